@@ -15,8 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// nodePage describes a node. The format is the one that KEP-3008, section "Kubectl", proposes for "kubectl describe
-// node", with the number of holders of each class.
+// nodePage describes a node in the format that KEP-3008, section "Kubectl", proposes for "kubectl describe node". It
+// adds the use and the capacity of each class.
 func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool, now time.Time) string {
 	var page strings.Builder
 	page.WriteString(align([][]string{
@@ -86,8 +86,8 @@ func configText(c nodeqosv1alpha1.ConfigStatus) string {
 	return "hash " + short(c.Hash) + ", in force since " + timeText(c.LoadedAt)
 }
 
-// resourceRows returns a row for each resource, with all classes of the resource in one cell. The classes of different
-// resources are aligned.
+// resourceRows returns a row for each resource. The last cell of a row has all classes of the resource, padded so that
+// the classes of all rows are aligned.
 func resourceRows(resources []nodeqosv1alpha1.QOSResourceInfo) [][]string {
 	var rows, classes [][]string
 	for i := range resources {

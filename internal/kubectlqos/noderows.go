@@ -96,8 +96,8 @@ func current(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) bool {
 	return ready != nil && ready.Status == metav1.ConditionTrue && !node.Status.Expired(now)
 }
 
-// lastReport returns roughly how long ago a node reported last. An exact time would make a watch print the node again
-// every minute.
+// lastReport returns how long ago a node last reported, rounded down. An exact duration would differ every minute, and
+// a watch would print the node every minute.
 func lastReport(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) string {
 	age := now.Sub(node.Status.LastHeartbeatTime.Time)
 	for _, unit := range []time.Duration{24 * time.Hour, time.Hour, 10 * time.Minute} {

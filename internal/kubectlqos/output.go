@@ -33,8 +33,8 @@ type output struct {
 	documents printers.ResourcePrinter
 }
 
-// addFlags adds the flags to a command. The second argument is true if the command prints objects of the Kubernetes
-// API. Only such a command has the output format "name".
+// addFlags adds the flags to a command. named is true if the command prints objects of the Kubernetes API. Only such a
+// command has the output format "name".
 func (o *output) addFlags(cmd *cobra.Command, named bool) {
 	o.flags = genericclioptions.NewPrintFlags("")
 	if !named {
@@ -70,7 +70,7 @@ func (o *output) wide() bool { return *o.flags.OutputFormat == formatWide }
 type documentPrinter struct {
 	json printers.ResourcePrinter
 	yaml bool
-	// The field more is true after the first YAML document.
+	// more is true after the first YAML document. A separator then precedes each document.
 	more bool
 }
 

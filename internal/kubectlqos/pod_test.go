@@ -72,7 +72,7 @@ func (p testPod) since(start time.Time) testPod {
 	return p
 }
 
-// waiting makes the first container wait.
+// waiting sets the state of the first container to waiting.
 func (p testPod) waiting(reason, message string) testPod {
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
@@ -90,7 +90,8 @@ func (p testPod) terminating() testPod {
 	return p
 }
 
-// reported sets the condition that the shim writes. The last argument is the time of day when the shim wrote it.
+// reported sets the condition qos.noderesource.dev/Assigned as qos-kubelet-shim would set it. at is the time of day of
+// the write, such as "12:55:00".
 func (p testPod) reported(status corev1.ConditionStatus, reason, message, at string) testPod {
 	written, err := time.Parse(time.RFC3339, "2026-05-01T"+at+"Z")
 	if err != nil {

@@ -46,7 +46,7 @@ type podRow struct {
 	// force.
 	Device string       `json:"device,omitempty"`
 	Since  *metav1.Time `json:"since,omitempty"`
-	// The field unknown is true if the class in which the container or pod runs is unknown.
+	// unknown is true if the class in effect is unknown. Effective is then null.
 	unknown bool `json:"-"`
 }
 
@@ -102,7 +102,8 @@ func podRows(pods []corev1.Pod, nodes []nodeqosv1alpha1.NodeQOSResources, readab
 	return rows
 }
 
-// assumed returns offers for a pod whose node is unknown. The offers have all classes that the pod requests.
+// assumed returns offers for a pod if the offers of its node are unknown. They include every class that the pod
+// requests, so that the requests can be resolved.
 func assumed(pod *corev1.Pod) []classes.Offer {
 	asked := map[string][]classes.Class{}
 	add := func(resource, class string) {
@@ -136,7 +137,8 @@ func assumed(pod *corev1.Pod) []classes.Offer {
 	return append(offers, classes.Offer{Resource: classes.Resource{Scope: classes.VolumeScope, Classes: volumeClasses(pod)}})
 }
 
-// volumeClasses returns the classes that a pod requests for volumes. A pod does not name the resource of these classes.
+// volumeClasses returns the classes that a pod requests for volumes. Such a request names only a class, and no
+// resource.
 func volumeClasses(pod *corev1.Pod) (all []classes.Class) {
 	for _, c := range containersOf(pod) {
 		volumes, _ := classes.Volumes(requestOf(nil, pod, c))
@@ -195,8 +197,8 @@ func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerS
 	return nil
 }
 
-// rows returns the rows of the pod as a whole, followed by the rows of its containers and their volumes, and by the rows of
-// annotations that request nothing.
+// rows returns the rows of the pod as a whole, then the rows of its containers and their volumes, and then a row for
+// each annotation that is ignored.
 func (v *podView) rows() []podRow {
 	var rows []podRow
 	if slices.ContainsFunc(v.offers, func(o classes.Offer) bool { return o.Scope == classes.PodScope }) {
@@ -262,8 +264,8 @@ func (v *podView) rowsOf(c containerView) []podRow {
 	return rows
 }
 
-// row returns the row of a resource. The last argument is the assignment that the node would make. It is nil if the
-// node would refuse the container because of another resource.
+// row returns the row of a resource. want is the assignment that the node would make. It is nil if the node would
+// refuse the container because of another resource.
 func (v *podView) row(c containerView, resource string, want *classes.Assignment) podRow {
 	known := want != nil
 	if !known {

@@ -22,13 +22,14 @@ import (
 
 type podsCommand struct {
 	*cluster
-	// The field volumes is true if the command shows only pods' volumes, and the devices on which their limits are in force.
+	// volumes is true for the command "kubectl qos volumes". It shows only pods' volumes, and the devices on which
+	// their limits are in force.
 	volumes bool
 	output
 	pod, selector string
 	everywhere    bool
 	watch         bool
-	// The field forbidden is true if the user has no permission to read NodeQOSResources.
+	// forbidden is true if the user has no permission to read NodeQOSResources.
 	forbidden bool
 
 	table *tablePrinter

@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// holds replaces the holders of the classes of k8s.io/rdt on n1 by containers of pod p. Each pair has a container, a
-// class and, if needed, the source: "main=gold,side=bronze/default".
+// holds makes containers of pod p the only holders of the classes of k8s.io/rdt on n1. Each pair names a container, its
+// class and, if needed, the source of the class: "main=gold,side=bronze/default".
 func (r *rig) holds(t *testing.T, pairs string) {
 	t.Helper()
 	for _, class := range []string{"gold", "silver", "bronze", "old"} {

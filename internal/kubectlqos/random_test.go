@@ -44,7 +44,8 @@ func TestRefusalsAreReadOrLeft(t *testing.T) {
 	}
 }
 
-// checkRefusals checks that the refusals that refusalOf returns are parts of the message.
+// checkRefusals checks that refusalOf returns only parts of the message, and nothing for a container that the message
+// does not name.
 func checkRefusals(t *testing.T, message string) {
 	pod := aPod("p").reported(corev1.ConditionFalse, "Refused", message, "12:55:00")
 	for _, container := range []string{"", "main", "side"} {

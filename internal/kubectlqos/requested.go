@@ -106,8 +106,8 @@ func allocatedOf(offers []classes.Offer, limits corev1.ResourceList) map[string]
 	return annotations
 }
 
-// classBehind returns the QoS-class resource and the class that an extended resource represents. The class may not
-// exist. If several resource names match, classBehind uses the longest.
+// classBehind returns the QoS-class resource and the class that an extended resource represents. It does not check that
+// the class exists. If several resource names match, it uses the longest.
 func classBehind(offers []classes.Offer, extended string) (resource, class string, ok bool) {
 	longest := 0
 	consider := func(name string) {

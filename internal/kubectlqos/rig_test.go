@@ -99,7 +99,7 @@ func podOf(t *testing.T, text string) *corev1.Pod {
 	return pod
 }
 
-// updatePod changes a pod as the shim would.
+// updatePod changes a pod under the field manager of qos-kubelet-shim.
 func (r *rig) updatePod(t *testing.T, name string, change func(*corev1.Pod)) {
 	t.Helper()
 	r.updatePodIn(t, "default", name, change)
@@ -183,7 +183,7 @@ func wantAnswer(t *testing.T, want, got answer) {
 	}
 }
 
-// watched is an output. Its method await waits until the output has a text.
+// watched collects the output of a running command.
 type watched struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
@@ -210,7 +210,7 @@ func (w *watched) String() string {
 	return w.text.String()
 }
 
-// await waits until the output has a text.
+// await waits until the output contains a text.
 func (w *watched) await(t *testing.T, text string) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)

@@ -148,8 +148,8 @@ func (o *setCommand) plan(ctx context.Context, api *clients) (*settingPlan, erro
 	return newSettingPlan(pod, node, o.container, o.change, o.now())
 }
 
-// choose selects the container. If the user names none and the pod has only one container, choose selects this
-// container. choose returns an error for a change that is not possible.
+// choose returns an error if the requested change of the pod or container is not possible. If the user names no
+// container and the pod has only one, choose selects this container.
 func (o *setCommand) choose(pod *corev1.Pod) error {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	names := askable(pod)

@@ -87,7 +87,7 @@ func (r *setRig) annotation(t *testing.T, key string) string {
 	return pod.Annotations[key]
 }
 
-// addPodResource gives the node a resource of pods with a class fast.
+// addPodResource adds a resource of pod scope with the class fast to n1.
 func (r *rig) addPodResource(t *testing.T, name string, mutable bool) {
 	t.Helper()
 	r.updateNode(t, "n1", func(object map[string]any) {

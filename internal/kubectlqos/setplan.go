@@ -22,10 +22,10 @@ const removed = "-"
 
 // change is the change that the user requests on the command line.
 type change struct {
-	// The field resources has the resources in the order of the command line.
+	// resources lists the resources in the order of the command line.
 	resources []string
-	// The map pairs has the pairs RESOURCE=CLASS as the user wrote them, by resource. If a resource has no pair, the
-	// change removes the request for this resource.
+	// pairs maps a resource to its pair RESOURCE=CLASS as the user wrote it. If a resource has no pair, the change
+	// removes the request for this resource.
 	pairs map[string]string
 }
 
@@ -91,7 +91,7 @@ func (c change) merge(value string) (string, error) {
 // target is the class that a running container will have after a change.
 type target struct {
 	container, resource, class string
-	// The field before has the class before the change. It is empty if this class is unknown.
+	// before is the class before the change. It is meaningful only if known is true.
 	before string
 	known  bool
 }
@@ -150,7 +150,7 @@ func (v *podView) checkNode(p *settingPlan) error {
 	return v.checkRoom(slices.DeleteFunc(slices.Clone(p.targets), func(t target) bool { return !t.known || done(t) }))
 }
 
-// checkRoom returns an error if a class has fewer free slots than containers that are to get the class.
+// checkRoom returns an error if a class has too few free slots for the containers that would get it.
 func (v *podView) checkRoom(targets []target) error {
 	for _, r := range scopedResources(v.node) {
 		for i := range r.Classes {

@@ -38,9 +38,9 @@ func (e noEffectError) Error() string { return string(e) }
 
 type outcome struct {
 	done bool
-	// The field refused has the reason why the node refuses the change.
+	// refused is the reason why the node refuses the change.
 	refused string
-	// The field stale is true if the refusal may be that of an earlier change.
+	// stale is true if the refusal may belong to an earlier change.
 	stale bool
 }
 
@@ -178,7 +178,7 @@ func (o *setCommand) lateError(ctx context.Context, plan *settingPlan, last outc
 }
 
 // takeBack restores the previous value of the annotation after a change that had no effect, unless another client has
-// changed the annotation meanwhile. It always returns an error, which has the final value of the annotation.
+// changed the annotation meanwhile. It always returns an error, which states the final value of the annotation.
 func (o *setCommand) takeBack(ctx context.Context, api *clients, plan *settingPlan, why error) error {
 	text := fmt.Sprintf("%s %s; the annotation %s", plan.subject(o.container), why, plan.key)
 	if plan.unchanged() {

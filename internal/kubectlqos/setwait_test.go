@@ -14,8 +14,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// cutsOff makes the API server answer no more get requests for a resource, beginning at the given time from now. Each
-// of these requests fails after a second.
+// cutsOff makes get requests for a resource fail, beginning after the given duration. Each request fails after a
+// second.
 func (r *setRig) cutsOff(fake *clienttesting.Fake, resource string, after time.Duration) {
 	start := time.Now()
 	fake.PrependReactor("get", resource, func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// Tables have these texts in place of values that are empty, missing or unlimited.
+// Tables show these texts for values that are empty, missing or unlimited.
 const (
 	systemDefault = "<system default>" // the empty class, which enforces nothing
 	wholePod      = "<pod>"            // in the column of container names
@@ -31,7 +31,7 @@ type tablePrinter struct {
 	columns []metav1.TableColumnDefinition
 	printer printers.ResourcePrinter
 	text    bytes.Buffer
-	// The writer aligned pads the cells that it gets so that columns align, and writes the result to the field text.
+	// aligned pads cells so that the columns align, and writes the result to text.
 	aligned interface {
 		io.Writer
 		Flush() error

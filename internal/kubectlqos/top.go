@@ -32,11 +32,11 @@ type classUse struct {
 	// Nodes is the number of nodes that offer the class.
 	Nodes int64 `json:"nodes"`
 	InUse int64 `json:"inUse"`
-	// Capacity and Free are null if the class is unlimited on at least one node. Free counts only nodes whose state is
-	// current.
+	// Capacity is null if the class is unlimited on at least one node. Free counts only nodes whose state is current,
+	// and is null if the class is unlimited on one of these nodes.
 	Capacity *int64 `json:"capacity"`
 	Free     *int64 `json:"free"`
-	// onNodes has what the nodes report about the class.
+	// onNodes lists what each node reports about the class.
 	onNodes []*nodeqosv1alpha1.QOSResourceClassInfo `json:"-"`
 }
 
@@ -204,8 +204,7 @@ func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo, current bool
 	}
 }
 
-// sumOf returns the sum of its first two arguments. A nil pointer means unlimited. If the first argument is nil or the
-// last argument is true, the sum is nil.
+// sumOf returns the sum of n and more. A nil pointer means unlimited. The sum is nil if n is nil or unlimited is true.
 func sumOf(n *int64, more int64, unlimited bool) *int64 {
 	if n == nil || unlimited {
 		return nil

@@ -39,7 +39,7 @@ func (r *rig) replay(t *testing.T, transcript string) string {
 	return played.String()
 }
 
-// wordsOf returns the words of a command, without the remark that may follow it after "  #".
+// wordsOf returns the words of a command. It leaves out the comment at the end, which begins with two spaces and "#".
 func wordsOf(command string) []string {
 	command, _, _ = strings.Cut(command, "  #")
 	return strings.Fields(command)
@@ -69,7 +69,7 @@ func TestTranscriptsAreWhatCommandsAnswer(t *testing.T) {
 	}
 }
 
-// TestDocumentationShowsWhatCommandsAnswer replays the console blocks of docs/kubectl.md that begin with our prompt.
+// TestDocumentationShowsWhatCommandsAnswer replays those console blocks of docs/kubectl.md that begin with prompt.
 func TestDocumentationShowsWhatCommandsAnswer(t *testing.T) {
 	file := "../../docs/kubectl.md"
 	data, err := os.ReadFile(file)
@@ -96,7 +96,8 @@ func TestDocumentationShowsWhatCommandsAnswer(t *testing.T) {
 	}
 }
 
-// TestDocumentationShowsWhatIsConverted converts the first of two YAML blocks into the second one.
+// TestDocumentationShowsWhatIsConverted converts the first block of each pair of YAML blocks in docs/kubectl.md, and
+// compares the result with the second block.
 func TestDocumentationShowsWhatIsConverted(t *testing.T) {
 	data, err := os.ReadFile("../../docs/kubectl.md")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/usagetable"
 )
 
-// usageAtOnce is the number of nodes that are asked at the same time.
+// usageAtOnce is the maximum number of nodes that the command queries at the same time.
 const usageAtOnce = 20
 
 // errNoNode is the error if no node answers.
@@ -82,7 +82,8 @@ pod, container (missing for the whole pod) and id. Their values whose name ends 
 	return cmd
 }
 
-// run prints a table of each interval, or each measurement as a document.
+// run queries the nodes once in each interval. It prints a table of the usage between two queries, or each answer as a
+// document.
 func (o *usageCommand) run(ctx context.Context) error {
 	api, err := o.connect()
 	if err != nil {
@@ -152,7 +153,8 @@ func (o *usageCommand) ask(ctx context.Context, api *clients) (nodesUsage, error
 	return nodes, nil
 }
 
-// show prints the usage between two answers of each node, or the last answers as a document.
+// show prints the usage between the queries before and now as tables. For a document format it prints only the answers
+// to the query now.
 func (o *usageCommand) show(before, now nodesUsage) error {
 	if o.documents != nil {
 		return printList(&o.output, o.streams.Out, now.items(o.containers))

@@ -21,8 +21,8 @@ import (
 // plugins simulates the plugins of the nodes, from which "kubectl qos top usage" requests the usage.
 type plugins struct {
 	asked int
-	// The map fails has the errors of nodes that do not answer. The map answers has answers that replace the default
-	// answers.
+	// fails maps the nodes that do not answer to their errors. answers maps nodes to answers that replace the default
+	// answer.
 	fails   map[string]error
 	answers map[string]string
 }
@@ -119,8 +119,8 @@ Error: no node has answered; the notes above have the reasons
 `}, r.run(t, "top", "usage", "node/node-2"))
 }
 
-// TestUsageRepeatsUntilInterrupted checks the output of several intervals. The output has no terminal codes, because it
-// is not a terminal, and has a repeated note only once.
+// TestUsageRepeatsUntilInterrupted checks the output of three intervals. The output is not a terminal, so it contains
+// no escape sequences. A note that repeats is printed only once.
 func TestUsageRepeatsUntilInterrupted(t *testing.T) {
 	r := newRig(t).withPlugins(t)
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -52,7 +52,7 @@ type nodeUsage struct {
 // nodesUsage has the answers of the nodes by their names.
 type nodesUsage map[string]nodeUsage
 
-// pluginPods returns the plugin's pods on a node, or on all nodes if the parameter node is empty, sorted by node.
+// pluginPods returns the plugin's pods on a node, or on all nodes if node is empty, sorted by node.
 func (c *clients) pluginPods(ctx context.Context, namespace, node string) ([]corev1.Pod, error) {
 	list, err := c.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: pluginSelector})
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *clients) pluginPods(ctx context.Context, namespace, node string) ([]cor
 	return pods, nil
 }
 
-// usageOf asks the plugin in a pod. The error has the remedy.
+// usageOf gets the usage of a node from the plugin's pod on this node. Its errors include the remedy.
 func (c *clients) usageOf(ctx context.Context, pod *corev1.Pod) (usage nodeUsage, err error) {
 	if pod.Status.Phase != corev1.PodRunning {
 		return usage, fmt.Errorf("pod %[1]s is %[2]s; see: kubectl describe pod -n %[3]s %[1]s", pod.Name, pod.Status.Phase, pod.Namespace)
@@ -100,7 +100,7 @@ func (c *clients) usageOf(ctx context.Context, pod *corev1.Pod) (usage nodeUsage
 	return usage, nil
 }
 
-// lacks returns what a node does not measure, with the remedy.
+// lacks returns notes on what a node does not measure. Each note includes the remedy.
 func (u nodeUsage) lacks(containers bool) (notes []string) {
 	if len(u.Classes) == 0 {
 		return []string{"nothing is measured: no resource is available, or the machine cannot measure usage; see: kubectl qos nodes"}
@@ -122,7 +122,7 @@ func (u nodeUsage) lacks(containers bool) (notes []string) {
 	return notes
 }
 
-// items returns the classes of all nodes and, if its argument is true, then the containers of all nodes.
+// items returns the classes of all nodes. If containers is true, the containers of all nodes follow.
 func (n nodesUsage) items(containers bool) (items []measured) {
 	names := slices.Sorted(maps.Keys(n))
 	add := func(node string, of []measured) {
@@ -147,7 +147,7 @@ func (m *measured) key() string {
 	return strings.Join([]string{m.Node, m.Resource, m.Class, m.ID}, " ")
 }
 
-// header returns the names of the columns for the method row.
+// header returns the column names for the cells that row returns.
 func (m *measured) header() []string {
 	if m.Pod == "" {
 		return []string{"NODE", "RESOURCE", "CLASS"}

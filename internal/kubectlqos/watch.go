@@ -26,8 +26,8 @@ import (
 // example, a change of a pod and a change of its node are related.
 const settleTime = 200 * time.Millisecond
 
-// refreshInterval is how often follow calls the function show while nothing changes. The output may differ even then,
-// because a node's state becomes outdated after some time.
+// refreshInterval is how often follow calls show while nothing changes. The output may still differ, because a node's
+// state expires some time after its last report.
 const refreshInterval = time.Minute
 
 type liveView struct {
@@ -63,8 +63,7 @@ func selecting(name, labels string) func(*metav1.ListOptions) {
 	}
 }
 
-// follow calls the given function after the first list, after every change, and every refreshInterval. It returns nil
-// if ctx ends.
+// follow calls show after the first list, after every change, and every refreshInterval. It returns nil if ctx ends.
 func (v *liveView) follow(ctx context.Context, show func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

@@ -119,8 +119,8 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 	return v.differs(c, want, has)
 }
 
-// ending returns the reason why a pod has ended or is ending, and a message. The argument is the key of the request in
-// the same row. If the pod's message names only extended resources of other requests, ending returns empty strings.
+// ending returns the reason why a pod has ended or is ending, and a message. key is the key of the request in the same
+// row. If the pod's message names extended resources, but not the one of this request, ending returns empty strings.
 func (v *podView) ending(key string) (reason, message string) {
 	message = v.pod.Status.Message
 	if named := v.extendedIn(message); len(named) > 0 && !slices.Contains(named, keyText(key)) {

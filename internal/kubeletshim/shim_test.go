@@ -80,7 +80,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// run runs the shim until the test ends, and waits until the kubelet has a class.
+// run runs the shim until the test ends, and waits until the kubelet can allocate class gold.
 func (r *rig) run(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

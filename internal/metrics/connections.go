@@ -23,7 +23,7 @@ const (
 // would also refuse the kubelet's probes.
 type connections struct {
 	mu sync.Mutex
-	// The field open has the open connections, the oldest first.
+	// open lists the open connections, the oldest first.
 	open []net.Conn
 }
 
@@ -40,7 +40,8 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds a connection. If there are then too many, add removes and returns one of them, and the caller must close it.
+// add adds a connection. If there are then more than maxConnections, add removes one of them from the list and returns
+// it. The caller must close it.
 func (c *connections) add(conn net.Conn) (surplus net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -232,7 +232,7 @@ func disconnected(conn net.Conn) {
 func TestASilentClientIsDisconnected(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		// send is what the client sends. If reads is true, it then reads all that the server sends.
+		// send is what the client sends. If reads is true, the client then reads everything that the server sends.
 		send  string
 		reads bool
 	}{

@@ -11,8 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// during calls a function while a change to class silver waits for the kernel. After that, the kernel refuses the
-// change if refused is true, and accepts it otherwise.
+// during calls do while the kernel has not yet answered a change to class silver. The kernel then refuses the change if
+// refused is true, and otherwise accepts it.
 func (f *fixture) during(t *testing.T, refused bool, do func()) error {
 	t.Helper()
 	released := make(chan struct{})
@@ -37,8 +37,8 @@ func (f *fixture) wantObserved(t *testing.T, id, class string) {
 
 func (f *fixture) inUse(class string) int { return f.InUse(cache, class) }
 
-// TestNoOtherContainerGetsAClassThatAChangeMayReturnTo requests class gold, which has a capacity of 1, while a change
-// moves its only container to class silver.
+// TestNoOtherContainerGetsAClassThatAChangeMayReturnTo requests class gold, which has a capacity of 1, for a second
+// container, while a change moves the only container in gold to class silver.
 func TestNoOtherContainerGetsAClassThatAChangeMayReturnTo(t *testing.T) {
 	for name, synchronize := range map[string]bool{"": false, "and the runtime reconnects during the change": true} {
 		t.Run(name, func(t *testing.T) {

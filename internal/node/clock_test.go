@@ -29,8 +29,8 @@ func TestTimesAreMonotonic(t *testing.T) {
 	}
 }
 
-// TestRefusalsExpireAfterAClockThatWasSetBack uses times without a monotonic reading, as if the wall clock was set
-// back.
+// TestRefusalsExpireAfterAClockThatWasSetBack uses times without a monotonic reading, so that setting the clock back
+// has an effect on them.
 func TestRefusalsExpireAfterAClockThatWasSetBack(t *testing.T) {
 	f, c := timed(t)
 	p, ctr := wanting("a", "a1", cache+"=none-such")

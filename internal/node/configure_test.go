@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// fewer is a configuration with the resource cache only, and with another class.
+// fewer configures only the resource cache, with one class, iron.
 const fewer = `
 apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSClassConfig

@@ -19,7 +19,7 @@ import (
 )
 
 // crashBackend is a backend whose process may be killed before each call into the kernel, and after each call that
-// enforces a class. If blind is true, the kernel does not show classes.
+// enforces a class. If blind is true, the backend cannot read back which class is in effect.
 type crashBackend struct {
 	*nodetest.Backend
 	killer *killer
@@ -124,7 +124,7 @@ func (f *crashFixture) state(t *testing.T) []string {
 	return state
 }
 
-// updateBoth changes two resources of a container, and one of its pod.
+// updateBoth changes a container's classes of two resources, and its pod's class of one resource.
 func (f *crashFixture) updateBoth(t *testing.T) error {
 	return errors.Join(
 		f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: ""}),

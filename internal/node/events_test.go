@@ -28,7 +28,7 @@ type simulation struct {
 	// each event.
 	events []string
 	made   int
-	// If lossy is true, a part of the events is lost.
+	// If lossy is true, three quarters of the events are lost.
 	lossy bool
 }
 

@@ -31,7 +31,7 @@ var (
 	noNet  = withoutNet(evicting)
 )
 
-// withoutNet leaves out the resource net, which is the last one.
+// withoutNet removes the last resource, net, from class files.
 func withoutNet(text string) string {
 	text, _, _ = strings.Cut(text, "- name: test.example/net")
 	return text

@@ -43,7 +43,8 @@ resources:
   test: {names: [high, low]}
 `
 
-// fixture is a node and what outlives its process: the backends' kernel, the runtime and the checkpoint.
+// fixture is a node and everything that outlives the node's process: the simulated kernel behind the backends, the
+// runtime and the checkpoint.
 type fixture struct {
 	*node.Node
 	kinds    []classes.Kind
@@ -114,7 +115,7 @@ func requesting(request string) map[string]string {
 
 func container(id string) classes.Holder { return classes.Holder{ID: id, Container: "main"} }
 
-// in returns a container of a pod.
+// in returns container c with the fields that identify its pod p.
 func in(p, c classes.Holder) classes.Holder {
 	c.SandboxID, c.PodUID, c.PodName, c.PodNamespace, c.PodAnnotations = p.ID, p.PodUID, p.PodName, p.PodNamespace, p.PodAnnotations
 	return c
@@ -131,7 +132,8 @@ func (f *fixture) run(t *testing.T, p classes.Holder, c classes.Holder) (classes
 	return c, f.start(t, p, c)
 }
 
-// create creates a container, and returns it with its record and what the runtime must set.
+// create creates a container. It returns the container with the annotation that records its classes, and the changes
+// that the runtime must make.
 func (f *fixture) create(t *testing.T, p classes.Holder, c classes.Holder) (classes.Holder, classes.Adjustment, error) {
 	t.Helper()
 	adjustment, assigned, err := f.CreateContainer(in(p, c))
@@ -171,7 +173,7 @@ func (f *fixture) mustUpdate(t *testing.T, owner classes.Owner, requests map[str
 	}
 }
 
-// finish runs the enforcement that a hook returned.
+// finish returns a function that takes the results of a hook, and calls the function enforce among them.
 func finish(t *testing.T) func(enforce func(context.Context) error, err error) error {
 	t.Helper()
 	return func(enforce func(context.Context) error, err error) error {

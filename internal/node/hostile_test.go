@@ -19,7 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// hostileNames returns class names that are not valid, e.g. because their path is outside of the directory of a class.
+// hostileNames returns invalid class names. Some of them would lead out of the directory of the class's resctrl group.
 func hostileNames() []string {
 	return []string{
 		"../theirs", "/../theirs", "..", ".", "/", "a/b", "gold/../../theirs", "gold/mon_groups/m", "\x00", "gold\nx", " gold", "-gold",
@@ -83,7 +83,7 @@ func newWatchedNode(t *testing.T) *watchedNode {
 	return g
 }
 
-// wantInside fails the test if anything but the groups of classes was changed.
+// wantInside fails the test if anything but the groups of the classes and the tasks file of the root group was changed.
 func (g *watchedNode) wantInside(t *testing.T) {
 	t.Helper()
 	g.host.mu.Lock()

@@ -17,8 +17,8 @@ import (
 // killed is the panic value of a killed process.
 type killed struct{}
 
-// killer ends the process before step number at. It counts the steps that have an effect outside of the process. If at
-// is 0, it does not end the process.
+// killer simulates the kill of a process by a panic. It counts the steps that have an effect outside of the process,
+// and panics before the step whose number is in the field at. If at is 0, it does not panic.
 type killer struct{ at, steps int }
 
 func (k *killer) step() {
@@ -53,7 +53,8 @@ func (h crashHost) WriteFile(path string, data []byte) error {
 	return h.Machine.WriteFile(path, data)
 }
 
-// machine is a node with a real backend on a simulated machine, whose process may be killed, and a container "c1" of pod "a".
+// machine is a node with a real backend on a simulated machine. The node's process may be killed. The node has one
+// container, "c1" of pod "a".
 type machine struct {
 	*fixture
 	host     crashHost
@@ -64,7 +65,7 @@ type machine struct {
 
 const machinePath = "/kubepods/poduid-a/c1"
 
-// newMachine returns a machine. The container does not exist yet.
+// newMachine returns a machine whose container is not created yet.
 func newMachine(t *testing.T, m *sim.Machine, kindOn func(crashHost) classes.Kind, text, request string) *machine {
 	t.Helper()
 	f := &machine{killer: &killer{}, text: text, pod: pod("a", nil)}

@@ -26,7 +26,7 @@ resources:
   rdt: {monitoring: containers}
 `
 
-// monitored returns the threads of each monitoring group, by its path.
+// monitored returns the threads of each monitoring group, keyed by the path of the group.
 func (f *machine) monitored() map[string]string {
 	groups := map[string]string{}
 	for path, tasks := range f.host.Resctrl().Dump() {

@@ -49,7 +49,7 @@ func newRDTMachine(t *testing.T, request string) *rdtMachine {
 	return f
 }
 
-// groups returns the groups of the processes.
+// groups returns the resctrl groups that have processes of the container.
 func (f *rdtMachine) groups() []string {
 	var all []string
 	for _, pid := range f.pids {

@@ -36,13 +36,13 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 	return h.store.Admit(container)
 }
 
-// StartContainer records the process of a container that is about to start. It returns a function that enforces and
-// verifies the container's classes. If this function is not nil, the caller must call it. If StartContainer or this
-// function returns an error, the caller must not start the container, and must call Kill while the runtime still waits
+// StartContainer records the process of a container that is about to start. It returns the function enforce, which
+// enforces and verifies the container's classes. The caller must call enforce unless it is nil. If StartContainer or
+// enforce returns an error, the caller must not start the container, and must call Kill while the runtime still waits
 // for the hook.
 //
-// A container that was created while the plugin was away has no classes. StartContainer then admits it to the classes
-// that it requests.
+// A container that was created while the plugin was not connected has no classes. StartContainer then admits it to the
+// classes that it requests.
 func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.Context) error, err error) {
 	volumes, err := h.store.StartVolumes(container)
 	if err != nil {
@@ -56,9 +56,9 @@ func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.C
 	return h.monitoring(e, h.enforcement(append(volumes, e)...)), nil
 }
 
-// Kill ends a container whose start was refused, before it executes its first instruction. Some runtimes start a
-// container although a plugin refuses the start: CRI-O ignores the error. Kill returns when ctx ends, even if the
-// kernel has not answered.
+// Kill ends a container whose start was refused, before the container executes its first instruction. It is needed
+// because some runtimes start the container all the same: CRI-O ignores the error of the hook. Kill returns when ctx
+// ends, even if the kernel has not answered.
 func (h *Hooks) Kill(ctx context.Context, container classes.Holder) error {
 	if h.kill == nil {
 		return nil
@@ -70,8 +70,9 @@ func (h *Hooks) Kill(ctx context.Context, container classes.Holder) error {
 	return err
 }
 
-// RunPod assigns pod-scope classes to a pod that is about to run. It returns a function that enforces these classes on the
-// pod's cgroup. If this function is not nil, the caller must call it, and must not run the pod if it returns an error.
+// RunPod assigns pod-scope classes to a pod that is about to run. It returns the function enforce, which enforces these
+// classes on the pod's cgroup. The caller must call enforce unless it is nil. If RunPod or enforce returns an error,
+// the caller must not run the pod.
 func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error, err error) {
 	e, err := h.store.AdmitPod(pod)
 	if err != nil {
@@ -129,8 +130,8 @@ func (h *Hooks) enforcement(entries ...state.Entry) func(context.Context) error 
 	}
 }
 
-// monitoring returns a function that calls the given function, if it is not nil, and then begins to monitor the
-// container. If the container is not to be monitored, monitoring returns the given function itself.
+// monitoring returns a function that calls enforce, unless it is nil, and then begins to monitor the container. If the
+// container is not to be monitored, monitoring returns enforce itself.
 func (h *Hooks) monitoring(e state.Entry, enforce func(context.Context) error) func(context.Context) error {
 	if !reconcile.Monitored(h.store, e) {
 		return enforce

@@ -62,9 +62,9 @@ func (r *Reconciler) preview(ctx context.Context, resource state.Resource) (stat
 	return status, err
 }
 
-// Configure makes a set of class files the live configuration, all of them or none. If it returns an error, which the
-// store's Status also reports, the previous configuration stays live. A resource that the machine lacks is no error:
-// Configure offers it as unavailable.
+// Configure makes a set of class files the live configuration. It applies all files or none. If it returns an error,
+// the previous configuration stays live, and the store's Status reports the error. A resource that the machine lacks is
+// no error: Configure offers it as unavailable.
 func (r *Reconciler) Configure(ctx context.Context, files classes.FileSet) error {
 	if err := r.acquire(ctx); err != nil {
 		return err
