@@ -153,8 +153,8 @@ func (o *usageCommand) ask(ctx context.Context, api *clients) (nodesUsage, error
 	return nodes, nil
 }
 
-// show prints the usage between the queries before and now as tables. For a document format it prints only the answers
-// to the query now.
+// show prints the usage between the last two queries as tables. For a document format, it prints only the answers to
+// the last query.
 func (o *usageCommand) show(before, now nodesUsage) error {
 	if o.documents != nil {
 		return printList(&o.output, o.streams.Out, now.items(o.containers))

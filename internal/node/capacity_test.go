@@ -11,8 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// during calls do while the kernel has not yet answered a change to class silver. The kernel then refuses the change if
-// refused is true, and otherwise accepts it.
+// during changes a container to class silver, and calls the function do while the change waits for the kernel. The
+// kernel then refuses the change if refused is true, and otherwise accepts it.
 func (f *fixture) during(t *testing.T, refused bool, do func()) error {
 	t.Helper()
 	released := make(chan struct{})

@@ -31,8 +31,8 @@ func (f *fixture) wantRefused(t *testing.T, want ...string) {
 	}
 }
 
-// withPending returns a node with two containers that were created while the plugin was away, and that request a class
-// of capacity 1. The container of pod a has the class. The request of the container of pod b is pending.
+// withPending returns a node with two containers that were created while the plugin was not connected, and that request
+// a class of capacity 1. The container of pod a has the class. The request of the container of pod b is pending.
 func withPending(t *testing.T) (f *fixture, first, second state.Existing) {
 	t.Helper()
 	f = newFixture(t)

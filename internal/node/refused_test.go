@@ -17,12 +17,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// clock is set by the test.
+// clock is a clock that the test sets.
 type clock struct{ time time.Time }
 
 func (c *clock) now() time.Time { return c.time }
 
-// timed returns a fixture with a clock.
+// timed returns a fixture, and the clock that its node uses.
 func timed(t *testing.T) (*fixture, *clock) {
 	t.Helper()
 	f := newFixture(t)

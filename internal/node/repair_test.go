@@ -270,7 +270,7 @@ func TestARuntimeThatTimesOutIsCalledOnceInARound(t *testing.T) {
 	if len(runtime.calls) != 1 {
 		t.Errorf("called for %v", runtime.calls)
 	}
-	// An error for one container does not affect others, and only that one is retried.
+	// An error for one container does not affect the others. Only the container with the error is retried.
 	runtime.calls, runtime.errs = nil, map[string]error{"c-b": errors.New("no such task")}
 	for range 2 {
 		f.Repair(t.Context())

@@ -82,9 +82,9 @@ func (r *Reconciler) Configure(ctx context.Context, files classes.FileSet) error
 }
 
 // SetClaims makes the classes of the claims live, saves the claims for the next start of the plugin, and enforces the
-// classes on the volumes of this node. It replaces all former claims. If the classes are invalid, the error wraps
-// classes.ErrBadRequest, and the former claims stay. If a class cannot be enforced on a volume, SetClaims reports this
-// and returns no error, and the reconciler retries.
+// classes on the volumes of this node. It replaces all earlier claims. If the classes are invalid, SetClaims returns an
+// error that wraps classes.ErrBadRequest, and the earlier claims stay. If a class cannot be enforced on a volume,
+// SetClaims returns no error: the volume is reported as refused, and the reconciler retries.
 func (r *Reconciler) SetClaims(ctx context.Context, claims classes.Claims) error {
 	resource, err := claims.Resource(slices.Collect(maps.Values(r.kinds)))
 	if err != nil {
@@ -115,8 +115,8 @@ func (r *Reconciler) SetClaims(ctx context.Context, claims classes.Claims) error
 	return nil
 }
 
-// apply makes class files live, together with the classes of claims. The function goLive records the change in the
-// store. Without class files, apply does nothing.
+// apply makes class files live, together with the classes of claims. It calls goLive to record the change in the store.
+// Without class files, apply does nothing.
 func (r *Reconciler) apply(ctx context.Context, files classes.FileSet, goLive func(classes.FileSet, map[string]state.Resource) []string) error {
 	if files.Config == nil {
 		return nil

@@ -28,9 +28,9 @@ const (
 	updateTime = 20 * time.Second
 )
 
-// Await runs a function and returns its result. A system call that is blocked in the kernel cannot be interrupted. If
-// ctx ends first, Await returns an error, and the function continues in its own goroutine. Until the function returns,
-// Await refuses the same call.
+// Await runs do and returns its result. A system call that is blocked in the kernel cannot be interrupted. If ctx ends
+// before do returns, Await therefore returns an error, and do continues in its own goroutine. Until do has returned,
+// Await refuses another run of the same call.
 func Await[T any](ctx context.Context, store *state.Store, call state.Call, what string, do func() (T, error)) (answer T, err error) {
 	if err := store.MayCall(call); err != nil {
 		return answer, err
@@ -57,8 +57,8 @@ func Await[T any](ctx context.Context, store *state.Store, call state.Call, what
 	return answer, context.Cause(ctx)
 }
 
-// outcome calls the given function, and returns a function with the same result: it returns the values that the given
-// function returned, or panics if that function panicked.
+// outcome calls do, and returns a function that has the same outcome: it returns the results of do, or panics if do
+// panicked.
 func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -69,8 +69,8 @@ func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	return func() (T, error) { return answer, err }
 }
 
-// await works like Await, but with a time limit. If ctx ends earlier, await ends the context of the given function. It
-// then waits for this function until the limit, so that no change is abandoned half-way.
+// await works like Await, but waits no longer than limit. If ctx ends earlier, await cancels the context of do. It
+// still waits for do until the limit, so that no change is abandoned half-way.
 func await[T any](
 	ctx context.Context, r *Reconciler, limit time.Duration, call state.Call, what string, do func(context.Context) (T, error),
 ) (T, error) {
@@ -87,8 +87,8 @@ func await[T any](
 	return answer, err
 }
 
-// awaitResource calls a function for a resource as a whole, not for one container or class. If an earlier call for the
-// same resource as a whole is still blocked, awaitResource returns an error.
+// awaitResource calls do for a resource as a whole, not for one container or class. If an earlier such call for the
+// same resource is still blocked, awaitResource returns an error.
 func (r *Reconciler) awaitResource(ctx context.Context, resource, what string, do func(context.Context) error) error {
 	call := state.Call{Resource: resource}
 	_, err := await(ctx, r, changeTime, call, what+" "+resource, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })

@@ -46,8 +46,8 @@ func (r *Reconciler) reconcileAll(ctx context.Context, moved func(state.Entry, [
 	}
 }
 
-// reconcile compares the desired classes of one holder with its observed classes, and carries out the steps that bring the holder into the
-// desired classes. If the step of a claim fails, the other classes stay in force.
+// reconcile compares the desired classes of one holder with its observed classes, and carries out the steps that bring
+// the holder into the desired classes. If the class of a claim cannot be enforced, the other classes stay in force.
 func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.Entry, []Step)) {
 	e, known := r.store.Get(id)
 	if !known {
@@ -253,10 +253,10 @@ func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 	}
 }
 
-// storedSteps returns the steps that replace the values that the runtime has stored for a container. Each step enforces
-// the desired class of a resource again. A step to the system default must clear the values of another class, so it
-// starts from the class at the container's creation. If there was none, it starts from the class of a change that the
-// runtime may have made.
+// storedSteps returns the steps whose values replace the values that the runtime has stored for a container. Each step
+// leads to the desired class of a resource. A step to the system default must also clear the values of another class.
+// This is the class at the container's creation. If there was none, it is the class of a change that the runtime may
+// have made.
 func storedSteps(e state.Entry) (steps []Step) {
 	for _, a := range e.Assignments {
 		from := a.Class

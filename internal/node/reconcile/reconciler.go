@@ -30,8 +30,8 @@ type StartTime func(pid int) (at uint64, exists bool)
 // HasCgroup reports whether a container has a cgroup.
 type HasCgroup func(classes.Holder) bool
 
-// BeforeMove is called before a holder leaves a class of a resource. It is also called when a holder has ended. The
-// parameter from names the class that the holder leaves.
+// BeforeMove is called before a holder leaves a class of a resource. The name of this class is from. BeforeMove is also
+// called when a holder has ended.
 type BeforeMove func(ctx context.Context, h classes.Holder, resource, from string)
 
 // Reconciler applies configurations and enforces desired classes. It is safe for concurrent use.
@@ -46,7 +46,7 @@ type Reconciler struct {
 
 	runtime atomic.Pointer[Runtime]
 
-	// The semaphore round serializes changes of the kernel's state outside of hooks. The reconciler holds this semaphore
+	// round is a semaphore that serializes changes of the kernel's state outside of hooks. The reconciler holds it
 	// while it waits for the runtime and the kernel. Hooks do not acquire it, so they do not wait for it.
 	round *semaphore.Weighted
 	// runtimeErr is the error after which no more calls to the runtime are made in this round. The semaphore guards it.
@@ -56,8 +56,8 @@ type Reconciler struct {
 	// threadErrs maps each resource and class to the last error of moving the threads of this class, so that the
 	// reconciler logs each error once. The semaphore guards this map.
 	threadErrs map[string]string
-	// The field files has the live class files. The field claims has the live configuration of the classes of claims, or
-	// nil if there is none. The semaphore guards both fields.
+	// files are the live class files. claims is the live configuration of the classes of claims, or nil if there is
+	// none. The semaphore guards both fields.
 	files  classes.FileSet
 	claims *classes.ResourceConfig
 }
@@ -83,7 +83,7 @@ func New(
 	}
 }
 
-// acquire begins a round. It returns an error only if ctx ends first. The caller must end the round by releasing it.
+// acquire begins a round. It returns an error only if ctx ends first. The caller must end the round with release.
 func (r *Reconciler) acquire(ctx context.Context) error {
 	if err := r.round.Acquire(ctx, 1); err != nil {
 		return context.Cause(ctx)

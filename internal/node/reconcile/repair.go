@@ -121,8 +121,8 @@ func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Entr
 	}
 }
 
-// threadGroups groups the containers by resource and class. It includes a container only if the given function returns
-// true for the container and the resource, and if the container's threads can be moved now.
+// threadGroups groups the containers by resource and class. It includes a container only if selected returns true for
+// the container and the resource, and if the container's threads can be moved now.
 func (r *Reconciler) threadGroups(selected func(e state.Entry, resource string) bool) map[threadGroup][]classes.Holder {
 	movers := r.movers()
 	if len(movers) == 0 {

@@ -13,8 +13,8 @@ import (
 )
 
 // Update changes classes of a running container, or of a pod if the container name is empty. It changes either all
-// requested classes or none (KEP-3008, "UpdateContainerResourcesRequest"). The last argument has the new class of each
-// resource, by the resource's full or short name.
+// requested classes or none (KEP-3008, "UpdateContainerResourcesRequest"). requests maps the full or short name of a
+// resource to its new class.
 func (r *Reconciler) Update(ctx context.Context, owner classes.Owner, requests map[string]string) error {
 	if err := r.acquire(ctx); err != nil {
 		return fmt.Errorf("%s: another change is still in progress: %w", owner, err)

@@ -37,7 +37,7 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 	return adjustment, held.Assignments, nil
 }
 
-// releaseOthers releases each other holder of the same owner for whose record the function returns true. The caller holds mu.
+// releaseOthers releases the other holders of the same owner whose record matches the filter. The caller holds mu.
 func (s *Store) releaseOthers(held classes.Holding, is func(record) bool) {
 	for id, r := range s.records {
 		if other, _ := s.ledger.Get(id); id != held.ID && other.Owner() == held.Owner() && is(r) {
@@ -89,9 +89,10 @@ func (s *Store) AdmitPod(h classes.Holder) (Entry, error) {
 	return s.begin(held), nil
 }
 
-// Start records the process of a container that is about to start. The caller must then enforce the container's classes and call
-// Finish. A container that was created while the plugin was away is admitted to the classes that it requests. If that fails,
-// Start returns an error. Some runtimes start the container nevertheless, so its request stays pending until the container ends.
+// Start records the process of a container that is about to start. The caller must then enforce the container's classes
+// and call Finish. A container that was created while the plugin was not connected is admitted to the classes that it
+// requests. If that fails, Start returns an error. Some runtimes start the container nevertheless, so its request stays
+// pending until the container ends.
 func (s *Store) Start(h classes.Holder) (Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +119,8 @@ func (s *Store) Start(h classes.Holder) (Entry, error) {
 	return e, nil
 }
 
-// adoptStarting adopts a container that is about to start and was created while the plugin was away. The caller holds mu.
+// adoptStarting adopts a container that is about to start and was created while the plugin was not connected. The
+// caller holds mu.
 func (s *Store) adoptStarting(h classes.Holder) error {
 	err := s.adoptUnrecorded(h)
 	held, _ := s.ledger.Get(h.ID)

@@ -187,7 +187,7 @@ func TestAnEnforcementThatFailedIsARefusalThatKeepsTheSlot(t *testing.T) {
 	f.wantHolders(t, "a-1 net=high()")
 }
 
-// missed starts a container that was created while the plugin was away, and that requests an unknown class.
+// missed starts a container that was created while the plugin was not connected, and that requests an unknown class.
 func missed(f *fixture, t *testing.T) {
 	t.Helper()
 	if _, err := f.Start(container("a-1", "cache=lead")); !errors.Is(err, classes.ErrUnknownClass) {

@@ -26,11 +26,11 @@ var (
 )
 
 // Change admits a running holder to the requested classes, either to all of them or to none (KEP-3008,
-// "UpdateContainerResourcesRequest"). The keys of the given map are full or short names of resources. Change returns
-// the holder as it was before the change.
+// "UpdateContainerResourcesRequest"). The keys of requests are full or short names of resources. Change returns the
+// holder as it was before the change.
 //
-// The holder occupies slots of its old and of its new classes until Confirm is called, or until Observe records that the
-// holder is in its desired class. Because the old slots stay occupied, Revert needs no admission.
+// The holder occupies slots of its old and of its new classes until Confirm is called, or until Observe records that
+// the holder is in its desired class. Because the old slots stay occupied, Revert needs no admission.
 func (s *Store) Change(owner classes.Owner, requests map[string]string) (before Entry, changes []classes.Assignment, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +68,8 @@ func (s *Store) running(owner classes.Owner) (Entry, error) {
 	return e, nil
 }
 
-// changesOf returns the assignments that an update requests. It returns an error if an assignment may not be changed.
-// The caller holds mu.
+// changesOf returns the assignments that an update requests. It returns an error if the class of a requested resource
+// cannot be changed. The caller holds mu.
 func (s *Store) changesOf(h classes.Holder, requests map[string]string) ([]classes.Assignment, error) {
 	scope := h.Scope()
 	var changes []classes.Assignment

@@ -10,8 +10,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// FollowClaims replaces the claims of the node's volumes. It changes the desired classes of volumes; the next reconcile
-// enforces them. The last argument reports whether a class has other limits than before. A volume of such a class
+// FollowClaims replaces the claims of the node's volumes. It changes only the desired classes of volumes, which the
+// next reconcile enforces. redefined reports whether the limits of a class have changed. A volume of such a class
 // counts as not in the class until a hook or the reconciler has enforced or observed the new limits.
 func (s *Store) FollowClaims(volumes []classes.ClaimedVolume, redefined func(class string) bool) {
 	s.mu.Lock()
@@ -28,7 +28,8 @@ func (s *Store) FollowClaims(volumes []classes.ClaimedVolume, redefined func(cla
 	s.notify()
 }
 
-// setCatalog replaces the catalog, and gives volumes the classes that their claims can have now. The caller holds mu.
+// setCatalog replaces the catalog, and updates the classes of volumes that have a claim: the new catalog may offer
+// other classes. The caller holds mu.
 func (s *Store) setCatalog(offers []classes.Offer) {
 	s.catalog = classes.NewCatalog(offers).WithClaims(s.claims)
 	for id := range maps.Clone(s.records) {

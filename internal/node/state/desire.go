@@ -130,9 +130,9 @@ func isRequested(a classes.Assignment) bool {
 	return a.Source != classes.SourceDefault && a.Source != classes.SourceClaim && a.Source != classes.SourceNone
 }
 
-// Verified records that the adopted pods in its first argument are in the classes that they request. Those in its
-// second argument are in other classes. If there is room, Verified assigns the requested classes to the pods in the
-// second argument. It returns the pods that did not get these classes.
+// Verified records that the pods in inClass are in the classes that they request, and that the pods in elsewhere are
+// not. It admits the pods in elsewhere to the requested classes if these have free slots. It returns the pods that it
+// could not admit.
 func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

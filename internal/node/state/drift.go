@@ -12,7 +12,7 @@ import (
 
 // These are the kinds of drift. Status counts the corrections of each kind.
 const (
-	// ConfigurationDrift means that the resctrl groups of classes or the disks to which classes apply have changed.
+	// ConfigurationDrift means that the resctrl group of a class has changed, or the disks to which a class applies.
 	ConfigurationDrift = "configuration"
 	// AssignmentDrift means that a container or pod was not in its class.
 	AssignmentDrift = "assignment"
@@ -23,7 +23,7 @@ const (
 
 // Correction identifies a counter of drift corrections, by resource and kind of drift.
 type Correction struct {
-	// Resource is the name of a resource. The field What has the kind of drift: ConfigurationDrift, AssignmentDrift or ThreadDrift.
+	// What is the kind of drift: ConfigurationDrift, AssignmentDrift or ThreadDrift.
 	Resource, What string
 }
 
@@ -35,7 +35,7 @@ type driftRecord struct {
 	uncorrected bool
 }
 
-// Corrected increases the counter of drift corrections for a resource and a kind of drift by the given number.
+// Corrected adds count to the counter of drift corrections for a resource and a kind of drift.
 func (s *Store) Corrected(resource, what string, count int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,35 +14,35 @@ import (
 
 // record holds what the store knows about a holder, except for the holder's assignments, which are in the ledger.
 type record struct {
-	// The field number orders the holders of one owner. The newest holder has the highest number.
+	// number orders the holders of one owner. The newest holder has the highest number.
 	number uint64
 	since  time.Time
-	// The field started becomes true when the first process of the holder is about to run. The field enforcing is true
-	// while a hook enforces the classes.
+	// started becomes true when the first process of the holder is about to run. enforcing is true while a hook
+	// enforces the classes.
 	started, enforcing bool
 	// startTime is the start time of the holder's first process, as it was first observed. It is 0 if unknown.
 	startTime uint64
-	// The field created has the classes that the holder had at its creation. The runtime has stored these classes.
+	// created lists the classes that the holder had at its creation. The runtime has stored these classes.
 	created []classes.Assignment
-	// The map observed has the last observed class for each resource, if that class differs from the assigned class. The
-	// map is replaced at each change and never modified.
+	// observed maps a resource to the last observed class, if this class differs from the assigned class. The map is
+	// replaced at each change and never modified.
 	observed map[string]string
 	// inForce is the time when the classes of the holder were last enforced. It is zero if the time is unknown.
 	inForce time.Time
-	// The map foreign describes for each resource what another program has set, if the holder has no class of the
+	// foreign maps a resource to a description of what another program has set, if the holder has no class of the
 	// resource. The map is replaced at each change and never modified.
 	foreign map[string]string
-	// The field unverified is true for a pod that may have been created while the plugin was away. It becomes false when
+	// unverified is true for a pod that may have been created while the plugin was not connected. It becomes false when
 	// the reconciler has read the pod's classes from the kernel.
 	unverified bool
-	// The field pending is true while a holder runs without the classes that it requests.
+	// pending is true while a holder runs without the classes that it requests.
 	pending bool
-	// The field refused is true if the start of the holder was refused. It becomes false when the holder is in its
-	// classes. Some runtimes start a container although a plugin refuses the start.
+	// refused is true if the start of the holder was refused. Some runtimes start a container although a plugin refuses
+	// the start. refused becomes false when such a container is in its classes.
 	refused bool
-	// The field request has the request of an unverified or pending holder. It is nil if the request is too large to keep.
+	// request is the request of an unverified or pending holder. It is nil if the request is too large to keep.
 	request *classes.Holder
-	// The field stale is true if the runtime may have stored values that differ from the assigned classes.
+	// stale is true if the runtime may have stored values that differ from the assigned classes.
 	stale bool
 }
 
@@ -53,9 +53,10 @@ type Entry struct {
 	Created []classes.Assignment
 	// Reserved lists the old and new classes of a change that has not succeeded yet.
 	Reserved []classes.Assignment
-	// Observed has the last observed class for each resource, if it differs from the desired class.
+	// Observed maps a resource to the last observed class, if this class differs from the desired class.
 	Observed map[string]string
-	// Foreign describes for each resource what another program has set, if the holder has no class of the resource.
+	// Foreign maps a resource to a description of what another program has set, if the holder has no class of the
+	// resource.
 	Foreign map[string]string
 	// InForce is when the classes of the holder were last enforced. It is zero if a former process enforced them.
 	InForce time.Time
@@ -111,8 +112,8 @@ func (s *Store) Started() []string {
 // (container_create_timeout), and the kubelet waits 2 minutes for the runtime (runtimeRequestTimeout).
 const creationTime = 5 * time.Minute
 
-// Late returns the holders that should have been created by now, and have not started. A volume counts as created and
-// started together with its container.
+// Late returns the holders that have not started within creationTime. Their creation may have failed. A volume counts
+// as created and started together with its container.
 func (s *Store) Late() (late []Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +157,8 @@ func (s *Store) entries() []Entry {
 	return entries
 }
 
-// Where returns the holders for which the given function returns true, in any order. It copies no other holder. The
-// function must not call methods of the store.
+// Where returns the holders for which selected returns true, in any order. It copies no other holder. selected must not
+// call methods of the store.
 func (s *Store) Where(selected func(Entry) bool) (entries []Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +172,8 @@ func (s *Store) Where(selected func(Entry) bool) (entries []Entry) {
 	return entries
 }
 
-// Unverified returns the pods that may have been created while the plugin was away, in the order of their adoption.
+// Unverified returns the pods that may have been created while the plugin was not connected, in the order of their
+// adoption.
 func (s *Store) Unverified() (pods []Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,8 +280,8 @@ func (s *Store) SetForeign(id, resource, text string) {
 	s.notify()
 }
 
-// with returns a copy of a map. If the last argument is true, the copy has the value under the key. Otherwise it lacks
-// the key. The map itself does not change, because copies of an entry may share it.
+// with returns a copy of a map. If keep is true, the copy has the value under the key. Otherwise it lacks the key. The
+// map itself does not change, because copies of an entry may share it.
 func with(values map[string]string, key, value string, keep bool) map[string]string {
 	values = maps.Clone(values)
 	if !keep {

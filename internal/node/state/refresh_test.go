@@ -127,7 +127,7 @@ func TestARetryThatIsRefusedAgainIsNotCountedAgain(t *testing.T) {
 	}
 }
 
-// change changes the class of a container's cache.
+// change changes a container's class of the resource cache.
 func (f *fixture) change(t *testing.T, podName, class string) {
 	t.Helper()
 	before, changes, err := f.Change(classes.Owner{PodUID: "uid-" + podName, Container: "main"}, map[string]string{cache: class})

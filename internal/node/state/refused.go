@@ -34,7 +34,7 @@ var (
 type Refusals map[string]uint64
 
 // Refused is a container or pod whose request for classes was refused. Its creation or start failed, or it was created
-// while the plugin was away and runs without the classes that it requests.
+// while the plugin was not connected and runs without the classes that it requests.
 type Refused struct {
 	Owner                 classes.Owner
 	PodNamespace, PodName string

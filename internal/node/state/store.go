@@ -41,7 +41,7 @@ type Store struct {
 	mu        sync.Mutex
 	catalog   *classes.Catalog
 	claims    []classes.ClaimedVolume
-	resources map[string]Resource // by name; a resource that is no longer configured is kept while it is in use
+	resources map[string]Resource // by name, including the resources that were removed from the configuration
 	ledger    *classes.Ledger
 	records   map[string]record // by the ID of the container or sandbox, like the ledger
 	sequence  uint64            // the highest number of a record
@@ -66,8 +66,8 @@ type Resource struct {
 	drift driftRecord
 }
 
-// New returns a store that offers no classes yet. If the second argument is nil, the store uses time.Now. If the first
-// argument is nil, the store does not save changed classes and claims, so a restart of the plugin loses them.
+// New returns a store that offers no classes yet. If now is nil, the store uses time.Now. If changes is nil, the store
+// does not save changed classes and claims, so a restart of the plugin loses them.
 func New(changes Changes, now func() time.Time) *Store {
 	if changes == nil {
 		changes = noChanges{}
@@ -136,7 +136,7 @@ func (s *Store) Disconnect() {
 	s.notify()
 }
 
-// SyncFailed records why the runtime did not synchronize the plugin. The error is nil if the runtime has synchronized the plugin.
+// SyncFailed records the reason why the runtime did not synchronize the plugin, or nil if the runtime did.
 func (s *Store) SyncFailed(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +145,8 @@ func (s *Store) SyncFailed(why error) {
 	s.notify()
 }
 
-// Resource returns a resource that is configured, or a removed resource that is kept because containers or pods still use it.
+// Resource returns a resource of the live configuration, or a resource that was removed from it since the process
+// started.
 func (s *Store) Resource(name string) (Resource, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +154,8 @@ func (s *Store) Resource(name string) (Resource, bool) {
 	return r, ok
 }
 
-// ResourceNames returns the names of all resources, sorted. It includes removed resources that containers or pods still use.
+// ResourceNames returns the names of all resources, sorted. It includes the resources that were removed from the
+// configuration since the process started.
 func (s *Store) ResourceNames() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,8 +249,8 @@ func (s *Store) RejectConfig(err error) {
 	}
 }
 
-// SetAvailability marks a resource as unavailable for the given reason. If the reason is nil, SetAvailability marks the
-// resource as available. It reports whether the availability changed.
+// SetAvailability records the reason why a resource is unavailable, or nil if the resource is available. It reports
+// whether the availability changed.
 func (s *Store) SetAvailability(name string, why *classes.Unavailable) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,12 +26,12 @@ type FailedAdoption struct {
 	Err error
 }
 
-// Rebuild replaces all holders by the containers and pods that exist on the node, and returns those that did not get the
-// classes that they request.
+// Rebuild replaces all holders by the containers and pods that exist on the node, and returns those that did not get
+// the classes that they request.
 //
-// A container with a RecordAnnotation keeps the classes in this annotation and the classes that it got by later updates,
-// even if a class then exceeds its capacity. A container without the annotation was created while the plugin was away.
-// It gets the classes that it requests if there is room.
+// A container with a RecordAnnotation keeps the classes in this annotation and the classes that it got by later
+// updates, even if a class then exceeds its capacity. A container without the annotation was created while the plugin
+// was not connected. It gets the classes that it requests if they have free slots.
 //
 // If two containers have the same name, the caller must list the newer one last.
 func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAdoption {
@@ -136,8 +136,8 @@ func (s *Store) podScope() bool {
 }
 
 // adoptPod adopts a pod, and assigns the classes that the pod requests, because the runtime stores no record of a pod's
-// classes. The last argument has the pod's classes before the synchronization. If they differ from the requested
-// classes, the pod may have been created while the plugin was away, and must be verified. The caller holds mu.
+// classes. If the requested classes differ from the assignments before the synchronization, the pod may have been
+// created while the plugin was not connected, and must be verified. The caller holds mu.
 func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (failed []FailedAdoption) {
 	wanted, err := s.catalog.Resolve(pod)
 	if err != nil {
@@ -269,8 +269,9 @@ func (s *Store) DevicesLost(resource string) {
 	}
 }
 
-// RecordAnnotation is the annotation in which the plugin lists the assignments of a container when the container is created.
-// The runtime returns it to a plugin that has restarted. It is not a request for classes: only Synchronize reads it.
+// RecordAnnotation is the annotation in which the plugin lists the assignments of a container when the container is
+// created. The runtime returns it to a plugin that has restarted. It is not a request for classes: the plugin reads it
+// only when it adopts an existing container.
 const RecordAnnotation = "assigned." + classes.Domain
 
 // Record returns the value of RecordAnnotation. The value is empty if no class is assigned.

@@ -23,7 +23,7 @@ type Status struct {
 	Corrections map[Correction]uint64
 	// Blocked are the calls into the kernel that have not returned, the oldest first.
 	Blocked []BlockedCall
-	// Adopted counts the running containers that request classes, but were created while the plugin was not registered.
+	// Adopted counts the running containers that request classes, but were created while the plugin was not connected.
 	Adopted uint64
 }
 
