@@ -100,7 +100,8 @@ func TestWriteNotices(t *testing.T) {
 	})
 }
 
-// expect fails the test unless the only problem contains want, or there is none if want is empty.
+// expect fails the test unless there is exactly one problem and it contains want. If want is empty, there must be no
+// problem.
 func expect(t *testing.T, problems []error, want string) {
 	t.Helper()
 	if want == "" {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hostdir provides a simulated machine for a plugin that runs in its own process: a directory tree of plain
-// files, which the plugin gets as --host-root.
+// files. The plugin gets its path as --host-root.
 package hostdir
 
 import (

@@ -22,13 +22,13 @@ type mortal struct {
 	// left is the number of writes until the kill. It is 0 if no kill is planned.
 	left int
 	dead bool
-	// late is true if the kill comes after the write has had its effect, but before the process gets the result.
+	// late is true if the write takes effect before the kill. In both cases the process does not get its result.
 	late bool
 	// refusal is the refusal of the next write, or nil.
 	refusal *refusal
 }
 
-// kill ends the process at the write number at, counted from now. If at is 0, kill ends the process now.
+// kill ends the process at one of its next writes: at 1 is the next write. If at is 0, kill ends the process now.
 func (m *mortal) kill(at int, late bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -31,7 +31,8 @@ func (s *Site) ForeignFiles() []string {
 	return []string{path.Join("/sys/fs/cgroup", theirCgroup, "io.max")}
 }
 
-// ChangeForeign implements steps.Others. It makes, rewrites, enters or removes one of two groups.
+// ChangeForeign implements steps.Others. If the selected group does not exist, ChangeForeign makes it. Otherwise it
+// removes the group, writes its schemata, makes or removes a monitoring group in it, or adds a process to it.
 func (s *Site) ChangeForeign(_ context.Context, n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

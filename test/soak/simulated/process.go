@@ -31,8 +31,8 @@ const endTime = 15 * time.Second
 // checkpoint is the agent's file in its state directory.
 const checkpoint = "changes.json"
 
-// process is the real agent, in this process. When it is killed, its connections are cut, its calls to the machine fail, and later
-// writes to its checkpoint are undone.
+// process is an agent that runs in goroutines of this program as if it were a process that can be killed. A kill cuts the
+// agent's connections, makes its calls to the machine fail, and undoes its later writes to the checkpoint.
 type process struct {
 	options agent.Options
 	host    *mortal
@@ -43,13 +43,14 @@ type process struct {
 	// ended is closed when the agent has ended. err is then its error.
 	ended chan struct{}
 	err   error
-	// killed is closed when the process is killed. dead is closed when the field checkpoint has the content that the
-	// checkpoint file had at the kill.
+	// killed is closed when the process is killed. After that, the field checkpoint gets the content of the checkpoint
+	// file at the kill, and then dead is closed.
 	killed, dead chan struct{}
 	checkpoint   []byte
 }
 
-// startProcess starts an agent on a machine with a cable to the runtime's socket, and waits until it answers.
+// startProcess starts an agent and waits until the agent answers. runtime is the path of the runtime's NRI socket. The
+// agent connects to it through a cable, so that a kill can cut the connection.
 func startProcess(ctx context.Context, o agent.Options, machine *sim.Machine, runtime string, log *slog.Logger) (*process, error) {
 	p := &process{options: o, ended: make(chan struct{}), killed: make(chan struct{}), dead: make(chan struct{})}
 	p.host = &mortal{machine: machine, died: p.die}
@@ -81,8 +82,8 @@ func startProcess(ctx context.Context, o agent.Options, machine *sim.Machine, ru
 	return p, nil
 }
 
-// die is called at the moment of the kill. The checkpoint file then has every change that the agent has confirmed.
-// Changes that the agent confirms later are lost.
+// die is called at the moment of the kill. At this moment, the checkpoint file has every change that the agent has
+// confirmed. end restores this content.
 func (p *process) die() {
 	close(p.killed)
 	_ = p.conn.Close()

@@ -212,7 +212,7 @@ func (s *Site) StopPlugin(context.Context) error {
 	return ending.end()
 }
 
-// KillPlugin implements steps.Plugin. Every second kill comes right after the write.
+// KillPlugin implements steps.Plugin. In turn, a kill comes right after the selected write or right before it.
 func (s *Site) KillPlugin(_ context.Context, at int) error {
 	if s.process == nil {
 		return errors.New("the plugin does not run")

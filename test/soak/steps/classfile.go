@@ -21,11 +21,12 @@ const (
 
 // classFile is one state of the class file. Class bronze is always there.
 type classFile struct {
-	// number is in the classes' descriptions, and shows which file is in force.
+	// number is the number of the file. The descriptions of the classes contain it, so the status of the plugin shows
+	// which file is in force.
 	number int
 	// wrong is a text that makes the class file invalid. It is empty if the class file is valid.
 	wrong string
-	// defaultClass is the default class of RDT. If it is empty, it is the system default.
+	// defaultClass is the default class of RDT. If it is empty, the class file sets no default class.
 	defaultClass string
 	// gold and silver are true if these classes exist. goldCapacity and lowCapacity are the capacities of gold and low.
 	gold, silver, blockIO, podIO bool
@@ -146,7 +147,7 @@ func (c classFile) bounded(class string) bool {
 	return class == "gold" && c.goldCapacity > 0 || class == "low" && c.lowCapacity > 0 || class == "heavy"
 }
 
-// expect returns the values of the classes on a machine.
+// expect returns the values that the classes must have in the kernel.
 func (c classFile) expect(m Machine) invariant.Expect {
 	gold := 0
 	if c.gold {

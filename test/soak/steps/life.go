@@ -78,8 +78,8 @@ func (p *pod) note(id, name string, started bool) {
 	p.containers = append(p.containers, &container{pod: p, id: id, name: name, state: in})
 }
 
-// runContainer creates a container, and may start it. It returns an empty ID if it fails. In a calm round, it checks
-// that a started container "main" is in its class at once.
+// runContainer creates a container, and starts it if start is true. It returns an empty ID if it fails. While s.calm is
+// true, it checks that a container with the name "main" is in its class when it starts.
 func (s *Soak) runContainer(ctx context.Context, p *pod, name string, start bool) (id string, err error) {
 	id, err = s.site.CreateContainer(ctx, p.id, Container{Name: name, Annotations: p.request.cri})
 	if err != nil || !start {
@@ -94,8 +94,8 @@ func (s *Soak) runContainer(ctx context.Context, p *pod, name string, start bool
 	return id, s.placed(ctx, id, p.request)
 }
 
-// startOrRemove removes a container that cannot be started, as the kubelet does when it retries. Runtimes do not call hooks for all
-// containers that failed to start.
+// startOrRemove starts a container. If the start fails, startOrRemove removes the container, as the kubelet does before a
+// retry. Only the removal surely calls a hook of the plugin, because runtimes do not call one for every failed start.
 func (s *Soak) startOrRemove(ctx context.Context, id string) error {
 	err := s.site.StartContainer(ctx, id)
 	if err != nil {
@@ -214,7 +214,8 @@ func (s *Soak) exec() *deed {
 		do: func(ctx context.Context) error { return s.site.Exec(ctx, c.id) }}
 }
 
-// execEverywhere starts a process in every running container, whether or not its class has changed.
+// execEverywhere starts one more process in every running container. This includes containers whose class has changed
+// since their creation.
 func (s *Soak) execEverywhere() *deed {
 	var all []*container
 	for _, p := range s.pods {
@@ -262,7 +263,7 @@ func (s *Soak) resize() *deed {
 		do: func(ctx context.Context) error { return s.site.Resize(ctx, c.id) }}
 }
 
-// update changes the classes of a running container, of one or two resources.
+// update changes the class of a running container for RDT, for block I/O, or for both.
 func (s *Soak) update() *deed {
 	c := s.anyContainer(running)
 	if c == nil {

@@ -17,13 +17,13 @@ type pod struct {
 	containers []*container
 }
 
-// container is a container as the runtime has it.
+// container is a container in the runtime.
 type container struct {
 	pod      *pod
 	id, name string
 	state    state
-	// changed has the classes of the container's last update, by resource. The container must keep them. nil means
-	// unknown.
+	// changed has the classes, by resource, that updates have set since the container's creation. The container must
+	// keep them. nil means that there was no update, or that its result is unknown.
 	changed map[string]string
 }
 
@@ -43,20 +43,21 @@ type deed struct {
 	do           func(ctx context.Context) error
 	// then records the outcome in the model. The outcomes of concurrent deeds are recorded one after another.
 	then func(err error)
-	// may has the permitted reasons for a failure in a calm round. must is true if the deed must fail.
+	// may has the reasons for which the deed may fail. must is true if the deed must fail.
 	may  []string
 	must bool
-	// judged is true if failures are checked.
+	// judged is true if the outcome is checked against may and must. This happens only while Soak.calm is true.
 	judged bool
 	// touches is the pod that no concurrent deed may touch.
 	touches *pod
 }
 
-// action makes deeds of one kind. The function plan returns nil if no such deed is possible now.
+// action is a kind of deed. The function plan returns a new deed of this kind, or nil if none is possible now.
 type action struct {
 	weight int
 	plan   func(s *Soak) *deed
-	// alone means that the action is never concurrent. trouble means the same, and permits failures of later deeds.
+	// alone means that no deed of this kind is concurrent to others. trouble means the same; in addition, every deed may
+	// fail from then on, until the node is settled again.
 	alone, trouble bool
 }
 

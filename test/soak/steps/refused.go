@@ -52,8 +52,8 @@ func doAll(ctx context.Context, deeds []*deed) {
 	all.Wait()
 }
 
-// alongside converts the function refuse into a function with a parameter during, like Faults.RefuseWrite. The function
-// during then runs concurrently with the refused call.
+// alongside adapts the function refuse (Faults.RefuseUpdate) to the signature of Faults.RefuseWrite. The function during
+// runs concurrently to the refused call.
 func alongside(refuse func() (stop func())) func(during func()) (stop func()) {
 	return func(during func()) func() {
 		stop := refuse()

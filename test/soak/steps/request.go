@@ -122,7 +122,8 @@ func newWrongRequest(r request, random *rand.Rand) request {
 	return r
 }
 
-// may returns the reasons for which a class file permits a refusal. must is true if the request must be refused.
+// may returns the reasons for which the plugin may refuse the request while the class file c is in force. must is true if
+// the plugin must refuse it.
 func (r request) may(c classFile) (reasons []string, must bool) {
 	if r.never != "" {
 		// A resource or class that is not configured is refused as unknown, whatever else is wrong with the request.

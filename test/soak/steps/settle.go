@@ -50,8 +50,8 @@ func (s *Soak) settle(ctx context.Context) error {
 	return s.violated(s.watch(ctx, 0))
 }
 
-// quietTime is how long the plugin must stay registered before the node counts as settled. The plugin does not notice
-// at once that the runtime has ended, or that class files need other hooks.
+// quietTime is how long the plugin must stay registered before the node counts as settled. It takes a moment until the
+// plugin notices that the runtime has ended, or that new class files need a registration for other hooks.
 const quietTime = 100 * time.Millisecond
 
 // registration is the last observed registration of the plugin with the runtime.
@@ -71,7 +71,7 @@ func (r *registration) unsettled(status *qosv1alpha1.StatusResponse) []string {
 	return nil
 }
 
-// revive starts the plugin again if it was killed or is about to be.
+// revive starts the plugin if it does not run. If a planned kill may still be to come, revive first kills the plugin.
 func (s *Soak) revive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, deedTime)
 	defer cancel()
@@ -125,8 +125,9 @@ func misplaced(w *invariant.World) []string {
 	return wrong
 }
 
-// lost reports whether the group of a draining class was removed while no plugin ran. Its values are not stored anywhere, and its
-// holders are reported in the group where the kernel has put them.
+// lost reports whether a is an assignment of a draining class whose group was removed while no plugin ran. The plugin
+// cannot restore such a group, because its values are not stored anywhere else. It reports the holders of the class in
+// the group to which the kernel has moved them.
 func lost(w *invariant.World, a *qosv1alpha1.Assignment) bool {
 	gone := false
 	eachClass(w.Status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
@@ -163,7 +164,7 @@ func assignmentsOf(w *invariant.World, id string) []*qosv1alpha1.Assignment {
 	return nil
 }
 
-// unknownFile reports whether the class file in force is unknown, because no offered class has the number of a file.
+// unknownFile reports whether the class file in force is unknown, because no class description has a file number.
 func (s *Soak) unknownFile(status *qosv1alpha1.StatusResponse) bool { return fileInForce(status) == 0 }
 
 // lacks reports whether a resource is not offered.

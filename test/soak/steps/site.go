@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package steps tests a node with rounds of random deeds, and checks the invariants after each round. The node is a Site: a
-// simulation in this process, or a virtual machine.
+// Package steps tests a node with rounds of random actions (deeds), and checks the invariants after each round. The node
+// is a Site: a simulation in this process, or a virtual machine.
 package steps
 
 import (
@@ -26,7 +26,7 @@ type Site interface {
 	Machine() Machine
 }
 
-// Runtime is a container runtime, together with what the kubelet does.
+// Runtime is a container runtime, with methods that do what the kubelet does.
 type Runtime interface {
 	RunPod(ctx context.Context, pod Pod) (id string, err error)
 	// RemovePod ends the pod's containers and removes the pod.
@@ -39,7 +39,8 @@ type Runtime interface {
 	// Exec starts one more process in a running container. Fork makes one of the container's processes fork.
 	Exec(ctx context.Context, id string) error
 	Fork(ctx context.Context, id string) error
-	// Resize is the kubelet's change of a container's CPU shares, with which the runtime sets all of its resources again.
+	// Resize changes a container's CPU shares as the kubelet does. The runtime then sets all resources of the container
+	// again.
 	Resize(ctx context.Context, id string) error
 	// RestartRuntime restarts the runtime. The containers keep running.
 	RestartRuntime(ctx context.Context) error
@@ -55,8 +56,8 @@ type Plugin interface {
 	StartPlugin(ctx context.Context) error
 	// StopPlugin ends the plugin as SIGTERM does, and waits for its end.
 	StopPlugin(ctx context.Context) error
-	// KillPlugin ends the plugin as SIGKILL does. If at is 0, it ends the plugin at once. Otherwise, it ends the plugin
-	// at the write number at into the kernel, if the plugin makes that many writes.
+	// KillPlugin ends the plugin as SIGKILL does. If at is 0, it does so at once. Otherwise, it lets the plugin make
+	// at-1 more writes to kernel files, and ends the plugin at the write after them.
 	KillPlugin(ctx context.Context, at int) error
 	// PluginRuns returns false after the plugin was stopped or killed. It returns an error if the plugin ended by
 	// itself.
@@ -100,8 +101,8 @@ type Disks interface {
 
 // Faults is a Site whose kernel or runtime can refuse what the plugin asks for.
 type Faults interface {
-	// RefuseWrite makes the kernel refuse the plugin's next write, after the function during has returned. stop ends
-	// this, and waits for during.
+	// RefuseWrite makes the kernel refuse the plugin's next write. The write first calls the function during, and fails
+	// when during has returned. stop cancels the refusal; if during has already been called, stop waits for its end.
 	RefuseWrite(during func()) (stop func())
 	// RefuseUpdate makes the runtime refuse the next update of a container, until stop is called.
 	RefuseUpdate() (stop func())

@@ -16,7 +16,7 @@ import (
 
 // Options of a soak.
 type Options struct {
-	// Seed selects the deeds. The order of concurrent ones depends on the machine.
+	// Seed determines the deeds. The order in which concurrent deeds take effect depends on the machine.
 	Seed uint64
 	// For is the duration of the soak. Rounds is the maximum number of rounds, if it is not 0.
 	For    time.Duration
@@ -27,7 +27,7 @@ type Options struct {
 	Patience time.Duration
 	// Ignore, if set, reports whether a violation is already known and does not count.
 	Ignore func(violation string) bool
-	// Sabotage also removes disks, and changes the plugin's groups and limits in the kernel.
+	// Sabotage is true if the soak also removes disks, and changes the plugin's groups and limits in the kernel.
 	Sabotage bool
 	// Out gets a line every Progress.
 	Out      io.Writer
@@ -58,7 +58,7 @@ type Soak struct {
 	files  int               // the number of class files written so far
 	known  map[int]classFile // by number
 	before map[string]string // the foreign groups and files
-	// foreignChanged means that before must be read again.
+	// foreignChanged means that the foreign groups were changed on purpose, so that the field before is out of date.
 	foreignChanged bool
 	// calm is true if only pods and containers have changed since the node was settled. Then every failure needs a
 	// reason.
@@ -105,8 +105,8 @@ func Run(ctx context.Context, site Site, o Options) (*Summary, error) {
 }
 
 func (s *Soak) over(ctx context.Context, round int) bool {
-	// The time limit ends the soak only after the first measurement of memory, so that the last one can be compared
-	// with it.
+	// The time limit ends the soak only after warmUp rounds, because grown compares the use of memory at the end with
+	// that after these rounds.
 	return ctx.Err() != nil || time.Since(s.began) > s.options.For && round > warmUp || s.options.Rounds > 0 && round > s.options.Rounds
 }
 
@@ -121,7 +121,8 @@ func (s *Soak) begin(ctx context.Context) error {
 	return s.settle(ctx)
 }
 
-// round takes some steps, and then checks the invariants. A third of the rounds is without trouble.
+// round takes some steps, and then checks the invariants. In a third of the rounds, the actions of life are the only
+// ones; the other rounds also have those of trouble, e.g. kills of the plugin.
 func (s *Soak) round(ctx context.Context, number int) error {
 	s.summary.round, s.summary.step = number, 0
 	actions := life()
@@ -155,7 +156,7 @@ func (s *Soak) take(ctx context.Context, actions []action) error {
 	return s.perform(ctx, s.several(actions, 1))
 }
 
-// several returns deeds to do concurrently. Trouble is never among them.
+// several plans up to many deeds to do concurrently. If many is more than 1, it skips actions that are never concurrent.
 func (s *Soak) several(actions []action, many int) []*deed {
 	var deeds []*deed
 	for range many {
@@ -223,8 +224,8 @@ func ofKind(deeds []*deed, action string) bool {
 	return slices.ContainsFunc(deeds, func(d *deed) bool { return d.action == action })
 }
 
-// judge returns what is wrong with an outcome. In calm rounds every failure needs a permitted reason, and a request that must be
-// refused must fail.
+// judge returns what is wrong with an outcome, or "". If calm is true, a deed may fail only for a permitted reason, and a
+// deed that must fail may not succeed.
 func judge(d *deed, err error, calm, others bool) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Sprintf("%s %s takes more than %s", d.action, d.what, deedTime)
@@ -243,7 +244,8 @@ func judge(d *deed, err error, calm, others bool) string {
 	return fmt.Sprintf("%s %s: failed without a reason: %v", d.action, d.what, err)
 }
 
-// violated ends the soak if there are violations.
+// violated records violations. If there is one that Options.Ignore does not ignore, violated returns ErrViolated, which
+// ends the soak.
 func (s *Soak) violated(wrong []string) error {
 	s.summary.checks++
 	if s.options.Ignore != nil {

@@ -19,7 +19,7 @@ import (
 // warmUp is the number of rounds before memory is measured for the first time.
 const warmUp = 5
 
-// These are the permitted increases between the first rounds and the end.
+// These are the permitted increases of resources between the end of the warm-up and the end of the soak.
 const (
 	moreGoroutines  = 10
 	moreDescriptors = 10
@@ -87,7 +87,7 @@ func (s *Summary) done(d *deed, err error) string {
 	return line
 }
 
-// killed reports whether a kill was planned since its last call.
+// killed reports whether a kill has been planned since the last call of killed. The kill may not have happened.
 func (s *Summary) killed() bool {
 	was := s.armed
 	s.armed = false
@@ -144,7 +144,7 @@ func measureRow(name string, warm, end, more int) []string {
 	return []string{name, fmt.Sprint(warm), fmt.Sprint(end), fmt.Sprint(warm + more)}
 }
 
-// measure measures this process while there are no pods and the node is settled.
+// measure removes all pods, waits until the node is settled, and then measures the resources of this process.
 func (s *Soak) measure(ctx context.Context, into *resources) error {
 	clear(s.busy)
 	for len(s.pods) > 0 {
@@ -167,7 +167,7 @@ func (s *Soak) measure(ctx context.Context, into *resources) error {
 	return nil
 }
 
-// grown returns the resources that have grown too much.
+// grown returns ErrViolated if the use of a resource has grown too much.
 func (s *Summary) grown() error {
 	if s.warm == (resources{}) {
 		return nil // the soak ended before the first measurement

@@ -68,7 +68,7 @@ func (s *Soak) write(action string, next classFile) *deed {
 		}}
 }
 
-// short returns the file without a long error.
+// short returns c with the invalid text shortened for the output.
 func (c classFile) short() classFile {
 	c.wrong = c.wrong[:min(len(c.wrong), 20)]
 	return c
@@ -121,7 +121,7 @@ func (s *Soak) restartRuntime() *deed {
 	return &deed{action: "restart runtime", judged: true, then: func(error) {}, do: s.site.RestartRuntime}
 }
 
-// foreigners changes foreign groups, which the plugin must not change.
+// foreigners changes a foreign resctrl group, i.e. one that another program made and the plugin must not change.
 func (s *Soak) foreigners(others Others) *deed {
 	n := s.random.IntN(1 << 16)
 	return &deed{action: "foreign group", what: fmt.Sprint(n), judged: true,

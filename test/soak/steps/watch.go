@@ -29,8 +29,8 @@ type seen struct {
 
 func key(resource, class string) string { return resource + " " + class }
 
-// watch checks, between steps, what must hold at every moment. A class may exceed its capacity only with earlier holders, after the
-// capacity was lowered.
+// watch checks, between steps, what must hold at every moment. A class may have more holders than its capacity only if
+// they were admitted before the capacity was lowered.
 func (s *Soak) watch(ctx context.Context, deeds int) []string {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -47,7 +47,8 @@ func (s *Soak) watch(ctx context.Context, deeds int) []string {
 	expect := invariant.Expect{Most: s.most(status)}
 	wrong = append(wrong, invariant.Always(invariant.World{Status: status, Expect: expect})...)
 	s.seen.file, s.seen.unseen = fileInForce(status), 0
-	// Classes may have unreported holders: after a restart the plugin does not know classes that are not configured.
+	// The counts of classes that are not reported stay as they are. Such a class may have holders: after a restart, the
+	// plugin does not know classes that are not configured.
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
 		s.seen.most[key(resource, class.GetName())] = class.GetInUse()
 	})
@@ -90,8 +91,8 @@ func (s *Soak) status(ctx context.Context) *qosv1alpha1.StatusResponse {
 	return status
 }
 
-// noteRetries records the holders that classes have gained by themselves: the plugin admits pending requests when there
-// is room. A capacity that is lowered afterwards may be below their number.
+// noteRetries records the holders that classes have gained without a deed: the plugin retries pending requests, and
+// admits them when there is room. A capacity that is lowered afterwards may be below the number of these holders.
 func (s *Soak) noteRetries(status *qosv1alpha1.StatusResponse) {
 	if fileInForce(status) != s.seen.file {
 		return
@@ -105,7 +106,7 @@ func (s *Soak) noteRetries(status *qosv1alpha1.StatusResponse) {
 }
 
 // most returns how many holders each class may have: as many as were observed last. If several deeds were done since
-// then, or if another class file is in force, each deed may have added a holder.
+// then, or if another class file is in force, each of these deeds may have added a holder.
 func (s *Soak) most(status *qosv1alpha1.StatusResponse) map[invariant.Class]uint64 {
 	most := map[invariant.Class]uint64{}
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {

@@ -14,8 +14,9 @@ import (
 )
 
 // Index returns the index of the images for several platforms. After each image, the index has the image's attestations: an
-// SBOM and a provenance. The parameter builder is the URI of what ran the build. The attestations have BuildKit's form,
-// which registries and tools show: https://github.com/moby/buildkit/blob/master/docs/attestations/attestation-storage.md
+// SBOM and a provenance. The parameter builder is the URI of what ran the build. The attestations are stored as BuildKit
+// stores them, because registries and tools show this form:
+// https://github.com/moby/buildkit/blob/master/docs/attestations/attestation-storage.md
 func Index(specs []Spec, builder string) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, s := range specs {
@@ -46,7 +47,8 @@ func Index(specs []Spec, builder string) (v1.ImageIndex, error) {
 	return mutate.Annotations(index, specs[0].labels()).(v1.ImageIndex), nil //nolint:errcheck // Annotations returns the type that it gets
 }
 
-// attest returns an image whose layers are the statements about the image with this digest.
+// attest returns the attestations of the image with the given digest. They are packed as another image, which has one
+// layer for each statement.
 func attest(s Spec, digest v1.Hash, builder string) (v1.Image, error) {
 	programs, err := readPrograms(s.Programs)
 	if err != nil {

@@ -19,7 +19,7 @@ type Spec struct {
 	// Created is the time of the image and of every file in it.
 	Created time.Time
 
-	// Source is the URL of the source, Revision the commit, and Licenses an SPDX expression.
+	// Source is the URL of the source code. Revision is its commit. Licenses is an SPDX expression.
 	Title, Source, Version, Revision, Licenses string
 
 	Entrypoint string
@@ -43,7 +43,7 @@ func (s Spec) labels() map[string]string {
 // Name is a repository and a tag.
 type Name struct{ name.Tag }
 
-// ParseName returns the name with the repository and tag of text, registry/name:tag.
+// ParseName parses a name of the form registry/name:tag.
 func ParseName(text string) (Name, error) {
 	tag, err := name.NewTag(text, name.StrictValidation)
 	if err != nil {

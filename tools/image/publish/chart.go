@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// pushChart pushes the chart with the version of the release and the digest of its image, in Helm's form:
-// https://helm.sh/docs/topics/registries
+// pushChart sets the version of the release and the digest of its image in the chart, and pushes the chart in Helm's
+// format: https://helm.sh/docs/topics/registries
 func pushChart(ctx context.Context, r release, image name.Digest) (name.Digest, error) {
 	files, err := readChart(r.chartDir)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 
 // release is what to publish.
 type release struct {
-	// image is the name of the image, and chart that of the chart, with the version as tag.
+	// image and chart are where to push the image and the chart. The tag of each is its version.
 	image oci.Name
 	chart name.Tag
 	// name is the name of the chart, and created the time of its files.

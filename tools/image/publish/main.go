@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command publish pushes a release to a registry: the image for several platforms with its SBOMs and provenance, the Helm chart that
-// installs this image, and the signatures of both. "make release" runs it.
+// Command publish pushes a release to a registry: the image for several platforms with its SBOMs and provenance, the Helm
+// chart that installs this image, and the signatures of image and chart. "make release" runs it.
 package main
 
 import (

@@ -33,7 +33,8 @@ func startRegistry(t *testing.T) string {
 	return strings.TrimPrefix(server.URL, "http://") + "/qos"
 }
 
-// build builds the programs of both platforms into a new directory, from a copy of the source in another new directory.
+// build builds the program in testdata for amd64 and arm64, and returns the directory with both. It builds a copy of the
+// source in a new directory.
 func build(t *testing.T) string {
 	t.Helper()
 	source, programs := t.TempDir(), t.TempDir()
@@ -134,7 +135,8 @@ type statement struct {
 	Predicate     json.RawMessage
 }
 
-// checkAttestations checks that an image has an SBOM and a provenance of another image.
+// checkAttestations checks that the layers of the image with the given digest are an SBOM and a provenance of the image
+// about.
 func checkAttestations(t *testing.T, index v1.ImageIndex, digest, about v1.Hash) {
 	t.Helper()
 	image, err := index.Image(digest)

@@ -63,8 +63,8 @@ func writePublicKey(file string, signer crypto.Signer) error {
 	return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: data}), 0o644)
 }
 
-// sign pushes a signature as cosign does, an image beside the signed one:
-// https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md
+// sign pushes the signature of an image or chart. Like cosign, it stores the signature as another image in the same
+// repository: https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md
 func sign(ctx context.Context, signer crypto.Signer, signed name.Digest) error {
 	claim, err := json.Marshal(payload.Cosign{Image: signed})
 	if err != nil {

@@ -65,7 +65,8 @@ func TestImageAndChartAreSignedWithTheKey(t *testing.T) {
 	}
 }
 
-// signatureOf returns the claim about an image and its signature, from where cosign looks for them.
+// signatureOf reads a signature from the tag where cosign looks for it. It returns the signature and the claim that is
+// signed.
 func signatureOf(t *testing.T, signed name.Digest) (claim, signature []byte) {
 	t.Helper()
 	image, err := remote.Image(signed.Context().Tag(strings.Replace(signed.DigestStr(), ":", "-", 1) + ".sig"))
