@@ -151,7 +151,7 @@ func holderRows(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) 
 	return rows
 }
 
-// containerText describes a container, a volume of it, or the whole pod.
+// containerText describes a container, a container's volume, or the whole pod.
 func containerText(name, volume string) string {
 	return strings.TrimSpace(cmp.Or(name, wholePod) + " " + volume)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// podRow has the requested and the effective class of one resource of a container or pod. Its JSON form is an item of
-// the documents that -o json prints.
+// podRow has the requested class and the class in effect for one resource of a container, volume or pod. Its JSON form
+// is an item of the documents that -o json prints.
 type podRow struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`

@@ -79,8 +79,8 @@ func union(all, more []classes.Class) []classes.Class {
 	return all
 }
 
-// requestOf returns the request that the plugin gets for a new container, a volume of it, or a pod. It derives the
-// annotations that the kubelet adds for allocated devices from the container's limits.
+// requestOf returns the request of a container, volume or pod as the plugin gets it. From the container's limits,
+// requestOf derives the annotations that the kubelet adds for allocated devices.
 func requestOf(offers []classes.Offer, pod *corev1.Pod, c containerView) classes.Holder {
 	request := classes.Holder{
 		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: string(pod.UID), Container: c.name, Volume: c.volume,

@@ -49,7 +49,7 @@ type nodeUsage struct {
 	Containers []measured `json:"containers"`
 }
 
-// nodesUsage has the answers of the nodes by their names.
+// nodesUsage maps the name of a node to the node's answer.
 type nodesUsage map[string]nodeUsage
 
 // pluginPods returns the plugin's pods on a node, or on all nodes if node is empty, sorted by node.

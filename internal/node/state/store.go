@@ -60,7 +60,8 @@ type Store struct {
 type Resource struct {
 	classes.Backend
 	Config classes.ResourceConfig
-	// Unavailable is the reason why the machine does not have the resource. It is nil if the machine has the resource.
+	// Unavailable is the reason why the resource cannot be used on this machine. It is nil if the resource is
+	// available.
 	Unavailable *classes.Unavailable
 
 	drift driftRecord

@@ -198,7 +198,7 @@ func (s *Store) adoptRecorded(c Existing, has []classes.Assignment) {
 // classes that it requests or, if these cannot be assigned, the default classes. It keeps every class that an update has
 // assigned since its creation, because the update has already admitted the class.
 //
-// If the requested classes cannot be assigned, the error has the reason, and the request is pending.
+// If the requested classes cannot be assigned, adoptUnrecorded returns the reason, and the request stays pending.
 func (s *Store) adoptUnrecorded(h classes.Holder) error {
 	wanted, err := s.catalog.Resolve(h)
 	changed, _ := s.changes.Get(h.ID)
