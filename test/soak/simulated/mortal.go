@@ -28,7 +28,8 @@ type mortal struct {
 	refusal *refusal
 }
 
-// kill ends the process at one of its next writes: at 1 is the next write. If at is 0, kill ends the process now.
+// kill lets the process make at-1 more writes, and ends it at the write after them. If at is 0, kill ends the process
+// now.
 func (m *mortal) kill(at int, late bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

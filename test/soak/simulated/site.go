@@ -212,7 +212,8 @@ func (s *Site) StopPlugin(context.Context) error {
 	return ending.end()
 }
 
-// KillPlugin implements steps.Plugin. In turn, a kill comes right after the selected write or right before it.
+// KillPlugin implements steps.Plugin. The first kill comes right after the selected write, the second one right before
+// it, and so on.
 func (s *Site) KillPlugin(_ context.Context, at int) error {
 	if s.process == nil {
 		return errors.New("the plugin does not run")

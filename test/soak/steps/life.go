@@ -95,7 +95,7 @@ func (s *Soak) runContainer(ctx context.Context, p *pod, name string, start bool
 }
 
 // startOrRemove starts a container. If the start fails, startOrRemove removes the container, as the kubelet does before a
-// retry. Only the removal surely calls a hook of the plugin, because runtimes do not call one for every failed start.
+// retry. Runtimes do not call a hook for every failed start, but they call one for the removal.
 func (s *Soak) startOrRemove(ctx context.Context, id string) error {
 	err := s.site.StartContainer(ctx, id)
 	if err != nil {

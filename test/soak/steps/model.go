@@ -17,7 +17,6 @@ type pod struct {
 	containers []*container
 }
 
-// container is a container in the runtime.
 type container struct {
 	pod      *pod
 	id, name string
@@ -56,8 +55,8 @@ type deed struct {
 type action struct {
 	weight int
 	plan   func(s *Soak) *deed
-	// alone means that no deed of this kind is concurrent to others. trouble means the same; in addition, every deed may
-	// fail from then on, until the node is settled again.
+	// alone means that a deed of this kind never runs concurrently with other deeds. trouble means the same, and that
+	// every later deed may fail until the node is settled again.
 	alone, trouble bool
 }
 

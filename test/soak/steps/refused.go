@@ -53,7 +53,7 @@ func doAll(ctx context.Context, deeds []*deed) {
 }
 
 // alongside adapts the function refuse (Faults.RefuseUpdate) to the signature of Faults.RefuseWrite. The function during
-// runs concurrently to the refused call.
+// runs concurrently with the refused call.
 func alongside(refuse func() (stop func())) func(during func()) (stop func()) {
 	return func(during func()) func() {
 		stop := refuse()

@@ -71,7 +71,8 @@ func (r *registration) unsettled(status *qosv1alpha1.StatusResponse) []string {
 	return nil
 }
 
-// revive starts the plugin if it does not run. If a planned kill may still be to come, revive first kills the plugin.
+// revive starts the plugin if it does not run. If a kill was planned and the plugin still runs, revive kills the plugin
+// and starts it again, so that the kill cannot happen later.
 func (s *Soak) revive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, deedTime)
 	defer cancel()

@@ -33,8 +33,8 @@ func startRegistry(t *testing.T) string {
 	return strings.TrimPrefix(server.URL, "http://") + "/qos"
 }
 
-// build builds the program in testdata for amd64 and arm64, and returns the directory with both. It builds a copy of the
-// source in a new directory.
+// build builds the program in testdata for amd64 and arm64, from a copy of the source in a new directory. It returns the
+// directory of the two programs.
 func build(t *testing.T) string {
 	t.Helper()
 	source, programs := t.TempDir(), t.TempDir()
