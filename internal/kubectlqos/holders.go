@@ -16,8 +16,10 @@ import (
 
 // assignment is the class of one resource that a container or pod has.
 type assignment struct {
-	class  string
-	source classes.Source
+	class string
+	// The setting of another program, e.g. "resctrl group batch", stands in place of a class. It is empty if there is a class.
+	foreign string
+	source  classes.Source
 	// The field device has the numbers of the devices that have a volume's limits. The field since has the time when
 	// these limits were put in force.
 	device string
@@ -41,12 +43,20 @@ func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, c conta
 		if r.Name != resource {
 			continue
 		}
+		found.omitted = found.omitted || r.ForeignOmitted > 0
+		for _, f := range r.Foreign {
+			if c.volume == "" && f.Namespace == pod.Namespace && f.Pod == pod.Name && f.Container == c.name {
+				found.assignments = append(found.assignments, assignment{foreign: f.Setting})
+			}
+		}
 		for i := range r.Classes {
 			class := &r.Classes[i]
 			found.omitted = found.omitted || class.HoldersOmitted > 0
 			for _, h := range class.Holders {
 				if h.Namespace == pod.Namespace && h.Pod == pod.Name && h.Container == c.name && h.Volume == c.volume {
-					found.assignments = append(found.assignments, assignment{class.Name, classes.Source(h.Source), h.Device, h.Since, h.Reason})
+					found.assignments = append(found.assignments, assignment{
+						class: class.Name, source: classes.Source(h.Source), device: h.Device, since: h.Since, evicted: h.Reason,
+					})
 				}
 			}
 		}

@@ -60,6 +60,7 @@ func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool, now time.Time) 
 	if wide {
 		section("Classes:", ofClasses(classRow), "Resource", "Class", "Extended resource", "Description")
 		section("Held by:", ofClasses(holderRows), "Resource", "Class", "Namespace", "Pod", "Container")
+		section("Set by other programs:", foreignRows(node), "Resource", "Setting", "Namespace", "Pod", "Container")
 	}
 	return page.String()
 }
@@ -147,6 +148,18 @@ func holderRows(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) 
 	}
 	if class.HoldersOmitted > 0 {
 		rows = append(rows, []string{r.Name, class.Name, fmt.Sprintf("and %d more", class.HoldersOmitted)})
+	}
+	return rows
+}
+
+func foreignRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
+	for _, r := range scopedResources(node) {
+		for _, f := range r.Foreign {
+			rows = append(rows, []string{r.Name, f.Setting, f.Namespace, f.Pod, containerText(f.Container, "")})
+		}
+		if r.ForeignOmitted > 0 {
+			rows = append(rows, []string{r.Name, fmt.Sprintf("and %d more", r.ForeignOmitted)})
+		}
 	}
 	return rows
 }

@@ -37,6 +37,8 @@ type podRow struct {
 	Source string `json:"source"`
 	// Effective is the class in effect, which is "" for the system default. It is null if nothing runs or the class is unknown.
 	Effective *string `json:"effective"`
+	// Foreign is what another program has set in place of the system default, e.g. "resctrl group batch".
+	Foreign string `json:"foreign,omitempty"`
 	// Reason and Message explain why the class in effect is not the wanted class. Both are empty if the two classes are
 	// the same.
 	Reason  string `json:"reason"`
@@ -300,7 +302,7 @@ func (v *podView) effectiveRow(c containerView, resource string, want classes.As
 		Source: string(want.Source), unknown: is == notKnown,
 	}
 	if is == inClass {
-		row.Effective, row.Device, row.Since = &has.class, has.device, has.since
+		row.Effective, row.Foreign, row.Device, row.Since = &has.class, has.foreign, has.device, has.since
 	}
 	if has.source == classes.SourceUpdate || has.source == classes.SourceAdopted {
 		row.Source = string(has.source)

@@ -50,8 +50,9 @@ Sources: container, allocated (an extended resource in the limits), pod, default
 running), adopted (the plugin found it running in the class), and "-" for no request and no default.
 
 Documents (-o json, yaml, …) have "items" with namespace, pod, container (empty for the whole pod), volume (the path of a volume),
-resource, requested, requestedBy, source, effective, reason, message, node, and device and since of a volume. A class "" is
-the system default; null is none or unknown.`,
+resource, requested, requestedBy, source, effective, foreign, reason, message, node, and device and since of a volume. A
+class "" is the system default; null is none or unknown. foreign is what another program, e.g. the container runtime, has set
+in place of the system default.`,
 		Example: `  kubectl qos pods -A
   kubectl qos pods web -o wide
   kubectl qos pods -l app=web -o json | jq '.items[] | select(.reason != "")'`,
@@ -238,8 +239,11 @@ func (o *podsCommand) show(rows []podRow) error {
 
 func (o *podsCommand) cells(row *podRow) []string {
 	effective, why := classText(row.Effective), row.Reason
-	if row.unknown {
+	switch {
+	case row.unknown:
 		effective = "unknown"
+	case row.Foreign != "":
+		effective = foreignText(row.Foreign)
 	}
 	if row.Message != "" {
 		why += ": " + row.Message

@@ -40,6 +40,15 @@ func (r *rig) addFixed(t *testing.T) {
 	})
 }
 
+// setForeign makes n1 report what another program has set for the container main of the pod p.
+func (r *rig) setForeign(t *testing.T, setting string) {
+	t.Helper()
+	r.updateNode(t, "n1", func(object map[string]any) {
+		resources := object["status"].(map[string]any)["qosResources"].(map[string]any)["containerQOSResources"].([]any)
+		resources[0].(map[string]any)["foreign"] = []any{map[string]any{"namespace": "default", "pod": "p", "container": "main", "setting": setting}}
+	})
+}
+
 func (r *rig) updateRDT(t *testing.T, class string, change func(of map[string]any)) {
 	t.Helper()
 	r.updateNode(t, "n1", func(object map[string]any) {
@@ -84,6 +93,15 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			"p | main | k8s.io/rdt | - | bronze | default"},
 		{"the system default", aPod("p").on("n1").asks("rdt=").running(), "", nil,
 			"p | main | k8s.io/rdt | <system default> | <system default> | container"},
+		{"the group of another program instead of the system default", aPod("p").on("n1").asks("rdt=").running(), "", func(t *testing.T, r *rig) {
+			r.setForeign(t, "resctrl group batch")
+		}, "p | main | k8s.io/rdt | <system default> | <resctrl group batch> | container"},
+		{"not all groups of other programs are named", aPod("p").on("n1").asks("rdt=").running(), "", func(t *testing.T, r *rig) {
+			r.updateNode(t, "n1", func(object map[string]any) {
+				resources := object["status"].(map[string]any)["qosResources"].(map[string]any)["containerQOSResources"].([]any)
+				resources[0].(map[string]any)["foreignOmitted"] = int64(3)
+			})
+		}, `p | main | k8s.io/rdt | <system default> | unknown | container | NotReported: the container or pod has just started, or its node does not list all containers and pods that have classes; see "qos-nri-plugin assignments" on the node`},
 		{"a class that drains stays", aPod("p").on("n1").asks("rdt=old").running(), "main=old", nil,
 			"p | main | k8s.io/rdt | old | old | container"},
 

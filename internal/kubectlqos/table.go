@@ -101,6 +101,8 @@ func trimLines(text, indent string) string {
 
 func className(class string) string { return cmp.Or(class, systemDefault) }
 
+func foreignText(setting string) string { return "<" + setting + ">" }
+
 func orNothing(text string) string { return cmp.Or(text, nothing) }
 
 func yesNo(b bool) string {

@@ -10,13 +10,14 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// holdersBudget limits the size of the JSON of all holders in the object, in bytes. Kubernetes allows objects of
+// holdersBudget limits the size of the JSON of all holders and foreign settings in the object, in bytes. Kubernetes allows objects of
 // about 1.5 MB. This object must be much smaller, because it may be written after every container start.
 const holdersBudget = 512 << 10
 
 // holders has the holders of all classes, and the part of holdersBudget that is not used yet.
 type holders struct {
 	byClass map[classKey][]nodeqosv1alpha1.Holder
+	foreign map[resourceKey][]nodeqosv1alpha1.ForeignSetting
 	budget  int
 	reasons map[holderKey]string // why a holder's pod is to be evicted
 	added   map[assignmentKey]bool
@@ -24,8 +25,12 @@ type holders struct {
 
 type (
 	classKey struct {
-		scope           qosv1alpha1.Scope
-		resource, class string
+		resourceKey
+		class string
+	}
+	resourceKey struct {
+		scope qosv1alpha1.Scope
+		name  string
 	}
 	holderKey     struct{ uid, container, volume, resource string }
 	assignmentKey struct {
@@ -36,7 +41,7 @@ type (
 
 func newHolders(assignments *qosv1alpha1.ListAssignmentsResponse) *holders {
 	h := &holders{
-		byClass: map[classKey][]nodeqosv1alpha1.Holder{}, budget: holdersBudget,
+		byClass: map[classKey][]nodeqosv1alpha1.Holder{}, foreign: map[resourceKey][]nodeqosv1alpha1.ForeignSetting{}, budget: holdersBudget,
 		reasons: map[holderKey]string{}, added: map[assignmentKey]bool{},
 	}
 	for _, e := range assignments.GetEvictions() {
@@ -89,18 +94,25 @@ func keepSince(volumes, before []nodeqosv1alpha1.QOSResourceInfo) {
 	})
 }
 
-// add adds a holder to each of its classes. The system default does not count as a class. A restarted container and its predecessor
-// count as one holder.
+// add adds a holder to each of its classes. The system default does not count as a class, but what another program has set in place of
+// it is added to the foreign settings. A restarted container and its predecessor count as one holder.
 func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1alpha1.Scope, assignments []*qosv1alpha1.Assignment) {
 	for _, a := range assignments {
 		owner := holderKey{podUID, holder.Container, holder.Volume, a.GetName()}
 		assignment := assignmentKey{owner, a.GetClass()}
-		if a.GetClass() == "" || h.added[assignment] {
+		if h.added[assignment] || a.GetClass() == "" && a.GetForeign() == "" {
 			continue
 		}
 
 		h.added[assignment] = true
-		key := classKey{scope, a.GetName(), a.GetClass()}
+		resource := resourceKey{scope, a.GetName()}
+		if a.GetClass() == "" {
+			h.foreign[resource] = append(h.foreign[resource], nodeqosv1alpha1.ForeignSetting{
+				Namespace: holder.Namespace, Pod: holder.Pod, Container: holder.Container, Setting: cut(a.GetForeign(), longestDescription),
+			})
+			continue
+		}
+		key := classKey{resource, a.GetClass()}
 		owner.volume = "" // evictions name the container of a volume
 		holder.Source, holder.Reason = a.GetSource().Name(), h.reasons[owner]
 		h.byClass[key] = append(h.byClass[key], holder)
@@ -108,19 +120,29 @@ func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1a
 }
 
 func (h *holders) take(key classKey) (listed []nodeqosv1alpha1.Holder, omitted int64) {
-	all := h.byClass[key]
-	end := min(len(all), nodeqosv1alpha1.MaxHolders)
-	for i, holder := range all[:end] {
+	return fit(h.byClass[key], &h.budget, func(holder nodeqosv1alpha1.Holder) int {
 		size := len(`{"namespace":"","pod":"","container":"","source":"","reason":""},`) +
 			len(holder.Namespace) + len(holder.Pod) + len(holder.Container) + len(holder.Source) + len(holder.Reason)
 		if holder.Volume != "" {
 			size += len(`"volume":"","device":"","since":"2026-01-01T00:00:00Z",`) + len(holder.Volume) + len(holder.Device)
 		}
-		if size > h.budget {
-			end = i
-			break
-		}
-		h.budget -= size
+		return size
+	})
+}
+
+func (h *holders) takeForeign(key resourceKey) (listed []nodeqosv1alpha1.ForeignSetting, omitted int64) {
+	return fit(h.foreign[key], &h.budget, func(f nodeqosv1alpha1.ForeignSetting) int {
+		return len(`{"namespace":"","pod":"","container":"","setting":""},`) + len(f.Namespace) + len(f.Pod) + len(f.Container) + len(f.Setting)
+	})
+}
+
+// fit returns the first items whose sizes fit into the budget, at most MaxHolders, and the number of the other items. It subtracts
+// the sizes from the budget.
+func fit[T any](all []T, budget *int, size func(T) int) (listed []T, omitted int64) {
+	end := 0
+	for end < min(len(all), nodeqosv1alpha1.MaxHolders) && size(all[end]) <= *budget {
+		*budget -= size(all[end])
+		end++
 	}
 	return all[:end:end], int64(len(all) - end)
 }

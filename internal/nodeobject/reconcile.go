@@ -123,7 +123,7 @@ func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResour
 	return p.applied.at.Add(pause).Sub(p.now())
 }
 
-// withHoldersOf returns a copy of the first status, with the holders of each class from the second status. If holders
+// withHoldersOf returns a copy of the first status, with the holders of each class and the foreign settings from the second status. If holders
 // with the source "update" differ, the class keeps its holders, because "kubectl qos set" waits for this difference.
 func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	mixed := *status.DeepCopy()
@@ -135,6 +135,7 @@ func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqos
 
 func copyHolders(to, from []nodeqosv1alpha1.QOSResourceInfo) {
 	for i := range min(len(to), len(from)) {
+		to[i].Foreign, to[i].ForeignOmitted = from[i].Foreign, from[i].ForeignOmitted
 		for j := range min(len(to[i].Classes), len(from[i].Classes)) {
 			target, source := &to[i].Classes[j], &from[i].Classes[j]
 			if slices.Equal(updated(target.Holders), updated(source.Holders)) {

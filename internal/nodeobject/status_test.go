@@ -62,11 +62,18 @@ func container(name, class string) *qosv1alpha1.ContainerAssignments {
 	}}
 }
 
+// foreign returns a container without a class, for which another program has set something.
+func foreign(name, setting string) *qosv1alpha1.ContainerAssignments {
+	of := container(name, "")
+	of.QosResources[0].Foreign = setting
+	return of
+}
+
 func state(s *qosv1alpha1.StatusResponse) nodecache.State {
 	return nodecache.State{Status: s, Latest: s, Assignments: &qosv1alpha1.ListAssignmentsResponse{
 		Evictions: []*qosv1alpha1.Eviction{{PodUid: "job", Container: "work", Resource: "k8s.io/rdt", Reason: "ClassRemoved"}},
 		Pods: []*qosv1alpha1.PodAssignments{
-			{Uid: "web", Namespace: "a", Name: "web", Containers: []*qosv1alpha1.ContainerAssignments{container("app", "gold"), container("app", "gold"), container("log", "")},
+			{Uid: "web", Namespace: "a", Name: "web", Containers: []*qosv1alpha1.ContainerAssignments{container("app", "gold"), container("app", "gold"), container("log", ""), foreign("batch", "resctrl group batch")},
 				QosResources: []*qosv1alpha1.Assignment{{Name: "qos.noderesource.dev/pod-blockio", Class: "slow", Source: qosv1alpha1.Source_SOURCE_POD}}},
 			{Uid: "job", Namespace: "b", Name: "job", Containers: []*qosv1alpha1.ContainerAssignments{container("work", "bronze")}},
 		}}}
@@ -81,6 +88,7 @@ func published() nodeqosv1alpha1.NodeQOSResourcesStatus {
 				Classes: []nodeqosv1alpha1.QOSResourceClassInfo{{Name: "slow", InUse: 1, Holders: []nodeqosv1alpha1.Holder{{Namespace: "a", Pod: "web", Source: "pod"}}}}}},
 			ContainerQOSResources: []nodeqosv1alpha1.QOSResourceInfo{{
 				Name: "k8s.io/rdt", Mutable: true, DefaultClass: "bronze",
+				Foreign:    []nodeqosv1alpha1.ForeignSetting{{Namespace: "a", Pod: "web", Container: "batch", Setting: "resctrl group batch"}},
 				Conditions: []metav1.Condition{{Type: "BandwidthRounded", Status: "False", Reason: "Rounded", Message: "5 is 10", LastTransitionTime: eight}},
 				Classes: []nodeqosv1alpha1.QOSResourceClassInfo{
 					{Name: "gold", Capacity: 2, InUse: 1, Description: "fast", ExtendedResource: "qos.noderesource.dev/rdt.gold",
@@ -280,6 +288,15 @@ func TestSize(t *testing.T) {
 			}
 		})
 	}
+	t.Run("more than a thousand foreign settings leave some out", func(t *testing.T) {
+		s := crowd(600, 2, 1, 10)
+		of := s.Assignments.Pods[0].Containers[0].QosResources[0] // shared by all containers
+		of.Class, of.Foreign = "", "resctrl group batch"
+		got, _ := desiredStatus(s, nodeqosv1alpha1.NodeQOSResourcesStatus{}, at(8, 0, 0))
+		if r := got.QOSResources.ContainerQOSResources[0]; len(r.Foreign) != 1000 || r.ForeignOmitted != 200 {
+			t.Errorf("%d listed and %d omitted, want 1000 and 200", len(r.Foreign), r.ForeignOmitted)
+		}
+	})
 	t.Run("long texts of class files are cut", func(t *testing.T) {
 		s := state(status(at(8, 0, 0)))
 		s.Status.Config.LastError = strings.Repeat("x", 1<<20)

@@ -162,6 +162,18 @@ type QOSResourceInfo struct {
 	// +listMapKey=name
 	Classes []QOSResourceClassInfo `json:"classes,omitempty"`
 
+	// Pods and containers that have no class of the resource, but for which another program has set something, e.g. the container runtime
+	// with classes of its own. At most 1000 are listed, fewer when their names are long.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	Foreign []ForeignSetting `json:"foreign,omitempty"`
+
+	// The number of such pods and containers that are not listed.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ForeignOmitted int64 `json:"foreignOmitted,omitempty"`
+
 	// Class of containers and pods that request none. If absent, they get the system default, which enforces nothing.
 	// +optional
 	DefaultClass string `json:"defaultClass,omitempty"`
@@ -253,6 +265,25 @@ type Holder struct {
 	// Why the pod is to be evicted, in one word, e.g. "ClassRemoved"; absent when it is not.
 	// +optional
 	Reason string `json:"reason,omitempty"`
+}
+
+// ForeignSetting is what another program has set for a pod or container that has no class of a resource.
+type ForeignSetting struct {
+	// Namespace of the pod.
+	// +required
+	Namespace string `json:"namespace"`
+
+	// Name of the pod.
+	// +required
+	Pod string `json:"pod"`
+
+	// Name of the container; absent when the setting is that of the pod as a whole.
+	// +optional
+	Container string `json:"container,omitempty"`
+
+	// What the other program has set, as the plugin reads it from the kernel, e.g. "resctrl group batch" or "limits of 8:0 (sda)".
+	// +required
+	Setting string `json:"setting"`
 }
 
 // Scope is the kind of object that has the classes of a resource.
@@ -364,5 +395,5 @@ const PodConditionInEffect = "; in effect: "
 // FieldManager is the field manager of the shim's writes.
 const FieldManager = "qos-kubelet-shim"
 
-// MaxHolders is the maximum length of Holders.
+// MaxHolders is the maximum length of Holders, and of Foreign.
 const MaxHolders = 1000
