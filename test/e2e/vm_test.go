@@ -50,7 +50,7 @@ func machines() []machine {
 		{name: "crio-intel", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "cri-o"},
 		{name: "intel-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd"},
 		{name: "intel-soak", test: "TestSoak", vendor: "intel", cgroup: "v2"},
-		{name: "crio-amd", test: "TestNode", vendor: "amd", cgroup: "v2", runtime: "cri-o"},
+		{name: "crio-amd", test: "TestNode", vendor: "amd", cgroup: "v2", runtime: "cri-o", crun: true},
 		{name: "containerd-2.2", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "containerd-2.2"},
 		{name: "intel-simulation", test: "TestSimulation", vendor: "intel", cgroup: "v2"},
 		{name: "intel-simulation-cdp", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "cdp"},

@@ -7,7 +7,7 @@ package invm
 
 import "fmt"
 
-// crioRuntime is CRI-O with runc, and without the pause container that it does not need.
+// crioRuntime is CRI-O with runc and, on machines that have it, crun. It runs without the pause container that it does not need.
 func crioRuntime() *containerRuntime {
 	const storage, runroot = "/var/lib/containers/storage", "/run/containers/storage"
 	const policy = "/etc/containers/policy.json"
@@ -15,13 +15,17 @@ func crioRuntime() *containerRuntime {
 	if bySystemd() {
 		manager, monitor = "systemd", "system.slice"
 	}
+	config := fmt.Sprintf(crioConfig, manager, monitor)
+	if hasCrun() {
+		config += fmt.Sprintf(crioCrunHandler, crunProgram, monitor)
+	}
 	return &containerRuntime{
 		name:    "cri-o",
 		version: "1.37.",
 		nri:     "v0.12.",
 		socket:  "/run/crio/crio.sock",
 		files: map[string]string{
-			"/etc/crio/crio.conf": fmt.Sprintf(crioConfig, manager, monitor),
+			"/etc/crio/crio.conf": config,
 			policy:                `{"default": [{"type": "insecureAcceptAnything"}]}`,
 		},
 		command: []string{"crio"},

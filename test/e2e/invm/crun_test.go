@@ -6,6 +6,7 @@
 package invm
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -27,22 +28,35 @@ options.BinaryName = %q
 options.SystemdCgroup = %t
 `
 
+// crioCrunHandler is a runtime handler of CRI-O for crun.
+const crioCrunHandler = `
+[crio.runtime.runtimes.crun]
+runtime_path = %q
+runtime_root = "/run/crun"
+monitor_path = "/usr/bin/conmon"
+monitor_cgroup = %q
+`
+
 // runByCrun runs cases in a pod whose containers crun runs, instead of runc: classes of two resources, on two disks, at the creation,
 // after an update and after a resize.
 func runByCrun(t *testing.T, n *node) {
 	n.handler = "crun"
 	defer func() { n.handler = "" }()
 	p := n.runPod(t, "by-crun", requests())
+	resident := p.run(t, spec{name: "resident"})
 	// crun keeps its state in another file than runc.
-	if _, err := os.Stat(filepath.Join("/run/containerd/runc/k8s.io", p.id, "status")); err != nil {
-		t.Fatalf("the pod is not run by crun: %v", err)
+	_, inContainerd := os.Stat(filepath.Join("/run/containerd/runc/k8s.io", resident.id, "status"))
+	_, inCRIO := os.Stat(filepath.Join("/run/crun", resident.id, "status"))
+	if inContainerd != nil && inCRIO != nil {
+		t.Fatalf("the container is not run by crun: %v", errors.Join(inContainerd, inCRIO))
 	}
 
 	for _, c := range []nodeCase{
-		{name: "containers and what is exec'd into them are in their groups", test: groups},
-		{name: "an update moves all of a container or nothing", test: changedClass},
-		{name: "classes survive a resize of the container", test: resizes},
+		{name: "containers and what is exec'd into them are in their groups", test: groups, on: everywhere},
+		{name: "an update moves all of a container or nothing", test: changedClass, on: everywhere},
+		{name: "classes survive a resize of the container", test: resizes, on: everywhere},
+		{name: "a start that cannot be enforced leaves nothing running outside of its class", test: startsOutside, on: crio},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.test(t, p); n.holds(t) })
+		c.run(t, p)
 	}
 }
