@@ -66,6 +66,7 @@ func TestVirtualNodeIntel(t *testing.T) {
 		{"capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) }},
 		{"the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) }},
 		{"kubectl qos set moves a running container", func(t *testing.T) { setMoves(t, n) }},
+		{"kubectl qos shows the group of another program", func(t *testing.T) { showsForeignGroup(t, n, v) }},
 		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, "50") }},
 		{"a pod as a whole has a class", func(t *testing.T) { podHasAClass(t, n) }},
 		{"volumes follow their claims", func(t *testing.T) { volumesFollowClaims(t, n, v) }},
@@ -164,6 +165,22 @@ func setMoves(t *testing.T, n *node) {
 	if got := n.containerID("moves"); got != before {
 		t.Error("a change of class has made another container")
 	}
+}
+
+// showsForeignGroup moves a container, which requests the system default, into a resctrl group that the plugin does not manage.
+func showsForeignGroup(t *testing.T, n *node, v *vm) {
+	n.run(t, pod{name: "elsewhere", annotations: map[string]string{"container.qos.noderesource.dev/main": "rdt="}})
+	n.running(t, "elsewhere")
+	dir, err := v.cgroup(n.containerID("elsewhere"))
+	must(t, err)
+	const group = "/sys/fs/resctrl/batch"
+	v.mustRun(t, "sh", "-c", "mkdir "+group+" && for p in $(cat "+cgroupRoot+dir+"/cgroup.procs); do echo $p >"+group+"/tasks || exit; done")
+	t.Cleanup(func() { v.mustRun(t, "rmdir", group) })
+
+	until(t, "kubectl qos shows the group", func() (bool, string) {
+		output, err := n.tryQOS("", "pods", "elsewhere")
+		return err == nil && strings.Contains(output, "<resctrl group batch>"), output
+	})
 }
 
 // configMapReaches changes the bandwidth and the capacity of gold in the ConfigMap. want is the value that the kernel
@@ -322,6 +339,10 @@ func reboots(t *testing.T, n *node, v *vm, d *daemonSet) {
 	n.bandwidth(t, "gold", "10000")
 	n.running(t, "plain")
 	// What the kubelet has refused stays in the API.
+	refused := n.kubectl(t, "get", "pods", "--field-selector=status.phase=Failed", "-o", "jsonpath={.items[*].status.reason}")
+	if !strings.Contains(refused, "UnexpectedAdmissionError") {
+		t.Errorf("the pods that failed have the reasons %q; docs/kubernetes.md names UnexpectedAdmissionError", refused)
+	}
 	n.kubectl(t, "delete", "pods", "--field-selector=status.phase=Failed")
 }
 
