@@ -294,23 +294,29 @@ func containerOf(p *api.PodSandbox, c *api.Container) classes.Holder {
 	h := podOf(p)
 	h.ID, h.Container, h.ContainerAnnotations = c.GetId(), nameOf(c.GetName()), c.GetAnnotations()
 	h.CgroupsPath, h.PID = c.GetLinux().GetCgroupsPath(), int(c.GetPid())
-	h.VolumeDirs = volumeDirs(h.PodUID, c.GetMounts())
+	h.VolumeSources = volumeSources(h.PodUID, c)
 	return h
 }
 
-// volumeDirs returns the VolumeDirs of a container. It leaves out mounts of directories that are not the pod's own, e.g. hostPath volumes.
-func volumeDirs(podUID string, mounts []*api.Mount) map[string]string {
-	var dirs map[string]string
-	for _, mount := range mounts {
-		if !classes.IsVolumeDir(mount.GetSource(), podUID) {
-			continue
+// volumeSources returns the VolumeSources of a container. It leaves out mounts of directories that are not the pod's own, e.g. hostPath
+// volumes.
+func volumeSources(podUID string, c *api.Container) map[string]classes.VolumeSource {
+	sources := map[string]classes.VolumeSource{}
+	for _, mount := range c.GetMounts() {
+		if classes.IsVolumeDir(mount.GetSource(), podUID) {
+			sources[path.Clean(mount.GetDestination())] = classes.VolumeSource{Dir: mount.GetSource()}
 		}
-		if dirs == nil {
-			dirs = map[string]string{}
-		}
-		dirs[path.Clean(mount.GetDestination())] = mount.GetSource()
 	}
-	return dirs
+	for _, device := range c.GetLinux().GetDevices() {
+		if device.GetType() == "b" {
+			numbers := fmt.Sprintf("%d:%d", device.GetMajor(), device.GetMinor())
+			sources[path.Clean(device.GetPath())] = classes.VolumeSource{Device: numbers}
+		}
+	}
+	if len(sources) == 0 {
+		return nil // as of most containers
+	}
+	return sources
 }
 
 func existingOf(p *api.PodSandbox, c *api.Container) state.Existing {

@@ -32,8 +32,9 @@ type volumeRig struct {
 	*machineRig
 	// created counts the containers. It determines the PID of each container, as on the simulated machine.
 	created int
-	// mounts has the mounts that the runtime lists in its requests about containers.
-	mounts []*api.Mount
+	// The runtime lists the mounts and the devices in its requests about containers.
+	mounts  []*api.Mount
+	devices []*api.LinuxDevice
 }
 
 func newVolumeRig(t *testing.T) *volumeRig {
@@ -48,9 +49,13 @@ func newVolumeRig(t *testing.T) *volumeRig {
 // podOf runs a pod that requests classes for the volumes of its container.
 func (r *volumeRig) podOf(t *testing.T, name, request string) string {
 	t.Helper()
-	id, err := r.RunPod(t.Context(), nriruntime.PodConfig{
+	config := nriruntime.PodConfig{
 		Name: name, UID: "uid-" + name, Annotations: map[string]string{"volumes.qos.noderesource.dev/main": request},
-	})
+	}
+	id, err := r.RunPod(t.Context(), config)
+	if err != nil && strings.Contains(err.Error(), "ttrpc: closed") {
+		id, err = r.RunPod(t.Context(), config) // the first call showed the runtime that the plugin had ended
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +65,7 @@ func (r *volumeRig) podOf(t *testing.T, name, request string) string {
 // create creates a container with a mount.
 func (r *volumeRig) create(t *testing.T, pod, mount string) (string, error) {
 	t.Helper()
-	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main", Mounts: r.mounts})
+	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main", Mounts: r.mounts, Devices: r.devices})
 	if err != nil {
 		return "", err
 	}
@@ -155,6 +160,35 @@ func TestAVolumeIsLimitedWhileItsContainerRuns(t *testing.T) {
 	r.wantVolumes(t, id, "")
 	r.node.Repair(t.Context())
 	r.wantPodLimits(t, id, "")
+}
+
+// TestABlockDeviceIsLimitedWhileItsContainerRuns has a volume of mode Block, also over a restart of the plugin.
+func TestABlockDeviceIsLimitedWhileItsContainerRuns(t *testing.T) {
+	r := newVolumeRig(t)
+	r.devices = []*api.LinuxDevice{{Path: "/dev/null", Type: "c", Major: 254, Minor: 16}, {Path: "/dev/data", Type: "b", Major: 254, Minor: 16}}
+	id := r.mustRunWith(t, r.podOf(t, "a", "/dev/data=silver"), "50 40 0:50 / / rw - overlay overlay rw")
+	r.wantPodLimits(t, id, silver)
+	r.wantVolumes(t, id, "/dev/data=silver on 254:16")
+	r.world.Hold(t)
+
+	r.startNewWith(t, strings.Replace(volumeFiles, "maxReadBps: 10M", "maxReadBps: 9M", 1))
+	r.wantPodLimits(t, id, strings.Replace(silver, "10000000", "9000000", 1))
+	r.mustStop(t, id)
+	r.node.Repair(t.Context())
+	r.wantPodLimits(t, id, "")
+}
+
+// TestACharacterDeviceIsNoVolume has a character device with the numbers of a disk.
+func TestACharacterDeviceIsNoVolume(t *testing.T) {
+	r := newVolumeRig(t)
+	r.devices = []*api.LinuxDevice{{Path: "/dev/data", Type: "c", Major: 254, Minor: 16}}
+	id, err := r.create(t, r.podOf(t, "a", "/dev/data=silver"), "50 40 0:50 / / rw - overlay overlay rw")
+	if err == nil {
+		err = r.StartContainer(t.Context(), id)
+	}
+	if err == nil || !strings.Contains(err.Error(), "no mount and no device at /dev/data") {
+		t.Errorf("start: %v", err)
+	}
 }
 
 // wantNotMeasured checks that the usage lists no volume. The usage of a volume is part of the usage of its container.

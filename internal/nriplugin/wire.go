@@ -25,7 +25,11 @@ type fieldNumbers map[protowire.Number]fieldNumbers
 func decodedFields() fieldNumbers {
 	return fieldNumbers{
 		1: {1: nil, 2: nil, 3: nil, 4: nil, 6: nil, 8: {3: nil}, 9: nil},
-		2: {1: nil, 2: nil, 3: nil, 4: nil, 6: nil, 9: {1: nil, 3: nil}, 11: {3: {6: nil}, 5: nil, 12: {1: nil}}, 12: nil, 14: nil},
+		2: {
+			1: nil, 2: nil, 3: nil, 4: nil, 6: nil, 9: {1: nil, 3: nil},
+			11: {2: {1: nil, 2: nil, 3: nil, 4: nil}, 3: {6: nil}, 5: nil, 12: {1: nil}},
+			12: nil, 14: nil,
+		},
 		3: nil, // of a synchronization: more messages follow; of a validation: the adjustment
 		6: nil, // of a validation: the plugins
 	}

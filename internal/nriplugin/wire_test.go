@@ -27,7 +27,10 @@ func FuzzPick(f *testing.F) {
 			Mounts: []*api.Mount{{Source: "/"}, {Source: "/pods/uid/volumes/y", Destination: "/y/", Options: []string{"rbind"}}},
 			Linux: &api.LinuxContainer{
 				CgroupsPath: "/kubepods/x/y",
-				Resources:   &api.LinuxResources{Unified: map[string]string{"io.weight": "5"}, Cpu: &api.LinuxCPU{Cpus: "1"}},
+				Devices: []*api.LinuxDevice{
+					{Path: "/dev/x", Type: "b", Major: 8, Minor: 16, FileMode: &api.OptionalFileMode{Value: 0o600}}, {Path: "/dev/null", Type: "c", Major: 1, Minor: 3},
+				},
+				Resources: &api.LinuxResources{Unified: map[string]string{"io.weight": "5"}, Cpu: &api.LinuxCPU{Cpus: "1"}},
 			},
 		}},
 		More: true,

@@ -15,12 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-var (
-	// errNoVolume means that there is no such PersistentVolume, or that it has no claim.
-	errNoVolume = errors.New("volume not found")
-	// errBlockMode means that the volume of a claim is a block device without a filesystem, which can have no limits.
-	errBlockMode = errors.New("volumes of mode Block get no limits")
-)
+// errNoVolume means that there is no such PersistentVolume, or that it has no claim.
+var errNoVolume = errors.New("volume not found")
 
 // claimOfHandle returns the claim of the CSI volume that a driver knows by a handle.
 func (o *objects) claimOfHandle(driver, handle string) (*corev1.PersistentVolumeClaim, error) {
@@ -46,9 +42,6 @@ func (o *objects) claimOfHandle(driver, handle string) (*corev1.PersistentVolume
 // checkInForce returns nil if all running containers that mount the volume of a claim have the limits, and if the volume also gets
 // them when another container starts on a node that has a pod with the volume. It returns the first reason why this is not so.
 func (c *controller) checkInForce(claim *corev1.PersistentVolumeClaim, limits nodeqosv1alpha1.VolumeClass) error {
-	if mode := claim.Spec.VolumeMode; mode != nil && *mode == corev1.PersistentVolumeBlock {
-		return errBlockMode
-	}
 	class, err := c.objects.classOf(claim, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 	switch {
 	case err != nil:

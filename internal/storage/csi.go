@@ -124,7 +124,7 @@ func (e *csiEndpoint) ControllerModifyVolume(ctx context.Context, r *csi.Control
 			err = e.controller.checkInForce(claim, limits)
 		}
 		problem = err
-		return err == nil || errors.Is(err, errNoVolume) || errors.Is(err, errBlockMode), nil
+		return err == nil || errors.Is(err, errNoVolume), nil
 	})
 	switch {
 	case problem == nil && err == nil:
@@ -133,8 +133,6 @@ func (e *csiEndpoint) ControllerModifyVolume(ctx context.Context, r *csi.Control
 		return nil, status.FromContextError(err).Err()
 	case errors.Is(problem, errNoVolume):
 		return nil, status.Error(codes.NotFound, problem.Error())
-	case errors.Is(problem, errBlockMode):
-		return nil, status.Error(codes.InvalidArgument, problem.Error())
 	}
 	return nil, status.Errorf(codes.FailedPrecondition, "the limits are not in force: %v", problem)
 }

@@ -85,8 +85,6 @@ func TestAVolumeIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
 		{name: "the container does not run", objects: []string{"{running: {}}", "{waiting: {}}"}, node: []string{"state: InForce", "state: NotEnforced"}, parameters: silver},
 		{name: "an unknown parameter", parameters: map[string]string{"iopz": "500"}, code: codes.InvalidArgument, want: `parameter "iopz" is unknown`},
 		{name: "no parameter", parameters: map[string]string{"csi.storage.k8s.io/pvc/name": "data"}, code: codes.InvalidArgument, want: "it sets no limit"},
-		{name: "a volume of mode Block", objects: []string{"volumeName: pv-1", "volumeName: pv-1, volumeMode: Block"}, parameters: silver,
-			code: codes.InvalidArgument, want: "volumes of mode Block get no limits"},
 		{name: "an unknown handle", objects: []string{"handle-1", "handle-2"}, parameters: silver, code: codes.NotFound,
 			want: `no PersistentVolume of driver topolvm.io with the handle "handle-1" is bound to a claim`},
 		{name: "the claim has another class now", parameters: map[string]string{"iops": "1000"}, code: codes.FailedPrecondition, want: "claim a/data requests other limits"},
@@ -110,6 +108,19 @@ func TestAVolumeIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
 					t.Errorf("got %v, want %s: %s", err, test.code, test.want)
 				}
 			})
+		})
+	}
+}
+
+func TestAVolumeOfModeBlockIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
+	for state, code := range map[string]codes.Code{"InForce": codes.OK, "NotEnforced": codes.FailedPrecondition} {
+		synctest.Test(t, func(t *testing.T) {
+			node := strings.NewReplacer("path: /data", "path: /dev/data", "state: InForce", "state: "+state).Replace(nodeWithLimits)
+			request := &csi.ControllerModifyVolumeRequest{VolumeId: "handle-1", MutableParameters: map[string]string{"iops": "500"}}
+			_, err := endpointOf(t, asBlock(modifiable), node).ControllerModifyVolume(t.Context(), request)
+			if status.Code(err) != code {
+				t.Errorf("%s: got %v, want %s", state, err, code)
+			}
 		})
 	}
 }

@@ -191,17 +191,30 @@ func mountsOf(
 
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
-			for _, m := range list[i].VolumeMounts {
-				if m.Name == volume {
-					mounts = append(mounts, mount{nodeqosv1alpha1.ClaimedVolume{
-						PodUID: string(pod.UID), Container: list[i].Name, Path: path.Join("/", m.MountPath),
-						Claim: claim.Namespace + "/" + claim.Name, Class: class.Name, Problem: text,
-					}, claim, class})
-				}
+			for _, at := range pathsOf(&list[i], volume) {
+				mounts = append(mounts, mount{nodeqosv1alpha1.ClaimedVolume{
+					PodUID: string(pod.UID), Container: list[i].Name, Path: path.Join("/", at),
+					Claim: claim.Namespace + "/" + claim.Name, Class: class.Name, Problem: text,
+				}, claim, class})
 			}
 		}
 	}
 	return mounts
+}
+
+// pathsOf returns the paths at which a container has a volume: mountPaths, or devicePaths of a volume of mode Block.
+func pathsOf(container *corev1.Container, volume string) (paths []string) {
+	for _, m := range container.VolumeMounts {
+		if m.Name == volume {
+			paths = append(paths, m.MountPath)
+		}
+	}
+	for _, d := range container.VolumeDevices {
+		if d.Name == volume {
+			paths = append(paths, d.DevicePath)
+		}
+	}
+	return paths
 }
 
 // classOf returns the class of a claim, or nil if it has none. If the requested class is invalid, classOf returns an

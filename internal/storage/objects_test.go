@@ -125,6 +125,22 @@ func TestTheSpecOfANodeHasTheVolumesOfItsPods(t *testing.T) {
 	}
 }
 
+func TestAVolumeOfModeBlockHasThePathOfItsDevice(t *testing.T) {
+	objects, pods := read(t, asBlock(manifests))
+	spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+	if len(spec.Volumes) != 1 || spec.Volumes[0].Container != "main" || spec.Volumes[0].Path != "/dev/data" || len(problems) > 0 {
+		t.Errorf("volumes are %+v, problems %v", spec.Volumes, problems)
+	}
+}
+
+// asBlock replaces the mounts of the claim in the manifests by a device.
+func asBlock(manifests string) string {
+	return strings.NewReplacer(
+		"volumeName: pv-1", "volumeName: pv-1, volumeMode: Block", "volumeMounts: [{name: data, mountPath: /init/}]", "tty: false",
+		", {name: data, mountPath: /data, subPath: x}]", "], volumeDevices: [{name: data, devicePath: /dev/data}]",
+	).Replace(manifests)
+}
+
 func TestAPathThatAContainerMountsTwiceIsOneVolume(t *testing.T) {
 	twice := strings.NewReplacer(
 		"{name: data, mountPath: /data, subPath: x}", "{name: data, mountPath: /data, subPath: x}, {name: data, mountPath: /data/}, {name: data, mountPath: data}",

@@ -3,7 +3,11 @@
 
 package blockio
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
 
 func TestTheMountOfTheKubeletDecides(t *testing.T) {
 	const (
@@ -28,7 +32,7 @@ func TestTheMountOfTheKubeletDecides(t *testing.T) {
 			}
 			v := newVolumes(t, m)
 			target := v.hold(10, "/data", "silver")
-			target.VolumeDirs = map[string]string{"/data": test.dir}
+			target.VolumeSources = map[string]classes.VolumeSource{"/data": {Dir: test.dir}}
 			if err := v.volume.Enforce(t.Context(), target, "silver", "silver"); err != nil {
 				t.Fatal(err)
 			}

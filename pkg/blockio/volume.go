@@ -19,16 +19,16 @@ import (
 
 type volume struct {
 	target classes.Holder
-	mount  *mountinfo.Info
+	mount  *mountinfo.Info // nil for a block device without a filesystem
 	disks  []disk
 }
 
 // isWhole reports whether the volume is a whole filesystem, or a subPath of a filesystem that belongs to the pod. For a
 // subPath, the kubelet first mounts the whole filesystem for the pod. mounts has the mounts of PID 1.
 func (v volume) isWhole(mounts []*mountinfo.Info) bool {
-	return v.mount.Root == "/" || slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool {
+	return v.mount != nil && (v.mount.Root == "/" || slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool {
 		return isSame(m, v.mount) && m.Root == "/" && classes.IsVolumeDir(m.Mountpoint, v.target.PodUID)
-	})
+	}))
 }
 
 // isSame reports whether two mounts have the same filesystem.
@@ -90,16 +90,8 @@ func (f *finder) disksOf(mount *mountinfo.Info) ([]disk, error) {
 // mountOf returns the mount of a volume. If the kubelet mounted the volume for the pod, mountOf returns the kubelet's mount, because
 // the container cannot change it. The container's own mounts depend on the container: a symbolic link in its image changes the path
 // of a mount, and a process can hide a mount in a mount namespace of its own. mountOf uses them for volumes that the kubelet did not
-// mount, e.g. hostPath volumes.
-func (f *finder) mountOf(target classes.Holder) (*mountinfo.Info, error) {
-	mounts, err := f.mountsOf(target.PID)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EINVAL) { // EINVAL is the error of a zombie (fs/proc_namespace.c)
-		return nil, fmt.Errorf("find the disk of the volume: %w: %w", classes.ErrEnded, err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("find the disk of the volume: %w", err)
-	}
-
+// mount, e.g. hostPath volumes. The parameter mounts has the container's own mounts.
+func (f *finder) mountOf(target classes.Holder, mounts []*mountinfo.Info) (*mountinfo.Info, error) {
 	ofKubelet, err := f.mountOfKubelet(target)
 	if err != nil || ofKubelet != nil {
 		return ofKubelet, err
@@ -107,13 +99,14 @@ func (f *finder) mountOf(target classes.Holder) (*mountinfo.Info, error) {
 	if mount := lastAt(mounts, target.Volume); mount != nil {
 		return mount, nil
 	}
-	return nil, fmt.Errorf("%w: the container has no mount at %s; name the mountPath of a volume with a filesystem", classes.ErrNoBlockDevice, target.Volume)
+	return nil, fmt.Errorf("%w: the container has no mount and no device at %s; name the mountPath or devicePath of a volume",
+		classes.ErrNoBlockDevice, target.Volume)
 }
 
 // mountOfKubelet returns the mount that the kubelet made for a volume of a pod, or nil if there is none, e.g. for an emptyDir volume,
 // which is only a directory.
 func (f *finder) mountOfKubelet(target classes.Holder) (*mountinfo.Info, error) {
-	dir := target.VolumeDirs[target.Volume]
+	dir := target.VolumeSources[target.Volume].Dir
 	if dir == "" {
 		return nil, nil //nolint:nilnil // such a volume has no such mount
 	}
@@ -137,11 +130,28 @@ func lastAt(mounts []*mountinfo.Info, path string) (last *mountinfo.Info) {
 	return last
 }
 
-// find finds the mount of a volume and its disks. The error is classes.ErrNoBlockDevice if the filesystem has no block
+// find finds the disks of a volume, and its mount unless it is a block device. The error is classes.ErrNoBlockDevice if the filesystem has no block
 // device, and classes.ErrEnded if the container's process has ended.
 func (f *finder) find(target classes.Holder) (volume, error) {
 	found := volume{target: target}
-	mount, err := f.mountOf(target)
+	mounts, err := f.mountsOf(target.PID)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EINVAL) { // EINVAL is the error of a zombie (fs/proc_namespace.c)
+		return found, fmt.Errorf("find the disk of the volume: %w: %w", classes.ErrEnded, err)
+	}
+	if err != nil {
+		return found, fmt.Errorf("find the disk of the volume: %w", err)
+	}
+
+	if device := target.VolumeSources[target.Volume].Device; device != "" {
+		whole, err := f.diskOf(device)
+		if err != nil {
+			return found, fmt.Errorf("find the disk of %s: %w", target.Volume, err)
+		}
+		found.disks = []disk{whole}
+		return found, nil
+	}
+
+	mount, err := f.mountOf(target, mounts)
 	if err != nil {
 		return found, err
 	}
@@ -155,6 +165,16 @@ func (f *finder) find(target classes.Holder) (volume, error) {
 		return found, fmt.Errorf("find the disk of %s: %w", target.Volume, err)
 	}
 	return found, nil
+}
+
+// diskOf returns the disk of a block device that the runtime made for a container.
+func (f *finder) diskOf(numbers string) (disk, error) {
+	dev, err := parseDevice(numbers)
+	if err != nil {
+		return disk{}, err
+	}
+	whole, _, err := wholeDisk(f.host, dev)
+	return whole, err
 }
 
 // volumeDir matches the directories in which the kubelet mounts volumes.

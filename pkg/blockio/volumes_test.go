@@ -200,7 +200,7 @@ func TestAVolumeThatCannotBeLimitedIsRefused(t *testing.T) {
 		{"tmpfs", "50 40 0:50 / /data rw - tmpfs tmpfs rw", classes.ErrNoBlockDevice, "/data is on tmpfs"},
 		{"overlay", "50 40 0:50 / /data rw - overlay overlay rw", classes.ErrNoBlockDevice, "/data is on overlay"},
 		{"FUSE", "50 40 0:50 / /data rw - fuse.s3fs s3fs rw", classes.ErrNoBlockDevice, "/data is on fuse.s3fs"},
-		{"no mount", "50 40 8:16 / /other rw - ext4 /dev/sdb rw", classes.ErrNoBlockDevice, "the container has no mount at /data"},
+		{"no mount", "50 40 8:16 / /other rw - ext4 /dev/sdb rw", classes.ErrNoBlockDevice, "the container has no mount and no device at /data"},
 		{"a directory of the node's disk", "50 40 8:1 /srv /data rw - ext4 /dev/sda1 rw", classes.ErrSharedDisk, "disk sda (8:0) of /data also contains the node's mount /"},
 		{"the node's root", "50 40 8:1 / /data rw - ext4 /dev/sda1 rw", classes.ErrSharedDisk, "disk sda (8:0) of /data also contains the node's mount /"},
 		{"another partition of the node's disk", "50 40 8:0 / /data rw - ext4 /dev/sda rw", classes.ErrSharedDisk, "also contains the node's mount /"},

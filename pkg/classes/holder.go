@@ -44,15 +44,23 @@ type Holder struct {
 	CgroupsPath string
 	// PodCgroupsPath is the pod's cgroup parent.
 	PodCgroupsPath string
-	// VolumeDirs has the directories of the node at which the kubelet mounted the volumes of the container, by their paths in the
+	// VolumeSources has the volumes of the container that the kubelet mounted for the pod, and its block devices, by their paths in the
 	// container. It is nil in pod scope.
-	VolumeDirs map[string]string
+	VolumeSources map[string]VolumeSource
 	// PID is the ID of the holder's first process in the host's PID namespace. It is 0 if there is no process yet, or
 	// if its ID is unknown. In volume scope, PID is the PID of the container.
 	PID int
 	// Starting is true from the creation of the container's first process until this process executes its first
 	// instruction. At that time the runtime has applied all settings, and the container has no other processes yet.
 	Starting bool
+}
+
+// VolumeSource is the source of a volume on the node: a directory, or a block device without a filesystem.
+type VolumeSource struct {
+	// Dir is the directory of the node at which the kubelet mounted the volume. It is empty for a block device.
+	Dir string
+	// Device has the numbers of the block device, as "major:minor". It is empty for a directory.
+	Device string
 }
 
 // Owner returns the owner of the holder's slots.

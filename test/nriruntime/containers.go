@@ -23,6 +23,7 @@ type ContainerConfig struct {
 	Labels      map[string]string
 	Args, Env   []string
 	Mounts      []*api.Mount
+	Devices     []*api.LinuxDevice
 	// Resources has the limits in the CRI request.
 	Resources *api.LinuxResources
 	// ClosID is the resctrl group of the class that the runtime's own RDT configuration gives to the container.

@@ -145,6 +145,7 @@ func (c *container) nri() *api.Container {
 		CreatedAt:    nanoseconds(c.createdAt),
 		StartedAt:    nanoseconds(c.startedAt),
 		Linux: &api.LinuxContainer{
+			Devices:     slices.Clone(c.config.Devices),
 			Resources:   proto.Clone(c.resources).(*api.LinuxResources),
 			CgroupsPath: c.spec.CgroupsPath,
 			Rdt:         c.rdt(),
