@@ -39,6 +39,17 @@ type machine struct {
 	unmounted bool
 }
 
+// hostPrograms returns programs of the host that the machine needs: CRI-O starts conmon, and the cases of volumes make filesystems.
+func (m machine) hostPrograms() []string {
+	if m.runtime == "cri-o" {
+		return []string{"/usr/bin/conmon"}
+	}
+	if m.name == "intel-cgroupv2" {
+		return []string{"/sbin/mkfs.xfs", "/sbin/mkfs.btrfs", "/sbin/dmsetup"}
+	}
+	return nil
+}
+
 // machines are all configurations, the slowest first, so that at the end no machine is left to run alone.
 func machines() []machine {
 	return []machine{
@@ -149,9 +160,7 @@ func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
 	}
 	vm := exec.CommandContext(ctx, filepath.Join(r.source, "test/e2e/vm/boot.sh"), append([]string{dir, m.vendor}, environment...)...)
 	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "QOS_INIT="+m.init, "KERNEL="+r.kernel)
-	if m.runtime == "cri-o" {
-		vm.Env = append(vm.Env, "QOS_HOST_PROGRAMS=/usr/bin/conmon")
-	}
+	vm.Env = append(vm.Env, "QOS_HOST_PROGRAMS="+strings.Join(m.hostPrograms(), " "))
 	var diagnostics bytes.Buffer
 	vm.Stderr = &diagnostics
 	converter := exec.Command(r.test2json)

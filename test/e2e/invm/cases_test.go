@@ -70,6 +70,7 @@ func nodeCases() []nodeCase {
 		{name: "throttles are in place before the first instruction and hold", test: throttles, on: everywhere},
 		{name: "rootfs and ephemeral are the disks of the runtime and of the kubelet", test: aliases, on: intelV2},
 		{name: "volumes have the limits of their classes, from the start of a container until its end", test: volumes, on: intelV2 | crioIntel},
+		{name: "volumes on each filesystem and of mode Block have their limits", test: filesystems, on: intelV2},
 		{name: "weights stand in the kernel, and the status says whether a disk acts on them", test: weights, on: containerd | crioIntel},
 		{name: "what classes use is what the kernel counts", test: usage, on: containerd},
 		{name: "a monitored container is measured by itself", test: monitored, on: intelV2 | amdV2},

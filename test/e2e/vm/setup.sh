@@ -7,7 +7,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/env.sh"
-ensure_packages qemu-system-x86 busybox-static cpio systemd conmon >&2
+ensure_packages qemu-system-x86 busybox-static cpio systemd conmon xfsprogs btrfs-progs dmsetup >&2
 once "$KERNEL" "$here/build-kernel.sh" "$KERNEL" >&2
 once "$RUNTIMES/runc" "$here/build-runtimes.sh" "$RUNTIMES" "containerd@$CONTAINERD_VERSION" "runc@$RUNC_VERSION" >&2
 once "$CONTAINERD_2_3/ctr" "$here/build-runtimes.sh" "$CONTAINERD_2_3" "containerd@$CONTAINERD_2_3_VERSION" >&2
