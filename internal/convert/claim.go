@@ -33,7 +33,7 @@ type claim struct {
 	place
 	surroundings
 	node *yaml.Node
-	// The field pvc has the name of the PersistentVolumeClaim. If isTemplate is true, the name has words in upper case that
+	// pvc has the name of the PersistentVolumeClaim. If isTemplate is true, the name has words in upper case that
 	// stand for the parts that differ between the claims.
 	pvc        string
 	isTemplate bool

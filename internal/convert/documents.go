@@ -23,14 +23,14 @@ const byteOrderMark = "\ufeff"
 
 type document struct {
 	*file
-	// The field raw has all bytes of the document. The field head has the line with the marker "---". The field body has
+	// raw has all bytes of the document. head has the line with the marker "---". body has
 	// the bytes after head, and the field line has the number of body's first line.
 	raw, head, body []byte
 	line            int
 
 	// root is the document node. It is nil if the document has no content.
 	root *yaml.Node
-	// The field nodes is the number of nodes in root after the aliases are expanded.
+	// nodes is the number of nodes in root after the aliases are expanded.
 	nodes int
 	json  bool
 	// The map lists has, for each element of a list, the list. The map handled has the keys of the KEP fields that were
@@ -38,7 +38,7 @@ type document struct {
 	lists   map[*yaml.Node]*yaml.Node
 	handled map[*yaml.Node]bool
 
-	// The field edits has functions that change root. The field added has new documents, written after this document.
+	// edits has functions that change root. added has new documents, written after this document.
 	edits []func()
 	added []*yaml.Node
 }

@@ -17,7 +17,7 @@ type field struct {
 	comments comments
 }
 
-// comments has the comments of removed nodes. The field head has the comments before the nodes, line has those at line
+// comments has the comments of removed nodes. head has the comments before the nodes, line has those at line
 // ends, and foot has those after the nodes.
 type comments struct{ head, line, foot string }
 

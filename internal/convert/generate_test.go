@@ -17,7 +17,7 @@ type author struct {
 	*rand.Rand
 	newline string
 	step    int
-	// The field notes is the number of comments so far. It makes the text of each comment unique.
+	// notes is the number of comments so far. It makes the text of each comment unique.
 	notes int
 	// If json is true, the author writes no block style and no comments.
 	json bool

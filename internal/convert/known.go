@@ -15,14 +15,14 @@ import (
 
 // Known has the resources and classes that exist. The zero value knows only the scopes of the KEP's official resources.
 type Known struct {
-	// The field from has the name of the source of the resources and classes, for errors. It is empty if there is no source.
+	// from has the name of the source of the resources and classes, for errors. It is empty if there is no source.
 	from      string
 	resources map[string]knownResource
 }
 
 type knownResource struct {
 	scope classes.Scope
-	// The field classes is nil if the classes are unknown. They are unknown if a resource is configured but no machine has it.
+	// classes is nil if the classes are unknown. They are unknown if a resource is configured but no machine has it.
 	classes []string
 }
 

@@ -18,7 +18,7 @@ type limitItem struct {
 	kind     string
 	qos      entry
 	defaults []request
-	// The field stays is true if the item must stay in the LimitRange, because it has other limits or no default classes.
+	// stays is true if the item must stay in the LimitRange, because it has other limits or no default classes.
 	// A QOSLimitRange has only default classes.
 	stays bool
 }

@@ -22,7 +22,7 @@ type pod struct {
 	annotations, qos entry
 	requests         []request
 	containers       []*container
-	// The field annotate has the annotations that the conversion adds.
+	// annotate has the annotations that the conversion adds.
 	annotate []annotation
 }
 
@@ -34,7 +34,7 @@ type container struct {
 	isInit                 bool
 	resources, limits, qos entry
 	requests               []request
-	// The field add has the extended resources that will be added to the limits. The field lost has the YAML comments of
+	// add has the extended resources that will be added to the limits. lost has the YAML comments of
 	// the qosResources elements that add no limit. The conversion moves these comments to another place in the file.
 	add  []field
 	lost string

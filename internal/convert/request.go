@@ -17,16 +17,16 @@ type request struct {
 	place
 	// resource is the canonical name of the resource. class is empty for a request for the system default.
 	resource, class string
-	// The field element has the node of the whole request. The field name has the node with the name of the resource.
+	// element has the node of the whole request. name has the node with the name of the resource.
 	element, name *yaml.Node
 }
 
 // elementFields describes the fields of an element of qosResources. They differ between pods, LimitRanges and ResourceQuotas.
 type elementFields struct {
 	names []string
-	// The field class is the name of the element's field for the class. It is empty if the element has no such field.
+	// class is the name of the element's field for the class. It is empty if the element has no such field.
 	class string
-	// The field pods has the remedy in the error for a container that requests a pod-scope resource.
+	// pods has the remedy in the error for a container that requests a pod-scope resource.
 	pods string
 }
 

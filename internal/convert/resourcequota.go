@@ -26,7 +26,7 @@ type quota struct {
 	spec      *yaml.Node
 	qos, hard entry
 	resources []string
-	// The field add has what the conversion will add to spec.hard. The field lost has the comments of removed nodes until
+	// add has what the conversion will add to spec.hard. lost has the comments of removed nodes until
 	// the next added field gets them.
 	add  []field
 	lost string

@@ -11,17 +11,17 @@ import (
 )
 
 type usage struct {
-	// The field allocated has the devices that kubelet has allocated, without duplicates. The publisher keeps these
+	// allocated has the devices that kubelet has allocated, without duplicates. The publisher keeps these
 	// devices in the list that it sends to kubelet.
 	allocated []string
-	// The field accounted is the number of devices that kubelet has allocated. If kubelet does not answer, this number is
+	// accounted is the number of devices that kubelet has allocated. If kubelet does not answer, this number is
 	// computed from the assignments and the cached devices.
 	accounted int
-	// The field granted has the devices that Allocate has granted, but kubelet has not reported, the latest first. The
+	// granted has the devices that Allocate has granted, but kubelet has not reported, the latest first. The
 	// field unreported is the number of granted devices that kubelet may have allocated, e.g. to init containers.
 	granted    []string
 	unreported int
-	// The field unaccounted is the number of owners that have a class with a capacity but have no device of that class.
+	// unaccounted is the number of owners that have a class with a capacity but have no device of that class.
 	unaccounted int
 	// needsPoll is true if kubelet's answer may soon change without an event that reports the change.
 	needsPoll bool

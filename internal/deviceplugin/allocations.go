@@ -132,7 +132,7 @@ func deviceIDs(devices map[owner][]string) []string {
 type allocationCache struct {
 	startup    time.Duration // how long kubelet may take to report all pods after its start
 	startupEnd time.Time
-	// The field synced is true after kubelet has reported all of its pods once.
+	// synced is true after kubelet has reported all of its pods once.
 	synced bool
 	// The map devices has the devices in kubelet's last answer. For pods that are missing from that answer, it has the
 	// cached devices. It has the same keys as allocations.devices.

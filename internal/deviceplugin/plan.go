@@ -25,7 +25,7 @@ type class struct {
 	capacity       uint64 // 0 if the class has no limit
 	podScope       bool
 	draining       bool
-	// The field others has the other classes with the same extended resource, e.g. a draining class that was renamed. No
+	// others has the other classes with the same extended resource, e.g. a draining class that was renamed. No
 	// devices are published for them.
 	others []class
 }

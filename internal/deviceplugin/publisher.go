@@ -45,7 +45,7 @@ type timing struct {
 	debounce  time.Duration // time that the publisher waits for further changes after a first change
 	deviceTTL time.Duration // see phaseOut
 	startup   time.Duration // see allocationCache
-	// The field poll is the first interval between two polls of kubelet while kubelet and the plugin disagree. The
+	// poll is the first interval between two polls of kubelet while kubelet and the plugin disagree. The
 	// interval is doubled after each poll, up to pollMax.
 	poll, pollMax time.Duration
 }
@@ -66,7 +66,7 @@ type Publisher struct {
 
 	cleaned bool // true after stale sockets were removed; only registerLoop uses it
 
-	// Only publishLoop uses the following fields. The field allocations is nil until the plugin has been ready for the
+	// Only publishLoop uses the following fields. allocations is nil until the plugin has been ready for the
 	// first time.
 	allocations             *allocationCache
 	podResourcesUnavailable bool

@@ -20,11 +20,11 @@ type assignment struct {
 	// The setting of another program, e.g. "resctrl group batch", stands in place of a class. It is empty if there is a class.
 	foreign string
 	source  classes.Source
-	// The field device has the numbers of the devices that have a volume's limits. The field since has the time when
+	// device has the numbers of the devices that have a volume's limits. since has the time when
 	// these limits were put in force.
 	device string
 	since  *metav1.Time
-	// The field evicted has the reason why the pod is to be evicted. It is empty if the pod is not to be evicted.
+	// evicted has the reason why the pod is to be evicted. It is empty if the pod is not to be evicted.
 	evicted string
 }
 
@@ -32,7 +32,7 @@ type assignment struct {
 // still has the previous instance of a container, and this instance has another class.
 type holdings struct {
 	assignments []assignment
-	// The field omitted is true if the node does not list all holders. An unlisted container or pod may then have a class.
+	// omitted is true if the node does not list all holders. An unlisted container or pod may then have a class.
 	omitted bool
 }
 

@@ -23,12 +23,12 @@ const claimsTimeout = 20 * time.Second
 
 // followed is the spec that the plugin follows.
 type followed struct {
-	// The fields uid and generation identify the spec of an object. The field started is the start time of the plugin.
+	// uid and generation identify the spec of an object. started is the start time of the plugin.
 	// A restarted plugin may have older claims, so the spec is sent again after a restart.
 	uid        string
 	generation int64
 	started    time.Time
-	// The field invalid is the plugin's error if the plugin refused the spec.
+	// invalid is the plugin's error if the plugin refused the spec.
 	invalid string
 }
 

@@ -33,7 +33,7 @@ type neighbours struct {
 type creation struct {
 	holder classes.Holder
 	fields fields
-	// The field taken has those fields of the container that already had a value when the runtime called the plugin.
+	// taken has those fields of the container that already had a value when the runtime called the plugin.
 	taken []string
 }
 

@@ -39,7 +39,7 @@ type session struct {
 	updating *semaphore.Weighted
 	// events are the hooks to which the session is subscribed.
 	events api.EventMask
-	// The field decodes has the numbers of the fields of requests that the session decodes.
+	// decodes has the numbers of the fields of requests that the session decodes.
 	decodes fieldNumbers
 	// The session sends a value to synchronized after each call of Synchronize.
 	synchronized chan struct{}

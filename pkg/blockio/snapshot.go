@@ -32,7 +32,7 @@ type snapshot struct {
 // leaves the class.
 type liveClass struct {
 	values values
-	// The field configured has the values of the class, including the values of devices that the machine lost.
+	// configured has the values of the class, including the values of devices that the machine lost.
 	configured values
 	// touched has the values of the class and its values in former configurations. Running containers may still have the
 	// former values.

@@ -24,7 +24,7 @@ type counts struct {
 type controlCount struct {
 	// total has what the group has used since its first reading.
 	total classes.Reading
-	// The field own has the highest values of the group without its monitoring groups.
+	// own has the last accepted values of the group, minus the values of its monitoring groups.
 	own *groupCount
 	// parts has the monitoring groups, also those of other programs, by directory name.
 	parts map[string]*groupCount

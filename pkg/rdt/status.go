@@ -29,7 +29,7 @@ const (
 
 // live is the applied state. It is immutable.
 type live struct {
-	// config is the applied configuration. It is nil before the first Apply. The field machine has the state of resctrl
+	// config is the applied configuration. It is nil before the first Apply. machine has the state of resctrl
 	// before this configuration was applied.
 	config     *Config
 	machine    *machine
@@ -40,7 +40,7 @@ type live struct {
 	// effective has the kernel's values of all managed groups, including the groups of draining classes. It includes
 	// the root group if the configuration sets the root group.
 	effective map[string]Schemata
-	// err is the last error of an attempt to replace or restore the configuration. The field unavailable has the last such
+	// err is the last error of an attempt to replace or restore the configuration. unavailable has the last such
 	// error of the type *classes.Unavailable.
 	err         error
 	unavailable *classes.Unavailable

@@ -85,7 +85,7 @@ type Cgroup struct {
 // Class is a class of a resource.
 type Class struct{ Resource, Name string }
 
-// Expect has what neither the API nor the kernel reports.
+// Expect has expected values that the check cannot read from the API or the kernel, so that the test must supply them.
 type Expect struct {
 	// Resctrl is the resource whose classes are resctrl groups. If it is empty, the resource is k8s.io/rdt.
 	Resctrl string

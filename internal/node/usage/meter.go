@@ -52,7 +52,7 @@ type Meter struct {
 
 type class struct{ resource, name string }
 
-// key identifies a class or a holder. The field id is empty for a class, and the field class is empty for a holder.
+// key identifies a class or a holder. id is empty for a class, and the field class is empty for a holder.
 type key struct{ resource, class, id string }
 
 // Sample is the usage at one moment.

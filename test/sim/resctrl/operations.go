@@ -5,8 +5,8 @@ package resctrl
 
 import "strings"
 
-// Operations returns the table of operations for a machine. After the last operation, there are no groups, and the root
-// group is unchanged.
+// Operations returns the table of operations for a machine. After the last operation, only the root group is left, in the
+// state that it had before the first operation.
 func Operations(spec Spec) []Operation {
 	var operations []Operation
 	operations = append(operations, infoOperations(spec)...)

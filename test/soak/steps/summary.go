@@ -26,7 +26,7 @@ const (
 	moreMemory      = 16 << 20 // bytes
 )
 
-// keptDeeds is how many of the last deeds are printed after a violation.
+// keptDeeds is how many of the latest deeds, which are random actions on the node, are printed after an invariant is violated.
 const keptDeeds = 60
 
 // Summary counts deeds and their outcomes.
