@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// holder returns the holding of the container "main" of a pod. The container has a class of k8s.io/rdt, and the system
-// default of k8s.io/blockio.
+// holder returns the Holding of a container "main". Its class of k8s.io/rdt is the parameter class. For
+// k8s.io/blockio, it has the system default.
 func holder(id, pod, class string) Holding {
 	return Holding{
 		Holder:      Holder{ID: id, PodUID: "uid-" + pod, Container: "main", PodNamespace: "default", PodName: pod},
@@ -158,8 +158,8 @@ func TestChangeOfClasses(t *testing.T) {
 	}
 }
 
-// TestReservedSlotsAreOccupiedUntilTheyAreSettled moves a holder out of the class gold, which has two slots, while the
-// holder's slot is reserved.
+// TestReservedSlotsAreOccupiedUntilTheyAreSettled checks that a reserved slot counts as occupied until Settle or
+// Release is called. The class gold has two slots. The holder with the reservation has changed from gold to bronze.
 func TestReservedSlotsAreOccupiedUntilTheyAreSettled(t *testing.T) {
 	gold := []Assignment{{Resource: RDTResource, Class: "gold"}}
 	for name, end := range map[string]func(l *Ledger){
@@ -272,7 +272,7 @@ func (m model) compare(l *Ledger) error {
 	return nil
 }
 
-// empty releases all holders, and returns an error if slots are left.
+// empty releases all holders. It returns an error if the ledger still has occupied slots.
 func (m model) empty(l *Ledger) error {
 	for id := range m {
 		l.Release(id)

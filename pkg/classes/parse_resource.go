@@ -130,7 +130,7 @@ func (r *draft) addClass(class Class, f *Field) {
 	r.classes[class.Name] = f
 }
 
-// offerAll offers every class of the backend with unlimited capacity.
+// offerAll adds all classes of the backend that the class file does not list. Their capacity is unlimited.
 func (r *draft) offerAll() {
 	if r.Backend == nil {
 		return

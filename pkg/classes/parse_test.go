@@ -251,7 +251,7 @@ func TestHostileFilesAreRefusedInOneLine(t *testing.T) {
 	}
 }
 
-// anyKinds accept every section, and have the classes with these names.
+// anyKinds returns kinds that accept every section. The classes of each kind have these names.
 func anyKinds(names ...string) []Kind {
 	kinds := fakeKinds()
 	for i := range kinds {

@@ -266,8 +266,9 @@ func decideOne(offer *Offer, requests *asks, decided *Assignment) error {
 	return nil
 }
 
-// checkAllocatedPod checks the requests of a container to which the kubelet allocated a class of a pod-scope resource.
-// The pod's annotation must request this class, because the pod gets its class before its containers exist.
+// checkAllocatedPod checks the requests of a container to which the kubelet allocated a class of a pod-scope
+// resource. The class of a pod is set before its containers exist, so the allocation alone is not enough. The pod's
+// annotation must request the same class.
 func checkAllocatedPod(offer *Offer, requests *asks) error {
 	allocated, pod := requests[allocatedLevel], requests[podLevel]
 	if allocated.key != "" && pod.key == "" {

@@ -315,7 +315,7 @@ func TestParsePairs(t *testing.T) {
 	}
 }
 
-// othersAnnotations are the usual annotations of a container, without requests.
+// othersAnnotations returns annotations that other programs usually set on a container. They request no class.
 func othersAnnotations() notes {
 	return notes{
 		"io.kubernetes.cri.container-name": "main", "io.kubernetes.cri.container-type": "container",

@@ -47,7 +47,7 @@ type ClassReading struct {
 // HolderMeter is a Backend that measures single containers or pods. All of its measures are cumulative.
 type HolderMeter interface {
 	Backend
-	// MeasureHolder reads the values of a running target, in any class.
+	// MeasureHolder reads the values of a running container or pod, whatever its class is.
 	MeasureHolder(ctx context.Context, target Holder) (Reading, error)
 }
 

@@ -95,7 +95,8 @@ func volumeRequests(container Holder) (requests []volumeRequest, err error) {
 	return requests, nil
 }
 
-// resolveVolume returns the class that the pod requests for a volume, and then the class that the volume's claim requests.
+// resolveVolume returns up to two assignments: first the class that the pod requests for the volume, then the class
+// that the volume's claim requests.
 func (c *Catalog) resolveVolume(volume *Holder) (assignments []Assignment, _ error) {
 	if class := VolumeClass(*volume); class != SystemDefault {
 		requested, err := c.requestedFor(volume, class)
@@ -110,7 +111,8 @@ func (c *Catalog) resolveVolume(volume *Holder) (assignments []Assignment, _ err
 	return assignments, nil
 }
 
-// requestedFor returns the assignment of a class from class files, in which at most one resource has volume scope.
+// requestedFor returns the assignment for a class that the pod requests for a volume. The class belongs to the
+// resource of volume scope in the class files. They define at most one such resource.
 func (c *Catalog) requestedFor(volume *Holder, class string) (Assignment, error) {
 	a := Assignment{Class: class, Source: SourceContainer, Key: VolumeKeyPrefix + volume.Container}
 	for i := range c.offers {
