@@ -148,7 +148,8 @@ func (b *Backend) Withdraw(context.Context) error {
 	return b.apply(&Config{}, nil)
 }
 
-// apply makes config the live configuration. It also writes the schemata of the groups in kept.
+// apply makes config the live configuration. It also restores the groups in kept, which are not in config, e.g. those
+// of draining classes.
 func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 	t, err := b.mounted(config)
 	if err != nil {

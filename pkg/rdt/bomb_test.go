@@ -10,8 +10,9 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestAMoveThatGivesUpIsRolledBack simulates two fork bombs, which continue after the plugin has given up. In the
-// second one, the threads that the plugin moves fork, too.
+// TestAMoveThatGivesUpIsRolledBack moves a container in which new threads keep appearing until the plugin gives up.
+// In the first case, a process outside of the container creates the threads. In the second case, the threads of the
+// container create threads, too.
 func TestAMoveThatGivesUpIsRolledBack(t *testing.T) {
 	for name, parents := range map[string][]int{"from outside": {1}, "from outside, and from within": {1, 10, 11}} {
 		t.Run(name, func(t *testing.T) {

@@ -24,14 +24,15 @@ type counts struct {
 type controlCount struct {
 	// total has what the group has used since its first reading.
 	total classes.Reading
-	// own has the last accepted values of the group, minus the values of its monitoring groups.
+	// own records the counters of the group itself. They count only threads outside of the monitoring groups.
 	own *groupCount
 	// parts has the monitoring groups, also those of other programs, by directory name.
 	parts map[string]*groupCount
 }
 
-// groupCount has the last values of a group. If the backend has created the group, its first values count as growth.
-// The first values of other groups do not, because the kernel may have counted them long ago.
+// groupCount has the last values of the counters of one group. If the backend has created the group, the counters
+// began at 0, and their first values count as growth. Otherwise the first values do not count as growth, because the
+// kernel may have counted long before the first reading.
 type groupCount struct {
 	last    classes.Reading
 	created bool
@@ -110,12 +111,15 @@ func (c *counts) movePart(from, to, name string, now classes.Reading) {
 	delete(group.parts, name)
 }
 
-// add records readings of a control group and its monitoring groups, and returns the values of the control group. The
-// parameter shown has the reading of the control group. The parameter parts has the readings of all its monitoring
-// groups, which must be read after the control group. For a counter in shown, the result has the total of the control
-// group. For another value in shown, the result has this value, unless a value of a monitoring group is missing. The
-// parameter group is the record that c.of returned before the readings. If c has replaced this record meanwhile, add
-// returns nil.
+// add records the readings of a control group and its monitoring groups. It returns the values to report for the
+// control group:
+//
+//   - for a counter in shown, the total since the first reading
+//   - for another value in shown, this value, unless the value of a monitoring group is missing
+//
+// shown is the reading of the control group. parts has the readings of all its monitoring groups, which the caller
+// must read after the control group. group is the record that c.of returned before the readings. If this record was
+// replaced since then, add returns nil.
 func (c *counts) add(control string, group *controlCount, shown classes.Reading, parts map[string]classes.Reading) classes.Reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -38,7 +38,8 @@ func transferred(t *testing.T, b *Backend, class string) any {
 	return nil
 }
 
-// TestACounterThatCannotBeReadHidesNoOther has counters that cannot be read for a while, which is usual on AMD, and that the kernel resets.
+// TestACounterThatCannotBeReadHidesNoOther reads counters that are unavailable for a while, as is usual on AMD. In
+// the last steps, the kernel resets the counters.
 func TestACounterThatCannotBeReadHidesNoOther(t *testing.T) {
 	const none = "Unavailable"
 	fs, b, cs := newMonitored(t, sim.AMDSpec(), monitorAll, "qos-gold", 2)
@@ -76,7 +77,8 @@ func TestAfterARestartNoCounterIsAPeak(t *testing.T) {
 	})
 }
 
-// TestAClassCountsWhatMonitoredContainersUse has containers that end or change their class, and a monitoring group of another program.
+// TestAClassCountsWhatMonitoredContainersUse compares the totals of two classes while a container changes its class,
+// the monitoring of the containers ends, and another program adds and removes a monitoring group.
 func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.IntelSpec(), monitorAll, "qos-gold", 2)
 	count := func(group, value string) { fs.Count(group, 0, "mbm_total_bytes", value) }
@@ -132,7 +134,8 @@ func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
 	want(8247, 5)
 }
 
-// TestAfterARemountTheRootGroupCountsAnew has a container without a class.
+// TestAfterARemountTheRootGroupCountsAnew checks that the total of the root group continues after resctrl was mounted
+// again. The first value of the root group after the remount must not count as growth.
 func TestAfterARemountTheRootGroupCountsAnew(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.IntelSpec(), "monitoring: containers", "", 1)
 	b.Monitor(t.Context(), cs[0], classes.SystemDefault)

@@ -12,9 +12,10 @@ import (
 )
 
 // Enforce implements classes.Backend. It moves all threads of the target to the group, and moves them back after an
-// error. One system call moves all threads in the target's monitoring group. Other threads, such as those of "kubectl
-// exec", are moved one by one. Before the first instruction of a container, Enforce moves threads only if the runtime
-// has not put the first process into the group, e.g. because the runtime's NRI does not support RDT.
+// error. One system call moves all threads in the target's monitoring group. Enforce moves other threads, such as
+// those of "kubectl exec", one by one. The runtime usually starts the first process of a container in the right
+// group. If it does not, e.g. because the runtime's NRI does not support RDT, Enforce moves the process before its
+// first instruction.
 func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to string) error {
 	m := b.live.Load().machine
 	if m == nil {

@@ -22,7 +22,7 @@ resources:
   rdt: {configFile: /etc/rdt.yaml}
 `
 
-// parseFile reads a class file that names a file of another project.
+// parseFile returns the resource of a class file whose field configFile names a file with this text.
 func parseFile(t *testing.T, fs FS, text []byte) classes.ResourceConfig {
 	t.Helper()
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(byFile)}}, []classes.Kind{Kind(Options{FS: fs})},
@@ -64,8 +64,8 @@ func TestFilesOfContainerdAndCRIOAreAcceptedUnchanged(t *testing.T) {
 	}
 }
 
-// takenUnchanged applies a file if Resolve accepts it on the machine. It returns 1 if so, and 0 otherwise. It also
-// compares the resolution with that of goresctrl.
+// takenUnchanged checks that Resolve and goresctrl resolve a file alike. If Resolve accepts the file on this machine,
+// takenUnchanged applies the file and returns 1. Otherwise it returns 0.
 func takenUnchanged(t *testing.T, spec sim.Spec, text []byte) int {
 	if !sameAsGoresctrl(t, fakeTree(t, spec), spec, string(text)) {
 		return 0
