@@ -76,8 +76,8 @@ func (i Info) Schemas(level string) []Schema {
 // maxMBps is the value with which the kernel expresses "no limit" under mba_MBps (MBA_MAX_MBPS).
 const maxMBps = 1<<32 - 1
 
-// amdMaxBandwidth is the MB value that means "no limit" on all AMD CPUs so far. It has one bit more than a limit can
-// have (CPUID 0x80000020_EAX_x1).
+// amdMaxBandwidth is the MB value that means "no limit" on all AMD CPUs so far. Limits are below it, because they
+// have at most 11 bits (CPUID 0x80000020_EAX_x1).
 const amdMaxBandwidth = 2048
 
 // ParseInfo parses files below resctrl's directory info/. The keys of the map are paths, e.g. "L3/cbm_mask". root has
@@ -163,8 +163,8 @@ func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 	return info
 }
 
-// amdMaximum returns the value of the resource MB that means "no limit" on this CPU, a power of two. No kernel file has
-// this value. New groups start with it, so amdMaximum derives it from the largest value of any group.
+// amdMaximum returns the MB value that means "no limit" on this CPU. The value is a power of two. No kernel file has
+// it, but new groups start with it. So amdMaximum derives it from the largest value of any group.
 func amdMaximum(largest uint64) uint64 {
 	if largest <= amdMaxBandwidth {
 		return amdMaxBandwidth

@@ -26,7 +26,8 @@ import (
 
 var kernel = flag.String("kernel", "", "run on this machine's own resctrl, which must be unmounted, as one of: intel, intel-cdp, intel-mbps, amd")
 
-// kernelSpec returns the simulation of the machine that the test runs on.
+// kernelSpec returns the simulated machine that the flag -kernel names. It corresponds to this machine. Without the
+// flag, kernelSpec skips the test.
 func kernelSpec(t *testing.T) sim.Spec {
 	t.Helper()
 	if *kernel == "" {
@@ -135,7 +136,8 @@ func TestOnTheKernel(t *testing.T) {
 	}
 }
 
-// TestMountingOnTheKernel lets the backend mount resctrl, with options of its own choice.
+// TestMountingOnTheKernel lets the backend mount resctrl, and checks which mount options the backend chooses for each
+// configuration.
 func TestMountingOnTheKernel(t *testing.T) {
 	spec := kernelSpec(t)
 	spec.Options, spec.Unmounted = "", true
@@ -214,7 +216,7 @@ func refusesAndRollsBack(t *testing.T, b *Backend) {
 	}
 }
 
-// hiding reports more CLOSIDs than there are.
+// hiding is the host's filesystem, but with more CLOSIDs in num_closids than the CPU has.
 type hiding struct{ hostfs.Root }
 
 func (h hiding) ReadFile(path string) ([]byte, error) {

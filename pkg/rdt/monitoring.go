@@ -65,8 +65,8 @@ func (m *monitors) exists(id string) bool {
 	return exists
 }
 
-// differs reports whether the monitoring of a container must change. The parameter to is the container's control group.
-// A selected container needs a monitoring group in this group. Other containers need no monitoring group.
+// differs reports whether the monitoring of a container must change. A selected container needs a monitoring group in
+// the control group whose name is the parameter to. Other containers need no monitoring group.
 func (m *monitors) differs(id string, selected bool, to string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,9 +94,9 @@ func (m *monitors) drop(id string, why error) {
 	}
 }
 
-// free returns the number of RMIDs that are left for the monitoring group of a container. It reserves one RMID for
-// each control group that the CPU can have. If the container itself does not wait for an RMID, free also reserves one
-// for each waiting container.
+// free returns the number of RMIDs that a container's monitoring group may use. It reserves one RMID for each control
+// group that the CPU can have. If the container is new, free also reserves one RMID for each container that already
+// waits for one.
 func (m *monitors) free(info Info, id string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,8 +127,8 @@ func (b *Backend) Monitor(_ context.Context, container classes.Holder, class str
 	}
 
 	m, err := b.setMonitored(container, selected, to)
-	// The threads are moved without the lock counting, because a container can have many threads. The move does not change
-	// the sum that the kernel shows for the class.
+	// The mutex counting is not held while the threads are moved, because a container can have many threads. The move
+	// does not change the sum that the kernel shows for the class.
 	if err == nil && m != nil {
 		err = b.fill(m.tree, container, monitorPath(to, container.ID))
 	}
@@ -161,7 +161,8 @@ func (b *Backend) setMonitored(container classes.Holder, selected bool, to strin
 	return m, nil
 }
 
-// withoutMonitoring removes the monitoring group that a container has in a control group, and records why.
+// withoutMonitoring removes the monitoring group that a container has in a control group, and records why the
+// container is not monitored.
 func (b *Backend) withoutMonitoring(id, control string, why error) {
 	b.monitors.counting.Lock()
 	defer b.monitors.counting.Unlock()
@@ -234,7 +235,7 @@ func (b *Backend) fill(t tree, container classes.Holder, group string) error {
 }
 
 // unmonitor removes the monitoring group of a container. The kernel then moves the container's threads to the control
-// group. The caller holds the lock counting.
+// group. The caller holds b.monitors.counting for writing.
 func (b *Backend) unmonitor(id string) {
 	control, exists := b.monitors.of(id)
 	if m := b.live.Load().machine; exists && m != nil {
@@ -282,8 +283,8 @@ func (b *Backend) Unmonitor(id string) {
 	b.unmonitor(id)
 }
 
-// containers returns the readings of the monitored containers in a control group, by container ID. It takes them from
-// the parameter parts, which has the readings of all monitoring groups in the control group by name.
+// containers returns the readings of the monitored containers in a control group, by container ID. parts has the
+// readings of all monitoring groups in this control group, by name.
 func (m *monitors) containers(control string, parts map[string]classes.Reading) map[string]classes.Reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -61,7 +61,8 @@ func wantGroups(t *testing.T, fs *sim.FS, want map[string]string) {
 	}
 }
 
-// containerUses returns a value of a container in the class gold, or in another class if there is one.
+// containerUses returns a measured value of a container. The class of the container is gold, or the last argument if
+// there is one.
 func containerUses(t *testing.T, b *Backend, h classes.Holder, measure string, class ...string) any {
 	t.Helper()
 	reading, err := b.MeasureClass(t.Context(), append(class, "gold")[0])
@@ -141,8 +142,8 @@ func TestMonitoringFollowsTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestMonitoringNeedsNoClass monitors a container under a configuration without classes. One of the CPUs can only
-// monitor.
+// TestMonitoringNeedsNoClass monitors a container under a configuration without classes: on a CPU that can also
+// allocate, and on a CPU that can only monitor.
 func TestMonitoringNeedsNoClass(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.L2, spec.L3, spec.MB = nil, nil, nil
@@ -166,7 +167,8 @@ func TestMonitoringNeedsNoClass(t *testing.T) {
 	}
 }
 
-// TestWithoutFreeRMIDsContainersRunUnmonitored has a CPU with 11 RMIDs, of which 8 are kept for classes, and another program uses one.
+// TestWithoutFreeRMIDsContainersRunUnmonitored starts more containers than there are free RMIDs. The CPU has 11
+// RMIDs. 8 of them are reserved for classes, and another program uses one.
 func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 	for name, limbo := range map[string]bool{"RMIDs become free at once": false, "RMIDs are in limbo for a while": true} {
 		t.Run(name, func(t *testing.T) {
@@ -216,7 +218,8 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 	}
 }
 
-// TestARestartAdoptsMonitoringGroups makes a new backend. One of the containers has ended meanwhile.
+// TestARestartAdoptsMonitoringGroups replaces the backend, as a restart of the plugin does. One of two containers
+// ends during the restart.
 func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.IntelSpec(), monitorAll, "qos-gold", 2)
 	for _, c := range cs {
@@ -240,7 +243,8 @@ func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 	wantGroups(t, fs, map[string]string{"qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/c1": "", "theirs/mon_groups/qos-c7": ""})
 }
 
-// TestGroupsThatOthersRemoveAreMadeAgain also has two containers that another program has put into its own groups.
+// TestGroupsThatOthersRemoveAreMadeAgain removes a monitoring group twice. Two other containers are in groups of
+// another program, and cannot be monitored.
 func TestGroupsThatOthersRemoveAreMadeAgain(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.IntelSpec(), monitorAll, "qos-gold", 1)
 	for _, group := range []string{"qos-gold/mon_groups/watched", "theirs"} {
@@ -281,7 +285,8 @@ func calls(fs *sim.FS, fault func(sim.Call) *sim.Fault) *[]string {
 	return made
 }
 
-// TestAMonitoredContainerChangesItsClassByOneRename has a second process that was started by "kubectl exec" in the old class.
+// TestAMonitoredContainerChangesItsClassByOneRename changes the class twice. Before the second change, "kubectl exec"
+// starts a process in the control group, outside of the monitoring group.
 func TestAMonitoredContainerChangesItsClassByOneRename(t *testing.T) {
 	c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
 	apply(t, b, monitorAll)
@@ -324,7 +329,8 @@ func TestWithoutRenameTheThreadsAreMovedSingly(t *testing.T) {
 	wantGroups(t, c.fs, map[string]string{"qos-bronze/mon_groups/qos-c": "10 11"})
 }
 
-// TestAFailedChangeOfClassMovesTheGroupBack has a thread outside of the monitoring group that the kernel does not move.
+// TestAFailedChangeOfClassMovesTheGroupBack lets the kernel refuse to move a thread that is outside of the monitoring
+// group.
 func TestAFailedChangeOfClassMovesTheGroupBack(t *testing.T) {
 	c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
 	apply(t, b, monitorAll)

@@ -33,8 +33,8 @@ func (n newer) ReadFile(path string) ([]byte, error) {
 	return n.FS.ReadFile(path)
 }
 
-// TestFilesOfNewerKernelsAreNoGroups adds files to the root directory that kernels after Linux 6.12, or the mount
-// option debug, add.
+// TestFilesOfNewerKernelsAreNoGroups adds files to the root directory, as kernels after Linux 6.12 or the mount
+// option debug do.
 func TestFilesOfNewerKernelsAreNoGroups(t *testing.T) {
 	for _, file := range []string{"mba_MBps_event", "mbm_L3_assignments", "ctrl_hw_id"} {
 		t.Run(file, func(t *testing.T) {

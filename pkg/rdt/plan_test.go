@@ -168,7 +168,7 @@ func newOverlap(now, current, wanted map[string]Schemata) string {
 	return ""
 }
 
-// final returns the schemata that a group has in the end.
+// final returns the schemata that a group has after the change.
 func final(name string, current, wanted map[string]Schemata) Schemata {
 	if schemata, ok := wanted[name]; ok {
 		return schemata
@@ -242,8 +242,8 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// TestPartitionsThatChangePlacesNeverOverlap has groups with disjoint masks of at least two bits. For such groups, Plan
-// can always avoid an overlap.
+// TestPartitionsThatChangePlacesNeverOverlap checks that Plan avoids every overlap if the masks of the groups are
+// disjoint and have at least two bits each.
 func TestPartitionsThatChangePlacesNeverOverlap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	info := planInfo(20, 1, false, false)

@@ -22,7 +22,8 @@ func mustDo(t *testing.T, errs ...error) {
 	}
 }
 
-// TestDriftIsRepaired damages a machine with managed groups, one of them of a draining class, and a group of another program.
+// TestDriftIsRepaired damages resctrl on a machine that has managed groups and a group of another program. The
+// managed group qos-tin belongs to a draining class.
 func TestDriftIsRepaired(t *testing.T) {
 	const point = sim.MountPoint
 	for _, test := range []struct {

@@ -35,7 +35,8 @@ func (e *ConfigError) Error() string { return fmt.Sprintf("%s %q: %s", e.Of, e.N
 
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// ErrBandwidthUnit is the error for a configuration that lacks memory bandwidth in the unit for which resctrl is mounted.
+// ErrBandwidthUnit is the error for a class whose memory bandwidth is only in per cent while resctrl is mounted with
+// mba_MBps, or only in MBps while resctrl is mounted without mba_MBps.
 var ErrBandwidthUnit = errors.New("resctrl is mounted for another unit of memory bandwidth")
 
 // Resolve converts the shares in a configuration to the values of groups on this CPU, as goresctrl does. The returned

@@ -40,8 +40,8 @@ type live struct {
 	// effective has the kernel's values of all managed groups, including the groups of draining classes. It includes
 	// the root group if the configuration sets the root group.
 	effective map[string]Schemata
-	// err is the last error of an attempt to replace or restore the configuration. unavailable has the last such
-	// error of the type *classes.Unavailable.
+	// err is the last error of an attempt to replace or restore the configuration. unavailable is the last of these
+	// errors that has the type *classes.Unavailable.
 	err         error
 	unavailable *classes.Unavailable
 }

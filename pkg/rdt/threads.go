@@ -136,7 +136,8 @@ func (m *move) run(ctx context.Context, passes int) error {
 	return fmt.Errorf("%w %s after %d passes", ErrUnsettled, m.to, passes)
 }
 
-// done reports whether no thread is outside the group of the class, as the method outside defines it.
+// done reports whether all threads are in the group of the class. For the system default, it reports whether no
+// thread is in a managed group.
 func (m *move) done(class string) bool {
 	tids, err := m.list()
 	if err != nil {
@@ -185,8 +186,9 @@ func (m *move) each(do func(tid int, group string) error) error {
 	return nil
 }
 
-// undo moves each thread back to its group in m.origins. Threads that were created meanwhile go to the group whose name is in the
-// argument before. It ignores the context of the move, so that no container stays divided between two groups.
+// undo moves each thread back to its group in m.origins. The parameter before is the group for threads that were
+// created during the move. undo ignores the context of the move, so that no container stays divided between two
+// groups.
 func (m *move) undo(cause error, before string) error {
 	if !m.begun {
 		return cause

@@ -27,8 +27,8 @@ func (t tree) status() string {
 	return string(text)
 }
 
-// explain adds the text of last_cmd_status to an error. Some operations append to that text. For these, the parameter
-// before has the earlier text, which explain leaves out. For a write, which replaces the text, before is empty.
+// explain adds the text of last_cmd_status to an error. Creating or removing a group appends to this text. For these
+// operations, before is the earlier text, which explain leaves out. A write replaces the text, so before is empty.
 func (t tree) explain(err error, before string) error {
 	text := strings.TrimSpace(strings.TrimPrefix(t.status(), before))
 	if text == "" {
@@ -90,8 +90,9 @@ func (t tree) transact(ops []Op, before, wanted map[string]Schemata, info Info) 
 	return effective, nil
 }
 
-// restore undoes a failed change as far as possible, and returns cause. If restore fails, the error also wraps
-// ErrRollback. The operations come from Plan and have its guarantees.
+// restore undoes a failed change as far as possible, and returns cause. It removes new groups, and restores the
+// others by operations from Plan, which have the guarantees of Plan. If restore fails, the error also wraps
+// ErrRollback.
 func (t tree) restore(cause error, before, wanted map[string]Schemata) error {
 	m, err := readMachine(t)
 	if err != nil {

@@ -165,7 +165,7 @@ func TestRollbackTouchesOnlyWhatWasChanged(t *testing.T) {
 	}
 }
 
-// forgetful changes what is written to one group.
+// forgetful is a kernel that stores a wrong mask when the group qos-silver is written.
 type forgetful struct{ *sim.FS }
 
 func (f forgetful) WriteFile(path string, data []byte) error {
