@@ -43,7 +43,7 @@ resources:
   test: {names: [fast]}
 `
 
-// Node is a node whose machine has all these resources.
+// Node is a node with these resources. Each resource has a simple backend of package nodetest.
 type Node struct {
 	*node.Node
 	Kinds    []classes.Kind
