@@ -69,12 +69,13 @@ func (n *Node) Load(ctx context.Context, file string) error {
 	return n.Configure(ctx, classes.FileSet{Files: []string{"classes.yaml"}, Hash: "0123456789ab", Config: config, Err: err})
 }
 
-// RunPod runs a pod with the UID "uid-name" and containers; request is its annotation.
+// RunPod runs a pod and its containers. The UID of the pod is "uid-" and the name. request is the value of the
+// annotation "qos.noderesource.dev/pod". If request is empty, the pod has no annotation.
 func (n *Node) RunPod(ctx context.Context, namespace, name, request string, containers ...string) error {
 	return n.RunPodAs(ctx, "uid-"+name, namespace, name, request, containers...)
 }
 
-// RunPodAs runs a pod with a UID.
+// RunPodAs is RunPod with another UID.
 func (n *Node) RunPodAs(ctx context.Context, uid, namespace, name, request string, containers ...string) error {
 	id := strings.TrimPrefix(uid, "uid-")
 	pod := classes.Holder{ID: "sandbox-" + id, SandboxID: "sandbox-" + id, PodUID: uid, PodNamespace: namespace, PodName: name}
@@ -102,7 +103,7 @@ func (n *Node) start(ctx context.Context, ctr classes.Holder) error {
 	return finish(ctx)(n.StartContainer(ctr))
 }
 
-// finish runs the enforcement that a hook returned.
+// finish returns a function that gets the result of a hook, and runs the enforcement that the hook returned.
 func finish(ctx context.Context) func(enforce func(context.Context) error, err error) error {
 	return func(enforce func(context.Context) error, err error) error {
 		if err != nil || enforce == nil {

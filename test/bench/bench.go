@@ -19,7 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
-// results has the samples by measurement, and then by side.
+// results has the samples, by row of the table and name of the side.
 type results map[string]map[string][]time.Duration
 
 func (r results) add(what string, s *side, took time.Duration) {
@@ -162,7 +162,7 @@ func measureCreations(ctx context.Context, o options, sides []*side, all results
 	})
 }
 
-// createOnce creates a container of each kind on each side.
+// createOnce creates two containers on each side: one that requests nothing, and one that requests a class.
 func createOnce(ctx context.Context, sides []*side, all results) error {
 	for request, rows := range [][2]string{{createNothing, startNothing}, {createAsked, startAsked}} {
 		for _, s := range shuffled(sides) {

@@ -24,13 +24,14 @@ import (
 type options struct {
 	// idle is the socket of the idle plugin. If it is set, this process is the idle plugin.
 	idle string
-	// plain leaves out the idle plugin's validation of containers.
+	// plain is true for the idle plugin that does not subscribe to the validation of containers.
 	plain bool
 	// plugin is the plugin's binary. If it is empty, bench builds the plugin.
 	plugin string
 	// creations and synchronizations are the numbers of rounds.
 	creations, synchronizations int
-	// live is the number of containers during creations, and many during synchronizations.
+	// live is the number of containers that run while creations are measured. many is this number for
+	// synchronizations.
 	live, many int
 	// rest is how long the plugins are measured while nothing happens.
 	rest time.Duration

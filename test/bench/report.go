@@ -15,14 +15,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// goal has the maxima of p50 and p99 of a row, as multiples of those of the idle plugin that is subscribed to the same hooks.
-// They are 0 if there is no goal.
+// goal has the largest allowed ratios between the plugin and the idle plugin with the same hooks, for p50 and p99 of
+// one row. A ratio of 0 means that there is no goal.
 type goal struct {
 	row      string
 	p50, p99 float64
 }
 
-// These are the maxima of the plugin's process with all containers of the benchmark. During a synchronization it may use more memory.
+// The plugin's process may use at most these resources while all containers of the benchmark run. During a
+// synchronization, it may use more memory.
 const (
 	mostMemory = 30  // MiB, resident
 	mostCPU    = 0.5 // per cent of one CPU, while nothing happens
