@@ -89,8 +89,8 @@ func (p pools) nodes() []map[string]string {
 	return all
 }
 
-// most returns the name of the pool that a node must belong to: of the pools all of whose labels the node has, the one
-// with the most labels.
+// most returns the name of the pool that a node must belong to. A pool matches if the node has all of its labels. Of
+// the matching pools, most returns the one with the most labels.
 func (p pools) most(node map[string]string) string {
 	found := "default"
 	for name, labelled := range p {

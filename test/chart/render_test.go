@@ -29,7 +29,7 @@ import (
 // root is the checkout.
 const root = "../.."
 
-// namespace is that of the manifests.
+// namespace is the namespace in the manifests.
 const namespace = "qos-system"
 
 // objects are manifests by kind and name.

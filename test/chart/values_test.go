@@ -38,8 +38,8 @@ func unifiedDiff(t *testing.T, before, after string) string {
 	return regexp.MustCompile(`(?m)^@@ .* @@.*$`).ReplaceAllString(string(output), "@@")
 }
 
-// TestValuesChangeWhatTheGoldenFilesShow renders each file of values, and compares how the result differs from that without values.
-// "go test -update ." writes the golden files.
+// TestValuesChangeWhatTheGoldenFilesShow renders the chart with each file of values and without values, and compares
+// the diff of the two results with a golden file. "go test -update ." writes the golden files.
 func TestValuesChangeWhatTheGoldenFilesShow(t *testing.T) {
 	usual := chartObjects(t, namespace, "").text(t)
 	files, err := filepath.Glob("testdata/values/*.yaml")

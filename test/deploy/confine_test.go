@@ -97,7 +97,8 @@ func (c *confinement) refusals(t *testing.T, who user.Info, r request) (messages
 	return messages
 }
 
-// podStatus is a write of the status of a pod on node-1. change changes the pod that is written.
+// podStatus returns a request that writes the status of a pod on node-1. The function change makes the changes that
+// are written.
 func podStatus(change func(pod *corev1.Pod)) request {
 	before := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -154,7 +155,8 @@ func event(change func(e *corev1.Event)) *corev1.Event {
 	return e
 }
 
-// TestThePublisherIsConfinedToItsNode has writes that are allowed (want is empty) and refused, by users of the publisher's account.
+// TestThePublisherIsConfinedToItsNode sends writes as the publisher on node-1. The policy must accept a write whose
+// want is empty, and refuse the others. It must refuse all writes with a token that names no node.
 func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 	const (
 		noNode      = "the token of this request does not name a node; it must be the token of a pod, from Kubernetes 1.30 or later"
@@ -229,8 +231,9 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 	}
 }
 
-// TestTheConfinementIsForThePublisherAlone sends a write that the publisher may not make: as other users, and as a
-// publisher that kustomize has renamed.
+// TestTheConfinementIsForThePublisherAlone sends a write that is forbidden for the publisher. The policy must also
+// refuse it for the names that kustomize can give the publisher by a prefix, suffix or namespace. It must not refuse
+// it for other users.
 func TestTheConfinementIsForThePublisherAlone(t *testing.T) {
 	confinement := newConfinement(t)
 	forbidden := podStatus(func(p *corev1.Pod) { p.Labels = nil })
@@ -251,7 +254,8 @@ func TestTheConfinementIsForThePublisherAlone(t *testing.T) {
 	}
 }
 
-// TestNothingElseCanDisableTheConfinement checks that no other object has to exist, and that the policy covers what the publisher may write.
+// TestNothingElseCanDisableTheConfinement checks that the policy depends on no other object, such as parameters, and
+// that it covers every resource that the publisher may write.
 func TestNothingElseCanDisableTheConfinement(t *testing.T) {
 	found, p := render(t), newConfinement(t).policy
 	binding := found.policyBindings[0]

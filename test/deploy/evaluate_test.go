@@ -18,7 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// evaluate returns the results of expressions of a policy for a pod that is created, or for its update if before is not nil.
+// evaluate returns the results of a policy's expressions for a request that creates the pod after. If before is not
+// nil, the request updates the pod from before to after.
 func (p *policy) evaluate(t *testing.T, before, after *corev1.Pod, expressions []plugincel.ExpressionAccessor) []plugincel.EvaluationResult {
 	t.Helper()
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, 35)))
