@@ -111,7 +111,8 @@ func TestRequestsForVolumesAreKept(t *testing.T) {
 	}
 }
 
-// TestRequestsForVolumesRequireThePlugin checks which pods the policy of the required plugin marks.
+// TestRequestsForVolumesRequireThePlugin checks which annotations make a pod require the plugin, by the policy
+// qos-required-plugin.
 func TestRequestsForVolumesRequireThePlugin(t *testing.T) {
 	required := policyNamed(t, "qos-required-plugin")
 	asks := []plugincel.ExpressionAccessor{&validating.ValidationCondition{Expression: "variables.asks"}}

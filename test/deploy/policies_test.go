@@ -144,8 +144,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestPoliciesCompile checks docs/policies.md ("Kubernetes versions"): it compiles the policies as the API servers of
-// these versions do.
+// TestPoliciesCompile compiles the policies as the API servers of several Kubernetes versions do. docs/policies.md
+// ("Kubernetes versions") lists the policies that each version accepts.
 func TestPoliciesCompile(t *testing.T) {
 	found, _ := policies(t, "deploy/policies")
 	environments, _ := policies(t, "deploy/policies-environments")
@@ -186,8 +186,8 @@ func TestPoliciesApplyToSelectedNamespaces(t *testing.T) {
 }
 
 // TestPoliciesThatNeedParametersMayFail checks the failure policies. The API server looks for the kind of a policy's
-// parameters before it evaluates the policy (CollectParams in k8s.io/apiserver). If the kind is missing, a policy with
-// failurePolicy Fail refuses every pod.
+// parameters before it evaluates the policy (CollectParams in k8s.io/apiserver). If the kind is missing, a policy
+// with failurePolicy Fail refuses every pod. So a policy with parameters must have failurePolicy Ignore.
 func TestPoliciesThatNeedParametersMayFail(t *testing.T) {
 	found, _ := policies(t, "deploy/policies")
 	for _, p := range found {

@@ -25,7 +25,7 @@ import (
 // root is the checkout.
 const root = "../.."
 
-// namespace is that of all namespaced objects.
+// namespace is the namespace of all namespaced objects.
 const namespace = "qos-system"
 
 // installed are the rendered objects of a kustomization.

@@ -69,8 +69,9 @@ func TestTheClassFilesAreValid(t *testing.T) {
 	})
 }
 
-// TestUninstallKnowsEverythingThatIsInstalled checks the files that the commands of docs/kubernetes.md ("Uninstall")
-// use.
+// TestUninstallKnowsEverythingThatIsInstalled checks that deploy/uninstall has the objects of all kustomizations, and
+// that its ConfigMap replaces the class files by one without classes. docs/kubernetes.md ("Uninstall") uses these
+// files.
 func TestUninstallKnowsEverythingThatIsInstalled(t *testing.T) {
 	all, err := filepath.Glob(filepath.Join(root, "deploy/*/kustomization.yaml"))
 	if err != nil || len(all) < 4 {
@@ -130,7 +131,8 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// The kubelet probes the pod's address, on which a server at 127.0.0.1 does not answer.
+// TestProbesReachThePrograms checks that each program listens on all addresses. The kubelet probes the pod's address,
+// where a server that listens only on 127.0.0.1 does not answer.
 func TestProbesReachThePrograms(t *testing.T) {
 	for _, c := range render(t).containers(t) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -174,7 +176,8 @@ func TestEachClientSeesTheSocketOfTheNodeAPIThatIsMeantForIt(t *testing.T) {
 	}
 }
 
-// A process may give a file to a group without the capability CHOWN if it is a member of the group (chown(2)).
+// TestThePluginCanOpenTheReadOnlySocketToThePublisher checks that the plugin is a member of the publisher's group.
+// Otherwise the plugin would need the capability CHOWN to give the socket to this group (chown(2)).
 func TestThePluginCanOpenTheReadOnlySocketToThePublisher(t *testing.T) {
 	found := render(t)
 	plugin, publisher := found.container(t, "plugin"), found.container(t, "publisher")

@@ -139,7 +139,8 @@ func TestNothingIsPrivileged(t *testing.T) {
 	}
 }
 
-// A process may trace another one of the same UID if its capabilities are a superset (cap_ptrace_access_check).
+// TestTheShimCannotTraceThePlugin checks that the plugin has a capability that the shim lacks. A process may trace
+// another process of the same UID only if it has all capabilities of that process (cap_ptrace_access_check).
 func TestTheShimCannotTraceThePlugin(t *testing.T) {
 	found := render(t)
 	lacking := slices.DeleteFunc(slices.Clone(found.container(t, "plugin").SecurityContext.Capabilities.Add), func(c corev1.Capability) bool {
@@ -150,7 +151,7 @@ func TestTheShimCannotTraceThePlugin(t *testing.T) {
 	}
 }
 
-// rights are verbs by group/resource.
+// rights returns the verbs that the roles allow, by "group/resource".
 func (i *installed) rights() map[string][]string {
 	got := map[string][]string{}
 	for _, role := range i.roles {
@@ -180,7 +181,8 @@ func TestThePublisherHasOnlyTheRightsThatItUses(t *testing.T) {
 	}
 }
 
-// The right to evict can end any pod, so it is not installed by default.
+// TestTheRightToEvictIsASeparateKustomization checks that this kustomization gives the publisher the right to evict,
+// and no other right. It is not installed by default, because evictions can end any pod.
 func TestTheRightToEvictIsASeparateKustomization(t *testing.T) {
 	found := renderAt(t, "deploy/kubernetes-eviction")
 	if diff := cmp.Diff(map[string][]string{"/pods/eviction": {"create"}}, found.rights()); diff != "" {

@@ -44,7 +44,8 @@ func TestStorageIsASeparateKustomization(t *testing.T) {
 	}
 }
 
-// TestTheExternalResizerSharesTheSocketOfStorage compares the two containers, which must have the same driver and the same user.
+// TestTheExternalResizerSharesTheSocketOfStorage checks that the external-resizer uses the CSI socket that
+// qos-storage serves. Both containers must run as the same user.
 func TestTheExternalResizerSharesTheSocketOfStorage(t *testing.T) {
 	found := renderAt(t, "deploy/storage-claim-status")
 	storage, resizer := found.deployed(t, "storage"), found.deployed(t, "csi-resizer")

@@ -18,7 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// query is a PromQL expression of an alert or a panel, with the text that shows its result.
+// query is a PromQL expression of an alert or a panel. where is the name of the alert or panel, and text is the
+// template that shows the result.
 type query struct{ where, expr, text string }
 
 type alert struct {
@@ -80,7 +81,8 @@ func panels(t *testing.T) (all []query) {
 	return all
 }
 
-// words is a set of words that the docs use in the description of a metric: its labels, and values of these.
+// words is a set of words from the description of a metric in the docs: the names of the metric's labels, and values
+// of these labels.
 type words map[string]bool
 
 // documentedMetrics reads the sections "Metrics" of docs/plugin.md and docs/shim.md. Each item of a list and each row of a table
@@ -113,7 +115,8 @@ func documentedMetrics(t *testing.T) map[string]words {
 	return metrics
 }
 
-// TestAlertsAndPanelsUseDocumentedMetrics also checks labels, and the values that the queries compare them with.
+// TestAlertsAndPanelsUseDocumentedMetrics checks the metrics and labels in the queries, and the label values to which
+// the queries compare the labels.
 func TestAlertsAndPanelsUseDocumentedMetrics(t *testing.T) {
 	queries := panels(t)
 	for _, a := range alerts(t) {
@@ -200,7 +203,8 @@ func TestEachAlertHasASeverityAndARunbook(t *testing.T) {
 	}
 }
 
-// TestTheScrapeConfigurationSetsTheLabelsThatAlertsAndPanelsUse checks the labels that do not come from the programs.
+// TestTheScrapeConfigurationSetsTheLabelsThatAlertsAndPanelsUse checks the labels job and instance, which the
+// programs do not set themselves.
 func TestTheScrapeConfigurationSetsTheLabelsThatAlertsAndPanelsUse(t *testing.T) {
 	var file struct {
 		ScrapeConfigs []struct {
