@@ -25,7 +25,7 @@ func mountLoop(t testing.TB, dir string) string {
 	return mountNew(t, file, dir, "-o", "loop")
 }
 
-// mountNew makes a filesystem on a disk or in a file, and mounts it as ext4. It returns the number of its device.
+// mountNew makes an ext filesystem on a disk or in a file, mounts it as ext4, and returns the number of its device.
 func mountNew(t testing.TB, device, dir string, options ...string) string {
 	t.Helper()
 	_, err := output("mke2fs", "-F", "-b", "4096", device)
@@ -44,7 +44,9 @@ func numberOf(t testing.TB, dir string) string {
 	return fmt.Sprintf("%d:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev))
 }
 
-// aliases: a class limits writes to the root directory of a container and to an emptyDir, also after the directory has moved.
+// aliases: a class names devices by the aliases rootfs and ephemeral. It limits the device of a container's root
+// directory, and the device of the kubelet's directory with the emptyDirs. When the kubelet's directory is no longer
+// on a device, the limits of this device are removed.
 func aliases(t *testing.T, p *pod) {
 	n := p.node
 	const kubelet, emptyDir = "/var/lib/kubelet", "/var/lib/kubelet/pods/uid-shared/volumes/kubernetes.io~empty-dir/scratch"
@@ -82,7 +84,7 @@ func aliases(t *testing.T, p *pod) {
 	c.remove(t) // its class has other limits than that of classFile
 }
 
-// hasLimits compares the throttles of a container.
+// hasLimits returns an error if the throttles of a container differ from want.
 func (n *node) hasLimits(t testing.TB, c *container, want ioLimits) error {
 	if got := n.limits(t, c.cgroup()); fmt.Sprint(got) != fmt.Sprint(want) {
 		return fmt.Errorf("throttles %v, want %v", got, want)

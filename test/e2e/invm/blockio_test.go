@@ -21,8 +21,8 @@ import (
 // ioLimits maps each disk, as deviceNumber returns it, to the throttles of a cgroup, e.g. "rbps" and "wbps".
 type ioLimits map[string]map[string]string
 
-// limitFiles returns the files that contain throttles. On cgroup v1, each file has the throttle that the map names for
-// it.
+// limitFiles returns the files that contain throttles. On cgroup v1, the map has the name of the throttle in each
+// file.
 func (n *node) limitFiles() map[string]string {
 	if n.cgroupV2 {
 		return map[string]string{"io.max": ""}

@@ -17,8 +17,8 @@ import (
 	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// laterProcesses: after a change of a container's class, the runtime puts exec'd processes into the old one. The plugin has to move
-// them.
+// laterProcesses: the class of a container has changed, but the runtime still puts exec'd processes into the group of
+// the old class. The plugin has to move these processes.
 func laterProcesses(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "changed"})
@@ -40,11 +40,12 @@ func laterProcesses(t *testing.T, p *pod) {
 		must(t, err)
 		t.Logf("after %s, an exec'd process was in the new class after %d ms", after, took)
 	}
-	// Its child processes are found as well.
+	// A process that ends at once causes no error.
 	c.exec(t, "cat", "/proc/self/cpu_resctrl_groups")
 }
 
-// resizes: for the kubelet's in-place resize the runtime sets all its stored values again.
+// resizes: when the kubelet resizes a container in place, the runtime also writes the other values that it has stored
+// for the container. The container must still have the limits of its current class.
 func resizes(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "changed"})
