@@ -41,8 +41,8 @@ type asks [levels]ask
 type resolver struct {
 	catalog *Catalog
 	holder  *Holder
-	// asks has the requests for each offer, by the index of the offer. It is nil until the first request, so that a
-	// container without requests costs no allocation.
+	// asks has one element for each offer of the catalog, in the same order. It is nil until the first request, so
+	// that a container without requests costs no allocation.
 	asks []asks
 }
 

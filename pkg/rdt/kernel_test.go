@@ -168,7 +168,7 @@ func TestMountingOnTheKernel(t *testing.T) {
 	}
 }
 
-// reasonOf returns why resctrl is unavailable, or else the error.
+// reasonOf returns the reason of a *classes.Unavailable error, and the text of any other error.
 func reasonOf(err error) string {
 	if unavailable := (*classes.Unavailable)(nil); errors.As(err, &unavailable) {
 		return unavailable.Reason

@@ -113,8 +113,8 @@ func newSides(ctx context.Context, o options, dir string) (sides []*side, err er
 	return sides, nil
 }
 
-// copySelf copies this program for an idle plugin. If several processes ran the same file, each would find its code in the CPU's
-// caches after another had run.
+// copySelf copies this program, so that each idle plugin runs a file of its own. Processes that run the same file
+// would share its code in the CPU's caches.
 func copySelf(path string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -77,7 +77,8 @@ func (s *side) stop() error {
 	return fmt.Errorf("%s: %s", s.name, s.output.String())
 }
 
-// fill starts containers, every second one with a class, until the wanted number runs.
+// fill starts containers until their number is to. from is the number of containers that already run. Every second
+// container has a class.
 func (s *side) fill(ctx context.Context, from, to int) error {
 	for n := from; n < to; n++ {
 		id, err := s.runtime.RunPod(ctx, pod(n, n%2 == 0))
