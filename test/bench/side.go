@@ -77,8 +77,8 @@ func (s *side) stop() error {
 	return fmt.Errorf("%s: %s", s.name, s.output.String())
 }
 
-// fill starts containers until their number is to. from is the number of containers that already run. Every second
-// container has a class.
+// fill starts containers: the number of running containers rises from the parameter from to the parameter to. Every
+// second container requests a class.
 func (s *side) fill(ctx context.Context, from, to int) error {
 	for n := from; n < to; n++ {
 		id, err := s.runtime.RunPod(ctx, pod(n, n%2 == 0))
