@@ -325,8 +325,7 @@ func sameAsGoresctrl(t *testing.T, dir string, spec sim.Spec, config string) (ta
 	got, err := ours(t, spec, config)
 	switch {
 	case spec.L3 == nil && strings.Contains(config, "partitions: {p: {l3Allocation: '0x2f'}}"):
-		// Only goresctrl refuses this mask. It checks the mask even on a machine without an L3 cache, where Resolve
-		// ignores the setting.
+		// Without an L3 cache, goresctrl still checks the mask. Resolve ignores the setting.
 	case wantErr != nil && err == nil && !strings.Contains(wantErr.Error(), "panic"):
 		t.Errorf("goresctrl refuses it: %v", wantErr)
 	case wantErr == nil && err != nil && !ignoredByGoresctrl(err):
