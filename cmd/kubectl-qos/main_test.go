@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestOnOtherSystemsItLinksNoModuleForLinux lists the imported packages, because building the program for each system
-// takes minutes. The modules in the list did not compile on these systems.
+// TestOnOtherSystemsItLinksNoModuleForLinux checks the list of imported packages, because building the program for each
+// system takes minutes. The modules that it searches for do not compile on these systems.
 func TestOnOtherSystemsItLinksNoModuleForLinux(t *testing.T) {
 	for _, system := range []string{"darwin", "windows"} {
 		t.Run(system, func(t *testing.T) {

@@ -55,8 +55,8 @@ func TestStatusIsAMessageOfTheAPIForPrograms(t *testing.T) {
 	}
 }
 
-// untilBoth is the output of a command. It calls the function saw when the output contains the first word, and ends the
-// command when the output contains the second one.
+// untilBoth is the output of a command. It calls saw at each write while the output contains only the first word. It
+// calls end, which interrupts the command, at each write after the output contains the second word.
 type untilBoth struct {
 	bytes.Buffer
 	words [2]string

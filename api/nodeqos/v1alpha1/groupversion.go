@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// These are names in the Kubernetes API. Kind and Plural are for NodeQOSResources.
+// These constants are the names of this API group and of its kinds. Kind and Plural are the names of NodeQOSResources.
 const (
 	GroupName = "qos.noderesource.dev"
 	Version   = "v1alpha1"
@@ -30,7 +30,7 @@ const (
 //nolint:gochecknoglobals // callers of every API package expect it, and nothing changes it
 var GroupVersion = schema.GroupVersion{Group: GroupName, Version: Version}
 
-// Resource returns this group with the given plural name of a resource, for errors and RESTMappers.
+// Resource returns the GroupResource of a kind's plural name. Constructors of API errors and RESTMappers use it.
 func Resource(plural string) schema.GroupResource {
 	return GroupVersion.WithResource(plural).GroupResource()
 }

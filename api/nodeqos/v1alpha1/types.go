@@ -372,7 +372,7 @@ const (
 )
 
 // PodConditionAssigned is the type of the pod condition that the shim writes. It is True while the pod has the classes
-// in its message. It is False when a requested class was refused, or when an annotation is ignored
+// that the condition's message lists. It is False when a requested class was refused, or when an annotation is ignored
 // (ReasonAnnotationIgnored).
 const PodConditionAssigned = GroupName + "/Assigned"
 
@@ -380,7 +380,7 @@ const PodConditionAssigned = GroupName + "/Assigned"
 const (
 	// ReasonAssigned is the reason while the condition is True.
 	ReasonAssigned = "Assigned"
-	// ReasonRefused is the reason of a refusal for which the plugin reports no reason.
+	// ReasonRefused means that the plugin refused a class and reported no reason.
 	ReasonRefused = "Refused"
 	// ReasonChangeRefused means that the pod runs, but not in the classes that its annotations request now.
 	ReasonChangeRefused = "ChangeRefused"
@@ -389,11 +389,11 @@ const (
 	ReasonAnnotationIgnored = "AnnotationIgnored"
 )
 
-// PodConditionInEffect separates the refusals from the classes in effect, in the message of a pod condition that is False.
+// PodConditionInEffect is the text between refusals and classes in effect, in the message of a False pod condition.
 const PodConditionInEffect = "; in effect: "
 
 // FieldManager is the field manager of the shim's writes.
 const FieldManager = "qos-kubelet-shim"
 
-// MaxHolders is the maximum length of Holders, and of Foreign.
+// MaxHolders is the maximum length of the lists Holders (of a class) and Foreign (of a resource).
 const MaxHolders = 1000
