@@ -70,8 +70,8 @@ type NodeQOSResourcesStatus struct {
 	// +optional
 	LastHeartbeatTime *metav1.Time `json:"lastHeartbeatTime,omitempty"`
 
-	// Whether running containers get the classes that changed annotations of their pods request. If false, such a change has no
-	// effect.
+	// Whether a changed annotation of a pod changes the classes of its running containers. If false, it changes nothing until the
+	// containers are created again.
 	// +optional
 	FollowsAnnotations bool `json:"followsAnnotations,omitempty"`
 
@@ -94,7 +94,7 @@ type NodeQOSResourcesStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Volumes []VolumeStatus `json:"volumes,omitempty"`
 
-	// The generation of the object whose spec the volumes are of. Absent if the shim does not follow the spec.
+	// The metadata.generation of the spec that the status of the volumes is about. Absent if the shim does not follow the spec.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
