@@ -83,7 +83,7 @@ func SelectPod(list *qosv1alpha1.ListAssignmentsResponse, name string) (*qosv1al
 	return nil, fmt.Errorf("%d pods have the name %s; choose one of them by its UID: %s", len(found), name, candidates(uids))
 }
 
-// CheckContainer returns an error if a pod has no container with this name. The error has the names of the pod's containers.
+// CheckContainer returns an error if a pod has no container with this name. The error lists the names of the pod's containers.
 func CheckContainer(pod *qosv1alpha1.PodAssignments, name string) error {
 	names := ContainerNames(pod)
 	switch {

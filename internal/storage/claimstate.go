@@ -18,7 +18,7 @@ import (
 // errNoVolume means that there is no such PersistentVolume, or that it has no claim.
 var errNoVolume = errors.New("volume not found")
 
-// claimOfHandle returns the claim of the CSI volume that a driver knows by a handle.
+// claimOfHandle returns the claim that is bound to the CSI volume with this driver and volume handle.
 func (o *objects) claimOfHandle(driver, handle string) (*corev1.PersistentVolumeClaim, error) {
 	volumes, err := o.volumes.List(labels.Everything())
 	if err != nil {

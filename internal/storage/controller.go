@@ -35,7 +35,7 @@ const (
 	debounce = 200 * time.Millisecond
 	// writeTimeout is the maximum duration of one write.
 	writeTimeout = 30 * time.Second
-	// maxNote is the maximum length of an event's note, in bytes. The API allows 1024, but a shortened note also ends with dots.
+	// maxNote is the maximum length of an event's note, in bytes. The API allows 1024. A note that was cut ends with dots, which need the rest.
 	maxNote = 1021
 )
 

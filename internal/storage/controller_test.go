@@ -63,7 +63,7 @@ func TestNodesWithoutProblemsAreNotRemembered(t *testing.T) {
 	}
 }
 
-// informer is an informer with a store, which nothing fills.
+// informer is an informer that does not watch the API. Its store has only what a test adds.
 type informer struct {
 	cache.SharedIndexInformer
 	store cache.Indexer

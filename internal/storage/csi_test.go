@@ -21,7 +21,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/unixsocket"
 )
 
-// modifiable are a volume with a handle, its claim, and a pod on node-1 whose container main runs.
+// modifiable has the manifests of a CSI volume with a handle, of its claim, and of a pod on node-1 whose container main runs.
 var modifiable = strings.NewReplacer(
 	"spec: {csi: {driver: topolvm.io}}", "spec: {csi: {driver: topolvm.io, volumeHandle: handle-1}, claimRef: {namespace: a, name: data}}",
 	"spec:\n  volumes:", "status: {containerStatuses: [{name: main, state: {running: {}}}]}\nspec:\n  nodeName: node-1\n  volumes:",

@@ -21,9 +21,9 @@ import (
 
 // These are the parameters of a VolumeAttributesClass. Each limit applies separately to reads and to writes.
 const (
-	// parameterIOPS has operations a second.
+	// parameterIOPS limits the operations a second.
 	parameterIOPS = "iops"
-	// parameterThroughput has bytes a second.
+	// parameterThroughput limits the bytes a second.
 	parameterThroughput = "throughput"
 )
 
