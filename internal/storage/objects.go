@@ -61,8 +61,8 @@ type mount struct {
 }
 
 // specOf returns the spec of a node with these pods, in a stable order, and the problems of their claims. The parameter
-// before is the present spec of the node. If the node has more volumes than the spec may have, the volumes in before
-// take precedence.
+// before is the present spec of the node. If the node has more volumes than the spec may have, the volumes of the
+// present spec take precedence.
 func (o *objects) specOf(
 	pods []*corev1.Pod, before nodeqosv1alpha1.NodeQOSResourcesSpec,
 ) (spec nodeqosv1alpha1.NodeQOSResourcesSpec, problems []problem) {
@@ -109,7 +109,7 @@ func (o *objects) mountsOn(pods []*corev1.Pod, before nodeqosv1alpha1.NodeQOSRes
 }
 
 // withinLimits returns the mounts that the object can have, and a problem for each mount that is left out. The mounts
-// in before take precedence.
+// of the volumes in the present spec (before) take precedence.
 func withinLimits(mounts []mount, before []nodeqosv1alpha1.ClaimedVolume) (kept []mount, problems []problem) {
 	present := map[classes.Owner]bool{}
 	for _, v := range before {
@@ -218,8 +218,8 @@ func pathsOf(container *corev1.Container, volume string) (paths []string) {
 }
 
 // classOf returns the class of a claim, or nil if it has none. If the requested class is invalid, classOf returns an
-// error together with the next valid class in candidates, or else the class in before. So a wrong class name does not
-// remove limits.
+// error together with the next valid class of candidates. If there is none, it returns the error with the class that the
+// claim has in the present spec (before). So a wrong class name does not remove limits.
 func (o *objects) classOf(
 	claim *corev1.PersistentVolumeClaim, before nodeqosv1alpha1.NodeQOSResourcesSpec,
 ) (class *nodeqosv1alpha1.VolumeClass, problem error) {

@@ -21,7 +21,7 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
-// manifests are a pod db whose container main has the claim data.
+// manifests has the pod db, whose container main mounts the volume of the claim data, and what the claim refers to.
 const manifests = `kind: Pod
 metadata: {name: db, namespace: a, uid: u1}
 spec:
@@ -212,7 +212,7 @@ func TestTheClassOfAClaim(t *testing.T) {
 	const claim = "spec: {volumeName: pv-1, volumeAttributesClassName: silver, storageClassName: fast}"
 	for _, test := range []struct {
 		name string
-		// change has pairs of texts: each first one is replaced by the second one.
+		// change has pairs of texts. The first text of each pair is replaced by the second one.
 		change         []string
 		class, problem string
 	}{
@@ -264,7 +264,7 @@ func TestAWrongClassLeavesTheClassThatTheVolumeHas(t *testing.T) {
 	const missing, invalid = `VolumeAttributesClass "lead" does not exist`, `parameter "iopz" is unknown; the parameters are iops and throughput`
 	for _, test := range []struct {
 		name string
-		// change has pairs of texts: each first one is replaced by the second one.
+		// change has pairs of texts. The first text of each pair is replaced by the second one.
 		change  []string
 		limit   int64
 		problem string
