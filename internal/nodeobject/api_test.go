@@ -141,8 +141,8 @@ func (a *api) endWatches() {
 	a.wake()
 }
 
-// refuse sets a function that answers requests. If the function returns the code 0, the request is answered as usual.
-// The function nil ends this.
+// refuse makes the server call a function for each request. If the function returns the code 0, the server answers the
+// request as usual, and otherwise with this code. The function nil makes the server answer all requests as usual.
 func (a *api) refuse(answer func(r *http.Request) (code int, body, retryAfter string)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -28,7 +28,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
-// Requests as the API server sees them.
+// These are the kinds of requests that the API server receives.
 const (
 	list        = "GET /apis/qos.noderesource.dev/v1alpha1/nodeqosresources"
 	watch       = "GET /apis/qos.noderesource.dev/v1alpha1/nodeqosresources watch"
@@ -217,7 +217,7 @@ func (r *rig) ready(t *testing.T) metav1.Condition {
 	return conditions[i]
 }
 
-// on returns a function for the method refuse. The function fails the given kind of request.
+// on returns a function for api.refuse that makes one kind of request fail.
 func on(request string, code int, body, retryAfter string) func(*http.Request) (int, string, string) {
 	return func(r *http.Request) (int, string, string) {
 		method, path, _ := strings.Cut(request, " ")

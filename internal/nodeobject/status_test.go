@@ -116,7 +116,7 @@ func published() nodeqosv1alpha1.NodeQOSResourcesStatus {
 	}
 }
 
-// with returns a changed copy of what the function published returns.
+// with returns the status that published returns, after a change.
 func with(change func(*nodeqosv1alpha1.NodeQOSResourcesStatus)) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	changed := published()
 	change(&changed)
