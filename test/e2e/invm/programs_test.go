@@ -45,7 +45,7 @@ func checksMachine(t *testing.T, n *node) {
 	}
 }
 
-// findings are the beginnings of the lines that check prints for the tests' class file.
+// findings returns the beginnings of the lines that the command check prints for the class file of the tests.
 func (n *node) findings(t testing.TB) []string {
 	t.Helper()
 	var lines []string
@@ -111,7 +111,7 @@ func realDemo(t *testing.T) {
 	}
 }
 
-// standing returns what programs must leave as it was: resctrl's content and mount, and the names of cgroups.
+// standing returns the state that programs must not change: resctrl's content and mount, and the names of cgroups.
 func standing(t testing.TB) foreign {
 	t.Helper()
 	found := readForeign(t)
@@ -128,7 +128,7 @@ func standing(t testing.TB) foreign {
 	return found
 }
 
-// mountOf is how resctrl is mounted, by the options of /proc/mounts; "" when it is not.
+// mountOf returns the mount options of resctrl in /proc/mounts, or "" if resctrl is not mounted.
 func mountOf(t testing.TB) string {
 	t.Helper()
 	for _, line := range strings.Split(mustRead(t, "/proc/mounts"), "\n") {

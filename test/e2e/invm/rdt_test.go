@@ -71,7 +71,7 @@ func schemata(t *testing.T, n *node) {
 	}
 }
 
-// schemataLines are a group's lines, sorted, without the padding of their values.
+// schemataLines returns the sorted lines of a group's schemata, without the spaces that the kernel adds.
 func schemataLines(t testing.TB, group string) []string {
 	t.Helper()
 	var lines []string

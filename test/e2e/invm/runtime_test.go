@@ -30,7 +30,7 @@ type containerRuntime struct {
 	version string // how its version begins
 	nri     string // how the version of its NRI begins
 	older   bool   // only the core cases run on it
-	// leavesRefused is whether a pod that a plugin has refused keeps a process, and is listed after a restart of the runtime.
+	// leavesRefused is true if a pod that a plugin has refused keeps a process, and if the runtime lists it after a restart.
 	leavesRefused bool
 	socket        string
 	files         map[string]string // its configuration, by path
@@ -44,7 +44,7 @@ type containerRuntime struct {
 	findings []string
 }
 
-// runtimeHere is the runtime of this machine, by QOS_RUNTIME.
+// runtimeHere returns the container runtime of this machine, which QOS_RUNTIME names.
 func runtimeHere(t *testing.T) *containerRuntime {
 	all := map[string]func() *containerRuntime{
 		"":               func() *containerRuntime { return containerdRuntime("2.4.", "v0.12.") },
@@ -141,7 +141,8 @@ func reportsVersions(t *testing.T, n *node) {
 	}
 }
 
-// containerdRuntime is containerd with runc and, on machines that have it, crun. version and nri are how the versions begin.
+// containerdRuntime returns containerd with runc and, on machines that have it, crun. version is the beginning of the version
+// of containerd, and nri that of its NRI.
 func containerdRuntime(version, nri string) *containerRuntime {
 	const socket, config = "/run/containerd/containerd.sock", "/etc/containerd/config.toml"
 	content := fmt.Sprintf(containerdConfig, bySystemd())

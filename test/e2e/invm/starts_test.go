@@ -134,7 +134,8 @@ func refusedByOCIRuntime(t *testing.T, shared *pod) {
 	shared.admit(t, spec{name: "other"})
 }
 
-// refusedByOCIRuntime tries a container whose command is missing. CRI-O notices at its creation, containerd at its start.
+// refusedByOCIRuntime creates and starts a container whose command does not exist. With CRI-O the creation fails, with containerd
+// the start.
 func (p *pod) refusedByOCIRuntime(t *testing.T, s spec) {
 	t.Helper()
 	c, err := p.create(t, s)
@@ -188,7 +189,7 @@ func (c *container) wantNeverRan(t testing.TB) {
 	})
 }
 
-// refusalOf is the reported refusal of a container, or "".
+// refusalOf returns the refusal that the plugin reports for a container, or "".
 func (n *node) refusalOf(t testing.TB, p *pod, container string) string {
 	t.Helper()
 	for _, refusal := range n.assignments(t).GetRefusals() {

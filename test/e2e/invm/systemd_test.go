@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bySystemd is whether systemd manages this machine and the cgroups of pods and containers.
+// bySystemd reports whether systemd manages this machine and the cgroups of pods and containers.
 func bySystemd() bool {
 	_, err := os.Stat("/run/systemd/private")
 	return err == nil

@@ -44,7 +44,7 @@ func newAuthority(dir string) (*authority, error) {
 	return a, a.write("sa.pub", "PUBLIC KEY", public)
 }
 
-// issue makes dir/NAME.crt and dir/NAME.key. The first is the authority's own.
+// issue makes dir/NAME.crt and dir/NAME.key. The first call makes the certificate of the authority itself.
 func (a *authority) issue(name string, subject pkix.Name, addresses ...string) error {
 	a.serial++
 	template := &x509.Certificate{

@@ -17,12 +17,12 @@ import (
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// cgroups are those of all containers of the test, below one name in every hierarchy of the machine.
+// cgroups has the cgroups of all containers of the test. In every hierarchy of the machine, they are below one cgroup.
 type cgroups struct{ name string }
 
 func newCgroups(name string) cgroups { return cgroups{name: name} }
 
-// unified says whether the machine has cgroup v2 alone.
+// unified reports whether the machine has only cgroup v2.
 func unified() bool {
 	_, err := os.Stat(cgroupRoot + "/cgroup.controllers")
 	return err == nil
@@ -100,7 +100,7 @@ func removeTree(dir string) error {
 	return errors.Join(err, os.Remove(dir))
 }
 
-// ofContainer is the cgroup of a container in a hierarchy of v1, or the only one of v2.
+// ofContainer returns the cgroup of a container: with cgroup v1, in the hierarchy of the controller.
 func (c cgroups) ofContainer(controller, id string) (string, error) {
 	root := filepath.Join(cgroupRoot, controller, c.name)
 	if unified() {

@@ -15,7 +15,7 @@ import (
 // csiDriver is the name of the driver in ../csidriver.
 const csiDriver = "test.qos.noderesource.dev"
 
-// csiObjects are a volume of the CSI driver, its claim, and classes for it.
+// csiObjects has the manifests of a volume of the CSI driver, of its claim, and of classes for the claim.
 const csiObjects = `apiVersion: storage.k8s.io/v1
 kind: CSIDriver
 metadata: {name: test.qos.noderesource.dev}

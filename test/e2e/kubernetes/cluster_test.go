@@ -117,7 +117,7 @@ current-context: c
 	return nil
 }
 
-// kubectlCommand is kubectl as an administrator.
+// kubectlCommand returns a kubectl command that runs with the rights of an administrator.
 func (n *node) kubectlCommand(stdin string, args ...string) *exec.Cmd {
 	command := exec.Command(n.program("kubectl"), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+n.cluster.kubeconfig("admin"), "HOME="+n.dir)
@@ -125,7 +125,7 @@ func (n *node) kubectlCommand(stdin string, args ...string) *exec.Cmd {
 	return command
 }
 
-// try runs kubectl and returns what it prints, its errors too.
+// try runs kubectl, and returns its standard output and standard error.
 func (n *node) try(args ...string) (string, error) {
 	output, err := n.kubectlCommand("", args...).CombinedOutput()
 	return strings.TrimSpace(string(output)), err

@@ -72,7 +72,7 @@ func sideBySide(ctx context.Context, built string, parts [][]string) int {
 	return slices.Max(codes)
 }
 
-// relay is a writer that keeps what is written until it may pass it on.
+// relay is a writer that stores the output until passOn is called.
 type relay struct {
 	mu   sync.Mutex // guards what follows
 	kept bytes.Buffer
@@ -88,7 +88,7 @@ func (r *relay) Write(data []byte) (int, error) {
 	return r.kept.Write(data)
 }
 
-// passOn writes what was kept, and from now on what is written.
+// passOn writes the stored output to a writer. Later output goes to this writer at once.
 func (r *relay) passOn(to io.Writer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,7 +21,7 @@ const (
 	applyPatch     = "application/apply-patch+yaml"
 )
 
-// distant is a node that exists in the API alone, with a pod.
+// distant has the manifests of a node that exists only in the API, and of its pod.
 const distant = `apiVersion: v1
 kind: Node
 metadata: {name: node-3}

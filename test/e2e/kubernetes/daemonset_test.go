@@ -65,7 +65,7 @@ func (d *daemonSet) setClasses(t *testing.T, text string) {
 	d.apply(t, manifest)
 }
 
-// The programs of the containers, as their command lines begin.
+// These are the beginnings of the command lines of the containers' programs.
 const (
 	pluginProgram    = "/qos-nri-plugin run"
 	shimProgram      = "/qos-kubelet-shim --publish=device-plugin"
@@ -103,7 +103,7 @@ func tokenIsClosed(t *testing.T) {
 	}
 }
 
-// suppliedClassesWork looks at what a node has right after the installation.
+// suppliedClassesWork checks the classes of a node right after the installation, with the class file of the manifests.
 func suppliedClassesWork(t *testing.T, n *node) {
 	n.offered(t, "throttled", "1k", "1k")
 	n.run(t, pod{name: "throttled", classes: []string{"blockio.throttled"}})
@@ -123,7 +123,7 @@ func suppliedClassesWork(t *testing.T, n *node) {
 	})
 }
 
-// usageIsShown asks the plugin's pod as an administrator, and as a user who may not execute commands there.
+// usageIsShown runs "kubectl qos top" as an administrator, and as a user who may not execute commands in the plugin's pod.
 func usageIsShown(t *testing.T, n *node) {
 	if output := n.qos(t, "top", "usage", "--once", "--containers", "--interval=1s"); !strings.Contains(output, "k8s.io/blockio") {
 		t.Errorf("kubectl qos top usage says:\n%s", output)

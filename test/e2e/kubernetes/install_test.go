@@ -22,7 +22,7 @@ import (
 
 const classFile = "/etc/qos-nri-plugin/classes.yaml"
 
-// classes are those of the tests: gold and silver are bounded, the others not. %d is the capacity of gold.
+// classes is the class file of the tests. Only gold and silver have a capacity. %d is the capacity of gold.
 const classes = `apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSClassConfig
 resources:
@@ -41,7 +41,7 @@ resources:
       standard: [{Devices: [/dev/vda], ThrottleReadBps: 600M}]
 `
 
-// rates has the read limit in bytes a second that the kernel has for each class.
+// rates has the read limit of each class, in bytes a second, as the kernel shows it.
 var rates = map[string]string{"gold": "900000000", "silver": "800000000", "slow": "700000000", "standard": "600000000"}
 
 // installation is the plugin and the shim on the node, in one of two ways.
@@ -63,7 +63,7 @@ type programs struct {
 	plugin, shim *process
 }
 
-// install starts plugin and shim as programs, with gold's capacity at 2, once.
+// install starts plugin and shim as programs, with a class file in which gold has the capacity 2.
 func (n *node) install(t *testing.T, shimFlags ...string) *programs {
 	t.Helper()
 	p := &programs{node: n}
@@ -253,7 +253,7 @@ func (n *node) pending(t *testing.T, pod, why string) {
 	})
 }
 
-// containerID is the runtime's, of the container main.
+// containerID returns the runtime's ID of the pod's container main.
 func (n *node) containerID(pod string) string {
 	_, id, _ := strings.Cut(n.of(pod, `{.status.containerStatuses[?(@.name=="main")].containerID}`), "://")
 	return id
@@ -276,7 +276,8 @@ func (n *node) inClass(t *testing.T, pod, class string) {
 	})
 }
 
-// enforced says whether the kernel has a container in a class: its limits and, where there is resctrl, the groups of its threads.
+// enforced reports whether a container has the limits of a class and, on machines with resctrl, whether its threads are in the
+// group of the class.
 func enforced(kernel invariant.Kernel, id, class string) (ok bool, seen string) {
 	cgroup := kernel.Cgroups[id]
 	limits := cgroup.Files["io.max"] + cgroup.Files["blkio.throttle.read_bps_device"]
@@ -292,7 +293,7 @@ func enforced(kernel invariant.Kernel, id, class string) (ok bool, seen string) 
 	return strings.Contains(limits, rates[class]) && len(cgroup.Threads) > 0 && outside == 0, seen
 }
 
-// condition waits for the pod's condition to say something.
+// condition waits until the pod's condition contains a text.
 func (n *node) condition(t *testing.T, pod, want string) {
 	t.Helper()
 	until(t, "the condition of pod "+pod+" says "+want, func() (bool, string) {
