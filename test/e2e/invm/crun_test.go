@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// crunProgram is crun on machines that have it.
+// crunProgram is the path of crun. Not every machine has it.
 const crunProgram = "/usr/bin/crun"
 
 func hasCrun() bool {
@@ -44,7 +44,7 @@ func runByCrun(t *testing.T, n *node) {
 	defer func() { n.handler = "" }()
 	p := n.runPod(t, "by-crun", requests())
 	resident := p.run(t, spec{name: "resident"})
-	// crun keeps its state in another file than runc.
+	// The state file of crun has another name than that of runc.
 	_, inContainerd := os.Stat(filepath.Join("/run/containerd/runc/k8s.io", resident.id, "status"))
 	_, inCRIO := os.Stat(filepath.Join("/run/crun", resident.id, "status"))
 	if inContainerd != nil && inCRIO != nil {

@@ -79,7 +79,7 @@ func filesystems(t *testing.T, shared *pod) {
 	}
 }
 
-// file returns what a container reads and writes.
+// file returns the path that a container reads and writes: a file on the filesystem, or the device.
 func (v blockVolume) file() string {
 	if v.device != "" {
 		return v.path

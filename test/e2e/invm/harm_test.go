@@ -79,7 +79,7 @@ func damagedGroups(t *testing.T, p *pod) {
 	}
 }
 
-// schemataLinesOr is schemataLines for a group that may not exist.
+// schemataLinesOr works like schemataLines, and returns nil if the group does not exist.
 func schemataLinesOr(t testing.TB, group string) []string {
 	if gone(filepath.Join(resctrlRoot, group)) == nil {
 		return nil

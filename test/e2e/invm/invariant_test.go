@@ -45,7 +45,8 @@ func foreignNow(t testing.TB) map[string]string {
 	return found
 }
 
-// limitsOfClasses are those of classFile; the files of cgroup v1 are compared by the cases themselves.
+// limitsOfClasses returns the limits of the classes in classFile. It returns none for cgroup v1, because there the cases compare the
+// files.
 func (n *node) limitsOfClasses(t testing.TB) map[string]map[string]map[string]string {
 	if !n.cgroupV2 {
 		return nil

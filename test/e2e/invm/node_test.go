@@ -61,7 +61,7 @@ func cgroupV2(t testing.TB) bool {
 	return mount.Type == unix.CGROUP2_SUPER_MAGIC
 }
 
-// ioCgroup is the directory with the io files of a cgroup.
+// ioCgroup returns the directory that has the io files of a cgroup.
 func (n *node) ioCgroup(path string) string {
 	if n.cgroupV2 {
 		return filepath.Join("/sys/fs/cgroup", path)
@@ -69,7 +69,7 @@ func (n *node) ioCgroup(path string) string {
 	return filepath.Join("/sys/fs/cgroup/blkio", path)
 }
 
-// processes are those of a cgroup.
+// processes returns the IDs of the processes in a cgroup.
 func (n *node) processes(t testing.TB, path string) []string {
 	t.Helper()
 	return strings.Fields(mustRead(t, filepath.Join(n.ioCgroup(path), "cgroup.procs")))

@@ -91,7 +91,7 @@ func (n *node) waitRegistered(t testing.TB) {
 	})
 }
 
-// api is a connection to the plugin that lasts as long as t.
+// api returns a client of the plugin. Its connection ends with the test.
 func (n *node) api(t testing.TB) qos.NodeQOSClient {
 	t.Helper()
 	connection, err := grpc.NewClient("unix://"+apiSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -110,7 +110,7 @@ func (n *node) assignments(t testing.TB) *qos.ListAssignmentsResponse {
 	return list
 }
 
-// assignment is the class of a container, or of the pod if container is empty.
+// assignment returns the class of a container, or of the pod if container is empty.
 func (n *node) assignment(t testing.TB, p *pod, container, resource string) *qos.Assignment {
 	t.Helper()
 	list, err := n.api(t).ListAssignments(requestContext(t), &qos.ListAssignmentsRequest{PodUid: p.config.Metadata.Uid})
@@ -200,7 +200,7 @@ func threadsInGroup(process, group string) error {
 	return nil
 }
 
-// groupLine is how /proc/PID/cpu_resctrl_groups names a group; "" is the root group.
+// groupLine returns the first line of /proc/PID/cpu_resctrl_groups for a process in a group. "" is the root group.
 func groupLine(group string) string {
 	if group == "" {
 		return "res:/"
@@ -208,7 +208,7 @@ func groupLine(group string) string {
 	return "res:" + group
 }
 
-// groupOf is the group of a class.
+// groupOf returns the name of the resctrl group of a class.
 func groupOf(class string) string {
 	if class == "" {
 		return ""

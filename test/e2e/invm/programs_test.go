@@ -71,8 +71,8 @@ func (n *node) findings(t testing.TB) []string {
 	return lines
 }
 
-// wantLines checks that the printed text has one line for each of the beginnings, in their order, and that each line starts with its
-// beginning.
+// wantLines checks that the printed text has as many lines as there are beginnings, and that each line starts with the beginning at
+// the same position.
 func wantLines(t testing.TB, printed string, beginnings []string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(printed), "\n")

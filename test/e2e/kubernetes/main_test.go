@@ -24,7 +24,7 @@ import (
 	"testing"
 )
 
-// rigVariable names the directory of the rig for the test program inside of the namespaces.
+// rigVariable is the environment variable with the path of the rig, for the test program that runs in the new namespaces.
 const rigVariable = "QOS_E2E_KUBERNETES_RIG"
 
 // TestMain runs the tests in new namespaces. The test program is the first process of its PID namespace, so all
@@ -66,7 +66,8 @@ func wanted() []string {
 	})
 }
 
-// outside makes everything ready, where there is a network, and runs this program again inside, once for each cluster.
+// outside builds all programs, because it runs where there is a network. It then runs this program again, in new namespaces, once for
+// each cluster.
 func outside() int {
 	dir, err := os.MkdirTemp("", "qos-e2e-")
 	if err != nil {
@@ -87,7 +88,8 @@ func failed(err error) int {
 	return 1
 }
 
-// inside runs this program again in a cluster of its own, without some of the tests. The programs and images are those in built.
+// inside runs this program again in new namespaces, for one cluster. The program leaves out the skipped tests. The directory built has
+// the programs and images.
 func inside(ctx context.Context, built string, skipped []string, output io.Writer) int {
 	dir, err := os.MkdirTemp("", "qos-e2e-")
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 	staticPods       = "/etc/kubernetes/manifests"
 )
 
-// theNode is the one node of the one cluster of this process.
+// theNode is the node of this process, which has only one cluster with one node.
 var theNode *node
 
 // node is a cluster and its only node.
@@ -37,7 +37,7 @@ func newNode(dir string) *node {
 	return &node{dir: dir, bin: filepath.Join(dir, "bin"), logs: filepath.Join(dir, "logs")}
 }
 
-// here is this machine, for a node.
+// here returns the machine on which the tests run, so that it can be the node.
 func (n *node) here() machine {
 	return &local{bin: n.bin, logs: n.logs, groups: newCgroups(filepath.Base(n.dir))}
 }
@@ -211,7 +211,7 @@ oomScoreAdj: 0
 		n.cluster.file("kubelet.crt"), n.cluster.file("kubelet.key"), n.cluster.file("ca.crt"), settings.statusFrequency, settings.syncFrequency)
 }
 
-// stop ends the control plane in order. Without stop, its processes would end together with the namespaces.
+// stop ends the programs of the control plane one after another. Without stop, they would all be killed at the end of the namespaces.
 func (n *node) stop() {
 	if n.cluster == nil {
 		return

@@ -87,7 +87,7 @@ func class(object nodeqosv1alpha1.NodeQOSResources, name string) nodeqosv1alpha1
 	return nodeqosv1alpha1.QOSResourceClassInfo{}
 }
 
-// holders waits until the object says who has a class.
+// holders waits until the object lists the wanted holders of a class.
 func (n *node) holders(t *testing.T, name string, want ...string) {
 	t.Helper()
 	until(t, fmt.Sprintf("%s is held by %v", name, want), func() (bool, string) {
@@ -126,7 +126,7 @@ func objectTells(t *testing.T, n *node, follows bool) {
 	n.holders(t, "gold")
 }
 
-// changedByHand changes classes of running containers, of which the kubelet knows nothing.
+// changedByHand changes classes of running containers with the node API, so that the kubelet does not know of the changes.
 func changedByHand(t *testing.T, n *node) {
 	n.run(t, pod{name: "by-hand"})
 	n.running(t, "by-hand")
@@ -170,7 +170,7 @@ func refusalsAreTold(t *testing.T, n *node) {
 	n.event(t, "refused", "QOSClassRefused", "platinum") // still one
 }
 
-// typosAreTold has annotations that request nothing, without policies that would refuse them.
+// typosAreTold runs pods with misspelled annotations, which no policy refuses, and checks how they are reported.
 func typosAreTold(t *testing.T, n *node) {
 	const typo = "container.qos.noderesource.dev/mian"
 	n.run(t, pod{name: "mistyped", annotations: map[string]string{typo: "blockio=gold"}})

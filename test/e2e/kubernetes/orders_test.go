@@ -58,11 +58,11 @@ metadata: {name: %[1]s, labels: {canary: "true"}}
 spec: {policyName: %[1]s, validationActions: [Deny]}
 `
 
-// refusedBy is what the API server says of a pod that a policy refuses.
+// refusedBy is a part of the API server's error for a pod that a policy refuses.
 const refusedBy = "ValidatingAdmissionPolicy '%s' with binding"
 
-// asking are pods that request classes. For each, it has the policy that acts on the pod, the pod's annotations and
-// limits, and the text that is then in the API server's answer. If that text is empty, the policy refuses the pod.
+// asking lists pods that request classes. Each item has the policy that acts on the pod, the pod's annotations and
+// limits, and a text in the API server's answer. If that text is empty, the policy refuses the pod.
 var asking = []struct{ policy, annotations, limits, answer string }{
 	{"qos-check-units", "", "qos.noderesource.dev/rdt.gold: 2", ""},
 	{"qos-check-annotations", "container.qos.noderesource.dev/none: rdt=gold", "", ""},

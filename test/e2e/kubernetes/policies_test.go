@@ -92,7 +92,7 @@ func (n *node) send(manifest string) (string, error) {
 	return string(output), err
 }
 
-// unitsOf is a pod that asks for classes, and that nobody schedules.
+// unitsOf returns the manifest of a pod that requests units of classes, and that no scheduler places.
 func unitsOf(namespace string, units map[string]int) string {
 	all := map[string]any{}
 	for name, amount := range units {
@@ -109,7 +109,8 @@ func unitsOf(namespace string, units map[string]int) string {
 	return string(text)
 }
 
-// referencesAreBounded tries what environments can refer to, in a namespace where environments are bounded, and in another one.
+// referencesAreBounded creates ConfigMaps and Secrets of several sizes, in a namespace whose policy limits the size of environments, and
+// in another namespace.
 func referencesAreBounded(t *testing.T, n *node) {
 	for kind, field := range map[string]string{"ConfigMap": "data", "Secret": "stringData"} {
 		for namespace, sizes := range map[string]map[int]bool{bounded: {45 << 10: true, 64 << 10: false}, "default": {64 << 10: true}} {
@@ -301,7 +302,7 @@ func quotaTrap(t *testing.T, n *node) {
 	}
 }
 
-// namespace makes a namespace, with objects in it if there are manifests.
+// namespace creates a namespace, and the objects of the manifests in it.
 func (n *node) namespace(t *testing.T, name, manifests string) {
 	t.Helper()
 	n.kubectl(t, "create", "namespace", name)

@@ -25,7 +25,7 @@ type process struct {
 	ended   chan struct{}
 }
 
-// process makes a program with the node's logs and programs; it is not started.
+// process returns a process that is not started yet. It runs a program of the node, and writes to the node's logs.
 func (n *node) process(name string, args ...string) *process {
 	return &process{name: name, args: args, log: filepath.Join(n.logs, name+".log")}
 }
@@ -39,7 +39,7 @@ func (p *process) start() error {
 	p.command = exec.Command(p.args[0], p.args[1:]...)
 	p.command.Env = append(os.Environ(), p.env...)
 	p.command.Stdout, p.command.Stderr = log, log
-	// Its own process group, so that a ^C at the terminal reaches the tests alone.
+	// The process gets a process group of its own, so that an interrupt from the terminal ends only the tests.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.command.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)

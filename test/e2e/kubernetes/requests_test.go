@@ -66,7 +66,7 @@ spec:
     qosResources: [{name: blockio, default: standard}, {name: vendor.example/xyz-qos, default: normal}]
 `
 
-// request is a pod, with the result that is expected from the API server.
+// request is a row of the table: a pod, and the expected answer of the API server.
 type request struct {
 	Name        string
 	Defaults    bool
@@ -97,7 +97,7 @@ func (r *requester) container() corev1.Container {
 	return c
 }
 
-// quantities are units as a container's limits have them.
+// quantities converts units to a resource list, as in the limits of a container.
 func quantities(units map[string]any) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for name, amount := range units {
@@ -184,7 +184,7 @@ func (r *request) compare(t *testing.T, output []byte) {
 	}
 }
 
-// asksForClasses says whether the pod in the end asks for classes, so that its runtime must have the plugin.
+// asksForClasses reports whether the pod requests classes after admission, so that its runtime must have the plugin.
 func (r *request) asksForClasses() bool {
 	for key := range r.Annotations {
 		if strings.Contains(key, "qos.noderesource.dev/") || strings.Contains(key, ".resources.kubernetes.io/") {

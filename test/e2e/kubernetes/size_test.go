@@ -26,8 +26,8 @@ const (
 	otherNode = "node-2"
 )
 
-// TestTheShimIsSmall measures both processes of the shim on a node with many pods. Node and pods exist in the API alone: the kubelet
-// and the plugin that the shim speaks to are played by this test.
+// TestTheShimIsSmall measures both processes of the shim on a node with many pods. The node and the pods exist only in the API. The test
+// simulates the kubelet and the plugin.
 func TestTheShimIsSmall(t *testing.T) {
 	n := ready(t)
 	n.kubectl(t, "apply", "-f", crd)
@@ -78,7 +78,7 @@ func TestTheShimIsSmall(t *testing.T) {
 	}
 }
 
-// otherPods are a namespace, a node without a kubelet, and its pods.
+// otherPods returns the manifests of a namespace, of a node without a kubelet, and of the pods on this node.
 func otherPods() string {
 	var manifests strings.Builder
 	manifests.WriteString("apiVersion: v1\nkind: Namespace\nmetadata: {name: many}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: " + otherNode + "}\n---\n")
@@ -98,7 +98,7 @@ spec:
 	return manifests.String()
 }
 
-// uids are those of the pods, by name.
+// uids returns the UIDs of the pods by name.
 func (n *node) uids(t *testing.T) map[string]string {
 	t.Helper()
 	var list struct {
