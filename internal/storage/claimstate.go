@@ -18,38 +18,57 @@ import (
 // errNoVolume means that there is no such PersistentVolume, or that it has no claim.
 var errNoVolume = errors.New("volume not found")
 
-// claimOfHandle returns the claim that is bound to the CSI volume with this driver and volume handle.
-func (o *objects) claimOfHandle(driver, handle string) (*corev1.PersistentVolumeClaim, error) {
+// claimsOfHandle returns the claims that are bound to the CSI volume with this driver and volume handle. Several PersistentVolumes can
+// have the same handle, e.g. to share a volume between namespaces.
+func (o *objects) claimsOfHandle(driver, handle string) (claims []*corev1.PersistentVolumeClaim, err error) {
 	volumes, err := o.volumes.List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(volumes, func(v *corev1.PersistentVolume) bool {
-		return v.Spec.CSI != nil && v.Spec.CSI.Driver == driver && v.Spec.CSI.VolumeHandle == handle && v.Spec.ClaimRef != nil
-	})
-	if i < 0 {
+	for _, v := range volumes {
+		if v.Spec.CSI == nil || v.Spec.CSI.Driver != driver || v.Spec.CSI.VolumeHandle != handle || v.Spec.ClaimRef == nil {
+			continue
+		}
+		claim, err := o.claims.PersistentVolumeClaims(v.Spec.ClaimRef.Namespace).Get(v.Spec.ClaimRef.Name)
+		if err == nil && claim.UID == v.Spec.ClaimRef.UID && claim.Spec.VolumeName == v.Name {
+			claims = append(claims, claim)
+		}
+	}
+	if len(claims) == 0 {
 		return nil, fmt.Errorf("%w: no PersistentVolume of driver %s with the handle %q is bound to a claim", errNoVolume, driver, handle)
 	}
-
-	ref := volumes[i].Spec.ClaimRef
-	claim, err := o.claims.PersistentVolumeClaims(ref.Namespace).Get(ref.Name)
-	if err != nil {
-		return nil, fmt.Errorf("%w: claim %s/%s of PersistentVolume %s: %w", errNoVolume, ref.Namespace, ref.Name, volumes[i].Name, err)
-	}
-	return claim, nil
+	return claims, nil
 }
 
-// checkInForce returns nil if all running containers that mount the volume of a claim have the limits, and if the volume also gets
-// them when another container starts on a node that has a pod with the volume. It returns the first reason why this is not so.
-func (c *controller) checkInForce(claim *corev1.PersistentVolumeClaim, limits nodeqosv1alpha1.VolumeClass) error {
-	class, err := c.objects.classOf(claim, nodeqosv1alpha1.NodeQOSResourcesSpec{})
-	switch {
-	case err != nil:
+// checkVolume returns nil if the limits are in force for each claim of a CSI volume that requests them. It returns the first reason why
+// this is not so. The reason does not name a claim, because the claims may be in several namespaces.
+func (c *controller) checkVolume(driver, handle string, limits nodeqosv1alpha1.VolumeClass) error {
+	claims, err := c.objects.claimsOfHandle(driver, handle)
+	if err != nil {
 		return err
-	case class == nil || !sameLimits(*class, limits):
-		return fmt.Errorf("claim %s/%s requests other limits", claim.Namespace, claim.Name)
 	}
 
+	problem := errors.New("no claim of the volume requests these limits")
+	for _, claim := range claims {
+		class, err := c.objects.classOf(claim, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+		switch {
+		case err != nil:
+			problem = err
+			continue
+		case class == nil || !sameLimits(*class, limits):
+			continue
+		}
+		if err := c.checkInForce(claim, limits); err != nil {
+			return err
+		}
+		problem = nil
+	}
+	return problem
+}
+
+// checkInForce returns nil if all running containers that have the volume of a claim have the limits, and if the volume also gets
+// them when another container starts on a node that has a pod with the volume. It returns the first reason why this is not so.
+func (c *controller) checkInForce(claim *corev1.PersistentVolumeClaim, limits nodeqosv1alpha1.VolumeClass) error {
 	pods, err := c.pods.GetIndexer().ByIndex(byClaim, claim.Namespace+"/"+claim.Name)
 	if err != nil {
 		return err
@@ -102,21 +121,23 @@ func checkMount(
 	})
 	switch {
 	case !specified:
-		return errors.New("the limits are not in the NodeQOSResources object yet")
+		return errors.New("the limits are not in the NodeQOSResources object yet; if this lasts, read the events of the claim")
 	case node.Status.ObservedGeneration != node.Generation:
 		return errors.New("the node has not applied the NodeQOSResources object yet; if this lasts, check the publisher and the plugin on the node")
-	case !runs(pod, volume.Container):
-		return nil // it gets the limits when it starts
 	}
 
 	i := slices.IndexFunc(node.Status.Volumes, func(v nodeqosv1alpha1.VolumeStatus) bool { return ownerOf(v.ClaimedVolume) == ownerOf(volume) })
 	if i < 0 {
 		return errors.New("the node does not report the volume")
 	}
-	if status := node.Status.Volumes[i]; status.State != nodeqosv1alpha1.VolumeInForce {
-		return fmt.Errorf("%s: %s", status.Reason, classes.Printable(status.Message, maxNote))
+	status := node.Status.Volumes[i]
+	switch {
+	case status.State == nodeqosv1alpha1.VolumeInForce:
+		return nil
+	case status.Reason == nodeqosv1alpha1.ReasonNotRunning && !runs(pod, volume.Container):
+		return nil // it gets the limits when it starts
 	}
-	return nil
+	return fmt.Errorf("%s: %s", status.Reason, classes.Printable(status.Message, maxNote))
 }
 
 // runs reports whether a container runs, according to the status of its pod.

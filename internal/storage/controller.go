@@ -133,7 +133,7 @@ func trim(object any) (any, error) {
 func mountsOnly(containers []corev1.Container) []corev1.Container {
 	kept := make([]corev1.Container, len(containers))
 	for i := range containers {
-		kept[i] = corev1.Container{Name: containers[i].Name, VolumeMounts: containers[i].VolumeMounts}
+		kept[i] = corev1.Container{Name: containers[i].Name, VolumeMounts: containers[i].VolumeMounts, VolumeDevices: containers[i].VolumeDevices}
 	}
 	return kept
 }

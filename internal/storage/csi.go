@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -29,8 +28,6 @@ const (
 	modifyWait = 5 * time.Second
 	// modifyPoll is the time between two checks of a request that waits. A check reads only the caches.
 	modifyPoll = 250 * time.Millisecond
-	// metadataPrefix begins the parameters that the external-resizer adds with --extra-modify-metadata.
-	metadataPrefix = "csi.storage.k8s.io/"
 )
 
 // csiEndpoint serves those parts of CSI that the external-resizer calls to change the class of volumes. It changes nothing: the
@@ -106,7 +103,7 @@ func (e *csiEndpoint) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilit
 // class at once.
 func (e *csiEndpoint) ControllerModifyVolume(ctx context.Context, r *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
 	parameters := maps.Clone(r.GetMutableParameters())
-	maps.DeleteFunc(parameters, func(key, _ string) bool { return strings.HasPrefix(key, metadataPrefix) })
+	maps.DeleteFunc(parameters, isOfResizer)
 	limits, err := parseLimits(parameters)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, oneLine{err}.Error())
@@ -119,12 +116,8 @@ func (e *csiEndpoint) ControllerModifyVolume(ctx context.Context, r *csi.Control
 	defer cancel()
 	var problem error
 	err = wait.PollUntilContextCancel(ctx, modifyPoll, true, func(context.Context) (bool, error) {
-		claim, err := e.controller.objects.claimOfHandle(e.driver, r.GetVolumeId())
-		if err == nil {
-			err = e.controller.checkInForce(claim, limits)
-		}
-		problem = err
-		return err == nil || errors.Is(err, errNoVolume), nil
+		problem = e.controller.checkVolume(e.driver, r.GetVolumeId(), limits)
+		return problem == nil || errors.Is(problem, errNoVolume), nil
 	})
 	switch {
 	case problem == nil && err == nil:
@@ -135,4 +128,13 @@ func (e *csiEndpoint) ControllerModifyVolume(ctx context.Context, r *csi.Control
 		return nil, status.Error(codes.NotFound, problem.Error())
 	}
 	return nil, status.Errorf(codes.FailedPrecondition, "the limits are not in force: %v", problem)
+}
+
+// isOfResizer reports whether the external-resizer adds a parameter itself, with --extra-modify-metadata.
+func isOfResizer(key, _ string) bool {
+	switch key {
+	case "csi.storage.k8s.io/pvc/name", "csi.storage.k8s.io/pvc/namespace", "csi.storage.k8s.io/pv/name":
+		return true
+	}
+	return false
 }

@@ -5,6 +5,7 @@ package storage
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -82,12 +83,21 @@ func TestAVolumeIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
 		{name: "in force", parameters: silver},
 		{name: "metadata of the external-resizer", parameters: map[string]string{"iops": "500", "csi.storage.k8s.io/pvc/name": "data"}},
 		{name: "no pod on a node", objects: []string{"nodeName: node-1", "nodeName: ''"}, node: []string{nodeWithLimits, ""}, parameters: silver},
-		{name: "the container does not run", objects: []string{"{running: {}}", "{waiting: {}}"}, node: []string{"state: InForce", "state: NotEnforced"}, parameters: silver},
+		{name: "the container does not run", objects: []string{"{running: {}}", "{waiting: {}}"}, node: []string{"state: InForce", "state: NotEnforced, reason: NotRunning"}, parameters: silver},
+		{name: "the container cannot start with the limits", objects: []string{"{running: {}}", "{waiting: {}}"},
+			node: []string{"state: InForce", "state: NotEnforced, reason: SharedDisk, message: it is shared"}, parameters: silver,
+			code: codes.FailedPrecondition, want: "pod a/db on node node-1: volume /data of container main: SharedDisk: it is shared"},
+		{name: "the node does not know yet that the container runs", node: []string{"state: InForce", "state: NotEnforced, reason: NotRunning"}, parameters: silver,
+			code: codes.FailedPrecondition, want: "volume /data of container main: NotRunning"},
+		{name: "a parameter with the prefix of the external-resizer's", parameters: map[string]string{"iops": "500", "csi.storage.k8s.io/fstype": "xfs"},
+			code: codes.InvalidArgument, want: `parameter "csi.storage.k8s.io/fstype" is unknown`},
+		{name: "a claim that was created again", objects: []string{"claimRef: {namespace: a, name: data}", "claimRef: {namespace: a, name: data, uid: former}"},
+			parameters: silver, code: codes.NotFound, want: "is bound to a claim"},
 		{name: "an unknown parameter", parameters: map[string]string{"iopz": "500"}, code: codes.InvalidArgument, want: `parameter "iopz" is unknown`},
 		{name: "no parameter", parameters: map[string]string{"csi.storage.k8s.io/pvc/name": "data"}, code: codes.InvalidArgument, want: "it sets no limit"},
 		{name: "an unknown handle", objects: []string{"handle-1", "handle-2"}, parameters: silver, code: codes.NotFound,
 			want: `no PersistentVolume of driver topolvm.io with the handle "handle-1" is bound to a claim`},
-		{name: "the claim has another class now", parameters: map[string]string{"iops": "1000"}, code: codes.FailedPrecondition, want: "claim a/data requests other limits"},
+		{name: "the claim has another class now", parameters: map[string]string{"iops": "1000"}, code: codes.FailedPrecondition, want: "no claim of the volume requests these limits"},
 		{name: "no object of the node", node: []string{nodeWithLimits, ""}, parameters: silver, code: codes.FailedPrecondition,
 			want: "pod a/db on node node-1: the node has no NodeQOSResources object"},
 		{name: "the former class in the spec", node: []string{"maxReadIops: 500", "maxReadIops: 400"}, parameters: silver, code: codes.FailedPrecondition,
@@ -106,6 +116,41 @@ func TestAVolumeIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
 				_, err := endpoint.ControllerModifyVolume(t.Context(), request)
 				if status.Code(err) != test.code || !strings.Contains(status.Convert(err).Message(), test.want) {
 					t.Errorf("got %v, want %s: %s", err, test.code, test.want)
+				}
+			})
+		})
+	}
+}
+
+// sharedHandle is a second PersistentVolume of the CSI volume, with a claim in another namespace. No pod has this claim. %s is its class.
+const sharedHandle = `
+---
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: b}
+spec: {volumeName: pv-2, volumeAttributesClassName: %s}
+---
+kind: PersistentVolume
+metadata: {name: pv-2}
+spec: {csi: {driver: topolvm.io, volumeHandle: handle-1}, claimRef: {namespace: b, name: data}}
+`
+
+func TestEachClaimOfASharedVolumeHasItsOwnLimits(t *testing.T) {
+	for _, test := range []struct {
+		name, class, iops, state string
+		code                     codes.Code
+	}{
+		{"both request the limits", "silver", "500", "InForce", codes.OK},
+		{"both request the limits, and one does not have them", "silver", "500", "NotEnforced, reason: SharedDisk", codes.FailedPrecondition},
+		{"the other one requests the limits", "gold", "1000", "NotEnforced, reason: SharedDisk", codes.OK},
+		{"this one requests the limits", "gold", "500", "InForce", codes.OK},
+		{"the class of the other one is wrong", "wrong", "500", "InForce", codes.OK},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				endpoint := endpointOf(t, modifiable+fmt.Sprintf(sharedHandle, test.class), strings.ReplaceAll(nodeWithLimits, "state: InForce", "state: "+test.state))
+				request := &csi.ControllerModifyVolumeRequest{VolumeId: "handle-1", MutableParameters: map[string]string{"iops": test.iops}}
+				if _, err := endpoint.ControllerModifyVolume(t.Context(), request); status.Code(err) != test.code {
+					t.Errorf("got %v, want %s", err, test.code)
 				}
 			})
 		})

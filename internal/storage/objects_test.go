@@ -93,7 +93,11 @@ func read(t *testing.T, manifests string) (*objects, []*corev1.Pod) {
 		if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
 			t.Fatal(err)
 		}
-		if err := stores[kind.Kind].Add(object); err != nil {
+		trimmed, err := trim(object) // as in the informers
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stores[kind.Kind].Add(trimmed); err != nil {
 			t.Fatal(err)
 		}
 	}
