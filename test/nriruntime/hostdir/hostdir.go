@@ -95,9 +95,14 @@ func (h *Host) Create(_ context.Context, spec nriruntime.Spec) (int, error) {
 	return pid, h.set(h.dir(cgroup), spec.Unified)
 }
 
+// set replaces files by renames. Like those of the kernel, they are never seen empty while they are written.
 func (h *Host) set(dir string, unified map[string]string) error {
 	for file, value := range unified {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(strings.TrimSpace(value)+"\n"), 0o600); err != nil {
+		path := filepath.Join(dir, file)
+		if err := os.WriteFile(path+".new", []byte(strings.TrimSpace(value)+"\n"), 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(path+".new", path); err != nil {
 			return err
 		}
 	}
