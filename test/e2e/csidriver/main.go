@@ -1,9 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command csidriver is a CSI driver for tests. A volume is a file DIR/HANDLE.img with a filesystem, which the driver
-// mounts with a loop device. The driver has only the identity and the node service. It has no controller service, so it
-// cannot modify volumes.
+// Command csidriver is a CSI driver for tests. A volume is a file in DIR, which the driver attaches to a loop device. The
+// driver creates, deletes, stages and publishes volumes. It cannot modify volumes.
 package main
 
 import (
@@ -12,11 +11,9 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
@@ -37,11 +34,18 @@ func run(args []string) error {
 	if len(args) != 3 {
 		return errors.New(usage)
 	}
-	d := &driver{name: args[0], node: args[1], dir: args[2]}
+	d := &driver{name: args[0], node: args[1], volumes: volumes{dir: args[2]}}
 	d.socket = filepath.Join(kubeletDir, "plugins", d.name, "csi.sock")
+	if err := os.MkdirAll(d.volumes.dir, 0o755); err != nil {
+		return err
+	}
 	failed := make(chan error)
 	go func() {
-		failed <- serve(d.socket, func(s *grpc.Server) { csi.RegisterIdentityServer(s, d); csi.RegisterNodeServer(s, d) })
+		failed <- serve(d.socket, func(s *grpc.Server) {
+			csi.RegisterIdentityServer(s, d)
+			csi.RegisterControllerServer(s, d)
+			csi.RegisterNodeServer(s, d)
+		})
 	}()
 	go func() {
 		path := filepath.Join(kubeletDir, "plugins_registry", d.name+"-reg.sock")
@@ -83,8 +87,10 @@ func (r *registrar) NotifyRegistrationStatus(_ context.Context, s *registration.
 
 type driver struct {
 	csi.UnimplementedIdentityServer
+	csi.UnimplementedControllerServer
 	csi.UnimplementedNodeServer
-	name, node, dir, socket string
+	name, node, socket string
+	volumes            volumes
 }
 
 func (d *driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
@@ -92,38 +98,12 @@ func (d *driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi
 }
 
 func (d *driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
-	return &csi.GetPluginCapabilitiesResponse{}, nil
+	service := &csi.PluginCapability_Service{Type: csi.PluginCapability_Service_CONTROLLER_SERVICE}
+	return &csi.GetPluginCapabilitiesResponse{
+		Capabilities: []*csi.PluginCapability{{Type: &csi.PluginCapability_Service_{Service: service}}},
+	}, nil
 }
 
 func (d *driver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	return &csi.ProbeResponse{}, nil
-}
-
-func (d *driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
-	return &csi.NodeGetInfoResponse{NodeId: d.node}, nil
-}
-
-func (d *driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
-	return &csi.NodeGetCapabilitiesResponse{}, nil
-}
-
-func (d *driver) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
-	if err := os.MkdirAll(r.GetTargetPath(), 0o750); err != nil {
-		return nil, err
-	}
-	image := filepath.Join(d.dir, filepath.Base(r.GetVolumeId())+".img")
-	output, err := exec.CommandContext(ctx, "mount", "-o", "loop", image, r.GetTargetPath()).CombinedOutput()
-	if err != nil {
-		return nil, fmt.Errorf("mount %s: %w: %s", image, err, output)
-	}
-	return &csi.NodePublishVolumeResponse{}, nil
-}
-
-// NodeUnpublishVolume succeeds if the volume is not mounted, because the kubelet repeats calls.
-func (d *driver) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
-	err := unix.Unmount(r.GetTargetPath(), 0)
-	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		return nil, err
-	}
-	return &csi.NodeUnpublishVolumeResponse{}, os.RemoveAll(r.GetTargetPath())
 }

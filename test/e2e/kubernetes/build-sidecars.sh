@@ -2,10 +2,16 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# build-sidecars.sh DIR: builds the external-resizer, of the version that sidecars/go.mod names, into DIR. Needs network for the Go proxy.
+# build-sidecars.sh DIR: builds the external-provisioner and the external-resizer, of the versions that sidecars/*/go.mod name, into DIR. Copies the
+# manifests of the rights that they need from their modules. Needs network for the Go proxy.
 set -euo pipefail
 out=$(realpath -m "${1:?usage: build-sidecars.sh DIR}")
-mkdir -p "$out"
-GOWORK=off CGO_ENABLED=0 nice go -C "$(dirname "$0")/sidecars" build -buildvcs=false -trimpath -ldflags '-s -w' -o "$out/csi-resizer.new" \
-  github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer
-mv "$out/csi-resizer.new" "$out/csi-resizer"
+export GOWORK=off CGO_ENABLED=0
+rm -rf "$out.new"
+mkdir -p "$out.new"
+for name in provisioner resizer; do
+  module=$(dirname "$0")/sidecars/$name
+  nice go -C "$module" build -buildvcs=false -trimpath -ldflags '-s -w' -o "$out.new/" tool
+  install -m 644 "$(go -C "$module" list -f '{{.Module.Dir}}' tool)/deploy/kubernetes/rbac.yaml" "$out.new/csi-$name.yaml"
+done
+mv -T "$out.new" "$out"

@@ -15,7 +15,8 @@ once "$kubernetes/kubelet" "$here/build.sh" "$kubernetes" >&2
 once "$RUNTIMES/runc" "$here/../vm/build-runtimes.sh" "$RUNTIMES" "containerd@$CONTAINERD_VERSION" "runc@$RUNC_VERSION" >&2
 helm=$CACHE/helm-$(sed -n 's#^\thelm.sh/helm/v4 \(v[^ ]*\).*#\1#p' "$here/../../chart/go.mod")
 once "$helm/helm" "$here/build-helm.sh" "$helm" >&2
-sidecars=$CACHE/sidecars-resizer-$(version github.com/kubernetes-csi/external-resizer/v2 sidecars)
+sidecars=$CACHE/sidecars-provisioner-$(version github.com/kubernetes-csi/external-provisioner/v6 sidecars/provisioner)
+sidecars=$sidecars-resizer-$(version github.com/kubernetes-csi/external-resizer/v2 sidecars/resizer)
 once "$sidecars/csi-resizer" "$here/build-sidecars.sh" "$sidecars" >&2
 echo "KUBERNETES=$kubernetes"
 echo "RUNTIMES=$RUNTIMES"

@@ -7,7 +7,6 @@ package kubernetes
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -118,38 +117,29 @@ func volumesFollowClaims(t *testing.T, n *node, v *vm) {
 // mountVolume mounts a new filesystem at the path of the local volume.
 func (v *vm) mountVolume(t *testing.T) {
 	t.Helper()
-	v.makeVolume(t, "/mnt/volume.img")
+	v.mustRun(t, "truncate", "-s", "16M", "/mnt/volume.img")
+	v.mustRun(t, "mkfs.ext4", "-q", "/mnt/volume.img")
 	v.mustRun(t, "mkdir", "-p", "/volumes/data", "/volumes/links")
 	v.mustRun(t, "ln", "-sfn", "/elsewhere", "/volumes/links/data")
 	v.mustRun(t, "mount", "-o", "loop", "/mnt/volume.img", "/volumes/data")
 	t.Cleanup(func() { v.mustRun(t, "umount", "/volumes/data") })
 }
 
-// makeVolume makes a file of the VM with a filesystem in it.
-func (v *vm) makeVolume(t *testing.T, file string) {
-	t.Helper()
-	image := filepath.Join(v.rig, "volume.img")
-	must(t, os.RemoveAll(image))
-	mustRun(t, "truncate", "-s", "16M", image)
-	mustRun(t, "mkfs.ext4", "-q", image)
-	v.mustRun(t, "cp", image, file)
-}
-
 // startStorage starts a replica of qos-storage, with the rights of its account.
 func (n *node) startStorage(t *testing.T, name string, args ...string) *process {
 	t.Helper()
 	p := n.process(name, "unshare", "--uts", "sh", "-c", "hostname "+name+" && exec "+n.program("qos-storage")+
-		" --drivers=kubernetes.io/no-provisioner --namespace=qos-system --metrics-address= --kubeconfig="+n.storageAccount(t)+" "+strings.Join(args, " "))
+		" --drivers=kubernetes.io/no-provisioner --namespace=qos-system --metrics-address= --kubeconfig="+n.account(t, "qos-system", "qos-storage")+" "+strings.Join(args, " "))
 	p.mustStart(t)
 	t.Cleanup(func() { must(t, p.end(syscall.SIGTERM)) })
 	return p
 }
 
-// storageAccount returns a kubeconfig file with the rights of the account of qos-storage.
-func (n *node) storageAccount(t *testing.T) string {
+// account returns a kubeconfig file with the rights of a service account.
+func (n *node) account(t *testing.T, namespace, name string) string {
 	t.Helper()
-	token := n.kubectl(t, "-n", "qos-system", "create", "token", "qos-storage")
-	return n.write(t, "qos-storage.kubeconfig", fmt.Sprintf(`apiVersion: v1
+	token := n.kubectl(t, "-n", namespace, "create", "token", name)
+	return n.write(t, name+".kubeconfig", fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "%s", certificate-authority: "%s"}}]
 users: [{name: u, user: {token: "%s"}}]

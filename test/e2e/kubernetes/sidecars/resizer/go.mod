@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The CSI sidecars of the tests, built by ../build-sidecars.sh.
-module github.com/qos-nri/qos-nri-plugin/test/e2e/kubernetes/sidecars
+// The external-resizer of the tests, built by ../../build-sidecars.sh.
+module github.com/qos-nri/qos-nri-plugin/test/e2e/kubernetes/sidecars/resizer
 
 go 1.26.0
 

@@ -1,0 +1,37 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+)
+
+func (d *driver) ControllerGetCapabilities(
+	context.Context, *csi.ControllerGetCapabilitiesRequest,
+) (*csi.ControllerGetCapabilitiesResponse, error) {
+	response := &csi.ControllerGetCapabilitiesResponse{}
+	for _, kind := range []csi.ControllerServiceCapability_RPC_Type{csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME} {
+		rpc := &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: kind}}
+		response.Capabilities = append(response.Capabilities, &csi.ControllerServiceCapability{Type: rpc})
+	}
+	return response, nil
+}
+
+// CreateVolume returns a volume whose ID is the requested name, so that a repeated call returns the same volume.
+func (d *driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	size := r.GetCapacityRange().GetRequiredBytes()
+	if err := d.volumes.grow(r.GetName(), size); err != nil {
+		return nil, err
+	}
+	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: r.GetName(), CapacityBytes: size}}, nil
+}
+
+func (d *driver) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	if err := d.volumes.remove(r.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	return &csi.DeleteVolumeResponse{}, nil
+}

@@ -1,0 +1,82 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+func (d *driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	return &csi.NodeGetInfoResponse{NodeId: d.node}, nil
+}
+
+func (d *driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+	response := &csi.NodeGetCapabilitiesResponse{}
+	for _, kind := range []csi.NodeServiceCapability_RPC_Type{csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME} {
+		rpc := &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: kind}}
+		response.Capabilities = append(response.Capabilities, &csi.NodeServiceCapability{Type: rpc})
+	}
+	return response, nil
+}
+
+// NodeStageVolume attaches the volume, and mounts its filesystem at the staging path.
+func (d *driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+	if err := d.volumes.format(ctx, r.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	device, err := d.volumes.attach(ctx, r.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(r.GetStagingTargetPath(), 0o750); err != nil {
+		return nil, err
+	}
+	return &csi.NodeStageVolumeResponse{}, mount(device, r.GetStagingTargetPath(), 0)
+}
+
+// NodeUnstageVolume detaches the volume.
+func (d *driver) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+	if err := unmount(r.GetStagingTargetPath()); err != nil {
+		return nil, err
+	}
+	return &csi.NodeUnstageVolumeResponse{}, d.volumes.detach(ctx, r.GetVolumeId())
+}
+
+// NodePublishVolume mounts what is at the staging path for a pod.
+func (d *driver) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+	if err := os.MkdirAll(r.GetTargetPath(), 0o750); err != nil {
+		return nil, err
+	}
+	return &csi.NodePublishVolumeResponse{}, mount(r.GetStagingTargetPath(), r.GetTargetPath(), unix.MS_BIND)
+}
+
+func (d *driver) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	if err := unmount(r.GetTargetPath()); err != nil {
+		return nil, err
+	}
+	return &csi.NodeUnpublishVolumeResponse{}, os.RemoveAll(r.GetTargetPath())
+}
+
+// mount does nothing if there is a mount at target, because the kubelet repeats calls.
+func mount(source, target string, flags uintptr) error {
+	if mounted, err := mountinfo.Mounted(target); err != nil || mounted {
+		return err
+	}
+	return unix.Mount(source, target, "ext4", flags, "")
+}
+
+// unmount does nothing if there is no mount at path.
+func unmount(path string) error {
+	err := unix.Unmount(path, 0)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,110 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// volumes are files in a directory. The kubelet repeats calls, so each method succeeds if there is nothing left to do.
+type volumes struct {
+	dir string
+	mu  sync.Mutex // held while a file is attached or detached
+}
+
+func (v *volumes) file(id string) string { return filepath.Join(v.dir, filepath.Base(id)) }
+
+// grow creates the file of a volume, or makes it larger.
+func (v *volumes) grow(id string, size int64) error {
+	file, err := os.OpenFile(v.file(id), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Truncate(size), file.Close())
+}
+
+// remove deletes the file of a volume. It refuses a volume that is attached.
+func (v *volumes) remove(id string) error {
+	device, err := v.device(id)
+	if err != nil {
+		return err
+	}
+	if device != "" {
+		return status.Errorf(codes.FailedPrecondition, "volume %s is attached to %s", id, device)
+	}
+	if err := os.Remove(v.file(id)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// attach returns the loop device of a volume.
+func (v *volumes) attach(ctx context.Context, id string) (string, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if device, err := v.device(id); err != nil || device != "" {
+		return device, err
+	}
+	if err := execute(ctx, "losetup", "-f", v.file(id)); err != nil {
+		return "", err
+	}
+	return v.device(id)
+}
+
+func (v *volumes) detach(ctx context.Context, id string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	device, err := v.device(id)
+	if err != nil || device == "" {
+		return err
+	}
+	return execute(ctx, "losetup", "-d", device)
+}
+
+// device returns the loop device to which a volume is attached, or "" if there is none.
+func (v *volumes) device(id string) (string, error) {
+	backing, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return "", err
+	}
+	for _, file := range backing {
+		text, err := os.ReadFile(file)
+		if err == nil && strings.TrimSpace(string(text)) == v.file(id) {
+			return filepath.Join("/dev", filepath.Base(filepath.Dir(filepath.Dir(file)))), nil
+		}
+	}
+	return "", nil
+}
+
+// format makes a filesystem in a new volume, whose file has no data yet.
+func (v *volumes) format(ctx context.Context, id string) error {
+	info, err := os.Stat(v.file(id))
+	if err != nil {
+		return err
+	}
+	if info.Sys().(*syscall.Stat_t).Blocks > 0 {
+		return nil
+	}
+	return execute(ctx, "mkfs.ext4", "-q", v.file(id))
+}
+
+func execute(ctx context.Context, args ...string) error {
+	output, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, output)
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"context"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// csiDriver is the name of the driver in ../csidriver, and csiVolumes the directory of the VM with its volumes.
+const (
+	csiDriver  = "test.qos.noderesource.dev"
+	csiVolumes = "/mnt/csi"
+)
+
+// startDriver starts the CSI driver in the VM, and its external-provisioner on this machine.
+func (n *node) startDriver(t *testing.T, v *vm) {
+	t.Helper()
+	driver := v.program("csidriver", v.path("csidriver"), csiDriver, nodeName, csiVolumes)
+	driver.mustStart(t)
+	t.Cleanup(func() { driver.mustEnd(t, syscall.SIGTERM) })
+	socket := "/var/lib/kubelet/plugins/" + csiDriver + "/csi.sock"
+	until(t, "the driver listens", func() (bool, string) {
+		output, err := v.run("test", "-S", socket)
+		return err == nil, output
+	})
+	n.startSidecar(t, "csi-provisioner", n.forward(t, socket))
+}
+
+// startSidecar starts a program of Kubernetes for CSI drivers, with the rights that its own manifests give its account.
+func (n *node) startSidecar(t *testing.T, name, socket string) {
+	t.Helper()
+	rights := n.program(name + ".yaml")
+	n.kubectl(t, "apply", "-f", rights)
+	t.Cleanup(func() { n.kubectl(t, "delete", "-f", rights) })
+	p := n.process(name, n.program(name), "--csi-address="+socket, "--kubeconfig="+n.account(t, "default", name))
+	p.mustStart(t)
+	t.Cleanup(func() { must(t, p.end(syscall.SIGTERM)) })
+}
+
+// forward returns the path of a socket of this machine whose connections go to a socket of the node.
+func (n *node) forward(t *testing.T, socket string) string {
+	t.Helper()
+	path := filepath.Join(n.dir, "node-"+filepath.Base(socket))
+	listener, err := net.Listen("unix", path)
+	must(t, err)
+	t.Cleanup(func() { must(t, listener.Close()) })
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go n.tunnel(connection, socket)
+		}
+	}()
+	return path
+}
+
+// tunnel copies data between a connection and a socket of the node until either side closes.
+func (n *node) tunnel(connection net.Conn, socket string) {
+	defer connection.Close()
+	remote, err := n.machine.dial(context.Background(), socket)
+	if err != nil {
+		return // the client sees that the connection is closed
+	}
+	defer remote.Close()
+	go func() {
+		_, _ = io.Copy(remote, connection)
+		_ = remote.Close()
+	}()
+	_, _ = io.Copy(connection, remote)
+}
+
+// useVolumes creates a pod with claims. Their volumes are deleted when the test ends.
+func (n *node) useVolumes(t *testing.T, v *vm) {
+	t.Helper()
+	const manifests = "testdata/csi.yaml"
+	n.kubectl(t, "apply", "-f", manifests)
+	t.Cleanup(func() {
+		if output, err := n.try("delete", "-f", manifests, "--wait", within); err != nil {
+			t.Errorf("delete: %v: %s", err, output)
+		}
+		if output, err := n.try("wait", "--for=delete", "pv", "--all", within); err != nil {
+			t.Errorf("the volumes are not deleted: %v: %s", err, output)
+		}
+		if left := v.mustRun(t, "ls", csiVolumes); left != "" {
+			t.Errorf("the driver still has the volumes %s", left)
+		}
+	})
+	n.running(t, "csi")
+}
+
+// loopDevice returns the numbers of the loop device of a claim's volume, as "major:minor".
+func (n *node) loopDevice(t *testing.T, v *vm, claim string) string {
+	t.Helper()
+	file := filepath.Join(csiVolumes, n.kubectl(t, "get", "pvc", claim, "-o", "jsonpath={.spec.volumeName}"))
+	return strings.TrimSpace(v.mustRun(t, "sh", "-c", `cat "$(dirname "$(grep -lx `+file+` /sys/block/loop*/loop/backing_file)")/../dev"`))
+}
