@@ -90,8 +90,8 @@ func (legacy) parse(state values, file string, data []byte) error {
 	return parseWeights(state, weightFile(strings.TrimSuffix(file, "_device")), data)
 }
 
-// writes returns the writes of a change. The formats of a default weight and of limits are parameters, because they
-// depend on the cgroup version.
+// writes returns the writes to cgroup files that make the change v. The formats of a default weight and of limits are
+// parameters, because they depend on the cgroup version.
 func (v values) writes(defaultWeight string, limits func(device, value) []write) []write {
 	var all []write
 	for _, s := range v.sorted() {

@@ -25,8 +25,8 @@ type machine struct {
 	names     map[device]string
 	// weightFiles are the weight files of cgroups on this machine, sorted.
 	weightFiles []weightFile
-	// accepts lists the devices and files whose weights the kernel lets this program write. acts lists the devices whose I/O
-	// depends on weights.
+	// accepts has the device weights that the kernel lets this program write. acts has the devices on which the I/O
+	// scheduler or iocost applies weights.
 	accepts map[setting]bool
 	acts    map[device]bool
 }

@@ -137,7 +137,8 @@ func mountOf(host FS, mounts []*mountinfo.Info, dir string) *mountinfo.Info {
 	return deepest
 }
 
-// errNoBlockDevice is the error for a filesystem whose I/O the limits of block devices do not affect.
+// errNoBlockDevice is the error for a filesystem without a block device. Limits of block devices have no effect on its
+// I/O.
 var errNoBlockDevice = errors.New("this filesystem has no block device")
 
 // disksOfMount returns the disks with the data of a mounted filesystem. It returns errNoBlockDevice for overlay, tmpfs,

@@ -16,9 +16,9 @@ import (
 )
 
 // Observe implements classes.Backend. It compares the cgroup's values with those of the classes and of the system
-// default. It ignores settings that no class has. If several classes match, Observe returns want if want is one of
-// them, and otherwise no class. If it returns the system default or no class, Foreign lists the limits and weights that
-// differ from those of a new cgroup.
+// default. It ignores settings that no class has. If the values of want match, Observe returns want. Otherwise it
+// returns the class that matches. It returns no class if several classes match, or none. If it returns the system
+// default or no class, Foreign lists the limits and weights that differ from those of a new cgroup.
 func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (classes.Observation, error) {
 	if err := ctx.Err(); err != nil {
 		return classes.Observation{}, fmt.Errorf("observe: %w", err)

@@ -69,7 +69,8 @@ func TestSchedulers(t *testing.T) {
 	}
 }
 
-// FuzzState checks that the writes of a state result in that state.
+// FuzzState parses cgroup files to a state, and generates the writes that set this state. It checks that these writes,
+// when parsed, give the same state again.
 func FuzzState(f *testing.F) {
 	f.Add("8:0 rbps=5 wbps=max riops=max wiops=7\n8:16 rbps=1\n", "default 100\n8:0 200\n", "default 300\n")
 	f.Add("", "77", "")

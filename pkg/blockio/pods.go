@@ -16,8 +16,8 @@ import (
 // cgroup. A disk gets the lowest limit. pods stores no classes: it gets them from the function holdings.
 type pods struct {
 	seed maphash.Seed
-	// cgroups are locks that serialize the changes of a cgroup. The hash of the cgroup selects the lock, so a call into
-	// the kernel that does not return blocks only the few cgroups with the same lock.
+	// cgroups are locks that serialize the changes of a cgroup. The hash of the cgroup's path selects the lock. If a
+	// write hangs in the kernel, only the few cgroups with the same lock wait for it.
 	cgroups [64]sync.Mutex
 
 	// mu guards the fields below.
@@ -31,7 +31,7 @@ type pods struct {
 type limiter interface {
 	// limitsFor returns the limits that a class sets for a holder, by device. It returns no limits if the holder has ended.
 	limitsFor(f *finder, h classes.Holder, class string) (values, error)
-	// volumeLimits returns the limits that classes of volumes have, or had.
+	// volumeLimits returns the limits of all volume classes, including those of former configurations.
 	volumeLimits() []value
 }
 
@@ -72,10 +72,10 @@ func (p *pods) in(podUID string) ([]classes.Holding, map[string]limiter) {
 	return holdings(podUID), byResource
 }
 
-// limitsOfOthers returns the limits that the target's pod cgroup needs for all other classes: the classes of other
-// holders, and the target's classes of other resources. If it cannot find the disks of a holder, it assumes that this
-// holder needs each limit in state. So no limit is lost if a volume cannot be found, e.g. because the container hides
-// the mount.
+// limitsOfOthers returns the limits that the pod's cgroup needs, apart from those of the target's class of this
+// resource. They come from the classes of other holders in the pod, and from the target's classes of other resources.
+// state has the present limits of the cgroup. If limitsOfOthers cannot find the disks of a holder, e.g. because the
+// container hides the mount, it returns all limits in state, too, so that no limit is lost.
 func (p *pods) limitsOfOthers(f *finder, target classes.Holder, resource string, state values) values {
 	holdings, byResource := p.in(target.PodUID)
 	limits, foundAll := values{}, true
@@ -99,15 +99,16 @@ func (p *pods) limitsOfOthers(f *finder, target classes.Holder, resource string,
 	return limits
 }
 
-// tighten returns change, with lower limits where other holders, or other resources of the target, need lower limits in
-// the pod's cgroup. state has the present limits of the cgroup.
+// tighten returns change, but lowers its limits to those that limitsOfOthers returns. state has the present limits of
+// the cgroup.
 func (p *pods) tighten(f *finder, target classes.Holder, resource string, change, state values) values {
 	others := p.limitsOfOthers(f, target, resource, state)
 	return change.lowest(others.only(change.has))
 }
 
-// without returns the state that a pod's cgroup would have if the other holders set no limits. wanted has the limits of
-// the pod.
+// without returns the state of a pod's cgroup as it would be without the limits that limitsOfOthers returns. state is
+// the present state, and wanted has the values of the target's own class. A device that has the lowest of these limits
+// gets the limits in wanted, or none. All other values stay as they are in state.
 func (p *pods) without(f *finder, target classes.Holder, resource string, state, wanted values) values {
 	alone := maps.Clone(state)
 	for s, limits := range p.limitsOfOthers(f, target, resource, state) {

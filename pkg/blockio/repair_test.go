@@ -22,7 +22,7 @@ func (f fixture) repair(want ...string) classes.Drift {
 	return drift
 }
 
-// observe checks the observed class of a container that should be in a class.
+// observe checks that the backend observes the class want for a container whose desired class is should.
 func (f fixture) observe(should, want string) {
 	f.t.Helper()
 	if got, err := f.backend.Observe(f.t.Context(), container(), should); got.Class != want || !got.Known || err != nil {
@@ -58,7 +58,7 @@ func TestADiskThatIsRemovedIsDroppedFromClasses(t *testing.T) {
 	f.runtime("slower", "slower")
 	f.want(v2Dir+"/io.max", "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n")
 
-	// Without its last disk, a class has no values, and the runtime needs a value without effect.
+	// When its last disk is gone, the class has no values. The stored value is then replaced by one without effect.
 	f.machine.RemoveDisk("sda")
 	f.repair("disk 8:0 (sda) is gone")
 	adjustment, err := f.backend.Adjust("slower", "slower")
