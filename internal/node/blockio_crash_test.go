@@ -57,6 +57,7 @@ func newBlockIOMachine(t *testing.T, legacy bool, class string) *blockioMachine 
 	f := &blockioMachine{newMachine(t, sim.New(sim.Options{Cgroups: m}), on, blockioFiles, "blockio="+class), legacy}
 	f.runtime = f
 	f.restart(t)
+	f.Synchronize(nil, nil)
 	if err := m.SetUnified(machinePath, f.create(t, 1).Unified); err != nil {
 		t.Fatal(err)
 	}

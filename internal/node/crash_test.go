@@ -80,6 +80,7 @@ func newCrashFixture(t *testing.T) *crashFixture {
 	}
 	f.runtime = f
 	f.restart(t)
+	f.Synchronize(nil, nil)
 	for _, name := range []string{"a", "b"} {
 		p := pod(name, requesting("test.example/net=low,test.example/disk=slow"))
 		f.mustRunPod(t, p)

@@ -62,6 +62,7 @@ func newFixture(t *testing.T) *fixture {
 	f.backends = backends
 	f.restart(t)
 	f.mustConfigure(t, files)
+	f.Synchronize(nil, nil)
 	return f
 }
 

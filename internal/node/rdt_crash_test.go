@@ -36,6 +36,7 @@ func newRDTMachine(t *testing.T, request string) *rdtMachine {
 	on := func(host crashHost) classes.Kind { return rdtOn(t, host) }
 	f := &rdtMachine{newMachine(t, sim.New(sim.Options{RDT: &spec}), on, rdtFiles, request), []int{100, 101, 102, 103}}
 	f.restart(t)
+	f.Synchronize(nil, nil)
 
 	adjustment := f.create(t, f.pids[0])
 	f.host.Cgroups().AddCgroup(machinePath)

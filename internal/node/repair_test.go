@@ -363,6 +363,7 @@ func TestThreadsThatCannotBeMovedAreLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	f.restart(t, func(o *node.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	f.mustConfigure(t, files)
+	f.Synchronize(nil, nil)
 	f.mustRun(t, pod("a", requesting("test.example/cache=silver")), container("c-a"))
 	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
 	for _, failure := range []error{errors.New("no group"), errors.New("no group"), nil, errors.New("no group")} {

@@ -131,12 +131,26 @@ func late(t *testing.T, class string, after time.Duration, test func(t *testing.
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.mustRun(t, pod("a", requesting("test.example/disk="+class)), container("c1"))
 		runtime := &lateRuntime{after: after}
 		f.Connected(runtime, state.RuntimeInfo{})
+		f.Synchronize(nil, nil)
+		f.mustRun(t, pod("a", requesting("test.example/disk="+class)), container("c1"))
 		test(t, f, runtime)
 		<-time.After(after) // until the last request is carried out
 	})
+}
+
+// TestWithoutTheRuntimeNoUpdateSucceeds updates a container to the class that it has. The runtime may have replaced the
+// container since it was last connected.
+func TestWithoutTheRuntimeNoUpdateSucceeds(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("a", requesting("test.example/cache=silver")), container("c1"))
+	f.Disconnected()
+	for _, owner := range []classes.Owner{ownerA, {PodUID: "unknown", Container: "main"}} {
+		if err := f.Update(t.Context(), owner, map[string]string{cache: "silver"}); !errors.Is(err, state.ErrNotConnected) {
+			t.Errorf("the update of %s returned %v", owner, err)
+		}
+	}
 }
 
 func TestAnUpdateWaitsForASlowRuntime(t *testing.T) {
@@ -231,6 +245,7 @@ func TestASynchronizationDuringAChangeDoesNotUndoIt(t *testing.T) {
 	var exist []state.Existing
 	f.restart(t, func(o *node.Options) { o.Changes = interrupted{o.Changes, func() { f.Synchronize(nil, exist) }} })
 	f.mustConfigure(t, files)
+	f.Synchronize(nil, nil)
 	p := pod("a", requesting("test.example/cache=silver"))
 	exist = []state.Existing{running(p, f.mustRun(t, p, container("c-a")))}
 	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})

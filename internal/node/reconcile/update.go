@@ -14,13 +14,17 @@ import (
 
 // Update changes classes of a running container, or of a pod if the container name is empty. It changes either all
 // requested classes or none (KEP-3008, "UpdateContainerResourcesRequest"). requests maps the full or short name of a
-// resource to its new class.
+// resource to its new class. Without a connection to the runtime, Update always fails, because the runtime may have
+// replaced the container or pod.
 func (r *Reconciler) Update(ctx context.Context, owner classes.Owner, requests map[string]string) error {
 	if err := r.acquire(ctx); err != nil {
 		return fmt.Errorf("%s: another change is still in progress: %w", owner, err)
 	}
 	defer r.release()
 	r.patience = updateTime
+	if !r.store.Synchronized() {
+		return fmt.Errorf("%s: %w; try again", owner, state.ErrNotConnected)
+	}
 
 	before, changes, err := r.store.Change(owner, requests)
 	if err != nil {
