@@ -112,13 +112,11 @@ func (p *pods) tighten(f *finder, target classes.Holder, resource string, change
 func (p *pods) without(f *finder, target classes.Holder, resource string, state, wanted values) values {
 	alone := maps.Clone(state)
 	for s, limits := range p.limitsOfOthers(f, target, resource, state) {
-		both := values{s: limits}.lowest(wanted.only(func(of setting) bool { return of == s }))
-		if state[s] != both[s] {
-			continue
-		}
-		delete(alone, s)
-		if wanted.has(s) {
+		switch {
+		case state[s] == limits.lowest(wanted[s]) && wanted.has(s):
 			alone[s] = wanted[s]
+		case state[s] == limits: // the pod itself has no limit here
+			delete(alone, s)
 		}
 	}
 	return alone

@@ -255,8 +255,10 @@ func TestADiskHasTheLowestLimitOfThePodAndItsVolumes(t *testing.T) {
 	v.holdings[0].Assignments = nil
 	v.enforce(podHolder, "slow", "")
 	v.want(podMax, "8:16 rbps=20000000 wbps=max riops=500 wiops=max\n")
-	if seen, err := v.backend.Observe(t.Context(), podHolder, ""); err != nil || seen.Class != "" || !seen.Known || seen.Foreign != "" {
-		t.Errorf("a pod without a class is observed as %+v, %v", seen, err)
+	for _, want := range []string{"", "slow"} {
+		if seen, err := v.backend.Observe(t.Context(), podHolder, want); err != nil || seen.Class != "" || !seen.Known || seen.Foreign != "" {
+			t.Errorf("a pod without class %q is observed as %+v, %v", want, seen, err)
+		}
 	}
 	v.release(classes.VolumeID("c11", "/data"))
 	v.repair()
