@@ -61,7 +61,8 @@ type Backend interface {
 	Release(ctx context.Context, inUse func(class string) bool) error
 
 	// Adjust returns what the runtime must set to move a container from one class to another. When a container is
-	// created, the parameter from is SystemDefault. Adjust does no I/O and must be fast, because hooks wait for it.
+	// created, the parameter from is SystemDefault. If from and to are equal, the adjustment replaces all values of the
+	// resource that the runtime may have stored. Adjust does no I/O and must be fast, because hooks wait for it.
 	Adjust(from, to string) (Adjustment, error)
 
 	// Enforce moves the target from one class to another, and reads the class back from the kernel. It writes the

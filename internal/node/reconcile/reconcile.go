@@ -4,7 +4,6 @@
 package reconcile
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -253,18 +252,11 @@ func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 	}
 }
 
-// storedSteps returns the steps whose values replace the values that the runtime has stored for a container. Each step
-// leads to the desired class of a resource. A step to the system default must also clear the values of another class.
-// This is the class at the container's creation. If there was none, it is the class of a change that the runtime may
-// have made.
+// storedSteps returns the steps whose values replace all values that the runtime has stored for a container.
 func storedSteps(e state.Entry) (steps []Step) {
 	for _, a := range e.Assignments {
-		from := a.Class
-		if from == classes.SystemDefault {
-			from = cmp.Or(classes.ClassOf(e.Created, a.Resource), classes.ClassOf(e.Reserved, a.Resource))
-		}
-		if from != classes.SystemDefault && e.Container != "" {
-			steps = append(steps, Step{Resource: a.Resource, From: from, To: a.Class})
+		if e.Container != "" {
+			steps = append(steps, Step{Resource: a.Resource, From: a.Class, To: a.Class})
 		}
 	}
 	return steps

@@ -155,6 +155,7 @@ func (r *Reconciler) updateRuntime(ctx context.Context, h classes.Holder, unifie
 	if runtime := r.runtime.Load(); runtime != nil {
 		ctx, cancel := context.WithTimeout(ctx, r.patience)
 		defer cancel()
+		r.store.UpdatedStored(h.ID)
 		err = (*runtime).SetUnified(ctx, h.ID, unified)
 	}
 	switch {

@@ -44,6 +44,8 @@ type record struct {
 	request *classes.Holder
 	// stale is true if the runtime may have stored values that differ from the assigned classes.
 	stale bool
+	// updated is true if the runtime was asked to change its stored values since the holder was adopted or created.
+	updated bool
 }
 
 // Entry is a snapshot of one holder. Its assignments are the desired classes.

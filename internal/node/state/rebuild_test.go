@@ -219,8 +219,10 @@ func TestStoredValuesMayNameDevicesThatAResourceHasLost(t *testing.T) {
 	f := newFixture()
 	f.run(t, container("a-1", "disk=fast"))
 	f.run(t, container("b-1", ""))
+	f.run(t, container("c-1", "")) // it had a class of an update
+	f.UpdatedStored("c-1")
 	f.DevicesLost(disk)
-	for id, want := range map[string]bool{"a-1": true, "b-1": false} {
+	for id, want := range map[string]bool{"a-1": true, "b-1": false, "c-1": true} {
 		if e, _ := f.Get(id); e.Stale != want {
 			t.Errorf("%s: stale is %v", id, e.Stale)
 		}

@@ -240,9 +240,7 @@ func (s *Store) checkStored(id string, stored map[string]string) {
 		if !ok || r.Config.Scope != classes.ContainerScope {
 			continue
 		}
-		class, created := held.Class(name), classes.ClassOf(s.records[id].created, name)
-		assigned := class != classes.SystemDefault || created != classes.SystemDefault
-		if assigned && checker.IsStale(class, stored) {
+		if s.mayBeStored(id, name) && checker.IsStale(held.Class(name), stored) {
 			s.modify(id, func(r *record) { r.stale = true })
 		}
 	}
@@ -255,15 +253,32 @@ func (s *Store) SetStored(id string, stale bool) {
 	s.modify(id, func(r *record) { r.stale = stale })
 }
 
-// DevicesLost marks a holder as stale if it has a class of the resource, or was created in a class of the resource. The
-// values that the runtime has stored for the holder may name devices that the machine lost.
+// mayBeStored reports whether the runtime may have stored values of classes of a resource for a holder. The holder has or
+// had a class of the resource, or its stored values were changed. The caller holds mu.
+func (s *Store) mayBeStored(id, resource string) bool {
+	held, _ := s.ledger.Get(id)
+	r := s.records[id]
+	return r.updated || classes.ClassOf(r.created, resource) != classes.SystemDefault ||
+		slices.ContainsFunc(held.Assignments, func(a classes.Assignment) bool {
+			return a.Resource == resource && (a.Class != classes.SystemDefault || a.Source == classes.SourceUpdate)
+		})
+}
+
+// UpdatedStored records that the runtime was asked to change the values that it has stored for a holder.
+func (s *Store) UpdatedStored(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.modify(id, func(r *record) { r.updated = true })
+}
+
+// DevicesLost marks the holders as stale for which the runtime may have stored values of a resource, because these values
+// may name devices that the machine lost.
 func (s *Store) DevicesLost(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	for id, r := range s.records {
-		held, _ := s.ledger.Get(id)
-		if classes.ClassOf(r.created, resource) != classes.SystemDefault || held.Class(resource) != classes.SystemDefault {
+	for id := range s.records {
+		if s.mayBeStored(id, resource) {
 			s.modify(id, func(r *record) { r.stale = true })
 		}
 	}
