@@ -19,7 +19,8 @@ type resolver struct {
 	matches map[string]match
 	// weighs is true if any class has a weight.
 	weighs bool
-	// These fields have sentences for the messages of conditions. The sentences in missing are about device patterns that match nothing.
+	// These fields have the sentences of which the messages of conditions consist. missing is about device patterns
+	// that match no disk.
 	partitions, ignored, missing []string
 	problems                     []error
 }

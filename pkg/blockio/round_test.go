@@ -52,7 +52,7 @@ func TestRepairReadsTheMountsOfTheNodeOnceForAllVolumes(t *testing.T) {
 
 	clear(host.reads)
 	v.repair()
-	// /var is read once for each of the three directories of the runtimes and the kubelet, which are below /var.
+	// /var is read three times, once for each of the usual directories of the runtimes and of the kubelet below /var.
 	for path, want := range map[string]int{"/proc/1/mountinfo": 1, "/proc/10/mountinfo": 1, "/proc/11/mountinfo": 1, "/var": 3} {
 		if got := host.reads[path]; got != want {
 			t.Errorf("%s was read %d times, want %d", path, got, want)
@@ -60,8 +60,8 @@ func TestRepairReadsTheMountsOfTheNodeOnceForAllVolumes(t *testing.T) {
 	}
 }
 
-// TestTheNextPodIsFoundInMountsOfItsOwn starts a process of a second pod with the PID of an ended process of the first
-// pod.
+// TestTheNextPodIsFoundInMountsOfItsOwn covers a reused PID: a process of the first pod has ended, and a process of the
+// second pod has the same PID.
 func TestTheNextPodIsFoundInMountsOfItsOwn(t *testing.T) {
 	m := withMounts("50 40 8:16 / /a rw - ext4 /dev/sdb rw")
 	f := newFinder(m)

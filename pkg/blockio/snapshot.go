@@ -88,8 +88,8 @@ func (s *snapshot) inherit(previous *snapshot) *snapshot {
 	return s
 }
 
-// released returns a copy of the snapshot without the classes that are neither offered nor in use. A class that is offered
-// but not in use loses the values that it had in former configurations.
+// released returns a copy of the snapshot without the classes that are neither offered nor in use. For a class that is
+// offered but not in use, it drops the values of former configurations, because no target can have them any more.
 func (s *snapshot) released(inUse func(class string) bool) *snapshot {
 	kept := *s
 	kept.classes = maps.Clone(s.classes)
@@ -107,7 +107,8 @@ func (s *snapshot) released(inUse func(class string) bool) *snapshot {
 	return &kept
 }
 
-// change returns the change that moves a cgroup between two classes. known is false if the snapshot lacks the former class.
+// change returns the change that moves a cgroup from one class to another. known is false if the snapshot lacks the
+// first class.
 func (s *snapshot) change(from, to string) (change values, known bool, err error) {
 	target, err := s.valuesOf(to)
 	if err != nil {
@@ -140,8 +141,9 @@ func (s *snapshot) settable(change values) values {
 	})
 }
 
-// neutral returns, for each file of a change, a text that sets only an initial value. Adjust needs this text because a
-// runtime can replace a text that it has stored, but cannot drop it.
+// neutral returns a text without effect for each file of a change. A runtime stores the text of a file for a container,
+// and cannot drop it any more. If the container's new class has no values for the file, Adjust replaces the stored text
+// by this one.
 func (s *snapshot) neutral(change values) map[string]string {
 	neutral, disks := map[string]string{}, s.machine.disks()
 	for of := range change {

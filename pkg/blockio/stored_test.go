@@ -68,7 +68,7 @@ func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 }
 
 // TestStoredValuesAreKeptWhileAConfigurationIsApplied calls IsStale while Apply runs, so that the race detector checks
-// them, too.
+// these two methods.
 func TestStoredValuesAreKeptWhileAConfigurationIsApplied(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
 	config := f.parse("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 1M}]}")

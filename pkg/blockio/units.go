@@ -22,8 +22,8 @@ const (
 )
 
 // maxRate returns the largest usable limit of a kind. The kernel reads some larger limits as "no limit", and in cgroup
-// v1 it truncates them to 32 bits (block/blk-throttle.c). The result is below the largest int64, because
-// resource.ParseQuantity returns that value for every larger quantity.
+// v1 it truncates larger IOPS limits to 32 bits (block/blk-throttle.c). resource.ParseQuantity returns math.MaxInt64
+// for every larger quantity, so the maximum is less than math.MaxInt64.
 func maxRate(kind int) uint64 {
 	if kind == readIOPS || kind == writeIOPS {
 		return math.MaxUint32 - 1

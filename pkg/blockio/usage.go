@@ -61,8 +61,8 @@ func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (class
 	return reading, errors.Join(problems...)
 }
 
-// partName returns the name of a disk. It is "" for a disk that was added after the last inspection of the machine. If
-// the disk's value were reported under its number now, it would be counted again under its name later.
+// partName returns the name of a disk. It is "" for a disk that was added after the last inspection of the machine. The
+// value of such a disk is not reported under its number, because it would be counted again under its name later.
 func (m *machine) partName(dev device) string { return m.names[dev] }
 
 // usageFile is a cgroup file that counts I/O. parse adds the values in the file to a reading, and skips disks without a name.
