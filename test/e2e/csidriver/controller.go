@@ -13,7 +13,9 @@ func (d *driver) ControllerGetCapabilities(
 	context.Context, *csi.ControllerGetCapabilitiesRequest,
 ) (*csi.ControllerGetCapabilitiesResponse, error) {
 	response := &csi.ControllerGetCapabilitiesResponse{}
-	for _, kind := range []csi.ControllerServiceCapability_RPC_Type{csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME} {
+	for _, kind := range []csi.ControllerServiceCapability_RPC_Type{
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+	} {
 		rpc := &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: kind}}
 		response.Capabilities = append(response.Capabilities, &csi.ControllerServiceCapability{Type: rpc})
 	}
@@ -34,4 +36,13 @@ func (d *driver) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*c
 		return nil, err
 	}
 	return &csi.DeleteVolumeResponse{}, nil
+}
+
+// ControllerExpandVolume makes the file larger. NodeExpandVolume then makes the loop device and the filesystem larger.
+func (d *driver) ControllerExpandVolume(_ context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+	size := r.GetCapacityRange().GetRequiredBytes()
+	if err := d.volumes.grow(r.GetVolumeId(), size); err != nil {
+		return nil, err
+	}
+	return &csi.ControllerExpandVolumeResponse{CapacityBytes: size, NodeExpansionRequired: true}, nil
 }

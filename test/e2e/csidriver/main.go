@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command csidriver is a CSI driver for tests. A volume is a file in DIR, which the driver attaches to a loop device. The
-// driver creates, deletes, stages and publishes volumes. It cannot modify volumes.
+// driver creates, deletes, expands, stages and publishes volumes. It cannot modify volumes.
 package main
 
 import (

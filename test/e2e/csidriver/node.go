@@ -19,7 +19,9 @@ func (d *driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 
 func (d *driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	response := &csi.NodeGetCapabilitiesResponse{}
-	for _, kind := range []csi.NodeServiceCapability_RPC_Type{csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME} {
+	for _, kind := range []csi.NodeServiceCapability_RPC_Type{
+		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME, csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
+	} {
 		rpc := &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: kind}}
 		response.Capabilities = append(response.Capabilities, &csi.NodeServiceCapability{Type: rpc})
 	}
@@ -62,6 +64,17 @@ func (d *driver) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolu
 		return nil, err
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, os.RemoveAll(r.GetTargetPath())
+}
+
+func (d *driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+	device, err := d.volumes.attach(ctx, r.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	if err := execute(ctx, "losetup", "-c", device); err != nil {
+		return nil, err
+	}
+	return &csi.NodeExpandVolumeResponse{}, execute(ctx, "resize2fs", device)
 }
 
 // mount does nothing if there is a mount at target, because the kubelet repeats calls.

@@ -26,11 +26,16 @@ func claimHasStatus(t *testing.T, n *node, v *vm) {
 	n.claimStatus(t, "csi-gold")
 	n.limited(t, "csi", device+" "+goldLimits)
 
+	n.expand(t, "csi", "32Mi")
 	n.setAttributes(t, "csi", "csi-wrong")
 	n.claimStatus(t, "csi-gold Infeasible csi-wrong")
 	if status := n.kubectl(t, "get", "pvc", "csi", "-o", "jsonpath={.status.conditions}"); !strings.Contains(status, `parameter \"iopz\" is unknown`) {
 		t.Errorf("the conditions of the claim are %s", status)
 	}
+	n.limited(t, "csi", device+" "+goldLimits)
+
+	n.expanded(t, "csi", "32Mi")
+	n.claimStatus(t, "csi-gold Infeasible csi-wrong")
 	n.limited(t, "csi", device+" "+goldLimits)
 
 	v.signalPublisher(t, "STOP")

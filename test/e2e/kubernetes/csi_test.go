@@ -21,7 +21,7 @@ const (
 	csiVolumes = "/mnt/csi"
 )
 
-// startDriver starts the CSI driver in the VM, and its external-provisioner on this machine.
+// startDriver starts the CSI driver in the VM, and its external-provisioner and external-resizer on this machine.
 func (n *node) startDriver(t *testing.T, v *vm) {
 	t.Helper()
 	driver := v.program("csidriver", v.path("csidriver"), csiDriver, nodeName, csiVolumes)
@@ -32,7 +32,9 @@ func (n *node) startDriver(t *testing.T, v *vm) {
 		output, err := v.run("test", "-S", socket)
 		return err == nil, output
 	})
-	n.startSidecar(t, "csi-provisioner", n.forward(t, socket))
+	here := n.forward(t, socket)
+	n.startSidecar(t, "csi-provisioner", here)
+	n.startSidecar(t, "csi-resizer", here)
 }
 
 // startSidecar starts a program of Kubernetes for CSI drivers, with the rights that its own manifests give its account.
@@ -104,4 +106,25 @@ func (n *node) loopDevice(t *testing.T, v *vm, claim string) string {
 	t.Helper()
 	file := filepath.Join(csiVolumes, n.kubectl(t, "get", "pvc", claim, "-o", "jsonpath={.spec.volumeName}"))
 	return strings.TrimSpace(v.mustRun(t, "sh", "-c", `cat "$(dirname "$(grep -lx `+file+` /sys/block/loop*/loop/backing_file)")/../dev"`))
+}
+
+// expand requests more capacity for a claim of the pod csi. The kubelet expands a filesystem when it syncs the pod, and a change of the pod
+// makes it sync at once.
+func (n *node) expand(t *testing.T, claim, capacity string) {
+	t.Helper()
+	n.kubectl(t, "patch", "pvc", claim, "-p", `{"spec":{"resources":{"requests":{"storage":"`+capacity+`"}}}}`)
+	until(t, "the node has to expand claim "+claim, func() (bool, string) {
+		seen, _ := n.try("get", "pvc", claim, "-o", "jsonpath={.status.conditions}")
+		return strings.Contains(seen, "FileSystemResizePending"), seen
+	})
+	n.kubectl(t, "annotate", "pod", "csi", "test/expand="+claim)
+}
+
+// expanded waits until a claim has a capacity: the driver has expanded the volume and its filesystem.
+func (n *node) expanded(t *testing.T, claim, capacity string) {
+	t.Helper()
+	until(t, "claim "+claim+" has "+capacity, func() (bool, string) {
+		seen, _ := n.try("get", "pvc", claim, "-o", "jsonpath={.status.capacity.storage} {.status.conditions}")
+		return strings.HasPrefix(seen, capacity+" "), seen
+	})
 }

@@ -103,7 +103,7 @@ func (v *vm) boot(t *testing.T) {
 		env: []string{
 			"QOS_INIT=" + v.init, "QOS_NIC=tap,ifname=" + tap + ",script=no,downscript=no,model=virtio-net-pci",
 			"QOS_SMP=1", // QEMU emulates all CPUs in one thread of the host, so a second CPU would not help
-			"QOS_HOST_PROGRAMS=/usr/sbin/ip /usr/bin/flock /usr/sbin/mkfs.ext4", "KERNEL=" + filepath.Join(v.bin, "KERNEL"),
+			"QOS_HOST_PROGRAMS=/usr/sbin/ip /usr/bin/flock /usr/sbin/mkfs.ext4 /usr/sbin/resize2fs", "KERNEL=" + filepath.Join(v.bin, "KERNEL"),
 		},
 	}
 	v.qemu.mustStart(t)
