@@ -84,8 +84,8 @@ func (v values) setLimits(dev device, limits value) {
 	}
 }
 
-// remaining returns the settings of v that are missing in state. If a default weight changes, it also returns the
-// weights of devices, because bfq resets them.
+// remaining returns the part of v that must be written to a cgroup in the given state. If v changes a default weight,
+// this includes the device weights in v, because bfq resets them when the default weight changes.
 func (v values) remaining(state values) values {
 	return v.only(func(s setting) bool {
 		base := setting{file: s.file}

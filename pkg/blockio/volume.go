@@ -87,10 +87,10 @@ func (f *finder) disksOf(mount *mountinfo.Info) ([]disk, error) {
 	return found.disks, found.err
 }
 
-// mountOf returns the mount of a volume. If the kubelet mounted the volume for the pod, mountOf returns the kubelet's mount, because
-// the container cannot change it. The container's own mounts depend on the container: a symbolic link in its image changes the path
-// of a mount, and a process can hide a mount in a mount namespace of its own. mountOf uses them for volumes that the kubelet did not
-// mount, e.g. hostPath volumes. The parameter mounts has the container's own mounts.
+// mountOf returns the mount of a volume. If the kubelet mounted the volume for the pod, mountOf returns the kubelet's
+// mount. For other volumes, e.g. hostPath volumes, it looks in the parameter mounts, which has the container's mounts.
+// The container can change the latter: a symbolic link in its image changes the path of a mount, and a process with its
+// own mount namespace can hide a mount.
 func (f *finder) mountOf(target classes.Holder, mounts []*mountinfo.Info) (*mountinfo.Info, error) {
 	ofKubelet, err := f.mountOfKubelet(target)
 	if err != nil || ofKubelet != nil {
@@ -130,8 +130,9 @@ func lastAt(mounts []*mountinfo.Info, path string) (last *mountinfo.Info) {
 	return last
 }
 
-// find finds the disks of a volume, and its mount unless it is a block device. The error is classes.ErrNoBlockDevice if the filesystem has no block
-// device, and classes.ErrEnded if the container's process has ended.
+// find finds the disks and the mount of a volume. A volume that is a block device has no mount. The error is
+// classes.ErrNoBlockDevice if the filesystem has no block device, and classes.ErrEnded if the container's process has
+// ended.
 func (f *finder) find(target classes.Holder) (volume, error) {
 	found := volume{target: target}
 	mounts, err := f.mountsOf(target.PID)
@@ -180,9 +181,9 @@ func (f *finder) diskOf(numbers string) (disk, error) {
 // volumeDir matches the directories in which the kubelet mounts volumes.
 var volumeDir = regexp.MustCompile(`/pods/[^/]+/(?:volumes|volume-subpaths)/|/plugins/kubernetes\.io/`)
 
-// checkShared returns classes.ErrSharedDisk if a disk of the volume has data outside of the volume, because a limit
-// would also apply to the pod's I/O to this data. This is the case if the host has mounted a filesystem of the disk for
-// itself, or if the volume is only a directory of its filesystem.
+// checkShared returns classes.ErrSharedDisk if a disk of the volume also has data outside of the volume. A limit of
+// this disk would also apply to the pod's I/O to that data. A disk has such data if the host has mounted a filesystem
+// of the disk for itself, or if the volume is only a directory of its filesystem.
 func (f *finder) checkShared(v volume) error {
 	mounts, err := f.mountsOf(1)
 	if err != nil {

@@ -17,7 +17,7 @@ type VolumeConfig struct{ classes []volumeClass }
 type volumeClass struct {
 	name   string
 	limits value
-	// limitsSharedDisks is true if the class may limit a disk on which the volume is not the only data.
+	// limitsSharedDisks is true if the class may limit a disk that also has data outside of the volume.
 	limitsSharedDisks bool
 }
 

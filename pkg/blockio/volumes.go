@@ -359,8 +359,8 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 	return nil
 }
 
-// hasSet reports whether the backends of volumes may have set limits. This is possible if the limits are those in
-// wanted, those of a present or former volume class, or the lowest values of several of these.
+// hasSet reports whether the limits of a disk may come from the backends of volumes. If so, they are the lowest values
+// of one or several candidates: wanted, and the limits of each present or former volume class.
 func (b *VolumeBackend) hasSet(limits, wanted value) bool {
 	var lowest value
 	for _, candidate := range append(b.pods.volumeLimits(), wanted) {

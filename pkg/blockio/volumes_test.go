@@ -24,7 +24,8 @@ const (
 	silverLimits  = "rbps=10000000 wbps=5000000 riops=max wiops=max\n"
 )
 
-// volumes is a pod with volumes of two containers, whose backends of pod scope and of volume scope share its cgroup.
+// volumes is a pod with the volumes of two containers. A backend of pod scope and one of volume scope set limits in the
+// pod's cgroup.
 type volumes struct {
 	fixture
 	kind     classes.Kind
@@ -37,7 +38,7 @@ func newVolumes(t *testing.T, m *simcgroup.Machine) *volumes {
 	return newVolumesOn(t, m, m, slog.DiscardHandler)
 }
 
-// newVolumesOn is newVolumes with a host that does what the machine does, and more.
+// newVolumesOn is newVolumes with a host that wraps the machine m, and e.g. counts the reads.
 func newVolumesOn(t *testing.T, host FS, m *simcgroup.Machine, log slog.Handler) *volumes {
 	t.Helper()
 	tree, err := cgroup.Detect(m)

@@ -265,7 +265,8 @@ func TestARemovedDescendantHasNoThreads(t *testing.T) {
 	}
 }
 
-// namespaced is a machine whose reader is in a cgroup namespace: paths of processes begin at the root of that namespace.
+// namespaced is a machine as seen from within a cgroup namespace. In /proc/<pid>/cgroup, paths are relative to the root
+// of that namespace.
 type namespaced struct{ *simcgroup.Machine }
 
 func (n namespaced) ReadFile(path string) ([]byte, error) {
