@@ -111,8 +111,7 @@ func (t *Tree) idsBelow(dir, file string) ([]int, error) {
 	return ids, nil
 }
 
-// isGone reports whether err means that a cgroup was removed, or that its path is the path of a file and not of a
-// cgroup.
+// isGone reports whether err means that a directory is not a cgroup: it was removed, or it is a file.
 func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENODEV)
 }

@@ -60,8 +60,8 @@ func families() [2]family {
 	return [2]family{of("rdt"), of("blockio")}
 }
 
-// IsPodRequest reports whether a pod annotation with this key can request classes. It is for filters that see only keys;
-// Resolve decides which classes are requested.
+// IsPodRequest reports whether a pod annotation with this key can request classes. Callers filter annotations by their
+// keys with it. Resolve reads the values and returns the requested classes.
 func IsPodRequest(key string) bool {
 	all := families()
 	return key == PodKey || strings.HasPrefix(key, ContainerKeyPrefix) ||

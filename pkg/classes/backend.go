@@ -9,7 +9,8 @@ import (
 	"maps"
 )
 
-// Kind is a type of backend. A resource in a class file has this kind if it has the field that Kind.Field names, e.g. "rdt".
+// Kind is a type of backend. The kind of a resource in a class file depends on the resource's field. A resource with
+// the field "rdt" is of the kind whose Field is "rdt".
 type Kind struct {
 	// Field is the name of the field of a resource in class files, e.g. "rdt".
 	Field string
@@ -24,9 +25,11 @@ type Kind struct {
 	Parse func(section *Field) BackendConfig
 	// New makes the backend of one resource. It does no I/O.
 	New func(resource string, scope Scope) Backend
-	// Measures has the measures of the backends, if each backend is a ClassMeter or a HolderMeter.
+	// Measures describes the values that the backends measure. It is empty if they are neither a ClassMeter nor a
+	// HolderMeter.
 	Measures []Measure
-	// Monitored has the measures of monitored containers, if each backend is a Monitor.
+	// Monitored describes the values that the backends measure for monitored containers. It is empty if they are not a
+	// Monitor.
 	Monitored []Measure
 }
 
