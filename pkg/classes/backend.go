@@ -105,7 +105,8 @@ type StoredValueChecker interface {
 	IsStale(class string, stored map[string]string) bool
 }
 
-// Sharer is a Backend that enforces the classes of a pod and of the pod's volumes in one cgroup.
+// Sharer is a Backend that sets values in a pod's cgroup, in which other backends set values, too. It must know all
+// classes of the pod and of the pod's volumes.
 type Sharer interface {
 	Backend
 	// ShareWith sets the function that returns a pod and its volumes with their desired classes, in any order. If
@@ -123,7 +124,8 @@ type Locator interface {
 
 // Observation is what the kernel shows about the class of a target.
 type Observation struct {
-	// Class is the class of the target, if Known is true. Known is false if the kernel does not show a class.
+	// Class is the class of the target, if Known is true. Known is false if the values in the kernel do not identify
+	// one class.
 	Class string
 	Known bool
 	// Foreign describes what another program has set for a target that has no class, e.g. `resctrl group "batch"`. It

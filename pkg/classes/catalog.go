@@ -22,11 +22,11 @@ const (
 // SystemDefault is the class of containers and pods on which no class is enforced (KEP-3008, "Implicit defaults").
 const SystemDefault = ""
 
-// Removal is what happens to the holders that requested a class when the class is removed from the class files.
+// Removal is the policy for a class that is removed from the class files while containers, pods or volumes have it.
 type Removal string
 
 const (
-	// Drain keeps the class for its holders until the holders end. It is the default.
+	// Drain keeps the class until all containers, pods and volumes that have it have ended. It is the default.
 	Drain Removal = "drain"
 	// Evict evicts the pods that requested the class.
 	Evict Removal = "evict"
@@ -49,8 +49,8 @@ type Resource struct {
 	Mutable bool
 	// DefaultClass is assigned to containers or pods that request nothing. It is SystemDefault if the resource has no default.
 	DefaultClass string
-	// OnClassRemoved applies to holders that requested a class that is removed. A holder of a removed default class
-	// gets the new default.
+	// OnClassRemoved is the policy for containers, pods or volumes that requested a class which is then removed. Those
+	// that got it as the default class get the new default class.
 	OnClassRemoved Removal
 	// Classes has the classes in the order of the class file.
 	Classes []Class
