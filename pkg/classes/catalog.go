@@ -87,7 +87,7 @@ type Catalog struct {
 	// index maps the canonical name of a resource to the position of its offer in offers.
 	index    map[string]int
 	families [2]family
-	// claims has the claims of the volumes of each container.
+	// claims maps each container to those of its volumes for which a PersistentVolumeClaim requests a class.
 	claims map[Owner][]ClaimedVolume
 	// containerDefaults and podDefaults have the assignments that apply if nothing is requested.
 	containerDefaults, podDefaults []Assignment

@@ -13,12 +13,12 @@ import (
 // name. Class files cannot define this resource.
 const ClaimResource = Domain + "/claim-io"
 
-// claimFile takes the place of a file name in errors about Claims.
+// claimFile is the file name in errors about Claims. Claims come from an object of this kind, and not from a file.
 const claimFile = "NodeQOSResources"
 
 // Claims has the classes that PersistentVolumeClaims request for volumes of this node.
 type Claims struct {
-	// Limits has the limits of each class, by the fields of the section volumeio of a class file.
+	// Limits maps each class to its limits. The key of a limit is a field of the section volumeio, e.g. "maxReadBps".
 	Limits map[string]map[string]uint64
 	// Volumes has the volumes with claims. A volume occurs once.
 	Volumes []ClaimedVolume
@@ -53,7 +53,7 @@ func (c Claims) Resource(kinds []Kind) (*ResourceConfig, error) {
 	return &config.Resources[0], nil
 }
 
-// WithClaims returns the catalog with the claims of volumes.
+// WithClaims returns a copy of the catalog that has the claims of these volumes.
 func (c *Catalog) WithClaims(volumes []ClaimedVolume) *Catalog {
 	with := *c
 	with.claims = map[Owner][]ClaimedVolume{}

@@ -8,7 +8,8 @@ import (
 	"fmt"
 )
 
-// checkClasses compares the classes of a resource with the classes of its backend and with the resource's default class.
+// checkClasses reports classes that the resource offers, but that are not configured in its backend's section. It also
+// reports a default class that does not exist or that has a capacity.
 func (r *draft) checkClasses(defaultClass *Field) {
 	if r.Backend == nil {
 		return
@@ -84,7 +85,8 @@ func (r *draft) checkName(seen map[string]*draft) bool {
 	return false
 }
 
-// checkExtended reports classes whose extended resource is not allowed, or is already the extended resource of another class.
+// checkExtended reports classes that would get an invalid extended resource name, or the name that another class
+// already has.
 func (r *draft) checkExtended(seen map[string]*draft) {
 	for _, class := range r.Classes {
 		field := r.classes[class.Name]

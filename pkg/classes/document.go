@@ -63,7 +63,7 @@ func (d *document) errs() []error {
 }
 
 // load parses the file and returns its top field. For a file without content, the field's value is null. If the file is
-// too large or not YAML, load returns nil.
+// not YAML, or exceeds MaxFileSize, maxDepth or maxValues, load returns nil.
 func (d *document) load(data []byte) *Field {
 	if len(data) > MaxFileSize {
 		d.report(0, "", "is larger than 256 KiB; split it into several class files, which are read together")

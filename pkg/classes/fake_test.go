@@ -8,7 +8,7 @@ type fakeConfig []string
 
 func (c fakeConfig) ClassNames() []string { return c }
 
-// fakeKinds have the fields and scopes of the real kinds: "rdt" is single and for containers, "blockio" for both scopes.
+// fakeKinds have the fields and scopes of the real kinds "rdt", "blockio" and "network".
 func fakeKinds() []Kind {
 	return []Kind{
 		{Field: "rdt", Scopes: []Scope{ContainerScope}, Single: true, Mutable: true, Parse: parseFake},
