@@ -129,8 +129,8 @@ func (f *Field) child(name string) *Field {
 	return nil
 }
 
-// Entries returns the entries of a mapping whose keys can be any names. The entries are in the order of the file. Null
-// counts as an empty mapping.
+// Entries returns the fields of a mapping in the order of the file. Unlike Fields, it accepts any keys. Null counts as
+// an empty mapping.
 func (f *Field) Entries() []*Field {
 	if f == nil || f.IsNull() {
 		return nil
@@ -158,7 +158,7 @@ func (f *Field) elements() []*Field {
 	return f.children
 }
 
-// Text returns the value of a string. ok is false if the value is not a string.
+// Text returns the value if it is a string. Otherwise it reports a problem, and ok is false.
 func (f *Field) Text() (text string, ok bool) {
 	switch {
 	case f == nil:
@@ -238,8 +238,8 @@ func (e *FieldError) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// SplitErrors splits an error of errors.Join into its parts, recursively and in order. An error that wraps several
-// errors and has text of its own, e.g. one of fmt.Errorf, stays whole.
+// SplitErrors splits an error from errors.Join into its parts, recursively and in order. It does not split an error
+// from fmt.Errorf that wraps several errors, because this error has text of its own.
 func SplitErrors(err error) []error {
 	if err == nil {
 		return nil

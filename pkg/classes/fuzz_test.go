@@ -50,7 +50,8 @@ func checkFieldErrors(t *testing.T, err error) {
 	}
 }
 
-// checkConfig checks what users of a Config rely on.
+// checkConfig checks that the resources of a Config have unique valid names and usable default classes, and that the
+// classes have unique extended resources and can be names of directories.
 func checkConfig(t *testing.T, config *Config) {
 	names, extended := map[string]bool{}, map[string]bool{}
 	for _, r := range config.Resources {
@@ -92,7 +93,7 @@ func FuzzParsePairs(f *testing.F) {
 	})
 }
 
-// checkUserError checks that an error is one line and repeats little of the user's text.
+// checkUserError checks that an error is one short line, and wraps one of the reasons for a refusal.
 func checkUserError(t *testing.T, err error) {
 	if text := err.Error(); len(text) > 700 || strings.ContainsAny(text, "\n\r\x00\x1b") {
 		t.Errorf("not one short line: %q", text)
@@ -130,7 +131,8 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-// checkAssignments checks that every resource of the scope has a valid class and a source, in order.
+// checkAssignments checks that there is one assignment for each resource of the scope, in the order of the catalog.
+// Each must have a class that can be assigned. An assignment has the key of a request only if it was requested.
 func checkAssignments(t *testing.T, c *Catalog, scope Scope, got []Assignment) {
 	for _, offer := range c.Offers() {
 		if offer.Scope != scope {

@@ -44,8 +44,8 @@ type Holder struct {
 	CgroupsPath string
 	// PodCgroupsPath is the pod's cgroup parent.
 	PodCgroupsPath string
-	// VolumeSources has the volumes of the container that the kubelet mounted for the pod, and its block devices, by their paths in the
-	// container. It is nil in pod scope.
+	// VolumeSources maps paths in the container to the sources of its volumes. It has the volumes that the kubelet
+	// mounted for the pod, and block devices. It is nil in pod scope.
 	VolumeSources map[string]VolumeSource
 	// PID is the ID of the holder's first process in the host's PID namespace. It is 0 if there is no process yet, or
 	// if its ID is unknown. In volume scope, PID is the PID of the container.

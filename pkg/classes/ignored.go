@@ -28,7 +28,8 @@ type IgnoredAnnotation struct {
 //   - annotations for a container that the pod does not have, and
 //   - annotations with an unknown key in the domain of this project or of the KEP.
 //
-// Annotations of the runtimes are left out. The parameter containers has the names of the pod's containers.
+// Annotations whose keys belong to the kubelet or a container runtime are left out. The parameter containers has the
+// names of the pod's containers.
 func Ignored(annotations map[string]string, containers []string) []IgnoredAnnotation {
 	all := families()
 	whole := []string{PodKey, all[0].kep.pod, all[1].kep.pod}
@@ -62,7 +63,8 @@ func cutAnyPrefix(key string, prefixes []string) (rest string, found bool) {
 	return "", false
 }
 
-// ofRequests reports whether a key has the domain of this project or of the KEP, and is not one of the kubelet's keys.
+// ofRequests reports whether a key has the domain of this project or of the KEP. Keys that only the kubelet sets do not
+// count.
 func ofRequests(key string) bool {
 	domain, _, ok := strings.Cut(key, "/")
 	if !ok || strings.HasPrefix(key, AllocatedKeyPrefix) {
