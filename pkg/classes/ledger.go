@@ -14,8 +14,8 @@ type slot struct{ resource, class string }
 // Ledger records which holder has which class. It is not safe for concurrent use.
 type Ledger struct {
 	holders map[string]Holding
-	// slots has the number of holders and reservations, by class and owner. An owner occupies one slot of a class, even
-	// if it has several holders in the class. The system default is not in slots.
+	// slots counts the holders and reservations that an owner has in a class. An owner occupies one slot of a class,
+	// even if this count is above 1. The system default is not in slots.
 	slots map[slot]map[Owner]int
 	// reserved maps the ID of a holder to the slots that it occupies in addition to those of its assignments.
 	reserved map[string]reservation
@@ -100,7 +100,7 @@ func (l *Ledger) Reserved(id string) (reserved []Assignment) {
 	return reserved
 }
 
-// Settle ends the reservations that a holder has for a resource. It returns the classes that were reserved.
+// Settle removes a holder's reservations for the classes of a resource. It returns these classes.
 func (l *Ledger) Settle(id, resource string) (ended []Assignment) {
 	r := l.reserved[id]
 	r.slots = slices.DeleteFunc(slices.Clone(r.slots), func(s slot) bool {
@@ -118,7 +118,7 @@ func (l *Ledger) Settle(id, resource string) (ended []Assignment) {
 	return ended
 }
 
-// CopyReserved adds the reservations that another ledger has for a holder.
+// CopyReserved copies the reservations of a holder from another ledger. l must have no reservations for this holder.
 func (l *Ledger) CopyReserved(from *Ledger, id string) {
 	r, ok := from.reserved[id]
 	if !ok {
