@@ -28,14 +28,17 @@ func (d *driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRe
 	return response, nil
 }
 
-// NodeStageVolume attaches the volume, and mounts its filesystem at the staging path.
+// NodeStageVolume attaches the volume. Unless the volume has mode Block, it mounts its filesystem at the staging path.
 func (d *driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
-	if err := d.volumes.format(ctx, r.GetVolumeId()); err != nil {
-		return nil, err
+	isBlock := r.GetVolumeCapability().GetBlock() != nil
+	if !isBlock {
+		if err := d.volumes.format(ctx, r.GetVolumeId()); err != nil {
+			return nil, err
+		}
 	}
 	device, err := d.volumes.attach(ctx, r.GetVolumeId())
-	if err != nil {
-		return nil, err
+	if err != nil || isBlock {
+		return &csi.NodeStageVolumeResponse{}, err
 	}
 	if err := os.MkdirAll(r.GetStagingTargetPath(), 0o750); err != nil {
 		return nil, err
@@ -51,12 +54,24 @@ func (d *driver) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolume
 	return &csi.NodeUnstageVolumeResponse{}, d.volumes.detach(ctx, r.GetVolumeId())
 }
 
-// NodePublishVolume mounts what is at the staging path for a pod.
+// NodePublishVolume mounts the staged filesystem, or the device of a volume of mode Block, for a pod.
 func (d *driver) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
-	if err := os.MkdirAll(r.GetTargetPath(), 0o750); err != nil {
+	target := r.GetTargetPath()
+	if r.GetVolumeCapability().GetBlock() == nil {
+		if err := os.MkdirAll(target, 0o750); err != nil {
+			return nil, err
+		}
+		return &csi.NodePublishVolumeResponse{}, mount(r.GetStagingTargetPath(), target, unix.MS_BIND)
+	}
+	device, err := d.volumes.device(r.GetVolumeId())
+	if err != nil {
 		return nil, err
 	}
-	return &csi.NodePublishVolumeResponse{}, mount(r.GetStagingTargetPath(), r.GetTargetPath(), unix.MS_BIND)
+	file, err := os.OpenFile(target, os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &csi.NodePublishVolumeResponse{}, errors.Join(file.Close(), mount(device, target, unix.MS_BIND))
 }
 
 func (d *driver) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
@@ -73,6 +88,9 @@ func (d *driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRe
 	}
 	if err := execute(ctx, "losetup", "-c", device); err != nil {
 		return nil, err
+	}
+	if r.GetVolumeCapability().GetBlock() != nil {
+		return &csi.NodeExpandVolumeResponse{}, nil
 	}
 	return &csi.NodeExpandVolumeResponse{}, execute(ctx, "resize2fs", device)
 }

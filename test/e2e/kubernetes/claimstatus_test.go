@@ -17,36 +17,41 @@ func claimHasStatus(t *testing.T, n *node, v *vm) {
 	n.startDriver(t, v)
 	n.startClaimStatus(t)
 	n.useVolumes(t, v)
-	device := n.loopDevice(t, v, "csi")
+	device, raw := n.loopDevice(t, v, "csi"), n.loopDevice(t, v, "csi-raw")
 	n.limited(t, "csi", device+" "+silverLimits) // the default
-	n.claimStatus(t, "")
+	n.limited(t, "csi", raw+" "+silverLimits)
+	n.claimStatus(t, "csi", "")
 	n.refusesClass(t, "csi-refused")
 
 	n.setAttributes(t, "csi", "csi-gold")
-	n.claimStatus(t, "csi-gold")
+	n.setAttributes(t, "csi-raw", "csi-gold")
+	n.claimStatus(t, "csi", "csi-gold")
+	n.claimStatus(t, "csi-raw", "csi-gold")
 	n.limited(t, "csi", device+" "+goldLimits)
+	n.limited(t, "csi", raw+" "+goldLimits)
+	wantLines(t, n.qos(t, "volumes", "csi"), "csi main /data csi-gold csi-gold "+device, "csi main /dev/raw csi-gold csi-gold "+raw)
 
 	n.expand(t, "csi", "32Mi")
 	n.setAttributes(t, "csi", "csi-wrong")
-	n.claimStatus(t, "csi-gold Infeasible csi-wrong")
+	n.claimStatus(t, "csi", "csi-gold Infeasible csi-wrong")
 	if status := n.kubectl(t, "get", "pvc", "csi", "-o", "jsonpath={.status.conditions}"); !strings.Contains(status, `parameter \"iopz\" is unknown`) {
 		t.Errorf("the conditions of the claim are %s", status)
 	}
 	n.limited(t, "csi", device+" "+goldLimits)
 
 	n.expanded(t, "csi", "32Mi")
-	n.claimStatus(t, "csi-gold Infeasible csi-wrong")
+	n.claimStatus(t, "csi", "csi-gold Infeasible csi-wrong")
 	n.limited(t, "csi", device+" "+goldLimits)
 
 	v.signalPublisher(t, "STOP")
 	n.setAttributes(t, "csi", "csi-silver")
-	n.claimStatus(t, "csi-gold InProgress csi-silver")
+	n.claimStatus(t, "csi", "csi-gold InProgress csi-silver")
 	until(t, "the claim says why", func() (bool, string) {
 		status, _ := n.try("get", "pvc", "csi", "-o", "jsonpath={.status.conditions}")
 		return strings.Contains(status, "the node has not applied the NodeQOSResources object yet"), status
 	})
 	v.signalPublisher(t, "CONT")
-	n.claimStatus(t, "csi-silver")
+	n.claimStatus(t, "csi", "csi-silver")
 	n.limited(t, "csi", device+" "+silverLimits)
 }
 
@@ -74,10 +79,10 @@ func (n *node) refusesClass(t *testing.T, claim string) {
 }
 
 // claimStatus waits until the claim has a status "class" or "class state target".
-func (n *node) claimStatus(t *testing.T, want string) {
+func (n *node) claimStatus(t *testing.T, claim, want string) {
 	t.Helper()
-	until(t, "the claim has the status "+want, func() (bool, string) {
-		seen, _ := n.try("get", "pvc", "csi", "-o", "jsonpath={.status.currentVolumeAttributesClassName} "+
+	until(t, "claim "+claim+" has the status "+want, func() (bool, string) {
+		seen, _ := n.try("get", "pvc", claim, "-o", "jsonpath={.status.currentVolumeAttributesClassName} "+
 			"{.status.modifyVolumeStatus.status} {.status.modifyVolumeStatus.targetVolumeAttributesClassName}")
 		return strings.TrimSpace(seen) == strings.TrimSpace(want), seen
 	})
