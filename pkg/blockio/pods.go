@@ -107,8 +107,9 @@ func (p *pods) tighten(f *finder, target classes.Holder, resource string, change
 }
 
 // without returns the state of a pod's cgroup as it would be without the limits that limitsOfOthers returns. state is
-// the present state, and wanted has the values of the target's own class. A device that has the lowest of these limits
-// gets the limits in wanted, or none. All other values stay as they are in state.
+// the present state, and wanted has the values of the target's own class. A device with the lowest values of both gets
+// the limits in wanted. A device with exactly the limits of the others gets none. All other values stay as they are in
+// state.
 func (p *pods) without(f *finder, target classes.Holder, resource string, state, wanted values) values {
 	alone := maps.Clone(state)
 	for s, limits := range p.limitsOfOthers(f, target, resource, state) {
