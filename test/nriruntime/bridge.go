@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/nri/pkg/adaptation"
@@ -46,7 +47,16 @@ func (b *bridge) init(r *Runtime) {
 
 func (b *bridge) start(name, version string, options []adaptation.Option) error {
 	var nri *adaptation.Adaptation
-	synchronize := func(ctx context.Context, relay adaptation.SyncCB) error { return b.synchronize(ctx, nri, relay) }
+	var started atomic.Bool
+	synchronize := func(ctx context.Context, relay adaptation.SyncCB) error {
+		if !started.Swap(true) { // NRI calls it once at start, although this runtime launches no plugins
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.nri = nri
+			return nil
+		}
+		return b.synchronize(ctx, nri, relay)
+	}
 	options = append(options, adaptation.WithTTRPCOptions([]ttrpc.ClientOpts{b.connected}, nil))
 	nri, err := adaptation.New(name, version, synchronize, b.update, options...)
 	if err != nil {
@@ -80,15 +90,10 @@ func (b *bridge) stop() {
 	}
 }
 
-// synchronize sends all pods and containers to a plugin. NRI also calls it once at start, although this runtime
-// launches no plugins.
+// synchronize sends all pods and containers to a plugin, unless nri was stopped meanwhile.
 func (b *bridge) synchronize(ctx context.Context, nri *adaptation.Adaptation, relay adaptation.SyncCB) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.nri == nil {
-		b.nri = nri
-		return nil
-	}
 	if b.nri != nri {
 		return ErrDown
 	}
