@@ -7,6 +7,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -106,17 +107,20 @@ func (p *pods) tighten(f *finder, target classes.Holder, resource string, change
 	return change.lowest(others.only(change.has))
 }
 
-// without returns the state of a pod's cgroup as it would be without the limits that limitsOfOthers returns. state is
-// the present state, and wanted has the values of the target's own class. A device with the lowest values of both gets
-// the limits in wanted. A device with exactly the limits of the others gets none. All other values stay as they are in
-// state.
+// without returns the state of a pod's cgroup as it would be without the limits that limitsOfOthers returns, and without
+// the limits that ended volumes have left. state is the present state, and wanted has the values of the target's own
+// class. A device whose limits are the lowest of wanted and of those limits gets the limits in wanted. A device with only
+// those limits gets none. All other values stay as they are in state.
 func (p *pods) without(f *finder, target classes.Holder, resource string, state, wanted values) values {
-	alone := maps.Clone(state)
-	for s, limits := range p.limitsOfOthers(f, target, resource, state) {
+	alone, others := maps.Clone(state), p.limitsOfOthers(f, target, resource, state)
+	ofVolumes := p.volumeLimits()
+	for s, limits := range state.only(setting.isLimit) {
+		candidates := append(slices.Clone(ofVolumes), others[s])
+		hasWanted := wanted.has(s) && limits.lowest(wanted[s]) == limits
 		switch {
-		case state[s] == limits.lowest(wanted[s]) && wanted.has(s):
+		case hasWanted && isLowestOf(limits, append(candidates, wanted[s])):
 			alone[s] = wanted[s]
-		case state[s] == limits: // the pod itself has no limit here
+		case isLowestOf(limits, candidates):
 			delete(alone, s)
 		}
 	}
@@ -176,6 +180,17 @@ func (v values) lowest(other values) values {
 		}
 	}
 	return merged
+}
+
+// isLowestOf reports whether limits are the lowest values of one or more candidates.
+func isLowestOf(limits value, candidates []value) bool {
+	var lowest value
+	for _, candidate := range candidates {
+		if limits.lowest(candidate) == limits { // the candidate is not below the limits
+			lowest = lowest.lowest(candidate)
+		}
+	}
+	return lowest == limits
 }
 
 // lowest returns the lower limit of each kind. 0 means unlimited.

@@ -340,7 +340,7 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 	wanted := b.pods.limitsOfOthers(f, pod, "", state)
 	change, removed := values{}, []string{}
 	for s, limits := range state {
-		if limits != wanted[s] && b.hasSet(limits, wanted[s]) {
+		if limits != wanted[s] && isLowestOf(limits, append(b.pods.volumeLimits(), wanted[s])) {
 			change[s] = wanted[s]
 			removed = append(removed, ioMaxLine(s.device, limits))
 		}
@@ -357,18 +357,6 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 	}
 	b.opts.Log.Info("removed limits that no class of the pod or of its volumes sets any more", "holder", pod.String(), "limits", removed)
 	return nil
-}
-
-// hasSet reports whether the limits of a disk may come from the backends of volumes. If so, they are the lowest values
-// of one or several candidates: wanted, and the limits of each present or former volume class.
-func (b *VolumeBackend) hasSet(limits, wanted value) bool {
-	var lowest value
-	for _, candidate := range append(b.pods.volumeLimits(), wanted) {
-		if limits.lowest(candidate) == limits { // the candidate is not below the limits
-			lowest = lowest.lowest(candidate)
-		}
-	}
-	return lowest == limits
 }
 
 // volumeLimits implements limiter.

@@ -262,6 +262,11 @@ func TestADiskHasTheLowestLimitOfThePodAndItsVolumes(t *testing.T) {
 		}
 	}
 	v.release(classes.VolumeID("c11", "/data"))
+	for _, want := range []string{"", "slow"} {
+		if seen, err := v.backend.Observe(t.Context(), podHolder, want); err != nil || seen.Class != "" || !seen.Known {
+			t.Errorf("with the limits of an ended volume, a pod without class %q is observed as %+v, %v", want, seen, err)
+		}
+	}
 	v.repair()
 	v.want(podMax, "")
 }
