@@ -32,12 +32,12 @@ type followed struct {
 	invalid string
 }
 
-// follow sends the spec to the plugin if the plugin does not follow it yet. It ignores a new object whose spec
-// qos-storage has not written yet, so the plugin keeps its limits.
-func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSResources, state nodecache.State) error {
+// follow sends the spec to the plugin if the plugin does not follow it yet. It returns true if it sent the spec, so that state
+// is out of date. It ignores a new object whose spec qos-storage has not written yet, so the plugin keeps its limits.
+func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSResources, state nodecache.State) (sent bool, _ error) {
 	wanted := followed{string(object.UID), object.Generation, state.Status.GetPlugin().GetStartedAt().AsTime(), p.claims.invalid}
 	if p.setClaims == nil || !object.Spec.Written || !state.Ready() || wanted == p.claims {
-		return nil
+		return false, nil
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, claimsTimeout)
@@ -49,10 +49,10 @@ func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSRe
 		wanted.invalid = cut(grpcstatus.Convert(err).Message(), longestMessage)
 		p.log.Warn("the plugin refuses the spec of the NodeQOSResources object", "name", p.node, "problem", wanted.invalid)
 	default:
-		return fmt.Errorf("apply the spec of NodeQOSResources %s to the node: %w", p.node, err)
+		return false, fmt.Errorf("apply the spec of NodeQOSResources %s to the node: %w", p.node, err)
 	}
 	p.claims = wanted
-	return nil
+	return true, nil
 }
 
 func claimsOf(spec nodeqosv1alpha1.NodeQOSResourcesSpec) *qosv1alpha1.SetVolumeClaimsRequest {

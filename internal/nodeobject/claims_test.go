@@ -27,12 +27,17 @@ type plugin struct {
 	mu  sync.Mutex // guards all below
 	got []*qosv1alpha1.SetVolumeClaimsRequest
 	err error
+	// apply, if it is set, is called for each request.
+	apply func()
 }
 
 func (p *plugin) set(_ context.Context, claims *qosv1alpha1.SetVolumeClaimsRequest) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.got = append(p.got, claims)
+	if p.apply != nil {
+		p.apply()
+	}
 	return p.err
 }
 
@@ -182,6 +187,30 @@ func TestAVolumeIsReportedInForceOnlyWithTheClassOfTheSpec(t *testing.T) {
 		p.mu.Unlock()
 		pass(5 * time.Minute)
 		r.expectVolume(t, notEnforced("silver", "NotRunning", "the container does not run"), 3)
+	})
+}
+
+// TestTheStateBeforeASpecIsNotReportedForIt replaces the limits of a class whose former limits are in force.
+func TestTheStateBeforeASpecIsNotReportedForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plugin{}
+		state := withClaim("gold", "253:3")
+		r := p.withGold(t, state)
+		pass(time.Minute)
+
+		p.apply = func() {
+			after := withClaim("gold", "")
+			after.Status = state.Status
+			r.plugin.Set(after)
+		}
+		r.setSpec("gold", 3)
+		for range 100 {
+			pass(100 * time.Millisecond)
+			if s := r.published(t).Status; s.ObservedGeneration == 3 && s.Volumes[0].State == nodeqosv1alpha1.VolumeInForce {
+				t.Fatal("the state before the plugin got the limits is reported")
+			}
+		}
+		r.expectVolume(t, notEnforced("gold", "NotRunning", "the container does not run"), 3)
 	})
 }
 

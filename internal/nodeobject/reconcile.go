@@ -42,7 +42,10 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err erro
 	}
 	state, _ := p.cache.Get()
 
-	followErr := p.follow(ctx, typed, state)
+	sent, followErr := p.follow(ctx, typed, state)
+	if sent {
+		return debounce, nil // by then, the cache has the state that follows from the spec
+	}
 	next, err = p.publish(ctx, object, typed, state)
 	return next, cmp.Or(err, followErr)
 }
