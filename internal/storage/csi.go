@@ -126,6 +126,8 @@ func (e *csiEndpoint) ControllerModifyVolume(ctx context.Context, r *csi.Control
 		return nil, status.FromContextError(err).Err()
 	case errors.Is(problem, errNoVolume):
 		return nil, status.Error(codes.NotFound, problem.Error())
+	case errors.As(problem, new(invalidClass)):
+		return nil, status.Error(codes.InvalidArgument, problem.Error())
 	}
 	return nil, status.Errorf(codes.FailedPrecondition, "the limits are not in force: %v", problem)
 }

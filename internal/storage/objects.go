@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 
@@ -167,14 +168,16 @@ func claimNameOf(pod *corev1.Pod, volume *corev1.Volume) string {
 	return ""
 }
 
+// claimOf returns the claim of a pod's volume, or nil for a volume without a claim. For a claim that was removed, it returns one with
+// the same name that is not bound.
 func (o *objects) claimOf(pod *corev1.Pod, volume corev1.Volume) *corev1.PersistentVolumeClaim {
 	name := claimNameOf(pod, &volume)
 	if name == "" {
 		return nil
 	}
 	claim, err := o.claims.PersistentVolumeClaims(pod.Namespace).Get(name)
-	if err != nil {
-		return nil // it does not exist any more
+	if err != nil { // a user has removed the claim's finalizer
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: name}}
 	}
 	return claim
 }
@@ -219,13 +222,17 @@ func pathsOf(container *corev1.Container, volume string) (paths []string) {
 
 // classOf returns the class of a claim, or nil if it has none. If the requested class is invalid, classOf returns an
 // error together with the next valid class of candidates. If there is none, it returns the error with the class that the
-// claim has in the present spec (before). So a wrong class name does not remove limits.
+// claim has in the present spec (before). So a wrong class name does not remove limits. A claim that is not bound also keeps this
+// class, because a pod cannot start with such a claim: the pod's claim was removed, or replaced by another one with the same name.
 func (o *objects) classOf(
 	claim *corev1.PersistentVolumeClaim, before nodeqosv1alpha1.NodeQOSResourcesSpec,
 ) (class *nodeqosv1alpha1.VolumeClass, problem error) {
+	if claim.Spec.VolumeName == "" {
+		return o.formerClass(claim, "", before), nil
+	}
 	volume, err := o.volumes.Get(claim.Spec.VolumeName)
-	if claim.Spec.VolumeName == "" || err != nil || !slices.Contains(o.drivers, driverOf(volume)) {
-		return nil, nil //nolint:nilnil,nilerr // an unbound claim, or a driver that is not listed, has no class
+	if err != nil || !slices.Contains(o.drivers, driverOf(volume)) {
+		return nil, nil //nolint:nilnil,nilerr // a volume of a driver that is not listed has no class
 	}
 
 	for i, name := range o.candidates(claim) {
@@ -290,15 +297,18 @@ func (o *objects) class(name, driver string) (*nodeqosv1alpha1.VolumeClass, erro
 	case err != nil:
 		return nil, err
 	case class.DriverName != driver:
-		return nil, fmt.Errorf("VolumeAttributesClass %q is for driver %s, but the volume has driver %s", name, class.DriverName, driver)
+		return nil, invalidClass{fmt.Errorf("VolumeAttributesClass %q is for driver %s, but the volume has driver %s", name, class.DriverName, driver)}
 	}
 
 	limits, err := limitsOf(class)
 	if err != nil {
-		return nil, err
+		return nil, invalidClass{err}
 	}
 	return &limits, nil
 }
+
+// invalidClass is why a claim can never have a class.
+type invalidClass struct{ error }
 
 // driverOf returns the name of the driver of a volume, or "" if it has none.
 func driverOf(volume *corev1.PersistentVolume) string {

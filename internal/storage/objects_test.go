@@ -303,6 +303,29 @@ func TestAWrongClassLeavesTheClassThatTheVolumeHas(t *testing.T) {
 	}
 }
 
+// TestARemovedClaimLeavesTheLimits simulates a user who removes the finalizer of a claim, so that the claim can be removed while the
+// pod runs.
+func TestARemovedClaimLeavesTheLimits(t *testing.T) {
+	objects, pods := read(t, manifests)
+	before, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+	for name, objects := range map[string]string{
+		"the claim is removed":  strings.Replace(manifests, "metadata: {name: data, namespace: a}", "metadata: {name: another, namespace: a}", 1),
+		"another claim follows": strings.Replace(manifests, "volumeName: pv-1, volumeAttributesClassName: silver, ", "volumeAttributesClassName: gold, ", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, pods := read(t, objects)
+			spec, problems := objects.specOf(pods, before)
+			if diff := cmp.Diff(before, spec); diff != "" || len(problems) > 0 || len(spec.Volumes) == 0 {
+				t.Errorf("problems %v, spec (-want +got):\n%s", problems, diff)
+			}
+			spec, _ = objects.specOf(nil, before)
+			if len(spec.Volumes) > 0 {
+				t.Errorf("after the pod has ended, the spec has %v", spec.Volumes)
+			}
+		})
+	}
+}
+
 func TestAClaimThatNamesNoClassAnyMoreHasNone(t *testing.T) {
 	objects, pods := read(t, manifests)
 	before, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
