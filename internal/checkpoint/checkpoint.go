@@ -24,27 +24,29 @@ import (
 const maxSize = 16 << 20
 
 // Changes stores the classes that updates have assigned to containers and pods, by their IDs in the runtime. It also
-// stores the claims of the node's volumes. The IDs and the state of the kernel do not survive a reboot, so a checkpoint
+// stores the claims of the node's volumes, and what backends save. The IDs and the state of the kernel do not survive a reboot, so a checkpoint
 // file is valid only for one boot of the machine.
 type Changes struct {
 	path, bootID string
 
-	writing sync.Mutex // serializes Set and SetClaims; it is locked before mu
+	writing sync.Mutex // serializes Set, SetClaims and SetMemory; it is locked before mu
 	mu      sync.Mutex // guards the fields below; no caller holds it during I/O, because hooks wait for it
 	byID    map[string][]classes.Assignment
 	claims  classes.Claims
+	memory  map[string]json.RawMessage // of backends, by resource
 }
 
 type content struct {
 	BootID  string                          `json:"bootID"`
 	Changes map[string][]classes.Assignment `json:"changes"`
 	Claims  classes.Claims                  `json:"claims"`
+	Memory  map[string]json.RawMessage      `json:"memory,omitempty"`
 }
 
 // Open reads the checkpoint. If the file is missing, damaged, or from another boot, Open returns an empty checkpoint.
 // Open logs a damaged file and a file from another boot.
 func Open(path, bootID string, log *slog.Logger) *Changes {
-	c := &Changes{path: path, bootID: bootID, byID: map[string][]classes.Assignment{}}
+	c := &Changes{path: path, bootID: bootID, byID: map[string][]classes.Assignment{}, memory: map[string]json.RawMessage{}}
 	saved, err := read(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -55,6 +57,7 @@ func Open(path, bootID string, log *slog.Logger) *Changes {
 		log.Info("the checkpoint of changed classes was written before the last boot, so it is ignored", "path", path)
 	default:
 		c.claims = saved.Claims
+		maps.Copy(c.memory, saved.Memory)
 		if saved.Changes != nil {
 			c.byID = saved.Changes
 		}
@@ -111,26 +114,42 @@ func (c *Changes) Claims() classes.Claims {
 // SetClaims replaces the claims of the node's volumes, and writes the file. If writing fails, Claims returns the new
 // claims, but the file keeps the previous claims until the next write.
 func (c *Changes) SetClaims(claims classes.Claims) error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-
-	if err := c.write(c.replaceClaims(claims)); err != nil {
+	if err := c.save(func() { c.claims = claims }); err != nil {
 		return fmt.Errorf("write the checkpoint of claims: %w", err)
 	}
 	return nil
 }
 
-func (c *Changes) replaceClaims(claims classes.Claims) (all content) {
+// Memory returns the JSON that the backend of a resource has saved, or nil.
+func (c *Changes) Memory(resource string) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.memory[resource]
+}
 
-	c.claims = claims
-	return c.content()
+// SetMemory replaces the JSON of a backend. It returns an error if the file cannot be written. The new JSON is kept nevertheless.
+func (c *Changes) SetMemory(resource string, data []byte) error {
+	if err := c.save(func() { c.memory[resource] = data }); err != nil {
+		return fmt.Errorf("write the checkpoint of %s: %w", resource, err)
+	}
+	return nil
+}
+
+// save makes a change, and writes the file.
+func (c *Changes) save(change func()) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+
+	c.mu.Lock()
+	change()
+	all := c.content()
+	c.mu.Unlock()
+	return c.write(all)
 }
 
 // content returns the content that is to be written to the file. The caller holds mu.
 func (c *Changes) content() content {
-	return content{BootID: c.bootID, Changes: maps.Clone(c.byID), Claims: c.claims}
+	return content{BootID: c.bootID, Changes: maps.Clone(c.byID), Claims: c.claims, Memory: maps.Clone(c.memory)}
 }
 
 func (c *Changes) replace(id string, changed []classes.Assignment) (before []classes.Assignment, all content) {

@@ -82,6 +82,26 @@ func TestClaimsSurviveTheProcess(t *testing.T) {
 	}
 }
 
+func TestWhatBackendsSaveSurvivesTheProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "changes.json")
+	c := open(path, "boot")
+	if err := c.SetMemory("volume-io", []byte("[1]")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetMemory("volume-io", []byte("[1,2]")); err != nil {
+		t.Fatal(err)
+	}
+	set(t, open(path, "boot"), "c1", gold)
+	for boot, want := range map[string]string{"boot": "[1,2]", "another boot": ""} {
+		if got := string(open(path, boot).Memory("volume-io")); got != want {
+			t.Errorf("after %s: %q, want %q", boot, got, want)
+		}
+	}
+	if got := open(path, "boot").Memory("claim-io"); got != nil {
+		t.Errorf("another resource has %q", got)
+	}
+}
+
 func TestAFileThatCannotBeTrustedIsIgnored(t *testing.T) {
 	whole := `{"bootID":"boot","changes":{"c1":[{"Resource":"k8s.io/rdt","Class":"gold"}]}}`
 	cases := map[string]string{

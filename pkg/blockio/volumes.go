@@ -28,8 +28,10 @@ type VolumeBackend struct {
 	mu      sync.Mutex
 	machine machine
 	classes map[string]volumeClass
-	// former has limits that classes had in former configurations. Cgroups may still have these limits.
-	former map[value]bool
+	// written has the limits that classes have, or had since the machine was started. Cgroups may have these limits.
+	written map[value]bool
+	// memory keeps written over restarts of the plugin. It may be nil.
+	memory classes.Memory
 	// devices maps the ID of a volume to the numbers of its devices.
 	devices map[string]string
 	// offered has the names of the classes in the live configuration. The field classes also has removed classes that are still in use.
@@ -46,7 +48,7 @@ func volumeKind(opts Options, shared *pods) classes.Kind {
 		New: func(resource string, _ classes.Scope) classes.Backend {
 			return &VolumeBackend{
 				opts: opts, resource: resource, pods: shared,
-				classes: map[string]volumeClass{}, former: map[value]bool{}, devices: map[string]string{},
+				classes: map[string]volumeClass{}, written: map[value]bool{}, devices: map[string]string{},
 			}
 		},
 	}
@@ -92,13 +94,17 @@ func (b *VolumeBackend) Apply(_ context.Context, config classes.BackendConfig) e
 
 	defer b.pods.add(b.resource, b)
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	before := len(b.written)
 	b.machine, b.offered = m, map[string]bool{}
 	for _, class := range own.classes {
-		if before, known := b.classes[class.name]; known && before.limits != class.limits {
-			b.former[before.limits] = true
-		}
 		b.classes[class.name], b.offered[class.name] = class, true
+		b.written[class.limits] = true
+	}
+	written := slices.Collect(maps.Keys(b.written))
+	b.mu.Unlock()
+
+	if len(written) > before {
+		b.save(written)
 	}
 	return nil
 }
@@ -125,7 +131,6 @@ func (b *VolumeBackend) Release(_ context.Context, inUse func(class string) bool
 	for _, name := range unused {
 		if !inUse(name) { // may wait for a lock
 			b.mu.Lock()
-			b.former[b.classes[name].limits] = true
 			delete(b.classes, name)
 			b.mu.Unlock()
 		}
@@ -288,7 +293,7 @@ func (b *VolumeBackend) Observe(_ context.Context, target classes.Holder, want s
 // Repair implements classes.Backend. It removes the limits of volumes that have ended or moved to another disk.
 func (b *VolumeBackend) Repair(ctx context.Context) (classes.Drift, error) {
 	b.mu.Lock()
-	used := len(b.classes) > 0 || len(b.former) > 0
+	used := len(b.written) > 0
 	b.mu.Unlock()
 	if !used {
 		return classes.Drift{}, nil
@@ -357,17 +362,6 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 	}
 	b.opts.Log.Info("removed limits that no class of the pod or of its volumes sets any more", "holder", pod.String(), "limits", removed)
 	return nil
-}
-
-// volumeLimits implements limiter.
-func (b *VolumeBackend) volumeLimits() (all []value) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	for _, class := range b.classes {
-		all = append(all, class.limits)
-	}
-	return slices.AppendSeq(all, maps.Keys(b.former))
 }
 
 var (

@@ -105,6 +105,19 @@ type StoredValueChecker interface {
 	IsStale(class string, stored map[string]string) bool
 }
 
+// Rememberer is a Backend that must recognize what a former process of the plugin has written.
+type Rememberer interface {
+	// Remember loads what the backend of a former process has saved. The backend saves later changes in the memory.
+	Remember(memory Memory) error
+}
+
+// Memory keeps data of a backend over restarts of the plugin, until the machine is restarted.
+type Memory interface {
+	// Load returns the data that were saved last, or nil.
+	Load() []byte
+	Save(data []byte) error
+}
+
 // Sharer is a Backend that sets values in a pod's cgroup, in which other backends set values, too. It must know all
 // classes of the pod and of the pod's volumes.
 type Sharer interface {

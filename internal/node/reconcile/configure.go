@@ -170,10 +170,25 @@ func (r *Reconciler) resourceFor(config classes.ResourceConfig) state.Resource {
 		if sharer, ok := backend.(classes.Sharer); ok {
 			sharer.ShareWith(r.store.InPod)
 		}
+		if rememberer, ok := backend.(classes.Rememberer); ok {
+			if err := rememberer.Remember(memory{r.changes, config.Name}); err != nil {
+				r.log.Warn("cannot load what the backend of a former process has saved", "resource", config.Name, "error", err)
+			}
+		}
 		return state.Resource{Backend: backend, Config: config}
 	}
 	return state.Resource{Backend: old.Backend, Config: config}
 }
+
+// memory is the part of the checkpoint that belongs to the backend of a resource.
+type memory struct {
+	changes  state.Changes
+	resource string
+}
+
+func (m memory) Load() []byte { return m.changes.Memory(m.resource) }
+
+func (m memory) Save(data []byte) error { return m.changes.SetMemory(m.resource, data) }
 
 func locate(config classes.ResourceConfig, err error) []error {
 	var located []error

@@ -30,6 +30,10 @@ type Changes interface {
 	Claims() classes.Claims
 	// SetClaims replaces the claims of the node's volumes, and saves them on disk.
 	SetClaims(claims classes.Claims) error
+	// Memory returns the JSON that the backend of a resource has saved, or nil.
+	Memory(resource string) []byte
+	// SetMemory replaces the JSON of a backend, and saves it on disk.
+	SetMemory(resource string, data []byte) error
 }
 
 // Store is the state of the node. It is safe for concurrent use.
@@ -96,6 +100,8 @@ func (noChanges) Forget(string)                           {}
 func (noChanges) Keep(func(string) bool)                  {}
 func (noChanges) Claims() classes.Claims                  { return classes.Claims{} }
 func (noChanges) SetClaims(classes.Claims) error          { return nil }
+func (noChanges) Memory(string) []byte                    { return nil }
+func (noChanges) SetMemory(string, []byte) error          { return nil }
 
 // Changed returns a channel that is closed when the reported state changes.
 func (s *Store) Changed() <-chan struct{} {

@@ -92,6 +92,8 @@ func (c changes) Keep(live func(string) bool) {
 }
 func (c changes) Claims() classes.Claims         { return classes.Claims{} }
 func (c changes) SetClaims(classes.Claims) error { return nil }
+func (c changes) Memory(string) []byte           { return nil }
+func (c changes) SetMemory(string, []byte) error { return nil }
 
 // qualified completes the names of resources in requests.
 var qualified = strings.NewReplacer("cache=", cache+"=", "disk=", disk+"=", "net=", net+"=")
