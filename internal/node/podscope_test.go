@@ -106,8 +106,9 @@ func TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom(t *testing.T)
 		in   func(t *testing.T, f *fixture)
 		want string
 	}{
-		"the first that is listed":             {func(*testing.T, *fixture) {}, "a-1"},
-		"the one that was in the class before": {func(t *testing.T, f *fixture) { f.mustRunPod(t, sandbox("b", "b-1")) }, "b-1"},
+		"the first that is listed":                               {func(*testing.T, *fixture) {}, "a-1"},
+		"the one that was in the class before":                   {func(t *testing.T, f *fixture) { f.mustRunPod(t, sandbox("b", "b-1")) }, "b-1"},
+		"the first that is listed, if the kernel shows no class": {func(_ *testing.T, f *fixture) { f.backends[net].Blur(true) }, "a-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := bounded(t)

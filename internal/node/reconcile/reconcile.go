@@ -262,30 +262,21 @@ func storedSteps(e state.Entry) (steps []Step) {
 	return steps
 }
 
-// verifyPods reads the classes of unverified pods from the kernel. A pod whose class cannot be read stays unverified.
+// verifyPods reads the classes of unverified pods from the kernel. A pod whose class cannot be read stays unverified. If
+// the kernel's values do not identify a class, the pod gets its class if there is room, before pods that are elsewhere.
 func (r *Reconciler) verifyPods(ctx context.Context) {
-	var inClass, elsewhere []string
+	var inClass, unclear, elsewhere []string
 	for _, e := range r.store.Unverified() {
-		differs, err := r.isElsewhere(ctx, e)
+		observed, err := r.observe(ctx, e)
 		switch {
-		case err != nil:
-		case differs:
+		case errors.Join(err, ctx.Err()) != nil:
+		case slices.ContainsFunc(observed, func(o observation) bool { return o.Known && o.Class != o.assigned.Class }):
 			elsewhere = append(elsewhere, e.ID)
+		case slices.ContainsFunc(observed, func(o observation) bool { return !o.Known }):
+			unclear = append(unclear, e.ID)
 		default:
 			inClass = append(inClass, e.ID)
 		}
 	}
-	r.logFailed(r.store.Verified(inClass, elsewhere))
-}
-
-// isElsewhere reports whether the kernel shows that a holder is in another class than the desired one. The system
-// default counts as a class.
-func (r *Reconciler) isElsewhere(ctx context.Context, e state.Entry) (bool, error) {
-	observed, err := r.observe(ctx, e)
-	for _, o := range observed {
-		if o.Known && o.Class != o.assigned.Class {
-			return true, err
-		}
-	}
-	return false, errors.Join(err, ctx.Err())
+	r.logFailed(r.store.Verified(inClass, append(unclear, elsewhere...)))
 }
