@@ -39,7 +39,7 @@ VENDOR ?= intel
 REAL ?=
 
 # Further modules with tests. Each has its own versions of dependencies.
-TEST_MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod)) tools/house tools/image
+TEST_MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod)) tools/docs tools/house tools/image
 
 # The race detector needs a C compiler. Without one the tests run without it. The tests of manifests and tools have no goroutines, and
 # compiling Helm for the detector takes minutes.
@@ -96,6 +96,10 @@ QUICKLY := -gcflags='all=-N -l -dwarf=false' -ldflags='-s -w'
 .PHONY: demo
 demo: ## Show what it does, on any machine; REAL=1, as root: on this machine's resctrl and cgroups.
 	$(GO) run $(QUICKLY) ./test/demo $(if $(REAL),--real)
+
+.PHONY: docs
+docs: ## Build bin/docs, the site of the documentation, and check its links.
+	$(GO) -C tools/docs run . -root "$(CURDIR)" -output "$(CURDIR)/bin/docs"
 
 .PHONY: generate
 generate: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built ## Generate the node API's Go code, the CRDs and the deepcopy code.
