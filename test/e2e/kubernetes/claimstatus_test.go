@@ -31,17 +31,19 @@ func claimHasStatus(t *testing.T, n *node, v *vm) {
 	n.limited(t, "csi", raw+" "+goldLimits)
 	wantLines(t, n.qos(t, "volumes", "csi"), "csi main /data csi-gold csi-gold "+device, "csi main /dev/raw csi-gold csi-gold "+raw)
 
-	n.expand(t, "csi", "32Mi")
+	n.expand(t, "csi", "32Mi", "csi", "csi-raw")
 	n.setAttributes(t, "csi", "csi-wrong")
+	n.setAttributes(t, "csi-raw", "csi-unknown")
 	n.claimStatus(t, "csi", "csi-gold Infeasible csi-wrong")
+	n.claimStatus(t, "csi-raw", "csi-gold Pending")
 	if status := n.kubectl(t, "get", "pvc", "csi", "-o", "jsonpath={.status.conditions}"); !strings.Contains(status, `parameter \"iopz\" is unknown`) {
 		t.Errorf("the conditions of the claim are %s", status)
 	}
-	n.limited(t, "csi", device+" "+goldLimits)
 
-	n.expanded(t, "csi", "32Mi")
+	n.expanded(t, "32Mi", "csi", "csi-raw")
 	n.claimStatus(t, "csi", "csi-gold Infeasible csi-wrong")
 	n.limited(t, "csi", device+" "+goldLimits)
+	n.limited(t, "csi", raw+" "+goldLimits)
 
 	v.signalPublisher(t, "STOP")
 	n.setAttributes(t, "csi", "csi-silver")
@@ -78,7 +80,7 @@ func (n *node) refusesClass(t *testing.T, claim string) {
 	})
 }
 
-// claimStatus waits until the claim has a status "class" or "class state target".
+// claimStatus waits until the claim has a status "class", "class state" or "class state target".
 func (n *node) claimStatus(t *testing.T, claim, want string) {
 	t.Helper()
 	until(t, "claim "+claim+" has the status "+want, func() (bool, string) {

@@ -108,23 +108,29 @@ func (n *node) loopDevice(t *testing.T, v *vm, claim string) string {
 	return strings.TrimSpace(v.mustRun(t, "sh", "-c", `cat "$(dirname "$(grep -lx `+file+` /sys/block/loop*/loop/backing_file)")/../dev"`))
 }
 
-// expand requests more capacity for a claim of the pod csi. The kubelet expands a filesystem when it syncs the pod, and a change of the pod
-// makes it sync at once.
-func (n *node) expand(t *testing.T, claim, capacity string) {
+// expand requests more capacity for claims of a pod. The kubelet expands a volume when it syncs the pod, and a change of the pod makes it
+// sync at once.
+func (n *node) expand(t *testing.T, pod, capacity string, claims ...string) {
 	t.Helper()
-	n.kubectl(t, "patch", "pvc", claim, "-p", `{"spec":{"resources":{"requests":{"storage":"`+capacity+`"}}}}`)
-	until(t, "the node has to expand claim "+claim, func() (bool, string) {
-		seen, _ := n.try("get", "pvc", claim, "-o", "jsonpath={.status.conditions}")
-		return strings.Contains(seen, "FileSystemResizePending"), seen
-	})
-	n.kubectl(t, "annotate", "pod", "csi", "test/expand="+claim)
+	for _, claim := range claims {
+		n.kubectl(t, "patch", "pvc", claim, "-p", `{"spec":{"resources":{"requests":{"storage":"`+capacity+`"}}}}`)
+	}
+	for _, claim := range claims {
+		until(t, "the node has to expand claim "+claim, func() (bool, string) {
+			seen, _ := n.try("get", "pvc", claim, "-o", "jsonpath={.status.conditions}")
+			return strings.Contains(seen, "FileSystemResizePending"), seen
+		})
+	}
+	n.kubectl(t, "annotate", "pod", pod, "test/capacity="+capacity)
 }
 
-// expanded waits until a claim has a capacity: the driver has expanded the volume and its filesystem.
-func (n *node) expanded(t *testing.T, claim, capacity string) {
+// expanded waits until claims have a capacity: the driver has expanded the volumes and their filesystems.
+func (n *node) expanded(t *testing.T, capacity string, claims ...string) {
 	t.Helper()
-	until(t, "claim "+claim+" has "+capacity, func() (bool, string) {
-		seen, _ := n.try("get", "pvc", claim, "-o", "jsonpath={.status.capacity.storage} {.status.conditions}")
-		return strings.HasPrefix(seen, capacity+" "), seen
-	})
+	for _, claim := range claims {
+		until(t, "claim "+claim+" has "+capacity, func() (bool, string) {
+			seen, _ := n.try("get", "pvc", claim, "-o", "jsonpath={.status.capacity.storage}")
+			return seen == capacity, seen
+		})
+	}
 }
