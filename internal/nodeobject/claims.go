@@ -113,6 +113,9 @@ func (p *Publisher) volume(claimed nodeqosv1alpha1.ClaimedVolume, state nodecach
 		if v.GetInForceSince() != nil {
 			s.Since = new(seconds(v.GetInForceSince().AsTime()))
 		}
+		if foreign := foreignOf(v); foreign != "" {
+			s.Message = cut("another program has set "+foreign, longestMessage)
+		}
 		if claimed.Problem != "" {
 			s.State, s.Reason = nodeqosv1alpha1.VolumeNotEnforced, nodeqosv1alpha1.ReasonInvalidClass
 			s.Message = cut(fmt.Sprintf("%s; the volume has the limits of class %q", claimed.Problem, claimed.Class), longestMessage)
@@ -153,6 +156,16 @@ func volumeInForce(claimed nodeqosv1alpha1.ClaimedVolume, assignments *qosv1alph
 		}
 	}
 	return nil
+}
+
+// foreignOf describes the lower limits that another program has set for a volume, or returns "".
+func foreignOf(v *qosv1alpha1.VolumeAssignments) string {
+	for _, a := range v.GetQosResources() {
+		if a.GetForeign() != "" {
+			return a.GetForeign()
+		}
+	}
+	return ""
 }
 
 func hasClass(v *qosv1alpha1.VolumeAssignments, class string) bool {

@@ -214,6 +214,19 @@ func TestTheStateBeforeASpecIsNotReportedForIt(t *testing.T) {
 	})
 }
 
+func TestLowerLimitsOfAnotherProgramAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plugin{}
+		state := withClaim("gold", "253:3")
+		state.Assignments.Pods[0].Containers[0].Volumes[0].QosResources[0].Foreign = "lower limits on 253:3 rbps=100"
+		r := p.withGold(t, state)
+		pass(time.Minute)
+		want := inForce("gold")
+		want.Message = "another program has set lower limits on 253:3 rbps=100"
+		r.expectVolume(t, want, 2)
+	})
+}
+
 func TestTheReasonWhyAVolumeIsNotEnforcedIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{}

@@ -95,7 +95,7 @@ func keepSince(volumes, before []nodeqosv1alpha1.QOSResourceInfo) {
 }
 
 // add adds a holder to each of its classes. The system default does not count as a class, but what another program has set in place of
-// it is added to the foreign settings. A restarted container and its predecessor count as one holder.
+// it, or for a volume, is added to the foreign settings. A restarted container and its predecessor count as one holder.
 func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1alpha1.Scope, assignments []*qosv1alpha1.Assignment) {
 	for _, a := range assignments {
 		owner := holderKey{podUID, holder.Container, holder.Volume, a.GetName()}
@@ -106,10 +106,15 @@ func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1a
 
 		h.added[assignment] = true
 		resource := resourceKey{scope, a.GetName()}
-		if a.GetClass() == "" {
+		if setting := a.GetForeign(); setting != "" {
+			if holder.Volume != "" {
+				setting = "volume " + holder.Volume + ": " + setting
+			}
 			h.foreign[resource] = append(h.foreign[resource], nodeqosv1alpha1.ForeignSetting{
-				Namespace: holder.Namespace, Pod: holder.Pod, Container: holder.Container, Setting: cut(a.GetForeign(), longestDescription),
+				Namespace: holder.Namespace, Pod: holder.Pod, Container: holder.Container, Setting: cut(setting, longestDescription),
 			})
+		}
+		if a.GetClass() == "" {
 			continue
 		}
 		key := classKey{resource, a.GetClass()}

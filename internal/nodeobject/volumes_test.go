@@ -30,6 +30,19 @@ func withVolume(device string, since *timestamppb.Timestamp) nodecache.State {
 	}}}
 }
 
+func TestLowerLimitsOfAVolumeAreForeignSettings(t *testing.T) {
+	state := withVolume("253:3", nil)
+	state.Assignments.Pods[0].Containers[0].Volumes[0].QosResources[0].Foreign = "lower limits on 253:3 rbps=100"
+	status, _ := desiredStatus(state, nodeqosv1alpha1.NodeQOSResourcesStatus{}, at(9, 0, 0))
+	want := []nodeqosv1alpha1.ForeignSetting{{Namespace: "a", Pod: "db", Container: "main", Setting: "volume /data: lower limits on 253:3 rbps=100"}}
+	if diff := cmp.Diff(want, status.QOSResources.VolumeQOSResources[0].Foreign); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if holders := status.QOSResources.VolumeQOSResources[0].Classes[0].Holders; len(holders) != 1 {
+		t.Errorf("holders are %v", holders)
+	}
+}
+
 func TestVolumesAreHoldersWithTheirDevice(t *testing.T) {
 	eight := metav1.NewTime(at(8, 0, 0))
 	want := nodeqosv1alpha1.Holder{Namespace: "a", Pod: "db", Container: "main", Volume: "/data", Device: "253:3", Since: &eight}

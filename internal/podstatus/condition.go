@@ -158,7 +158,11 @@ func (o *observed) effective() []string {
 
 func describeVolume(volume *qosv1alpha1.VolumeAssignments) string {
 	var names []string
+	foreign := ""
 	for _, a := range volume.GetQosResources() {
+		if a.GetForeign() != "" {
+			foreign = ", and another program has set " + a.GetForeign()
+		}
 		switch {
 		case a.GetClass() == "":
 		case a.GetSource() == qosv1alpha1.Source_SOURCE_CLAIM:
@@ -171,7 +175,7 @@ func describeVolume(volume *qosv1alpha1.VolumeAssignments) string {
 	if len(names) == 0 {
 		return "not in force"
 	}
-	return strings.Join(names, " and ") + ", in force on " + cmp.Or(volume.GetDevice(), "unknown devices")
+	return strings.Join(names, " and ") + ", in force on " + cmp.Or(volume.GetDevice(), "unknown devices") + foreign
 }
 
 func describe(assignments []*qosv1alpha1.Assignment) string {

@@ -72,6 +72,7 @@ func TestCondition(t *testing.T) {
 		{Path: "/data", Device: "253:3", QosResources: []*qosv1alpha1.Assignment{has("volume-io", "silver", container)}},
 		{Path: "/lost", QosResources: []*qosv1alpha1.Assignment{has("volume-io", "", container)}},
 	}
+	withVolumes.Volumes[0].QosResources[0].Foreign = "lower limits on 253:3 rbps=100"
 	for _, c := range []struct {
 		name string
 		observed
@@ -101,7 +102,7 @@ func TestCondition(t *testing.T) {
 		},
 		{
 			"volumes", observed{pod: podWith("main"), assignments: assigned(withVolumes)},
-			"True Assigned: main: k8s.io/rdt gold (container); main volume /data: silver, in force on 253:3; main volume /lost: not in force",
+			"True Assigned: main: k8s.io/rdt gold (container); main volume /data: silver, in force on 253:3, and another program has set lower limits on 253:3 rbps=100; main volume /lost: not in force",
 		},
 		{
 			"a refused change lists the classes in effect",

@@ -32,8 +32,8 @@ type pods struct {
 type limiter interface {
 	// limitsFor returns the limits that a class sets for a holder, by device. It returns no limits if the holder has ended.
 	limitsFor(f *finder, h classes.Holder, class string) (values, error)
-	// volumeLimits returns the limits of all volume classes, including those of former configurations.
-	volumeLimits() []value
+	// classLimits returns the limits of all classes, including those of former configurations.
+	classLimits() []value
 }
 
 func newPods() *pods { return &pods{seed: maphash.MakeSeed(), byResource: map[string]limiter{}} }
@@ -107,6 +107,21 @@ func (p *pods) tighten(f *finder, target classes.Holder, resource string, change
 	return change.lowest(others.only(change.has))
 }
 
+// shared returns the change that gives the disks of a volume the limits in own. A limit is lower if another class of the
+// pod or another program has set a lower one. foreign has these limits of other programs: limits that no class has or had.
+func (p *pods) shared(f *finder, target classes.Holder, resource string, own, state values) (change, foreign values) {
+	change, foreign = p.tighten(f, target, resource, own, state), values{}
+	known := p.classLimits()
+	for s, limits := range state.only(change.has) {
+		ours := change[s]
+		change[s] = ours.lowest(limits.foreignTo(append(known, ours)))
+		if change[s] != ours {
+			foreign[s] = change[s].foreignTo([]value{ours})
+		}
+	}
+	return change, foreign
+}
+
 // without returns the state of a pod's cgroup as it would be without the limits that limitsOfOthers returns, and without
 // the limits that ended volumes have left. state is the present state, and wanted has the values of the target's own
 // class. A device whose limits are the lowest of wanted and of those limits gets the limits in wanted. A device with only
@@ -131,8 +146,25 @@ func (b *Backend) limitsFor(_ *finder, _ classes.Holder, class string) (values, 
 	return b.live.Load().classes[class].values.only(setting.isLimit), nil
 }
 
-// volumeLimits implements limiter.
-func (b *Backend) volumeLimits() []value { return nil }
+// classLimits implements limiter.
+func (b *Backend) classLimits() (all []value) {
+	for _, class := range b.live.Load().classes {
+		all = slices.AppendSeq(all, maps.Values(class.touched.only(setting.isLimit)))
+	}
+	return all
+}
+
+// classLimits returns the limits of all present and former classes of pods and volumes.
+func (p *pods) classLimits() (all []value) {
+	p.mu.Lock()
+	byResource := maps.Clone(p.byResource)
+	p.mu.Unlock()
+
+	for _, backend := range byResource {
+		all = append(all, backend.classLimits()...)
+	}
+	return all
+}
 
 // volumeLimits returns the limits of all present and former volume classes of all resources, because each limit in a
 // cgroup may come from a class of any resource.
@@ -142,7 +174,9 @@ func (p *pods) volumeLimits() (all []value) {
 	p.mu.Unlock()
 
 	for _, backend := range byResource {
-		all = append(all, backend.volumeLimits()...)
+		if volumes, ok := backend.(*VolumeBackend); ok {
+			all = append(all, volumes.classLimits()...)
+		}
 	}
 	return all
 }

@@ -244,7 +244,7 @@ func (b *VolumeBackend) Enforce(ctx context.Context, target classes.Holder, _, t
 	}
 
 	b.setDevices(target.ID, found.disks)
-	change := b.pods.tighten(finder, target, b.resource, found.limit(class.limits), state)
+	change, _ := b.pods.shared(finder, target, b.resource, found.limit(class.limits), state)
 	rest := change.remaining(state)
 	if len(rest) == 0 {
 		return nil
@@ -283,11 +283,12 @@ func (b *VolumeBackend) Observe(_ context.Context, target classes.Holder, want s
 		return classes.Observation{}, err
 	}
 
-	if len(b.pods.tighten(finder, target, b.resource, found.limit(class.limits), state).remaining(state)) > 0 {
+	change, foreign := b.pods.shared(finder, target, b.resource, found.limit(class.limits), state)
+	if len(change.remaining(state)) > 0 {
 		return classes.Observation{Known: true}, nil
 	}
 	b.setDevices(target.ID, found.disks)
-	return classes.Observation{Class: want, Known: true}, nil
+	return classes.Observation{Class: want, Known: true, Foreign: describeLower(foreign)}, nil
 }
 
 // Repair implements classes.Backend. It removes the limits of volumes that have ended or moved to another disk.
@@ -345,8 +346,10 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 	wanted := b.pods.limitsOfOthers(f, pod, "", state)
 	change, removed := values{}, []string{}
 	for s, limits := range state {
-		if limits != wanted[s] && isLowestOf(limits, append(b.pods.volumeLimits(), wanted[s])) {
-			change[s] = wanted[s]
+		foreign := limits.foreignTo(append(b.pods.classLimits(), wanted[s]))
+		rest := wanted[s].lowest(foreign)
+		if limits != rest && isLowestOf(limits.except(foreign), except(append(b.pods.volumeLimits(), wanted[s]), foreign)) {
+			change[s] = rest
 			removed = append(removed, ioMaxLine(s.device, limits))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -43,11 +44,57 @@ func (b *VolumeBackend) Remember(memory classes.Memory) error {
 	return nil
 }
 
-// volumeLimits implements limiter.
-func (b *VolumeBackend) volumeLimits() (all []value) {
+// classLimits implements limiter.
+func (b *VolumeBackend) classLimits() (all []value) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Collect(maps.Keys(b.written))
+}
+
+// foreignTo returns the limits of those kinds for which no candidate has the same limit.
+func (v value) foreignTo(candidates []value) (foreign value) {
+	for kind, limit := range v {
+		if !slices.ContainsFunc(candidates, func(c value) bool { return c[kind] == limit }) {
+			foreign[kind] = limit
+		}
+	}
+	return foreign
+}
+
+// except returns the limits of those kinds that other does not limit.
+func (v value) except(other value) value {
+	for kind, limit := range other {
+		if limit != 0 {
+			v[kind] = 0
+		}
+	}
+	return v
+}
+
+func except(all []value, other value) []value {
+	rest := make([]value, len(all))
+	for i, limits := range all {
+		rest[i] = limits.except(other)
+	}
+	return rest
+}
+
+// describeLower describes limits that another program has set, or returns "" if there are none.
+func describeLower(foreign values) string {
+	var parts []string
+	for _, s := range foreign.sorted() {
+		part := s.device.String()
+		for kind, key := range rateKeys() {
+			if limit := foreign[s][kind]; limit != 0 {
+				part += fmt.Sprintf(" %s=%d", key, limit)
+			}
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "lower limits on " + strings.Join(parts, ", ")
 }
 
 var _ classes.Rememberer = (*VolumeBackend)(nil)

@@ -141,8 +141,8 @@ type Observation struct {
 	// one class.
 	Class string
 	Known bool
-	// Foreign describes what another program has set for a target that has no class, e.g. `resctrl group "batch"`. It
-	// is empty if no other program has set anything.
+	// Foreign describes what another program has set for a target that has no class, e.g. `resctrl group "batch"`. For a
+	// volume, it describes lower limits than those of the class. It is empty if no other program has set anything.
 	Foreign string
 }
 

@@ -281,7 +281,8 @@ type ForeignSetting struct {
 	// +optional
 	Container string `json:"container,omitempty"`
 
-	// What the other program has set, as the plugin reads it from the kernel, e.g. "resctrl group batch" or "limits of 8:0 (sda)".
+	// What the other program has set, as the plugin reads it from the kernel, e.g. "resctrl group batch", "limits of 8:0 (sda)"
+	// or "volume /data: lower limits on 8:0 rbps=1000".
 	// +required
 	Setting string `json:"setting"`
 }

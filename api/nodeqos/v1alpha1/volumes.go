@@ -124,7 +124,7 @@ type VolumeStatus struct {
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// The reason for people, with the remedy.
+	// The reason for people, with the remedy. If the limits are in force: lower limits that another program has set.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -1737,7 +1737,8 @@ type Assignment struct {
 	// Key of the annotation that requested the class, or namespace and name of the claim; empty without one.
 	RequestedBy string `protobuf:"bytes,17,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
 	// What another program, e.g. the container runtime, has set in place of the system default: "resctrl group batch" or
-	// "limits of 8:0 (sda)". Read from the kernel every 15 s; empty when there is nothing, or when class is not empty.
+	// "limits of 8:0 (sda)". For a volume: lower limits than those of its class, as in "lower limits on 8:0 rbps=1000".
+	// Read from the kernel every 15 s; empty when there is nothing.
 	Foreign       string `protobuf:"bytes,18,opt,name=foreign,proto3" json:"foreign,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

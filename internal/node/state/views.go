@@ -126,8 +126,8 @@ type PodAssignments struct {
 // Reported is the class of one resource as the node reports it.
 type Reported struct {
 	classes.Assignment
-	// Foreign describes what another program has set in place of the system default, e.g. "resctrl group batch". It is
-	// empty if the class is not the system default, or if no other program has set anything.
+	// Foreign describes what another program has set in place of the system default, e.g. "resctrl group batch". For a
+	// volume with a class, it describes lower limits that another program has set. It is empty if there is nothing.
 	Foreign string
 }
 
@@ -209,7 +209,7 @@ func (e Entry) report(offers []classes.Offer) ContainerAssignments {
 			a = classes.Assignment{Resource: a.Resource, Class: class, Source: classes.SourceAdopted}
 		}
 		r := Reported{Assignment: a}
-		if a.Class == classes.SystemDefault {
+		if a.Class == classes.SystemDefault || e.Volume != "" {
 			r.Foreign = e.Foreign[a.Resource]
 		}
 		all = append(all, r)
