@@ -115,3 +115,22 @@ func TestACrashDuringAMoveLeavesNoProcessInAnotherClass(t *testing.T) {
 		})
 	}
 }
+
+// TestThreadsFollowTheObservedClassOfAClassThatIsLost kills the plugin during a change to class silver. While it does not
+// run, silver is removed from the class files, and its group is removed.
+func TestThreadsFollowTheObservedClassOfAClassThatIsLost(t *testing.T) {
+	f := newRDTMachine(t, "rdt=gold")
+	if err := f.Update(t.Context(), ownerA, map[string]string{"rdt": "silver"}); err != nil {
+		t.Fatal(err)
+	}
+	f.host.Resctrl().AddTask(f.pids[2], rdt.GroupOf("gold")) // as if the change had not moved it yet
+	if err := f.host.Remove("/sys/fs/resctrl/" + rdt.GroupOf("silver")); err != nil {
+		t.Fatal(err)
+	}
+	f.text = strings.Replace(rdtFiles, `silver: {l3Allocation: "75%"}, `, "", 1)
+	f.recover(t)
+	f.Repair(t.Context())
+	if reported, got := f.class(t), f.groups(); len(got) != 1 || got[0] != rdt.GroupOf(reported) {
+		t.Errorf("reported in %q, and its processes are in %q", reported, got)
+	}
+}

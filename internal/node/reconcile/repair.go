@@ -100,7 +100,7 @@ func (r *Reconciler) MoveThreads(ctx context.Context) {
 	defer r.release()
 
 	r.moveThreads(ctx, func(e state.Entry, resource string) bool {
-		return e.Class(resource) != classes.ClassOf(e.Created, resource)
+		return e.ObservedClass(resource) != classes.ClassOf(e.Created, resource)
 	})
 }
 
@@ -121,17 +121,16 @@ func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Entr
 	}
 }
 
-// threadGroups groups the containers by resource and class. It includes a container only if selected returns true for
-// the container and the resource, and if the container's threads can be moved now.
+// threadGroups groups the containers by resource and observed class, which is the class of the container's first process.
+// A container that cannot get its desired class, e.g. because its group was removed, so has all of its threads in one
+// class. It includes a container only if selected returns true for the container and the resource, and if the container's
+// threads can be moved now.
 func (r *Reconciler) threadGroups(selected func(e state.Entry, resource string) bool) map[threadGroup][]classes.Holder {
 	movers := r.movers()
 	if len(movers) == 0 {
 		return nil
 	}
-	moves := func(e state.Entry, resource string) bool {
-		_, elsewhere := e.Observed[resource]
-		return movers[resource] != nil && !elsewhere && selected(e, resource)
-	}
+	moves := func(e state.Entry, resource string) bool { return movers[resource] != nil && selected(e, resource) }
 	entries := r.store.Where(func(e state.Entry) bool {
 		return e.Started && e.Container != "" &&
 			slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return moves(e, a.Resource) })
@@ -141,7 +140,7 @@ func (r *Reconciler) threadGroups(selected func(e state.Entry, resource string) 
 	for _, e := range entries {
 		for _, a := range e.Assignments {
 			if moves(e, a.Resource) && r.store.MayCall(state.Call{Resource: a.Resource, HolderID: e.ID}) == nil {
-				group := threadGroup{movers[a.Resource], a.Resource, a.Class}
+				group := threadGroup{movers[a.Resource], a.Resource, e.ObservedClass(a.Resource)}
 				groups[group] = append(groups[group], e.Holder)
 			}
 		}
