@@ -82,7 +82,7 @@ func TestClassFilesOfThePagesAreValid(t *testing.T) {
 			t.Errorf("%s: %v\n%s", b.page, err, text)
 		}
 	}
-	if count < 6 {
+	if count < 11 {
 		t.Errorf("the pages have %d class files", count)
 	}
 }

@@ -104,6 +104,10 @@ func checkCommand(t *testing.T, built, makefile string, words []string) (string,
 		if err != nil {
 			return name, fmt.Errorf("%w: %s", err, out)
 		}
+		usage := "\n  " + strings.Replace(name, "kubectl-", "kubectl ", 1) + " " // followed by the command
+		if len(words) > 1 && !strings.HasPrefix(words[1], "-") && !strings.Contains(string(out), usage+words[1]) {
+			return name, fmt.Errorf("there is no command %s", words[1])
+		}
 		return name, nil
 	}
 	return "", nil
