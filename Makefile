@@ -147,8 +147,8 @@ e2e-kubernetes: ## Run the tests on a real Kubernetes, as root, on this machine 
 	$(GO) test -tags e2e -count=$(E2E_COUNT) -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e/kubernetes
 
 .PHONY: e2e-kubernetes-vm
-e2e-kubernetes-vm: ## Run the tests on a real Kubernetes whose node is a VM with RDT, as root.
-	$(MAKE) --no-print-directory e2e-kubernetes E2E_RUN=TestVirtualNode
+e2e-kubernetes-vm: ## Run the tests on a real Kubernetes that have a VM with RDT as a node, as root.
+	$(MAKE) --no-print-directory e2e-kubernetes E2E_RUN='TestVirtualNode|TestTwoNodes'
 
 .PHONY: vm
 vm: build ## Open a shell in a VM with real resctrl, as the VM tests use it; VENDOR=amd.

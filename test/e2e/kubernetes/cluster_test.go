@@ -15,17 +15,23 @@ import (
 	"testing"
 )
 
-const (
-	apiServer = "https://10.0.0.1:443"
-	nodeName  = "node-1"
-	nodeIP    = "192.0.2.1"
-)
+const apiServer = "https://10.0.0.1:443"
+
+// address is where a node is in the cluster: its name, its IP address, and the first half of its pods' addresses.
+type address struct{ name, ip, pods string }
+
+// addresses are those of the nodes that a cluster can have. Most tests have only the first node.
+var addresses = []address{
+	{name: "node-1", ip: "192.0.2.1", pods: "10.244"},
+	{name: "node-2", ip: "192.0.2.2", pods: "10.245"},
+}
 
 // tokens is the token file of the API server: token, user, user ID, groups.
 const tokens = `admin-token,admin,1,"system:masters"
 controllers-token,system:kube-controller-manager,2
 scheduler-token,system:kube-scheduler,3
-node-token,system:node:node-1,4,"system:nodes"
+node-1-token,system:node:node-1,4,"system:nodes"
+node-2-token,system:node:node-2,5,"system:nodes"
 `
 
 // auditPolicy logs all writes, so that tests can count them.
@@ -90,17 +96,24 @@ func (c *controlPlane) writeFiles() error {
 	if err != nil {
 		return err
 	}
-	for name, subject := range map[string]pkix.Name{
+	users := []string{"admin", "controllers", "scheduler"}
+	subjects := map[string]pkix.Name{
 		"server":         {CommonName: "kube-apiserver"},
-		"kubelet":        {CommonName: "system:node:" + nodeName, Organization: []string{"system:nodes"}},
 		"kubelet-client": {CommonName: "apiserver-kubelet-client", Organization: []string{"system:masters"}},
-	} {
-		if err := authority.issue(name, subject, "127.0.0.1", "10.0.0.1", nodeIP); err != nil {
+	}
+	ips := []string{"127.0.0.1", "10.0.0.1"}
+	for _, node := range addresses {
+		users = append(users, node.name)
+		subjects[node.name] = pkix.Name{CommonName: "system:node:" + node.name, Organization: []string{"system:nodes"}}
+		ips = append(ips, node.ip)
+	}
+	for name, subject := range subjects {
+		if err := authority.issue(name, subject, ips...); err != nil {
 			return err
 		}
 	}
 	files := map[string]string{"tokens.csv": tokens, "audit.yaml": auditPolicy}
-	for _, user := range []string{"admin", "controllers", "scheduler", "node"} {
+	for _, user := range users {
 		files[user+".kubeconfig"] = fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "%s", certificate-authority: "%s"}}]

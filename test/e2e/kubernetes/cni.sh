@@ -11,18 +11,22 @@ case $CNI_COMMAND in
     echo '{"cniVersion":"1.0.0","supportedVersions":["1.0.0"]}'
     ;;
   ADD)
+    config=$(cat)
+    value() { echo "$config" | sed -n "s/.*\"$1\" *: *\"\([^\"]*\)\".*/\1/p"; }
+    node=$(value node)
+    pods=$(value pods)
     exec 9>/run/cni-addresses
     flock 9
     number=$(($(cat /run/cni-last 2>/dev/null || echo 1) + 1))
     echo "$number" >/run/cni-last
-    address=10.244.$((number / 250)).$((number % 250 + 1))
+    address=$pods.$((number / 250)).$((number % 250 + 1))
     link=veth$number
     {
       $ip link add "$link" type veth peer name "$CNI_IFNAME" netns "$CNI_NETNS"
       $ip link set "$link" up
       $ip route add "$address/32" dev "$link"
       nsenter "--net=$CNI_NETNS" sh -c "$ip address add $address/32 dev $CNI_IFNAME && $ip link set $CNI_IFNAME up && \
-        $ip route add 192.0.2.1 dev $CNI_IFNAME && $ip route add default via 192.0.2.1 dev $CNI_IFNAME"
+        $ip route add $node dev $CNI_IFNAME && $ip route add default via $node dev $CNI_IFNAME"
     } >&2
     echo "{\"cniVersion\":\"1.0.0\",\"ips\":[{\"address\":\"$address/32\"}],\"interfaces\":[],\"dns\":{}}"
     ;;

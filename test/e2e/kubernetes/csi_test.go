@@ -24,7 +24,7 @@ const (
 // startDriver starts the CSI driver in the VM, and its external-provisioner and external-resizer on this machine.
 func (n *node) startDriver(t *testing.T, v *vm) {
 	t.Helper()
-	driver := v.program("csidriver", v.path("csidriver"), csiDriver, nodeName, csiVolumes)
+	driver := v.program("csidriver", v.path("csidriver"), csiDriver, n.name, csiVolumes)
 	driver.mustStart(t)
 	t.Cleanup(func() { driver.mustEnd(t, syscall.SIGTERM) })
 	socket := "/var/lib/kubelet/plugins/" + csiDriver + "/csi.sock"

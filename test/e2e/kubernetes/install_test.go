@@ -72,7 +72,7 @@ func (n *node) install(t *testing.T, shimFlags ...string) *programs {
 	// The shim runs as in the DaemonSet: as root without capabilities.
 	p.shim = n.process("shim", append([]string{
 		"setpriv", "--bounding-set=-all", "--inh-caps=-all", n.program("qos-kubelet-shim"),
-		"--node-name", nodeName, "--kubeconfig", n.cluster.kubeconfig("admin"), "--grace=5s",
+		"--node-name", n.name, "--kubeconfig", n.cluster.kubeconfig("admin"), "--grace=5s",
 	}, shimFlags...)...)
 	p.plugin.mustStart(t)
 	p.shim.mustStart(t)
@@ -128,7 +128,7 @@ func (n *node) offered(t *testing.T, class, capacity, allocatable string) {
 	t.Helper()
 	want := capacity + " " + allocatable
 	until(t, "the node has "+class+" "+want, func() (bool, string) {
-		output, _ := n.try("get", "node", nodeName, "-o", "json")
+		output, _ := n.try("get", "node", n.name, "-o", "json")
 		var object struct {
 			Status struct{ Capacity, Allocatable map[string]string }
 		}
@@ -160,6 +160,7 @@ type pod struct {
 	units       int      // of each; 0 is 1
 	annotations map[string]string
 	priority    string
+	node        string // the only node on which it may run; empty means any node
 	// init is a class that an init container requests; empty means no init container. If loops is true, the container
 	// main ends at once, so that the kubelet restarts it again and again.
 	init  string
@@ -190,6 +191,9 @@ func (p pod) manifest() string {
 		main["args"] = []string{"cat", "/proc/self/cgroup"}
 	}
 	spec := map[string]any{"priorityClassName": p.priority, "terminationGracePeriodSeconds": 1, "containers": []any{main}}
+	if p.node != "" {
+		spec["nodeSelector"] = map[string]string{"kubernetes.io/hostname": p.node}
+	}
 	if p.init != "" {
 		before := container("before", 1, p.init)
 		before["args"] = []string{"cat", "/proc/self/cgroup"}
@@ -262,7 +266,13 @@ func (n *node) containerID(pod string) string {
 // inClass waits until the kernel enforces a class on a pod's container.
 func (n *node) inClass(t *testing.T, pod, class string) {
 	t.Helper()
-	until(t, "pod "+pod+" is in "+class, func() (bool, string) {
+	n.inClasses(t, pod, class, class)
+}
+
+// inClasses waits until the kernel has a pod's container in a class of block I/O and, on a node with RDT, in a class of RDT.
+func (n *node) inClasses(t *testing.T, pod, blockio, rdt string) {
+	t.Helper()
+	until(t, "pod "+pod+" is in "+blockio+" and "+rdt, func() (bool, string) {
 		id := n.containerID(pod)
 		dir, err := n.machine.cgroup(id)
 		if err != nil {
@@ -272,25 +282,25 @@ func (n *node) inClass(t *testing.T, pod, class string) {
 		if err != nil {
 			return false, err.Error()
 		}
-		return enforced(kernel, id, class)
+		return enforced(kernel, id, blockio, rdt)
 	})
 }
 
 // enforced reports whether a container has the limits of a class and, on machines with resctrl, whether its threads are in the
 // group of the class.
-func enforced(kernel invariant.Kernel, id, class string) (ok bool, seen string) {
+func enforced(kernel invariant.Kernel, id, blockio, rdt string) (ok bool, seen string) {
 	cgroup := kernel.Cgroups[id]
 	limits := cgroup.Files["io.max"] + cgroup.Files["blkio.throttle.read_bps_device"]
 	outside := 0
 	if kernel.Groups != nil {
 		for _, thread := range cgroup.Threads {
-			if !slices.Contains(kernel.Groups["qos-"+class].Tasks, thread) {
+			if !slices.Contains(kernel.Groups["qos-"+rdt].Tasks, thread) {
 				outside++
 			}
 		}
 	}
 	seen = fmt.Sprintf("limits %q; %d of %d threads are not in the group", limits, outside, len(cgroup.Threads))
-	return strings.Contains(limits, rates[class]) && len(cgroup.Threads) > 0 && outside == 0, seen
+	return strings.Contains(limits, rates[blockio]) && len(cgroup.Threads) > 0 && outside == 0, seen
 }
 
 // condition waits until the pod's condition contains a text.

@@ -40,9 +40,9 @@ func (n *node) kubernetes(ctx context.Context, kubelet podresources.PodResources
 	var node corev1.Node
 	var object nodeqosv1alpha1.NodeQOSResources
 	err = errors.Join(
-		n.get(&pods, "pods", "--all-namespaces", "--field-selector=spec.nodeName="+nodeName),
-		n.get(&node, "node", nodeName),
-		n.get(&object, "nodeqosresources", nodeName))
+		n.get(&pods, "pods", "--all-namespaces", "--field-selector=spec.nodeName="+n.name),
+		n.get(&node, "node", n.name),
+		n.get(&object, "nodeqosresources", n.name))
 	if err != nil {
 		return nil, err
 	}

@@ -195,7 +195,7 @@ spec:
 	until(t, "kubectl qos counts", func() (bool, string) {
 		output := n.qos(t, "top") + n.qos(t, "nodes")
 		return hasLines(output, "k8s.io/blockio gold 1 1 2 1",
-			nodeName+" True k8s.io/blockio gold (1/2) silver (0/1) slow (1/inf) standard* ("), output
+			n.name+" True k8s.io/blockio gold (1/2) silver (0/1) slow (1/inf) standard* ("), output
 	})
 
 	n.kubectl(t, "label", "namespace", "default", allowed+"-")
@@ -217,7 +217,7 @@ spec:
 		t.Errorf("a class that is not there: %s", output)
 	}
 	n.holders(t, "silver", "default/"+name+"/changes")
-	if output, err := n.tryQOS("", "set", name, "-c", "asks-not", "blockio=silver"); err == nil || !strings.Contains(output, "is full on "+nodeName+": 1 of 1 in use") {
+	if output, err := n.tryQOS("", "set", name, "-c", "asks-not", "blockio=silver"); err == nil || !strings.Contains(output, "is full on "+n.name+": 1 of 1 in use") {
 		t.Errorf("a class that is full: %s", output)
 	}
 	if annotations := n.kubectl(t, "get", "pod", name, "-o", "jsonpath={.metadata.annotations}"); strings.Contains(annotations, "/asks-not") {

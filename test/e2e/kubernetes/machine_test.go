@@ -74,7 +74,7 @@ func (l *local) begin(t *testing.T, n *node) {
 	for _, dir := range []string{staticPods, "/etc/qos-nri-plugin", "/run/cni", "/run/bin"} {
 		must(t, os.MkdirAll(dir, 0o755))
 	}
-	mustRun(t, "ip", "address", "add", nodeIP+"/32", "dev", "lo")
+	mustRun(t, "ip", "address", "add", n.ip+"/32", "dev", "lo")
 	unpackImages(t, n, "/var/lib/containerd")
 }
 
@@ -82,7 +82,7 @@ func (l *local) end(t *testing.T, n *node) {
 	t.Helper()
 	n.kubelet.mustEnd(t, syscall.SIGKILL)
 	n.containerd.mustEnd(t, syscall.SIGKILL)
-	mustRun(t, "ip", "address", "del", nodeIP+"/32", "dev", "lo")
+	mustRun(t, "ip", "address", "del", n.ip+"/32", "dev", "lo")
 	// The veth devices are removed, because pods of the next node get the same addresses.
 	mustRun(t, "sh", "-c", "ip -brief link show type veth | while IFS='@ ' read -r link rest; do ip link del $link; done")
 }

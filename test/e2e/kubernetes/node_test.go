@@ -22,11 +22,12 @@ const (
 	staticPods       = "/etc/kubernetes/manifests"
 )
 
-// theNode is the node of this process, which has only one cluster with one node.
+// theNode is the first node of this process, which has only one cluster.
 var theNode *node
 
-// node is a cluster and its only node.
+// node is a node and its cluster.
 type node struct {
+	address
 	dir, bin, logs      string
 	cluster             *controlPlane // nil before it is started
 	machine             machine       // of the node; nil before it has joined the cluster
@@ -34,7 +35,20 @@ type node struct {
 }
 
 func newNode(dir string) *node {
-	return &node{dir: dir, bin: filepath.Join(dir, "bin"), logs: filepath.Join(dir, "logs")}
+	return &node{address: addresses[0], dir: dir, bin: filepath.Join(dir, "bin"), logs: filepath.Join(dir, "logs")}
+}
+
+// second returns the second node of the cluster, which has not joined it yet. If the test fails, it prints logs.
+func (n *node) second(t *testing.T) *node {
+	t.Helper()
+	second := &node{address: addresses[1], dir: n.dir, bin: n.bin, logs: filepath.Join(n.logs, addresses[1].name), cluster: n.cluster}
+	must(t, os.MkdirAll(second.logs, 0o755))
+	t.Cleanup(func() {
+		if t.Failed() {
+			second.report(t)
+		}
+	})
+	return second
 }
 
 // here returns the machine on which the tests run, so that it can be the node.
@@ -91,8 +105,8 @@ func (n *node) join(t *testing.T, machine machine) {
 	n.machine = machine
 	machine.begin(t, n)
 	n.startContainerd(t)
-	n.kubelet = machine.program("kubelet", machine.path("kubelet"), "--config", n.write(t, "kubelet.yaml", n.kubeletConfig()),
-		"--kubeconfig", n.cluster.kubeconfig("node"), "--hostname-override", nodeName, "--node-ip", nodeIP, "--housekeeping-interval=1m", "--v=2")
+	n.kubelet = machine.program("kubelet", machine.path("kubelet"), "--config", n.write(t, n.name+"/kubelet.yaml", n.kubeletConfig()),
+		"--kubeconfig", n.cluster.kubeconfig(n.name), "--hostname-override", n.name, "--node-ip", n.ip, "--housekeeping-interval=1m", "--v=2")
 	n.kubelet.mustStart(t)
 	n.awaitNode(t)
 }
@@ -103,14 +117,14 @@ func (n *node) leave(t *testing.T) {
 	n.machine.end(t, n)
 	n.machine = nil
 	n.kubectl(t, "delete", "pods", "--all", "--all-namespaces", "--force", "--grace-period=0")
-	n.kubectl(t, "delete", "node", nodeName, "--ignore-not-found")
+	n.kubectl(t, "delete", "node", n.name, "--ignore-not-found")
 }
 
 // awaitNode waits until pods can run on the node.
 func (n *node) awaitNode(t *testing.T) {
 	t.Helper()
 	until(t, "the node is ready", func() (bool, string) {
-		output, _ := n.try("get", "node", nodeName, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status} {.spec.taints}`)
+		output, _ := n.try("get", "node", n.name, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status} {.spec.taints}`)
 		return output == "True", output
 	})
 	until(t, "pods can be made", func() (bool, string) {
@@ -121,8 +135,8 @@ func (n *node) awaitNode(t *testing.T) {
 
 func (n *node) startContainerd(t *testing.T) {
 	t.Helper()
-	n.write(t, "10-test.conflist", `{"cniVersion":"1.0.0","name":"test","plugins":[{"type":"cni.sh"}]}`)
-	n.containerd = n.machine.program("containerd", n.machine.path("containerd"), "--config", n.write(t, "containerd.toml", n.containerdConfig()))
+	n.write(t, n.name+"/10-test.conflist", fmt.Sprintf(`{"cniVersion":"1.0.0","name":"test","plugins":[{"type":"cni.sh","node":%q,"pods":%q}]}`, n.ip, n.pods))
+	n.containerd = n.machine.program("containerd", n.machine.path("containerd"), "--config", n.write(t, n.name+"/containerd.toml", n.containerdConfig()))
 	n.containerd.mustStart(t)
 	n.awaitContainerd(t)
 }
@@ -142,6 +156,7 @@ func (n *node) ctr(args ...string) (string, error) {
 func (n *node) write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(n.dir, name)
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	must(t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }
@@ -174,7 +189,7 @@ runtime_path = %q
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 BinaryName = %q
 SystemdCgroup = %t
-`, workloadImage, settings.timeouts, settings.nri, settings.cni, n.dir, n.machine.path("containerd-shim-runc-v2"), settings.ociRuntime, settings.cgroupDriver == "systemd")
+`, workloadImage, settings.timeouts, settings.nri, settings.cni, filepath.Join(n.dir, n.name), n.machine.path("containerd-shim-runc-v2"), settings.ociRuntime, settings.cgroupDriver == "systemd")
 }
 
 func (n *node) kubeletConfig() string {
@@ -207,8 +222,8 @@ syncFrequency: %s
 configMapAndSecretChangeDetectionStrategy: Watch
 fileCheckFrequency: 2s
 oomScoreAdj: 0
-`, settings.cgroupDriver, settings.cgroupRoot, containerdSocket, staticPods, filepath.Join(n.dir, "volume-plugins"), nodeIP,
-		n.cluster.file("kubelet.crt"), n.cluster.file("kubelet.key"), n.cluster.file("ca.crt"), settings.statusFrequency, settings.syncFrequency)
+`, settings.cgroupDriver, settings.cgroupRoot, containerdSocket, staticPods, filepath.Join(n.dir, "volume-plugins"), n.ip,
+		n.cluster.file(n.name+".crt"), n.cluster.file(n.name+".key"), n.cluster.file("ca.crt"), settings.statusFrequency, settings.syncFrequency)
 }
 
 // stop ends the programs of the control plane one after another. Without stop, they would all be killed at the end of the namespaces.
@@ -230,17 +245,17 @@ func (n *node) report(t *testing.T) {
 	for _, log := range logs {
 		data, readErr := os.ReadFile(log)
 		name := filepath.Base(log)
-		err = errors.Join(err, readErr, os.WriteFile(filepath.Join(t.ArtifactDir(), name), data, 0o644))
+		err = errors.Join(err, readErr, os.WriteFile(filepath.Join(t.ArtifactDir(), n.name+"-"+name), data, 0o644))
 		if slices.Contains([]string{"plugin.log", "shim.log", "kubelet.log", "containerd.log"}, name) {
 			lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-			t.Logf("--- %s\n%s", name, strings.Join(lines[max(0, len(lines)-25):], "\n"))
+			t.Logf("--- %s of %s\n%s", name, n.name, strings.Join(lines[max(0, len(lines)-25):], "\n"))
 		}
 	}
 	if err != nil {
 		t.Log(err)
 	}
 	for _, args := range [][]string{
-		{"describe", "node", nodeName}, {"get", "pods", "-A", "-o", "wide"}, {"get", "events", "-A"},
+		{"describe", "node", n.name}, {"get", "pods", "-A", "-o", "wide"}, {"get", "events", "-A"},
 		{"-n", "qos-system", "logs", "--selector=app.kubernetes.io/name", "--all-containers", "--prefix", "--tail=25"},
 	} {
 		output, _ := n.try(args...)

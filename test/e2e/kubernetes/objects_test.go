@@ -68,7 +68,7 @@ func linesWith(text, logs string) []string {
 // object returns the NodeQOSResources of the node. The result is empty if the API has none.
 func (n *node) object() nodeqosv1alpha1.NodeQOSResources {
 	var object nodeqosv1alpha1.NodeQOSResources
-	output, err := n.try("get", "nodeqosresources", nodeName, "-o", "json")
+	output, err := n.try("get", "nodeqosresources", n.name, "-o", "json")
 	if err == nil {
 		_ = json.Unmarshal([]byte(output), &object)
 	}
@@ -108,7 +108,7 @@ func objectTells(t *testing.T, n *node, follows bool) {
 	if c := class(object, "gold"); c.Capacity != 2 || c.ExtendedResource != "qos.noderesource.dev/blockio.gold" || c.Description != "for the tests" {
 		t.Errorf("gold is %+v", c)
 	}
-	uid := n.kubectl(t, "get", "node", nodeName, "-o", "jsonpath={.metadata.uid}")
+	uid := n.kubectl(t, "get", "node", n.name, "-o", "jsonpath={.metadata.uid}")
 	if owners := object.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Node" || string(owners[0].UID) != uid {
 		t.Errorf("owners are %+v; want node %s", owners, uid)
 	}
@@ -120,7 +120,7 @@ func objectTells(t *testing.T, n *node, follows bool) {
 	}
 	n.condition(t, "holder", "True Assigned: main: k8s.io/blockio gold (allocated)")
 	n.condition(t, "by-default", "True Assigned: main: k8s.io/blockio standard (default)")
-	n.kubectl(t, "delete", "nodeqosresources", nodeName)
+	n.kubectl(t, "delete", "nodeqosresources", n.name)
 	n.holders(t, "gold", "default/holder/main")
 	n.delete(t, "holder")
 	n.holders(t, "gold")

@@ -8,7 +8,6 @@ package kubernetes
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -65,14 +64,19 @@ func (n *node) applyPolicies(t *testing.T, containerResources string) {
 // applyOverlay applies a kustomization, in which %s stands for its base.
 func (n *node) applyOverlay(t *testing.T, base, kustomization string) {
 	t.Helper()
-	dir := filepath.Join(n.dir, "overlay")
-	must(t, os.MkdirAll(dir, 0o755))
+	n.kubectl(t, "apply", "-k", n.overlay(t, "overlay", base, kustomization))
+}
+
+// overlay writes a kustomization, in which %s stands for its base, and returns its directory.
+func (n *node) overlay(t *testing.T, name, base, kustomization string) string {
+	t.Helper()
+	dir := filepath.Join(n.dir, name)
 	absolute, err := filepath.Abs(base)
 	must(t, err)
 	relative, err := filepath.Rel(dir, absolute)
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), fmt.Appendf(nil, kustomization, relative), 0o644))
-	n.kubectl(t, "apply", "-k", dir)
+	n.write(t, name+"/kustomization.yaml", fmt.Sprintf(kustomization, relative))
+	return dir
 }
 
 // policiesAct waits until the API server knows the policies, their parameters and the defaults of the namespace.

@@ -17,7 +17,7 @@ func staticPodTakesASlot(t *testing.T, n *node) {
 	manifest := pod{name: "unseen", annotations: map[string]string{"qos.noderesource.dev/pod": "blockio=gold"}}.manifest()
 	must(t, os.WriteFile(file, []byte(manifest[:len(manifest)-len("\n---\n")]), 0o644))
 	t.Cleanup(func() { _ = os.Remove(file) })
-	n.running(t, "unseen-"+nodeName)
+	n.running(t, "unseen-"+n.name)
 	n.offered(t, "gold", "2", "1")
 	n.run(t, pod{name: "seen", classes: []string{"blockio.gold"}}, pod{name: "waits", classes: []string{"blockio.gold"}})
 	until(t, "one of two pods waits", func() (bool, string) {

@@ -7,7 +7,6 @@ package kubernetes
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -111,10 +110,16 @@ func joined(t *testing.T, v *vm) *node {
 	if n.machine != nil {
 		n.leave(t)
 	}
+	n.joinVirtual(t, v)
+	return n
+}
+
+// joinVirtual makes a VM the node, until the test ends.
+func (n *node) joinVirtual(t *testing.T, v *vm) {
+	t.Helper()
 	v.dir, v.rig, v.bin, v.logs = filepath.Join(n.dir, v.vendor+v.init), n.dir, n.bin, n.logs
 	t.Cleanup(func() { n.leave(t) })
 	n.join(t, v)
-	return n
 }
 
 // ownClassFile is a kustomization that installs the DaemonSets with another class file. %s is the kustomization that it changes.
@@ -132,13 +137,7 @@ patches:
 // installVirtual installs the DaemonSets with the class file of a VM.
 func (n *node) installVirtual(t *testing.T) *daemonSet {
 	t.Helper()
-	base, err := filepath.Abs(deploy + "kubernetes-follow-annotations")
-	must(t, err)
-	dir := filepath.Join(n.dir, "deploy")
-	must(t, os.MkdirAll(dir, 0o755))
-	base, err = filepath.Rel(dir, base)
-	must(t, err)
-	n.write(t, "deploy/kustomization.yaml", fmt.Sprintf(ownClassFile, base))
+	dir := n.overlay(t, "deploy", deploy+"kubernetes-follow-annotations", ownClassFile)
 	n.write(t, "deploy/classes.yaml", virtualClasses(2, fullBandwidth))
 
 	d := n.installDaemonSet(t, dir)
@@ -158,7 +157,7 @@ func setMoves(t *testing.T, n *node) {
 	n.inClass(t, "moves", "gold")
 	n.condition(t, "moves", "rdt gold")
 	n.holders(t, "gold", "default/moves/main")
-	if output, err := n.tryQOS("", "set", "moves", "-c", "main", "rdt=silver", "blockio=silver"); err == nil || !strings.Contains(output, "is full on "+nodeName) {
+	if output, err := n.tryQOS("", "set", "moves", "-c", "main", "rdt=silver", "blockio=silver"); err == nil || !strings.Contains(output, "is full on "+n.name) {
 		t.Errorf("a class that is full: %v\n%s", err, output)
 	}
 	n.inClass(t, "moves", "gold")
@@ -329,7 +328,7 @@ func reboots(t *testing.T, n *node, v *vm, d *daemonSet) {
 		t.Fatal("the VM has not booted again")
 	}
 	until(t, "the API has the new boot", func() (bool, string) {
-		seen, _ := n.try("get", "node", nodeName, "-o", "jsonpath={.status.nodeInfo.bootID}")
+		seen, _ := n.try("get", "node", n.name, "-o", "jsonpath={.status.nodeInfo.bootID}")
 		return seen != "" && seen != strings.TrimSpace(bootID), seen
 	})
 	d.back(t)

@@ -21,14 +21,13 @@ import (
 
 // The network between this machine and the VM. The VM reaches the API server's service by it, and this machine the VM's pods.
 const (
-	bridge  = "192.0.2.254"
-	tap     = "tap0"
-	podNets = "10.244.0.0/16"
-	agent   = nodeIP + ":7000"
+	bridge = "192.0.2.254"
+	tap    = "tap0"
 )
 
 // vm is a VM with its own kernel, with resctrl. Package remote runs programs there.
 type vm struct {
+	address               // of the node that it is
 	dir, bin, logs string // logs are those of the whole rig, which the VM sees, too
 	rig            string
 	vendor         string // "intel" or "amd"
@@ -58,6 +57,7 @@ exec agent
 // begin boots the VM with a new disk for the data of containerd and the kubelet.
 func (v *vm) begin(t *testing.T, n *node) {
 	t.Helper()
+	v.address = n.address
 	programs := filepath.Join(v.dir, "programs")
 	must(t, os.MkdirAll(programs, 0o755))
 	for _, name := range inVM {
@@ -73,7 +73,7 @@ func (v *vm) begin(t *testing.T, n *node) {
 		{"ip", "tuntap", "add", tap, "mode", "tap"},
 		{"ip", "address", "add", bridge + "/24", "dev", tap},
 		{"ip", "link", "set", tap, "up"},
-		{"ip", "route", "add", podNets, "via", nodeIP},
+		{"ip", "route", "add", v.pods + ".0.0/16", "via", v.ip},
 	} {
 		mustRun(t, args...)
 	}
@@ -99,7 +99,7 @@ func (v *vm) boot(t *testing.T) {
 		name: "vm", log: filepath.Join(v.logs, "vm.log"),
 		// Setting the timer of an emulated CPU is slow, and took a fifth of the CPU time of the node's programs. A
 		// periodic timer is set once.
-		args: []string{"../vm/boot.sh", v.dir, v.vendor, "highres=off", "nohz=off", "ip=" + nodeIP + "::" + bridge + ":255.255.255.0:" + nodeName + ":eth0:off"},
+		args: []string{"../vm/boot.sh", v.dir, v.vendor, "highres=off", "nohz=off", "ip=" + v.ip + "::" + bridge + ":255.255.255.0:" + v.name + ":eth0:off"},
 		env: []string{
 			"QOS_INIT=" + v.init, "QOS_NIC=tap,ifname=" + tap + ",script=no,downscript=no,model=virtio-net-pci",
 			"QOS_SMP=1", // QEMU emulates all CPUs in one thread of the host, so a second CPU would not help
@@ -112,7 +112,7 @@ func (v *vm) boot(t *testing.T) {
 			t.Fatal("QEMU has ended; see vm.log")
 		}
 		var err error
-		if v.client, err = remote.Dial(t.Context(), agent); err != nil {
+		if v.client, err = remote.Dial(t.Context(), v.ip+":7000"); err != nil {
 			return false, err.Error()
 		}
 		output, err := v.run("hostname")

@@ -1,0 +1,209 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// poolKustomization installs the DaemonSets for the nodes of one kind, with class files of their own, as docs/kubernetes.md describes.
+// POOL is the kind, and %s the kustomization that it changes.
+const poolKustomization = `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [%s]
+nameSuffix: -POOL
+labels:
+- {pairs: {qos.noderesource.dev/nodes: POOL}, includeSelectors: true}
+configMapGenerator:
+- {name: qos-classes, namespace: qos-system, behavior: replace, files: [classes.yaml], options: {disableNameSuffixHash: true}}
+patches:
+- target: {kind: DaemonSet}
+  patch: |
+    - {op: add, path: /spec/template/spec/nodeSelector/node.example~1kind, value: POOL}
+`
+
+// pool is a node with an installation of its own.
+type pool struct {
+	*node
+	kind string // its label node.example/kind
+	gold int    // the capacity of the class gold
+}
+
+// pools are the two nodes of a cluster.
+type pools []*pool
+
+// TestTwoNodes has a cluster of two nodes with different class files. The first node is this machine, and the second one a VM with RDT.
+func TestTwoNodes(t *testing.T) {
+	n := ready(t)
+	virtual := n.second(t)
+	virtual.joinVirtual(t, &vm{vendor: "intel"})
+	both := pools{{node: n, kind: "small", gold: 2}, {node: virtual, kind: "large", gold: 3}}
+	both.install(t, fmt.Sprintf(classes, both[0].gold), virtualClasses(both[1].gold, fullBandwidth))
+
+	for _, c := range []virtualCase{
+		{"each node offers the classes of its class file", func(t *testing.T) { nodesDiffer(t, both) }},
+		{"pods run where their class is free", func(t *testing.T) { placedByClass(t, both) }},
+		{"an update of one node after the other leaves pods alone", func(t *testing.T) { updatedNodeByNode(t, both) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.test(t)
+			for _, pool := range both {
+				pool.holds(t) // while its pods run
+			}
+		})
+	}
+}
+
+// install installs the DaemonSets on each node, with its class file.
+func (p pools) install(t *testing.T, classFiles ...string) {
+	t.Helper()
+	for i, pool := range p {
+		pool.kubectl(t, "label", "node", pool.name, "node.example/kind="+pool.kind)
+		dir := pool.overlay(t, pool.kind, deploy+"kubernetes", strings.ReplaceAll(poolKustomization, "POOL", pool.kind))
+		pool.write(t, pool.kind+"/classes.yaml", classFiles[i])
+		pool.kubectl(t, "apply", "-k", dir)
+		t.Cleanup(func() { pool.kubectl(t, "delete", "-k", dir, "--ignore-not-found", "--wait", within) })
+	}
+	for _, pool := range p {
+		pool.rolledOut(t)
+	}
+}
+
+func (p *pool) rolledOut(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"daemonset/qos-nri-plugin-", "daemonset/qos-publisher-"} {
+		p.kubectl(t, "-n", "qos-system", "rollout", "status", name+p.kind, within)
+	}
+}
+
+func nodesDiffer(t *testing.T, p pools) {
+	small, large := p[0], p[1]
+	small.offered(t, "gold", "2", "2")
+	large.offered(t, "gold", "3", "3") // also of RDT
+	if seen := small.kubectl(t, "get", "node", small.name, "-o", "jsonpath={.status.capacity}"); strings.Contains(seen, "qos.noderesource.dev/rdt") {
+		t.Errorf("the node without RDT offers %s", seen)
+	}
+	until(t, "kubectl qos shows the classes of each node", func() (bool, string) {
+		output := small.qos(t, "nodes")
+		return hasLines(output, small.name+" True k8s.io/blockio gold (0/2) silver (0/1)", large.name+" True k8s.io/blockio gold (0/3) silver (0/1)"), output
+	})
+}
+
+// placedByClass has pods whose class only one node offers, and pods that find their class full on one node or on both.
+func placedByClass(t *testing.T, p pools) {
+	small, large := p[0], p[1]
+	small.run(t, pod{name: "needs-rdt", classes: large.asks("gold")})
+	small.running(t, "needs-rdt")
+	if got := p.of(t, "needs-rdt"); got != large {
+		t.Errorf("a pod with a class of RDT runs on %s", got.name)
+	}
+	large.inClass(t, "needs-rdt", "gold")
+	large.holders(t, "gold", "default/needs-rdt/main")
+	small.holders(t, "gold")
+
+	silver := []string{"blockio.silver"}
+	small.run(t, pod{name: "first", classes: silver}, pod{name: "other", classes: silver})
+	small.running(t, "first", "other")
+	first, other := p.of(t, "first"), p.of(t, "other")
+	if first == other {
+		t.Errorf("both pods run on %s, which has one slot", first.name)
+	}
+	first.inClasses(t, "first", "silver", "standard")
+	other.inClasses(t, "other", "silver", "standard")
+
+	small.run(t, pod{name: "waits", classes: silver})
+	small.pending(t, "waits", "Insufficient qos.noderesource.dev/blockio.silver")
+	small.delete(t, "first")
+	small.running(t, "waits")
+	if got := p.of(t, "waits"); got != first {
+		t.Errorf("the slot was free on %s, and the pod runs on %s", first.name, got.name)
+	}
+	first.inClasses(t, "waits", "silver", "standard")
+}
+
+// of returns the pool of the node on which a pod runs.
+func (p pools) of(t *testing.T, pod string) *pool {
+	t.Helper()
+	name := p[0].of(pod, "{.spec.nodeName}")
+	for _, pool := range p {
+		if pool.name == name {
+			return pool
+		}
+	}
+	t.Fatalf("pod %s is on the node %q", pod, name)
+	return nil
+}
+
+// updatedNodeByNode updates the DaemonSets of one node and then of the other, while pods run and are created.
+func updatedNodeByNode(t *testing.T, p pools) {
+	ids := map[string]string{}
+	for _, pool := range p {
+		name := "stays-" + pool.kind
+		pool.run(t, pod{name: name, classes: pool.asks("gold"), node: pool.name})
+		pool.running(t, name)
+		ids[name] = pool.containerID(name)
+	}
+
+	for i, updated := range p {
+		other := p[1-i]
+		watched := other.watch(t)
+		updated.kubectl(t, "-n", "qos-system", "rollout", "restart", "daemonset/qos-nri-plugin-"+updated.kind, "daemonset/qos-publisher-"+updated.kind)
+		here, there := "here-"+updated.kind, "there-"+updated.kind
+		updated.run(t, pod{name: here, node: updated.name}, pod{name: there, node: other.name, classes: other.asks("gold")})
+		updated.rolledOut(t)
+		updated.offered(t, "gold", fmt.Sprint(updated.gold), fmt.Sprint(updated.gold))
+		updated.running(t, here, there)
+		updated.inClass(t, here, "standard")
+		other.inClass(t, there, "gold")
+		watched.sameThroughout(t)
+		for _, pool := range p {
+			name := "stays-" + pool.kind
+			pool.inClass(t, name, "gold")
+			if got := pool.containerID(name); got != ids[name] {
+				t.Errorf("the update on %s has ended the container of %s", updated.name, name)
+			}
+		}
+	}
+}
+
+// watch is a kubectl that writes a line each time when the object of a node changes.
+type watch struct{ *process }
+
+// watch watches the capacity of the classes of a node.
+func (p *pool) watch(t *testing.T) watch {
+	t.Helper()
+	w := watch{p.process("watch", p.program("kubectl"), "--kubeconfig="+p.cluster.kubeconfig("admin"), "get", "node", p.name, "--watch", "-o",
+		`jsonpath={.status.capacity} {.status.allocatable}{"\n"}`)}
+	must(t, os.RemoveAll(w.log))
+	w.mustStart(t)
+	t.Cleanup(func() { must(t, w.end(syscall.SIGTERM)) })
+	until(t, "kubectl watches the node", func() (bool, string) {
+		seen := w.lines(t)
+		return len(seen) > 0, "no line"
+	})
+	return w
+}
+
+func (w watch) lines(t *testing.T) []string {
+	t.Helper()
+	data, err := os.ReadFile(w.log)
+	must(t, err)
+	return slices.Collect(strings.Lines(string(data)))
+}
+
+// sameThroughout ends the watch, and checks that it has seen no change.
+func (w watch) sameThroughout(t *testing.T) {
+	t.Helper()
+	must(t, w.end(syscall.SIGTERM))
+	if seen := slices.Compact(w.lines(t)); len(seen) != 1 || !strings.Contains(seen[0], "qos.noderesource.dev/blockio.gold") {
+		t.Errorf("what the node offers has changed:\n%s", strings.Join(seen, ""))
+	}
+}
