@@ -1,0 +1,60 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/config"
+)
+
+// unknownFields is a class file with an unknown field in each place, so that the messages list the known fields.
+const unknownFields = `apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: k8s.io/rdt
+  unknown: 1
+  classes: [{name: a, unknown: 1}]
+  rdt: {unknown: 1, partitions: {p: {unknown: 1, l3Allocation: "100%", classes: {a: {unknown: 1}}}}, options: {unknown: 1, l3: {unknown: 1}}}
+- name: k8s.io/blockio
+  blockio: {unknown: 1, Classes: {a: [{unknown: 1}]}}
+- name: vendor.example/volumes
+  scope: volume
+  volumeio: {unknown: 1, classes: {a: {unknown: 1}}}
+`
+
+// TestFieldsOfClassFilesAreDocumented looks up each field that class files can have in the page of its section.
+func TestFieldsOfClassFilesAreDocumented(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "classes.yaml")
+	if err := os.WriteFile(file, []byte(unknownFields), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	problems := config.Read(file, config.OfflineKinds(), config.HostFiles(t.TempDir())).Err
+	if problems == nil {
+		t.Fatal("unknown fields are accepted")
+	}
+	found := regexp.MustCompile(`(\S+)\.unknown: unknown field; the known fields are (.*)`).FindAllStringSubmatch(problems.Error(), -1)
+	if len(found) != 11 {
+		t.Errorf("want 11 places, and the problems are:\n%v", problems)
+	}
+
+	for _, place := range found {
+		name := "docs/class-files.md"
+		for section, page := range map[string]string{".rdt": "docs/rdt.md", ".blockio": "docs/blockio.md", ".volumeio": "docs/volumes.md"} {
+			if strings.Contains(place[1], section) {
+				name = page
+			}
+		}
+		page := read(t, name)
+		for field := range strings.SplitSeq(place[2], ", ") {
+			if !regexp.MustCompile(`\b` + field + `\b`).MatchString(page) {
+				t.Errorf("%s does not have the field %s of %s", name, field, place[1])
+			}
+		}
+	}
+}
