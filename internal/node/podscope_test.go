@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -127,6 +128,21 @@ func TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom(t *testing.T)
 				}
 			}
 		})
+	}
+}
+
+// TestAPodWithoutACgroupIsReleased is about a pod that ran before containerd was restarted: containerd calls no hook when it
+// ends. The pod has no class, because only volumes have classes.
+func TestAPodWithoutACgroupIsReleased(t *testing.T) {
+	f, _ := newVolumeFixture(t)
+	ended := map[string]bool{}
+	f.restart(t, func(o *node.Options) { o.HasCgroup = func(h classes.Holder) bool { return !ended[h.ID] } })
+	f.mustConfigure(t, volumeFiles)
+	f.Synchronize([]classes.Holder{pod("a", nil), pod("b", nil)}, nil)
+	ended["sandbox-a"] = true
+	f.Reconcile(t.Context())
+	if got := f.Assignments(); len(got) != 1 || got[0].SandboxID != "sandbox-b" {
+		t.Errorf("the pods are %+v", got)
 	}
 }
 

@@ -182,12 +182,15 @@ func (r *Reconciler) observeSteps(ctx context.Context, e state.Entry, steps []St
 	}
 }
 
-// hasEnded reports whether a holder has ended. It also recognizes a holder whose PID now belongs to another process.
+// hasEnded reports whether a holder has ended. It also recognizes a holder whose PID now belongs to another process, and a
+// pod whose cgroup the kubelet has removed: for a pod that ran before containerd was restarted, containerd calls no hook.
 func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr error) bool {
-	if errors.Is(observeErr, classes.ErrEnded) || errors.Is(observeErr, fs.ErrNotExist) && e.Container == "" {
+	switch {
+	case errors.Is(observeErr, classes.ErrEnded), errors.Is(observeErr, fs.ErrNotExist) && e.Container == "":
 		return true
-	}
-	if r.startTime == nil || e.PID <= 0 || e.Container == "" {
+	case e.Container == "":
+		return !r.mayHaveCgroup(ctx, e)
+	case r.startTime == nil || e.PID <= 0:
 		return false
 	}
 
@@ -207,19 +210,24 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr err
 // its OCI runtime refuses a creation. A container without a cgroup counts as not created. Some runtimes, e.g.
 // containerd, make the cgroup only when the container starts. The start hook then adopts the container again.
 func (r *Reconciler) releaseNotCreated(ctx context.Context) {
-	if r.hasCgroup == nil {
-		return
-	}
 	for _, e := range r.store.Late() {
-		call := state.Call{HolderID: e.ID}
-		created, err := await(ctx, r, observeTime, call, "look for the cgroup of "+e.String(), func(context.Context) (bool, error) {
-			return r.hasCgroup(e.Holder), nil
-		})
-		if err == nil && !created {
+		if !r.mayHaveCgroup(ctx, e) {
 			r.log.Info("a container was not created, but the runtime has not reported that", "holder", e.String())
 			r.store.Release(e.ID)
 		}
 	}
+}
+
+// mayHaveCgroup returns false if a holder has no cgroup. If that is unknown, it returns true.
+func (r *Reconciler) mayHaveCgroup(ctx context.Context, e state.Entry) bool {
+	if r.hasCgroup == nil {
+		return true
+	}
+	call := state.Call{HolderID: e.ID}
+	has, err := await(ctx, r, observeTime, call, "look for the cgroup of "+e.String(), func(context.Context) (bool, error) {
+		return r.hasCgroup(e.Holder), nil
+	})
+	return has || err != nil
 }
 
 // logFailure logs a failed move. The first failure is a warning. While the holder stays outside of its class, further failures

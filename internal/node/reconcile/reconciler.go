@@ -27,7 +27,7 @@ type Runtime interface {
 // not matter, because times are only compared.
 type StartTime func(pid int) (at uint64, exists bool)
 
-// HasCgroup reports whether a container has a cgroup.
+// HasCgroup reports whether a container or pod has a cgroup.
 type HasCgroup func(classes.Holder) bool
 
 // BeforeMove is called before a holder leaves a class of a resource. The name of this class is from. BeforeMove is also
