@@ -18,7 +18,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/soak/steps"
 )
 
-// TestSoak runs a soak with the seed QOS_SOAK_SEED, or 1, for QOS_SOAK_MINUTES, or for three rounds.
+// TestSoak runs a soak with the seed QOS_SOAK_SEED for QOS_SOAK_MINUTES, or for three rounds. The default seed has volumes, a kill, and
+// restarts of the runtime and of the plugin.
 func TestSoak(t *testing.T) {
 	n := startNode(t)
 	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
@@ -30,7 +31,7 @@ func TestSoak(t *testing.T) {
 		}
 	})
 	o := steps.Options{
-		Seed: fromEnvironment(t, "QOS_SOAK_SEED", 1),
+		Seed: fromEnvironment(t, "QOS_SOAK_SEED", 21),
 		For:  time.Duration(fromEnvironment(t, "QOS_SOAK_MINUTES", 0)) * time.Minute,
 		// An emulated machine is slow.
 		Steps: 6, Patience: 2 * time.Minute, Progress: time.Minute, Sabotage: true, Out: testLog{t}, Deeds: testLog{t},

@@ -103,10 +103,14 @@ func (s *soakSite) container(id string) *container {
 	return s.containers[id]
 }
 
+// RemovePod also removes the pod's cgroup, as the kubelet does.
 func (s *soakSite) RemovePod(ctx context.Context, id string) error {
 	_, err := s.runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
 	if err == nil {
 		_, err = s.runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
+	}
+	if err == nil {
+		err = os.Remove(filepath.Join("/sys/fs/cgroup", s.podOf(id).cgroup()))
 	}
 	return err
 }
@@ -116,7 +120,11 @@ func (s *soakSite) CreateContainer(_ context.Context, podID string, wanted steps
 	s.attempts++
 	attempt := s.attempts
 	s.mu.Unlock()
-	c, err := s.podOf(podID).create(s.t, spec{name: wanted.Name, annotations: wanted.Annotations, attempt: attempt})
+	wants := spec{name: wanted.Name, annotations: wanted.Annotations, attempt: attempt}
+	if wanted.Device != "" {
+		wants.devices = []string{wanted.Device}
+	}
+	c, err := s.podOf(podID).create(s.t, wants)
 	if err != nil {
 		return "", err
 	}

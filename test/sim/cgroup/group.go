@@ -252,6 +252,7 @@ func (m *Machine) AddProcess(cgroup string, pid int, threads ...int) {
 		m.nodes[path.Join(t.point, cgroup)].group.processes[pid] = append([]int{pid}, threads...)
 	}
 	m.put(fmt.Sprintf("/proc/%d/cgroup", pid), &node{kind: regular, read: func() []byte { return m.cgroupOf(pid) }})
+	m.put(mountsOf(pid), &node{kind: regular, data: []byte("50 40 0:50 / / rw - overlay overlay rw\n")})
 }
 
 // RemoveProcess ends a process with its threads.
@@ -264,7 +265,11 @@ func (m *Machine) RemoveProcess(pid int) {
 func (m *Machine) removeProcess(pid int) {
 	m.forEachGroup(func(g *group) { delete(g.processes, pid) })
 	delete(m.nodes, fmt.Sprintf("/proc/%d/cgroup", pid))
+	delete(m.nodes, mountsOf(pid))
 }
+
+// mountsOf returns the path of the file with the mounts of a process.
+func mountsOf(pid int) string { return fmt.Sprintf("/proc/%d/mountinfo", pid) }
 
 func (m *Machine) cgroupOf(pid int) []byte {
 	var text strings.Builder

@@ -144,7 +144,15 @@ func (s *Site) RunPod(ctx context.Context, pod steps.Pod) (id string, err error)
 
 // CreateContainer implements steps.Runtime.
 func (s *Site) CreateContainer(ctx context.Context, pod string, c steps.Container) (id string, err error) {
-	return s.Runtime.CreateContainer(ctx, pod, nriruntime.ContainerConfig{Name: c.Name, Annotations: c.Annotations})
+	config := nriruntime.ContainerConfig{Name: c.Name, Annotations: c.Annotations}
+	if c.Device != "" {
+		major, minor, err := s.machine.BlockDevice(c.Device)
+		if err != nil {
+			return "", err
+		}
+		config.Devices = []*api.LinuxDevice{{Path: c.Device, Type: "b", Major: int64(major), Minor: int64(minor)}}
+	}
+	return s.Runtime.CreateContainer(ctx, pod, config)
 }
 
 // ExitContainer implements steps.Runtime.

@@ -14,9 +14,10 @@ import (
 
 // These are the resources of class files.
 const (
-	rdt     = "k8s.io/rdt"
-	blockIO = "k8s.io/blockio"
-	podIO   = "qos.noderesource.dev/pod-blockio"
+	rdt      = "k8s.io/rdt"
+	blockIO  = "k8s.io/blockio"
+	podIO    = "qos.noderesource.dev/pod-blockio"
+	volumeIO = "qos.noderesource.dev/volume-io"
 )
 
 // classFile is one state of the class file. Class bronze is always there.
@@ -33,20 +34,20 @@ type classFile struct {
 	goldCapacity, lowCapacity    int
 	// share is the part of the cache, in per cent, that only gold has. bandwidth is the memory bandwidth of bronze.
 	share, bandwidth int
-	// rate is the read limit of the class slow, in bytes a second.
-	rate int
+	// rate is the read limit of the class slow, and calmRate that of calm, in bytes a second.
+	rate, calmRate int
 }
 
 func firstClassFile() classFile {
 	return classFile{number: 1, defaultClass: "bronze", gold: true, silver: true, blockIO: true, podIO: true,
-		goldCapacity: 2, lowCapacity: 3, share: 50, bandwidth: 20, rate: 1000}
+		goldCapacity: 2, lowCapacity: 3, share: 50, bandwidth: 20, rate: 1000, calmRate: 9000}
 }
 
 // changed returns another class file.
 func (c classFile) changed(random *rand.Rand, number int) classFile {
 	c.number, c.wrong = number, ""
 	for range 1 + random.IntN(2) {
-		switch random.IntN(10) {
+		switch random.IntN(11) {
 		case 0:
 			c.gold = random.IntN(4) > 0
 		case 1:
@@ -66,6 +67,8 @@ func (c classFile) changed(random *rand.Rand, number int) classFile {
 		case 8:
 			c.podIO = random.IntN(3) > 0
 		case 9:
+			c.calmRate = 1000 * (4 + random.IntN(9))
+		case 10:
 			c.defaultClass = []string{"", "bronze", "silver"}[random.IntN(3)]
 		}
 	}
@@ -119,6 +122,8 @@ func (c classFile) text() string {
 		say("- name: %s\n  scope: pod\n  classes: [{name: low, capacity: %d, description: file %d}]", podIO, c.lowCapacity, c.number)
 		say("  blockio: {Classes: {low: [{Devices: [\"/dev/vd[a-z]\"], ThrottleWriteBps: 7000}]}}")
 	}
+	say("- name: %s\n  scope: volume\n  classes: [{name: calm}, {name: few, capacity: 2}]", volumeIO)
+	say("  volumeio: {classes: {calm: {maxReadBps: %d}, few: {maxReadBps: 5000, maxWriteBps: 8000}}}", c.calmRate)
 	return text.String() + c.wrong
 }
 
@@ -129,6 +134,8 @@ func (c classFile) classes(resource string) []string {
 		return []string{"slow", "heavy"}
 	case resource == podIO && c.podIO:
 		return []string{"low"}
+	case resource == volumeIO:
+		return []string{"calm", "few"}
 	case resource != rdt:
 		return nil
 	}
@@ -144,7 +151,7 @@ func (c classFile) classes(resource string) []string {
 
 // bounded reports whether a class has a capacity.
 func (c classFile) bounded(class string) bool {
-	return class == "gold" && c.goldCapacity > 0 || class == "low" && c.lowCapacity > 0 || class == "heavy"
+	return class == "gold" && c.goldCapacity > 0 || class == "low" && c.lowCapacity > 0 || class == "heavy" || class == "few"
 }
 
 // expect returns the values that the classes must have in the kernel.
@@ -164,6 +171,7 @@ func (c classFile) expect(m Machine) invariant.Expect {
 	e := invariant.Expect{
 		Schemata: map[string]string{"bronze": group(shared, c.bandwidth)},
 		Limits:   map[string]map[string]map[string]string{},
+		Volumes:  map[string]map[string]uint64{"calm": {"rbps": uint64(c.calmRate)}, "few": {"rbps": 5000, "wbps": 8000}},
 	}
 	if c.gold {
 		e.Schemata["gold"] = group(1<<gold-1, 100)

@@ -14,9 +14,11 @@ import (
 type request struct {
 	// pod has the pod's annotations. cri has the CRI annotations, which the kubelet sets on the container.
 	pod, cri map[string]string
-	// rdt, blockIO and podIO are the requested classes. requested has the resources for which there is a request.
-	rdt, blockIO, podIO string
-	requested           map[string]bool
+	// rdt, blockIO, podIO and volumeIO are the requested classes. requested has the resources for which there is a request.
+	rdt, blockIO, podIO, volumeIO string
+	requested                     map[string]bool
+	// device is the block device with the class volumeIO.
+	device string
 	// never is the reason why the request is always refused. It is empty if the request can be granted.
 	never string
 }
@@ -34,8 +36,10 @@ func (r request) String() string {
 }
 
 const (
-	ofMain = "container.qos.noderesource.dev/main"
-	ofPod  = "qos.noderesource.dev/pod"
+	ofMain   = "container.qos.noderesource.dev/main"
+	ofPod    = "qos.noderesource.dev/pod"
+	ofVolume = "volumes.qos.noderesource.dev/main"
+	disk     = "/dev/vdb" // as every site has it
 )
 
 func pick(random *rand.Rand, from ...string) string { return from[random.IntN(len(from))] }
@@ -44,7 +48,7 @@ func pick(random *rand.Rand, from ...string) string { return from[random.IntN(le
 func newRequest(random *rand.Rand) request {
 	r := request{pod: map[string]string{}, cri: map[string]string{}, requested: map[string]bool{}}
 	class := pick(random, "gold", "gold", "silver", "bronze", "")
-	switch random.IntN(15) {
+	switch random.IntN(18) {
 	case 0, 1, 2:
 		return r
 	case 3:
@@ -66,6 +70,12 @@ func newRequest(random *rand.Rand) request {
 		r.add(blockIO, io)
 	case 9:
 		return newWrongRequest(r, random)
+	case 11, 12, 13:
+		r.addVolume(pick(random, "calm", "few"))
+		if random.IntN(2) > 0 {
+			r.pod[ofPod] = podIO + "=low"
+			r.add(podIO, "low")
+		}
 	default:
 		r.pod[ofMain] = "rdt=" + class
 		r.add(rdt, class)
@@ -76,7 +86,10 @@ func newRequest(random *rand.Rand) request {
 // newBoundedRequest returns a request that is mostly for a class with a capacity.
 func newBoundedRequest(random *rand.Rand) request {
 	r := request{requested: map[string]bool{}}
-	switch random.IntN(3) {
+	switch random.IntN(4) {
+	case 3:
+		r.pod = map[string]string{}
+		r.addVolume("few")
 	case 0:
 		r.pod = map[string]string{ofPod: podIO + "=low"}
 		r.add(podIO, "low")
@@ -99,7 +112,15 @@ func (r *request) add(resource, class string) {
 		r.blockIO = class
 	case podIO:
 		r.podIO = class
+	case volumeIO:
+		r.volumeIO = class
 	}
+}
+
+// addVolume requests a class for a block device.
+func (r *request) addVolume(class string) {
+	r.device, r.pod[ofVolume] = disk, disk+"="+class
+	r.add(volumeIO, class)
 }
 
 // newWrongRequest returns a request that is always refused.
@@ -144,7 +165,7 @@ func (r request) may(c classFile) (reasons []string, must bool) {
 
 // classes returns the requested classes by resource.
 func (r request) classes() map[string]string {
-	requested := map[string]string{rdt: r.rdt, blockIO: r.blockIO, podIO: r.podIO}
+	requested := map[string]string{rdt: r.rdt, blockIO: r.blockIO, podIO: r.podIO, volumeIO: r.volumeIO}
 	maps.DeleteFunc(requested, func(resource, _ string) bool { return !r.requested[resource] })
 	return requested
 }

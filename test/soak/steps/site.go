@@ -77,6 +77,9 @@ type Container struct {
 	Name string
 	// Annotations has the CRI annotations, which the kubelet sets.
 	Annotations map[string]string
+	// Device is the path of the container's block device, both on the machine and in the container. It is empty if the
+	// container has none.
+	Device string
 }
 
 // Machine has the properties that the values of classes depend on.

@@ -48,9 +48,14 @@ func (s *Soak) watch(ctx context.Context, deeds int) []string {
 	wrong = append(wrong, invariant.Always(invariant.World{Status: status, Expect: expect})...)
 	s.seen.file, s.seen.unseen = fileInForce(status), 0
 	// The counts of classes that are not reported stay as they are. Such a class may have holders: after a restart, the
-	// plugin does not know classes that are not configured.
+	// plugin does not know classes that are not configured. The count of a class of pods becomes lower only when the node
+	// is settled: after class files with the first class of pods, the plugin registers again before it knows the pods.
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
-		s.seen.most[key(resource, class.GetName())] = class.GetInUse()
+		has, now := key(resource, class.GetName()), class.GetInUse()
+		if resource == podIO && deeds > 0 {
+			now = max(now, s.seen.most[has])
+		}
+		s.seen.most[has] = now
 	})
 	return wrong
 }
