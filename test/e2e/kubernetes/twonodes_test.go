@@ -25,6 +25,9 @@ labels:
 configMapGenerator:
 - {name: qos-classes, namespace: qos-system, behavior: replace, files: [classes.yaml], options: {disableNameSuffixHash: true}}
 patches:
+- target: {kind: DaemonSet, name: qos-publisher}
+  patch: |
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --follow-claims}
 - target: {kind: DaemonSet}
   patch: |
     - {op: add, path: /spec/template/spec/nodeSelector/node.example~1kind, value: POOL}
@@ -44,7 +47,8 @@ type pools []*pool
 func TestTwoNodes(t *testing.T) {
 	n := ready(t)
 	virtual := n.second(t)
-	virtual.joinVirtual(t, &vm{vendor: "intel"})
+	v := &vm{vendor: "intel"}
+	virtual.joinVirtual(t, v)
 	both := pools{{node: n, kind: "small", gold: 2}, {node: virtual, kind: "large", gold: 3}}
 	both.install(t, fmt.Sprintf(classes, both[0].gold), virtualClasses(both[1].gold, fullBandwidth))
 
@@ -52,6 +56,7 @@ func TestTwoNodes(t *testing.T) {
 		{"each node offers the classes of its class file", func(t *testing.T) { nodesDiffer(t, both) }},
 		{"pods run where their class is free", func(t *testing.T) { placedByClass(t, both) }},
 		{"an update of one node after the other leaves pods alone", func(t *testing.T) { updatedNodeByNode(t, both) }},
+		{"while a node is away, the claims of its pods wait", func(t *testing.T) { nodeAway(t, both, v) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.test(t)
@@ -67,10 +72,13 @@ func (p pools) install(t *testing.T, classFiles ...string) {
 	t.Helper()
 	for i, pool := range p {
 		pool.kubectl(t, "label", "node", pool.name, "node.example/kind="+pool.kind)
-		dir := pool.overlay(t, pool.kind, deploy+"kubernetes", strings.ReplaceAll(poolKustomization, "POOL", pool.kind))
+		dir := pool.overlay(t, pool.kind, deploy+"kubernetes-follow-annotations", strings.ReplaceAll(poolKustomization, "POOL", pool.kind))
 		pool.write(t, pool.kind+"/classes.yaml", classFiles[i])
 		pool.kubectl(t, "apply", "-k", dir)
-		t.Cleanup(func() { pool.kubectl(t, "delete", "-k", dir, "--ignore-not-found", "--wait", within) })
+		t.Cleanup(func() {
+			pool.kubectl(t, "delete", "-k", dir, "--ignore-not-found", "--wait", within)
+			pool.kubectl(t, "label", "node", pool.name, "node.example/kind-")
+		})
 	}
 	for _, pool := range p {
 		pool.rolledOut(t)
@@ -206,4 +214,35 @@ func (w watch) sameThroughout(t *testing.T) {
 	if seen := slices.Compact(w.lines(t)); len(seen) != 1 || !strings.Contains(seen[0], "qos.noderesource.dev/blockio.gold") {
 		t.Errorf("what the node offers has changed:\n%s", strings.Join(seen, ""))
 	}
+}
+
+// nodeAway pauses the VM while a pod runs there with claims, and changes the class of a claim meanwhile.
+func nodeAway(t *testing.T, p pools, v *vm) {
+	small, large := p[0], p[1]
+	small.kubectl(t, "cordon", small.name) // only the other node has the CSI driver
+	t.Cleanup(func() { small.kubectl(t, "uncordon", small.name) })
+	large.startDriver(t, v)
+	large.startClaimStatus(t)
+	large.useVolumes(t, v)
+	small.kubectl(t, "uncordon", small.name)
+	device := large.loopDevice(t, v, "csi")
+	large.setAttributes(t, "csi", "csi-gold")
+	large.claimStatus(t, "csi", "csi-gold")
+	large.limited(t, "csi", device+" "+goldLimits)
+
+	resume := v.pause(t)
+	large.setAttributes(t, "csi", "csi-silver")
+	large.claimStatus(t, "csi", "csi-gold InProgress csi-silver")
+	until(t, "the claim names the node", func() (bool, string) {
+		status, _ := large.try("get", "pvc", "csi", "-o", "jsonpath={.status.conditions}")
+		return strings.Contains(status, "pod default/csi on node "+large.name+": "), status
+	})
+	small.run(t, pod{name: "beside", classes: small.asks("gold"), node: small.name})
+	small.running(t, "beside")
+	small.inClass(t, "beside", "gold")
+	large.claimStatus(t, "csi", "csi-gold InProgress csi-silver")
+
+	resume()
+	large.claimStatus(t, "csi", "csi-silver")
+	large.limited(t, "csi", device+" "+silverLimits)
 }

@@ -156,6 +156,16 @@ func (v *vm) off(t *testing.T) {
 	must(t, v.qemu.end(syscall.SIGTERM))
 }
 
+// pause stops the VM until the returned function is called, or until the test ends.
+func (v *vm) pause(t *testing.T) (resume func()) {
+	t.Helper()
+	send := func(signal syscall.Signal) { must(t, v.qemu.command.Process.Signal(signal)) }
+	send(syscall.SIGSTOP)
+	resume = func() { send(syscall.SIGCONT) }
+	t.Cleanup(resume)
+	return resume
+}
+
 // end also ends a VM that has not booted, or that does not answer. The tests after this one need its network device.
 func (v *vm) end(t *testing.T, _ *node) {
 	t.Helper()
