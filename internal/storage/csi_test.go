@@ -50,7 +50,7 @@ func endpointOf(t *testing.T, manifests, node string) *csiEndpoint {
 	c := &controller{
 		objects: *objects,
 		nodes:   informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)},
-		pods:    informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byClaim: claimIndex})},
+		pods:    informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byNode: nodeIndex, byClaim: claimIndex})},
 		log:     slog.New(slog.DiscardHandler),
 	}
 	for _, pod := range pods {
@@ -59,15 +59,21 @@ func endpointOf(t *testing.T, manifests, node string) *csiEndpoint {
 		}
 	}
 	if node != "" {
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(node), &object.Object); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.nodes.GetStore().Add(object); err != nil {
-			t.Fatal(err)
-		}
+		putNode(t, c, node)
 	}
 	return &csiEndpoint{controller: c, driver: "topolvm.io", version: "v1"}
+}
+
+// putNode adds or replaces the NodeQOSResources object of a node.
+func putNode(t *testing.T, c *controller, node string) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(node), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.nodes.GetStore().Add(object); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestAVolumeIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
@@ -186,13 +192,7 @@ func TestAModificationWaitsForTheNode(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(nodeWithLimits), &object.Object); err != nil {
-			t.Fatal(err)
-		}
-		if err := endpoint.controller.nodes.GetStore().Update(object); err != nil {
-			t.Fatal(err)
-		}
+		putNode(t, endpoint.controller, nodeWithLimits)
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

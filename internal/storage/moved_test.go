@@ -1,0 +1,55 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// onOtherNode replaces the pod of the manifests by its successor on another node.
+var onOtherNode = strings.NewReplacer("u1", "u2", "node-1", "node-2")
+
+// TestAVolumeMovesWithItsPod has a pod on node-2 whose predecessor ran on node-1. The object of node-1 still has the predecessor's limits,
+// because node-1 is away.
+func TestAVolumeMovesWithItsPod(t *testing.T) {
+	endpoint := endpointOf(t, onOtherNode.Replace(modifiable), strings.Replace(nodeWithLimits, "generation: 2}", "generation: 3}", 1))
+	endpoint.controller.reported = map[string]map[types.UID]string{}
+
+	for _, test := range []struct {
+		name, node2 string
+		problem     string // of a modification; empty means that it succeeds
+		patch       string // of the object of node-2
+	}{
+		{"node-2 has no limits", "metadata: {name: node-2}\n", "pod a/db on node node-2: volume /init of container setup: the limits are not in the",
+			`"podUID":"u2","container":"main","path":"/data","claim":"a/data","class":"silver"`},
+		{"node-2 has the limits", onOtherNode.Replace(nodeWithLimits), "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				putNode(t, endpoint.controller, test.node2)
+				request := &csi.ControllerModifyVolumeRequest{VolumeId: "handle-1", MutableParameters: map[string]string{"iops": "500"}}
+				_, err := endpoint.ControllerModifyVolume(t.Context(), request)
+				if message := status.Convert(err).Message(); !strings.Contains(message, test.problem) || (err == nil) != (test.problem == "") {
+					t.Errorf("got %v, want %q", err, test.problem)
+				}
+			})
+			for node, want := range map[string]string{"node-1": `"spec":{"written":true}`, "node-2": test.patch} {
+				w := &writer{}
+				endpoint.controller.writer = w
+				if err := endpoint.controller.reconcile(t.Context(), node); err != nil {
+					t.Fatal(err)
+				}
+				if !strings.Contains(w.patch, want) || (w.patch == "") != (want == "") {
+					t.Errorf("%s gets the patch %q, want %q", node, w.patch, want)
+				}
+			}
+		})
+	}
+}
