@@ -33,6 +33,7 @@ func TestRequests(t *testing.T) {
 	t.Run("requests stay, unless the namespace allows changes", func(t *testing.T) { requestsStay(t, n) })
 	t.Run("a quota admits as many as it says, however many come at once", func(t *testing.T) { quotaRace(t, n) })
 	t.Run("a quota by limits is none", func(t *testing.T) { quotaTrap(t, n) })
+	t.Run("a quota limits how many claims name a class", func(t *testing.T) { claimQuota(t, n) })
 	t.Run("the examples of KEP-3008", func(t *testing.T) { kep(t, n) })
 	t.Run("kubectl qos shows and changes what runs", func(t *testing.T) { shown(t, n, p) })
 	t.Run("the node holds a pod to capacity that no policy saw", func(t *testing.T) { bypassed(t, n) })

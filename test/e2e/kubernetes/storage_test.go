@@ -15,6 +15,33 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
+// claimQuota is the quota of docs/storage.md, with the classes of claims that no driver serves.
+func claimQuota(t *testing.T, n *node) {
+	n.apply(t, `{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, metadata: {name: rare}, driverName: loop.example, parameters: {iops: "500"}}`)
+	t.Cleanup(func() { n.kubectl(t, "delete", "volumeattributesclass", "rare") })
+	n.namespace(t, "claims", `{apiVersion: v1, kind: ResourceQuota, metadata: {name: rare-volumes}, spec: {hard: {persistentvolumeclaims: "1"},
+  scopeSelector: {matchExpressions: [{scopeName: VolumeAttributesClass, operator: In, values: [rare]}]}}}`)
+	until(t, "the quota is in force", func() (bool, string) {
+		output, _ := n.try("-n", "claims", "get", "resourcequota", "rare-volumes", "-o", "jsonpath={.status.hard.persistentvolumeclaims}")
+		return output == "1", output
+	})
+	create := func(name, class string) (string, error) {
+		claim := fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %s, namespace: claims},
+  spec: {storageClassName: none, %s accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`, name, class)
+		output, err := n.kubectlCommand(claim, "create", "-f", "-").CombinedOutput()
+		return string(output), err
+	}
+	for _, name := range []string{"first", "second"} {
+		output, err := create(name, "volumeAttributesClassName: rare,")
+		if exceeded := strings.Contains(output, "exceeded quota: rare-volumes"); exceeded != (name == "second") || exceeded != (err != nil) {
+			t.Errorf("the %s claim: %s", name, output)
+		}
+	}
+	if output, err := create("other", ""); err != nil {
+		t.Errorf("a claim without a class: %s", output)
+	}
+}
+
 // storageObjects are a local volume of the node, its claim, and classes for it. The pod mounts the volume at a symbolic link, so the
 // container has the mount at another path than its spec says.
 const storageObjects = `apiVersion: storage.k8s.io/v1
