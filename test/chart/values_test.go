@@ -113,6 +113,8 @@ func TestTheSchemaRefusesWrongValues(t *testing.T) {
 		"{image: {digest: 'sha256:12'}}":                                "at '/image/digest': 'sha256:12' does not match pattern",
 		"{plugin: {arg: []}}":                                           "at '/plugin': additional properties 'arg' not allowed",
 		"{shim: {resources: {limit: {}}}}":                              "at '/shim/resources': additional properties 'limit' not allowed",
+		"{storage: {drivers: []}}":                                      "at '/storage/drivers': minItems: got 0, want 1",
+		"{storage: {drivers: ['a,b']}}":                                 "at '/storage/drivers/0': 'a,b' does not match pattern",
 		"{evictions: 'yes'}":                                            "at '/evictions': got string, want boolean",
 		"{policies: {namespaces: some}}":                                "at '/policies/namespaces': value must be one of 'all', 'labelled'",
 		"{policies: {leaveOut: [nothing]}}":                             "at '/policies/leaveOut/0': value must be one of",

@@ -96,7 +96,7 @@ matches all expressions of one term. For each more specific pool, each term gets
 {{- range $pod.spec.volumes }}
 {{- if eq .name "classes" }}{{ $_ = set .configMap "name" $classes.metadata.name }}{{ end }}
 {{- end }}
-{{- if $values.followAnnotations }}
+{{- if or $values.followAnnotations $values.storage.enabled }}
 {{- range $pod.spec.containers }}
 {{- if eq .name "plugin" }}{{ $_ = set . "args" (append .args "--api-socket-group=65521") }}{{ end }}
 {{- end }}
