@@ -137,7 +137,7 @@ func TestPatternsOfAListAreAlternatives(t *testing.T) {
 			machine.AddDisk(name, number, 0)
 			f := newFixture(t, machine, classes.ContainerScope).apply(section)
 			want := classes.BackendStatus{Conditions: []classes.Condition{{Type: "DevicesMatched", Healthy: true, Reason: "AllMatched",
-				Message: "every Devices list matches block devices, and nothing else"}}}
+				Message: "every entry of a Devices list matches block devices only"}}}
 			if diff := cmp.Diff(want, f.backend.Status(), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -59,7 +59,7 @@ func aliasedDirs(host FS, mounts []*mountinfo.Info, alias string) ([]string, err
 		}
 	}
 	if len(dirs) == 0 {
-		return nil, fmt.Errorf("the plugin cannot find the directory: no mount of a running pod shows where it is, and there is no %s", strings.Join(usual, " or "))
+		return nil, fmt.Errorf("the directory is unknown: no mount of a running pod shows it, and there is no %s", strings.Join(usual, " or "))
 	}
 	return dirs, nil
 }

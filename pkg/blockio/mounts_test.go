@@ -74,7 +74,7 @@ func TestAliasesAreTheDisksOfTheRuntimeAndOfTheKubelet(t *testing.T) {
 				return m
 			}(), "dm-0 (253:0), sda (8:0)"},
 		{"nothing", "rootfs", mounted(),
-			"rootfs is ignored: the plugin cannot find the directory: no mount of a running pod shows where it is, and there is no /var/lib/containerd or /var/lib/containers/storage"},
+			"rootfs is ignored: the directory is unknown: no mount of a running pod shows it, and there is no /var/lib/containerd or /var/lib/containers/storage"},
 		{"tmpfs", "ephemeral", mounted("40 28 0:40 / /var/lib/kubelet rw - tmpfs tmpfs rw", fmt.Sprintf(volumeOf, someKubelet)),
 			"ephemeral is ignored: /var/lib/kubelet/pods is on tmpfs: this filesystem has no block device"},
 		{"NFS", "ephemeral", mounted("40 28 0:40 / /var/lib/kubelet rw - nfs4 server:/k rw", fmt.Sprintf(volumeOf, someKubelet)),

@@ -175,7 +175,7 @@ func (r *resolver) conditions() []classes.Condition {
 	slices.Sort(r.missing)
 
 	devices := classes.Condition{Type: "DevicesMatched", Healthy: true, Reason: "AllMatched",
-		Message: "every Devices list matches block devices, and nothing else"}
+		Message: "every entry of a Devices list matches block devices only"}
 	if problems := slices.Concat(slices.Compact(r.missing), r.ignored); len(problems) > 0 {
 		devices.Healthy, devices.Reason = false, "SomeIgnored"
 		devices.Message = strings.Join(problems, "; ") + "; correct the field Devices, or attach the devices"

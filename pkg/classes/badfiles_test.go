@@ -40,25 +40,25 @@ var badFiles = []struct {
 	{"wrong types", resource("name: 12", "scope: [pod]", "defaultClass: true", "classes: gold", "rdt: 3"), []string{
 		`a.yaml:4: resources[0].name: must be a string, not the number "12"; put the value in quotes`,
 		"a.yaml:5: resources[0].scope: must be a string, not a list",
-		`a.yaml:6: resources[0].defaultClass: must be a string, not the truth value "true"; put the value in quotes`,
+		`a.yaml:6: resources[0].defaultClass: must be a string, not the boolean "true"; put the value in quotes`,
 		`a.yaml:7: resources[0].classes: must be a list, not "gold"`,
 		`a.yaml:8: resources[0].rdt: must be a mapping with the configuration of rdt, not the number "3"`,
 	}},
 	{"empty values", resource("name:", "classes: [{name: , capacity: }, {}]", "rdt:"), []string{
-		"a.yaml:4: resources[0].name: must be a string, not empty",
-		"a.yaml:5: resources[0].classes[0].capacity: must be a whole number like 4, not empty; omit the field for unlimited",
-		"a.yaml:5: resources[0].classes[0].name: must be a string, not empty",
+		"a.yaml:4: resources[0].name: must be a string, not an empty value",
+		"a.yaml:5: resources[0].classes[0].capacity: must be a whole number like 4, not an empty value; omit the field for unlimited",
+		"a.yaml:5: resources[0].classes[0].name: must be a string, not an empty value",
 		"a.yaml:5: resources[0].classes[1].name: is missing; give the class a name",
-		"a.yaml:6: resources[0].rdt: must be a mapping with the configuration of rdt, not empty",
+		"a.yaml:6: resources[0].rdt: must be a mapping with the configuration of rdt, not an empty value",
 	}},
 	{"no name", resource("scope: container", gold), []string{
 		"a.yaml:4: resources[0].name: is missing; add a name such as k8s.io/rdt or vendor.example/my-qos",
 	}},
 	{"an unknown scope", resource("name: rdt", "scope: node", gold), []string{`a.yaml:5: resources[0].scope: is "node"; write container or pod or volume`}},
 	{"an unknown onClassRemoved", resource("name: rdt", "onClassRemoved: kill", gold), []string{`a.yaml:5: resources[0].onClassRemoved: is "kill"; write drain or evict`}},
-	{"an empty onClassRemoved", resource("name: rdt", "onClassRemoved:", gold), []string{"a.yaml:5: resources[0].onClassRemoved: must be a string, not empty"}},
+	{"an empty onClassRemoved", resource("name: rdt", "onClassRemoved:", gold), []string{"a.yaml:5: resources[0].onClassRemoved: must be a string, not an empty value"}},
 	{"a truth value for onClassRemoved", resource("name: rdt", "onClassRemoved: true", gold), []string{
-		`a.yaml:5: resources[0].onClassRemoved: must be a string, not the truth value "true"; put the value in quotes`,
+		`a.yaml:5: resources[0].onClassRemoved: must be a string, not the boolean "true"; put the value in quotes`,
 	}},
 	{"a scope that the kind does not have", resource("name: vendor.example/x", "scope: pod", gold), []string{
 		"a.yaml:6: resources[0].rdt: cannot be in scope pod; rdt can be in scope container",

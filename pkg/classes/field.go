@@ -198,14 +198,14 @@ func (f *Field) describe() string {
 	case f.IsList():
 		return "a list"
 	case f.IsNull():
-		return "empty"
+		return "an empty value"
 	}
 
 	switch f.node.ShortTag() {
 	case "!!int", "!!float":
 		return "the number " + value
 	case "!!bool":
-		return "the truth value " + value
+		return "the boolean " + value
 	case "!!timestamp":
 		return "the date " + value
 	}
