@@ -23,7 +23,7 @@ import (
 // stopTime is how long the process may take to end after SIGTERM.
 const stopTime = 5 * time.Second
 
-// until requests a page until the page contains the line want.
+// until requests the page at a path again and again, until the page contains the line want.
 func (r *rig) until(t *testing.T, path, want string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {

@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// fill makes the next write of a checkpoint fail with ENOSPC, because the temporary file is a link to /dev/full.
+// fill makes the next write of a checkpoint fail with ENOSPC: it replaces the checkpoint's temporary file by a link to /dev/full.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	if err := os.Symlink("/dev/full", path+".new"); err != nil {

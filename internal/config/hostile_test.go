@@ -17,8 +17,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// maxProblem is the maximum length of a problem in bytes. It is enough for a file name, a field, a list of names, and
-// text from the file with every character escaped.
+// maxProblem is the maximum length of an error message for a class file, in bytes. It is enough for a file name, a
+// field, a list of names, and text from the file with every character escaped.
 const maxProblem = 8 << 10
 
 // scalars returns the keys and values of a YAML document.

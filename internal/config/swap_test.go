@@ -42,7 +42,7 @@ func (m configMap) swap(version string) error {
 	return errors.Join(err, os.Rename(next, filepath.Join(string(m), "..data")))
 }
 
-// link creates the links of files of the live version.
+// link creates a symbolic link for each file. The link points into ..data, the link to the live version.
 func (m configMap) link(t *testing.T, files ...string) {
 	t.Helper()
 	for _, file := range files {

@@ -113,7 +113,7 @@ func templateInSet(n *yaml.Node, at place, in surroundings) *claim {
 	return &claim{place: at, surroundings: in, node: n, pvc: pvc, isTemplate: true}
 }
 
-// templateInVolume returns the template of an ephemeral volume. Its claims are named POD-VOLUME.
+// templateInVolume returns the template n of the claims of an ephemeral volume. Kubernetes names such a claim POD-VOLUME.
 func templateInVolume(n *yaml.Node, at place, in surroundings) *claim {
 	c := &claim{place: at, surroundings: in, node: n, pvc: "NAME", isTemplate: true}
 	switch {

@@ -101,9 +101,9 @@ func addFields(m *yaml.Node, added ...field) {
 	}
 }
 
-// replaceField replaces the field e of m by a field with the given name, whose value is a mapping with the added
-// fields. If m already has a field with this name, or if e does not exist, replaceField adds the fields to the field
-// with this name, and removes e. The comments in the last argument are kept.
+// replaceField replaces the field e of the mapping m by a new field, whose value is a mapping with the fields in added.
+// name is the name of the new field. If m already has a field with this name, or if e does not exist, replaceField adds
+// the fields to the field with this name, and removes e. It keeps the comments in lost.
 func replaceField(m *yaml.Node, e entry, name string, added []field, lost string) {
 	if key, _ := find(m, name); key != nil || e.key == nil {
 		addFields(childMapping(m, name), added...)
@@ -118,8 +118,8 @@ func replaceField(m *yaml.Node, e entry, name string, added []field, lost string
 	*e.node = *newMapping(added...)
 }
 
-// removeField removes the field e from the mapping m. It moves the comments in the last argument to a neighbouring
-// field. If m becomes empty, it moves them to the key of m, which is the third argument.
+// removeField removes the field e from the mapping m. It moves the comments in lost to a neighbouring field. If m becomes
+// empty, it moves them to above, the key of m.
 func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	remove(m, slices.Index(m.Content, e.key), 2, lost)
 	if len(m.Content) == 0 && above != nil {
@@ -129,8 +129,8 @@ func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	}
 }
 
-// remove removes an element of a list, or the key and the value of a field. The last argument has the comments of the
-// removed nodes. They are added to the next node or, after the last node, to the previous one.
+// remove removes an element of a list, or the key and the value of a field. lost has the comments of the removed nodes.
+// They are added to the next node or, after the last node, to the previous one.
 func remove(n *yaml.Node, i, count int, lost string) {
 	n.Content = slices.Delete(n.Content, i, i+count)
 	if i < len(n.Content) {

@@ -278,8 +278,8 @@ func (a *author) scalar(text string, flow bool) string {
 	return text
 }
 
-// generate returns a random manifest with objects that the second argument makes, and the number of its comments. Each seed gives
-// a different manifest.
+// generate returns a random manifest and the number of its comments. The function object makes each object of the
+// manifest. Each seed gives a different manifest.
 func generate(seed uint64, object func(*author) []pair) (text string, notes int) {
 	a := &author{Rand: rand.New(rand.NewPCG(seed, 1)), newline: "\n"}
 	a.step = []int{2, 2, 4, 3}[a.IntN(4)]

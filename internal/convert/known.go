@@ -72,7 +72,7 @@ func classNames(infos []v1alpha1.QOSResourceClassInfo) []string {
 	return names
 }
 
-// add records that a node has these classes of a resource. The last argument is nil if the classes are unknown.
+// add records that a node has these classes of a resource. names is nil if the classes are unknown.
 func (k *Known) add(node, resource string, scope classes.Scope, names []string) error {
 	known, seen := k.resources[resource]
 	if seen && known.scope != scope {

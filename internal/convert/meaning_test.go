@@ -76,8 +76,8 @@ func asked(o *kepObject) map[string]string {
 	return classesOf
 }
 
-// given returns the classes that a node assigns to a converted pod and its containers. It has the same keys as the
-// result of asked.
+// given returns the classes that a node assigns to a converted pod and its containers. The function asked returns the
+// requested classes with the same keys.
 func given(t *testing.T, catalog *classes.Catalog, o *kepObject) map[string]string {
 	t.Helper()
 	classesOf := map[string]string{}

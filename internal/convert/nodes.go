@@ -101,8 +101,7 @@ func (d *document) mapping(m *yaml.Node, name string, at place) entry {
 	return d.entryOf(yaml.MappingNode, "a mapping", m, name, at)
 }
 
-// list finds a field. If the field is neither null nor a list, list reports the problem "must be a list of", followed
-// by the last argument.
+// list finds a field. If the field is neither null nor a list, list reports the problem "must be a list of WHAT".
 func (d *document) list(m *yaml.Node, name string, at place, what string) entry {
 	return d.entryOf(yaml.SequenceNode, "a list of "+what, m, name, at)
 }

@@ -131,8 +131,8 @@ func oneUnit(r *request, found comments) field {
 	return field{extended(r.resource, r.class), &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagInt, Value: "1"}, found}
 }
 
-// limited looks in the container's limits for an extended resource that belongs to the resource of r. It returns this extended
-// resource, or "", and whether it requests another class than r.
+// limited looks in the container's limits for an extended resource of the same QoS-class resource as the request r. It
+// returns this extended resource, or "" if there is none. contradicts is true if it requests another class than r.
 func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 	for key := range fields(c.limits.value) {
 		class, ok := strings.CutPrefix(key.Value, prefix(r.resource))

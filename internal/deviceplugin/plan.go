@@ -74,7 +74,7 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 }
 
 // insert adds c to a list. If the list already has a class with the same extended resource, only one of the two classes
-// stays in the list. The field others of that class gets the other class.
+// stays in the list, and the other one is added to its field others.
 func insert(list []class, c class) []class {
 	i := slices.IndexFunc(list, func(other class) bool { return other.extended == c.extended })
 	if i < 0 {
@@ -120,8 +120,8 @@ func planWithheld(c class, u usage) []device {
 	return plan(c, u)
 }
 
-// candidates returns the IDs of as many devices as the last argument says, or of all allocated devices if these are
-// more. Allocated devices come first, then devices that Allocate has granted, then other devices.
+// candidates returns the IDs of size devices, or of all allocated devices if these are more. Allocated devices come
+// first, then devices that Allocate has granted, then other devices.
 func candidates(c class, u usage, size int) []string {
 	ids := slices.Clone(u.allocated)
 	slices.SortFunc(ids, compareIDs)
@@ -149,8 +149,8 @@ func candidates(c class, u usage, size int) []string {
 // phaseOut returns the wanted devices and, as unhealthy devices, the listed devices that became unwanted less than ttl
 // ago. Kubelet looks up a device in its list again after it has called Allocate, and panics if the device is missing.
 //
-// phaseOut records in its third argument the time at which each device became unwanted. The second result is the time
-// after which phaseOut must be called again. 0 means that no call is needed.
+// phaseOut records in leaving the time at which each device became unwanted. The second result is the time after which
+// phaseOut must be called again. 0 means that no call is needed.
 func phaseOut(listed, wanted []device, leaving map[string]time.Time, now time.Time, ttl time.Duration) ([]device, time.Duration) {
 	list := slices.Clone(wanted)
 	stays := make(map[string]bool, len(wanted))

@@ -270,7 +270,7 @@ func TestOnlyStaleSocketsOfTheShimAreRemoved(t *testing.T) {
 	}
 }
 
-// leaveSocket creates a socket file that no process serves, as a killed process leaves it behind.
+// leaveSocket creates a socket file that no process serves. A killed process leaves such a file behind.
 func leaveSocket(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})

@@ -47,7 +47,7 @@ func (f *cache) Get() (state nodecache.State, changed <-chan struct{}) {
 	return f.state, f.changed
 }
 
-// seen reports whether the present state was read.
+// seen reports whether the state was read since it was last set.
 func (f *cache) seen() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -238,7 +238,7 @@ func (r *rig) admit(p kubelettest.Pod) {
 	}
 }
 
-// readmit admits pods without running containers again, as a restarted kubelet does.
+// readmit makes the kubelet admit pods again that have no running containers, as a restarted kubelet does.
 func (r *rig) readmit(names ...string) {
 	r.Helper()
 	for _, name := range names {
@@ -248,7 +248,7 @@ func (r *rig) readmit(names ...string) {
 	}
 }
 
-// traffic has the numbers of registrations and of messages for the classes other than gold.
+// traffic counts, for each class but gold, the registrations (index 0) and the messages (index 1).
 type traffic struct{ Bronze, Fast [2]int }
 
 func (r *rig) traffic() traffic {

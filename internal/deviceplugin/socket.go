@@ -25,8 +25,8 @@ type socket struct {
 	removed  bool        // true after remove was called
 }
 
-// bind creates the socket if its file does not exist, and passes the listener to the given function, which must not
-// block. bind closes the previous listener, whose connections stay open.
+// bind creates the socket if its file does not exist, and passes the listener to serve, which must not block. bind closes
+// the previous listener, whose connections stay open.
 func (s *socket) bind(ctx context.Context, path string, serve func(net.Listener)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

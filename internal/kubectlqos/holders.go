@@ -113,7 +113,7 @@ func refusalOf(pod *corev1.Pod, holder string) (reason, message string) {
 	return condition.Reason, strings.Join(found, "; ")
 }
 
-// inRefusals returns the name that the pod's condition has for a container or a volume.
+// inRefusals returns how refusals in the pod's condition name a container or a volume.
 func (c containerView) inRefusals() string {
 	if c.volume == "" {
 		return c.name

@@ -61,8 +61,7 @@ func wantGroups(t *testing.T, fs *sim.FS, want map[string]string) {
 	}
 }
 
-// containerUses returns a measured value of a container. The class of the container is gold, or the last argument if
-// there is one.
+// containerUses returns a measured value of a container. The container is in class gold, or in the first class of class.
 func containerUses(t *testing.T, b *Backend, h classes.Holder, measure string, class ...string) any {
 	t.Helper()
 	reading, err := b.MeasureClass(t.Context(), append(class, "gold")[0])
