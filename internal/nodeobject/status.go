@@ -32,8 +32,9 @@ const (
 // present status and the time. Unchanged fields keep their timestamps, so that a restart of the plugin or the shim
 // changes nothing.
 //
-// While the plugin is not ready, desiredStatus uses the plugin's last ready state. If the shim has no such state yet,
-// the second result is false during the grace period. After that period, desiredStatus keeps the present status.
+// While the plugin is not ready, desiredStatus uses the plugin's last ready state. If the plugin was never ready since
+// the publisher started, known is false during the grace period. After it, desiredStatus returns the present status, with
+// the condition that the plugin is not ready.
 func desiredStatus(
 	state nodecache.State, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time,
 ) (status nodeqosv1alpha1.NodeQOSResourcesStatus, known bool) {

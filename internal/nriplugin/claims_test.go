@@ -226,7 +226,7 @@ func TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid(t *testing.T) {
 	}
 }
 
-// TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain uses class files without classes of pods and volumes.
+// TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain uses class files that define classes of containers only.
 func TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain(t *testing.T) {
 	r := newVolumeRig(t)
 	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})

@@ -41,7 +41,7 @@ func TestManyContainersWithLargeSpecsAreAllSynchronized(t *testing.T) {
 		r.wantReconnects(t)
 	}
 	world.Hold(t)
-	// The plugin stores far less of a container than its whole spec.
+	// A spec has more than 20 KiB, and the plugin stores only a small part of it.
 	if grown := usage(t).heap - before.heap; grown > containers<<10 {
 		t.Errorf("%d KiB more are in use than before", grown>>10)
 	}

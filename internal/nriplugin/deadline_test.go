@@ -34,8 +34,8 @@ func await(t *testing.T, reached <-chan struct{}) {
 	}
 }
 
-// wantHooksAnswered creates, starts and stops containers. A hook that takes longer than the runtime's timeout fails, and the runtime
-// disconnects the plugin.
+// wantHooksAnswered creates, starts and stops containers, and checks that no hook takes longer than the runtime's timeout: the
+// runtime would then disconnect the plugin.
 func (r *rig) wantHooksAnswered(t *testing.T, name string) {
 	t.Helper()
 	before := r.Synchronizations()
@@ -81,7 +81,8 @@ func TestHooksDoNotWaitForCallsThatHangInTheKernel(t *testing.T) {
 		r.wantHooksAnswered(t, "a")
 		r.wantReconnects(t)
 		r.wantHooksAnswered(t, "b")
-		// The moves after the synchronization wait for the reload. The plugin does not wait for it.
+		// After the synchronization, the plugin moves containers to their classes. The moves wait for the reload, but the
+		// plugin registers and answers hooks.
 		r.wantReconnects(t)
 		r.wantHooksAnswered(t, "c")
 		release()

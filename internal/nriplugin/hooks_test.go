@@ -95,8 +95,8 @@ func containerMessage(random *rand.Rand) *api.Container {
 	}
 }
 
-// TestHooksInAnyOrderWithAnyFieldsKeepTheNodeConsistent calls hooks at random. The IDs are often equal, and fields may
-// be missing.
+// TestHooksInAnyOrderWithAnyFieldsKeepTheNodeConsistent calls hooks at random. There are few different IDs, so that several
+// hooks are about the same container. Fields may be missing.
 func TestHooksInAnyOrderWithAnyFieldsKeepTheNodeConsistent(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -123,7 +123,7 @@ func TestHooksInAnyOrderWithAnyFieldsKeepTheNodeConsistent(t *testing.T) {
 	}
 }
 
-// callAtRandom calls one hook. It ignores errors, because they are refusals.
+// callAtRandom calls one hook, or updates a container. It ignores errors, because the node refuses many of these calls.
 func (s *session) callAtRandom(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	ctx, p, c := t.Context(), podSandbox(random), containerMessage(random)
@@ -151,8 +151,8 @@ func (s *session) callAtRandom(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// TestNoContainerIsEndedOnceTheRuntimeWaitsNoLonger refuses to start a container. If the context has ended, the
-// container may already be running.
+// TestNoContainerIsEndedOnceTheRuntimeWaitsNoLonger refuses to start a container. The plugin ends the container only while
+// the runtime waits for the hook. If the context of the hook has ended, the container may already be running.
 func TestNoContainerIsEndedOnceTheRuntimeWaitsNoLonger(t *testing.T) {
 	for name, waits := range map[string]bool{"the runtime waits": true, "the runtime waits no longer": false} {
 		t.Run(name, func(t *testing.T) {
