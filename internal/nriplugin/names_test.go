@@ -12,7 +12,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// Without a kubelet, a pod and its containers can have any names.
+// TestNamesOfAnyLengthAndCharactersAreRefusedInAShortLine uses names that only a client of the runtime other than the
+// kubelet can give to pods and containers.
 func TestNamesOfAnyLengthAndCharactersAreRefusedInAShortLine(t *testing.T) {
 	r := newRig(t)
 	name := "\x1b[2J\u009b\n" + strings.Repeat("x", 300<<10)

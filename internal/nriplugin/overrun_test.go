@@ -90,7 +90,7 @@ func (r *machineRig) startGated(t *testing.T) *gate {
 }
 
 // TestALateResponseFailsItsRequestAndThePluginRecovers delays the responses of the plugin. The runtime then disconnects
-// the plugin, and fails the request, because the plugin requires this since NRI 0.12.5.
+// the plugin, and fails the request: with NRI 0.12.5 or later, the plugin chooses this failure policy when it registers.
 func TestALateResponseFailsItsRequestAndThePluginRecovers(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	g := r.startGated(t)
@@ -143,7 +143,7 @@ func (r *machineRig) created(t *testing.T, g *gate, request string) string {
 	return id
 }
 
-// wantOneMore checks that one of the two slots is free, and no more.
+// wantOneMore checks that exactly one of the class's two slots is free.
 func (r *machineRig) wantOneMore(t *testing.T, request string) {
 	t.Helper()
 	pod := r.pod(t, "another", request)
