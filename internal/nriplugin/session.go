@@ -187,7 +187,8 @@ func (s *session) RunPodSandbox(ctx context.Context, p *api.PodSandbox) (err err
 	return err
 }
 
-// StopPodSandbox is called after a pod's sandbox and its containers have stopped.
+// StopPodSandbox is called after a pod's sandbox and its containers have stopped. containerd does not call it for pods that ran before
+// its last restart, and does not call RemovePodSandbox for them either.
 func (s *session) StopPodSandbox(_ context.Context, p *api.PodSandbox) error {
 	defer s.observe("StopPodSandbox", time.Now(), nil)
 	s.plugin.node.StopPod(p.GetId())
