@@ -15,14 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// report is what the tests inside of a VM have reported.
+// report has the results of the tests that ran in a VM.
 type report struct {
 	names   []string // in the order in which they began
 	results map[string]*result
 }
 
 type result struct {
-	outcome string // "pass", "fail", "skip", or "" when it did not end
+	outcome string // "pass", "fail" or "skip", or "" if the test did not end
 	output  strings.Builder
 }
 
@@ -68,7 +68,7 @@ func (r *report) result(name string) *result {
 	return r.results[name]
 }
 
-// replay ends t as the named test ended, and does the same for its subtests, as subtests of t.
+// replay ends t with the result of the test with this name in the VM. It makes a subtest of t for each subtest of that test.
 func (r *report) replay(t *testing.T, name string) {
 	test := r.result(name)
 	for _, child := range r.children(name) {

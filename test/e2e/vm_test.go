@@ -31,15 +31,15 @@ type machine struct {
 	init   string // "systemd", or "" for a script
 	// runtime is "cri-o", "containerd-2.3" or "containerd-2.2", or "" for the newest containerd.
 	runtime string
-	// crun is whether the machine has crun beside runc.
+	// crun is true if the machine has crun and runc.
 	crun bool
-	// resctrl are mount options for the test.
+	// resctrl has the options with which the test mounts resctrl.
 	resctrl string
-	// unmounted leaves it to the plugin to mount resctrl.
+	// unmounted is true if the plugin has to mount resctrl.
 	unmounted bool
 }
 
-// hostPrograms returns programs of the host that the machine needs: CRI-O starts conmon, and the cases of volumes make filesystems.
+// hostPrograms returns the programs of the host that the machine needs: CRI-O starts conmon, and the cases about volumes make filesystems.
 func (m machine) hostPrograms() []string {
 	if m.runtime == "cri-o" {
 		return []string{"/usr/bin/conmon"}
@@ -50,7 +50,7 @@ func (m machine) hostPrograms() []string {
 	return nil
 }
 
-// machines are all configurations, the slowest first, so that at the end no machine is left to run alone.
+// machines returns all configurations. The slowest come first, so that the last machines end at about the same time.
 func machines() []machine {
 	return []machine{
 		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2", unmounted: true},
@@ -72,21 +72,22 @@ func machines() []machine {
 
 func (m machine) containerRuntime() string { return cmp.Or(m.runtime, "containerd") }
 
-// Timeouts for a run that hangs. A run takes some minutes on two shared cores, and three times as long on busy ones.
+// These limits end a run that hangs. A run takes some minutes on two cores, and three times as long if they are busy.
 const (
-	insideTimeout = 39 * time.Minute // the test program in the VM reports where it hangs
-	runTimeout    = 40 * time.Minute // the VM itself hangs
-	bootTimeout   = 4 * time.Minute  // from the start of QEMU to that of the test program
-	bootAttempts  = 3                // on a host that gives the VM no time, the kernel can fail to set up its devices
+	insideTimeout = 39 * time.Minute // for the test program in the VM, which then reports where it hangs
+	runTimeout    = 40 * time.Minute // for the VM
+	bootTimeout   = 4 * time.Minute  // from the start of QEMU to the start of the test program
+	bootAttempts  = 3                // if the VM gets too little CPU time, its kernel can fail to set up the devices
 )
 
-// TestVM boots each machine once. The tests that run inside (package invm) show up as its subtests. A machine keeps one CPU busy, so
-// as many machines run at once as this host has CPUs.
+// TestVM boots each machine once. In the machine, the tests of package invm run, and TestVM reports them as its own subtests. A machine
+// keeps one CPU busy, so as many machines run at a time as this host has CPUs.
 //
-// QOS_E2E_KERNEL may name a prebuilt kernel, QOS_E2E_RUN selects cases inside as -run does; with -artifacts the logs are kept.
+// The environment variable QOS_E2E_KERNEL is the path of a prebuilt kernel. QOS_E2E_RUN selects the tests in the machine, like the flag
+// -run. With the flag -artifacts, the logs are kept.
 func TestVM(t *testing.T) {
 	rig := prepare(t)
-	// Unlike t.Parallel, the group starts the machines in their order.
+	// The group starts the machines in the order of the list. t.Parallel would not.
 	var group errgroup.Group
 	group.SetLimit(runtime.NumCPU())
 	for _, m := range machines() {
@@ -105,7 +106,7 @@ func (r *rig) test(t *testing.T, m machine) {
 	r.boot(t, m)
 }
 
-// boot runs the tests inside of a machine and replays their results as subtests of t.
+// boot runs the tests in a machine, and reports their results as subtests of t.
 func (r *rig) boot(t *testing.T, m machine) {
 	dir := t.ArtifactDir()
 	logs := filepath.Join(r.share, "logs", m.name)
@@ -124,7 +125,7 @@ func (r *rig) boot(t *testing.T, m machine) {
 	}
 }
 
-// run boots a machine until its test program begins, and collects what that reports.
+// run boots a machine, again if its test program does not begin, and returns the report of the test program.
 func (r *rig) run(t *testing.T, m machine, dir string) *report {
 	var err error
 	for range bootAttempts {
@@ -142,7 +143,7 @@ func (r *rig) run(t *testing.T, m machine, dir string) *report {
 	return nil
 }
 
-// try boots a VM once, and collects the reports of its tests, which it also copies to standard output.
+// try boots a VM once, and returns the report of its test program. It also copies the output of the tests to standard output.
 func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
@@ -184,7 +185,7 @@ func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
 	return results, err
 }
 
-// keepLogs moves the logs of the programs inside beside the console's log.
+// keepLogs copies the logs of the programs in the VM from one directory to another, and removes other files there.
 func keepLogs(t *testing.T, from, to string) {
 	files, err := os.ReadDir(from)
 	must(t, err)

@@ -89,7 +89,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// sendGarbage connects and sends what is no request. Errors are expected: the agent closes the connection.
+// sendGarbage connects to the agent and sends bytes that are no request. It ignores errors, because the agent closes the connection.
 func sendGarbage(network, address string) {
 	conn, err := net.Dial(network, address)
 	if err != nil {
@@ -196,7 +196,7 @@ func TestAHungKernelDelaysNoOthers(t *testing.T) {
 	}
 }
 
-// TestARuntimeThatSendsGarbageIsRetried has a socket on which no runtime answers. The right runtime comes later.
+// TestARuntimeThatSendsGarbageIsRetried has another program at the runtime's socket. The runtime itself starts later.
 func TestARuntimeThatSendsGarbageIsRetried(t *testing.T) {
 	for name, garbage := range map[string]string{
 		"nothing": "", "zeros": strings.Repeat("\x00", 1<<20), "a frame of 4 GiB": "\x00\x00\x00\x01\xff\xff\xff\xff" + strings.Repeat("x", 1<<16),

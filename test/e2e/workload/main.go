@@ -61,8 +61,8 @@ func run(args []string) error {
 	return errors.New(usage)
 }
 
-// shown is the last line that "show" prints. A test reads the log while it is written, and knows by this line that it
-// is complete.
+// shown is the last line that "show" prints. A test that reads the log while "show" writes it recognizes by this line that the
+// output is complete.
 const shown = "that is all"
 
 func wait() error {
@@ -98,7 +98,7 @@ func spawn(count string) error {
 	return wait()
 }
 
-// await polls a condition for at most a minute.
+// await reads a file again and again, for at most a minute, until the file contains the text. It prints how many milliseconds that took.
 func await(file, text string) error {
 	start := time.Now()
 	for {
@@ -175,7 +175,7 @@ func transfer(direction, name, seconds string) error {
 	if size == 0 {
 		size = fileSize
 	}
-	// Direct I/O needs memory that is aligned like the disk's blocks; mappings are.
+	// Direct I/O needs memory whose address is a multiple of the disk's block size. The address of a mapping is.
 	block, err := unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return fmt.Errorf("map a buffer: %w", err)
