@@ -48,7 +48,7 @@ func (c *controller) checkVolume(driver, handle string, limits nodeqosv1alpha1.V
 		return err
 	}
 
-	problem := errors.New("no claim of the volume requests these limits")
+	requested, problem := false, errors.New("no claim of the volume requests these limits")
 	for _, claim := range claims {
 		class, err := c.objects.classOf(claim, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 		switch {
@@ -61,7 +61,10 @@ func (c *controller) checkVolume(driver, handle string, limits nodeqosv1alpha1.V
 		if err := c.checkInForce(claim, limits); err != nil {
 			return err
 		}
-		problem = nil
+		requested = true
+	}
+	if requested {
+		return nil
 	}
 	return problem
 }
