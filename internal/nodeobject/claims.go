@@ -28,14 +28,15 @@ type followed struct {
 	uid        string
 	generation int64
 	started    time.Time
-	// invalid is the plugin's error if the plugin refused the spec.
-	invalid string
+	// reason and message say why the plugin refused the spec. They are empty if it did not.
+	reason, message string
 }
 
 // follow sends the spec to the plugin if the plugin does not follow it yet. It returns true if it sent the spec, so that state
 // is out of date. It ignores a new object whose spec qos-storage has not written yet, so the plugin keeps its limits.
 func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSResources, state nodecache.State) (sent bool, _ error) {
-	wanted := followed{string(object.UID), object.Generation, state.Status.GetPlugin().GetStartedAt().AsTime(), p.claims.invalid}
+	wanted := p.claims
+	wanted.uid, wanted.generation, wanted.started = string(object.UID), object.Generation, state.Status.GetPlugin().GetStartedAt().AsTime()
 	if p.setClaims == nil || !object.Spec.Written || !state.Ready() || wanted == p.claims {
 		return false, nil
 	}
@@ -43,13 +44,20 @@ func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSRe
 	ctx, cancel := context.WithTimeout(ctx, claimsTimeout)
 	defer cancel()
 	err := p.setClaims(ctx, claimsOf(object.Spec))
-	switch wanted.invalid = ""; grpcstatus.Code(err) {
+	wanted.reason, wanted.message = "", ""
+	switch grpcstatus.Code(err) {
 	case codes.OK:
 	case codes.InvalidArgument:
-		wanted.invalid = cut(grpcstatus.Convert(err).Message(), longestMessage)
-		p.log.Warn("the plugin refuses the spec of the NodeQOSResources object", "name", p.node, "problem", wanted.invalid)
+		wanted.reason, wanted.message = nodeqosv1alpha1.ReasonInvalidClasses, grpcstatus.Convert(err).Message()
+	case codes.PermissionDenied:
+		wanted.reason = nodeqosv1alpha1.ReasonNotPermitted
+		wanted.message = grpcstatus.Convert(err).Message() + "; give the publisher the plugin's read-write socket, as deploy/storage does"
 	default:
 		return false, fmt.Errorf("apply the spec of NodeQOSResources %s to the node: %w", p.node, err)
+	}
+	if wanted.reason != "" {
+		wanted.message = cut(wanted.message, longestMessage)
+		p.log.Warn("the plugin refuses the spec of the NodeQOSResources object", "name", p.node, "problem", wanted.message)
 	}
 	p.claims = wanted
 	return true, nil
@@ -108,7 +116,7 @@ func withoutSince(v nodeqosv1alpha1.VolumeStatus) nodeqosv1alpha1.VolumeStatus {
 func (p *Publisher) volume(claimed nodeqosv1alpha1.ClaimedVolume, state nodecache.State) nodeqosv1alpha1.VolumeStatus {
 	s := nodeqosv1alpha1.VolumeStatus{ClaimedVolume: claimed, State: nodeqosv1alpha1.VolumeNotEnforced}
 	s.Problem = "" // the field Message has the problem
-	if v := volumeInForce(claimed, state.Assignments); v != nil && p.claims.invalid == "" {
+	if v := volumeInForce(claimed, state.Assignments); v != nil && p.claims.reason == "" {
 		s.State, s.Device = nodeqosv1alpha1.VolumeInForce, v.GetDevice()
 		if v.GetInForceSince() != nil {
 			s.Since = new(seconds(v.GetInForceSince().AsTime()))
@@ -134,8 +142,8 @@ func (p *Publisher) volume(claimed nodeqosv1alpha1.ClaimedVolume, state nodecach
 			s.Reason, s.Message = r.GetReason(), r.GetMessage()
 		}
 	}
-	if p.claims.invalid != "" {
-		s.Reason, s.Message = nodeqosv1alpha1.ReasonInvalidClasses, p.claims.invalid
+	if p.claims.reason != "" {
+		s.Reason, s.Message = p.claims.reason, p.claims.message
 	}
 	s.Message = cut(s.Message, longestMessage)
 	return s

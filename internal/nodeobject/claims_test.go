@@ -264,6 +264,19 @@ func TestClassesThatThePluginRefusesAreReported(t *testing.T) {
 	})
 }
 
+func TestAPublisherWithTheReadOnlySocketReportsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plugin{err: status.Error(codes.PermissionDenied, "this socket is read-only")}
+		r := p.withGold(t, withClaim("gold", "253:3"))
+		p.take()
+		pass(time.Hour)
+		r.expectVolume(t, notEnforced("gold", "NotPermitted", "this socket is read-only; give the publisher the plugin's read-write socket, as deploy/storage does"), 2)
+		if got := p.take(); len(got) != 1 {
+			t.Errorf("the plugin got the same spec %d times", len(got))
+		}
+	})
+}
+
 func TestAClassThatTheClaimCannotHaveIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{}

@@ -99,6 +99,8 @@ const (
 	ReasonNotRunning = "NotRunning"
 	// ReasonInvalidClasses means that the plugin refused all classes of the spec.
 	ReasonInvalidClasses = "InvalidClasses"
+	// ReasonNotPermitted means that the publisher may not send the spec to the plugin.
+	ReasonNotPermitted = "NotPermitted"
 	// ReasonInvalidClass means that the class that the claim requests is not valid. The device has the limits of another class.
 	ReasonInvalidClass = "InvalidClass"
 )
