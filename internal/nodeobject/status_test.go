@@ -62,7 +62,7 @@ func container(name, class string) *qosv1alpha1.ContainerAssignments {
 	}}
 }
 
-// foreign returns a container without a class, for which another program has set something.
+// foreign returns a container without a class. setting is what another program has set for it, e.g. a resctrl group.
 func foreign(name, setting string) *qosv1alpha1.ContainerAssignments {
 	of := container(name, "")
 	of.QosResources[0].Foreign = setting

@@ -25,8 +25,7 @@ func claim(class string) []classes.ClaimedVolume {
 	return []classes.ClaimedVolume{{Owner: owner, Claim: "db/data-0", Class: class}}
 }
 
-// claimClasses returns the classes of claims. One of them is gold. The class file has another class of this name, with
-// other limits.
+// claimClasses returns the classes that claims can have. The class file also defines a class gold, with other limits.
 func claimClasses() map[string]map[string]uint64 {
 	return map[string]map[string]uint64{"gold": {"maxReadBps": 15_000_000, "maxWriteIops": 700}, "bronze": {"maxReadBps": 5_000_000}}
 }

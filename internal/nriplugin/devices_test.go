@@ -10,7 +10,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// expect sets the limits of a class of disks.
+// expect sets the io.max that the invariants expect for a class of disks.
 func (r *machineRig) expect(class, ioMax string) {
 	r.world.Expect.Limits[disks][class] = map[string]string{"io.max": ioMax}
 }

@@ -14,7 +14,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// ioMax returns the content of io.max of a container in the kernel, and the content that the runtime has stored.
+// ioMax returns a container's io.max as the kernel has it, and as the runtime has stored it.
 func (r *machineRig) ioMax(t *testing.T, id string) (kernel, stored string) {
 	t.Helper()
 	c, err := r.Container(id)
