@@ -204,8 +204,8 @@ func (h host) tasks(t *testing.T, group string) []string {
 	return strings.Fields(string(data))
 }
 
-// TestAReloadThatFailsHalfWayChangesNothingForRunningContainers runs the same reload several times. Each time, another
-// change of the reload fails.
+// TestAReloadThatFailsHalfWayChangesNothingForRunningContainers runs the same reload several times. In each run, one
+// of the reload's operations fails, and a different one each time.
 func TestAReloadThatFailsHalfWayChangesNothingForRunningContainers(t *testing.T) {
 	next := changed("gold", "platinum", `shared: {l3Allocation: "50%"`, `shared: {l3Allocation: "25%"`, "defaultClass: bronze", "defaultClass: silver")
 	for _, fault := range []struct {

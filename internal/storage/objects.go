@@ -21,8 +21,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// DefaultClassAnnotation is an annotation of a StorageClass. Its value is the VolumeAttributesClass of claims that name
-// no VolumeAttributesClass.
+// DefaultClassAnnotation is an annotation of a StorageClass. Its value names the VolumeAttributesClass for those claims of
+// the StorageClass that name none themselves.
 const DefaultClassAnnotation = classes.Domain + "/default-volume-attributes-class"
 
 // LocalDriver is the driver of local volumes, as their StorageClass names it.

@@ -207,8 +207,9 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr err
 }
 
 // releaseNotCreated releases the containers whose creation failed without a report. For example, CRI-O calls no hook if
-// its OCI runtime refuses a creation. A container without a cgroup counts as not created. Some runtimes, e.g.
-// containerd, make the cgroup only when the container starts. The start hook then adopts the container again.
+// its OCI runtime refuses a creation. A container without a cgroup counts as not created. This can be wrong: some
+// runtimes, e.g. containerd, make the cgroup only when the container starts. The start hook then adopts the container that
+// was released by mistake.
 func (r *Reconciler) releaseNotCreated(ctx context.Context) {
 	for _, e := range r.store.Late() {
 		if !r.mayHaveCgroup(ctx, e) {
