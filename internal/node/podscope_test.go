@@ -131,8 +131,8 @@ func TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom(t *testing.T)
 	}
 }
 
-// TestAPodWithoutACgroupIsReleased is about a pod that ran before containerd was restarted: containerd calls no hook when it
-// ends. The pod has no class, because only volumes have classes.
+// TestAPodWithoutACgroupIsReleased covers pods that started before a restart of containerd. When such a pod ends, containerd calls no
+// hook. The pods of this test have no class, because no class of this fixture has pod scope.
 func TestAPodWithoutACgroupIsReleased(t *testing.T) {
 	f, _ := newVolumeFixture(t)
 	ended := map[string]bool{}

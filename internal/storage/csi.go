@@ -78,7 +78,7 @@ func (e *csiEndpoint) GetPluginCapabilities(context.Context, *csi.GetPluginCapab
 	}, nil
 }
 
-// Probe reports whether the replica knows all objects.
+// Probe reports whether this process has listed all the API objects that its controller watches.
 func (e *csiEndpoint) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(e.controller.ready() == nil)}, nil
 }

@@ -20,7 +20,7 @@ import (
 
 const usage = "usage: csidriver NAME NODE DIR"
 
-// kubeletDir is the kubelet's directory.
+// kubeletDir is the default root directory of the kubelet.
 const kubeletDir = "/var/lib/kubelet"
 
 func main() {

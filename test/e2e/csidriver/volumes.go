@@ -51,7 +51,7 @@ func (v *volumes) remove(id string) error {
 	return nil
 }
 
-// attach returns the loop device of a volume.
+// attach attaches a volume to a loop device, unless it is attached already, and returns the device.
 func (v *volumes) attach(ctx context.Context, id string) (string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

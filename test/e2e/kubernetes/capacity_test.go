@@ -64,8 +64,8 @@ func wrongRequestsAreRefused(t *testing.T, n *node) {
 	}
 }
 
-// schedulerCounts runs pods that request a class by extended resource only, one pod more than the capacity, and a pod
-// without a request.
+// schedulerCounts runs a pod without a request, and pods that request a class by extended resource only: as many as the class has
+// capacity, and then one more, which stays pending until another pod is deleted.
 func schedulerCounts(t *testing.T, n *node) {
 	gold := n.asks("gold")
 	n.run(t, pod{name: "first", classes: gold}, pod{name: "second", classes: gold}, pod{name: "asks-not"})
@@ -126,7 +126,7 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 		n.run(t, pod{name: "plain-" + strings.ReplaceAll(restart.name, " ", "-")})
 		n.running(t, "plain-"+strings.ReplaceAll(restart.name, " ", "-"))
 		n.offered(t, "gold", "2", "2")
-		// A pod with and a pod without a request show that all parts work again.
+		// A new pod with a request shows that all parts work together again.
 		after := "after-" + strings.ReplaceAll(restart.name, " ", "-")
 		n.run(t, pod{name: after, classes: []string{"blockio.gold"}})
 		n.running(t, after)
@@ -135,9 +135,9 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 		if got := n.containerID("stays") + n.containerID("stays-too"); got != before {
 			t.Errorf("after a restart of %s other containers run", restart.name)
 		}
-		// The kubelet checks the devices of these two pods again. The container of "loops" is between two starts, and
-		// the devices of "had-init" belong to an init container that has ended. If the shim is down too, the kubelet
-		// has no devices for them: see "Limits" in docs/shim.md.
+		// A kubelet that starts admits its pods again. It then needs devices for containers that do not run: the
+		// container of "loops" may be between two restarts, and the init container of "had-init" has ended. If the shim
+		// is down too, there are no devices, and these pods may fail: see "Limits" in docs/shim.md.
 		for _, pod := range []string{"loops", "had-init"} {
 			if phase := n.phase(pod); phase != "Running" && restart.name != "all three" {
 				t.Errorf("after a restart of %s pod %s is %s: %s", restart.name, pod, phase, n.of(pod, "{.status.message}"))
@@ -198,8 +198,7 @@ func capacityBelowUse(t *testing.T, n *node, p installation) {
 	n.offered(t, "gold", "2", "2")
 }
 
-// setGold changes the capacity of gold, and waits until the plugin has applied it. The other classes stay as in all
-// tests.
+// setGold changes the capacity of gold, and waits until the plugin has applied it. The other classes do not change.
 func (n *node) setGold(t *testing.T, p installation, capacity int) {
 	t.Helper()
 	p.setClasses(t, fmt.Sprintf(classes, capacity))

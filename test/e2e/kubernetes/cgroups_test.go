@@ -17,7 +17,7 @@ import (
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// cgroups has the cgroups of all containers of the test. In every hierarchy of the machine, they are below one cgroup.
+// cgroups are the cgroups of all containers of the test. In every hierarchy of the machine, they are below a cgroup with this name.
 type cgroups struct{ name string }
 
 func newCgroups(name string) cgroups { return cgroups{name: name} }
@@ -51,7 +51,7 @@ func (c cgroups) make() error {
 	return nil
 }
 
-// delegate gives a new cgroup the CPUs and memory of its parent (v1), or its controllers (v2).
+// delegate gives a new cgroup the CPUs and memory nodes of its parent (v1), or enables all controllers for its children (v2).
 func delegate(dir string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		all, err := os.ReadFile(filepath.Join(filepath.Dir(dir), file))
@@ -73,7 +73,7 @@ func delegate(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(enable), 0)
 }
 
-// remove removes the cgroups, which takes a moment after the last process has ended.
+// remove removes the cgroups. It retries, because the kernel keeps a cgroup busy for a moment after its last process has ended.
 func (c cgroups) remove() {
 	deadline := time.Now().Add(20 * time.Second)
 	for _, dir := range c.dirs() {
@@ -100,7 +100,7 @@ func removeTree(dir string) error {
 	return errors.Join(err, os.Remove(dir))
 }
 
-// ofContainer returns the cgroup of a container: with cgroup v1, in the hierarchy of the controller.
+// ofContainer returns the directory of a container's cgroup. With cgroup v1, the directory is in the hierarchy of the controller.
 func (c cgroups) ofContainer(controller, id string) (string, error) {
 	root := filepath.Join(cgroupRoot, controller, c.name)
 	if unified() {

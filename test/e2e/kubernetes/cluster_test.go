@@ -17,10 +17,10 @@ import (
 
 const apiServer = "https://10.0.0.1:443"
 
-// address is where a node is in the cluster: its name, its IP address, and the first half of its pods' addresses.
+// address has a node's name, its IP address, and the first two numbers of its pods' IP addresses.
 type address struct{ name, ip, pods string }
 
-// addresses are those of the nodes that a cluster can have. Most tests have only the first node.
+// addresses has an entry for each node that a cluster can have. Most tests have only the first node.
 var addresses = []address{
 	{name: "node-1", ip: "192.0.2.1", pods: "10.244"},
 	{name: "node-2", ip: "192.0.2.2", pods: "10.245"},

@@ -46,8 +46,8 @@ func divide(tests []string, n int) [][]string {
 	return parts
 }
 
-// sideBySide runs each part of the tests in a cluster of its own, and returns the largest exit code. The output of a cluster follows
-// that of the cluster before.
+// sideBySide runs each part of the tests in a cluster of its own, all clusters at the same time, and returns the largest exit code. It
+// prints the whole output of one cluster before that of the next.
 func sideBySide(ctx context.Context, built string, parts [][]string) int {
 	codes := make([]int, len(parts))
 	outputs := make([]relay, len(parts))

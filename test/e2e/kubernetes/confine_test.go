@@ -21,7 +21,7 @@ const (
 	applyPatch     = "application/apply-patch+yaml"
 )
 
-// distant has the manifests of a node that exists only in the API, and of its pod.
+// distant has the manifests of a node that exists only in the API, and of a pod on this node.
 const distant = `apiVersion: v1
 kind: Node
 metadata: {name: node-3}
@@ -36,7 +36,8 @@ spec:
 ---
 `
 
-// tokenIsConfined writes to the API with the token of the publisher's pod: what the publisher writes, and what it must not.
+// tokenIsConfined checks, with the token of the publisher's pod, that the API server accepts the writes that the publisher needs and
+// refuses others.
 func tokenIsConfined(t *testing.T, n *node) {
 	n.apply(t, distant)
 	t.Cleanup(func() {

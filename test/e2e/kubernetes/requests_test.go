@@ -184,7 +184,8 @@ func (r *request) compare(t *testing.T, output []byte) {
 	}
 }
 
-// asksForClasses reports whether the pod requests classes after admission, so that its runtime must have the plugin.
+// asksForClasses reports whether the pod, as changed by admission, requests classes. The runtime of such a pod must have the
+// plugin.
 func (r *request) asksForClasses() bool {
 	for key := range r.Annotations {
 		if strings.Contains(key, "qos.noderesource.dev/") || strings.Contains(key, ".resources.kubernetes.io/") {

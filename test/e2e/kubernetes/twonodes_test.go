@@ -185,7 +185,7 @@ func updatedNodeByNode(t *testing.T, p pools) {
 // watch is a kubectl that writes a line each time when the object of a node changes.
 type watch struct{ *process }
 
-// watch watches the capacity of the classes of a node.
+// watch watches the capacity of the classes of the pool's node.
 func (p *pool) watch(t *testing.T) watch {
 	t.Helper()
 	w := watch{p.process("watch", p.program("kubectl"), "--kubeconfig="+p.cluster.kubeconfig("admin"), "get", "node", p.name, "--watch", "-o",
