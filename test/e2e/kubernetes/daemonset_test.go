@@ -135,7 +135,8 @@ func usageIsShown(t *testing.T, n *node) {
 	}
 }
 
-// followsAnnotations installs the manifests that give the publisher the socket on which classes can be changed.
+// followsAnnotations installs the manifests that let the publisher change the classes of running containers, and checks that it follows
+// annotations.
 func followsAnnotations(t *testing.T, n *node, d *daemonSet) {
 	n.kubectl(t, "apply", "-k", deploy+"kubernetes-follow-annotations")
 	n.rolledOut(t)
@@ -143,7 +144,7 @@ func followsAnnotations(t *testing.T, n *node, d *daemonSet) {
 	annotationsAreFollowed(t, n)
 }
 
-// updateLeavesPodsAlone replaces the pods of the DaemonSets.
+// updateLeavesPodsAlone replaces the pods of the DaemonSets, and checks that a running container keeps its class.
 func updateLeavesPodsAlone(t *testing.T, n *node) {
 	n.run(t, pod{name: "stays-on", classes: []string{"blockio.gold"}})
 	n.running(t, "stays-on")

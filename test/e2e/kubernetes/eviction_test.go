@@ -35,7 +35,7 @@ spec:
   selector: {matchLabels: {app: tenant}}
 `
 
-// draining is the class file of all tests without the class slow. evicting is draining with onClassRemoved: evict.
+// draining is the class file of the tests, but without the class slow. evicting is the same file with onClassRemoved: evict.
 var (
 	draining = strings.Replace(fmt.Sprintf(classes, 2), "  - {name: slow}\n", "", 1)
 	evicting = strings.Replace(draining, "  defaultClass:", "  onClassRemoved: evict\n  defaultClass:", 1)
@@ -110,8 +110,7 @@ func evictionNeedsItsRight(t *testing.T, n *node, d *daemonSet) {
 	n.condition(t, n.tenant(t, first), "False UnknownClass: ")
 }
 
-// tenant waits until the deployment has only one pod, and this pod is not the one named before. It returns the pod's
-// name.
+// tenant waits until the deployment has only one pod, and the name of this pod is not before. It returns the name.
 func (n *node) tenant(t *testing.T, before string) (name string) {
 	t.Helper()
 	until(t, "the deployment has a pod other than "+before, func() (bool, string) {

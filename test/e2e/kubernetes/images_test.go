@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// images are the archives of the images that every node has.
+// images has the archives of the container images that every node needs.
 var images = []string{"workload.tar", "image.tar"}
 
 // onlyImages configures a containerd that has images and runs no containers.

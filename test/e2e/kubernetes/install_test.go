@@ -44,20 +44,20 @@ resources:
 // rates has the read limit of each class, in bytes a second, as the kernel shows it.
 var rates = map[string]string{"gold": "900000000", "silver": "800000000", "slow": "700000000", "standard": "600000000"}
 
-// installation is the plugin and the shim on the node, in one of two ways.
+// installation is an installation of the plugin and the shim on the node: as two programs, or by the DaemonSets.
 type installation interface {
 	// setClasses changes the class file.
 	setClasses(t *testing.T, text string)
-	// killPlugin and killShim kill the plugin and the shim.
+	// killPlugin and killShim kill the processes. Only back ensures that they run again.
 	killPlugin(t *testing.T)
 	killShim(t *testing.T)
-	// back waits until both are back and do their work.
+	// back waits until the plugin and the shim are ready. It starts them if nothing else does.
 	back(t *testing.T)
-	// said returns the lines of the shim's log that contain a text.
+	// said returns the lines of the shim's log that contain text.
 	said(text string) []string
 }
 
-// programs is the installation as two programs on the node.
+// programs is an installation whose plugin and shim the tests start as processes on the node.
 type programs struct {
 	*node
 	plugin, shim *process
@@ -108,7 +108,7 @@ func (p *programs) back(t *testing.T) {
 func (n *node) ready(t *testing.T, address func() string) {
 	t.Helper()
 	until(t, "a program says that it is ready", func() (bool, string) {
-		// This is not the test's context, because that context has ended when a cleanup calls ready.
+		// The request does not use t.Context(), because that context is canceled when a cleanup calls ready.
 		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+address()+"/readyz", http.NoBody)
 		if err != nil {
 			return false, err.Error()
@@ -144,7 +144,8 @@ func (n *node) offered(t *testing.T, class, capacity, allocatable string) {
 	})
 }
 
-// asks returns the extended resources with which a pod requests the class of this name of each resource of the node.
+// asks returns one extended resource for each QoS resource of the node. A pod that requests all of them requests the same class name
+// of every QoS resource.
 func (n *node) asks(class string) []string {
 	var resources []string
 	for _, resource := range n.machine.node().resources {
@@ -175,7 +176,7 @@ func (n *node) run(t *testing.T, pods ...pod) {
 	}
 	n.apply(t, manifests.String())
 	t.Cleanup(func() {
-		// The pods are not deleted by force, because the scheduler would then count as free what the kubelet still has
+		// The pods are not deleted by force. Otherwise the scheduler would count devices as free that the kubelet still has
 		// in use.
 		args := []string{"delete", "pod", "--ignore-not-found", "--wait", within}
 		for _, p := range pods {
@@ -248,7 +249,7 @@ func (n *node) running(t *testing.T, pods ...string) {
 	}
 }
 
-// pending waits until the scheduler has said why a pod waits.
+// pending waits until a pod is pending and the scheduler's message contains why.
 func (n *node) pending(t *testing.T, pod, why string) {
 	t.Helper()
 	until(t, "pod "+pod+" waits: "+why, func() (bool, string) {
@@ -269,7 +270,7 @@ func (n *node) inClass(t *testing.T, pod, class string) {
 	n.inClasses(t, pod, class, class)
 }
 
-// inClasses waits until the kernel has a pod's container in a class of block I/O and, on a node with RDT, in a class of RDT.
+// inClasses waits until the kernel enforces a block I/O class and, on a node with RDT, an RDT class on a pod's container.
 func (n *node) inClasses(t *testing.T, pod, blockio, rdt string) {
 	t.Helper()
 	until(t, "pod "+pod+" is in "+blockio+" and "+rdt, func() (bool, string) {
@@ -303,7 +304,7 @@ func enforced(kernel invariant.Kernel, id, blockio, rdt string) (ok bool, seen s
 	return strings.Contains(limits, rates[blockio]) && len(cgroup.Threads) > 0 && outside == 0, seen
 }
 
-// condition waits until the pod's condition contains a text.
+// condition waits until the pod's condition qos.noderesource.dev/Assigned, as "STATUS REASON: MESSAGE", contains want.
 func (n *node) condition(t *testing.T, pod, want string) {
 	t.Helper()
 	until(t, "the condition of pod "+pod+" says "+want, func() (bool, string) {
@@ -312,7 +313,7 @@ func (n *node) condition(t *testing.T, pod, want string) {
 	})
 }
 
-// shell runs a command of the plugin for the node's shell.
+// shell runs a qos-nri-plugin command that an administrator would run in a shell of the node. The command must succeed.
 func (n *node) shell(t *testing.T, args ...string) string {
 	t.Helper()
 	output, err := n.machine.run(append([]string{n.machine.path("qos-nri-plugin")}, args...)...)

@@ -30,7 +30,7 @@ const (
 	podResourcesSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
 )
 
-// kubernetes reads what the kubelet and the API have of the node.
+// kubernetes reads the node's state from the kubelet and the API server.
 func (n *node) kubernetes(ctx context.Context, kubelet podresources.PodResourcesListerClient) (*invariant.Kubernetes, error) {
 	devices, err := invariant.DevicesOf(ctx, kubelet)
 	if err != nil {
@@ -76,8 +76,8 @@ func (n *node) get(object any, args ...string) error {
 	return json.Unmarshal([]byte(output), object)
 }
 
-// holds checks the invariants, which must hold when nothing changes; see package invariant. It does not compare the
-// limits of disks: the cases do that.
+// holds checks the invariants of package invariant, which are true while nothing changes. It does not check the limits of
+// disks, because the test cases check them.
 func (n *node) holds(t *testing.T) {
 	t.Helper()
 	api, runtime := n.dial(t, nodeAPISocket), n.dial(t, containerdSocket)
