@@ -51,7 +51,7 @@ func (n *node) tryQOS(stdin string, args ...string) (string, error) {
 	return string(output), nil
 }
 
-// kepApplied converts an example of KEP-3008 and applies what comes out.
+// kepApplied converts an example of KEP-3008 with "kubectl qos convert", and applies the result.
 func (n *node) kepApplied(t *testing.T, namespace, example string) {
 	t.Helper()
 	n.applyIn(t, namespace, n.qos(t, "convert", "--from-cluster", "-f", kepExamples+example+".in.yaml"))
@@ -243,7 +243,8 @@ func wantLines(t *testing.T, output string, want ...string) {
 	}
 }
 
-// hasLines reports whether each text is the beginning of a line. It ignores the number of blanks in the lines.
+// hasLines reports whether, for each text of want, a line of the output begins with the text. It ignores the number of blanks in the
+// lines.
 func hasLines(output string, want ...string) bool {
 	var lines strings.Builder
 	for line := range strings.Lines(output) {

@@ -43,7 +43,7 @@ type machine interface {
 	kernel(live invariant.Live) (invariant.Kernel, error)
 }
 
-// settings are those of containerd and the kubelet that differ between machines.
+// settings has the settings of containerd and the kubelet that differ between machines.
 type settings struct {
 	cgroupRoot   string // of all containers
 	cgroupDriver string
@@ -53,7 +53,7 @@ type settings struct {
 	cni                            string // directory with cni.sh
 	nri                            string // more settings of NRI
 	timeouts                       string // containerd's, where they are not its defaults
-	// resources are those whose classes gold, silver, slow and standard the node has.
+	// resources has the QoS resources of the node, e.g. "blockio". Each has the classes gold, silver, slow and standard.
 	resources []string
 }
 

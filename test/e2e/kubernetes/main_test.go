@@ -24,7 +24,8 @@ import (
 	"testing"
 )
 
-// rigVariable is the environment variable with the path of the rig, for the test program that runs in the new namespaces.
+// rigVariable is the environment variable that tells the test program in the new namespaces in which directory it finds programs and
+// images, and writes logs.
 const rigVariable = "QOS_E2E_KUBERNETES_RIG"
 
 // TestMain runs the tests in new namespaces. The test program is the first process of its PID namespace, so all
@@ -66,8 +67,8 @@ func wanted() []string {
 	})
 }
 
-// outside builds all programs, because it runs where there is a network. It then runs this program again, in new namespaces, once for
-// each cluster.
+// outside runs before the new namespaces exist. It builds all programs here, because the new namespaces have no network. It then runs
+// this program again for each cluster, in new namespaces.
 func outside() int {
 	dir, err := os.MkdirTemp("", "qos-e2e-")
 	if err != nil {
@@ -88,15 +89,15 @@ func failed(err error) int {
 	return 1
 }
 
-// inside runs this program again in new namespaces, for one cluster. The program leaves out the skipped tests. The directory built has
-// the programs and images.
+// inside runs this program again in new namespaces, for one cluster. The program does not run the tests in skipped. The directory
+// built has the programs and images.
 func inside(ctx context.Context, built string, skipped []string, output io.Writer) int {
 	dir, err := os.MkdirTemp("", "qos-e2e-")
 	if err != nil {
 		return failed(err)
 	}
 	defer os.RemoveAll(dir)
-	// Not symbolic links: a VM that sees only this directory reads the images.
+	// These are hard links, not symbolic links, because a VM reads the images and sees only this directory.
 	if output, err := exec.Command("cp", "-al", built+"/.", dir).CombinedOutput(); err != nil {
 		return failed(fmt.Errorf("link what was built: %w: %s", err, output))
 	}
@@ -135,7 +136,7 @@ func inside(ctx context.Context, built string, skipped []string, output io.Write
 	return command.ProcessState.ExitCode()
 }
 
-// prepare builds all programs into dir/bin and the image of the tests' containers.
+// prepare builds all programs into dir/bin, and the container images into dir.
 func prepare(dir string) error {
 	bin := filepath.Join(dir, "bin")
 	if err := os.Mkdir(bin, 0o755); err != nil {

@@ -22,7 +22,7 @@ const (
 	staticPods       = "/etc/kubernetes/manifests"
 )
 
-// theNode is the first node of this process, which has only one cluster.
+// theNode is the first node of the cluster. Each process has only one cluster.
 var theNode *node
 
 // node is a node and its cluster.
@@ -99,7 +99,7 @@ func (n *node) start(t *testing.T) {
 	cluster.scheduler.mustStart(t)
 }
 
-// join makes a machine the cluster's node.
+// join starts containerd and the kubelet on a machine, so that the machine becomes this node of the cluster.
 func (n *node) join(t *testing.T, machine machine) {
 	t.Helper()
 	n.machine = machine
@@ -161,8 +161,7 @@ func (n *node) write(t *testing.T, name, text string) string {
 	return path
 }
 
-// containerdConfig returns the configuration of a usual node, without the limits that a machine without all privileges
-// cannot set.
+// containerdConfig returns the usual configuration of containerd, without the limits that containerd can set only with all privileges.
 func (n *node) containerdConfig() string {
 	settings := n.machine.node()
 	return fmt.Sprintf(`version = 3

@@ -22,7 +22,8 @@ import (
 
 const crd = "../../../deploy/kubernetes/crd.yaml"
 
-// missingCRD is the first case, so the shim has run without its CRD until now, as if a user had forgotten to apply it.
+// missingCRD checks what the shim reports if the user forgets to apply the CRD. It must be the first case, because it applies the CRD at
+// its end and the cases after it need the CRD.
 func missingCRD(t *testing.T, n *node, p *programs) {
 	until(t, "the shim says that the CRD is missing", func() (bool, string) {
 		seen := p.said("deploy/kubernetes/crd.yaml")
@@ -37,7 +38,7 @@ func missingCRD(t *testing.T, n *node, p *programs) {
 	p.back(t)
 }
 
-// said returns the lines of the shim's log that contain a text.
+// said returns the lines of the shim's log that contain text.
 func (p *programs) said(text string) []string { return linesWith(text, p.shim.log) }
 
 func (d *daemonSet) said(text string) []string {
@@ -254,7 +255,7 @@ func (n *node) writes(t *testing.T) []string {
 	return writes
 }
 
-// quiet waits until the shim has written nothing for some time, and returns how much it has written.
+// quiet waits until the shim has written nothing to the API for the duration some. It returns the number of all writes so far.
 func (n *node) quiet(t *testing.T, some time.Duration) int {
 	t.Helper()
 	last, since := -1, time.Now()
@@ -283,8 +284,8 @@ func writesAreFew(t *testing.T, n *node, p *programs) {
 	for _, write := range one {
 		count[write]++
 	}
-	// The node's object may be written twice: a slow machine may count the class as in use before it reports the change
-	// as made.
+	// The shim may write NodeQOSResources twice: on a slow machine, it may see first that the class is in use, and later
+	// that the change is complete.
 	if count["patch pods/status"] != 1 || count["create events"] != 1 || count["patch nodeqosresources/status"] > 2 || len(one) > 4 {
 		t.Errorf("one change of class cost %v; want one write each of condition, event and object", one)
 	}
@@ -301,7 +302,7 @@ func writesAreFew(t *testing.T, n *node, p *programs) {
 	}
 }
 
-// timeToStatus measures how long it takes from a class file to the node's status.
+// timeToStatus measures the time from a change of the class file to the corresponding change of the node's status.
 func timeToStatus(t *testing.T, n *node, p *programs) {
 	for _, capacity := range []int{7, 2} {
 		start := time.Now()

@@ -25,8 +25,8 @@ const bystanders = `{apiVersion: v1, kind: Pod, metadata: {name: stays, namespac
   template: {metadata: {labels: {app: scaled}}, spec: {schedulerName: nobody, containers: [{name: main, image: none}]}}}}
 `
 
-// canary has two policies. Together they refuse a pod with the name of the policies, as soon as the API server knows
-// both, and so all policies that were created earlier.
+// canary has two policies, which together refuse a pod that has the same name as the policies. If the API server refuses
+// this pod, it knows both policies, and therefore all policies that were created before them.
 const canary = `apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata: {name: %[1]s, labels: {canary: "true"}}
