@@ -152,8 +152,8 @@ func (n *installs) anyObjectLost(t *testing.T) {
 	}
 }
 
-// kindLost deletes the kind of the parameters of two policies, and restarts the API server, which then has never seen
-// this kind.
+// kindLost deletes the CRD of the parameters of two policies, and restarts the API server, so that the new process has never had this
+// CRD.
 func (n *installs) kindLost(t *testing.T) {
 	n.kubectl(t, "delete", "-f", deploy+"policies/crd.yaml")
 	n.cluster.server.mustEnd(t, syscall.SIGKILL)
@@ -231,7 +231,8 @@ func (n *installs) check(t *testing.T, holds func(policy string) bool) {
 	})
 }
 
-// probe creates the pods by a dry run on the API server, and returns the answers. The first answer is about the canary.
+// probe creates pods by a dry run on the API server, and returns the answers. It creates a pod with the name of the canary, then a pod
+// that requests nothing, then those of asking.
 func (n *installs) probe(canary string) string {
 	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: plain, annotations: {%s}},
   spec: {containers: [{name: main, image: none, resources: {limits: {%s}}}]}}

@@ -56,7 +56,7 @@ func (n *node) installPolicies(t *testing.T) {
 	n.policiesAct(t)
 }
 
-// applyPolicies applies the policies with a list of resources of containers.
+// applyPolicies applies the policies. containerResources lists the QoS resources of containers, as the policies expect it.
 func (n *node) applyPolicies(t *testing.T, containerResources string) {
 	t.Helper()
 	n.applyOverlay(t, policies, strings.Replace(ownPolicies, "RESOURCES", containerResources, 1))
@@ -244,8 +244,8 @@ func requestsStay(t *testing.T, n *node) {
 	}
 }
 
-// requestsOfOldPodsAreLeftAlone removes the resource that a pod has requested from the policies' lists, and then
-// changes an annotation of the pod.
+// requestsOfOldPodsAreLeftAlone checks that an annotation of a pod can be changed when the policies no longer list a resource that the
+// pod requests.
 func requestsOfOldPodsAreLeftAlone(t *testing.T, n *node) {
 	t.Helper()
 	n.applyPolicies(t, strings.Replace(containerResources, "'blockio', ", "", 1))
@@ -261,7 +261,7 @@ func requestsOfOldPodsAreLeftAlone(t *testing.T, n *node) {
 	})
 }
 
-// quotaRace creates many more pods at once than the quota of their namespace has.
+// quotaRace creates many pods at once, more than the quota of their namespace allows.
 func quotaRace(t *testing.T, n *node) {
 	const quota = `{apiVersion: v1, kind: ResourceQuota, metadata: {name: classes},
   spec: {hard: {requests.qos.noderesource.dev/blockio.slow: "10", requests.qos.noderesource.dev/blockio.gold: "0"}}}`
@@ -343,7 +343,7 @@ func bypassed(t *testing.T, n *node) {
 func pluginIsRequired(t *testing.T, n *node, p *programs) {
 	must(t, p.plugin.end(syscall.SIGTERM))
 	t.Cleanup(func() { p.back(t) })
-	// Where changes are allowed, requests by annotation do not become units.
+	// In a namespace that allows changes, the policies add no units to a pod that requests a class by annotation.
 	n.kubectl(t, "label", "namespace", "default", "qos.noderesource.dev/allow-changes=true")
 	t.Cleanup(func() { n.kubectl(t, "label", "namespace", "default", "qos.noderesource.dev/allow-changes-") })
 	until(t, "requests by annotation are left to the node", func() (bool, string) {

@@ -104,9 +104,9 @@ const (
 	within   = "--timeout=10m"
 )
 
-// until waits until look reports true. The text that look returns describes the present state, for the message if the
-// condition never becomes true. Most of these functions run kubectl, which takes 0.1 s of CPU time, so the interval
-// between the calls grows.
+// until calls look again and again until it returns true. seen describes the present state. It is in the error message if the
+// condition never becomes true. The interval between the calls grows, because most look functions run kubectl, which
+// takes 0.1 s of CPU time.
 func until(t *testing.T, what string, look func() (ok bool, seen string)) {
 	t.Helper()
 	start := time.Now()

@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// readinessIsReported writes the condition of docs/node-readiness.md with the token of the publisher's pod, as the reporter of the Node
-// Readiness Controller does: acting as the node. The reporter itself is not run.
+// readinessIsReported checks the rights that the reporter of the Node Readiness Controller needs to write the condition of
+// docs/node-readiness.md. The reporter does not run. Instead, the test sends the requests of the reporter: with the token of the
+// publisher's pod, and with impersonation of the node.
 func readinessIsReported(t *testing.T, n *node) {
 	const rights = deploy + "kubernetes-node-readiness/rights/rbac.yaml"
 	const own, other = "/api/v1/nodes/node-1", "/api/v1/nodes/node-3"
@@ -24,7 +25,7 @@ func readinessIsReported(t *testing.T, n *node) {
 		n.kubectl(t, "delete", "node", "node-3")
 	})
 	token := n.publisherToken(t)
-	// status returns the whole Node with one more condition, for an update.
+	// status returns the Node with the condition added, as the body of a PUT request.
 	status := func(name string) string {
 		object := n.kubectl(t, "get", "node", name, "-o", "json")
 		object = regexp.MustCompile(`"resourceVersion": "\d+",`).ReplaceAllString(object, "") // the kubelet writes meanwhile

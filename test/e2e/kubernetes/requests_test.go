@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// withDefaults is a namespace with defaults. bounded is one in which environments are bounded.
+	// withDefaults is a namespace with default classes. bounded is a namespace in which a policy limits the size of environments.
 	withDefaults = "defaults"
 	bounded      = "bounded"
 
@@ -32,10 +32,11 @@ const (
 	requiredPlugin     = "[ qos-nri-plugin ]"
 )
 
-// containerResources are the resources of the cluster in these tests, as the policies list them.
+// containerResources lists the QoS resources of containers in these tests, as the policies expect it.
 const containerResources = "'rdt', 'blockio', 'vendor.example/xyz-qos'"
 
-// ownPolicies is an administrator's kustomization with resources of its own, as docs/policies.md has it.
+// ownPolicies is a kustomization with which an administrator replaces the lists of QoS resources in the policies, as in
+// docs/policies.md.
 const ownPolicies = `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [%s]
@@ -46,7 +47,7 @@ patches:
     - {op: replace, path: /spec/variables/1/expression, value: "['qos.noderesource.dev/network']"}
 `
 
-// defaults are those of one namespace.
+// defaults has the namespaces withDefaults and bounded, and the default classes of withDefaults.
 const defaults = `apiVersion: v1
 kind: Namespace
 metadata: {name: defaults}
@@ -74,8 +75,9 @@ type request struct {
 	Annotations map[string]string
 	Init        []requester
 	Containers  []requester
-	// If the pod is refused, Refused is in the message. Pod is the value that the annotation podAnnotation gets, if it
-	// is not the one in Annotations. With has the units that the policies add, by container.
+	// Refused is a part of the error with which the API server refuses the pod. It is empty if the API server accepts the
+	// pod. Pod is the value of podAnnotation after admission, if admission changes it. With has the units that the policies
+	// add, by container.
 	Refused, Pod string
 	With         map[string]map[string]any
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// staticPodTakesASlot has the kubelet run a pod that the scheduler has never seen, and that asks by annotation.
+// staticPodTakesASlot runs a static pod, which does not pass through the scheduler. The pod requests a class by annotation.
 func staticPodTakesASlot(t *testing.T, n *node) {
 	file := filepath.Join(staticPods, "unseen.yaml")
 	manifest := pod{name: "unseen", annotations: map[string]string{"qos.noderesource.dev/pod": "blockio=gold"}}.manifest()
