@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// requiredPodsWaitForThePlugin stops and starts the plugin while pods that require it are created. The runtime has a record only of
-// containers that the plugin has created in their class.
+// requiredPodsWaitForThePlugin stops and starts the plugin while pods that require it are created. A container in the runtime has an
+// annotation of the plugin only if the plugin was running when the runtime created the container.
 func requiredPodsWaitForThePlugin(t *testing.T, n *node, p *programs) {
 	var pods []pod
 	for i := range 12 {

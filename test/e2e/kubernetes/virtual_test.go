@@ -19,7 +19,8 @@ import (
 // virtualNodes is the prefix of the names of tests whose node is a VM.
 const virtualNodes = "TestVirtualNode"
 
-// rdtClasses are more resources for the class file, with classes of the same names. %d is the capacity of gold, %s its bandwidth.
+// rdtClasses extends the class file with a resource for RDT, which has classes of the same names, and a resource for the block I/O of
+// pods. %d is the capacity of gold, and %s its bandwidth.
 const rdtClasses = `- name: k8s.io/rdt
   defaultClass: standard
   classes:
@@ -114,7 +115,7 @@ func joined(t *testing.T, v *vm) *node {
 	return n
 }
 
-// joinVirtual makes a VM the node, until the test ends.
+// joinVirtual joins the node to the cluster, until the test ends. The programs of the node run in a VM.
 func (n *node) joinVirtual(t *testing.T, v *vm) {
 	t.Helper()
 	v.dir, v.rig, v.bin, v.logs = filepath.Join(n.dir, v.vendor+v.init), n.dir, n.bin, n.logs
@@ -145,7 +146,7 @@ func (n *node) installVirtual(t *testing.T) *daemonSet {
 	return d
 }
 
-// setMoves changes the class of a running container, and tries a class that is full.
+// setMoves changes the class of a running container, and checks that a change to a full class is refused.
 func setMoves(t *testing.T, n *node) {
 	n.run(t, pod{name: "moves"}, pod{name: "has-silver", classes: n.asks("silver")})
 	n.running(t, "moves", "has-silver")
@@ -182,9 +183,8 @@ func showsForeignGroup(t *testing.T, n *node, v *vm) {
 	})
 }
 
-// configMapReaches changes the bandwidth and the capacity of gold in the ConfigMap. want is the value that the kernel
-// then has. On Intel, it is a percentage. On AMD, it is half of the 10000MBps of gold's partition, in units of 1/8
-// GB/s.
+// configMapReaches changes the capacity of gold in the ConfigMap, and halves its memory bandwidth. want is the bandwidth that the
+// kernel must then have: a percentage on Intel, and an amount in units of 1/8 GB/s on AMD.
 func configMapReaches(t *testing.T, n *node, d *daemonSet, want string) {
 	n.run(t, pod{name: "in-gold", classes: n.asks("gold")})
 	n.running(t, "in-gold")
@@ -240,7 +240,7 @@ func podHasAClass(t *testing.T, n *node) {
 	n.inClass(t, "limited", "standard")
 }
 
-// annotationsBecomeResources installs the policies: pods that request by annotation are counted by the scheduler.
+// annotationsBecomeResources installs the policies, and checks that the scheduler counts pods that request a class by annotation.
 func annotationsBecomeResources(t *testing.T, n *node) {
 	n.kubectl(t, "apply", "-k", policies)
 	t.Cleanup(func() { n.kubectl(t, "delete", "-k", policies) })
@@ -308,8 +308,8 @@ spec:
 `
 
 // reboots switches the node off and on. The kubelet restarts a pod without a request. A pod with a request fails,
-// because the kubelet admits it before its class is registered, and its controller then creates another pod ("Start
-// order" in docs/kubernetes.md).
+// because the kubelet admits the pod before the shim has registered the class. The ReplicaSet then creates another pod:
+// see "Start order" in docs/kubernetes.md.
 func reboots(t *testing.T, n *node, v *vm, d *daemonSet) {
 	n.apply(t, fromReplicaSet)
 	t.Cleanup(func() { n.kubectl(t, "delete", "replicaset", "comes-back", "--cascade=foreground", within) })
@@ -337,7 +337,7 @@ func reboots(t *testing.T, n *node, v *vm, d *daemonSet) {
 	n.inClass(t, n.replica(t), "gold")
 	n.bandwidth(t, "gold", "10000")
 	n.running(t, "plain")
-	// What the kubelet has refused stays in the API.
+	// Pods that the kubelet has refused stay in the API.
 	refused := n.kubectl(t, "get", "pods", "--field-selector=status.phase=Failed", "-o", "jsonpath={.items[*].status.reason}")
 	if !strings.Contains(refused, "UnexpectedAdmissionError") {
 		t.Errorf("the pods that failed have the reasons %q; docs/kubernetes.md names UnexpectedAdmissionError", refused)

@@ -19,7 +19,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// The network between this machine and the VM. The VM reaches the API server's service by it, and this machine the VM's pods.
+// The network between this machine and the VM. The VM uses it to connect to the API server's service, and this machine to connect to
+// the pods in the VM.
 const (
 	bridge = "192.0.2.254"
 	tap    = "tap0"
@@ -37,7 +38,7 @@ type vm struct {
 	client         *remote.Client
 }
 
-// inVM are the programs of a node, and what the test needs there.
+// inVM lists the programs in the VM: those of a node, and those that the tests need there.
 var inVM = []string{"agent", "kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "runc", "qos-nri-plugin", "csidriver"}
 
 // runAgent is the script that the VM runs. GOGC saves CPU time for more memory. Without systemd, the programs of the
@@ -80,7 +81,7 @@ func (v *vm) begin(t *testing.T, n *node) {
 	v.boot(t)
 }
 
-// makeDisk makes the VM's disk, and unpacks the images onto it, because that takes minutes in the VM.
+// makeDisk makes the VM's disk with the unpacked images. It unpacks them on this machine, because this would take minutes in the VM.
 func (v *vm) makeDisk(t *testing.T, n *node) {
 	t.Helper()
 	tree := filepath.Join(v.dir, "tree")
@@ -97,8 +98,8 @@ func (v *vm) boot(t *testing.T) {
 	t.Helper()
 	v.qemu = &process{
 		name: "vm", log: filepath.Join(v.logs, "vm.log"),
-		// Setting the timer of an emulated CPU is slow, and took a fifth of the CPU time of the node's programs. A
-		// periodic timer is set once.
+		// The timer is periodic, so the kernel of the VM sets it only once. With highres and nohz, the kernel would set the
+		// timer again and again, which on an emulated CPU takes a fifth of the CPU time of the node's programs.
 		args: []string{"../vm/boot.sh", v.dir, v.vendor, "highres=off", "nohz=off", "ip=" + v.ip + "::" + bridge + ":255.255.255.0:" + v.name + ":eth0:off"},
 		env: []string{
 			"QOS_INIT=" + v.init, "QOS_NIC=tap,ifname=" + tap + ",script=no,downscript=no,model=virtio-net-pci",
@@ -166,7 +167,7 @@ func (v *vm) pause(t *testing.T) (resume func()) {
 	return resume
 }
 
-// end also ends a VM that has not booted, or that does not answer. The tests after this one need its network device.
+// end also ends a VM that has not booted, or that does not answer. It removes the network device, because later tests create it again.
 func (v *vm) end(t *testing.T, _ *node) {
 	t.Helper()
 	if v.qemu != nil {

@@ -43,7 +43,7 @@ func dial(ctx context.Context, address, target string) (net.Conn, error) {
 	return connection, nil
 }
 
-// Close ends the connection. Programs that were started run on.
+// Close ends the connection. Started programs continue to run.
 func (c *Client) Close() error { return c.rpc.Close() }
 
 // DialSocket connects to a unix socket of the machine.
@@ -60,7 +60,7 @@ func (c *Client) call(method string, args, result any) error {
 	}
 }
 
-// Run runs a program to its end, and returns what it prints, its errors too.
+// Run runs a program to its end, and returns its standard output and standard error.
 func (c *Client) Run(args ...string) (string, error) {
 	var result Result
 	if err := c.call("Run", args, &result); err != nil {
