@@ -14,7 +14,8 @@ import (
 	"strings"
 )
 
-// RDT returns two RDT configurations of goresctrl by their file: the sample, and the complete one in the documentation.
+// RDT returns two RDT configurations of goresctrl: the sample, and the complete one in the documentation. The keys are the names of their
+// files.
 func RDT() (map[string][]byte, error) {
 	sample, err := read("cmd/rdt/sample-conf.yaml")
 	if err != nil {
@@ -30,7 +31,7 @@ func RDT() (map[string][]byte, error) {
 // BlockIO returns the configuration in goresctrl's documentation of block I/O.
 func BlockIO() ([]byte, error) { return example("doc/blockio.md", "Classes:\n") }
 
-// example returns the fenced block that begins with the given text in a document.
+// example returns a fenced block of the document with this name: the first one whose text begins with beginning.
 func example(name, beginning string) ([]byte, error) {
 	text, err := read(name)
 	if err != nil {

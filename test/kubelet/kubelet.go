@@ -21,7 +21,7 @@ import (
 )
 
 // Kubelet is a simulated kubelet that can be killed and started again. It keeps allocations over a restart, as kubelet
-// does by its checkpoint. It is safe for concurrent use.
+// does with its checkpoint file. It is safe for concurrent use.
 type Kubelet struct {
 	// DuringAllocate, if set, is called after a device plugin has answered Allocate, and before kubelet uses the
 	// answer.
@@ -60,7 +60,7 @@ func (k *Kubelet) Root() string { return k.root }
 // PluginsDir is where device plugins have their sockets.
 func (k *Kubelet) PluginsDir() string { return filepath.Join(k.root, "device-plugins") }
 
-// HidePodResources makes kubelet not serve the pod-resources API from its next start on.
+// HidePodResources sets whether kubelet serves no pod-resources API from its next start on.
 func (k *Kubelet) HidePodResources(hidden bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

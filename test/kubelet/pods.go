@@ -80,8 +80,8 @@ func (k *Kubelet) Admit(ctx context.Context, p Pod) error {
 	return nil
 }
 
-// Readmit makes a restarted kubelet process a pod that it had admitted before: from then on the pod-resources API lists it. The
-// devices of containers that do not run must be healthy, else the pod fails and is removed. The named containers run.
+// Readmit makes a restarted kubelet admit a pod again. From then on, the pod-resources API lists the pod. run names the containers of the
+// pod that run. The devices of the other containers must be healthy, else the pod fails and is removed.
 func (k *Kubelet) Readmit(namespace, name string, run ...string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -109,7 +109,7 @@ func (k *Kubelet) Readmit(namespace, name string, run ...string) error {
 	return nil
 }
 
-// canHold is kubelet's check of devices that were allocated before.
+// canHold checks, as kubelet does, that devices which are already allocated to a container are still healthy.
 func (r *resource) canHold(name string, ids []string) error {
 	if r == nil || r.devices == nil {
 		return fmt.Errorf("cannot allocate unregistered device %s", name)

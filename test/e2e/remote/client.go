@@ -82,12 +82,12 @@ func (c *Client) End(signal Signal) error {
 	return c.call("End", signal, &struct{}{})
 }
 
-// Kill kills a program by the beginning of its command line.
+// Kill kills a program whose command line begins with commandLine.
 func (c *Client) Kill(commandLine string) error {
 	return c.call("Kill", commandLine, &struct{}{})
 }
 
-// Kernel reads what the kernel has of live pods and containers.
+// Kernel reads the kernel's state of live pods and containers.
 func (c *Client) Kernel(live invariant.Live) (kernel invariant.Kernel, err error) {
 	err = c.call("Kernel", live, &kernel)
 	return kernel, err

@@ -23,7 +23,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// service is the name of the server's methods. A connection begins with a line: this name, or the path of a socket to connect to.
+// service is the name under which package rpc serves the server's methods. The first line that a client sends on a connection is this
+// name, or the path of a unix socket to which the server then connects the client.
 const service = "Machine"
 
 // Program is a program that runs until it is ended. Its output is appended to the file Log.
@@ -38,7 +39,7 @@ type Signal struct {
 	Signal  syscall.Signal
 }
 
-// Result is how a program has ended. Failure is empty if it has succeeded.
+// Result has the output of a program that has ended, and the reason if the program has failed.
 type Result struct{ Output, Failure string }
 
 // server does what clients ask for. Its exported methods are for package rpc.
@@ -147,10 +148,10 @@ func (s *server) End(signal Signal, _ *struct{}) error {
 	return nil
 }
 
-// Kill kills a program by the beginning of its command line.
+// Kill kills a program whose command line begins with commandLine.
 func (*server) Kill(commandLine string, _ *struct{}) error { return Kill(commandLine) }
 
-// Kill kills a program of this machine by the beginning of its command line.
+// Kill kills a program of this machine whose command line begins with commandLine.
 func Kill(commandLine string) error {
 	pid, err := PIDOf(commandLine)
 	if err != nil {
@@ -159,7 +160,7 @@ func Kill(commandLine string) error {
 	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// PIDOf finds a program of this machine by the beginning of its command line.
+// PIDOf returns the PID of a program of this machine whose command line begins with commandLine.
 func PIDOf(commandLine string) (int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -174,7 +175,7 @@ func PIDOf(commandLine string) (int, error) {
 	return 0, fmt.Errorf("%s does not run", commandLine)
 }
 
-// Kernel reads what the kernel has of live pods and containers.
+// Kernel reads the kernel's state of live pods and containers.
 func (*server) Kernel(live invariant.Live, kernel *invariant.Kernel) error {
 	var err error
 	*kernel, err = invariant.KernelOf(hostfs.Root("/"), live)
