@@ -4,12 +4,19 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	"github.com/qos-nri/qos-nri-plugin/test/stage"
 )
 
-func newHost(real bool) (host, error) {
+func newHost(real bool) (stage.Host, error) {
 	if real {
-		return newMachine()
+		machine, err := stage.NewMachine()
+		if err != nil {
+			return nil, fmt.Errorf("--real: %w", err)
+		}
+		return machine, nil
 	}
 	simulated := sim.New(sim.Options{})
 	return simulated, simulated.WriteFile("/sys/block/vda/queue/scheduler", []byte("bfq"))

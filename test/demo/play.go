@@ -17,14 +17,17 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	"github.com/qos-nri/qos-nri-plugin/test/stage"
 )
 
 // play runs the demo's steps and prints them. The first error ends it.
 type play struct {
-	*stage
-	ctx context.Context
-	out io.Writer
-	err error
+	*stage.Stage
+
+	classFile string
+	ctx       context.Context
+	out       io.Writer
+	err       error
 	// ids has the IDs of containers, by pod and name.
 	ids  map[string]string
 	uids map[string]string
@@ -55,18 +58,18 @@ func (p *play) run(name string, containers ...string) error {
 			config.Annotations["container.qos.noderesource.dev/"+container] = request
 		}
 	}
-	pod, err := p.runtime.RunPod(p.ctx, config)
+	pod, err := p.Runtime.RunPod(p.ctx, config)
 	if err != nil {
 		return err
 	}
 	p.pods = append(p.pods, pod)
 	for _, container := range names {
-		id, err := p.runtime.CreateContainer(p.ctx, pod, nriruntime.ContainerConfig{Name: container})
+		id, err := p.Runtime.CreateContainer(p.ctx, pod, nriruntime.ContainerConfig{Name: container})
 		if err != nil {
 			return err
 		}
 		p.ids[name+"/"+container] = id
-		if err := p.runtime.StartContainer(p.ctx, id); err != nil {
+		if err := p.Runtime.StartContainer(p.ctx, id); err != nil {
 			return err
 		}
 	}
@@ -101,7 +104,7 @@ func (p *play) status() {
 	if p.err != nil {
 		return
 	}
-	status, err := p.api.Status(p.ctx, &qosv1alpha1.StatusRequest{}, grpc.WaitForReady(true))
+	status, err := p.API.Status(p.ctx, &qosv1alpha1.StatusRequest{}, grpc.WaitForReady(true))
 	p.keep(err)
 	p.say("%s", shell.Status(status))
 }
@@ -110,7 +113,7 @@ func (p *play) assignments() {
 	if p.err != nil {
 		return
 	}
-	list, err := p.api.ListAssignments(p.ctx, &qosv1alpha1.ListAssignmentsRequest{})
+	list, err := p.API.ListAssignments(p.ctx, &qosv1alpha1.ListAssignmentsRequest{})
 	p.keep(err)
 	p.say("%s", shell.Assignments(list))
 	p.uids = map[string]string{}
@@ -125,7 +128,7 @@ func (p *play) change(pod, container, resource, class string) {
 	if p.err != nil {
 		return
 	}
-	_, err := p.api.UpdateContainerQOSResources(p.ctx, &qosv1alpha1.UpdateContainerQOSResourcesRequest{
+	_, err := p.API.UpdateContainerQOSResources(p.ctx, &qosv1alpha1.UpdateContainerQOSResourcesRequest{
 		PodUid: p.uids[pod], Container: container,
 		QosResources: []*qosv1alpha1.ContainerQOSResource{{Name: resource, Class: class}},
 	})
@@ -139,7 +142,7 @@ func (p *play) hold() {
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
 	defer cancel()
-	machine := invariant.Machine{API: p.api, Host: p.host, Live: invariant.LiveIn(p.runtime)}
+	machine := invariant.Machine{API: p.API, Host: p.Host, Live: invariant.LiveIn(p.Runtime)}
 	for _, violation := range machine.Wait(ctx) {
 		p.keep(errors.New(violation))
 	}
@@ -149,7 +152,7 @@ func (p *play) hold() {
 func (p *play) over() error {
 	errs := []error{p.err}
 	for _, pod := range p.pods {
-		errs = append(errs, p.runtime.RemovePod(context.WithoutCancel(p.ctx), pod))
+		errs = append(errs, p.Runtime.RemovePod(context.WithoutCancel(p.ctx), pod))
 	}
 	return errors.Join(errs...)
 }

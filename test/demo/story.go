@@ -13,10 +13,11 @@ import (
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	"github.com/qos-nri/qos-nri-plugin/test/stage"
 )
 
-// classFile has the classes of the example in KEP-3008, "Mitigating noisy neighbors", with small capacities.
-const classFile = `apiVersion: qos.noderesource.dev/v1alpha1
+// classes has the classes of the example in KEP-3008, "Mitigating noisy neighbors", with small capacities.
+const classes = `apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSClassConfig
 resources:
 - name: k8s.io/rdt
@@ -43,7 +44,7 @@ resources:
 `
 
 // classFileFor returns the class file for the disks of a host.
-func classFileFor(h host) (string, error) {
+func classFileFor(h stage.Host) (string, error) {
 	var devices []string
 	for _, pattern := range []string{"/dev/vd[a-z]", "/dev/sd[a-z]", "/dev/nvme[0-9]n[0-9]"} {
 		found, err := h.Glob(pattern)
@@ -54,7 +55,7 @@ func classFileFor(h host) (string, error) {
 			devices = append(devices, fmt.Sprintf("%q", pattern))
 		}
 	}
-	return strings.ReplaceAll(classFile, "DEVICES", strings.Join(devices, ", ")), nil
+	return strings.ReplaceAll(classes, "DEVICES", strings.Join(devices, ", ")), nil
 }
 
 func run(ctx context.Context, real bool, out io.Writer) (err error) {
@@ -62,12 +63,16 @@ func run(ctx context.Context, real bool, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	s, err := raise(ctx, h)
-	defer func() { err = errors.Join(err, s.down()) }()
+	classFile, err := classFileFor(h)
 	if err != nil {
 		return err
 	}
-	p := &play{stage: s, ctx: ctx, out: out, ids: map[string]string{}}
+	s, err := stage.Raise(ctx, h, classFile)
+	defer func() { err = errors.Join(err, s.Down()) }()
+	if err != nil {
+		return err
+	}
+	p := &play{Stage: s, classFile: classFile, ctx: ctx, out: out, ids: map[string]string{}}
 	printStory(p, real)
 	p.hold()
 	return p.over()
@@ -105,7 +110,7 @@ func printStory(p *play, real bool) {
 
 // kernel prints the plugin's resctrl groups, and the io files of the containers.
 func (p *play) kernel() {
-	schemata := p.groups.Schemata()
+	schemata := p.Groups.Schemata()
 	names := make([]string, 0, len(schemata))
 	for class := range schemata {
 		names = append(names, class)
@@ -118,7 +123,7 @@ func (p *play) kernel() {
 		p.show(dir+"/tasks", " ")
 	}
 	for _, name := range []string{"web/main-app", "web/sidecar"} {
-		ctr, err := p.runtime.Container(p.ids[name])
+		ctr, err := p.Runtime.Container(p.ids[name])
 		if err != nil {
 			p.keep(err)
 			return
@@ -133,7 +138,7 @@ func (p *play) kernel() {
 
 // show prints a file of the kernel unless it is missing or empty.
 func (p *play) show(file, separator string) {
-	data, err := p.host.ReadFile(file)
+	data, err := p.Host.ReadFile(file)
 	if err != nil || len(strings.TrimSpace(string(data))) == 0 {
 		return
 	}

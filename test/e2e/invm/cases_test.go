@@ -34,6 +34,9 @@ func TestNode(t *testing.T) {
 	early.remove(t)
 	n.foreign = foreignNow(t)
 	t.Run("the kernel has the schemata of the class file", func(t *testing.T) { schemata(t, n) })
+	if n.machine() == intelV2 {
+		t.Run("the demo refuses a machine on which a plugin has classes", refusedDemo)
+	}
 	t.Run("a class of pod scope is on the pod's cgroup", func(t *testing.T) { podScope(t, n) })
 
 	p := n.runPod(t, "shared", requests())

@@ -111,6 +111,14 @@ func realDemo(t *testing.T) {
 	}
 }
 
+// refusedDemo: the demo would change the groups of the plugin.
+func refusedDemo(t *testing.T) {
+	_, err := output("demo", "--real")
+	if want := "/sys/fs/resctrl/qos-bronze is a group of a plugin with classes on this machine"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
 // standing returns the state that programs must not change: resctrl's content and mount, and the names of cgroups.
 func standing(t testing.TB) foreign {
 	t.Helper()

@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package stage runs the plugin with the runtime side of NRI, without a container runtime, on a simulated machine or on this one.
+package stage
 
 import (
 	"context"
@@ -27,33 +28,33 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// host is the machine that the classes are applied on.
-type host interface {
+// Host is the machine that the classes are applied on.
+type Host interface {
 	rdt.FS
 	blockio.FS
 	nriruntime.OCI
 }
 
-// stage is the plugin with a runtime, on a host.
-type stage struct {
-	host    host
-	runtime *nriruntime.Runtime
-	api     qosv1alpha1.NodeQOSClient
-	groups  *rdt.Backend
-	// classFile is the node's class file.
-	classFile string
-	close     []func() error
+// Stage is the plugin with a runtime, on a host.
+type Stage struct {
+	Host    Host
+	Runtime *nriruntime.Runtime
+	API     qosv1alpha1.NodeQOSClient
+	// Groups are the resctrl groups of the classes.
+	Groups *rdt.Backend
+
+	close []func() error
 }
 
-// raise starts the runtime and the plugin. The caller must call down, even if raise returns an error.
-func raise(ctx context.Context, h host) (*stage, error) {
-	s := &stage{host: h}
+// Raise starts the runtime, and the plugin with a class file. The caller must call Down, even if Raise returns an error.
+func Raise(ctx context.Context, h Host, classFile string) (*Stage, error) {
+	s := &Stage{Host: h}
 	dir, err := os.MkdirTemp("", "qos")
 	if err != nil {
 		return s, err
 	}
 	s.close = append(s.close, func() error { return os.RemoveAll(dir) })
-	n, err := s.newNode(ctx)
+	n, err := s.newNode(ctx, classFile)
 	if err != nil {
 		return s, err
 	}
@@ -65,60 +66,57 @@ func raise(ctx context.Context, h host) (*stage, error) {
 	}
 	waiting, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	return s, s.runtime.WaitSynchronized(waiting, 1)
+	return s, s.Runtime.WaitSynchronized(waiting, 1)
 }
 
-func (s *stage) newNode(ctx context.Context) (*node.Node, error) {
-	tree, err := cgroup.Detect(s.host)
+func (s *Stage) newNode(ctx context.Context, classFile string) (*node.Node, error) {
+	tree, err := cgroup.Detect(s.Host)
 	if err != nil {
 		return nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
-	rdtKind := rdt.Kind(rdt.Options{FS: s.host, Threads: tree, MountResctrl: true, Log: log})
-	rdtKind.New = func(string, classes.Scope) classes.Backend { return s.groups }
-	s.groups = rdt.New(rdt.Options{FS: s.host, Threads: tree, MountResctrl: true, Log: log})
-	kinds := []classes.Kind{rdtKind, blockio.Kind(blockio.Options{FS: s.host, Tree: tree, Log: log})}
-	if s.classFile, err = classFileFor(s.host); err != nil {
-		return nil, err
-	}
-	config, err := classes.Parse([]classes.File{{Name: "classes.yaml", Data: []byte(s.classFile)}}, kinds, nil)
+	rdtKind := rdt.Kind(rdt.Options{FS: s.Host, Threads: tree, MountResctrl: true, Log: log})
+	rdtKind.New = func(string, classes.Scope) classes.Backend { return s.Groups }
+	s.Groups = rdt.New(rdt.Options{FS: s.Host, Threads: tree, MountResctrl: true, Log: log})
+	kinds := []classes.Kind{rdtKind, blockio.Kind(blockio.Options{FS: s.Host, Tree: tree, Log: log})}
+	config, err := classes.Parse([]classes.File{{Name: "classes.yaml", Data: []byte(classFile)}}, kinds, nil)
 	if err != nil {
 		return nil, err
 	}
 	n := node.New(node.Options{Kinds: kinds, Log: log})
 	s.close = append(s.close, func() error { return s.clean(n) })
-	return n, n.Configure(ctx, classes.FileSet{Config: config, Files: []string{"classes.yaml"}, Hash: "demo"})
+	return n, n.Configure(ctx, classes.FileSet{Config: config, Files: []string{"classes.yaml"}, Hash: "stage"})
 }
 
 // clean removes the classes from the machine.
-func (s *stage) clean(n *node.Node) error {
+func (s *Stage) clean(n *node.Node) error {
 	ctx := context.Background()
 	if err := n.Configure(ctx, classes.FileSet{Config: &classes.Config{}}); err != nil {
 		return err
 	}
-	// The node only logs what it could not revert. For the demo this is an error.
-	return errors.Join(s.groups.Withdraw(ctx), s.groups.Release(ctx, func(string) bool { return false }))
+	// The node only logs what it could not revert. Here this is an error.
+	return errors.Join(s.Groups.Withdraw(ctx), s.Groups.Release(ctx, func(string) bool { return false }))
 }
 
-func (s *stage) startRuntime(dir string) error {
+func (s *Stage) startRuntime(dir string) error {
 	// With NRI's default timeout of 2 s, the runtime could disconnect the plugin on a slow machine.
 	adaptation.SetPluginRegistrationTimeout(time.Minute)
 	adaptation.SetPluginRequestTimeout(time.Minute)
-	runtime, err := nriruntime.New(dir, nriruntime.Options{OCI: s.host})
+	runtime, err := nriruntime.New(dir, nriruntime.Options{OCI: s.Host})
 	if err != nil {
 		return err
 	}
-	s.runtime = runtime
+	s.Runtime = runtime
 	s.close = append(s.close, func() error { runtime.Stop(); return nil })
 	return runtime.Start()
 }
 
-// startPlugin runs the plugin and its node API until down is called.
-func (s *stage) startPlugin(ctx context.Context, n *node.Node, socket string) error {
+// startPlugin runs the plugin and its node API until Down is called.
+func (s *Stage) startPlugin(ctx context.Context, n *node.Node, socket string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	log := slog.New(slog.DiscardHandler)
-	plugin := nriplugin.New(n, nriplugin.Options{Socket: s.runtime.Socket(), Index: "10", Log: log})
-	api := nodeapi.New(n, nodeapi.Options{Socket: socket, Version: "demo", Log: log})
+	plugin := nriplugin.New(n, nriplugin.Options{Socket: s.Runtime.Socket(), Index: "10", Log: log})
+	api := nodeapi.New(n, nodeapi.Options{Socket: socket, Version: "stage", Log: log})
 	ended := make(chan error, 2)
 	go func() { ended <- plugin.Run(ctx) }()
 	go func() { ended <- api.Run(ctx) }()
@@ -131,12 +129,12 @@ func (s *stage) startPlugin(ctx context.Context, n *node.Node, socket string) er
 		return err
 	}
 	s.close = append(s.close, conn.Close)
-	s.api = qosv1alpha1.NewNodeQOSClient(conn)
+	s.API = qosv1alpha1.NewNodeQOSClient(conn)
 	return nil
 }
 
-// down ends everything in reverse order.
-func (s *stage) down() error {
+// Down ends everything, in reverse order, and removes the classes from the host.
+func (s *Stage) Down() error {
 	var errs []error
 	for i := len(s.close) - 1; i >= 0; i-- {
 		errs = append(errs, s.close[i]())
