@@ -35,6 +35,9 @@ MINUTES ?= 5
 SEED ?= 0
 # Kind of RDT in the VM: intel or amd.
 VENDOR ?= intel
+# Duration of each measurement of the lab, and where its tables and pictures go.
+SECONDS ?= 20
+OUTPUT ?= bin/lab
 # REAL=1 lets the demo use this machine's resctrl and cgroups; it then needs root.
 REAL ?=
 
@@ -153,6 +156,12 @@ e2e-kubernetes-vm: ## Run the tests on a real Kubernetes that have a VM with RDT
 .PHONY: vm
 vm: build ## Open a shell in a VM with real resctrl, as the VM tests use it; VENDOR=amd.
 	scripts/vm.sh $(VENDOR)
+
+.PHONY: lab
+lab: ## Measure what classes are worth, on a disk in a VM; REAL=1, as root: on this machine's memory. SECONDS=20 OUTPUT=bin/lab.
+	$(if $(REAL),$(GO) run ./test/lab/real -seconds $(SECONDS) -output '$(OUTPUT)', \
+	  QOS_LAB_SECONDS=$(SECONDS) QOS_LAB_OUTPUT='$(abspath $(OUTPUT))' \
+	  $(GO) test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) -run TestLab ./test/e2e)
 
 .PHONY: bench
 bench: ## Measure hooks and memory beside a plugin that does nothing; fails if a goal is missed.

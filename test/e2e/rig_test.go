@@ -47,6 +47,7 @@ func prepare(t *testing.T) *rig {
 	r.build(t, "test", "-c", "-tags", "e2e_vm", "-o", filepath.Join(r.programs, "invm.test"), "./test/e2e/invm")
 	r.build(t, "test", "-c", "-o", filepath.Join(r.programs, "rdt.test"), "./pkg/rdt")
 	r.build(t, "build", "-o", filepath.Join(r.programs, "demo"), "./test/demo")
+	r.build(t, "build", "-o", filepath.Join(r.programs, "lab"), "./test/lab/real")
 	workload := filepath.Join(r.programs, "workload")
 	r.build(t, "build", "-o", workload, "./test/e2e/workload")
 	r.test2json = filepath.Join(t.TempDir(), "test2json")

@@ -37,6 +37,10 @@ type machine struct {
 	resctrl string
 	// unmounted is true if the plugin has to mount resctrl.
 	unmounted bool
+	// disk has options of QEMU for the second disk, and cpus those for the CPUs.
+	disk, cpus string
+	// environment has more variables for the test program.
+	environment []string
 }
 
 // hostPrograms returns the programs of the host that the machine needs: CRI-O starts conmon, and the cases about volumes make filesystems.
@@ -46,6 +50,9 @@ func (m machine) hostPrograms() []string {
 	}
 	if m.name == "intel-cgroupv2" {
 		return []string{"/sbin/mkfs.xfs", "/sbin/mkfs.btrfs", "/sbin/dmsetup"}
+	}
+	if m.test == "TestLab" {
+		return []string{"/sbin/dmsetup"}
 	}
 	return nil
 }
@@ -151,16 +158,17 @@ func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
 	defer boot.Stop()
 
 	environment := []string{"QOS_LOGS=/share/logs/" + m.name, "QOS_TEST=" + m.test, "QOS_RESCTRL=" + m.resctrl, "QOS_RUNTIME=" + m.runtime}
+	environment = append(environment, m.environment...)
 	if m.unmounted {
 		environment = append(environment, "QOS_UNMOUNTED=yes")
 	}
-	for _, name := range []string{"QOS_SOAK_MINUTES", "QOS_SOAK_SEED"} {
+	for _, name := range []string{"QOS_SOAK_MINUTES", "QOS_SOAK_SEED", "QOS_LAB_SECONDS"} {
 		if value := os.Getenv(name); value != "" {
 			environment = append(environment, name+"="+value)
 		}
 	}
 	vm := exec.CommandContext(ctx, filepath.Join(r.source, "test/e2e/vm/boot.sh"), append([]string{dir, m.vendor}, environment...)...)
-	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "QOS_INIT="+m.init, "KERNEL="+r.kernel)
+	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "QOS_INIT="+m.init, "KERNEL="+r.kernel, "QOS_VDB="+m.disk, "QOS_SMP="+m.cpus)
 	vm.Env = append(vm.Env, "QOS_HOST_PROGRAMS="+strings.Join(m.hostPrograms(), " "))
 	var diagnostics bytes.Buffer
 	vm.Stderr = &diagnostics

@@ -6,6 +6,7 @@
 package invm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -120,6 +121,7 @@ type spec struct {
 	attempt     uint32   // how often it has been restarted
 	devices     []string // block devices to pass through
 	mounts      []*cri.Mount
+	resources   *cri.LinuxContainerResources // nil: no limits
 }
 
 type container struct {
@@ -164,7 +166,7 @@ func (p *pod) create(t testing.TB, s spec) (*container, error) {
 		LogPath:     fmt.Sprintf("%s-%d.log", s.name, s.attempt),
 		Mounts:      s.mounts,
 		Linux: &cri.LinuxContainerConfig{
-			Resources:       &cri.LinuxContainerResources{},
+			Resources:       cmp.Or(s.resources, &cri.LinuxContainerResources{}),
 			SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces()},
 		},
 	}

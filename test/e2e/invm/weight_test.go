@@ -51,8 +51,14 @@ func (n *node) schedule(t testing.TB, scheduler string) (before string) {
 		t.Fatalf("%s names no scheduler", file)
 	}
 	mustWrite(t, file, scheduler)
-	must(t, n.plugin.cmd.Process.Signal(syscall.SIGHUP))
+	n.reread(t)
 	return active[1]
+}
+
+// reread makes the plugin read its class files again, and with them the schedulers of the disks.
+func (n *node) reread(t testing.TB) {
+	t.Helper()
+	must(t, n.plugin.cmd.Process.Signal(syscall.SIGHUP))
 }
 
 // bfqFile returns the path of the file with the weights of a cgroup for the bfq scheduler. The path is relative to the

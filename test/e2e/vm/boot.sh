@@ -7,6 +7,7 @@
 # /dev/vda (2 GiB) and /dev/vdb (256 MiB) are empty disks. The kernel's console goes to DIR/console.log, the streams of "run" are this
 # script's. QOS_CGROUP=v1 gives it cgroup v1 instead of v2; QOS_INIT=systemd makes systemd, that of this machine, its first process, and
 # "run" a service; QOS_HOST_PROGRAMS are more programs of this machine that it gets. QOS_NIC and QOS_SMP are QEMU's -nic and -smp.
+# QOS_VDB is added to the options of the second disk, e.g. a limit of its speed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/env.sh"
@@ -50,4 +51,4 @@ exec qemu-system-x86_64 -accel tcg,thread=single -cpu "$cpu" -smp "${QOS_SMP:-2,
   -append "console=ttyS0 quiet panic=1 no_timer_check mitigations=off QOS_CGROUP=${QOS_CGROUP:-v2} QOS_INIT=${QOS_INIT:-} $*" \
   -serial "file:$dir/console.log" -serial stdio -monitor none \
   -virtfs "local,path=$dir/share,mount_tag=share,security_model=none,multidevs=remap" \
-  -drive "file=$dir/vda,format=raw,if=virtio" -drive "file=$dir/vdb,format=raw,if=virtio"
+  -drive "file=$dir/vda,format=raw,if=virtio" -drive "file=$dir/vdb,format=raw,if=virtio${QOS_VDB:+,$QOS_VDB}"

@@ -26,7 +26,11 @@ const usage = `usage: workload                                wait for SIGTERM
        workload forks N SECONDS                N children that start one process after another for a while, then wait for SIGTERM
        workload fork SECONDS                   one of them
        workload io read|write FILE SECONDS     direct I/O on a disk or a file for a while; prints bytes and nanoseconds
-       workload io fsync FILE SECONDS          the same with buffered writes, each followed by fsync`
+       workload io fsync FILE SECONDS          the same with buffered writes, each followed by fsync
+       workload latency KIND FILE SECONDS      one I/O operation after another; prints their number, the median and the 99th
+                                               percentile of their durations, and the duration of all, in nanoseconds
+       workload load KIND FILE THREADS         I/O operations in some threads, until it is killed
+KIND is read (direct, 4 KiB), write (direct, 16 KiB), commit (8 KiB and fdatasync) or buffered (64 KiB)`
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -57,6 +61,10 @@ func run(args []string) error {
 		return fork(args[1])
 	case args[0] == "io" && len(args) == 4:
 		return transfer(args[1], args[2], args[3])
+	case args[0] == "latency" && len(args) == 4:
+		return latency(args[1], args[2], args[3])
+	case args[0] == "load" && len(args) == 4:
+		return load(args[1], args[2], args[3])
 	}
 	return errors.New(usage)
 }
