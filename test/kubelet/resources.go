@@ -42,7 +42,7 @@ type Resource struct {
 	Capacity, Allocatable int
 	// Healthy and Unhealthy are the IDs of devices in the last list, ordered.
 	Healthy, Unhealthy []string
-	// Followed is true while there is a device plugin.
+	// Followed is true while kubelet receives the device lists of a device plugin.
 	Followed bool
 	// Registrations and Messages count what device plugins have sent, including before restarts of kubelet.
 	Registrations, Messages int
@@ -99,7 +99,8 @@ type registration struct {
 	run     *run
 }
 
-// Register dials the device plugin back and asks for its options before it answers, and then follows its list.
+// Register connects to the device plugin and asks for its options. After that, it receives the device lists of the plugin in the
+// background.
 func (s *registration) Register(ctx context.Context, r *devicepluginv1beta1.RegisterRequest) (*devicepluginv1beta1.Empty, error) {
 	if r.GetVersion() != devicepluginv1beta1.Version {
 		return nil, fmt.Errorf("requested API version %q is not supported by kubelet. Supported version is %q", r.GetVersion(), devicepluginv1beta1.Version)
@@ -168,8 +169,8 @@ func (k *Kubelet) connected(life *run, name string, c *client) {
 	life.streams.Go(func() { k.watch(life, name, c) })
 }
 
-// watch receives the lists of a device plugin. When the stream ends, kubelet closes the resource's current client, and all its
-// devices are unhealthy.
+// watch receives the device lists of a device plugin. When the stream ends, kubelet closes the current client of the resource, even if it is
+// another client, and marks all devices of the resource unhealthy.
 func (k *Kubelet) watch(life *run, name string, c *client) {
 	stream, err := c.api.ListAndWatch(life.ctx, &devicepluginv1beta1.Empty{})
 	for err == nil {

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// uid is a user without files.
+// uid is the user ID of nobody, who owns no files.
 const uid = 65534
 
-// Become drops the privileges of the whole process, until root is called or the test ends. It does nothing without root. No other
-// test may run meanwhile.
+// Become drops the privileges of the whole process, until the returned function is called or the test ends. If the process does not run
+// as root, Become does nothing. No other test may run meanwhile.
 func Become(t testing.TB) (root func()) {
 	t.Helper()
 	before := syscall.Geteuid()

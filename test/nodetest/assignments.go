@@ -5,7 +5,7 @@ package nodetest
 
 import "github.com/qos-nri/qos-nri-plugin/internal/node/state"
 
-// Has returns the class of a container's resource and its source, as "class/source".
+// Has returns, as "class/source", the class that a container has of a resource, and the source of this assignment.
 func Has(pods []state.PodAssignments, id, resource string) string {
 	for _, p := range pods {
 		for _, c := range p.Containers {

@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodetest has a backend for tests of its callers. It keeps classes in memory, and fails on demand.
+// Package nodetest has a classes.Backend for tests of the packages that call one. The backend keeps classes in memory, and fails on
+// demand.
 package nodetest
 
 import (
@@ -26,17 +27,16 @@ type Backend struct {
 	failures map[string]error
 	// unavailable is what the machine lacks.
 	unavailable *classes.Unavailable
-	// stuck has the channel that each operation waits for. reached is called when an operation waits.
+	// By operation: stuck has the channel on which the operation waits, and reached the function that it calls before it waits.
 	stuck   map[string]<-chan struct{}
 	reached map[string]func()
-	// status is returned by Status and Preview, with unavailable.
+	// Status and Preview return status together with unavailable.
 	status   classes.BackendStatus
 	applied  int
 	released int
 	drift    classes.Drift
 	blurred  bool
-	// strays has the targets with threads outside of their class. targets has the targets of MoveThreads with their
-	// class.
+	// strays has the targets with threads outside of their class. targets has "ID class" for each target of MoveThreads.
 	strays  map[string]bool
 	targets []string
 	// used is the usage of each target, by ID.
@@ -111,7 +111,7 @@ func (b *Backend) Stick(operation string, released <-chan struct{}) (reached <-c
 	return waits
 }
 
-// wait hangs where Stick was called for the operation.
+// wait blocks if Stick was called for the operation.
 func (b *Backend) wait(operation string) {
 	b.mu.Lock()
 	released, reached := b.stuck[operation], b.reached[operation]
@@ -197,7 +197,7 @@ func (b *Backend) HasStray(id string) bool {
 	return b.strays[id]
 }
 
-// Blur sets whether the kernel hides the classes of all targets.
+// Blur sets whether Observe cannot find out the classes of targets.
 func (b *Backend) Blur(blurred bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -226,7 +226,7 @@ func (b *Backend) MoveThreads(_ context.Context, class string, targets []classes
 	return moved, b.failures["moveThreads"]
 }
 
-// Targets returns the targets of MoveThreads since the last call, with the class.
+// Targets returns "ID class" for each target of MoveThreads since the last call of Targets.
 func (b *Backend) Targets() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -251,7 +251,7 @@ func (b *Backend) Release(context.Context, func(string) bool) error {
 	return b.failures["release"]
 }
 
-// Adjust is part of classes.Backend. The runtime has to set a file "test.class".
+// Adjust is part of classes.Backend. The returned adjustment lets the runtime write the class into a file "test.class".
 func (b *Backend) Adjust(_, to string) (classes.Adjustment, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Used is what the backend measures.
+// Used is the name of the only value that the backend measures.
 const Used = "used_bytes_total"
 
 // Use sets the usage of a target.
@@ -19,7 +19,7 @@ func (b *Backend) Use(id string, bytes float64) {
 	b.used[id] = bytes
 }
 
-// MeasureHolder is part of classes.HolderMeter. It hangs and fails as "measure", and hangs as "measure <ID>".
+// MeasureHolder is part of classes.HolderMeter. For Stick, its operations are "measure" and "measure <ID>". For Fail, it is "measure".
 func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (classes.Reading, error) {
 	b.wait("measure")
 	b.wait("measure " + target.ID)

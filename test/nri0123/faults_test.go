@@ -35,7 +35,7 @@ type process struct {
 	ended chan error
 }
 
-// start starts a plugin that the rig does not manage.
+// start starts a plugin and waits until it is synchronized. The caller ends the process; r.kill does not.
 func (r *rig) start(t *testing.T) *process {
 	t.Helper()
 	log := &output{}
