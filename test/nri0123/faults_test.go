@@ -169,8 +169,9 @@ func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 	}
 }
 
-// missesRequests uses a runtime that continues without a plugin that answers too late, as runtimes before NRI 0.12.5
-// do. Only the first creation fails, because the runtime still expects the plugin to validate it.
+// missesRequests stops the plugin while containers are created. The runtime has an NRI before 0.12.5: if a plugin answers
+// too late, the runtime continues without it. Only the creation of the first container fails, because the runtime has not
+// yet removed the plugin from its validators.
 func missesRequests(t *testing.T, r *rig) {
 	p := r.start(t)
 	before := r.mustRun(t, "before", "heavy")
@@ -197,7 +198,8 @@ func missesRequests(t *testing.T, r *rig) {
 	r.mustRun(t, "fourth", "solo")
 }
 
-// startsWhatItMissed has two containers that request a class of capacity 1.
+// startsWhatItMissed creates two containers while the plugin is stopped. Both request a class of capacity 1. When they start, the plugin
+// gives the class to the first container, and refuses the second.
 func startsWhatItMissed(t *testing.T, r *rig) {
 	p := r.start(t)
 	p.stopped(t)

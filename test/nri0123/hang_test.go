@@ -13,7 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// podClasses adds a class for the cgroups of all pods to classFile.
+// podClasses is classFile with one more resource. Its only class limits the cgroup of each pod.
 const podClasses = classFile + `
 - name: qos.noderesource.dev/pod-blockio
   scope: pod
@@ -22,8 +22,8 @@ const podClasses = classFile + `
   blockio: {Classes: {all: [{Weight: "1000"}]}}
 `
 
-// hangsInEachHook makes the plugin hang in each of its hooks. The runtime has NRI's default validator, and continues
-// without a plugin that answers too late, as runtimes before NRI 0.12.5 do.
+// hangsInEachHook makes the plugin hang in each of its hooks. The runtime has NRI's default validator, and an NRI before
+// 0.12.5: if a plugin answers too late, the runtime continues without it.
 func hangsInEachHook(t *testing.T, r *rig) {
 	r.validate(t, r.host)
 	if err := os.WriteFile(filepath.Join(r.dir, "classes.yaml"), []byte(podClasses), 0o600); err != nil {

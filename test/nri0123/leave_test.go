@@ -150,7 +150,8 @@ func refusals() []string {
 	}
 }
 
-// createsInClass creates, starts and removes a container. It reports whether the runtime started it.
+// createsInClass creates, starts and removes a container. It reports whether the runtime started the container. A container that starts
+// must be in its class, and one that does not start must be refused for one of refusals.
 func (r *rig) createsInClass(t *testing.T, pod string) bool {
 	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
 	if err == nil {

@@ -118,7 +118,7 @@ func lastLine(text []byte) string {
 	return lines[len(lines)-1]
 }
 
-// startPlugin starts a process that lives until r.kill or the end of the test.
+// startPlugin starts a plugin, which runs until r.kill or the end of the test, and returns its output.
 func (r *rig) startPlugin(t *testing.T) *output {
 	t.Helper()
 	log := &output{}
@@ -174,7 +174,7 @@ func (r *rig) mustRun(t *testing.T, name, class string) string {
 	return id
 }
 
-// mustRefuse checks for a refusal that contains all of the words.
+// mustRefuse checks that a container with this class is refused, with an error that contains all of the words.
 func (r *rig) mustRefuse(t *testing.T, name, class string, words ...string) {
 	t.Helper()
 	_, err := r.run(t, name, class)
@@ -285,8 +285,8 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 	})
 }
 
-// versions checks which version of NRI the plugin is built with, and which one this test. It asks the go command,
-// because test programs have no build information.
+// versions checks the version of NRI with which the plugin is built, and the version with which this test is built. It
+// asks the go command, because test programs have no build information.
 func versions(t *testing.T, binary string) {
 	for want, args := range map[string][]string{
 		"github.com/containerd/nri\tv0.12.5":     {"version", "-m", binary},
