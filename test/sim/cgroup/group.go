@@ -21,8 +21,8 @@ type tree struct {
 	controllers []string
 }
 
-// group is one cgroup, with the values of the io controller. While this controller is disabled, they are the initial
-// values.
+// group is one cgroup, with the limits and weights of the io controller. While this controller is disabled, they have
+// their initial values.
 type group struct {
 	tree *tree
 	// parent is nil for the root.
@@ -69,7 +69,7 @@ func newGroup(t *tree, parent *group, dir string) *group {
 
 func (g *group) child(dir string) *group { return newGroup(g.tree, g, dir) }
 
-// controllers returns the controllers of the cgroup.
+// controllers returns the controllers that the cgroup has, as in cgroup.controllers.
 func (g *group) controllers() []string {
 	if g.parent == nil || g.tree.version == 1 {
 		return g.tree.controllers
@@ -142,7 +142,7 @@ func (g *group) attach(data string) error {
 	return syscall.ESRCH
 }
 
-// kill implements a write to cgroup.kill: it ends all processes of the cgroup and of those below it.
+// kill implements a write to cgroup.kill. It ends all processes of the cgroup and of the cgroups below it.
 func (g *group) kill(data string) error {
 	if kill, err := strconv.Atoi(strings.TrimSpace(data)); err != nil {
 		return syscall.EINVAL
@@ -215,7 +215,7 @@ func (g *group) forget(gone *disk) {
 }
 
 // AddCgroup creates a cgroup and its ancestors in every hierarchy, and enables all controllers for them, as runtimes
-// do. The path is below the root of the hierarchies.
+// do. name is relative to the root of the hierarchy.
 func (m *Machine) AddCgroup(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

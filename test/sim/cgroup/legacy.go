@@ -30,7 +30,8 @@ func (g *group) addLegacyFiles(files map[string]*node) {
 	files["blkio.bfq.weight_device"] = &node{kind: regular, read: g.bfq.text, write: g.setBFQWeight}
 }
 
-// zeroLimit stands for a 32-bit limit to which a multiple of 2^32 was written. Such a limit reads back as 0.
+// zeroLimit is how a group stores an IOPS limit to which a multiple of 2^32 was written. The kernel truncates this limit to 0 and lists it,
+// but a stored 0 means that there is no limit.
 const zeroLimit = math.MaxUint64
 
 // setThrottle simulates tg_set_conf of block/blk-throttle.c. The value 0 clears a limit. IOPS limits are truncated to

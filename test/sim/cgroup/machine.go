@@ -160,7 +160,7 @@ func (m *Machine) find(op, name string, follow bool) (string, *node, error) {
 	return done, m.lookup(done), nil
 }
 
-// lookup returns the node or cgroup file at a path without symbolic links, or nil.
+// lookup returns the node or cgroup file at a path, or nil if there is none. It follows no symbolic links.
 func (m *Machine) lookup(name string) *node {
 	if n := m.nodes[name]; n != nil {
 		return n
