@@ -197,7 +197,7 @@ func (g *group) setBFQDefault(weight uint64) error {
 	return nil
 }
 
-// costText returns the content of io.cost.qos. All parameters but enable have constant values.
+// costText returns the content of io.cost.qos. Only the value of the parameter enable can change.
 func (m *Machine) costText() []byte {
 	var all []string
 	for _, d := range m.disks {

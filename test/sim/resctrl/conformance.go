@@ -107,7 +107,7 @@ func run(tree Tree, point, task string, operation Operation) Result {
 	return result
 }
 
-// maskTask replaces each line that is the thread's ID with TaskMark.
+// maskTask writes TaskMark in place of each line that has only the thread's ID.
 func maskTask(text, task string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -23,7 +23,8 @@ var kernel = flag.String("kernel", "", "run on this machine's own resctrl, which
 
 var record = flag.Bool("record", false, "with -kernel: record what the kernel does in testdata")
 
-// specs returns the machines on which results were recorded.
+// specs returns the machines by the names of their files in testdata. Each file has the results that were recorded on a kernel of the
+// machine.
 func specs() map[string]resctrl.Spec {
 	cdp, mbps := resctrl.IntelSpec(), resctrl.IntelSpec()
 	cdp.Options, mbps.Options = "cdp", "mba_MBps"

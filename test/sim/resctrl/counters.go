@@ -14,10 +14,10 @@ import (
 	"syscall"
 )
 
-// Count sets the text that a counter of a group shows, e.g. the counter "mbm_total_bytes". The parameter group is the
-// path of the group below the mount point. A control group shows the sum of its own count and the counts of its
-// monitoring groups. Texts that are not numbers do not count in the sum. Count panics if the group does not exist,
-// because this is an error in the test.
+// Count sets the text in the file of a group's counter, e.g. "mbm_total_bytes". group is the path of the group below the
+// mount point. For a control group, the file shows the sum of the numbers of the group and of its monitoring groups. If
+// one of them is not a number, such as "Unavailable", the sum does not include it. Count panics if the group does not
+// exist, because this is an error in the test.
 func (f *FS) Count(group string, cache int, counter, text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,8 +67,9 @@ func (f *FS) listCounters(dir string) ([]string, error) {
 	return names, nil
 }
 
-// count simulates mon_event_count and rdtgroup_mondata_show (fs/resctrl/monitor.c and ctrlmondata.c, in Linux 6.12 in
-// arch/x86/kernel/cpu/resctrl): the errors of single counters are discarded if any counter of the group can be read.
+// count simulates mon_event_count and rdtgroup_mondata_show. They are in monitor.c and ctrlmondata.c of fs/resctrl, or in
+// Linux 6.12 of arch/x86/kernel/cpu/resctrl. The result is an error text only if the counters of the group and of its
+// monitoring groups all have errors.
 func (g *group) count(file string) string {
 	var sum uint64
 	shown := ""

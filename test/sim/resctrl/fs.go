@@ -21,14 +21,14 @@ type FS struct {
 	live *mounted // nil while unmounted
 	// tasks maps thread IDs to tasks.
 	tasks map[int]*task
-	// calls counts the operations that change something, since the last call of Inject.
+	// calls is the number of Calls since the last call of Inject.
 	calls int
 	fault func(Call) *Fault
 }
 
-// Call is an operation that changes something.
+// Call is a call of a method that changes the filesystem: a write, mkdir, remove, rename or mount.
 type Call struct {
-	// N counts from 1.
+	// N is the number of the call since the last call of Inject, from 1.
 	N        int
 	Op, Path string
 	Data     string
@@ -87,8 +87,7 @@ func (f *FS) Drain() {
 	f.live.rmids, f.live.limbo = f.live.rmids+f.live.limbo, 0
 }
 
-// change executes an operation that changes something. It first asks the fault function whether the operation must
-// fail.
+// change executes a Call. It first asks the fault function whether the call must fail.
 func (f *FS) change(op, name, data string, do func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
