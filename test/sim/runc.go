@@ -102,7 +102,7 @@ func (m *Machine) makeGroup(spec nriruntime.Spec) (string, error) {
 	return group, nil
 }
 
-// groupOf returns the path of the resctrl group that the spec asks for.
+// groupOf returns the path, below the mount point, of the resctrl group that the spec requests for a container.
 func groupOf(spec nriruntime.Spec) string {
 	if spec.Monitoring {
 		return path.Join(spec.ClosID, "mon_groups", spec.ID)
@@ -138,7 +138,7 @@ func (m *Machine) Exec(_ context.Context, spec nriruntime.Spec) (int, error) {
 	m.cgroups.AddProcess(c.cgroup, pid)
 	m.resctrl.AddTask(pid, "")
 	if group := groupOf(spec); group != "" {
-		// A missing group is ignored (setnsProcess.start).
+		// Like runc in setnsProcess.start, Exec ignores that a group is missing.
 		tasks := path.Join(resctrl.MountPoint, group, "tasks")
 		if err := m.resctrl.WriteFile(tasks, fmt.Append(nil, pid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			m.exit(pid)
@@ -170,8 +170,8 @@ func (m *Machine) destroy(c *container) error {
 	return err
 }
 
-// Fork adds a child of the process with the ID parent to a container. The child is in the same cgroup and resctrl group
-// as its parent.
+// Fork starts a process in a container and returns its PID. parent is the PID of its parent, whose cgroup and resctrl group it
+// shares.
 func (m *Machine) Fork(id string, parent int) (int, error) {
 	m.runc.mu.Lock()
 	defer m.runc.mu.Unlock()

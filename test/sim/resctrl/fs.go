@@ -176,8 +176,8 @@ func (f *FS) ReadDir(name string) ([]string, error) {
 	return names, nil
 }
 
-// Dump returns the content of every file of every group, by path. An operation without effect does not change the
-// result.
+// Dump returns, by path, the content of all files of control groups and of the file tasks of monitoring groups. It does not
+// return last_cmd_status, so an operation that fails without an effect does not change the result.
 func (f *FS) Dump() map[string]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -200,7 +200,7 @@ func (f *FS) Dump() map[string]string {
 	return files
 }
 
-// below returns the elements of a path below the mount point.
+// below returns the elements of a path relative to the mount point. It reports false if the path is not below the mount point.
 func (f *FS) below(name string) ([]string, bool) {
 	if name == MountPoint {
 		return nil, true

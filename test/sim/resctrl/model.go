@@ -24,7 +24,7 @@ type schema struct {
 	closids int
 	// values has the values by CLOSID and domain.
 	values []map[int]uint64
-	// peer is the other one of a pair of CODE and DATA schemas. It is nil without CDP.
+	// With CDP, peer is the DATA schema of a CODE schema, or the CODE schema of a DATA schema. Otherwise it is nil.
 	peer *schema
 }
 
@@ -157,7 +157,7 @@ func (m *mounted) control() []*group {
 }
 
 // overlaps simulates rdtgroup_cbm_overlaps. It reports whether a mask shares bits with another group. If exclusive is
-// true, only groups in exclusive mode count. If it is false, the bits that hardware shares count, too.
+// true, it checks only groups in exclusive mode. If exclusive is false, it also checks the bits that hardware shares.
 func (m *mounted) overlaps(s *schema, id int, mask uint64, closid int, exclusive bool) bool {
 	if !exclusive && mask&s.cache.Shareable != 0 {
 		return true

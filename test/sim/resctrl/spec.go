@@ -45,7 +45,7 @@ type Spec struct {
 	// Domains has the cache IDs. L2 and L3 have the same IDs here.
 	Domains []int
 	RMIDs   int
-	// Limbo keeps the RMIDs of removed groups from being used again until FS.Drain.
+	// If Limbo is true, the RMIDs of removed groups cannot be used again until FS.Drain is called.
 	Limbo bool
 	// CPUs is the number of CPUs, which are numbered from 0.
 	CPUs int

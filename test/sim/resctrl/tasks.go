@@ -19,7 +19,8 @@ type task struct {
 	ended bool
 }
 
-// AddTask starts a thread in a group, named by its path below the mount point: "" for the root, "g", "g/mon_groups/m".
+// AddTask starts a thread in a group. group is the path of the group below the mount point, e.g. "g" or "g/mon_groups/m", or "" for the
+// root group.
 func (f *FS) AddTask(tid int, group string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -50,7 +51,7 @@ func (f *FS) Exit(tid int) {
 	delete(f.tasks, tid)
 }
 
-// End makes a process a zombie, which stays in its group until Exit.
+// End turns a thread into a zombie. The zombie stays in its group until Exit.
 func (f *FS) End(tid int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,7 +143,7 @@ func (f *FS) moveTask(tid int, g *group) error {
 	return nil
 }
 
-// writeCPUs simulates rdtgroup_cpus_write for control groups: each CPU is in one of them.
+// writeCPUs simulates rdtgroup_cpus_write for control groups. Each CPU is always in exactly one control group.
 func (f *FS) writeCPUs(g *group, data string) error {
 	m := f.live
 	mask, err := strconv.ParseUint(strings.TrimSpace(data), 16, 64)

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// find returns the group whose directory contains a path, and the elements of the path below it.
+// find returns the group whose directory contains a path, and the elements of the path relative to this directory.
 func (f *FS) find(name string) (*group, []string, error) {
 	elements, ok := f.below(name)
 	if !ok || f.live == nil {
