@@ -60,7 +60,7 @@ func (k *Kubelet) Root() string { return k.root }
 // PluginsDir is where device plugins have their sockets.
 func (k *Kubelet) PluginsDir() string { return filepath.Join(k.root, "device-plugins") }
 
-// HidePodResources sets whether kubelet serves no pod-resources API from its next start on.
+// HidePodResources sets whether the pod-resources API is missing after the next start of kubelet.
 func (k *Kubelet) HidePodResources(hidden bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

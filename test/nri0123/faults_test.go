@@ -35,7 +35,8 @@ type process struct {
 	ended chan error
 }
 
-// start starts a plugin and waits until it is synchronized. The caller ends the process; r.kill does not.
+// start starts a plugin and waits until it is synchronized. The plugin ends with the test at the latest. r.kill does not
+// end it.
 func (r *rig) start(t *testing.T) *process {
 	t.Helper()
 	log := &output{}

@@ -13,7 +13,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// podClasses is classFile with one more resource. Its only class limits the cgroup of each pod.
+// podClasses is classFile with one more resource. The only class of this resource is the default class of pods, and sets the weight
+// of their cgroups.
 const podClasses = classFile + `
 - name: qos.noderesource.dev/pod-blockio
   scope: pod

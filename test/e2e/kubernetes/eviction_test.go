@@ -110,7 +110,8 @@ func evictionNeedsItsRight(t *testing.T, n *node, d *daemonSet) {
 	n.condition(t, n.tenant(t, first), "False UnknownClass: ")
 }
 
-// tenant waits until the deployment has only one pod, and the name of this pod is not before. It returns the name.
+// tenant waits until the deployment has only one pod, and this pod is a new one: its name differs from the parameter before.
+// It returns the name.
 func (n *node) tenant(t *testing.T, before string) (name string) {
 	t.Helper()
 	until(t, "the deployment has a pod other than "+before, func() (bool, string) {
