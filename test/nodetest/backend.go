@@ -22,8 +22,8 @@ type Backend struct {
 	classes []string
 	// enforced is the class of each target, by ID.
 	enforced map[string]string
-	// failures has the error that each operation returns: "check", "apply", "repair", "moveThreads", "enforce" or
-	// "enforce <class>".
+	// failures has the error that each operation returns: "check", "apply", "repair", "withdraw", "release", "adjust",
+	// "moveThreads", "observe", "measure", "enforce" or "enforce <class>".
 	failures map[string]error
 	// unavailable is what the machine lacks.
 	unavailable *classes.Unavailable
@@ -101,7 +101,7 @@ func (b *Backend) Preview(context.Context, classes.BackendConfig) (classes.Backe
 }
 
 // Stick makes an operation hang, as in the kernel, until released is closed: "apply", "repair", "observe", "observe <ID>",
-// "moveThreads <ID>", "enforce" or "enforce <class>". reached is closed when the first call hangs.
+// "moveThreads <ID>", "measure", "measure <ID>", "enforce" or "enforce <class>". reached is closed when the first call hangs.
 func (b *Backend) Stick(operation string, released <-chan struct{}) (reached <-chan struct{}) {
 	waits := make(chan struct{})
 	b.mu.Lock()
