@@ -151,7 +151,7 @@ e2e-kubernetes: ## Run the tests on a real Kubernetes, as root, on this machine 
 
 .PHONY: e2e-kubernetes-vm
 e2e-kubernetes-vm: ## Run the tests on a real Kubernetes that have a VM with RDT as a node, as root.
-	$(MAKE) --no-print-directory e2e-kubernetes E2E_RUN='TestVirtualNode|TestTwoNodes'
+	$(MAKE) --no-print-directory e2e-kubernetes E2E_RUN='TestVirtualNode|TestNodes'
 
 .PHONY: vm
 vm: build ## Open a shell in a VM with real resctrl, as the VM tests use it; VENDOR=amd.

@@ -30,6 +30,9 @@ func (d *driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRe
 
 // NodeStageVolume attaches the volume. Unless the volume has mode Block, it mounts its filesystem at the staging path.
 func (d *driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+	if err := d.volumes.grow(r.GetVolumeId(), smallest); err != nil { // the driver of another node has created it
+		return nil, err
+	}
 	isBlock := r.GetVolumeCapability().GetBlock() != nil
 	if !isBlock {
 		if err := d.volumes.format(ctx, r.GetVolumeId()); err != nil {

@@ -27,13 +27,20 @@ type volumes struct {
 
 func (v *volumes) file(id string) string { return filepath.Join(v.dir, filepath.Base(id)) }
 
-// grow creates the file of a volume, or makes it larger.
+// smallest is the size of a volume that the driver of another node has created.
+const smallest = 16 << 20
+
+// grow creates the file of a volume with this size, unless the file exists and is larger. A smaller file is made larger.
 func (v *volumes) grow(id string, size int64) error {
 	file, err := os.OpenFile(v.file(id), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	return errors.Join(file.Truncate(size), file.Close())
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || info.Size() >= size {
+		return err
+	}
+	return file.Truncate(size)
 }
 
 // remove deletes the file of a volume. It refuses a volume that is attached.

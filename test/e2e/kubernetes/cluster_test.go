@@ -24,6 +24,7 @@ type address struct{ name, ip, pods string }
 var addresses = []address{
 	{name: "node-1", ip: "192.0.2.1", pods: "10.244"},
 	{name: "node-2", ip: "192.0.2.2", pods: "10.245"},
+	{name: "node-3", ip: "192.0.2.3", pods: "10.246"},
 }
 
 // tokens is the token file of the API server: token, user, user ID, groups.
@@ -32,6 +33,7 @@ controllers-token,system:kube-controller-manager,2
 scheduler-token,system:kube-scheduler,3
 node-1-token,system:node:node-1,4,"system:nodes"
 node-2-token,system:node:node-2,5,"system:nodes"
+node-3-token,system:node:node-3,6,"system:nodes"
 `
 
 // auditPolicy logs all writes, so that tests can count them.

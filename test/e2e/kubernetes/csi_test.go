@@ -15,26 +15,35 @@ import (
 	"testing"
 )
 
-// csiDriver is the name of the driver in ../csidriver, and csiVolumes the directory of the VM with its volumes.
+// csiDriver is the name of the driver in ../csidriver, csiVolumes the directory of the VM with its volumes, and csiManifests the file
+// with claims and a pod.
 const (
-	csiDriver  = "test.qos.noderesource.dev"
-	csiVolumes = "/mnt/csi"
+	csiDriver    = "test.qos.noderesource.dev"
+	csiVolumes   = "/mnt/csi"
+	csiManifests = "testdata/csi.yaml"
 )
 
 // startDriver starts the CSI driver in the VM, and its external-provisioner and external-resizer on this machine.
 func (n *node) startDriver(t *testing.T, v *vm) {
 	t.Helper()
+	here := n.forward(t, n.serveVolumes(t, v))
+	n.startSidecar(t, "csi-provisioner", here)
+	n.startSidecar(t, "csi-resizer", here)
+}
+
+// serveVolumes starts the CSI driver in the VM, and returns the path of its socket there. A volume that the driver of another VM has
+// created is a new, empty one in this VM.
+func (n *node) serveVolumes(t *testing.T, v *vm) (socket string) {
+	t.Helper()
 	driver := v.program("csidriver", v.path("csidriver"), csiDriver, n.name, csiVolumes)
 	driver.mustStart(t)
 	t.Cleanup(func() { driver.mustEnd(t, syscall.SIGTERM) })
-	socket := "/var/lib/kubelet/plugins/" + csiDriver + "/csi.sock"
+	socket = "/var/lib/kubelet/plugins/" + csiDriver + "/csi.sock"
 	until(t, "the driver listens", func() (bool, string) {
 		output, err := v.run("test", "-S", socket)
 		return err == nil, output
 	})
-	here := n.forward(t, socket)
-	n.startSidecar(t, "csi-provisioner", here)
-	n.startSidecar(t, "csi-resizer", here)
+	return socket
 }
 
 // startSidecar starts a program of Kubernetes for CSI drivers, with the rights that its own manifests give its account.
@@ -85,10 +94,9 @@ func (n *node) tunnel(connection net.Conn, socket string) {
 // useVolumes creates a pod with claims. Their volumes are deleted when the test ends.
 func (n *node) useVolumes(t *testing.T, v *vm) {
 	t.Helper()
-	const manifests = "testdata/csi.yaml"
-	n.kubectl(t, "apply", "-f", manifests)
+	n.kubectl(t, "apply", "-f", csiManifests)
 	t.Cleanup(func() {
-		if output, err := n.try("delete", "-f", manifests, "--wait", within); err != nil {
+		if output, err := n.try("delete", "-f", csiManifests, "--ignore-not-found", "--wait", within); err != nil {
 			t.Errorf("delete: %v: %s", err, output)
 		}
 		if output, err := n.try("wait", "--for=delete", "pv", "--all", within); err != nil {

@@ -143,7 +143,7 @@ func prepare(dir string) error {
 		return err
 	}
 	scripts := []string{"./setup.sh"}
-	if slices.ContainsFunc(wanted(), func(name string) bool { return name == "TestTwoNodes" || strings.HasPrefix(name, virtualNodes) }) {
+	if slices.ContainsFunc(wanted(), func(name string) bool { return name == "TestNodes" || strings.HasPrefix(name, virtualNodes) }) {
 		scripts = append(scripts, "../vm/setup.sh")
 	}
 	for _, script := range scripts {

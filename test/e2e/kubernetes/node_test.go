@@ -38,17 +38,17 @@ func newNode(dir string) *node {
 	return &node{address: addresses[0], dir: dir, bin: filepath.Join(dir, "bin"), logs: filepath.Join(dir, "logs")}
 }
 
-// second returns the second node of the cluster, which has not joined it yet. If the test fails, it prints logs.
-func (n *node) second(t *testing.T) *node {
+// another returns another node of the cluster, which has not joined it yet. If the test fails, it prints logs.
+func (n *node) another(t *testing.T, address address) *node {
 	t.Helper()
-	second := &node{address: addresses[1], dir: n.dir, bin: n.bin, logs: filepath.Join(n.logs, addresses[1].name), cluster: n.cluster}
-	must(t, os.MkdirAll(second.logs, 0o755))
+	another := &node{address: address, dir: n.dir, bin: n.bin, logs: filepath.Join(n.logs, address.name), cluster: n.cluster}
+	must(t, os.MkdirAll(another.logs, 0o755))
 	t.Cleanup(func() {
 		if t.Failed() {
-			second.report(t)
+			another.report(t)
 		}
 	})
-	return second
+	return another
 }
 
 // here returns the machine on which the tests run, so that it can be the node.

@@ -19,12 +19,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// The network between this machine and the VM. The VM uses it to connect to the API server's service, and this machine to connect to
-// the pods in the VM.
-const (
-	bridge = "192.0.2.254"
-	tap    = "tap0"
-)
+// bridge is the address of this machine in the network of a VM. The VM uses it to connect to the API server's service. This machine uses
+// the network to connect to the pods in the VM.
+const bridge = "192.0.2.254"
 
 // vm is a VM with its own kernel, with resctrl. Package remote runs programs there.
 type vm struct {
@@ -71,15 +68,19 @@ func (v *vm) begin(t *testing.T, n *node) {
 	must(t, os.WriteFile(filepath.Join(v.rig, "run"), []byte(runAgent), 0o755))
 	v.makeDisk(t, n)
 	for _, args := range [][]string{
-		{"ip", "tuntap", "add", tap, "mode", "tap"},
-		{"ip", "address", "add", bridge + "/24", "dev", tap},
-		{"ip", "link", "set", tap, "up"},
+		{"ip", "tuntap", "add", v.tap(), "mode", "tap"},
+		{"ip", "address", "add", bridge + "/32", "dev", v.tap()},
+		{"ip", "link", "set", v.tap(), "up"},
+		{"ip", "route", "add", v.ip, "dev", v.tap(), "src", bridge},
 		{"ip", "route", "add", v.pods + ".0.0/16", "via", v.ip},
 	} {
 		mustRun(t, args...)
 	}
 	v.boot(t)
 }
+
+// tap is the network device of this machine that is connected to the VM.
+func (v *vm) tap() string { return "tap-" + v.name }
 
 // makeDisk makes the VM's disk with the unpacked images. It unpacks them on this machine, because this would take minutes in the VM.
 func (v *vm) makeDisk(t *testing.T, n *node) {
@@ -102,7 +103,7 @@ func (v *vm) boot(t *testing.T) {
 		// timer again and again, which on an emulated CPU takes a fifth of the CPU time of the node's programs.
 		args: []string{"../vm/boot.sh", v.dir, v.vendor, "highres=off", "nohz=off", "ip=" + v.ip + "::" + bridge + ":255.255.255.0:" + v.name + ":eth0:off"},
 		env: []string{
-			"QOS_INIT=" + v.init, "QOS_NIC=tap,ifname=" + tap + ",script=no,downscript=no,model=virtio-net-pci",
+			"QOS_INIT=" + v.init, "QOS_NIC=tap,ifname=" + v.tap() + ",script=no,downscript=no,model=virtio-net-pci",
 			"QOS_SMP=1", // QEMU emulates all CPUs in one thread of the host, so a second CPU would not help
 			"QOS_HOST_PROGRAMS=/usr/sbin/ip /usr/bin/flock /usr/sbin/mkfs.ext4 /usr/sbin/resize2fs", "KERNEL=" + filepath.Join(v.bin, "KERNEL"),
 		},
@@ -173,7 +174,7 @@ func (v *vm) end(t *testing.T, _ *node) {
 	if v.qemu != nil {
 		must(t, v.qemu.end(syscall.SIGKILL))
 	}
-	_, _ = (&local{}).run("ip", "link", "del", tap)
+	_, _ = (&local{}).run("ip", "link", "del", v.tap())
 	must(t, os.RemoveAll(v.dir))
 }
 

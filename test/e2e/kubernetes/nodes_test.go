@@ -43,10 +43,11 @@ type pool struct {
 // pools are the two nodes of a cluster.
 type pools []*pool
 
-// TestTwoNodes has a cluster of two nodes with different class files. The first node is this machine, and the second one a VM with RDT.
-func TestTwoNodes(t *testing.T) {
+// TestNodes has a cluster of two nodes with different class files. The first node is this machine, and the second one a VM with RDT. In
+// the last case, another VM joins them.
+func TestNodes(t *testing.T) {
 	n := ready(t)
-	virtual := n.second(t)
+	virtual := n.another(t, addresses[1])
 	v := &vm{vendor: "intel"}
 	virtual.joinVirtual(t, v)
 	both := pools{{node: n, kind: "small", gold: 2}, {node: virtual, kind: "large", gold: 3}}
@@ -56,7 +57,7 @@ func TestTwoNodes(t *testing.T) {
 		{"each node offers the classes of its class file", func(t *testing.T) { nodesDiffer(t, both) }},
 		{"pods run where their class is free", func(t *testing.T) { placedByClass(t, both) }},
 		{"an update of one node after the other leaves pods alone", func(t *testing.T) { updatedNodeByNode(t, both) }},
-		{"while a node is away, the claims of its pods wait", func(t *testing.T) { nodeAway(t, both, v) }},
+		{"limits of claims wait for a node that is away, and follow a pod to another node", func(inner *testing.T) { claimsOnNodes(inner, t, both, v) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.test(t)
@@ -216,21 +217,48 @@ func (w watch) sameThroughout(t *testing.T) {
 	}
 }
 
-// nodeAway pauses the VM while a pod runs there with claims, and changes the class of a claim meanwhile.
-func nodeAway(t *testing.T, p pools, v *vm) {
+// claimsOnNodes runs a pod with claims on the second node, and later on a third one, which joins the cluster until the outer test ends.
+func claimsOnNodes(t, outer *testing.T, p pools, v *vm) {
 	small, large := p[0], p[1]
-	small.kubectl(t, "cordon", small.name) // only the other node has the CSI driver
-	t.Cleanup(func() { small.kubectl(t, "uncordon", small.name) })
+	uncordon := small.cordon(t) // only the VMs have the CSI driver
 	large.startDriver(t, v)
 	large.startClaimStatus(t)
 	large.useVolumes(t, v)
-	small.kubectl(t, "uncordon", small.name)
+	uncordon()
 	device := large.loopDevice(t, v, "csi")
 	large.setAttributes(t, "csi", "csi-gold")
 	large.claimStatus(t, "csi", "csi-gold")
 	large.limited(t, "csi", device+" "+goldLimits)
 
+	nodeAway(t, p, v)
+	large.claimStatus(t, "csi", "csi-silver")
+	large.limited(t, "csi", device+" "+silverLimits)
+
+	w := &vm{vendor: "amd"}
+	other := &pool{node: large.another(outer, addresses[2]), kind: large.kind, gold: large.gold}
+	other.joinVirtual(outer, w)
+	other.kubectl(t, "label", "node", other.name, "node.example/kind="+other.kind)
+	other.serveVolumes(t, w)
+	other.offered(t, "gold", fmt.Sprint(other.gold), fmt.Sprint(other.gold))
+	small.cordon(t)
+	large.cordon(t)
+	podMoves(t, large, other, w)
+}
+
+// cordon keeps new pods from the node until the returned function is called, or until the test ends.
+func (n *node) cordon(t *testing.T) (uncordon func()) {
+	t.Helper()
+	n.kubectl(t, "cordon", n.name)
+	uncordon = func() { n.kubectl(t, "uncordon", n.name) }
+	t.Cleanup(uncordon)
+	return uncordon
+}
+
+// nodeAway pauses the VM while a pod runs there with claims, and changes the class of a claim from gold to silver meanwhile.
+func nodeAway(t *testing.T, p pools, v *vm) {
+	small, large := p[0], p[1]
 	resume := v.pause(t)
+	defer resume()
 	large.setAttributes(t, "csi", "csi-silver")
 	large.claimStatus(t, "csi", "csi-gold InProgress csi-silver")
 	until(t, "the claim names the node", func() (bool, string) {
@@ -241,8 +269,35 @@ func nodeAway(t *testing.T, p pools, v *vm) {
 	small.running(t, "beside")
 	small.inClass(t, "beside", "gold")
 	large.claimStatus(t, "csi", "csi-gold InProgress csi-silver")
+}
 
-	resume()
-	large.claimStatus(t, "csi", "csi-silver")
-	large.limited(t, "csi", device+" "+silverLimits)
+// podMoves deletes the pod with claims on one node, and creates it again, on another one. The claim has the class silver, and gets gold
+// while the publisher of the other node does not run.
+func podMoves(t *testing.T, from, to *pool, w *vm) {
+	from.kubectl(t, "delete", "pod", "csi", "--wait", within)
+	until(t, "the first node has no claims", func() (bool, string) {
+		object := from.object()
+		return len(object.Spec.Volumes) == 0 && len(object.Status.Volumes) == 0, fmt.Sprintf("%+v %+v", object.Spec, object.Status.Volumes)
+	})
+	from.claimStatus(t, "csi", "csi-silver")
+	from.kubectl(t, "apply", "-f", csiManifests)
+	from.running(t, "csi")
+	if got := from.of("csi", "{.spec.nodeName}"); got != to.name {
+		t.Fatalf("the pod runs on %s", got)
+	}
+	device := to.loopDevice(t, w, "csi")
+	to.limited(t, "csi", device+" "+silverLimits)
+	until(t, "kubectl qos shows the limits of the other node", func() (bool, string) {
+		output := to.qos(t, "volumes", "csi")
+		return hasLines(output, "csi main /data csi-silver csi-silver "+device), output
+	})
+
+	w.signalPublisher(t, "STOP")
+	to.setAttributes(t, "csi", "csi-gold")
+	to.claimStatus(t, "csi", "csi-silver InProgress csi-gold")
+	w.signalPublisher(t, "CONT")
+	to.claimStatus(t, "csi", "csi-gold")
+	to.limited(t, "csi", device+" "+goldLimits)
+	to.holds(t)
+	to.kubectl(t, "delete", "pod", "csi", "--wait", within)
 }
