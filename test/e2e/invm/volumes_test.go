@@ -8,12 +8,15 @@ package invm
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
 const volumeResource = `- name: qos.noderesource.dev/volume-io
@@ -65,9 +68,39 @@ func volumes(t *testing.T, shared *pod) {
 
 	two.remove(t)
 	eventually(t, "the limit of a container that ended is gone", func() error { return n.hasPodLimits(t, p, ioLimits{loop: both[loop]}) })
+	t.Run("the lower limit of another program stays, and a higher one does not", func(t *testing.T) { besideAnotherProgram(t, one, loop) })
 	p.remove(t)
 	must(t, unix.Unmount("/vols/loop", 0))
 	must(t, unix.Unmount("/vols/disk", 0))
+}
+
+// besideAnotherProgram writes limits of the disk into the pod's cgroup, as a CSI driver may do. The volume /data of the container has
+// the class silver, with 2 MB a second for reads and for writes.
+func besideAnotherProgram(t *testing.T, c *container, disk string) {
+	n, p := c.pod.node, c.pod
+	ioMax := filepath.Join(n.ioCgroup(p.cgroup()), "io.max")
+	mustWrite(t, ioMax, disk+" wbps=9000000")
+	eventually(t, "a higher limit is lowered", func() error {
+		return n.hasPodLimits(t, p, ioLimits{disk: {"rbps": "2000000", "wbps": "2000000"}})
+	})
+
+	mustWrite(t, ioMax, disk+" wbps=300000 riops=50")
+	eventually(t, "the lower limits are reported", func() error {
+		const want = "lower limits on %s wbps=300000 riops=50"
+		if got := n.volumeOf(t, p, "one", "/data").GetForeign(); got != fmt.Sprintf(want, disk) {
+			return fmt.Errorf("reported %q, want %q", got, fmt.Sprintf(want, disk))
+		}
+		return nil
+	})
+	n.offerVolumes(t, strings.Replace(volumeResource, "maxReadBps: 2M", "maxReadBps: 3M", 1))
+	eventually(t, "a change of the class leaves the lower limits", func() error {
+		return n.hasPodLimits(t, p, ioLimits{disk: {"rbps": "3000000", "wbps": "300000", "riops": "50"}})
+	})
+
+	c.remove(t)
+	eventually(t, "only the limits of the other program are left", func() error {
+		return n.hasPodLimits(t, p, ioLimits{disk: {"wbps": "300000", "riops": "50"}})
+	})
 }
 
 // offerVolumes adds a resource to the class file, and waits until it is offered.
@@ -100,19 +133,29 @@ func (n *node) wantVolume(t testing.TB, p *pod, container, path, class string) {
 // hasVolume compares the reported class of a volume.
 func (n *node) hasVolume(t testing.TB, p *pod, container, path, class string) error {
 	t.Helper()
+	reported := n.volumeOf(t, p, container, path)
+	if reported == nil {
+		return fmt.Errorf("volume %s of %s is not reported", path, container)
+	}
+	if got := reported.GetClass(); got != class {
+		return fmt.Errorf("volume %s of %s is reported in class %q, want %q", path, container, got, class)
+	}
+	return nil
+}
+
+// volumeOf returns what the plugin reports of a volume's class, or nil if it does not report the volume.
+func (n *node) volumeOf(t testing.TB, p *pod, container, path string) *qos.Assignment {
+	t.Helper()
 	for _, reported := range n.assignments(t).GetPods() {
 		for _, c := range reported.GetContainers() {
 			for _, v := range c.GetVolumes() {
 				if reported.GetUid() == p.config.Metadata.Uid && c.GetName() == container && v.GetPath() == path {
-					if got := v.GetQosResources()[0].GetClass(); got != class {
-						return fmt.Errorf("volume %s of %s is reported in class %q, want %q", path, container, got, class)
-					}
-					return nil
+					return v.GetQosResources()[0]
 				}
 			}
 		}
 	}
-	return fmt.Errorf("volume %s of %s is not reported", path, container)
+	return nil
 }
 
 func sharesLimit(t *testing.T, one, two *container) {
