@@ -57,6 +57,7 @@ GENERATE_CRD_DIR = $(call tools_dir,generate-crd,true)
 LINT_DIR = $(call tools_dir,lint,true)
 LINT = $(LINT_DIR)/golangci-lint
 VULNERABILITIES_DIR = $(call tools_dir,vulnerabilities,true)
+PROMTOOL_DIR = $(call tools_dir,promtool,true)
 
 ##@ Develop
 
@@ -179,7 +180,7 @@ cover: ## Measure test coverage by function, into cover.out and on the terminal.
 ##@ Verify
 
 .PHONY: verify
-verify: verify-modules verify-generated verify-house verify-vulnerabilities verify-format lint ## Check everything that is not a test.
+verify: verify-modules verify-generated verify-house verify-vulnerabilities verify-alerts verify-format lint ## Check everything that is not a test.
 
 .PHONY: lint
 lint: $(LINT_DIR)/.built ## Run the linters of .golangci.yml, over the VM tests too, and vet.
@@ -204,6 +205,11 @@ verify-house: ## Check file headers, file sizes, and the licences of linked modu
 verify-vulnerabilities: $(VULNERABILITIES_DIR)/.built ## Check the programs for known vulnerabilities, where the database can be reached.
 	PATH="$(VULNERABILITIES_DIR):$$PATH" scripts/vulnerabilities.sh
 
+.PHONY: verify-alerts
+verify-alerts: $(PROMTOOL_DIR)/.built ## Check the alerts' syntax, and when they fire, with promtool.
+	$(PROMTOOL_DIR)/promtool check rules deploy/monitoring/rules.yaml
+	$(PROMTOOL_DIR)/promtool test rules test/monitoring/rules_test.yaml
+
 .PHONY: verify-modules
 verify-modules: ## Check that go.mod and go.sum are tidy, and the downloaded modules.
 	@for module in . $(TEST_MODULES); do (set -x; $(GO) -C $$module mod tidy -diff); done
@@ -212,7 +218,7 @@ verify-modules: ## Check that go.mod and go.sum are tidy, and the downloaded mod
 ##@ Tools
 
 .PHONY: tools
-tools: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built $(LINT_DIR)/.built $(VULNERABILITIES_DIR)/.built ## Build the tools now rather than when first needed (some minutes).
+tools: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built $(LINT_DIR)/.built $(VULNERABILITIES_DIR)/.built $(PROMTOOL_DIR)/.built ## Build the tools now rather than when first needed (some minutes).
 
 $(GENERATE_DIR)/.built:
 	mkdir -p $(@D)
@@ -233,4 +239,10 @@ $(LINT_DIR)/.built:
 $(VULNERABILITIES_DIR)/.built:
 	mkdir -p $(@D)
 	$(GO) -C tools/vulnerabilities build -o $(@D)/ tool
+	touch $@
+
+# Without the libraries of the clouds in which Prometheus can discover targets: they are most of what it compiles.
+$(PROMTOOL_DIR)/.built:
+	mkdir -p $(@D)
+	$(GO) -C tools/promtool build -tags remove_all_sd -o $(@D)/ tool
 	touch $@

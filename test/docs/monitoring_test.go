@@ -203,6 +203,38 @@ func TestEachAlertHasASeverityAndARunbook(t *testing.T) {
 	}
 }
 
+// TestEachAlertHasAUnitTest checks that promtool tests, for each alert, a time at which it fires, and a time at which
+// it does not.
+func TestEachAlertHasAUnitTest(t *testing.T) {
+	var file struct {
+		Tests []struct {
+			Name    string `json:"name"`
+			Queries []struct {
+				Expr    string `json:"expr"`
+				Samples []any  `json:"exp_samples"`
+			} `json:"promql_expr_test"`
+		} `json:"tests"`
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "test/monitoring/rules_test.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	fires, quiet := words{}, words{}
+	for _, test := range file.Tests {
+		for _, q := range test.Queries {
+			if q.Expr == `ALERTS{alertname="`+test.Name+`", alertstate="firing"}` {
+				fires[test.Name] = fires[test.Name] || len(q.Samples) > 0
+				quiet[test.Name] = quiet[test.Name] || len(q.Samples) == 0
+			}
+		}
+	}
+
+	for _, a := range alerts(t) {
+		if !fires[a.Alert] || !quiet[a.Alert] {
+			t.Errorf("test/monitoring/rules_test.yaml: %s fires: %v, does not fire: %v", a.Alert, fires[a.Alert], quiet[a.Alert])
+		}
+	}
+}
+
 // TestTheScrapeConfigurationSetsTheLabelsThatAlertsAndPanelsUse checks the labels job and instance, which the
 // programs do not set themselves.
 func TestTheScrapeConfigurationSetsTheLabelsThatAlertsAndPanelsUse(t *testing.T) {
