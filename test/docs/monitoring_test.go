@@ -5,16 +5,13 @@ package docs
 
 import (
 	"encoding/json"
-	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 )
 
@@ -85,29 +82,25 @@ func panels(t *testing.T) (all []query) {
 // of these labels.
 type words map[string]bool
 
-// documentedMetrics reads the sections "Metrics" of docs/plugin.md and docs/shim.md. Each item of a list and each row of a table
-// describes the metrics that it names.
+// documentedMetrics reads docs/metrics.md, and the sections "Metrics" of docs/plugin.md and docs/shim.md. Each item of a
+// list and each row of a table describes the metrics that it names.
 func documentedMetrics(t *testing.T) map[string]words {
 	t.Helper()
 	code := regexp.MustCompile("`([\\w/-]+)`")
-	common := regexp.MustCompile("All of them have the labels `(\\w+)` and `(\\w+)`")
 	metrics := map[string]words{}
-	for _, page := range []string{"docs/plugin.md", "docs/shim.md"} {
-		_, text, _ := strings.Cut(read(t, page), "\n## Metrics\n")
-		for _, section := range strings.Split(text, "\n### ") {
-			shared := append(common.FindStringSubmatch(section), "", "", "")[1:3]
-			for _, item := range regexp.MustCompile(`\n(- |\| |\n)`).Split(section, -1) {
-				found := code.FindAllStringSubmatch(item, -1)
-				for _, name := range found {
-					if !strings.HasPrefix(name[1], "qos_") {
-						continue
-					}
-					if metrics[name[1]] == nil {
-						metrics[name[1]] = words{"instance": true, "job": true, shared[0]: true, shared[1]: true}
-					}
-					for _, word := range found {
-						metrics[name[1]][word[1]] = true
-					}
+	for page, heading := range map[string]string{"metrics": "# Metrics\n", "plugin": "\n## Metrics\n", "shim": "\n## Metrics\n"} {
+		_, text, _ := strings.Cut(read(t, "docs/"+page+".md"), heading)
+		for _, item := range regexp.MustCompile(`\n(- |\| |\n)`).Split(text, -1) {
+			found := code.FindAllStringSubmatch(item, -1)
+			for _, name := range found {
+				if !strings.HasPrefix(name[1], "qos_") {
+					continue
+				}
+				if metrics[name[1]] == nil {
+					metrics[name[1]] = words{"instance": true, "job": true}
+				}
+				for _, word := range found {
+					metrics[name[1]][word[1]] = true
 				}
 			}
 		}
@@ -260,34 +253,6 @@ func TestTheScrapeConfigurationSetsTheLabelsThatAlertsAndPanelsUse(t *testing.T)
 	}
 	if len(file.ScrapeConfigs) == 0 {
 		t.Error("there are no jobs")
-	}
-}
-
-// TestEachMetricOfTheShimIsDocumented compares docs/shim.md with the metrics in the sources of the shim.
-func TestEachMetricOfTheShimIsDocumented(t *testing.T) {
-	exported, documented := map[string]bool{}, map[string]bool{}
-	name := regexp.MustCompile(`Name: "(qos_shim_\w+)"`)
-	err := filepath.WalkDir(repository+"/internal", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		source, err := os.ReadFile(path)
-		for _, match := range name.FindAllSubmatch(source, -1) {
-			exported[string(match[1])] = true
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for metric := range documentedMetrics(t) {
-		if strings.HasPrefix(metric, "qos_shim_") {
-			documented[metric] = true
-		}
-	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(exported)), slices.Sorted(maps.Keys(documented))); diff != "" {
-		t.Errorf("metrics in docs/shim.md (-exported +documented):\n%s", diff)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "write the generated part of docs/objects.md")
+var update = flag.Bool("update", false, "write the generated parts of docs/metrics.md and docs/objects.md")
 
 // schema is the part of a schema in a CRD that describes a field for its readers.
 type schema struct {
