@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package convert converts manifests with the qosResources fields of KEP-3008 to manifests for stock Kubernetes, with
-// extended resources and annotations. It also converts claims with the requests of KEP-3751's first revision. It keeps
-// comments and the order of fields, and normalizes blank lines and indentation. It copies documents without these fields
-// byte by byte.
+// extended resources and annotations. It also converts claims with the requests of KEP-3751's first revision, and pods with
+// annotations of container runtimes. It keeps comments and the order of fields, and normalizes blank lines and indentation.
+// It copies documents without these fields byte by byte.
 package convert
 
 import (
@@ -54,8 +54,8 @@ type Options struct {
 	ModifyVolume bool
 }
 
-// Convert converts files, and returns one result for each. A text without the KEPs' fields stays unchanged, even if it is
-// not YAML. Converting the results again changes nothing.
+// Convert converts files, and returns one result for each. A text without the KEPs' fields and without the
+// runtimes' annotations stays unchanged, even if it is not YAML. Converting the results again changes nothing.
 //
 // The error joins all problems. Each is one line with file, line, object, field, state and remedy.
 func Convert(inputs []Input, options Options) ([]Result, error) {
@@ -73,7 +73,7 @@ func Convert(inputs []Input, options Options) ([]Result, error) {
 }
 
 func (r *run) convert(input Input) (Result, error) {
-	if !bytes.Contains(input.Text, []byte(fieldName)) && !hasClaims(input.Text) {
+	if !bytes.Contains(input.Text, []byte(fieldName)) && !hasClaims(input.Text) && !hasRuntimeKeys(input.Text) {
 		return Result{Text: input.Text}, nil
 	}
 	return readFile(input.Name, input.Text, r).convert()
@@ -137,6 +137,7 @@ func (f *file) convert() (Result, error) {
 		if root := d.content(); root != nil {
 			d.walk(root, place{line: root.Line})
 			d.walkClaims(root, place{line: root.Line}, surroundings{})
+			d.walkAnnotations(root, place{line: root.Line})
 		}
 	}
 	if err := f.err(); err != nil {

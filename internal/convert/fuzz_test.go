@@ -35,6 +35,7 @@ func FuzzConvert(f *testing.F) {
 		"apiVersion: v1\nkind: PersistentVolumeClaim\nspec: {resources: {requests: {iops: 500, storage: 1Gi}}}\n--- # y\n",
 		"spec:\n volumeClaimTemplates:\n - spec: {resources: &r {requests: {throughput: 5Mi}}}\n - spec: {resources: *r}\n",
 		"metadata: {annotations: {a: b}}\nspec:\n  qosResources: [{name: blockio, class: ''}]\n  containers:\n  - env: |+\n     x\n\n...\n--- # y\n",
+		"metadata: {annotations: {rdt.resources.beta.kubernetes.io/pod: gold}}\nspec: {containers: []}\n",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -50,9 +51,9 @@ func FuzzConvert(f *testing.F) {
 			return
 		}
 		isAsking := func(name string) bool { return bytes.Contains(text, []byte(name)) }
-		if !slices.ContainsFunc([]string{"qosResources", "iops", "throughput"}, isAsking) {
+		if !slices.ContainsFunc([]string{"qosResources", "iops", "throughput", ".resources.kubernetes.io", ".resources.beta.kubernetes.io"}, isAsking) {
 			if !bytes.Equal(text, result.Text) {
-				t.Fatal("a text without the KEPs' fields is changed")
+				t.Fatal("a text without the KEPs' fields and the runtimes' annotations is changed")
 			}
 			return
 		}
@@ -144,7 +145,7 @@ func isOurs(parent, key string, value *yaml.Node) bool {
 	case "requests":
 		return key == "iops" || key == "throughput"
 	case "annotations":
-		return strings.Contains(key, "qos.noderesource.dev/")
+		return strings.Contains(key, "qos.noderesource.dev/") || strings.Contains(key, "kubernetes.io/")
 	}
 	return key == "qosResources" || key == "volumeAttributesClassName"
 }

@@ -1,0 +1,142 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// runtimeKey matches a key of the families of annotations that container runtimes define. Its parts are the short name of
+// the resource, and the rest of the key.
+var runtimeKey = regexp.MustCompile(`^(rdt|blockio)\.resources\.(?:beta\.)?kubernetes\.io/(.*)$`)
+
+// hasRuntimeKeys reports whether a text can have annotations of the runtimes.
+func hasRuntimeKeys(text []byte) bool {
+	return bytes.Contains(text, []byte(".resources.kubernetes.io")) || bytes.Contains(text, []byte(".resources.beta.kubernetes.io"))
+}
+
+// walkAnnotations searches a node for pods and pod templates, and plans the conversion of their annotations of the runtimes.
+func (d *document) walkAnnotations(n *yaml.Node, at place) {
+	for i, element := range elements(n) {
+		d.walkAnnotations(element, at.at(element, index(i)))
+	}
+	at, isObject := enter(n, at)
+	if isObject && isIgnored(n) {
+		return
+	}
+	if spec := valueOf(n, "spec"); isPodSpec(spec) {
+		d.runtimeAnnotations(n, spec, at)
+	}
+
+	ignored := ignoredFields(n)
+	for key, value := range fields(n) {
+		if !slices.Contains(ignored, key.Value) {
+			d.walkAnnotations(value, at.at(key, "."+key.Value))
+		}
+	}
+}
+
+// runtimeAnnotations plans the conversion for a pod with this metadata and spec.
+func (d *document) runtimeAnnotations(owner, spec *yaml.Node, at place) {
+	_, metadata := find(owner, "metadata")
+	annotations := valueOf(metadata, "annotations")
+	planned := map[string]annotation{}
+	for key := range fields(annotations) {
+		if resource, rest, ok := cutRuntimeKey(key.Value); ok {
+			e := d.entry(annotations, key.Value, at.at(key, ".metadata.annotations"))
+			e.field = strings.TrimPrefix(at.field+".metadata.annotations["+key.Value+"]", ".")
+			d.runtimeAnnotation(annotations, e, annotation{d.ourKey(spec, rest, key.Value), resource, stringOf(annotations, key.Value)}, planned)
+		}
+	}
+}
+
+func cutRuntimeKey(key string) (resource, rest string, ok bool) {
+	parts := runtimeKey.FindStringSubmatch(key)
+	if parts == nil {
+		return "", "", false
+	}
+	return classes.CanonicalResource(parts[1]), parts[2], true
+}
+
+// ourKey returns the key of this project for a runtime's key, whose part after "/" is rest. It is empty if no runtime reads the key.
+func (d *document) ourKey(spec *yaml.Node, rest, key string) string {
+	container, isContainer := strings.CutPrefix(rest, "container.")
+	switch {
+	case isContainer:
+		if !hasContainer(spec, container) {
+			d.note("annotation %s is for a container that the pod does not have; correct the name, or check that the container is added later", key)
+		}
+		return classes.ContainerKeyPrefix + container
+	case slices.Contains(runtimePodKeys(), key):
+		return classes.PodKey
+	}
+	d.note("annotation %s requests nothing, because no runtime has this key; it stays as it is", key)
+	return ""
+}
+
+func runtimePodKeys() []string {
+	return append(podKeys(classes.RDTResource)[1:], podKeys(classes.BlockIOResource)[1:]...)
+}
+
+func hasContainer(spec *yaml.Node, name string) bool {
+	all := slices.Concat(elements(valueOf(spec, "initContainers")), elements(valueOf(spec, "containers")))
+	return slices.ContainsFunc(all, func(c *yaml.Node) bool { return stringOf(c, "name") == name })
+}
+
+// runtimeAnnotation plans to replace the entry e by the annotation a. planned has the first request for each key and resource.
+func (d *document) runtimeAnnotation(annotations *yaml.Node, e entry, a annotation, planned map[string]annotation) {
+	if a.key == "" {
+		return
+	}
+	if e.node.Kind != yaml.ScalarNode || isNull(e.node) {
+		d.fault(e.place, "must be a string, not %s", describe(e.node))
+		return
+	}
+	if !d.checkNames(&request{place: e.place, resource: a.resource, class: a.class}) {
+		return
+	}
+
+	id := a.key + " " + a.resource
+	if other, ok := planned[id]; ok && other.class != a.class {
+		d.fault(e.place, "class %s of %s contradicts class %s in another annotation of the runtimes; keep one of them",
+			quote(a.class), a.resource, quote(other.class))
+	}
+	planned[id] = a
+	pairs, err := classes.ParsePairs(stringOf(annotations, a.key))
+	if err != nil {
+		d.fault(e.place, "cannot be added to annotation %s: %v", a.key, err)
+	}
+	for _, pair := range pairs {
+		if withDomain(pair.Resource) == a.resource && pair.Class != a.class {
+			d.fault(e.place, "class %s of %s contradicts class %s in annotation %s; keep one of them",
+				quote(a.class), a.resource, quote(pair.Class), a.key)
+		}
+	}
+	d.later(func() { replaceRuntimeAnnotation(annotations, e, a) })
+}
+
+// replaceRuntimeAnnotation renames an annotation. If the pod has the annotation already, it adds the request to its value.
+func replaceRuntimeAnnotation(annotations *yaml.Node, e entry, a annotation) {
+	text := shortName(a.resource) + "=" + a.class
+	_, value := find(annotations, a.key)
+	if value == nil {
+		setText(e.key, a.key)
+		setText(e.node, text)
+		return
+	}
+
+	before := strings.TrimSpace(stringOf(annotations, a.key))
+	pairs, _ := classes.ParsePairs(before)
+	if !slices.Contains(pairs, classes.Pair{Resource: a.resource, Class: a.class}) {
+		setText(value, strings.TrimPrefix(before+","+text, ","))
+	}
+	removeField(annotations, e, nil, commentsOf(e.key, e.node).all())
+}

@@ -1,0 +1,86 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// annotated returns the manifest of a pod with one container. The argument has the lines of its annotations, with an
+// indentation of 4 spaces.
+func annotated(lines string) string {
+	return pod("  annotations:\n"+lines, "", "      limits:\n        cpu: 1\n")
+}
+
+func TestAnnotationsOfRuntimesThatCannotBeConverted(t *testing.T) {
+	for _, test := range []struct{ name, text, want string }{
+		{
+			"a class that does not exist", annotated("    rdt.resources.beta.kubernetes.io/pod: platinum\n"),
+			`a.yaml:6: Pod web: metadata.annotations[rdt.resources.beta.kubernetes.io/pod]: class "platinum" of k8s.io/rdt does not exist in the class files; available: exclusive, limited, gold, silver, bronze`,
+		},
+		{
+			"a value that is no string", annotated("    rdt.resources.beta.kubernetes.io/pod: {class: gold}\n"),
+			`a.yaml:6: Pod web: metadata.annotations[rdt.resources.beta.kubernetes.io/pod]: must be a string, not a mapping`,
+		},
+		{
+			"no value", annotated("    rdt.resources.beta.kubernetes.io/pod:\n"),
+			`a.yaml:6: Pod web: metadata.annotations[rdt.resources.beta.kubernetes.io/pod]: must be a string, not empty`,
+		},
+		{
+			"another class in an annotation of ours", annotated("    qos.noderesource.dev/pod: blockio=slow,rdt=gold\n    rdt.resources.beta.kubernetes.io/pod: silver\n"),
+			`a.yaml:7: Pod web: metadata.annotations[rdt.resources.beta.kubernetes.io/pod]: class "silver" of k8s.io/rdt contradicts class "gold" in annotation qos.noderesource.dev/pod; keep one of them`,
+		},
+		{
+			"another class in the KEP's annotation", annotated("    rdt.resources.kubernetes.io/container.main: gold\n    rdt.resources.beta.kubernetes.io/container.main: silver\n"),
+			`a.yaml:7: Pod web: metadata.annotations[rdt.resources.beta.kubernetes.io/container.main]: class "silver" of k8s.io/rdt contradicts class "gold" in another annotation of the runtimes; keep one of them`,
+		},
+		{
+			"an annotation of ours that is wrong", annotated("    qos.noderesource.dev/pod: gold\n    rdt.resources.beta.kubernetes.io/pod: silver\n"),
+			`a.yaml:7: Pod web: metadata.annotations[rdt.resources.beta.kubernetes.io/pod]: cannot be added to annotation qos.noderesource.dev/pod: the request has "gold", which is not of the form resource=class`,
+		},
+		{
+			"an annotation twice", annotated("    rdt.resources.beta.kubernetes.io/pod: gold\n    rdt.resources.beta.kubernetes.io/pod: silver\n"),
+			`a.yaml:7: Pod web: metadata.annotations.rdt.resources.beta.kubernetes.io/pod: is defined twice; remove one of them`,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			result, err := convertFile("a.yaml", []byte(test.text), known())
+			if err == nil {
+				t.Fatalf("no error, but the result\n%s", result.Text)
+			}
+			if diff := cmp.Diff(test.want, err.Error()); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnnotationsOfRuntimesHaveNotes(t *testing.T) {
+	for _, test := range []struct{ name, lines, want, note string }{
+		{
+			"a container that the pod does not have", "    rdt.resources.beta.kubernetes.io/container.proxy: gold\n", "    container.qos.noderesource.dev/proxy: rdt=gold\n",
+			"annotation rdt.resources.beta.kubernetes.io/container.proxy is for a container that the pod does not have; " +
+				"correct the name, or check that the container is added later",
+		},
+		{
+			"a key that no runtime has", "    rdt.resources.beta.kubernetes.io/default: gold\n", "    rdt.resources.beta.kubernetes.io/default: gold\n",
+			"annotation rdt.resources.beta.kubernetes.io/default requests nothing, because no runtime has this key; it stays as it is",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			result, err := convertFile("a.yaml", []byte(annotated(test.lines)), known())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(annotated(test.want), string(result.Text)); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{test.note}, result.Notes); diff != "" {
+				t.Errorf("notes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
