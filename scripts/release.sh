@@ -92,7 +92,7 @@ trap 'rm -rf "$work"' EXIT
 
 go -C tools/image build -o "$work/" ./publish
 publish=("$work/publish" -registry "$REGISTRY" -name qos-nri-plugin -version "$VERSION")
-[ "$KEY" = none ] || publish+=(-key "$KEY" -public-key "$out/cosign.pub")
+[ "$KEY" = none ] || publish+=(-key "$KEY" -public-key "$out/cosign.pub" -sums "$out/SHA256SUMS")
 "${publish[@]}" -check
 
 rm -rf "$out"
@@ -102,6 +102,7 @@ sed "s/^  version: .*/  version: $VERSION/" deploy/krew/qos.yaml >"$out/qos.yaml
 for platform in $PLUGIN_PLATFORMS; do
   plugin_archive "$platform"
 done
+(cd "$out" && sha256sum kubectl-qos_*) >"$out/SHA256SUMS"
 for platform in $IMAGE_PLATFORMS; do
   go_build "$platform" "$work/image/$platform" ./cmd/qos-*
 done
@@ -112,7 +113,6 @@ done
 image=$(sed -n 's/^image: //p' "$work/published")
 chart=$(sed -n 's/^chart: //p' "$work/published")
 
-(cd "$out" && sha256sum kubectl-qos_*) >"$out/SHA256SUMS"
 notes >"$out/notes.md"
 for tag in $(git tag --merged HEAD --sort=-version:refname 'v[0-9]*'); do
   changes "$tag"

@@ -33,6 +33,8 @@ type release struct {
 	chartDir string
 	// signer signs image and chart, if it is not nil.
 	signer crypto.Signer
+	// sums is a file to sign with signer. It is empty if no file is to be signed.
+	sums string
 	// publicKey is the file to write the public key of signer to.
 	publicKey string
 	// If check is true, the command checks that the registry can be written to, and publishes nothing.
@@ -61,6 +63,7 @@ func parse(args []string, usage io.Writer) (release, error) {
 	flags.StringVar(&s.Licenses, "licenses", "", "licences as an SPDX expression")
 	flags.StringVar(&r.builder, "builder", "", "URI of what runs the build, for the provenance")
 	flags.StringVar(&key, "key", "", "file of a private key, as cosign generate-key-pair makes it; its password is in COSIGN_PASSWORD")
+	flags.StringVar(&r.sums, "sums", "", "file of checksums to sign with -key; the signature is in a file with the suffix .sig")
 	flags.StringVar(&r.publicKey, "public-key", "cosign.pub", "file to write the public key of -key to")
 	if err := flags.Parse(args); err != nil {
 		return r, fmt.Errorf("%w; see -help", err)

@@ -56,5 +56,10 @@ func run(ctx context.Context, args []string, out, usage io.Writer) error {
 			return fmt.Errorf("sign %s: %w", signed, err)
 		}
 	}
+	if r.sums != "" {
+		if err := signFile(r.signer, r.sums); err != nil {
+			return fmt.Errorf("sign %s: %w", r.sums, err)
+		}
+	}
 	return writePublicKey(r.publicKey, r.signer)
 }

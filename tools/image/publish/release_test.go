@@ -4,8 +4,10 @@
 package main
 
 import (
+	"crypto/ecdsa"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"os"
@@ -103,6 +105,13 @@ func TestARelease(t *testing.T) {
 		block, _ := pem.Decode([]byte(file("cosign.pub")))
 		if public, err := x509.ParsePKIXPublicKey(block.Bytes); err != nil || !key.PublicKey.Equal(public) {
 			t.Errorf("cosign.pub is another key (%v)", err)
+		}
+	})
+	t.Run("the checksums are signed", func(t *testing.T) {
+		signature, err := base64.StdEncoding.DecodeString(file("SHA256SUMS.sig"))
+		hash := sha256.Sum256([]byte(file("SHA256SUMS")))
+		if err != nil || !ecdsa.VerifyASN1(&key.PublicKey, hash[:], signature) {
+			t.Errorf("SHA256SUMS.sig is not by the key (%v)", err)
 		}
 	})
 	t.Run("a build in another directory has the same digests", func(t *testing.T) {

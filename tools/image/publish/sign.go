@@ -70,8 +70,7 @@ func sign(ctx context.Context, signer crypto.Signer, signed name.Digest) error {
 	if err != nil {
 		return err
 	}
-	hash := sha256.Sum256(claim)
-	signature, err := signer.Sign(rand.Reader, hash[:], crypto.SHA256)
+	signature, err := signatureOver(signer, claim)
 	if err != nil {
 		return err
 	}
@@ -79,11 +78,31 @@ func sign(ctx context.Context, signer crypto.Signer, signed name.Digest) error {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err = mutate.Append(image, mutate.Addendum{
 		Layer:       static.NewLayer(claim, "application/vnd.dev.cosign.simplesigning.v1+json"),
-		Annotations: map[string]string{"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(signature)},
+		Annotations: map[string]string{"dev.cosignproject.cosign/signature": signature},
 	})
 	if err != nil {
 		return err
 	}
 	tag := signed.Context().Tag(strings.Replace(signed.DigestStr(), ":", "-", 1) + ".sig")
 	return remote.Write(tag, image, remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithContext(ctx))
+}
+
+// signFile writes the signature of a file to file.sig, as "cosign verify-blob" needs it.
+func signFile(signer crypto.Signer, file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	signature, err := signatureOver(signer, data)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file+".sig", []byte(signature), 0o644)
+}
+
+// signatureOver returns the signature of data in base64.
+func signatureOver(signer crypto.Signer, data []byte) (string, error) {
+	hash := sha256.Sum256(data)
+	signature, err := signer.Sign(rand.Reader, hash[:], crypto.SHA256)
+	return base64.StdEncoding.EncodeToString(signature), err
 }
