@@ -62,7 +62,8 @@ func splitDocuments(text []byte) []*document {
 	return all
 }
 
-// newDocument makes a document. It splits off the marker "---". A comment or content may follow the marker on the same line.
+// newDocument makes a document. It splits off the line of the marker "---", unless content follows on this line: then the parser reads
+// the marker too, because YAML does not allow all content there.
 func newDocument(raw []byte, line int) *document {
 	body := bytes.TrimPrefix(raw, []byte(byteOrderMark))
 	d := &document{raw: raw, head: raw[:len(raw)-len(body)], body: body, line: line}
@@ -74,7 +75,7 @@ func newDocument(raw []byte, line int) *document {
 	if behind := bytes.TrimSpace(first[len("---"):]); len(behind) == 0 || behind[0] == '#' {
 		d.head, d.body, d.line = raw[:len(raw)-len(rest)], rest, line+1
 	} else {
-		d.head, d.body = []byte("---"+newline(raw)), body[len("---"):]
+		d.head = []byte("---" + newline(raw))
 	}
 	return d
 }

@@ -35,6 +35,7 @@ func FuzzConvert(f *testing.F) {
 		"apiVersion: v1\nkind: PersistentVolumeClaim\nspec: {resources: {requests: {iops: 500, storage: 1Gi}}}\n--- # y\n",
 		"spec:\n volumeClaimTemplates:\n - spec: {resources: &r {requests: {throughput: 5Mi}}}\n - spec: {resources: *r}\n",
 		"metadata: {annotations: {a: b}}\nspec:\n  qosResources: [{name: blockio, class: ''}]\n  containers:\n  - env: |+\n     x\n\n...\n--- # y\n",
+		"volumeClaimTemplate: {spec: {resources: {requests: {throughput: 100}}}}\n--- 0:",
 		"metadata: {annotations: {rdt.resources.beta.kubernetes.io/pod: gold}}\nspec: {containers: []}\n",
 	} {
 		f.Add([]byte(seed))
