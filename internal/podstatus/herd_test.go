@@ -32,7 +32,7 @@ import (
 // it.
 const many = 250
 
-// share is the client of one node, with only the methods that the publisher uses. Each node has one pod.
+// share is the API client of the publisher of one node, with only the methods that the publisher uses. Each node has one pod.
 type share struct {
 	kubernetes.Interface
 	server *apiserver.Server

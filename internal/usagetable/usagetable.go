@@ -64,8 +64,8 @@ type row struct {
 	values map[string]float64
 }
 
-// Add adds the rows of a class or container with these names. before and now are its measurements at two times, and
-// took is the time between them.
+// Add adds the rows of a class or container. Each row begins with names, e.g. those of the resource and the class. before and now are
+// measurements at two times, and took is the time between them.
 func (t *Table) Add(before, now []Measurement, took time.Duration, names ...string) {
 	type series struct{ measure, part string }
 	earlier := map[series]float64{}

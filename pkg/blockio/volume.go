@@ -168,7 +168,7 @@ func (f *finder) find(target classes.Holder) (volume, error) {
 	return found, nil
 }
 
-// diskOf returns the disk of a block device that the runtime made for a container.
+// diskOf returns the whole disk of a volume of mode Block. numbers has the major and minor number of its device, e.g. "8:17".
 func (f *finder) diskOf(numbers string) (disk, error) {
 	dev, err := parseDevice(numbers)
 	if err != nil {

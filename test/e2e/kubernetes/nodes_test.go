@@ -271,8 +271,8 @@ func nodeAway(t *testing.T, p pools, v *vm) {
 	large.claimStatus(t, "csi", "csi-gold InProgress csi-silver")
 }
 
-// podMoves deletes the pod with claims on one node, and creates it again, on another one. The claim has the class silver, and gets gold
-// while the publisher of the other node does not run.
+// podMoves deletes the pod csi, which runs on the node from, and creates it again on the node to. Its claim has the class silver. The
+// test requests gold while the publisher of the node to is stopped, and checks that the change is complete when the publisher continues.
 func podMoves(t *testing.T, from, to *pool, w *vm) {
 	from.kubectl(t, "delete", "pod", "csi", "--wait", within)
 	until(t, "the first node has no claims", func() (bool, string) {
