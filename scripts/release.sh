@@ -38,9 +38,8 @@ plugin_archive() {
   go_build "$1" "$dir" ./cmd/kubectl-qos
   local program
   program=$(basename "$dir"/kubectl-qos*)
-  cp LICENSE "$work/third-party-licences.txt" "$dir/"
   tar --create --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$epoch" --mode=a=rX,u+w \
-    -C "$dir" "$program" LICENSE third-party-licences.txt | gzip -n >"$out/$archive"
+    -C "$dir" "$program" -C "$PWD" LICENSE -C "$work" third-party-licences.txt | gzip -n >"$out/$archive"
   cat >>"$out/qos.yaml" <<ENTRY
   - selector: {matchLabels: {os: $os, arch: $arch}}
     uri: $source/releases/download/$VERSION/$archive
@@ -90,7 +89,7 @@ epoch=$(git log -1 --format=%ct)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-go -C tools/image build -o "$work/" ./publish
+go -C tools/image build -o "$work/" ./publish ./sbom
 publish=("$work/publish" -registry "$REGISTRY" -name qos-nri-plugin -version "$VERSION")
 [ "$KEY" = none ] || publish+=(-key "$KEY" -public-key "$out/cosign.pub" -sums "$out/SHA256SUMS")
 "${publish[@]}" -check
@@ -102,6 +101,8 @@ sed "s/^  version: .*/  version: $VERSION/" deploy/krew/qos.yaml >"$out/qos.yaml
 for platform in $PLUGIN_PLATFORMS; do
   plugin_archive "$platform"
 done
+"$work/sbom" -name kubectl-qos -version "$VERSION" -source "$source" -licenses Apache-2.0 -epoch "$epoch" \
+  -programs "$work/kubectl" -output "$out/kubectl-qos_sbom.spdx.json"
 (cd "$out" && sha256sum kubectl-qos_*) >"$out/SHA256SUMS"
 for platform in $IMAGE_PLATFORMS; do
   go_build "$platform" "$work/image/$platform" ./cmd/qos-*

@@ -64,7 +64,7 @@ func attest(s Spec, digest v1.Hash, builder string) (v1.Image, error) {
 	image = mutate.ConfigMediaType(image, types.OCIConfigJSON)
 
 	for _, predicate := range []predicate{
-		{kind: "https://spdx.dev/Document", content: sbom(s, digest, programs)},
+		{kind: "https://spdx.dev/Document", content: sbom(s, s.Name.Name(), digest.Hex, programs)},
 		{kind: "https://slsa.dev/provenance/v1", content: provenance(s, programs, builder)},
 	} {
 		statement, err := json.Marshal(predicate.about(s, digest))

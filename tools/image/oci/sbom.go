@@ -8,6 +8,7 @@ import (
 	"debug/buildinfo"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,14 +17,15 @@ import (
 	"strings"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spdx/tools-golang/spdx/v2/common"
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
-// program is a file of the image with what Go's linker wrote into it.
+// program is a file of the image or of an archive, with what Go's linker wrote into it.
 type program struct {
 	name, sha256 string
+	// dir is the directory of the program. It ends with a slash.
+	dir string
 	*debug.BuildInfo
 }
 
@@ -39,19 +41,47 @@ func readPrograms(files []string) ([]program, error) {
 		if err != nil {
 			return nil, err
 		}
-		programs = append(programs, program{name: filepath.Base(file), sha256: fmt.Sprintf("%x", sha256.Sum256(data)), BuildInfo: info})
+		programs = append(programs, program{name: filepath.Base(file), sha256: fmt.Sprintf("%x", sha256.Sum256(data)), dir: "/", BuildInfo: info})
 	}
 	return programs, nil
 }
 
-// sbom lists the programs of an image, and the modules that are linked into them: https://spdx.github.io/spdx-spec/v2.3/
-func sbom(s Spec, digest v1.Hash, programs []program) *spdx.Document {
+// SBOM returns the SBOM of the programs in dir, as JSON. dir has a directory for each platform, such as linux/amd64. The name of the
+// document is the title of s.
+func SBOM(s Spec, dir string) ([]byte, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*", "*"))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("no programs in %s; build them first", filepath.Join(dir, "OS", "ARCH"))
+	}
+	programs, err := readPrograms(files)
+	if err != nil {
+		return nil, err
+	}
+
+	all := sha256.New()
+	for i, file := range files {
+		platform, err := filepath.Rel(dir, filepath.Dir(file))
+		if err != nil {
+			return nil, err
+		}
+		programs[i].dir = filepath.ToSlash(platform) + "/"
+		fmt.Fprintln(all, programs[i].dir, programs[i].sha256)
+	}
+	return json.Marshal(sbom(s, s.Title, hex.EncodeToString(all.Sum(nil)), programs))
+}
+
+// sbom lists the programs, and the modules that are linked into them: https://spdx.github.io/spdx-spec/v2.3/
+// The name is that of the document, and id is unique for its content.
+func sbom(s Spec, name, id string, programs []program) *spdx.Document {
 	document := &spdx.Document{
 		SPDXVersion:       spdx.Version,
 		DataLicense:       spdx.DataLicense,
 		SPDXIdentifier:    "DOCUMENT",
-		DocumentName:      s.Name.Name(),
-		DocumentNamespace: s.Source + "/spdx/" + digest.Hex,
+		DocumentName:      name,
+		DocumentNamespace: s.Source + "/spdx/" + id,
 		CreationInfo: &spdx.CreationInfo{
 			Created:  s.Created.Format(time.RFC3339),
 			Creators: []common.Creator{{CreatorType: "Tool", Creator: "tools/image"}},
@@ -84,9 +114,9 @@ func relate(from common.ElementID, relationship string, to common.ElementID) *sp
 func programPackage(s Spec, p program) *spdx.Package {
 	return &spdx.Package{
 		PackageName:             p.name,
-		PackageSPDXIdentifier:   elementID("program", p.name, ""),
+		PackageSPDXIdentifier:   elementID("program", strings.TrimPrefix(p.dir, "/")+p.name),
 		PackageVersion:          s.Version,
-		PackageFileName:         "/" + p.name,
+		PackageFileName:         p.dir + p.name,
 		PackageDownloadLocation: "NOASSERTION",
 		PackageChecksums:        []common.Checksum{{Algorithm: common.SHA256, Value: p.sha256}},
 		PackageLicenseDeclared:  s.Licenses,

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"os"
@@ -15,12 +16,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 	"sigs.k8s.io/yaml"
 )
 
@@ -137,10 +139,18 @@ func TestARelease(t *testing.T) {
 			t.Errorf("kubectl qos version prints %q", version)
 		}
 		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(file(archive))))
-		if diff := cmp.Diff(sum+"  "+archive+"\n", file("SHA256SUMS")); diff != "" {
-			t.Errorf("SHA256SUMS (-want +got):\n%s", diff)
+		if sums := file("SHA256SUMS"); !strings.Contains(sums, sum+"  "+archive+"\n") {
+			t.Errorf("SHA256SUMS does not have %s of %s: %s", sum, archive, sums)
 		}
 		checkKrew(t, file("qos.yaml"), archive, sum)
+	})
+	t.Run("the SBOM lists kubectl-qos and its modules, and has a checksum", func(t *testing.T) {
+		const name = "kubectl-qos_sbom.spdx.json"
+		checkArchivesSBOM(t, file(name), dir, archive)
+		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(file(name))))
+		if sums := file("SHA256SUMS"); !strings.Contains(sums, sum+"  "+name+"\n") {
+			t.Errorf("SHA256SUMS does not have %s of %s: %s", sum, name, sums)
+		}
 	})
 	t.Run("the notes name image and chart, and the changes by area", func(t *testing.T) {
 		notes := file("notes.md")
@@ -156,6 +166,28 @@ func TestARelease(t *testing.T) {
 			t.Errorf("the changelog is:\n%s", log)
 		}
 	})
+}
+
+// checkArchivesSBOM checks the SBOM of the archives of a release in the directory dir.
+func checkArchivesSBOM(t *testing.T, text, dir, archive string) {
+	t.Helper()
+	var document spdx.Document
+	if err := json.Unmarshal([]byte(text), &document); err != nil {
+		t.Fatal(err)
+	}
+	platform := "linux/" + runtime.GOARCH
+	program := command(t, dir, nil, "tar", "-xzOf", filepath.Join("bin/release", archive), "kubectl-qos")
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(program)))
+	if p := document.Packages[0]; p.PackageFileName != platform+"/kubectl-qos" || p.PackageVersion != "v0.2.0" || p.PackageChecksums[0].Value != sum {
+		t.Errorf("the program is %+v, want that of %s with the checksum %s", p, platform, sum)
+	}
+	var modules []string
+	for _, p := range document.Packages[1:] {
+		modules = append(modules, p.PackageName)
+	}
+	if modules[0] != "stdlib" || !slices.Contains(modules, "k8s.io/client-go") {
+		t.Errorf("the modules are %q", modules)
+	}
 }
 
 // checkKrew checks the manifest for krew.
