@@ -24,7 +24,8 @@ func (n *node) helm(t *testing.T, args ...string) string {
 	return string(output)
 }
 
-// TestChart installs, upgrades, rolls back and uninstalls the chart with the commands of docs/helm.md, while a pod runs.
+// TestChart installs a release from a registry, and upgrades, rolls back and uninstalls it with the commands of docs/helm.md, while a pod
+// runs. The upgrade installs the chart and the image of the checkout.
 func TestChart(t *testing.T) {
 	n := ready(t)
 	d := &daemonSet{node: n}
@@ -37,8 +38,11 @@ func TestChart(t *testing.T) {
 		return `classFiles.classes\.yaml=` + n.write(t, fmt.Sprintf("classes-%d.yaml", gold), fmt.Sprintf(classes, gold))
 	}
 
-	n.helm(t, "install", "qos", deploy+"chart", "--namespace", "qos-system", "--create-namespace", "--set-file", values(2))
+	image := n.publishRelease(t)
+	n.helm(t, "install", "qos", releasedChart, "--version", releasedVersion, "--plain-http",
+		"--namespace", "qos-system", "--create-namespace", "--set-file", values(2))
 	n.rolledOut(t)
+	t.Run("the image is pulled from the registry by its digest", func(t *testing.T) { n.pulled(t, image) })
 	n.offered(t, "gold", "2", "2")
 	n.run(t, pod{name: "stays", classes: []string{"blockio.gold"}})
 	n.running(t, "stays")

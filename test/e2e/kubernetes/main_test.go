@@ -166,6 +166,9 @@ func prepare(dir string) error {
 	if err := makeImage(dir); err != nil {
 		return err
 	}
+	if err := buildPublisher(dir); err != nil {
+		return err
+	}
 	image := exec.Command("go", "-C", "../../../tools/image", "run", ".", "-output", filepath.Join(dir, "workload.tar"),
 		"-name", workloadImage, "-platform", "linux/"+runtime.GOARCH, filepath.Join(bin, "workload"))
 	if output, err := image.CombinedOutput(); err != nil {
