@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -155,6 +156,20 @@ func TestEachPoolHasItsOwnClassFilesAndPods(t *testing.T) {
 			if matches := selector.Matches(labels.Set(o.Spec.Template.Labels)); err != nil || matches != (other == pool) {
 				t.Errorf("the DaemonSet of %s selects pods of %s: %t (%v)", pool, other, matches, err)
 			}
+		}
+	}
+}
+
+func TestResetClassesEmptiesTheClassFilesOfAllPools(t *testing.T) {
+	p := pools{"large": {"kind": "large"}, "small": {"kind": "small"}}
+	usual := chartObjects(t, namespace, "{resetClasses: true}")["ConfigMap qos-classes"].Object["data"]
+	found := chartObjects(t, namespace, strings.Replace(p.values(t), "{", "{\"resetClasses\": true, ", 1))
+	if daemons := found.pluginDaemons(t); len(daemons) != 3 {
+		t.Errorf("there are %d DaemonSets, want one for each pool and one for the other nodes", len(daemons))
+	}
+	for _, name := range []string{"qos-classes", "qos-classes-large", "qos-classes-small"} {
+		if diff := cmp.Diff(usual, found["ConfigMap "+name].Object["data"]); diff != "" {
+			t.Errorf("%s (-without pools +with pools):\n%s", name, diff)
 		}
 	}
 }
