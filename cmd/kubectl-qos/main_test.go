@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestOnOtherSystemsItLinksNoModuleForLinux checks the list of imported packages, because building the program for each
-// system takes minutes. The modules that it searches for do not compile on these systems.
+// TestOnOtherSystemsItLinksNoModuleForLinux searches the list of imported packages for modules that do not compile on
+// these systems. It does not build the program, because a build for each system takes minutes.
 func TestOnOtherSystemsItLinksNoModuleForLinux(t *testing.T) {
 	for _, system := range []string{"darwin", "windows"} {
 		t.Run(system, func(t *testing.T) {

@@ -67,8 +67,8 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 	return cmd
 }
 
-// kindsToCheck returns all kinds of resources that class files can configure. Checks of these kinds write
-// and mount nothing.
+// kindsToCheck returns all kinds of resources that class files can configure. A check of class files with these kinds
+// writes nothing and mounts nothing.
 func kindsToCheck(o *checkOptions) ([]classes.Kind, error) {
 	if o.offline {
 		return config.OfflineKinds(), nil

@@ -32,7 +32,7 @@ func newCheckFixture(t *testing.T, files map[string]string) *checkFixture {
 	return f
 }
 
-// check runs the command. In the answer, DIR replaces the path of the directory of class files.
+// check runs the command "check". In the answer, DIR replaces the path of the directory of class files.
 func (f *checkFixture) check(t *testing.T, args ...string) answer {
 	t.Helper()
 	var out, errs strings.Builder

@@ -55,8 +55,8 @@ func TestStatusIsAMessageOfTheAPIForPrograms(t *testing.T) {
 	}
 }
 
-// untilBoth is the output of a command. It calls saw at each write while the output contains only the first word. It
-// calls end, which interrupts the command, at each write after the output contains the second word.
+// untilBoth is the output of a command that waits for two words. After a write, it calls end if the output contains the
+// second word, or else saw if the output contains the first word. The function end interrupts the command.
 type untilBoth struct {
 	bytes.Buffer
 	words [2]string

@@ -145,8 +145,8 @@ func list(path string) (dir string, names []string, err error) {
 	return dir, names, nil
 }
 
-// HostFiles returns a function that reads the files named in configFile fields. The argument is the root directory of
-// the host's files. As in the root directory of a machine, ".." does not lead out of it.
+// HostFiles returns a function that reads the files named in configFile fields. The argument root is the directory that
+// contains the host's files. A path with ".." cannot leave this directory.
 func HostFiles(root string) func(path string) ([]byte, error) {
 	return func(path string) ([]byte, error) { return readBounded(filepath.Join(root, filepath.Join("/", path))) }
 }

@@ -74,7 +74,8 @@ func TestByteOrderMarksAreAccepted(t *testing.T) {
 	}
 }
 
-// maxMemory returns half of the plugin's memory limit in deploy/kubernetes, in bytes, and more with the race detector.
+// maxMemory returns a quarter of the plugin's memory limit in deploy/kubernetes, in bytes. With the race detector, it
+// returns four times this value.
 func maxMemory() int {
 	const most, factor = 64 << 20, 4
 	info, known := debug.ReadBuildInfo()
@@ -153,8 +154,7 @@ func TestLargeFilesDoNotExceedTheMemoryLimit(t *testing.T) {
 	}
 }
 
-// realKinds returns the kinds of resources that the plugin supports. They can read class files without access to a
-// machine.
+// realKinds returns the plugin's kinds for "rdt" and "blockio". These kinds parse class files without I/O on the machine.
 func realKinds() []classes.Kind {
 	return []classes.Kind{rdt.Kind(rdt.Options{}), blockio.Kind(blockio.Options{})}
 }

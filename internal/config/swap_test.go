@@ -140,7 +140,7 @@ func TestAConfigMapWithOutdatedLinksIsReadInOneVersionOrNotAtAll(t *testing.T) {
 	}
 }
 
-// The kubelet removes the old version right after the swap, so a read may have begun in the old version.
+// The kubelet removes the old version right after the swap. A read that began before the swap then misses files.
 func TestAVersionThatIsRemovedDuringTheReadIsAnErrorOrReadAgain(t *testing.T) {
 	m := configMap(t.TempDir())
 	m.publish(t, "1", "a", "b")

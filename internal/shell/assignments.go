@@ -79,7 +79,8 @@ func Change(pod *qosv1alpha1.PodAssignments, before, after *qosv1alpha1.Containe
 	return text.String()
 }
 
-// shownText returns the class, or what another program has set in place of the system default.
+// shownText returns the class. If another program has set something for a container or pod without a class, shownText
+// returns the description of this setting.
 func shownText(a *qosv1alpha1.Assignment) string {
 	if a.GetForeign() != "" {
 		return "<" + a.GetForeign() + ">"

@@ -20,7 +20,7 @@ type UsageView struct {
 	SortBy string
 }
 
-// Usage formats the usage between two messages.
+// Usage formats the resource usage in the time between two messages of WatchUsage.
 func Usage(before, now *qosv1alpha1.WatchUsageResponse, view UsageView) string {
 	took := now.GetTime().AsTime().Sub(before.GetTime().AsTime())
 	byResource := map[string]*usageTable{}

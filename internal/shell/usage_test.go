@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
 )
 
-// usageAt returns a message with usage after a number of seconds.
+// usageAt returns a usage message whose time is noon plus a number of seconds.
 func usageAt(seconds int, classes []*qosv1alpha1.ClassUsage, containers ...*qosv1alpha1.ContainerUsage) *qosv1alpha1.WatchUsageResponse {
 	at := noon.AsTime().Add(time.Duration(seconds) * time.Second)
 	return &qosv1alpha1.WatchUsageResponse{Time: timestamppb.New(at), Classes: classes, Containers: containers}

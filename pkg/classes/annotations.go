@@ -24,8 +24,8 @@ const (
 	AllocatedKeyPrefix = "allocated." + Domain + "/"
 )
 
-// family has the annotation keys that the KEP ("Pod annotations"), containerd and CRI-O define for one official
-// resource. The value of such an annotation is a class.
+// family has the annotation keys for one of the KEP's own resources, k8s.io/rdt or k8s.io/blockio. The KEP ("Pod
+// annotations"), containerd and CRI-O define these keys. The value of such an annotation is a class.
 type family struct {
 	resource string
 	// offer is the index of the resource's offer in the catalog. It is -1 if the resource is not offered in container scope.
@@ -45,7 +45,7 @@ type podKeys struct {
 
 func (k *podKeys) match(key string) bool { return key == k.pod || strings.HasPrefix(key, k.container) }
 
-// families returns the families of all official resources. NewCatalog sets the field offer of each family.
+// families returns the families of k8s.io/rdt and k8s.io/blockio. NewCatalog sets the field offer of each family.
 func families() [2]family {
 	of := func(name string) family {
 		kep, beta := name+".resources.kubernetes.io/", name+".resources.beta.kubernetes.io/"
@@ -60,8 +60,8 @@ func families() [2]family {
 	return [2]family{of("rdt"), of("blockio")}
 }
 
-// IsPodRequest reports whether a pod annotation with this key can request classes. Callers filter annotations by their
-// keys with it. Resolve reads the values and returns the requested classes.
+// IsPodRequest reports whether a pod annotation with this key can request classes. Callers use IsPodRequest to filter
+// annotations by key. Resolve reads the values and returns the requested classes.
 func IsPodRequest(key string) bool {
 	all := families()
 	return key == PodKey || strings.HasPrefix(key, ContainerKeyPrefix) ||

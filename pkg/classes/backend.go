@@ -9,8 +9,8 @@ import (
 	"maps"
 )
 
-// Kind is a type of backend. The kind of a resource in a class file depends on the resource's field. A resource with
-// the field "rdt" is of the kind whose Field is "rdt".
+// Kind is a type of backend. A field of the resource in the class file selects the kind: a resource with the field
+// "rdt" has the kind whose Field is "rdt".
 type Kind struct {
 	// Field is the name of the field of a resource in class files, e.g. "rdt".
 	Field string
@@ -76,8 +76,8 @@ type Backend interface {
 	// container. For a new container, the parameter from is SystemDefault.
 	Enforce(ctx context.Context, target Holder, from, to string) error
 
-	// Observe reads the class of a running target from the kernel. If several classes have the kernel's values, Observe
-	// returns want if it is one of them. If the target has ended, the error is ErrEnded.
+	// Observe reads the class of a running target from the kernel. If the values in the kernel match several classes,
+	// and want is one of these classes, Observe returns want. If the target has ended, the error is ErrEnded.
 	Observe(ctx context.Context, target Holder, want string) (Observation, error)
 
 	// Status returns the last known state of the live configuration. It does no I/O.
@@ -99,15 +99,15 @@ type ThreadMover interface {
 type StoredValueChecker interface {
 	Backend
 	// IsStale reports whether the values that a runtime has stored for a container of the class are stale. The
-	// parameter stored maps cgroup v2 files to these values. Stale values belong to another class, or name a device
-	// that the machine lost. If a stored value belongs to no class, the backend remembers it, so that the next change
-	// of a container's class clears this value. IsStale does no I/O.
+	// parameter stored maps cgroup v2 files to these values. They are stale if they differ from the values of the class,
+	// or name a device that the machine lost. If a stored value belongs to no class, the backend remembers it, so that
+	// the next change of a container's class clears this value. IsStale does no I/O.
 	IsStale(class string, stored map[string]string) bool
 }
 
 // Rememberer is a Backend that must recognize what a former process of the plugin has written.
 type Rememberer interface {
-	// Remember loads what the backend of a former process has saved. The backend saves later changes in the memory.
+	// Remember loads what the backend of a former process has saved. The backend saves later changes with memory.Save.
 	Remember(memory Memory) error
 }
 

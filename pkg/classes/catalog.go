@@ -49,8 +49,8 @@ type Resource struct {
 	Mutable bool
 	// DefaultClass is assigned to containers or pods that request nothing. It is SystemDefault if the resource has no default.
 	DefaultClass string
-	// OnClassRemoved is the policy for containers, pods or volumes that requested a class which is then removed. Those
-	// that got it as the default class get the new default class.
+	// OnClassRemoved is the policy for containers, pods or volumes that requested a class, if this class is removed.
+	// Containers and pods that got the class only because it was the default get the new default class.
 	OnClassRemoved Removal
 	// Classes has the classes in the order of the class file.
 	Classes []Class
@@ -87,7 +87,7 @@ type Catalog struct {
 	// index maps the canonical name of a resource to the position of its offer in offers.
 	index    map[string]int
 	families [2]family
-	// claims maps each container to those of its volumes for which a PersistentVolumeClaim requests a class.
+	// claims maps each container to its volumes whose PersistentVolumeClaims request a class.
 	claims map[Owner][]ClaimedVolume
 	// containerDefaults and podDefaults have the assignments that apply if nothing is requested.
 	containerDefaults, podDefaults []Assignment

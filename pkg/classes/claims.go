@@ -18,13 +18,13 @@ const claimFile = "NodeQOSResources"
 
 // Claims has the classes that PersistentVolumeClaims request for volumes of this node.
 type Claims struct {
-	// Limits maps each class to its limits. The key of a limit is a field of the section volumeio, e.g. "maxReadBps".
+	// Limits maps each class to its limits. The keys are those of the field volumeio in class files, e.g. "maxReadBps".
 	Limits map[string]map[string]uint64
 	// Volumes has the volumes with claims. A volume occurs once.
 	Volumes []ClaimedVolume
 }
 
-// ClaimedVolume is a volume of a container for which a PersistentVolumeClaim requests a class.
+// ClaimedVolume is a volume of a container. The volume's PersistentVolumeClaim requests a class.
 type ClaimedVolume struct {
 	Owner
 	// Claim is the namespace and name of the claim, e.g. "db/data-0".

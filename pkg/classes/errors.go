@@ -150,8 +150,8 @@ const maxEcho = 64
 // clip makes text from users short and printable, so that it fits into an error of one line.
 func clip(text string) string { return Printable(text, maxEcho) }
 
-// Printable returns text without characters that a terminal or a log cannot print on one line. If text is longer than
-// limit bytes, the result is its beginning and "...".
+// Printable makes text safe for one line in a terminal or a log: it replaces each unprintable character with "?". If
+// text is longer than limit bytes, the result is its beginning and "...".
 func Printable(text string, limit int) string {
 	dots := ""
 	if len(text) > limit {

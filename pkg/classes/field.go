@@ -173,7 +173,8 @@ func (f *Field) Text() (text string, ok bool) {
 	return "", false
 }
 
-// Scalar returns the text of a string, or a number in decimal. For null it returns "".
+// Scalar returns a string unchanged, and any other scalar as Go prints it, e.g. a number in decimal. For null it
+// returns "".
 func (f *Field) Scalar() string {
 	switch {
 	case f == nil || f.IsNull():

@@ -135,7 +135,7 @@ const (
 	SourceUpdate Source = "update"
 )
 
-// Assignment is the class that a container or pod has, or requests, for one resource.
+// Assignment is the class that a container, pod or volume has, or requests, for one resource.
 type Assignment struct {
 	Resource, Class string
 	Source          Source

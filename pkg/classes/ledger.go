@@ -14,8 +14,8 @@ type slot struct{ resource, class string }
 // Ledger records which holder has which class. It is not safe for concurrent use.
 type Ledger struct {
 	holders map[string]Holding
-	// slots counts the holders and reservations that an owner has in a class. An owner occupies one slot of a class,
-	// even if this count is above 1. The system default is not in slots.
+	// slots has the owners that occupy a slot of each class. The inner map has the number of holders and reservations
+	// of each owner. An owner occupies one slot of a class, even if this number is above 1. slots lacks the system default.
 	slots map[slot]map[Owner]int
 	// reserved maps the ID of a holder to the slots that it occupies in addition to those of its assignments.
 	reserved map[string]reservation
@@ -130,7 +130,7 @@ func (l *Ledger) CopyReserved(from *Ledger, id string) {
 	}
 }
 
-// Release removes a holder and its reservations, if the ledger has this holder.
+// Release removes a holder and its reservations. An unknown ID is not an error.
 func (l *Ledger) Release(id string) {
 	l.remove(id)
 	r := l.reserved[id]

@@ -20,7 +20,7 @@ type File struct {
 // ResourceConfig is one resource that a class file defines.
 type ResourceConfig struct {
 	Resource
-	// Kind is the name of the backend's field in the class file (Kind.Field), e.g. "rdt".
+	// Kind is the name of the field that configures the backend (Kind.Field), e.g. "rdt".
 	Kind    string
 	Backend BackendConfig
 	// File and Line say where the resource is defined.

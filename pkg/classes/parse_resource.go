@@ -130,7 +130,8 @@ func (r *draft) addClass(class Class, f *Field) {
 	r.classes[class.Name] = f
 }
 
-// offerAll adds all classes of the backend that the class file does not list. Their capacity is unlimited.
+// offerAll adds the classes that the backend's configuration has, but the resource's list of classes lacks. Their
+// capacity is unlimited.
 func (r *draft) offerAll() {
 	if r.Backend == nil {
 		return

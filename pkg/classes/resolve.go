@@ -60,8 +60,8 @@ type resolver struct {
 //  6. the KEP's or the runtime's annotation for the whole pod
 //  7. the resource's default
 //
-// A request for the empty class requests the system default. If an annotation for the container requests another class
-// than the kubelet allocated, Resolve fails.
+// A request for the empty class requests the system default. If the kubelet has allocated a class, and an annotation
+// for the container requests another one, Resolve returns an error.
 func (c *Catalog) Resolve(h Holder) ([]Assignment, error) {
 	s := resolver{catalog: c, holder: &h}
 	assignments, err := s.resolve()

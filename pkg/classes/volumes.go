@@ -12,8 +12,8 @@ import (
 // the classes of a pod grows with the square of this number.
 const MaxVolumes = 32
 
-// IsVolumeDir reports whether a path of the node is in a directory in which the kubelet mounts the volumes of a pod, or subPaths of
-// these volumes (pkg/kubelet/config/defaults.go of Kubernetes).
+// IsVolumeDir reports whether a path on the node is below a directory in which the kubelet mounts the pod's volumes or
+// their subPaths (pkg/kubelet/config/defaults.go of Kubernetes).
 func IsVolumeDir(path, podUID string) bool {
 	return strings.Contains(path, "/pods/"+podUID+"/volumes/") || strings.Contains(path, "/pods/"+podUID+"/volume-subpaths/")
 }
@@ -41,7 +41,7 @@ func volumeOf(container Holder, path string) Holder {
 	return volume
 }
 
-// VolumeClass returns the class that is requested for a volume. It is empty if there is no request.
+// VolumeClass returns the class that the pod's annotation requests for a volume. It is empty if there is no request.
 func VolumeClass(volume Holder) string {
 	requests, _ := volumeRequests(volume)
 	for _, request := range requests {
@@ -111,8 +111,8 @@ func (c *Catalog) resolveVolume(volume *Holder) (assignments []Assignment, _ err
 	return assignments, nil
 }
 
-// requestedFor returns the assignment for a class that the pod requests for a volume. The class belongs to the
-// resource of volume scope in the class files. They define at most one such resource.
+// requestedFor returns the assignment for a class that the pod requests for a volume. The class files define at most
+// one resource of volume scope. The class belongs to this resource.
 func (c *Catalog) requestedFor(volume *Holder, class string) (Assignment, error) {
 	a := Assignment{Class: class, Source: SourceContainer, Key: VolumeKeyPrefix + volume.Container}
 	for i := range c.offers {

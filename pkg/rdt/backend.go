@@ -34,7 +34,7 @@ type Backend struct {
 	// root group. After a restart of this program, the values that it reads from the kernel count as the original values.
 	root Schemata
 
-	// The applied state is replaced as a whole, so that hooks never wait for a change of configuration.
+	// live is the applied state. Each change replaces it as a whole, so that hooks never wait for a change of configuration.
 	live atomic.Pointer[live]
 
 	monitors monitors

@@ -10,9 +10,9 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestAMoveThatGivesUpIsRolledBack moves a container in which new threads keep appearing until the plugin gives up.
-// In the first case, a process outside of the container creates the threads. In the second case, the threads of the
-// container create threads, too.
+// TestAMoveThatGivesUpIsRolledBack moves a container that gets new threads faster than the plugin can move them. In the
+// first case, a process outside of the container creates the new threads. In the second case, threads of the container
+// create new threads, too.
 func TestAMoveThatGivesUpIsRolledBack(t *testing.T) {
 	for name, parents := range map[string][]int{"from outside": {1}, "from outside, and from within": {1, 10, 11}} {
 		t.Run(name, func(t *testing.T) {

@@ -31,8 +31,8 @@ func GroupOf(class string) string {
 	return GroupPrefix + class
 }
 
-// Config is an RDT configuration in goresctrl's format. It means the same as in goresctrl. ParseConfig has checked
-// everything that does not depend on the CPU.
+// Config is an RDT configuration in goresctrl's format. Its settings have the same meaning as in goresctrl. ParseConfig
+// has checked everything that does not depend on the CPU.
 type Config struct {
 	options goresctrl.Options
 	// partitions are sorted by name.

@@ -10,9 +10,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// counts adds up what control groups use. For a control group, the kernel shows the sum of the group's own counters and those of its monitoring
-// groups. The sum lacks counters that the kernel cannot read now (mon_event_count in fs/resctrl/monitor.c), and decreases when a monitoring
-// group leaves. Therefore, counts adds up the growth of each counter. A counter that cannot be read adds nothing until it is read again.
+// counts has the total usage of each control group. The kernel shows only the sum of a control group's own counters and
+// the counters of its monitoring groups. This sum lacks the counters that the kernel cannot read now (mon_event_count in
+// fs/resctrl/monitor.c), and it decreases when a monitoring group leaves. Therefore, counts adds up the growth of each
+// counter. A counter that cannot be read adds nothing until it is read again.
 type counts struct {
 	mu sync.Mutex // guards the fields below, and is never held during I/O
 	// controls has the control groups by name. A group gets a new element when it is created again, or when resctrl is
@@ -22,7 +23,7 @@ type counts struct {
 
 // controlCount has the totals and the last values of the counters of a control group and its monitoring groups.
 type controlCount struct {
-	// total has what the group has used since its first reading.
+	// total has the sum of the growth of all counters so far. It stays when the group is created again.
 	total classes.Reading
 	// own records the counters of the group itself. They count only threads outside of the monitoring groups.
 	own *groupCount
@@ -114,7 +115,7 @@ func (c *counts) movePart(from, to, name string, now classes.Reading) {
 // add records the readings of a control group and its monitoring groups. It returns the values to report for the
 // control group:
 //
-//   - for a counter in shown, the total since the first reading
+//   - for a counter in shown, its value in group.total
 //   - for another value in shown, this value, unless the value of a monitoring group is missing
 //
 // shown is the reading of the control group. parts has the readings of all its monitoring groups, which the caller

@@ -60,8 +60,8 @@ func TestACounterThatCannotBeReadHidesNoOther(t *testing.T) {
 	})
 }
 
-// TestAfterARestartNoCounterIsAPeak restarts the plugin while some counters cannot be read. What these counters show
-// first must not count as growth.
+// TestAfterARestartNoCounterIsAPeak restarts the plugin while some counters cannot be read. The first value of each of
+// these counters must not count as growth.
 func TestAfterARestartNoCounterIsAPeak(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.AMDSpec(), monitorAll, "qos-gold", 2)
 	for _, c := range cs {

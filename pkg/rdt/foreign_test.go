@@ -22,7 +22,8 @@ resources:
   rdt: {configFile: /etc/rdt.yaml}
 `
 
-// parseFile returns the resource of a class file whose field configFile names a file with this text.
+// parseFile parses a class file whose field configFile names another file, and returns its resource. The other file has
+// the content text.
 func parseFile(t *testing.T, fs FS, text []byte) classes.ResourceConfig {
 	t.Helper()
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(byFile)}}, []classes.Kind{Kind(Options{FS: fs})},

@@ -249,7 +249,7 @@ partitions:
 `,
 	"classes without anything": "partitions: {p: {classes: {one: , two: {}}}}",
 	"an anchor":                "partitions: {p: {l3Allocation: &all 50%, classes: {one: {l3Allocation: *all}}}}",
-	// These configurations are refused by both.
+	// Both goresctrl and Resolve refuse the following configurations.
 	"a class in two partitions":     "partitions: {p: {classes: {one: }}, q: {classes: {one: }}}",
 	"two root classes":              "partitions: {p: {classes: {'': }}, q: {classes: {system/default: }}}",
 	"a class named ..":              "partitions: {p: {classes: {'..': }}}",
@@ -318,7 +318,7 @@ func TestConfigurationsResolveAsInGoresctrl(t *testing.T) {
 }
 
 // sameAsGoresctrl checks that goresctrl and Resolve resolve a configuration alike. It returns true if Resolve accepts the
-// configuration. Resolve may refuse what goresctrl accepts only if goresctrl ignores or does not read the setting.
+// configuration. Resolve may also refuse settings that goresctrl accepts but does not use or check.
 func sameAsGoresctrl(t *testing.T, dir string, spec sim.Spec, config string) (taken bool) {
 	t.Helper()
 	want, wantErr := theirs(t, dir, config)
@@ -367,7 +367,7 @@ func TestRandomConfigurationsResolveAsInGoresctrl(t *testing.T) {
 	}
 }
 
-// randomConfig returns a well-formed configuration that may exceed the machine.
+// randomConfig returns a well-formed configuration, which may request more than the machine has.
 func randomConfig(random *rand.Rand) string {
 	percent := func(limit int) string { return fmt.Sprintf("%d%%", 1+random.IntN(limit)) }
 	bandwidth := func() string { return fmt.Sprintf("[%d%%, %dMBps]", random.IntN(101), random.IntN(20000)) }

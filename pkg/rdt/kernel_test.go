@@ -26,8 +26,8 @@ import (
 
 var kernel = flag.String("kernel", "", "run on this machine's own resctrl, which must be unmounted, as one of: intel, intel-cdp, intel-mbps, amd")
 
-// kernelSpec returns the simulated machine that the flag -kernel names. It corresponds to this machine. Without the
-// flag, kernelSpec skips the test.
+// kernelSpec returns the simulated machine that the flag -kernel names. The flag must name the one that resembles the
+// real machine on which the test runs. Without the flag, kernelSpec skips the test.
 func kernelSpec(t *testing.T) sim.Spec {
 	t.Helper()
 	if *kernel == "" {

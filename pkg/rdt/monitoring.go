@@ -65,8 +65,8 @@ func (m *monitors) exists(id string) bool {
 	return exists
 }
 
-// differs reports whether the monitoring of a container must change. A selected container needs a monitoring group in
-// the control group whose name is the parameter to. Other containers need no monitoring group.
+// differs reports whether the monitoring of a container must change. The parameter to is the name of the container's
+// control group. A selected container needs a monitoring group in it. Other containers need no monitoring group.
 func (m *monitors) differs(id string, selected bool, to string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,9 +94,9 @@ func (m *monitors) drop(id string, why error) {
 	}
 }
 
-// free returns the number of RMIDs that a container's monitoring group may use. It reserves one RMID for each control
-// group that the CPU can have. If the container is new, free also reserves one RMID for each container that already
-// waits for one.
+// free returns the number of RMIDs that are available for the monitoring group of a container. It keeps one RMID for
+// each control group that the CPU can have. If the container does not wait for an RMID yet, free also keeps one RMID for
+// each container that does.
 func (m *monitors) free(info Info, id string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 // DefaultMountPoint is the conventional mount point of resctrl.
 const DefaultMountPoint = "/sys/fs/resctrl"
 
-// These are the reasons of a classes.Unavailable.
+// These are the values that this package gives to the field Reason of classes.Unavailable.
 const (
 	NoKernelSupport   = "NoKernelSupport"
 	NoCPUSupport      = "NoCPUSupport"

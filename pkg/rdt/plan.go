@@ -58,8 +58,8 @@ func Plan(current, wanted map[string]Schemata, info Info) []Op {
 	return ops
 }
 
-// cell is something that groups share: either a cache, including its code and data parts, or the memory bandwidth of one
-// domain. Each unit of a cell is one group's value in one schema. A change in one cell never waits for another cell.
+// cell is a resource that groups share: either one cache, with its code and data parts, or the memory bandwidth of one
+// domain. A unit is the value of one group in one schema of the cell. A change in one cell never waits for another cell.
 type cell struct {
 	// level is the level of the cache. If it is empty, the values of the units are bandwidths. Otherwise they are cache masks.
 	level string
@@ -181,8 +181,8 @@ func (c *cell) finish(pending []*unit) bool {
 	return done
 }
 
-// enter moves one misplaced unit into the free part of its wanted bits. Other units can then use the bits that this
-// unit leaves.
+// enter moves one misplaced unit, which uses bits that it does not want, into the free part of its wanted bits. Other
+// units can then use the bits that this unit leaves.
 func (c *cell) enter(pending []*unit) bool {
 	for _, u := range pending {
 		if part := c.cache.largestPart(u.wanted &^ u.blocked()); u.misplaced() && part != 0 {

@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// planInfo returns a CPU with masks of the given width.
+// planInfo returns a CPU. The parameters width and least are the maximum and the minimum number of bits in a cache mask.
+// If sparse is true, masks may have gaps. If apart is true, code and data have separate masks.
 func planInfo(width, least int, sparse, apart bool) Info {
 	cache := CacheInfo{Mask: 1<<width - 1, MinBits: least, Sparse: sparse, Domains: []int{0, 1}}
 	info := Info{CLOSIDs: 16, Caches: map[Schema]CacheInfo{"L3": cache},
@@ -96,7 +97,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// checkPlan follows a plan step by step and returns where it breaks a guarantee. forced is true if two groups
+// checkPlan follows a plan step by step. The error names the step that breaks a guarantee. forced is true if two groups
 // overlapped at some step of the plan, although they overlap neither before nor after the change.
 func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err error) {
 	now := map[string]Schemata{}

@@ -103,8 +103,8 @@ func (m *machine) exclusiveOverlaps(wanted map[string]Schemata) error {
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		for _, other := range exclusive {
 			for _, overlap := range overlaps(wanted[name], m.groups[other].schemata) {
-				problem := fmt.Sprintf("%s overlaps group %s, whose mode is %s; remove this share, or make the group shareable",
-					overlap, other, m.groups[other].mode)
+				problem := fmt.Sprintf("%s overlaps group %s, whose mode is %s; "+
+					"remove this cache share from the class, or set the mode of group %s to shareable", overlap, other, m.groups[other].mode, other)
 				problems = append(problems, &ConfigError{Of: "class", Name: classOf(name), Problem: problem, Err: ErrExclusive})
 			}
 		}

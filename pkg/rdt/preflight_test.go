@@ -46,8 +46,8 @@ func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 			"6 classes are 2 too many: the CPU has 8 CLOSIDs, of which resctrl's root group uses 1, groups of other programs (alone, theirs) use 2, " +
 				"groups of former classes that are in use (qos-bronze, qos-busy, qos-orphan) use 3; remove classes, or resctrl groups of other programs: out of CLOSIDs"}},
 		"an exclusive group": {exclusive(t, sim.IntelSpec()), "partitions: {p: {l2Allocation: '0xf', l3Allocation: '0xf00', classes: {gold: }}}", []string{
-			`class "gold": L3 0: mask 0xf00 (bits 0x200) overlaps group alone, whose mode is exclusive; remove this share, or make the group shareable`,
-			`class "gold": L3 1: mask 0xf00 (bits 0x200) overlaps group alone, whose mode is exclusive; remove this share, or make the group shareable`}},
+			`class "gold": L3 0: mask 0xf00 (bits 0x200) overlaps group alone, whose mode is exclusive; remove this cache share from the class, or set the mode of group alone to shareable`,
+			`class "gold": L3 1: mask 0xf00 (bits 0x200) overlaps group alone, whose mode is exclusive; remove this cache share from the class, or set the mode of group alone to shareable`}},
 		"beside an exclusive group": {exclusive(t, sim.IntelSpec()), "partitions: {p: {l2Allocation: '0xf', l3Allocation: '0xf0', classes: {gold: }}}", nil},
 		"too few bits": {sim.New(twoBits), "partitions: {p: {l3Allocation: 100%, classes: {gold: {l3Allocation: '0x1'}}}}", []string{
 			`class "gold": L3: mask 0x1 has too few bits; the minimum of this CPU is 2`}},
@@ -163,8 +163,8 @@ func TestUnavailableNamesReasonAndRemedy(t *testing.T) {
 	}
 }
 
-// mountOptionsFor returns the expected mount options by configuration. The configurations create no groups, because a
-// real kernel would run out of RMIDs.
+// mountOptionsFor returns the expected mount options of each configuration. The configurations set only the root group,
+// because further groups could use up the RMIDs of a real kernel.
 func mountOptionsFor() map[string]string {
 	return map[string]string{
 		"partitions: {p: {l3Allocation: 50%, classes: {system/default: }}}":                                         "rw,relatime",

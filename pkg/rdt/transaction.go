@@ -90,9 +90,8 @@ func (t tree) transact(ops []Op, before, wanted map[string]Schemata, info Info) 
 	return effective, nil
 }
 
-// restore undoes a failed change as far as possible, and returns cause. It removes new groups, and restores the
-// others by operations from Plan, which have the guarantees of Plan. If restore fails, the error also wraps
-// ErrRollback.
+// restore undoes a failed change as far as possible, and returns cause. It removes new groups, and restores the other
+// groups with the operations from Plan. If restore fails, the error also wraps ErrRollback.
 func (t tree) restore(cause error, before, wanted map[string]Schemata) error {
 	m, err := readMachine(t)
 	if err != nil {

@@ -39,9 +39,11 @@ func measures(what string) (all []classes.Measure) {
 	return all
 }
 
-// MeasureClass implements classes.ClassMeter. The system default is the root group, which has all processes of the host that are in no
-// other group. The reading is empty if the CPU cannot monitor caches, or if the class has no group. Cumulative values of a class count
-// from its first reading. Cumulative values of a container count from the start of its monitoring.
+// MeasureClass implements classes.ClassMeter. The system default is the root group, which has all processes of the host
+// that are in no other group. The reading is empty if the CPU cannot monitor caches, or if the class has no group.
+//
+// Cumulative values of a class count from the first creation of its group. If this backend has not created the group,
+// they count from the first reading. Cumulative values of a container count from the start of its monitoring.
 func (b *Backend) MeasureClass(ctx context.Context, class string) (classes.ClassReading, error) {
 	b.monitors.counting.RLock()
 	defer b.monitors.counting.RUnlock()

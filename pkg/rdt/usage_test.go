@@ -21,7 +21,7 @@ func measured(t *testing.T, b *Backend, class string) classes.Reading {
 	return reading.Class
 }
 
-// TestAClassIsMeasuredByItsGroup reads each class and the system default, with and without separate code and data.
+// TestAClassIsMeasuredByItsGroup measures the class gold and the system default, with and without separate code and data.
 func TestAClassIsMeasuredByItsGroup(t *testing.T) {
 	cdp := sim.IntelSpec()
 	cdp.Options = "cdp"

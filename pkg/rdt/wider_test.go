@@ -12,7 +12,7 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// watched is a machine that calls the function look after every operation, even if the operation failed.
+// watched is a machine that calls a function, look, at the end of every operation, even if the operation fails.
 type watched struct {
 	*sim.FS
 	look func(op string)

@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// These constants are the names of this API group and of its kinds. Kind and Plural are the names of NodeQOSResources.
+// These constants name the API group, its version, and its kinds. Kind and Plural belong to NodeQOSResources.
+// LimitRangeKind and LimitRangePlural belong to QOSLimitRange.
 const (
 	GroupName = "qos.noderesource.dev"
 	Version   = "v1alpha1"

@@ -287,7 +287,7 @@ type ForeignSetting struct {
 	Setting string `json:"setting"`
 }
 
-// Scope is the kind of object that has the classes of a resource.
+// Scope is the kind of object to which a resource assigns classes.
 type Scope string
 
 // The scopes.
@@ -390,7 +390,7 @@ const (
 	ReasonAnnotationIgnored = "AnnotationIgnored"
 )
 
-// PodConditionInEffect is the text between refusals and classes in effect, in the message of a False pod condition.
+// PodConditionInEffect separates the refusals from the classes in effect in the message of a False pod condition.
 const PodConditionInEffect = "; in effect: "
 
 // FieldManager is the field manager of the shim's writes.

@@ -5,7 +5,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NodeQOSResourcesSpec is what qos-storage requests of a node.
+// NodeQOSResourcesSpec has the volumes of a node, and the class that qos-storage requests for each of them.
 type NodeQOSResourcesSpec struct {
 	// Whether qos-storage has written the spec. Until then, the node keeps the limits that it has.
 	// +optional
@@ -82,7 +82,7 @@ type ClaimedVolume struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// VolumeState is whether the limits of a volume are in force.
+// VolumeState shows whether the limits of a volume are in force.
 type VolumeState string
 
 // The states of a volume.
@@ -99,7 +99,7 @@ const (
 	ReasonNotRunning = "NotRunning"
 	// ReasonInvalidClasses means that the plugin refused all classes of the spec.
 	ReasonInvalidClasses = "InvalidClasses"
-	// ReasonNotPermitted means that the publisher may not send the spec to the plugin.
+	// ReasonNotPermitted means that the publisher has no permission to send the spec to the plugin.
 	ReasonNotPermitted = "NotPermitted"
 	// ReasonInvalidClass means that the class that the claim requests is not valid. The device has the limits of another class.
 	ReasonInvalidClass = "InvalidClass"
