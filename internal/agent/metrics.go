@@ -54,12 +54,14 @@ func newHookMetrics() *hookMetrics {
 
 func (h *hookMetrics) observe(hook string, took time.Duration, err error) {
 	h.seconds.WithLabelValues(hook).Observe(took.Seconds())
+	failures := h.errors.WithLabelValues(hook) // exports 0 until the first error
 	if err != nil {
-		h.errors.WithLabelValues(hook).Inc()
+		failures.Inc()
 	}
 }
 
-// collector reads the node's status at each scrape, so that the metrics contain no removed classes.
+// collector reads the node's status at each scrape, so that the metrics contain no removed classes. Counters of events that have not
+// happened yet are 0. Without them, Prometheus' increase() would not count the first event.
 type collector struct {
 	node *node.Node
 
@@ -110,20 +112,26 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 
-	for reason, count := range status.Refusals {
-		ch <- prometheus.MustNewConstMetric(c.refusals, prometheus.CounterValue, float64(count), reason)
+	for _, reason := range state.RefusalReasons() {
+		counter(ch, c.refusals, status.Refusals[reason], reason)
 	}
-	for kind, count := range status.Corrections {
-		ch <- prometheus.MustNewConstMetric(c.corrections, prometheus.CounterValue, float64(count), kind.Resource, kind.What)
+	for _, r := range status.Resources {
+		for _, what := range state.Drifts() {
+			counter(ch, c.corrections, status.Corrections[state.Correction{Resource: r.Name, What: what}], r.Name, what)
+		}
 	}
 
-	ch <- prometheus.MustNewConstMetric(c.adopted, prometheus.CounterValue, float64(status.Adopted))
+	counter(ch, c.adopted, status.Adopted)
 	gauge(ch, c.registered, truth(status.Runtime.Synchronized))
 	gauge(ch, c.blocked, float64(len(status.Blocked)))
 	gauge(ch, c.reloaded, truth(status.Config.Err == nil && !status.Config.Loaded.IsZero()))
 	if !status.Config.Loaded.IsZero() {
 		gauge(ch, c.reloadTime, float64(status.Config.Loaded.Unix()))
 	}
+}
+
+func counter(ch chan<- prometheus.Metric, desc *prometheus.Desc, value uint64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), labels...)
 }
 
 func gauge(ch chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,5 +46,44 @@ func TestEachMetricIsDocumented(t *testing.T) {
 	}
 	if diff := cmp.Diff(exported, documented); diff != "" {
 		t.Errorf("metrics in docs/metrics.md (-exported +documented):\n%s", diff)
+	}
+}
+
+// TestCountersExistBeforeTheFirstEvent also compares the reasons of refusals with docs/plugin.md.
+func TestCountersExistBeforeTheFirstEvent(t *testing.T) {
+	registry, hooks := prometheus.NewRegistry(), newHookMetrics()
+	registry.MustRegister(hooks.errors, newCollector(node.New(node.Options{Log: slog.New(slog.DiscardHandler)})))
+	hooks.observe("StartContainer", time.Millisecond, nil)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons, hookErrors := map[string]float64{}, -1.0
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			switch family.GetName() {
+			case "qos_refusals_total":
+				reasons[metric.GetLabel()[0].GetValue()] = metric.GetCounter().GetValue()
+			case "qos_hook_errors_total":
+				hookErrors = metric.GetCounter().GetValue()
+			}
+		}
+	}
+	if hookErrors != 0 {
+		t.Errorf("qos_hook_errors_total is %v after a hook without an error, want 0 (-1: missing)", hookErrors)
+	}
+
+	page, err := os.ReadFile("../../docs/plugin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "- `qos_refusals_total` has the label `reason`:")
+	text, _, _ = strings.Cut(text, "\n- ")
+	documented := map[string]float64{}
+	for _, match := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(text, -1) {
+		documented[match[1]] = 0
+	}
+	if diff := cmp.Diff(documented, reasons); diff != "" {
+		t.Errorf("reasons of refusals (-docs/plugin.md +exported):\n%s", diff)
 	}
 }

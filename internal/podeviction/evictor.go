@@ -109,6 +109,9 @@ func New(plugin Cache, client kubernetes.Interface, options Options) *Evictor {
 	}
 
 	options.Registry.MustRegister(e.results)
+	for _, r := range []result{evicted, gone, static, blocked, forbidden, unavailable, failed} {
+		e.results.WithLabelValues(string(r)) // exports 0
+	}
 	return e
 }
 

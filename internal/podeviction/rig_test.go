@@ -228,20 +228,28 @@ func (r *rig) wantEvents(when string, want ...string) {
 	}
 }
 
-// results returns the counts of the metric.
+// results returns the values of the metric that are not 0. The metric must exist for each result.
 func (r *rig) results() map[string]int {
 	r.t.Helper()
 	families, err := r.registry.Gather()
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	counts := map[string]int{}
+	counts, zeros := map[string]int{}, 0
 	for _, family := range families {
+		if family.GetName() != "qos_shim_evictions_total" {
+			continue
+		}
 		for _, m := range family.GetMetric() {
-			if family.GetName() == "qos_shim_evictions_total" {
-				counts[m.GetLabel()[0].GetValue()] = int(m.GetCounter().GetValue())
+			if count := int(m.GetCounter().GetValue()); count > 0 {
+				counts[m.GetLabel()[0].GetValue()] = count
+			} else {
+				zeros++
 			}
 		}
+	}
+	if got := len(counts) + zeros; got != 7 {
+		r.t.Errorf("qos_shim_evictions_total has %d results, want 7", got)
 	}
 	return counts
 }

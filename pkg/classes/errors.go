@@ -25,27 +25,38 @@ var (
 	ErrUnknownHolder   = errors.New("no holder has this ID")
 )
 
+// refusalReasons has the words of RefusalReason.
+var refusalReasons = []struct {
+	is   error
+	word string
+}{
+	{ErrClassFull, "ClassFull"},
+	{ErrUnknownClass, "UnknownClass"},
+	{ErrUnknownResource, "UnknownResource"},
+	{ErrUnavailable, "Unavailable"},
+	{ErrContradiction, "Contradiction"},
+	{ErrBadRequest, "BadRequest"},
+	{ErrNoBlockDevice, "NoBlockDevice"},
+	{ErrSharedDisk, "SharedDisk"},
+}
+
 // RefusalReason returns the reason of a refusal as a word in CamelCase, for events and metrics. For other errors it
 // returns "".
 func RefusalReason(err error) string {
-	for _, reason := range []struct {
-		is   error
-		word string
-	}{
-		{ErrClassFull, "ClassFull"},
-		{ErrUnknownClass, "UnknownClass"},
-		{ErrUnknownResource, "UnknownResource"},
-		{ErrUnavailable, "Unavailable"},
-		{ErrContradiction, "Contradiction"},
-		{ErrBadRequest, "BadRequest"},
-		{ErrNoBlockDevice, "NoBlockDevice"},
-		{ErrSharedDisk, "SharedDisk"},
-	} {
+	for _, reason := range refusalReasons {
 		if errors.Is(err, reason.is) {
 			return reason.word
 		}
 	}
 	return ""
+}
+
+// RefusalReasons returns all words that RefusalReason can return.
+func RefusalReasons() (words []string) {
+	for _, reason := range refusalReasons {
+		words = append(words, reason.word)
+	}
+	return words
 }
 
 // RequestError is the error for a request or an admission that is refused. Its text is one line for users.

@@ -21,6 +21,9 @@ const (
 	ThreadDrift = "threads"
 )
 
+// Drifts returns all kinds of drift.
+func Drifts() []string { return []string{ConfigurationDrift, AssignmentDrift, ThreadDrift} }
+
 // Correction identifies a counter of drift corrections, by resource and kind of drift.
 type Correction struct {
 	// What is the kind of drift: ConfigurationDrift, AssignmentDrift or ThreadDrift.

@@ -148,12 +148,24 @@ func (e oneLine) Error() string {
 
 func (e oneLine) Unwrap() error { return e.error }
 
+// These are the reasons of refusals that are not among classes.RefusalReasons.
+const (
+	notCreated        = "NotCreated"
+	adjustmentChanged = "AdjustmentChanged"
+	enforcementFailed = "EnforcementFailed"
+)
+
 func refusalReason(err error) string {
 	switch {
 	case errors.Is(err, ErrNotCreated):
-		return "NotCreated"
+		return notCreated
 	case errors.Is(err, ErrAdjustmentChanged):
-		return "AdjustmentChanged"
+		return adjustmentChanged
 	}
-	return cmp.Or(classes.RefusalReason(err), "EnforcementFailed")
+	return cmp.Or(classes.RefusalReason(err), enforcementFailed)
+}
+
+// RefusalReasons returns all reasons that Refusals can count.
+func RefusalReasons() []string {
+	return append(classes.RefusalReasons(), notCreated, adjustmentChanged, enforcementFailed)
 }

@@ -230,7 +230,7 @@ func (l *laboratory) volumeOnLabDisk(t *testing.T, half int) (dir string) {
 	_, err := output("/sbin/dmsetup", "create", name, "--table", fmt.Sprintf("0 %d linear %s %d", size/512, labDisk, half*size/512))
 	must(t, err)
 	t.Cleanup(func() {
-		_, err := output("/sbin/dmsetup", "remove", name)
+		_, err := output("/sbin/dmsetup", "remove", "--retry", name)
 		must(t, err)
 	})
 	dir = "/vols/" + name
