@@ -147,11 +147,11 @@ func TestASecondInstanceDoesNotStart(t *testing.T) {
 				t.Errorf("error is %v, want one line with %q", err, test.want)
 			}
 			if n := r.runtime.Synchronizations(); n != 1 {
-				t.Errorf("%d plugins were synchronized; the second one registered before it ended", n)
+				t.Errorf("%d plugins were synchronized, want only the first one", n)
 			}
 			r.options.MetricsAddress = first
 			if status, body := r.get(t, "/readyz"); status != http.StatusOK {
-				t.Errorf("the first one answers %d: %s", status, body)
+				t.Errorf("the first agent answers %d: %s", status, body)
 			}
 		})
 	}
@@ -188,7 +188,7 @@ func TestWithWrongClassFilesRequestsAreRefused(t *testing.T) {
 		t.Errorf("metrics do not report that the class files are not applied:\n%s", body)
 	}
 	if err := r.run(t, "test.example/cache=gold"); err == nil {
-		t.Error("a container that requests a class runs")
+		t.Error("a container that requests a class runs, although no class files are applied")
 	}
 	if err := r.run(t, ""); err != nil {
 		t.Errorf("a container that requests nothing does not run: %v", err)

@@ -44,14 +44,14 @@ func TestChangedFilesAreAppliedOnceTheyAreTheSameTwice(t *testing.T) {
 	for i, text := range []string{"[] # half", oneClass} {
 		f.write(t, text)
 		if again := f.poll(t.Context()); again == nil {
-			t.Errorf("poll %d does not wait until the file is written", i)
+			t.Errorf("poll %d does not schedule another poll of the changed file", i)
 		}
 		if generation := f.node.Status().Config.Generation; generation != 1 {
-			t.Errorf("poll %d has applied generation %d", i, generation)
+			t.Errorf("after poll %d, the generation is %d, want 1", i, generation)
 		}
 	}
 	if again := f.poll(t.Context()); again != nil || f.node.Status().Config.Generation != 2 {
-		t.Error("a file that was the same twice is not applied")
+		t.Error("two polls found the same file, but it was not applied")
 	}
 }
 
@@ -72,6 +72,6 @@ func TestFilesThatTheMachineRefusedAreRetried(t *testing.T) {
 	f.write(t, "{}")
 	f.load(t.Context())
 	if !f.refusedAt.IsZero() {
-		t.Error("a file with errors is to be retried")
+		t.Error("a retry is scheduled for a file with errors")
 	}
 }

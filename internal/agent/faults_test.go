@@ -213,7 +213,7 @@ func TestSIGTERMInTheMiddleOfAHookEndsTheAgentInTime(t *testing.T) {
 		}
 	}
 	if err := h.terminate(t); err != nil {
-		t.Errorf("the next one ended with %v", err)
+		t.Errorf("the next agent ended with %v", err)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestAFullDiskUnderTheStateDirectoryStopsNoCreation(t *testing.T) {
 	}
 	link(t, "/dev/full", filepath.Join(h.options.StateDir, "changes.json.new"))
 	if err := h.run(t, "test.example/cache=gold"); err != nil {
-		t.Errorf("a creation needs no state, but: %v", err)
+		t.Errorf("a creation failed, although it does not write the checkpoint: %v", err)
 	}
 	if err := h.terminate(t); err != nil {
 		t.Error(err)
@@ -300,7 +300,7 @@ func TestAnUnusableStateDirectoryEndsTheAgentBeforeItRegisters(t *testing.T) {
 				t.Errorf("error is %v, want one line with %s", err, h.options.StateDir)
 			}
 			if path := (*os.PathError)(nil); !errors.As(err, &path) {
-				t.Errorf("the cause is not in %v", err)
+				t.Errorf("the error %v does not wrap its cause", err)
 			}
 			if got := h.runtime.Synchronizations(); got != 0 {
 				t.Errorf("%d synchronizations", got)

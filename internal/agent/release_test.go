@@ -38,7 +38,7 @@ func TestAFailedCleanUpIsLoggedOnce(t *testing.T) {
 			t.Error(err)
 		}
 		if got := strings.Count(log.String(), "read-only file system"); got != 2 {
-			t.Errorf("%d lines in the log:\n%s", got, log.String())
+			t.Errorf("%d lines of the log have the error, want 2:\n%s", got, log.String())
 		}
 	})
 }

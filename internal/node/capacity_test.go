@@ -50,7 +50,7 @@ func TestNoOtherContainerGetsAClassThatAChangeMayReturnTo(t *testing.T) {
 					f.Synchronize([]classes.Holder{a}, []state.Existing{running(a, c)})
 				}
 				if _, err := f.run(t, pod("b", requesting(cache+"=gold")), container("c-b")); !errors.Is(err, classes.ErrClassFull) {
-					t.Errorf("another container gets the class: %v", err)
+					t.Errorf("the creation of another container returned %v, want ErrClassFull", err)
 				}
 			})
 			if err == nil {
@@ -58,7 +58,7 @@ func TestNoOtherContainerGetsAClassThatAChangeMayReturnTo(t *testing.T) {
 			}
 			f.wantClass(t, "c-a", cache, "gold/pod")
 			if gold, silver := f.inUse("gold"), f.inUse("silver"); gold != 1 || silver != 0 {
-				t.Errorf("%d in use of capacity 1, and %d of the class that was refused", gold, silver)
+				t.Errorf("%d assignments of gold and %d of silver, want 1 and 0", gold, silver)
 			}
 		})
 	}
@@ -86,7 +86,7 @@ func TestAContainerThatCannotLeaveAClassKeepsItsSlotThere(t *testing.T) {
 	f.wantObserved(t, "c-a", "gold")
 	b := pod("b", requesting(cache+"=gold"))
 	if _, err := f.run(t, b, container("c-b")); !errors.Is(err, classes.ErrClassFull) {
-		t.Errorf("another container gets the class: %v", err)
+		t.Errorf("the creation of another container returned %v, want ErrClassFull", err)
 	}
 
 	f.backends[cache].Fail("enforce silver", nil)

@@ -61,7 +61,7 @@ func TestAnUpdateThatCannotBeSavedIsNotMade(t *testing.T) {
 	f.Stop("c2")
 	d.full = false
 	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"}); err != nil {
-		t.Fatalf("with space again: %v", err)
+		t.Fatalf("an update after the disk has space again: %v", err)
 	}
 	f.restart(t)
 	f.mustConfigure(t, files)

@@ -20,7 +20,7 @@ func TestTimesAreMonotonic(t *testing.T) {
 	}
 	for _, r := range f.Refused() {
 		if !monotonic(r.First) || !monotonic(r.Last) {
-			t.Errorf("a refusal is dated %s to %s by the wall clock alone", r.First, r.Last)
+			t.Errorf("the times of a refusal, %s and %s, have no monotonic reading", r.First, r.Last)
 		}
 	}
 	f.Synchronize(nil, nil)

@@ -79,7 +79,7 @@ func TestARemovedClassDrains(t *testing.T) {
 		t.Errorf("%d assignments drain, want 2", got)
 	}
 	if got := f.Status().Resources; len(got) != 2 || got[1].Name != disk || got[1].InUse["slow"] != 1 {
-		t.Errorf("status is %+v; a removed resource that is in use is reported", got)
+		t.Errorf("the status has the resources %+v, want also the removed one, which is in use", got)
 	}
 	if _, err := f.run(t, pod("b", requesting("test.example/cache=gold")), container("c2")); !errors.Is(err, classes.ErrUnknownClass) {
 		t.Errorf("error is %v, want ErrUnknownClass", err)
@@ -127,7 +127,7 @@ func TestRunningContainersFollowANewDefault(t *testing.T) {
 	f.wantClass(t, "c1", cache, "silver/default")
 	f.wantClass(t, "c2", cache, "bronze/pod")
 	if got := f.Reconcile(t.Context()); got != 0 {
-		t.Errorf("moved %d without drift", got)
+		t.Errorf("%d holders were moved, want none without drift", got)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestAFailedReleaseDoesNotFailTheConfiguration(t *testing.T) {
 	f.backends[cache].Fail("release", errors.New("device or resource busy"))
 	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	if status := f.Status(); status.Config.Err != nil || status.Resources[0].DefaultClass != "silver" {
-		t.Errorf("status has %v, default class %q", status.Config.Err, status.Resources[0].DefaultClass)
+		t.Errorf("the configuration has the error %v and the default class %q, want no error and silver", status.Config.Err, status.Resources[0].DefaultClass)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestANewResourceOfARefusedConfigurationIsWithdrawn(t *testing.T) {
 		t.Fatal("no error")
 	}
 	if live, _ := f.backends[cache].Live(); len(live) > 0 {
-		t.Errorf("classes %v stay applied", live)
+		t.Errorf("the backend has the classes %v, want none", live)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestARemovedResourceIsWithdrawn(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, fewer)
 	if live, _ := f.backends[disk].Live(); len(live) > 0 {
-		t.Errorf("classes %v stay applied", live)
+		t.Errorf("the backend has the classes %v, want none", live)
 	}
 }
 
@@ -189,6 +189,6 @@ func TestTheSameErrorIsReportedOnce(t *testing.T) {
 	default:
 	}
 	if now := f.Status().Config.Failed; !now.Equal(failed) {
-		t.Errorf("failed at %s, and then at %s", failed, now)
+		t.Errorf("the time of the failure changed from %s to %s", failed, now)
 	}
 }

@@ -192,7 +192,7 @@ func TestAStopBeforeTheStartLeavesNothing(t *testing.T) {
 	f.Stop("c1")
 	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c2"))
 	if got := len(f.Assignments()); got != 1 {
-		t.Errorf("%d pods are reported, want 1", got)
+		t.Errorf("%d pods have assignments, want 1", got)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestHoldersThatRequestedARemovedClassAreEvictionTargets(t *testing.T) {
 	f.mustRun(t, pod("requests-too", requesting("test.example/cache=silver")), container("c3"))
 	f.mustRun(t, pod("by-default", nil), container("c4"))
 	f.mustRunPod(t, pod("whole", requesting("test.example/net=high")))
-	f.wantEvicted(t, "while all classes are there")
+	f.wantEvicted(t, "before a class is removed")
 	for _, test := range []struct {
 		name, files string
 		want        []string
@@ -134,7 +134,7 @@ func TestClassFilesThatCannotBeAppliedCauseNoEvictions(t *testing.T) {
 	if err := f.configure(t, noGold); err == nil {
 		t.Fatal("no error")
 	}
-	f.wantEvicted(t, "the former ones are live")
+	f.wantEvicted(t, "after a failed change of the configuration")
 }
 
 func TestARestartKeepsEvictionsOfClasses(t *testing.T) {

@@ -190,7 +190,7 @@ func TestNoProcessOfAnotherCgroupIsMovedIntoTheClassOfAContainer(t *testing.T) {
 			err := g.Update(t.Context(), ownerA, map[string]string{"k8s.io/rdt": "gold"})
 
 			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("path from the runtime: %q may be shared with others", path)) {
-				t.Errorf("the change is answered with %v", err)
+				t.Errorf("the update returned %v, want a refusal of the path", err)
 			}
 			for _, pid := range []int{sshd, other} {
 				if group := g.host.Resctrl().GroupOf(pid); group != "" {

@@ -78,7 +78,7 @@ func TestAContainerCreatedWithoutThePluginStartsInItsClass(t *testing.T) {
 	f.wantClass(t, "c1", cache, "gold/pod")
 	f.wantClass(t, "c2", cache, "bronze/default")
 	if got := f.Status().Adopted; got != 1 {
-		t.Errorf("%d are counted as adopted, want the one that requests a class", got)
+		t.Errorf("%d containers are counted as adopted, want 1: the one that requests a class", got)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestChangedValuesAreRequestedOnceFromARuntimeThatHangs(t *testing.T) {
 	f.backends[disk].Blur(true) // the kernel shows values that match no class
 	f.Reconcile(t.Context())
 	if len(runtime.calls) != 1 {
-		t.Errorf("called for %v, want one", runtime.calls)
+		t.Errorf("the runtime was called for %v, want one call", runtime.calls)
 	}
 }
 
@@ -42,7 +42,7 @@ func TestAnUnknownStartTimeDoesNotEndAContainer(t *testing.T) {
 	at = 600
 	f.Repair(t.Context())
 	if got := f.has("c-a", cache); got != "not reported" {
-		t.Errorf("it is still reported in %q, and its process is another one", got)
+		t.Errorf("the container is reported in %q, although its PID now belongs to another process", got)
 	}
 }
 
@@ -58,6 +58,6 @@ func TestARemovedResourceIsRepairedAfterAFailedRepair(t *testing.T) {
 	f.Repair(t.Context())
 	f.wantClass(t, "c-a", disk, "slow/pod")
 	if got := f.backends[disk].Enforced()["c-a"]; got != "slow" {
-		t.Errorf("the kernel shows it in %q", got)
+		t.Errorf("the kernel has the container in class %q, want slow", got)
 	}
 }

@@ -74,7 +74,7 @@ func TestAPendingRequestEndsWithItsContainer(t *testing.T) {
 	f.Stop("c1")
 	f.Repair(t.Context())
 	if used := f.Status().Resources[0].InUse["gold"]; used != 0 {
-		t.Errorf("%d in use, and nothing runs", used)
+		t.Errorf("%d slots of gold are in use, although no container runs", used)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestARunningPodGetsAPendingClassOnceThereIsRoom(t *testing.T) {
 	f.Stop("a-1")
 	f.Repair(t.Context())
 	if got := f.backends[net].Enforced(); got["b-1"] != "high" {
-		t.Errorf("in their classes: %v", got)
+		t.Errorf("the classes of pods are %v, want high for b-1", got)
 	}
 	f.wantRefused(t)
 }

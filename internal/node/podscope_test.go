@@ -121,7 +121,7 @@ func TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom(t *testing.T)
 				f.Reconcile(t.Context())
 				f.wantFull(t)
 				if diff := cmp.Diff(map[string]string{test.want: "high"}, f.backends[net].Enforced()); diff != "" {
-					t.Errorf("in their classes (-want +got):\n%s", diff)
+					t.Errorf("classes of pods (-want +got):\n%s", diff)
 				}
 				if used := f.Status().Resources; used[len(used)-1].InUse["high"] != 1 {
 					t.Errorf("in use: %v", used[len(used)-1].InUse)
@@ -142,7 +142,7 @@ func TestAPodWithoutACgroupIsReleased(t *testing.T) {
 	ended["sandbox-a"] = true
 	f.Reconcile(t.Context())
 	if got := f.Assignments(); len(got) != 1 || got[0].SandboxID != "sandbox-b" {
-		t.Errorf("the pods are %+v", got)
+		t.Errorf("the assignments are %+v, want only those of sandbox-b", got)
 	}
 }
 
@@ -193,10 +193,10 @@ func TestADeadSandboxDoesNotChangeTheClassOfItsPod(t *testing.T) {
 			}
 			pods := f.Assignments()
 			if len(pods) != 1 || pods[0].SandboxID != "live" || len(pods[0].Assignments) != 1 || pods[0].Assignments[0].Class != "low" {
-				t.Errorf("reported: %+v", pods)
+				t.Errorf("the assignments are %+v, want only low for the sandbox live", pods)
 			}
 			if corrections := f.Status().Corrections[state.Correction{Resource: net, What: state.AssignmentDrift}]; corrections > 1 {
-				t.Errorf("it was corrected %d times", corrections)
+				t.Errorf("%d drift corrections are counted, want at most 1", corrections)
 			}
 		})
 	}

@@ -103,10 +103,10 @@ func TestACrashDuringAMoveLeavesNoProcessInAnotherClass(t *testing.T) {
 				f.Repair(t.Context())
 				reported := f.class(t)
 				if !slices.Contains(test.may, reported) {
-					t.Errorf("killed at step %d: it is reported in %q", n, reported)
+					t.Errorf("killed at step %d: the container is reported in class %q", n, reported)
 				}
 				if got, want := f.groups(), rdt.GroupOf(reported); len(got) != 1 || got[0] != want {
-					t.Errorf("killed at step %d: reported in %q, and its processes are in %q", n, reported, got)
+					t.Errorf("killed at step %d: the container is reported in class %q, but its processes are in %q", n, reported, got)
 				}
 			}
 			if n < 8 {
@@ -131,6 +131,6 @@ func TestThreadsFollowTheObservedClassOfAClassThatIsLost(t *testing.T) {
 	f.recover(t)
 	f.Repair(t.Context())
 	if reported, got := f.class(t), f.groups(); len(got) != 1 || got[0] != rdt.GroupOf(reported) {
-		t.Errorf("reported in %q, and its processes are in %q", reported, got)
+		t.Errorf("the container is reported in class %q, but its processes are in %q", reported, got)
 	}
 }

@@ -72,14 +72,14 @@ func TestRefusalsAreReportedUntilTheContainerStarts(t *testing.T) {
 		t.Fatal("the container started")
 	}
 	if got := f.Refused(); len(got) != 1 || got[0].Reason != "EnforcementFailed" || got[0].Count != 1 || !strings.Contains(got[0].Message, "the kernel refuses") {
-		t.Errorf("after a failed start: %+v", got)
+		t.Errorf("after a failed start, the refusals are %+v, want one: EnforcementFailed with the kernel's error", got)
 	}
 	f.backends[cache].Fail("enforce gold", nil)
 	if err := f.start(t, pod, second); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.Refused(); len(got) != 0 {
-		t.Errorf("after the start: %+v", got)
+		t.Errorf("after the start, the refusals are %+v, want none", got)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestRefusalsExpire(t *testing.T) {
 	f.ExpireRefused()
 	select {
 	case <-changed:
-		t.Error("nothing expired, and a change is reported")
+		t.Error("a change was signalled, although no refusal expired")
 	default:
 	}
 	c.time = c.time.Add(10*time.Minute + time.Second)

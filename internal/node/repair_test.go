@@ -36,7 +36,7 @@ func (f *fixture) resource(t *testing.T, name string) state.ResourceStatus {
 			return r
 		}
 	}
-	t.Fatalf("no %s in the status", name)
+	t.Fatalf("the status does not have the resource %s", name)
 	return state.ResourceStatus{}
 }
 
@@ -62,7 +62,7 @@ func TestAContainerOutsideItsClassIsMovedBack(t *testing.T) {
 		f.wantClass(t, "c-a", cache, "/adopted")
 	}
 	if used := f.resource(t, cache).InUse["gold"]; used != 1 {
-		t.Errorf("%d slots of gold in use, want the one that is still its own", used)
+		t.Errorf("%d slots of gold are in use, want 1: a container that cannot be moved back keeps its slot", used)
 	}
 	f.backends[cache].Fail("enforce gold", nil)
 	f.Repair(t.Context())
@@ -104,15 +104,15 @@ func TestAResourceThatFailsIsUnavailableUntilItIsRepaired(t *testing.T) {
 		select {
 		case <-changed:
 		default:
-			t.Error("no change is reported")
+			t.Error("no change was signalled")
 		}
 		f.wantClass(t, "c-a", cache, "/adopted")
 		f.wantClass(t, "c-b", cache, "/")
 		if _, _, err := f.CreateContainer(in(pod("c", requesting("test.example/cache=silver")), container("c-c"))); !errors.Is(err, classes.ErrUnavailable) {
-			t.Errorf("a container that requests it: %v", err)
+			t.Errorf("the creation of a container that requests silver returned %v, want ErrUnavailable", err)
 		}
 		if _, _, err := f.CreateContainer(in(pod("d", nil), container("c-d"))); err != nil {
-			t.Errorf("a container that requests nothing: %v", err)
+			t.Errorf("the creation of a container that requests nothing returned %v", err)
 		}
 		f.Stop("c-d")
 
@@ -154,7 +154,7 @@ func TestStoredValuesOfLostDevicesAreReplaced(t *testing.T) {
 	clear(f.unified)
 	f.Repair(t.Context())
 	if len(f.unified) > 0 {
-		t.Errorf("the runtime got %v without a lost device", f.unified)
+		t.Errorf("the runtime got %v, want nothing, because no device was lost", f.unified)
 	}
 	f.backends[disk].Damage(classes.Drift{Found: []string{"disk vdb is gone"}, DevicesGone: true})
 	f.Disconnected()
@@ -201,7 +201,7 @@ func TestUnchangedContainersCostNoMemoryWhenThreadsAreMoved(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if bytes := (after.TotalAlloc - before.TotalAlloc) / calls / containers; bytes > 50 {
-		t.Errorf("a call allocates %d bytes for each container", bytes)
+		t.Errorf("MoveThreads allocates %d bytes for each container", bytes)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestThreadsOutsideTheirClassAreMoved(t *testing.T) {
 	f.backends[cache].Targets()
 	f.MoveThreads(t.Context())
 	if targets := f.backends[cache].Targets(); len(targets) > 0 {
-		t.Errorf("moved threads of %v, and no class was changed", targets)
+		t.Errorf("the threads of %v were moved, although no class was changed", targets)
 	}
 	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
 	f.backends[cache].AddStray("c-a")
@@ -225,7 +225,7 @@ func TestThreadsOutsideTheirClassAreMoved(t *testing.T) {
 		f.MoveThreads(t.Context())
 	}
 	if targets := f.backends[cache].Targets(); !cmp.Equal(targets, []string{"c-a gold", "c-a gold"}) || f.backends[cache].HasStray("c-a") {
-		t.Errorf("moved threads of %v", targets)
+		t.Errorf("the threads of %v were moved", targets)
 	}
 	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.ThreadDrift}: 1})
 
@@ -238,11 +238,11 @@ func TestThreadsOutsideTheirClassAreMoved(t *testing.T) {
 	f.Reconcile(t.Context())
 	f.MoveThreads(t.Context())
 	if targets := f.backends[cache].Targets(); len(targets) != 2 || !slices.Contains(targets, "c-c silver") {
-		t.Errorf("moved threads of %v, want those of the default, too", targets)
+		t.Errorf("the threads of %v were moved, want also those of the container with the default class", targets)
 	}
 	f.Repair(t.Context())
 	if targets := f.backends[cache].Targets(); len(targets) != 3 {
-		t.Errorf("moved threads of %v, want all", targets)
+		t.Errorf("the threads of %v were moved, want those of all containers", targets)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestAnUnrecordedContainerIsMovedToItsClass(t *testing.T) {
 	p := pod("a", requesting("test.example/cache=gold"))
 	f.Synchronize(nil, []state.Existing{running(p, container("c1"))})
 	if got := f.has("c1", cache); got != "/adopted" {
-		t.Errorf("reported as %q before it is in its class", got)
+		t.Errorf("the container is reported as %q before it was moved, want /adopted", got)
 	}
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "gold/pod")
@@ -153,7 +153,7 @@ func TestPodsAreTrackedWhileTheirResourceDrains(t *testing.T) {
 		f.Reconcile(t.Context())
 	}
 	if got := f.Assignments()[0].Assignments[0].Class; got != "low" {
-		t.Errorf("the pod is reported in %q; its change was forgotten", got)
+		t.Errorf("the pod is reported in class %q, want low, to which it was changed", got)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestUpdateChangesClassesThroughRuntimeAndBackend(t *testing.T) {
 	f.wantClass(t, "c1", cache, "gold/update")
 	f.wantClass(t, "c1", disk, "fast/update")
 	if f.unified["c1"]["test.class"] == "" {
-		t.Error("the runtime got no values")
+		t.Error("the runtime did not get the values of the class")
 	}
 }
 
@@ -170,7 +170,7 @@ func TestAnUpdateThatTheRuntimeMakesTooLateIsUndone(t *testing.T) {
 			}
 			f.wantClass(t, "c1", disk, class+"/pod")
 			if err := f.Update(t.Context(), ownerA, map[string]string{disk: "fast"}); !errors.Is(err, state.ErrRuntimeBusy) {
-				t.Errorf("error of another change is %v", err)
+				t.Errorf("another update returned %v, want ErrRuntimeBusy", err)
 			}
 			f.Repair(t.Context())
 			if used := f.InUse(disk, "fast"); used != 1 {
@@ -224,7 +224,7 @@ func TestTheNewerOfTwoSandboxesOfAPodIsChangedAndReported(t *testing.T) {
 	f.mustUpdate(t, classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"})
 	got := f.Assignments()[0]
 	if got.SandboxID != "aa-newer" || got.Assignments[0].Class != "low" {
-		t.Errorf("%q of sandbox %s is reported, want low of aa-newer", got.Assignments[0].Class, got.SandboxID)
+		t.Errorf("the pod is reported in class %q with sandbox %s, want low and aa-newer", got.Assignments[0].Class, got.SandboxID)
 	}
 }
 

@@ -275,7 +275,7 @@ func TestTheUsageOfAGroupOnlyGrows(t *testing.T) {
 		}{{"1000", 0.0}, {"1100", 100.0}, {"Unavailable", nil}, {"1150", 150.0}, {"Unassigned", nil}, {"20", 150.0}, {"25", 155.0}} {
 			m.Resctrl().Count("qos-gold", 0, "mbm_total_bytes", step.counter)
 			if got := total(); got != step.want {
-				t.Errorf("the counter shows %s: usage is %v, want %v", step.counter, got, step.want)
+				t.Errorf("with the counter at %s, usage is %v, want %v", step.counter, got, step.want)
 			}
 		}
 
@@ -283,7 +283,7 @@ func TestTheUsageOfAGroupOnlyGrows(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := total(); got != nil {
-			t.Errorf("a group that was removed has used %v", got)
+			t.Errorf("a removed group has the usage %v, want none", got)
 		}
 		f.Repair(t.Context())
 		for _, want := range []any{155.0, 155.0} {

@@ -77,7 +77,7 @@ func TestARefusedVolumeFreesTheOtherVolumesOfItsContainer(t *testing.T) {
 		t.Errorf("the start returned %v", err)
 	}
 	if got := f.InUse(volumeIO, "rare"); got != 0 {
-		t.Errorf("%d slots are in use", got)
+		t.Errorf("%d slots of rare are in use, want none", got)
 	}
 }
 

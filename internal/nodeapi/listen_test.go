@@ -109,7 +109,7 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 	unix.SetUnlinkOnClose(false)
 	mustClose(t, dead)
 	if _, err := os.Lstat(path); err != nil {
-		t.Fatalf("there is no stale socket to replace: %v", err)
+		t.Fatalf("the test has no stale socket: %v", err)
 	}
 	mustClose(t, mustListen(t, path, rootOnly))
 }

@@ -84,7 +84,7 @@ func TestNoClassChangesOverTheReadOnlySocket(t *testing.T) {
 		t.Errorf("error is %v, want code PermissionDenied and the socket for changes", err)
 	}
 	if class := r.class(t); class != "gold" {
-		t.Errorf("the class is %q", class)
+		t.Errorf("after a refused change, the class is %q, want gold", class)
 	}
 
 	if _, err := qosv1alpha1.NewNodeQOSClient(r.all).UpdateContainerQOSResources(t.Context(), change); err != nil {
@@ -134,7 +134,7 @@ func TestTheReadOnlySocketServesFewConnections(t *testing.T) {
 		t.Errorf("%d connections are served, want 4", len(served))
 	}
 	if _, err := qosv1alpha1.NewNodeQOSClient(r.all).Status(t.Context(), &qosv1alpha1.StatusRequest{}); err != nil {
-		t.Errorf("the other socket: %v", err)
+		t.Errorf("a request over the other socket: %v", err)
 	}
 
 	if err := served[0].Close(); err != nil {
@@ -156,7 +156,7 @@ func TestTheReadOnlySocketTakesFewRequestsASecond(t *testing.T) {
 		t.Errorf("answers are %v; want at least 20 of code OK, and others of code ResourceExhausted", answers)
 	}
 	if _, err := qosv1alpha1.NewNodeQOSClient(r.all).Status(t.Context(), &qosv1alpha1.StatusRequest{}); err != nil {
-		t.Errorf("the other socket: %v", err)
+		t.Errorf("a request over the other socket: %v", err)
 	}
 }
 

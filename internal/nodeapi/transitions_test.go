@@ -34,7 +34,7 @@ func TestTransitionTimes(t *testing.T) {
 				last = dated(times, state)
 			}
 			if got := int(last.GetLastTransitionTime().GetSeconds() / 3600); got != test.want {
-				t.Errorf("transition at hour %d, want %d", got, test.want)
+				t.Errorf("the last transition was at hour %d, want %d", got, test.want)
 			}
 		})
 	}

@@ -28,7 +28,7 @@ func TestWatchSendsTheStateAndThenItsChanges(t *testing.T) {
 		return response.GetStatus().GetResources().GetContainerQosResources()[0].GetClasses()[0].GetInUse()
 	}
 	if got := goldInUse(); got != 0 {
-		t.Errorf("%d in use in the beginning, want 0", got)
+		t.Errorf("%d slots of gold are in use in the beginning, want 0", got)
 	}
 	f.mustRun(t, "default", "web", "rdt=gold", "main")
 	if got := goldInUse(); got != 1 {
@@ -36,7 +36,7 @@ func TestWatchSendsTheStateAndThenItsChanges(t *testing.T) {
 	}
 	f.Stop("id-web-main")
 	if got := goldInUse(); got != 0 {
-		t.Errorf("%d in use in the end, want 0", got)
+		t.Errorf("%d slots of gold are in use in the end, want 0", got)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestAWatchThatReadsLateGetsTheLatestState(t *testing.T) {
 		}
 		pods := len(response.GetAssignments().GetPods())
 		if pods < seen {
-			t.Fatalf("%d pods after %d", pods, seen)
+			t.Fatalf("a message has %d pods, the message before it had %d", pods, seen)
 		}
 		if seen = pods; seen == 2 {
 			return

@@ -79,16 +79,16 @@ func socketPath(t *testing.T) string {
 func TestTheLastReadyStateIsKeptWhileThePluginIsNotReady(t *testing.T) {
 	socket := socketPath(t)
 	cache := startCache(t, socket)
-	early := await(t, cache, "reported that nothing answers", func(s nodecache.State) bool { return strings.Contains(s.Problem, socket) })
+	early := await(t, cache, "the cache reports that nothing answers", func(s nodecache.State) bool { return strings.Contains(s.Problem, socket) })
 	if early.Ready() || early.Status != nil {
-		t.Errorf("ready before the plugin ever was: %+v", early)
+		t.Errorf("before the plugin was ready, the cache has %+v", early)
 	}
 
 	n := apitest.NewNode()
 	stop := serve(t, socket, n)
-	waiting := await(t, cache, "reported missing class files", func(s nodecache.State) bool { return strings.Contains(s.Problem, "class files") })
+	waiting := await(t, cache, "the cache reports missing class files", func(s nodecache.State) bool { return strings.Contains(s.Problem, "class files") })
 	if waiting.Latest == nil || waiting.Status != nil {
-		t.Errorf("without class files: latest %v, status %v; want only the latest", waiting.Latest, waiting.Status)
+		t.Errorf("without class files, Latest is %v and Status is %v; want only Latest", waiting.Latest, waiting.Status)
 	}
 	if err := n.Load(t.Context(), apitest.Files); err != nil {
 		t.Fatal(err)
@@ -100,11 +100,11 @@ func TestTheLastReadyStateIsKeptWhileThePluginIsNotReady(t *testing.T) {
 	await(t, cache, "had the pod", func(s nodecache.State) bool { return len(s.Assignments.GetPods()) == 1 })
 
 	n.Disconnected()
-	kept := await(t, cache, "reported that the runtime is gone", func(s nodecache.State) bool {
+	kept := await(t, cache, "the cache reports that the runtime is gone", func(s nodecache.State) bool {
 		return !s.Ready() && !s.Latest.GetRuntime().GetRegistered() // both streams have reported it
 	})
 	if !kept.Status.GetRuntime().GetRegistered() || len(kept.Assignments.GetPods()) != 1 {
-		t.Errorf("without the runtime: %+v; want the last ready state, and the latest beside it", kept)
+		t.Errorf("without the runtime, the cache has %+v; want the last ready state, and Latest", kept)
 	}
 	stop()
 	gone := await(t, cache, "reported that the plugin is gone", func(s nodecache.State) bool { return s.Latest == nil })

@@ -238,7 +238,7 @@ func (a *api) handle(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, objects+"/n1"):
 		a.apply(w, r, strings.TrimPrefix(r.URL.Path, objects+"/n1"))
 	default:
-		a.t.Errorf("asked for %s %s", r.Method, r.URL)
+		a.t.Errorf("unexpected request %s %s", r.Method, r.URL)
 	}
 }
 
@@ -323,7 +323,7 @@ func (a *api) apply(w http.ResponseWriter, r *http.Request, subresource string) 
 		a.t.Error(err)
 	}
 	if q := r.URL.Query(); r.Header.Get("Content-Type") != "application/apply-patch+yaml" || q.Get("fieldManager") != "qos-kubelet-shim" || q.Get("force") != "true" {
-		a.t.Errorf("not a forced apply: %s %s", r.URL, r.Header.Get("Content-Type"))
+		a.t.Errorf("the request is not a forced apply: %s %s", r.URL, r.Header.Get("Content-Type"))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -154,7 +154,7 @@ func TestAnObjectThatIsMadeAgainKeepsTheLimitsUntilItsSpecIsWritten(t *testing.T
 		})
 		pass(time.Minute)
 		if got := p.take(); len(got) > 0 {
-			t.Errorf("the plugin got %v", got)
+			t.Errorf("without a written spec, the plugin got %v, want nothing", got)
 		}
 
 		r.put(func(o object) object {
@@ -163,7 +163,7 @@ func TestAnObjectThatIsMadeAgainKeepsTheLimitsUntilItsSpecIsWritten(t *testing.T
 		})
 		pass(time.Minute)
 		if got := p.take(); len(got) != 1 || len(got[0].GetVolumes()) > 0 {
-			t.Errorf("after the spec was written, the plugin got %v", got)
+			t.Errorf("after the spec was written, the plugin got %v, want one request without volumes", got)
 		}
 	})
 }
@@ -207,7 +207,7 @@ func TestTheStateBeforeASpecIsNotReportedForIt(t *testing.T) {
 		for range 100 {
 			pass(100 * time.Millisecond)
 			if s := r.published(t).Status; s.ObservedGeneration == 3 && s.Volumes[0].State == nodeqosv1alpha1.VolumeInForce {
-				t.Fatal("the state before the plugin got the limits is reported")
+				t.Fatal("a volume is reported as in force before the plugin got its limits")
 			}
 		}
 		r.expectVolume(t, notEnforced("gold", "NotRunning", "the container does not run"), 3)
@@ -299,7 +299,7 @@ func TestWithoutTheFlagTheSpecHasNoEffect(t *testing.T) {
 		r.setSpec("gold", 2)
 		pass(time.Minute)
 		if s := r.published(t).Status; s.Volumes != nil || s.ObservedGeneration != 0 {
-			t.Errorf("the status has %+v", s)
+			t.Errorf("the status is %+v, want neither volumes nor observedGeneration", s)
 		}
 	})
 }

@@ -55,13 +55,13 @@ func TestPublisherRenewsTheStatus(t *testing.T) {
 			r.stop()
 			pass(nodeqosv1alpha1.HeartbeatTimeout)
 			if status := r.published(t).Status; !status.Expired(time.Now()) {
-				t.Errorf("without a shim, the status of %v has not expired", status.LastHeartbeatTime)
+				t.Errorf("without a shim, the status with the heartbeat of %v has not expired", status.LastHeartbeatTime)
 			}
 			restarted := start(t, r.api, ready(0))
 			pass(time.Minute)
 			restarted.expectRequests(t, watch, getNode, applyStatus)
 			if status := restarted.published(t).Status; status.Expired(time.Now()) {
-				t.Errorf("with a shim, the status of %v has expired", status.LastHeartbeatTime)
+				t.Errorf("with a shim, the status with the heartbeat of %v has expired", status.LastHeartbeatTime)
 			}
 		},
 		"after the clock was set back by an hour": func(t *testing.T) {

@@ -128,7 +128,7 @@ func TestManyNodesReconnectSpreadOut(t *testing.T) {
 		}
 		pass(2 * time.Minute)
 		if _, asked := server.Counted(); asked["list"]+asked["watch"] > 20*many || asked["apply"] > 0 {
-			t.Errorf("requests in four minutes of outage: %v", asked)
+			t.Errorf("too many requests in four minutes of outage: %v", asked)
 		}
 		server.Set(false)
 		pass(3 * time.Minute)
@@ -136,14 +136,14 @@ func TestManyNodesReconnectSpreadOut(t *testing.T) {
 		t.Logf("%d nodes: at most %d requests within a second, %v", many, peak, asked)
 		// Each node watches, reads its Node and applies its status. These requests are spread over the longest backoff.
 		if want := many / 5; peak > want {
-			t.Errorf("%d requests within a second, want %d at most", peak, want)
+			t.Errorf("%d requests within a second, want at most %d", peak, want)
 		}
 		if asked["list"] > many { // if the watch begins with the object, no list is needed
-			t.Errorf("%d lists, want %d at most", asked["list"], many)
+			t.Errorf("%d list requests, want at most %d", asked["list"], many)
 		}
 		delete(asked, "list")
 		if want := map[string]int{"watch": many, "get node": many, "apply": many}; !maps.Equal(asked, want) {
-			t.Errorf("asked for %v, want %v", asked, want)
+			t.Errorf("the server got the requests %v, want %v", asked, want)
 		}
 		cancel()
 		server.Set(true)

@@ -170,7 +170,7 @@ func (r *rig) published(t *testing.T) *nodeqosv1alpha1.NodeQOSResources {
 	t.Helper()
 	content := r.get()
 	if content == nil {
-		t.Fatal("there is no object")
+		t.Fatal("the API server does not have the object")
 	}
 	data, err := json.Marshal(content)
 	if err != nil {
@@ -194,7 +194,7 @@ func (r *rig) expectOwner(t *testing.T, uid string) {
 	t.Helper()
 	owners := r.published(t).OwnerReferences
 	if len(owners) != 1 || owners[0].Kind != "Node" || owners[0].Name != "n1" || string(owners[0].UID) != uid {
-		t.Errorf("owned by %+v, want node n1 with UID %s", owners, uid)
+		t.Errorf("the object has the owners %+v, want node n1 with UID %s", owners, uid)
 	}
 }
 

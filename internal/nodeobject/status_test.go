@@ -273,18 +273,18 @@ func TestSize(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(data) > test.bytes {
-				t.Errorf("%d bytes, want at most %d", len(data), test.bytes)
+				t.Errorf("the status has %d bytes, want at most %d", len(data), test.bytes)
 			}
 			var omitted int64
 			for _, r := range got.QOSResources.ContainerQOSResources {
 				class := r.Classes[0]
 				if int64(len(class.Holders))+class.HoldersOmitted != class.InUse || len(class.Holders) > 1000 {
-					t.Errorf("%s: %d listed and %d omitted of %d", r.Name, len(class.Holders), class.HoldersOmitted, class.InUse)
+					t.Errorf("%s lists %d holders and omits %d, but %d slots are in use", r.Name, len(class.Holders), class.HoldersOmitted, class.InUse)
 				}
 				omitted += class.HoldersOmitted
 			}
 			if (omitted == 0) != test.all {
-				t.Errorf("%d holders are left out", omitted)
+				t.Errorf("%d holders are omitted", omitted)
 			}
 		})
 	}
@@ -294,7 +294,7 @@ func TestSize(t *testing.T) {
 		of.Class, of.Foreign = "", "resctrl group batch"
 		got, _ := desiredStatus(s, nodeqosv1alpha1.NodeQOSResourcesStatus{}, at(8, 0, 0))
 		if r := got.QOSResources.ContainerQOSResources[0]; len(r.Foreign) != 1000 || r.ForeignOmitted != 200 {
-			t.Errorf("%d listed and %d omitted, want 1000 and 200", len(r.Foreign), r.ForeignOmitted)
+			t.Errorf("%d settings are listed and %d omitted, want 1000 and 200", len(r.Foreign), r.ForeignOmitted)
 		}
 	})
 	t.Run("long texts of class files are cut", func(t *testing.T) {

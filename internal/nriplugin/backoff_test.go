@@ -86,7 +86,7 @@ func TestARuntimeThatDropsThePluginIsRetriedWithBackoff(t *testing.T) {
 					t.Errorf("the plugin registered %d times in a minute", attempts)
 				}
 				if !strings.Contains(log.String(), "disconnected the plugin before it was synchronized") {
-					t.Errorf("the log does not have it:\n%s", log.String())
+					t.Errorf("the log does not say that the runtime disconnected the plugin:\n%s", log.String())
 				}
 			})
 		})
@@ -111,7 +111,7 @@ func briefRuntime(t *testing.T, synchronization time.Duration) net.Conn {
 	go func() {
 		defer there.Close()
 		if err := registerAndConfigure(there, synchronization); err != nil {
-			t.Errorf("the runtime's side: %v", err)
+			t.Errorf("the simulated runtime: %v", err)
 		}
 	}()
 	return here

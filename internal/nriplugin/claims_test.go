@@ -48,7 +48,7 @@ func (r *volumeRig) wantClaimed(t *testing.T, id, class, device string) {
 						continue
 					}
 					if a.Class != class || v.Device != device {
-						t.Errorf("the volume has %q on %q, want %q on %q", a.Class, v.Device, class, device)
+						t.Errorf("the volume has class %q on device %q, want %q on %q", a.Class, v.Device, class, device)
 					}
 					return
 				}
@@ -150,7 +150,7 @@ func TestAContainerStartsThoughTheClassOfItsClaimCannotBeEnforced(t *testing.T) 
 	r.wantPodLimits(t, id, fromClaim)
 	r.wantClaimed(t, id, "gold", "254:16")
 	if refused := r.node.Refused(); len(refused) > 0 {
-		t.Errorf("refusals are still %+v", refused)
+		t.Errorf("after the repair, the refusals are %+v, want none", refused)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestInvalidClassesOfClaimsChangeNothing(t *testing.T) {
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
 	err := r.node.SetClaims(t.Context(), classes.Claims{Limits: map[string]map[string]uint64{"one": {"maxReadBps": 1}}, Volumes: claim("one")})
 	if !errors.Is(err, classes.ErrBadRequest) || !strings.Contains(err.Error(), `"1" is too small; the minimum is 2`) {
-		t.Errorf("the error is %v", err)
+		t.Errorf("the error is %v, want ErrBadRequest with the minimum", err)
 	}
 	r.wantPodLimits(t, id, fromClaim)
 }
@@ -191,7 +191,7 @@ func TestAChangeOfClaimsKeepsTheErrorOfTheClassFiles(t *testing.T) {
 	after := r.node.Status()
 	if after.Config.Err == nil || !after.Config.Failed.Equal(before.Failed) || !after.Config.Loaded.Equal(before.Loaded) ||
 		after.Config.Generation != before.Generation || after.Config.Hash != before.Hash {
-		t.Errorf("the status of the class files is %+v, and was %+v", after.Config, before)
+		t.Errorf("the claims have changed the status of the class files: it is %+v, and was %+v", after.Config, before)
 	}
 	if i := len(after.Resources) - 1; after.Resources[i].Name != classes.ClaimResource {
 		t.Errorf("the resource of claims is not offered: %+v", after.Resources[i].Name)

@@ -43,7 +43,7 @@ func TestManyContainersWithLargeSpecsAreAllSynchronized(t *testing.T) {
 	world.Hold(t)
 	// A spec has more than 20 KiB, and the plugin stores only a small part of it.
 	if grown := usage(t).heap - before.heap; grown > containers<<10 {
-		t.Errorf("%d KiB more are in use than before", grown>>10)
+		t.Errorf("the heap has grown by %d KiB", grown>>10)
 	}
 }
 

@@ -42,13 +42,13 @@ func (r *rig) wantHooksAnswered(t *testing.T, name string) {
 	for i, request := range []string{"", "test.example/cache=bronze"} {
 		id := r.mustRun(t, r.pod(t, fmt.Sprint(name, i), request))
 		if got := r.inUse("bronze"); got != i {
-			t.Errorf("%d of bronze are in use, want %d", got, i)
+			t.Errorf("%d slots of bronze are in use, want %d", got, i)
 		}
 		if err := r.StopContainer(t.Context(), id); err != nil {
 			t.Error(err)
 		}
 		if got := r.inUse("bronze"); got != 0 {
-			t.Errorf("%d of bronze are in use after the stop", got)
+			t.Errorf("%d slots of bronze are in use after the stop, want none", got)
 		}
 		if err := r.RemoveContainer(t.Context(), id); err != nil {
 			t.Error(err)
@@ -99,7 +99,7 @@ func TestHooksDoNotWaitForCallsThatHangInTheKernel(t *testing.T) {
 		await(t, reached)
 		r.wantHooksAnswered(t, "a")
 		if _, err := r.run(t, r.pod(t, "late", "test.example/cache=solo")); err == nil || !strings.Contains(err.Error(), "is full") {
-			t.Errorf("error is %v; the slot is taken during the update", err)
+			t.Errorf("error is %v, want that the class is full during the update", err)
 		}
 		r.wantReconnects(t)
 		r.wantHooksAnswered(t, "b")
@@ -108,7 +108,7 @@ func TestHooksDoNotWaitForCallsThatHangInTheKernel(t *testing.T) {
 			t.Error(err)
 		}
 		if got := r.backend.Enforced()[id]; got != "solo" {
-			t.Errorf("the container is in class %q", got)
+			t.Errorf("after the update, the container is in class %q, want solo", got)
 		}
 	})
 	t.Run("what follows a synchronization", func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestAHookThatHangsInTheKernelFailsAndDelaysNoOther(t *testing.T) {
 			}
 			for _, resource := range r.node.Status().Resources {
 				for class, n := range resource.InUse {
-					t.Errorf("%d of class %s of %s are in use, and nothing runs", n, class, resource.Name)
+					t.Errorf("%d slots of class %s of %s are in use, although nothing runs", n, class, resource.Name)
 				}
 			}
 		})

@@ -64,7 +64,7 @@ func TestPatternsMatchAllKindsOfDevices(t *testing.T) {
 	r.world.Hold(t)
 	for _, resource := range r.node.Status().Resources {
 		if resource.Name == disks && len(resource.Degraded) != 2 {
-			t.Errorf("degraded are %v, want both", resource.Degraded)
+			t.Errorf("the degraded classes are %v, want two", resource.Degraded)
 		}
 	}
 }

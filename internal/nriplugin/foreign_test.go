@@ -164,7 +164,7 @@ func TestReadOnlyResctrlIsReportedAndRunningContainersKeepTheirClasses(t *testin
 	p.host.readOnly.Store(true)
 	err := p.node.Update(t.Context(), p.owner(t, "gold"), map[string]string{"rdt": "silver"})
 	if !errors.Is(err, syscall.EROFS) {
-		t.Errorf("an update: error is %v", err)
+		t.Errorf("an update returned %v, want EROFS", err)
 	}
 	p.world.Hold(t)
 	p.wantReported(t, p.gold, groups, "gold/pod")
@@ -172,7 +172,7 @@ func TestReadOnlyResctrlIsReportedAndRunningContainersKeepTheirClasses(t *testin
 	p.mustConfigure(t, machineFiles)
 	_, err = p.run(t, p.pod(t, "late", "rdt=gold"))
 	if err == nil || !strings.Contains(err.Error(), "mount -o remount,rw /sys/fs/resctrl") {
-		t.Errorf("a creation: error is %v, want the remedy", err)
+		t.Errorf("a creation returned %v, want an error with the remedy", err)
 	}
 	p.mustRun(t, p.pod(t, "other", "blockio=fast"))
 	p.world.Hold(t)

@@ -59,7 +59,7 @@ func TestLimitsOfFormerClassFilesAreCleared(t *testing.T) {
 			r.mustConfigure(t, test.before)
 			id := r.mustRun(t, r.pod(t, "a", test.request))
 			if before, _ := r.ioMax(t, id); before == test.kernel {
-				t.Fatalf("io.max was %q before", before)
+				t.Fatalf("io.max is %q already before the change", before)
 			}
 			r.startNewWith(t, test.after)
 			r.wantReported(t, id, disks, test.reported)
@@ -69,11 +69,11 @@ func TestLimitsOfFormerClassFilesAreCleared(t *testing.T) {
 				r.node.Repair(t.Context())
 				kernel, stored := r.ioMax(t, id)
 				if kernel != test.kernel || strings.Contains(stored, "254:32 rbps=5") {
-					t.Errorf("the kernel has %q, and the runtime %q stored", kernel, stored)
+					t.Errorf("io.max is %q in the kernel and %q in the runtime", kernel, stored)
 				}
 			}
 			if got := r.node.Status().Corrections; got[state.Correction{Resource: disks, What: state.AssignmentDrift}] != corrections[state.Correction{Resource: disks, What: state.AssignmentDrift}] {
-				t.Errorf("drift is corrected repeatedly: %v, before %v", got, corrections)
+				t.Errorf("more drift corrections are counted: %v, before %v", got, corrections)
 			}
 			r.world.Hold(t)
 		})
@@ -111,10 +111,10 @@ func TestForeignLimitsOnDisksOfNoClassAreNotChanged(t *testing.T) {
 		r.node.Repair(t.Context())
 	}
 	if kernel, stored := r.ioMax(t, other); !strings.Contains(kernel, "rbps=6000000") || !strings.Contains(stored, "rbps=6000000") {
-		t.Errorf("the other container has %q, and stored %q", kernel, stored)
+		t.Errorf("io.max of the other container is %q in the kernel and %q in the runtime", kernel, stored)
 	}
 	if after, _ := r.ioMax(t, id); after != before || !strings.Contains(after, "254:32") {
-		t.Errorf("io.max is %q, and was %q", after, before)
+		t.Errorf("io.max is %q after the repairs, and was %q", after, before)
 	}
 	if corrections := r.node.Status().Corrections; len(corrections) > 0 {
 		t.Errorf("corrected: %v", corrections)

@@ -118,7 +118,7 @@ func TestHooksInAnyOrderWithAnyFieldsKeepTheNodeConsistent(t *testing.T) {
 		}
 		n.Reconcile(t.Context())
 		if left := n.Assignments(); len(left) > 0 || n.InUse("test.example/cache", "gold") > 0 {
-			t.Errorf("seed %d: after everything has ended, there are %v", seed, left)
+			t.Errorf("seed %d: after all pods have ended, the assignments are %v", seed, left)
 		}
 	}
 }

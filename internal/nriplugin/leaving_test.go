@@ -37,7 +37,7 @@ func TestALeavingSessionRefusesContainersWhoseVolumesHaveClasses(t *testing.T) {
 		p := &api.PodSandbox{Id: "s", Uid: "u", Annotations: map[string]string{classes.VolumeKeyPrefix + "main": request}}
 		_, _, err := s.CreateContainer(t.Context(), p, &api.Container{Id: "c", Name: "main", PodSandboxId: "s"})
 		if !errors.Is(err, want) || n.InUse(resource, "gold") != 0 {
-			t.Errorf("request %q: %v, and %d slots are in use", request, err, n.InUse(resource, "gold"))
+			t.Errorf("request %q: the error is %v, and %d slots are in use", request, err, n.InUse(resource, "gold"))
 		}
 	}
 }

@@ -99,7 +99,7 @@ func TestEnvironmentsThatNRICannotTransferAreNamed(t *testing.T) {
 	}
 
 	if c := r.registered(t); c.GetHealthy() || c.GetReason() != "NotSynchronized" || !strings.Contains(c.GetMessage(), reason) {
-		t.Errorf("the condition is %v", c)
+		t.Errorf("the condition is %v, want NotSynchronized with the reason", c)
 	}
 
 	if err := r.RemoveContainer(t.Context(), last); err != nil {
@@ -113,6 +113,6 @@ func TestEnvironmentsThatNRICannotTransferAreNamed(t *testing.T) {
 		<-r.node.Changed()
 	}
 	if c := r.registered(t); !c.GetHealthy() {
-		t.Errorf("after the last container was removed, the condition is %v", c)
+		t.Errorf("after the last container was removed, the condition is %v, want healthy", c)
 	}
 }

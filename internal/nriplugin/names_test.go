@@ -31,11 +31,11 @@ func TestNamesOfAnyLengthAndCharactersAreRefusedInAShortLine(t *testing.T) {
 	}
 	refused := r.node.Refused()
 	if len(refused) != 1 || refused[0].Reason != "BadRequest" {
-		t.Fatalf("refused are %d containers: %.1000v", len(refused), refused)
+		t.Fatalf("%d containers are refused, want one: %.1000v", len(refused), refused)
 	}
 	for _, text := range []string{err.Error(), fmt.Sprint(refused)} {
 		if len(text) > 4<<10 || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			t.Errorf("reported are %d bytes: %.1000q", len(text), text)
+			t.Errorf("the refusal is too long or not printable: %d bytes, %.1000q", len(text), text)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func TestTheErrorOfABackendIsAShortLine(t *testing.T) {
 
 	err = r.StartContainer(t.Context(), id)
 	if err == nil || !strings.Contains(err.Error(), "pod default/web container main: ") {
-		t.Fatalf("the start is answered with %.1000v", err)
+		t.Fatalf("the start returned %.1000v, want an error that names pod and container", err)
 	}
 	if text := err.Error(); len(text) > 5<<10 || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("the refusal has %d bytes: %.1000q", len(text), text)

@@ -92,13 +92,13 @@ func TestAConflictWithAnotherPluginIsReported(t *testing.T) {
 				}
 			}
 			if got := r.inUse("gold"); got != 0 {
-				t.Errorf("%d of the class are in use", got)
+				t.Errorf("%d slots of the class are in use, want none", got)
 			}
 
 			adjust = func(*api.ContainerAdjustment) error { return nil }
 			r.mustRun(t, pod)
 			if refused := r.node.Refused(); len(refused) > 0 {
-				t.Errorf("still reported after the container has started: %+v", refused)
+				t.Errorf("after the container has started, the refusals are %+v, want none", refused)
 			}
 		})
 	}

@@ -64,7 +64,7 @@ func TestARefusedCreationOfCRIOFreesItsSlotWhenItsPodStops(t *testing.T) {
 	r.refused(t, pod)
 	r.mustRun(t, r.pod(t, "b", "rdt=gold"))
 	if _, err := r.run(t, r.pod(t, "c", "rdt=gold")); err == nil || !strings.Contains(err.Error(), "is full") {
-		t.Errorf("the creation of the first container may be under way, and its slot is given away: %v", err)
+		t.Errorf("the error is %v, want that the class is full while the first container may still be created", err)
 	}
 
 	if err := r.StopPod(t.Context(), pod); err != nil {

@@ -120,7 +120,7 @@ func TestALateResponseFailsItsRequestAndThePluginRecovers(t *testing.T) {
 			err := test.do(t)
 			g.open()
 			if test.fails != (err != nil) || err != nil && !strings.Contains(err.Error(), "10-qos-nri-plugin failed to handle") {
-				t.Errorf("error is %v, want one: %t", err, test.fails)
+				t.Errorf("the error is %v, want an error: %t", err, test.fails)
 			}
 			r.wait(t, n+1)
 			r.node.Reconcile(t.Context())

@@ -202,7 +202,7 @@ func TestTheRuntimeGetsTheGroupTheValuesAndTheRecord(t *testing.T) {
 		t.Errorf("the spec has group %q and values %v", c.Spec.ClosID, c.Spec.Unified)
 	}
 	if !strings.Contains(c.Spec.Annotations[state.RecordAnnotation], "gold") {
-		t.Errorf("the container has no record: %v", c.Spec.Annotations)
+		t.Errorf("the annotations do not record the class: %v", c.Spec.Annotations)
 	}
 	if got := r.backend.Enforced()[id]; got != "gold" {
 		t.Errorf("the container was started in class %q", got)
@@ -306,7 +306,7 @@ func TestThePluginRegistersAgainAfterARestartOfTheRuntime(t *testing.T) {
 		r.wait(t, i+2)
 	}
 	if _, err := r.run(t, r.pod(t, "b", "test.example/cache=solo")); err == nil || !strings.Contains(err.Error(), "is full") {
-		t.Errorf("error is %v; the slot of a running container must be taken after a restart", err)
+		t.Errorf("error is %v, want that the class is full: after a restart, a running container keeps its slot", err)
 	}
 	r.holds(t)
 }

@@ -74,7 +74,7 @@ func TestRunningContainersGetChangedMasksAndRates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.Spec.Unified["io.max"]; !strings.Contains(got, "rbps=2000000") {
-		t.Errorf("the runtime has stored %q", got)
+		t.Errorf("the runtime stores io.max %q, want rbps=2000000", got)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestACapacityBelowUseKeepsHoldersAndAdmitsNoOther(t *testing.T) {
 			t.Errorf("error is %v, want that the class is full", err)
 		}
 		if err := p.node.Update(t.Context(), p.owner(t, "plain"), map[string]string{"rdt": "gold"}); !errors.Is(err, classes.ErrClassFull) {
-			t.Errorf("an update: error is %v, want that the class is full", err)
+			t.Errorf("an update returned %v, want that the class is full", err)
 		}
 		p.mustStop(t, second) // in the next pass, one slot of one is in use
 	}
@@ -153,10 +153,10 @@ func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 			p.world.Hold(t)
 			p.wantReported(t, p.gold, groups, "gold/pod")
 			if got := p.host.exists(resctrl.MountPoint + "/qos-bronze"); got == test.noDefault {
-				t.Errorf("the group of the default exists: %t", got)
+				t.Errorf("the group of the former default class exists: %t", got)
 			}
 			if got := len(p.host.tasks(t, "qos-gold")); got == 0 {
-				t.Error("the threads have left the group")
+				t.Error("the group qos-gold has no threads, want those of its container")
 			}
 			if _, err := p.run(t, p.pod(t, "late", "rdt=gold")); err == nil {
 				t.Error("a new container got the class")
@@ -168,7 +168,7 @@ func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 			<-p.node.Drained()
 			p.mustRelease(t)
 			if got := p.node.Draining(); got != 0 {
-				t.Errorf("%d assignments drain without a holder", got)
+				t.Errorf("%d assignments drain, although no container runs", got)
 			}
 			p.world.Hold(t)
 			if p.host.exists(resctrl.MountPoint + "/qos-gold") {
@@ -222,7 +222,7 @@ func TestAReloadThatFailsHalfWayChangesNothingForRunningContainers(t *testing.T)
 			for ; p.failsAt(t, n, fault.op, fault.errno, next); n++ {
 			}
 			if n < fault.least {
-				t.Errorf("only %d operations failed", n)
+				t.Errorf("only %d operations could be made to fail", n)
 			}
 			p.world.Expect = invariant.Expect{}
 			p.world.Hold(t)
@@ -270,7 +270,7 @@ func (p *populated) failsAt(t *testing.T, n int, op string, errno syscall.Errno,
 		t.Errorf("%s %d: error is %v", op, n, err)
 	}
 	if status := p.node.Status(); status.Config.Err == nil || status.Config.Generation != 1 {
-		t.Errorf("%s %d: the status has %v and generation %d", op, n, status.Config.Err, status.Config.Generation)
+		t.Errorf("%s %d: the status has the error %v and generation %d", op, n, status.Config.Err, status.Config.Generation)
 	}
 	p.world.Hold(t)
 	p.mustStop(t, p.mustRun(t, p.pod(t, "new", "rdt=gold"))) // the old classes are live

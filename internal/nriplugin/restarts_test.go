@@ -42,13 +42,13 @@ func usage(t *testing.T) use {
 func wantNoGrowth(t *testing.T, before, after use, times int) {
 	t.Helper()
 	if grown := after.goroutines - before.goroutines; grown > times/10 {
-		t.Errorf("%d goroutines more after %d times", grown, times)
+		t.Errorf("%d more goroutines after %d repetitions", grown, times)
 	}
 	if grown := after.descriptors - before.descriptors; grown > times/10 {
-		t.Errorf("%d descriptors more after %d times", grown, times)
+		t.Errorf("%d more file descriptors after %d repetitions", grown, times)
 	}
 	if grown := after.heap - before.heap; grown > times<<10 {
-		t.Errorf("%d bytes more after %d times", grown, times)
+		t.Errorf("%d more bytes after %d repetitions", grown, times)
 	}
 }
 
@@ -100,7 +100,7 @@ func unfinishedRuntime(t *testing.T) net.Conn {
 	go func() {
 		defer there.Close()
 		if err := nriruntime.AnswerRegistration(there); err != nil {
-			t.Errorf("the runtime's side: %v", err)
+			t.Errorf("the simulated runtime: %v", err)
 		}
 	}()
 	return here

@@ -151,13 +151,13 @@ func TestAHolderIsLeftToItsHookUntilTheHookEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ids := f.Started(); len(ids) != 0 {
-		t.Errorf("%v are left to the reconciler during the hook", ids)
+		t.Errorf("the reconciler gets %v during the hook, want nothing", ids)
 	}
 	if err := f.Finish(e, nil); err != nil {
 		t.Fatal(err)
 	}
 	if ids := f.Started(); len(ids) != 1 {
-		t.Errorf("%v are left to the reconciler after the hook", ids)
+		t.Errorf("the reconciler gets %v after the hook", ids)
 	}
 }
 
@@ -167,10 +167,10 @@ func TestStartingContainersAreOnlyVerified(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e, err := f.Start(container("a-1", "")); err != nil || !e.Starting {
-		t.Errorf("created in its class: starting is %v, error %v", e.Starting, err)
+		t.Errorf("a container that was created in its class: Starting is %v, the error is %v", e.Starting, err)
 	}
 	if e, err := f.Start(container("b-1", "")); err != nil || e.Starting {
-		t.Errorf("created without the plugin: starting is %v, error %v", e.Starting, err)
+		t.Errorf("a container that was created without the plugin: Starting is %v, the error is %v", e.Starting, err)
 	}
 }
 
@@ -200,10 +200,10 @@ func TestARefusedStartIsReported(t *testing.T) {
 		after  func(*fixture)
 		refuse []string
 	}{
-		"also when the runtime stops the container":            {func(f *fixture) { f.Release("a-1") }, []string{"a UnknownClass"}},
-		"while the container runs nevertheless":                {func(f *fixture) { f.Refresh("a-1") }, []string{"a UnknownClass"}},
-		"until the container that runs nevertheless ends":      {func(f *fixture) { f.Refresh("a-1"); f.Release("a-1") }, nil},
-		"not as settled when the container is in the defaults": {func(f *fixture) { f.Observe("a-1", cache, "bronze") }, []string{"a UnknownClass"}},
+		"also when the runtime stops the container":                     {func(f *fixture) { f.Release("a-1") }, []string{"a UnknownClass"}},
+		"while the container runs although it was refused":              {func(f *fixture) { f.Refresh("a-1") }, []string{"a UnknownClass"}},
+		"until the container, which runs although it was refused, ends": {func(f *fixture) { f.Refresh("a-1"); f.Release("a-1") }, nil},
+		"also while the container is in its default classes":            {func(f *fixture) { f.Observe("a-1", cache, "bronze") }, []string{"a UnknownClass"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()

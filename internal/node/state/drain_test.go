@@ -45,7 +45,7 @@ func TestEvictions(t *testing.T) {
 
 			f.offer(nil)
 			if got := f.Evictions(); len(got) != 0 {
-				t.Errorf("targets after the class is back: %v", got)
+				t.Errorf("%v are to be evicted, although the class exists again", got)
 			}
 		})
 	}

@@ -92,7 +92,7 @@ func TestRebuild(t *testing.T) {
 				failed = append(failed, a.ID)
 			}
 			if len(failed) != len(test.refused) {
-				t.Errorf("%v did not get what they request, want %v", failed, test.refused)
+				t.Errorf("the requests of %v were not admitted, want those of %v", failed, test.refused)
 			}
 			f.wantHolders(t, test.want...)
 			f.wantRefused(t, test.refused...)
@@ -155,7 +155,7 @@ func TestOnlyPodsWithOtherClassesThanBeforeAreUnverified(t *testing.T) {
 	for i, want := range []bool{true, false} {
 		f.Rebuild([]classes.Holder{pod("a-1", "net=high")}, nil)
 		if unverified := len(f.Unverified()) > 0; unverified != want {
-			t.Errorf("synchronization %d: unverified is %v", i, unverified)
+			t.Errorf("after synchronization %d, the pod is unverified: %v", i, unverified)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestVerifiedPodsGetTheirClassesWhereThereIsRoom(t *testing.T) {
 			f := newFixture()
 			f.Rebuild([]classes.Holder{pod("a-1", "net=high"), pod("b-1", "net=high")}, nil)
 			if failed := f.Verified(test.inClass, test.elsewhere); len(failed) != len(test.refused) {
-				t.Errorf("%v did not get what they request", failed)
+				t.Errorf("the requests of %v were not admitted", failed)
 			}
 			f.wantHolders(t, test.want...)
 			f.wantRefused(t, test.refused...)
@@ -205,11 +205,11 @@ func TestValuesThatTheRuntimeHasStoredAreStale(t *testing.T) {
 			test.container.Stored = map[string]string{"test.class": test.stored}
 			f.Rebuild(nil, []state.Existing{test.container})
 			if e, _ := f.Get("a-1"); e.Stale != test.want {
-				t.Errorf("stale is %v", e.Stale)
+				t.Errorf("Stale is %v", e.Stale)
 			}
 			f.SetStored("a-1", false)
 			if e, _ := f.Get("a-1"); e.Stale {
-				t.Error("stale after the values were replaced")
+				t.Error("Stale is true after the values were replaced")
 			}
 		})
 	}
@@ -224,7 +224,7 @@ func TestStoredValuesMayNameDevicesThatAResourceHasLost(t *testing.T) {
 	f.DevicesLost(disk)
 	for id, want := range map[string]bool{"a-1": true, "b-1": false, "c-1": true} {
 		if e, _ := f.Get(id); e.Stale != want {
-			t.Errorf("%s: stale is %v", id, e.Stale)
+			t.Errorf("container %s: Stale is %v", id, e.Stale)
 		}
 	}
 }
@@ -236,11 +236,11 @@ func TestTheNodeIsSynchronizedFromRebuildToTheEndOfTheConnection(t *testing.T) {
 	}
 	f.Rebuild(nil, nil)
 	if !f.Synchronized() || !f.Status().Runtime.Since.Equal(f.time) {
-		t.Errorf("after a synchronization: %+v", f.Status().Runtime)
+		t.Errorf("after a synchronization, the status of the runtime is %+v", f.Status().Runtime)
 	}
 	f.Disconnect()
 	if f.Synchronized() || !f.EverSynchronized() {
-		t.Error("without the runtime: synchronized, or never was")
+		t.Error("after the runtime disconnected: Synchronized is true, or EverSynchronized is false")
 	}
 }
 
@@ -253,7 +253,7 @@ func TestContainersThatWereCreatedWithoutThePluginAreCountedOnce(t *testing.T) {
 	for range 2 {
 		f.Rebuild(nil, containers)
 		if got := f.Status().Adopted; got != 2 {
-			t.Errorf("%d containers are counted, want 2", got)
+			t.Errorf("%d containers are counted as adopted, want 2", got)
 		}
 	}
 }

@@ -120,10 +120,10 @@ func TestARetryThatIsRefusedAgainIsNotCountedAgain(t *testing.T) {
 	before := f.Changed()
 	f.Refresh("b-1")
 	if got := f.Status().Refusals["ClassFull"]; got != 1 {
-		t.Errorf("counted %d times", got)
+		t.Errorf("the refusal is counted %d times, want once", got)
 	}
 	if signalled(before) {
-		t.Error("it is reported as a change")
+		t.Error("a change was signalled, although the refusal is the same as before")
 	}
 }
 

@@ -42,7 +42,7 @@ func TestARefusalIsReportedWithItsCountAndTimes(t *testing.T) {
 	f.SetAvailability(cache, &classes.Unavailable{Message: "none"})
 	f.refuse(t, "a-3", "gold")
 	if r := f.Refused()[0]; r.Reason != "Unavailable" || r.Count != 1 || !r.First.Equal(f.time) {
-		t.Errorf("another reason is reported as %+v", r)
+		t.Errorf("a refusal for another reason is reported as %+v, want reason Unavailable and count 1", r)
 	}
 	if diff := cmp.Diff(state.Refusals{"UnknownClass": 2, "Unavailable": 1}, f.Status().Refusals); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
@@ -94,7 +94,7 @@ func TestTheNewestThousandRefusalsAreReported(t *testing.T) {
 	}
 	got := f.Refused()
 	if len(got) != 1000 || got[0].PodName != "p0002" {
-		t.Errorf("%d are reported, the first of %s", len(got), got[0].PodName)
+		t.Errorf("%d refusals are reported, the first of pod %s; want 1000 from p0002 on", len(got), got[0].PodName)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestRefusalsOfVolumesAreSorted(t *testing.T) {
 			paths += r.Owner.Volume
 		}
 		if paths != "/a/b/c/d" {
-			t.Fatalf("volumes in the order %s", paths)
+			t.Fatalf("the refusals are in the order %s", paths)
 		}
 	}
 }

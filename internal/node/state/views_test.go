@@ -35,7 +35,7 @@ func TestObserve(t *testing.T) {
 			}
 			f.wantHolders(t, test.want)
 			if got := signalled(before); got != test.changed {
-				t.Errorf("reported as a change: %v", got)
+				t.Errorf("a change was signalled: %v", got)
 			}
 		})
 	}
@@ -48,7 +48,7 @@ func TestAnEntryDoesNotChange(t *testing.T) {
 	e, _ := f.Get("a-1")
 	f.Observe("a-1", cache, "gold")
 	if got := e.ObservedClass(cache); got != "silver" {
-		t.Errorf("observed class of the former entry %q", got)
+		t.Errorf("the former entry has the observed class %q", got)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestAssignmentsReportTheClassOfEveryResource(t *testing.T) {
 			}
 			got, ok := f.Container(classes.Owner{PodUID: "uid-a", Container: "main"})
 			if diff := cmp.Diff(want[0].Containers[0], got); !ok || diff != "" {
-				t.Errorf("the container alone (-want +got):\n%s", diff)
+				t.Errorf("assignments of the container (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -137,7 +137,7 @@ func TestAnotherStartTimeIsAnotherProcess(t *testing.T) {
 		differs bool
 	}{{0, false}, {7, false}, {7, false}, {0, false}, {8, true}} {
 		if got := f.SetStartTime("a-1", test.at); got != test.differs {
-			t.Errorf("look %d: differs is %v", i, got)
+			t.Errorf("call %d of SetStartTime returned %v", i, got)
 		}
 	}
 }
@@ -147,11 +147,11 @@ func TestResourcesAreReportedWhileTheyAreConfiguredOrInUse(t *testing.T) {
 	f.run(t, container("a-1", "disk=fast"))
 	f.offer(func(r []classes.Resource) []classes.Resource { return r[:1] })
 	if diff := cmp.Diff([]string{cache, disk}, f.reported()); diff != "" {
-		t.Errorf("in use (-want +got):\n%s", diff)
+		t.Errorf("resources while slots are in use (-want +got):\n%s", diff)
 	}
 	f.Release("a-1")
 	if diff := cmp.Diff([]string{cache}, f.reported()); diff != "" {
-		t.Errorf("not in use (-want +got):\n%s", diff)
+		t.Errorf("resources after no slot is in use (-want +got):\n%s", diff)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestAvailabilityIsAChangeOnce(t *testing.T) {
 		changed bool
 	}{{nil, false}, {&classes.Unavailable{Reason: "A"}, true}, {&classes.Unavailable{Reason: "A"}, false}, {nil, true}} {
 		if got := f.SetAvailability(cache, test.why); got != test.changed {
-			t.Errorf("call %d: changed is %v", i, got)
+			t.Errorf("call %d of SetAvailability returned %v", i, got)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func TestTheConfigurationIsReported(t *testing.T) {
 
 	config := f.Status().Config
 	if signalled(before) || !config.Failed.Equal(loaded.Add(1)) {
-		t.Errorf("the same error again is reported as a change, at %v", config.Failed)
+		t.Errorf("the same error again was signalled as a change, or its time is wrong: %v", config.Failed)
 	}
 	if config.Generation != 1 || !config.Loaded.Equal(loaded) || !slices.Equal(config.Files, []string{"a.yaml"}) {
 		t.Errorf("the live configuration is reported as %+v", config)
