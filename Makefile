@@ -57,7 +57,7 @@ GENERATE_CRD_DIR = $(call tools_dir,generate-crd,true)
 LINT_DIR = $(call tools_dir,lint,true)
 LINT = $(LINT_DIR)/golangci-lint
 VULNERABILITIES_DIR = $(call tools_dir,vulnerabilities,true)
-PROMTOOL_DIR = $(call tools_dir,promtool,true)
+PROMTOOL_DIR = $(call tools_dir,prometheus,true)
 
 ##@ Develop
 
@@ -244,5 +244,5 @@ $(VULNERABILITIES_DIR)/.built:
 # Without the libraries of the clouds in which Prometheus can discover targets: they are most of what it compiles.
 $(PROMTOOL_DIR)/.built:
 	mkdir -p $(@D)
-	$(GO) -C tools/promtool build -tags remove_all_sd -o $(@D)/ tool
+	$(GO) -C tools/prometheus build -tags remove_all_sd,enable_kubernetes_sd -o $(@D)/ github.com/prometheus/prometheus/cmd/promtool
 	touch $@

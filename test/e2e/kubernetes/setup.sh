@@ -2,7 +2,7 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes ready what the Kubernetes tests need: etcd and Kubernetes, CSI sidecars, containerd and runc, Helm. Does nothing when all is there. Prints
+# Makes ready what the Kubernetes tests need: etcd and Kubernetes, CSI sidecars, containerd and runc, Helm, Prometheus. Does nothing when all is there. Prints
 # the paths that the tests use, as NAME=VALUE. Only installing Debian packages needs root.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,7 +18,10 @@ once "$helm/helm" "$here/build-helm.sh" "$helm" >&2
 sidecars=$CACHE/sidecars-provisioner-$(version github.com/kubernetes-csi/external-provisioner/v6 sidecars/provisioner)
 sidecars=$sidecars-resizer-$(version github.com/kubernetes-csi/external-resizer/v2 sidecars/resizer)
 once "$sidecars/csi-resizer" "$here/build-sidecars.sh" "$sidecars" >&2
+prometheus=$CACHE/prometheus-$(sed -n 's#^\tgithub.com/prometheus/prometheus \(v[^ ]*\).*#\1#p' "$here/../../../tools/prometheus/go.mod")
+once "$prometheus/prometheus" "$here/build-prometheus.sh" "$prometheus" >&2
 echo "KUBERNETES=$kubernetes"
 echo "RUNTIMES=$RUNTIMES"
 echo "HELM=$helm"
 echo "SIDECARS=$sidecars"
+echo "PROMETHEUS=$prometheus"

@@ -69,6 +69,7 @@ func TestVirtualNodeIntel(t *testing.T) {
 		{"kubectl qos shows the group of another program", func(t *testing.T) { showsForeignGroup(t, n, v) }},
 		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, "50") }},
 		{"a pod as a whole has a class", func(t *testing.T) { podHasAClass(t, n) }},
+		{"Prometheus has data for each panel of the dashboard", func(t *testing.T) { monitored(t, n) }},
 		{"volumes follow their claims", func(t *testing.T) { volumesFollowClaims(t, n, v) }},
 		{"the status of a claim is that of its limits", func(t *testing.T) { claimHasStatus(t, n, v) }},
 		{"policies turn annotations into resources", func(t *testing.T) { annotationsBecomeResources(t, n) }},

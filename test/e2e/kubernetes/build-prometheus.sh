@@ -1,0 +1,12 @@
+#!/bin/bash
+# Copyright The qos-nri-plugin Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# build-prometheus.sh DIR: builds Prometheus, of the version that tools/prometheus/go.mod names, into DIR. It finds its targets only in
+# Kubernetes. The tags are those of promtool in the Makefile, so that Go compiles the packages of both once. Needs network for the Go proxy.
+set -euo pipefail
+out=$(realpath -m "${1:?usage: build-prometheus.sh DIR}")
+mkdir -p "$out"
+GOWORK=off nice go -C "$(dirname "$0")/../../../tools/prometheus" build -buildvcs=false -tags remove_all_sd,enable_kubernetes_sd \
+  -ldflags '-s -w' -o "$out/prometheus.new" github.com/prometheus/prometheus/cmd/prometheus
+mv "$out/prometheus.new" "$out/prometheus"
