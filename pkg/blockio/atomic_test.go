@@ -86,7 +86,7 @@ func TestAnyFailingWriteLeavesTheCgroupAsItWas(t *testing.T) {
 				t.Errorf("%s: write %d: error is %v, want one with EIO in it", name, writes, err)
 			}
 			if diff := cmp.Diff(before, f.state(dir)); diff != "" {
-				t.Errorf("%s: write %d failed and left (-before +after):\n%s", name, writes, diff)
+				t.Errorf("%s: write %d failed, and the values differ (-before +after):\n%s", name, writes, diff)
 			}
 		}
 	}

@@ -184,7 +184,7 @@ func TestDirectIsTrueOrFalse(t *testing.T) {
 		case want != "" && (err == nil || err.Error() != want):
 			t.Errorf("%s: error is %v, want %s", text, err, want)
 		case want == "" && (err != nil || config.(*Config).direct != (text == "Direct: true")):
-			t.Errorf("%s is read as %v, %v", text, config, err)
+			t.Errorf("%s results in %+v and the error %v", text, config, err)
 		}
 	}
 }

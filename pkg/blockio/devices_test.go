@@ -142,7 +142,7 @@ func TestPatternsOfAListAreAlternatives(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if got := f.backend.Effective()["throttled"][ioMax]; !strings.HasPrefix(got, fmt.Sprintf("%d:0 rbps=20000000 wbps=20000000", number)) {
-				t.Errorf("the class has %q", got)
+				t.Errorf("io.max of the class is %q, want the throttles of the class file", got)
 			}
 		})
 	}
@@ -156,10 +156,10 @@ func TestValuesThatTheKernelRefusesAreRefusedEarlier(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := f.backend.Adjust("", "slow"); err != nil {
-		t.Errorf("the configuration before is gone: %v", err)
+		t.Errorf("after a refused configuration, a class of the previous one returns %v", err)
 	}
 	legacy := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope)
 	if err := legacy.backend.Check(t.Context(), legacy.parse(section)); err != nil {
-		t.Errorf("cgroup v1 accepts a 1, but: %v", err)
+		t.Errorf("with cgroup v1, a limit of 1 returns %v, want no error", err)
 	}
 }

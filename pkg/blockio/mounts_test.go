@@ -130,7 +130,7 @@ func FuzzAliases(f *testing.F) {
 		for _, alias := range []string{aliasRootFS, aliasEphemeral} {
 			found, err := matchDevices(m, alias)
 			if err == nil && len(found.disks) == 0 && len(found.ignored) == 0 {
-				t.Errorf("%s is no disk, without a reason", alias)
+				t.Errorf("%s matches no disk, and no reason is given", alias)
 			}
 		}
 	})

@@ -23,7 +23,7 @@ func TestARemovedClassIsKeptUntilItIsReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := f.backend.Adjust("", "slow"); !errors.Is(err, classes.ErrUnknownClass) {
-		t.Errorf("a class that is not in use is still there: %v", err)
+		t.Errorf("a class that was released returns %v, want ErrUnknownClass", err)
 	}
 	f.enforce(container(), "", "slower") // as in the response to a resize
 	f.runtime("slower", "other")

@@ -36,7 +36,7 @@ func TestADiskThatIsAddedIsThrottled(t *testing.T) {
 	f.repair()
 	f.machine.AddDisk("sdc", 8, 32)
 	if drift := f.repair("disk 8:32 (sdc) is new"); drift.DevicesGone {
-		t.Error("no device is gone")
+		t.Error("DevicesGone is true, although no device is gone")
 	}
 	f.runtime("slower", "slower")
 	f.enforce(container(), "slower", "slower")
@@ -51,7 +51,7 @@ func TestADiskThatIsRemovedIsDroppedFromClasses(t *testing.T) {
 	f.runtime("", "slower")
 	f.machine.RemoveDisk("sdb")
 	if drift := f.repair("disk 8:16 (sdb) is gone"); !drift.DevicesGone {
-		t.Error("a device is gone, and the drift does not report it")
+		t.Error("DevicesGone is false, although a device is gone")
 	}
 	f.observe("slower", "slower")
 	f.runtime("", "slower") // another container
@@ -131,7 +131,7 @@ func TestADiskOfNoClassIsIgnored(t *testing.T) {
 	f.runtime("", "slower")
 	f.machine.RemoveDisk("dm-0")
 	if drift := f.repair(); drift.DevicesGone {
-		t.Error("the runtime has stored nothing of it")
+		t.Error("DevicesGone is true, although the runtime stores no values for the device")
 	}
 	f.machine.AddDisk("nvme0n1", 259, 0)
 	f.repair()
@@ -181,7 +181,7 @@ func TestStoredValuesOfDisksThatAreGoneAreStale(t *testing.T) {
 	f.machine.RemoveDisk("sdb")
 	f.apply(throttling)
 	if !f.backend.IsStale("slower", stored) {
-		t.Error("the disk is gone, and its values are not stale")
+		t.Error("the values of a disk that is gone are not stale")
 	}
 }
 

@@ -130,14 +130,14 @@ func TestTheRemovalOfLimitsIsLogged(t *testing.T) {
 	v.mustStart(10, "/data", "silver")
 	v.repair()
 	if log.Len() > 0 {
-		t.Errorf("log while the volume is limited:\n%s", &log)
+		t.Errorf("log while the volume has its limits, want none:\n%s", &log)
 	}
 	v.release(classes.VolumeID("c10", "/data"))
 	v.repair()
 	v.repair()
 	for _, want := range []string{`holder="pod ns/db"`, "7:0 rbps=10000000 wbps=5000000"} {
 		if strings.Count(log.String(), want) != 1 {
-			t.Errorf("no %q, or several, in the log:\n%s", want, &log)
+			t.Errorf("the log does not have %q exactly once:\n%s", want, &log)
 		}
 	}
 }

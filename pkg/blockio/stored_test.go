@@ -26,12 +26,12 @@ func TestStoredValuesOfTheClassAreNotStale(t *testing.T) {
 						t.Errorf("from %q to %q: %q is stale", from, to, stored.Unified)
 					}
 					if other := "before"; to == "after" && !f.backend.IsStale(other, stored.Unified) {
-						t.Errorf("%q is not stale for another class", stored.Unified)
+						t.Errorf("%q is not stale for a container that has another class", stored.Unified)
 					}
 				}
 			}
 			if f.backend.IsStale("", map[string]string{"memory.max": "8:0 1", ioMax: "nonsense"}) {
-				t.Error("text that is not a value is stale")
+				t.Error("IsStale is true for text that is not a value")
 			}
 		})
 	}
@@ -59,7 +59,7 @@ func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 		}
 	}
 	if got, err := f.backend.Observe(t.Context(), container(), "slow"); got.Known || err != nil {
-		t.Errorf("with a limit of another disk it is in the class: %v", err)
+		t.Errorf("a container with a limit on another disk is observed in the class: %v", err)
 	}
 	f.enforce(container(), "slow", "slow")
 	if got, err := f.backend.Observe(t.Context(), container(), "slow"); got.Class != "slow" || !got.Known || err != nil {

@@ -109,11 +109,11 @@ func (f fixture) wantWeightStatus(degraded []string, effective bool) {
 	status := f.backend.Status()
 	for _, class := range degraded {
 		if reason := status.Degraded[class]; !strings.Contains(reason, "has no effect") || !strings.Contains(reason, "bfq") {
-			f.t.Errorf("class %s is degraded for %q", class, reason)
+			f.t.Errorf("class %s is degraded because of %q", class, reason)
 		}
 	}
 	if len(status.Degraded) != len(degraded) {
-		f.t.Errorf("degraded are %v, want %v", status.Degraded, degraded)
+		f.t.Errorf("the degraded classes are %v, want %v", status.Degraded, degraded)
 	}
 	for _, condition := range status.Conditions {
 		if condition.Type == "WeightsEffective" {

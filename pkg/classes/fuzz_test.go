@@ -42,10 +42,10 @@ func checkFieldErrors(t *testing.T, err error) {
 	for _, problem := range SplitErrors(err) {
 		var field *FieldError
 		if !errors.As(problem, &field) || field.File == "" || field.Problem == "" || field.Line < 0 {
-			t.Errorf("not a FieldError with its place: %#v", problem)
+			t.Errorf("the error is not a FieldError with a place: %#v", problem)
 		}
 		if text := problem.Error(); len(text) > 8<<10 || Printable(text, len(text)) != text {
-			t.Errorf("not a short printable line: %d bytes, %.500q", len(text), text)
+			t.Errorf("the error is not a short printable line: %d bytes, %.500q", len(text), text)
 		}
 	}
 }
@@ -96,14 +96,14 @@ func FuzzParsePairs(f *testing.F) {
 // checkUserError checks that an error is one short line, and wraps one of the reasons for a refusal.
 func checkUserError(t *testing.T, err error) {
 	if text := err.Error(); len(text) > 700 || strings.ContainsAny(text, "\n\r\x00\x1b") {
-		t.Errorf("not one short line: %q", text)
+		t.Errorf("the error is not one short line: %q", text)
 	}
 	for _, reason := range []error{ErrUnknownResource, ErrUnknownClass, ErrUnavailable, ErrContradiction, ErrBadRequest} {
 		if errors.Is(err, reason) {
 			return
 		}
 	}
-	t.Errorf("no known reason: %v", err)
+	t.Errorf("the error has no known reason: %v", err)
 }
 
 func FuzzResolve(f *testing.F) {

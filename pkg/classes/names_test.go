@@ -84,7 +84,7 @@ func TestExtendedResourcesAreThoseThatKubernetesAllows(t *testing.T) {
 		case err != nil && !strings.Contains(err.Error(), test.err):
 			t.Errorf("%s, %s: got %v", test.resource, test.class, err)
 		case err == nil && len(content.IsLabelKey("requests."+got)) > 0:
-			t.Errorf("%s: no quota could name it", got)
+			t.Errorf("%s is not a valid name in a ResourceQuota", got)
 		}
 	}
 }

@@ -245,7 +245,7 @@ func TestHostileFilesAreRefusedInOneLine(t *testing.T) {
 				t.Fatalf("got %v", err)
 			}
 			if text := err.Error(); strings.Contains(text, "\n") || len(text) > 300 {
-				t.Errorf("not one short line: %.500q", text)
+				t.Errorf("the error is not one short line: %.500q", text)
 			}
 		})
 	}

@@ -192,7 +192,7 @@ func TestOfficialAnnotationsWithoutTheirResource(t *testing.T) {
 	ignored := notes{betaKey: "x", betaPodKey: "x"}
 	got, err := resolveMain(without, ignored, notes{criKey: "x", "io.kubernetes.cri.blockio-class": "x"})
 	if err != nil || len(got) != 1 || got[0].Class != SystemDefault {
-		t.Errorf("those of the runtimes are not ignored: %v, %v", got, err)
+		t.Errorf("the annotations of the runtimes are not ignored: %v, %v", got, err)
 	}
 	for key, value := range map[string]string{kepKey: "x", kepPodKey: "x", ownKey: "rdt=x", podKey: "rdt=x"} {
 		if _, err := resolveMain(without, notes{key: value}, nil); !errors.Is(err, ErrUnknownResource) {
@@ -221,10 +221,10 @@ func TestOfSeveralProblemsTheSameIsReportedEachTime(t *testing.T) {
 func TestOfficialAnnotationsAreForContainers(t *testing.T) {
 	c := NewCatalog([]Offer{{Resource: Resource{Name: RDTResource, Scope: PodScope, Classes: twoClasses()}}})
 	if _, err := resolveMain(c, notes{kepKey: "gold"}, nil); !errors.Is(err, ErrUnknownResource) {
-		t.Errorf("that of the KEP: got %v", err)
+		t.Errorf("the annotation of the KEP: got the error %v, want ErrUnknownResource", err)
 	}
 	if got, err := resolveMain(c, notes{betaKey: "gold"}, notes{criKey: "gold"}); err != nil || len(got) != 0 {
-		t.Errorf("those of the runtimes: got %v, %v", got, err)
+		t.Errorf("the annotations of the runtimes: got %v and the error %v, want none", got, err)
 	}
 }
 

@@ -102,7 +102,7 @@ func TestAResourceOfVolumesIsRequestedForVolumesOnly(t *testing.T) {
 		}
 	}
 	if got, err := c.Resolve(Holder{Container: "main"}); err != nil || len(got) != 1 || got[0].Resource != RDTResource {
-		t.Errorf("a container has %v, %v", got, err)
+		t.Errorf("a container gets the assignments %v and the error %v, want one of RDT", got, err)
 	}
 }
 

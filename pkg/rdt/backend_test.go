@@ -177,7 +177,7 @@ func TestCheckWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := fs.Calls(); n != 0 {
-		t.Errorf("%d operations changed something", n)
+		t.Errorf("Check made %d operations that change resctrl, want none", n)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestUnusedGroupsOfAFormerRunAreReleased(t *testing.T) {
 	}
 	must(t, b.Release(t.Context(), func(class string) bool { return class == "orphan" }))
 	if diff := cmp.Diff([]string{"qos-bronze", "qos-busy", "qos-gold", "qos-orphan"}, groups()); diff != "" {
-		t.Fatalf("a container may be on the way to a group: %s", diff)
+		t.Fatalf("groups right after the release, when a container may still be started in each of them (-want +got):\n%s", diff)
 	}
 	must(t, b.Release(t.Context(), nobody))
 	if diff := cmp.Diff([]string{"qos-bronze", "qos-busy", "qos-gold"}, groups()); diff != "" {
@@ -301,22 +301,22 @@ func TestAClassThatIsRemovedDrains(t *testing.T) {
 	apply(t, b, twoPartitions)
 	apply(t, b, others)
 	if _, err := b.Adjust("", "gold"); !errors.Is(err, ErrNotOffered) || !strings.Contains(err.Error(), "the class was removed") {
-		t.Errorf("a removed class is offered, or not reported as removed: %v", err)
+		t.Errorf("a removed class returns %v, want ErrNotOffered with the reason", err)
 	}
 	if _, ok := dump(fs, "mode")["qos-gold"]; !ok {
-		t.Fatal("its group is gone, while a container may be on the way to it")
+		t.Fatal("the group of the removed class is gone, although a container may still be started in it")
 	}
 	apply(t, b, others)
 	must(t, b.Release(t.Context(), nobody))
 	if _, ok := dump(fs, "mode")["qos-gold"]; ok {
-		t.Fatal("its group is still there")
+		t.Fatal("the group of the removed class exists after its release")
 	}
 	for _, condition := range b.Status().Conditions {
 		if condition.Type == ConditionDraining {
-			t.Errorf("still reported as draining: %v", condition)
+			t.Errorf("after the release, the class is reported as draining: %v", condition)
 		}
 		if condition.Type == ConditionCLOSIDs && !strings.Contains(condition.Message, "former classes use 0") {
-			t.Errorf("its CLOSID is still counted: %v", condition)
+			t.Errorf("the CLOSID of the released class is counted: %v", condition)
 		}
 	}
 }
@@ -329,7 +329,7 @@ func TestTheRootGroupIsRestored(t *testing.T) {
 	apply(t, b, others)
 	apply(t, b, strings.Replace(others, "system/default: {}", `system/default: {l3Allocation: "50%"}`, 1))
 	if got := schemataIn(t, fs)[""]; !strings.Contains(got, "L3:0=1c0;1=1c0\n") {
-		t.Fatalf("system/default is not in effect: %s", got)
+		t.Fatalf("the root group does not have the schemata of system/default: %s", got)
 	}
 	apply(t, b, "")
 	must(t, b.Release(t.Context(), nobody))

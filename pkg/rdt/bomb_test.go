@@ -31,7 +31,7 @@ func TestAMoveThatGivesUpIsRolledBack(t *testing.T) {
 			}
 			for tid, group := range c.groups() {
 				if group != "qos-gold" && !errors.Is(err, ErrRollback) {
-					t.Errorf("thread %d is in %q, and it is not reported: %v", tid, group, err)
+					t.Errorf("thread %d is in group %q, but the error does not report that: %v", tid, group, err)
 				}
 			}
 			if len(c.tids) < maxPasses {

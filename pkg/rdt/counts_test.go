@@ -173,7 +173,7 @@ func TestTheOccupancyOfAClassIsWhole(t *testing.T) {
 		fs.Count("qos-gold/mon_groups/qos-c1", 0, "llc_occupancy", step.container)
 		got, known := measured(t, b, "gold")[classes.Series{Measure: "llc_occupancy_bytes", Part: "0"}]
 		if got != step.want || known != step.known {
-			t.Errorf("the container occupies %s: the class occupies %v, %v", step.container, got, known)
+			t.Errorf("with the container's counter at %s, the class occupies %v (known: %v)", step.container, got, known)
 		}
 	}
 }

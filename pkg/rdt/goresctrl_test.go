@@ -327,9 +327,9 @@ func sameAsGoresctrl(t *testing.T, dir string, spec sim.Spec, config string) (ta
 	case spec.L3 == nil && strings.Contains(config, "partitions: {p: {l3Allocation: '0x2f'}}"):
 		// Without an L3 cache, goresctrl still checks the mask. Resolve ignores the setting.
 	case wantErr != nil && err == nil && !strings.Contains(wantErr.Error(), "panic"):
-		t.Errorf("goresctrl refuses it: %v", wantErr)
+		t.Errorf("goresctrl refuses a configuration that Resolve accepts: %v", wantErr)
 	case wantErr == nil && err != nil && !ignoredByGoresctrl(err):
-		t.Errorf("goresctrl takes it, but: %v", err)
+		t.Errorf("goresctrl accepts a configuration that Resolve refuses: %v", err)
 	case wantErr == nil && err == nil:
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("-goresctrl +ours:\n%s\nconfig: %s", diff, config)
@@ -363,7 +363,7 @@ func TestRandomConfigurationsResolveAsInGoresctrl(t *testing.T) {
 		}
 	}
 	if compared < 35 {
-		t.Errorf("only %d of 140 were valid; the generator says too little", compared)
+		t.Errorf("only %d of 140 random configurations were valid, want at least 35", compared)
 	}
 }
 

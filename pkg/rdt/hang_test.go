@@ -35,10 +35,10 @@ func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	go func() { done <- b.Apply(t.Context(), config) }()
 	<-fs.reached
 	if got, err := b.Adjust("", "gold"); err != nil || got.ClosID != "qos-gold" {
-		t.Errorf("a new container gets %+v, %v", got, err)
+		t.Errorf("the adjustment of a new container is %+v, with the error %v", got, err)
 	}
 	if got := b.Status(); len(got.Conditions) == 0 || !got.Conditions[0].Healthy {
-		t.Errorf("status is %+v; the live configuration is the old one still", got)
+		t.Errorf("the status is %+v, want that of the previous configuration", got)
 	}
 	if got := b.Schemata(); got["gold"] == "" || got["tin"] != "" {
 		t.Errorf("schemata are %v", got)

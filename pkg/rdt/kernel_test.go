@@ -152,14 +152,14 @@ func TestMountingOnTheKernel(t *testing.T) {
 		}
 		mount, mounted := findMount(host)
 		if mounted == (want != nil) {
-			t.Errorf("%s: mounted %v, and the simulation says: %v", config, mounted, want)
+			t.Errorf("%s: resctrl is mounted: %v, but the simulation returned %v", config, mounted, want)
 		}
 		if !mounted {
 			continue
 		}
 		options = strings.Replace(options, "rw,", "rw,nosuid,nodev,noexec,", 1) // hostfs adds these options to each mount
 		if got := strings.Join(mount.options, ","); got != options {
-			t.Errorf("%s\nmounted with %s, want %s", config, got, options)
+			t.Errorf("%s\nresctrl is mounted with %s, want %s", config, got, options)
 		}
 		if diff := cmp.Diff(schemataIn(t, simulated), kernelSchemata(t)); diff != "" {
 			t.Errorf("%s: -simulation +kernel:\n%s", config, diff)
@@ -212,7 +212,7 @@ func refusesAndRollsBack(t *testing.T, b *Backend) {
 		t.Errorf("got %v", err)
 	}
 	if !slices.Contains(b.live.Load().offered, "gold") {
-		t.Error("the old configuration is not live")
+		t.Error("after a refused configuration, the previous one is not live")
 	}
 }
 

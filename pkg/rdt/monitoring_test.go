@@ -100,11 +100,11 @@ func TestAMonitoredContainerHasAGroupOfItsOwn(t *testing.T) {
 
 			c.fs.Count("qos-gold/mon_groups/qos-c", 0, "llc_occupancy", "65536")
 			if got := containerUses(t, b, target, "llc_occupancy_bytes"); got != 65536.0 {
-				t.Errorf("the container occupies %v bytes", got)
+				t.Errorf("the container occupies %v bytes, want 65536", got)
 			}
 			c.fs.Count("qos-gold/mon_groups/qos-c", 0, "llc_occupancy", "Unavailable")
 			if got := containerUses(t, b, target, "llc_occupancy_bytes"); got != nil {
-				t.Errorf("the container occupies %v bytes, which the kernel does not show", got)
+				t.Errorf("the container occupies %v bytes, want no value, because the counter is unavailable", got)
 			}
 			if got := monitoredCondition(t, b); !got.Healthy || got.Message != "containers monitored: 1" {
 				t.Errorf("status is %+v", got)
@@ -113,10 +113,10 @@ func TestAMonitoredContainerHasAGroupOfItsOwn(t *testing.T) {
 			b.Unmonitor(target.ID)
 			wantGroups(t, c.fs, map[string]string{})
 			if got := containerUses(t, b, target, "llc_occupancy_bytes"); got != nil {
-				t.Errorf("without a group, the container occupies %v bytes", got)
+				t.Errorf("the container occupies %v bytes, want no value, because it has no monitoring group", got)
 			}
 			if got := c.groups(); got[10] != "qos-gold" || got[12] != "qos-gold" {
-				t.Errorf("the threads are in %v", got)
+				t.Errorf("the threads are in the groups %v, want qos-gold", got)
 			}
 		})
 	}

@@ -51,7 +51,7 @@ func TestFilesOfNewerKernelsAreNoGroups(t *testing.T) {
 			}
 			host.AddTask(100, "qos-gold")
 			if got, err := (tree{host: host, point: sim.MountPoint}).scanFor(100); err != nil || got != "qos-gold" {
-				t.Errorf("a thread is found in %q: %v", got, err)
+				t.Errorf("the group of the thread is %q with the error %v, want qos-gold", got, err)
 			}
 		})
 	}

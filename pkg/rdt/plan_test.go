@@ -108,15 +108,15 @@ func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err
 		switch op.Kind {
 		case Create:
 			if now[op.Group] != nil {
-				return false, fmt.Errorf("%s, which exists", op)
+				return false, fmt.Errorf("the plan has the operation %s, but the group exists", op)
 			}
 			now[op.Group] = Schemata{} // without tasks, so its values count from its first write on
 			continue
 		case Remove:
-			return false, fmt.Errorf("%s, which was not asked for", op)
+			return false, fmt.Errorf("the plan has the operation %s, which nothing requires", op)
 		}
 		if now[op.Group] == nil {
-			return false, fmt.Errorf("%s, which does not exist", op)
+			return false, fmt.Errorf("the plan has the operation %s, but the group does not exist", op)
 		}
 		maps.Copy(now[op.Group], op.Schemata)
 		if err := checkWrite(op, current, wanted, info); err != nil {
@@ -128,7 +128,7 @@ func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err
 	}
 	for name := range wanted {
 		if diff := cmp.Diff(wanted[name].String(), now[name].String()); diff != "" {
-			return false, fmt.Errorf("%s does not end as wanted: %s", name, diff)
+			return false, fmt.Errorf("after the plan, the schemata of %s differ from the wanted ones: %s", name, diff)
 		}
 	}
 	return forced, nil
@@ -139,10 +139,10 @@ func checkWrite(op Op, current, wanted map[string]Schemata, info Info) error {
 		old, last := current[op.Group][domain], wanted[op.Group][domain]
 		switch {
 		case domain.Schema == MB && value > max(old, last):
-			return fmt.Errorf("%s: more than before (%d) and after (%d)", op, old, last)
+			return fmt.Errorf("%s: the bandwidth is higher than before the plan (%d) and after it (%d)", op, old, last)
 		case domain.Schema == MB:
 		case value&^old != 0 && value&^last != 0:
-			return fmt.Errorf("%s: wider than before (%x) and than after (%x)", op, old, last)
+			return fmt.Errorf("%s: the mask is wider than before the plan (%x) and after it (%x)", op, old, last)
 		case info.Caches[domain.Schema].legal(value) != nil:
 			return fmt.Errorf("%s: %w", op, info.Caches[domain.Schema].legal(value))
 		}

@@ -78,7 +78,7 @@ func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 			var got []string
 			for _, err := range classes.SplitErrors(newBackend(test.fs, nil).Check(t.Context(), config)) {
 				if unavailable := (*classes.Unavailable)(nil); errors.As(err, &unavailable) {
-					t.Errorf("reported as unavailable: %v", err)
+					t.Errorf("the problem is reported as an unavailable resource: %v", err)
 				}
 				got = append(got, err.Error())
 			}
@@ -89,7 +89,7 @@ func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 				t.Error(diff)
 			}
 			if test.want != nil && newBackend(test.fs, nil).Apply(t.Context(), config) == nil {
-				t.Error("applied all the same")
+				t.Error("Apply accepts a configuration that Check refuses")
 			}
 			if diff := cmp.Diff(before, test.fs.Dump()); test.want != nil && diff != "" {
 				t.Error(diff)
@@ -110,7 +110,7 @@ func TestCLOSIDsOfEmptyGroupsAreReused(t *testing.T) {
 	fs.AddTask(1, "qos-d1")
 	err := b.Apply(t.Context(), parse(t, manyClasses(7)))
 	if !errors.Is(err, ErrNoCLOSID) {
-		t.Errorf("a group with tasks was taken for its CLOSID: %v", err)
+		t.Errorf("Apply returned %v, want ErrNoCLOSID: the CLOSID of a group with tasks is in use", err)
 	}
 }
 

@@ -71,7 +71,7 @@ func TestDriftIsRepaired(t *testing.T) {
 				t.Errorf("schemata (-want +got):\n%s", diff)
 			}
 			if calls := fs.Calls(); test.want == nil && calls != 0 {
-				t.Errorf("%d writes where nothing was wrong", calls)
+				t.Errorf("the repair wrote %d times without drift", calls)
 			}
 			if again, err := b.Repair(t.Context()); err != nil || len(again.Found) > 0 {
 				t.Errorf("a second repair finds %v, %v", again.Found, err)
@@ -145,7 +145,7 @@ func TestAFailedRepairIsAnError(t *testing.T) {
 			}
 			test.repair(t, fs)
 			if _, err := b.Repair(t.Context()); err != nil {
-				t.Errorf("after the repair: %v", err)
+				t.Errorf("Repair after the fault was removed: %v", err)
 			}
 			if got := schemataIn(t, fs)["qos-gold"]; got != want && !errors.Is(test.errno, ErrNoCLOSID) {
 				t.Errorf("gold has %q after the repair, want %q", got, want)
@@ -234,7 +234,7 @@ func TestAGroupIsReleasedWhenOnlyZombiesAreLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, there := schemataIn(t, fs)["qos-tin"]; there != alive {
-			t.Errorf("with a process that lives %v: the group is there %v", alive, there)
+			t.Errorf("the group has a live process: %v; the group exists: %v", alive, there)
 		}
 		fs.End(8)
 	}

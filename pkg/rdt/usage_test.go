@@ -49,7 +49,7 @@ func TestAClassIsMeasuredByItsGroup(t *testing.T) {
 				}
 			}
 			if got := system[classes.Series{Measure: "memory_bandwidth_local_bytes_total", Part: "1"}]; got != 2048 {
-				t.Errorf("the system default has %v", got)
+				t.Errorf("the system default has transferred %v bytes, want 2048", got)
 			}
 			if len(gold) != 6 {
 				t.Errorf("%d series: %v", len(gold), gold)
@@ -70,7 +70,7 @@ func TestACounterWithoutANumberIsNoSeries(t *testing.T) {
 	apply(t, b, twoPartitions)
 	fs.Count("qos-gold", 0, "mbm_total_bytes", "Unavailable")
 	if value, has := measured(t, b, "gold")[classes.Series{Measure: "memory_bandwidth_bytes_total", Part: "0"}]; has {
-		t.Errorf("the counter is %v", value)
+		t.Errorf("the usage is %v, want no value, because the counter is unavailable", value)
 	}
 }
 

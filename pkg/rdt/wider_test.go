@@ -107,7 +107,7 @@ func watchApply(t *testing.T, fs *sim.FS, n int, config string, wanted map[strin
 	})
 	err := newBackend(w, nil).Apply(t.Context(), parse(t, config))
 	if err == nil && looks < 4 {
-		t.Errorf("only %d operations were watched", looks)
+		t.Errorf("only %d operations were checked, want at least 4", looks)
 	}
 	return err == nil
 }
