@@ -22,11 +22,11 @@ func TestOnOtherSystemsItLinksNoModuleForLinux(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.Contains(string(packages), "internal/kubectlqos\n") {
-				t.Fatalf("the program links no kubectlqos: %s", packages)
+				t.Fatalf("the list of linked packages lacks internal/kubectlqos: %s", packages)
 			}
 			for _, module := range []string{"github.com/containerd/cgroups", "github.com/intel/goresctrl", "github.com/moby/sys/mountinfo"} {
 				if strings.Contains(string(packages), "\n"+module+"/") {
-					t.Errorf("it links packages of %s", module)
+					t.Errorf("kubectl-qos links packages of %s", module)
 				}
 			}
 		})

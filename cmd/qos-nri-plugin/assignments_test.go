@@ -87,7 +87,7 @@ synchronized: true
 func TestAssignmentsShowRefusals(t *testing.T) {
 	f := newFixture(t)
 	if err := f.RunPod(t.Context(), "default", "late", "rdt=gold", "main"); err == nil {
-		t.Fatal("gold is full, and was given")
+		t.Fatal("a container got the class gold, although it is full")
 	}
 	got := f.ask(t, "assignments", "default/late")
 	lines := strings.Split(strings.TrimSpace(got.Out), "\n")

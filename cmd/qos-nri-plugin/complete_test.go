@@ -49,7 +49,7 @@ func TestCompletionIsSilentWithoutThePlugin(t *testing.T) {
 func TestCompletionScriptsAreMadeForEveryShell(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		if got := run(t.Context(), "completion", shell); got.Code != 0 || !strings.Contains(got.Out, "qos-nri-plugin") {
-			t.Errorf("%s: exit code %d, %d bytes", shell, got.Code, len(got.Out))
+			t.Errorf("the completion script for %s: exit code %d, %d bytes of output", shell, got.Code, len(got.Out))
 		}
 	}
 }

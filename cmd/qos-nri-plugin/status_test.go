@@ -86,7 +86,7 @@ func TestStatusWatchesUntilInterrupted(t *testing.T) {
 	root := newRootCommand()
 	root.SetOut(out)
 	if code := program.Execute(ctx, root, []string{"status", "-w", "-o", "json", "--api-socket", f.socket}); code != 0 {
-		t.Errorf("exit code %d after an interrupt", code)
+		t.Errorf("after an interrupt, the exit code is %d, want 0", code)
 	}
 	decoder := json.NewDecoder(&out.Buffer)
 	documents := 0

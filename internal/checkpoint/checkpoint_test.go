@@ -40,7 +40,7 @@ func TestChangesSurviveTheProcess(t *testing.T) {
 		t.Errorf("c1 (-want +got):\n%s", diff)
 	}
 	if _, ok := after.Get("c2"); ok {
-		t.Error("c2 is remembered although it was set to nothing")
+		t.Error("the checkpoint has c2, although it was removed")
 	}
 }
 
@@ -98,7 +98,7 @@ func TestWhatBackendsSaveSurvivesTheProcess(t *testing.T) {
 		}
 	}
 	if got := open(path, "boot").Memory("claim-io"); got != nil {
-		t.Errorf("another resource has %q", got)
+		t.Errorf("the memory of another resource is %q, want nothing", got)
 	}
 }
 
@@ -119,18 +119,18 @@ func TestAFileThatCannotBeTrustedIsIgnored(t *testing.T) {
 			}
 			c := open(path, "boot")
 			if _, ok := c.Get("c1"); ok {
-				t.Error("it was used")
+				t.Error("the checkpoint was used")
 			}
 			set(t, c, "c2", gold)
 		})
 	}
-	t.Run("but the whole one is not", func(t *testing.T) {
+	t.Run("the undamaged checkpoint is used", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "changes.json")
 		if err := os.WriteFile(path, []byte(whole), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, ok := open(path, "boot").Get("c1"); !ok {
-			t.Error("it was not used")
+			t.Error("the checkpoint was not used")
 		}
 	})
 }
@@ -149,7 +149,7 @@ func TestAWriteThatFailsChangesNothing(t *testing.T) {
 		t.Error("no error")
 	}
 	if _, ok := c.Get("c1"); !ok {
-		t.Error("the change took effect in memory")
+		t.Error("c1 is not in memory after its removal could not be written")
 	}
 }
 
@@ -164,7 +164,7 @@ func FuzzOpen(f *testing.F) {
 		c := open(path, "boot")
 		set(t, c, "c1", gold)
 		if got, ok := open(path, "boot").Get("c1"); !ok || !cmp.Equal(got, gold) {
-			t.Errorf("c1 is %v after it was set", got)
+			t.Errorf("c1 is %v after it was set and read again", got)
 		}
 	})
 }

@@ -52,12 +52,12 @@ func TestAFullDiskChangesNothingAndIsReported(t *testing.T) {
 		t.Errorf("c1 has %v in memory", got)
 	}
 	if left, err := filepath.Glob(path + ".*"); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("temporary files are left: %v, %v", left, err)
 	}
 	set(t, c, "c2", gold)
 	for id, want := range map[string]bool{"c1": true, "c2": true, "c3": false} {
 		if _, got := open(path, "boot").Get(id); got != want {
-			t.Errorf("%s is remembered: %t, want %t when there is space again", id, got, want)
+			t.Errorf("with free space again, the checkpoint has %s: %t, want %t", id, got, want)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestAnUnfinishedFileIsNeitherReadNorInTheWay(t *testing.T) {
 	c := open(path, "boot")
 	for id, want := range map[string]bool{"c1": true, "c9": false} {
 		if _, got := c.Get(id); got != want {
-			t.Errorf("%s is remembered: %t, want %t", id, got, want)
+			t.Errorf("the checkpoint has %s: %t, want %t", id, got, want)
 		}
 	}
 	set(t, c, "c2", gold)

@@ -89,7 +89,7 @@ func TestADirectoryThatIsMadeLaterHasAnotherHash(t *testing.T) {
 	}
 	empty := config.Read(dir, kinds(), os.ReadFile)
 	if missing.Err == nil || empty.Err != nil || missing.Hash == empty.Hash {
-		t.Errorf("hash %s with error %v, then %s with %v", missing.Hash, missing.Err, empty.Hash, empty.Err)
+		t.Errorf("a missing directory: hash %s, error %v; an empty directory: hash %s, error %v", missing.Hash, missing.Err, empty.Hash, empty.Err)
 	}
 }
 

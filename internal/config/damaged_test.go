@@ -57,7 +57,7 @@ func TestBinaryFilesAreRefusedByNameInAFewLines(t *testing.T) {
 				t.Errorf("the error has %d lines, %d bytes", lines, len(text))
 			}
 			if strings.ContainsAny(text, "\x00\x1b\r") {
-				t.Errorf("the error hands on control characters: %.200q", text)
+				t.Errorf("the error contains control characters: %.200q", text)
 			}
 		})
 	}
@@ -181,7 +181,7 @@ func TestTruncatedFilesAreRefusedOrHaveFewerClasses(t *testing.T) {
 		wantPart(t, n, whole.Config, source.Config)
 	}
 	if taken == 0 || taken > len(text)/10 {
-		t.Errorf("%d truncated files are class files", taken)
+		t.Errorf("%d truncated files are accepted, want some, but less than a tenth", taken)
 	}
 }
 
@@ -197,7 +197,7 @@ func wantPart(t *testing.T, n int, whole, part *classes.Config) {
 	for _, resource := range part.Resources {
 		for _, class := range resource.Classes {
 			if !offered[resource.Name+" "+class.Name] {
-				t.Errorf("after %d bytes there is a class %q of %s", n, class.Name, resource.Name)
+				t.Errorf("the first %d bytes have a class %q of %s, which the whole file does not have", n, class.Name, resource.Name)
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func scalars(node *yaml.Node) (found []*yaml.Node) {
 func TestAProblemWithAnyTextInAClassFileIsAShortLine(t *testing.T) {
 	files, err := filepath.Glob("../../config/*.yaml")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("there are %d files: %v", len(files), err)
+		t.Fatalf("%d example class files, error %v", len(files), err)
 	}
 	texts := []string{strings.Repeat("x", 20<<10), strings.Repeat("9", 20<<10), strings.Repeat("\x1b[2J\u009b\n", 2<<10) + "%", "\u202e"}
 	problems := 0

@@ -92,7 +92,7 @@ func TestAConfigMapIsReadInOneVersion(t *testing.T) {
 	close(done)
 	must(t, <-ended)
 	if !t.Failed() && len(seen) < 2 {
-		t.Errorf("only %v were read", seen)
+		t.Errorf("only the versions %v were read, want both", seen)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestAVersionThatIsRemovedDuringTheReadIsAnErrorOrReadAgain(t *testing.T) {
 	m.link(t, "a", "b")
 	must(t, os.RemoveAll(filepath.Join(string(m), "..version_1")))
 	if source := config.Read(string(m), kinds(), os.ReadFile); !errors.Is(source.Err, fs.ErrNotExist) {
-		t.Errorf("error is %v with %+v", source.Err, source.Config)
+		t.Errorf("the error is %v and the configuration %+v, want ErrNotExist", source.Err, source.Config)
 	}
 	m.publish(t, "2", "a", "b")
 	source := config.Read(string(m), kinds(), os.ReadFile)

@@ -190,7 +190,7 @@ func TestNamesOfVolumeAttributesClassesAreLabels(t *testing.T) {
 			_, name, _ := strings.Cut(string(results[0].Text), "VolumeAttributesClass\nmetadata:\n  name: ")
 			name, _, _ = strings.Cut(name, "\n")
 			if errs := content.IsDNS1123Label(name); name != test.want || len(errs) > 0 {
-				t.Errorf("the name is %s %q, want %s", name, errs, test.want)
+				t.Errorf("the name is %s (problems: %q), want %s", name, errs, test.want)
 			}
 		})
 	}

@@ -86,7 +86,7 @@ func TestManifestsAreConvertedForStockKubernetes(t *testing.T) {
 			}
 			again, err := convertFile(name, result.Text, known())
 			if err != nil || !bytes.Equal(again.Text, result.Text) {
-				t.Errorf("converted again it is not the same: %v\n%s", err, cmp.Diff(string(result.Text), string(again.Text)))
+				t.Errorf("a second conversion changes the result: %v\n%s", err, cmp.Diff(string(result.Text), string(again.Text)))
 			}
 		})
 	}

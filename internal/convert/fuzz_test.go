@@ -64,11 +64,11 @@ func FuzzConvert(f *testing.F) {
 		before, after := facts(t, text), facts(t, result.Text)
 		ours := bytes.Contains(text, []byte("LimitRange")) || bytes.Contains(text, []byte("ResourceQuota"))
 		if diff := cmp.Diff(before, after); diff != "" && !ours {
-			t.Fatalf("more has changed than the requests (-before +after):\n%s\n%s", diff, result.Text)
+			t.Fatalf("not only the requests have changed (-before +after):\n%s\n%s", diff, result.Text)
 		}
 		again, err := convertFile("fuzz.yaml", result.Text, known())
 		if err != nil || !bytes.Equal(again.Text, result.Text) {
-			t.Fatalf("converted again it is not the same (%v):\n%s\n%s", err, result.Text, again.Text)
+			t.Fatalf("a second conversion changes the result (%v):\n%s\n%s", err, result.Text, again.Text)
 		}
 	})
 }
@@ -95,7 +95,7 @@ func facts(t *testing.T, text []byte) []string {
 			return all
 		}
 		if err != nil {
-			t.Fatalf("the result is no YAML: %v\n%s", err, text)
+			t.Fatalf("the result is not YAML: %v\n%s", err, text)
 		}
 		if !isClass(n.Content[0]) {
 			all = appendFacts(all, fmt.Sprintf("%d", i), "", &n)

@@ -323,11 +323,11 @@ func TestAllYAMLStylesAreConverted(t *testing.T) {
 func checkGenerated(t *testing.T, seed uint64, text, result string, notes int) {
 	t.Helper()
 	if slices.Compare(facts(t, []byte(text)), facts(t, []byte(result))) != 0 {
-		t.Errorf("seed %d: more has changed than the requests:\n%s\n---- became\n%s", seed, text, result)
+		t.Errorf("seed %d: not only the requests have changed:\n%s\n---- became\n%s", seed, text, result)
 	}
 	for i := 1; i <= notes; i++ {
 		if note := fmt.Sprintf("# note %d.", i); strings.Count(result, note) != 1 {
-			t.Errorf("seed %d: %q is there %d times in:\n%s\n---- made of\n%s", seed, note, strings.Count(result, note), result, text)
+			t.Errorf("seed %d: %q is there %d times in:\n%s\n---- converted from\n%s", seed, note, strings.Count(result, note), result, text)
 		}
 	}
 	if strings.Contains(result, "qosResources") {
@@ -335,6 +335,6 @@ func checkGenerated(t *testing.T, seed uint64, text, result string, notes int) {
 	}
 	again, err := convertFile("generated.yaml", []byte(result), known())
 	if err != nil || !bytes.Equal(again.Text, []byte(result)) {
-		t.Errorf("seed %d: converted again it is not the same: %v", seed, err)
+		t.Errorf("seed %d: a second conversion changes the result: %v", seed, err)
 	}
 }

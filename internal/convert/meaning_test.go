@@ -86,7 +86,7 @@ func given(t *testing.T, catalog *classes.Catalog, o *kepObject) map[string]stri
 			PodName: "web", Container: container, PodAnnotations: o.Metadata.Annotations, ContainerAnnotations: allocated,
 		})
 		if err != nil {
-			t.Errorf("a node refuses it: %v", err)
+			t.Errorf("a node refuses the converted request: %v", err)
 		}
 		for _, a := range assignments {
 			if a.Class != "" && a.Resource != "vendor.example/disk" {

@@ -49,7 +49,7 @@ func TestAnnotationsOfRuntimesThatCannotBeConverted(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			result, err := convertFile("a.yaml", []byte(test.text), known())
 			if err == nil {
-				t.Fatalf("no error, but the result\n%s", result.Text)
+				t.Fatalf("convert returned no error; the result is\n%s", result.Text)
 			}
 			if diff := cmp.Diff(test.want, err.Error()); diff != "" {
 				t.Errorf("error (-want +got):\n%s", diff)

@@ -25,7 +25,7 @@ func TestWhileThePluginIsAwayFreeDevicesBecomeUnhealthyAfterTheGrace(t *testing.
 	r.plugin.away()
 	r.awaitGold(2, 1)
 	if passed := time.Since(away); passed < grace {
-		t.Errorf("unhealthy after %v, before the grace of %v", passed, grace)
+		t.Errorf("devices became unhealthy after %v, want at least the grace period %v", passed, grace)
 	}
 	r.await(bronze, 1000, 0)
 	if err := r.kubelet.Admit(context.Background(), pod("b", map[string]int{gold: 1})); err == nil {
@@ -50,10 +50,10 @@ func TestAPluginThatIsBackWithinTheGraceChangesNothing(t *testing.T) {
 	r.plugin.ready(offered(3))
 	r.awaitGold(3, 3)
 	if got := r.kubelet.Resource(gold); got.Messages != 2 {
-		t.Errorf("gold has had %d messages, want those of 2 and 3 devices", got.Messages)
+		t.Errorf("kubelet got %d device lists of gold, want one of 2 and one of 3 devices", got.Messages)
 	}
 	if diff := cmp.Diff(before, r.traffic()); diff != "" {
-		t.Errorf("other classes were published again (-before +after):\n%s", diff)
+		t.Errorf("device lists of other classes were sent again (-before +after):\n%s", diff)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestKubeletIsPolledAfterAnAllocation(t *testing.T) {
 	for i := range 10 { // registrations may have caused the first poll
 		name := fmt.Sprintf("pod-%d", i)
 		r.admit(pod(name, map[string]int{gold: 1}))
-		r.until("the pod is in an answer", func() bool { return r.kubelet.Listed("default", name) > 0 })
+		r.until("kubelet has listed the pod", func() bool { return r.kubelet.Listed("default", name) > 0 })
 	}
 }
 

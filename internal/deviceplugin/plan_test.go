@@ -129,7 +129,7 @@ func TestPlanKeepsItsInvariantsForAnyUsage(t *testing.T) {
 			t.Fatalf("class %+v, usage %+v: %v; devices %s", c, u, err, numbers(devices))
 		}
 		if !slices.Equal(devices, plan(c, u)) {
-			t.Fatalf("class %+v, usage %+v: another list the second time", c, u)
+			t.Fatalf("class %+v, usage %+v: a second call returns another list", c, u)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func TestDevicesArePhasedOutInTwoSteps(t *testing.T) {
 		}
 	}
 	if len(leaving) > 0 {
-		t.Errorf("%v are still in leaving", leaving)
+		t.Errorf("the map leaving has %v, want nothing", leaving)
 	}
 }
 

@@ -60,7 +60,7 @@ func TestNothingIsRegisteredBeforeThePluginIsReady(t *testing.T) {
 	r.plugin.ready(offered(1))
 	r.awaitGold(1, 1)
 	if got := r.kubelet.Resource(gold); got.Registrations != 1 || got.Messages != 1 {
-		t.Errorf("%d registrations and %d messages, want one of each, when the plugin was ready", got.Registrations, got.Messages)
+		t.Errorf("%d registrations and %d device lists, want one of each, after the plugin was ready", got.Registrations, got.Messages)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestAKubeletThatStartsLaterOrRestartsGetsTheClasses(t *testing.T) {
 	}
 	r.admit(pod("b", map[string]int{gold: 1}))
 	if err := r.kubelet.Admit(context.Background(), pod("c", map[string]int{gold: 1})); err == nil {
-		t.Error("a third pod was admitted to two devices")
+		t.Error("a third pod was admitted, although the class has only two devices")
 	}
 }
 
@@ -107,7 +107,7 @@ func TestARemovedSocketIsMadeAgainWithoutANewRegistration(t *testing.T) {
 	if err := os.Remove(socket); err != nil {
 		t.Fatal(err)
 	}
-	r.soon("the socket is there again", func() bool {
+	r.soon("the socket exists again", func() bool {
 		conn, err := net.Dial("unix", socket)
 		if err == nil {
 			_ = conn.Close()
@@ -182,13 +182,13 @@ func TestAClassIsAddedChangedAndRemovedWithoutMessagesForOthers(t *testing.T) {
 	r.plugin.ready(offered(3))
 	r.until("silver is gone", func() bool { return !r.kubelet.Resource(silver).Followed })
 	if got := r.kubelet.Resource(silver); got.Capacity != 0 || got.Messages != 3 {
-		t.Errorf("silver, which is gone, has %+v; want no devices, after 3 messages: healthy, unhealthy, none", got)
+		t.Errorf("after silver was removed, kubelet has %+v; want no devices, and 3 device lists: healthy, unhealthy, empty", got)
 	}
-	r.soon("its socket is gone", func() bool { return len(r.sockets()) == 3 })
+	r.soon("the socket of silver is gone", func() bool { return len(r.sockets()) == 3 })
 	r.plugin.ready(with)
 	r.await(silver, 1, 1)
 	if diff := cmp.Diff(before, r.traffic()); diff != "" {
-		t.Errorf("other classes were published again (-before +after):\n%s", diff)
+		t.Errorf("device lists of other classes were sent again (-before +after):\n%s", diff)
 	}
 }
 
@@ -304,7 +304,7 @@ func TestAWrongDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
 	r.startKubelet()
 	r.awaitGold(1, 1)
 	if n := strings.Count(r.log.String(), r.kubelet.PluginsDir()+" does not exist;"); n != 1 {
-		t.Errorf("it was logged %d times:\n%s", n, r.log)
+		t.Errorf("the problem was logged %d times:\n%s", n, r.log)
 	}
 }
 

@@ -143,7 +143,7 @@ func TestTheDeviceOfAnEndedInitContainerIsTakenAwayLast(t *testing.T) {
 	r.plugin.ready(offered(3), podOf("a"), podOf("static", inGold("app", "1", annotated)), podOf("other", inGold("app", "2", annotated)))
 	r.awaitGold(3, 1)
 	if got, want := r.kubelet.Resource(gold).Healthy, r.kubelet.Devices("default", "a", "setup", gold); !slices.Equal(got, want) {
-		t.Errorf("healthy: %v, want that of the init container, %v", got, want)
+		t.Errorf("the healthy devices are %v, want that of the init container, %v", got, want)
 	}
 	r.restartKubelet()
 	r.awaitGold(3, 1)

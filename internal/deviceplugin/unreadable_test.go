@@ -45,7 +45,7 @@ func TestAnUnreadableDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
 			r.startKubelet()
 			r.awaitGold(1, 1)
 			if n := strings.Count(r.log.String(), dir+test.want); n != 1 {
-				t.Errorf("it was logged %d times:\n%s", n, r.log)
+				t.Errorf("the problem was logged %d times:\n%s", n, r.log)
 			}
 		})
 	}

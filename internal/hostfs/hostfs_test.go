@@ -67,7 +67,7 @@ func TestAWriteNeitherCreatesNorTruncates(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := root.ReadFile("/sys/b"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the file was made: %v", err)
+		t.Errorf("WriteFile created the file: %v", err)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestDirectoriesAreMadeListedMovedAndRemoved(t *testing.T) {
 		t.Errorf("got %v, %v", names, err)
 	}
 	if err := root.Remove("/sys"); !errors.Is(err, syscall.ENOTEMPTY) {
-		t.Errorf("removed with all in it: %v", err)
+		t.Errorf("Remove of a directory with files returned %v, want ENOTEMPTY", err)
 	}
 	if err := root.Remove("/sys/n"); err != nil {
 		t.Error(err)

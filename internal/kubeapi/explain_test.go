@@ -163,7 +163,7 @@ func expectExplained(t *testing.T, err error, outcome kubeapi.Outcome, line stri
 }
 
 func TestExplainWithoutAnswer(t *testing.T) {
-	t.Run("a server that is away is named, and does not affect the node", func(t *testing.T) {
+	t.Run("the message names a server that cannot be reached", func(t *testing.T) {
 		server := answer(t, 200, "")
 		server.Close()
 		expectExplained(t, getObject(t, server.URL), kubeapi.Unavailable,
@@ -180,7 +180,7 @@ func TestExplainWithoutAnswer(t *testing.T) {
 			t.Error(line)
 		}
 	})
-	t.Run("time that ran out is a server that does not answer", func(t *testing.T) {
+	t.Run("an expired deadline means that the server does not answer", func(t *testing.T) {
 		expectExplained(t, fmt.Errorf("list: %w", context.DeadlineExceeded), kubeapi.Unavailable,
 			"the API server does not answer (context deadline exceeded); the node is not affected, trying again")
 	})

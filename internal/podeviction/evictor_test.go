@@ -242,7 +242,7 @@ func TestAFailureOfOnePodIsLoggedOnceAndBlocksNoOther(t *testing.T) {
 				r.setTargets("a/web", "a/other")
 				r.pass(11 * time.Second)
 				if requests := r.takeRequests(); !slices.Contains(requests, "other") {
-					t.Errorf("requested evictions of %q, not of the other pod", requests)
+					t.Errorf("evictions were requested for %q, want also the pod other", requests)
 				}
 				r.pass(time.Hour)
 				r.wantLog("in an hour", name, "evicted")
@@ -268,7 +268,7 @@ func TestAnUnavailableAPIServerIsRetriedOnceForAllPods(t *testing.T) {
 		r.setAnswer(allow)
 		r.pass(2 * time.Minute)
 		if got := len(r.takeRequests()); got != 50 {
-			t.Errorf("%d pods are evicted when it is back, want 50", got)
+			t.Errorf("%d pods are evicted when the API server is back, want 50", got)
 		}
 		if said := r.log.take(); strings.Count(said, "works again") != 1 {
 			t.Errorf("logged %s", said)

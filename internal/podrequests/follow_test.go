@@ -49,12 +49,12 @@ func TestATemporaryFailureIsRetriedWithBackoff(t *testing.T) {
 			waits = append(waits, outcome.Again)
 			early := f.Follow(t.Context(), pod, offered(), has)
 			if len(early.Refused) != 1 || early.Refused[0].Count != uint64(len(p.requests)) {
-				t.Fatalf("before its time: %+v; want what is known", early)
+				t.Fatalf("before the end of the wait: %+v; want the refusal that is known", early)
 			}
 			<-time.After(outcome.Again)
 		}
 		if len(p.requests) != 9 {
-			t.Errorf("%d requests, want one each time", len(p.requests))
+			t.Errorf("%d requests, want one after each wait", len(p.requests))
 		}
 		for i, wait := range waits {
 			most := min(5*time.Second<<i, 5*time.Minute)
@@ -64,7 +64,7 @@ func TestATemporaryFailureIsRetriedWithBackoff(t *testing.T) {
 		}
 		p.answer = nil
 		if outcome := f.Follow(t.Context(), pod, offered(), has); len(outcome.Refused) > 0 || outcome.Again != 0 {
-			t.Errorf("when there is room: %+v; want nothing left to do", outcome)
+			t.Errorf("after a slot is free: %+v; want no refusal and no retry", outcome)
 		}
 		if f.Follow(t.Context(), pod, offered(), has); len(p.requests) != 10 {
 			t.Errorf("%d requests, want no more than needed", len(p.requests))
@@ -104,12 +104,12 @@ func TestALaterUpdateOfOtherOriginIsLeft(t *testing.T) {
 	f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
 	f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate)))
 	if len(p.requests) != 0 {
-		t.Fatalf("requested %v; want the update left", p.requests)
+		t.Fatalf("the requests are %v; want none, because the update is newer than the annotation", p.requests)
 	}
 	pod.Annotations[ownKey] = "rdt=bronze"
 	f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate)))
 	if len(p.requests) != 1 || p.requests[0].GetQosResources()[0].GetClass() != "bronze" || p.requests[0].GetPodUid() != "uid-web" {
-		t.Errorf("requested %v; want the newer annotation followed", p.requests)
+		t.Errorf("the requests are %v; want the class of the newer annotation", p.requests)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestAnUpdateOfOtherOriginEndsTheRetries(t *testing.T) {
 		<-time.After(outcome.Again)
 		outcome = f.Follow(t.Context(), pod, offered(), podOf(in("bronze", fromUpdate)))
 		if len(p.requests) != 1 || len(outcome.Refused) > 0 || outcome.Again != 0 {
-			t.Errorf("%d requests, outcome %+v; want the later update left", len(p.requests), outcome)
+			t.Errorf("%d requests, outcome %+v; want no request that undoes the later update", len(p.requests), outcome)
 		}
 	})
 }
@@ -140,7 +140,7 @@ func TestAContainerThatDoesNotRunIsSkipped(t *testing.T) {
 	pod.Status.ContainerStatuses[0].State = corev1.ContainerState{}
 	NewFollower(p.update).Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
 	if len(p.requests) > 0 {
-		t.Errorf("requested %v before the container runs", p.requests)
+		t.Errorf("the requests are %v, want none before the container runs", p.requests)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestMirrorPodsAreSkipped(t *testing.T) {
 	pod := webPod(map[string]string{ownKey: "rdt=silver", corev1.MirrorPodAnnotationKey: "hash"})
 	NewFollower(p.update).Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
 	if len(p.requests) > 0 || UID(pod) != "hash" {
-		t.Errorf("requested %v, UID %s; want no request, and the UID on the node", p.requests, UID(pod))
+		t.Errorf("the requests are %v, the UID is %s; want no request, and the UID on the node", p.requests, UID(pod))
 	}
 }
 
@@ -165,7 +165,7 @@ func TestARestartedContainerFollowsTheAnnotations(t *testing.T) {
 	pod.Status.ContainerStatuses[0].ContainerID = "containerd://id-again"
 	f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate), restarted))
 	if len(p.requests) != 2 || p.requests[1].GetQosResources()[0].GetClass() != "silver" {
-		t.Errorf("requested %v; want silver for the container and for its successor", p.requests)
+		t.Errorf("the requests are %v; want silver for the container and for its successor", p.requests)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestAnnotationsThatChangeContinuouslyAreFollowedAtALimitedRate(t *testing.T
 					<-time.After(500 * time.Millisecond)
 				}
 				if len(p.requests) < 2 || len(p.requests) > c.most {
-					t.Errorf("%d requests in a minute, want %d at most", len(p.requests), c.most)
+					t.Errorf("%d requests in a minute, want at most %d", len(p.requests), c.most)
 				}
 				last := "rdt=silver"
 				pod.Annotations[ownKey] = last
@@ -197,7 +197,7 @@ func TestAnnotationsThatChangeContinuouslyAreFollowedAtALimitedRate(t *testing.T
 					f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
 				}
 				if got := p.requests[len(p.requests)-1].GetQosResources()[0].GetClass(); got != "silver" {
-					t.Errorf("requested %s last, want the class of the latest annotations", got)
+					t.Errorf("the last request is for %s, want the class of the latest annotations", got)
 				}
 			})
 		})
@@ -225,7 +225,7 @@ func TestAnAnnotationOfAnotherContainerIsIgnored(t *testing.T) {
 		f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate)))
 	}
 	if len(p.requests) > 0 {
-		t.Errorf("requested %v; want the update left while nothing of the container changes", p.requests)
+		t.Errorf("the requests are %v; want none, because no annotation of the container has changed", p.requests)
 	}
 	pod.Annotations[podKey] = "vendor.example/network=fast"
 	if f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate))); len(p.requests) != 1 {

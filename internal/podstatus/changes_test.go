@@ -32,7 +32,7 @@ func TestTheNewestClassChangesOfAPodAreKept(t *testing.T) {
 	}
 	kept := c.take(keyOf(assigned()))
 	if len(kept) != 20 || kept[19].Message != "main: k8s.io/rdt class-999 -> class-1000" {
-		t.Errorf("%d are kept, to %v; want the newest 20", len(kept), kept[len(kept)-1])
+		t.Errorf("%d changes are kept, the last is %v; want the newest 20", len(kept), kept[len(kept)-1])
 	}
 	if again := c.take(keyOf(assigned())); len(again) > 0 {
 		t.Errorf("taken twice: %v", again)
@@ -70,10 +70,10 @@ func TestClassChangesBetweenTwoStates(t *testing.T) {
 func TestTheDefaultClassOfAContainerThatThePluginFoundIsNoChange(t *testing.T) {
 	found := assigned(ctr("plugin", "1", has("k8s.io/rdt", "", qosv1alpha1.Source_SOURCE_ADOPTED)))
 	if got := changed(found, assigned(ctr("plugin", "1", has("k8s.io/rdt", "bronze", qosv1alpha1.Source_SOURCE_DEFAULT))), time.Now()); len(got) > 0 {
-		t.Errorf("a default class is a change: %v", got)
+		t.Errorf("a default class is reported as a change: %v", got)
 	}
 	if got := changed(found, assigned(ctr("plugin", "1", has("k8s.io/rdt", "gold", container))), time.Now()); len(got) != 1 {
-		t.Errorf("a requested class is no change: %v", got)
+		t.Errorf("a requested class is not reported as a change: %v", got)
 	}
 }
 
@@ -99,6 +99,6 @@ func TestClassChangesAreKeptUntilThePodIsReconciled(t *testing.T) {
 	c.add(third, first)
 	c.add(first, &snapshot{ready: true})
 	if len(c.byPod) != 0 {
-		t.Errorf("kept for a deleted pod: %v", c.byPod)
+		t.Errorf("changes of a deleted pod are kept: %v", c.byPod)
 	}
 }

@@ -54,15 +54,15 @@ func TestAFailingServerGetsFewRequestsHoweverManyPodsWait(t *testing.T) {
 				r.plugin.set(nil, in("silver")...)
 				r.pass(10 * time.Minute)
 				if got := len(r.writes()); got < 2 || got > 150 {
-					t.Errorf("%d writes in ten minutes; want few", got)
+					t.Errorf("%d writes in ten minutes, want 2 to 150", got)
 				}
 				broken.Store(false)
 				r.pass(4 * time.Minute)
 				for i := range 40 {
-					r.wantCondition("when it is back", fmt.Sprintf("pod-%d", i), "True Assigned: main: k8s.io/rdt silver (container)")
+					r.wantCondition("when the API server is back", fmt.Sprintf("pod-%d", i), "True Assigned: main: k8s.io/rdt silver (container)")
 				}
 				if got := len(r.events()); got != 40 {
-					t.Errorf("%d events when it is back, want one for each pod", got)
+					t.Errorf("%d events when the API server is back, want one for each pod", got)
 				}
 			})
 		})

@@ -101,9 +101,9 @@ func TestNodesReconnectSpreadOut(t *testing.T) {
 		server.Set(false)
 		pass(3 * time.Minute)
 		peak, requests := server.Counted()
-		t.Logf("%d nodes: while it was away %v; then at most %d requests within a second, %v", many, away, peak, requests)
+		t.Logf("%d nodes: requests while the API server was away: %v; then at most %d requests within a second: %v", many, away, peak, requests)
 		if want := many / 5; peak > want {
-			t.Errorf("%d requests within a second, want %d at most", peak, want)
+			t.Errorf("%d requests within a second, want at most %d", peak, want)
 		}
 		if requests["apply"] < many || requests["list"]+requests["watch"]+requests["apply"] > 4*many {
 			t.Errorf("requests: %v", requests)

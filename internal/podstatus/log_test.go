@@ -80,10 +80,10 @@ func TestTheEndOfAWatchOutageIsLogged(t *testing.T) {
 					stream.Error(&metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired})
 					stream.Stop()
 					r.pass(10 * time.Minute)
-					r.wantLog("while it is away", "etcd is away")
+					r.wantLog("while the API server is away", "etcd is away")
 					broken.Store(false)
 					r.pass(2 * time.Minute)
-					r.wantLog("when it is back", "works again")
+					r.wantLog("when the API server is back", "works again")
 				}
 			})
 		})

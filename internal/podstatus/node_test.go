@@ -141,7 +141,7 @@ func TestConditionsWithARealNodeAPI(t *testing.T) {
 
 	err := n.RunPod(t.Context(), "default", "next", "rdt=gold", "main")
 	if err == nil {
-		t.Fatal("gold has room for one, but two got it")
+		t.Fatal("a second container got gold, whose capacity is 1")
 	}
 	system := "pod: vendor.example/network system default"
 	refused := awaitCondition(t, client, "next", corev1.ConditionFalse, err.Error()+"; in effect: "+system)

@@ -42,7 +42,7 @@ func TestAConditionIsWrittenOncePerChange(t *testing.T) {
 		first := r.wantCondition("at first", "web", "True Assigned: main: k8s.io/rdt gold (container)")
 		r.wantWrites("at first", applied)
 		if c := r.condition("plain"); c.Type != "" {
-			t.Errorf("a pod with system defaults only has %v", c)
+			t.Errorf("a pod that has only system defaults has the condition %v, want none", c)
 		}
 		web, err := r.client.CoreV1().Pods("default").Get(t.Context(), "web", metav1.GetOptions{})
 		if err != nil || len(web.Status.Conditions) != 2 {
@@ -55,7 +55,7 @@ func TestAConditionIsWrittenOncePerChange(t *testing.T) {
 		r.pass(5 * time.Second)
 		changed := r.wantCondition("after a change", "web", "True Assigned: main: k8s.io/rdt silver (container)")
 		if !changed.LastTransitionTime.Equal(&first.LastTransitionTime) {
-			t.Errorf("transition moved from %v to %v without another status", first.LastTransitionTime, changed.LastTransitionTime)
+			t.Errorf("lastTransitionTime changed from %v to %v, although the status is the same", first.LastTransitionTime, changed.LastTransitionTime)
 		}
 		r.wantEvents("after a change", "Normal QOSClassChanged x1 web: main: k8s.io/rdt gold -> silver")
 		r.wantWrites("for one change", applied, "create events/")
@@ -89,7 +89,7 @@ func TestOnlyPodsOfTheNodeAreWatched(t *testing.T) {
 	})
 	err := podstatus.New(&plugin{}, fake.NewClientset(), podstatus.Options{Registry: prometheus.NewRegistry()}).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "--node-name") {
-		t.Errorf("without a node name: %v; want the remedy", err)
+		t.Errorf("without a node name, Run returned %v; want an error that names --node-name", err)
 	}
 }
 
@@ -181,12 +181,12 @@ func TestConditionsStayWhileThePluginIsAway(t *testing.T) {
 		r.pass(time.Hour)
 		r.wantWrites("while it is away")
 		if len(updates) > 0 {
-			t.Errorf("requested %s from a plugin that is away", <-updates)
+			t.Errorf("class %s was requested from a plugin that is away", <-updates)
 		}
 		r.plugin.set(nil, "web=gold")
 		r.pass(5 * time.Second)
 		if len(updates) != 1 {
-			t.Errorf("%d updates when it is back, want one", len(updates))
+			t.Errorf("%d updates when the plugin is back, want one", len(updates))
 		}
 		r.plugin.set(nil, "web=silver")
 		r.pass(5 * time.Second)
@@ -224,7 +224,7 @@ func TestWritesResumeAfterAnOutage(t *testing.T) {
 				r.pass(time.Hour)
 				tries := len(r.writes())
 				if tries < 2 || tries > 500 {
-					t.Errorf("%d tries in an hour", tries)
+					t.Errorf("%d writes in an hour, want 2 to 500", tries)
 				}
 				if got := strings.Count(r.log.String(), "write the condition of pods"); got != 1 || !strings.Contains(r.log.String(), c.line) {
 					t.Errorf("the log has %d lines: %s; want one with %q", got, r.log, c.line)

@@ -71,7 +71,7 @@ func TestHostileAnnotationsAreStripped(t *testing.T) {
 	}
 	for key, value := range kept {
 		if len(value) > 16<<10+1 {
-			t.Errorf("kept %d bytes of %s", len(value), key)
+			t.Errorf("%d bytes of the annotation %s are kept, want at most 16 KiB", len(value), key)
 		}
 	}
 	offers := classes.NewCatalog([]classes.Offer{{Resource: classes.Resource{

@@ -260,7 +260,7 @@ func FuzzScan(f *testing.F) {
 		lines := strings.Count(string(data), "\n") + 1
 		for _, s := range scan("f", data) {
 			if s.line < 1 || s.line > lines || strings.TrimSpace(s.value) == "" {
-				t.Errorf("setting %+v is none of %d lines", s, lines)
+				t.Errorf("setting %+v has no value, or a line outside of the file's %d lines", s, lines)
 			}
 		}
 	})

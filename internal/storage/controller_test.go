@@ -107,7 +107,7 @@ func TestTheSpecOfANodeWithoutVolumesIsWrittenOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(w.patch, `"spec":{"written":true}`); got != step.writes {
-			t.Errorf("%v is followed by the patch %q", step.object, w.patch)
+			t.Errorf("after the object %v, the patch is %q", step.object, w.patch)
 		}
 	}
 }

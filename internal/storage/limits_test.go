@@ -75,7 +75,7 @@ func FuzzLimits(f *testing.F) {
 		}}}
 		kind := classes.Kind{Field: "volumeio", Scopes: []classes.Scope{classes.VolumeScope}, Single: true, Parse: blockio.ParseVolumeConfig}
 		if _, err := claims.Resource([]classes.Kind{kind}); err != nil {
-			t.Errorf("iops %q and throughput %q are %+v: %v", iops, throughput, limits, err)
+			t.Errorf("iops %q and throughput %q result in %+v, which the node refuses: %v", iops, throughput, limits, err)
 		}
 	})
 }

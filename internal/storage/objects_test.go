@@ -133,7 +133,7 @@ func TestAVolumeOfModeBlockHasThePathOfItsDevice(t *testing.T) {
 	objects, pods := read(t, asBlock(manifests))
 	spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 	if len(spec.Volumes) != 1 || spec.Volumes[0].Container != "main" || spec.Volumes[0].Path != "/dev/data" || len(problems) > 0 {
-		t.Errorf("volumes are %+v, problems %v", spec.Volumes, problems)
+		t.Errorf("the volumes are %+v, the problems %v", spec.Volumes, problems)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestVolumesOfAFullNodeStay(t *testing.T) {
 	before := nodeqosv1alpha1.NodeQOSResourcesSpec{Volumes: []nodeqosv1alpha1.ClaimedVolume{{PodUID: "u040", Container: "main", Path: "/data/24"}}}
 	spec, problems := objects.specOf(pods, before)
 	if last := spec.Volumes[len(spec.Volumes)-1]; len(spec.Volumes) != 1000 || last.PodUID != "u040" || last.Path != "/data/24" {
-		t.Errorf("%d volumes with %+v, and problems %v", len(spec.Volumes), last, problems)
+		t.Errorf("the spec has %d volumes, the last is %+v; the problems are %v", len(spec.Volumes), last, problems)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestTheClassOfAClaim(t *testing.T) {
 		change         []string
 		class, problem string
 	}{
-		{"is that which the claim requests", nil, "silver", ""},
+		{"is the requested class of the claim", nil, "silver", ""},
 		{"is the default of its StorageClass without a request", []string{wanted + ", storageClassName: fast", "storageClassName: limited"}, "gold", ""},
 		{"is what the claim requests in spite of a default", []string{"fast}", "limited}"}, "silver", ""},
 		{"is none without a request and a default", []string{wanted + ", ", ""}, "", ""},
@@ -287,7 +287,7 @@ func TestAWrongClassLeavesTheClassThatTheVolumeHas(t *testing.T) {
 			for range 2 { // the second time, before has the problem already
 				spec, problems := objects.specOf(pods, before)
 				if len(spec.Volumes) != 2 || len(spec.VolumeClasses) != 1 {
-					t.Fatalf("the spec is %+v", spec)
+					t.Fatalf("the spec is %+v, want two volumes and one class", spec)
 				}
 				for _, v := range spec.Volumes {
 					if v.Class != "silver" || !strings.Contains(v.Problem, test.problem) {
@@ -320,7 +320,7 @@ func TestARemovedClaimLeavesTheLimits(t *testing.T) {
 			}
 			spec, _ = objects.specOf(nil, before)
 			if len(spec.Volumes) > 0 {
-				t.Errorf("after the pod has ended, the spec has %v", spec.Volumes)
+				t.Errorf("after the pod has ended, the spec has the volumes %v, want none", spec.Volumes)
 			}
 		})
 	}

@@ -70,9 +70,9 @@ func TestAReplicaIsReadyWhenItHasAllObjects(t *testing.T) {
 		}
 	}()
 
-	until(t, "a list is refused", refused.Load)
+	until(t, "the API server has refused a list", refused.Load)
 	if err := c.ready(); err == nil {
-		t.Error("it is ready without the VolumeAttributesClasses")
+		t.Error("the controller is ready, although it cannot list VolumeAttributesClasses")
 	}
 	allowed.Store(true)
 	until(t, "it is ready", func() bool { return c.ready() == nil })
