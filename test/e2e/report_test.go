@@ -117,6 +117,6 @@ func TestReportListsSubtestsOfOneLevelInTheirOrder(t *testing.T) {
 		t.Errorf("unexpected: %+v", r.results)
 	}
 	if r.results["TestNode/a"].outcome != "fail" {
-		t.Errorf("outcome of a: %q", r.results["TestNode/a"].outcome)
+		t.Errorf("the outcome of test a is %q", r.results["TestNode/a"].outcome)
 	}
 }

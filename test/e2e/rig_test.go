@@ -65,7 +65,7 @@ func (r *rig) setUp(t *testing.T) map[string]string {
 	setup.Stderr = os.Stderr
 	output, err := setup.Output()
 	if err != nil {
-		t.Fatalf("make the VM ready: %v", err)
+		t.Fatalf("set up the VM: %v", err)
 	}
 	paths := map[string]string{}
 	for _, line := range strings.Split(string(output), "\n") {

@@ -190,6 +190,6 @@ func (n *node) wantPodClasses(t testing.TB, want ...string) {
 		}
 	}
 	if !slices.Equal(inUse, want) {
-		t.Errorf("classes of pod scope in use: %q, want %q", inUse, want)
+		t.Errorf("the classes of pod scope that are in use are %q, want %q", inUse, want)
 	}
 }

@@ -74,13 +74,13 @@ func nodeCases() []nodeCase {
 		{name: "rootfs and ephemeral are the disks of the runtime and of the kubelet", test: aliases, on: intelV2},
 		{name: "volumes have the limits of their classes, from the start of a container until its end", test: volumes, on: intelV2 | crioIntel},
 		{name: "volumes on each filesystem and of mode Block have their limits", test: filesystems, on: intelV2},
-		{name: "weights stand in the kernel, and the status says whether a disk acts on them", test: weights, on: containerd | crioIntel},
-		{name: "what classes use is what the kernel counts", test: usage, on: containerd},
+		{name: "weights are in the kernel, and the status reports whether a disk applies them", test: weights, on: containerd | crioIntel},
+		{name: "the reported usage of classes is that of the kernel's counters", test: usage, on: containerd},
 		{name: "a monitored container is measured by itself", test: monitored, on: intelV2 | amdV2},
-		{name: "an unknown class or resource is refused with what there is", test: unknownClass, on: everywhere},
+		{name: "an unknown class or resource is refused with a list of the existing ones", test: unknownClass, on: everywhere},
 		{name: "a full class is refused until a slot is free", test: fullClass, on: everywhere},
 		{name: "a restarted container is not refused against itself", test: restartedContainer, on: containerd | crioIntel},
-		{name: "an update moves all of a container or nothing", test: changedClass, on: everywhere},
+		{name: "an update moves all processes of a container or none", test: changedClass, on: everywhere},
 		{name: "what is exec'd after an update is brought into the new class", test: laterProcesses, on: intelV1},
 		{name: "classes survive a resize of the container", test: resizes, on: intelV2 | intelV1 | crioIntel},
 		{name: "the class of a pod is changed", test: podChanges, on: amdV2 | crioIntel},
@@ -196,7 +196,7 @@ func runsContainers(t *testing.T, p *pod) {
 		t.Errorf("resctrl group of an exec'd process: %q, want %q", got, want)
 	}
 	if got := c.printed(t); got != "res:\nmon:" {
-		t.Errorf("resctrl group of the container: %q", got)
+		t.Errorf("the container is in the resctrl group %q", got)
 	}
 	if got := len(p.node.processes(t, c.cgroup())); got != 1 {
 		t.Errorf("%d processes in the container's cgroup, want 1", got)

@@ -85,9 +85,9 @@ func forks(t *testing.T, p *pod) {
 		}
 		want := n.assignment(t, p, "changed", "k8s.io/rdt").GetClass()
 		if err == nil && want != class {
-			t.Errorf("reported in %q after a change to %q", want, class)
+			t.Errorf("after a change to %[2]q, the container is reported in class %[1]q", want, class)
 		}
-		eventually(t, "all of it is in the class that is reported", func() error { return c.inGroup(groupOf(want)) })
+		eventually(t, "all threads are in the reported class", func() error { return c.inGroup(groupOf(want)) })
 	}
 }
 
@@ -106,7 +106,7 @@ func podChanges(t *testing.T, shared *pod) {
 	wantLimits(t, n.limits(t, p.cgroup()), slower)
 	_, err = output("qos-nri-plugin", "update", p.name(), "qos.noderesource.dev/pod-blockio=none")
 	if err == nil || !strings.Contains(err.Error(), `class "none" of qos.noderesource.dev/pod-blockio`) {
-		t.Errorf("an unknown class: %v", err)
+		t.Errorf("an update to an unknown class returned %v", err)
 	}
 	wantLimits(t, n.limits(t, p.cgroup()), slower)
 	_, err = output("qos-nri-plugin", "update", p.name(), "qos.noderesource.dev/pod-blockio=")
@@ -134,17 +134,17 @@ func removedClass(t *testing.T, p *pod) {
 	})
 	c.wantGroup(t, "qos-gold")
 	if diff := cmp.Diff(before, schemataLines(t, "qos-gold")); diff != "" {
-		t.Errorf("schemata of what drains (-before +after):\n%s", diff)
+		t.Errorf("schemata of the draining class (-before +after):\n%s", diff)
 	}
 	_, err := p.create(t, spec{name: "one"})
 	if err == nil || !strings.Contains(err.Error(), `class "gold"`) {
-		t.Errorf("a new container in a class that drains: %v", err)
+		t.Errorf("the creation of a container in a draining class returned %v", err)
 	}
 	n.holds(t)
 	c.remove(t)
 	eventually(t, "the group of the class is gone", func() error { return emptyAndGone("qos-gold") })
 	writeClassFile(t, classFile)
-	eventually(t, "the class is back", func() error {
+	eventually(t, "the class exists again", func() error {
 		if gone(resctrlRoot+"/qos-gold") == nil || n.status(t).GetConfig().GetLastError() != "" {
 			return fmt.Errorf("not yet: %s", n.status(t).GetConfig().GetLastError())
 		}

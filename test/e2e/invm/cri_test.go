@@ -230,7 +230,7 @@ func (c *container) printed(t testing.TB) string {
 		}
 		last := len(lines) - 1
 		if last < 0 || lines[last] != "that is all" {
-			return fmt.Errorf("%s does not have everything yet: %q", c.log, lines)
+			return fmt.Errorf("%s does not have all values yet: %q", c.log, lines)
 		}
 		lines = lines[:last]
 		return nil

@@ -56,13 +56,13 @@ func ownClasses(t *testing.T, p *pod) {
 	n.launchRuntime(t)
 	eventually(t, "CRI-O has removed all groups", func() error { return gone(filepath.Join(resctrlRoot, "theirs")) })
 	began := time.Now()
-	eventually(t, "the class has its group again, with what runs in it", func() error {
+	eventually(t, "the class has its group again, with its processes", func() error {
 		if got := schemataLinesOr(t, "qos-gold"); fmt.Sprint(got) != fmt.Sprint(before) {
 			return fmt.Errorf("schemata %q", got)
 		}
 		return c.inGroup("qos-gold")
 	})
-	t.Logf("the group was whole %s after CRI-O had removed it", time.Since(began).Round(time.Millisecond))
+	t.Logf("the group was restored %s after CRI-O had removed it", time.Since(began).Round(time.Millisecond))
 	n.waitRuntime(t)
 	n.waitRegistered(t)
 	n.holds(t)
@@ -110,7 +110,7 @@ func requiredPlugin(t *testing.T, shared *pod) {
 	missing := func() error {
 		_, err := p.create(t, spec{name: "changed"})
 		if err == nil {
-			t.Fatal("a container was created that requires the plugin")
+			t.Fatal("a container that requires the plugin was created without the plugin")
 		}
 		if !strings.Contains(err.Error(), `required plugin "qos-nri-plugin" not present`) {
 			return err // the runtime has not noticed yet that the plugin has gone
@@ -124,8 +124,8 @@ func requiredPlugin(t *testing.T, shared *pod) {
 
 	must(t, n.plugin.cmd.Process.Signal(syscall.SIGSTOP))
 	passed, err := p.create(t, spec{name: "one", args: showGroup()})
-	t.Logf("the first creation while the plugin hangs: %v", err)
-	eventually(t, "the next one is refused", missing)
+	t.Logf("the first creation while the plugin hangs returned %v", err)
+	eventually(t, "the next creation is refused", missing)
 	must(t, n.plugin.cmd.Process.Signal(syscall.SIGCONT))
 	eventually(t, "the plugin is back", func() error {
 		back, err := p.create(t, spec{name: "changed"})

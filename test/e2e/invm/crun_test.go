@@ -48,12 +48,12 @@ func runByCrun(t *testing.T, n *node) {
 	_, inContainerd := os.Stat(filepath.Join("/run/containerd/runc/k8s.io", resident.id, "status"))
 	_, inCRIO := os.Stat(filepath.Join("/run/crun", resident.id, "status"))
 	if inContainerd != nil && inCRIO != nil {
-		t.Fatalf("the container is not run by crun: %v", errors.Join(inContainerd, inCRIO))
+		t.Fatalf("crun does not run the container: %v", errors.Join(inContainerd, inCRIO))
 	}
 
 	for _, c := range []nodeCase{
 		{name: "containers and what is exec'd into them are in their groups", test: groups, on: everywhere},
-		{name: "an update moves all of a container or nothing", test: changedClass, on: everywhere},
+		{name: "an update moves all processes of a container or none", test: changedClass, on: everywhere},
 		{name: "classes survive a resize of the container", test: resizes, on: everywhere},
 		{name: "a start that cannot be enforced leaves nothing running outside of its class", test: startsOutside, on: crio},
 	} {

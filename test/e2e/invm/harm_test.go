@@ -42,7 +42,7 @@ func emptyAndGone(group string) error {
 		cgroup, _ := os.ReadFile(filepath.Join("/proc", thread, "cgroup"))
 		found = append(found, fmt.Sprintf("%.60q in %q", stat, cgroup))
 	}
-	return fmt.Errorf("%s is there with %s", directory, strings.Join(found, "; "))
+	return fmt.Errorf("%s exists with %s", directory, strings.Join(found, "; "))
 }
 
 // damagedGroups: changes of the plugin's groups by another program are repaired, also for running containers.
@@ -71,11 +71,11 @@ func damagedGroups(t *testing.T, p *pod) {
 	} {
 		must(t, harm.do())
 		if harm.name != "removed" && whole() == nil { // a removal is repaired at once
-			t.Errorf("%s: no harm was done", harm.name)
+			t.Errorf("%s: the group was not damaged", harm.name)
 		}
 		began := time.Now()
 		eventually(t, "a group that was "+harm.name+" is whole", whole)
-		t.Logf("a group that was %s was whole after %s", harm.name, time.Since(began).Round(time.Millisecond))
+		t.Logf("a group that was %s was restored after %s", harm.name, time.Since(began).Round(time.Millisecond))
 	}
 }
 
@@ -150,7 +150,7 @@ func disksComeAndGo(t *testing.T, p *pod) {
 		return fmt.Errorf("%v", n.status(t).GetResources())
 	})
 	must(t, limits(rest)())
-	eventually(t, "a resize does not fail for the sake of the disk", func() error {
+	eventually(t, "a resize succeeds although a disk of the class is missing", func() error {
 		_, err := n.runtime.UpdateContainerResources(requestContext(t), &cri.UpdateContainerResourcesRequest{
 			ContainerId: c.id, Linux: &cri.LinuxContainerResources{CpuShares: 512},
 		})
@@ -166,5 +166,5 @@ func disksComeAndGo(t *testing.T, p *pod) {
 	began := time.Now()
 	must(t, os.WriteFile("/sys/bus/pci/rescan", []byte("1"), 0))
 	eventually(t, "the disk is throttled again", limits(whole))
-	t.Logf("a new disk was throttled %s after the bus was asked for it", time.Since(began).Round(time.Millisecond))
+	t.Logf("a new disk was throttled %s after the rescan of the bus", time.Since(began).Round(time.Millisecond))
 }

@@ -87,7 +87,7 @@ func memoryAccesses(t *testing.T) {
 	must(t, err)
 	for _, row := range []string{"alone ", "no classes ", "cache divided ", "and less memory bandwidth "} {
 		if !strings.Contains(printed, "\n"+row) {
-			t.Errorf("the lab prints no row %q:\n%s", row, printed)
+			t.Errorf("the output of the lab lacks the row %q:\n%s", row, printed)
 		}
 	}
 	if diff := cmp.Diff(before, standing(t)); diff != "" {

@@ -44,7 +44,7 @@ func (n *node) wantReportedIsReal(t testing.TB, list *qos.ListAssignmentsRespons
 // ranBefore: nothing is enforced for a pod that was created before the plugin started. The plugin moves it to its class after it
 // has registered, and then reports it there.
 func ranBefore(t *testing.T, n *node, early *pod) {
-	eventually(t, "the container that ran before is in the class that it asks for", func() error {
+	eventually(t, "a container that ran before the plugin is in the class that it requests", func() error {
 		if a := n.assignment(t, early, "main", "k8s.io/rdt"); a.GetClass() != "silver" {
 			return fmt.Errorf("reported %v", a)
 		}
@@ -52,7 +52,7 @@ func ranBefore(t *testing.T, n *node, early *pod) {
 	})
 	list := n.assignments(t)
 	if len(list.GetPods()) != 1 || list.GetPods()[0].GetUid() != early.config.Metadata.Uid {
-		t.Fatalf("assignments %v, want those of the one pod", list)
+		t.Fatalf("the assignments are %v, want those of the only pod", list)
 	}
 	n.wantReportedIsReal(t, list)
 	// A machine without CPU time to spare answers late at first, and the plugin then tries again.
@@ -79,7 +79,7 @@ func changedClass(t *testing.T, p *pod) {
 
 	_, err = output("qos-nri-plugin", "update", p.name(), "changed", "rdt=silver,blockio=none")
 	if err == nil || !strings.Contains(err.Error(), `class "none" of k8s.io/blockio`) {
-		t.Errorf("an update to an unknown class: %v", err)
+		t.Errorf("an update to an unknown class returned %v", err)
 	}
 	c.wantGroup(t, "qos-gold")
 	wantLimits(t, n.limits(t, c.cgroup()), slower)
@@ -119,7 +119,7 @@ func restarts(t *testing.T, p *pod) {
 		wantLimits(t, p.node.limits(t, c.cgroup()), throttled(t))
 	}
 	if got := c.exec(t, "cat", "/proc/self/cpu_resctrl_groups"); !strings.HasPrefix(got, "res:qos-gold\n") {
-		t.Errorf("a process exec'd after the restarts is in %q", got)
+		t.Errorf("a process exec'd after the restarts is in group %q", got)
 	}
 }
 
@@ -194,13 +194,13 @@ func changedFiles(t *testing.T, p *pod) {
 	writeClassFile(t, strings.Replace(classFile, `mbAllocation: ["50%"]`, `mbAllocation: ["150%"]`, 1))
 	eventually(t, "the wrong file is reported", func() error {
 		if n.status(t).GetConfig().GetLastError() == "" {
-			return errors.New("no error in status")
+			return errors.New("the status has no error")
 		}
 		return nil
 	})
 	t.Logf("reported: %s", n.status(t).GetConfig().GetLastError())
 	if diff := cmp.Diff(before, schemataLines(t, "qos-silver")); diff != "" {
-		t.Errorf("a wrong file changed a group (-before +after):\n%s", diff)
+		t.Errorf("a wrong class file changed a group (-before +after):\n%s", diff)
 	}
 	wantLimits(t, n.limits(t, c.cgroup()), faster)
 	writeClassFile(t, classFile)

@@ -56,15 +56,15 @@ func monitored(t *testing.T, p *pod) {
 
 	_, err = output("qos-nri-plugin", "update", p.name(), "main", "rdt=silver")
 	must(t, err)
-	eventually(t, "it is measured in its new class", func() error { return metered("silver") })
+	eventually(t, "the container is measured in its new class", func() error { return metered("silver") })
 	if text := mustRead(t, filepath.Join(resctrlRoot, "qos-silver/mon_groups", name, "tasks")); strings.TrimSpace(text) == "" {
 		t.Error("the change of class has emptied the monitoring group")
 	}
 	n.restartPlugin(t)
-	eventually(t, "it is measured after a restart of the plugin", func() error { return metered("silver") })
+	eventually(t, "the container is measured after a restart of the plugin", func() error { return metered("silver") })
 	must(t, os.Remove(filepath.Join(resctrlRoot, "qos-silver/mon_groups", name)))
-	eventually(t, "it is measured again after another program has removed its group", func() error { return metered("silver") })
+	eventually(t, "the container is measured again after another program has removed its group", func() error { return metered("silver") })
 
 	c.remove(t)
-	eventually(t, "its group is gone", func() error { return gone(filepath.Join(resctrlRoot, "qos-silver/mon_groups", name)) })
+	eventually(t, "the monitoring group of the container is gone", func() error { return gone(filepath.Join(resctrlRoot, "qos-silver/mon_groups", name)) })
 }

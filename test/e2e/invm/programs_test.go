@@ -32,7 +32,7 @@ func checksMachine(t *testing.T, n *node) {
 		mustWrite(t, file, manyClasses(30))
 		printed, err = output("qos-nri-plugin", "check", file)
 		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-			t.Errorf("check of too many classes: %v", err)
+			t.Errorf("check of too many classes returned %v", err)
 		}
 		want := file + ":4: k8s.io/rdt: 30 classes are 25 too many: the CPU has 8 CLOSIDs, of which resctrl's root group uses 1, " +
 			"groups of other programs (empty, theirs) use 2; remove classes, or resctrl groups of other programs: out of CLOSIDs\n"

@@ -37,10 +37,10 @@ func groups(t *testing.T, p *pod) {
 	side.wantGroup(t, "qos-bronze")
 	allocated.wantGroup(t, "qos-silver")
 	if got := main.exec(t, "cat", "/proc/self/cpu_resctrl_groups"); !strings.HasPrefix(got, "res:qos-gold\n") {
-		t.Errorf("an exec'd process is in %q", got)
+		t.Errorf("an exec'd process is in group %q", got)
 	}
 	if got := side.exec(t, "cat", "/proc/self/cpu_resctrl_groups"); !strings.HasPrefix(got, "res:qos-bronze\n") {
-		t.Errorf("a process exec'd into a container of the default class is in %q", got)
+		t.Errorf("a process exec'd into a container of the default class is in group %q", got)
 	}
 
 	const rdt = "k8s.io/rdt"

@@ -22,14 +22,14 @@ const podKey = "qos.noderesource.dev/pod"
 func wantRefusal(t testing.TB, err error, want string) {
 	t.Helper()
 	if err == nil {
-		t.Errorf("not refused, want: %s", want)
+		t.Errorf("the request was not refused, want: %s", want)
 		return
 	}
 	if diff := cmp.Diff(want, status.Convert(err).Message()); diff != "" {
 		t.Errorf("refusal (-want +got):\n%s", diff)
 	}
 	if code := status.Code(err); code != codes.Unknown {
-		t.Errorf("refused with code %s, want Unknown", code)
+		t.Errorf("the request was refused with code %s, want Unknown", code)
 	}
 }
 

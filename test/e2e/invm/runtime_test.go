@@ -118,7 +118,7 @@ func (n *node) importImage(t *testing.T, images cri.ImageServiceClient) {
 	eventually(t, "the CRI has the image", func() error {
 		found, err := images.ImageStatus(requestContext(t), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}})
 		if err == nil && found.GetImage() == nil {
-			err = errors.New("no such image yet")
+			err = errors.New("the image does not exist yet")
 		}
 		return err
 	})

@@ -21,9 +21,9 @@ import (
 // TestSimulation compares the simulations with the kernel. No other test can run on the same machine: the kernel frees
 // the RMIDs of removed groups only after the test, and the test uses 28 of 31 RMIDs. QOS_RESCTRL has the mount options.
 func TestSimulation(t *testing.T) {
-	t.Run("the simulated cgroups answer as this kernel does", simulatedCgroups)
-	t.Run("the simulated resctrl answers as this kernel does", simulatedResctrl)
-	t.Run("the RDT backend does on this kernel what it does on the simulation", rdtBackend)
+	t.Run("the simulated cgroups behave as this kernel does", simulatedCgroups)
+	t.Run("the simulated resctrl behaves as this kernel does", simulatedResctrl)
+	t.Run("the RDT backend gets the same results on this kernel and on the simulation", rdtBackend)
 }
 
 // rdtBackend runs the tests of the RDT backend that also run on the simulation. resctrl is not mounted when they start.

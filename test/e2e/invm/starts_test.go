@@ -31,7 +31,7 @@ func startsOutside(t *testing.T, p *pod) {
 	c := p.admit(t, spec{name: "main", args: showGroup()})
 	release := takeGroup(t, "qos-gold")
 	_, err := n.runtime.StartContainer(requestContext(t), &cri.StartContainerRequest{ContainerId: c.id})
-	t.Logf("start of a container without a group for its class: %v", err)
+	t.Logf("the start of a container whose class has no group returned %v", err)
 	c.wantNeverRan(t)
 	if got := n.refusalOf(t, p, "main"); !strings.Contains(got, `class "gold" of k8s.io/rdt`) {
 		t.Errorf("reported refusal %q", got)
@@ -48,7 +48,7 @@ func startsOutside(t *testing.T, p *pod) {
 	again := p.run(t, spec{name: "main", attempt: 1, args: showGroup()})
 	again.wantFirstGroup(t, "qos-gold")
 	if got := n.refusalOf(t, p, "main"); got != "" {
-		t.Errorf("the container runs in its class, and is reported as refused: %q", got)
+		t.Errorf("the container runs in its class, but is reported as refused: %q", got)
 	}
 }
 
@@ -119,7 +119,7 @@ func createdWithoutPlugin(t *testing.T, p *pod) {
 		gold.wantFirstGroup(t, "qos-gold")
 	}
 	_, err := n.runtime.StartContainer(requestContext(t), &cri.StartContainerRequest{ContainerId: golds[2].id})
-	t.Logf("start of a third container in a class of two: %v", err)
+	t.Logf("the start of a third container in a class with capacity 2 returned %v", err)
 	golds[2].wantNeverRan(t)
 }
 
@@ -144,7 +144,7 @@ func (p *pod) refusedByOCIRuntime(t *testing.T, s spec) {
 		c.remove(t)
 	}
 	if err == nil || !strings.Contains(err.Error(), s.command[0]) {
-		t.Fatalf("a container whose program is missing: %v", err)
+		t.Fatalf("the start of a container whose program is missing returned %v", err)
 	}
 }
 
@@ -183,7 +183,7 @@ func (c *container) wantNeverRan(t testing.TB) {
 			return nil
 		}
 		if state := found.GetStatus().GetState(); err == nil && state != cri.ContainerState_CONTAINER_EXITED {
-			err = fmt.Errorf("its state is %s", state)
+			err = fmt.Errorf("the container is in state %s", state)
 		}
 		return err
 	})

@@ -90,7 +90,7 @@ func reloadsOfSystemd(t *testing.T, p *pod) {
 		limited.wantGroup(t, "qos-silver")
 		wantLimits(t, n.limits(t, limited.cgroup()), throttled(t))
 		wantLimits(t, n.limits(t, scope.cgroup()), ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "3000000"}})
-		t.Logf("after %s the weights are %v", verb, unitFiles(n, weighed.cgroup()))
+		t.Logf("after %s, the weights are %v", verb, unitFiles(n, weighed.cgroup()))
 		n.wantBack(t, weighed.cgroup(), weights)
 	}
 }
@@ -122,5 +122,5 @@ func (n *node) wantBack(t testing.TB, cgroup string, want map[string]string) {
 		}
 		return nil
 	})
-	t.Logf("its values were back after %s", time.Since(began).Round(time.Millisecond))
+	t.Logf("the cgroup had its values again after %s", time.Since(began).Round(time.Millisecond))
 }

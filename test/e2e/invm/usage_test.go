@@ -25,8 +25,8 @@ import (
 // and those of the cgroup of a container, which then ends.
 func usage(t *testing.T, p *pod) {
 	n := p.node
-	t.Run("cache and memory bandwidth are those of the resctrl groups", func(t *testing.T) { groupUsage(t, n) })
-	t.Run("block I/O is that of the containers, ended ones included", func(t *testing.T) { containerUsage(t, p) })
+	t.Run("cache occupancy and memory bandwidth are those of the resctrl groups", func(t *testing.T) { groupUsage(t, n) })
+	t.Run("block I/O is that of the containers, including ended ones", func(t *testing.T) { containerUsage(t, p) })
 	t.Run("top shows the classes", func(t *testing.T) {
 		eventually(t, "top shows all", func() error { // on a busy host, a measurement may lack classes
 			printed, err := output("qos-nri-plugin", "top", "--once", "--interval", "1s")
@@ -66,7 +66,7 @@ func of(t *testing.T, message *qos.WatchUsageResponse, resource, class, name, pa
 			}
 		}
 	}
-	t.Logf("no %s of %s for class %q of %s", name, part, class, resource)
+	t.Logf("the usage lacks %s of %s for class %q of %s", name, part, class, resource)
 	return -1
 }
 
@@ -98,7 +98,7 @@ func groupUsage(t *testing.T, n *node) {
 			for file, name := range names {
 				reported, grown := of(t, last, rdt, class, name, "1")-of(t, first, rdt, class, name, "1"), counter(class, "1", file)-before[class+file]
 				if reported <= 0 || reported > grown {
-					return fmt.Errorf("%s of class %q has grown by %v, the counter by %v", name, class, reported, grown)
+					return fmt.Errorf("%s of class %q has grown by %v, but the kernel's counter by %v", name, class, reported, grown)
 				}
 			}
 		}
@@ -116,7 +116,7 @@ func containerUsage(t *testing.T, p *pod) {
 	c.exec(t, "io", "read", "/dev/vda", "1")
 	read := c.readBytes(t, "/dev/vda")
 	if got := used() - before; got != read || read == 0 {
-		t.Errorf("the class has read %v bytes, its container %v", got, read)
+		t.Errorf("the class has read %v bytes, but its container %v", got, read)
 	}
 
 	c.exec(t, "io", "read", "/dev/vda", "1")

@@ -23,23 +23,23 @@ func TestPrograms(t *testing.T) {
 	t.Run("the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) })
 	t.Run("a higher priority preempts", func(t *testing.T) { priorityPreempts(t, n) })
 	t.Run("restarts leave pods alone", func(t *testing.T) { restartsLeavePodsAlone(t, n, p) })
-	t.Run("what is reported is so", n.holds)
-	t.Run("classes come, go and change", func(t *testing.T) { classesChange(t, n, p) })
-	t.Run("what is reported is so", n.holds)
+	t.Run("reports agree with the kernel", n.holds)
+	t.Run("classes are added, removed and changed", func(t *testing.T) { classesChange(t, n, p) })
+	t.Run("reports agree with the kernel", n.holds)
 	t.Run("capacity below use kills nothing", func(t *testing.T) { capacityBelowUse(t, n, p) })
 	t.Run("who has a class that is removed is evicted where class files say so", func(t *testing.T) { evictionsAreAskedFor(t, n, p) })
 	t.Run("a static pod takes a slot", func(t *testing.T) { staticPodTakesASlot(t, n) })
 	t.Run("without the plugin no new pod comes", func(t *testing.T) { pluginAway(t, n, p) })
-	t.Run("what is reported is so", n.holds)
-	t.Run("the node's object and the pods tell who has what", func(t *testing.T) { objectTells(t, n, true) })
-	t.Run("a class changed by hand is told and counted", func(t *testing.T) { changedByHand(t, n) })
-	t.Run("refusals are told on the pod", func(t *testing.T) { refusalsAreTold(t, n) })
-	t.Run("annotations that request nothing are told on the pod", func(t *testing.T) { typosAreTold(t, n) })
+	t.Run("reports agree with the kernel", n.holds)
+	t.Run("the node's object and the pods show the assignments", func(t *testing.T) { objectTells(t, n, true) })
+	t.Run("a class changed by hand is reported and counted", func(t *testing.T) { changedByHand(t, n) })
+	t.Run("refusals are reported on the pod", func(t *testing.T) { refusalsAreTold(t, n) })
+	t.Run("annotations that request nothing are reported on the pod", func(t *testing.T) { typosAreTold(t, n) })
 	t.Run("annotations are followed", func(t *testing.T) { annotationsAreFollowed(t, n) })
-	t.Run("the API server may go and come", func(t *testing.T) { serverAway(t, n, p) })
+	t.Run("the API server is away for a time", func(t *testing.T) { serverAway(t, n, p) })
 	t.Run("writes are few", func(t *testing.T) { writesAreFew(t, n, p) })
 	t.Run("class files reach the node's status", func(t *testing.T) { timeToStatus(t, n, p) })
-	t.Run("what is reported is so", n.holds)
+	t.Run("reports agree with the kernel", n.holds)
 }
 
 func capacityIsPublished(t *testing.T, n *node) {
@@ -133,7 +133,7 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 		n.inClass(t, after, "gold")
 		n.inClass(t, "stays", "gold")
 		if got := n.containerID("stays") + n.containerID("stays-too"); got != before {
-			t.Errorf("after a restart of %s other containers run", restart.name)
+			t.Errorf("a restart of %s has replaced containers", restart.name)
 		}
 		// A kubelet that starts admits its pods again. It then needs devices for containers that do not run: the
 		// container of "loops" may be between two restarts, and the init container of "had-init" has ended. If the shim

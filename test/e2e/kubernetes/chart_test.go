@@ -74,7 +74,7 @@ func TestChart(t *testing.T) {
 		n.holders(t, "gold", "default/stays/main")
 		stays(t)
 	})
-	t.Run("the shim misses no right", func(t *testing.T) { shimMissesNothing(t, d) })
+	t.Run("the shim has all permissions that it needs", func(t *testing.T) { shimMissesNothing(t, d) })
 	t.Run("after it is uninstalled, the pod keeps its class", func(t *testing.T) {
 		n.helm(t, "uninstall", "qos", "-n", "qos-system")
 		n.kubectl(t, "-n", "qos-system", "wait", "--for=delete", "pod", "--all", within)

@@ -23,21 +23,21 @@ func TestDaemonSet(t *testing.T) {
 	n.setGold(t, d, 2)
 	t.Run("capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) })
 	t.Run("the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) })
-	t.Run("the node's object and the pods tell who has what", func(t *testing.T) { objectTells(t, n, false) })
-	t.Run("a class changed by hand is told and counted", func(t *testing.T) { changedByHand(t, n) })
-	t.Run("refusals are told on the pod", func(t *testing.T) { refusalsAreTold(t, n) })
-	t.Run("what is reported is so", n.holds)
-	t.Run("the publisher's token is closed to the plugin", func(t *testing.T) { tokenIsClosed(t) })
-	t.Run("the publisher's token reaches its node alone", func(t *testing.T) { tokenIsConfined(t, n) })
-	t.Run("the publisher's token reports the readiness of its node alone", func(t *testing.T) { readinessIsReported(t, n) })
-	t.Run("the shim misses no right", func(t *testing.T) { shimMissesNothing(t, d) })
-	t.Run("classes come, go and change", func(t *testing.T) { classesChange(t, n, d) })
-	t.Run("what is reported is so", n.holds)
-	t.Run("who has a class that is removed is evicted with the right to do so", func(t *testing.T) { evictionNeedsItsRight(t, n, d) })
-	t.Run("the API server may go and come", func(t *testing.T) { serverAway(t, n, d) })
-	t.Run("annotations are followed with the manifests for that", func(t *testing.T) { followsAnnotations(t, n, d) })
-	t.Run("an update of the DaemonSets leaves pods alone", func(t *testing.T) { updateLeavesPodsAlone(t, n) })
-	t.Run("what is reported is so", n.holds)
+	t.Run("the node's object and the pods show the assignments", func(t *testing.T) { objectTells(t, n, false) })
+	t.Run("a class changed by hand is reported and counted", func(t *testing.T) { changedByHand(t, n) })
+	t.Run("refusals are reported on the pod", func(t *testing.T) { refusalsAreTold(t, n) })
+	t.Run("reports agree with the kernel", n.holds)
+	t.Run("the plugin cannot read the publisher's token", func(t *testing.T) { tokenIsClosed(t) })
+	t.Run("the publisher's token can change only its node", func(t *testing.T) { tokenIsConfined(t, n) })
+	t.Run("the publisher's token can report the readiness of only its node", func(t *testing.T) { readinessIsReported(t, n) })
+	t.Run("the shim has all permissions that it needs", func(t *testing.T) { shimMissesNothing(t, d) })
+	t.Run("classes are added, removed and changed", func(t *testing.T) { classesChange(t, n, d) })
+	t.Run("reports agree with the kernel", n.holds)
+	t.Run("pods of a removed class are evicted if the shim may do that", func(t *testing.T) { evictionNeedsItsRight(t, n, d) })
+	t.Run("the API server is away for a time", func(t *testing.T) { serverAway(t, n, d) })
+	t.Run("annotations are followed with deploy/kubernetes-follow-annotations", func(t *testing.T) { followsAnnotations(t, n, d) })
+	t.Run("an update of the DaemonSets does not affect pods", func(t *testing.T) { updateLeavesPodsAlone(t, n) })
+	t.Run("reports agree with the kernel", n.holds)
 }
 
 // daemonSet is an installation by the manifests: plugin and shim run in the pods of the DaemonSets.
@@ -116,7 +116,7 @@ func suppliedClassesWork(t *testing.T, n *node) {
 		}
 	}
 	usageIsShown(t, n)
-	until(t, "the object tells what the node lacks", func() (bool, string) {
+	until(t, "NodeQOSResources lists the unavailable resources", func() (bool, string) {
 		object := n.object()
 		seen := fmt.Sprintf("%+v", object.Status.UnavailableResources)
 		return strings.Contains(seen, "k8s.io/rdt"), seen
@@ -131,7 +131,7 @@ func usageIsShown(t *testing.T, n *node) {
 	n.kubectl(t, "-n", "qos-system", "create", "rolebinding", "viewer", "--clusterrole=view", "--user=viewer")
 	output, err := n.tryQOS("", "top", "usage", "--once", "--as=viewer")
 	if err == nil || !strings.Contains(output, "the verbs get and create for pods/exec") {
-		t.Errorf("without the right to execute commands: %v\n%s", err, output)
+		t.Errorf("kubectl qos top without the permission to execute commands: %v\n%s", err, output)
 	}
 }
 
@@ -162,10 +162,10 @@ func updateLeavesPodsAlone(t *testing.T, n *node) {
 func shimMissesNothing(t *testing.T, d *daemonSet) {
 	for _, word := range []string{"forbidden", "rbac.yaml", "permission denied", "level=ERROR", "rejects"} {
 		if lines := d.said(word); len(lines) > 0 {
-			t.Errorf("the shim's logs have %q:\n%s", word, strings.Join(lines, ""))
+			t.Errorf("the shim's log has %q, want no such error:\n%s", word, strings.Join(lines, ""))
 		}
 	}
 	if len(d.said("class is published")) == 0 || len(d.said("publish=node-object")) == 0 {
-		t.Errorf("these are not the whole logs of the shim:\n%s", strings.Join(d.said(""), ""))
+		t.Errorf("the log of the shim is not complete:\n%s", strings.Join(d.said(""), ""))
 	}
 }

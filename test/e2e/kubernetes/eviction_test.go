@@ -71,13 +71,13 @@ func evictionsAreAskedFor(t *testing.T, n *node, p installation) {
 		return strings.Contains(seen, "draining: "), seen
 	})
 	if seen := n.shell(t, "assignments"); strings.Contains(seen, "TO BE EVICTED") {
-		t.Errorf("a class that drains has somebody evicted:\n%s", seen)
+		t.Errorf("a pod is to be evicted although onClassRemoved is not evict:\n%s", seen)
 	}
 
 	p.setClasses(t, evicting)
 	n.event(t, first, "QOSClassRemoved", "as soon as its PodDisruptionBudget allows it")
 	if got := n.containerID(first); got != before {
-		t.Errorf("in spite of its budget, the pod has container %q; it had %s", got, before)
+		t.Errorf("the pod, which its budget protects, has container %q; it had %s", got, before)
 	}
 	n.kubectl(t, "delete", "pdb", "tenant")
 	second := n.tenant(t, first)
@@ -98,12 +98,12 @@ func evictionNeedsItsRight(t *testing.T, n *node, d *daemonSet) {
 	first := n.deployed(t, d)
 	n.kubectl(t, "delete", "pdb", "tenant")
 	d.setClasses(t, evicting)
-	until(t, "the shim says what it lacks", func() (bool, string) {
+	until(t, "the shim reports the missing permission", func() (bool, string) {
 		seen := d.said("kubectl apply -k deploy/kubernetes-eviction")
 		return len(seen) == 1, strings.Join(seen, "")
 	})
 	if now := n.tenant(t, ""); now != first {
-		t.Errorf("the pod %s was replaced by %s without the right to evict it", first, now)
+		t.Errorf("the pod %s was replaced by %s, although the shim may not evict it", first, now)
 	}
 	n.kubectl(t, "apply", "-k", right)
 	t.Cleanup(func() { n.kubectl(t, "delete", "-k", right) })

@@ -107,7 +107,7 @@ func (p *programs) back(t *testing.T) {
 // ready waits until the readiness endpoint of a program succeeds.
 func (n *node) ready(t *testing.T, address func() string) {
 	t.Helper()
-	until(t, "a program says that it is ready", func() (bool, string) {
+	until(t, "/readyz of a program succeeds", func() (bool, string) {
 		// The request does not use t.Context(), because that context is canceled when a cleanup calls ready.
 		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+address()+"/readyz", http.NoBody)
 		if err != nil {

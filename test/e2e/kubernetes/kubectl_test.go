@@ -185,7 +185,7 @@ spec:
 	name := n.kubectl(t, "get", "pods", "-l", "app=kep-form", "-o", "jsonpath={.items[0].metadata.name}")
 	lines := func(t *testing.T, changes string) {
 		t.Helper()
-		until(t, "kubectl qos tells what was asked for and what was given", func() (bool, string) {
+		until(t, "kubectl qos shows requests and assignments", func() (bool, string) {
 			output := n.qos(t, "pods", name)
 			return hasLines(output, name+" main k8s.io/blockio gold gold allocated", changes, name+" asks-not k8s.io/blockio - standard default"), output
 		})
@@ -205,7 +205,7 @@ spec:
 	})
 	output, err := n.tryQOS("", "set", name, "-c", "changes", "blockio=silver")
 	if err == nil || !strings.Contains(output, "allow-changes=true") {
-		t.Errorf("where changes are not allowed: %s", output)
+		t.Errorf("kubectl qos set in a namespace without changes printed %s", output)
 	}
 	n.kubectl(t, "label", "namespace", "default", allowed+"=true")
 	until(t, "the class may be changed", func() (bool, string) {
@@ -214,22 +214,22 @@ spec:
 	})
 	lines(t, name+" changes k8s.io/blockio silver silver update")
 	if output, err := n.tryQOS("", "set", name, "-c", "changes", "blockio=platinum"); err == nil || !strings.Contains(output, "platinum") {
-		t.Errorf("a class that is not there: %s", output)
+		t.Errorf("kubectl qos set of an unknown class printed %s", output)
 	}
 	n.holders(t, "silver", "default/"+name+"/changes")
 	if output, err := n.tryQOS("", "set", name, "-c", "asks-not", "blockio=silver"); err == nil || !strings.Contains(output, "is full on "+n.name+": 1 of 1 in use") {
-		t.Errorf("a class that is full: %s", output)
+		t.Errorf("kubectl qos set of a full class printed %s", output)
 	}
 	if annotations := n.kubectl(t, "get", "pod", name, "-o", "jsonpath={.metadata.annotations}"); strings.Contains(annotations, "/asks-not") {
-		t.Errorf("what was refused has been written: %s", annotations)
+		t.Errorf("a refused class was written to the pod: %s", annotations)
 	}
 	p.killShim(t)
 	if output, err := n.tryQOS("", "set", name, "-c", "asks-not", "blockio=slow", "--timeout=2s"); err == nil || !strings.Contains(output, "/asks-not is removed again") {
-		t.Errorf("a change that nobody makes: %s", output)
+		t.Errorf("kubectl qos set while the shim is away printed %s", output)
 	}
 	p.back(t)
 	if annotations := n.kubectl(t, "get", "pod", name, "-o", "jsonpath={.metadata.annotations}"); strings.Contains(annotations, "/asks-not") {
-		t.Errorf("what had no effect stays: %s", annotations)
+		t.Errorf("an annotation without effect stays on the pod: %s", annotations)
 	}
 	completed, err := exec.Command(n.program("kubectl-qos"), "--kubeconfig", n.cluster.kubeconfig("admin"), "__complete", "set", name, "-c", "changes", "blockio=").Output()
 	must(t, err)

@@ -99,7 +99,7 @@ func inside(ctx context.Context, built string, skipped []string, output io.Write
 	defer os.RemoveAll(dir)
 	// These are hard links, not symbolic links, because a VM reads the images and sees only this directory.
 	if output, err := exec.Command("cp", "-al", built+"/.", dir).CombinedOutput(); err != nil {
-		return failed(fmt.Errorf("link what was built: %w: %s", err, output))
+		return failed(fmt.Errorf("link the built programs: %w: %s", err, output))
 	}
 	groups := newCgroups(filepath.Base(dir))
 	if err := groups.make(); err != nil {

@@ -73,7 +73,7 @@ func ready(t *testing.T) *node {
 func cluster(t *testing.T) *node {
 	t.Helper()
 	if theNode == nil {
-		t.Skip("plays a node of a cluster, which needs root")
+		t.Skip("needs root, because this machine becomes a node of a cluster")
 	}
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -123,7 +123,7 @@ func placedByClass(t *testing.T, p pools) {
 	small.running(t, "first", "other")
 	first, other := p.of(t, "first"), p.of(t, "other")
 	if first == other {
-		t.Errorf("both pods run on %s, which has one slot", first.name)
+		t.Errorf("both pods run on %s, whose class has one slot", first.name)
 	}
 	first.inClasses(t, "first", "silver", "standard")
 	other.inClasses(t, "other", "silver", "standard")
@@ -133,7 +133,7 @@ func placedByClass(t *testing.T, p pools) {
 	small.delete(t, "first")
 	small.running(t, "waits")
 	if got := p.of(t, "waits"); got != first {
-		t.Errorf("the slot was free on %s, and the pod runs on %s", first.name, got.name)
+		t.Errorf("the free slot was on %s, but the pod runs on %s", first.name, got.name)
 	}
 	first.inClasses(t, "waits", "silver", "standard")
 }
@@ -213,7 +213,7 @@ func (w watch) sameThroughout(t *testing.T) {
 	t.Helper()
 	must(t, w.end(syscall.SIGTERM))
 	if seen := slices.Compact(w.lines(t)); len(seen) != 1 || !strings.Contains(seen[0], "qos.noderesource.dev/blockio.gold") {
-		t.Errorf("what the node offers has changed:\n%s", strings.Join(seen, ""))
+		t.Errorf("the resources of the node have changed:\n%s", strings.Join(seen, ""))
 	}
 }
 

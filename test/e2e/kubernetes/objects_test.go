@@ -25,13 +25,13 @@ const crd = "../../../deploy/kubernetes/crd.yaml"
 // missingCRD checks what the shim reports if the user forgets to apply the CRD. It must be the first case, because it applies the CRD at
 // its end and the cases after it need the CRD.
 func missingCRD(t *testing.T, n *node, p *programs) {
-	until(t, "the shim says that the CRD is missing", func() (bool, string) {
+	until(t, "the shim logs that the CRD is missing", func() (bool, string) {
 		seen := p.said("deploy/kubernetes/crd.yaml")
 		return len(seen) > 0, "nothing of it"
 	})
 	n.kubectl(t, "apply", "-f", crd)
 	if seen := p.said("deploy/kubernetes/crd.yaml"); len(seen) != 1 {
-		t.Errorf("it was said %d times: %s", len(seen), strings.Join(seen, "\n"))
+		t.Errorf("the missing CRD was logged %d times: %s", len(seen), strings.Join(seen, "\n"))
 	}
 	// A running shim looks for the CRD again within a minute, and a new shim looks at once.
 	p.killShim(t)
@@ -91,7 +91,7 @@ func class(object nodeqosv1alpha1.NodeQOSResources, name string) nodeqosv1alpha1
 // holders waits until the object lists the wanted holders of a class.
 func (n *node) holders(t *testing.T, name string, want ...string) {
 	t.Helper()
-	until(t, fmt.Sprintf("%s is held by %v", name, want), func() (bool, string) {
+	until(t, fmt.Sprintf("%s has the holders %v", name, want), func() (bool, string) {
 		c := class(n.object(), name)
 		seen := []string{}
 		for _, h := range c.Holders {
@@ -111,7 +111,7 @@ func objectTells(t *testing.T, n *node, follows bool) {
 	}
 	uid := n.kubectl(t, "get", "node", n.name, "-o", "jsonpath={.metadata.uid}")
 	if owners := object.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Node" || string(owners[0].UID) != uid {
-		t.Errorf("owners are %+v; want node %s", owners, uid)
+		t.Errorf("the owners of the object are %+v; want node %s", owners, uid)
 	}
 	if status := &object.Status; status.LastHeartbeatTime.IsZero() || status.Expired(time.Now()) || status.FollowsAnnotations != follows {
 		t.Errorf("last heartbeat at %v, follows annotations: %v, want %v", status.LastHeartbeatTime, status.FollowsAnnotations, follows)
@@ -199,7 +199,7 @@ func annotationsAreFollowed(t *testing.T, n *node) {
 	n.inClass(t, "follows", "silver") // it is tried again
 	n.condition(t, "follows", "True Assigned: main: k8s.io/blockio silver")
 	if got := n.containerID("follows"); got != before {
-		t.Error("a change of class has made another container")
+		t.Error("a change of class has replaced the container")
 	}
 }
 
@@ -219,7 +219,7 @@ func serverAway(t *testing.T, n *node, p installation) {
 	}
 	n.shell(t, "update", "default/through", "main", "blockio=slow")
 	until(t, "the shim has noticed that the API server is away", func() (bool, string) {
-		return len(p.said("does not answer")) > said, "nothing of it in its log"
+		return len(p.said("does not answer")) > said, "the log of the shim does not report that"
 	})
 	n.cluster.server.mustStart(t)
 	n.awaitServer(t)
@@ -227,7 +227,7 @@ func serverAway(t *testing.T, n *node, p installation) {
 	n.condition(t, "through", "slow (update)")
 	n.holders(t, "slow", "default/through/main")
 	if got := n.containerID("through"); got != before {
-		t.Error("while the API server was away the pod got another container")
+		t.Error("while the API server was away, the container of the pod was replaced")
 	}
 	n.setGold(t, p, 2)
 	n.offered(t, "gold", "2", "2")
@@ -259,7 +259,7 @@ func (n *node) writes(t *testing.T) []string {
 func (n *node) quiet(t *testing.T, some time.Duration) int {
 	t.Helper()
 	last, since := -1, time.Now()
-	until(t, "the shim is quiet", func() (bool, string) {
+	until(t, "the shim makes no more writes", func() (bool, string) {
 		now := n.writes(t)
 		if len(now) != last {
 			last, since = len(now), time.Now()
@@ -287,18 +287,18 @@ func writesAreFew(t *testing.T, n *node, p *programs) {
 	// The shim may write NodeQOSResources twice: on a slow machine, it may see first that the class is in use, and later
 	// that the change is complete.
 	if count["patch pods/status"] != 1 || count["create events"] != 1 || count["patch nodeqosresources/status"] > 2 || len(one) > 4 {
-		t.Errorf("one change of class cost %v; want one write each of condition, event and object", one)
+		t.Errorf("one change of class resulted in the writes %v; want one each of condition, event and object", one)
 	}
 	quiet := n.quiet(t, 12*time.Second)
 	if quiet != before+len(one) {
-		t.Errorf("an idle time cost %v", n.writes(t)[before+len(one):])
+		t.Errorf("the writes in an idle time are %v", n.writes(t)[before+len(one):])
 	}
 	// A shim that starts does not write again what the API already has.
 	p.killShim(t)
 	p.back(t)
 	n.offered(t, "slow", "1k", "1k")
 	if again := n.quiet(t, 7*time.Second); again != quiet {
-		t.Errorf("a restart of the shim cost %v", n.writes(t)[quiet:])
+		t.Errorf("a restart of the shim resulted in the writes %v", n.writes(t)[quiet:])
 	}
 }
 

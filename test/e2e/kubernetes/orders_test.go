@@ -92,8 +92,8 @@ func TestNoOrderStopsPodsThatAskForNothing(t *testing.T) {
 	})
 	t.Run("parts are installed and removed in any order", n.partsInAnyOrder)
 	n.kubectl(t, "apply", "-k", deploy+"uninstall")
-	t.Run("applied again, nothing changes", n.appliedAgain)
-	t.Run("any one object is lost", n.anyObjectLost)
+	t.Run("a second apply changes nothing", n.appliedAgain)
+	t.Run("one object after another is deleted", n.anyObjectLost)
 	t.Run("the kind QOSLimitRange is lost, and the API server starts again", n.kindLost)
 	t.Run("policies cannot be evaluated", n.policiesFail)
 	t.Run("policies are for some namespaces only, and for all again", func(t *testing.T) {
@@ -188,7 +188,7 @@ func (n *installs) uninstalled(t *testing.T) {
 		"mutatingadmissionpolicies,mutatingadmissionpolicybindings"
 	for line := range strings.Lines(n.kubectl(t, "get", kinds, "-o", "name")) {
 		if strings.Contains(line, "qos") {
-			t.Errorf("%s is still there", line)
+			t.Errorf("%s still exists", line)
 		}
 	}
 }
@@ -207,7 +207,7 @@ func (n *installs) check(t *testing.T, holds func(policy string) bool) {
 		return strings.Contains(seen, fmt.Sprintf(refusedBy, name)), seen
 	})
 	if !strings.Contains(seen, "nothing {}") {
-		t.Errorf("a pod that asks for nothing is refused:\n%s", seen)
+		t.Errorf("a pod that requests no class is refused:\n%s", seen)
 	}
 	var silent []string
 	for _, pod := range asking {
@@ -220,7 +220,7 @@ func (n *installs) check(t *testing.T, holds func(policy string) bool) {
 		}
 	}
 	if silent != nil {
-		t.Errorf("policies have not acted; these answers are missing: %s, in\n%s", strings.Join(silent, ", "), seen)
+		t.Errorf("policies are not in force; these answers are missing: %s, in\n%s", strings.Join(silent, ", "), seen)
 	}
 
 	replicas := 1 + n.step%2

@@ -26,20 +26,20 @@ func TestRequests(t *testing.T) {
 	p := n.install(t, "--follow-annotations")
 	n.kubectl(t, "apply", "-f", crd)
 	n.installPolicies(t)
-	t.Run("each request gets what it should, or is told why not", func(t *testing.T) { tryRequests(t, n) })
+	t.Run("each request is admitted, completed or refused as the table says", func(t *testing.T) { tryRequests(t, n) })
 	t.Run("ConfigMaps and Secrets are bounded where environments are", func(t *testing.T) { referencesAreBounded(t, n) })
 	t.Run("twenty containers and as many annotations are no problem", func(t *testing.T) { manyContainers(t, n) })
 	t.Run("pods of every kind of workload get defaults", func(t *testing.T) { workloads(t, n) })
 	t.Run("requests stay, unless the namespace allows changes", func(t *testing.T) { requestsStay(t, n) })
-	t.Run("a quota admits as many as it says, however many come at once", func(t *testing.T) { quotaRace(t, n) })
-	t.Run("a quota by limits is none", func(t *testing.T) { quotaTrap(t, n) })
+	t.Run("a quota holds even if many pods are created at once", func(t *testing.T) { quotaRace(t, n) })
+	t.Run("a quota with limits.* has no effect", func(t *testing.T) { quotaTrap(t, n) })
 	t.Run("a quota limits how many claims name a class", func(t *testing.T) { claimQuota(t, n) })
 	t.Run("the examples of KEP-3008", func(t *testing.T) { kep(t, n) })
-	t.Run("kubectl qos shows and changes what runs", func(t *testing.T) { shown(t, n, p) })
-	t.Run("the node holds a pod to capacity that no policy saw", func(t *testing.T) { bypassed(t, n) })
-	t.Run("without the plugin no container starts unclassed", func(t *testing.T) { pluginIsRequired(t, n, p) })
+	t.Run("kubectl qos shows and changes the classes of running pods", func(t *testing.T) { shown(t, n, p) })
+	t.Run("the node enforces capacity for a pod that no policy has checked", func(t *testing.T) { bypassed(t, n) })
+	t.Run("while the plugin is away, no container starts without its class", func(t *testing.T) { pluginIsRequired(t, n, p) })
 	t.Run("pods that require the plugin wait while it is updated", func(t *testing.T) { requiredPodsWaitForThePlugin(t, n, p) })
-	t.Run("policies are for some namespaces only, are gone and come again", func(t *testing.T) { policiesComeAndGo(t, n) })
+	t.Run("policies are limited to some namespaces, removed and installed again", func(t *testing.T) { policiesComeAndGo(t, n) })
 }
 
 // installPolicies installs all policies, as docs/policies.md says, and waits until they act.
@@ -218,7 +218,7 @@ func requestsStay(t *testing.T, n *node) {
 	}
 	for _, internal := range []string{requiredAnnotation + "/container.main=", "assigned.qos.noderesource.dev=", "io.kubernetes.cri.rdt-class="} {
 		if output, err := n.try("annotate", "pod", "stays", internal); err == nil {
-			t.Errorf("%s is accepted, though empty: %s", internal, output)
+			t.Errorf("%s is accepted, although it is empty: %s", internal, output)
 		}
 	}
 	binding := `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"stays","annotations":{"` + ours + `":"blockio=gold"}},"target":{"kind":"Node","name":"x"}}`
@@ -237,10 +237,10 @@ func requestsStay(t *testing.T, n *node) {
 	})
 	other, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=blockio=gold")
 	if err == nil || !strings.Contains(other, "its limits have qos.noderesource.dev/blockio.slow, and an annotation asks for blockio=gold") {
-		t.Errorf("another class than the limits have: %s; want it refused", other)
+		t.Errorf("a request for another class than that of the limits: %s; want it refused", other)
 	}
 	if output, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=gold"); err == nil || !strings.Contains(output, "is not a request") {
-		t.Errorf("changed to nonsense: %s; want it refused", output)
+		t.Errorf("a change to a malformed request: %s; want it refused", output)
 	}
 }
 
@@ -255,7 +255,7 @@ func requestsOfOldPodsAreLeftAlone(t *testing.T, n *node) {
 	})
 	n.kubectl(t, "annotate", "pod", "stays", "k8s.v1.cni.cncf.io/network-status=x")
 	n.applyPolicies(t, containerResources)
-	until(t, "the resource is back", func() (bool, string) {
+	until(t, "the resource exists again", func() (bool, string) {
 		output, err := n.send(unitsOf("default", map[string]int{"blockio.slow": 1}))
 		return err == nil, output
 	})
@@ -272,7 +272,7 @@ func quotaRace(t *testing.T, n *node) {
 	})
 	if output, err := n.send(unitsOf("quota", map[string]int{"blockio.gold": 1})); err == nil ||
 		!strings.Contains(output, "exceeded quota: classes, requested: requests.qos.noderesource.dev/blockio.gold=1") {
-		t.Errorf("a class that the quota forbids: %s", output)
+		t.Errorf("a request for a class that the quota forbids: %s", output)
 	}
 	var admitted, exceeded atomic.Int32
 	var group sync.WaitGroup
@@ -298,12 +298,12 @@ func quotaRace(t *testing.T, n *node) {
 // quotaTrap is a quota that the API server accepts and does not enforce, as docs/policies.md warns.
 func quotaTrap(t *testing.T, n *node) {
 	n.namespace(t, "trap", `{apiVersion: v1, kind: ResourceQuota, metadata: {name: classes}, spec: {hard: {limits.qos.noderesource.dev/blockio.slow: "0"}}}`)
-	until(t, "the quota is seen", func() (bool, string) {
+	until(t, "the quota is in force", func() (bool, string) {
 		output, _ := n.try("-n", "trap", "get", "resourcequota", "classes", "-o", "jsonpath={.status.hard}")
 		return strings.Contains(output, "limits.qos.noderesource.dev/blockio.slow"), output
 	})
 	if output, err := n.send(unitsOf("trap", map[string]int{"blockio.slow": 1})); err != nil {
-		t.Errorf("Kubernetes now enforces limits.*: %s; tell it in docs/policies.md", output)
+		t.Errorf("Kubernetes now enforces limits.*: %s; change docs/policies.md", output)
 	}
 }
 

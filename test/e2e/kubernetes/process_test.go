@@ -116,7 +116,7 @@ func until(t *testing.T, what string, look func() (ok bool, seen string)) {
 			return
 		}
 		if time.Since(start) > patience {
-			t.Fatalf("never happened: %s; last seen: %s", what, seen)
+			t.Fatalf("timed out waiting for: %s; the last state: %s", what, seen)
 		}
 		<-time.After(min(max(time.Since(start)/4, 100*time.Millisecond), 3*time.Second))
 	}

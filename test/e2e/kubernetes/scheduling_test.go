@@ -20,8 +20,8 @@ func TestScheduling(t *testing.T) {
 	n.startProfiles(t)
 	t.Run("spread puts pods where most of a class is free", func(t *testing.T) { scored(t, n, "qos-spread", 2) })
 	t.Run("pack fills a node before the next", func(t *testing.T) { scored(t, n, "qos-pack", 4) })
-	t.Run("a higher priority preempts in a class alone", func(t *testing.T) { preemptsInClass(t, n) })
-	t.Run("the template of an empty node group fits what asks for its classes", func(t *testing.T) { templateFits(t, n) })
+	t.Run("a pod with a higher priority preempts a pod of the same class only", func(t *testing.T) { preemptsInClass(t, n) })
+	t.Run("pods that request its classes fit the template of an empty node group", func(t *testing.T) { templateFits(t, n) })
 }
 
 // startProfiles runs a second scheduler with the profiles of deploy/scheduler.
@@ -124,10 +124,10 @@ func templateFits(t *testing.T, n *node) {
 	n.fakePods(t, "", "qos.noderesource.dev/rdt.gold", "fits")
 	n.fakePods(t, "", "qos.noderesource.dev/rdt.silver", "fits-not")
 	if placed := n.placedOn(t); placed["template"] != 1 {
-		t.Errorf("pods are placed %v", placed)
+		t.Errorf("the pods are placed %v, want one on the template", placed)
 	}
 	seen := n.kubectl(t, "-n", "scheduling", "get", "pod", "fits-not", "-o", "jsonpath={.status.conditions[*].message}")
 	if !strings.Contains(seen, "Insufficient qos.noderesource.dev/rdt.silver") {
-		t.Errorf("the pod of another class: %s", seen)
+		t.Errorf("the conditions of a pod that does not fit the template are: %s", seen)
 	}
 }

@@ -74,7 +74,7 @@ func TestTheShimIsSmall(t *testing.T) {
 		t.Logf("%s: %s of CPU, then %s in %s; %.1f MiB resident, %.1f MiB at most", p.name, cpu, cpuTime(t, p)-cpu, idle, resident, most)
 	}
 	if writes := quiet - before; writes > manyPods+10 {
-		t.Errorf("%d writes for %d pods; want one each, and few for the node", writes, manyPods)
+		t.Errorf("%d writes for %d pods; want one for each pod, and a few for the node", writes, manyPods)
 	}
 }
 

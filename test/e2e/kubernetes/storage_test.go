@@ -38,7 +38,7 @@ func claimQuota(t *testing.T, n *node) {
 		}
 	}
 	if output, err := create("other", ""); err != nil {
-		t.Errorf("a claim without a class: %s", output)
+		t.Errorf("the creation of a claim without a class returned %s", output)
 	}
 }
 
@@ -137,7 +137,7 @@ func volumesFollowClaims(t *testing.T, n *node, v *vm) {
 	})
 	n.limited(t, "claims", silverLimits) // the default
 	if got := n.containerID("claims"); got != before {
-		t.Error("a change of the claim has made another container")
+		t.Error("a change of the claim has replaced the container")
 	}
 }
 

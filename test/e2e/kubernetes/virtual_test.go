@@ -160,11 +160,11 @@ func setMoves(t *testing.T, n *node) {
 	n.condition(t, "moves", "rdt gold")
 	n.holders(t, "gold", "default/moves/main")
 	if output, err := n.tryQOS("", "set", "moves", "-c", "main", "rdt=silver", "blockio=silver"); err == nil || !strings.Contains(output, "is full on "+n.name) {
-		t.Errorf("a class that is full: %v\n%s", err, output)
+		t.Errorf("a change to a full class returned %v\n%s", err, output)
 	}
 	n.inClass(t, "moves", "gold")
 	if got := n.containerID("moves"); got != before {
-		t.Error("a change of class has made another container")
+		t.Error("a change of class has replaced the container")
 	}
 }
 
@@ -197,7 +197,7 @@ func configMapReaches(t *testing.T, n *node, d *daemonSet, want string) {
 	n.bandwidth(t, "gold", want)
 	n.inClass(t, "in-gold", "gold")
 	if got := n.containerID("in-gold"); got != before {
-		t.Error("a change of the class file has made another container")
+		t.Error("a change of the class file has replaced the container")
 	}
 	d.setClasses(t, virtualClasses(2, fullBandwidth))
 	n.offered(t, "gold", "2", "2")
@@ -284,7 +284,7 @@ func restartsOfVirtual(t *testing.T, n *node, d *daemonSet) {
 		n.inClass(t, "stays", "gold")
 		n.inClass(t, "stays-too", "standard")
 		if got := n.containerID("stays") + n.containerID("stays-too"); got != before {
-			t.Errorf("after a restart of %s other containers run", restart.name)
+			t.Errorf("a restart of %s has replaced containers", restart.name)
 		}
 	}
 	n.run(t, pod{name: "comes", classes: n.asks("gold")})
