@@ -127,7 +127,7 @@ func (c *Changes) Memory(resource string) []byte {
 	return c.memory[resource]
 }
 
-// SetMemory replaces the JSON of a backend. It returns an error if the file cannot be written. The new JSON is kept nevertheless.
+// SetMemory replaces the JSON of a backend. If the file cannot be written, it returns an error, but keeps the new JSON in memory.
 func (c *Changes) SetMemory(resource string, data []byte) error {
 	if err := c.save(func() { c.memory[resource] = data }); err != nil {
 		return fmt.Errorf("write the checkpoint of %s: %w", resource, err)

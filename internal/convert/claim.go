@@ -33,8 +33,8 @@ type claim struct {
 	place
 	surroundings
 	node *yaml.Node
-	// pvc has the name of the PersistentVolumeClaim. If isTemplate is true, the name has words in upper case that
-	// stand for the parts that differ between the claims.
+	// pvc has the name of the PersistentVolumeClaim. If isTemplate is true, words in upper case replace the parts of the
+	// name that differ between the claims.
 	pvc        string
 	isTemplate bool
 

@@ -93,7 +93,7 @@ func TestClaimsHaveNotes(t *testing.T) {
 	const patch = ` -p '{"spec":{"volumeAttributesClassName":"` + className + `"}}'`
 	const state = " names no class, because a claim with a class gets no new volume of a driver without MODIFY_VOLUME"
 	const claimNote = state + "; when the claim is bound, run: kubectl patch pvc "
-	const templateNote = state + "; when a claim is bound, run: kubectl patch pvc "
+	const templateNote = state + "; for each claim, when it is bound, run: kubectl patch pvc "
 	const byDefault = "; or set the class for new claims in the annotation qos.noderesource.dev/default-volume-attributes-class of their StorageClass"
 	for _, test := range []struct {
 		name, text string

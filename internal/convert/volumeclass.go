@@ -175,7 +175,7 @@ func (c *claim) noteClass(class volumeClass) {
 	}
 	const state = "names no class, because a claim with a class gets no new volume of a driver without MODIFY_VOLUME"
 	if c.isTemplate {
-		c.note("%s %s; when a claim is bound, run: %s; or set the class for new claims in the annotation %s of their StorageClass",
+		c.note("%s %s; for each claim, when it is bound, run: %s; or set the class for new claims in the annotation %s of their StorageClass",
 			what, state, c.patch(class), defaultClassAnnotation)
 		return
 	}

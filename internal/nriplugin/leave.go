@@ -27,7 +27,7 @@ func (s *session) leave(conn *watchedConn) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
 
-	_ = s.update(ctx, nil) // returns when no hook is under way, because the runtime calls hooks and updates under one lock
+	_ = s.update(ctx, nil) // returns when no hook runs, because the runtime calls hooks and updates under one lock
 	conn.closeWrite()
 	select {
 	case <-conn.ended:

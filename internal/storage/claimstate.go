@@ -69,8 +69,8 @@ func (c *controller) checkVolume(driver, handle string, limits nodeqosv1alpha1.V
 	return problem
 }
 
-// checkInForce returns nil if all running containers that have the volume of a claim have the limits, and if the volume also gets
-// them when another container starts on a node that has a pod with the volume. It returns the first reason why this is not so.
+// checkInForce returns nil if the limits of a claim's volume are in force: all running containers with this volume have the limits, and
+// so will containers that start later on the nodes of the volume's pods. Otherwise, it returns the first reason.
 func (c *controller) checkInForce(claim *corev1.PersistentVolumeClaim, limits nodeqosv1alpha1.VolumeClass) error {
 	pods, err := c.pods.GetIndexer().ByIndex(byClaim, claim.Namespace+"/"+claim.Name)
 	if err != nil {

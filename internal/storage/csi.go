@@ -93,7 +93,7 @@ func (e *csiEndpoint) ControllerGetCapabilities(
 	}, nil
 }
 
-// NodeGetCapabilities returns no capability. The external-resizer asks for it.
+// NodeGetCapabilities returns no capabilities. The external-resizer calls it.
 func (e *csiEndpoint) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	return &csi.NodeGetCapabilitiesResponse{}, nil
 }

@@ -220,10 +220,13 @@ func pathsOf(container *corev1.Container, volume string) (paths []string) {
 	return paths
 }
 
-// classOf returns the class of a claim, or nil if it has none. If the requested class is invalid, classOf returns an
-// error together with the next valid class of candidates. If there is none, it returns the error with the class that the
-// claim has in the present spec (before). So a wrong class name does not remove limits. A claim that is not bound also keeps this
-// class, because a pod cannot start with such a claim: the pod's claim was removed, or replaced by another one with the same name.
+// classOf returns the class of a claim, or nil if the claim has none.
+//
+// If the requested class is invalid, classOf returns an error and the next valid class of candidates. If no candidate is valid, it returns
+// the error and the class that the claim has in before, the present spec. Therefore, a wrong class name does not remove limits.
+//
+// A claim that is not bound also gets its class in before. No pod can start with such a claim, so the claim of a running pod was removed,
+// or replaced by another claim with the same name.
 func (o *objects) classOf(
 	claim *corev1.PersistentVolumeClaim, before nodeqosv1alpha1.NodeQOSResourcesSpec,
 ) (class *nodeqosv1alpha1.VolumeClass, problem error) {

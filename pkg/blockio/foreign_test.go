@@ -43,8 +43,8 @@ func TestAFileOfContainerdAndCRIOIsAcceptedUnchanged(t *testing.T) {
 	if err := f.backend.Apply(t.Context(), config.Resources[0].Backend); err != nil {
 		t.Fatal(err)
 	}
-	// The disk sdb keeps the IOPS limits of the second item. goresctrl's comment says otherwise, but its code does the
-	// same (docs/blockio.md).
+	// The disk sdb keeps the IOPS limits of the second item. goresctrl's code does the same, although a comment there says
+	// otherwise (docs/blockio.md).
 	want := map[string]map[string]string{
 		"HighPrioFullSpeed": {"io.bfq.weight": "default 400", "io.weight": "default 3940"},
 		"LowPrioThrottled": {

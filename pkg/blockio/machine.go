@@ -25,7 +25,7 @@ type machine struct {
 	names     map[device]string
 	// weightFiles are the weight files of cgroups on this machine, sorted.
 	weightFiles []weightFile
-	// accepts has the device weights that the kernel lets this program write. acts has the devices on which the I/O
+	// accepts has the weight settings that can be written for single devices. acts has the devices on which the I/O
 	// scheduler or iocost applies weights.
 	accepts map[setting]bool
 	acts    map[device]bool

@@ -122,10 +122,12 @@ func (p *pods) shared(f *finder, target classes.Holder, resource string, own, st
 	return change, foreign
 }
 
-// without returns the state of a pod's cgroup as it would be without the limits that limitsOfOthers returns, and without
-// the limits that ended volumes have left. state is the present state, and wanted has the values of the target's own
-// class. A device whose limits are the lowest of wanted and of those limits gets the limits in wanted. A device with only
-// those limits gets none. All other values stay as they are in state.
+// without returns the values that a pod's cgroup would have without two kinds of limits: those that limitsOfOthers returns,
+// and those that ended volumes have left. state has the present values, and wanted the values of the target's own class.
+//
+//   - If the present limits of a device are the lowest of wanted and of these two kinds, the device gets the limits in wanted.
+//   - If they are the lowest of these two kinds alone, the device gets no limits.
+//   - All other values are those in state.
 func (p *pods) without(f *finder, target classes.Holder, resource string, state, wanted values) values {
 	alone, others := maps.Clone(state), p.limitsOfOthers(f, target, resource, state)
 	ofVolumes := p.volumeLimits()
@@ -227,7 +229,7 @@ func isLowestOf(limits value, candidates []value) bool {
 	return lowest == limits
 }
 
-// lowest returns the lower limit of each kind. 0 means unlimited.
+// lowest returns, for each kind of limit, the lower of the two limits. 0 means unlimited.
 func (v value) lowest(other value) value {
 	for kind, limit := range other {
 		if limit != 0 && (v[kind] == 0 || limit < v[kind]) {

@@ -88,9 +88,9 @@ func (f *finder) disksOf(mount *mountinfo.Info) ([]disk, error) {
 }
 
 // mountOf returns the mount of a volume. If the kubelet mounted the volume for the pod, mountOf returns the kubelet's
-// mount. For other volumes, e.g. hostPath volumes, it looks in the parameter mounts, which has the container's mounts.
-// The container can change the latter: a symbolic link in its image changes the path of a mount, and a process with its
-// own mount namespace can hide a mount.
+// mount. For other volumes, e.g. hostPath volumes, it searches the container's own mounts, which the parameter mounts has.
+// The own mounts are the second choice, because the container can change them: a symbolic link in its image changes the
+// path of a mount, and a process with its own mount namespace can hide a mount.
 func (f *finder) mountOf(target classes.Holder, mounts []*mountinfo.Info) (*mountinfo.Info, error) {
 	ofKubelet, err := f.mountOfKubelet(target)
 	if err != nil || ofKubelet != nil {

@@ -58,7 +58,7 @@ type Runtime struct {
 	options Options
 	oci     OCI
 	bridge  bridge
-	exits   sync.WaitGroup // notifications of exits under way
+	exits   sync.WaitGroup // notifications of exits that are being sent
 
 	mu         sync.Mutex // guards what follows, and what the pods and containers hold
 	pods       []*pod

@@ -56,9 +56,9 @@ func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.C
 	return h.monitoring(e, h.enforcement(append(volumes, e)...)), nil
 }
 
-// Kill ends a container whose start was refused, before the container executes its first instruction. It is needed
-// because some runtimes start the container all the same: CRI-O ignores the error of the hook. Kill returns when ctx
-// ends, even if the kernel has not answered.
+// Kill ends a container whose start was refused, before the container executes its first instruction. Some
+// runtimes start such a container: CRI-O ignores the error of the hook. Kill returns when ctx ends, even if the kernel
+// has not answered.
 func (h *Hooks) Kill(ctx context.Context, container classes.Holder) error {
 	if h.kill == nil {
 		return nil

@@ -138,7 +138,7 @@ func (s *Store) notEnforced(e Entry, err error) {
 }
 
 // endEnforcing records that no hook will enforce the classes of a container's volumes. If the runtime starts the
-// container nevertheless, the reconciler enforces these classes. The caller holds mu.
+// container although its start was refused, the reconciler enforces these classes. The caller holds mu.
 func (s *Store) endEnforcing(containerID string) {
 	for id := range s.records {
 		if classes.IsVolumeOf(id, containerID) {

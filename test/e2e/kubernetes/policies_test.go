@@ -208,7 +208,7 @@ func requestsStay(t *testing.T, n *node) {
 		output, err := n.try(args...)
 		kept := "cannot be changed in a pod that exists; make a new pod, or let the namespace allow changes: " +
 			"kubectl label namespace default qos.noderesource.dev/allow-changes=true"
-		contradicts := "its limits have qos.noderesource.dev/blockio.slow" // what another policy says, and either may be told
+		contradicts := "its limits have qos.noderesource.dev/blockio.slow" // another policy also refuses the request, and the API server reports one of the two
 		if err == nil || !strings.Contains(output, kept) && !strings.Contains(output, contradicts) {
 			t.Errorf("%s: %s; want it refused", what, output)
 		}

@@ -97,13 +97,13 @@ func panels(t *testing.T) (all []panel) {
 
 // monitored checks that a real Prometheus finds the pods, that it can evaluate the alerts, and that each panel of the dashboard has data.
 func monitored(t *testing.T, n *node) {
-	n.run(t, pod{name: "busy", classes: n.asks("gold")})
-	n.running(t, "busy")
 	start := time.Now()
 	p := n.prometheus(t)
 	n.scraped(t, p)
 
-	// The kernel then has counters of a disk for the class.
+	// Hooks run between two scrapes, so that they have a rate. The container's I/O makes the kernel count the I/O of the class.
+	n.run(t, pod{name: "busy", classes: n.asks("gold")})
+	n.running(t, "busy")
 	n.kubectl(t, "exec", "busy", "--", "workload", "latency", "commit", "/file", "1")
 	for _, panel := range panels(t) {
 		until(t, "the panel "+panel.title+" has data", func() (bool, string) {
