@@ -44,7 +44,7 @@ func newHookMetrics() *hookMetrics {
 	return &hookMetrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "qos_hook_duration_seconds", Help: "Time that the runtime waited for a hook.",
-			Buckets: prometheus.ExponentialBuckets(0.00001, 4, 10), // to 2.6 s; the runtime waits 2 s
+			Buckets: prometheus.ExponentialBuckets(0.00001, 4, 10), // the last bucket ends at 2.6 s, because the runtime waits 2 s for a hook
 		}, []string{"hook"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "qos_hook_errors_total", Help: "Hooks that the plugin answered with an error, including refusals.",

@@ -33,7 +33,7 @@ type Changes struct {
 	mu      sync.Mutex // guards the fields below; no caller holds it during I/O, because hooks wait for it
 	byID    map[string][]classes.Assignment
 	claims  classes.Claims
-	memory  map[string]json.RawMessage // of backends, by resource
+	memory  map[string]json.RawMessage // the JSON of each backend, by resource
 }
 
 type content struct {

@@ -74,7 +74,7 @@ func TestTheHashFollowsFilesThatClassFilesName(t *testing.T) {
 	content = "names: [x, y]"
 	after := config.Read(dir, kinds(), read)
 	if before.Err != nil || before.Hash != same.Hash {
-		t.Errorf("the same files have the hashes %s and %s (%v)", before.Hash, same.Hash, before.Err)
+		t.Errorf("the same files have the hashes %s and %s, want one hash (error: %v)", before.Hash, same.Hash, before.Err)
 	}
 	if before.Hash == after.Hash {
 		t.Error("a change of the named file does not change the hash")

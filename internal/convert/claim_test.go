@@ -224,7 +224,7 @@ func TestClaimsInAllYAMLStylesAreConverted(t *testing.T) {
 				t.Fatalf("seed %d: %v in:\n%s", seed, err, text)
 			}
 			checkGenerated(t, seed, text, string(results[0].Text), notes)
-			wantProblems(t, string(results[0].Text), "", "") // without a driver, each remaining request is a problem
+			wantProblems(t, string(results[0].Text), "", "") // the driver is unknown, so each request that is left is a problem
 			if t.Failed() {
 				return
 			}

@@ -104,7 +104,7 @@ func TestCapacityBelowUseKeepsAllocatedDevicesAcrossAKubeletRestart(t *testing.T
 	r.kubelet.Kill()
 	r.startKubelet()
 	r.awaitGold(3, 3)
-	r.kubelet.Remove("default", "a") // without an event from the plugin
+	r.kubelet.Remove("default", "a") // the plugin sends no event
 	r.plugin.ready(offered(1), pods[1:]...)
 	r.awaitGold(2, 2)
 	r.kubelet.Remove("default", "c")

@@ -244,7 +244,7 @@ func (p *Publisher) publishClasses(ctx context.Context, state nodecache.State, n
 	case err != nil:
 		reported, count = p.allocations.cached(list, now), accountFromCache
 	case p.withheld:
-		p.allocations.merge(reported, list, nil, now) // without assignments, because the assignments are outdated
+		p.allocations.merge(reported, list, nil, now) // passes no assignments, because those of the plugin are outdated
 	default:
 		p.allocations.merge(reported, list, state.Assignments, now)
 	}

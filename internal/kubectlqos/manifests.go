@@ -76,7 +76,7 @@ func manifestFiles(name string, recursive bool) ([]string, error) {
 
 	var files []string
 	links := 0
-	root := filepath.Clean(name) + string(filepath.Separator) // with the separator, WalkDir follows a link to a directory
+	root := filepath.Clean(name) + string(filepath.Separator) // WalkDir follows a link to a directory only if the path ends with a separator
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:

@@ -20,7 +20,7 @@ import (
 // Tables show these texts for values that are empty, missing or unlimited.
 const (
 	systemDefault = "<system default>" // the empty class, which enforces nothing
-	wholePod      = "<pod>"            // in the column of container names
+	wholePod      = "<pod>"            // replaces the container name in rows of the pod itself
 	nothing       = "-"
 	unlimited     = "inf" // as in KEP-3008, section "Kubectl"
 )

@@ -123,7 +123,7 @@ func TestThreadsFollowTheObservedClassOfAClassThatIsLost(t *testing.T) {
 	if err := f.Update(t.Context(), ownerA, map[string]string{"rdt": "silver"}); err != nil {
 		t.Fatal(err)
 	}
-	f.host.Resctrl().AddTask(f.pids[2], rdt.GroupOf("gold")) // as if the change had not moved it yet
+	f.host.Resctrl().AddTask(f.pids[2], rdt.GroupOf("gold")) // back to its former group, as if the change had not moved it yet
 	if err := f.host.Remove("/sys/fs/resctrl/" + rdt.GroupOf("silver")); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ const (
 	maxReadConnections    = 4
 	maxReadStreams        = 4       // per connection
 	maxReadRequest        = 4 << 10 // bytes
-	readRequestsPerSecond = 10      // of all connections; streams count when they begin
+	readRequestsPerSecond = 10      // on all connections together; a stream counts once, when it begins
 	readRequestBurst      = 20
 )
 

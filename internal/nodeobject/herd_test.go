@@ -138,7 +138,7 @@ func TestManyNodesReconnectSpreadOut(t *testing.T) {
 		if want := many / 5; peak > want {
 			t.Errorf("%d requests within a second, want at most %d", peak, want)
 		}
-		if asked["list"] > many { // if the watch begins with the object, no list is needed
+		if asked["list"] > many { // a node whose watch begins with the object sends no list request
 			t.Errorf("%d list requests, want at most %d", asked["list"], many)
 		}
 		delete(asked, "list")

@@ -44,7 +44,7 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err erro
 
 	sent, followErr := p.follow(ctx, typed, state)
 	if sent {
-		return debounce, nil // by then, the cache has the state that follows from the spec
+		return debounce, nil // after this time, the cache has the plugin's state for the new spec
 	}
 	next, err = p.publish(ctx, object, typed, state)
 	return next, cmp.Or(err, followErr)

@@ -105,7 +105,7 @@ func TestACapacityBelowUseKeepsHoldersAndAdmitsNoOther(t *testing.T) {
 		if err := p.node.Update(t.Context(), p.owner(t, "plain"), map[string]string{"rdt": "gold"}); !errors.Is(err, classes.ErrClassFull) {
 			t.Errorf("an update returned %v, want that the class is full", err)
 		}
-		p.mustStop(t, second) // in the next pass, one slot of one is in use
+		p.mustStop(t, second) // the first container keeps the only slot for the next pass
 	}
 	p.world.Expect.Most = nil
 	p.mustStop(t, p.gold)
@@ -273,7 +273,7 @@ func (p *populated) failsAt(t *testing.T, n int, op string, errno syscall.Errno,
 		t.Errorf("%s %d: the status has the error %v and generation %d", op, n, status.Config.Err, status.Config.Generation)
 	}
 	p.world.Hold(t)
-	p.mustStop(t, p.mustRun(t, p.pod(t, "new", "rdt=gold"))) // the old classes are live
+	p.mustStop(t, p.mustRun(t, p.pod(t, "new", "rdt=gold"))) // the previous class files are still in force
 	if _, err := p.run(t, p.pod(t, "wrong", "rdt=platinum")); err == nil {
 		t.Error("a class of the refused files was assigned")
 	}

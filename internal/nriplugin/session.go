@@ -315,7 +315,7 @@ func volumeSources(podUID string, c *api.Container) map[string]classes.VolumeSou
 		}
 	}
 	if len(sources) == 0 {
-		return nil // as of most containers
+		return nil // the container has no volumes
 	}
 	return sources
 }

@@ -30,8 +30,8 @@ func decodedFields() fieldNumbers {
 			11: {2: {1: nil, 2: nil, 3: nil, 4: nil}, 3: {6: nil}, 5: nil, 12: {1: nil}},
 			12: nil, 14: nil,
 		},
-		3: nil, // of a synchronization: more messages follow; of a validation: the adjustment
-		6: nil, // of a validation: the plugins
+		3: nil, // in a synchronization: whether more messages follow; in a validation: the adjustment
+		6: nil, // in a validation: the plugins
 	}
 }
 

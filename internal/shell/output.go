@@ -53,7 +53,7 @@ func (t table) appendTo(text *strings.Builder) {
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
-	_ = w.Flush() // a strings.Builder has no errors
+	_ = w.Flush() // writing to a strings.Builder cannot fail
 	for line := range strings.Lines(aligned.String()) {
 		text.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}

@@ -138,7 +138,7 @@ func checkMount(
 	case status.State == nodeqosv1alpha1.VolumeInForce:
 		return nil
 	case status.Reason == nodeqosv1alpha1.ReasonNotRunning && !runs(pod, volume.Container):
-		return nil // it gets the limits when it starts
+		return nil // a container that does not run gets the limits when it starts
 	}
 	return fmt.Errorf("%s: %s", status.Reason, classes.Printable(status.Message, maxNote))
 }

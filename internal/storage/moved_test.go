@@ -24,8 +24,8 @@ func TestAVolumeMovesWithItsPod(t *testing.T) {
 
 	for _, test := range []struct {
 		name, node2 string
-		problem     string // of a modification; empty means that it succeeds
-		patch       string // of the object of node-2
+		problem     string // the error of ModifyVolume; empty if it succeeds
+		patch       string // the last patch of node-2's NodeQOSResources
 	}{
 		{"node-2 has no limits", "metadata: {name: node-2}\n", "pod a/db on node node-2: volume /init of container setup: the limits are not in the",
 			`"podUID":"u2","container":"main","path":"/data","claim":"a/data","class":"silver"`},

@@ -164,7 +164,7 @@ func TestEachDiskOfABtrfsIsLimited(t *testing.T) {
 func TestAKillBetweenTwoWritesIsRepaired(t *testing.T) {
 	m := withBtrfs()
 	v := newVolumes(t, m)
-	m.Inject(simcgroup.Fault{Op: "write", File: "io.max", Skip: 1, Err: syscall.EIO, Lasting: true}) // as for a process that has ended
+	m.Inject(simcgroup.Fault{Op: "write", File: "io.max", Skip: 1, Err: syscall.EIO, Lasting: true}) // each later write fails, as if the plugin had ended
 	if err := v.start(10, "/data", "silver"); err == nil {
 		t.Error("a volume has the limits, although a write failed")
 	}

@@ -32,7 +32,7 @@ func (v *volumes) remember(m *memory) error { return v.volume.(classes.Remembere
 func TestLimitsOfAFormerProcessAreRemoved(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		saved error // of the former process
+		saved error // the result of the save by the former process
 		want  string
 	}{
 		{"if they were saved", nil, ""},

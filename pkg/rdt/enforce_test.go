@@ -166,7 +166,7 @@ func TestEnforceMovesAllThreadsAndTheirForks(t *testing.T) {
 func TestEnforceMovesThreadsBackWhenItFails(t *testing.T) {
 	for _, failing := range []int{1, 2, 3, 4} {
 		c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
-		c.fs.AddTask(12, "qos-bronze") // is in the new group already
+		c.fs.AddTask(12, "qos-bronze") // this thread is already in the new group
 		c.fs.AddTask(13, "")           // is in a third group
 		c.tids = append(c.tids, 12, 13)
 		before := c.groups()
@@ -200,7 +200,7 @@ func TestEnforceMovesThreadsBackWhenItFails(t *testing.T) {
 func TestEnforceGivesUpOnAForkBombAndOnItsDeadline(t *testing.T) {
 	c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
 	c.fs.AddTask(1, "qos-gold")
-	c.listed = func(c *container, n int) { c.fork(1, 1000+n) } // from a thread that is not listed
+	c.listed = func(c *container, n int) { c.fork(1, 1000+n) } // a thread that is not in the list creates another one
 	if err := b.Enforce(t.Context(), target, "gold", "bronze"); !errors.Is(err, ErrUnsettled) {
 		t.Errorf("got %v", err)
 	}

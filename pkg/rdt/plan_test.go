@@ -110,7 +110,7 @@ func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err
 			if now[op.Group] != nil {
 				return false, fmt.Errorf("the plan has the operation %s, but the group exists", op)
 			}
-			now[op.Group] = Schemata{} // without tasks, so its values count from its first write on
+			now[op.Group] = Schemata{} // it has no tasks, so its values matter only after its first write
 			continue
 		case Remove:
 			return false, fmt.Errorf("the plan has the operation %s, which nothing requires", op)

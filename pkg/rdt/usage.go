@@ -57,7 +57,7 @@ func (b *Backend) MeasureClass(ctx context.Context, class string) (classes.Class
 	if len(shown) == 0 {
 		return classes.ClassReading{}, err
 	}
-	parts, partsErr := m.measureParts(ctx, control) // after the group, as counts.add requires
+	parts, partsErr := m.measureParts(ctx, control) // read after the group itself, as counts.add requires
 	if partsErr != nil {
 		return classes.ClassReading{}, partsErr
 	}

@@ -71,7 +71,7 @@ func TestNoClassIsEverWiderThanBeforeOrAfter(t *testing.T) {
 				after := sim.New(spec)
 				apply(t, newBackend(after, nil), configs[1])
 				wanted := groupsIn(t, after)
-				for n, done := 1, false; !done; n++ { // until operation n is not reached
+				for n, done := 1, false; !done; n++ { // ends when there is no operation n
 					fs := sim.New(spec)
 					apply(t, newBackend(fs, nil), configs[0])
 					done = watchApply(t, fs, n, configs[1], wanted)

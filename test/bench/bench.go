@@ -34,7 +34,7 @@ const (
 	ours      = "qos-nri-plugin"
 	idleOne   = "idle"
 	idleAgain = "idle-again"
-	idlePlain = "idle-plain" // without the validation of containers
+	idlePlain = "idle-plain" // a plugin that does not validate containers
 
 	createAsked   = "create, class requested"
 	createNothing = "create, nothing requested"

@@ -4,7 +4,6 @@
 package docs
 
 import (
-	"encoding/json"
 	"maps"
 	"os"
 	"regexp"
@@ -13,6 +12,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/qos-nri/qos-nri-plugin/test/dashboard"
 )
 
 // query is a PromQL expression of an alert or a panel. where is the name of the alert or panel, and text is the
@@ -49,20 +50,12 @@ func alerts(t *testing.T) (all []alert) {
 
 func panels(t *testing.T) (all []query) {
 	t.Helper()
-	var dashboard struct {
-		Templating struct {
-			List []struct{ Name, Query string }
-		}
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr, LegendFormat string }
-		}
-	}
-	if err := json.Unmarshal([]byte(read(t, "deploy/monitoring/dashboard.json")), &dashboard); err != nil {
+	d, err := dashboard.Read("../../deploy/monitoring/dashboard.json")
+	if err != nil {
 		t.Fatal(err)
 	}
 
-	for _, panel := range dashboard.Panels {
+	for _, panel := range d.Panels {
 		for _, target := range panel.Targets {
 			all = append(all, query{panel.Title, target.Expr, target.LegendFormat})
 		}
@@ -70,7 +63,7 @@ func panels(t *testing.T) (all []query) {
 	if len(all) == 0 {
 		t.Fatal("there are no panels")
 	}
-	for _, variable := range dashboard.Templating.List {
+	for _, variable := range d.Templating.List {
 		if values := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(variable.Query); values != nil {
 			all = append(all, query{"variable " + variable.Name, values[1], "{{" + values[2] + "}}"})
 		}

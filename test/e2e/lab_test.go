@@ -31,7 +31,7 @@ func TestLab(t *testing.T) {
 	for _, cgroup := range []string{"v2", "v1"} {
 		m := machine{
 			name: "lab-cgroup" + cgroup, test: "TestLab", vendor: "intel", cgroup: cgroup,
-			cpus: "2", // which share an L3 cache
+			cpus: "2", // both share an L3 cache
 			// The disk never waits for the host's disk.
 			disk:        fmt.Sprintf("cache=unsafe,throttling.iops-total=%d,throttling.bps-total=%d", labIOPS, labBPS),
 			environment: []string{fmt.Sprint("QOS_LAB_IOPS=", labIOPS), fmt.Sprint("QOS_LAB_BPS=", labBPS)},

@@ -81,7 +81,7 @@ func (m machine) containerRuntime() string { return cmp.Or(m.runtime, "container
 
 // These limits end a run that hangs. A run takes some minutes on two cores, and three times as long if they are busy.
 const (
-	insideTimeout = 39 * time.Minute // for the test program in the VM, which then reports where it hangs
+	insideTimeout = 39 * time.Minute // then the test program in the VM ends, and reports where it hangs
 	runTimeout    = 40 * time.Minute // for the VM
 	bootTimeout   = 4 * time.Minute  // from the start of QEMU to the start of the test program
 	bootAttempts  = 3                // if the VM gets too little CPU time, its kernel can fail to set up the devices

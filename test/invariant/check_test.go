@@ -154,7 +154,7 @@ func TestAGoodWorldHasNoViolations(t *testing.T) {
 		"a draining resource is not reported for containers without its classes": func(w *invariant.World) {
 			resource(w, 1).Classes[0].Draining = true
 			pod(w, 1).Containers[0].QosResources = slices.Delete(pod(w, 1).Containers[0].QosResources, 1, 2)
-			w.Kernel.Cgroups["a1"].Files["io.max"] = "254:0 rbps=5\n" // as it was when the class was there
+			w.Kernel.Cgroups["a1"].Files["io.max"] = "254:0 rbps=5\n" // the limits of a class that was removed
 		},
 		"fields that are not compared": func(w *invariant.World) {
 			w.Before, w.Expect.Limits, w.Expect.Schemata = nil, nil, nil

@@ -22,7 +22,7 @@ const dialTimeout = 10 * time.Second
 
 // resource is an extended resource of a device plugin.
 type resource struct {
-	devices                 map[string]bool // by ID, whether it is healthy; nil until a started kubelet gets the first list
+	devices                 map[string]bool // true if the device with this ID is healthy; nil until a started kubelet gets the first list
 	stopped                 bool            // the device plugin has gone
 	client                  *client
 	registrations, messages int

@@ -53,7 +53,7 @@ type container struct {
 	startedAt time.Time
 	message   string
 	resources *api.LinuxResources // linux.resources of the spec
-	spec      Spec                // its Unified is always that of resources
+	spec      Spec                // Spec.Unified is always the same as resources
 }
 
 // CreateContainer gets the adjustments of the plugins and creates a container. CRI-O calls runc create here; containerd

@@ -98,7 +98,7 @@ func (s *Store) Start(h classes.Holder) (Entry, error) {
 	defer s.mu.Unlock()
 
 	_, known := s.ledger.Get(h.ID)
-	if has := recordedOn(h); !known && has != nil { // it was released as a container that was not created
+	if has := recordedOn(h); !known && has != nil { // the container was released, because its creation seemed to have failed
 		s.adoptRecorded(Existing{Holder: h}, has)
 	} else if !known {
 		if err := s.adoptStarting(h); err != nil {

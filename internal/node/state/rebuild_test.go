@@ -219,7 +219,7 @@ func TestStoredValuesMayNameDevicesThatAResourceHasLost(t *testing.T) {
 	f := newFixture()
 	f.run(t, container("a-1", "disk=fast"))
 	f.run(t, container("b-1", ""))
-	f.run(t, container("c-1", "")) // it had a class of an update
+	f.run(t, container("c-1", "")) // its class was changed by an update before
 	f.UpdatedStored("c-1")
 	f.DevicesLost(disk)
 	for id, want := range map[string]bool{"a-1": true, "b-1": false, "c-1": true} {

@@ -81,7 +81,7 @@ func aliases(t *testing.T, p *pod) {
 		return n.hasLimits(t, c, ioLimits{layers: {"wbps": "3000000"}})
 	})
 	must(t, os.RemoveAll(kubelet))
-	c.remove(t) // its class has other limits than that of classFile
+	c.remove(t) // in classFile, the class has other limits
 }
 
 // hasLimits returns an error if the throttles of a container differ from want.

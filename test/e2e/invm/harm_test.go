@@ -38,7 +38,7 @@ func emptyAndGone(group string) error {
 	}
 	var found []string
 	for _, thread := range strings.Fields(string(tasks)) {
-		stat, _ := os.ReadFile(filepath.Join("/proc", thread, "stat")) // with its name, state and parent
+		stat, _ := os.ReadFile(filepath.Join("/proc", thread, "stat")) // has its name, state and parent
 		cgroup, _ := os.ReadFile(filepath.Join("/proc", thread, "cgroup"))
 		found = append(found, fmt.Sprintf("%.60q in %q", stat, cgroup))
 	}
@@ -156,7 +156,7 @@ func disksComeAndGo(t *testing.T, p *pod) {
 		})
 		return err
 	})
-	p.run(t, spec{name: "weighed"}) // its class names the disk, too
+	p.run(t, spec{name: "weighed"}) // the class of this container also names the disk
 	_, err = output("qos-nri-plugin", "update", p.name(), "limited", "blockio=single")
 	must(t, err)
 	_, err = output("qos-nri-plugin", "update", p.name(), "limited", "blockio=throttled")

@@ -214,7 +214,7 @@ func (l *laboratory) start(t *testing.T, name string, annotations map[string]str
 func below(t *testing.T, s *lab.Scene, column, row, other string, fraction float64) {
 	t.Helper()
 	got, than := s.Value(row, column), s.Value(other, column)
-	if !(got <= fraction*than) { // also if one of them is missing
+	if !(got <= fraction*than) { // also true if one of the values is missing (NaN)
 		t.Errorf("%s, %s: %q has %.3g, want at most %.3g times the %.3g of %q", s.Title, column, row, got, fraction, than, other)
 	}
 }

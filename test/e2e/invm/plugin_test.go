@@ -158,7 +158,7 @@ func (c *container) inGroup(group string) error {
 	for _, process := range strings.Fields(string(processes)) {
 		groups, err := os.ReadFile(filepath.Join("/proc", process, "cpu_resctrl_groups"))
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // it has ended, as the processes that the OCI runtime starts do soon
+			continue // the process has ended; processes of the OCI runtime live only briefly
 		}
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ func usage(t *testing.T, p *pod) {
 	t.Run("cache occupancy and memory bandwidth are those of the resctrl groups", func(t *testing.T) { groupUsage(t, n) })
 	t.Run("block I/O is that of the containers, including ended ones", func(t *testing.T) { containerUsage(t, p) })
 	t.Run("top shows the classes", func(t *testing.T) {
-		eventually(t, "top shows all", func() error { // on a busy host, a measurement may lack classes
+		eventually(t, "top shows all classes", func() error { // on a busy host, a measurement may lack classes
 			printed, err := output("qos-nri-plugin", "top", "--once", "--interval", "1s")
 			must(t, err)
 			for _, want := range []string{"k8s.io/rdt      gold", "MEMORY/s", "k8s.io/blockio  throttled", "READ/s"} {

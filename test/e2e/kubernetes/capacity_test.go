@@ -176,7 +176,7 @@ func capacityBelowUse(t *testing.T, n *node, p installation) {
 	n.running(t, "one", "two")
 	before := n.containerID("one") + n.containerID("two")
 	n.setGold(t, p, 1)
-	n.offered(t, "gold", "2", "2") // as many as there are in use
+	n.offered(t, "gold", "2", "2") // devices in use stay in the capacity
 	n.run(t, pod{name: "third", classes: gold})
 	n.pending(t, "third", "Insufficient qos.noderesource.dev/blockio.gold")
 	n.delete(t, "third")

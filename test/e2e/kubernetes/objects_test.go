@@ -55,7 +55,7 @@ func linesWith(text, logs string) []string {
 	for _, file := range files {
 		log, err := os.ReadFile(file)
 		if err != nil {
-			continue // it was removed with its pod
+			continue // the log was removed with its pod
 		}
 		for line := range strings.Lines(string(log)) {
 			if strings.Contains(line, text) {

@@ -6,7 +6,6 @@
 package kubernetes
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -20,6 +19,8 @@ import (
 	"github.com/prometheus/client_golang/api"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
+
+	"github.com/qos-nri/qos-nri-plugin/test/dashboard"
 )
 
 // monitoring has the files that administrators give to Prometheus and Grafana.
@@ -71,48 +72,34 @@ func (n *node) scraped(t *testing.T, p promv1.API) {
 	})
 }
 
-// panel is a query of the dashboard.
-type panel struct{ title, expr string }
-
-// panels returns the queries of the dashboard for all nodes, resources and classes.
-func panels(t *testing.T) (all []panel) {
-	t.Helper()
-	text, err := os.ReadFile(monitoring + "dashboard.json")
-	must(t, err)
-	var dashboard struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
-	}
-	must(t, json.Unmarshal(text, &dashboard))
-	values := strings.NewReplacer("$instance", ".*", "$resource", ".*", "$class", ".*", "$__rate_interval", rateInterval)
-	for _, p := range dashboard.Panels {
-		for _, target := range p.Targets {
-			all = append(all, panel{p.Title, values.Replace(target.Expr)})
-		}
-	}
-	return all
-}
-
 // monitored checks that a real Prometheus finds the pods, that it can evaluate the alerts, and that each panel of the dashboard has data.
+// If QOS_DASHBOARD_OUTPUT names a file, the dashboard is drawn into it.
 func monitored(t *testing.T, n *node) {
+	d, err := dashboard.Read(monitoring + "dashboard.json")
+	must(t, err)
 	start := time.Now()
 	p := n.prometheus(t)
 	n.scraped(t, p)
 
 	// Hooks run between two scrapes, so that they have a rate. The container's I/O makes the kernel count the I/O of the class.
-	n.run(t, pod{name: "busy", classes: n.asks("gold")})
+	n.run(t, pod{name: "busy"})
 	n.running(t, "busy")
-	n.kubectl(t, "exec", "busy", "--", "workload", "latency", "commit", "/file", "1")
-	for _, panel := range panels(t) {
-		until(t, "the panel "+panel.title+" has data", func() (bool, string) {
-			found, warnings, err := p.QueryRange(t.Context(), panel.expr, promv1.Range{Start: start, End: time.Now(), Step: scrapeInterval})
-			if err != nil {
-				return false, err.Error()
-			}
-			return hasData(found), fmt.Sprint(panel.expr, warnings, found)
-		})
+	commit := func(seconds string) {
+		n.kubectl(t, "exec", "busy", "--", "workload", "latency", "commit", "/file", seconds)
+	}
+	commit("1")
+	output := os.Getenv("QOS_DASHBOARD_OUTPUT")
+	if output != "" {
+		liven(t, n, commit)
+	}
+	data := map[string][]dashboard.Series{}
+	for _, panel := range d.Panels {
+		for _, target := range panel.Targets {
+			data[panel.Title] = append(data[panel.Title], seriesSince(t, p, start, target)...)
+		}
+	}
+	if output != "" {
+		must(t, os.WriteFile(output, []byte(d.SVG(data)), 0o644))
 	}
 
 	rules, err := p.Rules(t.Context(), nil)
@@ -131,10 +118,47 @@ func monitored(t *testing.T, n *node) {
 	}
 }
 
-// hasData reports whether the result of a query has a value that Grafana can draw.
-func hasData(found model.Value) bool {
-	series, _ := found.(model.Matrix)
-	return slices.ContainsFunc(series, func(s *model.SampleStream) bool {
-		return slices.ContainsFunc(s.Values, func(v model.SamplePair) bool { return !math.IsNaN(float64(v.Value)) })
+// liven makes the charts of the dashboard less flat. For three minutes, a container commits in two classes. Meanwhile, a pod with a class of
+// limited capacity starts, another pod is refused, and a resctrl group is removed.
+func liven(t *testing.T, n *node, commit func(seconds string)) {
+	commit("60")
+	n.qos(t, "set", "busy", "-c", "main", "rdt=gold", "blockio=gold", within)
+	n.run(t, pod{name: "allocated", classes: n.asks("silver")}, pod{name: "refused", annotations: map[string]string{podAnnotation: "blockio=platinum"}})
+	commit("60")
+	if output, err := n.machine.run("rmdir", "/sys/fs/resctrl/qos-slow"); err != nil {
+		t.Fatal(err, output)
+	}
+	commit("60")
+}
+
+// seriesSince waits until a query has data that Grafana can draw, and returns the data.
+func seriesSince(t *testing.T, p promv1.API, start time.Time, target dashboard.Target) (all []dashboard.Series) {
+	t.Helper()
+	query := target.Query(rateInterval)
+	until(t, "Prometheus has data for "+query, func() (bool, string) {
+		found, warnings, err := p.QueryRange(t.Context(), query, promv1.Range{Start: start, End: time.Now(), Step: scrapeInterval})
+		if err != nil {
+			return false, err.Error()
+		}
+		hasData := false
+		all = nil
+		for _, stream := range found.(model.Matrix) {
+			s := dashboard.Series{Name: target.Legend(labelsOf(stream.Metric))}
+			for _, v := range stream.Values {
+				s.Points = append(s.Points, dashboard.Point{Time: v.Timestamp.Time(), Value: float64(v.Value)})
+				hasData = hasData || !math.IsNaN(float64(v.Value))
+			}
+			all = append(all, s)
+		}
+		return hasData, fmt.Sprint(warnings, found)
 	})
+	return all
+}
+
+func labelsOf(metric model.Metric) map[string]string {
+	labels := map[string]string{}
+	for name, value := range metric {
+		labels[string(name)] = string(value)
+	}
+	return labels
 }

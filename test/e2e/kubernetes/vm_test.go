@@ -25,7 +25,7 @@ const bridge = "192.0.2.254"
 
 // vm is a VM with its own kernel, with resctrl. Package remote runs programs there.
 type vm struct {
-	address               // of the node that it is
+	address               // the address of its node
 	dir, bin, logs string // logs are those of the whole rig, which the VM sees, too
 	rig            string
 	vendor         string // "intel" or "amd"

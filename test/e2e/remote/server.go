@@ -96,7 +96,7 @@ func serve(handlers *rpc.Server, connection net.Conn) {
 		_, _ = io.Copy(socket, buffered)
 		_ = socket.Close()
 	}()
-	_, _ = io.Copy(connection, socket) // until either side has closed
+	_, _ = io.Copy(connection, socket) // ends when one side closes the connection
 }
 
 // Run runs a program to its end.

@@ -24,7 +24,7 @@ func TestTheChaseReadsEachCacheLineOnceInACycle(t *testing.T) {
 		at = words[at]
 	}
 	if at != 0 {
-		t.Errorf("after all lines the chase is at word %d, want 0", at)
+		t.Errorf("after visiting all cache lines, the pointer chase is at word %d, want 0", at)
 	}
 }
 

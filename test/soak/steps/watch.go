@@ -91,7 +91,7 @@ func (s *Soak) status(ctx context.Context) *qosv1alpha1.StatusResponse {
 	}
 	status, err := api.Status(ctx, &qosv1alpha1.StatusRequest{})
 	if err != nil {
-		return nil // it may have been killed meanwhile
+		return nil // the plugin may have been killed meanwhile
 	}
 	return status
 }
