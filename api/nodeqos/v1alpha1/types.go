@@ -31,7 +31,8 @@ type NodeQOSResources struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// What qos-storage requests of the node. Nothing else in the object configures the node.
+	// The classes of volumes that qos-storage, the controller of volume limits, requests on this node. Nothing else in the object
+	// configures the node.
 	// +optional
 	Spec NodeQOSResourcesSpec `json:"spec,omitzero"`
 
@@ -65,8 +66,8 @@ type NodeQOSResourcesStatus struct {
 	// +listMapKey=name
 	UnavailableResources []UnavailableResource `json:"unavailableResources,omitempty"`
 
-	// When the status was last written. While the shim runs and reaches the API server, it writes the status at least every five
-	// minutes. If this time is more than ten minutes ago, the node does not report any more, and the rest of the status may be old.
+	// When qos-kubelet-shim last wrote the status. It writes the status at least every five minutes. After ten minutes without a
+	// write, the status may be outdated.
 	// +optional
 	LastHeartbeatTime *metav1.Time `json:"lastHeartbeatTime,omitempty"`
 
@@ -94,7 +95,7 @@ type NodeQOSResourcesStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Volumes []VolumeStatus `json:"volumes,omitempty"`
 
-	// The metadata.generation of the spec that the status of the volumes is about. Absent if the shim does not follow the spec.
+	// The metadata.generation of the spec whose volumes are in the field volumes. Absent if the shim does not follow the spec.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -214,7 +215,8 @@ type QOSResourceClassInfo struct {
 	// +optional
 	Draining bool `json:"draining,omitempty"`
 
-	// Name of the extended resource that stands for one assignment of the class in a container's limits and the node's allocatable.
+	// Name of the extended resource of the class. One unit is one assignment. Containers request it in their limits, and the node
+	// lists it in allocatable.
 	// +optional
 	ExtendedResource string `json:"extendedResource,omitempty"`
 
@@ -231,7 +233,7 @@ type QOSResourceClassInfo struct {
 	HoldersOmitted int64 `json:"holdersOmitted,omitempty"`
 }
 
-// Holder is a pod, a container, or a volume of a container that has a class.
+// Holder has a class. It is a pod, a container, or a volume of a container.
 type Holder struct {
 	// Namespace of the pod.
 	// +required
@@ -249,7 +251,7 @@ type Holder struct {
 	// +optional
 	Volume string `json:"volume,omitempty"`
 
-	// Numbers of the devices that have the limits of a volume, e.g. "253:3".
+	// Numbers (major:minor) of the block devices on which the limits of a volume are set, e.g. "253:3".
 	// +optional
 	Device string `json:"device,omitempty"`
 
@@ -257,8 +259,9 @@ type Holder struct {
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 
-	// Source of the class: "container", "allocated", "pod" or "default"; "update" if it was changed while the holder ran;
-	// "adopted" if the plugin found the holder running in it.
+	// Source of the class: "container" or "pod", if an annotation of this scope requests it; "allocated" by the kubelet, as an
+	// extended resource; "default"; "update", if the class was changed while the holder ran; "adopted", if the holder already ran
+	// in the class when the plugin found it.
 	// +optional
 	Source string `json:"source,omitempty"`
 

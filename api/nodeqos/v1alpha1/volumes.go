@@ -55,7 +55,7 @@ type VolumeClass struct {
 	MaxWriteIops int64 `json:"maxWriteIops,omitempty"`
 }
 
-// ClaimedVolume is a volume of a container for which a claim requests a class.
+// ClaimedVolume is a volume of a container. The PersistentVolumeClaim of the volume requests a class.
 type ClaimedVolume struct {
 	// UID of the pod.
 	// +required
@@ -77,7 +77,7 @@ type ClaimedVolume struct {
 	// +required
 	Class string `json:"class"`
 
-	// Why the class that the claim requests is not valid. The volume then has another class, e.g. the one that it had before.
+	// Why the class that the claim requests is not valid. The volume then has another class, e.g. its previous class.
 	// +optional
 	Problem string `json:"problem,omitempty"`
 }
@@ -114,7 +114,7 @@ type VolumeStatus struct {
 	// +kubebuilder:validation:Enum=InForce;NotEnforced
 	State VolumeState `json:"state"`
 
-	// Numbers of the devices that have the limits, e.g. "253:3".
+	// Numbers (major:minor) of the block devices on which the limits are set, e.g. "253:3".
 	// +optional
 	Device string `json:"device,omitempty"`
 
