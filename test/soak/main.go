@@ -37,7 +37,7 @@ func main() {
 	flag.Parse()
 	o.Ignore = ignored.matches
 	if *verbose {
-		o.Deeds = os.Stdout
+		o.Operations = os.Stdout
 	}
 	o.For = time.Duration(*minutes * float64(time.Minute))
 	if o.Seed == 0 {

@@ -46,34 +46,34 @@ func TestAnInterruptEndsItWithASummary(t *testing.T) {
 	}
 }
 
-func TestAViolationIsPrintedWithTheSeedAndTheLastDeeds(t *testing.T) {
+func TestAViolationIsPrintedWithTheSeedAndTheLastOperations(t *testing.T) {
 	o := options(3, 1)
 	o.Patience = 0 // no node settles in that time
 	var out strings.Builder
 	if err := run(t.Context(), o, &out); !errors.Is(err, steps.ErrViolated) {
 		t.Errorf("error is %v", err)
 	}
-	for _, want := range []string{"with seed 3", "Violations:", "not at rest after 0s", "The end of the log:"} {
+	for _, want := range []string{"with seed 3", "Violations:", "the node has not settled after 0s", "The end of the log:"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output does not contain %q:\n%s", want, out.String())
 		}
 	}
 }
 
-// TestASeedSelectsTheDeeds checks that a seed determines the random actions of a round, which the code calls deeds. It
+// TestASeedSelectsTheOperations checks that a seed determines the random actions of a round, which the code calls operations. It
 // compares only the actions before the first concurrent action and before the first kill of the plugin. The outcomes of
 // those depend on timing, and the choice of later actions depends on the outcomes.
-func TestASeedSelectsTheDeeds(t *testing.T) {
+func TestASeedSelectsTheOperations(t *testing.T) {
 	const least = 10
 	first := surelyDone(t, 23)
 	if len(first) < least {
 		t.Fatalf("only %q is deterministic; choose another seed", first)
 	}
 	if diff := cmp.Diff(first, surelyDone(t, 23)); diff != "" {
-		t.Errorf("the same seed results in other deeds:\n%s", diff)
+		t.Errorf("the same seed results in other actions:\n%s", diff)
 	}
 	if other := surelyDone(t, 24); cmp.Equal(first[:1], other[:1]) {
-		t.Errorf("another seed begins with the same deeds: %q", other)
+		t.Errorf("another seed begins with the same actions: %q", other)
 	}
 }
 
@@ -82,23 +82,23 @@ func surelyDone(t *testing.T, seed uint64) []string {
 	t.Helper()
 	var printed strings.Builder
 	o := options(seed, 1)
-	o.Deeds = &printed
+	o.Operations = &printed
 	if err := run(t.Context(), o, &strings.Builder{}); err != nil {
 		t.Fatal(err)
 	}
-	var deeds []string
+	var operations []string
 	for line := range strings.Lines(printed.String()) {
-		deed, _, _ := strings.Cut(line, " -> ")
-		step, what, _ := strings.Cut(deed, ": ")
-		if len(deeds) > 0 && strings.HasPrefix(deeds[len(deeds)-1], step+": ") {
-			return deeds[:len(deeds)-1] // the last two deeds have the same step, so they are concurrent
+		operation, _, _ := strings.Cut(line, " -> ")
+		step, what, _ := strings.Cut(operation, ": ")
+		if len(operations) > 0 && strings.HasPrefix(operations[len(operations)-1], step+": ") {
+			return operations[:len(operations)-1] // the last two operations have the same step, so they are concurrent
 		}
 		if strings.HasPrefix(what, "kill") {
-			return deeds
+			return operations
 		}
-		deeds = append(deeds, deed)
+		operations = append(operations, operation)
 	}
-	return deeds
+	return operations
 }
 
 func TestOnlyTheEndOfTheLogIsKept(t *testing.T) {
@@ -111,20 +111,20 @@ func TestOnlyTheEndOfTheLogIsKept(t *testing.T) {
 		t.Errorf("%d bytes, from %q", len(text), text[:min(len(text), 20)])
 	}
 	if len(log.text) > 2*keptLog {
-		t.Errorf("%d bytes are kept", len(log.text))
+		t.Errorf("%d bytes of the log are kept", len(log.text))
 	}
 }
 
 func TestIgnoredViolationsAreThoseThatMatch(t *testing.T) {
 	var ignored regexpFlag
 	if ignored.matches("anything") {
-		t.Error("without an expression something matches")
+		t.Error("a line matches, although there is no expression")
 	}
 	if err := ignored.Set("^class .* over"); err != nil {
 		t.Fatal(err)
 	}
 	if !ignored.matches("class gold is over") || ignored.matches("a class is over") {
-		t.Error("it matches something else")
+		t.Error("the expression matches another line")
 	}
 	if err := ignored.Set("("); err == nil {
 		t.Error("( is taken")

@@ -78,7 +78,7 @@ func TestAKilledPluginWritesNothingMoreAndTheNextOneRecovers(t *testing.T) {
 		s.late = !late
 		must(t, s.KillPlugin(t.Context(), 2))
 		if err := s.toSilver(t, uid); err == nil {
-			t.Error("a plugin that was killed in an update has reported success")
+			t.Error("the update succeeded, although the plugin was killed during it")
 		}
 		if runs, err := s.PluginRuns(); runs || err != nil {
 			t.Errorf("the plugin runs: %t, %v", runs, err)
@@ -110,7 +110,7 @@ func TestAPluginThatIsKilledOrStoppedCanBeStartedAgain(t *testing.T) {
 		list, err := s.API().ListAssignments(t.Context(), &qosv1alpha1.ListAssignmentsRequest{})
 		must(t, err)
 		if got := list.GetPods()[0].GetContainers()[0].GetQosResources()[0].GetClass(); got != "silver" {
-			t.Errorf("the container is in %q, and was changed to silver", got)
+			t.Errorf("the container is in %q, but was changed to silver", got)
 		}
 	}
 }
@@ -122,15 +122,15 @@ func TestAPlannedKillWaitsForItsWrite(t *testing.T) {
 	m.kill(2, false)
 	must(t, m.Mkdir("/sys/fs/resctrl/a"))
 	if _, err := m.ReadDir("/sys/fs/resctrl/a"); err != nil || died != 0 {
-		t.Errorf("dead before the second write: %v", err)
+		t.Errorf("the process died before the second write: %v", err)
 	}
 	for range 2 {
 		if m.Mkdir("/sys/fs/resctrl/b") == nil {
-			t.Error("the second write was done")
+			t.Error("the second write succeeded, want the process killed before it")
 		}
 	}
 	if _, err := m.ReadDir("/sys/fs/resctrl"); err == nil || died != 1 {
-		t.Errorf("it can read, or died %d times", died)
+		t.Errorf("the killed process can read, or died %d times instead of once", died)
 	}
 	if _, err := m.machine.ReadDir("/sys/fs/resctrl/b"); err == nil {
 		t.Error("the second write has reached the machine")

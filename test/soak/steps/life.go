@@ -36,9 +36,9 @@ func life() []action {
 }
 
 // newPod runs a pod with a container, which is not always started.
-func (s *Soak) newPod() *deed { return s.newPodRequesting(newRequest(s.random)) }
+func (s *Soak) newPod() *operation { return s.newPodRequesting(newRequest(s.random)) }
 
-func (s *Soak) newPodRequesting(a request) *deed {
+func (s *Soak) newPodRequesting(a request) *operation {
 	if len(s.pods) >= mostPods {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (s *Soak) newPodRequesting(a request) *deed {
 	name := fmt.Sprintf("p%d", s.made)
 	p := &pod{config: Pod{Name: name, UID: "uid-" + name, Annotations: a.pod}, request: a}
 	start := s.random.IntN(8) > 0
-	d := &deed{action: "create", what: fmt.Sprintf("%s %s, started: %t", name, a, start), judged: true}
+	d := &operation{action: "create", what: fmt.Sprintf("%s %s, started: %t", name, a, start), judged: true}
 	d.may, d.must = a.may(s.file)
 	id := ""
 	d.do = func(ctx context.Context) error {
@@ -105,7 +105,7 @@ func (s *Soak) startOrRemove(ctx context.Context, id string) error {
 }
 
 // newContainer adds a container to a pod, or restarts a container that has ended.
-func (s *Soak) newContainer() *deed {
+func (s *Soak) newContainer() *operation {
 	p := s.anyPod()
 	if p == nil {
 		return nil
@@ -115,7 +115,7 @@ func (s *Soak) newContainer() *deed {
 		return nil
 	}
 	start, id := s.random.IntN(4) > 0, ""
-	d := &deed{action: "create", what: fmt.Sprintf("%s/%s, started: %t", p.config.Name, name, start), judged: name == "main", touches: p}
+	d := &operation{action: "create", what: fmt.Sprintf("%s/%s, started: %t", p.config.Name, name, start), judged: name == "main", touches: p}
 	d.may, d.must = p.request.may(s.file)
 	d.do = func(ctx context.Context) (err error) {
 		id, err = s.runContainer(ctx, p, name, start)
@@ -126,12 +126,12 @@ func (s *Soak) newContainer() *deed {
 }
 
 // start starts a container that was created some time ago, perhaps while the plugin was away or had other class files.
-func (s *Soak) start() *deed {
+func (s *Soak) start() *operation {
 	c := s.anyContainer(created)
 	if c == nil {
 		return nil
 	}
-	return &deed{action: "start", what: c.String(), touches: c.pod,
+	return &operation{action: "start", what: c.String(), touches: c.pod,
 		do: func(ctx context.Context) error { return s.startOrRemove(ctx, c.id) },
 		then: func(err error) {
 			c.state = running
@@ -141,45 +141,45 @@ func (s *Soak) start() *deed {
 		}}
 }
 
-func (s *Soak) exit() *deed {
+func (s *Soak) exit() *operation {
 	c := s.anyContainer(running)
 	if c == nil {
 		return nil
 	}
-	return &deed{action: "exit", what: c.String(), touches: c.pod, judged: true,
+	return &operation{action: "exit", what: c.String(), touches: c.pod, judged: true,
 		do:   func(ctx context.Context) error { return s.site.ExitContainer(ctx, c.id) },
 		then: func(error) { c.state = ended }}
 }
 
-func (s *Soak) removeContainer() *deed {
+func (s *Soak) removeContainer() *operation {
 	c := s.anyContainer(created, running, ended, ended)
 	if c == nil {
 		return nil
 	}
-	return &deed{action: "remove", what: c.String(), touches: c.pod, judged: true,
+	return &operation{action: "remove", what: c.String(), touches: c.pod, judged: true,
 		do:   func(ctx context.Context) error { return s.site.RemoveContainer(ctx, c.id) },
 		then: func(error) { c.pod.remove(c) }}
 }
 
-func (s *Soak) endPod() *deed {
+func (s *Soak) endPod() *operation {
 	p := s.anyPod()
 	if p == nil {
 		return nil
 	}
-	return &deed{action: "remove pod", what: p.config.Name, touches: p, judged: true,
+	return &operation{action: "remove pod", what: p.config.Name, touches: p, judged: true,
 		do:   func(ctx context.Context) error { return s.site.RemovePod(ctx, p.id) },
 		then: func(error) { s.removePod(p) }}
 }
 
 // crashLoop ends a container several times. Like the kubelet, it creates the successor before it removes the ended
 // container.
-func (s *Soak) crashLoop() *deed {
+func (s *Soak) crashLoop() *operation {
 	c := s.anyContainer(running)
 	if c == nil {
 		return nil
 	}
 	times := 2 + s.random.IntN(5)
-	d := &deed{action: "crash loop", what: fmt.Sprintf("%s, %d times", c, times), touches: c.pod, judged: c.name == "main"}
+	d := &operation{action: "crash loop", what: fmt.Sprintf("%s, %d times", c, times), touches: c.pod, judged: c.name == "main"}
 	d.may, _ = c.pod.request.may(s.file)
 	d.do = func(ctx context.Context) error {
 		for range times {
@@ -205,18 +205,18 @@ func (s *Soak) crashLoop() *deed {
 	return d
 }
 
-func (s *Soak) exec() *deed {
+func (s *Soak) exec() *operation {
 	c := s.anyContainer(running)
 	if c == nil {
 		return nil
 	}
-	return &deed{action: "exec", what: c.String(), touches: c.pod, judged: true, then: func(error) {},
+	return &operation{action: "exec", what: c.String(), touches: c.pod, judged: true, then: func(error) {},
 		do: func(ctx context.Context) error { return s.site.Exec(ctx, c.id) }}
 }
 
 // execEverywhere starts one more process in every running container. This includes containers whose class has changed
 // since their creation.
-func (s *Soak) execEverywhere() *deed {
+func (s *Soak) execEverywhere() *operation {
 	var all []*container
 	for _, p := range s.pods {
 		for _, c := range p.containers {
@@ -225,7 +225,7 @@ func (s *Soak) execEverywhere() *deed {
 			}
 		}
 	}
-	return &deed{action: "exec everywhere", what: fmt.Sprint(all), judged: true, then: func(error) {},
+	return &operation{action: "exec everywhere", what: fmt.Sprint(all), judged: true, then: func(error) {},
 		do: func(ctx context.Context) error {
 			var errs []error
 			for _, c := range all {
@@ -237,13 +237,13 @@ func (s *Soak) execEverywhere() *deed {
 		}}
 }
 
-func (s *Soak) fork() *deed {
+func (s *Soak) fork() *operation {
 	c := s.anyContainer(running)
 	if c == nil {
 		return nil
 	}
 	times := 1 + s.random.IntN(10)
-	return &deed{action: "fork", what: fmt.Sprintf("%s, %d times", c, times), touches: c.pod, judged: true, then: func(error) {},
+	return &operation{action: "fork", what: fmt.Sprintf("%s, %d times", c, times), touches: c.pod, judged: true, then: func(error) {},
 		do: func(ctx context.Context) error {
 			for range times {
 				if err := s.site.Fork(ctx, c.id); err != nil {
@@ -254,23 +254,23 @@ func (s *Soak) fork() *deed {
 		}}
 }
 
-func (s *Soak) resize() *deed {
+func (s *Soak) resize() *operation {
 	c := s.anyContainer(running)
 	if c == nil {
 		return nil
 	}
-	return &deed{action: "resize", what: c.String(), touches: c.pod, judged: true, then: func(error) {},
+	return &operation{action: "resize", what: c.String(), touches: c.pod, judged: true, then: func(error) {},
 		do: func(ctx context.Context) error { return s.site.Resize(ctx, c.id) }}
 }
 
 // update changes the class of a running container for RDT, for block I/O, or for both.
-func (s *Soak) update() *deed {
+func (s *Soak) update() *operation {
 	c := s.anyContainer(running)
 	if c == nil {
 		return nil
 	}
 	message := &qosv1alpha1.UpdateContainerQOSResourcesRequest{PodUid: c.pod.config.UID, Container: c.name}
-	d := &deed{action: "update", touches: c.pod, judged: true}
+	d := &operation{action: "update", touches: c.pod, judged: true}
 	requests := request{requested: map[string]bool{}}
 	which := s.random.IntN(4)
 	if which > 0 {
@@ -313,14 +313,14 @@ func (s *Soak) change(ctx context.Context, request *qosv1alpha1.UpdateContainerQ
 }
 
 // updateAtTheEnd changes the class of a container that ends at the same time.
-func (s *Soak) updateAtTheEnd() *deed {
+func (s *Soak) updateAtTheEnd() *operation {
 	c := s.anyContainer(running)
 	if c == nil {
 		return nil
 	}
 	request := &qosv1alpha1.UpdateContainerQOSResourcesRequest{PodUid: c.pod.config.UID, Container: c.name,
 		QosResources: []*qosv1alpha1.ContainerQOSResource{{Name: rdt, Class: "bronze"}, {Name: blockIO, Class: ""}}}
-	return &deed{action: "update while it exits", what: c.String(), touches: c.pod, then: func(error) { c.state = ended },
+	return &operation{action: "update while it exits", what: c.String(), touches: c.pod, then: func(error) { c.state = ended },
 		do: func(ctx context.Context) error {
 			exited := make(chan error, 1)
 			go func() { exited <- s.site.ExitContainer(ctx, c.id) }()

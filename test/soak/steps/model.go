@@ -36,27 +36,27 @@ const (
 
 func (c *container) String() string { return c.pod.config.Name + "/" + c.name }
 
-// deed is one random action on the node.
-type deed struct {
+// operation is one random action on the node.
+type operation struct {
 	action, what string
 	do           func(ctx context.Context) error
-	// then records the outcome in the model. The outcomes of concurrent deeds are recorded one after another.
+	// then records the outcome in the model. The outcomes of concurrent operations are recorded one after another.
 	then func(err error)
-	// may has the reasons for which the deed may fail. must is true if the deed must fail.
+	// may has the reasons for which the operation may fail. must is true if the operation must fail.
 	may  []string
 	must bool
 	// judged is true if the outcome is checked against may and must. This happens only while Soak.calm is true.
 	judged bool
-	// touches is the pod that no concurrent deed may touch.
+	// touches is the pod that no concurrent operation may touch.
 	touches *pod
 }
 
-// action is a kind of deed. The function plan returns a new deed of this kind, or nil if none is possible now.
+// action is a kind of operation. The function plan returns a new operation of this kind, or nil if none is possible now.
 type action struct {
 	weight int
-	plan   func(s *Soak) *deed
-	// alone means that a deed of this kind never runs concurrently with other deeds. trouble means the same, and that
-	// every later deed may fail until the node is settled again.
+	plan   func(s *Soak) *operation
+	// alone means that an operation of this kind never runs concurrently with other operations. trouble means the same, and that
+	// every later operation may fail until the node is settled again.
 	alone, trouble bool
 }
 

@@ -62,5 +62,5 @@ func reasonOf(err error) string {
 	return other
 }
 
-// errNoPlugin is returned for deeds that need the plugin while it does not run.
+// errNoPlugin is returned for operations that need the plugin while it does not run.
 var errNoPlugin = errors.New("the plugin does not run")

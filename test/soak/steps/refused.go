@@ -16,13 +16,13 @@ const newcomers = 4
 
 // refusedChange requests a change of a container's class that is refused. Meanwhile other pods request the class that
 // the container would have left.
-func (s *Soak) refusedChange(refuse func(during func()) (stop func()), resource, from, to string) *deed {
+func (s *Soak) refusedChange(refuse func(during func()) (stop func()), resource, from, to string) *operation {
 	c := s.anyIn(resource, from)
 	if c == nil {
 		return nil
 	}
-	d := &deed{action: "refused change", what: fmt.Sprintf("%s from %s to %s", c, from, to), touches: c.pod}
-	var others []*deed
+	d := &operation{action: "refused change", what: fmt.Sprintf("%s from %s to %s", c, from, to), touches: c.pod}
+	var others []*operation
 	for range min(newcomers, mostPods-len(s.pods)) {
 		r := request{pod: map[string]string{ofPod: resource + "=" + from}, requested: map[string]bool{}}
 		r.add(resource, from)
@@ -44,9 +44,9 @@ func (s *Soak) refusedChange(refuse func(during func()) (stop func()), resource,
 	return d
 }
 
-func doAll(ctx context.Context, deeds []*deed) {
+func doAll(ctx context.Context, operations []*operation) {
 	var all sync.WaitGroup
-	for _, d := range deeds {
+	for _, d := range operations {
 		all.Go(func() { _ = d.do(ctx) }) // most are refused, because the class is full
 	}
 	all.Wait()

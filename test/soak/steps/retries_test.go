@@ -32,7 +32,7 @@ func TestACapacityMayBeLoweredBelowWhatRetriesHaveAdmitted(t *testing.T) {
 			s.noteRetries(test.retried)
 			lowered := status("file 8", 2, test.retried.GetResources().GetContainerQosResources()[0].GetClasses()[0].GetInUse())
 			if got := s.most(lowered)[invariant.Class{Resource: rdt, Name: "gold"}]; got != test.most {
-				t.Errorf("%d may have the class, want %d", got, test.most)
+				t.Errorf("%d holders may have the class, want %d", got, test.most)
 			}
 		})
 	}

@@ -43,7 +43,7 @@ func (s *Soak) settle(ctx context.Context) error {
 	wrong := machine.Wait(ctx)
 	s.summary.settled = append(s.summary.settled, time.Since(began))
 	if len(wrong) > 0 {
-		wrong[0] = fmt.Sprintf("not at rest after %s: %s", s.options.Patience, wrong[0])
+		wrong[0] = fmt.Sprintf("the node has not settled after %s: %s", s.options.Patience, wrong[0])
 		return s.violated(wrong)
 	}
 	s.calm = s.known[fileInForce(last.Status)].sameAs(s.file) && time.Since(s.sabotaged) > s.site.Machine().Notices
@@ -74,7 +74,7 @@ func (r *registration) unsettled(status *qosv1alpha1.StatusResponse) []string {
 // revive starts the plugin if it does not run. If a kill was planned and the plugin still runs, revive kills the plugin
 // and starts it again, so that the kill cannot happen later.
 func (s *Soak) revive(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, deedTime)
+	ctx, cancel := context.WithTimeout(ctx, operationTime)
 	defer cancel()
 	if s.pluginRuns() && s.summary.killed() {
 		if err := s.site.KillPlugin(ctx, 0); err != nil {
@@ -146,7 +146,7 @@ func (s *Soak) lostChanges(w *invariant.World) []string {
 			for _, a := range assignmentsOf(w, c.id) {
 				want, changed := c.changed[a.GetName()]
 				if changed && a.GetClass() != want && !lacks(w.Status, a.GetName()) && !lost(w, a) {
-					wrong = append(wrong, fmt.Sprintf("%s was changed to class %q of %s, and has %q", c, want, a.GetName(), a.GetClass()))
+					wrong = append(wrong, fmt.Sprintf("%s was changed to class %q of %s, but has %q", c, want, a.GetName(), a.GetClass()))
 				}
 			}
 		}

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package steps tests a node with rounds of random actions (deeds), and checks the invariants after each round. The node
+// Package steps tests a node with rounds of random actions (operations), and checks the invariants after each round. The node
 // is a Site: a simulation in this process, or a virtual machine.
 package steps
 

@@ -16,7 +16,7 @@ import (
 
 // Options of a soak.
 type Options struct {
-	// Seed determines the deeds. The order in which concurrent deeds take effect depends on the machine.
+	// Seed determines the operations. The order in which concurrent operations take effect depends on the machine.
 	Seed uint64
 	// For is the duration of the soak. Rounds is the maximum number of rounds, if it is not 0.
 	For    time.Duration
@@ -32,15 +32,15 @@ type Options struct {
 	// Out gets a line every Progress.
 	Out      io.Writer
 	Progress time.Duration
-	// Deeds, if set, gets a line for every deed.
-	Deeds io.Writer
+	// Operations, if set, gets a line for every operation.
+	Operations io.Writer
 }
 
 // ErrViolated means that an invariant was violated.
-var ErrViolated = errors.New("something that must hold does not")
+var ErrViolated = errors.New("an invariant is violated")
 
-// deedTime bounds one deed; a runtime that hangs is a violation. In a VM on a busy host, a burst of creations takes minutes.
-const deedTime = 5 * time.Minute
+// operationTime bounds one operation; a runtime that hangs is a violation. In a VM on a busy host, a burst of creations takes minutes.
+const operationTime = 5 * time.Minute
 
 // Soak is a soak test of a node.
 type Soak struct {
@@ -49,7 +49,7 @@ type Soak struct {
 	random  *rand.Rand
 	summary *Summary
 
-	// The fields below are the model of the node. One goroutine reads and writes them. Concurrent deeds use only their
+	// The fields below are the model of the node. One goroutine reads and writes them. Concurrent operations use only their
 	// own pods and containers.
 	pods   []*pod
 	made   int
@@ -131,7 +131,7 @@ func (s *Soak) round(ctx context.Context, number int) error {
 	}
 	if s.file.wrong != "" && s.random.IntN(2) == 0 {
 		s.calm = false
-		if err := s.perform(ctx, []*deed{s.reload()}); err != nil { // a random action would repair the file later
+		if err := s.perform(ctx, []*operation{s.reload()}); err != nil { // a random action would repair the file later
 			return err
 		}
 	}
@@ -144,7 +144,7 @@ func (s *Soak) round(ctx context.Context, number int) error {
 	return s.settle(ctx)
 }
 
-// take does one deed or, in a quarter of the steps, several deeds concurrently.
+// take does one operation or, in a quarter of the steps, several operations concurrently.
 func (s *Soak) take(ctx context.Context, actions []action) error {
 	clear(s.busy)
 	switch s.random.IntN(16) {
@@ -156,9 +156,9 @@ func (s *Soak) take(ctx context.Context, actions []action) error {
 	return s.perform(ctx, s.several(actions, 1))
 }
 
-// several plans up to many deeds to do concurrently. If many is more than 1, it skips actions that are never concurrent.
-func (s *Soak) several(actions []action, many int) []*deed {
-	var deeds []*deed
+// several plans up to many operations to do concurrently. If many is more than 1, it skips actions that are never concurrent.
+func (s *Soak) several(actions []action, many int) []*operation {
+	var operations []*operation
 	for range many {
 		a := choose(s.random, actions)
 		if (a.alone || a.trouble) && many > 1 {
@@ -168,80 +168,80 @@ func (s *Soak) several(actions []action, many int) []*deed {
 		if d == nil {
 			continue
 		}
-		deeds = append(deeds, d)
+		operations = append(operations, d)
 		s.busy[d.touches] = true
 		s.calm = s.calm && !a.trouble
 	}
-	return deeds
+	return operations
 }
 
-// burst returns deeds that run pods, all with the same request, concurrently.
-func (s *Soak) burst(many int) []*deed {
+// burst returns operations that run pods, all with the same request, concurrently.
+func (s *Soak) burst(many int) []*operation {
 	a := newBoundedRequest(s.random)
-	var deeds []*deed
+	var operations []*operation
 	for range min(many, mostPods-len(s.pods)) {
-		deeds = append(deeds, s.newPodRequesting(a))
+		operations = append(operations, s.newPodRequesting(a))
 	}
-	return deeds
+	return operations
 }
 
-// perform does deeds concurrently, and checks their outcomes.
-func (s *Soak) perform(ctx context.Context, deeds []*deed) error {
+// perform does operations concurrently, and checks their outcomes.
+func (s *Soak) perform(ctx context.Context, operations []*operation) error {
 	calm, ran := s.calm, s.pluginRuns()
-	outcomes := make([]error, len(deeds))
+	outcomes := make([]error, len(operations))
 	var all sync.WaitGroup
-	for i, d := range deeds {
+	for i, d := range operations {
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, deedTime)
+			ctx, cancel := context.WithTimeout(ctx, operationTime)
 			defer cancel()
 			outcomes[i] = d.do(ctx)
 		})
 	}
 	all.Wait()
-	if ran && s.summary.armed && !s.pluginRuns() && !ofKind(deeds, "stop") || ofKind(deeds, "kill") {
+	if ran && s.summary.armed && !s.pluginRuns() && !ofKind(operations, "stop") || ofKind(operations, "kill") {
 		s.summary.kills++
 	}
 	var wrong []string
-	for i, d := range deeds {
+	for i, d := range operations {
 		err := outcomes[i]
 		line := s.summary.done(d, err)
-		if s.options.Deeds != nil {
-			fmt.Fprintln(s.options.Deeds, line)
+		if s.options.Operations != nil {
+			fmt.Fprintln(s.options.Operations, line)
 		}
 		d.then(err)
-		if problem := judge(d, err, calm, len(deeds) > 1); problem != "" {
+		if problem := judge(d, err, calm, len(operations) > 1); problem != "" {
 			wrong = append(wrong, problem)
 		}
 	}
 	if _, err := s.site.PluginRuns(); err != nil {
 		wrong = append(wrong, fmt.Sprintf("the plugin has ended by itself: %v", err))
 	}
-	wrong = append(wrong, s.watch(ctx, len(deeds))...)
+	wrong = append(wrong, s.watch(ctx, len(operations))...)
 	return s.violated(wrong)
 }
 
-func ofKind(deeds []*deed, action string) bool {
-	return slices.ContainsFunc(deeds, func(d *deed) bool { return d.action == action })
+func ofKind(operations []*operation, action string) bool {
+	return slices.ContainsFunc(operations, func(d *operation) bool { return d.action == action })
 }
 
-// judge returns what is wrong with an outcome, or "". If calm is true, a deed may fail only for a permitted reason, and a
-// deed that must fail may not succeed.
-func judge(d *deed, err error, calm, others bool) string {
+// judge returns what is wrong with an outcome, or "". If calm is true, an operation may fail only for a permitted reason, and a
+// operation that must fail may not succeed.
+func judge(d *operation, err error, calm, others bool) string {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Sprintf("%s %s takes more than %s", d.action, d.what, deedTime)
+		return fmt.Sprintf("%s %s takes more than %s", d.action, d.what, operationTime)
 	}
 	if !calm || !d.judged {
 		return ""
 	}
 	switch {
 	case err == nil && d.must:
-		return fmt.Sprintf("%s %s: was done, and should have been refused as one of %q", d.action, d.what, d.may)
+		return fmt.Sprintf("%s %s succeeded, but should have been refused for one of %q", d.action, d.what, d.may)
 	case err == nil, slices.Contains(d.may, reasonOf(err)), reasonOf(err) == runtimesOwn:
 		return ""
 	case others && reasonOf(err) == classFull:
-		return "" // concurrent deeds may have taken the free slots
+		return "" // concurrent operations may have taken the free slots
 	}
-	return fmt.Sprintf("%s %s: failed without a reason: %v", d.action, d.what, err)
+	return fmt.Sprintf("%s %s failed for an unexpected reason: %v", d.action, d.what, err)
 }
 
 // violated records violations. If there is one that Options.Ignore does not ignore, violated returns ErrViolated, which

@@ -30,7 +30,7 @@ func TestEveryClassFileIsValidUnlessItIsMeantToBeWrong(t *testing.T) {
 			t.Fatalf("%v\n%s", err, c.text())
 		}
 		if wrong := c.broken(random, number); parse(wrong) == nil {
-			t.Fatalf("is not refused: %q", wrong.wrong[:min(len(wrong.wrong), 80)])
+			t.Fatalf("a wrong class file is accepted: %q", wrong.wrong[:min(len(wrong.wrong), 80)])
 		}
 	}
 }
@@ -53,7 +53,7 @@ func TestExpectedValuesFollowFromTheClassFile(t *testing.T) {
 	c.gold, c.blockIO = false, false
 	e = c.expect(machine)
 	if got := e.Schemata["bronze"]; got != "L3:0=3f;1=3f\nMB:0=20;1=20" || e.Schemata["gold"] != "" || e.Limits[blockIO] != nil {
-		t.Errorf("without gold and block I/O there are %v", e)
+		t.Errorf("without gold and block I/O, the expected state is %v", e)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestReasonsAreFoundInErrors(t *testing.T) {
 		}
 	}
 	if got := reasonOf(status.Error(codes.Unavailable, "it ends")); got != pluginAway {
-		t.Errorf("got %s of a plugin that ends", got)
+		t.Errorf("the reason for a plugin that ends is %s", got)
 	}
 }
 
@@ -110,21 +110,21 @@ func TestInCalmEveryOutcomeNeedsAReason(t *testing.T) {
 	busy := errors.New("device or resource busy")
 	for _, test := range []struct {
 		name         string
-		deed         deed
+		operation    operation
 		err          error
 		calm, others bool
 		want         string
 	}{
-		{"done", deed{judged: true}, nil, true, false, ""},
-		{"done though it could not be", deed{judged: true, must: true, may: []string{unknownClass}}, nil, true, false, "should have been refused"},
-		{"failed for a reason", deed{judged: true, may: []string{classFull}}, errors.New("x is full: 2"), true, false, ""},
-		{"failed without one", deed{judged: true, may: []string{classFull}}, busy, true, false, "failed without a reason: device or resource busy"},
-		{"failed without one, in trouble", deed{judged: true}, busy, false, false, ""},
-		{"what may always fail", deed{}, busy, true, false, ""},
-		{"others had the last slot", deed{judged: true}, errors.New("x is full: 2"), true, true, ""},
+		{"done", operation{judged: true}, nil, true, false, ""},
+		{"done though it could not be", operation{judged: true, must: true, may: []string{unknownClass}}, nil, true, false, "should have been refused"},
+		{"failed for a reason", operation{judged: true, may: []string{classFull}}, errors.New("x is full: 2"), true, false, ""},
+		{"failed without one", operation{judged: true, may: []string{classFull}}, busy, true, false, "failed for an unexpected reason: device or resource busy"},
+		{"failed without one, in trouble", operation{judged: true}, busy, false, false, ""},
+		{"what may always fail", operation{}, busy, true, false, ""},
+		{"others had the last slot", operation{judged: true}, errors.New("x is full: 2"), true, true, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := judge(&test.deed, test.err, test.calm, test.others)
+			got := judge(&test.operation, test.err, test.calm, test.others)
 			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
@@ -142,7 +142,7 @@ func TestGrownResourcesAreFoundInTheEnd(t *testing.T) {
 		s := newSummary(1)
 		s.warm, s.end = start, start
 		if err := s.grown(); err != nil {
-			t.Errorf("as before, and there is more: %v", err)
+			t.Errorf("without growth, grown returned %v", err)
 		}
 		change(&s.end)
 		if err := s.grown(); !errors.Is(err, ErrViolated) || !strings.Contains(err.Error(), name) {

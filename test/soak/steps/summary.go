@@ -26,10 +26,10 @@ const (
 	moreMemory      = 16 << 20 // bytes
 )
 
-// keptDeeds is how many of the latest deeds, which are random actions on the node, are printed after an invariant is violated.
-const keptDeeds = 60
+// keptOperations is how many of the latest operations, which are random actions on the node, are printed after an invariant is violated.
+const keptOperations = 60
 
-// Summary counts deeds and their outcomes.
+// Summary counts operations and their outcomes.
 type Summary struct {
 	seed                uint64
 	round, step, checks int
@@ -61,8 +61,8 @@ func newSummary(seed uint64) *Summary {
 	return &Summary{seed: seed, actions: map[string]*tally{}, reasons: map[string]int{}, unknown: map[string]bool{}}
 }
 
-// done counts a deed, and returns a line about it.
-func (s *Summary) done(d *deed, err error) string {
+// done counts an operation, and returns a line about it.
+func (s *Summary) done(d *operation, err error) string {
 	t := s.actions[d.action]
 	if t == nil {
 		t = &tally{}
@@ -83,7 +83,7 @@ func (s *Summary) done(d *deed, err error) string {
 	s.armed = s.armed || strings.HasPrefix(d.action, "kill")
 	line := fmt.Sprintf("round %d step %d: %s %s -> %s", s.round, s.step, d.action, d.what, outcome[:min(len(outcome), 500)])
 	s.last = append(s.last, line)
-	s.last = s.last[max(0, len(s.last)-keptDeeds):]
+	s.last = s.last[max(0, len(s.last)-keptOperations):]
 	return line
 }
 
@@ -95,15 +95,15 @@ func (s *Summary) killed() bool {
 }
 
 func (s *Summary) progress(since time.Duration) string {
-	deeds := 0
+	operations := 0
 	for _, t := range s.actions {
-		deeds += t.done + t.failed
+		operations += t.done + t.failed
 	}
-	return fmt.Sprintf("%s: %d rounds, %d deeds, %d kills, %d looks, %d violations",
-		since.Round(time.Second), s.round, deeds, s.kills, s.checks, len(s.violations))
+	return fmt.Sprintf("%s: %d rounds, %d operations, %d kills, %d checks, %d violations",
+		since.Round(time.Second), s.round, operations, s.kills, s.checks, len(s.violations))
 }
 
-// String returns the table of the deeds.
+// String returns the table of the operations.
 func (s *Summary) String() string {
 	rows := [][]string{{"ACTION", "DONE", "REFUSED OR FAILED"}}
 	for _, action := range slices.Sorted(maps.Keys(s.actions)) {
@@ -127,14 +127,14 @@ func (s *Summary) String() string {
 	_ = aligned.Flush() // a strings.Builder has no errors
 	fmt.Fprintf(&text, "\nseed %d, %s\n", s.seed, s.progress(s.took))
 	if n := len(s.settled); n > 0 {
-		fmt.Fprintf(&text, "at rest after a round within %s, half of the rounds; %s at most\n",
+		fmt.Fprintf(&text, "settled after a round: median %s, maximum %s\n",
 			s.settled[n/2].Round(time.Millisecond), s.settled[n-1].Round(time.Millisecond))
 	}
 	for _, failure := range slices.Sorted(maps.Keys(s.unknown)) {
 		fmt.Fprintf(&text, "other: %s\n", failure)
 	}
 	if len(s.violations) > 0 {
-		fmt.Fprintf(&text, "\nThe last that was done, with seed %d:\n%s\n\nViolations:\n%s\n", s.seed,
+		fmt.Fprintf(&text, "\nThe last operations, with seed %d:\n%s\n\nViolations:\n%s\n", s.seed,
 			strings.Join(s.last, "\n"), strings.Join(s.violations, "\n"))
 	}
 	return text.String()
@@ -148,7 +148,7 @@ func measureRow(name string, warm, end, more int) []string {
 func (s *Soak) measure(ctx context.Context, into *resources) error {
 	clear(s.busy)
 	for len(s.pods) > 0 {
-		if err := s.perform(ctx, []*deed{s.endPod()}); err != nil {
+		if err := s.perform(ctx, []*operation{s.endPod()}); err != nil {
 			return err
 		}
 	}
@@ -174,13 +174,13 @@ func (s *Summary) grown() error {
 	}
 	var wrong []string
 	if s.end.goroutines > s.warm.goroutines+moreGoroutines {
-		wrong = append(wrong, fmt.Sprintf("%d goroutines have become %d", s.warm.goroutines, s.end.goroutines))
+		wrong = append(wrong, fmt.Sprintf("the number of goroutines grew from %d to %d", s.warm.goroutines, s.end.goroutines))
 	}
 	if s.end.descriptors > s.warm.descriptors+moreDescriptors {
-		wrong = append(wrong, fmt.Sprintf("%d descriptors have become %d", s.warm.descriptors, s.end.descriptors))
+		wrong = append(wrong, fmt.Sprintf("the number of file descriptors grew from %d to %d", s.warm.descriptors, s.end.descriptors))
 	}
 	if s.end.memory > s.warm.memory+moreMemory {
-		wrong = append(wrong, fmt.Sprintf("%d bytes in use have become %d", s.warm.memory, s.end.memory))
+		wrong = append(wrong, fmt.Sprintf("the bytes in use grew from %d to %d", s.warm.memory, s.end.memory))
 	}
 	s.violations = append(s.violations, wrong...)
 	if len(wrong) > 0 {

@@ -20,20 +20,20 @@ func (s *Soak) trouble() []action {
 		{weight: 3, plan: (*Soak).restartRuntime},
 	}
 	if others, ok := s.site.(Others); ok {
-		actions = append(actions, action{weight: 3, plan: func(s *Soak) *deed { return s.foreigners(others) }})
+		actions = append(actions, action{weight: 3, plan: func(s *Soak) *operation { return s.foreigners(others) }})
 	}
 	if faults, ok := s.site.(Faults); ok {
 		actions = append(actions,
-			action{weight: 8, alone: true, plan: func(s *Soak) *deed { return s.refusedChange(faults.RefuseWrite, rdt, "gold", "bronze") }},
-			action{weight: 8, alone: true, plan: func(s *Soak) *deed {
+			action{weight: 8, alone: true, plan: func(s *Soak) *operation { return s.refusedChange(faults.RefuseWrite, rdt, "gold", "bronze") }},
+			action{weight: 8, alone: true, plan: func(s *Soak) *operation {
 				return s.refusedChange(alongside(faults.RefuseUpdate), blockIO, "heavy", "slow")
 			}})
 	}
 	if disks, ok := s.site.(Disks); ok && s.options.Sabotage {
-		actions = append(actions, action{weight: 4, plan: func(s *Soak) *deed { return s.toggleDisk(disks) }})
+		actions = append(actions, action{weight: 4, plan: func(s *Soak) *operation { return s.toggleDisk(disks) }})
 	}
 	if saboteur, ok := s.site.(Saboteur); ok && s.options.Sabotage {
-		actions = append(actions, action{weight: 6, plan: func(s *Soak) *deed { return s.sabotage(saboteur) }})
+		actions = append(actions, action{weight: 6, plan: func(s *Soak) *operation { return s.sabotage(saboteur) }})
 	}
 	for i := range actions {
 		actions[i].trouble = true
@@ -43,23 +43,23 @@ func (s *Soak) trouble() []action {
 
 // reload writes another class file. It mostly sends SIGHUP to the plugin; otherwise the plugin finds the file by
 // itself.
-func (s *Soak) reload() *deed {
+func (s *Soak) reload() *operation {
 	s.files++
 	next := s.file.changed(s.random, s.files)
 	return s.write("reload", next)
 }
 
 // spoil writes a class file with an error. The previous one must stay in force.
-func (s *Soak) spoil() *deed {
+func (s *Soak) spoil() *operation {
 	s.files++
 	return s.write("wrong file", s.file.broken(s.random, s.files))
 }
 
-func (s *Soak) write(action string, next classFile) *deed {
+func (s *Soak) write(action string, next classFile) *operation {
 	s.file = next
 	s.known[next.number] = next
 	atOnce := s.random.IntN(4) > 0
-	return &deed{action: action, what: fmt.Sprintf("%+v, at once: %t", next.short(), atOnce), judged: true, then: func(error) {},
+	return &operation{action: action, what: fmt.Sprintf("%+v, at once: %t", next.short(), atOnce), judged: true, then: func(error) {},
 		do: func(context.Context) error {
 			if err := s.site.WriteClasses(next.text()); err != nil || !atOnce {
 				return err
@@ -75,12 +75,12 @@ func (c classFile) short() classFile {
 }
 
 // kill kills the plugin at once, or during one of its next writes.
-func (s *Soak) kill() *deed {
+func (s *Soak) kill() *operation {
 	if !s.pluginRuns() {
 		return nil
 	}
 	if s.random.IntN(6) == 0 {
-		return &deed{action: "kill", judged: true, then: func(error) {},
+		return &operation{action: "kill", judged: true, then: func(error) {},
 			do: func(ctx context.Context) error { return s.site.KillPlugin(ctx, 0) }}
 	}
 	provoke := choose(s.random, []action{
@@ -91,7 +91,7 @@ func (s *Soak) kill() *deed {
 	if inner == nil {
 		return nil
 	}
-	return &deed{
+	return &operation{
 		action: "kill in " + inner.action, what: fmt.Sprintf("at write %d: %s", at, inner.what), then: inner.then, touches: inner.touches,
 		do: func(ctx context.Context) error {
 			if err := s.site.KillPlugin(ctx, at); err != nil {
@@ -102,41 +102,41 @@ func (s *Soak) kill() *deed {
 	}
 }
 
-func (s *Soak) stop() *deed {
+func (s *Soak) stop() *operation {
 	if !s.pluginRuns() {
 		return nil
 	}
-	return &deed{action: "stop", judged: true, then: func(error) {}, do: s.site.StopPlugin}
+	return &operation{action: "stop", judged: true, then: func(error) {}, do: s.site.StopPlugin}
 }
 
-func (s *Soak) startPlugin() *deed {
+func (s *Soak) startPlugin() *operation {
 	if s.pluginRuns() {
 		return nil
 	}
-	return &deed{action: "start plugin", judged: true, then: func(error) {}, do: s.site.StartPlugin}
+	return &operation{action: "start plugin", judged: true, then: func(error) {}, do: s.site.StartPlugin}
 }
 
-func (s *Soak) restartRuntime() *deed {
+func (s *Soak) restartRuntime() *operation {
 	s.restarted = time.Now()
-	return &deed{action: "restart runtime", judged: true, then: func(error) {}, do: s.site.RestartRuntime}
+	return &operation{action: "restart runtime", judged: true, then: func(error) {}, do: s.site.RestartRuntime}
 }
 
 // foreigners changes a foreign resctrl group, i.e. one that another program made and the plugin must not change.
-func (s *Soak) foreigners(others Others) *deed {
+func (s *Soak) foreigners(others Others) *operation {
 	n := s.random.IntN(1 << 16)
-	return &deed{action: "foreign group", what: fmt.Sprint(n), judged: true,
+	return &operation{action: "foreign group", what: fmt.Sprint(n), judged: true,
 		do:   func(ctx context.Context) error { return others.ChangeForeign(ctx, n) },
 		then: func(error) { s.foreignChanged = true }}
 }
 
-func (s *Soak) toggleDisk(disks Disks) *deed {
-	return &deed{action: "disk", judged: true, then: func(error) { s.sabotaged = time.Now() }, do: disks.ToggleDisk}
+func (s *Soak) toggleDisk(disks Disks) *operation {
+	return &operation{action: "disk", judged: true, then: func(error) { s.sabotaged = time.Now() }, do: disks.ToggleDisk}
 }
 
 // sabotage changes the plugin's groups and limits.
-func (s *Soak) sabotage(saboteur Saboteur) *deed {
+func (s *Soak) sabotage(saboteur Saboteur) *operation {
 	group := "qos-" + pick(s.random, "gold", "silver", "bronze")
-	d := &deed{action: "sabotage", judged: true, then: func(error) { s.sabotaged = time.Now() }}
+	d := &operation{action: "sabotage", judged: true, then: func(error) { s.sabotaged = time.Now() }}
 	c := s.anyContainer(running)
 	switch s.random.IntN(8) {
 	case 0, 1:

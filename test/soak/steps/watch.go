@@ -23,7 +23,7 @@ type seen struct {
 	file int
 	// most is how many holders each class had, by resource and class.
 	most map[string]uint64
-	// unseen is the number of deeds since the last observation.
+	// unseen is the number of operations since the last observation.
 	unseen uint64
 }
 
@@ -31,14 +31,14 @@ func key(resource, class string) string { return resource + " " + class }
 
 // watch checks, between steps, what must hold at every moment. A class may have more holders than its capacity only if
 // they were admitted before the capacity was lowered.
-func (s *Soak) watch(ctx context.Context, deeds int) []string {
+func (s *Soak) watch(ctx context.Context, operations int) []string {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	wrong, err := s.watchForeign()
 	if err != nil {
 		return []string{err.Error()}
 	}
-	s.seen.unseen += uint64(deeds)
+	s.seen.unseen += uint64(operations)
 	status := s.status(ctx)
 	runtime := status.GetRuntime()
 	if !runtime.GetRegistered() || time.Since(runtime.GetRegisteredAt().AsTime()) < quietTime {
@@ -52,7 +52,7 @@ func (s *Soak) watch(ctx context.Context, deeds int) []string {
 	// is settled: after class files with the first class of pods, the plugin registers again before it knows the pods.
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
 		has, now := key(resource, class.GetName()), class.GetInUse()
-		if resource == podIO && deeds > 0 {
+		if resource == podIO && operations > 0 {
 			now = max(now, s.seen.most[has])
 		}
 		s.seen.most[has] = now
@@ -68,7 +68,7 @@ func (s *Soak) watchForeign() ([]string, error) {
 	}
 	now, err := invariant.ForeignOf(s.site.Host(), others.ForeignFiles()...)
 	if err != nil {
-		return nil, fmt.Errorf("look at what is foreign: %w", err)
+		return nil, fmt.Errorf("read the state of other programs: %w", err)
 	}
 	s.keepForeign(now)
 	return invariant.Always(invariant.World{Foreign: now, Before: s.before}), nil
@@ -96,7 +96,7 @@ func (s *Soak) status(ctx context.Context) *qosv1alpha1.StatusResponse {
 	return status
 }
 
-// noteRetries records the holders that classes have gained without a deed: the plugin retries pending requests, and
+// noteRetries records the holders that classes have gained without an operation: the plugin retries pending requests, and
 // admits them when there is room. A capacity that is lowered afterwards may be below the number of these holders.
 func (s *Soak) noteRetries(status *qosv1alpha1.StatusResponse) {
 	if fileInForce(status) != s.seen.file {
@@ -110,8 +110,8 @@ func (s *Soak) noteRetries(status *qosv1alpha1.StatusResponse) {
 	})
 }
 
-// most returns how many holders each class may have: as many as were observed last. If several deeds were done since
-// then, or if another class file is in force, each of these deeds may have added a holder.
+// most returns how many holders each class may have: as many as were observed last. If several operations were done since
+// then, or if another class file is in force, each of these operations may have added a holder.
 func (s *Soak) most(status *qosv1alpha1.StatusResponse) map[invariant.Class]uint64 {
 	most := map[invariant.Class]uint64{}
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
