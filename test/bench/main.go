@@ -39,14 +39,14 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.idle, "idle", "", "be the plugin that does nothing, at this socket")
-	flag.BoolVar(&o.plain, "plain", false, "with --idle: do not subscribe to the validation of containers")
-	flag.StringVar(&o.plugin, "plugin", "", "binary of the plugin; built when empty")
-	flag.IntVar(&o.creations, "creations", 1000, "creations of each kind")
+	flag.StringVar(&o.idle, "idle", "", "run as the plugin that does nothing, at this NRI socket")
+	flag.BoolVar(&o.plain, "plain", false, "with --idle: run without the validation of containers")
+	flag.StringVar(&o.plugin, "plugin", "", "path of the plugin's program; if empty, it is built")
+	flag.IntVar(&o.creations, "creations", 1000, "number of creations of each kind")
 	flag.IntVar(&o.synchronizations, "synchronizations", 15, "synchronizations")
-	flag.IntVar(&o.live, "live", 250, "containers that there are during creations")
-	flag.IntVar(&o.many, "many", 500, "containers that there are during synchronizations")
-	flag.DurationVar(&o.rest, "rest", time.Minute, "how long to see what is taken when nothing happens")
+	flag.IntVar(&o.live, "live", 250, "containers that exist during the creations")
+	flag.IntVar(&o.many, "many", 500, "containers that exist during the synchronizations")
+	flag.DurationVar(&o.rest, "rest", time.Minute, "how long to measure the CPU time of an idle plugin")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

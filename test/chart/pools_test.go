@@ -197,6 +197,6 @@ func TestPoolsThatANodeCouldFitAlikeAreRefused(t *testing.T) {
 	_, err := helmTemplate(t, namespace, `{pools: [
 		{name: a, nodeLabels: {kind: large}, classFiles: {a.yaml: x}}, {name: a, nodeLabels: {kind: small}, classFiles: {a.yaml: x}}]}`)
 	if err == nil || !strings.Contains(err.Error(), `pools: two pools have the name "a"; rename one of them`) {
-		t.Errorf("two pools of one name: %v", err)
+		t.Errorf("two pools with the same name: %v", err)
 	}
 }

@@ -46,7 +46,7 @@ func (o objects) add(t *testing.T, manifest []byte) {
 	}
 	name := object.GetKind() + " " + object.GetName()
 	if o[name] != nil {
-		t.Errorf("%s is there twice", name)
+		t.Errorf("the manifests have %s twice", name)
 	}
 	o[name] = object
 }
@@ -205,7 +205,7 @@ func TestHelmTestAsksThePluginWithoutRights(t *testing.T) {
 	pod.add(t, []byte(files["qos-nri-plugin/templates/tests/status.yaml"]))
 	spec, _, _ := unstructured.NestedMap(pod["Pod qos-test-status"].Object, "spec")
 	if spec["automountServiceAccountToken"] != false || spec["hostPID"] != nil {
-		t.Errorf("the pod has rights: %v", spec)
+		t.Errorf("the pod has a token or the host's PID namespace: %v", spec)
 	}
 	publisher, _, _ := unstructured.NestedSlice(chartObjects(t, namespace, "")["DaemonSet qos-publisher"].Object, "spec", "template", "spec", "containers")
 	container := spec["containers"].([]any)[0].(map[string]any)
@@ -215,6 +215,6 @@ func TestHelmTestAsksThePluginWithoutRights(t *testing.T) {
 		}
 	}
 	if !slices.Contains(container["command"].([]any), "--api-socket=/run/qos-nri-plugin/read/qos.sock") {
-		t.Errorf("the command is %v", container["command"])
+		t.Errorf("the command of the pod is %v", container["command"])
 	}
 }

@@ -32,7 +32,7 @@ func unifiedDiff(t *testing.T, before, after string) string {
 	output, err := exec.CommandContext(t.Context(), "diff", "--unified=3", "--label=default", "--label=values",
 		filepath.Join(dir, "before"), filepath.Join(dir, "after")).Output()
 	if len(output) == 0 {
-		t.Fatalf("the values change nothing (%v)", err)
+		t.Fatalf("the values do not change the manifests (%v)", err)
 	}
 	// The line numbers are removed, because they change with each line that is added above.
 	return regexp.MustCompile(`(?m)^@@ .* @@.*$`).ReplaceAllString(string(output), "@@")
@@ -44,7 +44,7 @@ func TestValuesChangeWhatTheGoldenFilesShow(t *testing.T) {
 	usual := chartObjects(t, namespace, "").text(t)
 	files, err := filepath.Glob("testdata/values/*.yaml")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("there are no files of values: %v", err)
+		t.Fatalf("no files with values were found: %v", err)
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestValuesAndSchemaHaveTheSameKeys(t *testing.T) {
 			inner, isObject := rules["properties"].(map[string]any)
 			if nested, ok := value.(map[string]any); ok && isObject {
 				if rules["additionalProperties"] != false {
-					t.Errorf("%s%s may have unknown keys", path, key)
+					t.Errorf("%s%s accepts unknown keys", path, key)
 				}
 				compare(path+key+".", nested, inner)
 			}

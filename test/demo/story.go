@@ -90,7 +90,7 @@ func printStory(p *play, real bool) {
 	p.mustRun("web", "main-app: rdt=exclusive,blockio=high-prio", "sidecar: rdt=limited,blockio=throttled")
 	p.mustRun("db", "main-app: rdt=exclusive")
 	p.mustRun("other", "main-app")
-	p.title("Who got what, and why")
+	p.title("Assignments, and the source of each")
 	p.assignments()
 
 	p.title("What cannot be given is refused, with the reason")

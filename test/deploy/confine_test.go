@@ -88,7 +88,7 @@ func (c *confinement) refusals(t *testing.T, who user.Info, r request) (messages
 	result := c.validator.Validate(t.Context(), resource, versioned, nil, nil, cel.RuntimeCELCostBudget, nil)
 	for _, d := range result.Decisions {
 		if d.Evaluation == validating.EvalError {
-			t.Errorf("an expression fails: %s", d.Message)
+			t.Errorf("the evaluation of an expression fails: %s", d.Message)
 		}
 		if d.Action == validating.ActionDeny {
 			messages = append(messages, d.Message)
@@ -249,7 +249,7 @@ func TestTheConfinementIsForThePublisherAlone(t *testing.T) {
 		"":                                                     false,
 	} {
 		if got := confinement.refusals(t, &user.DefaultInfo{Name: name}, forbidden); (len(got) > 0) != refused {
-			t.Errorf("user %q: %q, want a refusal: %t", name, got, refused)
+			t.Errorf("the answer for user %q is %q, want a refusal: %t", name, got, refused)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestEachMetricsProxyLeadsToAServerOnItsNode(t *testing.T) {
 	wantArgs := map[string]string{}
 	for _, service := range proxies.services() {
 		if policy := service.Spec.InternalTrafficPolicy; policy == nil || *policy != corev1.ServiceInternalTrafficPolicyLocal {
-			t.Errorf("Service %s leads to other nodes", service.Name)
+			t.Errorf("Service %s routes to pods of other nodes", service.Name)
 		}
 		for _, d := range servers.daemons {
 			if !labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(d.Spec.Template.Labels)) {
@@ -71,7 +71,7 @@ func TestAMetricsProxyHasNoRightsButToAskWhoMayReadMetrics(t *testing.T) {
 	}
 	for _, c := range found.containers(t) {
 		if c.pod.HostNetwork || c.pod.HostPID || c.pod.HostIPC || len(c.pod.Volumes) > 0 {
-			t.Errorf("the pod has something of the host: %+v", c.pod)
+			t.Errorf("the pod has volumes or namespaces of the host: %+v", c.pod)
 		}
 		if len(found.bindings) != 1 || found.bindings[0].Subjects[0].Name != c.pod.ServiceAccountName {
 			t.Errorf("the rights are bound by %+v, the ServiceAccount is %s", found.bindings, c.pod.ServiceAccountName)

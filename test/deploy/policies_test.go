@@ -167,7 +167,7 @@ func TestPoliciesCompile(t *testing.T) {
 		}
 		slices.Sort(refused)
 		if diff := cmp.Diff(want, refused); diff != "" {
-			t.Errorf("refused by 1.%d (-want +got):\n%s", minor, diff)
+			t.Errorf("requests that Kubernetes 1.%d refuses (-want +got):\n%s", minor, diff)
 		}
 	}
 }
@@ -176,11 +176,11 @@ func TestPoliciesApplyToSelectedNamespaces(t *testing.T) {
 	_, optedOut := policies(t, "deploy/policies")
 	_, optedIn := policies(t, "deploy/policies-opt-in")
 	if len(optedOut) != 10 || len(optedIn) != 10 {
-		t.Fatalf("%d and %d bindings, want one for each of 10 policies", len(optedOut), len(optedIn))
+		t.Fatalf("%d bindings for all namespaces and %d for labelled ones, want one of each kind for 10 policies", len(optedOut), len(optedIn))
 	}
 	for i := range optedOut {
 		if optedOut[i] != optedOut[0] || optedIn[i] != optedIn[0] || optedIn[i] == optedOut[i] {
-			t.Errorf("bindings are for %s and, of those who opt in, %s", optedOut[i], optedIn[i])
+			t.Errorf("the bindings select the namespaces %s, and those for labelled namespaces select %s", optedOut[i], optedIn[i])
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (i *installed) container(t *testing.T, name string) container {
 	containers := i.containers(t)
 	at := slices.IndexFunc(containers, func(c container) bool { return c.Name == name })
 	if at < 0 {
-		t.Fatalf("there is no container %s", name)
+		t.Fatalf("no DaemonSet has a container %s", name)
 	}
 	return containers[at]
 }

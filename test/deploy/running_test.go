@@ -27,7 +27,7 @@ func TestTheProgramsAcceptTheirArguments(t *testing.T) {
 	for _, c := range render(t).containers(t) {
 		t.Run(c.Name, func(t *testing.T) {
 			if len(c.Command) != 1 {
-				t.Fatalf("the command is %q", c.Command)
+				t.Fatalf("the command of the container is %q", c.Command)
 			}
 			file := program(t, strings.TrimPrefix(c.Command[0], "/"))
 			out, err := exec.CommandContext(t.Context(), file, append(slices.Clone(c.Args), "--help")...).CombinedOutput()
@@ -35,7 +35,7 @@ func TestTheProgramsAcceptTheirArguments(t *testing.T) {
 				t.Errorf("%v: %s", err, out)
 			}
 			if out, err := exec.CommandContext(t.Context(), file, append(slices.Clone(c.Args), "--no-such-flag", "--help")...).CombinedOutput(); err == nil {
-				t.Errorf("it takes any flag: %s", out)
+				t.Errorf("the program accepts an unknown flag: %s", out)
 			}
 		})
 	}
@@ -61,10 +61,10 @@ func TestTheClassFilesAreValid(t *testing.T) {
 		mount := found.container(t, "plugin").VolumeMounts[at]
 		volume := found.container(t, "plugin").volume(mount).ConfigMap
 		if volume == nil || volume.Name != found.config.Name || mount.SubPath != "" {
-			t.Errorf("mounted are %+v as %+v, want the whole of %s", volume, mount, found.config.Name)
+			t.Errorf("the volume is %+v and its mount %+v, want all of the ConfigMap %s", volume, mount, found.config.Name)
 		}
 		if found.config.Name != "qos-classes" {
-			t.Errorf("the ConfigMap is %s, and another after each change", found.config.Name)
+			t.Errorf("the name of the ConfigMap is %s, want qos-classes, without a hash of the contents", found.config.Name)
 		}
 	})
 }
@@ -114,7 +114,7 @@ func TestUninstallKnowsEverythingThatIsInstalled(t *testing.T) {
 		t.Errorf("the ConfigMap without classes replaces %s/%s, and the plugin reads %s/%s", none.Namespace, none.Name, used.Namespace, used.Name)
 	}
 	if !strings.HasSuffix(none.Data["classes.yaml"], "\nresources: []\n") {
-		t.Errorf("there are classes: %v", none.Data)
+		t.Errorf("the ConfigMap has classes, want none: %v", none.Data)
 	}
 }
 
@@ -138,15 +138,15 @@ func TestProbesReachThePrograms(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			for want, probe := range map[string]*corev1.Probe{"/healthz": c.LivenessProbe, "/readyz": c.ReadinessProbe} {
 				if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != want {
-					t.Fatalf("there is no probe of %s", want)
+					t.Fatalf("container %s has no probe", want)
 				}
 				at := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == probe.HTTPGet.Port.StrVal })
 				if at < 0 {
-					t.Fatalf("port %s is none of the container's", probe.HTTPGet.Port.String())
+					t.Fatalf("the container does not have the port %s of the probe", probe.HTTPGet.Port.String())
 				}
 				listens := "--metrics-address=:" + strconv.Itoa(int(c.Ports[at].ContainerPort))
 				if !slices.Contains(c.Args, listens) {
-					t.Errorf("%s is not among %q", listens, c.Args)
+					t.Errorf("the container lacks the argument %s; it has %q", listens, c.Args)
 				}
 			}
 		})
@@ -184,7 +184,7 @@ func TestThePluginCanOpenTheReadOnlySocketToThePublisher(t *testing.T) {
 	gid := publisher.SecurityContext.RunAsGroup
 	if gid == nil || !slices.Contains(plugin.Args, fmt.Sprintf("--api-read-socket-group=%d", *gid)) ||
 		!slices.Contains(plugin.pod.SecurityContext.SupplementalGroups, *gid) {
-		t.Errorf("the publisher has group %v, the plugin has %q and %+v", gid, plugin.Args, plugin.pod.SecurityContext)
+		t.Errorf("the publisher has the group %v, but the plugin has the arguments %q and the security context %+v", gid, plugin.Args, plugin.pod.SecurityContext)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestTheyRunOnEveryLinuxNodeAndOncePerNode(t *testing.T) {
 			t.Errorf("nodes of %s are %v, priority is %s", d.Name, pod.NodeSelector, pod.PriorityClassName)
 		}
 		if strategy == nil || strategy.MaxSurge != nil && strategy.MaxSurge.String() != "0" {
-			t.Errorf("at an update there would be two of %s on a node: %+v", d.Name, strategy)
+			t.Errorf("during an update, a node may run two pods of %s: %+v", d.Name, strategy)
 		}
 	}
 }
@@ -212,14 +212,14 @@ func TestTheDaemonSetsRequestNoClass(t *testing.T) {
 	for _, d := range found.daemons {
 		for key := range d.Spec.Template.Annotations {
 			if strings.Contains(key, "qos.noderesource.dev") || strings.Contains(key, "resources.kubernetes.io") {
-				t.Errorf("annotation %s asks for a class", key)
+				t.Errorf("annotation %s requests a class", key)
 			}
 		}
 	}
 	for _, c := range found.containers(t) {
 		for resource := range c.Resources.Limits {
 			if strings.Contains(string(resource), "/") {
-				t.Errorf("container %s asks for %s", c.Name, resource)
+				t.Errorf("container %s requests %s", c.Name, resource)
 			}
 		}
 	}

@@ -27,7 +27,7 @@ func TestOnlyThePublisherHasAPICredentials(t *testing.T) {
 		}
 		has := slices.ContainsFunc(c.pod.Volumes, func(v corev1.Volume) bool { return v.Projected != nil || v.Secret != nil })
 		if has != (c.Name == "publisher") || (c.pod.ServiceAccountName != "") != has {
-			t.Errorf("the pod of container %s has credentials: %t, of account %q", c.Name, has, c.pod.ServiceAccountName)
+			t.Errorf("the pod of container %s has a token: %t; its service account is %q", c.Name, has, c.pod.ServiceAccountName)
 		}
 	}
 
@@ -49,7 +49,7 @@ func TestOnlyThePublisherHasAPICredentials(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"token", "ca.crt", "namespace"}, files); diff != "" {
-		t.Errorf("what a client looks for is not there (-want +got):\n%s", diff)
+		t.Errorf("files of the token's volume (-want +got):\n%s", diff)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestMountsOfResctrlPropagateToThePlugin(t *testing.T) {
 	for _, m := range found.container(t, "plugin").VolumeMounts {
 		seen := m.MountPropagation != nil && *m.MountPropagation == corev1.MountPropagationHostToContainer
 		if seen != (m.MountPath == "/host/sys/fs") {
-			t.Errorf("mounts below %s are seen later: %t", m.MountPath, seen)
+			t.Errorf("new mounts of the host below %s propagate: %t", m.MountPath, seen)
 		}
 	}
 }
@@ -119,21 +119,21 @@ func TestNothingIsPrivileged(t *testing.T) {
 			s := c.SecurityContext
 			switch {
 			case s == nil:
-				t.Fatal("it has no security context")
+				t.Fatal("the container has no security context")
 			case s.Privileged == nil || *s.Privileged:
 				t.Error("it is privileged")
 			case s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation:
-				t.Error("it may gain privileges")
+				t.Error("the container may gain privileges")
 			case s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem:
-				t.Error("it may write to its root filesystem")
+				t.Error("the container may write to its root filesystem")
 			case s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault:
-				t.Error("it may make any system call")
+				t.Error("the container may make any system call")
 			case s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}):
 				t.Error("it keeps capabilities")
 			case !slices.Equal(s.Capabilities.Add, want):
-				t.Errorf("it has capabilities %v, want %v", s.Capabilities.Add, want)
+				t.Errorf("the container has the capabilities %v, want %v", s.Capabilities.Add, want)
 			case c.Name == "publisher" && (s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || s.RunAsGroup == nil):
-				t.Error("it may run as root, or as a user that the image chooses")
+				t.Error("the container may run as root, or as a user that the image chooses")
 			}
 		})
 	}
@@ -189,14 +189,14 @@ func TestTheRightToEvictIsASeparateKustomization(t *testing.T) {
 		t.Errorf("rights (-want +got):\n%s", diff)
 	}
 	if len(found.objects) != 2 || len(found.bindings) != 1 {
-		t.Fatalf("it has %d objects, want a role and its binding", len(found.objects))
+		t.Fatalf("the kustomization has %d objects, want a role and its binding", len(found.objects))
 	}
 	got, usual := found.bindings[0], render(t).bindings[0]
 	if got.RoleRef.Name != found.roles[0].Name || got.RoleRef == usual.RoleRef {
 		t.Errorf("it binds %v", got.RoleRef)
 	}
 	if diff := cmp.Diff(usual.Subjects, got.Subjects); diff != "" {
-		t.Errorf("it is bound to others than the publisher (-want +got):\n%s", diff)
+		t.Errorf("subjects of the binding (-want +got):\n%s", diff)
 	}
 }
 
@@ -231,11 +231,11 @@ func TestOnlyNamespacesThatScrapeReachTheMetrics(t *testing.T) {
 	selector, err := metav1.LabelSelectorAsSelector(&network.PodSelector)
 	for _, d := range found.daemons {
 		if labelled := d.Spec.Template.Labels; err != nil || !selector.Matches(labels.Set(labelled)) {
-			t.Errorf("the policy selects %v, %v; the pods have %v", selector, err, labelled)
+			t.Errorf("the NetworkPolicy selects %v (error: %v), but the pods have the labels %v", selector, err, labelled)
 		}
 	}
 	if len(network.Ingress) != 1 || !slices.Equal(network.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) {
-		t.Fatalf("the policy is %+v", network)
+		t.Fatalf("the NetworkPolicy is %+v", network)
 	}
 
 	from := []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"metrics": "enabled"}}}}

@@ -75,17 +75,17 @@ func TestTwoReplicasOfStorageNeedNothingOfANode(t *testing.T) {
 		c := pod.Containers[0]
 		switch s := c.SecurityContext; {
 		case *deployment.Spec.Replicas != 2 || deployment.Namespace != namespace:
-			t.Errorf("it has %d replicas in namespace %q", *deployment.Spec.Replicas, deployment.Namespace)
+			t.Errorf("the Deployment has %d replicas in namespace %q", *deployment.Spec.Replicas, deployment.Namespace)
 		case len(pod.Volumes) > 0 || pod.HostPID || pod.HostNetwork || pod.HostIPC:
-			t.Error("it has something of the host")
+			t.Error("the pod has volumes or namespaces of the host")
 		case *s.Privileged || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !*s.RunAsNonRoot || len(s.Capabilities.Drop) != 1:
-			t.Errorf("its security context is %+v", s)
+			t.Errorf("the security context of the container is %+v", s)
 		}
 		if probe := c.ReadinessProbe; probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != "/readyz" {
-			t.Errorf("its readiness probe is %+v", probe)
+			t.Errorf("the readiness probe of the container is %+v", probe)
 		}
 		if image := found.container(t, "plugin").Image; c.Image != image {
-			t.Errorf("its image is %s, and that of the plugin is %s", c.Image, image)
+			t.Errorf("the image is %s, want that of the plugin, %s", c.Image, image)
 		}
 		return
 	}

@@ -17,7 +17,7 @@ func TestFiguresOfSizingAreMeasured(t *testing.T) {
 	measured := strings.Join(strings.Fields(read(t, "docs/performance.md")), " ")
 	figures := regexp.MustCompile(`[\d.]+\s+(MiB|µs|ms|s|%)`).FindAllString(sizing, -1)
 	if len(figures) < 6 {
-		t.Errorf("the section has the figures %q", figures)
+		t.Errorf("the section has only the figures %q, want at least 6", figures)
 	}
 	for _, figure := range figures {
 		words := strings.Join(strings.Fields(figure), " ")

@@ -28,7 +28,7 @@ func TestTheCompatibilityPageNamesWhatIsRun(t *testing.T) {
 	}
 	for _, version := range built {
 		if !regexp.MustCompile(`(?m)^\|.*\| ` + regexp.QuoteMeta(version[2]) + `[ |].*\| run`).MatchString(page) {
-			t.Errorf("the table has no row of %s %s that is run", version[1], version[2])
+			t.Errorf("the table has no row that says that %s %s was run", version[1], version[2])
 		}
 	}
 
@@ -41,7 +41,7 @@ func TestTheCompatibilityPageNamesWhatIsRun(t *testing.T) {
 	machines := read("test/e2e/vm_test.go")
 	for _, name := range regexp.MustCompile("`(?:TestVM/)?((?:amd|intel|crio|containerd)-[a-z0-9.-]+)`").FindAllStringSubmatch(page, -1) {
 		if !strings.Contains(machines, `name: "`+name[1]+`"`) {
-			t.Errorf("%s is no machine of TestVM", name[1])
+			t.Errorf("%s is not a machine of TestVM", name[1])
 		}
 	}
 }

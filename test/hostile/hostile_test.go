@@ -116,7 +116,7 @@ func TestPodsWithHugeNamesAndRequestsDelayNoOthers(t *testing.T) {
 		}
 		_, err = v.runtime.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
 		if err != nil && (len(err.Error()) > 4096 || strings.ContainsAny(err.Error(), "\n\x1b")) {
-			t.Errorf("the refusal is %.200q…, %d bytes", err.Error(), len(err.Error()))
+			t.Errorf("the refusal has %[2]d bytes: %.200[1]q…", err.Error(), len(err.Error()))
 		}
 	}
 	v.wantThrives(t, 3)

@@ -175,7 +175,7 @@ func (v *victim) wantAlive(t *testing.T) {
 			err = errors.New(response.Status)
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("/healthz is not answered: %v", err)
+			t.Fatalf("/healthz does not answer: %v", err)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func TestTheKernelIsReadByAllVersionsOfCgroups(t *testing.T) {
 				t.Errorf("%s is %q, want %q", test.file, got, value)
 			}
 			if _, there := got.Cgroups["gone"]; there || len(got.Groups) != 3 {
-				t.Errorf("cgroups are %v, groups %v", got.Cgroups, got.Groups)
+				t.Errorf("the cgroups are %v, the groups %v", got.Cgroups, got.Groups)
 			}
 		})
 	}
@@ -94,11 +94,11 @@ func TestTheKernelIsReadByAllVersionsOfCgroups(t *testing.T) {
 func TestWithoutResctrlThereAreNoGroups(t *testing.T) {
 	got, err := invariant.KernelOf(sim.New(sim.Options{}), invariant.Live{})
 	if err != nil || got.Groups != nil {
-		t.Errorf("groups are %v, %v", got.Groups, err)
+		t.Errorf("the groups are %v, with the error %v", got.Groups, err)
 	}
 	foreign, err := invariant.ForeignOf(sim.New(sim.Options{}))
 	if err != nil || len(foreign) != 0 {
-		t.Errorf("foreign are %v, %v", foreign, err)
+		t.Errorf("the foreign files are %v, with the error %v", foreign, err)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestEverythingExceptOurGroupsIsForeign(t *testing.T) {
 	pid, err := m.Create(t.Context(), nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1", ClosID: "qos-gold"})
 	must(t, err)
 	if diff := cmp.Diff(before, read()); diff != "" {
-		t.Errorf("the plugin's groups count as foreign:\n%s", diff)
+		t.Errorf("groups of the plugin are reported as foreign:\n%s", diff)
 	}
 	m.Resctrl().AddTask(1, "theirs/mon_groups/watched")
 	for file, data := range map[string]string{
@@ -141,6 +141,6 @@ func TestEverythingExceptOurGroupsIsForeign(t *testing.T) {
 	}
 	must(t, m.Remove(mount+"/theirs"))
 	if got := read(); len(got) >= len(after) {
-		t.Errorf("process %d: after the removal there are %v", pid, got)
+		t.Errorf("process %d: after the removal of the group, the foreign files are %v", pid, got)
 	}
 }

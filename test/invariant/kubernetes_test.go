@@ -49,13 +49,13 @@ func published(class string, containers ...string) nodeqosv1alpha1.QOSResourceCl
 
 func TestViolationsInAClusterAreFound(t *testing.T) {
 	if diff := cmp.Diff([]string(nil), invariant.Violations(inCluster())); diff != "" {
-		t.Errorf("a good node: %s", diff)
+		t.Errorf("a node without violations: %s", diff)
 	}
 
 	byAnnotation := inCluster()
 	pod(&byAnnotation, 0).Containers[0].QosResources[0].Source = qosv1alpha1.Source_SOURCE_CONTAINER
 	if diff := cmp.Diff([]string(nil), invariant.Violations(byAnnotation)); diff != "" {
-		t.Errorf("a pod that requests by annotation what the kubelet has allocated: %s", diff)
+		t.Errorf("a pod that requests its allocated class also by annotation: %s", diff)
 	}
 
 	main := invariant.PodContainer{Namespace: "default", Pod: "a", Container: "main"}

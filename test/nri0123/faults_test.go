@@ -189,7 +189,7 @@ func missesRequests(t *testing.T, r *rig) {
 	}
 	weights := []string{r.weight(t, first), r.weight(t, second)}
 	if (weights[0] == soloWeight) == (weights[1] == soloWeight) || r.weight(t, before) != "default 10000\n" {
-		t.Errorf("the two that request the class of capacity 1 have %q, and the one before has %q", weights, r.weight(t, before))
+		t.Errorf("the two containers that request the class of capacity 1 have the weights %q, and the container before them has %q", weights, r.weight(t, before))
 	}
 	for _, id := range []string{first, second} {
 		if err := r.RemoveContainer(t.Context(), id); err != nil {
@@ -213,10 +213,10 @@ func startsWhatItMissed(t *testing.T, r *rig) {
 		t.Fatal(err)
 	}
 	if got := r.weight(t, missed); got != soloWeight {
-		t.Errorf("it has started with the weight %q", got)
+		t.Errorf("the container was started with the weight %q", got)
 	}
 	if err := r.StartContainer(t.Context(), late); err == nil || !strings.Contains(err.Error(), "because qos-nri-plugin was not connected") {
-		t.Errorf("the error of the second is %v", err)
+		t.Errorf("the error of the second container is %v", err)
 	}
 	if got := r.host.Killed(); len(got) != 1 || got[0] != late {
 		t.Errorf("the plugin ended the processes of %q, want those of %s", got, late)
@@ -240,7 +240,7 @@ func reportsManyContainers(t *testing.T, r *rig) {
 		r.wait(t, i+2)
 	}
 	if got := strings.Count(r.assignments(t), "heavy"); got != containers {
-		t.Errorf("%d are reported in the class, want %d", got, containers)
+		t.Errorf("%d containers are reported in the class, want %d", got, containers)
 	}
 	r.mustRefuse(t, "late", "solo", "solo")
 	if took := p.status(t, "VmHWM"); took > memoryLimit>>10 {

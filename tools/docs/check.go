@@ -43,7 +43,7 @@ func check(files map[string][]byte) (problems []error) {
 	}
 	for name := range pages {
 		if !linked[name] {
-			problems = append(problems, fmt.Errorf("%s: no page links it", name))
+			problems = append(problems, fmt.Errorf("%s: no page links to it", name))
 		}
 	}
 	return problems
@@ -89,7 +89,7 @@ func follow(from, target string, files map[string][]byte, pages map[string]links
 		to = path.Join(path.Dir(from), link.Path)
 	}
 	if _, exists := files[to]; !exists {
-		return "", fmt.Errorf("the site has no %s", to)
+		return "", fmt.Errorf("the site does not have %s", to)
 	}
 	if link.Fragment != "" && !pages[to].ids[link.Fragment] {
 		return to, fmt.Errorf("%s has no heading with this anchor", to)

@@ -56,14 +56,14 @@ func TestProblems(t *testing.T) {
 		files map[string]string // in addition to the pages below
 		want  string            // a part of the only problem
 	}{
-		"no problem":                        {nil, ""},
-		"a file is missing":                 {map[string]string{"README.md": "# X\n[All](docs/README.md) [no](docs/no.md)"}, "README.md: link docs/no.md"},
-		"a file of the repository is there": {map[string]string{"README.md": "# X\n[All](docs/README.md) [dir](docs)"}, ""},
+		"no problem":                         {nil, ""},
+		"a file is missing":                  {map[string]string{"README.md": "# X\n[All](docs/README.md) [no](docs/no.md)"}, "README.md: link docs/no.md"},
+		"a link to a file of the repository": {map[string]string{"README.md": "# X\n[All](docs/README.md) [dir](docs)"}, ""},
 		"an anchor is missing": {map[string]string{"docs/a.md": "# A\n[b](../README.md#b)"},
 			"docs/a.html: link ../index.html#b: index.html has no heading with this anchor"},
 		"anchors are those of forges":       {map[string]string{"docs/a.md": "# A\n## `b`: C, d_e-f?\n## `b`: C, d_e-f?\n[1](#b-c-d_e-f) [2](#b-c-d_e-f-1)"}, ""},
 		"an anchor of this page is missing": {map[string]string{"docs/a.md": "# A\n[b](#b)"}, "docs/a.html: link #b"},
-		"a page is linked by no page":       {map[string]string{"docs/b.md": "# B\n[b](b.md)"}, "docs/b.html: no page links it"},
+		"a page is linked by no page":       {map[string]string{"docs/b.md": "# B\n[b](b.md)"}, "docs/b.html: no page links to it"},
 		"an image is missing":               {map[string]string{"docs/a.md": "# A\n![b](b.svg)"}, "docs/a.md: link b.svg"},
 		"an image is copied":                {map[string]string{"docs/a.md": "# A\n![b](b.svg)", "docs/b.svg": "<svg/>"}, ""},
 		"an image is from elsewhere": {map[string]string{"docs/a.md": "# A\n![b](https://other.example/b.svg)"},

@@ -85,11 +85,11 @@ func TestWriteNotices(t *testing.T) {
 		}
 		for _, want := range []string{"licence of Go", "==== m.example/m v1: LICENSE\n\nlicence of m\n", "made by m"} {
 			if !strings.Contains(out.String(), want) {
-				t.Errorf("%q is missing in %s", want, out.String())
+				t.Errorf("%[2]s lacks %[1]q", want, out.String())
 			}
 		}
 		if strings.Contains(out.String(), "code") {
-			t.Errorf("there is more than licences and notices in %s", out.String())
+			t.Errorf("the notices have more than licences and notices: %s", out.String())
 		}
 	})
 	t.Run("a module without a licence is an error that names it", func(t *testing.T) {

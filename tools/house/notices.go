@@ -31,7 +31,7 @@ func writeNotice(w io.Writer, m module) error {
 		return err
 	}
 	if len(licences) == 0 {
-		return fmt.Errorf("there are none in %s", m.dir)
+		return fmt.Errorf("no licence files in %s", m.dir)
 	}
 	notices, err := filepath.Glob(filepath.Join(m.dir, "NOTICE*"))
 	if err != nil {

@@ -131,7 +131,7 @@ func TestTheImageRunsTheProgramsAndNothingElse(t *testing.T) {
 	}
 	t.Run("it starts the entrypoint as root with a PATH", func(t *testing.T) {
 		if !slices.Equal(config.Config.Entrypoint, []string{"/plugin"}) || !slices.Equal(config.Config.Env, []string{"PATH=/"}) || config.Config.User != "0:0" {
-			t.Errorf("the configuration is %+v", config.Config)
+			t.Errorf("the image configuration is %+v", config.Config)
 		}
 	})
 	t.Run("its labels and platform describe it", func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestTheImageRunsTheProgramsAndNothingElse(t *testing.T) {
 			}
 		}
 		if config.OS != "linux" || config.Architecture != "amd64" || descriptor.Platform.String() != "linux/amd64" || config.Created.Unix() != 1700000000 {
-			t.Errorf("the configuration is %+v", config)
+			t.Errorf("the image configuration is %+v", config)
 		}
 	})
 	t.Run("it has programs and documents, owned by root, of the given time", func(t *testing.T) {
@@ -234,10 +234,10 @@ func TestTheSameInputResultsInTheSameArchive(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(first, read("1700000000")) {
-		t.Error("the same input resulted in another archive")
+		t.Error("two builds of the same input differ")
 	}
 	if bytes.Equal(first, read("1700000001")) {
-		t.Error("the time is not in the archive")
+		t.Error("builds with different times do not differ")
 	}
 }
 
@@ -272,7 +272,7 @@ func TestWrongInputIsRefusedWithARemedy(t *testing.T) {
 				t.Errorf("error is %v, want one with %q", err, test.want)
 			}
 			if _, err := os.Stat(archive); err == nil {
-				t.Error("there is an archive in spite of the error")
+				t.Error("the archive exists, although the command failed")
 			}
 		})
 	}

@@ -180,7 +180,7 @@ func (e *experiment) uidOf(ctx context.Context, pod string) (string, error) {
 			return p.GetUid(), nil
 		}
 	}
-	return "", fmt.Errorf("pod %s is not reported", pod)
+	return "", fmt.Errorf("the plugin does not report pod %s", pod)
 }
 
 // assign changes the class of containers.

@@ -106,14 +106,14 @@ func TestARelease(t *testing.T) {
 		}
 		block, _ := pem.Decode([]byte(file("cosign.pub")))
 		if public, err := x509.ParsePKIXPublicKey(block.Bytes); err != nil || !key.PublicKey.Equal(public) {
-			t.Errorf("cosign.pub is another key (%v)", err)
+			t.Errorf("cosign.pub is not the public key of the release (%v)", err)
 		}
 	})
 	t.Run("the checksums are signed", func(t *testing.T) {
 		signature, err := base64.StdEncoding.DecodeString(file("SHA256SUMS.sig"))
 		hash := sha256.Sum256([]byte(file("SHA256SUMS")))
 		if err != nil || !ecdsa.VerifyASN1(&key.PublicKey, hash[:], signature) {
-			t.Errorf("SHA256SUMS.sig is not by the key (%v)", err)
+			t.Errorf("SHA256SUMS.sig is not a signature by the key (%v)", err)
 		}
 	})
 	t.Run("a build in another directory has the same digests", func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestAReleaseIsRefusedBeforeItIsBuilt(t *testing.T) {
 				t.Errorf("%v, output is %q, want %q", err, output, test.want)
 			}
 			if strings.Contains(output, "image:") {
-				t.Errorf("it was published: %q", output)
+				t.Errorf("the release was published: %q", output)
 			}
 		})
 	}
@@ -274,7 +274,7 @@ func TestTheWorkflowOfTheForgeMakesTheRelease(t *testing.T) {
 	for _, step := range job.Steps {
 		commands += step.Run
 		if step.Uses != "" {
-			t.Errorf("it runs %s, which others can change", step.Uses)
+			t.Errorf("the workflow runs %s, which others can change", step.Uses)
 		}
 	}
 	if !strings.Contains(commands, "make release KEY=") {

@@ -55,7 +55,7 @@ func TestImageAndChartAreSignedWithTheKey(t *testing.T) {
 		claim, signature := signatureOf(t, signed)
 		hash := sha256.Sum256(claim)
 		if !ecdsa.VerifyASN1(&key.PublicKey, hash[:], signature) {
-			t.Errorf("the signature of the %s is not by the key", kind)
+			t.Errorf("the signature of the %s was not made with the key", kind)
 		}
 
 		var claimed payload.Cosign
