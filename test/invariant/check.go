@@ -21,6 +21,7 @@ func Violations(w World) []string {
 	c.counts()
 	c.capacity()
 	c.groups()
+	c.monitors()
 	c.schemata()
 	c.classes()
 	c.volumes()

@@ -104,11 +104,31 @@ func resource(w *invariant.World, i int) *qosv1alpha1.QOSResourceInfo {
 	return w.Status.Resources.ContainerQosResources[i]
 }
 
+// monitor adds the monitoring group of a container to a control group.
+func monitor(w *invariant.World, group, id string, threads ...int) {
+	g := w.Kernel.Groups[group]
+	g.Monitors = map[string][]int{"qos-" + id: threads}
+	w.Kernel.Groups[group] = g
+}
+
+// only selects the containers of one class to be monitored.
+func only(class string) func(string) bool { return func(c string) bool { return c == class } }
+
 func TestAGoodWorldHasNoViolations(t *testing.T) {
 	for name, change := range map[string]func(w *invariant.World){
 		"as it is": func(*invariant.World) {},
 		"a container without a request need not be reported before its start": func(w *invariant.World) {
 			w.Live.Containers = append(w.Live.Containers, invariant.Container{ID: "new"})
+		},
+		"containers that are monitored": func(w *invariant.World) {
+			w.Expect.Monitored = func(string) bool { return true }
+			monitor(w, "qos-gold", "a1", 10, 11)
+			monitor(w, "", "b1", 30)
+			monitor(w, "theirs", "x", 99)
+		},
+		"a container for which no RMID is free": func(w *invariant.World) {
+			w.Expect.Monitored = only("gold")
+			resource(w, 0).Conditions = []*qosv1alpha1.Condition{{Type: "ContainersMonitored"}}
 		},
 		"a limit of another program that is reported": func(w *invariant.World) {
 			w.Kernel.Cgroups["b1"].Files["io.max"] = "254:0 wbps=9\n"
@@ -267,6 +287,20 @@ func TestEveryViolationIsFound(t *testing.T) {
 		{"a foreign group that was changed", func(w *invariant.World) { w.Foreign[theirs] = "L3:0=f\n" },
 			"foreign " + theirs + ` was changed from "L3:0=ff0" to "L3:0=f"`},
 		{"a foreign group that was removed", func(w *invariant.World) { delete(w.Foreign, theirs) }, "foreign " + theirs + " was removed"},
+		{"a monitoring group of a container that has ended", func(w *invariant.World) { monitor(w, "qos-gold", "ended") },
+			`monitoring group qos-ended in group "qos-gold" belongs to no running container`},
+		{"a monitoring group with a thread of another container", func(w *invariant.World) { monitor(w, "qos-gold", "a1", 10, 30) },
+			`monitoring group qos-a1 in group "qos-gold" has thread 30, which is not of the container`},
+		{"a container that is not monitored", func(w *invariant.World) { w.Expect.Monitored = only("gold") },
+			"pod default/a container main (a1) has no monitoring group"},
+		{"a container that is monitored though its class is not selected", func(w *invariant.World) {
+			w.Expect.Monitored = only("silver")
+			monitor(w, "qos-gold", "a1", 10)
+		}, `pod default/a container main (a1) has a monitoring group in ["qos-gold"], although its class is not monitored`},
+		{"a container that is monitored in another group", func(w *invariant.World) {
+			w.Expect.Monitored = only("gold")
+			monitor(w, "qos-bronze", "a1", 10)
+		}, `pod default/a container main (a1) has monitoring groups in ["qos-bronze"], want one in "qos-gold"`},
 		{"a foreign group that was made", func(w *invariant.World) { w.Foreign["/x"] = "" }, "foreign /x is new"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

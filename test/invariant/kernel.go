@@ -177,9 +177,32 @@ func readGroups(host FS) (map[string]Group, error) {
 		if err != nil && !isGone(err) {
 			return nil, err
 		}
-		groups[name] = Group{Schemata: string(schemata), Tasks: threads}
+		monitors, err := readMonitors(host, path.Join(resctrlRoot, name, "mon_groups"))
+		if err != nil {
+			return nil, err
+		}
+		groups[name] = Group{Schemata: string(schemata), Tasks: threads, Monitors: monitors}
 	}
 	return groups, nil
+}
+
+// readMonitors reads the monitoring groups in a directory. It leaves out groups that are removed meanwhile.
+func readMonitors(host FS, dir string) (map[string][]int, error) {
+	names, err := host.ReadDir(dir)
+	if err != nil && !isGone(err) {
+		return nil, err
+	}
+	monitors := map[string][]int{}
+	for _, name := range names {
+		threads, err := readThreads(host, path.Join(dir, name, "tasks"))
+		if err != nil && !isGone(err) {
+			return nil, err
+		}
+		if err == nil {
+			monitors[name] = threads
+		}
+	}
+	return monitors, nil
 }
 
 // groupNames returns the directories of resctrl that can be control groups, the root first, or nil if resctrl is not

@@ -70,8 +70,10 @@ type Kernel struct {
 type Group struct {
 	// Schemata is the text of the file schemata.
 	Schemata string
-	// Tasks has the thread IDs of the group.
+	// Tasks has the thread IDs of the group, including those in its monitoring groups.
 	Tasks []int
+	// Monitors has the thread IDs of each monitoring group, by its name.
+	Monitors map[string][]int
 }
 
 // Cgroup is a cgroup with its children.
@@ -96,6 +98,8 @@ type Expect struct {
 	Limits map[string]map[string]map[string]string
 	// Volumes has the limits of volume classes, by class and kind. The kinds are named as in io.max.
 	Volumes map[string]map[string]uint64
+	// Monitored reports whether the containers of a class of RDT are to be monitored. It is nil if this is not checked.
+	Monitored func(class string) bool
 	// Most has the permitted number of holders of a class whose capacity was lowered: the number at that time.
 	Most map[Class]uint64
 }

@@ -36,7 +36,12 @@ type classFile struct {
 	share, bandwidth int
 	// rate is the read limit of the class slow, and calmRate that of calm, in bytes a second.
 	rate, calmRate int
+	// monitoring is the field of the RDT section that selects the containers to monitor, e.g. "containers".
+	monitoring string
 }
+
+// These are the values of monitoring. monitorSome selects the class bronze and the system default.
+const monitorAll, monitorSome = "containers", "{containers: [bronze, system/default]}"
 
 func firstClassFile() classFile {
 	return classFile{number: 1, defaultClass: "bronze", gold: true, silver: true, blockIO: true, podIO: true,
@@ -47,7 +52,7 @@ func firstClassFile() classFile {
 func (c classFile) changed(random *rand.Rand, number int) classFile {
 	c.number, c.wrong = number, ""
 	for range 1 + random.IntN(2) {
-		switch random.IntN(11) {
+		switch random.IntN(12) {
 		case 0:
 			c.gold = random.IntN(4) > 0
 		case 1:
@@ -70,6 +75,8 @@ func (c classFile) changed(random *rand.Rand, number int) classFile {
 			c.calmRate = 1000 * (4 + random.IntN(9))
 		case 10:
 			c.defaultClass = []string{"", "bronze", "silver"}[random.IntN(3)]
+		case 11:
+			c.monitoring = []string{"", monitorAll, monitorSome}[random.IntN(3)]
 		}
 	}
 	if c.defaultClass == "silver" {
@@ -104,7 +111,11 @@ func (c classFile) text() string {
 	if c.silver {
 		say("  - {name: silver, description: file %d}", c.number)
 	}
-	say("  rdt:\n    partitions:")
+	say("  rdt:")
+	if c.monitoring != "" {
+		say("    monitoring: %s", c.monitoring)
+	}
+	say("    partitions:")
 	if c.gold {
 		say("      exclusive: {l3Allocation: %d%%, mbAllocation: [100%%], classes: {gold: {l3Allocation: 100%%}}}", c.share)
 	}
@@ -172,6 +183,9 @@ func (c classFile) expect(m Machine) invariant.Expect {
 		Schemata: map[string]string{"bronze": group(shared, c.bandwidth)},
 		Limits:   map[string]map[string]map[string]string{},
 		Volumes:  map[string]map[string]uint64{"calm": {"rbps": uint64(c.calmRate)}, "few": {"rbps": 5000, "wbps": 8000}},
+		Monitored: func(class string) bool {
+			return c.monitoring == monitorAll || c.monitoring == monitorSome && (class == "bronze" || class == "")
+		},
 	}
 	if c.gold {
 		e.Schemata["gold"] = group(1<<gold-1, 100)

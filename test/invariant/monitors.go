@@ -1,0 +1,95 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package invariant
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+// monitors checks that each monitoring group of the plugin belongs to a running container, is in the control group of
+// the container's class, and has only threads of the container. Each running container that is to be monitored must have a group,
+// unless the plugin reports that it could not monitor all containers. Before class files are applied, the plugin removes no group.
+func (c *check) monitors() {
+	if c.Status.GetConfig().GetGeneration() == 0 || c.unavailable(c.Expect.resctrl()) {
+		return
+	}
+	cgroups := map[string]Cgroup{}
+	for _, ctr := range c.Live.Containers {
+		if ctr.Started {
+			cgroups[ctr.ID] = c.Kernel.Cgroups[ctr.ID]
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(c.Kernel.Groups)) {
+		for _, name := range slices.Sorted(maps.Keys(c.Kernel.Groups[group].Monitors)) {
+			id, ours := strings.CutPrefix(name, groupPrefix)
+			if !ours || group != rootGroup && !isOurs(group) {
+				continue
+			}
+			cgroup, runs := cgroups[id]
+			threads := c.Kernel.Groups[group].Monitors[name]
+			stranger := slices.IndexFunc(threads, func(thread int) bool { return !slices.Contains(cgroup.Threads, thread) })
+			switch {
+			case !runs:
+				c.wrong("monitoring group %s in group %q belongs to no running container", name, group)
+			case stranger >= 0:
+				c.wrong("monitoring group %s in group %q has thread %d, which is not of the container", name, group, threads[stranger])
+			}
+		}
+	}
+	for _, h := range c.holders {
+		if _, runs := cgroups[h.id]; runs && h.container != "" {
+			c.monitored(h)
+		}
+	}
+}
+
+// monitored checks that a container has one monitoring group if it is to be monitored, and else none.
+func (c *check) monitored(h holder) {
+	var in []string
+	for _, group := range slices.Sorted(maps.Keys(c.Kernel.Groups)) {
+		if _, there := c.Kernel.Groups[group].Monitors[groupPrefix+h.id]; there {
+			in = append(in, group)
+		}
+	}
+	class, known := classOf(h, c.Expect.resctrl())
+	if !known || c.Expect.Monitored == nil || c.Kernel.Groups == nil {
+		return
+	}
+	want := groupPrefix + class
+	if class == "" {
+		want = rootGroup
+	}
+	selected := c.Expect.Monitored(class)
+	switch {
+	case !selected && len(in) > 0:
+		c.wrong("%s has a monitoring group in %q, although its class is not monitored", h, in)
+	case selected && len(in) == 0 && !c.unmonitored():
+		c.wrong("%s has no monitoring group", h)
+	case selected && len(in) > 0 && !slices.Equal(in, []string{want}):
+		c.wrong("%s has monitoring groups in %q, want one in %q", h, in, want)
+	}
+}
+
+// classOf returns the class of a resource that a holder is reported in. A container in a group of another program has no known class.
+func classOf(h holder, resource string) (class string, known bool) {
+	i := slices.IndexFunc(h.classes, func(a *qosv1alpha1.Assignment) bool { return a.GetName() == resource })
+	if i < 0 || h.classes[i].GetForeign() != "" {
+		return "", false
+	}
+	return h.classes[i].GetClass(), true
+}
+
+// unmonitored reports whether the plugin reports that it could not monitor all containers.
+func (c *check) unmonitored() bool {
+	for _, condition := range c.offered[c.Expect.resctrl()].GetConditions() {
+		if condition.GetType() == "ContainersMonitored" {
+			return !condition.GetHealthy()
+		}
+	}
+	return false
+}
