@@ -58,8 +58,8 @@ func (r *setRig) refusesAfter(t *testing.T, wait time.Duration, message string) 
 	})
 }
 
-// assignsAfter makes the node report other holders of k8s.io/rdt, some time after the annotations of pod p have
-// changed.
+// assignsAfter makes the node report new classes of k8s.io/rdt for containers, some time after the annotations of pod p
+// have changed. For pairs, see holds.
 func (r *setRig) assignsAfter(t *testing.T, wait time.Duration, pairs string) {
 	r.afterPatch(wait, func() { r.holds(t, pairs) })
 }

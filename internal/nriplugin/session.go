@@ -118,7 +118,7 @@ func (s *session) CreateContainer(
 	adjust, err = adjustmentOf(adjustment, assignments)
 	volumes, _ := classes.Volumes(h)
 	if s.leaving.Err() != nil && (adjust != nil || len(volumes) > 0) {
-		err = fmt.Errorf("%s: %w", h, errLeaving) // there is no hook StartContainer to enforce its classes
+		err = fmt.Errorf("%s: %w", h, errLeaving) // the plugin disconnects before the runtime would call StartContainer
 	}
 	if err != nil {
 		s.plugin.node.Stop(c.GetId())

@@ -24,8 +24,8 @@ const (
 	silverLimits  = "rbps=10000000 wbps=5000000 riops=max wiops=max\n"
 )
 
-// volumes is a pod with the volumes of two containers. A backend of pod scope and one of volume scope set limits in the
-// pod's cgroup.
+// volumes is the fixture for a pod with two containers that have volumes. It has a backend of pod scope and a backend of
+// volume scope. Both set limits in the pod's cgroup.
 type volumes struct {
 	fixture
 	kind     classes.Kind

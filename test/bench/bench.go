@@ -19,7 +19,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
-// results has the samples, by row of the table and name of the side.
+// results has the measured durations. The first key is the operation, which is a row of the printed table. The second key
+// is the name of the measured plugin.
 type results map[string]map[string][]time.Duration
 
 func (r results) add(what string, s *side, took time.Duration) {
@@ -29,7 +30,7 @@ func (r results) add(what string, s *side, took time.Duration) {
 	r[what][s.name] = append(r[what][s.name], took)
 }
 
-// These are the sides, and the rows of the table.
+// These are the names of the measured plugins, and of the operations.
 const (
 	ours      = "qos-nri-plugin"
 	idleOne   = "idle"

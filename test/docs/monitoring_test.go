@@ -101,8 +101,8 @@ func documentedMetrics(t *testing.T) map[string]words {
 	return metrics
 }
 
-// TestAlertsAndPanelsUseDocumentedMetrics checks the metrics and labels in the queries, and the label values to which
-// the queries compare the labels.
+// TestAlertsAndPanelsUseDocumentedMetrics checks that the documentation names each metric, label and label value that a
+// query uses.
 func TestAlertsAndPanelsUseDocumentedMetrics(t *testing.T) {
 	queries := panels(t)
 	for _, a := range alerts(t) {

@@ -64,7 +64,7 @@ func hangsInEachHook(t *testing.T, r *rig) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for r.podWeight(t, "second") == initialWeight && ctx.Err() == nil {
-		// The plugin applies the class of the pod later.
+		// This waits: the plugin applies the class of the pod some time after it is back.
 	}
 	if got := r.podWeight(t, "second"); got != heavyWeight {
 		t.Errorf("the pod has the weight %q after the plugin is back", got)

@@ -86,7 +86,7 @@ type NodeQOSResourcesStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// The volumes in the spec. Absent if the shim does not follow the spec.
+	// The state of each volume in spec.volumes. Absent if qos-kubelet-shim runs without --follow-claims.
 	// +optional
 	// +listType=map
 	// +listMapKey=podUID
@@ -95,7 +95,7 @@ type NodeQOSResourcesStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Volumes []VolumeStatus `json:"volumes,omitempty"`
 
-	// The metadata.generation of the spec whose volumes are in the field volumes. Absent if the shim does not follow the spec.
+	// The metadata.generation of the spec that status.volumes describes. Absent if qos-kubelet-shim runs without --follow-claims.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
