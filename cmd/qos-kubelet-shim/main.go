@@ -51,7 +51,7 @@ share this work.`,
 			if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 				log.Warn("cannot make this process non-dumpable, so other processes of its user can reach its files under /proc", "error", err)
 			}
-			klog.SetSlogLogger(log) // the log of client-go
+			klog.SetSlogLogger(log) // client-go logs with klog
 			return kubeletshim.New(options, log).Run(cmd.Context())
 		},
 	}

@@ -55,8 +55,9 @@ func TestStatusIsAMessageOfTheAPIForPrograms(t *testing.T) {
 	}
 }
 
-// untilBoth is the output of a command that waits for two words. After a write, it calls end if the output contains the
-// second word, or else saw if the output contains the first word. The function end interrupts the command.
+// untilBoth is the output of a command that prints two words, one after the other. After each write, untilBoth calls end
+// if the output has the second word. If the output has only the first word, it calls saw. The function end interrupts the
+// command.
 type untilBoth struct {
 	bytes.Buffer
 	words [2]string

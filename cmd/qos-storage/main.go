@@ -37,7 +37,7 @@ running pods. Several replicas elect a leader.`,
 			if err != nil {
 				return program.UsageError(cmd, err)
 			}
-			klog.SetSlogLogger(log) // the log of client-go
+			klog.SetSlogLogger(log) // client-go logs with klog
 			return storage.Run(cmd.Context(), options, log)
 		},
 	}

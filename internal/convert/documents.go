@@ -158,7 +158,7 @@ func (d *document) content() *yaml.Node {
 func parseText(text []byte, isJSON bool) (*yaml.Node, error) {
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("%")) {
-		return nil, nil // a document of directives: the content begins after the next marker
+		return nil, nil // the document has only directives; their content follows after the next marker
 	}
 	if isJSON {
 		text = escapeForYAML(text)

@@ -32,41 +32,41 @@ import (
 // it.
 const many = 250
 
-// share is the API client of the publisher of one node, with only the methods that the publisher uses. Each node has one pod.
-type share struct {
+// nodeClient is the API client of the publisher of one node. It has only the methods that the publisher uses. Each node has one pod.
+type nodeClient struct {
 	kubernetes.Interface
 	server *apiserver.Server
 }
 
-func (s share) CoreV1() corev1client.CoreV1Interface { return shareOfCore{server: s.server} }
+func (s nodeClient) CoreV1() corev1client.CoreV1Interface { return coreClient{server: s.server} }
 
-type shareOfCore struct {
+type coreClient struct {
 	corev1client.CoreV1Interface
 	server *apiserver.Server
 }
 
-func (s shareOfCore) Pods(string) corev1client.PodInterface { return shareOfPods{server: s.server} }
+func (s coreClient) Pods(string) corev1client.PodInterface { return podClient{server: s.server} }
 
-type shareOfPods struct {
+type podClient struct {
 	corev1client.PodInterface
 	server *apiserver.Server
 }
 
-func (s shareOfPods) List(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
+func (s podClient) List(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
 	if err := s.server.Ask("list"); err != nil {
 		return nil, err
 	}
 	return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Pod{*pod("a")}}, nil
 }
 
-func (s shareOfPods) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+func (s podClient) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if o.SendInitialEvents != nil {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
 	}
 	return s.server.Watch()
 }
 
-func (s shareOfPods) ApplyStatus(context.Context, *applycorev1.PodApplyConfiguration, metav1.ApplyOptions) (*corev1.Pod, error) {
+func (s podClient) ApplyStatus(context.Context, *applycorev1.PodApplyConfiguration, metav1.ApplyOptions) (*corev1.Pod, error) {
 	return pod("a"), s.server.Ask("apply")
 }
 
@@ -80,7 +80,7 @@ func TestNodesReconnectSpreadOut(t *testing.T) {
 		for i := range plugins {
 			plugins[i] = &plugin{cachetest.New(nodecache.State{NotReadySince: time.Now()})}
 			plugins[i].set(nil, "a=gold")
-			p := podstatus.New(plugins[i], share{server: server}, podstatus.Options{
+			p := podstatus.New(plugins[i], nodeClient{server: server}, podstatus.Options{
 				NodeName: fmt.Sprint("n", i), Conditions: true, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 			})
 			running.Go(func() { _ = p.Run(ctx) })

@@ -93,7 +93,7 @@ func (e *csiEndpoint) ControllerGetCapabilities(
 	}, nil
 }
 
-// NodeGetCapabilities returns no capabilities. The external-resizer calls it.
+// NodeGetCapabilities returns no capabilities. It exists because the external-resizer calls it.
 func (e *csiEndpoint) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	return &csi.NodeGetCapabilitiesResponse{}, nil
 }

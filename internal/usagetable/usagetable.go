@@ -86,7 +86,7 @@ func (t *Table) Add(before, now []Measurement, took time.Duration, names ...stri
 			last, counted := earlier[series{m.Name, m.Part}]
 			value = (value - last) / took.Seconds()
 			if !counted || value < 0 || took <= 0 {
-				continue // a new series, or a plugin that has started again
+				continue // the series is new, or the plugin has restarted and counts from 0 again
 			}
 		}
 		r.values[m.Name] = value

@@ -205,7 +205,7 @@ func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 
 	files := map[string]string{}
 	if live, known := s.classes[to]; known && from == classes.SystemDefault {
-		change = live.values // a new container has nothing to clear
+		change = live.values // a new container has no values to clear
 	} else {
 		change, files = s.settable(change), s.neutral(change)
 	}

@@ -278,7 +278,7 @@ func TestTheErrorOfADisabledIOControllerNamesTheAncestor(t *testing.T) {
 	if !errors.Is(err, ErrNotEnabled) || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	f.enforce(container(), "slow", "") // there is nothing to clear
+	f.enforce(container(), "slow", "") // the cgroup has no values to clear
 }
 
 func TestEffectiveReturnsTheFilesOfEachClass(t *testing.T) {

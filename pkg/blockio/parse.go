@@ -33,7 +33,7 @@ func parseIOMax(into values, data []byte) error {
 			key, text, _ := strings.Cut(field, "=")
 			kind := slices.Index(rateKeys(), key)
 			if kind < 0 {
-				continue // a key of a newer kernel
+				continue // the key is unknown, from a newer kernel
 			}
 			if limits[kind], err = parseLimit(text); err != nil {
 				return err

@@ -182,7 +182,7 @@ func TestLimitsDoNotPassToTheNextFileOfALoopDevice(t *testing.T) {
 	v.holdPod()
 	v.mustStart(10, "/data", "silver")
 	v.machine.AddFile("/proc/10/mountinfo", "50 40 8:16 / /data rw - ext4 /dev/sdb rw\n")
-	v.mustStart(10, "/data", "silver") // loop0 is detached, and attached to another file
+	v.mustStart(10, "/data", "silver") // loop0 was detached, and attached to another file
 	v.repair()
 	v.want(podMax, "8:16 "+silverLimits)
 

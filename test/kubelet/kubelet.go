@@ -45,7 +45,7 @@ type run struct {
 	cancel  context.CancelFunc
 	servers []*grpc.Server
 	served  sync.WaitGroup // servers
-	streams sync.WaitGroup // those to device plugins
+	streams sync.WaitGroup // goroutines that read the device lists of device plugins
 	clients map[string]*client
 }
 
@@ -158,7 +158,7 @@ func (k *Kubelet) Kill() {
 	life := k.run
 	k.run = nil
 	if life != nil {
-		life.cancel() // under mu, for connected
+		life.cancel() // while mu is locked, so that connected starts no new stream
 	}
 	k.announce()
 	k.mu.Unlock()

@@ -246,7 +246,7 @@ func (k *Kubelet) Lists() int {
 	return k.lists
 }
 
-// Listed counts the answers of the pod-resources API that had a pod.
+// Listed returns how many answers of the pod-resources API had a pod.
 func (k *Kubelet) Listed(namespace, name string) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

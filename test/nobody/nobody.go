@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// uid is the user ID of nobody, who owns no files.
+// uid is the ID of the user nobody, which owns no files.
 const uid = 65534
 
 // Become drops the privileges of the whole process, until the returned function is called or the test ends. If the process does not run

@@ -25,9 +25,10 @@ type Backend struct {
 	// failures has the error that each operation returns: "check", "apply", "repair", "withdraw", "release", "adjust",
 	// "moveThreads", "observe", "measure", "enforce" or "enforce <class>".
 	failures map[string]error
-	// unavailable is what the machine lacks.
+	// unavailable is the reason why the machine does not have the resource. It is nil if the machine has it.
 	unavailable *classes.Unavailable
-	// By operation: stuck has the channel on which the operation waits, and reached the function that it calls before it waits.
+	// The keys of the next two maps are operations. stuck has the channel on which an operation waits. reached has the function that the
+	// operation calls before it waits.
 	stuck   map[string]<-chan struct{}
 	reached map[string]func()
 	// Status and Preview return status together with unavailable.

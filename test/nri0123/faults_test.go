@@ -338,7 +338,7 @@ func endsInAHook(t *testing.T, r *rig) {
 	go func() { started <- r.StartContainer(t.Context(), id) }()
 	defer awaitReader(t, <-kernel.fifo).Close()
 	p.signal(t, syscall.SIGTERM)
-	if err := <-p.ended; err != nil { // although the read is blocked
+	if err := <-p.ended; err != nil { // the plugin must end although the read is blocked
 		t.Errorf("the plugin ended with %v", err)
 	}
 	if err := <-started; err == nil || !strings.Contains(err.Error(), "qos-nri-plugin is being stopped") {

@@ -92,7 +92,7 @@ func (b *bridge) updateContainer(ctx context.Context, p *api.PodSandbox, c *api.
 		if len(updates) == 0 {
 			return nil
 		}
-		last := len(updates) - 1 // the updated container's own
+		last := len(updates) - 1 // the last update is that of the container itself
 		b.apply(ctx, updates[:last])
 		set = updates[last].GetLinux().GetResources()
 		return nil

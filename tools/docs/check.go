@@ -12,14 +12,14 @@ import (
 	"golang.org/x/net/html"
 )
 
-// links is what matters of an HTML file for links: the ids that it has, and the links that it contains.
+// links has the ids of an HTML file, and the targets of its links.
 type links struct {
 	ids     map[string]bool
 	targets []string
 }
 
-// check parses all HTML files, and reports links within the site that lead nowhere, ids that occur twice, pages that no
-// other page links, and scripts, styles and images from elsewhere.
+// check parses all HTML files, and reports links within the site that lead nowhere, ids that occur twice, pages to
+// which no other page links, and scripts, styles and images from other sites.
 func check(files map[string][]byte) (problems []error) {
 	pages := map[string]links{}
 	for name, data := range files {

@@ -13,8 +13,8 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// navigation returns the sections of the index page with the pages that their lists link. A page is listed once: a
-// further link to a page or to one of its sections is part of the text.
+// navigation returns the sections of the index page. Each section has the pages to which its lists link. A page is an entry of the
+// navigation only once; further links to the page are ignored.
 func (s *site) navigation() (sections []section) {
 	p := s.pages[index]
 	listed := map[*page]bool{}

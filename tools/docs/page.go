@@ -16,7 +16,7 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// page is a Markdown file of the checkout, and what becomes of it.
+// page is a Markdown file of the checkout, and the page of the site that is generated from it.
 type page struct {
 	Title    string
 	Headings []heading // of the second level

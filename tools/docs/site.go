@@ -24,7 +24,7 @@ var layout string
 //go:embed style.css
 var style []byte
 
-// site is what the pages have in common.
+// site has the data that all pages share.
 type site struct {
 	tree     fs.FS
 	source   string           // the URL of the repository
@@ -107,7 +107,7 @@ func (s *site) render(p *page) error {
 	}
 
 	previous, next := s.neighbours(p)
-	// The body comes from the pages, and goldmark has left out their raw HTML.
+	// The body needs no escapes: goldmark has generated it from Markdown, without the raw HTML in it.
 	data := map[string]any{
 		"Page": p, "Body": template.HTML(body), "Sections": s.sections, "Previous": previous, "Next": next, //nolint:gosec // see above
 		"Home": s.pages["README.md"],

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// domain has the CPUs that share an L3 cache, and of them those that this process may use.
+// domain is an L3 cache, with those of its CPUs that this process may use.
 type domain struct {
 	cpus []int
 	size int // of the cache, in bytes

@@ -203,7 +203,7 @@ func (e *experiment) values(ctx context.Context, critical *container, noisy []*c
 	for _, c := range all {
 		c.lines.reset()
 	}
-	// The first second is partly from before the change, and the caches have to fill.
+	// Two seconds more than the duration: the first line is partly about the time before the change, and the caches have to fill.
 	select {
 	case <-time.After(e.duration + 2*time.Second):
 	case <-ctx.Done():

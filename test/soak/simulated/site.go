@@ -47,7 +47,7 @@ type Site struct {
 	late    bool
 
 	mu        sync.Mutex     // guards the fields below
-	pids      map[string]int // of containers' first processes
+	pids      map[string]int // the PID of each container's first process
 	disks     map[string]string
 	foreign   map[string]bool
 	strangers int

@@ -115,7 +115,7 @@ type Faults interface {
 type Others interface {
 	// ChangeForeign changes a group that is not the plugin's; n chooses how.
 	ChangeForeign(ctx context.Context, n int) error
-	// ForeignFiles are further foreign files, beside those in resctrl.
+	// ForeignFiles are foreign files outside of resctrl.
 	ForeignFiles() []string
 }
 

@@ -131,7 +131,7 @@ func (s *Soak) round(ctx context.Context, number int) error {
 	}
 	if s.file.wrong != "" && s.random.IntN(2) == 0 {
 		s.calm = false
-		if err := s.perform(ctx, []*operation{s.reload()}); err != nil { // a random action would repair the file later
+		if err := s.perform(ctx, []*operation{s.reload()}); err != nil { // otherwise, the class file stays wrong until a random action replaces it
 			return err
 		}
 	}
@@ -224,7 +224,7 @@ func ofKind(operations []*operation, action string) bool {
 	return slices.ContainsFunc(operations, func(d *operation) bool { return d.action == action })
 }
 
-// judge returns what is wrong with an outcome, or "". If calm is true, an operation may fail only for a permitted reason, and a
+// judge returns what is wrong with an outcome, or "". If calm is true, an operation may fail only for a permitted reason, and an
 // operation that must fail may not succeed.
 func judge(d *operation, err error, calm, others bool) string {
 	if errors.Is(err, context.DeadlineExceeded) {

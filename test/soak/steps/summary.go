@@ -124,7 +124,7 @@ func (s *Summary) String() string {
 	for _, row := range rows {
 		fmt.Fprintln(aligned, strings.Join(row, "\t"))
 	}
-	_ = aligned.Flush() // a strings.Builder has no errors
+	_ = aligned.Flush() // writing to a strings.Builder cannot fail
 	fmt.Fprintf(&text, "\nseed %d, %s\n", s.seed, s.progress(s.took))
 	if n := len(s.settled); n > 0 {
 		fmt.Fprintf(&text, "settled after a round: median %s, maximum %s\n",
