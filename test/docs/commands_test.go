@@ -16,7 +16,7 @@ import (
 )
 
 // programs builds the programs of this project, and returns their directory. It uses the flags of "make build", so that
-// the packages are compiled once for both.
+// Go finds packages that "make build" has compiled in its cache.
 func programs(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()

@@ -76,8 +76,8 @@ func (r *rig) setUp(t *testing.T) map[string]string {
 	return paths
 }
 
-// build runs the go command for static binaries. The flags are those of the image's build, so that Go's cache has the
-// packages for both.
+// build runs the go command for static binaries. The flags are those of the image's build, so that
+// Go finds the packages that this build has compiled in its cache.
 func (r *rig) build(t *testing.T, args ...string) {
 	t.Helper()
 	build := exec.CommandContext(t.Context(), "go", args...)

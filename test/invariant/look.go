@@ -101,7 +101,7 @@ func (m Machine) Wait(ctx context.Context) []string {
 			if found = m.wrong(w); len(found) == 0 {
 				return nil
 			}
-		case len(found) == 0 || ctx.Err() == nil && status.Code(err) != codes.DeadlineExceeded: // else it is the last look that fails
+		case len(found) == 0 || ctx.Err() == nil && status.Code(err) != codes.DeadlineExceeded: // an error at the end of ctx does not replace the violations
 			found = []string{err.Error()}
 		}
 		select {
