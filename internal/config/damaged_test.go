@@ -16,9 +16,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
-	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
-	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 )
 
 func wideOf(text string) string {
@@ -97,7 +95,7 @@ func TestReadInAProcessOfItsOwn(t *testing.T) {
 	if dir == "" {
 		t.Skip("nothing to read")
 	}
-	if source := config.Read(dir, realKinds(), os.ReadFile); source.Err != nil {
+	if source := config.Read(dir, config.OfflineKinds(), os.ReadFile); source.Err != nil {
 		t.Logf("refused: %.200s", source.Err)
 	}
 	status, err := os.ReadFile("/proc/self/status")
@@ -154,17 +152,12 @@ func TestLargeFilesDoNotExceedTheMemoryLimit(t *testing.T) {
 	}
 }
 
-// realKinds returns the plugin's kinds for "rdt" and "blockio". These kinds parse class files without I/O on the machine.
-func realKinds() []classes.Kind {
-	return []classes.Kind{rdt.Kind(rdt.Options{}), blockio.Kind(blockio.Options{})}
-}
-
 // TestTruncatedFilesAreRefusedOrHaveFewerClasses truncates an example at the end of each line and at many other bytes.
 // Each truncated file is refused, or has only classes of the whole file.
 func TestTruncatedFilesAreRefusedOrHaveFewerClasses(t *testing.T) {
 	text, err := os.ReadFile("../../config/kep-example.yaml")
 	must(t, err)
-	whole := config.Read(directory(t, map[string]string{"a.yaml": string(text)}), realKinds(), os.ReadFile)
+	whole := config.Read(directory(t, map[string]string{"a.yaml": string(text)}), config.OfflineKinds(), os.ReadFile)
 	must(t, whole.Err)
 	dir := t.TempDir()
 	taken := 0
@@ -173,7 +166,7 @@ func TestTruncatedFilesAreRefusedOrHaveFewerClasses(t *testing.T) {
 			continue
 		}
 		must(t, os.WriteFile(filepath.Join(dir, "a.yaml"), text[:n], 0o600))
-		source := config.Read(dir, realKinds(), os.ReadFile)
+		source := config.Read(dir, config.OfflineKinds(), os.ReadFile)
 		if source.Err != nil {
 			continue
 		}
