@@ -23,6 +23,7 @@ func TestFlagsHaveTheirDocumentedDefaults(t *testing.T) {
 		"host-root":             "/",
 		"state-dir":             "/run/qos-nri-plugin",
 		"mount-resctrl":         "true",
+		"tracing-endpoint":      "",
 		"log-level":             "info",
 		"log-format":            "text",
 	}

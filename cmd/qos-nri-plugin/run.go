@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"regexp"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/internal/tracing"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -25,6 +27,7 @@ func newRunCommand() *cobra.Command {
 	options := agent.DefaultOptions()
 	options.Version = program.Version(version)
 	var logging program.LogOptions
+	var endpoint string
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Register with the container runtime and serve until SIGTERM (the default)",
@@ -38,6 +41,12 @@ func newRunCommand() *cobra.Command {
 				return program.UsageError(cmd, fmt.Errorf("--nri-index %q is not a number of two digits", options.NRIIndex))
 			}
 
+			if endpoint != "" {
+				if options.Tracer, err = newTracer(endpoint, options.Version, log); err != nil {
+					return program.UsageError(cmd, fmt.Errorf("--tracing-endpoint: %w", err))
+				}
+			}
+
 			known, err := hostKinds(options.HostRoot, options.MountResctrl, log)
 			if err != nil {
 				return err
@@ -46,6 +55,8 @@ func newRunCommand() *cobra.Command {
 		},
 	}
 	addRunFlags(cmd.Flags(), &options)
+	cmd.Flags().StringVar(&endpoint, "tracing-endpoint", "",
+		"URL of an OpenTelemetry collector that gets traces over HTTP, e.g. http://127.0.0.1:4318; empty for none")
 	logging.AddFlags(cmd.Flags())
 	return cmd
 }
@@ -65,6 +76,11 @@ func addRunFlags(flags *pflag.FlagSet, o *agent.Options) {
 	flags.StringVar(&o.HostRoot, "host-root", o.HostRoot, "directory that contains the host's /sys, /dev and /proc")
 	flags.StringVar(&o.StateDir, "state-dir", o.StateDir, "directory on a tmpfs for the lock and the checkpoint")
 	flags.BoolVar(&o.MountResctrl, "mount-resctrl", o.MountResctrl, "mount resctrl when it is not mounted")
+}
+
+func newTracer(endpoint, version string, log *slog.Logger) (*tracing.Exporter, error) {
+	resource := []tracing.Attribute{{Key: "service.name", Value: "qos-nri-plugin"}, {Key: "service.version", Value: version}}
+	return tracing.New(endpoint, append(resource, tracing.ParseAttributes(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"))...), log)
 }
 
 func hostKinds(hostRoot string, mountResctrl bool, log *slog.Logger) ([]classes.Kind, error) {

@@ -25,6 +25,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
+	"github.com/qos-nri/qos-nri-plugin/internal/tracing"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -42,6 +43,8 @@ type Options struct {
 
 	MountResctrl bool
 	Version      string
+	// Tracer sends the spans of hooks and changes. If it is nil, there are none.
+	Tracer *tracing.Exporter
 	// RepairInterval is how often the agent looks for drift and corrects it.
 	RepairInterval time.Duration
 }
@@ -113,15 +116,15 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 		return err
 	}
 
-	hooks := newHookMetrics()
+	hooks, tracer := newHookMetrics(), a.options.Tracer
 	plugin := nriplugin.New(n, nriplugin.Options{
-		Socket: a.options.NRISocket, Index: a.options.NRIIndex, Observe: hooks.observe, Log: a.log,
+		Socket: a.options.NRISocket, Index: a.options.NRIIndex, Observe: observe(hooks, tracer), Log: a.log,
 	})
-	api := nodeapi.New(refreshing{n, plugin.Refresh}, nodeapi.Options{
+	api := nodeapi.New(refreshing{n, tracer, plugin.Refresh}, nodeapi.Options{
 		Socket: a.options.APISocket, Group: a.options.APISocketGroup,
 		ReadSocket: a.options.APIReadSocket, ReadGroup: a.options.APIReadSocketGroup, Version: a.options.Version, Log: a.log,
 	})
-	files.onApplied = plugin.Refresh
+	files.onApplied, files.tracer = plugin.Refresh, tracer
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return api.Run(ctx) })
@@ -144,6 +147,9 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 		return nil
 	})
 
+	if tracer != nil {
+		group.Go(func() error { tracer.Run(ctx); return nil })
+	}
 	if listener != nil {
 		group.Go(func() error { return newMetricsServer(n, hooks, a.kinds).Serve(ctx, listener) })
 	}

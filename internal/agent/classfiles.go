@@ -11,6 +11,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/tracing"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -27,11 +28,12 @@ const retryTime = 15 * time.Second
 
 // classFiles keeps the configuration of a node up to date with the class files.
 type classFiles struct {
-	path  string
-	kinds []classes.Kind
-	read  func(path string) ([]byte, error)
-	node  *node.Node
-	log   *slog.Logger
+	path   string
+	kinds  []classes.Kind
+	read   func(path string) ([]byte, error)
+	node   *node.Node
+	log    *slog.Logger
+	tracer *tracing.Exporter
 	// onApplied is called after each change of the configuration. It may be nil.
 	onApplied func()
 	// current is the hash of the files that were last applied or refused. next is the hash of newer
@@ -57,7 +59,11 @@ func (f *classFiles) load(ctx context.Context) {
 
 func (f *classFiles) apply(ctx context.Context, files classes.FileSet) {
 	f.current, f.next, f.refusedAt = files.Hash, "", time.Time{}
-	if err := f.node.Configure(ctx, files); err != nil {
+	began := time.Now()
+	err := f.node.Configure(ctx, files)
+	f.tracer.Record(tracing.Span{Name: "ApplyClassFiles", Began: began, Took: time.Since(began), Err: err,
+		Attributes: []tracing.Attribute{{Key: "qos.config.hash", Value: files.Hash}}})
+	if err != nil {
 		if files.Err == nil {
 			f.refusedAt = time.Now()
 		}

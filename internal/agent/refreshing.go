@@ -7,12 +7,15 @@ import (
 	"context"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/tracing"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// refreshing is a Node that calls refresh after each SetClaims, because the new classes may need other hooks.
+// refreshing is the Node of the node API. It calls refresh after each SetClaims, because the new classes may need other hooks. It records a
+// span for each change of classes.
 type refreshing struct {
 	*node.Node
+	tracer *tracing.Exporter
 	// The function refresh registers the plugin again if the plugin needs other hooks.
 	refresh func()
 }

@@ -103,7 +103,9 @@ func (n *neighbours) see(plugins []*api.PluginInstance) (changed bool, names []s
 // ValidateContainerAdjustment is called after all plugins have set their fields. It refuses a container if another plugin
 // has changed or removed a field that this plugin has set.
 func (s *session) ValidateContainerAdjustment(_ context.Context, r *api.ValidateContainerAdjustmentRequest) (err error) {
-	defer func(begin time.Time) { s.observe("ValidateContainerAdjustment", begin, err) }(time.Now())
+	defer func(begin time.Time) {
+		s.observe("ValidateContainerAdjustment", r.GetPod(), r.GetContainer(), begin, err)
+	}(time.Now())
 	if changed, names := s.neighbours.see(r.GetPlugins()); changed {
 		s.plugin.node.SetPlugins(names)
 	}

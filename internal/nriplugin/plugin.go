@@ -32,9 +32,21 @@ type Options struct {
 	Socket, Index string
 	// Dial connects to Socket. If it is nil, the plugin opens a connection to the unix socket.
 	Dial func(ctx context.Context, socket string) (net.Conn, error)
-	// Observe is called with the duration and outcome of every hook. It may be nil.
-	Observe func(hook string, took time.Duration, err error)
+	// Observe is called after every hook. It may be nil.
+	Observe func(Hook)
 	Log     *slog.Logger
+}
+
+// Hook is a call of a hook that has ended.
+type Hook struct {
+	Name string
+	// Pod and Container are those of the call. Container is nil in hooks about a pod. Both are nil if the call has neither.
+	Pod       *api.PodSandbox
+	Container *api.Container
+	Began     time.Time
+	Took      time.Duration
+	// Err is the answer. It is nil if the hook succeeded.
+	Err error
 }
 
 // Plugin keeps a node registered with the container runtime.
@@ -55,7 +67,7 @@ func New(n *node.Node, o Options) *Plugin {
 		}
 	}
 	if o.Observe == nil {
-		o.Observe = func(string, time.Duration, error) {}
+		o.Observe = func(Hook) {}
 	}
 	return &Plugin{node: n, options: o, refresh: make(chan struct{}, 1)}
 }

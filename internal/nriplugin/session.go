@@ -72,7 +72,7 @@ func (s *session) Configure(_ context.Context, _, name, version string) (api.Eve
 
 // Synchronize is called by the runtime once, with the pods and containers that already exist.
 func (s *session) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
-	defer s.observe("Synchronize", time.Now(), nil)
+	defer s.observe("Synchronize", nil, nil, time.Now(), nil)
 	byID := make(map[string]*api.PodSandbox, len(pods))
 	sandboxes := make([]classes.Holder, 0, len(pods))
 	for _, p := range pods {
@@ -108,7 +108,7 @@ func (s *session) Synchronize(ctx context.Context, pods []*api.PodSandbox, conta
 func (s *session) CreateContainer(
 	_ context.Context, p *api.PodSandbox, c *api.Container,
 ) (adjust *api.ContainerAdjustment, _ []*api.ContainerUpdate, err error) {
-	defer func(begin time.Time) { s.observe("CreateContainer", begin, err) }(time.Now())
+	defer func(begin time.Time) { s.observe("CreateContainer", p, c, begin, err) }(time.Now())
 	h := containerOf(p, c)
 	s.plugin.node.AdoptPod(podOf(p))
 	adjustment, assignments, err := s.plugin.node.CreateContainer(h)
@@ -130,7 +130,7 @@ func (s *session) CreateContainer(
 
 // StartContainer is called when the container's first process exists, but has not executed its first instruction.
 func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (err error) {
-	defer func(begin time.Time) { s.observe("StartContainer", begin, err) }(time.Now())
+	defer func(begin time.Time) { s.observe("StartContainer", p, c, begin, err) }(time.Now())
 	h := containerOf(p, c)
 	enforce, err := s.plugin.node.StartContainer(h)
 	if err == nil && enforce != nil {
@@ -157,16 +157,16 @@ func (s *session) kill(ctx context.Context, container classes.Holder) {
 }
 
 // StopContainer is called after a container has stopped.
-func (s *session) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
-	defer s.observe("StopContainer", time.Now(), nil)
+func (s *session) StopContainer(_ context.Context, p *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	defer s.observe("StopContainer", p, c, time.Now(), nil)
 	s.notCreated(c.GetId())
 	s.plugin.node.Stop(c.GetId())
 	return nil, nil
 }
 
 // RemoveContainer is called when a container is removed. It is also called for a container that was never started.
-func (s *session) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	defer s.observe("RemoveContainer", time.Now(), nil)
+func (s *session) RemoveContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
+	defer s.observe("RemoveContainer", p, c, time.Now(), nil)
 	s.notCreated(c.GetId())
 	s.plugin.node.Stop(c.GetId())
 	return nil
@@ -174,7 +174,7 @@ func (s *session) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.C
 
 // RunPodSandbox is called when a pod's sandbox is about to run.
 func (s *session) RunPodSandbox(ctx context.Context, p *api.PodSandbox) (err error) {
-	defer func(begin time.Time) { s.observe("RunPodSandbox", begin, err) }(time.Now())
+	defer func(begin time.Time) { s.observe("RunPodSandbox", p, nil, begin, err) }(time.Now())
 	pod := podOf(p)
 	enforce, err := s.plugin.node.RunPod(pod)
 	if err != nil || enforce == nil {
@@ -190,14 +190,14 @@ func (s *session) RunPodSandbox(ctx context.Context, p *api.PodSandbox) (err err
 // StopPodSandbox is called after a pod's sandbox and its containers have stopped. containerd does not call it for pods that ran before
 // its last restart, and does not call RemovePodSandbox for them either.
 func (s *session) StopPodSandbox(_ context.Context, p *api.PodSandbox) error {
-	defer s.observe("StopPodSandbox", time.Now(), nil)
+	defer s.observe("StopPodSandbox", p, nil, time.Now(), nil)
 	s.plugin.node.StopPod(p.GetId())
 	return nil
 }
 
 // RemovePodSandbox is called when a pod's sandbox is removed.
 func (s *session) RemovePodSandbox(_ context.Context, p *api.PodSandbox) error {
-	defer s.observe("RemovePodSandbox", time.Now(), nil)
+	defer s.observe("RemovePodSandbox", p, nil, time.Now(), nil)
 	s.plugin.node.StopPod(p.GetId())
 	return nil
 }
@@ -269,8 +269,8 @@ func (s *session) requestTimeout() time.Duration {
 	return defaultRequestTimeout
 }
 
-func (s *session) observe(hook string, begin time.Time, err error) {
-	s.plugin.options.Observe(hook, time.Since(begin), err)
+func (s *session) observe(hook string, pod *api.PodSandbox, container *api.Container, began time.Time, err error) {
+	s.plugin.options.Observe(Hook{hook, pod, container, began, time.Since(began), err})
 	if err != nil {
 		s.plugin.options.Log.Info("refused", "hook", hook, "error", err)
 	}

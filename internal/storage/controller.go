@@ -35,7 +35,8 @@ const (
 	debounce = 200 * time.Millisecond
 	// writeTimeout is the maximum duration of one write.
 	writeTimeout = 30 * time.Second
-	// maxNote is the maximum length of an event's note, in bytes. The API allows 1024. The difference to the API's limit is for the dots at the end of a note that was cut.
+	// maxNote is the maximum length of an event's note, in bytes. The API allows 1024. The difference is for the dots at the end of a
+	// note that was cut.
 	maxNote = 1021
 )
 
