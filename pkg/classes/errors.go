@@ -25,25 +25,29 @@ var (
 	ErrUnknownHolder   = errors.New("no holder has this ID")
 )
 
-// refusalReasons has the words of RefusalReason.
-var refusalReasons = []struct {
+// refusalReason is an error, and its word in events and metrics.
+type refusalReason struct {
 	is   error
 	word string
-}{
-	{ErrClassFull, "ClassFull"},
-	{ErrUnknownClass, "UnknownClass"},
-	{ErrUnknownResource, "UnknownResource"},
-	{ErrUnavailable, "Unavailable"},
-	{ErrContradiction, "Contradiction"},
-	{ErrBadRequest, "BadRequest"},
-	{ErrNoBlockDevice, "NoBlockDevice"},
-	{ErrSharedDisk, "SharedDisk"},
+}
+
+func refusalReasons() []refusalReason {
+	return []refusalReason{
+		{ErrClassFull, "ClassFull"},
+		{ErrUnknownClass, "UnknownClass"},
+		{ErrUnknownResource, "UnknownResource"},
+		{ErrUnavailable, "Unavailable"},
+		{ErrContradiction, "Contradiction"},
+		{ErrBadRequest, "BadRequest"},
+		{ErrNoBlockDevice, "NoBlockDevice"},
+		{ErrSharedDisk, "SharedDisk"},
+	}
 }
 
 // RefusalReason returns the reason of a refusal as a word in CamelCase, for events and metrics. For other errors it
 // returns "".
 func RefusalReason(err error) string {
-	for _, reason := range refusalReasons {
+	for _, reason := range refusalReasons() {
 		if errors.Is(err, reason.is) {
 			return reason.word
 		}
@@ -53,7 +57,7 @@ func RefusalReason(err error) string {
 
 // RefusalReasons returns all words that RefusalReason can return.
 func RefusalReasons() (words []string) {
-	for _, reason := range refusalReasons {
+	for _, reason := range refusalReasons() {
 		words = append(words, reason.word)
 	}
 	return words

@@ -31,8 +31,7 @@ type NodeQOSResources struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// The classes of volumes that qos-storage, the controller of volume limits, requests on this node. Nothing else in the object
-	// configures the node.
+	// The classes of volumes that qos-storage requests on this node. Nothing else in the object configures the node.
 	// +optional
 	Spec NodeQOSResourcesSpec `json:"spec,omitzero"`
 
@@ -215,8 +214,7 @@ type QOSResourceClassInfo struct {
 	// +optional
 	Draining bool `json:"draining,omitempty"`
 
-	// Name of the extended resource of the class. One unit is one assignment. Containers request it in their limits, and the node
-	// lists it in allocatable.
+	// Name of the extended resource of the class. One unit is one assignment. Containers request it in their limits.
 	// +optional
 	ExtendedResource string `json:"extendedResource,omitempty"`
 
@@ -259,9 +257,8 @@ type Holder struct {
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 
-	// Source of the class: "container" or "pod", if an annotation of this scope requests it; "allocated" by the kubelet, as an
-	// extended resource; "default"; "update", if the class was changed while the holder ran; "adopted", if the holder already ran
-	// in the class when the plugin found it.
+	// Source of the class: "container" or "pod" (an annotation), "allocated" (an extended resource) or "default"; "update" if the
+	// class was changed while the holder ran; "adopted" if the holder already ran in it when the plugin found the holder.
 	// +optional
 	Source string `json:"source,omitempty"`
 
