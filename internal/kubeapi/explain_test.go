@@ -20,7 +20,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
@@ -230,11 +229,11 @@ func TestClientsOfConfig(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}))
 	defer server.Close()
-	client, err := kubernetes.NewForConfig(configOf(t, server.URL))
+	client, err := kubeapi.NewCore(configOf(t, server.URL))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	_, err = client.Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
 	t.Run("an overloaded server is asked once, and the caller decides when to come back", func(t *testing.T) {
 		if got := asked.Load(); got != 1 || kubeapi.OutcomeOf(err) != kubeapi.TooMany {
 			t.Errorf("asked %d times: %v", got, err)

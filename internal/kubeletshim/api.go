@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
@@ -90,7 +89,7 @@ func (a *apiPublishers) connect() ([]publisher, error) {
 // publishers creates the publishers that the options enable. An error means that the credentials in config cannot be
 // used.
 func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kubeapi.NewCore(config)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +100,7 @@ func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
 
 	var all []publisher
 	if a.options.publishes(NodeObject) {
-		all = append(all, nodeobject.New(a.cache, objects, client.CoreV1(), a.objectOptions()))
+		all = append(all, nodeobject.New(a.cache, objects, client.Nodes(), a.objectOptions()))
 	}
 	if a.options.usesPods() {
 		all = append(all, podstatus.New(a.cache, client, a.podOptions()))

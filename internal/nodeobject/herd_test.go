@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
@@ -43,15 +42,9 @@ func (s *share) Resource(schema.GroupVersionResource) dynamic.NamespaceableResou
 	return shareOfObjects{share: s}
 }
 
-func (s *share) Nodes() corev1client.NodeInterface { return shareOfNodes{share: s} }
-
-type shareOfNodes struct {
-	corev1client.NodeInterface // the other methods are not used
-	share                      *share
-}
-
-func (s shareOfNodes) Get(context.Context, string, metav1.GetOptions) (*corev1.Node, error) {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, s.share.Ask("get node")
+// Get requests a node.
+func (s *share) Get(context.Context, string, metav1.GetOptions) (*corev1.Node, error) {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, s.Ask("get node")
 }
 
 type shareOfObjects struct {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
@@ -69,7 +68,7 @@ type Publisher struct {
 	setClaims          func(ctx context.Context, claims *qosv1alpha1.SetVolumeClaimsRequest) error
 
 	objects dynamic.ResourceInterface
-	nodes   corev1client.NodesGetter
+	nodes   kubeapi.Nodes
 	queue   workqueue.TypedDelayingInterface[string] // its only key is the node's name
 	writes  *kubeapi.Writes
 	log     *slog.Logger
@@ -86,7 +85,7 @@ type Publisher struct {
 }
 
 // New returns a publisher. It does no I/O and starts nothing.
-func New(cache Cache, objects dynamic.Interface, nodes corev1client.NodesGetter, options Options) *Publisher {
+func New(cache Cache, objects dynamic.Interface, nodes kubeapi.Nodes, options Options) *Publisher {
 	return &Publisher{
 		cache: cache, node: options.NodeName, nodes: nodes, now: time.Now,
 		heartbeat: nodeqosv1alpha1.HeartbeatInterval - rand.N(heartbeatJitter), followsAnnotations: options.FollowsAnnotations,

@@ -182,7 +182,7 @@ func owned(object *unstructured.Unstructured, uid types.UID) bool {
 }
 
 func (p *Publisher) nodeUID(ctx context.Context) (types.UID, error) {
-	node, err := p.nodes.Nodes().Get(ctx, p.node, metav1.GetOptions{})
+	node, err := p.nodes.Get(ctx, p.node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", &kubeapi.Problem{Err: err, Line: fmt.Sprintf(
 			"this cluster has no node %q; set --node-name to the name of this node in \"kubectl get nodes\"", p.node)}

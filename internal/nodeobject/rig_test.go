@@ -19,10 +19,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
@@ -105,7 +105,7 @@ func start(t *testing.T, a *api, state nodecache.State, change ...func(*nodeobje
 	if err != nil {
 		t.Fatal(err)
 	}
-	core, err := kubernetes.NewForConfig(config)
+	core, err := kubeapi.NewCore(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func start(t *testing.T, a *api, state nodecache.State, change ...func(*nodeobje
 	for _, f := range change {
 		f(&options)
 	}
-	publisher := nodeobject.New(r.plugin, objects, core.CoreV1(), options)
+	publisher := nodeobject.New(r.plugin, objects, core.Nodes(), options)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- publisher.Run(ctx) }()

@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
@@ -64,13 +63,13 @@ type Pod struct {
 
 // Recorder writes events synchronously. Its caller decides about the rate of writes and about retries.
 type Recorder struct {
-	client corev1client.EventsGetter
+	client kubeapi.Core
 	writes *kubeapi.Writes
 	node   string
 }
 
 // NewRecorder makes a recorder that counts its write requests with the given Writes. It does no I/O.
-func NewRecorder(client corev1client.EventsGetter, writes *kubeapi.Writes, node string) *Recorder {
+func NewRecorder(client kubeapi.Core, writes *kubeapi.Writes, node string) *Recorder {
 	return &Recorder{client: client, writes: writes, node: node}
 }
 

@@ -55,7 +55,7 @@ func (e *Evictor) evict(ctx context.Context, t *target) {
 // check reads the pod. It returns "" if the pod may be evicted, else the result of the attempt. check lists the pod,
 // because the shim does not have the permission to get pods.
 func (e *Evictor) check(ctx context.Context, t *target) (result, error) {
-	list, err := e.client.CoreV1().Pods(t.namespace).List(ctx, metav1.ListOptions{
+	list, err := e.client.Pods(t.namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, t.name).String(),
 	})
 	if err != nil {
@@ -86,7 +86,7 @@ func (e *Evictor) checkPod(pod *corev1.Pod, t *target) result {
 }
 
 func (e *Evictor) post(ctx context.Context, t *target) error {
-	err := e.client.CoreV1().Pods(t.namespace).EvictV1(ctx, &policyv1.Eviction{
+	err := e.client.Pods(t.namespace).EvictV1(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: t.namespace, Name: t.name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &t.uid}},
 	})

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 
@@ -52,7 +51,7 @@ type Options struct {
 // Evictor evicts the pods of one node that the plugin reports as eviction targets.
 type Evictor struct {
 	plugin  Cache
-	client  kubernetes.Interface
+	client  kubeapi.Core
 	options Options
 	limit   flowcontrol.RateLimiter
 	queue   workqueue.TypedDelayingInterface[types.UID]
@@ -93,13 +92,13 @@ type progress struct {
 }
 
 // New makes an evictor. It does no I/O and starts nothing.
-func New(plugin Cache, client kubernetes.Interface, options Options) *Evictor {
+func New(plugin Cache, client kubeapi.Core, options Options) *Evictor {
 	writes := kubeapi.NewWrites(options.Registry)
 	e := &Evictor{
 		plugin: plugin, client: client, options: options,
 		limit:  flowcontrol.NewTokenBucketRateLimiter(evictionsPerSecond, evictionBurst),
 		writes: writes,
-		events: podevents.NewRecorder(client.CoreV1(), writes, options.NodeName),
+		events: podevents.NewRecorder(client, writes, options.NodeName),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "qos_shim_evictions_total", Help: "Attempts to evict a pod whose class was removed from the class files, by result.",
 		}, []string{"result"}),

@@ -28,6 +28,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/podeviction"
+	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
@@ -87,7 +88,7 @@ func startWith(t *testing.T, o podeviction.Options, pods ...*corev1.Pod) *rig {
 	}
 	r.client.PrependReactor("create", "pods", r.evict)
 	o.Registry, o.Log = r.registry, slog.New(slog.NewTextHandler(&r.log, nil))
-	evictor := podeviction.New(r.plugin, r.client, o)
+	evictor := podeviction.New(r.plugin, apiserver.Core(r.client), o)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- evictor.Run(ctx) }()

@@ -17,11 +17,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
-	"k8s.io/client-go/kubernetes"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
@@ -34,21 +33,14 @@ const many = 250
 
 // nodeClient is the API client of the publisher of one node. It has only the methods that the publisher uses. Each node has one pod.
 type nodeClient struct {
-	kubernetes.Interface
+	kubeapi.Core
 	server *apiserver.Server
 }
 
-func (s nodeClient) CoreV1() corev1client.CoreV1Interface { return coreClient{server: s.server} }
-
-type coreClient struct {
-	corev1client.CoreV1Interface
-	server *apiserver.Server
-}
-
-func (s coreClient) Pods(string) corev1client.PodInterface { return podClient{server: s.server} }
+func (s nodeClient) Pods(string) kubeapi.Pods { return podClient{server: s.server} }
 
 type podClient struct {
-	corev1client.PodInterface
+	kubeapi.Pods
 	server *apiserver.Server
 }
 
@@ -66,7 +58,7 @@ func (s podClient) Watch(_ context.Context, o metav1.ListOptions) (watch.Interfa
 	return s.server.Watch()
 }
 
-func (s podClient) ApplyStatus(context.Context, *applycorev1.PodApplyConfiguration, metav1.ApplyOptions) (*corev1.Pod, error) {
+func (s podClient) Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*corev1.Pod, error) {
 	return pod("a"), s.server.Ask("apply")
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
@@ -46,7 +47,7 @@ func nodeOf(t *testing.T, client kubernetes.Interface, nodeName string) *apitest
 		t.Fatal(err)
 	}
 	api, cache := qosv1alpha1.NewNodeQOSClient(conn), nodecache.New(served.Socket, slog.New(slog.DiscardHandler))
-	p := podstatus.New(cache, listing{client}, podstatus.Options{
+	p := podstatus.New(cache, apiserver.Core(client), podstatus.Options{
 		NodeName: nodeName, Conditions: true, Events: true, FollowAnnotations: true,
 		Update: func(ctx context.Context, r *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
 			_, err := api.UpdateContainerQOSResources(ctx, r)

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -67,7 +66,7 @@ type Options struct {
 // Publisher publishes the classes of the pods of one node.
 type Publisher struct {
 	plugin   Cache
-	client   kubernetes.Interface
+	client   kubeapi.Core
 	options  Options
 	informer cache.SharedIndexInformer
 	// latest has the pods of the informer. If the response to a write has a newer version of a pod, this version takes
@@ -86,13 +85,13 @@ type Publisher struct {
 }
 
 // New makes a publisher. It does no I/O and starts nothing.
-func New(plugin Cache, client kubernetes.Interface, options Options) *Publisher {
+func New(plugin Cache, client kubeapi.Core, options Options) *Publisher {
 	writes := kubeapi.NewWrites(options.Registry)
 	return &Publisher{
 		plugin: plugin, client: client, options: options,
 		breaker:  kubeapi.NewBreaker(writesPerSecond, writeBurst),
 		writes:   writes,
-		events:   podevents.NewRecorder(client.CoreV1(), writes, options.NodeName),
+		events:   podevents.NewRecorder(client, writes, options.NodeName),
 		changes:  classChanges{byPod: map[podevents.Pod][]podevents.Record{}},
 		failures: newFailureLog(options.Log),
 		watchLog: kubeapi.OutcomeLog{What: "watch the pods of this node", Log: options.Log},
@@ -107,7 +106,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 
 	group, ctx := errgroup.WithContext(ctx)
 	p.queue = workqueue.NewTypedDelayingQueue[string]()
-	pods, selector := p.client.CoreV1().Pods(metav1.NamespaceAll), "spec.nodeName="+p.options.NodeName
+	pods, selector := p.client.Pods(metav1.NamespaceAll), "spec.nodeName="+p.options.NodeName
 	p.informer = kubeapi.NewInformer(ctx, pods, selector, &corev1.Pod{}, p.watchLog.Record)
 	registration, err := p.informer.AddEventHandler(p.handler())
 	if err := errors.Join(err, p.informer.SetTransform(strip)); err != nil {

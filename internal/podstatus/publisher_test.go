@@ -24,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
@@ -87,7 +86,7 @@ func TestOnlyPodsOfTheNodeAreWatched(t *testing.T) {
 			t.Errorf("%d requests, want a list and a watch", requests)
 		}
 	})
-	err := podstatus.New(&plugin{}, fake.NewClientset(), podstatus.Options{Registry: prometheus.NewRegistry()}).Run(t.Context())
+	err := podstatus.New(&plugin{}, nil, podstatus.Options{Registry: prometheus.NewRegistry()}).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "--node-name") {
 		t.Errorf("without a node name, Run returned %v; want an error that names --node-name", err)
 	}

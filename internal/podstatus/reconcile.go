@@ -5,6 +5,7 @@ package podstatus
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -13,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
@@ -140,11 +140,14 @@ func (p *Publisher) writeCondition(ctx context.Context, key string, o *observed)
 		return nil
 	}
 
+	patch, err := applied(o.pod, want)
+	if err != nil {
+		return err
+	}
 	var written *corev1.Pod
-	err := p.breaker.Do(ctx, func() (err error) {
-		written, err = p.client.CoreV1().Pods(o.pod.Namespace).ApplyStatus(ctx, applied(o.pod, want), metav1.ApplyOptions{
-			FieldManager: nodeqosv1alpha1.FieldManager, Force: true,
-		})
+	err = p.breaker.Do(ctx, func() (err error) {
+		options := metav1.PatchOptions{FieldManager: nodeqosv1alpha1.FieldManager, Force: new(true)}
+		written, err = p.client.Pods(o.pod.Namespace).Patch(ctx, o.pod.Name, types.ApplyPatchType, patch, options, "status")
 		return p.writes.Count("pod-condition", err)
 	})
 	if gone(err) {
@@ -171,10 +174,14 @@ func gone(err error) bool {
 }
 
 // applied returns an apply configuration that has only the condition and the UID. The UID makes the API server reject
-// the request if a new pod has the same name.
-func applied(pod *corev1.Pod, c *corev1.PodCondition) *applycorev1.PodApplyConfiguration {
-	return applycorev1.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithStatus(
-		applycorev1.PodStatus().WithConditions(applycorev1.PodCondition().
-			WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).
-			WithLastTransitionTime(c.LastTransitionTime)))
+// the request if a new pod has the same name. client-go's types of apply configurations are not used, because they link
+// the types of all API groups.
+func applied(pod *corev1.Pod, c *corev1.PodCondition) ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"namespace": pod.Namespace, "name": pod.Name, "uid": pod.UID},
+		"status": map[string]any{"conditions": []map[string]any{{
+			"type": c.Type, "status": c.Status, "reason": c.Reason, "message": c.Message, "lastTransitionTime": c.LastTransitionTime,
+		}}},
+	})
 }

@@ -19,33 +19,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
-
-// listing is a fake client whose informers first list and then watch pods. The fake client does not support watches
-// that begin with a list.
-type listing struct{ kubernetes.Interface }
-
-func (l listing) CoreV1() corev1client.CoreV1Interface { return listingCore{l.Interface.CoreV1()} }
-
-type listingCore struct{ corev1client.CoreV1Interface }
-
-func (c listingCore) Pods(namespace string) corev1client.PodInterface {
-	return listingPods{c.CoreV1Interface.Pods(namespace)}
-}
-
-type listingPods struct{ corev1client.PodInterface }
-
-func (listingPods) IsWatchListSemanticsUnSupported() bool { return true }
 
 // plugin simulates the plugin. Tests set its state.
 type plugin struct{ *cachetest.Cache }
@@ -112,7 +95,7 @@ func (r *rig) start(o podstatus.Options) {
 	r.t.Helper()
 	r.registry = prometheus.NewRegistry()
 	o.NodeName, o.Registry, o.Log = "worker", r.registry, slog.New(slog.NewTextHandler(r.log, nil))
-	p := podstatus.New(r.plugin, listing{r.client}, o)
+	p := podstatus.New(r.plugin, apiserver.Core(r.client), o)
 	ctx, cancel := context.WithCancel(r.t.Context())
 	ended := make(chan error)
 	go func() { ended <- p.Run(ctx) }()
