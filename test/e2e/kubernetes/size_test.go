@@ -24,6 +24,7 @@ import (
 const (
 	manyPods  = 250
 	otherNode = "node-2"
+	maxMemory = 40 // MiB
 )
 
 // TestTheShimIsSmall measures both processes of the shim on a node with many pods. The node and the pods exist only in the API. The test
@@ -72,6 +73,9 @@ func TestTheShimIsSmall(t *testing.T) {
 	for p, cpu := range busy {
 		resident, most := memory(t, p)
 		t.Logf("%s: %s of CPU, then %s in %s; %.1f MiB resident, %.1f MiB at most", p.name, cpu, cpuTime(t, p)-cpu, idle, resident, most)
+		if most > maxMemory {
+			t.Errorf("%s had %.1f MiB of resident memory, want at most %d", p.name, most, maxMemory)
+		}
 	}
 	if writes := quiet - before; writes > manyPods+10 {
 		t.Errorf("%d writes for %d pods; want one for each pod, and a few for the node", writes, manyPods)
