@@ -15,10 +15,15 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Observe implements classes.Backend. It compares the cgroup's values with those of the classes and of the system
-// default. It ignores settings that no class has. If the values of want match, Observe returns want. Otherwise it
-// returns the class that matches. It returns no class if several classes match, or none. If it returns the system
-// default or no class, Foreign lists the limits and weights that differ from those of a new cgroup.
+// Observe implements classes.Backend. It compares the cgroup's values with the values of each class and of the system
+// default. It compares only the settings that some class has.
+//
+//   - If the values are those of the class want, Observe returns want.
+//   - If they are those of exactly one class, Observe returns this class.
+//   - Otherwise the class is unknown.
+//
+// If the class is the system default or unknown, Foreign lists the limits and weights that differ from those of a new
+// cgroup.
 func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (classes.Observation, error) {
 	if err := ctx.Err(); err != nil {
 		return classes.Observation{}, fmt.Errorf("observe: %w", err)

@@ -107,8 +107,9 @@ func (p *pods) tighten(f *finder, target classes.Holder, resource string, change
 	return change.lowest(others.only(change.has))
 }
 
-// shared returns the change that gives the disks of a volume the limits in own. A limit is lower if another class of the
-// pod or another program has set a lower one. foreign has these limits of other programs: limits that no class has or had.
+// shared returns the change that sets the limits of a volume's disks. Each limit is the lowest of three: the limit in own,
+// the limit of another class in the pod, and the limit that another program has set. foreign has the limits of other
+// programs that are lower than the first two. A limit in state is from another program if no class has or had this limit.
 func (p *pods) shared(f *finder, target classes.Holder, resource string, own, state values) (change, foreign values) {
 	change, foreign = p.tighten(f, target, resource, own, state), values{}
 	known := p.classLimits()

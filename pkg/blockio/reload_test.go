@@ -25,7 +25,7 @@ func TestARemovedClassIsKeptUntilItIsReleased(t *testing.T) {
 	if _, err := f.backend.Adjust("", "slow"); !errors.Is(err, classes.ErrUnknownClass) {
 		t.Errorf("a class that was released returns %v, want ErrUnknownClass", err)
 	}
-	f.enforce(container(), "", "slower") // as the response to a resize does
+	f.enforce(container(), "", "slower") // after a resize, the plugin enforces the removed class again
 	f.runtime("slower", "other")
 	f.enforce(container(), "slower", "other")
 	f.want(v2Dir+"/io.max", "8:0 rbps=3000000 wbps=max riops=max wiops=max\n")

@@ -19,8 +19,8 @@ type resolver struct {
 	matches map[string]match
 	// weighs is true if any class has a weight.
 	weighs bool
-	// These fields have the sentences of which the messages of conditions consist. missing is about device patterns
-	// that match no disk.
+	// These fields have sentences for the messages of conditions. missing has one sentence for each device pattern that
+	// matches no disk.
 	partitions, ignored, missing []string
 	problems                     []error
 }

@@ -30,7 +30,7 @@ func (c counting) Readlink(path string) (string, error) {
 	return c.Machine.Readlink(path)
 }
 
-// addIn adds another pod, with a volume of its container.
+// addIn adds a pod, and records the class of a volume of its container.
 func (v *volumes) addIn(pod string, pid int, path, class string) classes.Holder {
 	v.machine.AddCgroup("/kubepods/pod" + pod + "/c1")
 	h := v.hold(pid, path, class)

@@ -88,9 +88,9 @@ func (f *finder) disksOf(mount *mountinfo.Info) ([]disk, error) {
 }
 
 // mountOf returns the mount of a volume. If the kubelet mounted the volume for the pod, mountOf returns the kubelet's
-// mount. For other volumes, e.g. hostPath volumes, it searches the container's own mounts, which the parameter mounts has.
-// The own mounts are the second choice, because the container can change them: a symbolic link in its image changes the
-// path of a mount, and a process with its own mount namespace can hide a mount.
+// mount. For other volumes, e.g. hostPath volumes, it searches the parameter mounts, which has the container's own mounts.
+// They are the second choice, because the container can change them: a symbolic link in its image changes the path of a
+// mount, and a process with its own mount namespace can hide a mount.
 func (f *finder) mountOf(target classes.Holder, mounts []*mountinfo.Info) (*mountinfo.Info, error) {
 	ofKubelet, err := f.mountOfKubelet(target)
 	if err != nil || ofKubelet != nil {
@@ -120,7 +120,7 @@ func (f *finder) mountOfKubelet(target classes.Holder) (*mountinfo.Info, error) 
 	return nil, nil //nolint:nilnil // the directory is on a filesystem of the node
 }
 
-// lastAt returns the last mount at a path, which hides the others, or nil.
+// lastAt returns the last mount at a path, or nil if there is no mount at the path. The last mount hides the earlier ones.
 func lastAt(mounts []*mountinfo.Info, path string) (last *mountinfo.Info) {
 	for _, mount := range mounts {
 		if mount.Mountpoint == path {

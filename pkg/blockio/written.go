@@ -51,7 +51,7 @@ func (b *VolumeBackend) classLimits() (all []value) {
 	return slices.Collect(maps.Keys(b.written))
 }
 
-// foreignTo returns the limits of those kinds for which no candidate has the same limit.
+// foreignTo returns the limits in v that differ from the limit of the same kind in every candidate.
 func (v value) foreignTo(candidates []value) (foreign value) {
 	for kind, limit := range v {
 		if !slices.ContainsFunc(candidates, func(c value) bool { return c[kind] == limit }) {
@@ -61,7 +61,7 @@ func (v value) foreignTo(candidates []value) (foreign value) {
 	return foreign
 }
 
-// except returns the limits of those kinds that other does not limit.
+// except returns v without the limits of those kinds for which other has a limit.
 func (v value) except(other value) value {
 	for kind, limit := range other {
 		if limit != 0 {

@@ -28,7 +28,8 @@ func (m *memory) Save(data []byte) error {
 
 func (v *volumes) remember(m *memory) error { return v.volume.(classes.Rememberer).Remember(m) }
 
-// TestLimitsOfAFormerProcessAreRemoved changes a class while no process runs. Meanwhile, the container with the class ends.
+// TestLimitsOfAFormerProcessAreRemoved restarts the plugin. Before the new process starts, the class changes and the
+// container with the class ends.
 func TestLimitsOfAFormerProcessAreRemoved(t *testing.T) {
 	for _, test := range []struct {
 		name  string

@@ -124,7 +124,8 @@ func (t *Tree) Exists(target classes.Holder) bool {
 }
 
 // dir returns the target's directory in a hierarchy: the directory of its cgroups path or, if that does not exist, the
-// directory of its process's cgroup. dir never returns a directory that the target shares with others.
+// directory of its process's cgroup. dir never returns the directory of a cgroup that other processes
+// may share.
 func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	group, err := ownPath(target)
 	dir := path.Join(h.point, group)

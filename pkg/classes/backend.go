@@ -84,9 +84,9 @@ type Backend interface {
 	Status() BackendStatus
 }
 
-// ThreadMover is a Backend that assigns classes to threads and not to cgroups. A runtime starts a later process, e.g.
-// for "kubectl exec", in the class that the container had when it was created. If the class has changed since,
-// MoveThreads must move this process.
+// ThreadMover is a Backend that assigns classes to threads and not to cgroups. When a runtime adds a process to a running
+// container, e.g. for "kubectl exec", it starts the process in the class that the container had when it was created. If
+// the container's class has changed since, MoveThreads must move the process.
 type ThreadMover interface {
 	Backend
 	// MoveThreads moves all threads of the targets into the class. It returns the IDs of the targets that had threads outside
@@ -107,7 +107,8 @@ type StoredValueChecker interface {
 
 // Rememberer is a Backend that must recognize what a former process of the plugin has written.
 type Rememberer interface {
-	// Remember loads what the backend of a former process has saved. The backend saves later changes with memory.Save.
+	// Remember loads what the backend of a former process has saved. After Remember, the
+	// backend saves each change with memory.Save.
 	Remember(memory Memory) error
 }
 
@@ -142,7 +143,7 @@ type Observation struct {
 	Class string
 	Known bool
 	// Foreign describes what another program has set for a target that has no class, e.g. `resctrl group "batch"`. For a
-	// volume, it describes lower limits than those of the class. It is empty if no other program has set anything.
+	// volume, it describes limits that are lower than those of the class. Foreign is empty if no other program has set anything.
 	Foreign string
 }
 

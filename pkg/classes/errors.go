@@ -25,7 +25,7 @@ var (
 	ErrUnknownHolder   = errors.New("no holder has this ID")
 )
 
-// refusalReason is an error, and its word in events and metrics.
+// refusalReason maps an error to the word that names it in events and metrics.
 type refusalReason struct {
 	is   error
 	word string

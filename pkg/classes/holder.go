@@ -33,7 +33,7 @@ type Holder struct {
 	PodNamespace, PodName, PodUID string
 	// Container is the name of the container in the pod. It is empty in pod scope.
 	Container string
-	// Volume is the path in the container at which the volume is mounted. It is empty in the other scopes.
+	// Volume is the path in the container at which the volume is mounted. It is empty in container scope and in pod scope.
 	Volume string
 	// SandboxID is the runtime's ID of the pod sandbox.
 	SandboxID string
