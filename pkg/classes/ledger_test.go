@@ -51,7 +51,7 @@ func TestFullClassErrorHasFreeSlotsOfOtherClassesButNoHolders(t *testing.T) {
 		{Name: "gold", Capacity: 2}, {Name: "silver", Capacity: 3}, {Name: "copper", Capacity: 1}, {Name: "bronze"},
 	}}}})
 	l := NewLedger()
-	for i := range 5 { // more than the capacity: they ran already
+	for i := range 5 { // Adopt accepts more containers than the capacity
 		l.Adopt(holder(fmt.Sprint(i), fmt.Sprint("p", i), "gold"))
 	}
 	l.Adopt(holder("s", "secret", "silver"))
@@ -261,7 +261,7 @@ func (m model) step(l *Ledger, c *Catalog, pick func(n int) int) error {
 	return nil
 }
 
-// compare returns where a ledger differs from the model.
+// compare returns an error if a ledger differs from the model.
 func (m model) compare(l *Ledger) error {
 	if gold, bronze := l.InUse("rdt", "gold"), l.InUse("rdt", "bronze"); gold != m.inUse("gold") || bronze != m.inUse("bronze") {
 		return fmt.Errorf("%d gold, %d bronze, want %d, %d", gold, bronze, m.inUse("gold"), m.inUse("bronze"))
@@ -302,7 +302,7 @@ func TestLedgerAgreesWithASimpleModel(t *testing.T) {
 // FuzzLedger compares the ledger with the model. Each byte of the input decides one choice in the model's steps.
 func FuzzLedger(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 5, 0, 2, 1, 5, 0, 3, 2, 5}) // three pods for the two slots of gold
-	f.Add([]byte{0, 1, 0, 5, 0, 2, 0, 5, 0, 1, 0, 1}) // a container, its successor, and the first one's end
+	f.Add([]byte{0, 1, 0, 5, 0, 2, 0, 5, 0, 1, 0, 1}) // a container starts, its successor starts, and the first container ends
 	f.Add([]byte{0, 1, 0, 5, 2, 1, 0, 3, 3, 1, 0, 4}) // changes of class
 	f.Fuzz(func(t *testing.T, choices []byte) {
 		pick := func(n int) int {

@@ -37,7 +37,7 @@ func CanonicalResource(name string) string {
 	return name
 }
 
-// ValidateResourceName returns what is wrong with the name of a resource. The name must be a qualified Kubernetes name
+// ValidateResourceName returns an error if the name of a resource is invalid. The name must be a qualified Kubernetes name
 // with a domain (KEP-3008, "API server"). Names without a domain are reserved for Kubernetes itself ("Consts").
 func ValidateResourceName(name string) error {
 	if err := qualified(name); err != nil {
@@ -54,7 +54,7 @@ func ValidateResourceName(name string) error {
 	return nil
 }
 
-// ValidateClassName returns what is wrong with the name of a class. The name must be a qualified Kubernetes name without a
+// ValidateClassName returns an error if the name of a class is invalid. The name must be a qualified Kubernetes name without a
 // domain, and thus without a "/" (KEP-3008, "API server"). The name becomes part of a path, where a "/" is unsafe, and part
 // of the name of an extended resource, where a second "/" is not allowed.
 func ValidateClassName(name string) error {

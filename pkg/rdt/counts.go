@@ -115,8 +115,8 @@ func (c *counts) movePart(from, to, name string, now classes.Reading) {
 // add records the readings of a control group and its monitoring groups. It returns the values to report for the
 // control group:
 //
-//   - for a counter in shown, its value in group.total
-//   - for another value in shown, this value, unless the value of a monitoring group is missing
+//   - for each counter in shown: its total in group.total
+//   - for each value in shown that is not a counter: this value, unless the value of a monitoring group is missing
 //
 // shown is the reading of the control group. parts has the readings of all its monitoring groups, which the caller
 // must read after the control group. group is the record that c.of returned before the readings. If this record was

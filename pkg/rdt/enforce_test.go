@@ -167,17 +167,17 @@ func TestEnforceMovesThreadsBackWhenItFails(t *testing.T) {
 	for _, failing := range []int{1, 2, 3, 4} {
 		c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
 		c.fs.AddTask(12, "qos-bronze") // this thread is already in the new group
-		c.fs.AddTask(13, "")           // is in a third group
+		c.fs.AddTask(13, "")           // this thread is in neither the old nor the new group
 		c.tids = append(c.tids, 12, 13)
 		before := c.groups()
 		c.listed = func(c *container, n int) {
 			switch n {
 			case 1:
-				c.fs.AddTask(14, "qos-gold") // one more to move, in the next pass
+				c.fs.AddTask(14, "qos-gold") // the next pass must move this thread, too
 				c.tids = append(c.tids, 14)
 				before[14] = "qos-gold"
 			case 2:
-				c.fork(11, 15) // begins in the new group, because thread 11 was moved
+				c.fork(11, 15) // thread 15 begins in the new group, because thread 11 was moved
 				before[15] = "qos-gold"
 			}
 		}

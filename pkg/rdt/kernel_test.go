@@ -26,8 +26,8 @@ import (
 
 var kernel = flag.String("kernel", "", "run on this machine's own resctrl, which must be unmounted, as one of: intel, intel-cdp, intel-mbps, amd")
 
-// kernelSpec returns the simulated machine that the flag -kernel names. The flag must name the one that resembles the
-// real machine on which the test runs. Without the flag, kernelSpec skips the test.
+// kernelSpec returns the simulated machine that the flag -kernel names. That machine must
+// resemble the real machine on which the test runs. Without the flag, kernelSpec skips the test.
 func kernelSpec(t *testing.T) sim.Spec {
 	t.Helper()
 	if *kernel == "" {
@@ -189,7 +189,7 @@ func movesProcesses(t *testing.T, b *Backend, pids processes) {
 		}
 		previous = class
 	}
-	for range 2 { // moves, then verifies
+	for range 2 { // the first call moves the processes, and the second call finds nothing to move
 		must(t, b.Enforce(t.Context(), starting(pids[0]), "bronze", "bronze"))
 	}
 	must(t, b.Enforce(t.Context(), target, "bronze", ""))

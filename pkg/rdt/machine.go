@@ -123,7 +123,7 @@ func readMachine(t tree) (*machine, error) {
 		switch {
 		case err == nil:
 			m.groups[name] = g
-		case name != rootGroup && notExist(err): // removed by its owner meanwhile
+		case name != rootGroup && notExist(err): // another program removed the group meanwhile
 		default:
 			return nil, fmt.Errorf("resctrl group %q: %w", name, err)
 		}

@@ -96,7 +96,7 @@ func (m *monitors) drop(id string, why error) {
 
 // free returns the number of RMIDs that are available for the monitoring group of a container. It keeps one RMID for
 // each control group that the CPU can have. If the container does not wait for an RMID yet, free also keeps one RMID for
-// each container that does.
+// each container that already waits.
 func (m *monitors) free(info Info, id string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -338,7 +338,7 @@ func (m *monitors) replace(groups map[string]string, foreign int) {
 	m.groups, m.foreign = groups, foreign
 }
 
-// conditions reports how many containers are monitored, and why other selected containers are not monitored.
+// conditions reports how many containers are monitored, and the reasons why selected containers are not monitored.
 func (m *monitors) conditions(config *Config, info Info) []classes.Condition {
 	if config == nil || !config.monitored.enabled() {
 		return nil

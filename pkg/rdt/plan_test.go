@@ -110,7 +110,7 @@ func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err
 			if now[op.Group] != nil {
 				return false, fmt.Errorf("the plan has the operation %s, but the group exists", op)
 			}
-			now[op.Group] = Schemata{} // it has no tasks, so its values matter only after its first write
+			now[op.Group] = Schemata{} // a new group has no tasks, so its values matter only after its first write
 			continue
 		case Remove:
 			return false, fmt.Errorf("the plan has the operation %s, which nothing requires", op)
@@ -257,7 +257,7 @@ func TestPartitionsThatChangePlacesNeverOverlap(t *testing.T) {
 	}
 }
 
-// disjointGroups divides 20 bits among up to 5 groups, in any order, with 2 bits each at least.
+// disjointGroups divides 20 bits among up to 5 groups, in any order. Each group gets at least 2 bits.
 func disjointGroups(random *rand.Rand) map[string]Schemata {
 	groups, low := map[string]Schemata{}, 0
 	for _, n := range random.Perm(5)[:1+random.IntN(5)] {

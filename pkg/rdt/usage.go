@@ -99,7 +99,7 @@ func (t tree) measure(group string) (classes.Reading, error) {
 		cache, isL3 := strings.CutPrefix(domain, "mon_L3_")
 		id, err := strconv.Atoi(cache)
 		if !isL3 || err != nil {
-			continue // e.g. counters of energy
+			continue // the directory counts something else, e.g. energy
 		}
 		for _, c := range counters("") {
 			data, err := t.host.ReadFile(t.path(group, "mon_data", domain, c.file))

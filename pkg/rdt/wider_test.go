@@ -12,7 +12,7 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// watched is a machine that calls a function, look, at the end of every operation, even if the operation fails.
+// watched is a machine that calls the function look after every operation, even if the operation fails.
 type watched struct {
 	*sim.FS
 	look func(op string)
@@ -71,7 +71,7 @@ func TestNoClassIsEverWiderThanBeforeOrAfter(t *testing.T) {
 				after := sim.New(spec)
 				apply(t, newBackend(after, nil), configs[1])
 				wanted := groupsIn(t, after)
-				for n, done := 1, false; !done; n++ { // ends when there is no operation n
+				for n, done := 1, false; !done; n++ { // the loop ends when there are fewer than n operations
 					fs := sim.New(spec)
 					apply(t, newBackend(fs, nil), configs[0])
 					done = watchApply(t, fs, n, configs[1], wanted)
@@ -89,7 +89,7 @@ func watchApply(t *testing.T, fs *sim.FS, n int, config string, wanted map[strin
 	w := watched{fs, func(op string) {
 		looks++
 		now := groupsIn(t, fs)
-		maps.DeleteFunc(now, func(name string, _ Schemata) bool { return before[name] == nil }) // new groups, which have no tasks
+		maps.DeleteFunc(now, func(name string, _ Schemata) bool { return before[name] == nil }) // ignores new groups, because they have no tasks
 		if overlap := newOverlap(now, before, wanted); overlap != "" {
 			t.Errorf("failing operation %d: after %s groups overlap: %s", n, op, overlap)
 		}
