@@ -263,7 +263,7 @@ func TestAMachineWithoutCgroupsIsUnavailable(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	if got := f.backend.Status().Unavailable; got != unavailable {
-		t.Errorf("got the status %v", got)
+		t.Errorf("the status has the error %v, want the error %v of Check", got, unavailable)
 	}
 }
 

@@ -156,7 +156,7 @@ func TestValuesThatTheKernelRefusesAreRefusedEarlier(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := f.backend.Adjust("", "slow"); err != nil {
-		t.Errorf("after a refused configuration, a class of the previous one returns %v", err)
+		t.Errorf("after a refused configuration, Adjust to a class of the previous one returns %v, want no error", err)
 	}
 	legacy := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope)
 	if err := legacy.backend.Check(t.Context(), legacy.parse(section)); err != nil {

@@ -44,7 +44,7 @@ func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	f.runtime("", "slow")
 	f.enforce(container(), "", "slow")
 	if got, err := f.backend.Observe(t.Context(), container(), ""); got.Class != "slow" || !got.Known || err != nil {
-		t.Errorf("the container is observed as %+v, %v", got, err)
+		t.Errorf("the container is observed as %+v, %v, want the class slow", got, err)
 	}
 	if got := f.backend.Status(); got.Unavailable != nil {
 		t.Errorf("status is %+v", got)

@@ -46,7 +46,7 @@ func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !f.backend.IsStale("slow", stored) {
-		t.Error("values of no class are not stale")
+		t.Error("IsStale is false for values that no class sets, want true")
 	}
 	for _, from := range []string{"slow", "of-a-former-run"} {
 		adjustment, err := f.backend.Adjust(from, "slow")
@@ -59,7 +59,7 @@ func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 		}
 	}
 	if got, err := f.backend.Observe(t.Context(), container(), "slow"); got.Known || err != nil {
-		t.Errorf("a container with a limit on another disk is observed in the class: %v", err)
+		t.Errorf("a container with a limit on another disk is observed as %+v, %v, want an unknown class", got, err)
 	}
 	f.enforce(container(), "slow", "slow")
 	if got, err := f.backend.Observe(t.Context(), container(), "slow"); got.Class != "slow" || !got.Known || err != nil {

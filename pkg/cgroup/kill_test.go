@@ -53,10 +53,10 @@ func TestKill(t *testing.T) {
 				}
 			}
 			if test.err == nil && !slices.Equal(left, []int{20}) {
-				t.Errorf("processes %v are left", left)
+				t.Errorf("after Kill, the processes %v are left, want only 20", left)
 			}
 			if test.err != nil && len(left) == 1 {
-				t.Errorf("only the processes %v are left", left)
+				t.Errorf("after Kill returned an error, only the processes %v are left, want all", left)
 			}
 		})
 	}

@@ -71,12 +71,12 @@ func TestRestartedContainerDoesNotCompeteWithItsPredecessor(t *testing.T) {
 	}
 	l.Release("1")
 	if got := l.InUse(RDTResource, "gold"); got != 2 {
-		t.Errorf("%d slots are in use after the predecessor was released", got)
+		t.Errorf("after the predecessor was released, %d slots are in use, want 2", got)
 	}
 	l.Release("1-again")
 	l.Release("1-again")
 	if got := l.InUse(RDTResource, "gold"); got != 1 {
-		t.Errorf("%d slots are in use after both were released", got)
+		t.Errorf("after the predecessor and its successor were released, %d slots are in use, want 1", got)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestAdmissionIsAllOrNothing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if got := l.InUse(BlockIOResource, "gold"); got != 0 {
-		t.Errorf("%d slots of the class with free slots are in use", got)
+		t.Errorf("after the refused admission, %d slots of the block I/O class are in use, want 0", got)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestUnlimitedClassesAreNeverFull(t *testing.T) {
 		admit(t, l, holder(fmt.Sprint("b", i), fmt.Sprint("b", i), "bronze"), holder(fmt.Sprint("d", i), fmt.Sprint("d", i), ""))
 	}
 	if bronze, none := l.InUse("rdt", "bronze"), l.InUse("rdt", ""); bronze != 100 || none != 0 {
-		t.Errorf("%d slots of bronze and %d of the system default are in use", bronze, none)
+		t.Errorf("%d slots of bronze and %d of the system default are in use, want 100 and 0", bronze, none)
 	}
 }
 
@@ -133,13 +133,13 @@ func TestChangeOfClasses(t *testing.T) {
 	gold := []Assignment{{RDTResource, "gold", SourceUpdate, ""}}
 
 	if _, err := l.Change("2", gold, testCatalog()); !errors.Is(err, ErrClassFull) {
-		t.Errorf("a change to a full class returned %v", err)
+		t.Errorf("a change to a full class returned %v, want ErrClassFull", err)
 	}
 	if _, err := l.Change("9", gold, testCatalog()); !errors.Is(err, ErrUnknownHolder) {
-		t.Errorf("of nobody: %v", err)
+		t.Errorf("a change of an unknown holder returned %v, want ErrUnknownHolder", err)
 	}
 	if h, _ := l.Get("2"); h.Assignments[0].Class != "bronze" {
-		t.Errorf("after a refused change, the ledger has %+v", h)
+		t.Errorf("after a refused change, the holder is %+v, want the class bronze", h)
 	}
 
 	before, err := l.Change("1", []Assignment{{RDTResource, "bronze", SourceUpdate, ""}}, testCatalog())
@@ -154,7 +154,7 @@ func TestChangeOfClasses(t *testing.T) {
 		t.Error(diff)
 	}
 	if _, err := l.Change("2", gold, testCatalog()); err != nil {
-		t.Errorf("a change to a class with a free slot returned %v", err)
+		t.Errorf("a change to a class with a free slot returned %v, want no error", err)
 	}
 }
 
@@ -177,10 +177,10 @@ func TestReservedSlotsAreOccupiedUntilTheyAreSettled(t *testing.T) {
 				l.Adopt(holder("1", "a", "bronze"))
 				l.Settle("1", BlockIOResource)
 				if err := l.Admit(holder("3", "c", "gold"), testCatalog()); !errors.Is(err, ErrClassFull) {
-					t.Errorf("an admission to a class whose slot is reserved returned %v", err)
+					t.Errorf("an admission to a class without a free slot returned %v, want ErrClassFull", err)
 				}
 				if end(l); l.InUse("rdt", "gold") != 1 {
-					t.Errorf("%d slots are in use after the reservation has ended", l.InUse("rdt", "gold"))
+					t.Errorf("after the reservation has ended, %d slots are in use, want 1", l.InUse("rdt", "gold"))
 				}
 				admit(t, l, holder("3", "c", "gold"))
 			}

@@ -256,7 +256,7 @@ func TestForeignGroupsStayByteIdentical(t *testing.T) {
 				t.Error(diff)
 			}
 			if len(before) < 12 {
-				t.Errorf("compared only %d files", len(before))
+				t.Errorf("compared only %d files, want at least 12", len(before))
 			}
 		})
 	}

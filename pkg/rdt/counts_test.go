@@ -24,7 +24,7 @@ func wantTotals(t *testing.T, fs *sim.FS, b *Backend, steps []counted) {
 		fs.Count("qos-gold/mon_groups/qos-c1", 0, "mbm_total_bytes", step.c1)
 		fs.Count("qos-gold/mon_groups/qos-c2", 0, "mbm_total_bytes", step.c2)
 		if got := transferred(t, b, "gold"); got != step.want {
-			t.Errorf("%+v: the class has transferred %v bytes", step, got)
+			t.Errorf("%+v: the class has transferred %v bytes, want %v", step, got, step.want)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
 	count("qos-bronze/mon_groups/qos-c1", "215")
 	want(8240, 5)
 	if got := containerUses(t, b, cs[0], "memory_bandwidth_bytes_total", "bronze"); got != 215.0 {
-		t.Errorf("after the change of its class, the container has transferred %v bytes", got)
+		t.Errorf("after the change of its class, the container has transferred %v bytes, want 215", got)
 	}
 	if err := fs.Remove(theirs); err != nil {
 		t.Fatal(err)
@@ -173,7 +173,8 @@ func TestTheOccupancyOfAClassIsWhole(t *testing.T) {
 		fs.Count("qos-gold/mon_groups/qos-c1", 0, "llc_occupancy", step.container)
 		got, known := measured(t, b, "gold")[classes.Series{Measure: "llc_occupancy_bytes", Part: "0"}]
 		if got != step.want || known != step.known {
-			t.Errorf("with the container's counter at %s, the class occupies %v (known: %v)", step.container, got, known)
+			t.Errorf("with the container's counter at %s, the class occupies %v (known: %v), want %v (known: %v)",
+				step.container, got, known, step.want, step.known)
 		}
 	}
 }

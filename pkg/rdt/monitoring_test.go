@@ -237,7 +237,7 @@ func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 	fs.Inject(nil)
 	restarted.Monitor(t.Context(), cs[0], "gold")
 	if got := containerUses(t, restarted, cs[0], "memory_bandwidth_bytes_total"); got != 4096.0 || fs.Calls() != 0 {
-		t.Errorf("after %d changes, the container has transferred %v bytes", fs.Calls(), got)
+		t.Errorf("after the restart, the backend made %d changes, want 0; the container has transferred %v bytes, want 4096", fs.Calls(), got)
 	}
 	restarted.Unmonitor("c2")
 	wantGroups(t, fs, map[string]string{"qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/c1": "", "theirs/mon_groups/qos-c7": ""})

@@ -234,7 +234,7 @@ func TestAGroupIsReleasedWhenOnlyZombiesAreLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, there := schemataIn(t, fs)["qos-tin"]; there != alive {
-			t.Errorf("the group has a live process: %v; the group exists: %v", alive, there)
+			t.Errorf("the group exists: %v, want %v (true while the group has a live process)", there, alive)
 		}
 		fs.End(8)
 	}
