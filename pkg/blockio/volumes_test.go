@@ -166,7 +166,7 @@ func TestAKillBetweenTwoWritesIsRepaired(t *testing.T) {
 	v := newVolumes(t, m)
 	m.Inject(simcgroup.Fault{Op: "write", File: "io.max", Skip: 1, Err: syscall.EIO, Lasting: true}) // each later write fails, as if the plugin had ended
 	if err := v.start(10, "/data", "silver"); err == nil {
-		t.Error("a volume has the limits, although a write failed")
+		t.Error("Enforce returned no error, although a write failed")
 	}
 	m.Heal()
 	v.want(podMax, "7:0 "+silverLimits)
@@ -321,7 +321,7 @@ func TestLimitsStayWhileAVolumeCannotBeFound(t *testing.T) {
 	v.repair()
 	v.want(podMax, "7:0 "+silverLimits)
 	if seen, err := v.backend.Observe(t.Context(), pod(), ""); err != nil || seen.Foreign != "" {
-		t.Errorf("the pod is observed as %+v, %v", seen, err)
+		t.Errorf("the pod is observed as %+v, %v, want an empty Foreign", seen, err)
 	}
 
 	v.mustStart(11, "/data", "gold") // does not loosen the limit
@@ -349,17 +349,17 @@ func TestTheDeviceOfAVolumeIsKnownWhileItIsLimited(t *testing.T) {
 	locator, id := v.volume.(classes.Locator), classes.VolumeID("c10", "/data")
 	v.mustStart(10, "/data", "silver")
 	if got := locator.Device(id); got != "7:0" {
-		t.Errorf("after the start the device is %q", got)
+		t.Errorf("after the start, the device is %q, want 7:0", got)
 	}
 	v.machine.AddFile("/proc/10/mountinfo", "50 40 8:16 / /data rw - ext4 /dev/sdb rw\n")
 	v.mustStart(10, "/data", "silver")
 	if got := locator.Device(id); got != "8:16" {
-		t.Errorf("after a remount the device is %q", got)
+		t.Errorf("after a remount, the device is %q, want 8:16", got)
 	}
 	v.release(id)
 	v.repair()
 	if got := locator.Device(id); got != "" {
-		t.Errorf("after the end the device is %q", got)
+		t.Errorf("after the volume has ended, the device is %q, want none", got)
 	}
 }
 
