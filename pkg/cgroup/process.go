@@ -123,7 +123,7 @@ func parseIDs(data []byte) ([]int, error) {
 	for line := range strings.FieldsSeq(string(data)) {
 		id, err := strconv.Atoi(line)
 		if err != nil || id < 0 {
-			return nil, fmt.Errorf("%q is not a process", line)
+			return nil, fmt.Errorf("%q is not the ID of a process or thread", line)
 		}
 		if id > 0 {
 			ids = append(ids, id)
