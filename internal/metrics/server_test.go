@@ -111,7 +111,7 @@ func TestAClientThatOpensManyConnectionsLosesItsOwn(t *testing.T) {
 		}
 	}
 	if status := get(t, scrapes, "/metrics"); status != http.StatusOK {
-		t.Errorf("a scrape over the connection from before is answered with %d", status)
+		t.Errorf("a scrape over a connection opened before the attack is answered with %d, want 200", status)
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/dashboard"
 )
 
-// query is a PromQL expression of an alert or a panel. where is the name of the alert or panel, and text is the
-// template that shows the result.
-type query struct{ where, expr, text string }
+// query is a PromQL expression of an alert, a panel, or a variable of the dashboard. The field name names this alert,
+// panel or variable. The field text is the template that shows the result.
+type query struct{ name, expr, text string }
 
 type alert struct {
 	Alert       string            `json:"alert"`
@@ -128,7 +128,7 @@ func (q query) check(t *testing.T, documented map[string]words) {
 			}
 			for _, word := range append(values, m[1]) {
 				if !known[word] {
-					t.Errorf("%s: %s is not in the documentation of %s", q.where, word, use[1])
+					t.Errorf("%s: %s is not in the documentation of %s", q.name, word, use[1])
 				}
 			}
 		}
@@ -140,12 +140,12 @@ func (q query) check(t *testing.T, documented map[string]words) {
 	}
 	for _, label := range regexp.MustCompile(`\{\{(?: \$labels\.)?(\w+) ?\}\}`).FindAllStringSubmatch(shown, -1) {
 		if !union[label[1]] {
-			t.Errorf("%s: no metric of %q has the label %s", q.where, q.expr, label[1])
+			t.Errorf("%s: no metric of %q has the label %s", q.name, q.expr, label[1])
 		}
 	}
 	for _, counter := range regexp.MustCompile(`\b(?:rate|increase)\((\w+)`).FindAllStringSubmatch(q.expr, -1) {
 		if !regexp.MustCompile(`_(total|count|sum|bucket)$`).MatchString(counter[1]) {
-			t.Errorf("%s: %s is no counter", q.where, counter[1])
+			t.Errorf("%s: %s is no counter", q.name, counter[1])
 		}
 	}
 }
@@ -159,7 +159,7 @@ func (q query) labels(t *testing.T, documented map[string]words, metric string) 
 	base := regexp.MustCompile(`_(bucket|count|sum)$`).ReplaceAllString(metric, "")
 	known := maps.Clone(documented[base])
 	if known == nil {
-		t.Errorf("%s: %s is not documented", q.where, metric)
+		t.Errorf("%s: %s is not documented", q.name, metric)
 		return words{}
 	}
 	if strings.HasSuffix(metric, "_bucket") {

@@ -88,7 +88,7 @@ func entries(text string) []string {
 // RMIDs of removed groups.
 func TestTheKernelBehavesAsTheSimulation(t *testing.T) {
 	if *kernel == "" {
-		t.Skip("changes this machine's resctrl; give -kernel for that")
+		t.Skip("this test changes the resctrl of the machine; to run it, set -kernel to the name of a row of specs")
 	}
 	spec, ok := specs()[*kernel]
 	if !ok {
