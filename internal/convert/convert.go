@@ -121,7 +121,7 @@ func (f *file) note(format string, args ...any) {
 	}
 }
 
-// readFile parses the documents of a file. It reports documents that cannot be parsed as problems.
+// readFile parses the documents of a file. If a document cannot be parsed, readFile reports a problem.
 func readFile(name string, text []byte, r *run) *file {
 	f := &file{name: name, known: r.Known, run: r, documents: splitDocuments(text)}
 	for _, d := range f.documents {

@@ -62,8 +62,10 @@ func splitDocuments(text []byte) []*document {
 	return all
 }
 
-// newDocument makes a document. It splits off the line of the marker "---", unless content follows on this line: then the parser reads
-// the marker too, because YAML does not allow all content there.
+// newDocument makes a document. If nothing or only a comment follows the marker "---", the line of the marker becomes
+// the head, and the body starts on the next line. If content follows, the line stays in the body, so that the parser
+// reports content that YAML forbids there, such as a block mapping. The head is then a marker alone, so an edited
+// document gets its content on the next line.
 func newDocument(raw []byte, line int) *document {
 	body := bytes.TrimPrefix(raw, []byte(byteOrderMark))
 	d := &document{raw: raw, head: raw[:len(raw)-len(body)], body: body, line: line}

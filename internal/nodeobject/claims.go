@@ -81,8 +81,9 @@ func claimsOf(spec nodeqosv1alpha1.NodeQOSResourcesSpec) *qosv1alpha1.SetVolumeC
 
 func unsigned(limit int64) uint64 { return uint64(min(max(limit, 0), math.MaxInt64)) }
 
-// setVolumes sets the volumes and the observed generation of a status. While the plugin does not follow the spec of
-// this object yet, these fields keep their values.
+// setVolumes sets the volumes and the observed generation of a status. Until the plugin has accepted or refused the
+// current spec of the object, these fields keep their values. If the publisher cannot send specs to the plugin, they are
+// cleared.
 func (p *Publisher) setVolumes(desired *nodeqosv1alpha1.NodeQOSResourcesStatus, object nodeqosv1alpha1.NodeQOSResources, state nodecache.State) {
 	switch {
 	case p.setClaims == nil:

@@ -80,9 +80,10 @@ func (k *Kubelet) Admit(ctx context.Context, p Pod) error {
 	return nil
 }
 
-// Readmit makes a restarted kubelet admit a pod again. From then on, the pod-resources API lists the pod. run names the containers of the
-// pod that run. The devices of the other containers must be healthy, else the pod fails and is removed.
-func (k *Kubelet) Readmit(namespace, name string, run ...string) error {
+// Readmit makes a restarted kubelet admit a pod again. From then on, the pod-resources API lists the pod. The parameter
+// running has the names of those containers of the pod that still run; their devices are not checked. The devices of the
+// other containers must be healthy. Otherwise the pod fails and is removed.
+func (k *Kubelet) Readmit(namespace, name string, running ...string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer k.announce()
@@ -96,7 +97,7 @@ func (k *Kubelet) Readmit(namespace, name string, run ...string) error {
 	}
 	p.known = true
 	for _, c := range append(slices.Clone(p.spec.InitContainers), p.spec.Containers...) {
-		if slices.Contains(run, c.Name) {
+		if slices.Contains(running, c.Name) {
 			continue
 		}
 		for resource, held := range p.held[c.Name] {
