@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +24,12 @@ var ErrNotBlockDevice = errors.New("not a block device")
 type Root string
 
 // path converts a path on the host to a path of this process. As on the host, ".." does not lead out of the root directory.
-func (r Root) path(path string) string { return filepath.Join(string(r), filepath.Join("/", path)) }
+func (r Root) path(path string) string {
+	if !filepath.IsAbs(path) {
+		path = "/" + path
+	}
+	return strings.TrimSuffix(string(r), "/") + filepath.Clean(path)
+}
 
 // ReadFile returns the content of a file. Unlike os.ReadFile, it makes only the system calls open, read and close: the files of
 // cgroups can be polled, so package os would also add each of them to its poller.

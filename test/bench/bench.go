@@ -13,10 +13,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
 )
 
 // results has the measured durations. The first key is the operation, which is a row of the printed table. The second key
@@ -32,10 +32,14 @@ func (r results) add(what string, s *side, took time.Duration) {
 
 // These are the names of the measured plugins, and of the operations.
 const (
-	ours      = "qos-nri-plugin"
-	idleOne   = "idle"
-	idleAgain = "idle-again"
-	idlePlain = "idle-plain" // a plugin that does not validate containers
+	ours       = "qos-nri-plugin"
+	idleOne    = "idle"
+	idleAgain  = "idle-again"
+	idlePlain  = "idle-plain" // a plugin that does not validate containers
+	bare       = "bare v2"    // a plugin that makes only the system calls of the hook StartContainer
+	oursLegacy = "v1"         // qos-nri-plugin on a machine with cgroup v1
+	bareLegacy = "bare v1"
+	monitoring = "monitors" // qos-nri-plugin that monitors all containers
 
 	createAsked   = "create, class requested"
 	createNothing = "create, nothing requested"
@@ -51,6 +55,19 @@ const (
 // settling is how long plugins may take to free the memory of their synchronization.
 const settling = 3 * time.Second
 
+// scrapeInterval is the default interval of Prometheus.
+const scrapeInterval = 15 * time.Second
+
+// measurements are the results of a run.
+type measurements struct {
+	sides   map[string]*side
+	waits   results
+	v1, v2  hookCosts
+	reloads []overhead
+	// early and late are the footprints of the plugin after the first tenth of the pods that come and go, and after the last one.
+	early, late footprint
+}
+
 func bench(ctx context.Context, o options) error {
 	slog.SetLogLoggerLevel(slog.LevelError)
 	dir, err := os.MkdirTemp("", "qb") // short, for sockets
@@ -58,60 +75,131 @@ func bench(ctx context.Context, o options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	sides, err := newSides(ctx, o, dir)
+
+	m := measurements{sides: map[string]*side{}, waits: results{}}
 	defer func() {
-		for _, s := range sides {
+		for _, s := range m.sides {
 			_ = s.stop()
 		}
 	}()
-	if err != nil {
+	if m.reloads, err = measureReloads(ctx, o, dir); err != nil {
 		return err
 	}
-	all := results{}
-	if err := measureCreations(ctx, o, sides, all); err != nil {
+	if err := m.start(ctx, o, dir); err != nil {
 		return err
 	}
-	if err := measureSynchronizations(ctx, o, sides, all); err != nil {
+	if err := m.measure(ctx, o); err != nil {
+		return err
+	}
+	return m.report(o)
+}
+
+// measure measures the plugins' processes.
+func (m *measurements) measure(ctx context.Context, o options) (err error) {
+	if err := m.measureCreations(ctx, o); err != nil {
+		return err
+	}
+	if err := m.measureSynchronizations(ctx, o); err != nil {
 		return err
 	}
 	pause.For(ctx, settling)
-	if err := measureCPU(sides, rest, 1, func() error { pause.For(ctx, o.rest); return nil }); err != nil {
+	resting := m.of(ours, idleOne, monitoring)
+	if err := measureCPU(resting, rest, 1, func() error { return m.rest(ctx, o) }); err != nil {
 		return err
 	}
-	return report(os.Stdout, o, sides, all)
+	for _, s := range resting {
+		if s.now, s.most, err = s.memory(); err != nil {
+			return err
+		}
+	}
+	m.early, m.late, err = churn(ctx, o, m.sides[ours])
+	return err
 }
 
-func newSides(ctx context.Context, o options, dir string) (sides []*side, err error) {
+// rest waits while nothing happens, except that the metrics of monitored containers are scraped.
+func (m *measurements) rest(ctx context.Context, o options) error {
+	for waited := time.Duration(0); waited < o.rest; waited += scrapeInterval {
+		if err := m.sides[monitoring].scrape(ctx, o.many); err != nil {
+			return err
+		}
+		pause.For(ctx, min(scrapeInterval, o.rest-waited))
+	}
+	return ctx.Err()
+}
+
+// of returns sides by their names.
+func (m *measurements) of(names ...string) (sides []*side) {
+	for _, name := range names {
+		sides = append(sides, m.sides[name])
+	}
+	return sides
+}
+
+// start starts all plugins.
+func (m *measurements) start(ctx context.Context, o options, dir string) (err error) {
+	if m.v1, err = costsOfHooks(ctx, filepath.Join(dir, "hooks-v1"), true); err != nil {
+		return err
+	}
+	if m.v2, err = costsOfHooks(ctx, filepath.Join(dir, "hooks-v2"), false); err != nil {
+		return err
+	}
+	kinds, err := m.kinds(ctx, o, dir)
+	if err != nil {
+		return err
+	}
+	for _, k := range kinds {
+		s, err := newSide(ctx, dir, k)
+		if err != nil {
+			return fmt.Errorf("start %s: %w", k.name, err)
+		}
+		m.sides[k.name] = s
+	}
+	return nil
+}
+
+// kinds returns all sides.
+func (m *measurements) kinds(ctx context.Context, o options, dir string) ([]kind, error) {
 	binary, err := build(ctx, o, dir)
 	if err != nil {
 		return nil, err
 	}
-	files := filepath.Join(dir, "classes.yaml")
-	if err := os.WriteFile(files, []byte(classFile), 0o600); err != nil {
-		return nil, err
-	}
-	plugin := func(dir, socket, root string) *exec.Cmd {
-		return exec.Command(binary, "run", "--config", files, "--nri-socket", socket, "--host-root", root, "--metrics-address=",
-			"--api-socket", filepath.Join(dir, "qos.sock"), "--state-dir", filepath.Join(dir, "state"), "--mount-resctrl=false")
-	}
-	for _, name := range []string{ours, idleOne, idleAgain, idlePlain} {
-		command := plugin
-		if name != ours {
-			self, err := copySelf(filepath.Join(dir, "bin", name))
-			if err != nil {
-				return sides, err
-			}
-			command = func(_, socket, _ string) *exec.Cmd {
-				return exec.Command(self, "--idle", socket, "--plain="+strconv.FormatBool(name == idlePlain))
-			}
-		}
-		s, err := newSide(ctx, dir, name, command)
+	legacy := hostdir.Options{Legacy: true}
+	return []kind{
+		pluginKind(ours, binary, classFile, hostdir.Options{}, ""),
+		pluginKind(oursLegacy, binary, classFile, legacy, ""),
+		pluginKind(monitoring, binary, classFile+monitoringFile, hostdir.Options{RMIDs: 2 * o.many}, metricsAddress),
+		idleKind(idleOne, hostdir.Options{}, nil),
+		idleKind(idleAgain, hostdir.Options{}, nil),
+		idleKind(idlePlain, hostdir.Options{}, nil, "--plain"),
+		idleKind(bare, hostdir.Options{}, &m.v2.start),
+		idleKind(bareLegacy, legacy, &m.v1.start),
+	}, nil
+}
+
+// pluginKind returns a side with qos-nri-plugin.
+func pluginKind(name, binary, classFile string, host hostdir.Options, metrics string) kind {
+	return kind{name, host, func(dir, socket, root string) (*exec.Cmd, error) {
+		config := filepath.Join(dir, "classes.yaml")
+		return exec.Command(binary, "run", "--config", config, "--nri-socket", socket, "--host-root", root, "--metrics-address", metrics,
+			"--api-socket", filepath.Join(dir, "qos.sock"), "--state-dir", filepath.Join(dir, "state"), "--mount-resctrl=false",
+		), os.WriteFile(config, []byte(classFile), 0o600)
+	}}
+}
+
+// idleKind returns a side with an idle plugin. If calls is not nil, the plugin makes these system calls.
+func idleKind(name string, host hostdir.Options, calls *startCalls, flags ...string) kind {
+	return kind{name, host, func(dir, socket, root string) (*exec.Cmd, error) {
+		self, err := copySelf(filepath.Join(dir, "idle-plugin"))
 		if err != nil {
-			return sides, fmt.Errorf("start %s: %w", name, err)
+			return nil, err
 		}
-		sides = append(sides, s)
-	}
-	return sides, nil
+		flags := append([]string{"--idle", socket}, flags...)
+		if calls != nil {
+			file := filepath.Join(dir, "calls.json")
+			flags, err = append(flags, "--calls", file), calls.write(file, root)
+		}
+		return exec.Command(self, flags...), err
+	}}
 }
 
 // copySelf copies this program, so that each idle plugin runs a file of its own. Processes that run the same file
@@ -125,7 +213,7 @@ func copySelf(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return path, errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, program, 0o700))
+	return path, os.WriteFile(path, program, 0o700)
 }
 
 // build builds the plugin like a release.
@@ -142,7 +230,8 @@ func build(ctx context.Context, o options, dir string) (string, error) {
 	return binary, nil
 }
 
-func measureCreations(ctx context.Context, o options, sides []*side, all results) error {
+func (m *measurements) measureCreations(ctx context.Context, o options) error {
+	sides := m.of(ours, idleOne, idleAgain, idlePlain, bare, oursLegacy, bareLegacy)
 	for _, s := range sides {
 		if err := s.fill(ctx, 0, o.live); err != nil {
 			return err
@@ -155,7 +244,7 @@ func measureCreations(ctx context.Context, o options, sides []*side, all results
 	}
 	return measureCPU(sides, creation, 2*o.creations, func() error {
 		for range o.creations {
-			if err := createOnce(ctx, sides, all); err != nil {
+			if err := createOnce(ctx, sides, m.waits); err != nil {
 				return err
 			}
 		}
@@ -178,12 +267,17 @@ func createOnce(ctx context.Context, sides []*side, all results) error {
 	return nil
 }
 
-func measureSynchronizations(ctx context.Context, o options, sides []*side, all results) error {
+func (m *measurements) measureSynchronizations(ctx context.Context, o options) error {
+	sides := m.of(ours, idleOne, idleAgain, idlePlain)
 	for _, s := range sides {
 		if err := s.fill(ctx, o.live, o.many); err != nil {
 			return err
 		}
 	}
+	if err := m.sides[monitoring].fill(ctx, 0, o.many); err != nil {
+		return err
+	}
+
 	return measureCPU(sides, synchronize, o.synchronizations, func() error {
 		for range o.synchronizations {
 			for _, s := range shuffled(sides) {
@@ -191,7 +285,7 @@ func measureSynchronizations(ctx context.Context, o options, sides []*side, all 
 				if err != nil {
 					return errors.Join(fmt.Errorf("synchronize %s", s.name), err)
 				}
-				all.add(synchronize, s, took)
+				m.waits.add(synchronize, s, took)
 			}
 		}
 		return nil

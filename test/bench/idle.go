@@ -59,9 +59,9 @@ func idle(ctx context.Context, o options) error {
 }
 
 func serveIdle(ctx context.Context, o options) error {
-	var plugin any = idlePlugin{}
-	if o.plain {
-		plugin = plainPlugin{}
+	plugin, err := idlePluginOf(o)
+	if err != nil {
+		return err
 	}
 	s, err := stub.New(plugin, stub.WithPluginName("idle"), stub.WithPluginIdx("10"), stub.WithSocketPath(o.idle),
 		stub.WithOnClose(func() {}), stub.WithLogger(silence{}))
@@ -75,6 +75,16 @@ func serveIdle(ctx context.Context, o options) error {
 	defer stop()
 	s.Wait()
 	return nil
+}
+
+func idlePluginOf(o options) (any, error) {
+	switch {
+	case o.plain:
+		return plainPlugin{}, nil
+	case o.calls != "":
+		return readBarePlugin(o.calls)
+	}
+	return idlePlugin{}, nil
 }
 
 // silence is a logger for NRI that discards all messages.

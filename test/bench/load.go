@@ -27,6 +27,17 @@ resources:
       light: [{Weight: "10"}]
 `
 
+// monitoringFile is the part of a class file that lets the plugin monitor all containers.
+const monitoringFile = `- name: k8s.io/rdt
+  rdt: {monitoring: containers}
+`
+
+// metricsAddress is where the plugin that monitors containers serves its metrics.
+const metricsAddress = "127.0.0.1:19420"
+
+// requestKey is the annotation with which the pods of the benchmark request a class.
+const requestKey = "container.qos.noderesource.dev/main"
+
 // pod returns the n-th pod of a Deployment. If request is true, the pod requests a class for its container.
 func pod(n int, request bool) nriruntime.PodConfig {
 	name := fmt.Sprintf("web-frontend-7c9d8f6b5d-%05d", n)
@@ -40,7 +51,7 @@ func pod(n int, request bool) nriruntime.PodConfig {
 		"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat(`{"name":"setting","value":"of the pod"},`, 50),
 	}
 	if request {
-		annotations["container.qos.noderesource.dev/main"] = "blockio=bounded"
+		annotations[requestKey] = "blockio=bounded"
 	}
 	return nriruntime.PodConfig{
 		Name: name, Namespace: "production", Annotations: annotations,

@@ -49,7 +49,7 @@ func TestAMissedGoalIsAnError(t *testing.T) {
 			goal{"start", 1.05, 2}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var v verdicts
+			v := verdicts{tolerance: 1}
 			line, got := test.goal.line(samples, &v), ""
 			if err := v.err(); err != nil {
 				got = err.Error()
@@ -64,12 +64,39 @@ func TestAMissedGoalIsAnError(t *testing.T) {
 	}
 }
 
-func TestALineHasTheRatiosToBothIdlePlugins(t *testing.T) {
+func TestALineHasTheRatiosToTheIdlePlugins(t *testing.T) {
 	samples := map[string][]time.Duration{
 		idleOne: {20000, 20000}, idleAgain: {10000, 10000}, idlePlain: {8000, 10000}, ours: {20000, 40000},
 	}
-	const want = "| create | 2 | 20 µs | 20 µs | 20 µs | 40 µs | 1.00 | ≤ 1.15 | 2.00 | ≤ 2.00 | 0.50 | 8 µs | 10 µs | 2.50 | 4.00 |"
-	if got := (goal{"create", 1.15, 2}).line(samples, &verdicts{}); got != want {
+	g := goal{"create", 1.15, 2}
+	const want = "| create | 2 | 20 µs | 20 µs | 20 µs | 40 µs | 1.00 | ≤ 1.15 | 2.00 | ≤ 2.00 | 0.50 |"
+	if got := g.line(samples, &verdicts{tolerance: 1}); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	const wantPlain = "| create | 8 µs | 10 µs | 2.50 | 4.00 |"
+	if got := validationLine("create", samples); got != wantPlain {
+		t.Errorf("got  %s\nwant %s", got, wantPlain)
+	}
+}
+
+func TestAToleranceAllowsMoreThanTheGoal(t *testing.T) {
+	v := verdicts{tolerance: 2}
+	if got := v.on("start", 3, 1.5); got != "≤ 1.50" || v.err() != nil {
+		t.Errorf("twice the goal with a tolerance of 2: %q, %v", got, v.err())
+	}
+	if got := v.on("start", 3.1, 1.5); got != "≤ 1.50, missed" || v.err() == nil {
+		t.Errorf("more than twice the goal with a tolerance of 2: %q, %v", got, v.err())
+	}
+}
+
+func TestOnlyTheTablesOfAPageAreReplaced(t *testing.T) {
+	page := "# Performance\n\n" + tablesBegin + "\nold\n\n" + tablesEnd + "\nmore\n"
+	want := "# Performance\n\n" + tablesBegin + "\nnew\n\n" + tablesEnd + "\nmore\n"
+	got, err := replaceTables([]byte(page), "new\n")
+	if err != nil || string(got) != want {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+	if _, err := replaceTables([]byte("# Performance\n"), "new\n"); err == nil {
+		t.Error("a page without the markers was accepted")
 	}
 }

@@ -8,9 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -28,21 +31,31 @@ type side struct {
 	pods    [2]string    // for creations: without and with a request
 	last    map[string]time.Duration
 	cpu     map[string]time.Duration
+	// now and most are the resident memory and its maximum in MiB, after a rest.
+	now, most float64
 }
 
-// newSide makes a runtime in a directory. It starts the command that makeCommand returns for the runtime's socket and
-// the directory of the simulated host.
-func newSide(ctx context.Context, dir, name string, makeCommand func(dir, socket, root string) *exec.Cmd) (*side, error) {
-	dir = filepath.Join(dir, name)
+// kind describes a side.
+type kind struct {
+	name string
+	host hostdir.Options
+	// command returns the command of the plugin, given the directory of the side, the runtime's socket, and the root
+	// directory of the simulated host. It writes the files that the plugin reads.
+	command func(dir, socket, root string) (*exec.Cmd, error)
+}
+
+// newSide makes a runtime in a directory, and starts its plugin.
+func newSide(ctx context.Context, dir string, k kind) (*side, error) {
+	dir = filepath.Join(dir, strings.ReplaceAll(k.name, " ", "-"))
 	root := filepath.Join(dir, "host")
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return nil, err
 	}
-	host, err := hostdir.New(root)
+	host, err := hostdir.New(root, k.host)
 	if err != nil {
 		return nil, err
 	}
-	s := &side{name: name, last: map[string]time.Duration{}, cpu: map[string]time.Duration{}}
+	s := &side{name: k.name, last: map[string]time.Duration{}, cpu: map[string]time.Duration{}}
 	observe := func(call string, took time.Duration) { s.last[call] = took }
 	if s.runtime, err = nriruntime.New(dir, nriruntime.Options{OCI: host, Observe: observe}); err != nil {
 		return nil, err
@@ -50,9 +63,11 @@ func newSide(ctx context.Context, dir, name string, makeCommand func(dir, socket
 	if err := s.runtime.Start(); err != nil {
 		return nil, err
 	}
-	s.process = makeCommand(dir, s.runtime.Socket(), root)
-	s.process.Stderr = &s.output
-	if err := s.process.Start(); err != nil {
+	if s.process, err = k.command(dir, s.runtime.Socket(), root); err == nil {
+		s.process.Stderr = &s.output
+		err = s.process.Start()
+	}
+	if err != nil {
 		s.runtime.Stop()
 		return nil, err
 	}
@@ -134,6 +149,23 @@ func (s *side) memory() (now, most float64, err error) {
 	status, err := process.NewStatus()
 	const mib = 1 << 20
 	return float64(status.VmRSS) / mib, float64(status.VmHWM) / mib, err
+}
+
+// scrape reads the metrics of the plugin. It returns an error unless they have the usage of all containers.
+func (s *side) scrape(ctx context.Context, containers int) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddress+"/metrics", http.NoBody)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	metrics, err := io.ReadAll(answer.Body)
+	if n := bytes.Count(metrics, []byte("\ncontainer_llc_occupancy_bytes{")); err == nil && n != containers {
+		err = fmt.Errorf("%s: the metrics have the usage of %d containers, want %d", s.name, n, containers)
+	}
+	return errors.Join(err, answer.Body.Close())
 }
 
 // cpuTime returns the CPU time of the process, in steps of 10 ms.

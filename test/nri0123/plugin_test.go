@@ -61,7 +61,7 @@ func newRig(t *testing.T, binary string) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	host, err := hostdir.New(t.TempDir())
+	host, err := hostdir.New(t.TempDir(), hostdir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,13 +22,23 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// Host is a directory with the files that the plugin reads on a machine with cgroup v2, one disk with iocost, and no
-// resctrl. Its methods make cgroups and write values into them as runc does. Plain files accept every write; package
-// sim has files that refuse writes as the kernel does.
+// Options select the machine. The zero value is a machine with cgroup v2 and without resctrl.
+type Options struct {
+	// Legacy selects cgroup v1.
+	Legacy bool
+	// RMIDs is the number of groups that resctrl can monitor. If it is 0, the machine has no resctrl.
+	RMIDs int
+}
+
+// Host is a directory with the files that the plugin reads on a machine with one disk, which has
+// iocost with cgroup v2, and bfq with cgroup v1.
+// Its methods make cgroups and write values into them as runc does. Plain files accept every write; package sim has
+// files that refuse writes as the kernel does.
 type Host struct {
 	// Root is the directory.
-	Root string
-	pids atomic.Int64
+	Root    string
+	options Options
+	pids    atomic.Int64
 
 	mu     sync.Mutex        // guards the fields below
 	dirs   map[string]string // cgroups by container ID
@@ -35,45 +46,81 @@ type Host struct {
 }
 
 // New makes the files below an existing directory.
-func New(root string) (*Host, error) {
-	const mounts = "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
-	for name, content := range map[string]string{
+func New(root string, options Options) (*Host, error) {
+	h := &Host{Root: root, options: options, dirs: map[string]string{}}
+	mounts := "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+	if options.Legacy {
+		mounts = "30 1 0:26 / " + blkio + " rw - cgroup cgroup rw,blkio\n"
+	}
+	if options.RMIDs > 0 {
+		mounts += "31 1 0:27 / " + resctrl + " rw - resctrl resctrl rw\n"
+	}
+
+	files := map[string]string{
 		"proc/sys/kernel/random/boot_id":   "11111111-2222-3333-4444-555555555555\n",
 		"proc/1/mountinfo":                 mounts,
 		"proc/self/mountinfo":              mounts,
 		"proc/cpuinfo":                     "flags\t\t: fpu\n",
 		"proc/filesystems":                 "nodev\tcgroup2\n",
+		"dev/sda":                          "",
 		"sys/block/sda/dev":                "8:0\n",
 		"sys/block/sda/queue/scheduler":    "[none] mq-deadline\n",
 		"sys/fs/cgroup/io.cost.qos":        "8:0 enable=1 ctrl=auto rpct=0.00 rlat=250000 wpct=0.00 wlat=250000 min=1.00 max=10000.00\n",
 		"sys/fs/cgroup/cgroup.controllers": "cpu io memory\n",
 		"sys/fs/cgroup/cgroup.procs":       "",
-	} {
-		file := filepath.Join(root, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)); err != nil {
-			return nil, fmt.Errorf("make a host in %s: %w", root, err)
-		}
 	}
-	return &Host{Root: root, dirs: map[string]string{}}, nil
+	if options.Legacy {
+		files["sys/block/sda/queue/scheduler"] = "none [bfq]\n"
+	}
+	if options.RMIDs > 0 {
+		maps.Copy(files, h.resctrlFiles())
+	}
+	disk := filepath.Join(root, "sys/dev/block/8:0")
+	err := errors.Join(h.write(files), os.MkdirAll(filepath.Dir(disk), 0o755), os.Symlink("../../block/sda", disk))
+	if err != nil {
+		return nil, fmt.Errorf("make a host in %s: %w", root, err)
+	}
+	return h, nil
 }
 
-func (h *Host) dir(cgroup string) string { return filepath.Join(h.Root, "sys/fs/cgroup", cgroup) }
-
-// MakePodCgroup makes a cgroup with the io controller.
-func (h *Host) MakePodCgroup(cgroup string) error {
-	dir := h.dir(cgroup)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	files := map[string]string{
-		"cgroup.procs": "", "cgroup.threads": "", "cgroup.controllers": "io\n", "cgroup.kill": "", "io.max": "", "io.weight": "default 100\n",
-	}
+// write makes files and their directories. The keys are paths below the host's root.
+func (h *Host) write(files map[string]string) error {
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+		file := filepath.Join(h.Root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Tree returns the mount point of the hierarchy with the io controller.
+func (h *Host) Tree() string {
+	if h.options.Legacy {
+		return blkio
+	}
+	return "/sys/fs/cgroup"
+}
+
+func (h *Host) dir(cgroup string) string { return filepath.Join(h.Root, h.Tree(), cgroup) }
+
+// MakePodCgroup makes a cgroup with the io controller.
+func (h *Host) MakePodCgroup(cgroup string) error {
+	files := map[string]string{
+		"cgroup.procs": "", "cgroup.threads": "", "cgroup.controllers": "io\n", "cgroup.kill": "", "io.max": "", "io.weight": "default 100\n",
+	}
+	if h.options.Legacy {
+		files = map[string]string{
+			"cgroup.procs": "", "tasks": "", "blkio.throttle.read_bps_device": "", "blkio.throttle.write_bps_device": "",
+			"blkio.throttle.read_iops_device": "", "blkio.throttle.write_iops_device": "",
+			"blkio.bfq.weight": "100\n", "blkio.bfq.weight_device": "",
+		}
+	}
+	placed := map[string]string{}
+	for name, content := range files {
+		placed[filepath.Join(h.Tree(), cgroup, name)] = content
+	}
+	return h.write(placed)
 }
 
 // RemovePodCgroup removes the cgroup with all that is in it.
@@ -88,9 +135,16 @@ func (h *Host) Create(_ context.Context, spec nriruntime.Spec) (int, error) {
 	h.mu.Lock()
 	h.dirs[spec.ID] = h.dir(cgroup)
 	h.mu.Unlock()
-	pid := int(h.pids.Add(1))
-	if err := os.WriteFile(filepath.Join(h.dir(cgroup), "cgroup.procs"), []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
-		return 0, err
+	pid := firstPID + int(h.pids.Add(1))
+	if h.options.RMIDs > 0 {
+		if err := h.write(h.monitoredFiles(pid, spec.ID)); err != nil {
+			return 0, err
+		}
+	}
+	for _, list := range []string{"cgroup.procs", "cgroup.threads"} {
+		if err := os.WriteFile(filepath.Join(h.dir(cgroup), list), []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
+			return 0, err
+		}
 	}
 	return pid, h.set(h.dir(cgroup), spec.Unified)
 }
@@ -113,11 +167,13 @@ func (h *Host) set(dir string, unified map[string]string) error {
 func (h *Host) Start(context.Context, string) error { return nil }
 
 // Exec returns a new process ID. No such process exists.
-func (h *Host) Exec(context.Context, nriruntime.Spec) (int, error) { return int(h.pids.Add(1)), nil }
+func (h *Host) Exec(context.Context, nriruntime.Spec) (int, error) {
+	return firstPID + int(h.pids.Add(1)), nil
+}
 
 // Update sets the values.
 func (h *Host) Update(_ context.Context, id string, unified map[string]string) error {
-	dir, err := h.find(id)
+	dir, err := h.Dir(id)
 	if err != nil {
 		return err
 	}
@@ -126,18 +182,21 @@ func (h *Host) Update(_ context.Context, id string, unified map[string]string) e
 
 // Delete removes the container's cgroup.
 func (h *Host) Delete(_ context.Context, id string) error {
-	dir, err := h.find(id)
+	dir, err := h.Dir(id)
 	if err != nil {
 		return nil // deleted already
 	}
 	kill, err := os.ReadFile(filepath.Join(dir, "cgroup.kill"))
+	if h.options.Legacy {
+		err = nil // there is no such file
+	}
 	h.mu.Lock()
 	delete(h.dirs, id)
 	if len(kill) > 0 {
 		h.killed = append(h.killed, id)
 	}
 	h.mu.Unlock()
-	return errors.Join(err, os.RemoveAll(dir))
+	return errors.Join(err, os.RemoveAll(dir), os.RemoveAll(h.monitoringGroup(id)))
 }
 
 // Killed returns the deleted containers whose processes were ended through cgroup.kill.
@@ -147,8 +206,8 @@ func (h *Host) Killed() []string {
 	return slices.Clone(h.killed)
 }
 
-// find returns the directory of a container's cgroup.
-func (h *Host) find(id string) (string, error) {
+// Dir returns the directory of a container's cgroup.
+func (h *Host) Dir(id string) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	dir, ok := h.dirs[id]
@@ -160,7 +219,7 @@ func (h *Host) find(id string) (string, error) {
 
 // ReadFile reads a file in the cgroup of a container. The file ends with a newline, like those of the kernel.
 func (h *Host) ReadFile(id, file string) (string, error) {
-	dir, err := h.find(id)
+	dir, err := h.Dir(id)
 	if err != nil {
 		return "", err
 	}
