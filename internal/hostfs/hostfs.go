@@ -60,6 +60,12 @@ func readAll(fd int) ([]byte, error) {
 	}
 }
 
+// Exists returns false if a file does not exist. If that is unknown, it returns true.
+func (r Root) Exists(path string) bool {
+	_, err := ignoringEINTR(func() (int, error) { return 0, unix.Access(r.path(path), unix.F_OK) })
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // WriteFile writes data to an existing file with one write(2), as kernel files require. It neither creates nor
 // truncates the file. If only a part of the data is written, WriteFile fails. Errors wrap the kernel's errno.
 func (r Root) WriteFile(path string, data []byte) error {

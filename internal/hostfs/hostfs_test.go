@@ -197,3 +197,15 @@ func TestSubdirsAreDirectoriesAlone(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestAFileExistsEvenIfItCannotBeRead(t *testing.T) {
+	root := host(t, map[string]string{"/sys/a": "x"})
+	for name, want := range map[string]bool{"/sys/a": true, "/sys/b": false, "/sys": true, "/../sys/a": true} {
+		if got := root.Exists(name); got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+	if !root.Exists("/sys/a/b") { // a file is no directory, so the answer is an error that says nothing about b
+		t.Error("an unknown error counts as a missing file")
+	}
+}

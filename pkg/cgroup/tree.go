@@ -37,6 +37,12 @@ type dirLister interface {
 	Subdirs(path string) ([]string, error)
 }
 
+// finder is an FS that can find a file with one system call, without reading the file.
+type finder interface {
+	// Exists returns false if a file does not exist. If that is unknown, it returns true.
+	Exists(path string) bool
+}
+
 // Tree has the machine's cgroup hierarchies as they were mounted when Detect ran. It is immutable and safe for concurrent use.
 type Tree struct {
 	fs          FS
@@ -168,6 +174,10 @@ func (t *Tree) payloadDir(target classes.Holder, dir string) string {
 }
 
 func (t *Tree) isGroup(dir string) bool {
-	_, err := t.fs.ReadFile(path.Join(dir, "cgroup.procs"))
+	file := path.Join(dir, "cgroup.procs")
+	if fs, ok := t.fs.(finder); ok {
+		return fs.Exists(file)
+	}
+	_, err := t.fs.ReadFile(file)
 	return err == nil || !errors.Is(err, fs.ErrNotExist) // a threaded cgroup refuses the read, but exists
 }
