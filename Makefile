@@ -38,7 +38,11 @@ VENDOR ?= intel
 # Duration of each measurement of the lab, and where its tables and pictures go.
 SECONDS ?= 20
 OUTPUT ?= bin/lab
-# REAL=1 lets the demo use this machine's resctrl and cgroups; it then needs root.
+# Factor by which the benchmark may miss its goals, and the page whose tables it replaces. QUICK=1 takes fewer samples.
+TOLERANCE ?= 1
+PAGE ?=
+QUICK ?=
+# REAL=1 lets the demo use this machine's resctrl and cgroups; it then needs root. The benchmark then also uses containerd.
 REAL ?=
 
 # Further modules with tests. Each has its own versions of dependencies.
@@ -166,8 +170,11 @@ lab: ## Measure what classes are worth, on a disk in a VM; REAL=1, as root: on t
 	  $(GO) test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) -run TestLab ./test/e2e)
 
 .PHONY: bench
-bench: ## Measure hooks and memory beside a plugin that does nothing; fails if a goal is missed.
-	$(GO) run ./test/bench
+bench: ## Measure hooks, reloads and memory, and fail if a goal is missed; REAL=1, as root: also containerd's creations. PAGE=docs/performance.md.
+	$(GO) run ./test/bench -tolerance $(TOLERANCE) -page '$(PAGE)' \
+	  $(if $(QUICK),-creations 200 -synchronizations 5 -reloads 3 -churned 1000 -live 100 -rest 15s)
+	$(if $(REAL),QOS_BENCH_TOLERANCE=$(TOLERANCE) QOS_BENCH_CONTAINERS=200 \
+	  $(MAKE) --no-print-directory e2e-kubernetes E2E_RUN=TestCreationsTakeHardlyLongerWithThePlugin)
 
 .PHONY: soak
 soak: ## Test a simulated node with random actions; MINUTES=5, SEED=N repeats them.
