@@ -128,6 +128,8 @@ func TestAGoodWorldHasNoViolations(t *testing.T) {
 		},
 		"a container for which no RMID is free": func(w *invariant.World) {
 			w.Expect.Monitored = only("gold")
+			w.Expect.RMIDs = 1
+			monitor(w, "theirs", "x", 99)
 			resource(w, 0).Conditions = []*qosv1alpha1.Condition{{Type: "ContainersMonitored"}}
 		},
 		"a limit of another program that is reported": func(w *invariant.World) {
@@ -293,6 +295,11 @@ func TestEveryViolationIsFound(t *testing.T) {
 			`monitoring group qos-a1 in group "qos-gold" has thread 30, which is not of the container`},
 		{"a container that is not monitored", func(w *invariant.World) { w.Expect.Monitored = only("gold") },
 			"pod default/a container main (a1) has no monitoring group"},
+		{"a container that is not monitored, although an RMID is free", func(w *invariant.World) {
+			w.Expect.Monitored, w.Expect.RMIDs = only("gold"), 2
+			monitor(w, "theirs", "x", 99)
+			resource(w, 0).Conditions = []*qosv1alpha1.Condition{{Type: "ContainersMonitored"}}
+		}, "pod default/a container main (a1) has no monitoring group"},
 		{"a container that is monitored though its class is not selected", func(w *invariant.World) {
 			w.Expect.Monitored = only("silver")
 			monitor(w, "qos-gold", "a1", 10)

@@ -5,6 +5,7 @@ package invariant
 
 import (
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -13,7 +14,8 @@ import (
 
 // monitors checks that each monitoring group of the plugin belongs to a running container, is in the control group of
 // the container's class, and has only threads of the container. Each running container that is to be monitored must have a group,
-// unless the plugin reports that it could not monitor all containers. Before class files are applied, the plugin removes no group.
+// unless RMIDs are exhausted and the plugin reports that it could not monitor all containers. Before class files are applied, the
+// plugin removes no group.
 func (c *check) monitors() {
 	if c.Status.GetConfig().GetGeneration() == 0 || c.unavailable(c.Expect.resctrl()) {
 		return
@@ -84,12 +86,42 @@ func classOf(h holder, resource string) (class string, known bool) {
 	return h.classes[i].GetClass(), true
 }
 
-// unmonitored reports whether the plugin reports that it could not monitor all containers.
-func (c *check) unmonitored() bool {
-	for _, condition := range c.offered[c.Expect.resctrl()].GetConditions() {
-		if condition.GetType() == "ContainersMonitored" {
-			return !condition.GetHealthy()
+// unmonitored reports whether the plugin reports that it could not monitor all containers, and may do so.
+func (c *check) unmonitored() bool { return !c.AllMonitored() && c.exhausted() }
+
+// AllMonitored reports whether the plugin does not report that it could not monitor all containers.
+func (w World) AllMonitored() bool {
+	resctrl := w.Expect.resctrl()
+	for _, r := range w.Status.GetResources().GetContainerQosResources() {
+		for _, condition := range r.GetConditions() {
+			if r.GetName() == resctrl && condition.GetType() == "ContainersMonitored" {
+				return condition.GetHealthy()
+			}
 		}
 	}
-	return false
+	return true
+}
+
+// exhausted reports whether monitoring groups use all RMIDs that they can use, or that this is unknown.
+func (c *check) exhausted() bool {
+	used := 0
+	for _, group := range c.Kernel.Groups {
+		used += len(group.Monitors)
+	}
+	return used >= c.Expect.RMIDs
+}
+
+// OwnMonitors returns the paths of all monitoring groups with the plugin's prefix, below the mount point of resctrl. It
+// includes those in control groups of other programs.
+func (k Kernel) OwnMonitors() []string {
+	var found []string
+	for group, content := range k.Groups {
+		for name := range content.Monitors {
+			if strings.HasPrefix(name, groupPrefix) {
+				found = append(found, path.Join(group, "mon_groups", name))
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
 }

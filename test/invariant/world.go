@@ -100,6 +100,10 @@ type Expect struct {
 	Volumes map[string]map[string]uint64
 	// Monitored reports whether the containers of a class of RDT are to be monitored. It is nil if this is not checked.
 	Monitored func(class string) bool
+	// RMIDs is the number of RMIDs that monitoring groups can use. While some of them are unused, each container that is
+	// to be monitored must have a monitoring group. If RMIDs is 0, a report of the plugin that it could not monitor all
+	// containers is accepted.
+	RMIDs int
 	// Most has the permitted number of holders of a class whose capacity was lowered: the number at that time.
 	Most map[Class]uint64
 }

@@ -27,7 +27,7 @@ func TestAShortSoakFindsNoViolation(t *testing.T) {
 	if err := run(t.Context(), options(1, 8), &out); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	for _, want := range []string{"seed 1", "8 rounds", "0 violations", "create", "update", "ClassFull", "goroutines"} {
+	for _, want := range []string{"seed 1", "8 rounds", "0 violations", "create", "update", "ClassFull", "goroutines", "containers monitored after a round: "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the summary does not contain %q:\n%s", want, out.String())
 		}

@@ -19,6 +19,8 @@ type FS struct {
 
 	mu   sync.Mutex
 	live *mounted // nil while unmounted
+	// limbo is the number of RMIDs in limbo while unmounted.
+	limbo int
 	// tasks maps thread IDs to tasks.
 	tasks map[int]*task
 	// calls is the number of Calls since the last call of Inject.
@@ -74,6 +76,9 @@ func (f *FS) Calls() int {
 func (f *FS) Unmount() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.live != nil && f.spec.Limbo {
+		f.limbo = f.spec.RMIDs - 1 - f.live.rmids
+	}
 	f.live = nil
 	for _, t := range f.tasks {
 		t.group = nil
@@ -84,7 +89,10 @@ func (f *FS) Unmount() {
 func (f *FS) Drain() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.live.rmids, f.live.limbo = f.live.rmids+f.live.limbo, 0
+	f.limbo = 0
+	if f.live != nil {
+		f.live.rmids, f.live.limbo = f.live.rmids+f.live.limbo, 0
+	}
 }
 
 // change executes a Call. It first asks the fault function whether the call must fail.

@@ -57,6 +57,7 @@ func (m *mounted) makeControl(spec Spec, name string) error {
 		for _, id := range spec.Domains {
 			value, err := m.initial(s, id, closid)
 			if err != nil {
+				m.freeRMID(spec)
 				m.reportf("Failed to initialize allocations")
 				return err
 			}

@@ -129,7 +129,7 @@ func (f *FS) mount(options string) error {
 	for _, s := range m.schemas {
 		s.reset(0, spec.Domains)
 	}
-	m.rmids = spec.RMIDs - 1
+	m.rmids, m.limbo = spec.RMIDs-1-f.limbo, f.limbo
 	f.live = m
 	return nil
 }

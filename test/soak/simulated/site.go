@@ -25,13 +25,15 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 	"github.com/qos-nri/qos-nri-plugin/test/soak/steps"
 )
 
 // repairInterval is how often the plugin looks for drift. It is shorter than on a node, to test more of it.
 const repairInterval = 2 * time.Second
 
-// Site is a node with 12 ways of cache, and disks that are added and removed.
+// Site is a node with 12 ways of cache, RMIDs that are in limbo after their groups were removed, and disks that are added
+// and removed.
 type Site struct {
 	*nriruntime.Runtime
 
@@ -41,6 +43,9 @@ type Site struct {
 	options agent.Options
 	log     *slog.Logger
 	hangups chan os.Signal
+	rdt     resctrl.Spec
+	// endDrain ends the goroutine that frees RMIDs in limbo.
+	endDrain func()
 
 	// process is the process that was started last. It is nil after that process was ended. Only one goroutine uses it.
 	process *process
@@ -67,9 +72,12 @@ func New(log *slog.Logger) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Site{dir: dir, machine: sim.New(sim.Options{}), log: log, hangups: make(chan os.Signal, 1),
+	rdt := resctrl.IntelSpec()
+	rdt.Unmounted, rdt.Limbo = true, true
+	s := &Site{dir: dir, machine: sim.New(sim.Options{RDT: &rdt}), rdt: rdt, log: log, hangups: make(chan os.Signal, 1),
 		pids: map[string]int{}, disks: map[string]string{"vda": "254:0", "vdb": "254:16"}, foreign: map[string]bool{}}
 	s.oci = &refusing{Machine: s.machine}
+	s.endDrain = drain(s.machine.Resctrl())
 	// While no plugin runs, SIGHUP would otherwise end this process.
 	signal.Notify(s.hangups, syscall.SIGHUP)
 	// With NRI's default timeout of 2 s, the runtime could disconnect the plugin on a slow machine.
@@ -111,6 +119,7 @@ func (s *Site) Close() error {
 		s.Stop()
 	}
 	signal.Stop(s.hangups)
+	s.endDrain()
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
@@ -127,7 +136,8 @@ func (s *Site) Live(ctx context.Context) (invariant.Live, error) {
 func (s *Site) Machine() steps.Machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := steps.Machine{Ways: 12, Domains: []int{0, 1}, Notices: repairInterval + time.Second, Weights: map[string]string{
+	closids := min(s.rdt.L2.CLOSIDs, s.rdt.L3.CLOSIDs, s.rdt.MB.CLOSIDs)
+	m := steps.Machine{Ways: 12, Domains: []int{0, 1}, RMIDs: s.rdt.RMIDs - closids, Notices: repairInterval + time.Second, Weights: map[string]string{
 		// For io.weight, KEP-2254 converts weights of 10 to 1000 into 1 to 10000.
 		"io.bfq.weight": "default 400", "io.weight": "default 3940",
 	}}

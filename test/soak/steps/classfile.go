@@ -45,7 +45,7 @@ const monitorAll, monitorSome = "containers", "{containers: [bronze, system/defa
 
 func firstClassFile() classFile {
 	return classFile{number: 1, defaultClass: "bronze", gold: true, silver: true, blockIO: true, podIO: true,
-		goldCapacity: 2, lowCapacity: 3, share: 50, bandwidth: 20, rate: 1000, calmRate: 9000}
+		monitoring: monitorAll, goldCapacity: 2, lowCapacity: 3, share: 50, bandwidth: 20, rate: 1000, calmRate: 9000}
 }
 
 // changed returns another class file.
@@ -186,6 +186,7 @@ func (c classFile) expect(m Machine) invariant.Expect {
 		Monitored: func(class string) bool {
 			return c.monitoring == monitorAll || c.monitoring == monitorSome && (class == "bronze" || class == "")
 		},
+		RMIDs: m.RMIDs,
 	}
 	if c.gold {
 		e.Schemata["gold"] = group(1<<gold-1, 100)

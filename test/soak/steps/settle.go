@@ -46,6 +46,7 @@ func (s *Soak) settle(ctx context.Context) error {
 		wrong[0] = fmt.Sprintf("the node has not settled after %s: %s", s.options.Patience, wrong[0])
 		return s.violated(wrong)
 	}
+	s.summary.monitors(last)
 	s.calm = s.known[fileInForce(last.Status)].sameAs(s.file) && time.Since(s.sabotaged) > s.site.Machine().Notices
 	return s.violated(s.watch(ctx, 0))
 }

@@ -88,6 +88,8 @@ type Machine struct {
 	// steps of 10 per cent.
 	Ways    int
 	Domains []int
+	// RMIDs is the number of RMIDs that are not reserved for classes. It is 0 if some of them can be in limbo forever.
+	RMIDs int
 	// Disks has the device numbers (MAJ:MIN) of the disks /dev/vd[a-z].
 	Disks []string
 	// Weights maps each cgroup file with weights to its content for the weight 400.

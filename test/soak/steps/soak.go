@@ -98,7 +98,7 @@ func Run(ctx context.Context, site Site, o Options) (*Summary, error) {
 		err = s.measure(work, &s.summary.end)
 	}
 	if err == nil {
-		err = s.summary.grown()
+		err = errors.Join(s.summary.grown(), s.summary.idle())
 	}
 	s.summary.took = time.Since(s.began)
 	return s.summary, err

@@ -15,6 +15,9 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
 func parse(c classFile) error {
@@ -129,6 +132,59 @@ func TestInCalmEveryOutcomeNeedsAReason(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+func TestASoakThatMonitoredNoContainerFails(t *testing.T) {
+	one := invariant.World{Kernel: invariant.Kernel{Groups: map[string]invariant.Group{"qos-gold": {Monitors: map[string][]int{"qos-c": nil}}}}}
+	none := invariant.World{Kernel: invariant.Kernel{Groups: map[string]invariant.Group{"qos-gold": {Monitors: map[string][]int{"theirs": nil}}}}}
+	for _, test := range []struct {
+		name   string
+		world  invariant.World
+		rounds int
+		want   error
+	}{
+		{"a monitored container", one, fewRounds + 1, nil},
+		{"no monitored container", none, fewRounds + 1, ErrViolated},
+		{"no monitored container in few rounds", none, fewRounds, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newSummary(1)
+			s.round = test.rounds
+			s.monitors(test.world)
+			if err := s.idle(); !errors.Is(err, test.want) {
+				t.Errorf("error is %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+// hostOf is the site of a node of which only the kernel's files are read.
+type hostOf struct {
+	Site
+	machine *sim.Machine
+}
+
+func (h hostOf) Host() invariant.FS { return h.machine }
+
+func TestAMonitoringGroupThatIsLeftIsAViolation(t *testing.T) {
+	for _, control := range []string{"", "/qos-gold", "/theirs"} {
+		machine := sim.New(sim.Options{})
+		s := &Soak{site: hostOf{machine: machine}, summary: newSummary(1)}
+		group := resctrl.MountPoint + control
+		err := machine.Mount("resctrl", resctrl.MountPoint, "resctrl", "")
+		if control != "" {
+			err = errors.Join(err, machine.Mkdir(group))
+		}
+		if err := errors.Join(err, machine.Mkdir(group+"/mon_groups/theirs"), s.unmonitored()); err != nil {
+			t.Fatalf("without a monitoring group of the plugin: %v", err)
+		}
+		if err := machine.Mkdir(group + "/mon_groups/qos-ended"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.unmonitored(); !errors.Is(err, ErrViolated) {
+			t.Errorf("with a monitoring group in %q, error is %v", control, err)
+		}
 	}
 }
 

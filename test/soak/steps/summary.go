@@ -44,7 +44,11 @@ type Summary struct {
 	violations []string
 	last       []string
 	// armed is true if the plugin is to be killed in the round.
-	armed     bool
+	armed bool
+	// monitored has the monitoring groups, by name, that existed after a round. There is one for each container.
+	// notAll is the number of rounds after which the plugin reported that it could not monitor all containers.
+	monitored map[string]bool
+	notAll    int
 	warm, end resources
 }
 
@@ -58,7 +62,7 @@ type resources struct {
 }
 
 func newSummary(seed uint64) *Summary {
-	return &Summary{seed: seed, actions: map[string]*tally{}, reasons: map[string]int{}, unknown: map[string]bool{}}
+	return &Summary{seed: seed, actions: map[string]*tally{}, reasons: map[string]int{}, unknown: map[string]bool{}, monitored: map[string]bool{}}
 }
 
 // done counts an operation, and returns a line about it.
@@ -130,6 +134,7 @@ func (s *Summary) String() string {
 		fmt.Fprintf(&text, "settled after a round: median %s, maximum %s\n",
 			s.settled[n/2].Round(time.Millisecond), s.settled[n-1].Round(time.Millisecond))
 	}
+	fmt.Fprintf(&text, "containers monitored after a round: %d; not all monitored after %d rounds\n", len(s.monitored), s.notAll)
 	for _, failure := range slices.Sorted(maps.Keys(s.unknown)) {
 		fmt.Fprintf(&text, "other: %s\n", failure)
 	}
@@ -144,7 +149,8 @@ func measureRow(name string, warm, end, more int) []string {
 	return []string{name, fmt.Sprint(warm), fmt.Sprint(end), fmt.Sprint(warm + more)}
 }
 
-// measure removes all pods, waits until the node is settled, and then measures the resources of this process.
+// measure removes all pods, waits until the node is settled, and checks that no monitoring group of the plugin is left.
+// Then it measures the resources of this process.
 func (s *Soak) measure(ctx context.Context, into *resources) error {
 	clear(s.busy)
 	for len(s.pods) > 0 {
@@ -153,6 +159,9 @@ func (s *Soak) measure(ctx context.Context, into *resources) error {
 		}
 	}
 	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	if err := s.unmonitored(); err != nil {
 		return err
 	}
 	runtime.GC()

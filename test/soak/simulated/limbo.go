@@ -1,0 +1,37 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulated
+
+import (
+	"sync"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// drainInterval is how often the kernel checks whether the RMIDs in limbo can be used again (CQM_LIMBOCHECK_INTERVAL in
+// Linux).
+const drainInterval = time.Second
+
+// drain frees the RMIDs in limbo at each interval, until stop is called.
+func drain(fs *resctrl.FS) (stop func()) {
+	ended := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		interval := time.NewTicker(drainInterval)
+		defer interval.Stop()
+		for {
+			select {
+			case <-interval.C:
+				fs.Drain()
+			case <-ended:
+				return
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		running.Wait()
+	}
+}
