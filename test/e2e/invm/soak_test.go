@@ -6,6 +6,8 @@
 package invm
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -23,6 +25,7 @@ import (
 func TestSoak(t *testing.T) {
 	n := startNode(t)
 	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
+	raiseOccupancyThreshold(t)
 	makeForeignGroups(t)
 	site := &soakSite{node: n, t: t, pods: map[string]*pod{}, containers: map[string]*container{}}
 	t.Cleanup(func() {
@@ -43,6 +46,26 @@ func TestSoak(t *testing.T) {
 	summary, err := steps.Run(t.Context(), site, o)
 	t.Log(summary)
 	must(t, err)
+}
+
+// raiseOccupancyThreshold makes the kernel free RMIDs in limbo. The kernel frees an RMID when its cache occupancy is below a
+// threshold. The threshold can be at most the size of the cache. The emulated CPU shows an occupancy of 1 MiB for RMID 0,
+// 2 MiB for RMID 1, and so on. So with the highest threshold, the RMIDs with lower numbers leave limbo, and the others stay
+// in limbo.
+func raiseOccupancyThreshold(t *testing.T) {
+	t.Helper()
+	const most, least = 1 << 30, 1 << 16
+	for threshold := most; threshold >= least; threshold /= 2 {
+		err := os.WriteFile(resctrlRoot+"/info/L3_MON/max_threshold_occupancy", fmt.Append(nil, threshold), 0)
+		if err == nil {
+			t.Logf("RMIDs leave limbo below an occupancy of %d bytes", threshold)
+			return
+		}
+		if !errors.Is(err, unix.EINVAL) {
+			t.Fatal(err)
+		}
+	}
+	t.Log("the kernel permits no higher threshold, so the RMIDs of removed groups stay in limbo")
 }
 
 func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
