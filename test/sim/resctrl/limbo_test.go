@@ -53,3 +53,21 @@ func TestLimboDrainsWhileUnmounted(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAControlGroupThatGetsNoCacheKeepsNoRMID(t *testing.T) {
+	spec := resctrl.IntelSpec()
+	spec.L2, spec.MB, spec.L3.Shareable, spec.RMIDs = nil, nil, 0, 2
+	f := resctrl.New(spec)
+	if err := f.WriteFile(resctrl.MountPoint+"/mode", []byte("exclusive\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Mkdir(resctrl.MountPoint + "/g"); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the root group has all cache for itself, but mkdir returned %v", err)
+	}
+	if err := f.WriteFile(resctrl.MountPoint+"/mode", []byte("shareable\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Mkdir(resctrl.MountPoint + "/g"); err != nil {
+		t.Error(err)
+	}
+}
