@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -109,7 +110,12 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		endpoint := &csiEndpoint{controller: c, driver: driver, version: o.Version}
 		group.Go(func() error { return endpoint.serve(ctx, o.CSIDir) })
 	}
-	group.Go(func() error { return lead(ctx, client, c, o, log) })
+	group.Go(func() error {
+		return lead(ctx, client, o.Namespace, func(ctx context.Context, replica string) {
+			log.Info("this replica is the leader", "replica", replica)
+			c.run(ctx)
+		})
+	})
 	return group.Wait()
 }
 
@@ -122,27 +128,49 @@ func newIdentity() (string, error) {
 	return host + "_" + string(uuid.NewUUID()), nil
 }
 
-// lead runs the controller while this process is the leader.
-func lead(ctx context.Context, client kubernetes.Interface, c *controller, o Options, log *slog.Logger) error {
+// lead calls run while this process is the leader. The parameter replica of run is the name of this process. When ctx ends, lead first
+// waits until run has returned, and then releases the Lease. So the next leader writes nothing while this process still writes.
+func lead(ctx context.Context, client kubernetes.Interface, namespace string, run func(ctx context.Context, replica string)) error {
 	identity, err := newIdentity()
 	if err != nil {
 		return err
 	}
+	candidacy, resign := context.WithCancel(context.WithoutCancel(ctx))
+	defer resign()
+	var running sync.Mutex // locked while run is called
+	stop := context.AfterFunc(ctx, func() {
+		running.Lock()
+		defer running.Unlock()
+		resign()
+	})
+	defer stop()
+
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: leaseName}, Client: client.CoordinationV1(),
+			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: leaseName}, Client: client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 		},
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) { log.Info("this replica is the leader", "replica", identity); c.run(ctx) },
+			OnStartedLeading: func(leading context.Context) {
+				running.Lock()
+				defer running.Unlock()
+				leading, end := context.WithCancel(leading)
+				defer end()
+				defer context.AfterFunc(ctx, end)()
+				run(leading, identity)
+			},
 			OnStoppedLeading: func() {},
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("elect a leader: %w", err)
 	}
-	if elector.Run(ctx); ctx.Err() == nil {
+
+	elector.Run(candidacy)
+	running.Lock() // waits until run has returned
+	defer running.Unlock()
+	if ctx.Err() == nil {
 		return ErrLeadershipLost
 	}
 	return nil
