@@ -227,7 +227,7 @@ func (c *controller) run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return
 	}
-	go func() { <-ctx.Done(); c.queue.ShutDown() }() // ends the loop below
+	defer context.AfterFunc(ctx, c.queue.ShutDown)() // ends the loop below
 
 	for {
 		node, ended := c.queue.Get()
