@@ -4,12 +4,14 @@
 package simulated
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
@@ -113,6 +115,46 @@ func TestAPluginThatIsKilledOrStoppedCanBeStartedAgain(t *testing.T) {
 			t.Errorf("the container is in %q, but was changed to silver", got)
 		}
 	}
+}
+
+// awaitMonitors waits until the plugin has a number of monitoring groups.
+func (s *Site) awaitMonitors(t *testing.T, want int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for ; ; s.hold(t) {
+		kernel, err := invariant.KernelOf(s.Host(), invariant.Live{})
+		must(t, err)
+		switch groups := kernel.OwnMonitors(); {
+		case len(groups) == want:
+			return
+		case ctx.Err() != nil:
+			t.Fatalf("monitoring groups are %q, want %d", groups, want)
+		}
+	}
+}
+
+// TestMonitoringGroupsAreRemovedWhenAWrongClassFileIsReplaced starts the plugin with a wrong class file. The plugin then
+// does not know whether RDT is configured, so it does not remove the monitoring group of a container that ends.
+func TestMonitoringGroupsAreRemovedWhenAWrongClassFileIsReplaced(t *testing.T) {
+	s := newSite(t)
+	restartWith := func(classes string) {
+		must(t, s.StopPlugin(t.Context()))
+		must(t, s.WriteClasses(classes))
+		must(t, s.StartPlugin(t.Context()))
+		s.hold(t)
+	}
+	restartWith(strings.Replace(classFile, "rdt: {", "rdt: {monitoring: containers, ", 1))
+	s.runGold(t)
+	s.awaitMonitors(t, 1)
+	restartWith("resources: [")
+	live, err := s.Live(t.Context())
+	must(t, err)
+	must(t, s.RemovePod(t.Context(), live.Pods[0].ID))
+	s.awaitMonitors(t, 1)
+	must(t, s.WriteClasses(classFile))
+	must(t, s.Hangup())
+	s.awaitMonitors(t, 0)
 }
 
 func TestAPlannedKillWaitsForItsWrite(t *testing.T) {

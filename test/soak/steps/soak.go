@@ -129,9 +129,8 @@ func (s *Soak) round(ctx context.Context, number int) error {
 	if s.random.IntN(3) > 0 {
 		actions = append(actions, s.trouble()...)
 	}
-	if s.file.wrong != "" && s.random.IntN(2) == 0 {
-		s.calm = false
-		if err := s.perform(ctx, []*operation{s.reload()}); err != nil { // otherwise, the class file stays wrong until a random action replaces it
+	if s.file.wrong != "" && s.random.IntN(2) == 0 { // otherwise, the class file stays wrong until a random action replaces it
+		if err := s.correct(ctx); err != nil {
 			return err
 		}
 	}
@@ -142,6 +141,15 @@ func (s *Soak) round(ctx context.Context, number int) error {
 		}
 	}
 	return s.settle(ctx)
+}
+
+// correct replaces a wrong class file.
+func (s *Soak) correct(ctx context.Context) error {
+	if s.file.wrong == "" {
+		return nil
+	}
+	s.calm = false
+	return s.perform(ctx, []*operation{s.reload()})
 }
 
 // take does one operation or, in a quarter of the steps, several operations concurrently.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
@@ -159,18 +160,47 @@ func TestASoakThatMonitoredNoContainerFails(t *testing.T) {
 	}
 }
 
-// hostOf is the site of a node of which only the kernel's files are read.
-type hostOf struct {
+// bare is a site without a runtime and without a plugin.
+type bare struct {
 	Site
 	machine *sim.Machine
+	// classes is the text of the class file.
+	classes string
 }
 
-func (h hostOf) Host() invariant.FS { return h.machine }
+func (b *bare) Host() invariant.FS { return b.machine }
+
+func (b *bare) WriteClasses(text string) error {
+	b.classes = text
+	return nil
+}
+
+func (b *bare) Hangup() error { return nil }
+
+func (b *bare) PluginRuns() (bool, error) { return false, nil }
+
+func (b *bare) API() qosv1alpha1.NodeQOSClient { return nil }
+
+func TestAWrongClassFileIsReplaced(t *testing.T) {
+	site := &bare{}
+	random := rand.New(rand.NewPCG(1, 1))
+	s := &Soak{site: site, random: random, summary: newSummary(1), known: map[int]classFile{}, file: firstClassFile().broken(random, 2)}
+	if err := s.correct(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.file.wrong != "" || site.classes != s.file.text() {
+		t.Errorf("the class file is %q", site.classes)
+	}
+	site.classes = ""
+	if err := s.correct(t.Context()); err != nil || site.classes != "" {
+		t.Errorf("a valid class file was replaced: %v", err)
+	}
+}
 
 func TestAMonitoringGroupThatIsLeftIsAViolation(t *testing.T) {
 	for _, control := range []string{"", "/qos-gold", "/theirs"} {
 		machine := sim.New(sim.Options{})
-		s := &Soak{site: hostOf{machine: machine}, summary: newSummary(1)}
+		s := &Soak{site: &bare{machine: machine}, summary: newSummary(1)}
 		group := resctrl.MountPoint + control
 		err := machine.Mount("resctrl", resctrl.MountPoint, "resctrl", "")
 		if control != "" {

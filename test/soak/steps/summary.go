@@ -150,13 +150,17 @@ func measureRow(name string, warm, end, more int) []string {
 }
 
 // measure removes all pods, waits until the node is settled, and checks that no monitoring group of the plugin is left.
-// Then it measures the resources of this process.
+// A plugin that has started with a wrong class file removes no groups, so measure replaces a wrong class file. Then it
+// measures the resources of this process.
 func (s *Soak) measure(ctx context.Context, into *resources) error {
 	clear(s.busy)
 	for len(s.pods) > 0 {
 		if err := s.perform(ctx, []*operation{s.endPod()}); err != nil {
 			return err
 		}
+	}
+	if err := s.correct(ctx); err != nil {
+		return err
 	}
 	if err := s.settle(ctx); err != nil {
 		return err
