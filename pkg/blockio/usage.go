@@ -111,7 +111,9 @@ func parsePressure(reading classes.Reading, data []byte, _ func(device) string) 
 	}
 }
 
-// parseService returns the parser of a file of cgroup v1, which has lines of the form "8:0 Read 4096".
+// parseService returns the parser of a file of cgroup v1, which has lines of the form "8:0 Read 4096". Since Linux 6.10
+// (blk_should_throtl in block/blk-throttle.h), the kernel counts the I/O to a disk only after some cgroup has got a
+// limit for the disk. Until then, the file has no line for the disk.
 func parseService(read, write string) func(classes.Reading, []byte, func(device) string) {
 	measures := map[string]string{"Read": read, "Write": write}
 	return func(reading classes.Reading, data []byte, name func(device) string) {

@@ -48,6 +48,17 @@ func TestAContainerOfCgroupV1IsMeasuredByThrottling(t *testing.T) {
 	}
 }
 
+// Since Linux 6.10, cgroup v1 lists only the disks for which some cgroup has had a limit. The kernel of the VM tests shows it, too.
+func TestADiskThatCgroupV1DoesNotCountIsNoSeries(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope).apply(throttling)
+	f.machine.AddFile(v1Dir+"/blkio.throttle.io_service_bytes_recursive", "Total 0\n")
+	f.machine.AddFile(v1Dir+"/blkio.throttle.io_serviced_recursive", "8:16 Read 1\n8:16 Write 0\n8:16 Total 1\nTotal 1\n")
+	want := classes.Reading{of(reads, "sdb"): 1, of(writes, "sdb"): 0}
+	if diff := cmp.Diff(want, f.measured(container())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestAContainerWithoutCgroupIsNotMeasured(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	gone := container()
