@@ -124,6 +124,7 @@ func TestOnTheKernel(t *testing.T) {
 			t.Errorf("-simulation +kernel:\n%s", diff)
 		}
 	}
+	t.Run("measures classes", func(t *testing.T) { measuresClasses(t, b) })
 	t.Run("moves processes", func(t *testing.T) { movesProcesses(t, b, pids) })
 	t.Run("refuses and rolls back", func(t *testing.T) { refusesAndRollsBack(t, b) })
 	apply(t, b, "")
@@ -174,6 +175,37 @@ func reasonOf(err error) string {
 		return unavailable.Reason
 	}
 	return fmt.Sprint(err)
+}
+
+// measuresClasses compares the usage of classes with the counters of their groups. The counters of bandwidth grow all the time.
+func measuresClasses(t *testing.T, b *Backend) {
+	total := classes.Series{Measure: "memory_bandwidth_bytes_total", Part: "1"}
+	for _, class := range []string{"gold", "bronze", classes.SystemDefault} {
+		group := filepath.Join(sim.MountPoint, GroupOf(class), "mon_data")
+		counted := func(file string) float64 {
+			data, err := os.ReadFile(filepath.Join(group, file))
+			must(t, err)
+			value, ok := ParseCounter(data)
+			if !ok {
+				t.Fatalf("%s of class %q is %q", file, class, data)
+			}
+			return value
+		}
+
+		before := counted("mon_L3_01/mbm_total_bytes")
+		first := measured(t, b, class)
+		last := measured(t, b, class)
+		for last[total] == first[total] {
+			last = measured(t, b, class)
+		}
+		if grown, most := last[total]-first[total], counted("mon_L3_01/mbm_total_bytes")-before; grown < 0 || grown > most {
+			t.Errorf("the bandwidth of class %q has grown by %v bytes, but the kernel's counter by %v", class, grown, most)
+		}
+		occupancy := last[classes.Series{Measure: "llc_occupancy_bytes", Part: "0"}]
+		if want := counted("mon_L3_00/llc_occupancy"); occupancy != want || want == 0 {
+			t.Errorf("class %q occupies %v bytes, want %v", class, occupancy, want)
+		}
+	}
 }
 
 func movesProcesses(t *testing.T, b *Backend, pids processes) {
