@@ -6,7 +6,9 @@ resctrl itself stays as it is: only what it asks of the CPU is answered from her
 
 Intel (QEMU `-cpu max,vendor=GenuineIntel`): L3 of 12 ways, 2 of them shared with I/O, 16 CLOSIDs; L2 of 20 ways, 8 CLOSIDs;
 MB in per cent, at least 10, in steps of 10, 8 CLOSIDs. AMD (`-cpu max`): the same caches; MB absolute, up to 2048, 16 CLOSIDs.
-Monitoring: 32 RMIDs; occupancy and bandwidth counters are made up, and grow. Writes to the MSRs go nowhere.
+Monitoring: 32 RMIDs; occupancy and bandwidth counters are made up, and grow. Writes to the MSRs go nowhere. The occupancy of an RMID
+is at least 2 MiB, which is the default of max_threshold_occupancy, so the RMIDs of removed groups are not free again. A test that needs
+them writes 64 MiB, the largest possible value, to that file: no RMID has this occupancy.
 """
 RESCTRL = "arch/x86/kernel/cpu/resctrl/"
 
@@ -68,7 +70,8 @@ def main():
           "\t    cpu_has(c, X86_FEATURE_CQM_MBM_LOCAL)) {", "if (1) {"),
          (first_definition, CPUID + first_definition))
     read_counter = "\trdmsrl(MSR_IA32_QM_CTR, msr_val);"
-    edit("monitor.c", (read_counter, read_counter + COUNTER))
+    cache_size = "resctrl_rmid_realloc_limit = boot_cpu_data.x86_cache_size * 1024;"
+    edit("monitor.c", (read_counter, read_counter + COUNTER), (cache_size, "resctrl_rmid_realloc_limit = 64 << 20;"))
 
 
 main()

@@ -14,7 +14,7 @@ CRIO_VERSION=v1.37.0
 CRUN_VERSION=1.21
 KERNEL_PACKAGE=linux-source-6.12
 # Raise it when build-kernel.sh or emulate-rdt.py changes what comes out.
-KERNEL_RECIPE=2
+KERNEL_RECIPE=3
 
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/qos-nri-plugin
 RUNTIMES=$CACHE/runtimes-containerd-$CONTAINERD_VERSION-runc-$RUNC_VERSION
