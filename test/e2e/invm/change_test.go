@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -73,10 +74,16 @@ func resizes(t *testing.T, p *pod) {
 	wantLimits(t, n.limits(t, c.cgroup()), ioLimits{})
 }
 
-// forks: a container that does nothing but fork is moved as a whole, or not at all.
+// forks changes the class of a container that does nothing but fork.
 func forks(t *testing.T, p *pod) {
-	n := p.node
-	c := p.run(t, spec{name: "changed", args: []string{"forks", "4", "20"}})
+	c := p.run(t, spec{name: "changed", args: []string{"forks", "4", "600"}})
+	t.Run("thread by thread", func(t *testing.T) { movesForks(t, c) })
+	t.Run("by a rename of its monitoring group", func(t *testing.T) { renamesForks(t, c) })
+}
+
+// movesForks: the container is moved as a whole, or not at all.
+func movesForks(t *testing.T, c *container) {
+	n, p := c.pod.node, c.pod
 	for _, class := range []string{"gold", "silver", "gold"} {
 		_, err := output("qos-nri-plugin", "update", p.name(), "changed", "rdt="+class)
 		t.Logf("update to %s: %v", class, err)
@@ -89,6 +96,33 @@ func forks(t *testing.T, p *pod) {
 		}
 		eventually(t, "all threads are in the reported class", func() error { return c.inGroup(groupOf(want)) })
 	}
+}
+
+// renamesForks: the container has a monitoring group. The plugin moves this group, and no thread is left behind.
+func renamesForks(t *testing.T, c *container) {
+	monitor(t, c.pod.node, "gold, silver")
+	_, err := output("qos-nri-plugin", "update", c.pod.name(), "changed", "rdt=silver")
+	must(t, err)
+	m := &meter{container: c, name: "changed"}
+	m.await(t, "silver", "the container is measured")
+	before := inode(t, m.group("silver"))
+	for _, class := range []string{"gold", "silver"} {
+		_, err := output("qos-nri-plugin", "update", c.pod.name(), "changed", "rdt="+class)
+		must(t, err)
+		c.wantGroup(t, groupOf(class))
+		if after := inode(t, m.group(class)); after != before {
+			t.Errorf("the monitoring group has inode %d, want %d: it was created again", after, before)
+		}
+		m.await(t, class, "the container is measured in its new class")
+	}
+}
+
+// inode returns the number of a directory. It stays the same when the directory is moved.
+func inode(t testing.TB, path string) uint64 {
+	t.Helper()
+	var stat syscall.Stat_t
+	must(t, syscall.Stat(path, &stat))
+	return stat.Ino
 }
 
 // podChanges: classes of pods can be changed like those of containers.

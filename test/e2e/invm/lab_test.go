@@ -169,24 +169,12 @@ func (l *laboratory) writtenBy(t *testing.T, c *container, disk string) float64 
 	}
 	sum := 0.0
 	for line := range strings.Lines(mustRead(t, filepath.Join(l.ioCgroup(c.cgroup()), file))) {
-		if number, rest, _ := strings.Cut(strings.TrimSpace(line), " "); number == disk {
-			sum += valueAfter(t, rest, key)
+		number, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if value, err := valueAfter(rest, key); err == nil && number == disk {
+			sum += value
 		}
 	}
 	return sum
-}
-
-// valueAfter returns the number after a key, or 0 if the text does not have the key.
-func valueAfter(t *testing.T, text, key string) float64 {
-	t.Helper()
-	_, after, found := strings.Cut(text, key)
-	if !found {
-		return 0
-	}
-	digits, _, _ := strings.Cut(after, " ")
-	value, err := strconv.ParseFloat(digits, 64)
-	must(t, err)
-	return value
 }
 
 // assign changes the classes of containers named "main", or of pods if container is empty, as an administrator does.
