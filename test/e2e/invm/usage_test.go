@@ -9,9 +9,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
+	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,9 @@ func usage(t *testing.T, p *pod) {
 	n := p.node
 	t.Run("cache occupancy and memory bandwidth are those of the resctrl groups", func(t *testing.T) { groupUsage(t, n) })
 	t.Run("block I/O is that of the containers, including ended ones", func(t *testing.T) { containerUsage(t, p) })
+	if !n.cgroupV2 {
+		t.Run("a disk that the kernel does not count is not reported", func(t *testing.T) { uncounted(t, p) })
+	}
 	t.Run("top shows the classes", func(t *testing.T) {
 		eventually(t, "top shows all classes", func() error { // on a busy host, a measurement may lack classes
 			printed, err := output("qos-nri-plugin", "top", "--once", "--interval", "1s")
@@ -76,8 +80,7 @@ func groupUsage(t *testing.T, n *node) {
 	const rdt = "k8s.io/rdt"
 	names := map[string]string{"mbm_total_bytes": "memory_bandwidth_bytes_total", "mbm_local_bytes": "memory_bandwidth_local_bytes_total"}
 	counter := func(class, cache, file string) float64 {
-		text := mustRead(t, filepath.Join(resctrlRoot, groupOf(class), "mon_data/mon_L3_0"+cache, file))
-		value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		value, err := counterIn(filepath.Join(resctrlRoot, groupOf(class)), cache, file)
 		must(t, err)
 		return value
 	}
@@ -106,47 +109,139 @@ func groupUsage(t *testing.T, n *node) {
 	})
 }
 
+// containerUsage compares what a class has used of a disk with what its container has used.
 func containerUsage(t *testing.T, p *pod) {
-	const class, name = "throttled", "fs_reads_bytes_total"
-	used := func() float64 {
-		return max(0, of(t, p.node.usage(t, 1)[0], "k8s.io/blockio", class, name, "vda"))
-	}
-	before := used()
+	n := p.node
+	before := n.ioOf(t, "throttled")
 	c := p.run(t, spec{name: "limited", devices: []string{"/dev/vda"}})
-	c.exec(t, "io", "read", "/dev/vda", "1")
-	read := c.readBytes(t, "/dev/vda")
-	if got := used() - before; got != read || read == 0 {
-		t.Errorf("the class has read %v bytes, but its container %v", got, read)
+	transfer := func() {
+		c.exec(t, "io", "read", "/dev/vda", "1")
+		c.exec(t, "io", "write", "/dev/vda", "1")
 	}
 
-	c.exec(t, "io", "read", "/dev/vda", "1")
-	read = c.readBytes(t, "/dev/vda")
+	transfer()
+	eventually(t, "the class has used what its container has used", func() error {
+		return before.grownBy(c.io(t, "/dev/vda"), n.ioOf(t, "throttled"))
+	})
+
+	transfer()
+	used := c.io(t, "/dev/vda")
 	c.stop(t)
-	total := used()
-	if got := total - before; got != read {
-		t.Errorf("after the end of its container, the class has read %v bytes, want %v", got, read)
+	total := n.ioOf(t, "throttled")
+	if err := before.grownBy(used, total); err != nil {
+		t.Errorf("after the end of its container: %v", err)
 	}
-	metric := fmt.Sprintf(`qos_class_%s{class=%q,device="vda",resource="k8s.io/blockio"} %s`, name, class, strconv.FormatFloat(total, 'g', -1, 64))
-	if page := metrics(t); !strings.Contains(page, "\n"+metric+"\n") {
-		t.Errorf("no metric %s", metric)
+	page := metrics(t)
+	for measure, want := range total {
+		labels := `class="throttled",device="vda",resource="k8s.io/blockio"`
+		if isPressure(measure) {
+			labels = `class="throttled",resource="k8s.io/blockio"`
+		}
+		if got, err := valueAfter(page, "\nqos_class_"+measure+"{"+labels+"} "); err != nil || got != want {
+			t.Errorf("the metric of %s is %v, want %v: %v", measure, got, want, err)
+		}
 	}
 }
 
-// readBytes returns how many bytes of a disk the kernel has counted for a container.
-func (c *container) readBytes(t *testing.T, disk string) float64 {
+// ioUsage is what a class or a container has used of a disk, by measure. Its pressure is that of all disks.
+type ioUsage map[string]float64
+
+// grownBy returns an error if a later usage of a class differs from this one by more or less than what its container
+// has used.
+func (before ioUsage) grownBy(container, later ioUsage) error {
+	if len(container) != len(before) {
+		return fmt.Errorf("the kernel counts %v for the container, want a value of each measure", container)
+	}
+	for measure, want := range container {
+		// The kernel counts pressure in microseconds. The plugin adds seconds, and the sum has a rounding error.
+		if got := math.Round(1e6*(later[measure]-before[measure])) / 1e6; got != want || want == 0 {
+			return fmt.Errorf("%s of the class has grown by %v, but its container has %v", measure, got, want)
+		}
+	}
+	return nil
+}
+
+// ioOf returns what the plugin reports for a class and the first disk. A measure that is not reported is 0.
+func (n *node) ioOf(t *testing.T, class string) ioUsage {
 	t.Helper()
-	file, before, after := "io.stat", " rbytes=", " "
-	if !c.pod.node.cgroupV2 {
-		file, before, after = "blkio.throttle.io_service_bytes_recursive", " Read ", "\n"
+	message, usage := n.usage(t, 1)[0], ioUsage{}
+	for _, counter := range n.ioCounters("") {
+		part := "vda"
+		if isPressure(counter.measure) {
+			part = ""
+		}
+		usage[counter.measure] = max(0, of(t, message, "k8s.io/blockio", class, counter.measure, part))
 	}
-	text := mustRead(t, filepath.Join(c.pod.node.ioCgroup(c.cgroup()), file))
-	_, rest, _ := strings.Cut(text, deviceNumber(t, disk)+before)
-	number, _, _ := strings.Cut(rest, after)
-	bytes, err := strconv.ParseFloat(number, 64)
-	if err != nil {
-		t.Fatalf("%s has no bytes of %s: %q", file, disk, text)
+	return usage
+}
+
+// ioCounter is a counter in a file of a cgroup. Its value follows the key in the line that begins with the field line.
+type ioCounter struct{ measure, file, line, key string }
+
+func isPressure(measure string) bool { return strings.HasPrefix(measure, "pressure") }
+
+// ioCounters returns the counters of a disk and of pressure. disk is the number of the disk.
+func (n *node) ioCounters(disk string) []ioCounter {
+	if !n.cgroupV2 {
+		const bytes, operations = "blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive"
+		return []ioCounter{
+			{"fs_reads_bytes_total", bytes, disk, "Read "}, {"fs_writes_bytes_total", bytes, disk, "Write "},
+			{"fs_reads_total", operations, disk, "Read "}, {"fs_writes_total", operations, disk, "Write "},
+		}
 	}
-	return bytes
+	return []ioCounter{
+		{"fs_reads_bytes_total", "io.stat", disk, "rbytes="}, {"fs_writes_bytes_total", "io.stat", disk, "wbytes="},
+		{"fs_reads_total", "io.stat", disk, "rios="}, {"fs_writes_total", "io.stat", disk, "wios="},
+		{"pressure_io_waiting_seconds_total", "io.pressure", "some", "total="},
+		{"pressure_io_stalled_seconds_total", "io.pressure", "full", "total="},
+	}
+}
+
+// io returns what the kernel has counted for a container and a disk. It leaves out what the kernel does not count.
+func (c *container) io(t *testing.T, disk string) ioUsage {
+	t.Helper()
+	usage := ioUsage{}
+	for _, counter := range c.pod.node.ioCounters(deviceNumber(t, disk)) {
+		text := mustRead(t, filepath.Join(c.pod.node.ioCgroup(c.cgroup()), counter.file))
+		_, line, _ := strings.Cut(text, counter.line+" ")
+		value, err := valueAfter(line, counter.key)
+		if err == nil && isPressure(counter.measure) {
+			value /= 1e6
+		}
+		if err == nil {
+			usage[counter.measure] = value
+		}
+	}
+	return usage
+}
+
+// uncounted: since Linux 6.10, cgroup v1 counts the I/O to a disk only after some cgroup has got a limit for the disk.
+// Until then, the plugin reports nothing for the disk.
+func uncounted(t *testing.T, p *pod) {
+	n := p.node
+	disk := loopDevice(t, "uncounted", 16<<20)
+	n.reread(t) // the plugin finds the new disk
+	c := p.run(t, spec{name: "weighed", devices: []string{disk}})
+	reported := func() float64 {
+		return of(t, n.usage(t, 1)[0], "k8s.io/blockio", "weighted", "fs_reads_bytes_total", filepath.Base(disk))
+	}
+	c.exec(t, "io", "read", disk, "1")
+	if kernel := c.io(t, disk); len(kernel) > 0 {
+		t.Errorf("the kernel counts %v", kernel)
+	}
+	if got := reported(); got != -1 {
+		t.Errorf("%v bytes are reported, although the kernel does not count them", got)
+	}
+
+	other := n.ioCgroup("other")
+	must(t, os.Mkdir(other, 0o755))
+	t.Cleanup(func() { must(t, os.Remove(other)) })
+	mustWrite(t, filepath.Join(other, "blkio.throttle.read_bps_device"), deviceNumber(t, disk)+" 1000000000")
+	c.exec(t, "io", "read", disk, "1")
+	want := c.io(t, disk)["fs_reads_bytes_total"]
+	if got := reported(); got != want || want == 0 {
+		t.Errorf("%v bytes are reported, but the kernel has counted %v", got, want)
+	}
 }
 
 func metrics(t *testing.T) string {
