@@ -36,6 +36,7 @@ type group struct {
 	order []*disk
 	// bfq has io.bfq.weight or blkio.bfq.weight, cost has io.weight.
 	bfq, cost weights
+	transfers map[*disk]transfers
 	dir       string
 }
 
@@ -64,7 +65,7 @@ func (m *Machine) mount(version int, point string, controllers ...string) {
 
 func newGroup(t *tree, parent *group, dir string) *group {
 	return &group{tree: t, parent: parent, dir: dir, processes: map[int][]int{}, rates: map[*disk]rates{},
-		bfq: initialWeights(), cost: initialWeights()}
+		bfq: initialWeights(), cost: initialWeights(), transfers: map[*disk]transfers{}}
 }
 
 func (g *group) child(dir string) *group { return newGroup(g.tree, g, dir) }
@@ -209,6 +210,7 @@ func (g *group) reset() {
 
 func (g *group) forget(gone *disk) {
 	delete(g.rates, gone)
+	delete(g.transfers, gone)
 	delete(g.bfq.devices, gone)
 	delete(g.cost.devices, gone)
 	g.order = slices.DeleteFunc(g.order, func(d *disk) bool { return d == gone })

@@ -22,6 +22,10 @@ func (g *group) addLegacyFiles(files map[string]*node) {
 		files[name] = &node{kind: regular, read: func() []byte { return g.throttleText(i) },
 			write: func(data string) error { return g.setThrottle(i, data) }}
 	}
+	files["blkio.throttle.io_service_bytes_recursive"] = &node{kind: regular,
+		read: func() []byte { return g.serviceText(transfers.bytes) }}
+	files["blkio.throttle.io_serviced_recursive"] = &node{kind: regular,
+		read: func() []byte { return g.serviceText(transfers.operations) }}
 	if g.parent == nil || !slices.Contains(g.tree.machine.schedulers, "bfq") {
 		return
 	}

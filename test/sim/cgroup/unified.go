@@ -20,6 +20,7 @@ func (g *group) addUnifiedFiles(files map[string]*node) {
 		}
 		return
 	}
+	files["io.stat"] = &node{kind: regular, read: g.ioStatText}
 	files["io.max"] = &node{kind: regular, read: g.ioMaxText, write: g.setIOMax}
 	if m.iocost {
 		files["io.weight"] = &node{kind: regular, read: g.cost.text, write: g.setCostWeight}
