@@ -119,6 +119,7 @@ func container(id string) classes.Holder { return classes.Holder{ID: id, Contain
 // in returns container c with the fields that identify its pod p.
 func in(p, c classes.Holder) classes.Holder {
 	c.SandboxID, c.PodUID, c.PodName, c.PodNamespace, c.PodAnnotations = p.ID, p.PodUID, p.PodName, p.PodNamespace, p.PodAnnotations
+	c.PodCgroupsPath = p.PodCgroupsPath
 	return c
 }
 

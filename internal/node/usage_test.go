@@ -219,6 +219,19 @@ func (f *fixture) wantQuickStop(t *testing.T, id string) {
 	}
 }
 
+func TestAHungMeasurementDelaysNoStartForLong(t *testing.T) {
+	metered(t, func(t *testing.T, f *fixture) {
+		stuck := make(chan struct{})
+		defer close(stuck)
+		f.backends[cache].Stick("measure sandbox-a", stuck)
+		began := time.Now()
+		f.mustRun(t, pod("a", nil), container("c-a"))
+		if took := time.Since(began); took > 200*time.Millisecond {
+			t.Errorf("the runtime waited %s for the start of a container", took)
+		}
+	})
+}
+
 // TestAClientThatLeavesDoesNotSpoilTheSampleOfOthers cancels the request of the client that has started the
 // measurement.
 func TestAClientThatLeavesDoesNotSpoilTheSampleOfOthers(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -40,9 +41,10 @@ func measures() []classes.Measure {
 var _ classes.HolderMeter = (*Backend)(nil)
 
 // MeasureHolder implements classes.HolderMeter. The reading includes the I/O of cgroups that the target has created below its
-// own cgroup. On machines with cgroup v1, and on kernels without pressure stall information, the reading has no pressure.
+// own cgroup. In cgroup v2, it also includes the I/O of cgroups that were removed since. On machines with cgroup v1, and on
+// kernels without pressure stall information, the reading has no pressure.
 func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (classes.Reading, error) {
-	group, err := b.open(b.live.Load(), target)
+	group, err := b.openRunning(target)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +60,20 @@ func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (class
 			problems = append(problems, fmt.Errorf("measure I/O: %w", err))
 		}
 	}
+	if len(reading) == 0 {
+		_, err := b.openRunning(target) // the cgroup may have been removed meanwhile
+		problems = append(problems, err)
+	}
 	return reading, errors.Join(problems...)
+}
+
+// openRunning opens the cgroup of a target. The error is classes.ErrEnded if the target has no cgroup.
+func (b *Backend) openRunning(target classes.Holder) (group, error) {
+	group, err := b.open(b.live.Load(), target)
+	if errors.Is(err, cgroup.ErrNoCgroup) {
+		err = fmt.Errorf("%w: %w", classes.ErrEnded, err)
+	}
+	return group, err
 }
 
 // partName returns the name of a disk. It is "" for a disk that was added after the last inspection of the machine. The

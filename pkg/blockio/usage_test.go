@@ -4,6 +4,7 @@
 package blockio
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -59,12 +60,12 @@ func TestADiskThatCgroupV1DoesNotCountIsNoSeries(t *testing.T) {
 	}
 }
 
-func TestAContainerWithoutCgroupIsNotMeasured(t *testing.T) {
+func TestAContainerWithoutCgroupHasEnded(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	gone := container()
 	gone.CgroupsPath += "-gone"
-	if reading, err := f.backend.MeasureHolder(t.Context(), gone); err == nil {
-		t.Errorf("measured %v", reading)
+	if reading, err := f.backend.MeasureHolder(t.Context(), gone); !errors.Is(err, classes.ErrEnded) {
+		t.Errorf("measured %v, error %v, want %v", reading, err, classes.ErrEnded)
 	}
 }
 

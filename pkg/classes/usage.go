@@ -47,7 +47,9 @@ type ClassReading struct {
 // HolderMeter is a Backend that measures single containers or pods. All of its measures are cumulative.
 type HolderMeter interface {
 	Backend
-	// MeasureHolder reads the values of a running container or pod, whatever its class is.
+	// MeasureHolder reads the values of a running container or pod, whatever its class is. The error is ErrEnded if the
+	// kernel no longer has the values, because the container or pod has ended. If the kernel adds up the values of the
+	// containers of a pod, the values of the pod include those of its ended containers.
 	MeasureHolder(ctx context.Context, target Holder) (Reading, error)
 }
 

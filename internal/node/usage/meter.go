@@ -29,9 +29,12 @@ const (
 	// sampleTime and readTime is shorter than the timeout of a scrape.
 	sampleTime = 2500 * time.Millisecond
 	readTime   = 2 * time.Second
-	// lastTime limits the last reading of a container's usage, because the runtime waits for it.
-	lastTime = 200 * time.Millisecond
+	// hookTime limits the readings in a hook, because the runtime waits for the hook.
+	hookTime = 200 * time.Millisecond
 )
+
+// errNotMeasured is the error for a resource whose holders the kernel does not measure.
+var errNotMeasured = errors.New("the kernel does not measure single containers or pods")
 
 // Meter measures usage. It reads from the kernel only in calls of its methods. Usage reads all values. Last and Before read
 // the values of one holder before these values are lost or count for another class. Meter is safe for concurrent use.
@@ -48,6 +51,9 @@ type Meter struct {
 	base map[key]classes.Reading
 	// The map totals has the usage of each class since the process started.
 	totals map[class]classes.Reading
+	// The map pods has what was counted of the counters of each pod's cgroup, by sandbox: their values at the first
+	// reading, plus the growth that was counted for the pod's containers since then.
+	pods map[key]classes.Reading
 }
 
 type class struct{ resource, name string }
@@ -83,6 +89,7 @@ func New(store *state.Store, now func() time.Time) *Meter {
 	}
 	return &Meter{
 		store: store, now: now, sampling: semaphore.NewWeighted(1), base: map[key]classes.Reading{}, totals: map[class]classes.Reading{},
+		pods: map[key]classes.Reading{},
 	}
 }
 
@@ -106,19 +113,32 @@ func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 }
 
 // Started records that a container's usage starts at 0 for its classes. It must be called before the container's first
-// instruction. Without this record, the usage counts from the first reading, because earlier classes are unknown.
+// instruction. Without this record, the usage counts from the first reading, because earlier classes are unknown. For the
+// first container of a pod, Started also reads the pod's counters, and waits at most hookTime for the kernel.
 func (m *Meter) Started(e state.Entry) {
+	begun := true
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, a := range e.Assignments {
 		if m.holderMeter(a.Resource) != nil {
 			m.base[key{resource: a.Resource, id: e.ID}] = classes.Reading{}
+			begun = begun && m.pods[podOf(a.Resource, e.Holder)] != nil
 		}
 	}
+	m.mu.Unlock()
+	if begun {
+		return
+	}
+
+	inHook(func(ctx context.Context) {
+		for _, a := range e.Assignments {
+			m.beginFirst(ctx, a.Resource, e)
+		}
+	})
 }
 
-// Last reads the usage of a container or pod that has ended, while its cgroup still exists. It waits at most lastTime
-// for the kernel. It must be called before the store releases the holder.
+// Last reads the usage of a container or pod that has ended. If the cgroup of a container is gone, Last finds the usage
+// in the counters of the pod's cgroup. It waits at most hookTime for the kernel. It must be called before the store
+// releases the holder.
 func (m *Meter) Last(id string) {
 	e, known := m.store.Get(id)
 	if !known || !e.Started {
@@ -126,24 +146,33 @@ func (m *Meter) Last(id string) {
 		return
 	}
 
+	inHook(func(ctx context.Context) {
+		for _, a := range e.Assignments {
+			m.countLast(ctx, e.Holder, a.Resource, e.ObservedClass(a.Resource))
+		}
+		m.drop(id)
+	})
+}
+
+// inHook calls read, and waits at most hookTime for its return.
+func inHook(read func(context.Context)) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for _, a := range e.Assignments {
-			m.count(context.Background(), e.Holder, a.Resource, e.ObservedClass(a.Resource))
-		}
-		m.drop(id)
+		read(context.Background())
 	}()
 	select {
 	case <-done:
-	case <-time.After(lastTime):
+	case <-time.After(hookTime):
 	}
 }
 
+// drop removes what the meter stores about a container, or about a pod by the ID of its sandbox.
 func (m *Meter) drop(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.base, func(k key, _ classes.Reading) bool { return k.id != "" && k.id == id })
+	maps.DeleteFunc(m.pods, func(k key, _ classes.Reading) bool { return k.id == id })
 }
 
 // Before reads the usage of a holder that is about to leave a class, so that it counts for this class.
@@ -156,28 +185,39 @@ func (m *Meter) Before(ctx context.Context, h classes.Holder, resource, from str
 	defer cancel()
 	if m.sampling.Acquire(ctx, 1) == nil {
 		defer m.sampling.Release(1)
-		m.count(ctx, h, resource, from)
+		m.countLast(ctx, h, resource, from)
+	}
+}
+
+// countLast counts the usage of a holder that is about to leave a class, or has ended.
+func (m *Meter) countLast(ctx context.Context, h classes.Holder, resource, name string) {
+	if _, err := m.count(ctx, h, resource, name); errors.Is(err, classes.ErrEnded) {
+		m.countEnded(ctx, h, resource, name)
 	}
 }
 
 // count reads the usage of a holder, and adds the growth since the last reading to the totals of a class. A value
-// that has decreased adds nothing: it has restarted at 0, e.g. when a disk was removed and added again. ok is false
-// if there is no reading.
-func (m *Meter) count(ctx context.Context, h classes.Holder, resource, name string) (reading classes.Reading, ok bool) {
+// that has decreased adds nothing: it has restarted at 0, e.g. when a disk was removed and added again. The error is nil
+// if any value could be read.
+func (m *Meter) count(ctx context.Context, h classes.Holder, resource, name string) (classes.Reading, error) {
+	reading, err := m.measureHolder(ctx, h, resource)
+	if err != nil && len(reading) == 0 {
+		return nil, err
+	}
+	m.add(key{resource: resource, id: h.ID}, class{resource, name}, podOf(resource, h), reading)
+	return reading, nil
+}
+
+// measureHolder reads the usage of a holder. The error is classes.ErrEnded if the holder has no cgroup.
+func (m *Meter) measureHolder(ctx context.Context, h classes.Holder, resource string) (classes.Reading, error) {
 	meter := m.holderMeter(resource)
 	if meter == nil {
-		return nil, false
+		return nil, errNotMeasured
 	}
-
 	call := state.Call{Resource: "usage of " + resource, HolderID: h.ID}
-	reading, err := read(ctx, m.store, call, fmt.Sprintf("measure %s of %s", resource, h), func(ctx context.Context) (classes.Reading, error) {
+	return read(ctx, m.store, call, fmt.Sprintf("measure %s of %s", resource, h), func(ctx context.Context) (classes.Reading, error) {
 		return meter.MeasureHolder(ctx, h)
 	})
-	if err != nil && len(reading) == 0 {
-		return nil, false
-	}
-	m.add(key{resource: resource, id: h.ID}, class{resource, name}, reading)
-	return reading, true
 }
 
 // holderMeter returns the backend of an available resource, or nil if the kernel does not measure holders for it.
@@ -203,22 +243,18 @@ func read[T any](
 	return reconcile.Await(ctx, store, call, what, func() (T, error) { return do(ctx) })
 }
 
-// add adds the growth of cumulative values since the last reading to the totals of a class.
-func (m *Meter) add(k key, c class, reading classes.Reading) {
+// add adds the growth of cumulative values since the last reading to the totals of a class, and to what was counted of
+// a pod.
+func (m *Meter) add(k key, c class, pod key, reading classes.Reading) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	totals := m.totals[c]
-	if totals == nil {
-		totals = classes.Reading{}
-		m.totals[c] = totals
-	}
 	base, known := m.base[k]
 	for series, value := range reading {
 		if before, counted := base[series]; series.Cumulative() && known && (counted || k.id != "") {
-			totals[series] += max(0, value-before)
+			m.grow(c, pod, series, value-before)
 		} else if series.Cumulative() {
-			totals[series] += 0
+			m.grow(c, pod, series, 0)
 		}
 	}
 
@@ -229,4 +265,19 @@ func (m *Meter) add(k key, c class, reading classes.Reading) {
 	}
 	maps.Copy(merged, reading)
 	m.base[k] = merged
+}
+
+// grow adds the growth of one value to the totals of a class, and to what was counted of a pod. It adds nothing if the
+// value has decreased. The caller holds mu.
+func (m *Meter) grow(c class, pod key, series classes.Series, growth float64) {
+	totals := m.totals[c]
+	if totals == nil {
+		totals = classes.Reading{}
+		m.totals[c] = totals
+	}
+	totals[series] += max(0, growth)
+
+	if counted := m.pods[pod]; counted != nil {
+		counted[series] += max(0, growth)
+	}
 }

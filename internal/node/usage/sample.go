@@ -51,8 +51,10 @@ func (m *Meter) measureResource(ctx context.Context, resource state.ResourceStat
 		})
 	case classes.HolderMeter:
 		part.Holders = holdersOf(resource.Name, entries, func(e state.Entry) (classes.Reading, bool) {
-			return m.count(ctx, e.Holder, resource.Name, e.ObservedClass(resource.Name))
+			reading, err := m.count(ctx, e.Holder, resource.Name, e.ObservedClass(resource.Name))
+			return reading, err == nil
 		})
+		m.beginPods(ctx, resource.Name, entries)
 		part.Classes = m.totalsOf(resource)
 	}
 	return part
@@ -87,7 +89,7 @@ func (m *Meter) measureClasses(
 			continue // the next sample tries again
 		}
 
-		m.add(key{resource: resource.Name, class: name}, class{resource.Name, name}, reading)
+		m.add(key{resource: resource.Name, class: name}, class{resource.Name, name}, key{}, reading)
 		totals := m.total(class{resource.Name, name})
 		for series := range reading {
 			if series.Cumulative() {
@@ -146,10 +148,11 @@ func (m *Meter) forget(status state.Status) []state.Entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	entries := m.store.Entries() // within mu, so that Started does not record a holder that is not in entries
-	holders := map[string]bool{}
+	holders, sandboxes := map[string]bool{}, map[string]bool{}
 	for _, e := range entries {
-		holders[e.ID] = true
+		holders[e.ID], sandboxes[e.SandboxID] = true, true
 	}
+	maps.DeleteFunc(m.pods, func(k key, _ classes.Reading) bool { return !sandboxes[k.id] })
 	maps.DeleteFunc(m.totals, func(c class, _ classes.Reading) bool { return !named[c] })
 	maps.DeleteFunc(m.base, func(k key, _ classes.Reading) bool {
 		return k.id != "" && !holders[k.id] || k.id == "" && !named[class{k.resource, k.class}]

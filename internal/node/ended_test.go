@@ -1,0 +1,280 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"log/slog"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+// ioMachine is a node with a pod on simulated cgroups. The container "one" of the pod requests the class "first", and the
+// container "two" the class "second". The cgroup of a container that ends is removed before the runtime reports the end,
+// as with the systemd cgroup driver and with CRI-O.
+type ioMachine struct {
+	*fixture
+	host *simcgroup.Machine
+	pod  classes.Holder
+}
+
+const podPath = "/kubepods/poduid-a"
+
+// onIOMachine runs a test with a simulated clock.
+func onIOMachine(t *testing.T, m *simcgroup.Machine, test func(*testing.T, *ioMachine)) {
+	t.Helper()
+	m.AddDisk("sda", 8, 0)
+	synctest.Test(t, func(t *testing.T) {
+		kind := blockio.Kind(blockio.Options{FS: m, Tree: treeOf(t, m), Log: slog.New(slog.DiscardHandler)})
+		f := &ioMachine{fixture: newFixtureOf(t, kind), host: m}
+		f.pod = pod("a", map[string]string{
+			classes.ContainerKeyPrefix + "one": "blockio=first", classes.ContainerKeyPrefix + "two": "blockio=second",
+		})
+		f.pod.CgroupsPath, f.pod.PodCgroupsPath = podPath, podPath
+		f.restart(t)
+		f.Synchronize(nil, nil)
+		f.newSandbox("pause")
+		test(t, f)
+	})
+}
+
+func (f *ioMachine) restart(t *testing.T) {
+	t.Helper()
+	f.fixture.restart(t)
+	f.mustConfigure(t, `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: k8s.io/blockio
+  blockio: {Classes: {first: [], second: []}}
+`)
+}
+
+// newSandbox makes the pause container of the pod, which reads 5 bytes.
+func (f *ioMachine) newSandbox(name string) {
+	f.host.AddCgroup(podPath + "/" + name)
+	f.read(name, 5)
+}
+
+// starts starts a container whose ID is its name.
+func (f *ioMachine) starts(t *testing.T, name string) classes.Holder {
+	t.Helper()
+	f.host.AddCgroup(podPath + "/" + name)
+	f.host.AddProcess(podPath+"/"+name, 1)
+	return f.mustRun(t, f.pod, classes.Holder{ID: name, Container: name, CgroupsPath: podPath + "/" + name})
+}
+
+// read reads bytes from the disk in the cgroup of a container.
+func (f *ioMachine) read(name string, bytes uint64) {
+	f.host.Transfer(podPath+"/"+name, "sda", bytes, 0)
+}
+
+// exits ends the process of a container, and removes its cgroup. The runtime has not reported the end yet.
+func (f *ioMachine) exits(t *testing.T, name string) {
+	t.Helper()
+	f.host.RemoveProcess(1)
+	for _, root := range f.host.Roots() {
+		if err := f.host.Remove(root + podPath + "/" + name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (f *ioMachine) ends(t *testing.T, name string) {
+	t.Helper()
+	f.exits(t, name)
+	f.Stop(name)
+}
+
+// wantRead waits a second, so that the last sample is too old, and compares the bytes that each class has read.
+func (f *ioMachine) wantRead(t *testing.T, want map[string]float64) {
+	t.Helper()
+	<-time.After(time.Second)
+	sample, err := f.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, class := range sample.Classes {
+		if value := class.Reading[classes.Series{Measure: "fs_reads_bytes_total", Part: "sda"}]; value > 0 {
+			got[class.Class] = value
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("bytes that the classes have read (-want +got):\n%s", diff)
+	}
+}
+
+// onCgroupV2 runs a test on a machine with cgroup v2.
+func onCgroupV2(t *testing.T, test func(*testing.T, *ioMachine)) {
+	t.Helper()
+	onIOMachine(t, simcgroup.New(), test)
+}
+
+func TestAClassKeepsWhatAContainerUsedWhoseCgroupIsGone(t *testing.T) {
+	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
+		f.starts(t, "one")
+		f.read("one", 100)
+		f.ends(t, "one")
+		f.wantRead(t, map[string]float64{"first": 100})
+
+		f.starts(t, "one")
+		f.read("one", 10)
+		f.wantRead(t, map[string]float64{"first": 110})
+		f.read("one", 20)
+		f.ends(t, "one")
+		f.wantRead(t, map[string]float64{"first": 130})
+	})
+}
+
+func TestTheEndOfAContainerCountsNothingOfOthersTwice(t *testing.T) {
+	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
+		f.starts(t, "one")
+		f.starts(t, "two")
+		f.read("one", 100)
+		f.read("two", 1000)
+		f.wantRead(t, map[string]float64{"first": 100, "second": 1000})
+		f.read("one", 7)
+		f.read("two", 2000)
+		f.ends(t, "one")
+		f.wantRead(t, map[string]float64{"first": 107, "second": 3000})
+		f.read("two", 4000)
+		f.ends(t, "two")
+		f.wantRead(t, map[string]float64{"first": 107, "second": 7000})
+	})
+}
+
+// TestContainersThatEndTogetherCountOnce removes the cgroups of two containers before the runtime reports the first end.
+func TestContainersThatEndTogetherCountOnce(t *testing.T) {
+	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
+		f.starts(t, "one")
+		f.starts(t, "two")
+		f.read("one", 100)
+		f.read("two", 1000)
+		f.exits(t, "one")
+		f.exits(t, "two")
+		f.Stop("two")
+		f.Stop("one")
+		f.wantRead(t, map[string]float64{"second": 1100})
+	})
+}
+
+func TestAClassKeepsWhatAContainerUsedWhoseEndIsFoundWithoutItsCgroup(t *testing.T) {
+	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
+		f.starts(t, "one")
+		f.read("one", 100)
+		f.exits(t, "one")
+		f.Repair(t.Context())
+		f.Stop("one")
+		f.wantRead(t, map[string]float64{"first": 100})
+	})
+}
+
+// TestAPodCountsFromTheFirstReadingAfterARestart restarts the plugin while a container runs.
+func TestAPodCountsFromTheFirstReadingAfterARestart(t *testing.T) {
+	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
+		one := f.starts(t, "one")
+		f.read("one", 100)
+		f.restart(t)
+		f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, one)})
+		f.wantRead(t, map[string]float64{})
+		f.read("one", 10)
+		f.ends(t, "one")
+		f.wantRead(t, map[string]float64{"first": 10})
+	})
+}
+
+// TestANewContainerOfAnOldPodIsNotCountedForOthers restarts the plugin while the container "two" runs. The usage of "two"
+// before its first reading is not counted.
+func TestANewContainerOfAnOldPodIsNotCountedForOthers(t *testing.T) {
+	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
+		two := f.starts(t, "two")
+		f.restart(t)
+		f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, two)})
+		f.starts(t, "one")
+		f.read("two", 1000)
+		f.wantRead(t, map[string]float64{})
+		f.read("one", 10)
+		f.ends(t, "one")
+		f.wantRead(t, map[string]float64{"first": 10})
+	})
+}
+
+// TestTheUsageOfTheOCIRuntimeCountsOnce simulates an OCI runtime that reads in the cgroup of a container before it starts
+// the container.
+func TestTheUsageOfTheOCIRuntimeCountsOnce(t *testing.T) {
+	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
+		f.host.AddCgroup(podPath + "/one")
+		f.read("one", 3)
+		f.starts(t, "one")
+		f.read("one", 100)
+		f.ends(t, "one")
+		f.wantRead(t, map[string]float64{"first": 103})
+	})
+}
+
+// TestAContainerThatEndsBeforeTheFirstReadingOfItsPodIsNotCounted restarts the plugin while a container runs.
+func TestAContainerThatEndsBeforeTheFirstReadingOfItsPodIsNotCounted(t *testing.T) {
+	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
+		one := f.starts(t, "one")
+		f.read("one", 100)
+		f.restart(t)
+		f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, one)})
+		f.ends(t, "one")
+		f.wantRead(t, map[string]float64{})
+	})
+}
+
+// TestANewSandboxOfAPodCountsNothingTwice ends a pod's sandbox. The cgroup of the pod stays.
+func TestANewSandboxOfAPodCountsNothingTwice(t *testing.T) {
+	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
+		f.starts(t, "one")
+		f.read("one", 100)
+		f.ends(t, "one")
+		f.StopPod(f.pod.ID)
+		f.pod.ID, f.pod.SandboxID = "sandbox-new", "sandbox-new"
+		f.newSandbox("new-pause")
+		f.starts(t, "one")
+		f.read("one", 20)
+		f.ends(t, "one")
+		f.wantRead(t, map[string]float64{"first": 120})
+	})
+}
+
+// TestAnUnreadableNeighbourIsNotCountedForAnEndedContainer simulates an error of the kernel for the other container of the
+// pod, whose usage would otherwise be counted for both.
+func TestAnUnreadableNeighbourIsNotCountedForAnEndedContainer(t *testing.T) {
+	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
+		f.starts(t, "one")
+		f.starts(t, "two")
+		f.read("one", 100)
+		f.read("two", 1000)
+		f.host.Inject(simcgroup.Fault{Op: "read", File: "io.stat", Skip: 1, Err: syscall.EIO}) // the pod is read first
+		f.ends(t, "one")
+		f.wantRead(t, map[string]float64{"second": 1000})
+	})
+}
+
+// TestCgroupV1KeepsNothingOfARemovedCgroup shows that a class then keeps the usage of the last sample.
+func TestCgroupV1KeepsNothingOfARemovedCgroup(t *testing.T) {
+	onIOMachine(t, simcgroup.NewLegacy(), func(t *testing.T, f *ioMachine) {
+		f.starts(t, "one")
+		f.starts(t, "two")
+		f.read("one", 100)
+		f.read("two", 1000)
+		f.wantRead(t, map[string]float64{"first": 100, "second": 1000})
+		f.read("one", 10)
+		f.read("two", 5000)
+		f.ends(t, "one")
+		f.wantRead(t, map[string]float64{"first": 100, "second": 6000})
+	})
+}
