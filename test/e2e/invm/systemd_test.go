@@ -57,6 +57,7 @@ func TestSystemd(t *testing.T) {
 	p := n.runPod(t, "shared", requests())
 	for _, c := range []nodeCase{
 		{name: "containers and what is exec'd into them are in their groups", test: groups, on: everywhere},
+		{name: "the usage of a class includes ended containers whose cgroups are gone", test: containerUsage, on: everywhere},
 		{name: "systemd is reloaded under what runs", test: reloadsOfSystemd, on: containerd},
 		{name: "units are changed under what runs", test: changedUnits, on: containerd},
 		{name: "classes survive a resize of the container", test: resizes, on: everywhere},
