@@ -27,10 +27,11 @@ var errNoNode = errors.New("no node has answered; the notes above have the reaso
 type usageCommand struct {
 	*cluster
 	output
-	node, pluginNamespace, sortBy string
-	containers, once              bool
-	interval                      time.Duration
-	notes                         shown
+	node, pluginNamespace string
+	view                  usageView
+	once                  bool
+	interval              time.Duration
+	notes                 shown
 }
 
 func newUsageCommand(c *cluster) *cobra.Command {
@@ -39,15 +40,16 @@ func newUsageCommand(c *cluster) *cobra.Command {
 		Use:   "usage [NODE]",
 		Short: "Show what classes and containers use: cache, memory bandwidth, block I/O",
 		Long: `usage measures what the classes of each node use, or those of NODE, and shows it again at each interval until interrupted.
-With --containers it also shows each container. Values per second are averages over the interval. WAITING and STALLED are the
-shares of the time in which some or all tasks of a container waited for I/O, added up over the containers of a class. PART is
-the cache or the disk that has the values.
+With --by-node it adds up the classes of each node. With --containers it also shows each container. Values per second are averages
+over the interval. WAITING and STALLED are the shares of the time in which some or all tasks of a container waited for I/O, added up
+over the containers of a class. PART is the cache or the disk that has the values.
 
 It runs "qos-nri-plugin top" in the plugin's pod of each node, with your right to execute commands there (pods/exec).
 
 Documents (-o json, yaml, …) have "items" with node, resource, class and measurements; items of containers also have namespace,
 pod, container (missing for the whole pod) and id. Their values whose name ends in "_total" are cumulative.`,
 		Example: `  kubectl qos top usage
+  kubectl qos top usage --by-node --sort-by cache
   kubectl qos top usage node-1 --once --containers --sort-by memory`,
 		Args:              atMostOneNode,
 		ValidArgsFunction: c.completeNode,
@@ -57,8 +59,8 @@ pod, container (missing for the whole pod) and id. Their values whose name ends 
 			}
 			switch orders := usagetable.Orders(); {
 			case err != nil:
-			case o.sortBy != "" && !slices.Contains(orders, o.sortBy):
-				err = fmt.Errorf("--sort-by %q is not one of %s", o.sortBy, strings.Join(orders, ", "))
+			case o.view.sortBy != "" && !slices.Contains(orders, o.view.sortBy):
+				err = fmt.Errorf("--sort-by %q is not one of %s", o.view.sortBy, strings.Join(orders, ", "))
 			case o.interval < time.Second:
 				err = fmt.Errorf("--interval %s is shorter than 1s", o.interval)
 			}
@@ -68,12 +70,16 @@ pod, container (missing for the whole pod) and id. Their values whose name ends 
 			if err := o.read(cmd); err != nil {
 				return err
 			}
+			if o.view.byNode && o.documents != nil {
+				return program.UsageError(cmd, errors.New("--by-node needs a table; documents have the values of each class"))
+			}
 			return o.run(cmd.Context())
 		},
 	}
 	o.addFlags(cmd, false)
-	cmd.Flags().BoolVar(&o.containers, "containers", false, "Also show containers and pods.")
-	cmd.Flags().StringVar(&o.sortBy, "sort-by", "", "Order by a column, largest first. One of: ("+strings.Join(usagetable.Orders(), ", ")+").")
+	cmd.Flags().BoolVar(&o.view.byNode, "by-node", false, "Add up the classes of each node.")
+	cmd.Flags().BoolVar(&o.view.containers, "containers", false, "Also show containers and pods.")
+	cmd.Flags().StringVar(&o.view.sortBy, "sort-by", "", "Order by a column, largest first. One of: ("+strings.Join(usagetable.Orders(), ", ")+").")
 	cmd.Flags().DurationVar(&o.interval, "interval", 5*time.Second, "Time between two measurements, at least 1s.")
 	cmd.Flags().BoolVar(&o.once, "once", false, "Show the usage of one interval, then end; with -o json or yaml, show one measurement.")
 	cmd.Flags().StringVar(&o.pluginNamespace, "plugin-namespace", "qos-system", "The namespace of the plugin's pods.")
@@ -138,7 +144,7 @@ func (o *usageCommand) ask(ctx context.Context, api *clients) (nodesUsage, error
 		lacks := []string{fmt.Sprint(problems[i])}
 		if problems[i] == nil {
 			nodes[node] = answers[i]
-			lacks = answers[i].lacks(o.containers)
+			lacks = answers[i].lacks(o.view.containers)
 		}
 		for _, note := range lacks {
 			fmt.Fprintf(&notes, "Note: %s: %s\n", node, note)
@@ -157,8 +163,8 @@ func (o *usageCommand) ask(ctx context.Context, api *clients) (nodesUsage, error
 // the last query.
 func (o *usageCommand) show(before, now nodesUsage) error {
 	if o.documents != nil {
-		return printList(&o.output, o.streams.Out, now.items(o.containers))
+		return printList(&o.output, o.streams.Out, now.items(o.view.containers))
 	}
-	fmt.Fprint(o.streams.Out, usageTables(before, now, o.containers, o.sortBy))
+	fmt.Fprint(o.streams.Out, usageTables(before, now, o.view))
 	return nil
 }

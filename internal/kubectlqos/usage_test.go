@@ -119,6 +119,32 @@ Error: no node has answered; the notes above have the reasons
 `}, r.run(t, "top", "usage", "node/node-2"))
 }
 
+func TestClassesOfANodeAreAddedUp(t *testing.T) {
+	r := newRig(t).withPlugins(t)
+	r.plugins.answers["node-2"] = `{"time": "2026-05-01T13:00:00Z", "classes": [{"resource": "k8s.io/rdt", "class": "",
+		"measurements": [{"name": "llc_occupancy_bytes", "part": "0", "value": 4096}]}, {"resource": "k8s.io/rdt", "class": "gold",
+		"measurements": [{"name": "llc_occupancy_bytes", "part": "1", "value": 8192}, {"name": "llc_occupancy_bytes", "part": "0", "value": 8192}]}]}`
+	r.plugins.fails["node-2"] = nil
+
+	got := r.run(t, "top", "usage", "--once", "--by-node", "--containers", "--sort-by=cache")
+	got.Errors = "" // the notes of node-2
+	wantAnswer(t, answer{Out: `
+NODE     RESOURCE         PART   READ/s
+node-1   k8s.io/blockio   sda    4.0Mi
+
+NODE     RESOURCE     PART   CACHE   MEMORY/s
+node-1   k8s.io/rdt   0      13Mi    630Mi
+node-2   k8s.io/rdt   0      12Ki    -
+node-2   k8s.io/rdt   1      8.0Ki   -
+
+NODE     RESOURCE         NAMESPACE   POD   CONTAINER   CLASS       PART   READ/s
+node-1   k8s.io/blockio   default     web   <pod>       throttled   sda    4.0Mi
+
+NODE     RESOURCE     NAMESPACE   POD    CONTAINER   CLASS   PART   CACHE   MEMORY/s
+node-1   k8s.io/rdt   shop        cart   main        gold    0      11Mi    500Mi
+`}, got)
+}
+
 // TestUsageRepeatsUntilInterrupted checks the output of three intervals. The output is not a terminal, so it contains
 // no escape sequences. A note that repeats is printed only once.
 func TestUsageRepeatsUntilInterrupted(t *testing.T) {
@@ -146,6 +172,7 @@ func TestUsageRefusesWrongFlags(t *testing.T) {
 	for want, args := range map[string][]string{
 		`--sort-by "size" is not one of cache, memory,`: {"--sort-by=size"},
 		`--interval 500ms is shorter than 1s`:           {"--interval=500ms"},
+		`--by-node needs a table; documents have`:       {"--by-node", "-o=json"},
 		`at most one NODE can be given, not 2`:          {"a", "b"},
 		`"pod/a" is not a node`:                         {"pod/a"},
 	} {

@@ -147,25 +147,39 @@ func (m *measured) key() string {
 	return strings.Join([]string{m.Node, m.Resource, m.Class, m.ID}, " ")
 }
 
-// header returns the column names for the cells that row returns.
-func (m *measured) header() []string {
-	if m.Pod == "" {
-		return []string{"NODE", "RESOURCE", "CLASS"}
-	}
-	return []string{"NODE", "RESOURCE", "NAMESPACE", "POD", "CONTAINER", "CLASS"}
+// usageView selects what usage tables show.
+type usageView struct {
+	// byNode adds up the classes of each node. containers adds a table of containers and pods.
+	byNode, containers bool
+	// sortBy is one of usagetable.Orders, or empty for the order of the names.
+	sortBy string
 }
 
-func (m *measured) row() []string {
-	if m.Pod == "" {
-		return []string{m.Node, m.Resource, className(m.Class)}
+// header returns the column names for the cells that row returns.
+func (v usageView) header(m *measured) []string {
+	switch {
+	case m.Pod != "":
+		return []string{"NODE", "RESOURCE", "NAMESPACE", "POD", "CONTAINER", "CLASS"}
+	case v.byNode:
+		return []string{"NODE", "RESOURCE"}
 	}
-	return []string{m.Node, m.Resource, m.Namespace, m.Pod, cmp.Or(m.Container, wholePod), className(m.Class)}
+	return []string{"NODE", "RESOURCE", "CLASS"}
+}
+
+func (v usageView) row(m *measured) []string {
+	switch {
+	case m.Pod != "":
+		return []string{m.Node, m.Resource, m.Namespace, m.Pod, cmp.Or(m.Container, wholePod), className(m.Class)}
+	case v.byNode:
+		return []string{m.Node, m.Resource}
+	}
+	return []string{m.Node, m.Resource, className(m.Class)}
 }
 
 // usageTables formats the usage between two answers of each node: a table for the classes of each resource, and one for the containers.
-func usageTables(before, now nodesUsage, containers bool, sortBy string) string {
+func usageTables(before, now nodesUsage, view usageView) string {
 	earlier := map[string][]usagetable.Measurement{}
-	for _, item := range before.items(containers) {
+	for _, item := range before.items(view.containers) {
 		earlier[item.key()] = item.Measurements
 	}
 
@@ -174,18 +188,19 @@ func usageTables(before, now nodesUsage, containers bool, sortBy string) string 
 		header []string
 	}
 	tables := map[string]*table{}
-	for _, item := range now.items(containers) {
-		name := fmt.Sprint(len(item.header()), item.Resource) // sorts the tables of classes before the tables of containers
+	for _, item := range now.items(view.containers) {
+		header := view.header(&item)
+		name := fmt.Sprint(len(header), item.Resource) // sorts the tables of classes before the tables of containers
 		if tables[name] == nil {
-			tables[name] = &table{header: item.header()}
+			tables[name] = &table{header: header}
 		}
 		took := now[item.Node].Time.Sub(before[item.Node].Time)
-		tables[name].Add(earlier[item.key()], item.Measurements, took, item.row()...)
+		tables[name].Add(earlier[item.key()], item.Measurements, took, view.row(&item)...)
 	}
 
 	var texts []string
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
-		cells := tables[name].Cells(sortBy, tables[name].header...)
+		cells := tables[name].Cells(view.sortBy, tables[name].header...)
 		texts = append(texts, align(cells, ""))
 	}
 	return strings.Join(texts, "\n")

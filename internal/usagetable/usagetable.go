@@ -52,9 +52,11 @@ type Measurement struct {
 	Value float64 `json:"value"`
 }
 
-// Table has a row for each part of each class or container.
+// Table has a row for each part of each class or container, or of a group of classes.
 type Table struct {
-	rows []row
+	rows []*row
+	// index has the rows by their names and part.
+	index map[string]*row
 }
 
 type row struct {
@@ -64,8 +66,8 @@ type row struct {
 	values map[string]float64
 }
 
-// Add adds the rows of a class or container. Each row begins with names, e.g. those of the resource and the class. before and now are
-// measurements at two times, and took is the time between them.
+// Add adds the measurements of a class or container. Each row begins with names, e.g. those of the resource and the class. Measurements with
+// the same names and part are added up in one row. before and now are measurements at two times, and took is the time between them.
 func (t *Table) Add(before, now []Measurement, took time.Duration, names ...string) {
 	type series struct{ measure, part string }
 	earlier := map[series]float64{}
@@ -73,14 +75,9 @@ func (t *Table) Add(before, now []Measurement, took time.Duration, names ...stri
 		earlier[series{m.Name, m.Part}] = m.Value
 	}
 
-	rows := map[string]row{}
+	now = slices.SortedStableFunc(slices.Values(now), func(a, b Measurement) int { return cmp.Compare(a.Part, b.Part) })
 	for _, m := range now {
-		r, exists := rows[m.Part]
-		if !exists {
-			r = row{names: names, part: m.Part, values: map[string]float64{}}
-			rows[m.Part] = r
-		}
-
+		r := t.rowOf(names, m.Part)
 		value := m.Value
 		if strings.HasSuffix(m.Name, "_total") {
 			last, counted := earlier[series{m.Name, m.Part}]
@@ -89,11 +86,21 @@ func (t *Table) Add(before, now []Measurement, took time.Duration, names ...stri
 				continue // the series is new, or the plugin has restarted and counts from 0 again
 			}
 		}
-		r.values[m.Name] = value
+		r.values[m.Name] += value
 	}
-	for _, part := range slices.Sorted(maps.Keys(rows)) {
-		t.rows = append(t.rows, rows[part])
+}
+
+// rowOf returns the row with these names and this part, and adds it to the table if it is missing.
+func (t *Table) rowOf(names []string, part string) *row {
+	key := strings.Join(append(slices.Clone(names), part), "\x00")
+	if t.index[key] == nil {
+		if t.index == nil {
+			t.index = map[string]*row{}
+		}
+		t.index[key] = &row{names: names, part: part, values: map[string]float64{}}
+		t.rows = append(t.rows, t.index[key])
 	}
+	return t.index[key]
 }
 
 // Cells returns the header and the rows. The first columns have the given names. The other columns are those that have
@@ -102,7 +109,7 @@ func (t *Table) Cells(sortBy string, names ...string) [][]string {
 	columns := t.columns()
 	for _, c := range columns {
 		if c.sort == sortBy && sortBy != "" {
-			slices.SortStableFunc(t.rows, func(a, b row) int { return cmp.Compare(b.values[c.measure], a.values[c.measure]) })
+			slices.SortStableFunc(t.rows, func(a, b *row) int { return cmp.Compare(b.values[c.measure], a.values[c.measure]) })
 		}
 	}
 
