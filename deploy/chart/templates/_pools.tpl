@@ -96,9 +96,14 @@ matches all expressions of one term. For each more specific pool, each term gets
 {{- range $pod.spec.volumes }}
 {{- if eq .name "classes" }}{{ $_ = set .configMap "name" $classes.metadata.name }}{{ end }}
 {{- end }}
-{{- if or $values.followAnnotations $values.storage.enabled }}
 {{- range $pod.spec.containers }}
-{{- if eq .name "plugin" }}{{ $_ = set . "args" (append .args "--api-socket-group=65521") }}{{ end }}
+{{- if eq .name "plugin" }}
+{{- if or $values.followAnnotations $values.storage.enabled }}{{ $_ = set . "args" (append .args "--api-socket-group=65521") }}{{ end }}
+{{- if $values.tracing.endpoint }}
+{{- $_ = set . "args" (append .args (printf "--tracing-endpoint=%s" $values.tracing.endpoint)) }}
+{{- $node := dict "name" "NODE_NAME" "valueFrom" (dict "fieldRef" (dict "fieldPath" "spec.nodeName")) }}
+{{- $_ = set . "env" (list $node (dict "name" "OTEL_RESOURCE_ATTRIBUTES" "value" "k8s.node.name=$(NODE_NAME)")) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- include "qos.print" (dict "root" $.root "object" .) }}
