@@ -7,8 +7,11 @@ package kubernetes
 
 import (
 	"fmt"
+	"net"
+	"net/http"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -22,6 +25,27 @@ func (n *node) helm(t *testing.T, args ...string) string {
 		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, output)
 	}
 	return string(output)
+}
+
+// collector accepts traces until the test ends. It returns its URL, and a function that returns all requests so far.
+func (n *node) collector(t *testing.T) (url string, received func() string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", n.ip+":0")
+	must(t, err)
+	var mu sync.Mutex // guards requests
+	var requests strings.Builder
+	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = r.Write(&requests)
+	})}
+	go func() { _ = server.Serve(listener) }() // until Close
+	t.Cleanup(func() { must(t, server.Close()) })
+	return "http://" + listener.Addr().String(), func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return requests.String()
+	}
 }
 
 // TestChart installs a release from a registry, and upgrades, rolls back and uninstalls it with the commands of docs/helm.md, while a pod
@@ -55,17 +79,24 @@ func TestChart(t *testing.T) {
 		}
 	}
 
+	collector, traces := n.collector(t)
 	t.Run("helm test passes", func(t *testing.T) {
 		if output := n.helm(t, "test", "qos", "--namespace", "qos-system", "--logs"); !strings.Contains(output, "gold") {
 			t.Errorf("helm test prints:\n%s", output)
 		}
 	})
 	t.Run("an upgrade replaces the plugin, and leaves the pod alone", func(t *testing.T) {
-		n.helm(t, "upgrade", "qos", deploy+"chart", "-n", "qos-system", "--set-file", values(3), "--set", "podLabels.upgraded=yes")
+		n.helm(t, "upgrade", "qos", deploy+"chart", "-n", "qos-system", "--set-file", values(3), "--set", "tracing.endpoint="+collector)
 		n.rolledOut(t)
 		n.offered(t, "gold", "3", "3")
 		n.holders(t, "gold", "default/stays/main")
 		stays(t)
+	})
+	t.Run("the new plugin sends traces with the name of its node", func(t *testing.T) {
+		until(t, "the collector has the trace of the class files", func() (bool, string) {
+			seen := traces()
+			return strings.Contains(seen, `"ApplyClassFiles"`) && strings.Contains(seen, `{"key":"k8s.node.name","value":{"stringValue":"`+n.name+`"}}`), seen
+		})
 	})
 	t.Run("a rollback leaves the pod alone", func(t *testing.T) {
 		n.helm(t, "rollback", "qos", "-n", "qos-system")

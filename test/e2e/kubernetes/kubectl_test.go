@@ -29,7 +29,7 @@ const kepStatus = `{"status":{"qosResources":{
     {"name":"vendor.example/xyz-qos","mutable":true,"classes":[{"name":"low-prio","inUse":0},{"name":"normal","inUse":0},{"name":"high-prio","inUse":0}]}]},
   "conditions":[{"type":"PluginReady","status":"True","reason":"Ready","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
 
-// qos runs "kubectl qos", which must succeed. kubectl finds the plugin in the PATH.
+// qos runs "kubectl qos", which must succeed.
 func (n *node) qos(t *testing.T, args ...string) string {
 	t.Helper()
 	output, err := n.tryQOS("", args...)
@@ -39,9 +39,15 @@ func (n *node) qos(t *testing.T, args ...string) string {
 	return output
 }
 
-func (n *node) tryQOS(stdin string, args ...string) (string, error) {
+// qosCommand returns a "kubectl qos" command. kubectl finds the plugin in the PATH.
+func (n *node) qosCommand(stdin string, args ...string) *exec.Cmd {
 	command := n.kubectlCommand(stdin, append([]string{"qos"}, args...)...)
 	command.Env = append(command.Env, "PATH="+n.bin+":"+os.Getenv("PATH"))
+	return command
+}
+
+func (n *node) tryQOS(stdin string, args ...string) (string, error) {
+	command := n.qosCommand(stdin, args...)
 	var stderr strings.Builder
 	command.Stderr = &stderr
 	output, err := command.Output()

@@ -19,8 +19,8 @@ import (
 // virtualNodes is the prefix of the names of tests whose node is a VM.
 const virtualNodes = "TestVirtualNode"
 
-// rdtClasses extends the class file with a resource for RDT, which has classes of the same names, and a resource for the block I/O of
-// pods. %d is the capacity of gold, and %s its bandwidth.
+// rdtClasses extends the class file with a resource for RDT, which has classes of the same names and monitors all containers, and a resource
+// for the block I/O of pods. %d is the capacity of gold, and %s its bandwidth.
 const rdtClasses = `- name: k8s.io/rdt
   defaultClass: standard
   classes:
@@ -29,6 +29,7 @@ const rdtClasses = `- name: k8s.io/rdt
   - {name: slow}
   - {name: standard}
   rdt:
+    monitoring: containers
     partitions:
       exclusive:
         l3Allocation: "50%%"
@@ -65,6 +66,7 @@ func TestVirtualNodeIntel(t *testing.T) {
 	for _, c := range []virtualCase{
 		{"capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) }},
 		{"the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) }},
+		{"kubectl qos top usage shows what containers use", func(t *testing.T) { usageIsMeasured(t, n) }},
 		{"kubectl qos set moves a running container", func(t *testing.T) { setMoves(t, n) }},
 		{"kubectl qos shows the group of another program", func(t *testing.T) { showsForeignGroup(t, n, v) }},
 		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, "50") }},
@@ -86,6 +88,7 @@ func TestVirtualNodeAMD(t *testing.T) {
 	d := n.installVirtual(t)
 	for _, c := range []virtualCase{
 		{"the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) }},
+		{"kubectl qos top usage shows what containers use", func(t *testing.T) { usageIsMeasured(t, n) }},
 		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, "40") }},
 	} {
 		c.run(t, n)
