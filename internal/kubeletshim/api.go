@@ -99,11 +99,14 @@ func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
 	}
 
 	var all []publisher
+	pods := a.podOptions()
 	if a.options.publishes(NodeObject) {
-		all = append(all, nodeobject.New(a.cache, objects, client.Nodes(), a.objectOptions()))
+		object := nodeobject.New(a.cache, objects, client.Nodes(), a.objectOptions())
+		pods.RefusedChanges = object.SetRefusedChanges
+		all = append(all, object)
 	}
 	if a.options.usesPods() {
-		all = append(all, podstatus.New(a.cache, client, a.podOptions()))
+		all = append(all, podstatus.New(a.cache, client, pods))
 	}
 	if a.options.publishes(Evictions) {
 		all = append(all, podeviction.New(a.cache, client, podeviction.Options{

@@ -76,6 +76,7 @@ type Publisher struct {
 
 	observed observed
 	problems problems
+	refused  *refusedChanges
 
 	// The following fields are used only by the goroutine that runs the method work.
 	retry   kubeapi.Retry
@@ -93,6 +94,7 @@ func New(cache Cache, objects dynamic.Interface, nodes kubeapi.Nodes, options Op
 		objects:   objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)),
 		writes:    kubeapi.NewWrites(options.Registry),
 		log:       options.Log,
+		refused:   newRefusedChanges(),
 		problems:  problems{outcomes: kubeapi.OutcomeLog{What: "publish NodeQOSResources " + options.NodeName, Log: options.Log}},
 	}
 }
@@ -149,7 +151,7 @@ func (p *Publisher) eventHandler() cache.ResourceEventHandler {
 	}
 }
 
-// watchCache enqueues the node at every change of the plugin's state.
+// watchCache enqueues the node at every change of the plugin's state, and of the refused changes.
 func (p *Publisher) watchCache(ctx context.Context) {
 	for ctx.Err() == nil {
 		_, changed := p.cache.Get()
@@ -157,6 +159,7 @@ func (p *Publisher) watchCache(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-changed:
+		case <-p.refused.changed:
 		}
 	}
 }

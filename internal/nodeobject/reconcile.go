@@ -62,6 +62,7 @@ func (p *Publisher) publish(
 		return next, nil
 	}
 	p.setVolumes(&desired, typed, state)
+	p.setRefusals(&desired, state)
 	desired.FollowsAnnotations, desired.LastHeartbeatTime = p.followsAnnotations, before.LastHeartbeatTime
 	next = pause.Shortest(next, p.untilHeartbeat(before))
 
@@ -117,7 +118,7 @@ func (p *Publisher) applyStatus(ctx context.Context, object *unstructured.Unstru
 }
 
 // untilNextWrite returns how long the publisher must wait before it may write the desired status. The wait is longer if
-// only holders differ.
+// only holders and refusals differ.
 func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResourcesStatus) time.Duration {
 	pause := interval
 	if equality.Semantic.DeepEqual(withHoldersOf(before, desired), desired) {
@@ -126,13 +127,17 @@ func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResour
 	return p.applied.at.Add(pause).Sub(p.now())
 }
 
-// withHoldersOf returns a copy of the first status, with the holders of each class and the foreign settings from the second status. If holders
-// with the source "update" differ, the class keeps its holders, because "kubectl qos set" waits for this difference.
+// withHoldersOf returns a copy of the first status, with the holders of each class, the foreign settings and the refusals
+// from the second status. If holders with the source "update" differ, the class keeps its holders, and if refused changes
+// differ, the status keeps its refusals, because "kubectl qos set" waits for these differences.
 func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	mixed := *status.DeepCopy()
 	copyHolders(mixed.QOSResources.PodQOSResources, other.QOSResources.PodQOSResources)
 	copyHolders(mixed.QOSResources.ContainerQOSResources, other.QOSResources.ContainerQOSResources)
 	copyHolders(mixed.QOSResources.VolumeQOSResources, other.QOSResources.VolumeQOSResources)
+	if slices.Equal(changesIn(status.Refusals), changesIn(other.Refusals)) {
+		mixed.Refusals, mixed.RefusalsOmitted = other.Refusals, other.RefusalsOmitted
+	}
 	return mixed
 }
 

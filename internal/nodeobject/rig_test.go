@@ -72,9 +72,10 @@ func described(inUse uint64) nodecache.State {
 // rig is a publisher with a simulated plugin and a simulated API server, in a synctest bubble.
 type rig struct {
 	*api
-	plugin *cachetest.Cache // the state of the plugin
-	stop   func()
-	log    logBuffer
+	plugin    *cachetest.Cache // the state of the plugin
+	publisher *nodeobject.Publisher
+	stop      func()
+	log       logBuffer
 }
 
 // logBuffer is a log that can be read while it is written.
@@ -113,10 +114,10 @@ func start(t *testing.T, a *api, state nodecache.State, change ...func(*nodeobje
 	for _, f := range change {
 		f(&options)
 	}
-	publisher := nodeobject.New(r.plugin, objects, core.Nodes(), options)
+	r.publisher = nodeobject.New(r.plugin, objects, core.Nodes(), options)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- publisher.Run(ctx) }()
+	go func() { done <- r.publisher.Run(ctx) }()
 	r.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -20,6 +20,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -161,7 +162,7 @@ func (f *Follower) try(
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
 	err = f.update(ctx, &qosv1alpha1.UpdateContainerQOSResourcesRequest{
-		PodUid: UID(pod), Container: target.GetName(), QosResources: changes,
+		PodUid: podspec.UID(pod), Container: target.GetName(), QosResources: changes,
 	})
 	if temporary(err) {
 		t.postpone(err, target)

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 )
 
 // plugin records updates and answers them with an error.
@@ -148,8 +149,8 @@ func TestMirrorPodsAreSkipped(t *testing.T) {
 	p := &plugin{}
 	pod := webPod(map[string]string{ownKey: "rdt=silver", corev1.MirrorPodAnnotationKey: "hash"})
 	NewFollower(p.update).Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
-	if len(p.requests) > 0 || UID(pod) != "hash" {
-		t.Errorf("the requests are %v, the UID is %s; want no request, and the UID on the node", p.requests, UID(pod))
+	if len(p.requests) > 0 || podspec.UID(pod) != "hash" {
+		t.Errorf("the requests are %v, the UID is %s; want no request, and the UID on the node", p.requests, podspec.UID(pod))
 	}
 }
 

@@ -30,7 +30,7 @@ func plan(
 	catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments, first bool,
 ) ([]*qosv1alpha1.ContainerQOSResource, error) {
 	request := classes.Holder{
-		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: UID(pod), PodAnnotations: pod.Annotations,
+		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: podspec.UID(pod), PodAnnotations: pod.Annotations,
 	}
 	if has.GetName() != "" {
 		request.Container, request.ContainerAnnotations = has.GetName(), containerAnnotations(catalog, pod, has)
@@ -47,19 +47,11 @@ func plan(
 	var changes []*qosv1alpha1.ContainerQOSResource
 	for _, want := range different(wanted, has.GetQosResources(), first) {
 		if offer, ok := catalog.Lookup(want.Resource); ok && !offer.Mutable {
-			return nil, fixed(pod, has.GetName(), want)
+			return nil, fmt.Errorf("%s: cannot change the class of %s to %s: %w; recreate the pod", request, want.Resource, ClassName(want.Class), errFixed)
 		}
 		changes = append(changes, &qosv1alpha1.ContainerQOSResource{Name: want.Resource, Class: want.Class})
 	}
 	return changes, nil
-}
-
-func fixed(pod *corev1.Pod, container string, want classes.Assignment) error {
-	if container != "" {
-		container = "container " + container + ": "
-	}
-	return fmt.Errorf("pod %s/%s: %scannot change the class of %s to %s: %w; recreate the pod",
-		pod.Namespace, pod.Name, container, want.Resource, ClassName(want.Class), errFixed)
 }
 
 // different returns the wanted classes that differ from the assigned classes. It skips resources without an assignment.
@@ -151,15 +143,6 @@ func unavailableOf(u *qosv1alpha1.UnavailableResource) classes.Offer {
 		Resource:    classes.Resource{Name: u.GetName(), Scope: scope},
 		Unavailable: &classes.Unavailable{Reason: u.GetReason(), Message: u.GetMessage()},
 	}
-}
-
-// UID returns the UID that a pod has on its node. For a static pod, the mirror pod in the API has another UID, and has
-// the static pod's UID in an annotation.
-func UID(pod *corev1.Pod) string {
-	if uid := pod.Annotations[corev1.MirrorPodAnnotationKey]; uid != "" {
-		return uid
-	}
-	return string(pod.UID)
 }
 
 func hash(annotations map[string]string, container string) string {

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podspec reads containers in the specs of pods.
+// Package podspec reads containers in the specs of pods, and the UID that a pod has on its node.
 package podspec
 
 import corev1 "k8s.io/api/core/v1"
@@ -30,4 +30,13 @@ func Containers(pod *corev1.Pod) []string {
 		names = append(names, pod.Spec.EphemeralContainers[i].Name)
 	}
 	return names
+}
+
+// UID returns the UID that a pod has on its node. For a static pod, the mirror pod in the API has another UID, and has
+// the static pod's UID in an annotation.
+func UID(pod *corev1.Pod) string {
+	if uid := pod.Annotations[corev1.MirrorPodAnnotationKey]; uid != "" {
+		return uid
+	}
+	return string(pod.UID)
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
@@ -59,8 +60,10 @@ type Options struct {
 	// FollowAnnotations lets the publisher call Update when the annotations of a running pod request other classes.
 	FollowAnnotations bool
 	Update            podrequests.Update
-	Registry          prometheus.Registerer
-	Log               *slog.Logger
+	// RefusedChanges gets the refused class changes of a pod, which is given as namespace/name. It may be nil.
+	RefusedChanges func(pod string, refusals []nodeqosv1alpha1.Refusal)
+	Registry       prometheus.Registerer
+	Log            *slog.Logger
 }
 
 // Publisher publishes the classes of the pods of one node.

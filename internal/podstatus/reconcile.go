@@ -21,6 +21,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 )
 
 // podState is the state of a pod between two reconciles. Only the worker that has the pod's key uses it.
@@ -51,6 +52,23 @@ func (p *Publisher) stateOf(key string, pod *corev1.Pod) *podState {
 func (p *Publisher) forget(key string) {
 	p.pods.Delete(key)
 	p.failures.forget(key)
+	p.publishRefused(key, nil, nil)
+}
+
+// publishRefused publishes the refused changes of a pod.
+func (p *Publisher) publishRefused(key string, pod *corev1.Pod, changes []podevents.Record) {
+	if p.options.RefusedChanges == nil {
+		return
+	}
+
+	var refusals []nodeqosv1alpha1.Refusal
+	for _, change := range changes {
+		refusals = append(refusals, nodeqosv1alpha1.Refusal{
+			Namespace: pod.Namespace, Pod: pod.Name, PodUID: podspec.UID(pod), Container: change.Container,
+			Reason: nodeqosv1alpha1.ReasonChangeRefused, Message: change.Message,
+		})
+	}
+	p.options.RefusedChanges(key, refusals)
 }
 
 // reconcile updates the classes, the condition qos.noderesource.dev/Assigned and the events of one pod. It returns the
@@ -71,6 +89,7 @@ func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Durat
 	if p.options.FollowAnnotations {
 		outcome := state.follower.Follow(ctx, pod, snapshot.status, o.assignments)
 		o.refusedChanges, again = outcome.Refused, outcome.Again
+		p.publishRefused(key, pod, outcome.Refused)
 	}
 	o.last = state.last
 	for _, c := range o.containers() {

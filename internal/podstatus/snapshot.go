@@ -17,6 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 )
 
 // snapshot is the state of the plugin at one moment. It is immutable.
@@ -57,7 +58,7 @@ func keyOf(pod *qosv1alpha1.PodAssignments) podevents.Pod {
 }
 
 func (s *snapshot) observe(pod *corev1.Pod) observed {
-	v := s.pods[podevents.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(podrequests.UID(pod))}]
+	v := s.pods[podevents.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(podspec.UID(pod))}]
 	o := observed{pod: pod, assignments: v.assignments}
 	for _, r := range v.refusals {
 		o.refusals = append(o.refusals, podevents.Record{

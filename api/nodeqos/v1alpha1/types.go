@@ -70,6 +70,17 @@ type NodeQOSResourcesStatus struct {
 	// +optional
 	LastHeartbeatTime *metav1.Time `json:"lastHeartbeatTime,omitempty"`
 
+	// Requests for classes that the node refuses. At most 1000 are listed, fewer when their texts are long.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	Refusals []Refusal `json:"refusals,omitempty"`
+
+	// The number of refusals that are not listed.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RefusalsOmitted int64 `json:"refusalsOmitted,omitempty"`
+
 	// Whether a changed annotation of a pod changes the classes of its running containers. If false, it changes nothing until the
 	// containers are created again.
 	// +optional
@@ -257,8 +268,9 @@ type Holder struct {
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 
-	// Source of the class: "container" or "pod" (an annotation), "allocated" (an extended resource) or "default"; "update" if the
-	// class was changed while the holder ran; "adopted" if the holder already ran in it when the plugin found the holder.
+	// Source of the class: "container" or "pod" (an annotation), "allocated" (an extended resource), "claim" (the
+	// PersistentVolumeClaim of a volume) or "default"; "update" if the class was changed while the holder ran; "adopted" if
+	// the holder already ran in it when the plugin found the holder.
 	// +optional
 	Source string `json:"source,omitempty"`
 
@@ -355,46 +367,8 @@ type RuntimeStatus struct {
 	NRIVersion string `json:"nriVersion,omitempty"`
 }
 
-// Types of conditions of the node as a whole.
-const (
-	ConditionPluginReady          = "PluginReady"
-	ConditionConfigurationApplied = "ConfigurationApplied"
-	ConditionRuntimeRegistered    = "RuntimeRegistered"
-)
-
-// Reasons of the condition PluginReady.
-const (
-	// ReasonReady is the reason while the condition is True.
-	ReasonReady = "Ready"
-	// ReasonNotReady means that the plugin responds, but has no class files in force or no container runtime.
-	ReasonNotReady = "NotReady"
-	// ReasonNotAnswering means that the plugin does not respond.
-	ReasonNotAnswering = "NotAnswering"
-)
-
-// PodConditionAssigned is the type of the pod condition that the shim writes. It is True while the pod has the classes
-// that the condition's message lists. It is False when a requested class was refused, or when an annotation is ignored
-// (ReasonAnnotationIgnored).
-const PodConditionAssigned = GroupName + "/Assigned"
-
-// Reasons of the pod condition. If the plugin refuses a class, the condition has the plugin's reason, e.g. "ClassFull".
-const (
-	// ReasonAssigned is the reason while the condition is True.
-	ReasonAssigned = "Assigned"
-	// ReasonRefused means that the plugin refused a class and reported no reason.
-	ReasonRefused = "Refused"
-	// ReasonChangeRefused means that the pod runs, but not in the classes that its annotations request now.
-	ReasonChangeRefused = "ChangeRefused"
-	// ReasonAnnotationIgnored means that an annotation requests nothing, because its key names no container of the pod, or
-	// is not a key for requests.
-	ReasonAnnotationIgnored = "AnnotationIgnored"
-)
-
-// PodConditionInEffect separates the refusals from the classes in effect in the message of a False pod condition.
-const PodConditionInEffect = "; in effect: "
-
 // FieldManager is the field manager of the shim's writes.
 const FieldManager = "qos-kubelet-shim"
 
-// MaxHolders is the maximum length of the lists Holders (of a class) and Foreign (of a resource).
+// MaxHolders is the maximum length of the lists Holders (of a class), Foreign (of a resource) and Refusals.
 const MaxHolders = 1000

@@ -1,0 +1,42 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Types of conditions of the node as a whole.
+const (
+	ConditionPluginReady          = "PluginReady"
+	ConditionConfigurationApplied = "ConfigurationApplied"
+	ConditionRuntimeRegistered    = "RuntimeRegistered"
+)
+
+// Reasons of the condition PluginReady.
+const (
+	// ReasonReady is the reason while the condition is True.
+	ReasonReady = "Ready"
+	// ReasonNotReady means that the plugin responds, but has no class files in force or no container runtime.
+	ReasonNotReady = "NotReady"
+	// ReasonNotAnswering means that the plugin does not respond.
+	ReasonNotAnswering = "NotAnswering"
+)
+
+// PodConditionAssigned is the type of the pod condition that the shim writes. It is True while the pod has the classes
+// that the condition's message lists. It is False when a requested class was refused, or when an annotation is ignored
+// (ReasonAnnotationIgnored).
+const PodConditionAssigned = GroupName + "/Assigned"
+
+// Reasons of the pod condition. If the plugin refuses a class, the condition has the plugin's reason, e.g. "ClassFull".
+const (
+	// ReasonAssigned is the reason while the condition is True.
+	ReasonAssigned = "Assigned"
+	// ReasonRefused means that the plugin refused a class and reported no reason.
+	ReasonRefused = "Refused"
+	// ReasonChangeRefused means that the pod runs, but not in the classes that its annotations request now.
+	ReasonChangeRefused = "ChangeRefused"
+	// ReasonAnnotationIgnored means that an annotation requests nothing, because its key names no container of the pod, or
+	// is not a key for requests.
+	ReasonAnnotationIgnored = "AnnotationIgnored"
+)
+
+// PodConditionInEffect separates the refusals from the classes in effect in the message of a False pod condition.
+const PodConditionInEffect = "; in effect: "
