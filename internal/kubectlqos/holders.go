@@ -4,13 +4,13 @@
 package kubectlqos
 
 import (
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -87,38 +87,19 @@ func assignedCondition(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// refusalOf returns why the node refused a class for a container, a volume, or the pod itself if holder is "". It reads the reason
-// and the message from the pod's condition qos.noderesource.dev/Assigned. It returns empty strings if nothing was refused.
-func refusalOf(pod *corev1.Pod, holder string) (reason, message string) {
-	condition := assignedCondition(pod)
-	if condition == nil || condition.Status == corev1.ConditionTrue || condition.Reason == nodeqosv1alpha1.ReasonAnnotationIgnored {
-		return "", ""
+// refusalOf returns the refusal that a node reports for a container, a volume, or the pod itself, or nil. If there are two,
+// it returns the refused change, which nodes report first.
+func refusalOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, c containerView) *nodeqosv1alpha1.Refusal {
+	if node == nil {
+		return nil
 	}
-
-	refusals, _, _ := strings.Cut(condition.Message, nodeqosv1alpha1.PodConditionInEffect)
-	name := "pod " + pod.Namespace + "/" + pod.Name
-	var found []string
-	for part := range strings.SplitSeq(strings.TrimPrefix(refusals, name), "; "+name) {
-		of, text := "", strings.TrimPrefix(part, ": ")
-		if rest, ok := strings.CutPrefix(strings.TrimPrefix(part, ":"), " container "); ok {
-			of, text, _ = strings.Cut(rest, ": ")
-		}
-		if of == holder {
-			found = append(found, text)
+	for i := range node.Status.Refusals {
+		r := &node.Status.Refusals[i]
+		if r.Namespace == pod.Namespace && r.Pod == pod.Name && r.PodUID == podspec.UID(pod) && r.Container == c.name && r.Volume == c.volume {
+			return r
 		}
 	}
-	if len(found) == 0 {
-		return "", ""
-	}
-	return condition.Reason, strings.Join(found, "; ")
-}
-
-// inRefusals returns how refusals in the pod's condition name a container or a volume.
-func (c containerView) inRefusals() string {
-	if c.volume == "" {
-		return c.name
-	}
-	return c.name + " volume " + c.volume
+	return nil
 }
 
 func writtenAt(object *metav1.ObjectMeta) time.Time {

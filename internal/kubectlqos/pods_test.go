@@ -49,6 +49,18 @@ func (r *rig) setForeign(t *testing.T, setting string) {
 	})
 }
 
+// refuses makes n1 report the refusal of a request of pod p. The container is empty for the pod itself.
+func (r *rig) refuses(t *testing.T, container, reason, message string) {
+	t.Helper()
+	r.updateNode(t, "n1", func(object map[string]any) {
+		status := object["status"].(map[string]any)
+		refusals, _ := status["refusals"].([]any)
+		status["refusals"] = append(refusals, map[string]any{
+			"namespace": "default", "pod": "p", "podUID": "uid-p", "container": container, "reason": reason, "message": message,
+		})
+	})
+}
+
 func (r *rig) updateRDT(t *testing.T, class string, change func(of map[string]any)) {
 	t.Helper()
 	r.updateNode(t, "n1", func(object map[string]any) {
@@ -112,9 +124,32 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"it is not scheduled yet", aPod("p").asks("rdt=gold"), "", nil,
 			"p | main | k8s.io/rdt | gold | - | container | Pending: the pod has no node yet"},
 
-		{"it is refused a class that is full", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", "rpc error: …").
-			reported(corev1.ConditionFalse, "ClassFull", `pod default/p container main: class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: silver (1 free), bronze`, "12:55:00"), "", nil,
+		{"it is refused a class that is full", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", "rpc error: …"), "", func(t *testing.T, r *rig) {
+			r.refuses(t, "main", "ClassFull", `class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: silver (1 free), bronze`)
+		},
 			`p | main | k8s.io/rdt | gold | - | container | ClassFull: class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: silver (1 free), bronze`},
+		{"of two containers that are refused, each has its own reason", aPod("p").with("side").on("n1").annotated(podKey, "rdt=gold"), "", func(t *testing.T, r *rig) {
+			r.refuses(t, "main", "ClassFull", `class "gold" of k8s.io/rdt is full`)
+			r.refuses(t, "side", "UnknownClass", `class "gold" of k8s.io/rdt does not exist`)
+		}, `p | main | k8s.io/rdt | gold | - | pod | ClassFull: class "gold" of k8s.io/rdt is full` + "\n" +
+			`p | side | k8s.io/rdt | gold | - | pod | UnknownClass: class "gold" of k8s.io/rdt does not exist`},
+		{"it is being created, and another container is refused", aPod("p").with("side").on("n1").asks("rdt=gold").waiting("ContainerCreating", ""), "", func(t *testing.T, r *rig) {
+			r.refuses(t, "side", "ClassFull", `class "bronze" of k8s.io/rdt is full`)
+		}, "p | main | k8s.io/rdt | gold | - | container | ContainerCreating\n" +
+			`p | side | k8s.io/rdt | - | - | default | ClassFull: class "bronze" of k8s.io/rdt is full`},
+		{"another pod of its name was refused", aPod("p").on("n1").asks("rdt=gold").waiting("ContainerCreating", ""), "", func(t *testing.T, r *rig) {
+			r.refuses(t, "main", "ClassFull", "full")
+			r.updateNode(t, "n1", func(object map[string]any) {
+				object["status"].(map[string]any)["refusals"].([]any)[0].(map[string]any)["podUID"] = "another"
+			})
+		}, "p | main | k8s.io/rdt | gold | - | container | ContainerCreating"},
+		{"it is refused, and the node does not list all refusals", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", "failed").
+			reported(corev1.ConditionFalse, "ClassFull", "pod default/p container main: full", "12:40:00"), "", func(t *testing.T, r *rig) {
+			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)["refusalsOmitted"] = int64(7) })
+		}, "p | main | k8s.io/rdt | gold | - | container | CreateContainerError: failed (condition of the pod: pod default/p container main: full)"},
+		{"it is refused, and the condition is newer than the refusals", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", "").
+			reported(corev1.ConditionFalse, "ClassFull", "pod default/p container main: full", "12:59:30"), "", nil,
+			"p | main | k8s.io/rdt | gold | - | container | CreateContainerError: (condition of the pod: pod default/p container main: full)"},
 		{"it is not created, and the shim has not reported why", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", `pod default/p container main: class "gold" is full`), "", nil,
 			`p | main | k8s.io/rdt | gold | - | container | CreateContainerError: pod default/p container main: class "gold" is full`},
 		{"it is being created", aPod("p").on("n1").asks("rdt=gold").waiting("ContainerCreating", ""), "", nil,
@@ -169,8 +204,9 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"its annotation changed, and nobody follows", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", func(t *testing.T, r *rig) {
 			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)["followsAnnotations"] = false })
 		}, "p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the container started; qos-kubelet-shim runs without --follow-annotations, so the request applies only to new pods"},
-		{"a change is refused", aPod("p").on("n1").asks("rdt=silver").running().
-			reported(corev1.ConditionFalse, "ChangeRefused", `pod default/p container main: class "silver" of k8s.io/rdt is full: 1 of 1 in use; in effect: main: k8s.io/rdt gold (container)`, "12:55:00"), "main=gold", nil,
+		{"a change is refused", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", func(t *testing.T, r *rig) {
+			r.refuses(t, "main", "ChangeRefused", `class "silver" of k8s.io/rdt is full: 1 of 1 in use`)
+		},
 			`p | main | k8s.io/rdt | silver | gold | container | ChangeRefused: class "silver" of k8s.io/rdt is full: 1 of 1 in use`},
 		{"its class was changed by hand", aPod("p").on("n1").limited(gold).running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:55:00"), "main=silver/update", nil,

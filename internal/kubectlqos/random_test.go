@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -22,40 +20,6 @@ func scramble(random *rand.Rand, pieces []string) string {
 		text.WriteString(pieces[random.IntN(len(pieces))])
 	}
 	return text.String()
-}
-
-func TestRefusalsAreReadOrLeft(t *testing.T) {
-	pieces := []string{
-		"pod", "main", "side", ": ", ":", "; ", ";", ", ", ",", " ", "k8s.io/rdt", "gold", "(pod)", "/", `"`, "in effect",
-		"pod default/p container ", "pod default/p", `class "gold" is full`, "\n", "ü",
-	}
-	const full = `class "gold" is full`
-	const message = `pod default/p container main: ` + full + `; pod default/p: ` + full + `; in effect: main: k8s.io/rdt gold (update)`
-	checkRefusals(t, message)
-	pod := aPod("p").reported(corev1.ConditionFalse, "ClassFull", message, "12:55:00")
-	for _, container := range []string{"main", ""} {
-		if reason, got := refusalOf(pod.Pod, container); reason != "ClassFull" || got != full {
-			t.Errorf("read %s: %q for %q", reason, got, container)
-		}
-	}
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 20_000 {
-		checkRefusals(t, scramble(random, pieces))
-	}
-}
-
-// checkRefusals checks that refusalOf returns only parts of the message, and nothing for a container that the message
-// does not name.
-func checkRefusals(t *testing.T, message string) {
-	pod := aPod("p").reported(corev1.ConditionFalse, "Refused", message, "12:55:00")
-	for _, container := range []string{"", "main", "side"} {
-		_, text := refusalOf(pod.Pod, container)
-		for part := range strings.SplitSeq(text, "; ") {
-			if !strings.Contains(message, part) || !strings.Contains(message, container) && text != "" {
-				t.Errorf("read a refusal of %q, %q in %q", container, text, message)
-			}
-		}
-	}
 }
 
 func TestAMergeKeepsOtherResourcesAndHasWhatIsAskedFor(t *testing.T) {

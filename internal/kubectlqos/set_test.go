@@ -49,13 +49,9 @@ func newSetRig(t *testing.T, pod testPod) *setRig {
 	return r
 }
 
-// refusesAfter makes the shim refuse a change of pod p, some time after the pod's annotations have changed.
+// refusesAfter makes the node refuse a change of the container main, some time after the annotations of pod p have changed.
 func (r *setRig) refusesAfter(t *testing.T, wait time.Duration, message string) {
-	r.afterPatch(wait, func() {
-		r.updatePod(t, "p", func(pod *corev1.Pod) {
-			testPod{pod}.reported(corev1.ConditionFalse, "ChangeRefused", message, "12:59:00")
-		})
-	})
+	r.afterPatch(wait, func() { r.refuses(t, "main", "ChangeRefused", message) })
 }
 
 // assignsAfter makes the node report new classes of k8s.io/rdt for containers, some time after the annotations of pod p
@@ -99,7 +95,7 @@ func (r *rig) addPodResource(t *testing.T, name string, mutable bool) {
 }
 
 func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
-	const full = `pod default/p container main: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; in effect: main: k8s.io/rdt gold (container)`
+	const full = `class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze`
 	for _, c := range []struct {
 		name string
 		pod  testPod
@@ -142,13 +138,22 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 		{"a class that the node refuses", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.refusesAfter(t, time.Second, full)
 		}, answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
-		{"what was refused before is reported at once", goldPod().asks("rdt=silver").reported(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
-			[]string{"p", "-c", "main", "rdt=silver", "--timeout", "1ns"}, nil,
+		{"what was refused before is reported at once", goldPod().asks("rdt=silver"), []string{"p", "-c", "main", "rdt=silver", "--timeout", "1ns"},
+			func(t *testing.T, r *setRig) { r.refuses(t, "main", "ChangeRefused", full) },
 			answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main already had this value before this command and keeps it, so the node makes the change as soon as possible` + "\n"}, "rdt=silver"},
-		{"an old refusal is not taken for a new one", goldPod().asks("rdt=silver").reported(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
+		{"an old refusal is not taken for a new one", goldPod().asks("rdt=silver"),
 			[]string{"p", "-c", "main", "rdt=bronze"}, func(t *testing.T, r *setRig) {
+				r.refuses(t, "main", "ChangeRefused", full)
 				r.assignsAfter(t, 3*time.Second, "main=bronze/update")
 			}, answer{Out: "pod/p container main: k8s.io/rdt gold -> bronze\n"}, "rdt=bronze"},
+		{"the refusal of another container is not that of this one", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+			r.afterPatch(time.Second, func() { r.refuses(t, "side", "ChangeRefused", full) })
+			r.assignsAfter(t, 3*time.Second, "main=silver/update")
+		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
+		{"the refusal at its creation is not that of the change", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+			r.afterPatch(time.Second, func() { r.refuses(t, "main", "ClassFull", full) })
+			r.assignsAfter(t, 3*time.Second, "main=silver/update")
+		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
 		{"the shim does nothing", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, nil,
 			answer{Code: 1, Errors: waiting + `Error: pod/p container main: no change was reported within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
 		{"the shim does nothing, and there was no annotation", aPod("p").on("n1").running(), []string{"p", "-c", "main", "rdt=silver"}, nil,

@@ -94,6 +94,8 @@ type target struct {
 	// before is the class before the change. It is meaningful only if known is true.
 	before string
 	known  bool
+	// refused is the message of a change that the node had refused before this change.
+	refused string
 }
 
 type settingPlan struct {
@@ -246,7 +248,11 @@ func (v *podView) targets(p *settingPlan, container string, c change) ([]target,
 				overridden = append(overridden, fmt.Sprintf("%s (by %s)", of.name, keyText(want.Key)))
 			default:
 				has, is := v.effective(of, want.Resource, "")
-				targets = append(targets, target{of.name, want.Resource, want.Class, has.class, is == inClass})
+				t := target{container: of.name, resource: want.Resource, class: want.Class, before: has.class, known: is == inClass}
+				if refusal := refusalOf(v.node, v.pod, of); refusal != nil {
+					t.refused = refusal.Message
+				}
+				targets = append(targets, t)
 			}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -118,17 +117,18 @@ func (o *setCommand) judge(plan *settingPlan, pod *corev1.Pod) outcome {
 		return outcome{done: true}
 	}
 
-	condition, before := assignedCondition(pod), assignedCondition(plan.pod)
-	if condition == nil || condition.Reason != nodeqosv1alpha1.ReasonChangeRefused {
-		return outcome{}
-	}
-	stale := !plan.unchanged() && before != nil && before.Message == condition.Message
-	for _, t := range plan.targets {
-		if _, message := refusalOf(pod, t.container); message != "" {
-			return outcome{refused: message, stale: stale}
+	var last outcome
+	for _, t := range pending {
+		refusal := refusalOf(plan.node, pod, containerView{name: t.container})
+		if refusal == nil || refusal.Reason != nodeqosv1alpha1.ReasonChangeRefused {
+			continue
+		}
+		last = outcome{refused: refusal.Message, stale: !plan.unchanged() && refusal.Message == t.refused}
+		if !last.stale {
+			break
 		}
 	}
-	return outcome{}
+	return last
 }
 
 func containerNamed(pod *corev1.Pod, name string) (containerView, bool) {
@@ -158,7 +158,7 @@ func (o *setCommand) printDone(plan *settingPlan) {
 }
 
 func (o outcome) refusal() error {
-	return noEffectError("refused: " + strings.TrimSuffix(o.refused, ";"))
+	return noEffectError("refused: " + o.refused)
 }
 
 // lateError returns the error for a change that was neither made nor refused in time.

@@ -105,13 +105,17 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 	case is == notRunning && !asks(&want) && want.Class == classes.SystemDefault:
 		return "", "" // nothing is requested
 	}
-	if reason, message := refusalOf(v.pod, c.inRefusals()); reason != "" {
-		return reason, message
+	if refusal := refusalOf(v.node, v.pod, c); refusal != nil {
+		return refusal.Reason, refusal.Message
 	}
 
 	switch is {
 	case notRunning:
-		return notCreated(c)
+		reason, message := notCreated(c)
+		if v.node == nil || v.node.Status.RefusalsOmitted > 0 || v.reportDelayed() {
+			message = v.withCondition(message)
+		}
+		return reason, message
 	case notKnown:
 		return v.unknown()
 	case inClass:
@@ -191,9 +195,11 @@ func (v *podView) unknown() (reason, message string) {
 		`the container or pod has just started, or its node does not list all containers and pods that have classes; see "qos-nri-plugin assignments" on the node`)
 }
 
+// withCondition adds the message of the pod's condition qos.noderesource.dev/Assigned, which may be newer than the node's
+// report and can be read without the right to read NodeQOSResources.
 func (v *podView) withCondition(message string) string {
 	if condition := assignedCondition(v.pod); condition != nil {
-		return message + " (condition of the pod: " + condition.Message + ")"
+		message = strings.TrimSpace(message + " (condition of the pod: " + condition.Message + ")")
 	}
 	return message
 }
@@ -221,11 +227,10 @@ func (v *podView) differs(c containerView, want classes.Assignment, has assignme
 }
 
 // reportDelayed reports whether the pod's condition qos.noderesource.dev/Assigned is newer than the NodeQOSResources.
-// The shim may write the pod's condition first, so the classes in the NodeQOSResources may be outdated.
+// The shim may write the pod's condition first, so the classes and refusals in the NodeQOSResources may be outdated.
 func (v *podView) reportDelayed() bool {
 	condition, written := assignedCondition(v.pod), writtenAt(&v.pod.ObjectMeta)
-	return condition != nil && condition.Status == corev1.ConditionTrue && v.now.Sub(written) < reportTime &&
-		written.After(writtenAt(&v.node.ObjectMeta))
+	return condition != nil && v.now.Sub(written) < reportTime && written.After(writtenAt(&v.node.ObjectMeta))
 }
 
 func refusal(err *classes.RequestError, anywhere bool) (reason, message string) {

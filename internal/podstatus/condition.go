@@ -21,6 +21,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
+// inEffect separates the problems from the classes in effect in the message of a condition.
+const inEffect = "; in effect: "
+
 // maxMessage is the maximum size of the message of a condition, in bytes. The API server limits only the size of the whole pod.
 const maxMessage = 4096
 
@@ -44,7 +47,7 @@ func (o *observed) condition(now metav1.Time) *corev1.PodCondition {
 	want := &corev1.PodCondition{Type: nodeqosv1alpha1.PodConditionAssigned, Status: corev1.ConditionFalse, LastTransitionTime: now}
 
 	switch {
-	case len(o.refusals) > 0:
+	case len(o.refusals) > 0: // the NodeQOSResources object has the reason of each refusal
 		want.Reason = cmp.Or(o.refusals[0].Series, nodeqosv1alpha1.ReasonRefused)
 		want.Message = refusedMessage(messagesOf(o.refusals), effective)
 	case len(o.refusedChanges) > 0:
@@ -213,7 +216,7 @@ func refusedMessage(messages, effective []string) string {
 		return text
 	}
 
-	text += nodeqosv1alpha1.PodConditionInEffect
+	text += inEffect
 	return text + joinUpTo(effective, maxMessage-len(text))
 }
 

@@ -37,6 +37,3 @@ const (
 	// is not a key for requests.
 	ReasonAnnotationIgnored = "AnnotationIgnored"
 )
-
-// PodConditionInEffect separates the refusals from the classes in effect in the message of a False pod condition.
-const PodConditionInEffect = "; in effect: "
