@@ -63,7 +63,11 @@ type podView struct {
 }
 
 func newPodView(pod *corev1.Pod, node *nodeqosv1alpha1.NodeQOSResources, offers []classes.Offer, now time.Time) *podView {
-	return &podView{pod: pod, node: node, offers: offers, catalog: classes.NewCatalog(offers).WithClaims(claimsOf(node)), now: now}
+	catalog := classes.NewCatalog(offers).WithClaims(claimsOf(node))
+	if pod.Spec.NodeName == "" {
+		catalog = catalog.At("on any node")
+	}
+	return &podView{pod: pod, node: node, offers: offers, catalog: catalog, now: now}
 }
 
 func claimsOf(node *nodeqosv1alpha1.NodeQOSResources) (claims []classes.ClaimedVolume) {
@@ -287,7 +291,7 @@ func (v *podView) refusedRow(c containerView, resource string, refused *classes.
 	if refused.Resource != "" {
 		row.Requested, row.RequestedBy = &refused.Class, keyText(refused.Key)
 	}
-	row.Reason, row.Message = refusal(refused, v.pod.Spec.NodeName == "")
+	row.Reason, row.Message = classes.RefusalReason(refused), refused.Problem
 	if finished(v.pod) || v.pod.DeletionTimestamp != nil { // the node may have changed since
 		row.Reason, row.Message = v.ending(refused.Key)
 	}

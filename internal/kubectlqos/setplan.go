@@ -126,6 +126,7 @@ func newSettingPlan(
 	}
 
 	v := newPodView(pod, node, offersOf(node), now)
+	v.catalog = v.catalog.At("on " + node.Name)
 	if err := v.checkOffers(c, container); err != nil {
 		return nil, err
 	}
@@ -269,9 +270,8 @@ func (v *podView) refused(err error) error {
 		return err
 	}
 
-	_, message := refusal(refused, false)
-	text := strings.Replace(message, "on this node", "on "+v.node.Name, 1)
-	if errors.Is(err, classes.ErrContradiction) && strings.Contains(text, "allocated class") {
+	text := refused.Problem
+	if errors.Is(err, classes.ErrAllocated) {
 		text += "; limits of a running pod cannot be changed, so recreate the pod"
 	}
 	if refused.Holder.Container != "" {

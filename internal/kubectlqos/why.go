@@ -4,7 +4,6 @@
 package kubectlqos
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -231,12 +230,4 @@ func (v *podView) differs(c containerView, want classes.Assignment, has assignme
 func (v *podView) reportDelayed() bool {
 	condition, written := assignedCondition(v.pod), writtenAt(&v.pod.ObjectMeta)
 	return condition != nil && v.now.Sub(written) < reportTime && written.After(writtenAt(&v.node.ObjectMeta))
-}
-
-func refusal(err *classes.RequestError, anywhere bool) (reason, message string) {
-	reason, message = cmp.Or(classes.RefusalReason(err), "BadRequest"), err.Problem
-	if anywhere {
-		message = strings.Replace(message, "on this node", "on any node", 1)
-	}
-	return reason, message
 }

@@ -84,6 +84,8 @@ func (o *Offer) Default() Assignment {
 // Catalog has the resources that a node offers. It is immutable and safe for concurrent use.
 type Catalog struct {
 	offers []Offer
+	// place is where the resources are offered, for errors: "on this node".
+	place string
 	// index maps the canonical name of a resource to the position of its offer in offers.
 	index    map[string]int
 	families [2]family
@@ -96,7 +98,7 @@ type Catalog struct {
 // NewCatalog makes the catalog of offers. The offers must have distinct canonical names. The catalog does not copy the
 // slices inside of the offers, so the caller must not change them.
 func NewCatalog(offers []Offer) *Catalog {
-	c := &Catalog{offers: slices.Clone(offers), index: make(map[string]int, len(offers)), families: families()}
+	c := &Catalog{offers: slices.Clone(offers), place: "on this node", index: make(map[string]int, len(offers)), families: families()}
 	for i := range c.offers {
 		offer := &c.offers[i]
 		c.index[offer.Name] = i
@@ -117,6 +119,13 @@ func NewCatalog(offers []Offer) *Catalog {
 	}
 	c.podDefaults, c.containerDefaults = slices.Clip(c.podDefaults), slices.Clip(c.containerDefaults)
 	return c
+}
+
+// At returns a copy of the catalog whose errors name another place than "on this node", e.g. "on node-1".
+func (c *Catalog) At(place string) *Catalog {
+	with := *c
+	with.place = place
+	return &with
 }
 
 // Offers returns every configured resource, in the order of the class files. The result is read-only.

@@ -74,7 +74,7 @@ func (c *Catalog) ClaimOf(volume Owner) (a Assignment, ok bool) {
 		return Assignment{}, false
 	}
 	a = Assignment{Resource: ClaimResource, Class: claims[i].Class, Source: SourceClaim, Key: claims[i].Claim}
-	return a, offer.check(a) == nil
+	return a, c.check(offer, a) == nil
 }
 
 // Volumes returns those volumes of a container for which the pod or a claim requests a class. If the request of the pod

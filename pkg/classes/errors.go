@@ -25,6 +25,9 @@ var (
 	ErrUnknownHolder   = errors.New("no holder has this ID")
 )
 
+// ErrAllocated is an ErrContradiction: an annotation requests another class than the one that the kubelet allocated.
+var ErrAllocated = fmt.Errorf("%w: the kubelet allocated another class", ErrContradiction)
+
 // refusalReason maps an error to the word that names it in events and metrics.
 type refusalReason struct {
 	is   error
@@ -106,11 +109,11 @@ func (c *Catalog) unknownResource(a Assignment) error {
 			names = append(names, offer.Name)
 		}
 	}
-	return refuse(a, ErrUnknownResource, "resource %s does not exist on this node; available: %s", quote(a.Resource), list(names))
+	return refuse(a, ErrUnknownResource, "resource %s does not exist %s; available: %s", quote(a.Resource), c.place, list(names))
 }
 
-func (o *Offer) unknownClass(a Assignment) error {
-	return refuse(a, ErrUnknownClass, "class %s of %s does not exist on this node; available: %s", quote(a.Class), o.Name, o.classNames())
+func (c *Catalog) unknownClass(o *Offer, a Assignment) error {
+	return refuse(a, ErrUnknownClass, "class %s of %s does not exist %s; available: %s", quote(a.Class), o.Name, c.place, o.classNames())
 }
 
 func podScopeOnly(a Assignment) error {
@@ -125,17 +128,17 @@ func twoClassesOf(a Assignment, first string) error {
 	return refuse(a, ErrContradiction, "%s has two classes, %s and %s; keep one of them", clip(a.Resource), quote(first), quote(a.Class))
 }
 
-// check returns an error if the class of the assignment a cannot be assigned. The system default can always be
-// assigned, even if the resource is unavailable.
-func (o *Offer) check(a Assignment) error {
+// check returns an error if the class of the assignment a cannot be assigned. o is the offer of its resource. The system
+// default can always be assigned, even if the resource is unavailable.
+func (c *Catalog) check(o *Offer, a Assignment) error {
 	if a.Class == SystemDefault {
 		return nil
 	}
 	if o.Unavailable != nil {
-		return refuse(a, ErrUnavailable, "class %s of %s is unavailable on this node: %s", quote(a.Class), o.Name, o.Unavailable.Message)
+		return refuse(a, ErrUnavailable, "class %s of %s is unavailable %s: %s", quote(a.Class), o.Name, c.place, o.Unavailable.Message)
 	}
 	if _, ok := o.Class(a.Class); !ok {
-		return o.unknownClass(a)
+		return c.unknownClass(o, a)
 	}
 	return nil
 }

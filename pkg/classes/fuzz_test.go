@@ -142,7 +142,7 @@ func checkAssignments(t *testing.T, c *Catalog, scope Scope, got []Assignment) {
 			t.Fatalf("no assignment of %s in its place: %+v", offer.Name, got)
 		}
 		a := got[0]
-		if err := offer.check(a); err != nil {
+		if err := c.check(&offer, a); err != nil {
 			t.Errorf("%+v cannot be assigned: %v", a, err)
 		}
 		if asked := a.Source != SourceDefault && a.Source != SourceNone; asked != (a.Key != "") {

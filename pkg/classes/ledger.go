@@ -213,7 +213,7 @@ func (l *Ledger) checkRoom(owner Owner, a Assignment, c *Catalog) error {
 	class, ok := offer.Class(a.Class)
 	switch {
 	case !ok:
-		return offer.unknownClass(a)
+		return c.unknownClass(offer, a)
 	case class.Capacity == 0 || uint64(len(owners)) < class.Capacity:
 		return nil
 	}

@@ -237,7 +237,7 @@ func (s *resolver) decide(scope Scope, defaults []Assignment) ([]Assignment, err
 			}
 			continue
 		}
-		if err := decideOne(offer, requests, &decided[next]); err != nil {
+		if err := s.decideOne(offer, requests, &decided[next]); err != nil {
 			return nil, err
 		}
 		next++
@@ -246,7 +246,7 @@ func (s *resolver) decide(scope Scope, defaults []Assignment) ([]Assignment, err
 }
 
 // decideOne sets decided to the requested class of one resource. If nothing is requested, it leaves the default in decided.
-func decideOne(offer *Offer, requests *asks, decided *Assignment) error {
+func (s *resolver) decideOne(offer *Offer, requests *asks, decided *Assignment) error {
 	// Only an annotation for this container can contradict the container's allocation. An annotation for the whole pod
 	// is just a default for its containers.
 	own := requests[ownLevel]
@@ -260,7 +260,7 @@ func decideOne(offer *Offer, requests *asks, decided *Assignment) error {
 	for l, request := range requests {
 		if request.key != "" {
 			*decided = Assignment{offer.Name, request.class, level(l).source(), request.key}
-			return offer.check(*decided)
+			return s.catalog.check(offer, *decided)
 		}
 	}
 	return nil
@@ -282,7 +282,7 @@ func checkAllocated(offer *Offer, asked, allocated ask) error {
 	if asked.key == "" || allocated.key == "" || asked.class == allocated.class {
 		return nil
 	}
-	return refuse(Assignment{Resource: offer.Name, Class: asked.class, Key: asked.key}, ErrContradiction,
+	return refuse(Assignment{Resource: offer.Name, Class: asked.class, Key: asked.key}, ErrAllocated,
 		"class %s of %s contradicts the allocated class %s; request the same class in the annotation and in resources.limits",
 		quote(asked.class), offer.Name, quote(allocated.class))
 }

@@ -159,9 +159,9 @@ func TestRefusedRequestsHaveAReasonInOneLine(t *testing.T) {
 		{"an unavailable resource", notes{ownKey: "v.example/gone=gold"}, nil, ErrUnavailable, `class "gold" of v.example/gone is unavailable on this node: the driver is not loaded; load it (requested by annotation container.qos.noderesource.dev/main)`},
 		{"a resource of pods in a container", notes{ownKey: podResource + "=gold"}, nil, ErrBadRequest, `qos.noderesource.dev/pod-blockio is for pods, not for containers; request it in annotation qos.noderesource.dev/pod (requested by annotation container.qos.noderesource.dev/main)`},
 		{"an allocation of the pod's class without a request", nil, notes{allocatedKey: podResource + "=gold"}, ErrBadRequest, `qos.noderesource.dev/pod-blockio is for pods, not for containers; request it in annotation qos.noderesource.dev/pod (requested by annotation allocated.qos.noderesource.dev/rdt)`},
-		{"an allocation of another class of the pod", notes{podKey: podResource + "=bronze"}, notes{allocatedKey: podResource + "=gold"}, ErrContradiction, `class "bronze" of qos.noderesource.dev/pod-blockio contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits (requested by annotation qos.noderesource.dev/pod)`},
-		{"a container that contradicts its allocation", notes{ownKey: "rdt=bronze"}, notes{allocatedKey: "rdt=gold"}, ErrContradiction, `class "bronze" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits (requested by annotation container.qos.noderesource.dev/main)`},
-		{"a container that asks for nothing against its allocation", notes{kepKey: ""}, notes{allocatedKey: "rdt=gold"}, ErrContradiction, `class "" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits (requested by annotation rdt.resources.kubernetes.io/container.main)`},
+		{"an allocation of another class of the pod", notes{podKey: podResource + "=bronze"}, notes{allocatedKey: podResource + "=gold"}, ErrAllocated, `class "bronze" of qos.noderesource.dev/pod-blockio contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits (requested by annotation qos.noderesource.dev/pod)`},
+		{"a container that contradicts its allocation", notes{ownKey: "rdt=bronze"}, notes{allocatedKey: "rdt=gold"}, ErrAllocated, `class "bronze" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits (requested by annotation container.qos.noderesource.dev/main)`},
+		{"a container that asks for nothing against its allocation", notes{kepKey: ""}, notes{allocatedKey: "rdt=gold"}, ErrAllocated, `class "" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits (requested by annotation rdt.resources.kubernetes.io/container.main)`},
 		{"two allocations", nil, notes{allocatedKey: "rdt=gold", allocatedKey + "-2": "rdt=bronze"}, ErrContradiction, `k8s.io/rdt has two classes, "gold" and "bronze"; keep one of them (requested by annotation allocated.qos.noderesource.dev/rdt-2)`},
 		{"two classes in one request", notes{ownKey: "rdt=gold,k8s.io/rdt=bronze"}, nil, ErrContradiction, `k8s.io/rdt has two classes, "gold" and "bronze"; keep one of them (requested by annotation container.qos.noderesource.dev/main)`},
 		{"no class", notes{ownKey: "rdt"}, nil, ErrBadRequest, `the request has "rdt", which is not of the form resource=class (requested by annotation container.qos.noderesource.dev/main)`},
@@ -201,6 +201,18 @@ func TestOfficialAnnotationsWithoutTheirResource(t *testing.T) {
 	}
 	if _, err := resolveMain(without, nil, notes{allocatedKey: "rdt=x"}); !errors.Is(err, ErrUnknownResource) {
 		t.Errorf("allocation: got %v", err)
+	}
+}
+
+func TestErrorsNameThePlaceOfTheCatalog(t *testing.T) {
+	elsewhere := testCatalog().At("on node-1")
+	for request, want := range map[string]string{
+		"rdt=platin":         "class \"platin\" of k8s.io/rdt does not exist on node-1; ",
+		"vendor.example/x=a": "resource \"vendor.example/x\" does not exist on node-1; ",
+	} {
+		if _, err := resolveMain(elsewhere, notes{ownKey: request}, nil); !strings.Contains(errorText(err), want) {
+			t.Errorf("%s: got %v, want %s", request, err, want)
+		}
 	}
 }
 

@@ -118,8 +118,8 @@ func (c *Catalog) requestedFor(volume *Holder, class string) (Assignment, error)
 	for i := range c.offers {
 		if offer := &c.offers[i]; offer.Scope == VolumeScope && offer.Name != ClaimResource {
 			a.Resource = offer.Name
-			return a, offer.check(a)
+			return a, c.check(offer, a)
 		}
 	}
-	return a, refuse(a, ErrUnknownResource, "class %s cannot be enforced: there is no resource of volume scope on this node", quote(a.Class))
+	return a, refuse(a, ErrUnknownResource, "class %s cannot be enforced: there is no resource of volume scope %s", quote(a.Class), c.place)
 }
