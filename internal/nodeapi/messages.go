@@ -16,16 +16,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These are the types of the conditions of the plugin as a whole.
-const (
-	// ConfigurationApplied is healthy if the class files that were read last are applied.
-	ConfigurationApplied = "ConfigurationApplied"
-	// RuntimeRegistered is healthy while the plugin is registered with the container runtime and synchronized with it.
-	RuntimeRegistered = "RuntimeRegistered"
-	// KernelAnswers is healthy while no call of the plugin into the kernel is blocked.
-	KernelAnswers = "KernelAnswers"
-)
-
 func statusOf(s state.Status, plugin *qosv1alpha1.PluginInfo) *qosv1alpha1.StatusResponse {
 	message := &qosv1alpha1.StatusResponse{
 		Conditions: []*qosv1alpha1.Condition{configurationApplied(s.Config), runtimeRegistered(s.Runtime), kernelAnswers(s.Blocked)},
@@ -51,27 +41,27 @@ func statusOf(s state.Status, plugin *qosv1alpha1.PluginInfo) *qosv1alpha1.Statu
 }
 
 func configurationApplied(c state.ConfigStatus) *qosv1alpha1.Condition {
-	condition := &qosv1alpha1.Condition{Type: ConfigurationApplied}
+	condition := &qosv1alpha1.Condition{Type: classes.ConditionConfigurationApplied}
 
 	switch {
 	case c.Err != nil && c.Loaded.IsZero():
-		condition.Reason = "Refused"
+		condition.Reason = classes.ReasonRefused
 		condition.Message = "The class files have errors, and none is in force: containers that request a class are refused. " +
 			"Correct them; \"qos-nri-plugin check\" lists the errors."
 	case c.Err != nil:
-		condition.Reason = "Refused"
+		condition.Reason = classes.ReasonRefused
 		condition.Message = "The class files have errors, so the previous class files stay in force. " +
 			"Correct them; \"qos-nri-plugin check\" lists the errors."
 	case c.Loaded.IsZero():
 		condition.Reason, condition.Message = "NotLoadedYet", "The class files have not been read yet; wait a moment."
 	default:
-		condition.Healthy, condition.Reason, condition.Message = true, "Applied", "The class files are in force."
+		condition.Healthy, condition.Reason, condition.Message = true, classes.ReasonApplied, "The class files are in force."
 	}
 	return condition
 }
 
 func runtimeRegistered(r state.RuntimeInfo) *qosv1alpha1.Condition {
-	condition := &qosv1alpha1.Condition{Type: RuntimeRegistered}
+	condition := &qosv1alpha1.Condition{Type: classes.ConditionRuntimeRegistered}
 
 	switch {
 	case r.Synchronized:
@@ -92,7 +82,7 @@ func runtimeRegistered(r state.RuntimeInfo) *qosv1alpha1.Condition {
 }
 
 func kernelAnswers(blocked []state.BlockedCall) *qosv1alpha1.Condition {
-	condition := &qosv1alpha1.Condition{Type: KernelAnswers}
+	condition := &qosv1alpha1.Condition{Type: classes.ConditionKernelAnswers}
 	if len(blocked) == 0 {
 		condition.Healthy, condition.Reason, condition.Message = true, "Answers", "The kernel answers."
 		return condition

@@ -132,7 +132,7 @@ func TestStatusReportsWhyClassFilesAreNotApplied(t *testing.T) {
 	if got := state.GetConfig(); got.GetGeneration() != 1 || strings.Count(got.GetLastError(), "\n") == 0 || got.GetLastErrorAt() == nil {
 		t.Errorf("config is %v, want generation 1 with the problems, one a line, and their time", got)
 	}
-	if c := state.GetConditions()[0]; c.GetType() != nodeapi.ConfigurationApplied || c.GetHealthy() || c.GetReason() != "Refused" {
+	if c := state.GetConditions()[0]; c.GetType() != classes.ConditionConfigurationApplied || c.GetHealthy() || c.GetReason() != "Refused" {
 		t.Errorf("condition is %v", c)
 	}
 	if err := f.Load(t.Context(), apitest.Files); err != nil {

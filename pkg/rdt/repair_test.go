@@ -140,7 +140,7 @@ func TestAFailedRepairIsAnError(t *testing.T) {
 				test.reason != "" && (!errors.As(err, &unavailable) || unavailable.Reason != test.reason) {
 				t.Errorf("got %v", err)
 			}
-			if conditions := b.Status().Conditions; conditions[0].Type != ConditionApplied || conditions[0].Healthy {
+			if conditions := b.Status().Conditions; conditions[0].Type != classes.ConditionConfigurationApplied || conditions[0].Healthy {
 				t.Errorf("conditions %v", conditions)
 			}
 			test.repair(t, fs)

@@ -13,10 +13,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These are the types of conditions of the live configuration. ConditionApplied also reports why the last attempt to
-// replace or restore the live configuration failed.
+// These are the types of conditions of the live configuration. classes.ConditionConfigurationApplied is another one, which
+// also reports why the last attempt to replace or restore the live configuration failed.
 const (
-	ConditionApplied     = "ConfigurationApplied"
 	ConditionMounted     = "ResctrlMounted"
 	ConditionCLOSIDs     = "CLOSIDsFree"
 	ConditionForeign     = "ForeignGroups"
@@ -57,7 +56,9 @@ func (l *live) refused(err error) *live {
 func (l *live) status() classes.BackendStatus {
 	status := classes.BackendStatus{Unavailable: l.unavailable}
 	if l.err != nil {
-		status.Conditions = append(status.Conditions, classes.Condition{Type: ConditionApplied, Reason: refusalReason(l.err), Message: l.err.Error()})
+		status.Conditions = append(status.Conditions, classes.Condition{
+			Type: classes.ConditionConfigurationApplied, Reason: refusalReason(l.err), Message: l.err.Error(),
+		})
 	}
 	if l.config == nil {
 		return status
@@ -70,8 +71,10 @@ func (l *live) status() classes.BackendStatus {
 		}
 	}
 	if l.err == nil {
-		status.Conditions = append(status.Conditions, classes.Condition{Type: ConditionApplied, Healthy: true, Reason: "Applied",
-			Message: fmt.Sprintf("%d classes have resctrl groups", len(l.offered))})
+		status.Conditions = append(status.Conditions, classes.Condition{
+			Type: classes.ConditionConfigurationApplied, Healthy: true, Reason: classes.ReasonApplied,
+			Message: fmt.Sprintf("%d classes have resctrl groups", len(l.offered)),
+		})
 	}
 	status.Conditions = slices.Concat(status.Conditions, l.machineConditions(), l.classConditions())
 	return status
@@ -84,7 +87,7 @@ func refusalReason(err error) string {
 	if errors.Is(err, ErrRollback) {
 		return "RollbackFailed"
 	}
-	return "Refused"
+	return classes.ReasonRefused
 }
 
 func (l *live) machineConditions() []classes.Condition {

@@ -3,11 +3,14 @@
 
 package v1alpha1
 
-// Types of conditions of the node as a whole.
+import "github.com/qos-nri/qos-nri-plugin/pkg/classes"
+
+// Types of conditions of the node as a whole. ConditionPluginReady is that of the shim; the plugin reports the others.
 const (
 	ConditionPluginReady          = "PluginReady"
-	ConditionConfigurationApplied = "ConfigurationApplied"
-	ConditionRuntimeRegistered    = "RuntimeRegistered"
+	ConditionConfigurationApplied = classes.ConditionConfigurationApplied
+	ConditionRuntimeRegistered    = classes.ConditionRuntimeRegistered
+	ConditionKernelAnswers        = classes.ConditionKernelAnswers
 )
 
 // Reasons of the condition PluginReady.
