@@ -6,6 +6,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -96,6 +97,30 @@ func TestWriteNotices(t *testing.T) {
 		err := writeNotices(&strings.Builder{}, []module{{path: "m.example/m", dir: t.TempDir()}}, goroot)
 		if err == nil || !strings.Contains(err.Error(), "m.example/m") {
 			t.Errorf("error is %v", err)
+		}
+	})
+}
+
+func TestLinkedModules(t *testing.T) {
+	const root = "../.."
+	t.Run("those that only the program for Windows links are there", func(t *testing.T) {
+		modules, err := linked(t.Context(), root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"github.com/inconshreveable/mousetrap", "github.com/containerd/nri"} {
+			if !slices.ContainsFunc(modules, func(m module) bool { return m.path == want }) {
+				t.Errorf("the %d modules do not have %s", len(modules), want)
+			}
+		}
+	})
+	t.Run("the platforms are those of a release", func(t *testing.T) {
+		makefile, err := os.ReadFile(root + "/Makefile")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line := "\nPLUGIN_PLATFORMS ?= " + strings.Join(platforms(), " ") + "\n"; !strings.Contains(string(makefile), line) {
+			t.Errorf("the Makefile does not have the line %q", line)
 		}
 	})
 }

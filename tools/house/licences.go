@@ -42,23 +42,47 @@ func refused() []string {
 	return []string{"general public license", "mozilla public license", "server side public license", "business source license"}
 }
 
-// linked returns the third-party modules that are linked into the programs.
+// platforms returns the platforms of kubectl-qos, as GOOS/GOARCH. The programs of the nodes have those of Linux.
+func platforms() []string {
+	return []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}
+}
+
+// linked returns the third-party modules that are linked into the programs, on any of their platforms.
 func linked(ctx context.Context, root string) ([]module, error) {
+	var modules []module
+	for _, platform := range platforms() {
+		more, err := linkedOn(ctx, root, platform)
+		if err != nil {
+			return nil, err
+		}
+		modules = append(modules, more...)
+	}
+
+	slices.SortFunc(modules, func(a, b module) int { return strings.Compare(a.path, b.path) })
+	return slices.Compact(modules), nil
+}
+
+// linkedOn returns the third-party modules that are linked into the programs of a platform.
+func linkedOn(ctx context.Context, root, platform string) ([]module, error) {
 	const format = `{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}`
-	out, err := run(ctx, root, "go", "list", "-deps", "-f", format, "./cmd/...")
+	system, architecture, _ := strings.Cut(platform, "/")
+	programs := "./cmd/kubectl-qos"
+	if system == "linux" {
+		programs = "./cmd/..."
+	}
+	out, err := run(ctx, root, "env", "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture, "go", "list", "-deps", "-f", format, programs)
 	if err != nil {
 		return nil, err
 	}
-	lines := strings.FieldsFunc(out, func(r rune) bool { return r == '\n' })
-	slices.Sort(lines)
+
 	var modules []module
-	for _, line := range slices.Compact(lines) {
-		if fields := strings.SplitN(line, " ", 3); len(fields) == 3 {
+	for line := range strings.Lines(out) {
+		if fields := strings.SplitN(strings.TrimSpace(line), " ", 3); len(fields) == 3 {
 			modules = append(modules, module{path: fields[0], version: fields[1], dir: fields[2]})
 		}
 	}
 	if len(modules) == 0 {
-		return nil, fmt.Errorf("no module is linked into ./cmd/...: output of go list: %q", out)
+		return nil, fmt.Errorf("no module is linked into %s for %s: output of go list: %q", programs, platform, out)
 	}
 	return modules, nil
 }
