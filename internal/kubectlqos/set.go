@@ -71,7 +71,7 @@ has made the change. If the shim refuses it, or does not make it in time, set re
 	flags := cmd.Flags()
 	flags.StringVarP(&o.container, "container", "c", "", "Name of the container; optional for pods with one container.")
 	flags.BoolVar(&o.wholePod, "pod", false, "Set the pod's request, which applies to the pod itself and to containers without their own request.")
-	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, "none, client (check, and print the change) or server (the API server checks the change, too).")
+	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, "One of: none, client (check, and print the change) or server (the API server checks the change, too).")
 	flags.Lookup("dry-run").NoOptDefVal = dryRunClient
 	flags.BoolVar(&o.wait, "wait", true, "Wait until the change is made or refused.")
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "How long to wait.")

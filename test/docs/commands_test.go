@@ -43,11 +43,12 @@ func commands(b block) (all [][]string) {
 	return all
 }
 
-// TestCommandsOfThePagesExist also checks the flags that the pages list.
+// TestCommandsOfThePagesExist also checks the flags that the pages list, and the page of all commands.
 func TestCommandsOfThePagesExist(t *testing.T) {
 	built := programs(t)
 	t.Run("commands", func(t *testing.T) { checkCommands(t, built) })
 	t.Run("flags", func(t *testing.T) { checkFlags(t, built) })
+	t.Run("page", func(t *testing.T) { checkCommandsPage(t, built) })
 }
 
 // checkCommands checks the make targets, the files of this repository, and the commands and flags of the

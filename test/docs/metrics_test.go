@@ -9,14 +9,11 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -28,21 +25,9 @@ type metric struct {
 	labels           []string
 }
 
-// TestTheMetricsPageHasAllMetrics compares docs/metrics.md with the code. The page is generated from its first heading
-// of the second level on.
+// TestTheMetricsPageHasAllMetrics compares docs/metrics.md with the code.
 func TestTheMetricsPageHasAllMetrics(t *testing.T) {
-	const file = "docs/metrics.md"
-	page := read(t, file)
-	head, _, _ := strings.Cut(page, "\n## ")
-	want := head + metricsTables(append(usageMetrics(), metricsInSources(t)...))
-
-	if *update {
-		if err := os.WriteFile(repository+"/"+file, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	} else if diff := cmp.Diff(want, page); diff != "" {
-		t.Errorf("run: go test ./test/docs -run %s -update; (-want +page):\n%s", t.Name(), diff)
-	}
+	checkGenerated(t, "docs/metrics.md", metricsTables(append(usageMetrics(), metricsInSources(t)...)))
 }
 
 func metricsTables(all []metric) string {

@@ -1,0 +1,145 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	goyaml "go.yaml.in/yaml/v3"
+)
+
+// TestTheValuesPageHasAllValues compares docs/values.md with the chart. The values come from its schema, and their
+// defaults and descriptions from values.yaml.
+func TestTheValuesPageHasAllValues(t *testing.T) {
+	page := regexp.MustCompile(`docs/([\w-]+)\.md`)
+	var want strings.Builder
+	want.WriteString("## All values\n\n| Value | Default | Meaning |\n|---|---|---|\n")
+	for _, v := range valuesOf(t) {
+		if v.parent && v.meaning == "" {
+			continue
+		}
+		if v.standard != "" {
+			v.standard = "`" + v.standard + "`"
+		}
+		fmt.Fprintf(&want, "| `%s` | %s | %s |\n", v.path, v.standard, page.ReplaceAllString(cell(v.meaning), "[$1]($1.md)"))
+	}
+	checkGenerated(t, "docs/values.md", want.String())
+}
+
+// TestValuesInThePagesExist looks up the values that the tables and the commands of docs/helm.md name.
+func TestValuesInThePagesExist(t *testing.T) {
+	known := map[string]bool{}
+	for _, v := range valuesOf(t) {
+		known[v.path] = true
+	}
+
+	page := read(t, "docs/helm.md")
+	var named []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([\\w.]+)").FindAllStringSubmatch(page, -1) {
+		named = append(named, row[1])
+	}
+	for _, flag := range regexp.MustCompile(`--set(?:-\w+)? '?([\w.]+)`).FindAllStringSubmatch(page, -1) {
+		named = append(named, strings.TrimSuffix(flag[1], ".classes")) // the name of a class file
+	}
+	if len(named) < 15 {
+		t.Errorf("the page names only the values %q", named)
+	}
+	for _, name := range named {
+		if !known[name] {
+			t.Errorf("docs/helm.md names %q, which is not a value of the chart", name)
+		}
+	}
+}
+
+// value is a value of the chart.
+type value struct {
+	path, standard, meaning string
+	// parent is whether other values are below this one. It then has no default of its own.
+	parent bool
+}
+
+// valuesSchema is the part of values.schema.json that tells which values the chart has.
+type valuesSchema struct {
+	Ref         string `json:"$ref"`
+	Properties  map[string]valuesSchema
+	Definitions map[string]valuesSchema
+}
+
+// valuesOf returns the values of the chart, in the order of values.yaml.
+func valuesOf(t *testing.T) []value {
+	t.Helper()
+	var root valuesSchema
+	if err := json.Unmarshal([]byte(read(t, "deploy/chart/values.schema.json")), &root); err != nil {
+		t.Fatal(err)
+	}
+	var file goyaml.Node
+	if err := goyaml.Unmarshal([]byte(read(t, "deploy/chart/values.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+
+	return valuesBelow(t, "", file.Content[0], root, root.Definitions)
+}
+
+// valuesBelow returns the values in a mapping of values.yaml, and those that only the schema has.
+func valuesBelow(t *testing.T, prefix string, mapping *goyaml.Node, of valuesSchema, definitions map[string]valuesSchema) (all []value) {
+	t.Helper()
+	rest := maps.Clone(of.Properties)
+	for i := 0; i < len(mapping.Content); i += 2 {
+		key, content := mapping.Content[i], mapping.Content[i+1]
+		below, found := rest[key.Value]
+		if !found {
+			t.Errorf("values.schema.json does not have %s%s", prefix, key.Value)
+		}
+		delete(rest, key.Value)
+		if name, is := strings.CutPrefix(below.Ref, "#/definitions/"); is {
+			below = definitions[name]
+		}
+
+		v := value{path: prefix + key.Value, meaning: description(key.HeadComment), parent: len(below.Properties) > 0}
+		if !v.parent {
+			v.standard = inline(t, content)
+		}
+		all = append(all, v)
+		if v.parent {
+			all = append(all, valuesBelow(t, v.path+".", content, below, definitions)...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(rest)) {
+		all = append(all, value{path: prefix + name})
+	}
+	return all
+}
+
+// description returns the text of a comment, without the example at its end.
+func description(comment string) string {
+	paragraphs := strings.Split(comment, "\n\n")
+	text, _, _ := strings.Cut("\n"+paragraphs[len(paragraphs)-1], "\n# - ")
+	return strings.TrimSpace(strings.ReplaceAll(text, "\n#", "\n"))
+}
+
+// inline returns a value in one line. It is empty for null and empty text.
+func inline(t *testing.T, content *goyaml.Node) string {
+	t.Helper()
+	var v any
+	if err := content.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	if v == nil || v == "" {
+		return ""
+	}
+	if text, is := v.(string); is {
+		return text
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
