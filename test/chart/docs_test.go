@@ -1,0 +1,29 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// TestTheValuesInThePageAreValid renders the chart with each block of values in docs/helm.md. The chart has a schema that
+// refuses unknown keys.
+func TestTheValuesInThePageAreValid(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs/helm.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)\n```yaml\n(.*?)\n```\n").FindAllSubmatch(page, -1)
+	if len(blocks) < 2 {
+		t.Errorf("the page has %d blocks of values, want at least 2", len(blocks))
+	}
+	for _, block := range blocks {
+		if _, err := helmTemplate(t, namespace, string(block[1])); err != nil {
+			t.Errorf("%v:\n%s", err, block[1])
+		}
+	}
+}
