@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -45,7 +46,7 @@ func commandSections(t *testing.T, out *strings.Builder, built, program string, 
 	t.Helper()
 	list := helpSection(helpOf(t, built, program, above...), "Available Commands")
 	for _, found := range regexp.MustCompile(`(?m)^  (\S+) +(.*)$`).FindAllStringSubmatch(list, -1) {
-		words := append(above, found[1])
+		words := slices.Concat(above, []string{found[1]})
 		if name := strings.Join(words, " "); name == "run" || name == "help" || (len(above) > 0 && above[0] == "completion") {
 			continue
 		}
