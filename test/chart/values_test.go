@@ -38,10 +38,20 @@ func unifiedDiff(t *testing.T, before, after string) string {
 	return regexp.MustCompile(`(?m)^@@ .* @@.*$`).ReplaceAllString(string(output), "@@")
 }
 
+// rendered returns what the chart renders with values: its objects, and the notes that Helm prints after an installation.
+func rendered(t *testing.T, values string) string {
+	t.Helper()
+	files, err := helmTemplate(t, namespace, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chartObjects(t, namespace, values).text(t) + "# NOTES.txt\n" + files["qos-nri-plugin/templates/NOTES.txt"]
+}
+
 // TestValuesChangeWhatTheGoldenFilesShow renders the chart with each file of values and without values, and compares
 // the diff of the two results with a golden file. "go test -update ." writes the golden files.
 func TestValuesChangeWhatTheGoldenFilesShow(t *testing.T) {
-	usual := chartObjects(t, namespace, "").text(t)
+	usual := rendered(t, "")
 	files, err := filepath.Glob("testdata/values/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no files with values were found: %v", err)
@@ -52,7 +62,7 @@ func TestValuesChangeWhatTheGoldenFilesShow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := unifiedDiff(t, usual, chartObjects(t, namespace, string(values)).text(t))
+			got := unifiedDiff(t, usual, rendered(t, string(values)))
 			golden := strings.TrimSuffix(file, ".yaml") + ".diff"
 			if *update {
 				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil { //nolint:gosec // a file of the checkout
@@ -105,7 +115,7 @@ func TestNoCRDsAreInstalledIfTheValuesSaySo(t *testing.T) {
 	}
 }
 
-func TestTheSchemaRefusesWrongValues(t *testing.T) {
+func TestWrongValuesAreRefused(t *testing.T) {
 	for values, want := range map[string]string{
 		"{imag: {}}":                                                                 "additional properties 'imag' not allowed",
 		"{image: {repo: x}}":                                                         "at '/image': additional properties 'repo' not allowed",
@@ -113,6 +123,8 @@ func TestTheSchemaRefusesWrongValues(t *testing.T) {
 		"{image: {digest: 'sha256:12'}}":                                             "at '/image/digest': 'sha256:12' does not match pattern",
 		"{plugin: {arg: []}}":                                                        "at '/plugin': additional properties 'arg' not allowed",
 		"{shim: {resources: {limit: {}}}}":                                           "at '/shim/resources': additional properties 'limit' not allowed",
+		"{storage: {nodeSelector: {pool: 1}}}":                                       "at '/storage/nodeSelector/pool': got number, want string",
+		"{serviceMonitor: {enabled: true}}":                                          "serviceMonitor scrapes the proxy: set metricsProxy.enabled, or use podMonitor",
 		"{storage: {drivers: []}}":                                                   "at '/storage/drivers': minItems: got 0, want 1",
 		"{storage: {drivers: ['a,b']}}":                                              "at '/storage/drivers/0': 'a,b' does not match pattern",
 		"{tracing: {endpoint: 'https://collector:4318'}}":                            "at '/tracing/endpoint': 'https://collector:4318' does not match pattern",

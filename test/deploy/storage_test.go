@@ -9,7 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // TestStorageIsASeparateKustomization checks what these manifests add: a Deployment, its rights, and the socket for the publisher.
@@ -90,6 +94,40 @@ func TestTwoReplicasOfStorageNeedNothingOfANode(t *testing.T) {
 		return
 	}
 	t.Error("there is no Deployment")
+}
+
+func TestTheReplicasOfStorageAreProtected(t *testing.T) {
+	found := renderAt(t, "deploy/storage")
+	pods := &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "qos-storage"}}
+	budgets, policies := 0, 0
+	for _, object := range found.objects {
+		switch o := object.(type) {
+		case *appsv1.Deployment:
+			if diff := cmp.Diff(pods, o.Spec.Selector); diff != "" {
+				t.Errorf("pods of the Deployment (-want +got):\n%s", diff)
+			}
+		case *policyv1.PodDisruptionBudget:
+			budgets++
+			if diff := cmp.Diff(pods, o.Spec.Selector); diff != "" || o.Spec.MaxUnavailable.IntValue() != 1 {
+				t.Errorf("the budget has maxUnavailable %v, and pods (-want +got):\n%s", o.Spec.MaxUnavailable, diff)
+			}
+		case *networkingv1.NetworkPolicy:
+			if o.Name != "qos-storage" {
+				continue
+			}
+			policies++
+			want := render(t).network.Spec
+			want.PodSelector = *pods
+			want.Ingress[0].Ports = want.Ingress[0].Ports[:1]
+			*want.Ingress[0].Ports[0].Port = intstr.FromString(found.deployed(t, "storage").Ports[0].Name)
+			if diff := cmp.Diff(want, o.Spec); diff != "" {
+				t.Errorf("the NetworkPolicy (-want +got):\n%s", diff)
+			}
+		}
+	}
+	if budgets != 1 || policies != 1 {
+		t.Errorf("there are %d PodDisruptionBudgets and %d NetworkPolicies of qos-storage, want one each", budgets, policies)
+	}
 }
 
 // deployed returns a container of the Deployment.
