@@ -57,15 +57,42 @@ share this work.`,
 	}
 	addFlags(root.Flags(), &options)
 	logging.AddFlags(root.Flags())
-	root.AddCommand(program.NewVersionCommand("qos-kubelet-shim", version))
+	root.AddCommand(newAwaitResetCommand(), program.NewVersionCommand("qos-kubelet-shim", version))
 	return root
+}
+
+func newAwaitResetCommand() *cobra.Command {
+	var logging program.LogOptions
+	var kubeconfig string
+	command := &cobra.Command{
+		Use:   "await-reset",
+		Short: "Wait until no node offers a class",
+		Long: `await-reset waits until no node offers a class of containers or pods. It does not wait for classes that were removed from the class
+files and that containers still have, and not for nodes that have not reported for ten minutes. The Helm chart runs it before an
+uninstall, after it has removed the classes from all class files.`,
+		Args: program.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := logging.Logger(cmd.ErrOrStderr())
+			if err != nil {
+				return program.UsageError(cmd, err)
+			}
+			return kubeletshim.AwaitReset(cmd.Context(), kubeconfig, program.Version(version), log)
+		},
+	}
+	addKubeconfig(command.Flags(), &kubeconfig)
+	logging.AddFlags(command.Flags())
+	return command
+}
+
+func addKubeconfig(flags *pflag.FlagSet, kubeconfig *string) {
+	flags.StringVar(kubeconfig, "kubeconfig", *kubeconfig, "kubeconfig file for the Kubernetes API; empty for the pod's service account")
 }
 
 func addFlags(flags *pflag.FlagSet, o *kubeletshim.Options) {
 	flags.StringVar(&o.APISocket, "api-socket", o.APISocket, "unix socket of qos-nri-plugin's node API")
 	flags.StringVar(&o.KubeletDir, "kubelet-dir", o.KubeletDir, "the kubelet's root directory, with device-plugins and pod-resources in it")
 	flags.StringVar(&o.NodeName, "node-name", hostname(), "name of this Node in Kubernetes")
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file for the Kubernetes API; empty for the pod's service account")
+	addKubeconfig(flags, &o.Kubeconfig)
 	flags.StringSliceVar(&o.Publish, "publish", o.Publish,
 		"what to publish: "+strings.Join(kubeletshim.Publications(), ","))
 	flags.BoolVar(&o.FollowAnnotations, "follow-annotations", o.FollowAnnotations,

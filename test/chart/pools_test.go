@@ -15,9 +15,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"sigs.k8s.io/yaml"
 )
 
 // pools are the labels of node pools, by name.
@@ -160,16 +162,27 @@ func TestEachPoolHasItsOwnClassFilesAndPods(t *testing.T) {
 	}
 }
 
-func TestResetClassesEmptiesTheClassFilesOfAllPools(t *testing.T) {
+func TestAnUninstallThatResetsClassesReplacesTheClassFilesOfAllPools(t *testing.T) {
 	p := pools{"large": {"kind": "large"}, "small": {"kind": "small"}}
-	usual := chartObjects(t, namespace, "{resetClasses: true}")["ConfigMap qos-classes"].Object["data"]
+	usual := chartObjects(t, namespace, p.values(t))
 	found := chartObjects(t, namespace, strings.Replace(p.values(t), "{", "{\"resetClasses\": true, ", 1))
-	if daemons := found.pluginDaemons(t); len(daemons) != 3 {
-		t.Errorf("there are %d DaemonSets, want one for each pool and one for the other nodes", len(daemons))
+	for name, object := range usual {
+		if diff := cmp.Diff(object, found[name]); diff != "" {
+			t.Errorf("resetClasses changes what is installed: %s (-without +with):\n%s", name, diff)
+		}
+	}
+	var noClasses corev1.ConfigMap
+	if err := yaml.Unmarshal(readFile(t, "uninstall/no-classes.yaml"), &noClasses); err != nil {
+		t.Fatal(err)
 	}
 	for _, name := range []string{"qos-classes", "qos-classes-large", "qos-classes-small"} {
-		if diff := cmp.Diff(usual, found["ConfigMap "+name].Object["data"]); diff != "" {
-			t.Errorf("%s (-without pools +with pools):\n%s", name, diff)
+		hook := found["pre-delete hook: ConfigMap "+name]
+		if hook == nil || usual["ConfigMap "+name] == nil {
+			t.Fatalf("the hooks do not replace the class files %s", name)
+		}
+		files, _, _ := unstructured.NestedStringMap(hook.Object, "data")
+		if diff := cmp.Diff(noClasses.Data, files); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -32,7 +32,7 @@ const root = "../.."
 // namespace is the namespace in the manifests.
 const namespace = "qos-system"
 
-// objects are manifests by kind and name.
+// objects are manifests by kind and name. The names of Helm's hooks begin with the event, as "pre-delete hook: Job qos-reset".
 type objects map[string]*unstructured.Unstructured
 
 func (o objects) add(t *testing.T, manifest []byte) {
@@ -45,6 +45,9 @@ func (o objects) add(t *testing.T, manifest []byte) {
 		return
 	}
 	name := object.GetKind() + " " + object.GetName()
+	if hook := object.GetAnnotations()["helm.sh/hook"]; hook != "" {
+		name = hook + " hook: " + name // it can replace an object of the release
+	}
 	if o[name] != nil {
 		t.Errorf("the manifests have %s twice", name)
 	}
@@ -203,7 +206,7 @@ func TestHelmTestAsksThePluginWithoutRights(t *testing.T) {
 	}
 	pod := objects{}
 	pod.add(t, []byte(files["qos-nri-plugin/templates/tests/status.yaml"]))
-	spec, _, _ := unstructured.NestedMap(pod["Pod qos-test-status"].Object, "spec")
+	spec, _, _ := unstructured.NestedMap(pod["test hook: Pod qos-test-status"].Object, "spec")
 	if spec["automountServiceAccountToken"] != false || spec["hostPID"] != nil {
 		t.Errorf("the pod has a token or the host's PID namespace: %v", spec)
 	}

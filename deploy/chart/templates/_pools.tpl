@@ -75,9 +75,6 @@ matches all expressions of one term. For each more specific pool, each term gets
 {{- $nodes := dict "qos.noderesource.dev/nodes" .pool.name }}
 
 {{- $files := .pool.classFiles | default (dict "classes.yaml" (.root.Files.Get "files/kubernetes/classes.yaml")) }}
-{{- if $values.resetClasses }}
-{{- $files = (index (include "qos.objects" (dict "root" .root "file" "uninstall/no-classes.yaml") | fromJson).items 0).data }}
-{{- end }}
 {{- $classes := dict "apiVersion" "v1" "kind" "ConfigMap" "metadata" (dict "name" (printf "qos-classes%s" $suffix)) "data" $files }}
 {{- include "qos.print" (dict "root" .root "object" $classes) }}
 
