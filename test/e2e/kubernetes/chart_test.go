@@ -7,12 +7,11 @@ package kubernetes
 
 import (
 	"fmt"
-	"net"
-	"net/http"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
 // helm runs helm as an administrator, which must succeed.
@@ -27,89 +26,118 @@ func (n *node) helm(t *testing.T, args ...string) string {
 	return string(output)
 }
 
-// collector accepts traces until the test ends. It returns its URL, and a function that returns all requests so far.
-func (n *node) collector(t *testing.T) (url string, received func() string) {
+// chartValues returns the class file of the tests, in which gold has a capacity, as an argument of helm.
+func (n *node) chartValues(t *testing.T, gold int) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", n.ip+":0")
-	must(t, err)
-	var mu sync.Mutex // guards requests
-	var requests strings.Builder
-	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		_ = r.Write(&requests)
-	})}
-	go func() { _ = server.Serve(listener) }() // until Close
-	t.Cleanup(func() { must(t, server.Close()) })
-	return "http://" + listener.Addr().String(), func() string {
-		mu.Lock()
-		defer mu.Unlock()
-		return requests.String()
-	}
+	return `--set-file=classFiles.classes\.yaml=` + n.write(t, fmt.Sprintf("classes-%d.yaml", gold), fmt.Sprintf(classes+podScope, gold))
 }
 
-// TestChart installs a release from a registry, and upgrades, rolls back and uninstalls it with the commands of docs/helm.md, while a pod
-// runs. The upgrade installs the chart and the image of the checkout.
+// helmRelease runs "helm install" or "helm upgrade" with a version of the registry's chart, and waits for the DaemonSets.
+func (n *node) helmRelease(t *testing.T, command, version string, args ...string) {
+	t.Helper()
+	n.helm(t, append([]string{command, "qos", releasedChart, "--version", version, "--plain-http", "--namespace", "qos-system"}, args...)...)
+	n.rolledOut(t)
+}
+
+// TestChart installs the version before from a registry. It upgrades to the release of this checkout, rolls back, uninstalls, and installs
+// again, with the commands of docs/helm.md, while pods run.
 func TestChart(t *testing.T) {
 	n := ready(t)
 	d := &daemonSet{node: n}
 	t.Cleanup(func() {
-		n.helm(t, "uninstall", "qos", "-n", "qos-system", "--ignore-not-found")
+		n.helm(t, "uninstall", "qos", "-n", "qos-system", "--no-hooks", "--ignore-not-found")
 		n.kubectl(t, "delete", "--ignore-not-found", "crd", "nodeqosresources.qos.noderesource.dev", within)
 		n.kubectl(t, "delete", "--ignore-not-found", "namespace", "qos-system", within)
 	})
-	values := func(gold int) string {
-		return `classFiles.classes\.yaml=` + n.write(t, fmt.Sprintf("classes-%d.yaml", gold), fmt.Sprintf(classes, gold))
-	}
 
-	image := n.publishRelease(t)
-	n.helm(t, "install", "qos", releasedChart, "--version", releasedVersion, "--plain-http",
-		"--namespace", "qos-system", "--create-namespace", "--set-file", values(2))
-	n.rolledOut(t)
+	n.startRegistry(t)
+	image := n.publishBefore(t)
+	n.helmRelease(t, "install", oldVersion, "--create-namespace", n.chartValues(t, 2))
 	t.Run("the image is pulled from the registry by its digest", func(t *testing.T) { n.pulled(t, image) })
 	n.offered(t, "gold", "2", "2")
-	n.run(t, pod{name: "stays", classes: []string{"blockio.gold"}})
-	n.running(t, "stays")
-	before := n.containerID("stays")
-	stays := func(t *testing.T) {
-		t.Helper()
-		n.inClass(t, "stays", "gold")
-		if got := n.containerID("stays"); got != before {
-			t.Errorf("the container %s was replaced by %q", before, got)
-		}
-	}
-
-	collector, traces := n.collector(t)
+	n.runStaying(t)
 	t.Run("helm test passes", func(t *testing.T) {
 		if output := n.helm(t, "test", "qos", "--namespace", "qos-system", "--logs"); !strings.Contains(output, "gold") {
 			t.Errorf("helm test prints:\n%s", output)
 		}
 	})
-	t.Run("an upgrade replaces the plugin, and leaves the pod alone", func(t *testing.T) {
-		n.helm(t, "upgrade", "qos", deploy+"chart", "-n", "qos-system", "--set-file", values(3), "--set", "tracing.endpoint="+collector)
-		n.rolledOut(t)
-		n.offered(t, "gold", "3", "3")
-		n.holders(t, "gold", "default/stays/main")
-		stays(t)
-	})
-	t.Run("the new plugin sends traces with the name of its node", func(t *testing.T) {
-		until(t, "the collector has the trace of the class files", func() (bool, string) {
-			seen := traces()
-			return strings.Contains(seen, `"ApplyClassFiles"`) && strings.Contains(seen, `{"key":"k8s.node.name","value":{"stringValue":"`+n.name+`"}}`), seen
-		})
-	})
-	t.Run("a rollback leaves the pod alone", func(t *testing.T) {
-		n.helm(t, "rollback", "qos", "-n", "qos-system")
-		n.rolledOut(t)
-		n.offered(t, "gold", "2", "2")
-		n.holders(t, "gold", "default/stays/main")
-		stays(t)
-	})
+	t.Run("an upgrade to the version of make release leaves pods alone", func(t *testing.T) { upgrades(t, n) })
+	t.Run("a rollback leaves pods alone", func(t *testing.T) { rollsBack(t, n, image) })
 	t.Run("the shim has all permissions that it needs", func(t *testing.T) { shimMissesNothing(t, d) })
-	t.Run("after it is uninstalled, the pod keeps its class", func(t *testing.T) {
-		n.helm(t, "uninstall", "qos", "-n", "qos-system")
-		n.kubectl(t, "-n", "qos-system", "wait", "--for=delete", "pod", "--all", within)
-		stays(t)
-		n.kubectl(t, "get", "crd", "nodeqosresources.qos.noderesource.dev")
+	t.Run("after it is uninstalled, pods keep their classes", func(t *testing.T) { uninstalls(t, n) })
+	t.Run("it is installed again over the CRD that was kept", func(t *testing.T) { installsAgain(t, n) })
+	t.Run("an uninstall that resets classes takes the default class away", func(t *testing.T) { resets(t, n) })
+}
+
+func upgrades(t *testing.T, n *node) {
+	image := n.makeRelease(t)
+	if seen := n.object().Status.Plugin.Version; seen != "" {
+		t.Errorf("the CRD of the version before knows status.plugin: %s", seen)
+	}
+	pods, restart := n.containers(t), n.watchRestart(t)
+	n.helmRelease(t, "upgrade", newVersion, n.chartValues(t, 3))
+	n.offered(t, "gold", "3", "3")
+	restart.noLongerThanItself(t, 2)
+	n.pulled(t, image)
+	n.holders(t, "gold", "default/by-resource/main")
+	n.leftAlone(t, pods)
+	until(t, "the upgraded CRD has the version of the plugin", func() (bool, string) {
+		seen := n.object().Status.Plugin.Version
+		return seen == "v"+newVersion, seen
 	})
+}
+
+func rollsBack(t *testing.T, n *node, image string) {
+	pods, restart := n.containers(t), n.watchRestart(t)
+	n.helm(t, "rollback", "qos", "-n", "qos-system")
+	n.rolledOut(t)
+	n.offered(t, "gold", "2", "2")
+	restart.noLongerThanItself(t, 2)
+	n.pulled(t, image)
+	n.holders(t, "gold", "default/by-resource/main")
+	n.leftAlone(t, pods)
+}
+
+func uninstalls(t *testing.T, n *node) {
+	pods := n.containers(t)
+	n.helm(t, "uninstall", "qos", "-n", "qos-system")
+	n.kubectl(t, "-n", "qos-system", "wait", "--for=delete", "pod", "--all", within)
+	n.leftAlone(t, pods)
+	n.kubectl(t, "get", "nodeqosresources", n.name)
+}
+
+func installsAgain(t *testing.T, n *node) {
+	pods := n.containers(t)
+	n.helmRelease(t, "install", newVersion, n.chartValues(t, 2), "--set=resetClasses=true")
+	n.offered(t, "gold", "2", "2")
+	n.holders(t, "gold", "default/by-resource/main")
+	n.leftAlone(t, pods)
+}
+
+// resets uninstalls the release, in one step. It reads the kernel's files at once: everything must be done when Helm returns.
+func resets(t *testing.T, n *node) {
+	pods := n.containers(t)
+	n.helm(t, "uninstall", "qos", "-n", "qos-system")
+	limits := func(pod string) string {
+		id := n.containerID(pod)
+		dir, err := n.machine.cgroup(id)
+		must(t, err)
+		kernel, err := n.machine.kernel(invariant.Live{Containers: []invariant.Container{{ID: id, Cgroup: dir}}})
+		must(t, err)
+		return kernel.Cgroups[id].Files["io.max"] + kernel.Cgroups[id].Files["blkio.throttle.read_bps_device"]
+	}
+	if seen := limits("by-default"); strings.Contains(seen, rates["standard"]) {
+		t.Errorf("the pod without a request still has the limits %q of its default class", seen)
+	}
+	for pod, class := range map[string]string{"by-resource": "gold", "by-annotation": "slow"} {
+		if seen := limits(pod); !strings.Contains(seen, rates[class]) {
+			t.Errorf("%s has the limits %q, want those of the class %s, which it requested", pod, seen, class)
+		}
+	}
+	if after := n.containers(t); after != pods {
+		t.Errorf("the pods were\n%s\nand are now\n%s", pods, after)
+	}
+	if left := n.kubectl(t, "-n", "qos-system", "get", "configmaps,serviceaccounts,jobs", "-o", "name"); strings.Contains(left, "qos-") {
+		t.Errorf("Helm leaves %s", left)
+	}
 }

@@ -27,7 +27,7 @@ const clusters = 3
 // seconds.
 var seconds = map[string]int{
 	"TestVirtualNodeIntel": 1030, "TestVirtualNodeAMD": 570, "TestNoOrderStopsPodsThatAskForNothing": 490, "TestPrograms": 460,
-	"TestDaemonSet": 370, "TestNodes": 350, "TestRequests": 170, "TestTheShimIsSmall": 90, "TestChart": 35, "TestCreationsTakeHardlyLongerWithThePlugin": 25,
+	"TestDaemonSet": 370, "TestNodes": 350, "TestRequests": 170, "TestTheShimIsSmall": 90, "TestChart": 75, "TestCreationsTakeHardlyLongerWithThePlugin": 25,
 }
 
 // divide returns the tests of each of n clusters, so that all clusters take about the same time. There are fewer clusters than n if

@@ -7,7 +7,6 @@ package kubernetes
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -163,7 +162,7 @@ func updatedNodeByNode(t *testing.T, p pools) {
 
 	for i, updated := range p {
 		other := p[1-i]
-		watched := other.watch(t)
+		watched := other.watchOffer(t)
 		updated.kubectl(t, "-n", "qos-system", "rollout", "restart", "daemonset/qos-nri-plugin-"+updated.kind, "daemonset/qos-publisher-"+updated.kind)
 		here, there := "here-"+updated.kind, "there-"+updated.kind
 		updated.run(t, pod{name: here, node: updated.name}, pod{name: there, node: other.name, classes: other.asks("gold")})
@@ -183,29 +182,10 @@ func updatedNodeByNode(t *testing.T, p pools) {
 	}
 }
 
-// watch is a kubectl that writes a line each time when the object of a node changes.
-type watch struct{ *process }
-
-// watch watches the capacity of the classes of the pool's node.
-func (p *pool) watch(t *testing.T) watch {
+// watchOffer watches the capacity of the classes of the pool's node.
+func (p *pool) watchOffer(t *testing.T) watch {
 	t.Helper()
-	w := watch{p.process("watch", p.program("kubectl"), "--kubeconfig="+p.cluster.kubeconfig("admin"), "get", "node", p.name, "--watch", "-o",
-		`jsonpath={.status.capacity} {.status.allocatable}{"\n"}`)}
-	must(t, os.RemoveAll(w.log))
-	w.mustStart(t)
-	t.Cleanup(func() { must(t, w.end(syscall.SIGTERM)) })
-	until(t, "kubectl watches the node", func() (bool, string) {
-		seen := w.lines(t)
-		return len(seen) > 0, "no line"
-	})
-	return w
-}
-
-func (w watch) lines(t *testing.T) []string {
-	t.Helper()
-	data, err := os.ReadFile(w.log)
-	must(t, err)
-	return slices.Collect(strings.Lines(string(data)))
+	return p.watch(t, "watch", "node", p.name, "-o", `jsonpath={.status.capacity} {.status.allocatable}{"\n"}`)
 }
 
 // sameThroughout ends the watch, and checks that it has seen no change.

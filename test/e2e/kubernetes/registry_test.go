@@ -20,15 +20,16 @@ import (
 // platform is the platform of the node.
 const platform = "linux/" + runtime.GOARCH
 
-// The release of publishRelease. containerd uses HTTP for a registry on localhost.
+// The releases that the tests publish. containerd uses HTTP for a registry on localhost.
 const (
-	registry        = "localhost:5000/qos"
-	releasedChart   = "oci://" + registry + "/charts/qos-nri-plugin"
-	releasedVersion = "0.1.0"
+	registry      = "localhost:5000/qos"
+	releasedChart = "oci://" + registry + "/charts/qos-nri-plugin"
+	oldVersion    = "0.1.0" // publishBefore
+	newVersion    = "0.2.0" // makeRelease
 )
 
-// buildPublisher builds into dir the program that publishes a release, a registry, and the programs of the release, which "make image"
-// has built.
+// buildPublisher builds into dir the program that publishes a release, a registry, and the programs of the version before, which "make
+// image" has built.
 func buildPublisher(dir string) error {
 	build := exec.Command("go", "-C", "../../../tools/image", "build", "-o", filepath.Join(dir, "bin")+"/",
 		"./publish", "github.com/google/go-containerregistry/cmd/registry")
@@ -38,26 +39,73 @@ func buildPublisher(dir string) error {
 	return os.CopyFS(filepath.Join(dir, "release", platform), os.DirFS(filepath.Join("../../../bin", platform)))
 }
 
-// publishRelease starts a registry and publishes a release in it, as scripts/release.sh does. It returns the name of the image, which has
-// a digest.
-func (n *node) publishRelease(t *testing.T) string {
+// startRegistry starts a registry, which is empty.
+func (n *node) startRegistry(t *testing.T) {
 	t.Helper()
 	server := n.process("registry", n.program("registry"), "-port=5000")
 	server.mustStart(t)
 	t.Cleanup(func() { server.mustEnd(t, syscall.SIGKILL) })
-
-	publish := []string{n.program("publish"), "-registry", registry, "-name", "qos-nri-plugin", "-version", "v" + releasedVersion}
 	until(t, "the registry accepts a release", func() (bool, string) {
-		output, err := n.machine.run(append(publish, "-check")...)
+		output, err := n.machine.run(n.program("publish"), "-registry", registry, "-name", "qos-nri-plugin", "-version", "v"+oldVersion, "-check")
 		return err == nil, output
 	})
-	printed, err := n.machine.run(append(publish, "-programs", filepath.Join(n.dir, "release"), "-platforms", platform,
-		"-entrypoint", "qos-nri-plugin", "-chart", deploy+"chart", "-documents", "../../../LICENSE")...)
-	image := regexp.MustCompile(`(?m)^image: (\S+@sha256:\S+)$`).FindStringSubmatch(printed)
-	if err != nil || image == nil {
-		t.Fatalf("publish: %v\n%s", err, printed)
+}
+
+// publishBefore publishes the version before, which stands for an older release: its programs have the same source but another version, so
+// its image has another digest. Its CRD lacks the field status.plugin. It returns the name of the image.
+func (n *node) publishBefore(t *testing.T) string {
+	t.Helper()
+	chart := filepath.Join(t.TempDir(), "chart")
+	mustRun(t, "cp", "--recursive", "--dereference", deploy+"chart", chart)
+	file := filepath.Join(chart, "files/kubernetes/crd.yaml")
+	crd, err := os.ReadFile(file)
+	must(t, err)
+	const field, other = "\n              plugin:\n", "\n              program:\n"
+	if strings.Count(string(crd), field) != 1 {
+		t.Fatalf("%s does not have the field status.plugin once", file)
 	}
-	return image[1]
+	must(t, os.WriteFile(file, []byte(strings.Replace(string(crd), field, other, 1)), 0o644))
+
+	return publishedImage(t, exec.Command(n.program("publish"), "-registry", registry, "-name", "qos-nri-plugin", "-version", "v"+oldVersion,
+		"-programs", filepath.Join(n.dir, "release"), "-platforms", platform, "-entrypoint", "qos-nri-plugin", "-chart", chart,
+		"-documents", "../../../LICENSE"))
+}
+
+// taggedCheckout prints the commands that copy the files of this checkout into a repository of their own, with the tag of a release.
+const taggedCheckout = `set -eu
+cd ../../..
+git ls-files -z --cached --others --exclude-standard --deduplicate |
+	xargs -0 sh -c 'for f; do [ ! -e "$f" ] && [ ! -L "$f" ] || printf "%s\0" "$f"; done' - >"$1.files"
+mkdir "$1"
+tar --null --files-from="$1.files" --create | tar -C "$1" --extract
+cd "$1"
+git init -q
+git add --all
+git -c user.name=t -c user.email=t@t.example commit -q -m "$2"
+git tag "$2"`
+
+// makeRelease runs "make release" in a copy of the checkout, for the platform of the node, without signatures. It returns the name of the
+// image. The build needs no network, because prepare has built the same packages.
+func (n *node) makeRelease(t *testing.T) string {
+	t.Helper()
+	checkout := filepath.Join(t.TempDir(), "checkout")
+	mustRun(t, "sh", "-c", taggedCheckout, "-", checkout, "v"+newVersion)
+	release := exec.Command("make", "release", "VERSION=v"+newVersion, "REGISTRY="+registry, "KEY=none",
+		"IMAGE_PLATFORMS="+platform, "PLUGIN_PLATFORMS="+platform)
+	release.Dir = checkout
+	release.Env = append(os.Environ(), "GOPROXY=off")
+	return publishedImage(t, release)
+}
+
+// publishedImage runs a command that publishes an image. It returns the name of the image, which has a digest.
+func publishedImage(t *testing.T, publish *exec.Cmd) string {
+	t.Helper()
+	printed, err := publish.CombinedOutput()
+	image := regexp.MustCompile(`(?m)^image: (\S+@sha256:\S+)$`).FindSubmatch(printed)
+	if err != nil || image == nil {
+		t.Fatalf("%v: %v\n%s", publish, err, printed)
+	}
+	return string(image[1])
 }
 
 // pulled checks that all pods of the installation run an image, and waits until an event says that the node has pulled it.

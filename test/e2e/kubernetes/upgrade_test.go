@@ -1,0 +1,199 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// podScope is a resource whose classes are of whole pods. It needs cgroup v2.
+const podScope = `- name: qos.noderesource.dev/pod-blockio
+  scope: pod
+  classes: [{name: slow}]
+  blockio:
+    Classes:
+      slow: [{Devices: [/dev/vda], ThrottleReadBps: 300M}]
+`
+
+// staying has pods that the installation must leave alone, each with the class that it has: by an extended resource, by an annotation,
+// by default and, on cgroup v2, by a class of the whole pod. The runtime refuses the containers of by-annotation without the plugin.
+var staying = map[string]pod{
+	"gold": {name: "by-resource", classes: []string{"blockio.gold"}},
+	"slow": {name: "by-annotation", annotations: map[string]string{
+		"container.qos.noderesource.dev/main": "blockio=slow", "required-plugins.noderesource.dev": "[ qos-nri-plugin ]",
+	}},
+	"standard": {name: "by-default"},
+}
+
+// runStaying runs the pods of staying until the test ends.
+func (n *node) runStaying(t *testing.T) {
+	t.Helper()
+	scoped := pod{name: "as-a-whole", annotations: map[string]string{podAnnotation: "qos.noderesource.dev/pod-blockio=slow"}}
+	if unified() {
+		n.run(t, scoped)
+		n.condition(t, scoped.name, "pod-blockio slow")
+	}
+	for class, p := range staying {
+		n.run(t, p)
+		n.running(t, p.name)
+		n.inClass(t, p.name, class)
+	}
+}
+
+// containers returns a line for each pod of the namespace default, with its UID, its phase, and the IDs and restarts of its containers.
+func (n *node) containers(t *testing.T) string {
+	t.Helper()
+	return n.kubectl(t, "get", "pods", "-o", `jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.status.phase}`+
+		`{range .status.containerStatuses[*]} {.containerID} {.restartCount}{end}{"\n"}{end}`)
+}
+
+// leftAlone checks that all pods have the containers that they had before, that those of staying have their classes, and that no pod was
+// evicted or has failed.
+func (n *node) leftAlone(t *testing.T, before string) {
+	t.Helper()
+	if after := n.containers(t); after != before {
+		t.Errorf("the pods were\n%s\nand are now\n%s", before, after)
+	}
+	for class, p := range staying {
+		n.inClass(t, p.name, class)
+	}
+	if unified() {
+		n.condition(t, "as-a-whole", "pod-blockio slow")
+	}
+	if failed := n.kubectl(t, "get", "pods", "-A", "--field-selector=status.phase=Failed", "-o", "name"); failed != "" {
+		t.Errorf("these pods have failed: %s", failed)
+	}
+	for _, reason := range []string{"Evicted", "Preempted", "TaintManagerEviction", "Killing", "BackOff", "UnexpectedAdmissionError"} {
+		events := n.kubectl(t, "get", "events", "--field-selector=reason="+reason, "-o", `jsonpath={range .items[*]}{.involvedObject.uid} {.message}{"\n"}{end}`)
+		for event := range strings.Lines(events) {
+			if uid, message, _ := strings.Cut(event, " "); strings.Contains(before, uid) {
+				t.Errorf("a pod has the event %s: %s", reason, message)
+			}
+		}
+	}
+}
+
+// restart watches a replacement of the plugin's pod.
+type restart struct {
+	*node
+	begin      time.Time
+	offer, pod watch
+}
+
+// watchRestart begins to watch what the node offers of the class gold, with the time of the kubelet's report, and when containers of the
+// shim end.
+func (n *node) watchRestart(t *testing.T) restart {
+	t.Helper()
+	const gold = `qos\.noderesource\.dev/blockio\.gold`
+	return restart{
+		node: n, begin: time.Now(),
+		offer: n.watch(t, "offer", "node", n.name, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].lastHeartbeatTime}/{.status.capacity.`+
+			gold+`}/{.status.allocatable.`+gold+`}{"\n"}`),
+		pod: n.watch(t, "plugin-pods", "pods", "-n", "qos-system", "-l", "app.kubernetes.io/name=qos-nri-plugin", "-o",
+			`jsonpath={.status.containerStatuses[?(@.name=="shim")].state.terminated.finishedAt}{"\n"}`),
+	}
+}
+
+// kubeletPeriod is how often a kubelet writes a changed status by default. The kubelet of the tests is faster, but the machine is busy.
+const kubeletPeriod = 10 * time.Second
+
+// noLongerThanItself ends the watches. It checks that the class always had its capacity, and that the restart made it unavailable for no
+// longer than from the end of the old shim to the registration of the new one, plus the kubelet's period. Times in the API are whole
+// seconds.
+func (r restart) noLongerThanItself(t *testing.T, capacity int) {
+	t.Helper()
+	ended, registered := r.end(t), r.registration(t)
+	took := registered.Sub(ended)
+	away := unavailable(t, r.offer.lines(t), capacity)
+	t.Logf("the shim was away for %v, and the class was unavailable for %v", took, away)
+	if limit := took + kubeletPeriod; away > limit {
+		t.Errorf("the class was unavailable for %v, want at most %v:\n%s", away, limit, strings.Join(r.offer.lines(t), ""))
+	}
+}
+
+// end returns when the old shim has ended.
+func (r restart) end(t *testing.T) time.Time {
+	t.Helper()
+	must(t, r.offer.end(syscall.SIGTERM))
+	must(t, r.pod.end(syscall.SIGTERM))
+	for _, line := range r.pod.lines(t) {
+		if ended, err := time.Parse(time.RFC3339, strings.TrimSpace(line)); err == nil && !ended.Before(r.begin.Truncate(time.Second)) {
+			return ended
+		}
+	}
+	t.Fatalf("no shim has ended: %q", r.pod.lines(t))
+	return time.Time{}
+}
+
+// registration returns when the new shim registered gold with the kubelet. The runtime writes the time into the shim's log.
+func (r restart) registration(t *testing.T) time.Time {
+	t.Helper()
+	for _, line := range linesWith("blockio.gold", "/var/log/pods/qos-system_qos-nri-plugin-*/shim/*.log") {
+		at, _, _ := strings.Cut(line, " ")
+		if registered, err := time.Parse(time.RFC3339Nano, at); err == nil && registered.After(r.begin) && strings.Contains(line, "class is published") {
+			return registered
+		}
+	}
+	t.Fatal("no new shim has published the class gold")
+	return time.Time{}
+}
+
+// unavailable returns how long the reports of a node had less of a class allocatable than its capacity. A report is a line
+// TIME/CAPACITY/ALLOCATABLE. All reports must have at least the given capacity.
+func unavailable(t *testing.T, reports []string, capacity int) time.Duration {
+	t.Helper()
+	var away time.Duration
+	var since time.Time
+	for _, report := range reports {
+		fields := strings.Split(strings.TrimSpace(report), "/")
+		at, err := time.Parse(time.RFC3339, fields[0])
+		must(t, err)
+		total, _ := strconv.Atoi(fields[1]) // 0 if it is missing
+		allocatable, _ := strconv.Atoi(fields[2])
+		if total < capacity {
+			t.Errorf("the node reported the capacity %q, want at least %d", fields[1], capacity)
+		}
+
+		switch {
+		case allocatable < total && since.IsZero():
+			since = at
+		case allocatable >= total && !since.IsZero():
+			away, since = away+at.Sub(since), time.Time{}
+		}
+	}
+	return away
+}
+
+// watch is a kubectl that writes a line each time when an object changes.
+type watch struct{ *process }
+
+// watch runs "kubectl get --watch" until the test ends.
+func (n *node) watch(t *testing.T, name string, args ...string) watch {
+	t.Helper()
+	w := watch{n.process(name, append([]string{n.program("kubectl"), "--kubeconfig=" + n.cluster.kubeconfig("admin"), "get", "--watch"}, args...)...)}
+	must(t, os.RemoveAll(w.log))
+	w.mustStart(t)
+	t.Cleanup(func() { must(t, w.end(syscall.SIGTERM)) })
+	until(t, "kubectl watches", func() (bool, string) {
+		seen := w.lines(t)
+		return len(seen) > 0, fmt.Sprint(args)
+	})
+	return w
+}
+
+func (w watch) lines(t *testing.T) []string {
+	t.Helper()
+	data, err := os.ReadFile(w.log)
+	must(t, err)
+	return slices.Collect(strings.Lines(string(data)))
+}
