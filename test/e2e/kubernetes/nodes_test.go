@@ -6,6 +6,7 @@
 package kubernetes
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,29 +14,13 @@ import (
 	"testing"
 )
 
-// poolKustomization installs the DaemonSets for the nodes of one kind, with class files of their own, as docs/kubernetes.md describes.
-// POOL is the kind, and %s the kustomization that it changes.
-const poolKustomization = `apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-resources: [%s]
-nameSuffix: -POOL
-labels:
-- {pairs: {qos.noderesource.dev/nodes: POOL}, includeSelectors: true}
-configMapGenerator:
-- {name: qos-classes, namespace: qos-system, behavior: replace, files: [classes.yaml], options: {disableNameSuffixHash: true}}
-patches:
-- target: {kind: DaemonSet, name: qos-publisher}
-  patch: |
-    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --follow-claims}
-- target: {kind: DaemonSet}
-  patch: |
-    - {op: add, path: /spec/template/spec/nodeSelector/node.example~1kind, value: POOL}
-`
+// kindLabel is the label of nodes by which the chart has pools.
+const kindLabel = "node.example/kind"
 
-// pool is a node with an installation of its own.
+// pool is a node with class files of its own.
 type pool struct {
 	*node
-	kind string // its label node.example/kind
+	kind string // its label, and the name of the pool
 	gold int    // the capacity of the class gold
 }
 
@@ -67,19 +52,28 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// install installs the DaemonSets on each node, with its class file.
+// install installs the chart with a pool for each node, as docs/helm.md describes.
 func (p pools) install(t *testing.T, classFiles ...string) {
 	t.Helper()
+	n := p[0].node
+	var values []map[string]any
 	for i, pool := range p {
-		pool.kubectl(t, "label", "node", pool.name, "node.example/kind="+pool.kind)
-		dir := pool.overlay(t, pool.kind, deploy+"kubernetes-follow-annotations", strings.ReplaceAll(poolKustomization, "POOL", pool.kind))
-		pool.write(t, pool.kind+"/classes.yaml", classFiles[i])
-		pool.kubectl(t, "apply", "-k", dir)
-		t.Cleanup(func() {
-			pool.kubectl(t, "delete", "-k", dir, "--ignore-not-found", "--wait", within)
-			pool.kubectl(t, "label", "node", pool.name, "node.example/kind-")
+		n.kubectl(t, "label", "node", pool.name, kindLabel+"="+pool.kind)
+		t.Cleanup(func() { n.kubectl(t, "label", "node", pool.name, kindLabel+"-") })
+		values = append(values, map[string]any{
+			"name": pool.kind, "nodeLabels": map[string]string{kindLabel: pool.kind}, "classFiles": map[string]string{"classes.yaml": classFiles[i]},
 		})
 	}
+	text, err := json.Marshal(map[string]any{
+		"pools": values, "followAnnotations": true, "publisher": map[string]any{"args": []string{"--follow-claims"}}, "crds": map[string]bool{"keep": false},
+	})
+	must(t, err)
+
+	n.helm(t, "install", "qos", deploy+"chart", "-n", "qos-system", "--create-namespace", "-f", n.write(t, "pools.yaml", string(text)))
+	t.Cleanup(func() {
+		n.helm(t, "uninstall", "qos", "-n", "qos-system")
+		n.kubectl(t, "delete", "namespace", "qos-system", within)
+	})
 	for _, pool := range p {
 		pool.rolledOut(t)
 	}
@@ -87,8 +81,8 @@ func (p pools) install(t *testing.T, classFiles ...string) {
 
 func (p *pool) rolledOut(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"daemonset/qos-nri-plugin-", "daemonset/qos-publisher-"} {
-		p.kubectl(t, "-n", "qos-system", "rollout", "status", name+p.kind, within)
+	for _, name := range []string{"daemonset/qos-nri-plugin-" + p.kind, "daemonset/qos-publisher"} {
+		p.kubectl(t, "-n", "qos-system", "rollout", "status", name, within)
 	}
 }
 
@@ -150,7 +144,7 @@ func (p pools) of(t *testing.T, pod string) *pool {
 	return nil
 }
 
-// updatedNodeByNode updates the DaemonSets of one node and then of the other, while pods run and are created.
+// updatedNodeByNode replaces the plugin and the publisher of one node and then of the other, while pods run and are created.
 func updatedNodeByNode(t *testing.T, p pools) {
 	ids := map[string]string{}
 	for _, pool := range p {
@@ -159,11 +153,16 @@ func updatedNodeByNode(t *testing.T, p pools) {
 		pool.running(t, name)
 		ids[name] = pool.containerID(name)
 	}
+	const whole = "stays-whole" // on the VM, because classes of whole pods need cgroup v2
+	p[1].run(t, pod{name: whole, annotations: map[string]string{podAnnotation: "qos.noderesource.dev/pod-blockio=slow"}, node: p[1].name})
+	p[1].running(t, whole)
+	ids[whole] = p[1].containerID(whole)
 
 	for i, updated := range p {
 		other := p[1-i]
 		watched := other.watchOffer(t)
-		updated.kubectl(t, "-n", "qos-system", "rollout", "restart", "daemonset/qos-nri-plugin-"+updated.kind, "daemonset/qos-publisher-"+updated.kind)
+		updated.kubectl(t, "-n", "qos-system", "rollout", "restart", "daemonset/qos-nri-plugin-"+updated.kind)
+		updated.kubectl(t, "-n", "qos-system", "delete", "pod", "-l", "app.kubernetes.io/name=qos-publisher", "--field-selector=spec.nodeName="+updated.name, within)
 		here, there := "here-"+updated.kind, "there-"+updated.kind
 		updated.run(t, pod{name: here, node: updated.name}, pod{name: there, node: other.name, classes: other.asks("gold")})
 		updated.rolledOut(t)
@@ -173,9 +172,11 @@ func updatedNodeByNode(t *testing.T, p pools) {
 		other.inClass(t, there, "gold")
 		watched.sameThroughout(t)
 		for _, pool := range p {
-			name := "stays-" + pool.kind
-			pool.inClass(t, name, "gold")
-			if got := pool.containerID(name); got != ids[name] {
+			pool.inClass(t, "stays-"+pool.kind, "gold")
+		}
+		p[1].condition(t, whole, "pod-blockio slow")
+		for name, id := range ids {
+			if got := updated.containerID(name); got != id {
 				t.Errorf("the update on %s has ended the container of %s", updated.name, name)
 			}
 		}
@@ -217,7 +218,7 @@ func claimsOnNodes(t, outer *testing.T, p pools, v *vm) {
 	w := &vm{vendor: "amd"}
 	other := &pool{node: large.another(outer, addresses[2]), kind: large.kind, gold: large.gold}
 	other.joinVirtual(outer, w)
-	other.kubectl(t, "label", "node", other.name, "node.example/kind="+other.kind)
+	other.kubectl(t, "label", "node", other.name, kindLabel+"="+other.kind)
 	other.serveVolumes(t, w)
 	other.offered(t, "gold", fmt.Sprint(other.gold), fmt.Sprint(other.gold))
 	small.cordon(t)

@@ -311,14 +311,16 @@ spec:
         resources: {limits: {qos.noderesource.dev/rdt.gold: 1, qos.noderesource.dev/blockio.gold: 1}}
 `
 
-// reboots switches the node off and on. The kubelet restarts a pod without a request. A pod with a request fails,
-// because the kubelet admits the pod before the shim has registered the class. The ReplicaSet then creates another pod:
-// see "Start order" in docs/kubernetes.md.
+// reboots switches the node off and on. The kubelet restarts a pod without a request, and a pod that requests a class by annotation and
+// requires the plugin. A pod with an extended resource fails, because the kubelet admits the pod before the shim has registered the class.
+// The ReplicaSet then creates another pod: see "Start order" in docs/kubernetes.md.
 func reboots(t *testing.T, n *node, v *vm, d *daemonSet) {
 	n.apply(t, fromReplicaSet)
 	t.Cleanup(func() { n.kubectl(t, "delete", "replicaset", "comes-back", "--cascade=foreground", within) })
-	n.run(t, pod{name: "plain"})
-	n.running(t, "plain")
+	annotated := staying["slow"]
+	n.run(t, pod{name: "plain"}, annotated)
+	n.running(t, "plain", annotated.name)
+	uid := n.of(annotated.name, "{.metadata.uid}")
 	n.inClass(t, n.replica(t), "gold")
 	bootID := v.mustRun(t, "cat", "/proc/sys/kernel/random/boot_id")
 
@@ -340,7 +342,11 @@ func reboots(t *testing.T, n *node, v *vm, d *daemonSet) {
 	n.inClass(t, "plain", "standard")
 	n.inClass(t, n.replica(t), "gold")
 	n.bandwidth(t, "gold", "10000")
-	n.running(t, "plain")
+	n.inClasses(t, annotated.name, "slow", "standard")
+	n.running(t, "plain", annotated.name)
+	if got := n.of(annotated.name, "{.metadata.uid}"); got != uid {
+		t.Errorf("the pod that requires the plugin was replaced: its UID was %s and is %s", uid, got)
+	}
 	// Pods that the kubelet has refused stay in the API.
 	refused := n.kubectl(t, "get", "pods", "--field-selector=status.phase=Failed", "-o", "jsonpath={.items[*].status.reason}")
 	if !strings.Contains(refused, "UnexpectedAdmissionError") {
