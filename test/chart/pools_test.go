@@ -180,6 +180,14 @@ func TestAnUninstallThatResetsClassesReplacesTheClassFilesOfAllPools(t *testing.
 		if hook == nil || usual["ConfigMap "+name] == nil {
 			t.Fatalf("the hooks do not replace the class files %s", name)
 		}
+		// Helm 4 deletes only objects with these metadata: checkOwnership in pkg/action/validate.go.
+		owner := []string{
+			hook.GetLabels()["app.kubernetes.io/managed-by"],
+			hook.GetAnnotations()["meta.helm.sh/release-name"], hook.GetAnnotations()["meta.helm.sh/release-namespace"],
+		}
+		if !slices.Equal(owner, []string{"Helm", "qos", namespace}) {
+			t.Errorf("%s is not a part of the release: %v", name, hook.Object["metadata"])
+		}
 		files, _, _ := unstructured.NestedStringMap(hook.Object, "data")
 		if diff := cmp.Diff(noClasses.Data, files); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
