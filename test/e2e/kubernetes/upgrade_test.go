@@ -114,7 +114,8 @@ func (r restart) noLongerThanItself(t *testing.T, capacity int) {
 	t.Helper()
 	ended, registered := r.end(t), r.registration(t)
 	took := registered.Sub(ended)
-	away := unavailable(t, r.offer.lines(t), capacity)
+	away, err := unavailable(r.offer.lines(t), capacity)
+	must(t, err)
 	t.Logf("the shim was away for %v, and the class was unavailable for %v", took, away)
 	if limit := took + kubeletPeriod; away > limit {
 		t.Errorf("the class was unavailable for %v, want at most %v:\n%s", away, limit, strings.Join(r.offer.lines(t), ""))
@@ -150,18 +151,18 @@ func (r restart) registration(t *testing.T) time.Time {
 
 // unavailable returns how long the reports of a node had less of a class allocatable than its capacity. A report is a line
 // TIME/CAPACITY/ALLOCATABLE. All reports must have at least the given capacity.
-func unavailable(t *testing.T, reports []string, capacity int) time.Duration {
-	t.Helper()
-	var away time.Duration
+func unavailable(reports []string, capacity int) (away time.Duration, err error) {
 	var since time.Time
 	for _, report := range reports {
 		fields := strings.Split(strings.TrimSpace(report), "/")
 		at, err := time.Parse(time.RFC3339, fields[0])
-		must(t, err)
+		if err != nil {
+			return 0, err
+		}
 		total, _ := strconv.Atoi(fields[1]) // 0 if it is missing
 		allocatable, _ := strconv.Atoi(fields[2])
 		if total < capacity {
-			t.Errorf("the node reported the capacity %q, want at least %d", fields[1], capacity)
+			return 0, fmt.Errorf("the node reports %q, want a capacity of at least %d", report, capacity)
 		}
 
 		switch {
@@ -171,7 +172,22 @@ func unavailable(t *testing.T, reports []string, capacity int) time.Duration {
 			away, since = away+at.Sub(since), time.Time{}
 		}
 	}
-	return away
+	return away, nil
+}
+
+func TestAClassIsUnavailableUntilAReportHasItAgain(t *testing.T) {
+	const seconds = "2026-01-01T00:00:0"
+	reports := []string{
+		seconds + "0Z/2/2\n", seconds + "1Z/2/0\n", seconds + "2Z/2/1\n", seconds + "4Z/3/3\n", seconds + "5Z/3/3\n", seconds + "6Z/2/0\n", seconds + "8Z/2/2\n",
+	}
+	if away, err := unavailable(reports, 2); err != nil || away != 5*time.Second {
+		t.Errorf("the class is unavailable for %v (%v), want 3 s and 2 s", away, err)
+	}
+	for _, wrong := range []string{seconds + "9Z/1/1\n", seconds + "9Z//\n", "no time"} {
+		if _, err := unavailable(append(reports, wrong), 2); err == nil {
+			t.Errorf("no error for the report %q", wrong)
+		}
+	}
 }
 
 // watch is a kubectl that writes a line each time when an object changes.
