@@ -71,8 +71,8 @@ func TestChart(t *testing.T) {
 
 func upgrades(t *testing.T, n *node) {
 	image := n.makeRelease(t)
-	if seen := n.object().Status.Plugin.Version; seen != "" {
-		t.Errorf("the CRD of the version before knows status.plugin: %s", seen)
+	if n.knowsNewField(t) {
+		t.Error("the CRD of the version before has the field " + newField)
 	}
 	pods, restart := n.containers(t), n.watchRestart(t)
 	n.helmRelease(t, "upgrade", newVersion, n.chartValues(t, 3))
@@ -81,10 +81,20 @@ func upgrades(t *testing.T, n *node) {
 	n.pulled(t, image)
 	n.holders(t, "gold", "default/by-resource/main")
 	n.leftAlone(t, pods)
-	until(t, "the upgraded CRD has the version of the plugin", func() (bool, string) {
+	if !n.knowsNewField(t) {
+		t.Error("the upgrade has not changed the CRD")
+	}
+	until(t, "NodeQOSResources has the new version of the plugin", func() (bool, string) {
 		seen := n.object().Status.Plugin.Version
 		return seen == "v"+newVersion, seen
 	})
+}
+
+// knowsNewField reports whether the CRD has the field that only the new version has.
+func (n *node) knowsNewField(t *testing.T) bool {
+	t.Helper()
+	return n.kubectl(t, "get", "crd", "nodeqosresources.qos.noderesource.dev", "-o",
+		"jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.status.properties."+newField+"}") != ""
 }
 
 func rollsBack(t *testing.T, n *node, image string) {

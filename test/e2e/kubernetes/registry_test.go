@@ -26,6 +26,8 @@ const (
 	releasedChart = "oci://" + registry + "/charts/qos-nri-plugin"
 	oldVersion    = "0.1.0" // publishBefore
 	newVersion    = "0.2.0" // makeRelease
+	// newField is a field of the status of NodeQOSResources that only the new version has. Only --follow-claims makes use of it.
+	newField = "observedGeneration"
 )
 
 // buildPublisher builds into dir the program that publishes a release, a registry, and the programs of the version before, which "make
@@ -52,7 +54,8 @@ func (n *node) startRegistry(t *testing.T) {
 }
 
 // publishBefore publishes the version before, which stands for an older release: its programs have the same source but another version, so
-// its image has another digest. Its CRD lacks the field status.plugin. It returns the name of the image.
+// its image has another digest. Its CRD lacks a field, which the programs do not write: the API server would refuse the write. It returns
+// the name of the image.
 func (n *node) publishBefore(t *testing.T) string {
 	t.Helper()
 	chart := filepath.Join(t.TempDir(), "chart")
@@ -60,11 +63,11 @@ func (n *node) publishBefore(t *testing.T) string {
 	file := filepath.Join(chart, "files/kubernetes/crd.yaml")
 	crd, err := os.ReadFile(file)
 	must(t, err)
-	const field, other = "\n              plugin:\n", "\n              program:\n"
+	const field = "\n              " + newField + ":\n"
 	if strings.Count(string(crd), field) != 1 {
-		t.Fatalf("%s does not have the field status.plugin once", file)
+		t.Fatalf("%s does not have the field status.%s once", file, newField)
 	}
-	must(t, os.WriteFile(file, []byte(strings.Replace(string(crd), field, other, 1)), 0o644))
+	must(t, os.WriteFile(file, []byte(strings.Replace(string(crd), field, "\n              oldField:\n", 1)), 0o644))
 
 	return publishedImage(t, exec.Command(n.program("publish"), "-registry", registry, "-name", "qos-nri-plugin", "-version", "v"+oldVersion,
 		"-programs", filepath.Join(n.dir, "release"), "-platforms", platform, "-entrypoint", "qos-nri-plugin", "-chart", chart,

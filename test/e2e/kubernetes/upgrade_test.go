@@ -112,6 +112,12 @@ const kubeletPeriod = 10 * time.Second
 // seconds.
 func (r restart) noLongerThanItself(t *testing.T, capacity int) {
 	t.Helper()
+	until(t, "a report has the whole class again", func() (bool, string) {
+		reports := r.offer.lines(t)
+		last := strings.TrimSpace(reports[len(reports)-1])
+		fields := strings.Split(last, "/")
+		return len(fields) == 3 && fields[1] == fields[2], last
+	})
 	ended, registered := r.end(t), r.registration(t)
 	took := registered.Sub(ended)
 	away, err := unavailable(r.offer.lines(t), capacity)
