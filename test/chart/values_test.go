@@ -115,7 +115,7 @@ func TestNoCRDsAreInstalledIfTheValuesSaySo(t *testing.T) {
 	}
 }
 
-func TestWrongValuesAreRefused(t *testing.T) {
+func TestTheSchemaRefusesWrongValues(t *testing.T) {
 	for values, want := range map[string]string{
 		"{imag: {}}":                                                                 "additional properties 'imag' not allowed",
 		"{image: {repo: x}}":                                                         "at '/image': additional properties 'repo' not allowed",
@@ -124,7 +124,6 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"{plugin: {arg: []}}":                                                        "at '/plugin': additional properties 'arg' not allowed",
 		"{shim: {resources: {limit: {}}}}":                                           "at '/shim/resources': additional properties 'limit' not allowed",
 		"{storage: {nodeSelector: {pool: 1}}}":                                       "at '/storage/nodeSelector/pool': got number, want string",
-		"{serviceMonitor: {enabled: true}}":                                          "serviceMonitor scrapes the proxy: set metricsProxy.enabled, or use podMonitor",
 		"{storage: {drivers: []}}":                                                   "at '/storage/drivers': minItems: got 0, want 1",
 		"{storage: {drivers: ['a,b']}}":                                              "at '/storage/drivers/0': 'a,b' does not match pattern",
 		"{tracing: {endpoint: 'https://collector:4318'}}":                            "at '/tracing/endpoint': 'https://collector:4318' does not match pattern",
@@ -142,10 +141,18 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"{schedulerProfiles: {resources: [{name: qos.noderesource.dev/rdt.gold}]}}":  "at '/schedulerProfiles/resources/0': missing property 'weight'",
 		"{networkPolicy: {from: {namespaceSelector: {}}}}":                           "at '/networkPolicy/from': got object, want array",
 		"{metricsProxy: {image: {repository: 'registry.example/proxy@sha256:123'}}}": "does not match pattern",
+		"{storage: {nodeSelector: {pool: 1}}}":                                       "at '/storage/nodeSelector/pool': got number, want string",
 	} {
 		if _, err := helmTemplate(t, namespace, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", values, err, want)
 		}
+	}
+}
+
+func TestAServiceMonitorNeedsTheProxy(t *testing.T) {
+	const want = "serviceMonitor scrapes the proxy: set metricsProxy.enabled, or use podMonitor"
+	if _, err := helmTemplate(t, namespace, "{serviceMonitor: {enabled: true}}"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the error is %v, want %s", err, want)
 	}
 }
 

@@ -30,7 +30,7 @@ const podScope = `- name: qos.noderesource.dev/pod-blockio
 var staying = map[string]pod{
 	"gold": {name: "by-resource", classes: []string{"blockio.gold"}},
 	"slow": {name: "by-annotation", annotations: map[string]string{
-		"container.qos.noderesource.dev/main": "blockio=slow", "required-plugins.noderesource.dev": "[ qos-nri-plugin ]",
+		"container.qos.noderesource.dev/main": "blockio=slow", requiredAnnotation: "[ qos-nri-plugin ]",
 	}},
 	"standard": {name: "by-default"},
 }
