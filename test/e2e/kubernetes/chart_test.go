@@ -7,8 +7,11 @@ package kubernetes
 
 import (
 	"fmt"
+	"net"
+	"net/http"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
@@ -24,6 +27,27 @@ func (n *node) helm(t *testing.T, args ...string) string {
 		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, output)
 	}
 	return string(output)
+}
+
+// collector accepts traces until the test ends. It returns its URL, and a function that returns all requests so far.
+func (n *node) collector(t *testing.T) (url string, received func() string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", n.ip+":0")
+	must(t, err)
+	var mu sync.Mutex // guards requests
+	var requests strings.Builder
+	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = r.Write(&requests)
+	})}
+	go func() { _ = server.Serve(listener) }() // until Close
+	t.Cleanup(func() { must(t, server.Close()) })
+	return "http://" + listener.Addr().String(), func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return requests.String()
+	}
 }
 
 // chartValues returns the class file of the tests, in which gold has a capacity, as an argument of helm.
@@ -61,7 +85,14 @@ func TestChart(t *testing.T) {
 			t.Errorf("helm test prints:\n%s", output)
 		}
 	})
-	t.Run("an upgrade to the version of make release leaves pods alone", func(t *testing.T) { upgrades(t, n) })
+	collector, traces := n.collector(t)
+	t.Run("an upgrade to the version of make release leaves pods alone", func(t *testing.T) { upgrades(t, n, "--set=tracing.endpoint="+collector) })
+	t.Run("the new plugin sends traces with the name of its node", func(t *testing.T) {
+		until(t, "the collector has the trace of the class files", func() (bool, string) {
+			seen := traces()
+			return strings.Contains(seen, `"ApplyClassFiles"`) && strings.Contains(seen, `{"key":"k8s.node.name","value":{"stringValue":"`+n.name+`"}}`), seen
+		})
+	})
 	t.Run("a rollback leaves pods alone", func(t *testing.T) { rollsBack(t, n, image) })
 	t.Run("the shim has all permissions that it needs", func(t *testing.T) { shimMissesNothing(t, d) })
 	t.Run("after it is uninstalled, pods keep their classes", func(t *testing.T) { uninstalls(t, n) })
@@ -69,13 +100,13 @@ func TestChart(t *testing.T) {
 	t.Run("an uninstall that resets classes takes the default class away", func(t *testing.T) { resets(t, n) })
 }
 
-func upgrades(t *testing.T, n *node) {
+func upgrades(t *testing.T, n *node, tracing string) {
 	image := n.makeRelease(t)
 	if n.knowsNewField(t) {
 		t.Error("the CRD of the version before has the field " + newField)
 	}
 	pods, restart := n.containers(t), n.watchRestart(t)
-	n.helmRelease(t, "upgrade", newVersion, n.chartValues(t, 3))
+	n.helmRelease(t, "upgrade", newVersion, n.chartValues(t, 3), tracing)
 	n.offered(t, "gold", "3", "3")
 	restart.noLongerThanItself(t, 2)
 	n.pulled(t, image)
