@@ -123,7 +123,6 @@ func TestTheSchemaRefusesWrongValues(t *testing.T) {
 		"{image: {digest: 'sha256:12'}}":                                             "at '/image/digest': 'sha256:12' does not match pattern",
 		"{plugin: {arg: []}}":                                                        "at '/plugin': additional properties 'arg' not allowed",
 		"{shim: {resources: {limit: {}}}}":                                           "at '/shim/resources': additional properties 'limit' not allowed",
-		"{storage: {nodeSelector: {pool: 1}}}":                                       "at '/storage/nodeSelector/pool': got number, want string",
 		"{storage: {drivers: []}}":                                                   "at '/storage/drivers': minItems: got 0, want 1",
 		"{storage: {drivers: ['a,b']}}":                                              "at '/storage/drivers/0': 'a,b' does not match pattern",
 		"{tracing: {endpoint: 'https://collector:4318'}}":                            "at '/tracing/endpoint': 'https://collector:4318' does not match pattern",
