@@ -50,7 +50,7 @@ func New(opts Options) *Backend {
 
 	b := &Backend{host: opts.FS, threads: opts.Threads, mount: opts.MountResctrl, log: log}
 	b.monitors = monitors{groups: map[string]string{}, missing: map[string]error{}}
-	b.counts = counts{controls: map[string]*controlCount{}}
+	b.counts = counts{controls: map[string]*controlCount{}, containers: map[string]classes.Reading{}}
 	b.live.Store(&live{})
 	return b
 }

@@ -5,12 +5,13 @@ package rdt
 
 import (
 	"maps"
+	"strings"
 	"sync"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// counts has the total usage of each control group. The kernel shows only the sum of a control group's own counters and
+// counts has the total usage of each control group and of each container. The kernel shows only the sum of a control group's own counters and
 // the counters of its monitoring groups. This sum lacks the counters that the kernel cannot read now (mon_event_count in
 // fs/resctrl/monitor.c), and it decreases when a monitoring group leaves. Therefore, counts adds up the growth of each
 // counter. A counter that cannot be read adds nothing until it is read again.
@@ -19,6 +20,10 @@ type counts struct {
 	// controls has the control groups by name. A group gets a new element when it is created again, or when resctrl is
 	// mounted again.
 	controls map[string]*controlCount
+	// containers has the totals of each container, by the name of its monitoring group: the sum of the growth of all counters
+	// since the monitoring began or this program started. A container keeps its totals when its group is created again or
+	// moved, and while it waits for an RMID, so they never decrease. They are removed by forget.
+	containers map[string]classes.Reading
 }
 
 // controlCount has the totals and the last values of the counters of a control group and its monitoring groups.
@@ -97,8 +102,50 @@ func (c *counts) removePart(control, name string, last classes.Reading) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	group := c.get(control)
-	group.addPart(name, last)
+	c.addPart(group, name, last)
 	delete(group.parts, name)
+}
+
+// forget removes the totals of a container.
+func (c *counts) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.containers, GroupPrefix+id)
+}
+
+// ids returns the IDs of the containers that have totals.
+func (c *counts) ids() (ids []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range c.containers {
+		ids = append(ids, strings.TrimPrefix(name, GroupPrefix))
+	}
+	return ids
+}
+
+// used returns the reading of a container's monitoring group, with the totals of the container in place of the counters.
+func (c *counts) used(id string, reading classes.Reading) classes.Reading {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	totals, used := c.totalsOf(GroupPrefix+id), maps.Clone(reading)
+	for series := range used {
+		if series.Cumulative() {
+			used[series] = totals[series]
+		}
+	}
+	return used
+}
+
+// totalsOf returns the totals of the container that a monitoring group is for. For a monitoring group of another program, the
+// result is not kept.
+func (c *counts) totalsOf(name string) classes.Reading {
+	if !strings.HasPrefix(name, GroupPrefix) {
+		return classes.Reading{}
+	}
+	if c.containers[name] == nil {
+		c.containers[name] = classes.Reading{}
+	}
+	return c.containers[name]
 }
 
 // movePart records that a monitoring group was moved to another control group, and the group's values at the time of
@@ -107,7 +154,7 @@ func (c *counts) movePart(from, to, name string, now classes.Reading) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	group := c.get(from)
-	group.addPart(name, now)
+	c.addPart(group, name, now)
 	c.get(to).parts[name] = group.parts[name]
 	delete(group.parts, name)
 }
@@ -130,7 +177,7 @@ func (c *counts) add(control string, group *controlCount, shown classes.Reading,
 
 	maps.DeleteFunc(group.parts, func(name string, _ *groupCount) bool { _, exists := parts[name]; return !exists })
 	for name, reading := range parts {
-		group.addPart(name, reading)
+		c.addPart(group, name, reading)
 	}
 	used := classes.Reading{}
 	for series, value := range shown {
@@ -144,21 +191,22 @@ func (c *counts) add(control string, group *controlCount, shown classes.Reading,
 	return used
 }
 
-// addPart records a reading of a monitoring group. If a counter has decreased, addPart forgets the control group's own
-// last values, because the kernel may have reset all counters of the cache, e.g. after a write to mbm_total_bytes_config.
-func (g *controlCount) addPart(name string, reading classes.Reading) {
-	part := g.parts[name]
+// addPart records a reading of a monitoring group in a control group. If a counter has decreased, addPart forgets the control group's
+// own last values, because the kernel may have reset all counters of the cache, e.g. after a write to mbm_total_bytes_config.
+func (c *counts) addPart(group *controlCount, name string, reading classes.Reading) {
+	part, container := group.parts[name], c.totalsOf(name)
 	if part == nil {
 		part = newGroupCount(false)
-		g.parts[name] = part
+		group.parts[name] = part
 	}
 	for series, value := range reading {
 		reset := series.Cumulative() && value < part.last[series]
 		if by := part.grow(series, value); series.Cumulative() {
-			g.total[series] += by
+			group.total[series] += by
+			container[series] += by
 		}
 		if reset {
-			g.own = newGroupCount(false)
+			group.own = newGroupCount(false)
 		}
 	}
 }

@@ -150,6 +150,9 @@ func (b *Backend) setMonitored(container classes.Holder, selected bool, to strin
 	if !selected || b.monitors.exists(container.ID) {
 		b.unmonitor(container.ID)
 	}
+	if !selected {
+		b.counts.forget(container.ID)
+	}
 	if !selected || m == nil || m.info.RMIDs == 0 {
 		return nil, nil
 	}
@@ -274,13 +277,18 @@ func (b *Backend) follow(m *machine, id, to string) (moved bool) {
 }
 
 // Monitored implements classes.Monitor.
-func (b *Backend) Monitored() []string { return b.monitors.ids() }
+func (b *Backend) Monitored() []string {
+	ids := append(b.monitors.ids(), b.counts.ids()...)
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
 
 // Unmonitor implements classes.Monitor.
 func (b *Backend) Unmonitor(id string) {
 	b.monitors.counting.Lock()
 	defer b.monitors.counting.Unlock()
 	b.unmonitor(id)
+	b.counts.forget(id)
 }
 
 // containers returns the readings of the monitored containers in a control group, by container ID. parts has the

@@ -225,7 +225,7 @@ func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 	for _, c := range cs {
 		b.Monitor(t.Context(), c, "gold")
 	}
-	fs.Count("qos-gold/mon_groups/qos-c1", 0, "mbm_total_bytes", "4096")
+	fs.Count("qos-gold/mon_groups/qos-c1", 0, "llc_occupancy", "4096")
 	for _, group := range []string{"theirs", "theirs/mon_groups/qos-c7", "qos-gold/mon_groups/c1"} {
 		if err := fs.Mkdir(sim.MountPoint + "/" + group); err != nil {
 			t.Fatal(err)
@@ -236,8 +236,8 @@ func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 	apply(t, restarted, monitorAll)
 	fs.Inject(nil)
 	restarted.Monitor(t.Context(), cs[0], "gold")
-	if got := containerUses(t, restarted, cs[0], "memory_bandwidth_bytes_total"); got != 4096.0 || fs.Calls() != 0 {
-		t.Errorf("after the restart, the backend made %d changes, want 0; the container has transferred %v bytes, want 4096", fs.Calls(), got)
+	if got := containerUses(t, restarted, cs[0], "llc_occupancy_bytes"); got != 4096.0 || fs.Calls() != 0 {
+		t.Errorf("after the restart, the backend made %d changes, want 0; the container occupies %v bytes, want 4096", fs.Calls(), got)
 	}
 	restarted.Unmonitor("c2")
 	wantGroups(t, fs, map[string]string{"qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/c1": "", "theirs/mon_groups/qos-c7": ""})

@@ -43,7 +43,8 @@ func measures(what string) (all []classes.Measure) {
 // that are in no other group. The reading is empty if the CPU cannot monitor caches, or if the class has no group.
 //
 // Cumulative values of a class count from the first creation of its group. If this backend has not created the group,
-// they count from the first reading. Cumulative values of a container count from the start of its monitoring.
+// they count from the first reading. Cumulative values of a container count from the start of its monitoring, or from
+// the first reading if its monitoring group existed before this backend. They never decrease while the container runs.
 func (b *Backend) MeasureClass(ctx context.Context, class string) (classes.ClassReading, error) {
 	b.monitors.counting.RLock()
 	defer b.monitors.counting.RUnlock()
@@ -61,7 +62,12 @@ func (b *Backend) MeasureClass(ctx context.Context, class string) (classes.Class
 	if partsErr != nil {
 		return classes.ClassReading{}, partsErr
 	}
-	return classes.ClassReading{Class: b.counts.add(control, group, shown, parts), Containers: b.monitors.containers(control, parts)}, err
+
+	reading := classes.ClassReading{Class: b.counts.add(control, group, shown, parts), Containers: b.monitors.containers(control, parts)}
+	for id, raw := range reading.Containers {
+		reading.Containers[id] = b.counts.used(id, raw)
+	}
+	return reading, err
 }
 
 // measureParts returns the readings of the monitoring groups in a control group, by directory name. The reading of a

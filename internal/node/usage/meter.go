@@ -75,7 +75,8 @@ type Class struct {
 	Reading         classes.Reading
 }
 
-// Holder is the usage of a running container or pod in its present class. Cumulative values count from the cgroup's creation.
+// Holder is the usage of a running container or pod in its present class. Cumulative values count from the cgroup's creation, or,
+// if the backend is a classes.Monitor, from the start of the container's monitoring or of this process.
 type Holder struct {
 	classes.Holder
 	Resource, Class string
