@@ -189,6 +189,9 @@ type BackendStatus struct {
 	Conditions  []Condition
 	// Degraded has the reason for each class that is enforced only in part, e.g. because a device pattern matches nothing.
 	Degraded map[string]string
+	// Monitored has the classes whose containers are selected for monitoring. It is nil if the backend is not a Monitor, or if
+	// no class is selected.
+	Monitored map[string]Monitored
 }
 
 // Condition is one fact about the state of the resource, for users.

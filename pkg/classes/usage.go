@@ -62,9 +62,26 @@ type Monitor interface {
 	// Monitor begins to monitor the container if the configuration selects the container's class, and otherwise ends
 	// the monitoring. Containers that cannot be monitored run as before. Status reports their number and the reasons.
 	Monitor(ctx context.Context, container Holder, class string)
-	// Monitored returns the IDs of the containers that are monitored, and of the selected containers that cannot be
-	// monitored yet. It does no I/O.
+	// MonitorAll does the same for all running containers, which are in the order of their creation. If the kernel cannot
+	// monitor all selected containers, MonitorAll shares its means evenly between classes and pods. It may end the monitoring of
+	// a container for that.
+	MonitorAll(ctx context.Context, running []InClass)
+	// Monitored returns the IDs of the containers for which the Monitor keeps state: those that are monitored, and those that
+	// are selected and cannot be monitored yet. It does no I/O.
 	Monitored() []string
-	// Unmonitor ends the monitoring of a container.
+	// Unmonitor ends the monitoring of a container, and forgets the container.
 	Unmonitor(id string)
+}
+
+// InClass is a container and its observed class of a resource.
+type InClass struct {
+	Holder
+	Class string
+}
+
+// Monitored is the number of containers of a class that are monitored.
+type Monitored struct {
+	Containers int
+	// Missing is the number of selected containers that are not monitored, by reason. It has all reasons that the backend knows.
+	Missing map[string]int
 }

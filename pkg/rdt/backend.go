@@ -49,7 +49,7 @@ func New(opts Options) *Backend {
 	}
 
 	b := &Backend{host: opts.FS, threads: opts.Threads, mount: opts.MountResctrl, log: log}
-	b.monitors = monitors{groups: map[string]string{}, missing: map[string]error{}}
+	b.monitors = newMonitors()
 	b.counts = counts{controls: map[string]*controlCount{}, containers: map[string]classes.Reading{}}
 	b.live.Store(&live{})
 	return b
@@ -291,7 +291,8 @@ func (b *Backend) Status() classes.BackendStatus {
 	now := b.live.Load()
 	status := now.status()
 	if now.machine != nil {
-		status.Conditions = append(status.Conditions, b.monitors.conditions(now.config, now.machine.info)...)
+		monitored, conditions := b.monitors.status(now.config, now.machine.info)
+		status.Monitored, status.Conditions = monitored, append(status.Conditions, conditions...)
 	}
 	return status
 }

@@ -19,6 +19,14 @@ func (m monitored) enabled() bool { return m.all || len(m.classes) > 0 }
 
 func (m monitored) has(class string) bool { return m.all || slices.Contains(m.classes, class) }
 
+// monitoredClasses returns the selected classes that are configured, and the system default if it is selected.
+func (c *Config) monitoredClasses() []string {
+	if !c.monitored.all {
+		return c.monitored.classes
+	}
+	return append(c.ClassNames(), classes.SystemDefault)
+}
+
 // monitoring reads which containers are monitored. The field is the word "containers" (all), or a mapping from
 // "containers" to a list of classes.
 func (r *reader) monitoring(f *classes.Field) (m monitored) {

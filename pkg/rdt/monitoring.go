@@ -8,42 +8,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These are the reasons why a container is not monitored.
-var (
-	errNoRMID  = errors.New("all RMIDs for containers are in use")
-	errLimbo   = errors.New("the RMIDs of removed groups are not free yet")
-	errForeign = errors.New("another program has put the container into a resctrl group")
-)
-
 var _ classes.Monitor = (*Backend)(nil)
 
-// monitors has the monitoring groups of this program. Each has the threads of one container, and is in the control group of the
-// container's class. Its name is GroupPrefix with the container's ID.
-type monitors struct {
-	// counting is held for writing while a group is created, moved or removed, and for reading while groups are
-	// measured. The counters of a control group include those of its monitoring groups, so no group may change during a
-	// measurement.
-	counting sync.RWMutex
-
-	mu sync.Mutex // guards the fields below, and is never held during I/O
-	// groups has the control group of each monitoring group, by container ID.
-	groups map[string]string
-	// missing has the reason for each container that should be monitored and is not, by container ID.
-	missing map[string]error
-	// foreign is the number of monitoring groups of other programs.
-	foreign int
-}
+// mostEnded is the number of monitoring groups that one round of MonitorAll removes at most, so that other containers get their
+// RMIDs. The kernel may need minutes to free the RMID of a removed group. Until then, only the RMIDs that are reserved for
+// classes can replace it.
+const mostEnded = 4
 
 // monitorName returns the name of a container's monitoring group. ok is false if no directory can have the name.
 func monitorName(id string) (name string, ok bool) {
@@ -53,65 +31,6 @@ func monitorName(id string) (name string, ok bool) {
 // monitorPath returns the path of a container's monitoring group below resctrl's mount point.
 func monitorPath(control, id string) string { return path.Join(control, "mon_groups", GroupPrefix+id) }
 
-func (m *monitors) of(id string) (control string, exists bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	control, exists = m.groups[id]
-	return control, exists
-}
-
-func (m *monitors) exists(id string) bool {
-	_, exists := m.of(id)
-	return exists
-}
-
-// differs reports whether the monitoring of a container must change. The parameter to is the name of the container's
-// control group. A selected container needs a monitoring group in it. Other containers need no monitoring group.
-func (m *monitors) differs(id string, selected bool, to string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	control, exists := m.groups[id]
-	_, missing := m.missing[id]
-	return exists != selected || exists && control != to || missing
-}
-
-func (m *monitors) set(id, control string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.groups[id] = control
-	delete(m.missing, id)
-}
-
-// drop forgets the monitoring group of a container. If the container should be monitored and is not, the parameter why
-// is the reason. Otherwise why is nil.
-func (m *monitors) drop(id string, why error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.groups, id)
-	delete(m.missing, id)
-	if why != nil {
-		m.missing[id] = why
-	}
-}
-
-// free returns the number of RMIDs that are available for the monitoring group of a container. It keeps one RMID for
-// each control group that the CPU can have. If the container does not wait for an RMID yet, free also keeps one RMID for
-// each container that already waits.
-func (m *monitors) free(info Info, id string) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	free := info.RMIDs - info.CLOSIDs - m.foreign - len(m.groups)
-	if m.missing[id] != nil {
-		return free
-	}
-	for _, why := range m.missing {
-		if errors.Is(why, errNoRMID) || errors.Is(why, errLimbo) {
-			free--
-		}
-	}
-	return free
-}
-
 // Monitors implements classes.Monitor.
 func (b *Backend) Monitors(class string) bool {
 	now := b.live.Load()
@@ -119,44 +38,109 @@ func (b *Backend) Monitors(class string) bool {
 }
 
 // Monitor implements classes.Monitor. If the container's monitoring group is in the control group of another class,
-// Monitor replaces it.
+// Monitor replaces it. If containers wait for RMIDs, Monitor leaves the free RMIDs to them.
 func (b *Backend) Monitor(_ context.Context, container classes.Holder, class string) {
-	selected, to := b.Monitors(class), GroupOf(class)
-	if !b.monitors.differs(container.ID, selected, to) {
+	b.monitor(classes.InClass{Holder: container, Class: class}, false)
+}
+
+// MonitorAll implements classes.Monitor.
+func (b *Backend) MonitorAll(ctx context.Context, running []classes.InClass) {
+	m := b.live.Load().machine
+	if m == nil {
 		return
 	}
 
-	m, err := b.setMonitored(container, selected, to)
+	containers := map[string]classes.InClass{}
+	var candidates []candidate
+	for _, c := range running {
+		lacks := m.info.RMIDs > 0 && b.lacksRMID(c)
+		if !lacks && ctx.Err() == nil {
+			b.monitor(c, false)
+		}
+		if exists := b.monitors.exists(c.ID); lacks || exists {
+			containers[c.ID] = c
+			candidates = append(candidates, candidate{c.ID, c.Class, c.PodUID, exists})
+		}
+	}
+
+	for _, turn := range shareRMIDs(candidates, b.monitors.free(m.info), mostEnded) {
+		if ctx.Err() == nil {
+			b.take(m, turn, containers[turn.begin])
+		}
+	}
+	for id, c := range containers {
+		b.monitors.wait(id, GroupOf(c.Class))
+	}
+}
+
+// lacksRMID reports whether a container is to be monitored, and has no monitoring group. It returns false if the backend could not
+// create the group for another reason than a lack of RMIDs.
+func (b *Backend) lacksRMID(c classes.InClass) bool {
+	a, missing := b.monitors.absence(c.ID)
+	return b.Monitors(c.Class) && !b.monitors.exists(c.ID) && (!missing || a.waits())
+}
+
+// take gives an RMID to the container to. It takes the RMID of another container only if the container to can be monitored.
+func (b *Backend) take(m *machine, t turn, to classes.InClass) {
+	if err := m.mayMonitor(to.Holder, GroupOf(to.Class)); err != nil {
+		b.withoutMonitoring(to.ID, GroupOf(to.Class), err)
+		return
+	}
+
+	if control, exists := b.monitors.of(t.end); exists {
+		b.withoutMonitoring(t.end, control, errNoRMID)
+		b.log.Debug("a container is not monitored any more, because its class or pod has more than its share of RMIDs",
+			"id", t.end, "instead", to.String())
+	}
+	b.monitor(to, true)
+}
+
+// monitor creates, replaces or removes the monitoring group of a container. If granted is false, it leaves the free RMIDs to the
+// containers that wait for RMIDs.
+func (b *Backend) monitor(c classes.InClass, granted bool) {
+	selected, to := b.Monitors(c.Class), GroupOf(c.Class)
+	if !b.monitors.differs(c.ID, selected, to) {
+		return
+	}
+
+	m, err := b.setMonitored(c.Holder, selected, to, granted)
 	// The mutex counting is not held while the threads are moved, because a container can have many threads. The move
 	// does not change the sum that the kernel shows for the class.
 	if err == nil && m != nil {
-		err = b.fill(m.tree, container, monitorPath(to, container.ID))
+		err = b.fill(m.tree, c.Holder, monitorPath(to, c.ID))
 	}
 	if err != nil {
-		b.withoutMonitoring(container.ID, to, err)
-		b.log.Debug("cannot monitor a container; retrying", "container", container.String(), "error", err)
+		b.withoutMonitoring(c.ID, to, err)
+		b.log.Debug("cannot monitor a container; retrying", "container", c.String(), "error", err)
 	}
 }
 
 // setMonitored creates the monitoring group of a container if the container is selected, and otherwise removes the
 // group. The result m is nil if no group was created.
-func (b *Backend) setMonitored(container classes.Holder, selected bool, to string) (m *machine, err error) {
+func (b *Backend) setMonitored(container classes.Holder, selected bool, to string, granted bool) (m *machine, err error) {
 	b.monitors.counting.Lock()
 	defer b.monitors.counting.Unlock()
 	m = b.live.Load().machine
 	if !b.monitors.differs(container.ID, selected, to) { // another caller was faster
 		return nil, nil
 	}
-	if !selected || b.monitors.exists(container.ID) {
+	replaces := b.monitors.exists(container.ID)
+	if !selected || replaces {
 		b.unmonitor(container.ID)
 	}
 	if !selected {
 		b.counts.forget(container.ID)
 	}
-	if !selected || m == nil || m.info.RMIDs == 0 {
+	if !selected || m == nil {
 		return nil, nil
 	}
 
+	if err := m.mayMonitor(container, to); err != nil {
+		return nil, err
+	}
+	if free := b.monitors.free(m.info); !replaces && (free <= 0 || !granted && free <= b.monitors.waiting(container.ID)) {
+		return nil, errNoRMID
+	}
 	if err := b.createMonitor(m, container, to); err != nil {
 		return nil, err
 	}
@@ -173,28 +157,32 @@ func (b *Backend) withoutMonitoring(id, control string, why error) {
 		b.unmonitor(id)
 	}
 	if !b.monitors.exists(id) {
-		b.monitors.drop(id, why)
+		b.monitors.miss(id, absence{control, why})
 	}
 }
 
-func (b *Backend) createMonitor(m *machine, container classes.Holder, control string) error {
+// mayMonitor returns why a container cannot be monitored, even if an RMID is free. It returns nil if there is no such reason.
+func (m *machine) mayMonitor(container classes.Holder, control string) error {
 	name, ok := monitorName(container.ID)
 	group, monitoring, err := m.groupsOfTask(container.PID)
 	switch {
+	case m.info.RMIDs == 0:
+		return errCannotMonitor
 	case !ok:
 		return fmt.Errorf("container ID %q cannot be a directory name", container.ID)
 	case err != nil:
 		return fmt.Errorf("process %d: %w", container.PID, err)
 	case group != control, monitoring != "" && monitoring != name:
 		return fmt.Errorf("%w: %s", errForeign, path.Join(group, "mon_groups", monitoring))
-	case b.monitors.free(m.info, container.ID) <= 0:
-		return errNoRMID
 	}
+	return nil
+}
 
-	err = m.do(Op{Kind: Create, Group: monitorPath(control, container.ID)})
+func (b *Backend) createMonitor(m *machine, container classes.Holder, control string) error {
+	err := m.do(Op{Kind: Create, Group: monitorPath(control, container.ID)})
 	switch {
 	case err == nil:
-		b.counts.createdPart(control, name)
+		b.counts.createdPart(control, GroupPrefix+container.ID)
 	case errors.Is(err, fs.ErrExist):
 		return nil
 	}
@@ -250,7 +238,7 @@ func (b *Backend) unmonitor(id string) {
 		}
 		b.counts.removePart(control, GroupPrefix+id, last)
 	}
-	b.monitors.drop(id, nil)
+	b.monitors.drop(id)
 }
 
 // follow moves the monitoring group of a container, with its threads, to another control group by a rename of its directory.
@@ -291,27 +279,6 @@ func (b *Backend) Unmonitor(id string) {
 	b.counts.forget(id)
 }
 
-// containers returns the readings of the monitored containers in a control group, by container ID. parts has the
-// readings of all monitoring groups in this control group, by name.
-func (m *monitors) containers(control string, parts map[string]classes.Reading) map[string]classes.Reading {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	found := map[string]classes.Reading{}
-	for name, reading := range parts {
-		id, ours := strings.CutPrefix(name, GroupPrefix)
-		if at, exists := m.groups[id]; ours && exists && at == control {
-			found[id] = reading
-		}
-	}
-	return found
-}
-
-func (m *monitors) ids() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Concat(slices.Collect(maps.Keys(m.groups)), slices.Collect(maps.Keys(m.missing)))
-}
-
 // findMonitors records the existing monitoring groups of this program, e.g. from a former run, and the number of other
 // programs' groups. A group in a control group of another program counts as that program's group, whatever its name is.
 func (b *Backend) findMonitors(m *machine) {
@@ -338,50 +305,4 @@ func (b *Backend) findMonitors(m *machine) {
 		return
 	}
 	b.monitors.replace(groups, foreign)
-}
-
-func (m *monitors) replace(groups map[string]string, foreign int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.groups, m.foreign = groups, foreign
-}
-
-// conditions reports how many containers are monitored, and the reasons why selected containers are not monitored.
-func (m *monitors) conditions(config *Config, info Info) []classes.Condition {
-	if config == nil || !config.monitored.enabled() {
-		return nil
-	}
-	condition := classes.Condition{Type: ConditionMonitored, Reason: "CannotMonitor", Message: "the CPU or the kernel cannot monitor caches (info/L3_MON)"}
-	if info.RMIDs == 0 {
-		return []classes.Condition{condition}
-	}
-
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	condition.Healthy, condition.Reason = true, "Monitored"
-	condition.Message = "containers monitored: " + strconv.Itoa(len(m.groups))
-	if len(m.missing) > 0 {
-		reasons := map[string]int{}
-		for _, err := range m.missing {
-			reasons[missingReason(err)]++
-		}
-		var texts []string
-		for _, reason := range slices.Sorted(maps.Keys(reasons)) {
-			texts = append(texts, fmt.Sprintf("%s: %d", reason, reasons[reason]))
-		}
-		condition.Healthy, condition.Reason = false, "NotAllMonitored"
-		condition.Message += fmt.Sprintf("; not monitored: %d (%s); of the %d RMIDs of this machine, %d are reserved for classes, and other programs use %d",
-			len(m.missing), strings.Join(texts, "; "), info.RMIDs, info.CLOSIDs, m.foreign)
-	}
-	return []classes.Condition{condition}
-}
-
-// missingReason returns why a container is not monitored, without details that differ between containers.
-func missingReason(err error) string {
-	for _, reason := range []error{errNoRMID, errLimbo, errForeign, errEnded} {
-		if errors.Is(err, reason) {
-			return reason.Error()
-		}
-	}
-	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }

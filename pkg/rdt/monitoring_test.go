@@ -75,6 +75,13 @@ func containerUses(t *testing.T, b *Backend, h classes.Holder, measure string, c
 	return nil
 }
 
+func inClass(class string, containers ...classes.Holder) (all []classes.InClass) {
+	for _, c := range containers {
+		all = append(all, classes.InClass{Holder: c, Class: class})
+	}
+	return all
+}
+
 func monitoredCondition(t *testing.T, b *Backend) classes.Condition {
 	t.Helper()
 	conditions := b.Status().Conditions
@@ -106,7 +113,7 @@ func TestAMonitoredContainerHasAGroupOfItsOwn(t *testing.T) {
 			if got := containerUses(t, b, target, "llc_occupancy_bytes"); got != nil {
 				t.Errorf("the container occupies %v bytes, want no value, because the counter is unavailable", got)
 			}
-			if got := monitoredCondition(t, b); !got.Healthy || got.Message != "containers monitored: 1" {
+			if got := monitoredCondition(t, b); !got.Healthy || got.Message != "containers monitored: 1 (gold: 1 of 1)" {
 				t.Errorf("status is %+v", got)
 			}
 
@@ -183,16 +190,15 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 				if _, err := b.Repair(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				for _, c := range cs {
-					b.Monitor(t.Context(), c, "gold")
-				}
+				b.MonitorAll(t.Context(), inClass("gold", cs...))
 			}
 			repair()
 			theirs := "qos-gold/mon_groups/theirs"
 			wantGroups(t, fs, map[string]string{theirs: "", "qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/qos-c2": "2"})
-			want := classes.Condition{Type: ConditionMonitored, Reason: "NotAllMonitored", Message: "containers monitored: 2; " +
+			want := classes.Condition{Type: ConditionMonitored, Reason: "NotAllMonitored", Message: "containers monitored: 2 (gold: 2 of 4); " +
 				"not monitored: 2 (all RMIDs for containers are in use: 2); " +
-				"of the 11 RMIDs of this machine, 8 are reserved for classes, and other programs use 1"}
+				"of the 11 RMIDs of this machine, 8 are reserved for classes, and other programs use 1; " +
+				"the rest is shared evenly between classes, and between the pods of a class"}
 			if diff := cmp.Diff(want, monitoredCondition(t, b)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -207,7 +213,7 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 			}
 			repair()
 			if limbo {
-				if got := monitoredCondition(t, b).Message; !strings.Contains(got, "the RMIDs of removed groups are not free yet: 2") {
+				if got := monitoredCondition(t, b).Message; !strings.Contains(got, "the RMIDs of removed groups are not free yet: 1") {
 					t.Errorf("in limbo: %s", got)
 				}
 				fs.Drain()

@@ -84,8 +84,7 @@ func mayExist(store *state.Store, id string) bool {
 	return known || !store.EverSynchronized()
 }
 
-// monitor brings the monitoring of all running containers into the state that the configuration defines. If not all
-// can be monitored, monitor selects the containers that were created first.
+// monitor brings the monitoring of all running containers into the state that the configuration defines.
 func (r *Reconciler) monitor(ctx context.Context) {
 	var running []state.Entry
 	for _, id := range r.store.Started() {
@@ -103,12 +102,16 @@ func (r *Reconciler) monitor(ctx context.Context) {
 					monitor.Unmonitor(id)
 				}
 			}
-			for _, e := range running {
-				if ctx.Err() == nil {
-					monitor.Monitor(ctx, e.Holder, e.ObservedClass(name))
-				}
-			}
+			monitor.MonitorAll(ctx, inClasses(running, name))
 			return struct{}{}, nil
 		})
 	}
+}
+
+// inClasses returns holders with their observed classes of a resource.
+func inClasses(entries []state.Entry, resource string) (all []classes.InClass) {
+	for _, e := range entries {
+		all = append(all, classes.InClass{Holder: e.Holder, Class: e.ObservedClass(resource)})
+	}
+	return all
 }

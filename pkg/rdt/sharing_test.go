@@ -1,0 +1,195 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// twoClasses simulates running containers of the classes gold and bronze, and a CPU with few RMIDs for them. The containers of gold
+// are older.
+type twoClasses struct {
+	fs      *sim.FS
+	b       *Backend
+	running []classes.InClass
+}
+
+// newTwoClasses starts the containers of gold, which get all RMIDs, and then those of bronze. Each container has a pod of its own.
+func newTwoClasses(t *testing.T, spec sim.Spec, rmids, bronze int) *twoClasses {
+	t.Helper()
+	spec.RMIDs = 8 + rmids // 8 are reserved for classes
+	fs, b, gold := newMonitored(t, spec, monitorAll, "qos-gold", rmids)
+	c := &twoClasses{fs, b, inClass("gold", gold...)}
+	for i := range bronze {
+		pid := rmids + 1 + i
+		fs.AddTask(pid, "qos-bronze")
+		c.running = append(c.running, classes.InClass{Holder: classes.Holder{ID: fmt.Sprint("c", pid), PID: pid}, Class: "bronze"})
+	}
+	for i, container := range c.running {
+		c.running[i].PodUID = "pod of " + container.ID
+		b.Monitor(t.Context(), container.Holder, container.Class)
+	}
+	c.want(t, "all are given to gold", rmids, 0)
+	return c
+}
+
+func (c *twoClasses) round(t *testing.T) {
+	t.Helper()
+	if _, err := c.b.Repair(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.b.MonitorAll(t.Context(), c.running)
+}
+
+// want compares the number of monitoring groups of each class, and checks that the status has the same numbers.
+func (c *twoClasses) want(t *testing.T, when string, gold, bronze int) {
+	t.Helper()
+	want, got, reported := map[string]int{"gold": gold, "bronze": bronze}, map[string]int{"gold": 0, "bronze": 0}, map[string]int{}
+	for group := range monitorGroups(c.fs) {
+		class, _, _ := strings.Cut(strings.TrimPrefix(group, GroupPrefix), "/")
+		got[class]++
+	}
+	for class, monitored := range c.b.Status().Monitored {
+		reported[class] = monitored.Containers
+	}
+	delete(reported, classes.SystemDefault)
+	if diff := cmp.Diff(want, got) + cmp.Diff(want, reported); diff != "" {
+		t.Errorf("%s, monitored containers by class (-want +got):\n%s", when, diff)
+	}
+}
+
+func TestAClassThatHasAllRMIDsGivesSomeToAnotherClass(t *testing.T) {
+	c := newTwoClasses(t, sim.IntelSpec(), 12, 20)
+	c.round(t)
+	c.want(t, "after a round", 8, 4)
+	c.round(t)
+	c.want(t, "after two rounds", 6, 6)
+	if got := monitorGroups(c.fs); got["qos-gold/mon_groups/qos-c6"] != "6" || got["qos-bronze/mon_groups/qos-c13"] != "13" {
+		t.Errorf("the groups are %v, want those of the oldest containers", slices.Sorted(maps.Keys(got)))
+	}
+
+	c.fs.Inject(nil)
+	c.round(t)
+	if c.fs.Calls() > 0 {
+		t.Errorf("the RMIDs are shared evenly, and a round makes %d changes, want 0", c.fs.Calls())
+	}
+	want := map[string]classes.Monitored{
+		"gold":                {Containers: 6, Missing: missingFor("NoFreeRMID", 6)},
+		"bronze":              {Containers: 6, Missing: missingFor("NoFreeRMID", 14)},
+		classes.SystemDefault: {Missing: missingFor("NoFreeRMID", 0)},
+	}
+	if diff := cmp.Diff(want, c.b.Status().Monitored); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+	if got := monitoredCondition(t, c.b).Message; !strings.HasPrefix(got, "containers monitored: 12 (bronze: 6 of 20, gold: 6 of 12); not monitored: 20 (") {
+		t.Errorf("condition: %s", got)
+	}
+}
+
+// missingFor returns the numbers of unmonitored containers by reason. All but one are 0.
+func missingFor(reason string, n int) map[string]int {
+	missing := map[string]int{"NoFreeRMID": 0, "RMIDsNotFreeYet": 0, "ForeignGroup": 0, "CannotMonitor": 0, "Error": 0}
+	missing[reason] = n
+	return missing
+}
+
+func TestAPodThatHasAllRMIDsGivesSomeToAnotherPod(t *testing.T) {
+	c := newTwoClasses(t, sim.IntelSpec(), 4, 3)
+	for i := range c.running {
+		c.running[i].PodUID = map[bool]string{true: "a", false: "b"}[i < 4]
+	}
+	for i := range c.running {
+		if c.running[i].Class == "bronze" {
+			c.running[i].Class = "gold"
+			c.fs.AddTask(c.running[i].PID, "qos-gold")
+		}
+	}
+	c.round(t)
+	want := []string{"qos-gold/mon_groups/qos-c1", "qos-gold/mon_groups/qos-c2", "qos-gold/mon_groups/qos-c5", "qos-gold/mon_groups/qos-c6"}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(monitorGroups(c.fs)))); diff != "" {
+		t.Errorf("groups (-want +got):\n%s", diff)
+	}
+}
+
+// TestNoRMIDIsTakenAwayForNothing simulates containers of bronze that wait for RMIDs, and cannot be monitored any more.
+func TestNoRMIDIsTakenAwayForNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil func(*testing.T, *twoClasses)
+		gold  int
+	}{
+		"another program has put them into a group": {func(t *testing.T, c *twoClasses) {
+			t.Helper()
+			if err := c.fs.Mkdir(sim.MountPoint + "/theirs"); err != nil {
+				t.Fatal(err)
+			}
+			for _, container := range c.running[8:] {
+				c.fs.AddTask(container.PID, "theirs")
+			}
+		}, 8},
+		"the kernel refuses to create groups": {func(_ *testing.T, c *twoClasses) {
+			calls(c.fs, func(call sim.Call) *sim.Fault {
+				if call.Op == "mkdir" {
+					return &sim.Fault{Errno: syscall.EPERM}
+				}
+				return nil
+			})
+		}, 8 - mostEnded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newTwoClasses(t, sim.IntelSpec(), 8, 4)
+			test.spoil(t, c)
+			for i := range 5 {
+				c.round(t)
+				c.want(t, fmt.Sprint("after round ", i), test.gold, 0)
+			}
+		})
+	}
+}
+
+// TestWhileRMIDsAreNotFreeNoMoreAreTakenAway simulates caches that still have lines of removed groups. Another program uses the
+// RMIDs that are reserved for classes.
+func TestWhileRMIDsAreNotFreeNoMoreAreTakenAway(t *testing.T) {
+	spec := sim.IntelSpec()
+	spec.Limbo = true
+	c := newTwoClasses(t, spec, 12, 12)
+	for i := range 5 {
+		if err := c.fs.Mkdir(fmt.Sprintf("%s/x%d", sim.MountPoint, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		c.round(t)
+	}
+	c.want(t, "while no RMID is free", 8, 0)
+
+	c.fs.Drain()
+	c.round(t)
+	c.want(t, "when the RMIDs are free", 8, 4)
+}
+
+// TestAContainerKeepsItsRMIDOverAChangeOfClass changes the class on Linux before 6.5, where the group is removed and created again.
+// Other containers wait for an RMID meanwhile.
+func TestAContainerKeepsItsRMIDOverAChangeOfClass(t *testing.T) {
+	c := newTwoClasses(t, sim.IntelSpec(), 2, 2)
+	calls(c.fs, func(call sim.Call) *sim.Fault {
+		if call.Op == "rename" {
+			return &sim.Fault{Errno: syscall.EPERM}
+		}
+		return nil
+	})
+	if err := c.b.Enforce(t.Context(), c.running[0].Holder, "gold", "bronze"); err != nil {
+		t.Fatal(err)
+	}
+	wantGroups(t, c.fs, map[string]string{"qos-bronze/mon_groups/qos-c1": "1", "qos-gold/mon_groups/qos-c2": "2"})
+}
