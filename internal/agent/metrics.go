@@ -65,7 +65,7 @@ func (h *hookMetrics) observe(hook string, took time.Duration, err error) {
 type collector struct {
 	node *node.Node
 
-	capacity, inUse, available, degraded, refusals, corrections, adopted, registered, reloaded, reloadTime, blocked *prometheus.Desc
+	capacity, inUse, available, degraded, monitored, unmonitored, refusals, corrections, adopted, registered, reloaded, reloadTime, blocked *prometheus.Desc
 }
 
 func newCollector(n *node.Node) *collector {
@@ -75,6 +75,9 @@ func newCollector(n *node.Node) *collector {
 		capacity:  prometheus.NewDesc("qos_class_capacity", "Maximum number of simultaneous assignments of a class; 0 means unlimited.", class, nil),
 		inUse:     prometheus.NewDesc("qos_class_in_use", "Assignments of a class, including draining classes.", class, nil),
 		degraded:  prometheus.NewDesc("qos_class_degraded", "1 when a class is enforced only in part; qos-nri-plugin status shows the reason.", class, nil),
+		monitored: prometheus.NewDesc("qos_monitored_containers", "Containers of a class that are monitored.", class, nil),
+		unmonitored: prometheus.NewDesc("qos_unmonitored_containers", "Containers of a class that are to be monitored and are not, by reason.",
+			[]string{"resource", "class", "reason"}, nil),
 		available: prometheus.NewDesc("qos_resource_available", "1 when a configured resource is available on this machine.", []string{"resource"}, nil),
 		refusals:  prometheus.NewDesc("qos_refusals_total", "Containers and pods that were refused, by reason.", []string{"reason"}, nil),
 		corrections: prometheus.NewDesc("qos_drift_corrections_total", "Drift corrections, by resource and kind of drift.",
@@ -90,7 +93,8 @@ func newCollector(n *node.Node) *collector {
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.capacity, c.inUse, c.degraded, c.available, c.refusals, c.corrections, c.adopted, c.registered, c.reloaded, c.reloadTime, c.blocked,
+		c.capacity, c.inUse, c.degraded, c.monitored, c.unmonitored, c.available, c.refusals, c.corrections, c.adopted, c.registered, c.reloaded,
+		c.reloadTime, c.blocked,
 	} {
 		ch <- d
 	}
@@ -109,6 +113,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		for class, count := range r.InUse {
 			gauge(ch, c.inUse, float64(count), r.Name, class)
+		}
+		for class, monitored := range r.Monitored {
+			gauge(ch, c.monitored, float64(monitored.Containers), r.Name, class)
+			for reason, count := range monitored.Missing {
+				gauge(ch, c.unmonitored, float64(count), r.Name, class, reason)
+			}
 		}
 	}
 

@@ -34,6 +34,8 @@ type ResourceStatus struct {
 	InUse      map[string]int
 	Conditions []classes.Condition
 	Degraded   map[string]string
+	// Monitored has the classes whose containers are selected for monitoring.
+	Monitored map[string]classes.Monitored
 }
 
 // RuntimeInfo describes the container runtime and the plugin's connection to it.
@@ -78,7 +80,7 @@ func (s *Store) Status() Status {
 		r := s.resources[offer.Name]
 		backend := r.Status()
 		status.Resources = append(status.Resources, ResourceStatus{
-			Offer: offer, InUse: s.ledger.Used(offer.Name), Degraded: backend.Degraded,
+			Offer: offer, InUse: s.ledger.Used(offer.Name), Degraded: backend.Degraded, Monitored: backend.Monitored,
 			Conditions: slices.Concat(backend.Conditions, r.drift.conditions()),
 		})
 	}
