@@ -2408,7 +2408,8 @@ func (x *ClassUsage) GetMeasurements() []*Measurement {
 }
 
 // ContainerUsage is the usage of a container, or of a pod for a resource of pod scope. Cumulative values begin at 0 when
-// the container or pod is created, and continue when its class changes.
+// the container or pod is created, and continue when its class changes. For k8s.io/rdt, they begin at 0 when the container
+// begins to be monitored, and when the plugin starts.
 type ContainerUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the resource, e.g. "k8s.io/blockio".
