@@ -23,21 +23,23 @@ var (
 	errCannotMonitor = errors.New("the CPU or the kernel cannot monitor caches (info/L3_MON)")
 )
 
-// reasonNames returns the names of these reasons, which are values of a label in metrics. All other errors have the name "Error".
-func reasonNames() map[error]string {
-	return map[error]string{
-		errNoRMID: "NoFreeRMID", errLimbo: "RMIDsNotFreeYet", errForeign: "ForeignGroup", errCannotMonitor: "CannotMonitor", nil: "Error",
+// reason is an error and its name, which is the value of a label in metrics.
+type reason struct {
+	err  error
+	name string
+}
+
+// reasons returns all reasons. The last one stands for all other errors.
+func reasons() []reason {
+	return []reason{
+		{errNoRMID, "NoFreeRMID"}, {errLimbo, "RMIDsNotFreeYet"}, {errForeign, "ForeignGroup"}, {errCannotMonitor, "CannotMonitor"}, {nil, "Error"},
 	}
 }
 
-// knownReason returns which of the above reasons err is. It returns nil if err is none of them.
-func knownReason(err error) error {
-	for reason := range reasonNames() {
-		if reason != nil && errors.Is(err, reason) {
-			return reason
-		}
-	}
-	return nil
+// whyMissing returns which of the reasons an error is.
+func whyMissing(err error) reason {
+	all := reasons()
+	return all[slices.IndexFunc(all, func(r reason) bool { return r.err == nil || errors.Is(err, r.err) })]
 }
 
 // monitors has the monitoring groups of this program. Each has the threads of one container, and is in the control group of the
@@ -185,31 +187,31 @@ func (m *monitors) replace(groups map[string]string, foreign int) {
 // containers.
 func (m *monitors) counts(config *Config) map[string]classes.Monitored {
 	found := map[string]classes.Monitored{}
-	of := func(class string) classes.Monitored {
-		if counted, has := found[class]; has {
-			return counted
+	add := func(class string, containers int, missing string) {
+		counted, has := found[class]
+		if !has {
+			counted.Missing = map[string]int{}
+			for _, r := range reasons() {
+				counted.Missing[r.name] = 0
+			}
 		}
-		counted := classes.Monitored{Missing: map[string]int{}}
-		for _, name := range reasonNames() {
-			counted.Missing[name] = 0
+		counted.Containers += containers
+		if missing != "" {
+			counted.Missing[missing]++
 		}
-		return counted
-	}
-	for _, class := range config.monitoredClasses() {
-		found[class] = of(class)
+		found[class] = counted
 	}
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for _, class := range config.monitoredClasses() {
+		add(class, 0, "")
+	}
 	for _, control := range m.groups {
-		counted := of(classOf(control))
-		counted.Containers++
-		found[classOf(control)] = counted
+		add(classOf(control), 1, "")
 	}
 	for _, a := range m.missing {
-		counted := of(classOf(a.control))
-		counted.Missing[reasonNames()[knownReason(a.why)]]++
-		found[classOf(a.control)] = counted
+		add(classOf(a.control), 0, whyMissing(a.why).name)
 	}
 	return found
 }
@@ -258,18 +260,20 @@ func byClass(counts map[string]classes.Monitored) string {
 
 // missingReasons returns how many containers are not monitored for each reason.
 func missingReasons(missing map[string]absence) string {
-	reasons := map[string]int{}
+	counts := map[string]int{}
 	for _, a := range missing {
-		reason := knownReason(a.why)
-		if reason == nil && errors.Is(a.why, errEnded) {
-			reason = errEnded // without details that differ between containers
+		text := a.why
+		if r := whyMissing(a.why); r.err != nil {
+			text = r.err // without details that differ between containers
+		} else if errors.Is(a.why, errEnded) {
+			text = errEnded
 		}
-		reasons[strings.ReplaceAll(cmp.Or(reason, a.why).Error(), "\n", "; ")]++
+		counts[strings.ReplaceAll(text.Error(), "\n", "; ")]++
 	}
 
 	var texts []string
-	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
-		texts = append(texts, fmt.Sprintf("%s: %d", reason, reasons[reason]))
+	for _, text := range slices.Sorted(maps.Keys(counts)) {
+		texts = append(texts, fmt.Sprintf("%s: %d", text, counts[text]))
 	}
 	return strings.Join(texts, "; ")
 }

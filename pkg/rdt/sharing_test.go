@@ -178,6 +178,28 @@ func TestWhileRMIDsAreNotFreeNoMoreAreTakenAway(t *testing.T) {
 	c.want(t, "when the RMIDs are free", 8, 4)
 }
 
+func TestTheStatusHasTheReasonWhyAContainerIsNotMonitored(t *testing.T) {
+	few := sim.IntelSpec()
+	few.RMIDs = 8 // one for each class
+	for reason, test := range map[string]struct {
+		spec      sim.Spec
+		id, group string
+	}{
+		"NoFreeRMID":   {few, "c1", "qos-gold"},
+		"ForeignGroup": {sim.IntelSpec(), "c1", "qos-bronze"},
+		"Error":        {sim.IntelSpec(), "c/1", "qos-gold"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			_, b, _ := newMonitored(t, test.spec, monitorAll, test.group, 1)
+			b.MonitorAll(t.Context(), inClass("gold", classes.Holder{ID: test.id, PID: 1}))
+			want := classes.Monitored{Missing: missingFor(reason, 1)}
+			if diff := cmp.Diff(want, b.Status().Monitored["gold"]); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestAContainerKeepsItsRMIDOverAChangeOfClass changes the class on Linux before 6.5, where the group is removed and created again.
 // Other containers wait for an RMID meanwhile.
 func TestAContainerKeepsItsRMIDOverAChangeOfClass(t *testing.T) {
