@@ -11,7 +11,7 @@ import (
 )
 
 // TestOnOtherSystemsItLinksNoModuleForLinux searches the list of imported packages for modules that do not compile on
-// these systems. It does not build the program, because a build for each system takes minutes.
+// these systems. It does not build the program: the test of "make release" in tools/image does.
 func TestOnOtherSystemsItLinksNoModuleForLinux(t *testing.T) {
 	for _, system := range []string{"darwin", "windows"} {
 		t.Run(system, func(t *testing.T) {

@@ -8,21 +8,17 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 	"sigs.k8s.io/yaml"
 )
 
@@ -62,10 +58,10 @@ func command(t *testing.T, dir string, env []string, name string, args ...string
 	return string(output)
 }
 
-// makeRelease runs "make release" for this machine's platform.
+// makeRelease runs "make release".
 func makeRelease(t *testing.T, dir string, variables ...string) (string, error) {
 	t.Helper()
-	c := exec.CommandContext(t.Context(), "make", append([]string{"release", "IMAGE_PLATFORMS=linux/" + runtime.GOARCH}, variables...)...)
+	c := exec.CommandContext(t.Context(), "make", append([]string{"release"}, variables...)...)
 	c.Dir = dir
 	output, err := c.CombinedOutput()
 	return string(output), err
@@ -75,8 +71,7 @@ func TestARelease(t *testing.T) {
 	key, keyFile := newKey(t)
 	t.Setenv("COSIGN_PASSWORD", "secret")
 	registry, dir := startRegistry(t), checkout(t)
-	platform := "PLUGIN_PLATFORMS=linux/" + runtime.GOARCH
-	printed, err := makeRelease(t, dir, "VERSION=v0.2.0", "REGISTRY="+registry, "KEY="+keyFile, platform)
+	printed, err := makeRelease(t, dir, "VERSION=v0.2.0", "REGISTRY="+registry, "KEY="+keyFile, "PLUGIN_PLATFORMS="+strings.Join(platforms(), " "))
 	if err != nil {
 		t.Fatalf("%v:\n%s", err, printed)
 	}
@@ -87,22 +82,24 @@ func TestARelease(t *testing.T) {
 		}
 		return string(data)
 	}
-	archive := "kubectl-qos_linux_" + runtime.GOARCH + ".tar.gz"
+	sums := file("SHA256SUMS")
 
 	t.Run("image and chart are in the registry, and signed", func(t *testing.T) {
 		for _, kind := range []string{"image", "chart"} {
 			signatureOf(t, published(t, printed, kind))
 		}
-		image, err := remote.Image(published(t, printed, "image").Context().Tag("v0.2.0"), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
-		if err != nil {
-			t.Fatal(err)
-		}
 		programs, err := filepath.Glob(filepath.Join(dir, "cmd/qos-*"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if layers, err := image.Layers(); err != nil || len(layers) != 1+len(programs) {
-			t.Errorf("the image has %d layers (%v), want the documents and each of %q", len(layers), err, programs)
+		for _, arch := range []string{"amd64", "arm64"} {
+			image, err := remote.Image(published(t, printed, "image").Context().Tag("v0.2.0"), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: arch}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if layers, err := image.Layers(); err != nil || len(layers) != 1+len(programs) {
+				t.Errorf("the image for %s has %d layers (%v), want the documents and each of %q", arch, len(layers), err, programs)
+			}
 		}
 		block, _ := pem.Decode([]byte(file("cosign.pub")))
 		if public, err := x509.ParsePKIXPublicKey(block.Bytes); err != nil || !key.PublicKey.Equal(public) {
@@ -111,14 +108,15 @@ func TestARelease(t *testing.T) {
 	})
 	t.Run("the checksums are signed", func(t *testing.T) {
 		signature, err := base64.StdEncoding.DecodeString(file("SHA256SUMS.sig"))
-		hash := sha256.Sum256([]byte(file("SHA256SUMS")))
+		hash := sha256.Sum256([]byte(sums))
 		if err != nil || !ecdsa.VerifyASN1(&key.PublicKey, hash[:], signature) {
 			t.Errorf("SHA256SUMS.sig is not a signature by the key (%v)", err)
 		}
 	})
 	t.Run("a build in another directory has the same digests", func(t *testing.T) {
 		other := checkout(t)
-		again, err := makeRelease(t, other, "VERSION=v0.2.0", "REGISTRY="+registry, "KEY=none", platform)
+		platform := "linux/" + runtime.GOARCH
+		again, err := makeRelease(t, other, "VERSION=v0.2.0", "REGISTRY="+registry, "KEY=none", "PLUGIN_PLATFORMS="+platform)
 		if err != nil {
 			t.Fatalf("%v:\n%s", err, again)
 		}
@@ -127,30 +125,30 @@ func TestARelease(t *testing.T) {
 				t.Errorf("first %s, then %s", first, second)
 			}
 		}
-		sums, err := os.ReadFile(filepath.Join(other, "bin/release/SHA256SUMS"))
-		if err != nil || string(sums) != file("SHA256SUMS") {
-			t.Errorf("SHA256SUMS is %s (%v), then %s", file("SHA256SUMS"), err, sums)
+		data, err := os.ReadFile(filepath.Join(other, "bin/release", archiveOf(platform)))
+		if err != nil {
+			t.Fatal(err)
 		}
+		checkSum(t, sums, archiveOf(platform), data)
 	})
-	t.Run("kubectl-qos has its version, a checksum and an entry for krew", func(t *testing.T) {
+	t.Run("kubectl-qos has its version", func(t *testing.T) {
 		unpacked := t.TempDir()
-		command(t, unpacked, nil, "tar", "-xzf", filepath.Join(dir, "bin/release", archive))
+		command(t, unpacked, nil, "tar", "-xzf", filepath.Join(dir, "bin/release", archiveOf("linux/"+runtime.GOARCH)))
 		if version := command(t, unpacked, nil, "./kubectl-qos", "version"); !strings.Contains(version, "v0.2.0") {
 			t.Errorf("kubectl qos version prints %q", version)
 		}
-		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(file(archive))))
-		if sums := file("SHA256SUMS"); !strings.Contains(sums, sum+"  "+archive+"\n") {
-			t.Errorf("SHA256SUMS does not have %s of %s: %s", sum, archive, sums)
-		}
-		checkKrew(t, file("qos.yaml"), archive, sum)
 	})
-	t.Run("the SBOM lists kubectl-qos and its modules, and has a checksum", func(t *testing.T) {
-		const name = "kubectl-qos_sbom.spdx.json"
-		checkArchivesSBOM(t, file(name), dir, archive)
-		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(file(name))))
-		if sums := file("SHA256SUMS"); !strings.Contains(sums, sum+"  "+name+"\n") {
-			t.Errorf("SHA256SUMS does not have %s of %s: %s", sum, name, sums)
+	t.Run("each archive has a checksum, and krew installs it", func(t *testing.T) {
+		krew := buildKrew(t)
+		for _, platform := range platforms() {
+			checkSum(t, sums, archiveOf(platform), []byte(file(archiveOf(platform))))
+			krew.install(t, filepath.Join(dir, "bin/release"), platform)
 		}
+	})
+	t.Run("the SBOM lists each kubectl-qos and its modules, and has a checksum", func(t *testing.T) {
+		const name = "kubectl-qos_sbom.spdx.json"
+		checkSum(t, sums, name, []byte(file(name)))
+		checkArchivesSBOM(t, file(name), filepath.Join(dir, "bin/release"))
 	})
 	t.Run("the notes name image and chart, and the changes by area", func(t *testing.T) {
 		notes := file("notes.md")
@@ -166,50 +164,6 @@ func TestARelease(t *testing.T) {
 			t.Errorf("the changelog is:\n%s", log)
 		}
 	})
-}
-
-// checkArchivesSBOM checks the SBOM of the archives of a release in the directory dir.
-func checkArchivesSBOM(t *testing.T, text, dir, archive string) {
-	t.Helper()
-	var document spdx.Document
-	if err := json.Unmarshal([]byte(text), &document); err != nil {
-		t.Fatal(err)
-	}
-	platform := "linux/" + runtime.GOARCH
-	program := command(t, dir, nil, "tar", "-xzOf", filepath.Join("bin/release", archive), "kubectl-qos")
-	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(program)))
-	if p := document.Packages[0]; p.PackageFileName != platform+"/kubectl-qos" || p.PackageVersion != "v0.2.0" || p.PackageChecksums[0].Value != sum {
-		t.Errorf("the program is %+v, want that of %s with the checksum %s", p, platform, sum)
-	}
-	var modules []string
-	for _, p := range document.Packages[1:] {
-		modules = append(modules, p.PackageName)
-	}
-	if modules[0] != "stdlib" || !slices.Contains(modules, "k8s.io/client-go") {
-		t.Errorf("the modules are %q", modules)
-	}
-}
-
-// checkKrew checks the manifest for krew.
-func checkKrew(t *testing.T, text, archive, sum string) {
-	t.Helper()
-	var manifest struct {
-		Spec struct {
-			Version   string
-			Platforms []struct {
-				URI, SHA256, Bin string
-				Selector         struct{ MatchLabels map[string]string }
-			}
-		}
-	}
-	if err := yaml.Unmarshal([]byte(text), &manifest); err != nil {
-		t.Fatal(err)
-	}
-	platforms := manifest.Spec.Platforms
-	if manifest.Spec.Version != "v0.2.0" || len(platforms) != 1 || platforms[0].SHA256 != sum || platforms[0].Bin != "kubectl-qos" ||
-		!strings.HasSuffix(platforms[0].URI, "/v0.2.0/"+archive) || platforms[0].Selector.MatchLabels["arch"] != runtime.GOARCH {
-		t.Errorf("the manifest is %+v", manifest)
-	}
 }
 
 func TestAReleaseIsRefusedBeforeItIsBuilt(t *testing.T) {
