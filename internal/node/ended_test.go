@@ -70,7 +70,9 @@ func (f *ioMachine) starts(t *testing.T, name string) classes.Holder {
 	t.Helper()
 	f.host.AddCgroup(podPath + "/" + name)
 	f.host.AddProcess(podPath+"/"+name, 1)
-	return f.mustRun(t, f.pod, classes.Holder{ID: name, Container: name, CgroupsPath: podPath + "/" + name})
+	started := f.mustRun(t, f.pod, classes.Holder{ID: name, Container: name, CgroupsPath: podPath + "/" + name})
+	synctest.Wait() // the pod has been read
+	return started
 }
 
 // read reads bytes from the disk in the cgroup of a container.

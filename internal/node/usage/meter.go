@@ -115,7 +115,7 @@ func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 
 // Started records that a container's usage starts at 0 for its classes. It must be called before the container's first
 // instruction. Without this record, the usage counts from the first reading, because earlier classes are unknown. For the
-// first container of a pod, Started also reads the pod's counters, and waits at most hookTime for the kernel.
+// first container of a pod, Started also begins to count the pod, and does not wait for the kernel.
 func (m *Meter) Started(e state.Entry) {
 	begun := true
 	m.mu.Lock()
@@ -130,11 +130,13 @@ func (m *Meter) Started(e state.Entry) {
 		return
 	}
 
-	inHook(func(ctx context.Context) {
+	// The runtime waits for the hook, so the pod is read beside it. What the container uses meanwhile is counted, too, unless
+	// the cgroup of the container is removed before the goroutine has read it. Each reading takes at most readTime.
+	go func() {
 		for _, a := range e.Assignments {
-			m.beginFirst(ctx, a.Resource, e)
+			m.beginFirst(context.Background(), a.Resource, e)
 		}
-	})
+	}()
 }
 
 // Last reads the usage of a container or pod that has ended. If the cgroup of a container is gone, Last finds the usage
