@@ -78,12 +78,20 @@ func (t tree) measureParts(ctx context.Context, control string) (map[string]clas
 		return nil, fmt.Errorf("%s: list the monitoring groups: %w", groupText(control), err)
 	}
 
+	if len(names) == 0 {
+		return nil, nil
+	}
+	caches, err := t.monitoredCaches(control)
+	if err != nil {
+		return nil, err
+	}
+
 	parts := map[string]classes.Reading{}
 	for _, name := range names {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if reading, _ := t.measure(path.Join(control, "mon_groups", name)); reading != nil { // it is nil if the group was removed meanwhile
+		if reading, _ := t.measureCaches(path.Join(control, "mon_groups", name), caches); reading != nil { // it is nil if the group was removed meanwhile
 			parts[name] = reading
 		}
 	}
@@ -91,29 +99,51 @@ func (t tree) measureParts(ctx context.Context, control string) (map[string]clas
 }
 
 func (t tree) measure(group string) (classes.Reading, error) {
-	domains, err := t.host.ReadDir(t.path(group, "mon_data"))
-	if notExist(err) {
-		return nil, nil
-	}
+	caches, err := t.monitoredCaches(group)
 	if err != nil {
+		return nil, err
+	}
+	return t.measureCaches(group, caches)
+}
+
+// monitoredCaches returns the names of the directories with the counters of a group. All groups have the same ones. The
+// result is empty if there is no such group, or if the CPU cannot monitor caches.
+func (t tree) monitoredCaches(group string) (caches []string, err error) {
+	names, err := t.host.ReadDir(t.path(group, "mon_data"))
+	if err != nil && !notExist(err) {
 		return nil, fmt.Errorf("%s: list the monitored caches: %w", groupText(group), err)
 	}
-
-	reading := classes.Reading{}
-	var problems []error
-	for _, domain := range domains {
-		cache, isL3 := strings.CutPrefix(domain, "mon_L3_")
-		id, err := strconv.Atoi(cache)
-		if !isL3 || err != nil {
-			continue // the directory counts something else, e.g. energy
+	for _, name := range names {
+		if _, isCache := cacheID(name); isCache { // other directories count something else, e.g. energy
+			caches = append(caches, name)
 		}
+	}
+	return caches, nil
+}
+
+func cacheID(dir string) (id string, isCache bool) {
+	text, isL3 := strings.CutPrefix(dir, "mon_L3_")
+	number, err := strconv.Atoi(text)
+	return strconv.Itoa(number), isL3 && err == nil
+}
+
+// measureCaches reads the counters of a group. The reading is nil if there is no such group.
+func (t tree) measureCaches(group string, caches []string) (reading classes.Reading, err error) {
+	var problems []error
+	for _, cache := range caches {
+		id, _ := cacheID(cache)
 		for _, c := range counters("") {
-			data, err := t.host.ReadFile(t.path(group, "mon_data", domain, c.file))
-			if err != nil && !notExist(err) { // the CPU may lack a counter, and a cache disappears with its CPUs
-				problems = append(problems, fmt.Errorf("%s: %w", groupText(group), err))
+			data, err := t.host.ReadFile(t.path(group, "mon_data", cache, c.file))
+			if notExist(err) { // the CPU may lack a counter, and a cache disappears with its CPUs
+				continue
 			}
-			if value, ok := ParseCounter(data); err == nil && ok {
-				reading[classes.Series{Measure: c.measure.Name, Part: strconv.Itoa(id)}] = value
+			if reading == nil {
+				reading = classes.Reading{}
+			}
+			if err != nil {
+				problems = append(problems, fmt.Errorf("%s: %w", groupText(group), err))
+			} else if value, ok := ParseCounter(data); ok {
+				reading[classes.Series{Measure: c.measure.Name, Part: id}] = value
 			}
 		}
 	}
