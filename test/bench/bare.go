@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -130,6 +131,9 @@ func costsOfHooks(ctx context.Context, dir string, legacy bool) (costs hookCosts
 func startCallsOf(calls []fileCall, machine *hostdir.Host, cgroup string) (s startCalls, err error) {
 	s.Tree = machine.Tree()
 	for _, call := range calls {
+		if slices.Contains(hostdir.UsageFiles(), filepath.Base(call.Path)) {
+			continue // the plugin reads them beside the hook
+		}
 		file, below := strings.CutPrefix(call.Path, filepath.Join(machine.Root, s.Tree, cgroup)+"/")
 		if !below {
 			return s, fmt.Errorf("the hook uses %s, which is not in the container's cgroup", call.Path)

@@ -116,11 +116,20 @@ func (h *Host) MakePodCgroup(cgroup string) error {
 			"blkio.bfq.weight": "100\n", "blkio.bfq.weight_device": "",
 		}
 	}
+	for _, name := range UsageFiles() {
+		files[name] = ""
+	}
+
 	placed := map[string]string{}
 	for name, content := range files {
 		placed[filepath.Join(h.Tree(), cgroup, name)] = content
 	}
 	return h.write(placed)
+}
+
+// UsageFiles returns the names of the files that count I/O, with both versions of cgroups.
+func UsageFiles() []string {
+	return []string{"io.stat", "io.pressure", "blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive"}
 }
 
 // RemovePodCgroup removes the cgroup with all that is in it.
