@@ -76,7 +76,6 @@ func nodeCases() []nodeCase {
 		{name: "volumes on each filesystem and of mode Block have their limits", test: filesystems, on: intelV2},
 		{name: "weights are in the kernel, and the status reports whether a disk applies them", test: weights, on: containerd | crioIntel},
 		{name: "the reported usage of classes is that of the kernel's counters", test: usage, on: containerd},
-		{name: "the usage of a class includes ended containers whose cgroups are gone", test: containerUsage, on: crioIntel},
 		{name: "a monitored container is measured by itself", test: monitored, on: intelV2 | amdV2},
 		{name: "a container without a class is monitored as soon as there is an RMID for it", test: shortOfRMIDs, on: intelV2 | amdV2},
 		{name: "an unknown class or resource is refused with a list of the existing ones", test: unknownClass, on: everywhere},
