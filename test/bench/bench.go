@@ -50,13 +50,14 @@ const (
 	// creation is the life of a container: its creation, start, stop and removal.
 	creation = "create, start, stop and remove a container"
 	rest     = "rest"
+	scrape   = "scrape of the metrics of all monitored containers"
 )
 
 // settling is how long plugins may take to free the memory of their synchronization.
 const settling = 3 * time.Second
 
-// scrapeInterval is the default interval of Prometheus.
-const scrapeInterval = 15 * time.Second
+// scrapes is the number of scrapes of the plugin that monitors containers.
+const scrapes = 10
 
 // measurements are the results of a run.
 type measurements struct {
@@ -104,7 +105,7 @@ func (m *measurements) measure(ctx context.Context, o options) (err error) {
 	}
 	pause.For(ctx, settling)
 	resting := m.of(ours, idleOne, monitoring)
-	if err := measureCPU(resting, rest, 1, func() error { return m.rest(ctx, o) }); err != nil {
+	if err := measureCPU(resting, rest, 1, func() error { pause.For(ctx, o.rest); return ctx.Err() }); err != nil {
 		return err
 	}
 	for _, s := range resting {
@@ -112,17 +113,20 @@ func (m *measurements) measure(ctx context.Context, o options) (err error) {
 			return err
 		}
 	}
+	if err := measureCPU(m.of(monitoring), scrape, scrapes, func() error { return m.scrape(ctx, o) }); err != nil {
+		return err
+	}
 	m.early, m.late, err = churn(ctx, o, m.sides[ours])
 	return err
 }
 
-// rest waits while nothing happens, except that the metrics of monitored containers are scraped.
-func (m *measurements) rest(ctx context.Context, o options) error {
-	for waited := time.Duration(0); waited < o.rest; waited += scrapeInterval {
+// scrape reads the metrics of the plugin that monitors containers. The plugin measures at most once a second.
+func (m *measurements) scrape(ctx context.Context, o options) error {
+	for range scrapes {
 		if err := m.sides[monitoring].scrape(ctx, o.many); err != nil {
 			return err
 		}
-		pause.For(ctx, min(scrapeInterval, o.rest-waited))
+		pause.For(ctx, time.Second)
 	}
 	return ctx.Err()
 }

@@ -67,13 +67,15 @@ func (m *measurements) processTables(w io.Writer, o options, v *verdicts) {
 		fmt.Fprintf(w, "| %s | %s | %s | %.2f |\n", what, micros(base), micros(plugin), float64(plugin)/float64(base))
 	}
 
+	fmt.Fprintf(w, "| %s | | %s | |\n", scrape, micros(m.sides[monitoring].cpu[scrape]))
+
 	fmt.Fprintf(w, "\n| With %d containers | resident | goal | peak | CPU while nothing happens | goal |\n|---|--:|--:|--:|--:|--:|\n", o.many)
 	for _, row := range []struct {
 		what, side string
 		hasGoal    bool
 	}{
 		{"qos-nri-plugin", ours, true},
-		{"qos-nri-plugin that monitors all of them, scraped every 15 s", monitoring, true},
+		{"qos-nri-plugin that monitors all of them", monitoring, true},
 		{"idle plugin", idleOne, false},
 	} {
 		s := m.sides[row.side]
