@@ -57,8 +57,7 @@ func (p *barePlugin) StartContainer(_ context.Context, pod *api.PodSandbox, c *a
 
 // write writes the calls into a file, for a plugin whose host has the given root directory.
 func (s startCalls) write(file, root string) error {
-	s.Tree = filepath.Join(root, s.Tree)
-	data, err := json.Marshal(s)
+	data, err := json.Marshal(startCalls{Tree: filepath.Join(root, s.Tree), Calls: s.Calls})
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,7 @@ func TestCreationsTakeHardlyLongerWithThePlugin(t *testing.T) {
 		c.node.ready(t, func() string { return "127.0.0.1:9420" })
 		with = append(with, c.measure(t, inTurn)...)
 		c.plugin.mustEnd(t, syscall.SIGTERM)
+		c.awaitEnd(t)
 		without = append(without, c.measure(t, inTurn)...)
 	}
 
@@ -103,27 +104,50 @@ func (c *creator) namespaces() *cri.NamespaceOption {
 func (c *creator) measure(t *testing.T, containers int) (took []time.Duration) {
 	t.Helper()
 	for range containers {
-		c.made++
-		config := &cri.ContainerConfig{
-			Metadata: &cri.ContainerMetadata{Name: "main", Attempt: c.made},
-			Image:    &cri.ImageSpec{Image: workloadImage, UserSpecifiedImage: workloadImage},
-			Linux: &cri.LinuxContainerConfig{
-				Resources:       &cri.LinuxContainerResources{},
-				SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: c.namespaces()},
-			},
-		}
-
 		began := time.Now()
-		answer, err := c.runtime.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: c.podID, Config: config, SandboxConfig: c.pod})
+		id, err := c.create(t)
 		must(t, err)
-		_, err = c.runtime.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: answer.ContainerId})
+		_, err = c.runtime.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: id})
 		must(t, err)
 		took = append(took, time.Since(began))
-
-		_, err = c.runtime.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: answer.ContainerId})
-		must(t, err)
-		_, err = c.runtime.RemoveContainer(t.Context(), &cri.RemoveContainerRequest{ContainerId: answer.ContainerId})
-		must(t, err)
+		c.remove(t, id)
 	}
 	return took
+}
+
+func (c *creator) create(t *testing.T) (id string, err error) {
+	t.Helper()
+	c.made++
+	config := &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: "main", Attempt: c.made},
+		Image:    &cri.ImageSpec{Image: workloadImage, UserSpecifiedImage: workloadImage},
+		Linux: &cri.LinuxContainerConfig{
+			Resources:       &cri.LinuxContainerResources{},
+			SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: c.namespaces()},
+		},
+	}
+	answer, err := c.runtime.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: c.podID, Config: config, SandboxConfig: c.pod})
+	return answer.GetContainerId(), err
+}
+
+func (c *creator) remove(t *testing.T, id string) {
+	t.Helper()
+	_, err := c.runtime.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: id})
+	must(t, err)
+	_, err = c.runtime.RemoveContainer(t.Context(), &cri.RemoveContainerRequest{ContainerId: id})
+	must(t, err)
+}
+
+// awaitEnd waits until containerd knows that the plugin has ended. containerd may notice this only with the next
+// creation, which then fails.
+func (c *creator) awaitEnd(t *testing.T) {
+	t.Helper()
+	until(t, "containerd creates containers without the plugin", func() (bool, string) {
+		id, err := c.create(t)
+		if err != nil {
+			return false, err.Error()
+		}
+		c.remove(t, id)
+		return true, ""
+	})
 }
