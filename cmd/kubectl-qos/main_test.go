@@ -21,9 +21,11 @@ func TestOnOtherSystemsItLinksNoModuleForLinux(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if !strings.Contains(string(packages), "internal/kubectlqos\n") {
 				t.Fatalf("the list of linked packages lacks internal/kubectlqos: %s", packages)
 			}
+
 			for _, module := range []string{"github.com/containerd/cgroups", "github.com/intel/goresctrl", "github.com/moby/sys/mountinfo"} {
 				if strings.Contains(string(packages), "\n"+module+"/") {
 					t.Errorf("kubectl-qos links packages of %s", module)

@@ -24,6 +24,7 @@ func TestFlagsHaveTheDocumentedDefaults(t *testing.T) {
 		"log-format":         "text",
 		"node-name":          hostname(), // the kubelet's default without --hostname-override
 	}
+
 	got := map[string]string{}
 	newRootCommand().Flags().VisitAll(func(f *pflag.Flag) { got[f.Name] = f.DefValue })
 	if diff := cmp.Diff(want, got); diff != "" {

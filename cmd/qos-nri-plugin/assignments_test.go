@@ -89,15 +89,18 @@ func TestAssignmentsShowRefusals(t *testing.T) {
 	if err := f.RunPod(t.Context(), "default", "late", "rdt=gold", "main"); err == nil {
 		t.Fatal("a container got the class gold, although it is full")
 	}
+
 	got := f.ask(t, "assignments", "default/late")
 	lines := strings.Split(strings.TrimSpace(got.Out), "\n")
 	last := strings.Fields(lines[len(lines)-1])
 	if got.Code != 0 || len(last) < 7 || strings.Join(last[:5], " ") != "default late main ClassFull 1" {
 		t.Fatalf("answer is %+v; want the refusal", got)
 	}
+
 	if message := `pod default/late container main: class "gold" of k8s.io/rdt is full`; !strings.Contains(got.Out, message) {
 		t.Errorf("answer is %+v; want the message %q", got, message)
 	}
+
 	if got := f.ask(t, "assignments", "default/web"); strings.Contains(got.Out, "REFUSED") {
 		t.Errorf("another pod's refusal is shown: %+v", got)
 	}
@@ -111,13 +114,16 @@ func TestAssignmentsShowEvictionTargets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	want := `
 NAMESPACE  POD  CONTAINER  TO BE EVICTED  MESSAGE
 default    web  <pod>      ClassRemoved   pod default/web: class "fast" of vendor.example/network was removed from the class files, and its resource has onClassRemoved: evict
 `
+
 	if got := f.ask(t, "assignments", "default/web"); got.Code != 0 || !strings.HasSuffix(got.Out, want) {
 		t.Errorf("answer is %+v; want it to end with%s", got, want)
 	}
+
 	if got := f.ask(t, "assignments", "kube-system/agent"); strings.Contains(got.Out, "EVICTED") {
 		t.Errorf("another pod's eviction is shown: %+v", got)
 	}

@@ -67,16 +67,19 @@ resources:
 `,
 		"b.yaml": "kind: Wrong\n",
 	})
+
 	got := f.check(t, f.dir)
 	lines := strings.Split(strings.TrimSpace(got.Out), "\n")
 	if got.Code != 1 || len(lines) < 3 {
 		t.Errorf("answer is %+v, want 1 and a line for every problem", got)
 	}
+
 	for _, want := range []string{"DIR/a.yaml:5: resources[0].defaultClass: ", "DIR/a.yaml:6: resources[0].classes[0].capacity: ", "DIR/b.yaml:1: kind: "} {
 		if !strings.Contains(got.Out, want) {
 			t.Errorf("no line begins with %q in:\n%s", want, got.Out)
 		}
 	}
+
 	if strings.Contains(got.Out, "OK") {
 		t.Errorf("a summary follows problems:\n%s", got.Out)
 	}
@@ -91,9 +94,11 @@ func TestCheckReportsWhatTheMachineRefusesUnlessOffline(t *testing.T) {
 			"DIR/a.yaml:4: k8s.io/rdt: mask 5 has a hole\n",
 		Errors: "Error: there are 2 problems\n",
 	}, f.check(t, f.dir))
+
 	if got := f.check(t, "--offline", f.dir); got.Code != 0 {
 		t.Errorf("offline, the answer is %+v", got)
 	}
+
 	if classes, times := f.Backends[apitest.RDT].Live(); times != 0 {
 		t.Errorf("checking applied %v", classes)
 	}

@@ -27,6 +27,7 @@ func TestFlagsHaveTheirDocumentedDefaults(t *testing.T) {
 		"log-level":             "info",
 		"log-format":            "text",
 	}
+
 	got := map[string]string{}
 	newRunCommand().Flags().VisitAll(func(f *pflag.Flag) { got[f.Name] = f.DefValue })
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -34,15 +34,18 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	served, err := apitest.Serve(context.WithoutCancel(t.Context()), f, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := served.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	f.socket = served.Socket
 	return f
 }

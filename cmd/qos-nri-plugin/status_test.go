@@ -84,11 +84,13 @@ func TestStatusWatchesUntilInterrupted(t *testing.T) {
 			t.Error(err)
 		}
 	}}
+
 	root := newRootCommand()
 	root.SetOut(out)
 	if code := program.Execute(ctx, root, []string{"status", "-w", "-o", "json", "--api-socket", f.socket}); code != 0 {
 		t.Errorf("after an interrupt, the exit code is %d, want 0", code)
 	}
+
 	decoder := json.NewDecoder(&out.Buffer)
 	documents := 0
 	for decoder.More() {
@@ -98,6 +100,7 @@ func TestStatusWatchesUntilInterrupted(t *testing.T) {
 		}
 		documents++
 	}
+
 	if documents < 2 {
 		t.Errorf("%d documents, want the first state and a change", documents)
 	}
@@ -109,6 +112,7 @@ func TestASocketThatDoesNotAnswerIsReportedWithARemedy(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, test := range []struct{ name, socket, want string }{
 		{"none", filepath.Join(dir, "none.sock"), "no such file or directory; check that qos-nri-plugin runs"},
 		{"dead", file, "connection refused; check that qos-nri-plugin runs"},

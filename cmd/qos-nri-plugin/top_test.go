@@ -70,6 +70,7 @@ func TestTopRepeatsUntilInterrupted(t *testing.T) {
 		used += 500 << 20 // less than 500Mi a second
 		f.Backends[apitest.RDT].Use("id-agent-main", used)
 	}}
+
 	root := newRootCommand()
 	root.SetOut(out)
 	code := program.Execute(ctx, root, []string{"top", "--interval", "1s", "--api-socket", f.socket})

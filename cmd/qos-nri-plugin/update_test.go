@@ -125,6 +125,7 @@ func TestAnUpdateReportsThatItWaits(t *testing.T) {
 	if want := "Waiting up to 1m0s for the container runtime and the kernel to change the class\n"; err != nil || line != want {
 		t.Errorf("the command printed %q and %v, want %q", line, err, want)
 	}
+
 	if got := <-code; got != 0 {
 		t.Errorf("exit code %d", got)
 	}

@@ -45,6 +45,7 @@ func newRig(t *testing.T, classFile string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	write(t, filepath.Join(dir, "host/proc/sys/kernel/random/boot_id"), "boot\n")
 	write(t, filepath.Join(dir, "etc/classes.yaml"), classFile)
@@ -52,9 +53,11 @@ func newRig(t *testing.T, classFile string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := runtime.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(runtime.Stop)
 	options := agent.DefaultOptions()
 	options.Config, options.HostRoot, options.StateDir = filepath.Join(dir, "etc"), filepath.Join(dir, "host"), filepath.Join(dir, "state")
@@ -105,6 +108,7 @@ func (r *rig) startAgent(t *testing.T, a *agent.Agent) {
 			t.Errorf("the agent ended with %v", err)
 		}
 	})
+
 	wait, cancelWait := context.WithTimeout(t.Context(), time.Minute)
 	defer cancelWait()
 	if err := r.runtime.WaitSynchronized(wait, 1); err != nil {
@@ -146,9 +150,11 @@ func TestASecondInstanceDoesNotStart(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error is %v, want one line with %q", err, test.want)
 			}
+
 			if n := r.runtime.Synchronizations(); n != 1 {
 				t.Errorf("%d plugins were synchronized, want only the first one", n)
 			}
+
 			r.options.MetricsAddress = first
 			if status, body := r.get(t, "/readyz"); status != http.StatusOK {
 				t.Errorf("the first agent answers %d: %s", status, body)
@@ -169,12 +175,15 @@ func TestProbesAndMetricsReportAHealthyAgent(t *testing.T) {
 			t.Errorf("%s answers %d without %q:\n%s", path, status, want, body)
 		}
 	}
+
 	if _, body := r.get(t, "/metrics"); !strings.Contains(body, "qos_config_last_reload_successful 1") {
 		t.Errorf("metrics do not report that the class files are applied:\n%s", body)
 	}
+
 	if err := r.run(t, "test.example/cache=gold"); err != nil {
 		t.Fatal(err)
 	}
+
 	r.until(t, "/metrics", `qos_class_used_bytes_total{class="gold",resource="test.example/cache"} 0`)
 }
 
@@ -184,12 +193,15 @@ func TestWithWrongClassFilesRequestsAreRefused(t *testing.T) {
 	if status, body := r.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "classes.yaml:6") {
 		t.Errorf("/readyz answers %d: %s", status, body)
 	}
+
 	if _, body := r.get(t, "/metrics"); !strings.Contains(body, "qos_config_last_reload_successful 0") {
 		t.Errorf("metrics do not report that the class files are not applied:\n%s", body)
 	}
+
 	if err := r.run(t, "test.example/cache=gold"); err == nil {
 		t.Error("a container that requests a class runs, although no class files are applied")
 	}
+
 	if err := r.run(t, ""); err != nil {
 		t.Errorf("a container that requests nothing does not run: %v", err)
 	}
@@ -201,13 +213,16 @@ func TestClassFilesAreReadAgainAtSIGHUP(t *testing.T) {
 	if err := r.run(t, "test.example/cache=silver"); err == nil {
 		t.Fatal("a class that does not exist was assigned")
 	}
+
 	write(t, filepath.Join(r.options.Config, "classes.yaml"), strings.ReplaceAll(files, "gold", "silver"))
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, body := r.get(t, "/metrics"); !strings.Contains(body, `class="silver"`); {
 		_, body = r.get(t, "/metrics")
 	}
+
 	if err := r.run(t, "test.example/cache=silver"); err != nil {
 		t.Error(err)
 	}

@@ -35,6 +35,7 @@ func TestTheFirstClaimsRegisterThePluginAgain(t *testing.T) {
 	if _, err := qosv1alpha1.NewNodeQOSClient(conn).SetVolumeClaims(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
+
 	patient, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := r.runtime.WaitSynchronized(patient, 2); err != nil {

@@ -50,6 +50,7 @@ func TestChangedFilesAreAppliedOnceTheyAreTheSameTwice(t *testing.T) {
 			t.Errorf("after poll %d, the generation is %d, want 1", i, generation)
 		}
 	}
+
 	if again := f.poll(t.Context()); again != nil || f.node.Status().Config.Generation != 2 {
 		t.Error("two polls found the same file, but it was not applied")
 	}
@@ -64,10 +65,12 @@ func TestFilesThatTheMachineRefusedAreRetried(t *testing.T) {
 	if f.poll(t.Context()); f.node.Status().Config.Err == nil {
 		t.Error("retried at once")
 	}
+
 	f.refusedAt = time.Now().Add(-retryTime - time.Second)
 	if f.poll(t.Context()); f.node.Status().Config.Err != nil {
 		t.Errorf("not retried: %v", f.node.Status().Config.Err)
 	}
+
 	// Files with errors are not retried.
 	f.write(t, "{}")
 	f.load(t.Context())

@@ -63,9 +63,11 @@ func TestWrongClassFilesAreReportedAndTheFormerOnesStayLive(t *testing.T) {
 			if err := r.run(t, "test.example/cache=gold"); err != nil {
 				t.Errorf("a class of the former files is not assigned: %v", err)
 			}
+
 			if status, body := r.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, path) {
 				t.Errorf("/readyz answers %d: %s", status, body)
 			}
+
 			write(t, path, files)
 			r.hangUp(t)
 			r.until(t, "/metrics", "qos_config_last_reload_successful 1")
@@ -85,16 +87,19 @@ func TestAnUpdatedConfigMapIsApplied(t *testing.T) {
 	for version, text := range map[string]string{"1": files, "2": strings.ReplaceAll(files, "gold", "silver")} {
 		write(t, filepath.Join(dir, "..version_"+version, "classes.yaml"), text)
 	}
+
 	link(t, "..version_1", filepath.Join(dir, "..data"))
 	link(t, "..data/classes.yaml", filepath.Join(dir, "classes.yaml"))
 	r.start(t)
 	if err := r.run(t, "test.example/cache=gold"); err != nil {
 		t.Fatal(err)
 	}
+
 	link(t, "..version_2", filepath.Join(dir, "..data_tmp"))
 	if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
 		t.Fatal(err)
 	}
+
 	r.until(t, "/metrics", `qos_class_capacity{class="silver",resource="test.example/cache"} 2`)
 	if err := r.run(t, "test.example/cache=silver"); err != nil {
 		t.Error(err)
@@ -196,9 +201,11 @@ func TestSIGTERMInTheMiddleOfAHookEndsTheAgentInTime(t *testing.T) {
 	if err := h.terminate(t); err != nil {
 		t.Errorf("the agent ended with %v", err)
 	}
+
 	if err := <-started; err == nil {
 		t.Error("the container was started, though it was not verified in its class")
 	}
+
 	// The container whose start was interrupted has no slot, so the next agent can assign both slots.
 	h.backend = nodetest.NewBackend()
 	h.begin(t)
@@ -207,11 +214,13 @@ func TestSIGTERMInTheMiddleOfAHookEndsTheAgentInTime(t *testing.T) {
 	if err := h.runtime.WaitSynchronized(ctx, 2); err != nil {
 		t.Fatal(err)
 	}
+
 	for range 2 {
 		if err := h.run(t, "test.example/cache=gold"); err != nil {
 			t.Error(err)
 		}
 	}
+
 	if err := h.terminate(t); err != nil {
 		t.Errorf("the next agent ended with %v", err)
 	}
@@ -250,17 +259,20 @@ func TestAHungKernelIsReportedAndClassFilesAreStillApplied(t *testing.T) {
 	if err := h.run(t, "test.example/cache=gold"); err != nil {
 		t.Fatal(err)
 	}
+
 	<-h.hang(t, "observe")
 	h.until(t, "/metrics", "qos_kernel_calls_blocked 1")
 	if status, body := h.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "the kernel does not answer") {
 		t.Errorf("/readyz answers %d: %s", status, body)
 	}
+
 	write(t, filepath.Join(h.options.Config, "classes.yaml"), strings.ReplaceAll(files, "gold", "silver"))
 	h.hangUp(t)
 	h.until(t, "/metrics", `qos_class_capacity{class="silver",resource="test.example/cache"} 2`)
 	if err := h.run(t, "test.example/cache=silver"); err != nil {
 		t.Errorf("a class of the new files is not assigned: %v", err)
 	}
+
 	if err := h.terminate(t); err != nil {
 		t.Errorf("the agent ended with %v", err)
 	}

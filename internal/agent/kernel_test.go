@@ -41,6 +41,7 @@ func TestRepeatedEventsCauseRepairsWithPauses(t *testing.T) {
 					case <-time.After(10 * time.Millisecond):
 					}
 				}
+
 				if diff := cmp.Diff(test.want, repairs); diff != "" {
 					t.Errorf("repairs (-want +got):\n%s", diff)
 				}
@@ -71,14 +72,17 @@ func TestStartTimesAreThoseOfTheHost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if processTimes(hostfs.Root(root)) != nil {
 		t.Error("processTimes uses the PIDs of another PID namespace")
 	}
+
 	stat("2", "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0 0\n")
 	times := processTimes(hostfs.Root(root))
 	if times == nil {
 		t.Fatal("processTimes does not use the PIDs of the host")
 	}
+
 	stat("7", "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 0 0 0\n")
 	stat("8", "8 (odd\n")
 	for pid, want := range map[int]struct {

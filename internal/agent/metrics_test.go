@@ -38,12 +38,14 @@ func TestEachMetricIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	documented := map[string]string{}
 	for _, match := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| \\w+ \\| (.*?) \\|").FindAllStringSubmatch(string(page), -1) {
 		if !strings.HasPrefix(match[1], "qos_shim_") {
 			documented[match[1]] = strings.NewReplacer("`", "", " ", "").Replace(match[2])
 		}
 	}
+
 	if diff := cmp.Diff(exported, documented); diff != "" {
 		t.Errorf("metrics in docs/metrics.md (-exported +documented):\n%s", diff)
 	}
@@ -58,6 +60,7 @@ func TestCountersExistBeforeTheFirstEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	reasons, hookErrors := map[string]float64{}, -1.0
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
@@ -69,6 +72,7 @@ func TestCountersExistBeforeTheFirstEvent(t *testing.T) {
 			}
 		}
 	}
+
 	if hookErrors != 0 {
 		t.Errorf("qos_hook_errors_total is %v after a hook without an error, want 0 (-1: missing)", hookErrors)
 	}
@@ -77,12 +81,14 @@ func TestCountersExistBeforeTheFirstEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, text, _ := strings.Cut(string(page), "- `qos_refusals_total` has the label `reason`:")
 	text, _, _ = strings.Cut(text, "\n- ")
 	documented := map[string]float64{}
 	for _, match := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(text, -1) {
 		documented[match[1]] = 0
 	}
+
 	if diff := cmp.Diff(documented, reasons); diff != "" {
 		t.Errorf("reasons of refusals (-docs/plugin.md +exported):\n%s", diff)
 	}

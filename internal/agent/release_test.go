@@ -33,10 +33,12 @@ func TestAFailedCleanUpIsLoggedOnce(t *testing.T) {
 			backend.Fail("release", err)
 			<-time.After(10 * time.Minute)
 		}
+
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+
 		if got := strings.Count(log.String(), "read-only file system"); got != 2 {
 			t.Errorf("%d lines of the log have the error, want 2:\n%s", got, log.String())
 		}

@@ -47,6 +47,7 @@ func newMonitoringNode(t *testing.T) *monitoringNode {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	kinds := []classes.Kind{rdt.Kind(rdt.Options{FS: machine, Threads: tree, Log: slog.New(slog.DiscardHandler)})}
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(monitoringFiles)}}, kinds, nil)
 	if err != nil {
@@ -57,6 +58,7 @@ func newMonitoringNode(t *testing.T) *monitoringNode {
 	if err := n.Configure(t.Context(), classes.FileSet{Config: config, Files: []string{"a.yaml"}}); err != nil {
 		t.Fatal(err)
 	}
+
 	n.Synchronize(nil, nil)
 	n.registry.MustRegister(newCollector(n.Node), newUsageCollector(n.Node, kinds))
 	return n
@@ -70,10 +72,12 @@ func (n *monitoringNode) start(t *testing.T, name, class string, pid int) {
 		ID: name, Container: "main", CgroupsPath: path, SandboxID: "sandbox-" + name, PodUID: name, PodName: name, PodNamespace: "ns",
 		PodAnnotations: map[string]string{"qos.noderesource.dev/pod": "rdt=" + class},
 	}
+
 	adjustment, _, err := n.CreateContainer(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c.PID = pid
 	n.machine.Cgroups().AddCgroup(path)
 	n.machine.Cgroups().AddProcess(path, pid)
@@ -95,6 +99,7 @@ func (n *monitoringNode) series(t *testing.T) map[string]float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	found := map[string]float64{}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
@@ -105,6 +110,7 @@ func (n *monitoringNode) series(t *testing.T) map[string]float64 {
 			found[family.GetName()+"{"+strings.Join(labels, ",")+"}"] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
 		}
 	}
+
 	return found
 }
 
@@ -127,6 +133,7 @@ func TestEndedContainersLeaveNoSeries(t *testing.T) {
 			maps.DeleteFunc(during, func(series string, _ float64) bool { return !strings.HasPrefix(series, "container_") })
 			most = max(most, len(during))
 		}
+
 		if want := 3 * 2 * 3; most != want { // 3 containers with 3 measures of 2 caches
 			t.Errorf("there were %d series of containers at a time, want %d", most, want)
 		}
@@ -134,6 +141,7 @@ func TestEndedContainersLeaveNoSeries(t *testing.T) {
 		for i := range 10 {
 			n.Stop(fmt.Sprint("c", 90+i))
 		}
+
 		if diff := cmp.Diff(before, n.series(t)); diff != "" {
 			t.Errorf("series (-before +after):\n%s", diff)
 		}
@@ -147,6 +155,7 @@ func TestMetricsCountTheMonitoredContainers(t *testing.T) {
 		for i, class := range []string{"gold", "gold", "gold", "gold", "silver"} {
 			n.start(t, fmt.Sprint("c", i), class, 100+i)
 		}
+
 		want := func(when string, monitoredGold, unmonitoredGold, monitoredSilver, unmonitoredSilver float64) {
 			t.Helper()
 			want := map[string]float64{
@@ -161,6 +170,7 @@ func TestMetricsCountTheMonitoredContainers(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", when, diff)
 			}
 		}
+
 		want("at first", 3, 1, 0, 1)
 		n.Repair(t.Context())
 		want("after a round of the reconciler", 2, 2, 1, 0)

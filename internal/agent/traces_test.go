@@ -40,10 +40,12 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
+
 	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range request.ResourceSpans[0].ScopeSpans[0].Spans {
@@ -73,12 +75,15 @@ func TestHooksAndClassFilesAreTraced(t *testing.T) {
 	if err := r.runtime.WaitSynchronized(wait, 1); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := r.run(t, "test.example/cache=gold"); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := r.run(t, "test.example/cache=none-such"); err == nil {
 		t.Fatal("a container got a class that does not exist")
 	}
+
 	api, err := nodeclient.Connect(r.options.APISocket)
 	if err != nil {
 		t.Fatal(err)
@@ -90,6 +95,7 @@ func TestHooksAndClassFilesAreTraced(t *testing.T) {
 	if err == nil {
 		t.Fatal("the class of a pod that does not exist was changed")
 	}
+
 	cancel()
 	if err := <-ended; err != nil {
 		t.Fatal(err)

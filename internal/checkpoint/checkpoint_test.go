@@ -50,6 +50,7 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 	for _, id := range []string{"c1", "c2", "c3"} {
 		set(t, c, id, gold)
 	}
+
 	c.Forget("c1")
 	c.Keep(func(id string) bool { return id == "c3" })
 	set(t, c, "c4", gold)
@@ -69,14 +70,17 @@ func TestClaimsSurviveTheProcess(t *testing.T) {
 			{Owner: classes.Owner{PodUID: "u", Container: "main", Volume: "/data"}, Claim: "db/data-0", Class: "gold"},
 		},
 	}
+
 	c := open(path, "boot")
 	if err := c.SetClaims(want); err != nil {
 		t.Fatal(err)
 	}
+
 	set(t, open(path, "boot"), "c1", gold)
 	if diff := cmp.Diff(want, open(path, "boot").Claims()); diff != "" {
 		t.Errorf("claims (-want +got):\n%s", diff)
 	}
+
 	if diff := cmp.Diff(classes.Claims{}, open(path, "another boot").Claims()); diff != "" {
 		t.Errorf("claims after a reboot (-want +got):\n%s", diff)
 	}
@@ -88,15 +92,18 @@ func TestWhatBackendsSaveSurvivesTheProcess(t *testing.T) {
 	if err := c.SetMemory("volume-io", []byte("[1]")); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := c.SetMemory("volume-io", []byte("[1,2]")); err != nil {
 		t.Fatal(err)
 	}
+
 	set(t, open(path, "boot"), "c1", gold)
 	for boot, want := range map[string]string{"boot": "[1,2]", "another boot": ""} {
 		if got := string(open(path, boot).Memory("volume-io")); got != want {
 			t.Errorf("after %s: %q, want %q", boot, got, want)
 		}
 	}
+
 	if got := open(path, "boot").Memory("claim-io"); got != nil {
 		t.Errorf("the memory of another resource is %q, want nothing", got)
 	}
@@ -111,6 +118,7 @@ func TestAFileThatCannotBeTrustedIsIgnored(t *testing.T) {
 		"binary":                       "\x00\xff\x7fELF",
 		"of other kind":                `[1, 2]`,
 	}
+
 	for name, content := range cases {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "changes.json")
@@ -124,6 +132,7 @@ func TestAFileThatCannotBeTrustedIsIgnored(t *testing.T) {
 			set(t, c, "c2", gold)
 		})
 	}
+
 	t.Run("the undamaged checkpoint is used", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "changes.json")
 		if err := os.WriteFile(path, []byte(whole), 0o600); err != nil {
@@ -140,14 +149,17 @@ func TestAWriteThatFailsChangesNothing(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	c := open(filepath.Join(dir, "changes.json"), "boot")
 	set(t, c, "c1", gold)
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := c.Set("c1", nil); err == nil {
 		t.Error("no error")
 	}
+
 	if _, ok := c.Get("c1"); !ok {
 		t.Error("c1 is not in memory after its removal could not be written")
 	}

@@ -33,6 +33,7 @@ func TestAFullDiskChangesNothingAndIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	bronze := []classes.Assignment{{Resource: "k8s.io/rdt", Class: "bronze", Source: classes.SourceUpdate}}
 	for id, changed := range map[string][]classes.Assignment{"c1": bronze, "c2": gold, "c3": nil} {
 		fill(t, path)
@@ -41,19 +42,24 @@ func TestAFullDiskChangesNothingAndIsReported(t *testing.T) {
 			t.Errorf("%s: error is %v, want ENOSPC with the path", id, err)
 		}
 	}
+
 	after, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff(string(before), string(after)); diff != "" {
 		t.Errorf("the checkpoint (-before +after):\n%s", diff)
 	}
+
 	if got, _ := c.Get("c1"); !cmp.Equal(got, gold) {
 		t.Errorf("c1 has %v in memory", got)
 	}
+
 	if left, err := filepath.Glob(path + ".*"); err != nil || len(left) > 0 {
 		t.Errorf("temporary files are left: %v, %v", left, err)
 	}
+
 	set(t, c, "c2", gold)
 	for id, want := range map[string]bool{"c1": true, "c2": true, "c3": false} {
 		if _, got := open(path, "boot").Get(id); got != want {
@@ -68,12 +74,14 @@ func TestAnUnfinishedFileIsNeitherReadNorInTheWay(t *testing.T) {
 	if err := os.WriteFile(path+".new", []byte(`{"bootID":"boot","changes":{"c9":[{"Resource":"k8s.io/rdt","Cla`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	c := open(path, "boot")
 	for id, want := range map[string]bool{"c1": true, "c9": false} {
 		if _, got := c.Get(id); got != want {
 			t.Errorf("the checkpoint has %s: %t, want %t", id, got, want)
 		}
 	}
+
 	set(t, c, "c2", gold)
 	if _, ok := open(path, "boot").Get("c2"); !ok {
 		t.Error("a later change was not written")

@@ -47,19 +47,23 @@ func TestFilesAreReadInNameOrderAsAConfigMapIsMounted(t *testing.T) {
 		"..2026_01_01/10-a.yml":  classFile("a", "{names: [x]}"),
 		"README.md":              "no class file",
 	})
+
 	for link, target := range map[string]string{"..data": "..2026_01_01", "20-b.yaml": "..data/20-b.yaml", "10-a.yml": "..data/10-a.yml"} {
 		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	source := config.Read(dir, kinds(), os.ReadFile)
 	if source.Err != nil {
 		t.Fatal(source.Err)
 	}
+
 	want := []string{filepath.Join(dir, "10-a.yml"), filepath.Join(dir, "20-b.yaml")}
 	if diff := cmp.Diff(want, source.Files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
+
 	if len(source.Config.Resources) != 2 || source.Config.Resources[0].Name != "test.example/a" {
 		t.Errorf("resources are %+v", source.Config.Resources)
 	}
@@ -104,6 +108,7 @@ func TestUnreadableFilesAreReported(t *testing.T) {
 		"a link that leads nowhere":     {dangling(t), "a.yaml"},
 		"a directory among the files":   {directory(t, map[string]string{"a.yaml/b": ""}), "a.yaml"},
 	}
+
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			source := config.Read(c.path, kinds(), os.ReadFile)

@@ -47,13 +47,16 @@ func TestBinaryFilesAreRefusedByNameInAFewLines(t *testing.T) {
 			if source.Err == nil {
 				t.Fatalf("taken as %+v", source.Config)
 			}
+
 			text := source.Err.Error()
 			if !strings.Contains(text, filepath.Join(dir, "damaged.yaml")) {
 				t.Errorf("the error does not name the file: %.200s", text)
 			}
+
 			if lines := strings.Count(text, "\n") + 1; lines > 110 || len(text) > 64<<10 {
 				t.Errorf("the error has %d lines, %d bytes", lines, len(text))
 			}
+
 			if strings.ContainsAny(text, "\x00\x1b\r") {
 				t.Errorf("the error contains control characters: %.200q", text)
 			}
@@ -95,9 +98,11 @@ func TestReadInAProcessOfItsOwn(t *testing.T) {
 	if dir == "" {
 		t.Skip("nothing to read")
 	}
+
 	if source := config.Read(dir, config.OfflineKinds(), os.ReadFile); source.Err != nil {
 		t.Logf("refused: %.200s", source.Err)
 	}
+
 	status, err := os.ReadFile("/proc/self/status")
 	must(t, err)
 	for line := range strings.Lines(string(status)) {
@@ -138,6 +143,7 @@ func TestLargeFilesDoNotExceedTheMemoryLimit(t *testing.T) {
 			for i := 0; text.Len() < 256<<10-100; i++ {
 				text.WriteString(test.each(i))
 			}
+
 			text.WriteString(test.end)
 			command := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^TestReadInAProcessOfItsOwn$")
 			command.Env = append(os.Environ(), fileVariable+"="+directory(t, map[string]string{"a.yaml": text.String()}))
@@ -145,6 +151,7 @@ func TestLargeFilesDoNotExceedTheMemoryLimit(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v:\n%s", err, output)
 			}
+
 			if took := memoryOf(t, string(output)); took > maxMemory() {
 				t.Errorf("the peak is %d MiB of memory:\n%s", took>>20, output)
 			}
@@ -173,6 +180,7 @@ func TestTruncatedFilesAreRefusedOrHaveFewerClasses(t *testing.T) {
 		taken++
 		wantPart(t, n, whole.Config, source.Config)
 	}
+
 	if taken == 0 || taken > len(text)/10 {
 		t.Errorf("%d truncated files are accepted, want some, but less than a tenth", taken)
 	}
@@ -187,6 +195,7 @@ func wantPart(t *testing.T, n int, whole, part *classes.Config) {
 			offered[resource.Name+" "+class.Name] = true
 		}
 	}
+
 	for _, resource := range part.Resources {
 		for _, class := range resource.Classes {
 			if !offered[resource.Name+" "+class.Name] {

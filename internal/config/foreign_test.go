@@ -33,31 +33,38 @@ func TestConfigFilesOfTheRuntimeAreReadBelowTheHostRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	blockioFile, err := foreign.BlockIO()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	host := directory(t, map[string]string{
 		"etc/containers/rdt.yaml":     string(rdtFiles["cmd/rdt/sample-conf.yaml"]),
 		"etc/containers/blockio.yaml": string(blockioFile),
 	})
+
 	dir := directory(t, map[string]string{"a.yaml": naming})
 	kinds := []classes.Kind{rdt.Kind(rdt.Options{}), blockio.Kind(blockio.Options{})}
 	source := config.Read(dir, kinds, config.HostFiles(host))
 	if source.Err != nil {
 		t.Fatal(source.Err)
 	}
+
 	got := map[string][]string{}
 	for _, resource := range source.Config.Resources {
 		got[resource.Name] = resource.Backend.ClassNames()
 	}
+
 	want := map[string][]string{
 		"k8s.io/rdt":     {"Besteffort", "Burstable", "Guaranteed"},
 		"k8s.io/blockio": {"HighPrioFullSpeed", "LowPrioThrottled"},
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("classes (-want +got):\n%s", diff)
 	}
+
 	if diff := cmp.Diff([]string{filepath.Join(dir, "a.yaml")}, source.Files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}

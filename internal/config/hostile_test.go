@@ -37,6 +37,7 @@ func TestAProblemWithAnyTextInAClassFileIsAShortLine(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d example class files, error %v", len(files), err)
 	}
+
 	texts := []string{strings.Repeat("x", 20<<10), strings.Repeat("9", 20<<10), strings.Repeat("\x1b[2J\u009b\n", 2<<10) + "%", "\u202e"}
 	problems := 0
 	for _, file := range files {
@@ -57,6 +58,7 @@ func TestAProblemWithAnyTextInAClassFileIsAShortLine(t *testing.T) {
 			*scalar = before
 		}
 	}
+
 	if problems == 0 {
 		t.Error("there are no problems")
 	}
@@ -69,6 +71,7 @@ func wantShortLines(t *testing.T, what string, document *yaml.Node) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, err = classes.Parse([]classes.File{{Name: "a.yaml", Data: data}}, config.OfflineKinds(), config.HostFiles(t.TempDir()))
 	problems := classes.SplitErrors(err)
 	for _, problem := range problems {
@@ -77,5 +80,6 @@ func wantShortLines(t *testing.T, what string, document *yaml.Node) int {
 			t.Errorf("%s: %d bytes: %.300q", what, len(text), text)
 		}
 	}
+
 	return len(problems)
 }

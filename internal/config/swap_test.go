@@ -89,6 +89,7 @@ func TestAConfigMapIsReadInOneVersion(t *testing.T) {
 		}
 		seen[got[0]] = true
 	}
+
 	close(done)
 	must(t, <-ended)
 	if !t.Failed() && len(seen) < 2 {
@@ -133,6 +134,7 @@ func TestAConfigMapWithOutdatedLinksIsReadInOneVersionOrNotAtAll(t *testing.T) {
 				}
 				return
 			}
+
 			if diff := cmp.Diff(test.want, versions(source)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -149,11 +151,13 @@ func TestAVersionThatIsRemovedDuringTheReadIsAnErrorOrReadAgain(t *testing.T) {
 	if source := config.Read(string(m), kinds(), os.ReadFile); !errors.Is(source.Err, fs.ErrNotExist) {
 		t.Errorf("the error is %v and the configuration %+v, want ErrNotExist", source.Err, source.Config)
 	}
+
 	m.publish(t, "2", "a", "b")
 	source := config.Read(string(m), kinds(), os.ReadFile)
 	if source.Err != nil {
 		t.Fatal(source.Err)
 	}
+
 	if diff := cmp.Diff([]string{"a of 2", "b of 2"}, versions(source)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -27,10 +27,12 @@ func TestWhileThePluginIsAwayFreeDevicesBecomeUnhealthyAfterTheGrace(t *testing.
 	if passed := time.Since(away); passed < grace {
 		t.Errorf("devices became unhealthy after %v, want at least the grace period %v", passed, grace)
 	}
+
 	r.await(bronze, 1000, 0)
 	if err := r.kubelet.Admit(context.Background(), pod("b", map[string]int{gold: 1})); err == nil {
 		t.Error("a pod was admitted while the plugin was away")
 	}
+
 	r.kubelet.Remove("default", "a")
 	r.awaitGold(2, 0)
 	r.plugin.ready(offered(2))
@@ -78,15 +80,18 @@ qos_shim_unaccounted_assignments{resource="qos.noderesource.dev/rdt.bronze"} 0
 qos_shim_unaccounted_assignments{resource="qos.noderesource.dev/rdt.gold"} 1
 qos_shim_unaccounted_assignments{resource="vendor.example/net.fast"} 0
 `
+
 	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(want), "qos_shim_devices", "qos_shim_unaccounted_assignments"); err != nil {
 		t.Error(err)
 	}
+
 	r.admit(pod("a", map[string]int{gold: 1}))
 	r.plugin.ready(offered(3), podOf("a", inGold("app", "2", allocated)), static)
 	r.admit(pod("b", map[string]int{gold: 1}))
 	if err := r.kubelet.Admit(context.Background(), pod("c", map[string]int{gold: 1})); err == nil {
 		t.Error("a device of a static pod was allocated")
 	}
+
 	r.plugin.ready(offered(3), podOf("a", inGold("app", "2", allocated)), podOf("b", inGold("app", "3", allocated)))
 	r.awaitGold(3, 3)
 }
@@ -99,6 +104,7 @@ func TestCapacityBelowUseKeepsAllocatedDevicesAcrossAKubeletRestart(t *testing.T
 		r.admit(pod(name, map[string]int{gold: 1}))
 		pods = append(pods, podOf(name, inGold("app", "id-"+name, allocated)))
 	}
+
 	r.plugin.ready(offered(1), pods...)
 	r.plugin.ready(offered(1), pods...)
 	r.kubelet.Kill()

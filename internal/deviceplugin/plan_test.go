@@ -83,6 +83,7 @@ func TestPlan(t *testing.T) {
 			}
 		})
 	}
+
 	t.Run("an unlimited class has 1000 devices", func(t *testing.T) {
 		if got := healthyOf(plan(goldClass(0), held(3))); len(got) != 1000 {
 			t.Errorf("%d healthy devices, want 1000", len(got))
@@ -143,21 +144,26 @@ func checkInvariants(c class, u usage, devices []device) error {
 		}
 		health[d.id] = d.healthy
 	}
+
 	for _, id := range u.allocated {
 		if !health[id] {
 			return fmt.Errorf("%s is allocated, but not listed as healthy", id)
 		}
 	}
+
 	size := int(c.capacity)
 	if c.draining {
 		size = 0
 	}
+
 	if want := max(len(u.allocated), size); len(devices) != want {
 		return fmt.Errorf("%d devices, want %d", len(devices), want)
 	}
+
 	if healthy, want := len(healthyOf(devices)), max(len(u.allocated), size-u.unaccounted); healthy != want {
 		return fmt.Errorf("%d healthy devices, want %d", healthy, want)
 	}
+
 	return nil
 }
 
@@ -187,6 +193,7 @@ func TestDevicesArePhasedOutInTwoSteps(t *testing.T) {
 			t.Errorf("after %v: %q for %v, want %q for %v", step.at, got, again, step.want, step.again)
 		}
 	}
+
 	if len(leaving) > 0 {
 		t.Errorf("the map leaving has %v, want nothing", leaving)
 	}

@@ -33,6 +33,7 @@ func TestKubeletReportsTheCapacityOfEveryClassWithAnExtendedResource(t *testing.
 	if err := r.publisher.Healthy(); err == nil || !strings.Contains(err.Error(), "it has not answered yet") {
 		t.Errorf("before the plugin was ready: %v", err)
 	}
+
 	r.plugin.ready(offered(2))
 	r.awaitGold(2, 2)
 	r.await(bronze, 1000, 1000)
@@ -46,6 +47,7 @@ qos_shim_device_plugins 3
 # TYPE qos_shim_registrations_total counter
 qos_shim_registrations_total 3
 `
+
 	r.soon("the metrics agree", func() bool { // kubelet calls ListAndWatch before it answers the registration
 		return testutil.GatherAndCompare(r.registry, strings.NewReader(want), "qos_shim_device_plugins", "qos_shim_registrations_total") == nil
 	})
@@ -69,6 +71,7 @@ func TestAKubeletThatStartsLaterOrRestartsGetsTheClasses(t *testing.T) {
 	if err := os.MkdirAll(r.kubelet.PluginsDir(), 0o750); err != nil {
 		t.Fatal(err)
 	}
+
 	r.plugin.ready(offered(2))
 	r.run()
 	r.soon("the log has the missing kubelet", func() bool { return strings.Contains(r.log.String(), "kubelet does not answer") })
@@ -82,6 +85,7 @@ func TestAKubeletThatStartsLaterOrRestartsGetsTheClasses(t *testing.T) {
 		r.await(bronze, 1000, 1000)
 		r.await(fast, 4, 4)
 	}
+
 	r.admit(pod("b", map[string]int{gold: 1}))
 	if err := r.kubelet.Admit(context.Background(), pod("c", map[string]int{gold: 1})); err == nil {
 		t.Error("a third pod was admitted, although the class has only two devices")
@@ -107,6 +111,7 @@ func TestARemovedSocketIsMadeAgainWithoutANewRegistration(t *testing.T) {
 	if err := os.Remove(socket); err != nil {
 		t.Fatal(err)
 	}
+
 	r.soon("the socket exists again", func() bool {
 		conn, err := net.Dial("unix", socket)
 		if err == nil {
@@ -114,10 +119,12 @@ func TestARemovedSocketIsMadeAgainWithoutANewRegistration(t *testing.T) {
 		}
 		return err == nil
 	})
+
 	r.admit(pod("a", map[string]int{gold: 1}))
 	if diff := cmp.Diff(before, r.traffic()); diff != "" || r.kubelet.Resource(gold).Registrations != 1 {
 		t.Errorf("kubelet was notified again (-before +after):\n%s", diff)
 	}
+
 	r.stop()
 	if names := r.sockets(); len(names) > 0 {
 		t.Errorf("sockets are left: %v", names)
@@ -172,6 +179,7 @@ func TestAClassIsAddedChangedAndRemovedWithoutMessagesForOthers(t *testing.T) {
 	if got := r.kubelet.Resource(gold).Registrations; got != 1 {
 		t.Errorf("gold was registered %d times for its changes", got)
 	}
+
 	with := offered(3)
 	silver := "qos.noderesource.dev/rdt.silver"
 	with.ContainerQosResources[0].Classes = append(with.ContainerQosResources[0].Classes,
@@ -184,6 +192,7 @@ func TestAClassIsAddedChangedAndRemovedWithoutMessagesForOthers(t *testing.T) {
 	if got := r.kubelet.Resource(silver); got.Capacity != 0 || got.Messages != 3 {
 		t.Errorf("after silver was removed, kubelet has %+v; want no devices, and 3 device lists: healthy, unhealthy, empty", got)
 	}
+
 	r.soon("the socket of silver is gone", func() bool { return len(r.sockets()) == 3 })
 	r.plugin.ready(with)
 	r.await(silver, 1, 1)
@@ -216,22 +225,27 @@ func TestAllocateAnswersWithTheClassAndRefusesMoreThanOneUnit(t *testing.T) {
 		"allocated.qos.noderesource.dev/rdt.bronze": "k8s.io/rdt=bronze",
 		fastKey: "vendor.example/net=fast",
 	}
+
 	if diff := cmp.Diff(want, r.kubelet.Annotations("default", "a", "app")); diff != "" {
 		t.Errorf("annotations differ (-want +got):\n%s", diff)
 	}
+
 	if diff := cmp.Diff(r.kubelet.Devices("default", "a", "setup", gold), r.kubelet.Devices("default", "a", "app", gold)); diff != "" {
 		t.Errorf("the container has another device than its init container:\n%s", diff)
 	}
+
 	err := r.kubelet.Admit(context.Background(), pod("greedy", map[string]int{gold: 2}))
 	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "request 1 of "+gold) {
 		t.Errorf("two units: %v", err)
 	}
+
 	metric := `
 # HELP qos_shim_allocations_total Allocate requests of kubelet, by outcome: granted or refused.
 # TYPE qos_shim_allocations_total counter
 qos_shim_allocations_total{outcome="granted"} 4
 qos_shim_allocations_total{outcome="refused"} 1
 `
+
 	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(metric), "qos_shim_allocations_total"); err != nil {
 		t.Error(err)
 	}
@@ -243,28 +257,33 @@ func TestOnlyStaleSocketsOfTheShimAreRemoved(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		t.Fatal(err)
 	}
+
 	stale := filepath.Join(dir, "qos-shim-rdt.old-01234567.sock")
 	others := []string{filepath.Join(dir, "gpu.sock"), filepath.Join(dir, "qos-shim-notes.txt"), filepath.Join(dir, "qos-shim-a-01234567.sock")}
 	for _, path := range []string{stale, others[0], r.socketOf(gold)} {
 		leaveSocket(t, path)
 	}
+
 	for _, path := range others[1:] {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	r.plugin.ready(offered(1))
 	r.run()
 	r.soon("the socket of a class that is gone is removed", func() bool {
 		_, err := os.Lstat(stale)
 		return err != nil
 	})
+
 	r.soon("the sockets of the classes are there", func() bool { return len(r.sockets()) == 4 })
 	for _, path := range others {
 		if _, err := os.Lstat(path); err != nil {
 			t.Errorf("another program's file: %v", err)
 		}
 	}
+
 	if info, err := os.Lstat(r.socketOf(gold)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("gold's socket: %v, %v", info.Mode(), err)
 	}
@@ -318,6 +337,7 @@ func TestWithoutPodResourcesTheSourcesOfAssignmentsCount(t *testing.T) {
 	if n := strings.Count(r.log.String(), "mount its pod-resources directory"); n != 1 {
 		t.Errorf("the remedy was logged %d times:\n%s", n, r.log)
 	}
+
 	r.kubelet.Kill()
 	r.kubelet.HidePodResources(false)
 	r.startKubelet()

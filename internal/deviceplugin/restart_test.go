@@ -134,6 +134,7 @@ func TestTheDeviceOfAnEndedInitContainerIsTakenAwayLast(t *testing.T) {
 	for _, name := range []string{"x", "y"} { // so that the device of pod a has a higher number
 		r.admit(pod(name, map[string]int{gold: 1}))
 	}
+
 	p := pod("a", nil)
 	p.InitContainers = []kubelettest.Container{{Name: "setup", Limits: map[string]int{gold: 1}}}
 	r.admit(p)
@@ -145,6 +146,7 @@ func TestTheDeviceOfAnEndedInitContainerIsTakenAwayLast(t *testing.T) {
 	if got, want := r.kubelet.Resource(gold).Healthy, r.kubelet.Devices("default", "a", "setup", gold); !slices.Equal(got, want) {
 		t.Errorf("the healthy devices are %v, want that of the init container, %v", got, want)
 	}
+
 	r.restartKubelet()
 	r.awaitGold(3, 1)
 	r.readmit("a")
@@ -171,6 +173,7 @@ func TestARenamedClassIsPublishedOnce(t *testing.T) {
 			if got := r.kubelet.Annotations("default", "a", "app")[key]; got != "k8s.io/rdt=gold" {
 				t.Errorf("Allocate answered with %q", got)
 			}
+
 			if got := r.kubelet.Resource(gold); got.Registrations != 1 || got.Messages > 3 {
 				t.Errorf("kubelet was notified repeatedly: %+v", got)
 			}

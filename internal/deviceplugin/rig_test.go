@@ -128,6 +128,7 @@ func newRig(t *testing.T, grace time.Duration) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := &rig{T: t, plugin: newCache(), kubelet: kubelettest.New(dir), registry: prometheus.NewRegistry(), log: &journal{}, stop: func() {}}
 	r.publisher = r.another(grace)
 	t.Cleanup(func() {
@@ -139,6 +140,7 @@ func newRig(t *testing.T, grace time.Duration) *rig {
 		_ = os.RemoveAll(dir)
 		awaitNoGoroutines(t)
 	})
+
 	return r
 }
 

@@ -26,11 +26,13 @@ func TestAnUnreadableDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
+
 			for path, mode := range map[string]os.FileMode{r.kubelet.Root(): 0o755, dir: test.mode} {
 				if err := os.Chmod(path, mode); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			r.plugin.ready(offered(1))
 			root := nobody.Become(t)
 			r.run()
@@ -38,10 +40,12 @@ func TestAnUnreadableDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
 			if err := r.publisher.Healthy(); err == nil || !strings.HasSuffix(err.Error(), dir+test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("healthy: %v", err)
 			}
+
 			root()
 			if err := os.Chmod(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
+
 			r.startKubelet()
 			r.awaitGold(1, 1)
 			if n := strings.Count(r.log.String(), dir+test.want); n != 1 {

@@ -101,21 +101,27 @@ func TestDirectoriesAreMadeListedMovedAndRemoved(t *testing.T) {
 	if err := root.Mkdir("/sys/m"); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := root.Mkdir("/sys/m"); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("made again: %v", err)
 	}
+
 	if err := root.Rename("/sys/m", "/sys/n"); err != nil {
 		t.Fatal(err)
 	}
+
 	if names, err := root.ReadDir("/sys"); err != nil || !slices.Equal(names, []string{"a", "n", "z"}) {
 		t.Errorf("got %v, %v", names, err)
 	}
+
 	if err := root.Remove("/sys"); !errors.Is(err, syscall.ENOTEMPTY) {
 		t.Errorf("Remove of a directory with files returned %v, want ENOTEMPTY", err)
 	}
+
 	if err := root.Remove("/sys/n"); err != nil {
 		t.Error(err)
 	}
+
 	if _, err := root.ReadDir("/sys/n"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
@@ -186,13 +192,16 @@ func TestSubdirsAreDirectoriesAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := Root(dir).Subdirs("/")
 	if err != nil || !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("got %q, %v", got, err)
 	}
+
 	if _, err := Root(dir).Subdirs("/none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}

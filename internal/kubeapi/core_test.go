@@ -77,6 +77,7 @@ func TestCoreMakesTheRequestsOfTheClientset(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			clientset, err := kubernetes.NewForConfig(config)
 			if err != nil {
 				t.Fatal(err)
@@ -86,12 +87,15 @@ func TestCoreMakesTheRequestsOfTheClientset(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if _, err := request(t.Context(), apiserver.Core(clientset)); err != nil {
 				t.Fatal(err)
 			}
+
 			if len(requests) != 2 || requests[0] != requests[1] {
 				t.Errorf("the request is\n%q\nwant that of the clientset:\n%q", requests[0], requests[1:])
 			}
+
 			if object, ok := got.(metav1.Object); ok && object.GetName() != "from-the-server" {
 				t.Errorf("the object is %+v, want that of the response", got)
 			}

@@ -74,6 +74,7 @@ func answer(t *testing.T, code int, body string, header ...string) *httptest.Ser
 		w.WriteHeader(code)
 		_, _ = io.WriteString(w, body)
 	}))
+
 	t.Cleanup(server.Close)
 	return server
 }
@@ -233,6 +234,7 @@ func TestClientsOfConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, err = client.Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
 	t.Run("an overloaded server is asked once, and the caller decides when to come back", func(t *testing.T) {
 		if got := asked.Load(); got != 1 || kubeapi.OutcomeOf(err) != kubeapi.TooMany {

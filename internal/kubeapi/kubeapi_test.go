@@ -39,6 +39,7 @@ func TestRetryDelays(t *testing.T) {
 			}
 		})
 	}
+
 	t.Run("after success it begins again", func(t *testing.T) {
 		var retry Retry
 		for range 10 {
@@ -72,10 +73,12 @@ func TestOutcomeLog(t *testing.T) {
 			for _, err := range test.errs {
 				outcomes.Record(err)
 			}
+
 			got := strings.FieldsFunc(log.String(), func(c rune) bool { return c == '\n' })
 			if len(got) != len(test.want) {
 				t.Fatalf("logged %q, want %d lines", got, len(test.want))
 			}
+
 			for i, want := range test.want {
 				if !strings.Contains(got[i], want) {
 					t.Errorf("logged %s, want %s", got[i], want)
@@ -92,6 +95,7 @@ func TestWrites(t *testing.T) {
 	if err := again.Count("pods/status", retryAfter(429, 1, "busy")); OutcomeOf(err) != TooMany {
 		t.Errorf("the error is gone: %v", err)
 	}
+
 	_ = again.Count("pods/status", nil)
 	want := `
 # HELP qos_shim_api_writes_total Write requests to the Kubernetes API, by kind of object and outcome.
@@ -99,6 +103,7 @@ func TestWrites(t *testing.T) {
 qos_shim_api_writes_total{object="pods/status",outcome="ok"} 2
 qos_shim_api_writes_total{object="pods/status",outcome="too_many"} 1
 `
+
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}

@@ -34,12 +34,15 @@ func TestBreaker(t *testing.T) {
 				do := func(err error) error {
 					return breaker.Do(t.Context(), func() error { requests++; return err })
 				}
+
 				if err := do(c.err); !errors.Is(err, c.err) {
 					t.Errorf("got %v; want the request's error %v", err, c.err)
 				}
+
 				if open := breaker.Wait() > 0; open != c.opens {
 					t.Fatalf("open: %v, want %v", open, c.opens)
 				}
+
 				if !c.opens {
 					return
 				}
@@ -47,6 +50,7 @@ func TestBreaker(t *testing.T) {
 				if err := do(nil); !errors.Is(err, kubeapi.ErrBreakerOpen) || requests != 1 {
 					t.Errorf("while open: %v after %d requests; want ErrBreakerOpen and no request", err, requests)
 				}
+
 				<-time.After(breaker.Wait())
 				if err := do(nil); err != nil || breaker.Wait() > 0 {
 					t.Errorf("after the wait: %v, open for %s; want it closed by a success", err, breaker.Wait())

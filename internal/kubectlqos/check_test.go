@@ -18,6 +18,7 @@ func TestCheckSkipsObjectsOfOtherKindsInADirectory(t *testing.T) {
 		roles     = "apiVersion: v1\nkind: ServiceAccount\n---\napiVersion: v1\nkind: ServiceAccount\n"
 		limits    = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSLimitRange\n"
 	)
+
 	for _, test := range []struct {
 		name  string
 		files map[string]string

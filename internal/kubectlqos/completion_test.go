@@ -80,6 +80,7 @@ func TestCheck(t *testing.T) {
 		}
 		return file
 	}
+
 	const header = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n"
 	good := write("good.yaml", header+"- name: k8s.io/blockio\n  blockio: {Classes: {slow: [{Weight: \"100\"}]}}\n")
 	bad := write("bad.yaml", header+"- name: k8s.io/rdt\n  rdt: {partitions: {}}\n  colour: red\n")

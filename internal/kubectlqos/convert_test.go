@@ -103,23 +103,27 @@ func (c convertRun) run(t *testing.T) (answer, string) {
 			t.Fatal(err)
 		}
 	}
+
 	r := newRig(t)
 	r.add(t, networkNode)
 	stdin := c.stdin
 	if stdin == nil {
 		stdin = &bytes.Buffer{}
 	}
+
 	var out, errs bytes.Buffer
 	root := newRootCommand(&cluster{
 		streams: genericiooptions.IOStreams{In: stdin, Out: &out, ErrOut: &errs},
 		now:     time.Now,
 		connect: func() (*clients, error) { return &clients{core: r.core, objects: r.objects, namespace: "default"}, nil },
 	}, "v0.1.0")
+
 	root.PersistentFlags().StringP("namespace", "n", "", "")
 	var args []string
 	for _, arg := range c.args {
 		args = append(args, strings.ReplaceAll(arg, "DIR", dir))
 	}
+
 	code := program.Execute(t.Context(), root, args)
 	return answer{code, out.String(), strings.ReplaceAll(errs.String(), dir, "DIR")}, dir
 }
@@ -129,6 +133,7 @@ func TestConvertPrints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = null.Close() })
 	for _, test := range []struct {
 		name string
@@ -236,6 +241,7 @@ func filesIn(t *testing.T, dir string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	files := map[string]string{}
 	for _, entry := range entries {
 		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))
@@ -244,6 +250,7 @@ func filesIn(t *testing.T, dir string) map[string]string {
 		}
 		files[entry.Name()] = string(text)
 	}
+
 	return files
 }
 
@@ -252,21 +259,26 @@ func TestConvertChangesFilesInPlace(t *testing.T) {
 	if err := os.WriteFile(unchanged, []byte("b: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	before, err := os.Stat(unchanged)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, dir := convertRun{
 		files: map[string]string{"a.yaml": oneRDT, "b.yaml": "b: 1\n"},
 		args:  []string{"convert", "-i", "DIR", unchanged},
 	}.run(t)
+
 	if after, err := os.Stat(unchanged); err != nil || !os.SameFile(before, after) {
 		t.Errorf("a file with nothing to convert was written anew (%v)", err)
 	}
+
 	wantAnswer(t, answer{}, got)
 	if diff := cmp.Diff(map[string]string{"a.yaml": oneRDTAfter, "b.yaml": "b: 1\n"}, filesIn(t, dir)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
+
 	info, err := os.Stat(filepath.Join(dir, "a.yaml"))
 	if err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("the mode is %v (%v), not that of the old file", info.Mode(), err)
@@ -290,14 +302,17 @@ func TestConvertChangesNoFileWhenOneCannotBeWritten(t *testing.T) {
 	if err := os.WriteFile(path, []byte(oneRDT), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	m, err := readManifests([]string{path}, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m = append(m, manifest{name: "gone", path: filepath.Join(dir, "none", "gone.yaml"), text: []byte(oneRDT)})
 	if err := replaceFiles(m, [][]byte{[]byte(oneRDTAfter), []byte(oneRDTAfter)}); err == nil || !strings.Contains(err.Error(), "gone: ") {
 		t.Errorf("the error is %v", err)
 	}
+
 	if diff := cmp.Diff(map[string]string{"a.yaml": oneRDT}, filesIn(t, dir)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
@@ -309,14 +324,17 @@ func TestConvertLeavesALinkToAFileALink(t *testing.T) {
 	if err := os.WriteFile(file, []byte(oneRDT), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.Symlink("a.yaml", link); err != nil {
 		t.Fatal(err)
 	}
+
 	got, _ := convertRun{args: []string{"convert", "-i", link}}.run(t)
 	wantAnswer(t, answer{}, got)
 	if target, err := os.Readlink(link); err != nil || target != "a.yaml" {
 		t.Errorf("the link leads to %q (%v)", target, err)
 	}
+
 	if got := filesIn(t, dir)["a.yaml"]; got != oneRDTAfter {
 		t.Errorf("the file has %q", got)
 	}
@@ -327,20 +345,24 @@ func TestConvertFollowsNoLinkOutOfADirectory(t *testing.T) {
 	if err := os.WriteFile(outside, []byte(oneRDT), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	dir := t.TempDir()
 	if err := os.Symlink(outside, filepath.Join(dir, "link.yaml")); err != nil {
 		t.Fatal(err)
 	}
+
 	got, _ := convertRun{args: []string{"convert", "-i", dir}}.run(t)
 	wantAnswer(t, answer{Code: program.ExitProblems, Errors: "Error: " + dir + " has only symbolic links, and links in a directory are not followed; pass the files themselves\n"}, got)
 	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(oneRDT), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	got, _ = convertRun{args: []string{"convert", "-i", "-R", dir}}.run(t)
 	wantAnswer(t, answer{}, got)
 	if diff := cmp.Diff(map[string]string{"a.yaml": oneRDTAfter, "link.yaml": oneRDT}, filesIn(t, dir)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
+
 	t.Run("but one that is itself named", func(t *testing.T) {
 		link := filepath.Join(t.TempDir(), "link")
 		if err := os.Symlink(dir, link); err != nil {

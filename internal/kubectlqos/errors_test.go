@@ -72,6 +72,7 @@ func TestAConfigurationThatNamesNoClusterIsALine(t *testing.T) {
 	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: Config\ncurrent-context: gone\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, args := range [][]string{
 		{"nodes", "--kubeconfig", filepath.Join(dir, "none")},
 		{"nodes", "--kubeconfig", file},

@@ -270,15 +270,18 @@ func TestDocumentsOfPodsDistinguishTheSystemDefaultFromNone(t *testing.T) {
 	if err := r.core.Tracker().Add(aPod("p").on("n1").asks("rdt=").running().Pod); err != nil {
 		t.Fatal(err)
 	}
+
 	got := r.run(t, "pods", "-o", "json")
 	var document struct{ Items []map[string]any }
 	if err := json.Unmarshal([]byte(got.Out), &document); err != nil {
 		t.Fatalf("%v in %+v", err, got)
 	}
+
 	want := []map[string]any{{
 		"namespace": "default", "pod": "p", "container": "main", "resource": "k8s.io/rdt", "requested": "",
 		"requestedBy": "container.qos.noderesource.dev/main", "source": "container", "effective": "", "reason": "", "message": "", "node": "n1",
 	}}
+
 	if diff := cmp.Diff(want, document.Items); diff != "" {
 		t.Errorf("items differ (-want +got):\n%s", diff)
 	}

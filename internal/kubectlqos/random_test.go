@@ -40,25 +40,30 @@ func checkMerge(t *testing.T, had, asked string) {
 	if err != nil || bad != nil {
 		return
 	}
+
 	merged, err := c.merge(had)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	after, err := classes.ParsePairs(merged)
 	if err != nil {
 		t.Fatalf("%q and %q make %q: %v", had, asked, merged, err)
 	}
+
 	for _, pair := range before {
 		if !slices.Contains(c.resources, pair.Resource) && !slices.Contains(after, pair) {
 			t.Errorf("%q and %q make %q, without %v", had, asked, merged, pair)
 		}
 	}
+
 	wanted, _ := classes.ParsePairs(strings.Join(c.pairsBut(nil), ","))
 	for _, pair := range after {
 		if slices.Contains(c.resources, pair.Resource) && !slices.Contains(wanted, pair) {
 			t.Errorf("%q and %q make %q, with %v", had, asked, merged, pair)
 		}
 	}
+
 	for _, pair := range wanted {
 		if !slices.Contains(after, pair) {
 			t.Errorf("%q and %q make %q, without %v", had, asked, merged, pair)

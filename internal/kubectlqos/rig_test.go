@@ -71,6 +71,7 @@ func (r *rig) add(t *testing.T, text string) {
 	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
+
 	var err error
 	switch object.GetKind() {
 	case "NodeQOSResources":
@@ -151,12 +152,15 @@ func (r *rig) execute(ctx context.Context, out, errs writer, args ...string) int
 		now:     func() time.Time { return r.now },
 		pause:   func(context.Context, time.Duration) {},
 	}
+
 	if r.pause != nil {
 		c.pause = r.pause
 	}
+
 	if r.clock != nil {
 		c.now = r.clock
 	}
+
 	var namespace string
 	c.connect = func() (*clients, error) {
 		api := &clients{core: r.core, objects: r.objects, namespace: namespace}
@@ -165,6 +169,7 @@ func (r *rig) execute(ctx context.Context, out, errs writer, args ...string) int
 		}
 		return api, nil
 	}
+
 	root := newRootCommand(c, "v0.1.0")
 	root.PersistentFlags().StringVarP(&namespace, "namespace", "n", "default", "")
 	return program.Execute(ctx, root, args)

@@ -224,16 +224,19 @@ func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
 		r.addPodResource(t, "vendor.example/network", false)
 		r.addFixed(t)
 	}
+
 	status := func(key string, value any) func(t *testing.T, r *setRig) {
 		return func(t *testing.T, r *setRig) {
 			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)[key] = value })
 		}
 	}
+
 	full := func(inUse int64) func(t *testing.T, r *setRig) {
 		return func(t *testing.T, r *setRig) {
 			r.updateRDT(t, "gold", func(of map[string]any) { of["inUse"] = inUse })
 		}
 	}
+
 	for _, c := range []struct {
 		name string
 		pod  testPod
@@ -305,17 +308,21 @@ func TestSetWritesOnlyWhatItHasSeen(t *testing.T) {
 			})
 			return true, nil, apierrors.NewConflict(corev1.Resource("pods"), "p", nil)
 		})
+
 		r.updateNode(t, "n1", func(object map[string]any) {
 			object["status"].(map[string]any)["unavailableResources"] = []any{map[string]any{"name": "k8s.io/blockio", "scope": "Container", "message": "none"}}
 		})
+
 		got := r.run(t, "set", "p", "rdt=silver", "--wait=false")
 		if annotation := r.annotation(t, ownKey); got.Code != 0 || annotation != "blockio=,rdt=silver" {
 			t.Errorf("answer %+v, annotation %q; want the change of the other kept", got, annotation)
 		}
+
 		var patch struct{ Metadata map[string]any }
 		if err := json.Unmarshal(r.patches[len(r.patches)-1].Patch, &patch); err != nil {
 			t.Fatal(err)
 		}
+
 		want := map[string]any{"uid": "uid-p", "resourceVersion": "2", "annotations": map[string]any{ownKey: "blockio=,rdt=silver"}}
 		if diff := cmp.Diff(want, patch.Metadata); diff != "" {
 			t.Errorf("the last patch differs (-want +got):\n%s", diff)

@@ -87,10 +87,12 @@ status:
   - {name: debugger, containerID: "c://2", state: {running: {startedAt: "2026-05-01T12:31:00Z"}}}
   - {name: ended, containerID: "c://3", state: {terminated: {exitCode: 0}}}
 `
+
 	r.add(t, web)
 	for _, name := range []string{"debugger", "ended"} {
 		wantAnswer(t, answer{Code: 1, Errors: "Error: container " + name + " of pod debugged is an ephemeral container, which cannot request classes; choose an init or ordinary container: main\n"}, r.run(t, "set", "debugged", "-c", name, "rdt=silver", "--dry-run"))
 	}
+
 	t.Run("and takes the only other one when none is named", func(t *testing.T) {
 		got := r.run(t, "set", "debugged", "rdt=silver", "--dry-run")
 		if got.Code != 0 || !strings.HasPrefix(got.Out, "pod/debugged container main: ") {

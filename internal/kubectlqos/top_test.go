@@ -26,10 +26,12 @@ func TestTopShowsTheLargestNumberForMore(t *testing.T) {
 			}
 		})
 	}
+
 	wantAnswer(t, answer{Out: `
 RESOURCE     CLASS   NODES   IN-USE                CAPACITY              FREE
 k8s.io/rdt   gold    4       9223372036854775807   9223372036854775807   9223372036854775807
 `}, r.run(t, "top"))
+
 	wantAnswer(t, answer{Out: `
 RESOURCE     CLASS   NAMESPACE     IN-USE                PODS
 k8s.io/rdt   gold    <not named>   9223372036854775807   unknown

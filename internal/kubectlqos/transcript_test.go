@@ -24,6 +24,7 @@ func (r *rig) replay(t *testing.T, transcript string) string {
 	if strings.Contains(transcript, prompt+"top usage") {
 		r.withPlugins(t) // only here, because other transcripts do not show the plugins' pods
 	}
+
 	var played strings.Builder
 	for line := range strings.Lines(transcript) {
 		command, is := strings.CutPrefix(line, prompt)
@@ -36,6 +37,7 @@ func (r *rig) replay(t *testing.T, transcript string) string {
 			played.WriteByte('\n') // the output of a template may lack a line break at its end
 		}
 	}
+
 	return played.String()
 }
 
@@ -50,6 +52,7 @@ func TestTranscriptsAreWhatCommandsAnswer(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no transcripts: %v", err)
 	}
+
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			data, err := os.ReadFile(file)
@@ -76,6 +79,7 @@ func TestDocumentationShowsWhatCommandsAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	blocks := regexp.MustCompile("(?s)```console\n(.*?)```")
 	found := 0
 	got := blocks.ReplaceAllStringFunc(string(data), func(block string) string {
@@ -86,11 +90,13 @@ func TestDocumentationShowsWhatCommandsAnswer(t *testing.T) {
 		found++
 		return "```console\n" + newRig(t, "nodes.yaml", "pods.yaml").replay(t, text) + "```"
 	})
+
 	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if diff := cmp.Diff(string(data), got); diff != "" || found == 0 {
 		t.Errorf("%d examples, and answers differ (-want +got):\n%s", found, diff)
 	}
@@ -103,6 +109,7 @@ func TestDocumentationShowsWhatIsConverted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, section, _ := strings.Cut(string(data), "\n## Convert and quota\n")
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(section, -1)
 	for i, c := range []struct{ name, command string }{{"a pod", "convert"}, {"a quota", "quota"}, {"a claim", "convert"}} {

@@ -34,6 +34,7 @@ func (p *plugins) execute(_ context.Context, pod *corev1.Pod, container string, 
 	if got := strings.Join(command, " "); got != "qos-nri-plugin top --once -o json" || container != pluginContainer {
 		return nil, fmt.Errorf("asked for %q in container %s", got, container)
 	}
+
 	if answer, has := p.answers[node]; has || p.fails[node] != nil {
 		return []byte(answer), p.fails[node]
 	}
@@ -45,6 +46,7 @@ func (p *plugins) execute(_ context.Context, pod *corev1.Pod, container string, 
 		return fmt.Sprintf(`"measurements": [{"name": "llc_occupancy_bytes", "part": "0", "value": %v},
 			{"name": "memory_bandwidth_bytes_total", "part": "0", "value": %v}]`, occupied, used)
 	}
+
 	return fmt.Appendf(nil, `{"time": %q, "classes": [
 		{"resource": "k8s.io/rdt", "class": "", %s}, {"resource": "k8s.io/rdt", "class": "gold", %s},
 		{"resource": "k8s.io/blockio", "class": "throttled", "measurements": [{"name": "fs_reads_bytes_total", "part": "sda", "value": %v}]}],
@@ -124,6 +126,7 @@ func TestClassesOfANodeAreAddedUp(t *testing.T) {
 	r.plugins.answers["node-2"] = `{"time": "2026-05-01T13:00:00Z", "classes": [{"resource": "k8s.io/rdt", "class": "",
 		"measurements": [{"name": "llc_occupancy_bytes", "part": "0", "value": 4096}]}, {"resource": "k8s.io/rdt", "class": "gold",
 		"measurements": [{"name": "llc_occupancy_bytes", "part": "1", "value": 8192}, {"name": "llc_occupancy_bytes", "part": "0", "value": 8192}]}]}`
+
 	r.plugins.fails["node-2"] = nil
 
 	got := r.run(t, "top", "usage", "--once", "--by-node", "--containers", "--sort-by=cache")
@@ -157,11 +160,13 @@ func TestUsageRepeatsUntilInterrupted(t *testing.T) {
 			interrupt()
 		}
 	}
+
 	var out, errs strings.Builder
 	code := r.execute(ctx, &out, &errs, "top", "usage", "--interval", "7s")
 	if code != 0 || strings.Count(out.String(), "\nNODE") != 3 || strings.Contains(out.String(), "\x1b") || strings.Count(errs.String(), "\n") != 1 {
 		t.Errorf("exit code %d, output %q, notes %q", code, out.String(), errs.String())
 	}
+
 	if !slices.Equal(waits, []time.Duration{7 * time.Second, 7 * time.Second, 7 * time.Second}) {
 		t.Errorf("waited %s", waits)
 	}

@@ -94,6 +94,7 @@ func TestAWatchOfPodsShowsTheirChanges(t *testing.T) {
 	if err := r.core.Tracker().Add(aPod("p").on("n1").asks("rdt=gold").waiting("ContainerCreating", "").Pod); err != nil {
 		t.Fatal(err)
 	}
+
 	out, _ := r.watching(t, []string{"pods", "-w"}, func(out, _ *watched) {
 		out.await(t, "ContainerCreating")
 		r.updatePod(t, "p", func(pod *corev1.Pod) {
@@ -106,6 +107,7 @@ func TestAWatchOfPodsShowsTheirChanges(t *testing.T) {
 		}
 		out.await(t, "silver")
 	})
+
 	wantAnswer(t, answer{Out: `
 POD   CONTAINER   RESOURCE     REQUESTED   EFFECTIVE   SOURCE      WHY
 p     main        k8s.io/rdt   gold        -           container   ContainerCreating
@@ -125,6 +127,7 @@ func TestAWatchThatBreaksSaysSoOnceAndGoesOn(t *testing.T) {
 		tries <- struct{}{}
 		return true, nil, errors.New("the line is cut")
 	})
+
 	out, errs := r.watching(t, []string{"nodes", "-w"}, func(out, errs *watched) {
 		out.await(t, "gold (0/2)")
 		errs.await(t, "the line is cut")
@@ -135,6 +138,7 @@ func TestAWatchThatBreaksSaysSoOnceAndGoesOn(t *testing.T) {
 		r.setInUse(t, "gold", 2, "2")
 		out.await(t, "gold (2/2)")
 	})
+
 	if want := "Trying again: the line is cut\n"; errs != want {
 		t.Errorf("complained %q, want %q, after\n%s", errs, want, out)
 	}

@@ -22,6 +22,7 @@ func TestPublishersAreThoseOfTheFlags(t *testing.T) {
 		Publishers                 []string
 		Conditions, Events, Follow bool
 	}
+
 	const object, pods, evictions = "*nodeobject.Publisher", "*podstatus.Publisher", "*podeviction.Evictor"
 	for _, test := range []struct {
 		name    string
@@ -46,12 +47,14 @@ func TestPublishersAreThoseOfTheFlags(t *testing.T) {
 			if err := options.Validate(); err != nil {
 				t.Fatal(err)
 			}
+
 			log := slog.New(slog.DiscardHandler)
 			a := &apiPublishers{options: options, cache: nodecache.New("/none", log), registry: prometheus.NewRegistry(), log: log}
 			publishers, err := a.publishers(&rest.Config{Host: "https://127.0.0.1:1"})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			got := outcome{UsesAPI: options.usesAPI()}
 			for _, p := range publishers {
 				kind := reflect.TypeOf(p).String()
@@ -61,6 +64,7 @@ func TestPublishersAreThoseOfTheFlags(t *testing.T) {
 					got.Conditions, got.Events, got.Follow = o.Conditions, o.Events, o.FollowAnnotations
 				}
 			}
+
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -28,6 +28,7 @@ func TestANodeIsResetWhenNothingHasAClassThatItDidNotRequest(t *testing.T) {
 		}
 		return c
 	}
+
 	for _, test := range []struct {
 		name    string
 		class   nodeqosv1alpha1.QOSResourceClassInfo
@@ -67,6 +68,7 @@ func TestAwaitResetReturnsWhenTheLastNodeIsReset(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		ended := make(chan error, 1)
 		go func() { ended <- awaitReset(t.Context(), objects, slog.New(slog.DiscardHandler)) }()
 
@@ -76,9 +78,11 @@ func TestAwaitResetReturnsWhenTheLastNodeIsReset(t *testing.T) {
 			t.Fatalf("it has returned while a node offers a class: %v", err)
 		default:
 		}
+
 		if err := objects.Resource(nodes).Delete(context.WithoutCancel(t.Context()), "n2", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}

@@ -56,24 +56,29 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	plugin := apitest.NewNode()
 	if err := plugin.Load(t.Context(), apitest.Files); err != nil {
 		t.Fatal(err)
 	}
+
 	served, err := apitest.Serve(context.WithoutCancel(t.Context()), plugin, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := served.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	r := &rig{kubelet: kubelettest.New(filepath.Join(dir, "kubelet")), options: kubeletshim.DefaultOptions()}
 	if err := r.kubelet.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(r.kubelet.Kill)
 	r.options.APISocket, r.options.KubeletDir = served.Socket, r.kubelet.Root()
 	r.options.NodeName, r.options.MetricsAddress = "node-1", ""
@@ -93,6 +98,7 @@ func (r *rig) run(t *testing.T) {
 			t.Errorf("the shim ended with: %v", err)
 		}
 	})
+
 	patient, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	if err := r.kubelet.Await(patient, func() bool {
@@ -111,6 +117,7 @@ func TestDevicePluginsRunWithoutTheKubernetesAPI(t *testing.T) {
 		}
 		return path
 	}
+
 	for _, test := range []struct {
 		name       string
 		kubeconfig func(t *testing.T) string

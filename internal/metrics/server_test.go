@@ -105,11 +105,13 @@ func TestAClientThatOpensManyConnectionsLosesItsOwn(t *testing.T) {
 			t.Fatal("an old connection of the client stays open")
 		}
 	}
+
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if status := get(t, dial(t, prober, address), path); status != http.StatusOK {
 			t.Errorf("%s is answered with %d", path, status)
 		}
 	}
+
 	if status := get(t, scrapes, "/metrics"); status != http.StatusOK {
 		t.Errorf("a scrape over a connection opened before the attack is answered with %d, want 200", status)
 	}
@@ -133,6 +135,7 @@ func TestClientsThatReadNothingTakeLittleMemory(t *testing.T) {
 	if after := memory(); after > before+limit {
 		t.Errorf("%d clients that read nothing take %d KiB", clients, (after-before)>>10)
 	}
+
 	if status := get(t, dial(t, prober, address), "/healthz"); status != http.StatusOK {
 		t.Errorf("/healthz is answered with %d", status)
 	}
@@ -165,6 +168,7 @@ func TestProbesAreAnsweredWhileScrapesCollect(t *testing.T) {
 			t.Errorf("%s is answered with %d, want %d", path, status, want)
 		}
 	}
+
 	close(blocks.release)
 	for range maxScrapes {
 		if status := <-answers; status != http.StatusOK {

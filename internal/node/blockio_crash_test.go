@@ -43,17 +43,20 @@ func newBlockIOMachine(t *testing.T, legacy bool, class string) *blockioMachine 
 	if legacy {
 		m = simcgroup.NewLegacy()
 	}
+
 	for i, name := range []string{"sda", "sdb", "sdc"} {
 		m.AddDisk(name, 8, uint32(16*i))
 		if err := m.WriteFile("/sys/block/"+name+"/queue/scheduler", []byte("bfq")); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	m.AddCgroup(machinePath)
 
 	on := func(host crashHost) classes.Kind {
 		return blockio.Kind(blockio.Options{FS: host, Tree: treeOf(t, host), Log: slog.New(slog.DiscardHandler)})
 	}
+
 	f := &blockioMachine{newMachine(t, sim.New(sim.Options{Cgroups: m}), on, blockioFiles, "blockio="+class), legacy}
 	f.runtime = f
 	f.restart(t)
@@ -61,6 +64,7 @@ func newBlockIOMachine(t *testing.T, legacy bool, class string) *blockioMachine 
 	if err := m.SetUnified(machinePath, f.create(t, 1).Unified); err != nil {
 		t.Fatal(err)
 	}
+
 	f.start(t)
 	return f
 }
@@ -80,10 +84,12 @@ func (f *blockioMachine) files(t *testing.T) map[string]string {
 	if f.legacy {
 		dir = "/sys/fs/cgroup/blkio" + machinePath
 	}
+
 	names, err := f.host.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	files := map[string]string{}
 	for _, name := range names {
 		if !strings.HasPrefix(name, "io.") && !strings.HasPrefix(name, "blkio.") {
@@ -95,6 +101,7 @@ func (f *blockioMachine) files(t *testing.T) map[string]string {
 		}
 		files[name] = string(data)
 	}
+
 	return files
 }
 
@@ -138,13 +145,16 @@ func killBlockIOAt(t *testing.T, n int, legacy bool, updates []string, want map[
 			}
 		})
 	}
+
 	*f.killer = killer{}
 	f.recover(t)
 	if got := f.class(t); got != updates[last] {
 		t.Errorf("killed at step %d: the container is in class %q", n, got)
 	}
+
 	if diff := cmp.Diff(want, f.files(t)); diff != "" {
 		t.Errorf("killed at step %d: in class %q it has (-want +got):\n%s", n, updates[last], diff)
 	}
+
 	return died
 }

@@ -56,6 +56,7 @@ func TestNoOtherContainerGetsAClassThatAChangeMayReturnTo(t *testing.T) {
 			if err == nil {
 				t.Error("the change succeeded")
 			}
+
 			f.wantClass(t, "c-a", cache, "gold/pod")
 			if gold, silver := f.inUse("gold"), f.inUse("silver"); gold != 1 || silver != 0 {
 				t.Errorf("%d assignments of gold and %d of silver, want 1 and 0", gold, silver)
@@ -83,6 +84,7 @@ func TestAContainerThatCannotLeaveAClassKeepsItsSlotThere(t *testing.T) {
 	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"}); err == nil {
 		t.Fatal("the change succeeded")
 	}
+
 	f.wantObserved(t, "c-a", "gold")
 	b := pod("b", requesting(cache+"=gold"))
 	if _, err := f.run(t, b, container("c-b")); !errors.Is(err, classes.ErrClassFull) {

@@ -55,14 +55,17 @@ func TestAnUpdateThatCannotBeSavedIsNotMade(t *testing.T) {
 		f.wantClass(t, "c1", cache, "bronze/default")
 		f.wantClass(t, "c1", disk, "slow/pod")
 	}
+
 	if _, err := f.run(t, pod("b", requesting("test.example/cache=gold")), container("c2")); err != nil {
 		t.Errorf("the slot of the update is not free: %v", err)
 	}
+
 	f.Stop("c2")
 	d.full = false
 	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"}); err != nil {
 		t.Fatalf("an update after the disk has space again: %v", err)
 	}
+
 	f.restart(t)
 	f.mustConfigure(t, files)
 	f.Synchronize(nil, []state.Existing{running(p, c)})

@@ -18,11 +18,13 @@ func TestTimesAreMonotonic(t *testing.T) {
 	if _, _, err := f.CreateContainer(in(p, c)); err == nil {
 		t.Fatal("a container of an unknown class was created")
 	}
+
 	for _, r := range f.Refused() {
 		if !monotonic(r.First) || !monotonic(r.Last) {
 			t.Errorf("the times of a refusal, %s and %s, have no monotonic reading", r.First, r.Last)
 		}
 	}
+
 	f.Synchronize(nil, nil)
 	if status := f.Status(); !monotonic(status.Config.Loaded) || !monotonic(status.Runtime.Since) {
 		t.Errorf("loaded at %s, synchronized since %s", status.Config.Loaded, status.Runtime.Since)
@@ -40,16 +42,19 @@ func TestRefusalsExpireAfterAClockThatWasSetBack(t *testing.T) {
 			t.Fatal("a container of an unknown class was created")
 		}
 	}
+
 	refuse()
 	c.time = c.time.Add(-24 * time.Hour)
 	f.ExpireRefused()
 	if len(f.Refused()) != 1 {
 		t.Error("a refusal expired at once")
 	}
+
 	refuse() // the kubelet retries
 	if got := f.Refused(); len(got) != 1 || got[0].Count != 2 || !got[0].Last.Equal(c.time) {
 		t.Errorf("refusals: %+v", got)
 	}
+
 	c.time = c.time.Add(11 * time.Minute)
 	f.ExpireRefused()
 	if got := f.Refused(); len(got) != 0 {

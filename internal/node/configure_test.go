@@ -78,12 +78,15 @@ func TestARemovedClassDrains(t *testing.T) {
 	if got := f.Draining(); got != 2 {
 		t.Errorf("%d assignments drain, want 2", got)
 	}
+
 	if got := f.Status().Resources; len(got) != 2 || got[1].Name != disk || got[1].InUse["slow"] != 1 {
 		t.Errorf("the status has the resources %+v, want also the removed one, which is in use", got)
 	}
+
 	if _, err := f.run(t, pod("b", requesting("test.example/cache=gold")), container("c2")); !errors.Is(err, classes.ErrUnknownClass) {
 		t.Errorf("error is %v, want ErrUnknownClass", err)
 	}
+
 	f.Stop("c1")
 	if got := f.Draining(); got != 0 {
 		t.Errorf("%d assignments drain after the end, want 0", got)
@@ -179,15 +182,18 @@ func TestTheSameErrorIsReportedOnce(t *testing.T) {
 	if err := f.configure(t, files); err == nil {
 		t.Fatal("no error")
 	}
+
 	changed, failed := f.Changed(), f.Status().Config.Failed
 	if err := f.configure(t, files); err == nil {
 		t.Fatal("no error")
 	}
+
 	select {
 	case <-changed:
 		t.Error("reported again")
 	default:
 	}
+
 	if now := f.Status().Config.Failed; !now.Equal(failed) {
 		t.Errorf("the time of the failure changed from %s to %s", failed, now)
 	}

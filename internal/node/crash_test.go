@@ -78,6 +78,7 @@ func newCrashFixture(t *testing.T) *crashFixture {
 	f.kinds[0].New = func(resource string, scope classes.Scope) classes.Backend {
 		return crashBackend{create(resource, scope).(*nodetest.Backend), f.killer, resource == disk}
 	}
+
 	f.runtime = f
 	f.restart(t)
 	f.Synchronize(nil, nil)
@@ -87,6 +88,7 @@ func newCrashFixture(t *testing.T) *crashFixture {
 		f.pods = append(f.pods, p)
 		f.exist = append(f.exist, running(p, f.mustRun(t, p, container("c-"+name))))
 	}
+
 	return f
 }
 
@@ -113,6 +115,7 @@ func (f *crashFixture) state(t *testing.T) []string {
 		f.wantClass(t, "c-a", resource, has)
 		state = append(state, has)
 	}
+
 	for _, p := range f.Assignments() {
 		if p.UID == "uid-a" {
 			has := p.Assignments[0].Class
@@ -122,6 +125,7 @@ func (f *crashFixture) state(t *testing.T) []string {
 			state = append(state, has)
 		}
 	}
+
 	return state
 }
 
@@ -192,25 +196,31 @@ func killAt(t *testing.T, n, again int, do func(*testing.T, *crashFixture), may 
 		*f.killer = killer{at: again}
 		died = !f.killer.survives(func() { f.recover(t) })
 	}
+
 	*f.killer = killer{}
 	f.recover(t)
 	got, allowed := f.state(t), may
 	if !died && again == 0 {
 		allowed = may[len(may)-1:]
 	}
+
 	found := false
 	for _, want := range allowed {
 		found = found || cmp.Equal(want, got)
 	}
+
 	if !found {
 		t.Errorf("killed at step %d and %d: the state is %q, want one of %q", n, again, got, allowed)
 	}
+
 	if used := f.Status().Resources[0].InUse["gold"] == 1; used != strings.HasPrefix(got[0], "gold") {
 		t.Errorf("killed at step %d and %d: in %q with %v slots in use", n, again, got, f.Status().Resources[0].InUse)
 	}
+
 	f.Reconcile(t.Context())
 	if diff := cmp.Diff(got, f.state(t)); diff != "" {
 		t.Errorf("killed at step %d and %d: a second round changes the state:\n%s", n, again, diff)
 	}
+
 	return died
 }

@@ -105,12 +105,14 @@ func (f *ioMachine) wantRead(t *testing.T, want map[string]float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := map[string]float64{}
 	for _, class := range sample.Classes {
 		if value := class.Reading[classes.Series{Measure: "fs_reads_bytes_total", Part: "sda"}]; value > 0 {
 			got[class.Class] = value
 		}
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("bytes that the classes have read (-want +got):\n%s", diff)
 	}

@@ -47,10 +47,12 @@ func (s *simulation) create() {
 			s.end(id)
 		}
 	}
+
 	p := pod(name, nil)
 	if request != "" {
 		p.PodAnnotations = requesting(request)
 	}
+
 	s.made++
 	id := fmt.Sprintf("c%d", s.made)
 	c, err := s.run(s.t, p, container(id))
@@ -58,6 +60,7 @@ func (s *simulation) create() {
 		s.events = append(s.events, id, id) // the runtime stops and removes what was refused
 		return
 	}
+
 	s.alive[id] = running(p, c)
 }
 
@@ -91,6 +94,7 @@ func (s *simulation) step() {
 	default:
 		s.deliver(s.random.IntN(5))
 	}
+
 	for _, resource := range s.Status().Resources {
 		for _, class := range resource.Classes {
 			if used := uint64(resource.InUse[class.Name]); class.Capacity > 0 && used > class.Capacity {
@@ -107,6 +111,7 @@ func (s *simulation) wantOnlyWhatRuns() {
 	for id := range s.alive {
 		want[id] = true
 	}
+
 	used := map[string]int{}
 	for _, p := range s.Assignments() {
 		for _, c := range p.Containers {
@@ -118,15 +123,18 @@ func (s *simulation) wantOnlyWhatRuns() {
 			}
 		}
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		s.t.Errorf("containers (-running +reported):\n%s", diff)
 	}
+
 	inUse := map[string]int{}
 	for _, resource := range s.Status().Resources {
 		for class, n := range resource.InUse {
 			inUse[resource.Name+" "+class] = n
 		}
 	}
+
 	if diff := cmp.Diff(used, inUse); diff != "" {
 		s.t.Errorf("slots (-had +in use):\n%s", diff)
 	}
@@ -183,11 +191,13 @@ func TestAStopBeforeTheStartLeavesNothing(t *testing.T) {
 	if _, _, err := f.CreateContainer(in(p, c)); err != nil {
 		t.Fatal(err)
 	}
+
 	f.Stop("c1")
 	f.backends[cache].Fail("enforce", errors.New("the process has ended"))
 	if err := f.start(t, p, c); err == nil {
 		t.Error("a container that has ended was started")
 	}
+
 	f.backends[cache].Fail("enforce", nil)
 	f.Stop("c1")
 	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c2"))
@@ -204,9 +214,11 @@ func TestAPodMayStopBeforeItsContainers(t *testing.T) {
 	for _, id := range []string{p.ID, p.ID, "c1", p.ID} {
 		f.Stop(id)
 	}
+
 	if got := f.Assignments(); len(got) > 0 {
 		t.Errorf("reported: %+v", got)
 	}
+
 	for _, resource := range f.Status().Resources {
 		if len(resource.InUse) > 0 {
 			t.Errorf("%s has %v in use", resource.Name, resource.InUse)

@@ -95,6 +95,7 @@ func TestAnEvictionNamesTheHolderAndTheReason(t *testing.T) {
 		PodNamespace: "ns", PodName: "a", Resource: cache, Class: "gold", Reason: "ClassRemoved",
 		Message: `pod ns/a container main: class "gold" of test.example/cache was removed from the class files, and its resource has onClassRemoved: evict`,
 	}}
+
 	want[0].Owner.PodUID, want[1].Owner = "uid-a", ownerA
 	if diff := cmp.Diff(want, f.Evictions()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -32,6 +32,7 @@ func hanging(t *testing.T, operation string, test func(t *testing.T, f *fixture,
 			close(stuck)
 			synctest.Wait()
 		}
+
 		f.backends[cache].Stick(operation, stuck)
 		test(t, f, released)
 	})
@@ -55,6 +56,7 @@ func TestAHungReadOfOneContainerStopsNothingElse(t *testing.T) {
 		for range 3 {
 			f.Repair(t.Context())
 		}
+
 		f.wantBlocked(t, 1, "read the test.example/cache class of pod ns/a container main")
 		if f.backends[cache].Enforced()["c-b"] != "silver" {
 			t.Error("the drift of another container was not corrected")
@@ -150,15 +152,18 @@ func TestAnAbandonedHookIsReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		enforce, err := f.StartContainer(in(p, c))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := enforce(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error is %v", err)
 		}
+
 		f.wantBlocked(t, 1, "enforce the classes of pod ns/c container main")
 		released()
 		f.wantBlocked(t, 0, "")

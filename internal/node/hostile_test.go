@@ -126,6 +126,7 @@ func TestNoRequestChangesAnythingOutsideTheGroupsOfClasses(t *testing.T) {
 					t.Errorf("%s: the refusal is %.1000q", key, err)
 				}
 			}
+
 			c := container("c1")
 			for _, key := range []string{"allocated.qos.noderesource.dev/rdt.x", "io.kubernetes.cri.rdt-class"} {
 				c.ContainerAnnotations = map[string]string{key: strings.TrimPrefix("rdt="+name, map[bool]string{true: "rdt="}[strings.HasPrefix(key, "io.")])}
@@ -134,6 +135,7 @@ func TestNoRequestChangesAnythingOutsideTheGroupsOfClasses(t *testing.T) {
 					t.Errorf("%s: the request was admitted", key)
 				}
 			}
+
 			g.wantInside(t)
 		})
 	}
@@ -156,6 +158,7 @@ func TestNoRecordOrCheckpointChangesAnythingOutsideTheGroupsOfClasses(t *testing
 						t.Fatal(err)
 					}
 				}
+
 				g.restart(t)
 				g.mustConfigure(t, groupFiles)
 				g.wantInside(t)
@@ -165,6 +168,7 @@ func TestNoRecordOrCheckpointChangesAnythingOutsideTheGroupsOfClasses(t *testing
 				if group := g.host.Resctrl().GroupOf(c.PID); group != "" && group != "qos-bronze" {
 					t.Errorf("the container is in group %q", group)
 				}
+
 				if got := g.Assignments(); len(got) != 1 || got[0].Containers[0].Assignments[0].Class == name {
 					t.Errorf("reported: %.300v", got)
 				}
@@ -183,6 +187,7 @@ func TestNoProcessOfAnotherCgroupIsMovedIntoTheClassOfAContainer(t *testing.T) {
 				g.host.Cgroups().AddProcess(group, pid)
 				g.host.Resctrl().AddTask(pid, "")
 			}
+
 			c := classes.Holder{ID: "c1", Container: "main", CgroupsPath: path, PID: g.addContainer(t, "c1")}
 
 			g.Synchronize(nil, []state.Existing{running(pod("a", nil), c)})
@@ -192,6 +197,7 @@ func TestNoProcessOfAnotherCgroupIsMovedIntoTheClassOfAContainer(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("path from the runtime: %q may be shared with others", path)) {
 				t.Errorf("the update returned %v, want a refusal of the path", err)
 			}
+
 			for _, pid := range []int{sshd, other} {
 				if group := g.host.Resctrl().GroupOf(pid); group != "" {
 					t.Errorf("process %d of another cgroup is in group %q", pid, group)
@@ -249,9 +255,11 @@ func TestLargeAnnotationsAreNotKept(t *testing.T) {
 					before = heap() // the first pod causes allocations that are made only once
 				}
 			}
+
 			if grown := heap() - before; grown > most {
 				t.Errorf("%d KiB are kept of %d pods", grown>>10, pods)
 			}
+
 			runtime.KeepAlive(f)
 		})
 	}

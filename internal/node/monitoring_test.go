@@ -73,6 +73,7 @@ func TestAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
 	if err != nil || len(sample.Holders) != 1 {
 		t.Fatalf("usage of containers: %+v, %v", sample.Holders, err)
 	}
+
 	if got := sample.Holders[0].Reading[classes.Series{Measure: "llc_occupancy_bytes", Part: "0"}]; got != 65536 || sample.Holders[0].ID != "c1" {
 		t.Errorf("container %s occupies %v bytes", sample.Holders[0].ID, got)
 	}
@@ -142,6 +143,7 @@ func TestASampleReadsEachCounterOnce(t *testing.T) {
 		counter.crashHost = host
 		return rdtOn(t, counter)
 	}, monitoringFiles, "")
+
 	clear(counter.reads)
 	if sample, err := f.Usage(t.Context()); err != nil || len(sample.Holders) != 1 || len(sample.Classes) != 1 {
 		t.Fatalf("sample %+v, error %v", sample, err)
@@ -155,6 +157,7 @@ func TestASampleReadsEachCounterOnce(t *testing.T) {
 			}
 		}
 	}
+
 	if diff := cmp.Diff(want, counter.reads); diff != "" {
 		t.Errorf("readings (-want +got):\n%s", diff)
 	}
@@ -182,11 +185,13 @@ func TestTheEndOfAContainerEndsOnlyItsOwnMonitoring(t *testing.T) {
 		}
 		return kind
 	}, monitoringFiles, "")
+
 	f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
 	f.host.Resctrl().Inject(func(resctrl.Call) *resctrl.Fault { return &resctrl.Fault{Errno: syscall.EBUSY} })
 	for _, id := range []string{"c0", "c1", "c2"} {
 		f.Stop(id)
 	}
+
 	if diff := cmp.Diff([]string{"c1"}, ids); diff != "" {
 		t.Errorf("containers whose monitoring was ended (-want +got):\n%s", diff)
 	}

@@ -28,11 +28,13 @@ func TestARefusedContainerHoldsNothing(t *testing.T) {
 	if !errors.Is(err, classes.ErrClassFull) {
 		t.Fatalf("error is %v, want ErrClassFull", err)
 	}
+
 	for _, part := range []string{"ns/b", "main", cache, `"gold"`} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("error %q does not name %s", err, part)
 		}
 	}
+
 	if got := f.Status().Resources[1].InUse["fast"]; got != 0 {
 		t.Errorf("the refused container holds %d slots of another resource", got)
 	}
@@ -103,6 +105,7 @@ func TestSynchronizeRebuildsTheSameState(t *testing.T) {
 		f.mustRunPod(t, p)
 		exist = append(exist, running(p, f.mustRun(t, p, container([]string{"c1", "c2"}[i]))))
 	}
+
 	f.mustUpdate(t, classes.Owner{PodUID: "uid-b", Container: "main"}, map[string]string{disk: "fast"})
 	before := f.Assignments()
 	f.restart(t)
@@ -112,5 +115,6 @@ func TestSynchronizeRebuildsTheSameState(t *testing.T) {
 	if diff := cmp.Diff(before, f.Assignments()); diff != "" {
 		t.Errorf("state differs after a restart (-before +after):\n%s", diff)
 	}
+
 	f.wantClass(t, "c2", disk, "fast/update")
 }

@@ -39,6 +39,7 @@ func TestAnUnknownStartTimeDoesNotEndAContainer(t *testing.T) {
 		f.Repair(t.Context())
 		f.wantClass(t, "c-a", cache, "gold/pod")
 	}
+
 	at = 600
 	f.Repair(t.Context())
 	if got := f.has("c-a", cache); got != "not reported" {

@@ -26,6 +26,7 @@ func (f *fixture) wantRefused(t *testing.T, want ...string) {
 			t.Errorf("refused with %q", r.Message)
 		}
 	}
+
 	if strings.Join(got, ", ") != strings.Join(want, ", ") {
 		t.Errorf("refused: %q, want %q", got, want)
 	}
@@ -53,6 +54,7 @@ func TestARunningContainerGetsAPendingClassOnceThereIsRoom(t *testing.T) {
 	if got := f.Status().Refusals["ClassFull"]; got != 1 {
 		t.Errorf("counted %d times", got)
 	}
+
 	f.Synchronize(nil, []state.Existing{first, second}) // the runtime restarts
 	f.Reconcile(t.Context())
 	f.wantRefused(t, "b/main ClassFull")
@@ -137,6 +139,7 @@ func TestPendingRequestsAreBoundedInSize(t *testing.T) {
 	if got := len(f.Refused()); got != 2 {
 		t.Errorf("%d are reported", got)
 	}
+
 	f.Repair(t.Context())
 	for _, r := range f.Refused() {
 		if len(r.Message) > 1<<10 {

@@ -157,6 +157,7 @@ func TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles(t *testing.T) {
 	if err := f.Configure(t.Context(), classes.FileSet{Err: errors.New("a.yaml:3: wrong")}); err == nil {
 		t.Fatal("wrong class files are applied")
 	}
+
 	f.Synchronize([]classes.Holder{p}, nil)
 	f.Reconcile(t.Context())
 	f.mustConfigure(t, files)
@@ -191,10 +192,12 @@ func TestADeadSandboxDoesNotChangeTheClassOfItsPod(t *testing.T) {
 			if got := f.backends[net].Enforced()["live"]; got != "low" {
 				t.Errorf("the pod is in class %q", got)
 			}
+
 			pods := f.Assignments()
 			if len(pods) != 1 || pods[0].SandboxID != "live" || len(pods[0].Assignments) != 1 || pods[0].Assignments[0].Class != "low" {
 				t.Errorf("the assignments are %+v, want only low for the sandbox live", pods)
 			}
+
 			if corrections := f.Status().Corrections[state.Correction{Resource: net, What: state.AssignmentDrift}]; corrections > 1 {
 				t.Errorf("%d drift corrections are counted, want at most 1", corrections)
 			}

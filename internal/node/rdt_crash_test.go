@@ -47,6 +47,7 @@ func newRDTMachine(t *testing.T, request string) *rdtMachine {
 			f.start(t)
 		}
 	}
+
 	return f
 }
 
@@ -69,6 +70,7 @@ func TestACrashDuringAMoveLeavesNoProcessInAnotherClass(t *testing.T) {
 			}
 		}
 	}
+
 	setDefault := func(class string) func(*testing.T, *rdtMachine) {
 		return func(t *testing.T, f *rdtMachine) {
 			f.text = strings.Replace(rdtFiles, "defaultClass: bronze", "defaultClass: "+class, 1)
@@ -76,6 +78,7 @@ func TestACrashDuringAMoveLeavesNoProcessInAnotherClass(t *testing.T) {
 			f.Reconcile(t.Context())
 		}
 	}
+
 	for _, test := range []struct {
 		name, request string
 		before, do    func(*testing.T, *rdtMachine)
@@ -109,6 +112,7 @@ func TestACrashDuringAMoveLeavesNoProcessInAnotherClass(t *testing.T) {
 					t.Errorf("killed at step %d: the container is reported in class %q, but its processes are in %q", n, reported, got)
 				}
 			}
+
 			if n < 8 {
 				t.Errorf("only %d steps", n-1)
 			}
@@ -123,10 +127,12 @@ func TestThreadsFollowTheObservedClassOfAClassThatIsLost(t *testing.T) {
 	if err := f.Update(t.Context(), ownerA, map[string]string{"rdt": "silver"}); err != nil {
 		t.Fatal(err)
 	}
+
 	f.host.Resctrl().AddTask(f.pids[2], rdt.GroupOf("gold")) // back to its former group, as if the change had not moved it yet
 	if err := f.host.Remove("/sys/fs/resctrl/" + rdt.GroupOf("silver")); err != nil {
 		t.Fatal(err)
 	}
+
 	f.text = strings.Replace(rdtFiles, `silver: {l3Allocation: "75%"}, `, "", 1)
 	f.recover(t)
 	f.Repair(t.Context())

@@ -44,6 +44,7 @@ func TestRefusalsAreReportedUntilTheContainerStarts(t *testing.T) {
 	if _, _, err := f.CreateContainer(in(holder, first)); err != nil {
 		t.Fatal(err)
 	}
+
 	pod, second := wanting("b", "b1", cache+"=gold")
 	var refusal error
 	for range 3 {
@@ -52,10 +53,12 @@ func TestRefusalsAreReportedUntilTheContainerStarts(t *testing.T) {
 		}
 		c.time = c.time.Add(time.Minute)
 	}
+
 	want := []state.Refused{{
 		Owner: classes.Owner{PodUID: "u-b", Container: "main"}, PodNamespace: "ns", PodName: "b", Reason: "ClassFull", Message: refusal.Error(),
 		Count: 3, First: c.time.Add(-3 * time.Minute), Last: c.time.Add(-time.Minute),
 	}}
+
 	if diff := cmp.Diff(want, f.Refused()); diff != "" {
 		t.Errorf("refusals (-want +got):\n%s", diff)
 	}
@@ -64,20 +67,25 @@ func TestRefusalsAreReportedUntilTheContainerStarts(t *testing.T) {
 	if _, _, err := f.CreateContainer(in(pod, second)); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(f.Refused()) != 1 {
 		t.Error("the refusal is gone before the container has started")
 	}
+
 	f.backends[cache].Fail("enforce gold", errors.New("the kernel refuses"))
 	if err := f.start(t, pod, second); err == nil {
 		t.Fatal("the container started")
 	}
+
 	if got := f.Refused(); len(got) != 1 || got[0].Reason != "EnforcementFailed" || got[0].Count != 1 || !strings.Contains(got[0].Message, "the kernel refuses") {
 		t.Errorf("after a failed start, the refusals are %+v, want one: EnforcementFailed with the kernel's error", got)
 	}
+
 	f.backends[cache].Fail("enforce gold", nil)
 	if err := f.start(t, pod, second); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := f.Refused(); len(got) != 0 {
 		t.Errorf("after the start, the refusals are %+v, want none", got)
 	}
@@ -89,9 +97,11 @@ func TestRefusalsExpire(t *testing.T) {
 	if _, err := f.RunPod(pod); err == nil {
 		t.Fatal("a pod of an unknown class runs")
 	}
+
 	if got := f.Refused(); len(got) != 1 || got[0].Reason != "UnknownClass" || got[0].Owner.Container != "" {
 		t.Errorf("refusals: %+v; want the pod's", got)
 	}
+
 	changed := f.Changed()
 	f.ExpireRefused()
 	select {
@@ -99,6 +109,7 @@ func TestRefusalsExpire(t *testing.T) {
 		t.Error("a change was signalled, although no refusal expired")
 	default:
 	}
+
 	c.time = c.time.Add(10*time.Minute + time.Second)
 	f.ExpireRefused()
 	<-changed

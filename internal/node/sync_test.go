@@ -74,10 +74,12 @@ func TestAContainerThatWasCreatedBeforeARestartMayStartAfterIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	record, err := state.Record(assigned)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c := container("c1")
 	c.ContainerAnnotations = map[string]string{state.RecordAnnotation: record}
 	f.restart(t)
@@ -86,6 +88,7 @@ func TestAContainerThatWasCreatedBeforeARestartMayStartAfterIt(t *testing.T) {
 	if err := f.start(t, p, c); err != nil {
 		t.Fatal(err)
 	}
+
 	f.wantClass(t, "c1", cache, "gold/pod")
 }
 
@@ -112,10 +115,12 @@ func TestAContainerThatCannotBeMovedKeepsItsSlotAndIsRetried(t *testing.T) {
 	if _, err := f.run(t, pod("b", requesting("test.example/cache=gold")), container("c2")); !errors.Is(err, classes.ErrClassFull) {
 		t.Errorf("error is %v, want ErrClassFull", err)
 	}
+
 	f.backends[cache].Fail("enforce gold", nil)
 	if got := f.Reconcile(t.Context()); got != 1 {
 		t.Errorf("moved %d, want 1", got)
 	}
+
 	f.wantClass(t, "c1", cache, "gold/pod")
 }
 

@@ -40,9 +40,11 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no such device") {
 		t.Fatalf("error is %v", err)
 	}
+
 	if diff := cmp.Diff(before, f.Assignments()); diff != "" {
 		t.Errorf("state differs after a failed update (-before +after):\n%s", diff)
 	}
+
 	f.wantClass(t, "c1", cache, "bronze/default")
 	if _, err := f.run(t, pod("b", requesting("test.example/cache=gold")), container("c2")); err != nil {
 		t.Errorf("the slot of the failed update is not free: %v", err)
@@ -79,12 +81,14 @@ func TestUpdateRefuses(t *testing.T) {
 		{"a pod's resource for a container", ownerA, map[string]string{net: "high"}, classes.ErrBadRequest},
 		{"a full class", ownerA, map[string]string{cache: "gold"}, classes.ErrClassFull},
 	}
+
 	f := newFixture(t)
 	f.mustRun(t, pod("a", nil), container("c1"))
 	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c2"))
 	if _, _, err := f.CreateContainer(in(pod("created", nil), container("c3"))); err != nil {
 		t.Fatal(err)
 	}
+
 	before := f.Assignments()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -118,6 +122,7 @@ func (r *lateRuntime) SetUnified(ctx context.Context, _ string, unified map[stri
 		r.busy.Store(false)
 		close(done)
 	})
+
 	select {
 	case <-done:
 		return nil
@@ -168,10 +173,12 @@ func TestAnUpdateThatTheRuntimeMakesTooLateIsUndone(t *testing.T) {
 			if !errors.Is(err, state.ErrUnanswered) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "undo") {
 				t.Errorf("error is %v", err)
 			}
+
 			f.wantClass(t, "c1", disk, class+"/pod")
 			if err := f.Update(t.Context(), ownerA, map[string]string{disk: "fast"}); !errors.Is(err, state.ErrRuntimeBusy) {
 				t.Errorf("another update returned %v, want ErrRuntimeBusy", err)
 			}
+
 			f.Repair(t.Context())
 			if used := f.InUse(disk, "fast"); used != 1 {
 				t.Errorf("%d slots are in use while the runtime may make the change, want 1", used)
@@ -183,6 +190,7 @@ func TestAnUpdateThatTheRuntimeMakesTooLateIsUndone(t *testing.T) {
 			if stored, _ := runtime.set.Load("test.class"); stored != class {
 				t.Errorf("the runtime stores %v, want %q", stored, class)
 			}
+
 			if used := f.InUse(disk, "fast"); used != 0 {
 				t.Errorf("%d slots are in use, want none", used)
 			}

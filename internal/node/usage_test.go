@@ -252,6 +252,7 @@ func TestAClientThatLeavesDoesNotSpoilTheSampleOfOthers(t *testing.T) {
 		if diff := cmp.Diff(map[string]float64{"bronze": 10}, f.usedAtOnce(t, cache)); diff != "" {
 			t.Errorf("another client gets (-want +got):\n%s", diff)
 		}
+
 		f.wantBlocked(t, 0, "")
 	})
 }
@@ -282,6 +283,7 @@ func TestTheUsageOfAGroupOnlyGrows(t *testing.T) {
 			}
 			return err
 		}
+
 		for _, step := range []struct {
 			counter string
 			want    any
@@ -295,9 +297,11 @@ func TestTheUsageOfAGroupOnlyGrows(t *testing.T) {
 		if err := m.Remove(resctrl.MountPoint + "/qos-gold"); err != nil {
 			t.Fatal(err)
 		}
+
 		if got := total(); got != nil {
 			t.Errorf("a removed group has the usage %v, want none", got)
 		}
+
 		f.Repair(t.Context())
 		for _, want := range []any{155.0, 155.0} {
 			if got := total(); got != want {

@@ -104,9 +104,11 @@ func TestAClaimDoesNotKeepAContainerFromItsClasses(t *testing.T) {
 		Limits:  map[string]map[string]uint64{"slow": {"maxReadBps": 2}},
 		Volumes: []classes.ClaimedVolume{{Owner: owner, Claim: "db/data", Class: "slow"}},
 	}
+
 	if err := f.SetClaims(t.Context(), claims); err != nil {
 		t.Fatal(err)
 	}
+
 	f.Synchronize(nil, nil)
 
 	backends[classes.ClaimResource].Fail("enforce slow", errors.New("no such device"))
@@ -120,13 +122,16 @@ func TestAClaimDoesNotKeepAContainerFromItsClasses(t *testing.T) {
 			t.Errorf("%s: refusals are %+v", when, refused)
 		}
 	}
+
 	if _, _, err := f.CreateContainer(c); err != nil {
 		t.Fatal(err)
 	}
+
 	c.PID = 1
 	if err := finish(t)(f.StartContainer(c)); err != nil {
 		t.Errorf("the start returned %v", err)
 	}
+
 	check("after the start")
 
 	backends[volumeIO].Lose("c1:/data")
@@ -142,6 +147,7 @@ func TestAVolumeIsNotInForceUntilTheNewLimitsOfItsClassAre(t *testing.T) {
 		Limits:  map[string]map[string]uint64{"slow": {"maxReadBps": 2}},
 		Volumes: []classes.ClaimedVolume{{Owner: classes.Owner{PodUID: "uid-p-c1", Container: "main", Volume: "/data"}, Claim: "db/data", Class: "slow"}},
 	}
+
 	set := func(limit uint64) {
 		t.Helper()
 		claims.Limits = map[string]map[string]uint64{"slow": {"maxReadBps": limit}}
@@ -149,6 +155,7 @@ func TestAVolumeIsNotInForceUntilTheNewLimitsOfItsClassAre(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	set(2)
 	f.Synchronize(nil, nil)
 	f.mustRun(t, pod("p-c1", nil), container("c1"))
@@ -164,6 +171,7 @@ func TestAVolumeIsNotInForceUntilTheNewLimitsOfItsClassAre(t *testing.T) {
 			t.Errorf("%s: refusals are %+v", when, got)
 		}
 	}
+
 	check("at first", "slow", 0)
 
 	backends[classes.ClaimResource].Fail("observe", errors.New("input/output error"))

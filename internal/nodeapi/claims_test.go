@@ -39,15 +39,18 @@ func TestClaimsReachTheNode(t *testing.T) {
 		Classes: []*qosv1alpha1.VolumeClass{{Name: "gold", MaxReadBps: 3, MaxWriteBps: 4, MaxReadIops: 5, MaxWriteIops: 6}, {Name: "silver", MaxReadIops: 2}},
 		Volumes: []*qosv1alpha1.ClaimedVolume{{PodUid: "u", Container: "main", Path: "/data/", Claim: "db/data-0", Class: "gold"}},
 	}
+
 	if _, err := client.SetVolumeClaims(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
+
 	want := classes.Claims{
 		Limits: map[string]map[string]uint64{
 			"gold": {"maxReadBps": 3, "maxWriteBps": 4, "maxReadIops": 5, "maxWriteIops": 6}, "silver": {"maxReadIops": 2},
 		},
 		Volumes: []classes.ClaimedVolume{{Owner: classes.Owner{PodUID: "u", Container: "main", Volume: "/data"}, Claim: "db/data-0", Class: "gold"}},
 	}
+
 	if diff := cmp.Diff(want, n.claims); diff != "" {
 		t.Errorf("claims (-want +got):\n%s", diff)
 	}
@@ -57,6 +60,7 @@ func TestInvalidClaimsAreInvalidArguments(t *testing.T) {
 	volume := func(uid, container, path string) *qosv1alpha1.ClaimedVolume {
 		return &qosv1alpha1.ClaimedVolume{PodUid: uid, Container: container, Path: path, Claim: "db/data-0", Class: "gold"}
 	}
+
 	type request = qosv1alpha1.SetVolumeClaimsRequest
 	_, client := serve(t, apitest.NewNode())
 	for _, test := range []struct {

@@ -29,6 +29,7 @@ func TestListAssignmentsReportsEvictionTargets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	load(evicting)
 	f.mustRun(t, "default", "web", "vendor.example/network=fast", "main")
 	f.mustRun(t, "other", "batch", "vendor.example/network=fast", "main")
@@ -40,6 +41,7 @@ func TestListAssignmentsReportsEvictionTargets(t *testing.T) {
 				`: class "fast" of vendor.example/network was removed from the class files, and its resource has onClassRemoved: evict`,
 		}
 	}
+
 	web, batch := eviction("default", "web"), eviction("other", "batch")
 	for _, test := range []struct {
 		name    string
@@ -68,6 +70,7 @@ func TestAStreamReportsTheEndOfEvictions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f.mustRun(t, "default", "web", "vendor.example/network=fast", "main")
 	for _, step := range []struct {
 		files string

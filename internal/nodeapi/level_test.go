@@ -26,6 +26,7 @@ func TestWatchSendsAStateOnlyWhenItDiffersFromTheLastOneSent(t *testing.T) {
 	state := func(version string) *qosv1alpha1.StatusResponse {
 		return &qosv1alpha1.StatusResponse{Plugin: &qosv1alpha1.PluginInfo{Version: version}}
 	}
+
 	seen := []string{"", "", "a", "a", "b", "a"}
 	ctx, cancel := context.WithCancel(t.Context())
 	look := func() *qosv1alpha1.StatusResponse {
@@ -35,14 +36,17 @@ func TestWatchSendsAStateOnlyWhenItDiffersFromTheLastOneSent(t *testing.T) {
 		}
 		return next
 	}
+
 	var sent []*qosv1alpha1.StatusResponse
 	send := func(s *qosv1alpha1.StatusResponse) error {
 		sent = append(sent, s)
 		return nil
 	}
+
 	if err := watch(ctx, newService(alwaysChanged{}, ""), look, send); err == nil {
 		t.Error("the stream ended without an error")
 	}
+
 	want := []*qosv1alpha1.StatusResponse{state(""), state("a"), state("b"), state("a")}
 	if diff := cmp.Diff(want, sent, protocmp.Transform()); diff != "" {
 		t.Errorf("states that were sent differ (-want +got):\n%s", diff)

@@ -123,6 +123,7 @@ func TestListenRefuses(t *testing.T) {
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, test := range []struct{ name, path, says string }{
 		{"the socket of a live process", live, "another process already serves this socket"},
 		{"what is not a socket", file, "the path exists and is not a socket"},
@@ -136,12 +137,15 @@ func TestListenRefuses(t *testing.T) {
 			}
 		})
 	}
+
 	if _, err := listen(t.Context(), live, rootOnly, quiet); !errors.Is(err, errInUse) {
 		t.Errorf("error is %v, want errInUse", err)
 	}
+
 	if data, err := os.ReadFile(file); err != nil || string(data) != "precious" {
 		t.Errorf("the file was changed: %q, %v", data, err)
 	}
+
 	if conn, err := net.Dial("unix", live); err != nil {
 		t.Errorf("the live socket was changed: %v", err)
 	} else if err := conn.Close(); err != nil {

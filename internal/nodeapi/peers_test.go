@@ -100,12 +100,14 @@ func TestTheKernelReportsTheProcessesOfClients(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start processes as other users")
 	}
+
 	const gid = 4321
 	dir := openDir(t)
 	socket := serveTo(t, filepath.Join(dir, "qos.sock"), gid)
 	if err := os.Chmod(socket, 0o666); err != nil {
 		t.Fatal(err)
 	}
+
 	program := copyProgram(t, dir)
 	for _, test := range []struct {
 		name string
@@ -154,12 +156,15 @@ func copyProgram(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := io.Copy(file, self); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -189,15 +194,18 @@ func TestOwnGroupsAreThoseOfTheProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	groups, err := os.Getgroups()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, gid := range groups {
 		if !slices.Contains(client.groups, uint32(gid)) {
 			t.Errorf("group %d is missing in %v", gid, client.groups)
 		}
 	}
+
 	if int(client.uid) != os.Geteuid() || int(client.gid) != os.Getegid() {
 		t.Errorf("the kernel reports %+v", client)
 	}

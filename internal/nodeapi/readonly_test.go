@@ -34,6 +34,7 @@ func newReadOnly(t *testing.T) *readOnly {
 	if err := n.Load(t.Context(), apitest.Files); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := n.RunPod(t.Context(), "default", "web", "rdt=gold", "main"); err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +51,7 @@ func newReadOnly(t *testing.T) *readOnly {
 			t.Error(err)
 		}
 	})
+
 	<-server.Ready()
 	return &readOnly{options: o, all: connect(t, o.Socket), read: connect(t, o.ReadSocket)}
 }
@@ -79,10 +81,12 @@ func TestNoClassChangesOverTheReadOnlySocket(t *testing.T) {
 	change := &qosv1alpha1.UpdateContainerQOSResourcesRequest{
 		PodUid: "uid-web", Container: "main", QosResources: []*qosv1alpha1.ContainerQOSResource{{Name: apitest.RDT, Class: "bronze"}},
 	}
+
 	_, err := qosv1alpha1.NewNodeQOSClient(r.read).UpdateContainerQOSResources(t.Context(), change)
 	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "--api-socket") {
 		t.Errorf("error is %v, want code PermissionDenied and the socket for changes", err)
 	}
+
 	if class := r.class(t); class != "gold" {
 		t.Errorf("after a refused change, the class is %q, want gold", class)
 	}
@@ -90,6 +94,7 @@ func TestNoClassChangesOverTheReadOnlySocket(t *testing.T) {
 	if _, err := qosv1alpha1.NewNodeQOSClient(r.all).UpdateContainerQOSResources(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
+
 	if class := r.class(t); class != "bronze" {
 		t.Errorf("after a change over the other socket, the read-only socket reports class %q", class)
 	}
@@ -107,6 +112,7 @@ func TestTheReadOnlySocketReads(t *testing.T) {
 			t.Errorf("%s: %v", method.MethodName, err)
 		}
 	}
+
 	for i := range api.Streams {
 		stream, err := r.read.NewStream(t.Context(), &api.Streams[i], "/"+api.ServiceName+"/"+api.Streams[i].StreamName)
 		if err != nil {
@@ -130,9 +136,11 @@ func TestTheReadOnlySocketServesFewConnections(t *testing.T) {
 			served = append(served, conn)
 		}
 	}
+
 	if len(served) != 4 {
 		t.Errorf("%d connections are served, want 4", len(served))
 	}
+
 	if _, err := qosv1alpha1.NewNodeQOSClient(r.all).Status(t.Context(), &qosv1alpha1.StatusRequest{}); err != nil {
 		t.Errorf("a request over the other socket: %v", err)
 	}
@@ -140,6 +148,7 @@ func TestTheReadOnlySocketServesFewConnections(t *testing.T) {
 	if err := served[0].Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	for !isServed(r.dial(t)) { // the server has not yet noticed that a connection was closed
 		runtime.Gosched()
 	}

@@ -48,15 +48,18 @@ func serve(t *testing.T, n nodeapi.Node) (*apitest.Served, qosv1alpha1.NodeQOSCl
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	conn, err := nodeclient.Connect(served.Socket)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := errors.Join(conn.Close(), served.Stop()); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return served, qosv1alpha1.NewNodeQOSClient(conn)
 }
 
@@ -118,6 +121,7 @@ func TestStatusReportsWhatIsOfferedAndWhatIsInUse(t *testing.T) {
 		},
 		Config: &qosv1alpha1.ConfigInfo{Generation: 1, Hash: "0123456789ab", LoadedAt: timestamppb.Now(), Files: []string{"classes.yaml"}},
 	}
+
 	if diff := cmp.Diff(want, f.status(t), whenever); diff != "" {
 		t.Errorf("status differs (-want +got):\n%s", diff)
 	}
@@ -128,16 +132,20 @@ func TestStatusReportsWhyClassFilesAreNotApplied(t *testing.T) {
 	if err := f.Load(t.Context(), "kind: Wrong\napiVersion: wrong\n"); err == nil {
 		t.Fatal("wrong class files were applied")
 	}
+
 	state := f.status(t)
 	if got := state.GetConfig(); got.GetGeneration() != 1 || strings.Count(got.GetLastError(), "\n") == 0 || got.GetLastErrorAt() == nil {
 		t.Errorf("config is %v, want generation 1 with the problems, one a line, and their time", got)
 	}
+
 	if c := state.GetConditions()[0]; c.GetType() != classes.ConditionConfigurationApplied || c.GetHealthy() || c.GetReason() != "Refused" {
 		t.Errorf("condition is %v", c)
 	}
+
 	if err := f.Load(t.Context(), apitest.Files); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := f.status(t).GetConfig(); got.GetGeneration() != 2 || got.GetLastError() != "" || got.GetLastErrorAt() != nil {
 		t.Errorf("config is %v after the files were corrected", got)
 	}
@@ -162,13 +170,16 @@ func TestStatusListsUnavailableResourcesSeparately(t *testing.T) {
 	if err := f.Load(t.Context(), apitest.Files); err != nil {
 		t.Fatal(err)
 	}
+
 	want := []*qosv1alpha1.UnavailableResource{{
 		Name: apitest.RDT, Reason: "NoCPUSupport", Message: "this CPU has no RDT; use another", Scope: qosv1alpha1.Scope_SCOPE_CONTAINER,
 	}}
+
 	state := f.status(t)
 	if diff := cmp.Diff(want, state.GetUnavailableResources(), protocmp.Transform()); diff != "" {
 		t.Errorf("unavailable resources differ (-want +got):\n%s", diff)
 	}
+
 	if got := state.GetResources().GetContainerQosResources(); len(got) != 1 || got[0].GetName() != apitest.BlockIO {
 		t.Errorf("resources are %v", got)
 	}
@@ -181,16 +192,20 @@ func TestStatusMarksClassesThatDrain(t *testing.T) {
 	if err := f.Load(t.Context(), without); err != nil {
 		t.Fatal(err)
 	}
+
 	want := []*qosv1alpha1.QOSResourceClassInfo{
 		{Name: "bronze", ExtendedResource: "qos.noderesource.dev/rdt.bronze"},
 		{Name: "gold", InUse: 1, ExtendedResource: "qos.noderesource.dev/rdt.gold", Draining: true},
 	}
+
 	classesOf := func() []*qosv1alpha1.QOSResourceClassInfo {
 		return f.status(t).GetResources().GetContainerQosResources()[0].GetClasses()
 	}
+
 	if diff := cmp.Diff(want, classesOf(), protocmp.Transform()); diff != "" {
 		t.Errorf("classes differ (-want +got):\n%s", diff)
 	}
+
 	f.Stop("id-web-main")
 	if diff := cmp.Diff(want[:1], classesOf(), protocmp.Transform()); diff != "" {
 		t.Errorf("classes differ after the last container (-want +got):\n%s", diff)
@@ -211,6 +226,7 @@ func TestListAssignmentsReportsEveryResourceOfEveryContainer(t *testing.T) {
 			{Name: apitest.BlockIO},
 		}}},
 	}
+
 	batch := &qosv1alpha1.PodAssignments{
 		Uid: "uid-batch", Namespace: "other", Name: "batch", SandboxId: "sandbox-batch",
 		QosResources: []*qosv1alpha1.Assignment{{Name: apitest.Network}},
@@ -219,6 +235,7 @@ func TestListAssignmentsReportsEveryResourceOfEveryContainer(t *testing.T) {
 			{Name: apitest.BlockIO},
 		}}},
 	}
+
 	for _, test := range []struct {
 		name    string
 		request *qosv1alpha1.ListAssignmentsRequest
@@ -250,10 +267,12 @@ func TestUpdateReturnsAllClassesOfTheContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := &qosv1alpha1.ContainerAssignments{Name: "main", Id: "id-web-main", QosResources: []*qosv1alpha1.Assignment{
 		{Name: apitest.RDT, Class: "gold", Source: qosv1alpha1.Source_SOURCE_UPDATE},
 		{Name: apitest.BlockIO},
 	}}
+
 	if diff := cmp.Diff(want, answer.GetContainer(), protocmp.Transform()); diff != "" {
 		t.Errorf("container differs (-want +got):\n%s", diff)
 	}
@@ -264,12 +283,14 @@ func TestUpdateErrorsHaveTheCodesThatTheAPIDocuments(t *testing.T) {
 	ask := func(uid, container string, resources ...*resource) *qosv1alpha1.UpdateContainerQOSResourcesRequest {
 		return &qosv1alpha1.UpdateContainerQOSResourcesRequest{PodUid: uid, Container: container, QosResources: resources}
 	}
+
 	f := newFixture(t)
 	f.mustRun(t, "default", "web", "", "main")
 	f.mustRun(t, "default", "greedy", "rdt=gold", "main")
 	if _, _, err := f.CreateContainer(classes.Holder{ID: "c", SandboxID: "s", PodUID: "uid-new", PodName: "new", PodNamespace: "default", Container: "main"}); err != nil {
 		t.Fatal(err)
 	}
+
 	f.Backends[apitest.BlockIO].Fail("enforce throttled", errors.New("write io.max: no such device"))
 	for _, test := range []struct {
 		name    string
@@ -297,6 +318,7 @@ func TestUpdateErrorsHaveTheCodesThatTheAPIDocuments(t *testing.T) {
 			}
 		})
 	}
+
 	t.Run("no runtime", func(t *testing.T) {
 		f.Disconnected()
 		_, err := f.client.UpdateContainerQOSResources(t.Context(), ask("uid-web", "main", &resource{Name: "blockio", Class: "high-prio"}))
@@ -323,6 +345,7 @@ func (manyPods) Assignments() []state.PodAssignments {
 			pods[i].Containers = append(pods[i].Containers, ctr)
 		}
 	}
+
 	return pods
 }
 

@@ -28,11 +28,13 @@ func TestUsageIsStreamed(t *testing.T) {
 	used := func(bytes float64) []*qosv1alpha1.Measurement {
 		return []*qosv1alpha1.Measurement{{Name: nodetest.Used, Value: bytes}}
 	}
+
 	container := func(resource, class string, bytes float64) *qosv1alpha1.ContainerUsage {
 		return &qosv1alpha1.ContainerUsage{
 			Resource: resource, Class: class, PodUid: "uid-web", Namespace: "default", Pod: "web", Container: "main", Id: "id-web-main", Measurements: used(bytes),
 		}
 	}
+
 	pod := &qosv1alpha1.ContainerUsage{Resource: apitest.Network, PodUid: "uid-web", Namespace: "default", Pod: "web", Id: "sandbox-web", Measurements: used(0)}
 	message := func(gold float64, containers ...*qosv1alpha1.ContainerUsage) *qosv1alpha1.WatchUsageResponse {
 		return &qosv1alpha1.WatchUsageResponse{Time: timestamppb.Now(), Containers: containers, Classes: []*qosv1alpha1.ClassUsage{
@@ -41,6 +43,7 @@ func TestUsageIsStreamed(t *testing.T) {
 			{Resource: apitest.Network, Measurements: used(0)},
 		}}
 	}
+
 	for _, want := range []*qosv1alpha1.WatchUsageResponse{
 		message(100, container(apitest.RDT, "gold", 100), container(apitest.BlockIO, "", 0), pod),
 		message(150, pod),

@@ -19,6 +19,7 @@ func TestWatchSendsTheStateAndThenItsChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	goldInUse := func() uint64 {
 		t.Helper()
 		response, err := stream.Recv()
@@ -27,13 +28,16 @@ func TestWatchSendsTheStateAndThenItsChanges(t *testing.T) {
 		}
 		return response.GetStatus().GetResources().GetContainerQosResources()[0].GetClasses()[0].GetInUse()
 	}
+
 	if got := goldInUse(); got != 0 {
 		t.Errorf("%d slots of gold are in use in the beginning, want 0", got)
 	}
+
 	f.mustRun(t, "default", "web", "rdt=gold", "main")
 	if got := goldInUse(); got != 1 {
 		t.Errorf("%d in use, want 1", got)
 	}
+
 	f.Stop("id-web-main")
 	if got := goldInUse(); got != 0 {
 		t.Errorf("%d slots of gold are in use in the end, want 0", got)
@@ -48,10 +52,12 @@ func TestWatchAssignmentsReportsTheNamespaceOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	response, err := stream.Recv()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if pods := response.GetAssignments().GetPods(); len(pods) != 1 || pods[0].GetName() != "web" {
 		t.Errorf("pods are %v, want web", pods)
 	}
@@ -63,6 +69,7 @@ func TestAWatchThatReadsLateGetsTheLatestState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f.mustRun(t, "default", "first", "", "main")
 	f.mustRun(t, "default", "last", "", "main")
 	for seen := 0; ; {
@@ -86,9 +93,11 @@ func TestTheEndOfTheServerEndsStreamsWithUnavailable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
+
 	ended := make(chan error, 1)
 	go func() { _, err := stream.Recv(); ended <- err }()
 	f.served.End()

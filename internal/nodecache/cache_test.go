@@ -90,22 +90,27 @@ func TestTheLastReadyStateIsKeptWhileThePluginIsNotReady(t *testing.T) {
 	if waiting.Latest == nil || waiting.Status != nil {
 		t.Errorf("without class files, Latest is %v and Status is %v; want only Latest", waiting.Latest, waiting.Status)
 	}
+
 	if err := n.Load(t.Context(), apitest.Files); err != nil {
 		t.Fatal(err)
 	}
+
 	await(t, cache, "ready", ready)
 	if err := n.RunPod(t.Context(), "default", "web", "rdt=gold", "main"); err != nil {
 		t.Fatal(err)
 	}
+
 	await(t, cache, "had the pod", func(s nodecache.State) bool { return len(s.Assignments.GetPods()) == 1 })
 
 	n.Disconnected()
 	kept := await(t, cache, "the cache reports that the runtime is gone", func(s nodecache.State) bool {
 		return !s.Ready() && !s.Latest.GetRuntime().GetRegistered() // both streams have reported it
 	})
+
 	if !kept.Status.GetRuntime().GetRegistered() || len(kept.Assignments.GetPods()) != 1 {
 		t.Errorf("without the runtime, the cache has %+v; want the last ready state, and Latest", kept)
 	}
+
 	stop()
 	gone := await(t, cache, "reported that the plugin is gone", func(s nodecache.State) bool { return s.Latest == nil })
 	if !gone.NotReadySince.Equal(kept.NotReadySince) || gone.Status == nil {

@@ -79,9 +79,11 @@ func TestAnUnusableSocketIsLoggedOnceWithTheRemedy(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
+
 			if state.Ready() {
 				t.Error("ready")
 			}
+
 			if line := <-lines; len(lines) > 0 || strings.Count(line, "\n") != 1 || !strings.Contains(line, "level=WARN") ||
 				!strings.Contains(line, test.remedy) {
 				t.Errorf("the log has %q, and %d lines more; want one line", line, len(lines))

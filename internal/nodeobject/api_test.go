@@ -64,11 +64,13 @@ func serve(t *testing.T, nodeUID string) *api {
 		defer close(done)
 		_ = server.Serve(a)
 	}()
+
 	t.Cleanup(func() {
 		a.endWatches()
 		_ = server.Close()
 		<-done
 	})
+
 	return a
 }
 
@@ -110,10 +112,12 @@ contexts: [{name: x, context: {cluster: c}}]}`
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		a.t.Fatal(err)
 	}
+
 	config, err := kubeapi.Config(path, "test")
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
 	transport := &http.Transport{DialContext: a.dial}
 	a.t.Cleanup(transport.CloseIdleConnections)
 	config.Transport = transport
@@ -196,6 +200,7 @@ func (a *api) store(next object) {
 	if reflect.DeepEqual(a.object, next) {
 		return
 	}
+
 	a.version++
 	kind, changed := "MODIFIED", next
 	switch {
@@ -204,6 +209,7 @@ func (a *api) store(next object) {
 	case next == nil:
 		kind, changed = "DELETED", a.object
 	}
+
 	changed["metadata"].(map[string]any)["resourceVersion"] = strconv.Itoa(a.version)
 	a.object = next
 	a.events = append(a.events, event{a.version, kind, clone(changed)})
@@ -229,6 +235,7 @@ func (a *api) handle(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+
 	const objects = "/apis/qos.noderesource.dev/v1alpha1/nodeqosresources"
 	switch {
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes/n1":
@@ -273,6 +280,7 @@ func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {
 			"metadata": object{"resourceVersion": strconv.Itoa(a.version)}, "items": items})
 		return
 	}
+
 	seen, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	a.mu.Lock()
 	epoch := a.epoch
@@ -280,6 +288,7 @@ func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {
 		seen = a.version
 		a.sendInitialEvents(w)
 	}
+
 	a.mu.Unlock()
 	for {
 		a.mu.Lock()
@@ -322,9 +331,11 @@ func (a *api) apply(w http.ResponseWriter, r *http.Request, subresource string) 
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		a.t.Error(err)
 	}
+
 	if q := r.URL.Query(); r.Header.Get("Content-Type") != "application/apply-patch+yaml" || q.Get("fieldManager") != "qos-kubelet-shim" || q.Get("force") != "true" {
 		a.t.Errorf("the request is not a forced apply: %s %s", r.URL, r.Header.Get("Content-Type"))
 	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	next := clone(a.object)
@@ -340,6 +351,7 @@ func (a *api) apply(w http.ResponseWriter, r *http.Request, subresource string) 
 	default:
 		next["metadata"].(map[string]any)["ownerReferences"] = body["metadata"].(map[string]any)["ownerReferences"]
 	}
+
 	a.store(next)
 	reply(w, a.object)
 }

@@ -45,16 +45,19 @@ func statusWith(t *testing.T, spec simresctrl.Spec, mountResctrl bool, m *simcgr
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	log := slog.New(slog.DiscardHandler)
 	kinds := []classes.Kind{
 		rdt.Kind(rdt.Options{FS: simresctrl.New(spec), MountResctrl: mountResctrl, Log: log}),
 		blockio.Kind(blockio.Options{FS: m, Tree: tree, Log: log}),
 	}
+
 	n := node.New(node.Options{Kinds: kinds, Log: log})
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(classFile)}}, kinds, nil)
 	if err := n.Configure(t.Context(), classes.FileSet{Config: config, Err: err}); err != nil {
 		t.Fatal(err)
 	}
+
 	return request(t, n)
 }
 
@@ -65,21 +68,25 @@ func request(t *testing.T, n *node.Node) *qosv1alpha1.StatusResponse {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	served, err := apitest.Serve(context.WithoutCancel(t.Context()), n, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = served.Stop() })
 	conn, err := nodeclient.Connect(served.Socket)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = conn.Close() })
 	response, err := qosv1alpha1.NewNodeQOSClient(conn).Status(t.Context(), &qosv1alpha1.StatusRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return response
 }
 
@@ -91,6 +98,7 @@ func summary(t *testing.T, written object) map[string][]string {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(written, &typed); err != nil {
 		t.Fatal(err)
 	}
+
 	all := map[string][]string{}
 	for _, resource := range typed.Status.QOSResources.ContainerQOSResources {
 		for _, c := range resource.Conditions {
@@ -102,9 +110,11 @@ func summary(t *testing.T, written object) map[string][]string {
 			}
 		}
 	}
+
 	for _, resource := range typed.Status.UnavailableResources {
 		all[resource.Name] = append(all[resource.Name], "unavailable/"+resource.Reason)
 	}
+
 	return all
 }
 

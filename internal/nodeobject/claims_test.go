@@ -122,9 +122,11 @@ func TestThePluginFollowsTheSpec(t *testing.T) {
 			Classes: []*qosv1alpha1.VolumeClass{{Name: "gold", MaxReadBps: 500}},
 			Volumes: []*qosv1alpha1.ClaimedVolume{{PodUid: "u", Container: "main", Path: "/data", Claim: "db/data-0", Class: "gold"}},
 		}}
+
 		if diff := cmp.Diff(want, p.take(), protocmp.Transform()); diff != "" {
 			t.Errorf("the plugin got (-want +got):\n%s", diff)
 		}
+
 		r.expectVolume(t, notEnforced("gold", "NotRunning", "the container does not run"), 2)
 
 		r.plugin.Set(withClaim("gold", "253:3"))
@@ -133,6 +135,7 @@ func TestThePluginFollowsTheSpec(t *testing.T) {
 		if got := p.take(); len(got) != 1 { // this state has another start time, as after a restart of the plugin
 			t.Errorf("after a restart the plugin got %v", got)
 		}
+
 		pass(time.Hour)
 		if got := p.take(); len(got) > 0 {
 			t.Errorf("without a change the plugin got %v", got)
@@ -152,6 +155,7 @@ func TestAnObjectThatIsMadeAgainKeepsTheLimitsUntilItsSpecIsWritten(t *testing.T
 			delete(o, "spec")
 			return o
 		})
+
 		pass(time.Minute)
 		if got := p.take(); len(got) > 0 {
 			t.Errorf("without a written spec, the plugin got %v, want nothing", got)
@@ -161,6 +165,7 @@ func TestAnObjectThatIsMadeAgainKeepsTheLimitsUntilItsSpecIsWritten(t *testing.T
 			o["spec"] = map[string]any{"written": true}
 			return o
 		})
+
 		pass(time.Minute)
 		if got := p.take(); len(got) != 1 || len(got[0].GetVolumes()) > 0 {
 			t.Errorf("after the spec was written, the plugin got %v, want one request without volumes", got)
@@ -203,6 +208,7 @@ func TestTheStateBeforeASpecIsNotReportedForIt(t *testing.T) {
 			after.Status = state.Status
 			r.plugin.Set(after)
 		}
+
 		r.setSpec("gold", 3)
 		for range 100 {
 			pass(100 * time.Millisecond)
@@ -210,6 +216,7 @@ func TestTheStateBeforeASpecIsNotReportedForIt(t *testing.T) {
 				t.Fatal("a volume is reported as in force before the plugin got its limits")
 			}
 		}
+
 		r.expectVolume(t, notEnforced("gold", "NotRunning", "the container does not run"), 3)
 	})
 }
@@ -236,6 +243,7 @@ func TestTheReasonWhyAVolumeIsNotEnforcedIsReported(t *testing.T) {
 			{PodUid: "u", Container: "main", Volume: "/other", Reason: "NoBlockDevice", Message: "tmpfs"},
 			{PodUid: "u", Container: "main", Volume: "/data", Reason: "SharedDisk", Message: "the disk of the volume is shared", LastTime: timestamppb.Now()},
 		}
+
 		r.plugin.Set(state)
 		pass(time.Minute)
 		r.expectVolume(t, notEnforced("gold", "SharedDisk", "the disk of the volume is shared"), 2)
@@ -244,6 +252,7 @@ func TestTheReasonWhyAVolumeIsNotEnforcedIsReported(t *testing.T) {
 		state.Status.UnavailableResources = []*qosv1alpha1.UnavailableResource{
 			{Name: "qos.noderesource.dev/claim-io", Reason: "NoHierarchyInV1", Message: "use cgroup v2"},
 		}
+
 		state.Assignments.Pods = nil
 		r.plugin.Set(state)
 		pass(time.Minute)

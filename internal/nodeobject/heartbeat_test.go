@@ -24,12 +24,14 @@ func (r *rig) expectHeartbeats(t *testing.T, d time.Duration) {
 			t.Errorf("the last heartbeat is %s old", time.Since(heard.Time))
 		}
 	}
+
 	requests := r.takeRequests()
 	for i, request := range requests {
 		if request != []string{getNode, applyStatus}[i%2] {
 			t.Errorf("request %d is %s", i, request)
 		}
 	}
+
 	least, most := int(d/nodeqosv1alpha1.HeartbeatInterval), int(d/(nodeqosv1alpha1.HeartbeatInterval-time.Minute))+1
 	if beats := len(requests) / 2; beats < least || beats > most {
 		t.Errorf("%d heartbeats in %s, want %d to %d", beats, d, least, most)

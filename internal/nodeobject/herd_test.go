@@ -62,10 +62,12 @@ func (s shareOfObjects) Watch(_ context.Context, o metav1.ListOptions) (apiwatch
 	if err != nil || o.SendInitialEvents == nil {
 		return w, err
 	}
+
 	stream := w.(*apiwatch.RaceFreeFakeWatcher)
 	if s.share.object != nil {
 		stream.Add(s.share.object.DeepCopy())
 	}
+
 	end := &unstructured.Unstructured{}
 	end.SetGroupVersionKind(nodeqosv1alpha1.GroupVersion.WithKind(nodeqosv1alpha1.Kind))
 	end.SetResourceVersion(s.share.NextVersion())
@@ -80,17 +82,21 @@ func (s shareOfObjects) Patch(
 	if err := s.share.Ask("apply"); err != nil {
 		return nil, err
 	}
+
 	body := &unstructured.Unstructured{}
 	if err := body.UnmarshalJSON(data); err != nil {
 		return nil, err
 	}
+
 	next := body.DeepCopy()
 	if s.share.object != nil {
 		next.SetOwnerReferences(s.share.object.GetOwnerReferences())
 	}
+
 	if len(subresources) == 0 {
 		next.SetOwnerReferences(body.GetOwnerReferences())
 	}
+
 	next.SetResourceVersion(s.share.NextVersion())
 	s.share.object = next
 	return next.DeepCopy(), nil
@@ -112,6 +118,7 @@ func TestManyNodesReconnectSpreadOut(t *testing.T) {
 			})
 			running.Go(func() { _ = p.Run(ctx) })
 		}
+
 		pass(time.Minute)
 
 		server.Set(true)
@@ -119,10 +126,12 @@ func TestManyNodesReconnectSpreadOut(t *testing.T) {
 		for _, c := range caches {
 			c.Set(described(1))
 		}
+
 		pass(2 * time.Minute)
 		if _, asked := server.Counted(); asked["list"]+asked["watch"] > 20*many || asked["apply"] > 0 {
 			t.Errorf("too many requests in four minutes of outage: %v", asked)
 		}
+
 		server.Set(false)
 		pass(3 * time.Minute)
 		peak, asked := server.Counted()
@@ -131,13 +140,16 @@ func TestManyNodesReconnectSpreadOut(t *testing.T) {
 		if want := many / 5; peak > want {
 			t.Errorf("%d requests within a second, want at most %d", peak, want)
 		}
+
 		if asked["list"] > many { // a node whose watch begins with the object sends no list request
 			t.Errorf("%d list requests, want at most %d", asked["list"], many)
 		}
+
 		delete(asked, "list")
 		if want := map[string]int{"watch": many, "get node": many, "apply": many}; !maps.Equal(asked, want) {
 			t.Errorf("the server got the requests %v, want %v", asked, want)
 		}
+
 		cancel()
 		server.Set(true)
 		running.Wait()

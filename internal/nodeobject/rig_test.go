@@ -106,14 +106,17 @@ func start(t *testing.T, a *api, state nodecache.State, change ...func(*nodeobje
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	core, err := kubeapi.NewCore(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	options := nodeobject.Options{NodeName: "n1", Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&r.log, nil))}
 	for _, f := range change {
 		f(&options)
 	}
+
 	r.publisher = nodeobject.New(r.plugin, objects, core.Nodes(), options)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -124,6 +127,7 @@ func start(t *testing.T, a *api, state nodecache.State, change ...func(*nodeobje
 			t.Errorf("Run: %v", err)
 		}
 	})
+
 	t.Cleanup(r.stop)
 	return r
 }
@@ -173,14 +177,17 @@ func (r *rig) published(t *testing.T) *nodeqosv1alpha1.NodeQOSResources {
 	if content == nil {
 		t.Fatal("the API server does not have the object")
 	}
+
 	data, err := json.Marshal(content)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var typed nodeqosv1alpha1.NodeQOSResources
 	if err := json.Unmarshal(data, &typed); err != nil {
 		t.Fatal(err)
 	}
+
 	return &typed
 }
 

@@ -135,6 +135,7 @@ func TestDesiredStatus(t *testing.T) {
 		s.Latest, s.NotReadySince, s.Problem = latest, at(9, 30, 0), "gone"
 		return s
 	}
+
 	unsaid := nodecache.State{NotReadySince: at(9, 30, 0), Problem: "gone"}
 	refused := status(at(10, 0, 0))
 	refused.Conditions[0].Healthy, refused.Conditions[0].Reason = false, "Refused"
@@ -245,6 +246,7 @@ func crowd(pods, containers, resources, name int) nodecache.State {
 			Name: fmt.Sprintf("k8s.io/r%d", r), Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "gold", InUse: uint64(pods * containers)}}})
 		assigned = append(assigned, &qosv1alpha1.Assignment{Name: fmt.Sprintf("k8s.io/r%d", r), Class: "gold", Source: qosv1alpha1.Source_SOURCE_ALLOCATED})
 	}
+
 	list := &qosv1alpha1.ListAssignmentsResponse{}
 	for p := range pods {
 		pod := &qosv1alpha1.PodAssignments{Uid: long(p), Namespace: long(0), Name: long(p)}
@@ -253,6 +255,7 @@ func crowd(pods, containers, resources, name int) nodecache.State {
 		}
 		list.Pods = append(list.Pods, pod)
 	}
+
 	return nodecache.State{Status: s, Latest: s, Assignments: list}
 }
 
@@ -272,9 +275,11 @@ func TestSize(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if len(data) > test.bytes {
 				t.Errorf("the status has %d bytes, want at most %d", len(data), test.bytes)
 			}
+
 			var omitted int64
 			for _, r := range got.QOSResources.ContainerQOSResources {
 				class := r.Classes[0]
@@ -283,11 +288,13 @@ func TestSize(t *testing.T) {
 				}
 				omitted += class.HoldersOmitted
 			}
+
 			if (omitted == 0) != test.all {
 				t.Errorf("%d holders are omitted", omitted)
 			}
 		})
 	}
+
 	t.Run("more than a thousand foreign settings leave some out", func(t *testing.T) {
 		s := crowd(600, 2, 1, 10)
 		of := s.Assignments.Pods[0].Containers[0].QosResources[0] // shared by all containers

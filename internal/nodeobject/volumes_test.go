@@ -55,6 +55,7 @@ func TestVolumesAreHoldersWithTheirDevice(t *testing.T) {
 	if diff := cmp.Diff([]nodeqosv1alpha1.Holder{want}, holdersOf(again)); diff != "" {
 		t.Errorf("holders after a restart of the plugin (-want +got):\n%s", diff)
 	}
+
 	want.Device, want.Since = "7:0", nil
 	moved, _ := desiredStatus(withVolume("7:0", nil), first, at(9, 0, 0))
 	if diff := cmp.Diff([]nodeqosv1alpha1.Holder{want}, holdersOf(moved)); diff != "" {

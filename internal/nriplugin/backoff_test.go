@@ -37,15 +37,18 @@ func TestAttemptsToRegisterBackOffUntilASuccess(t *testing.T) {
 			}
 			return nil, errors.New("connection refused")
 		}
+
 		n := node.New(node.Options{Log: slog.New(slog.DiscardHandler)})
 		if err := nriplugin.New(n, nriplugin.Options{Socket: "x", Index: "10", Dial: dial, Log: slog.New(slog.DiscardHandler)}).Run(ctx); err != nil {
 			t.Fatal(err)
 		}
+
 		const ms = time.Millisecond
 		steps := []time.Duration{
 			100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 10000 * ms, 10000 * ms, 10000 * ms, 10000 * ms, 10000 * ms,
 			100 * ms, 200 * ms, 400 * ms, // after the success
 		}
+
 		shares := map[int]bool{}
 		for i, step := range steps {
 			wait := attempts[i+1].Sub(attempts[i])
@@ -54,6 +57,7 @@ func TestAttemptsToRegisterBackOffUntilASuccess(t *testing.T) {
 			}
 			shares[int(100*wait/step)] = true
 		}
+
 		if len(shares) < 3 {
 			t.Error("the waits have no jitter: nodes whose runtimes restart together would reconnect together")
 		}
@@ -73,6 +77,7 @@ func TestARuntimeThatDropsThePluginIsRetriedWithBackoff(t *testing.T) {
 					attempts++
 					return briefRuntime(t, synchronize), nil
 				}
+
 				n := node.New(node.Options{Log: slog.New(slog.DiscardHandler)})
 				var log strings.Builder
 				slow := slog.New(slowLog{slog.NewTextHandler(&log, nil)})
@@ -80,11 +85,13 @@ func TestARuntimeThatDropsThePluginIsRetriedWithBackoff(t *testing.T) {
 				if err := nriplugin.New(n, options).Run(ctx); err != nil {
 					t.Fatal(err)
 				}
+
 				<-time.After(time.Minute) // the last hook ends within this time
 				synctest.Wait()
 				if attempts > 20 {
 					t.Errorf("the plugin registered %d times in a minute", attempts)
 				}
+
 				if !strings.Contains(log.String(), "disconnected the plugin before it was synchronized") {
 					t.Errorf("the log does not say that the runtime disconnected the plugin:\n%s", log.String())
 				}
@@ -124,10 +131,12 @@ func registerAndConfigure(conn net.Conn, synchronization time.Duration) error {
 	if err != nil {
 		return err
 	}
+
 	toPlugin, err := mux.Open(multiplex.PluginServiceConn)
 	if err != nil {
 		return err
 	}
+
 	client := ttrpc.NewClient(toPlugin)
 	defer client.Close()
 	server, err := ttrpc.NewServer()
@@ -152,6 +161,7 @@ func registerAndConfigure(conn net.Conn, synchronization time.Duration) error {
 		}
 		synctest.Wait()
 	}
+
 	return err
 }
 

@@ -55,6 +55,7 @@ func (r *volumeRig) wantClaimed(t *testing.T, id, class, device string) {
 			}
 		}
 	}
+
 	if class != "" {
 		t.Errorf("the volume of %s is not reported", id)
 	}
@@ -186,6 +187,7 @@ func TestAChangeOfClaimsKeepsTheErrorOfTheClassFiles(t *testing.T) {
 	if err := r.configure(t, "nonsense"); err == nil {
 		t.Fatal("no error")
 	}
+
 	before := r.node.Status().Config
 	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
 	after := r.node.Status()
@@ -193,6 +195,7 @@ func TestAChangeOfClaimsKeepsTheErrorOfTheClassFiles(t *testing.T) {
 		after.Config.Generation != before.Generation || after.Config.Hash != before.Hash {
 		t.Errorf("the claims have changed the status of the class files: it is %+v, and was %+v", after.Config, before)
 	}
+
 	if i := len(after.Resources) - 1; after.Resources[i].Name != classes.ClaimResource {
 		t.Errorf("the resource of claims is not offered: %+v", after.Resources[i].Name)
 	}
@@ -217,6 +220,7 @@ func TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid(t *testing.T) {
 			if err := r.Restart(); err != nil {
 				t.Fatal(err)
 			}
+
 			r.wait(t, synchronizations+1)
 			r.node.Repair(t.Context())
 			r.wantPodLimits(t, id, fromClaim)
@@ -238,6 +242,7 @@ func TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain(t *testing.T) {
 	if err := r.Restart(); err != nil {
 		t.Fatal(err)
 	}
+
 	r.wait(t, synchronizations+1)
 	r.node.Repair(t.Context())
 	r.wantPodLimits(t, id, "")

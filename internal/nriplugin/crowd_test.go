@@ -21,6 +21,7 @@ func TestManyContainersWithLargeSpecsAreAllSynchronized(t *testing.T) {
 	world := invariant.Machine{API: serveAPI(t, r.node), Live: invariant.LiveIn(r.Runtime), Classes: func() map[string]map[string]string {
 		return map[string]map[string]string{"test.example/cache": r.backend.Enforced()}
 	}}
+
 	large := nriruntime.ContainerConfig{Name: "main", Env: []string{"LARGE=" + strings.Repeat("x", size)}}
 	requests := []string{"", "test.example/cache=bronze", "test.example/cache="}
 	for i := range containers {
@@ -35,11 +36,13 @@ func TestManyContainersWithLargeSpecsAreAllSynchronized(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	world.Hold(t)
 	before := usage(t)
 	for range 3 {
 		r.wantReconnects(t)
 	}
+
 	world.Hold(t)
 	// A spec has more than 20 KiB, and the plugin stores only a small part of it.
 	if grown := usage(t).heap - before.heap; grown > containers<<10 {
@@ -68,12 +71,14 @@ func TestCreationsDuringSynchronizationsKeepTheirClasses(t *testing.T) {
 			}
 		})
 	}
+
 	for range comings {
 		r.stop()
 		n := r.Synchronizations()
 		r.plugin, r.stop = startPlugin(t, r.node, r.Socket())
 		r.wait(t, n+1)
 	}
+
 	close(done)
 	working.Wait()
 	r.node.Reconcile(t.Context())
@@ -90,10 +95,12 @@ func (r *machineRig) work(t *testing.T, worker, i int) error {
 	if request := requests[i%len(requests)]; request != "" {
 		config.Annotations = map[string]string{"qos.noderesource.dev/pod": request}
 	}
+
 	pod, err := r.RunPod(t.Context(), config)
 	if err != nil {
 		return err
 	}
+
 	_, err = r.run(t, pod)
 	switch {
 	case err == nil && i%3 == 0:
@@ -102,5 +109,6 @@ func (r *machineRig) work(t *testing.T, worker, i int) error {
 		strings.Contains(err.Error(), "qos-nri-plugin is being stopped"), strings.Contains(err.Error(), "ttrpc: closed"):
 		return r.RemovePod(t.Context(), pod)
 	}
+
 	return err
 }

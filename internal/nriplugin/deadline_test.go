@@ -54,6 +54,7 @@ func (r *rig) wantHooksAnswered(t *testing.T, name string) {
 			t.Error(err)
 		}
 	}
+
 	if got := r.Synchronizations(); got != before {
 		t.Error("the plugin was disconnected")
 	}
@@ -101,12 +102,14 @@ func TestHooksDoNotWaitForCallsThatHangInTheKernel(t *testing.T) {
 		if _, err := r.run(t, r.pod(t, "late", "test.example/cache=solo")); err == nil || !strings.Contains(err.Error(), "is full") {
 			t.Errorf("error is %v, want that the class is full during the update", err)
 		}
+
 		r.wantReconnects(t)
 		r.wantHooksAnswered(t, "b")
 		release()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+
 		if got := r.backend.Enforced()[id]; got != "solo" {
 			t.Errorf("after the update, the container is in class %q, want solo", got)
 		}
@@ -160,14 +163,17 @@ func TestAHookThatHangsInTheKernelFailsAndDelaysNoOther(t *testing.T) {
 			if _, err := r.run(t, r.pod(t, "a", "test.example/cache=solo")); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the container's error is %v, want one with %q", err, test.want)
 			}
+
 			_, err := r.sandbox(t, "b")
 			if want := "pod default/b: enforce the classes: " + test.want; err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("the pod's error is %v, want one with %q", err, want)
 			}
+
 			r.mustRun(t, r.pod(t, "c", ""))
 			if got := r.Synchronizations(); got != 2 {
 				t.Error("the plugin was disconnected")
 			}
+
 			for _, resource := range r.node.Status().Resources {
 				for class, n := range resource.InUse {
 					t.Errorf("%d slots of class %s of %s are in use, although nothing runs", n, class, resource.Name)

@@ -22,9 +22,11 @@ func TestADiskThatIsAddedAgainIsLimitedAgain(t *testing.T) {
 	if _, err := p.run(t, early); err == nil || !strings.Contains(err.Error(), "no such device") {
 		t.Errorf("error is %v, want that there is no such device", err)
 	}
+
 	if err := p.RemovePod(t.Context(), early); err != nil {
 		t.Error(err)
 	}
+
 	p.node.Repair(t.Context())
 	p.expect("fast", "")
 	p.expect("slow", "254:16 rbps=1000000")
@@ -36,6 +38,7 @@ func TestADiskThatIsAddedAgainIsLimitedAgain(t *testing.T) {
 		}
 		p.world.Hold(t)
 	}
+
 	p.host.Cgroups().AddDisk("vda", 254, 0)
 	p.node.Repair(t.Context())
 	p.world.Expect.Limits[disks] = limits()
@@ -76,10 +79,12 @@ func TestAMissingIOControllerIsReported(t *testing.T) {
 	if err := p.host.Machine.WriteFile(control, []byte("-io")); err != nil {
 		t.Fatal(err)
 	}
+
 	err := p.node.Update(t.Context(), p.owner(t, "gold"), map[string]string{"blockio": "slow"})
 	if err == nil {
 		t.Error("the update succeeded")
 	}
+
 	p.node.Repair(t.Context())
 	p.world.Hold(t)
 	p.wantReported(t, p.gold, disks, "/adopted")
@@ -87,6 +92,7 @@ func TestAMissingIOControllerIsReported(t *testing.T) {
 	if err := p.host.Machine.WriteFile(control, []byte("+io")); err != nil {
 		t.Fatal(err)
 	}
+
 	p.node.Repair(t.Context())
 	p.world.Hold(t)
 	p.wantReported(t, p.gold, disks, "fast/pod")

@@ -35,11 +35,13 @@ func populate(t *testing.T, m *sim.Machine) {
 			t.Fatal(err)
 		}
 	}
+
 	for _, group := range []string{"/alone", "/idle", "/" + theirs, "/" + theirs + "/mon_groups/m"} {
 		if err := m.Mkdir(resctrl.MountPoint + group); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	write("schemata", "L3:0=1ff;1=1ff\nL2:0=7ffff;1=7ffff\n")
 	write(theirs+"/schemata", "L3:0=3;1=3\nL2:0=3ff;1=3ff\n")
 	write("idle/schemata", "L3:0=3;1=3\nL2:0=3ff;1=3ff\n")
@@ -48,9 +50,11 @@ func populate(t *testing.T, m *sim.Machine) {
 	for i, group := range []string{"alone", theirs, theirs + "/mon_groups/m", ""} {
 		m.Resctrl().AddTask(50+i, group)
 	}
+
 	if err := m.MakePodCgroup("/kubepods/podm"); err != nil {
 		t.Fatal(err)
 	}
+
 	watched := nriruntime.Spec{ID: "monitored", CgroupsPath: "/kubepods/podm/monitored", Monitoring: true}
 	if _, err := m.Create(t.Context(), watched); err != nil {
 		t.Fatal(err)
@@ -76,6 +80,7 @@ func TestForeignGroupsAreNeverChanged(t *testing.T) {
 		}
 		r.world.Before[file] = string(text)
 	}
+
 	id := r.mustRun(t, r.pod(t, "a", "rdt=gold"))
 	r.world.Hold(t)
 
@@ -119,6 +124,7 @@ func TestClassesOfTheRuntimeAreReported(t *testing.T) {
 	if err := r.host.Machine.Mkdir(resctrl.MountPoint + "/batch"); err != nil {
 		t.Fatal(err)
 	}
+
 	run := func(pod, request string, limits map[string]string) {
 		t.Helper()
 		config := nriruntime.ContainerConfig{Name: "main", ClosID: "batch", Resources: &api.LinuxResources{Unified: limits}}
@@ -130,6 +136,7 @@ func TestClassesOfTheRuntimeAreReported(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	run("classless", "rdt=", map[string]string{"io.max": "254:16 rbps=4096"})
 	run("classed", "rdt=gold", nil)
 	r.node.Repair(t.Context())
@@ -141,10 +148,12 @@ default    classed    main       k8s.io/blockio  <system default>          -
 default    classless  main       k8s.io/rdt      <resctrl group batch>     pod     qos.noderesource.dev/pod
 default    classless  main       k8s.io/blockio  <limits of 254:16 (vdb)>  -
 `
+
 	r.wantAssignments(t, want)
 	if err := r.node.Update(t.Context(), (&populated{machineRig: r}).owner(t, "classless"), map[string]string{"rdt": "silver"}); err != nil {
 		t.Fatal(err)
 	}
+
 	inClass := "k8s.io/rdt      silver                    update\n"
 	r.wantAssignments(t, strings.Replace(want, "k8s.io/rdt      <resctrl group batch>     pod     qos.noderesource.dev/pod\n", inClass, 1))
 }
@@ -166,6 +175,7 @@ func TestReadOnlyResctrlIsReportedAndRunningContainersKeepTheirClasses(t *testin
 	if !errors.Is(err, syscall.EROFS) {
 		t.Errorf("an update returned %v, want EROFS", err)
 	}
+
 	p.world.Hold(t)
 	p.wantReported(t, p.gold, groups, "gold/pod")
 
@@ -174,6 +184,7 @@ func TestReadOnlyResctrlIsReportedAndRunningContainersKeepTheirClasses(t *testin
 	if err == nil || !strings.Contains(err.Error(), "mount -o remount,rw /sys/fs/resctrl") {
 		t.Errorf("a creation returned %v, want an error with the remedy", err)
 	}
+
 	p.mustRun(t, p.pod(t, "other", "blockio=fast"))
 	p.world.Hold(t)
 	p.wantReported(t, p.gold, groups, "gold/pod")

@@ -64,6 +64,7 @@ func TestAMoveLeavesAllProcessesOfAForkBombInOneClass(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			b := &bomb{machineRig: r, id: id, random: rand.New(rand.NewPCG(1, 2)), pids: []int{c.PID}}
 			moves := 0
 			for _, class := range []string{"gold", "bronze", "", "silver"} {
@@ -92,6 +93,7 @@ func TestAMoveLeavesAllProcessesOfAForkBombInOneClass(t *testing.T) {
 				}
 				r.world.Hold(t)
 			}
+
 			if moves == 0 {
 				t.Error("no move succeeded")
 			}

@@ -61,6 +61,7 @@ func TestLimitsOfFormerClassFilesAreCleared(t *testing.T) {
 			if before, _ := r.ioMax(t, id); before == test.kernel {
 				t.Fatalf("io.max is %q already before the change", before)
 			}
+
 			r.startNewWith(t, test.after)
 			r.wantReported(t, id, disks, test.reported)
 			corrections := r.node.Status().Corrections
@@ -72,9 +73,11 @@ func TestLimitsOfFormerClassFilesAreCleared(t *testing.T) {
 					t.Errorf("io.max is %q in the kernel and %q in the runtime", kernel, stored)
 				}
 			}
+
 			if got := r.node.Status().Corrections; got[state.Correction{Resource: disks, What: state.AssignmentDrift}] != corrections[state.Correction{Resource: disks, What: state.AssignmentDrift}] {
 				t.Errorf("more drift corrections are counted: %v, before %v", got, corrections)
 			}
+
 			r.world.Hold(t)
 		})
 	}
@@ -91,9 +94,11 @@ func TestForeignLimitsOnDisksOfNoClassAreNotChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := r.host.Machine.WriteFile("/sys/fs/cgroup"+c.Spec.CgroupsPath+"/io.max", []byte("254:32 wbps=5000000")); err != nil {
 		t.Fatal(err)
 	}
+
 	// Another program uses the runtime to set a limit for a container without a class.
 	pod := r.pod(t, "b", "")
 	other, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{
@@ -102,22 +107,28 @@ func TestForeignLimitsOnDisksOfNoClassAreNotChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := r.StartContainer(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
+
 	r.wantReconnects(t)
 	before, _ := r.ioMax(t, id)
 	for range 3 {
 		r.node.Repair(t.Context())
 	}
+
 	if kernel, stored := r.ioMax(t, other); !strings.Contains(kernel, "rbps=6000000") || !strings.Contains(stored, "rbps=6000000") {
 		t.Errorf("io.max of the other container is %q in the kernel and %q in the runtime", kernel, stored)
 	}
+
 	if after, _ := r.ioMax(t, id); after != before || !strings.Contains(after, "254:32") {
 		t.Errorf("io.max is %q after the repairs, and was %q", after, before)
 	}
+
 	if corrections := r.node.Status().Corrections; len(corrections) > 0 {
 		t.Errorf("corrected: %v", corrections)
 	}
+
 	r.wantReported(t, id, disks, "fast/pod")
 }

@@ -50,14 +50,17 @@ func hostileSession(t *testing.T) (*session, *node.Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := n.Configure(t.Context(), classes.FileSet{Config: config}); err != nil {
 		t.Fatal(err)
 	}
+
 	s := newSession(New(n, Options{Log: log}))
 	s.stub = runtimeSide{}
 	if _, err := s.Configure(t.Context(), "", "", ""); err != nil {
 		t.Fatal(err)
 	}
+
 	return s, n
 }
 
@@ -161,6 +164,7 @@ func TestNoContainerIsEndedOnceTheRuntimeWaitsNoLonger(t *testing.T) {
 				killed = h.ID
 				return nil
 			}}), Options{Log: log}))
+
 			s.stub = runtimeSide{}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -172,6 +176,7 @@ func TestNoContainerIsEndedOnceTheRuntimeWaitsNoLonger(t *testing.T) {
 			if s.StartContainer(ctx, p, &api.Container{Id: "c", Name: "main"}) == nil {
 				t.Fatal("the start was not refused")
 			}
+
 			if (killed == "c") != waits {
 				t.Errorf("ended container %q", killed)
 			}

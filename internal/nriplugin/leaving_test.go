@@ -25,11 +25,13 @@ func TestALeavingSessionRefusesContainersWhoseVolumesHaveClasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	log := slog.New(slog.DiscardHandler)
 	n := node.New(node.Options{Kinds: kinds, Log: log})
 	if err := n.Configure(t.Context(), classes.FileSet{Config: config}); err != nil {
 		t.Fatal(err)
 	}
+
 	s := newSession(New(n, Options{Log: log}))
 	s.startLeaving(errLeaving)
 

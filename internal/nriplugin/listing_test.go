@@ -69,6 +69,7 @@ func TestEnvironmentsThatNRICannotTransferAreNamed(t *testing.T) {
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(r.Stop)
 	var last string
 	for i := range 4 {
@@ -89,6 +90,7 @@ func TestEnvironmentsThatNRICannotTransferAreNamed(t *testing.T) {
 		cancel()
 		<-ended
 	}()
+
 	timeout := time.After(time.Minute)
 	for r.node.Status().Runtime.SyncFailure == nil {
 		select {
@@ -105,13 +107,16 @@ func TestEnvironmentsThatNRICannotTransferAreNamed(t *testing.T) {
 	if err := r.RemoveContainer(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
+
 	r.wait(t, 1)
 	if !strings.Contains(log.String(), reason) {
 		t.Errorf("the log has no reason:\n%s", log.String())
 	}
+
 	for !r.node.Synchronized() {
 		<-r.node.Changed()
 	}
+
 	if c := r.registered(t); !c.GetHealthy() {
 		t.Errorf("after the last container was removed, the condition is %v, want healthy", c)
 	}

@@ -143,16 +143,19 @@ func newMachineRigOn(t *testing.T, m *sim.Machine, text string, options nrirunti
 	if options.OCI == nil {
 		options.OCI = r.host
 	}
+
 	r.Runtime = newRuntime(t, options)
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(r.Stop)
 	r.node = r.newNode(t)
 	var err error
 	if r.world.Before, err = invariant.ForeignOf(r.host); err != nil {
 		t.Fatal(err)
 	}
+
 	r.world.Host, r.world.Live, r.world.API = r.host, invariant.LiveIn(r.Runtime), serveAPI(t, r.node)
 	r.world.Expect.Limits = map[string]map[string]map[string]string{"k8s.io/blockio": limits()}
 	r.mustConfigure(t, text)
@@ -167,12 +170,14 @@ func (r *machineRig) newNode(t *testing.T) *node.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	log := slog.New(slog.DiscardHandler)
 	r.kinds = append(blockio.Kinds(blockio.Options{FS: r.host, Tree: tree, Log: log}),
 		rdt.Kind(rdt.Options{FS: r.host, Threads: tree, MountResctrl: true, Log: log}))
 	if r.checkpoint == "" {
 		r.checkpoint = filepath.Join(t.TempDir(), "changes.json")
 	}
+
 	changes := checkpoint.Open(r.checkpoint, "this boot", log)
 	return node.New(node.Options{
 		Kinds: r.kinds, Changes: changes, Log: log, HasCgroup: tree.Exists,
@@ -188,6 +193,7 @@ func serveAPI(t *testing.T, n *node.Node) qosv1alpha1.NodeQOSClient {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "qos.sock")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -199,11 +205,13 @@ func serveAPI(t *testing.T, n *node.Node) qosv1alpha1.NodeQOSClient {
 			t.Errorf("the node API ended with %v", err)
 		}
 	})
+
 	<-server.Ready()
 	conn, err := nodeclient.Connect(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = conn.Close() })
 	return qosv1alpha1.NewNodeQOSClient(conn)
 }

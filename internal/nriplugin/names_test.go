@@ -29,10 +29,12 @@ func TestNamesOfAnyLengthAndCharactersAreRefusedInAShortLine(t *testing.T) {
 	if err == nil {
 		t.Fatal("a container with a malformed request is created")
 	}
+
 	refused := r.node.Refused()
 	if len(refused) != 1 || refused[0].Reason != "BadRequest" {
 		t.Fatalf("%d containers are refused, want one: %.1000v", len(refused), refused)
 	}
+
 	for _, text := range []string{err.Error(), fmt.Sprint(refused)} {
 		if len(text) > 4<<10 || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("the refusal is too long or not printable: %d bytes, %.1000q", len(text), text)
@@ -49,6 +51,7 @@ func TestTheErrorOfABackendIsAShortLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +61,7 @@ func TestTheErrorOfABackendIsAShortLine(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "pod default/web container main: ") {
 		t.Fatalf("the start returned %.1000v, want an error that names pod and container", err)
 	}
+
 	if text := err.Error(); len(text) > 5<<10 || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("the refusal has %d bytes: %.1000q", len(text), text)
 	}

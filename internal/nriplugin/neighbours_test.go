@@ -86,11 +86,13 @@ func TestAConflictWithAnotherPluginIsReported(t *testing.T) {
 			if len(refused) != 1 || refused[0].Reason != test.reason || r.node.Status().Refusals[test.reason] != 1 {
 				t.Fatalf("refused %+v, counted %v", refused, r.node.Status().Refusals)
 			}
+
 			for _, text := range append(test.text, "pod default/a container main") {
 				if !strings.Contains(refused[0].Message, text) {
 					t.Errorf("reported %q, want %q in it", refused[0].Message, text)
 				}
 			}
+
 			if got := r.inUse("gold"); got != 0 {
 				t.Errorf("%d slots of the class are in use, want none", got)
 			}
@@ -121,6 +123,7 @@ func TestDirectBlockIONeedsNoFieldOfTheRuntime(t *testing.T) {
 		a.AddLinuxUnified("io.max", "254:0 wbps=5000000\n254:16 wbps=5000000")
 		return nil
 	})
+
 	r.mustConfigure(t, strings.Replace(machineFiles, "  blockio:\n", "  blockio:\n    Direct: true\n", 1))
 	id := r.mustRun(t, r.pod(t, "a", "blockio=fast"))
 	r.wantReported(t, id, "k8s.io/blockio", "fast/pod")
@@ -128,6 +131,7 @@ func TestDirectBlockIONeedsNoFieldOfTheRuntime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file := "/sys/fs/cgroup" + c.Spec.CgroupsPath + "/io.max"
 	data, err := r.host.ReadFile(file)
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")

@@ -97,6 +97,7 @@ func TestARefusedCreationOfCRIOFreesItsSlotLongBeforeItsPodStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r.node.Repair(t.Context())
 	r.wantInUse(t, 2) // the plugin does not yet know whether both containers will be created
 
@@ -106,6 +107,7 @@ func TestARefusedCreationOfCRIOFreesItsSlotLongBeforeItsPodStops(t *testing.T) {
 	if err := r.StartContainer(t.Context(), created); err != nil {
 		t.Fatal(err)
 	}
+
 	r.wantReported(t, created, "k8s.io/rdt", "gold/pod")
 	r.world.Hold(t)
 }

@@ -74,6 +74,7 @@ func (r *machineRig) startGated(t *testing.T) *gate {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		return gated{conn, g}, err
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	plugin := nriplugin.New(r.node, nriplugin.Options{Socket: r.Socket(), Index: "10", Dial: dial, Log: slog.New(slog.DiscardHandler)})
 	ended := make(chan error, 1)
@@ -85,6 +86,7 @@ func (r *machineRig) startGated(t *testing.T) *gate {
 			t.Error(err)
 		}
 	})
+
 	r.wait(t, n+1)
 	return g
 }

@@ -198,12 +198,15 @@ func TestTheRuntimeGetsTheGroupTheValuesAndTheRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if c.Spec.ClosID != "test-gold" || c.Spec.Unified["test.class"] != "gold" {
 		t.Errorf("the spec has group %q and values %v", c.Spec.ClosID, c.Spec.Unified)
 	}
+
 	if !strings.Contains(c.Spec.Annotations[state.RecordAnnotation], "gold") {
 		t.Errorf("the annotations do not record the class: %v", c.Spec.Annotations)
 	}
+
 	if got := r.backend.Enforced()[id]; got != "gold" {
 		t.Errorf("the container was started in class %q", got)
 	}
@@ -255,10 +258,12 @@ func TestConcurrentCreationsDoNotExceedTheCapacity(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	if admitted != 10 || refused != 90 {
 		t.Errorf("admitted %d, refused %d as full; want 10 and 90", admitted, refused)
 	}
+
 	r.holds(t)
 }
 
@@ -278,9 +283,11 @@ func TestARestartedContainerDoesNotCompeteWithItsPredecessor(t *testing.T) {
 		}
 		previous = next
 	}
+
 	if got := r.node.Status().Resources[0].InUse["solo"]; got != 1 {
 		t.Errorf("%d slots are in use, want 1", got)
 	}
+
 	r.holds(t)
 }
 

@@ -50,11 +50,13 @@ func TestABoundedClassOfPods(t *testing.T) {
 	if err := r.RemovePod(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
+
 	r.wantPodRefused(t)
 
 	if err := r.Restart(); err != nil {
 		t.Fatal(err)
 	}
+
 	r.wait(t, 3)
 	r.wantPodRefused(t)
 	r.holds(t)
@@ -62,6 +64,7 @@ func TestABoundedClassOfPods(t *testing.T) {
 	if err := r.StopPod(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
+
 	r.mustSandbox(t, "other")
 }
 
@@ -75,6 +78,7 @@ func TestASandboxOfCRIOTakesASlotAfterARestartOnlyIfItRuns(t *testing.T) {
 	if err := r.StopPod(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
+
 	restart := func() {
 		t.Helper()
 		n := r.Synchronizations()
@@ -83,6 +87,7 @@ func TestASandboxOfCRIOTakesASlotAfterARestartOnlyIfItRuns(t *testing.T) {
 		}
 		r.wait(t, n+1)
 	}
+
 	restart()
 	second := r.mustSandbox(t, "b")
 	r.wantPodRefused(t)
@@ -95,5 +100,6 @@ func TestASandboxOfCRIOTakesASlotAfterARestartOnlyIfItRuns(t *testing.T) {
 	if err := r.RemovePod(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
+
 	r.holds(t)
 }

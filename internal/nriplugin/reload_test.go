@@ -98,6 +98,7 @@ func TestACapacityBelowUseKeepsHoldersAndAdmitsNoOther(t *testing.T) {
 	for _, id := range []string{p.gold, second} {
 		p.wantReported(t, id, groups, "gold/pod")
 	}
+
 	for range 2 {
 		if _, err := p.run(t, p.pod(t, "late", "rdt=gold")); err == nil || !strings.Contains(err.Error(), "is full") {
 			t.Errorf("error is %v, want that the class is full", err)
@@ -107,6 +108,7 @@ func TestACapacityBelowUseKeepsHoldersAndAdmitsNoOther(t *testing.T) {
 		}
 		p.mustStop(t, second) // the first container keeps the only slot for the next pass
 	}
+
 	p.world.Expect.Most = nil
 	p.mustStop(t, p.gold)
 	p.mustRun(t, p.pod(t, "next", "rdt=gold"))
@@ -155,25 +157,31 @@ func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 			if got := p.host.exists(resctrl.MountPoint + "/qos-bronze"); got == test.noDefault {
 				t.Errorf("the group of the former default class exists: %t", got)
 			}
+
 			if got := len(p.host.tasks(t, "qos-gold")); got == 0 {
 				t.Error("the group qos-gold has no threads, want those of its container")
 			}
+
 			if _, err := p.run(t, p.pod(t, "late", "rdt=gold")); err == nil {
 				t.Error("a new container got the class")
 			}
+
 			if test.offered != "" {
 				p.mustRun(t, p.pod(t, "new", "rdt="+test.offered))
 			}
+
 			p.mustStop(t, p.gold, p.slow, p.plain)
 			<-p.node.Drained()
 			p.mustRelease(t)
 			if got := p.node.Draining(); got != 0 {
 				t.Errorf("%d assignments drain, although no container runs", got)
 			}
+
 			p.world.Hold(t)
 			if p.host.exists(resctrl.MountPoint + "/qos-gold") {
 				t.Error("the group still exists")
 			}
+
 			p.mustConfigure(t, machineFiles)
 			p.mustRun(t, p.pod(t, "again", "rdt=gold,blockio=fast"))
 			p.world.Hold(t)
@@ -258,6 +266,7 @@ func (p *populated) failsAt(t *testing.T, n int, op string, errno syscall.Errno,
 		failed = true
 		return errno
 	})
+
 	err := p.configure(t, text)
 	p.host.intercept(func(string, string) error { return nil })
 	if !failed {
@@ -269,14 +278,17 @@ func (p *populated) failsAt(t *testing.T, n int, op string, errno syscall.Errno,
 	if !errors.Is(err, errno) || strings.Contains(err.Error(), "rolling back failed") {
 		t.Errorf("%s %d: error is %v", op, n, err)
 	}
+
 	if status := p.node.Status(); status.Config.Err == nil || status.Config.Generation != 1 {
 		t.Errorf("%s %d: the status has the error %v and generation %d", op, n, status.Config.Err, status.Config.Generation)
 	}
+
 	p.world.Hold(t)
 	p.mustStop(t, p.mustRun(t, p.pod(t, "new", "rdt=gold"))) // the previous class files are still in force
 	if _, err := p.run(t, p.pod(t, "wrong", "rdt=platinum")); err == nil {
 		t.Error("a class of the refused files was assigned")
 	}
+
 	return true
 }
 
@@ -288,6 +300,7 @@ func TestAContainerThatCannotBeMovedIsReportedInItsObservedClass(t *testing.T) {
 		}
 		return nil
 	})
+
 	p.mustConfigure(t, changed("defaultClass: bronze", "defaultClass: silver"))
 	p.world.Hold(t)
 	p.wantReported(t, p.plain, groups, "bronze/adopted")

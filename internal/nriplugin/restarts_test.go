@@ -84,10 +84,12 @@ func TestReconnectionsLeakNothing(t *testing.T) {
 					}
 					return test.runtime(t), nil
 				}
+
 				n := node.New(node.Options{Log: slog.New(slog.DiscardHandler)})
 				if err := nriplugin.New(n, nriplugin.Options{Socket: "x", Index: "10", Dial: dial, Log: slog.New(slog.DiscardHandler)}).Run(ctx); err != nil {
 					t.Fatal(err)
 				}
+
 				wantNoGrowth(t, before, after, times)
 			})
 		})
@@ -142,6 +144,7 @@ func TestAHundredRestartsOfTheRuntimeLeakNothing(t *testing.T) {
 		}
 		r.wait(t, i+2)
 	}
+
 	wantNoGrowth(t, before, usage(t), times)
 	if got := r.backend.Enforced()[id]; got != "solo" || r.inUse("solo") != 1 {
 		t.Errorf("the container is in class %q, with %d slots in use", got, r.inUse("solo"))

@@ -41,11 +41,13 @@ func TestAWriteThatHangsFailsOnlyItsHook(t *testing.T) {
 		"fast": {"blkio.throttle.read_bps_device": "254:0 50000000"},
 		"slow": {"blkio.throttle.read_bps_device": "254:0 1000000\n254:16 1000000"},
 	}
+
 	pod := r.pod(t, "stuck", "blockio=fast,rdt=gold")
 	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	reached, release := r.hang(t, id)
 	started := make(chan error, 1)
 	go func() { started <- r.StartContainer(t.Context(), id) }()
@@ -57,11 +59,13 @@ func TestAWriteThatHangsFailsOnlyItsHook(t *testing.T) {
 			t.Errorf("error is %v, want %q in it", err, part)
 		}
 	}
+
 	r.wantReported(t, other, disks, "fast/pod")
 	r.mustStop(t, r.mustRun(t, r.pod(t, "third", "blockio=fast,rdt=gold"))) // the slots are free although the write still hangs
 	if got := r.Synchronizations(); got != 1 {
 		t.Error("the plugin was disconnected")
 	}
+
 	r.world.Hold(t)
 
 	// The kubelet creates the container again. After that, the kernel answers.
@@ -69,10 +73,12 @@ func TestAWriteThatHangsFailsOnlyItsHook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	release()
 	if err := r.StartContainer(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
+
 	r.wantReported(t, again, disks, "fast/pod")
 	r.world.Hold(t)
 }
@@ -86,16 +92,20 @@ func TestARefusalBecauseOfAHangingKernelIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, release := r.hang(t, id)
 	if err := r.StartContainer(t.Context(), id); err == nil {
 		t.Fatal("the container started")
 	}
+
 	if got := r.node.Refused(); len(got) != 1 || got[0].PodName != "stuck" || !strings.Contains(got[0].Message, "did not answer") {
 		t.Errorf("refused: %+v", got)
 	}
+
 	if got := r.node.Status().Refusals["EnforcementFailed"]; got != 1 {
 		t.Errorf("%d refusals are counted", got)
 	}
+
 	r.mustRun(t, pod)
 	changed := r.node.Changed()
 	release()
@@ -103,6 +113,7 @@ func TestARefusalBecauseOfAHangingKernelIsReported(t *testing.T) {
 	case <-changed: // the end of the write is a change
 	case <-time.After(time.Second):
 	}
+
 	if got := r.node.Refused(); len(got) != 0 {
 		t.Errorf("the container runs, and refused: %+v", got)
 	}

@@ -107,10 +107,12 @@ func TestAContainerDoesNotRunWhenItsClassCannotBeEnforced(t *testing.T) {
 			}
 			return nil
 		})
+
 		id, err := r.run(t, pod)
 		if _, ran := begun.groups[id]; ran || err == nil {
 			t.Errorf("the container executed instructions; the error of its start is %v", err)
 		}
+
 		r.wantRefused(t, "a EnforcementFailed")
 		r.host.intercept(func(string, string) error { return nil })
 		r.mustRun(t, pod)
@@ -131,6 +133,7 @@ func TestARefusedContainerThatCannotBeEndedRunsAndIsRepaired(t *testing.T) {
 		}
 		return nil
 	})
+
 	id := r.mustRun(t, pod)
 	r.wantReported(t, id, disks, "/adopted")
 	r.wantRefused(t, "a EnforcementFailed")
@@ -191,6 +194,7 @@ func TestAContainerThatWasCreatedWithoutThePluginDoesNotStartIfItsClassIsFull(t 
 		if _, ran := begun.groups[id]; ran || err == nil {
 			t.Errorf("the container executed instructions; the error of its start is %v", err)
 		}
+
 		r.wantRefused(t, "third ClassFull")
 		r.world.Hold(t)
 
@@ -221,6 +225,7 @@ func TestARunningContainerThatWasRefusedIsPending(t *testing.T) {
 	if err := r.StartContainer(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
+
 	r.wantRefused(t, "third ClassFull")
 	r.node.Repair(t.Context())
 	r.wantReported(t, id, groups, "bronze/default")
@@ -230,10 +235,12 @@ func TestARunningContainerThatWasRefusedIsPending(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	owner := classes.Owner{PodUID: c.Spec.Annotations["io.kubernetes.cri.sandbox-uid"], Container: "main"}
 	if err := r.node.Update(t.Context(), owner, map[string]string{"blockio": "slow"}); err != nil {
 		t.Errorf("its class cannot be changed: %v", err)
 	}
+
 	r.wantReported(t, id, disks, "slow/update")
 
 	r.mustStop(t, second)

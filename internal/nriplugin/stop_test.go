@@ -24,6 +24,7 @@ func TestAPluginThatIsStoppedDuringAHookEndsAtOnceAndTheNextOneRecovers(t *testi
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			reached, release := r.hang(t, id)
 			started := make(chan error, 1)
 			go func() { started <- r.StartContainer(t.Context(), id) }()
@@ -32,14 +33,17 @@ func TestAPluginThatIsStoppedDuringAHookEndsAtOnceAndTheNextOneRecovers(t *testi
 			if returns {
 				release()
 			}
+
 			if err := <-started; err == nil {
 				t.Error("the container was started, though it was not verified in its class")
 			}
+
 			r.startNew(t)
 			r.wantReported(t, runs, groups, "gold/pod")
 			if returns {
 				r.mustRun(t, pod)
 			}
+
 			release()
 			r.world.Hold(t)
 		})

@@ -91,12 +91,14 @@ func TestHooksAreSubscribedAsClassFilesNeedThem(t *testing.T) {
 	if err := r.Restart(); err != nil {
 		t.Fatal(err)
 	}
+
 	r.wait(t, 3)
 	hooks.check(t, ofContainers, ofBoth, ofBoth)
 
 	if err := r.RemovePod(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
+
 	r.reconfigure(t, files)
 	r.wait(t, 4)
 	hooks.check(t, ofContainers, ofBoth, ofBoth, ofContainers)

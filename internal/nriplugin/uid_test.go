@@ -37,10 +37,12 @@ func TestPodsWithoutUIDDoNotShareASlot(t *testing.T) {
 	if err := r.Restart(); err != nil {
 		t.Fatal(err)
 	}
+
 	r.wait(t, 2)
 	if got := r.node.Assignments(); len(got) != 1 || got[0].UID != got[0].SandboxID || r.inUse("solo") != 1 {
 		t.Errorf("after a restart of the runtime, assignments are %+v", got)
 	}
+
 	r.holds(t)
 }
 

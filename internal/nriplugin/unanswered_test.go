@@ -44,6 +44,7 @@ func TestAnUpdateThatTheRuntimeHasNotAnsweredIsNotCalledUndone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	id := r.mustRun(t, pod)
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -51,12 +52,14 @@ func TestAnUpdateThatTheRuntimeHasNotAnsweredIsNotCalledUndone(t *testing.T) {
 	go func() {
 		updated <- r.node.Update(ctx, classes.Owner{PodUID: "uid-a", Container: "main"}, map[string]string{disks: "slow"})
 	}()
+
 	await(t, oci.reached)
 	cancel()
 	err = <-updated
 	if !errors.Is(err, state.ErrUnanswered) || !strings.Contains(err.Error(), "may still make the change") || strings.Contains(err.Error(), "undo") {
 		t.Errorf("error is %v", err)
 	}
+
 	r.wantReported(t, id, disks, "fast/pod")
 
 	release()
@@ -65,8 +68,10 @@ func TestAnUpdateThatTheRuntimeHasNotAnsweredIsNotCalledUndone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got := c.Spec.Unified["io.max"]; !strings.Contains(got, "rbps=50000000") {
 		t.Errorf("the runtime stores %q", got)
 	}
+
 	r.world.Hold(t)
 }

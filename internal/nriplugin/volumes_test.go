@@ -117,6 +117,7 @@ func (r *volumeRig) wantVolumes(t *testing.T, id, want string) {
 			}
 		}
 	}
+
 	if text := strings.Join(got, ","); text != want {
 		t.Errorf("volumes are reported as %q, want %q", text, want)
 	}
@@ -129,18 +130,22 @@ func TestAVolumeIsLimitedWhileItsContainerRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r.wantPodLimits(t, id, "")
 	r.wantVolumes(t, id, "/data=")
 	r.host.intercept(func(op, path string) error {
 		atStart += op + " " + path[strings.LastIndex(path, "/"):]
 		return nil
 	})
+
 	if err := r.StartContainer(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
+
 	if atStart != "write /io.max" {
 		t.Errorf("the hook of the start made %q", atStart)
 	}
+
 	r.wantPodLimits(t, id, silver)
 	r.wantVolumes(t, id, "/data=silver on 254:16")
 	r.world.Hold(t)
@@ -154,6 +159,7 @@ func TestAVolumeIsLimitedWhileItsContainerRuns(t *testing.T) {
 	if got := r.node.Status().Corrections; len(got) > 0 {
 		t.Errorf("a new limit counts as drift: %v", got)
 	}
+
 	r.wantNotMeasured(t)
 
 	r.mustStop(t, id)
@@ -211,10 +217,12 @@ func TestAVolumeThatCannotBeLimitedKeepsItsContainerFromStarting(t *testing.T) {
 	if err == nil {
 		err = r.StartContainer(t.Context(), id)
 	}
+
 	const want = `pod default/a container main volume /data: class "silver" of qos.noderesource.dev/volume-io: the volume has no block device: /data is on tmpfs`
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
+
 	if refused := r.node.Refused(); len(refused) != 1 || refused[0].Reason != "NoBlockDevice" {
 		t.Errorf("refusals are %+v", refused)
 	}
@@ -228,6 +236,7 @@ func TestAVolumeThatCannotBeLimitedKeepsItsContainerFromStarting(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", request, err, want)
 		}
 	}
+
 	if got := r.node.InUse("qos.noderesource.dev/volume-io", "gold"); got != 0 {
 		t.Errorf("containers that were refused occupy %d slots", got)
 	}

@@ -35,10 +35,12 @@ func FuzzPick(f *testing.F) {
 		}},
 		More: true,
 	}
+
 	seed, err := proto.Marshal(whole)
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	f.Add(seed)
 	f.Fuzz(func(t *testing.T, encoded []byte) {
 		var want, got api.SynchronizeRequest
@@ -46,13 +48,16 @@ func FuzzPick(f *testing.F) {
 			_, _ = decodedFields().pick(nil, slices.Clone(encoded))
 			return
 		}
+
 		err := decodedFields().decode(&got, func(message any) error { return proto.Unmarshal(slices.Clone(encoded), message.(proto.Message)) })
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
+
 		if got.GetMore() != want.GetMore() || len(got.GetPods()) != len(want.GetPods()) || len(got.GetContainers()) != len(want.GetContainers()) {
 			t.Fatalf("got %v, want %v", &got, &want)
 		}
+
 		for i, c := range want.GetContainers() {
 			pod, gotPod := &api.PodSandbox{}, &api.PodSandbox{}
 			if i < len(want.GetPods()) {

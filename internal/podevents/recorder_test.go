@@ -45,6 +45,7 @@ func TestEachSeriesHasAnEventName(t *testing.T) {
 	if nameOf(pod, repeated) != name {
 		t.Error("a repeated refusal is another event")
 	}
+
 	for what, differs := range map[string]func() string{
 		"pod":       func() string { p := pod; p.UID = "other"; return nameOf(p, r) },
 		"container": func() string { x := r; x.Container = "other"; return nameOf(pod, x) },
@@ -55,6 +56,7 @@ func TestEachSeriesHasAnEventName(t *testing.T) {
 			t.Errorf("another %s has the same event", what)
 		}
 	}
+
 	pod.Name = strings.Repeat("a", 235) + "." + strings.Repeat("b", 17)
 	if long := nameOf(pod, r); len(long) > 253 || strings.Contains(long, "..") {
 		t.Errorf("%d characters: %s", len(long), long)

@@ -22,6 +22,7 @@ func TestASeriesIsWrittenAtMostOncePerInterval(t *testing.T) {
 		if again, err := s.Write(write); again != 0 || err != nil {
 			t.Errorf("first write: again after %s, error %v; want neither", again, err)
 		}
+
 		<-time.After(time.Minute)
 		happen()
 		<-time.After(time.Minute)
@@ -30,10 +31,12 @@ func TestASeriesIsWrittenAtMostOncePerInterval(t *testing.T) {
 		if again != 3*time.Minute || len(counts) != 1 {
 			t.Errorf("within the interval: %d writes, again after %s; want 1 and 3m", len(counts), again)
 		}
+
 		<-time.After(again)
 		if again, _ = s.Write(write); again != 0 || !slices.Equal(counts, []uint64{1, 3}) {
 			t.Errorf("after the interval: counts %v, again after %s; want 1, then 3, and nothing to wait for", counts, again)
 		}
+
 		<-time.After(time.Hour)
 		if _, _ = s.Write(write); len(counts) != 2 || len(s.all) != 0 {
 			t.Errorf("after an idle hour: %d writes and %d series; want no more writes and the series dropped", len(counts), len(s.all))
@@ -56,9 +59,11 @@ func TestASeriesThatCannotBeWrittenBlocksNoOther(t *testing.T) {
 		})
 		return err
 	}
+
 	if err := write("First"); !errors.Is(err, denied) || !slices.Equal(written, []string{"Second"}) {
 		t.Errorf("wrote %v with error %v; want Second, and the error of First", written, err)
 	}
+
 	if err := write(""); err != nil || !slices.Equal(written, []string{"Second", "First"}) {
 		t.Errorf("wrote %v with error %v; want only First retried", written, err)
 	}

@@ -127,6 +127,7 @@ func TestPodsThatCannotBeEvictedAreSkipped(t *testing.T) {
 				if diff := cmp.Diff(map[string]int{test.want: 1}, r.results()); diff != "" {
 					t.Errorf("results (-want +got):\n%s", diff)
 				}
+
 				if test.want == "static" {
 					r.wantLog("in an hour", "change its manifest file")
 					r.wantEvents("in an hour", "Warning QOSClassRemoved uid-web: a static pod cannot be evicted, because the kubelet would recreate it; change its manifest file: container main: class gold was taken out")
@@ -170,6 +171,7 @@ func TestAPodDisruptionBudgetIsRespected(t *testing.T) {
 		if tries := len(r.takeRequests()); tries < 60 || tries > 300 {
 			t.Errorf("%d requests in an hour, want about every half minute", tries)
 		}
+
 		const waits = "Warning QOSClassRemoved uid-web: the pod will be evicted as soon as its PodDisruptionBudget allows it: container main: class gold was taken out"
 		r.wantLog("in an hour", "disruption budget. The disruption budget web needs 1 healthy pods and has 1 currently")
 		r.wantEvents("in an hour", waits)
@@ -192,6 +194,7 @@ func TestAMissingRightIsLoggedOnce(t *testing.T) {
 		if tries := len(r.takeRequests()); tries > 500 {
 			t.Errorf("%d requests in an hour for four pods in three namespaces", tries)
 		}
+
 		r.wantEvents("in an hour")
 		r.setTargets()
 		r.pass(time.Second)
@@ -239,11 +242,13 @@ func TestAFailureOfOnePodIsLoggedOnceAndBlocksNoOther(t *testing.T) {
 					}
 					return nil
 				})
+
 				r.setTargets("a/web", "a/other")
 				r.pass(11 * time.Second)
 				if requests := r.takeRequests(); !slices.Contains(requests, "other") {
 					t.Errorf("evictions were requested for %q, want also the pod other", requests)
 				}
+
 				r.pass(time.Hour)
 				r.wantLog("in an hour", name, "evicted")
 				r.setAnswer(allow)
@@ -264,12 +269,14 @@ func TestAnUnavailableAPIServerIsRetriedOnceForAllPods(t *testing.T) {
 		if tries := len(r.takeRequests()); tries < 60 || tries > 300 {
 			t.Errorf("%d requests in an hour, want about every half minute", tries)
 		}
+
 		r.wantLog("in an hour", "etcd is away")
 		r.setAnswer(allow)
 		r.pass(2 * time.Minute)
 		if got := len(r.takeRequests()); got != 50 {
 			t.Errorf("%d pods are evicted when the API server is back, want 50", got)
 		}
+
 		if said := r.log.take(); strings.Count(said, "works again") != 1 {
 			t.Errorf("logged %s", said)
 		}
@@ -285,10 +292,12 @@ func TestEvictionsAreRateLimitedAndStopWhenTheClassReturns(t *testing.T) {
 		if got := len(r.takeRequests()); got != 5 {
 			t.Errorf("%d pods are evicted at once, want 5", got)
 		}
+
 		r.pass(20 * time.Second)
 		if got := len(r.takeRequests()); got < 19 || got > 21 {
 			t.Errorf("%d pods are evicted in 20 s, want 20", got)
 		}
+
 		r.setTargets()
 		r.pass(time.Hour)
 		r.wantEvictions("after the class was back")
@@ -305,6 +314,7 @@ func TestPodsThatWaitForABudgetBlockNoOther(t *testing.T) {
 			}
 			return nil
 		})
+
 		r.setTargets(names...)
 		r.pass(5 * time.Minute)
 		r.setTargets(append(names, "b/free")...)

@@ -81,11 +81,13 @@ func startWith(t *testing.T, o podeviction.Options, pods ...*corev1.Pod) *rig {
 		t: t, plugin: cachetest.New(nodecache.State{NotReadySince: time.Now()}), client: fake.NewClientset(),
 		registry: prometheus.NewRegistry(), answer: allow,
 	}
+
 	for _, p := range pods {
 		if err := r.client.Tracker().Add(p); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	r.client.PrependReactor("create", "pods", r.evict)
 	o.Registry, o.Log = r.registry, slog.New(slog.NewTextHandler(&r.log, nil))
 	evictor := podeviction.New(r.plugin, apiserver.Core(r.client), o)
@@ -98,6 +100,7 @@ func startWith(t *testing.T, o podeviction.Options, pods ...*corev1.Pod) *rig {
 			t.Errorf("Run: %v", err)
 		}
 	})
+
 	return r
 }
 
@@ -108,6 +111,7 @@ func (r *rig) evict(action clienttesting.Action) (bool, runtime.Object, error) {
 	if !ok || create.GetSubresource() != "eviction" {
 		return false, nil, nil
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	eviction := create.GetObject().(*policyv1.Eviction)
@@ -115,14 +119,17 @@ func (r *rig) evict(action clienttesting.Action) (bool, runtime.Object, error) {
 	if err := r.answer(eviction.Name); err != nil {
 		return true, nil, err
 	}
+
 	pods := corev1.SchemeGroupVersion.WithResource("pods")
 	object, err := r.client.Tracker().Get(pods, create.GetNamespace(), eviction.Name)
 	if err != nil {
 		return true, nil, err
 	}
+
 	if want, is := *eviction.DeleteOptions.Preconditions.UID, object.(*corev1.Pod).UID; want != is {
 		return true, nil, apierrors.NewConflict(podsOf, eviction.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s)", want, is))
 	}
+
 	return true, nil, r.client.Tracker().Delete(pods, create.GetNamespace(), eviction.Name)
 }
 
@@ -218,11 +225,13 @@ func (r *rig) wantEvents(when string, want ...string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	var got []string
 	for i := range list.Items {
 		e := &list.Items[i]
 		got = append(got, e.Type+" "+e.Reason+" "+string(e.InvolvedObject.UID)+": "+e.Message)
 	}
+
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		r.t.Errorf("%s: events %q, want %q", when, got, want)
@@ -236,6 +245,7 @@ func (r *rig) results() map[string]int {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	counts, zeros := map[string]int{}, 0
 	for _, family := range families {
 		if family.GetName() != "qos_shim_evictions_total" {
@@ -249,9 +259,11 @@ func (r *rig) results() map[string]int {
 			}
 		}
 	}
+
 	if got := len(counts) + zeros; got != 7 {
 		r.t.Errorf("qos_shim_evictions_total has %d results, want 7", got)
 	}
+
 	return counts
 }
 

@@ -54,19 +54,23 @@ func TestATemporaryFailureIsRetriedWithBackoff(t *testing.T) {
 			}
 			<-time.After(outcome.Again)
 		}
+
 		if len(p.requests) != 9 {
 			t.Errorf("%d requests, want one after each wait", len(p.requests))
 		}
+
 		for i, wait := range waits {
 			most := min(5*time.Second<<i, 5*time.Minute)
 			if wait > most || wait < most*3/4 {
 				t.Errorf("wait %d was %v; want about %v, with jitter", i, wait, most)
 			}
 		}
+
 		p.answer = nil
 		if outcome := f.Follow(t.Context(), pod, offered(), has); len(outcome.Refused) > 0 || outcome.Again != 0 {
 			t.Errorf("after a slot is free: %+v; want no refusal and no retry", outcome)
 		}
+
 		if f.Follow(t.Context(), pod, offered(), has); len(p.requests) != 10 {
 			t.Errorf("%d requests, want no more than needed", len(p.requests))
 		}
@@ -83,13 +87,16 @@ func TestAnInvalidRequestIsNotRetried(t *testing.T) {
 			}
 			<-time.After(time.Hour)
 		}
+
 		if len(p.requests) != 1 {
 			t.Errorf("%d requests, want one", len(p.requests))
 		}
+
 		pod.Annotations[ownKey] = "rdt=bronze"
 		if f.Follow(t.Context(), pod, offered(), has); len(p.requests) != 2 {
 			t.Errorf("%d requests after the annotations changed, want one more", len(p.requests))
 		}
+
 		<-time.After(5 * time.Second)
 		anew := offered()
 		anew.Config.Hash = "two"
@@ -188,15 +195,18 @@ func TestAnnotationsThatChangeContinuouslyAreFollowedAtALimitedRate(t *testing.T
 					f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
 					<-time.After(500 * time.Millisecond)
 				}
+
 				if len(p.requests) < 2 || len(p.requests) > c.most {
 					t.Errorf("%d requests in a minute, want at most %d", len(p.requests), c.most)
 				}
+
 				last := "rdt=silver"
 				pod.Annotations[ownKey] = last
 				if outcome := f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer))); outcome.Again > 0 {
 					<-time.After(outcome.Again)
 					f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
 				}
+
 				if got := p.requests[len(p.requests)-1].GetQosResources()[0].GetClass(); got != "silver" {
 					t.Errorf("the last request is for %s, want the class of the latest annotations", got)
 				}
@@ -225,9 +235,11 @@ func TestAnAnnotationOfAnotherContainerIsIgnored(t *testing.T) {
 		pod.Annotations[key] = "silver"
 		f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate)))
 	}
+
 	if len(p.requests) > 0 {
 		t.Errorf("the requests are %v; want none, because no annotation of the container has changed", p.requests)
 	}
+
 	pod.Annotations[podKey] = "vendor.example/network=fast"
 	if f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate))); len(p.requests) != 1 {
 		t.Errorf("%d requests after an annotation for all containers, want one", len(p.requests))

@@ -26,6 +26,7 @@ func offered() *qosv1alpha1.StatusResponse {
 		}
 		return list
 	}
+
 	return &qosv1alpha1.StatusResponse{
 		Config: &qosv1alpha1.ConfigInfo{Hash: "one"},
 		Resources: &qosv1alpha1.ResourcesInfo{
@@ -70,6 +71,7 @@ func TestPlan(t *testing.T) {
 		byUpdate  = qosv1alpha1.Source_SOURCE_UPDATE
 		adopted   = qosv1alpha1.Source_SOURCE_ADOPTED
 	)
+
 	for _, c := range []struct {
 		name        string
 		annotations map[string]string
@@ -108,6 +110,7 @@ func TestPlan(t *testing.T) {
 			if c.limit != "" {
 				pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName(c.limit): resource.MustParse("1")}
 			}
+
 			changes, err := plan(Catalog(offered()), pod, c.has, c.first)
 			if problem, refused := strings.CutPrefix(c.want, "!"); refused {
 				if err == nil || !strings.Contains(err.Error(), problem) || len(changes) > 0 {
@@ -115,6 +118,7 @@ func TestPlan(t *testing.T) {
 				}
 				return
 			}
+
 			var got []string
 			for _, change := range changes {
 				got = append(got, change.GetName()+"="+change.GetClass())
@@ -147,6 +151,7 @@ func TestPodScopeClassesAreChangedIfMutable(t *testing.T) {
 		{Name: "vendor.example/network", Class: "fast", Source: qosv1alpha1.Source_SOURCE_POD},
 		{Name: "vendor.example/disk", Class: "fast", Source: qosv1alpha1.Source_SOURCE_POD},
 	}}
+
 	for request, want := range map[string]string{
 		"vendor.example/network=fast,vendor.example/disk=fast": "",
 		"vendor.example/network=fast,vendor.example/disk=slow": "vendor.example/disk=slow",

@@ -24,16 +24,19 @@ func TestTheNewestClassChangesOfAPodAreKept(t *testing.T) {
 	state := func(class string) *snapshot {
 		return snapshotOf(assigned(ctr("main", "1", has("k8s.io/rdt", class, none))))
 	}
+
 	before := state("class-0")
 	for i := range 1000 {
 		after := state(fmt.Sprintf("class-%d", i+1))
 		c.add(before, after)
 		before = after
 	}
+
 	kept := c.take(keyOf(assigned()))
 	if len(kept) != 20 || kept[19].Message != "main: k8s.io/rdt class-999 -> class-1000" {
 		t.Errorf("%d changes are kept, the last is %v; want the newest 20", len(kept), kept[len(kept)-1])
 	}
+
 	if again := c.take(keyOf(assigned())); len(again) > 0 {
 		t.Errorf("taken twice: %v", again)
 	}
@@ -81,6 +84,7 @@ func TestClassChangesAreKeptUntilThePodIsReconciled(t *testing.T) {
 	state := func(class string) *snapshot {
 		return snapshotOf(assigned(ctr("main", "1", has("k8s.io/rdt", class, container))))
 	}
+
 	c := classChanges{byPod: map[podevents.Pod][]podevents.Record{}}
 	first, second, third := state("gold"), state("silver"), state("bronze")
 	c.add(nil, first)
@@ -90,12 +94,15 @@ func TestClassChangesAreKeptUntilThePodIsReconciled(t *testing.T) {
 	for _, record := range c.take(keyOf(assigned())) {
 		got = append(got, record.Message)
 	}
+
 	if want := []string{"main: k8s.io/rdt gold -> silver", "main: k8s.io/rdt silver -> bronze"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+
 	if again := c.take(keyOf(assigned())); len(again) != 0 {
 		t.Errorf("taken again: %v", again)
 	}
+
 	c.add(third, first)
 	c.add(first, &snapshot{ready: true})
 	if len(c.byPod) != 0 {

@@ -72,6 +72,7 @@ func TestCondition(t *testing.T) {
 		{Path: "/data", Device: "253:3", QosResources: []*qosv1alpha1.Assignment{has("volume-io", "silver", container)}},
 		{Path: "/lost", QosResources: []*qosv1alpha1.Assignment{has("volume-io", "", container)}},
 	}
+
 	withVolumes.Volumes[0].QosResources[0].Foreign = "lower limits on 253:3 rbps=100"
 	for _, c := range []struct {
 		name string
@@ -185,12 +186,14 @@ func TestLongMessagesAreCut(t *testing.T) {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name})
 		list.Containers = append(list.Containers, ctr(name, name, has("k8s.io/rdt", "gold", container), has("k8s.io/blockio", "", none)))
 	}
+
 	o := observed{pod: pod, assignments: list}
 	got := o.condition(metav1.Now()).Message
 	listed := strings.Count(got, "container-")
 	if len(got) > maxMessage || len(got) < maxMessage/2 || !strings.HasSuffix(got, fmt.Sprintf(`; and %d more: see "qos-nri-plugin assignments" on the node`, 200-listed)) {
 		t.Errorf("%d bytes: …%s", len(got), got[max(len(got)-200, 0):])
 	}
+
 	o.refusals = []podevents.Record{{Message: strings.Repeat("ä", maxMessage)}}
 	got = o.condition(metav1.Now()).Message
 	if len(got) > maxMessage || !utf8.ValidString(got) || !strings.Contains(got, "… (cut); in effect: container-000") {

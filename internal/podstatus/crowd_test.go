@@ -56,11 +56,13 @@ func TestAFailingServerGetsFewRequestsHoweverManyPodsWait(t *testing.T) {
 				if got := len(r.writes()); got < 2 || got > 150 {
 					t.Errorf("%d writes in ten minutes, want 2 to 150", got)
 				}
+
 				broken.Store(false)
 				r.pass(4 * time.Minute)
 				for i := range 40 {
 					r.wantCondition("when the API server is back", fmt.Sprintf("pod-%d", i), "True Assigned: main: k8s.io/rdt silver (container)")
 				}
+
 				if got := len(r.events()); got != 40 {
 					t.Errorf("%d events when the API server is back, want one for each pod", got)
 				}
@@ -93,6 +95,7 @@ func TestPodsThatChangeTogetherAreWrittenOverAMinute(t *testing.T) {
 			r.plugin.set(nil, in("silver")...)
 			r.pass(5 * time.Second)
 		}
+
 		r.pass(time.Minute)
 		r.writes()
 		r.plugin.set(nil, append(in("silver")[1:], "pod-0=gold")...)

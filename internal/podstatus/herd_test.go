@@ -77,10 +77,12 @@ func TestNodesReconnectSpreadOut(t *testing.T) {
 			})
 			running.Go(func() { _ = p.Run(ctx) })
 		}
+
 		pass := func(d time.Duration) {
 			<-time.After(d)
 			synctest.Wait()
 		}
+
 		pass(2 * time.Minute)
 
 		server.Set(true)
@@ -88,6 +90,7 @@ func TestNodesReconnectSpreadOut(t *testing.T) {
 		for _, p := range plugins {
 			p.set(nil, "a=silver")
 		}
+
 		pass(2 * time.Minute)
 		_, away := server.Counted()
 		server.Set(false)
@@ -97,9 +100,11 @@ func TestNodesReconnectSpreadOut(t *testing.T) {
 		if want := many / 5; peak > want {
 			t.Errorf("%d requests within a second, want at most %d", peak, want)
 		}
+
 		if requests["apply"] < many || requests["list"]+requests["watch"]+requests["apply"] > 4*many {
 			t.Errorf("requests: %v", requests)
 		}
+
 		cancel()
 		server.Set(true)
 		running.Wait()

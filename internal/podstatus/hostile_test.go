@@ -50,6 +50,7 @@ func TestDeletingAFalseMirrorPodKeepsTheStateOfAnotherPod(t *testing.T) {
 			updates.Add(1)
 			return status.Error(codes.InvalidArgument, "no")
 		}
+
 		r.start(follow)
 		defer r.stop()
 		r.annotate("web", "rdt=silver")
@@ -57,6 +58,7 @@ func TestDeletingAFalseMirrorPodKeepsTheStateOfAnotherPod(t *testing.T) {
 		if err := r.client.CoreV1().Pods("default").Delete(t.Context(), "hostile", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		r.pass(time.Minute)
 		r.plugin.set(refusal(1, time.Now(), time.Now()), "web=gold") // a refusal makes the publisher reconcile pod web
 		r.pass(time.Minute)

@@ -43,6 +43,7 @@ func TestAFailureOfSomePodsIsLoggedOnce(t *testing.T) {
 			bad := ok && strings.HasPrefix(patch.GetName(), "refused") && !fixed.Load()
 			return bad, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", fmt.Errorf("policy says no"))
 		})
+
 		r.plugin.set(nil, "web=gold", "job=gold", "refused=gold", "refused-too=gold")
 		r.start(both())
 		defer r.stop()
@@ -50,6 +51,7 @@ func TestAFailureOfSomePodsIsLoggedOnce(t *testing.T) {
 			r.plugin.set(nil, "web="+[]string{"silver", "gold"}[i%2], "job=gold", "refused=gold", "refused-too=gold")
 			r.pass(20 * time.Second)
 		}
+
 		r.wantLog("while some are refused", `what="write the condition of pods" namespace=default problem="the API server rejects the request: pods is forbidden: policy says no"`)
 		fixed.Store(true)
 		r.pass(2 * time.Minute)
@@ -66,12 +68,14 @@ func TestTheEndOfAWatchOutageIsLogged(t *testing.T) {
 				r.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return broken.Load(), nil, apierrors.NewServiceUnavailable("etcd is away")
 				})
+
 				streams := make(chan *watch.FakeWatcher, 100)
 				r.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
 					stream := watch.NewFake()
 					streams <- stream
 					return true, stream, nil
 				})
+
 				r.start(both())
 				defer r.stop()
 				for range 2 {

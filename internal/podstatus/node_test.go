@@ -34,18 +34,22 @@ func nodeOf(t *testing.T, client kubernetes.Interface, nodeName string) *apitest
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	n := apitest.NewNode()
 	if err := n.Load(t.Context(), apitest.Files); err != nil {
 		t.Fatal(err)
 	}
+
 	served, err := apitest.Serve(context.Background(), n, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	conn, err := nodeclient.Connect(served.Socket)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	api, cache := qosv1alpha1.NewNodeQOSClient(conn), nodecache.New(served.Socket, slog.New(slog.DiscardHandler))
 	p := podstatus.New(cache, apiserver.Core(client), podstatus.Options{
 		NodeName: nodeName, Conditions: true, Events: true, FollowAnnotations: true,
@@ -55,6 +59,7 @@ func nodeOf(t *testing.T, client kubernetes.Interface, nodeName string) *apitest
 		},
 		Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
+
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- cache.Run(ctx) }()
@@ -72,6 +77,7 @@ func nodeOf(t *testing.T, client kubernetes.Interface, nodeName string) *apitest
 		}
 		_ = os.RemoveAll(dir)
 	})
+
 	return n
 }
 
@@ -89,6 +95,7 @@ func awaitCondition(t *testing.T, client kubernetes.Interface, name string, stat
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var last corev1.PodCondition
 	for {
 		for _, c := range pod.Status.Conditions {
@@ -135,6 +142,7 @@ func TestConditionsWithARealNodeAPI(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	gold := "pod: vendor.example/network fast (pod); main: k8s.io/rdt gold (pod), k8s.io/blockio system default"
 	awaitCondition(t, client, "web", corev1.ConditionTrue, gold)
 	awaitCondition(t, client, "plain", corev1.ConditionTrue,
@@ -144,6 +152,7 @@ func TestConditionsWithARealNodeAPI(t *testing.T) {
 	if err == nil {
 		t.Fatal("a second container got gold, whose capacity is 1")
 	}
+
 	system := "pod: vendor.example/network system default"
 	refused := awaitCondition(t, client, "next", corev1.ConditionFalse, err.Error()+"; in effect: "+system)
 	if refused.Reason != "ClassFull" {
@@ -154,13 +163,16 @@ func TestConditionsWithARealNodeAPI(t *testing.T) {
 	if _, err := client.CoreV1().Pods("default").Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	awaitCondition(t, client, "web", corev1.ConditionTrue,
 		"pod: vendor.example/network fast (pod); main: k8s.io/rdt bronze (update), k8s.io/blockio system default")
 	if class := n.Backends[apitest.RDT].Enforced()["id-web-main"]; class != "bronze" {
 		t.Errorf("the container is enforced in %q, want bronze", class)
 	}
+
 	if err := n.RunPod(t.Context(), "default", "next", "rdt=gold", "main"); err != nil {
 		t.Fatal(err)
 	}
+
 	awaitCondition(t, client, "next", corev1.ConditionTrue, system+"; main: k8s.io/rdt gold (pod), k8s.io/blockio system default")
 }

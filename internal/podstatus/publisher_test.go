@@ -43,10 +43,12 @@ func TestAConditionIsWrittenOncePerChange(t *testing.T) {
 		if c := r.condition("plain"); c.Type != "" {
 			t.Errorf("a pod that has only system defaults has the condition %v, want none", c)
 		}
+
 		web, err := r.client.CoreV1().Pods("default").Get(t.Context(), "web", metav1.GetOptions{})
 		if err != nil || len(web.Status.Conditions) != 2 {
 			t.Errorf("conditions are %v, %v; want the kubelet's condition kept", web.Status.Conditions, err)
 		}
+
 		r.plugin.set(nil, "web=gold", "plain=")
 		r.pass(time.Hour)
 		r.wantWrites("in an idle hour")
@@ -56,6 +58,7 @@ func TestAConditionIsWrittenOncePerChange(t *testing.T) {
 		if !changed.LastTransitionTime.Equal(&first.LastTransitionTime) {
 			t.Errorf("lastTransitionTime changed from %v to %v, although the status is the same", first.LastTransitionTime, changed.LastTransitionTime)
 		}
+
 		r.wantEvents("after a change", "Normal QOSClassChanged x1 web: main: k8s.io/rdt gold -> silver")
 		r.wantWrites("for one change", applied, "create events/")
 		r.stop()
@@ -82,10 +85,12 @@ func TestOnlyPodsOfTheNodeAreWatched(t *testing.T) {
 				t.Errorf("%s %s with field selector %q", action.GetVerb(), action.GetResource().Resource, fields)
 			}
 		}
+
 		if requests < 2 {
 			t.Errorf("%d requests, want a list and a watch", requests)
 		}
 	})
+
 	err := podstatus.New(&plugin{}, nil, podstatus.Options{Registry: prometheus.NewRegistry()}).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "--node-name") {
 		t.Errorf("without a node name, Run returned %v; want an error that names --node-name", err)
@@ -106,6 +111,7 @@ func TestARefusalIsOneEventWithARisingCount(t *testing.T) {
 			r.plugin.set(refusal(2+i, begin, time.Now()))
 			r.pass(10 * time.Second)
 		}
+
 		r.wantEvents("within minutes", "Warning QOSClassRefused x1 web: class gold is full (try 1)")
 		r.pass(5 * time.Minute)
 		r.wantEvents("after minutes", "Warning QOSClassRefused x6 web: class gold is full (try 6)")
@@ -171,6 +177,7 @@ func TestConditionsStayWhileThePluginIsAway(t *testing.T) {
 			updates <- u.GetQosResources()[0].GetClass()
 			return nil
 		}
+
 		r.start(follow)
 		defer r.stop()
 		state, _ := r.plugin.Get()
@@ -182,11 +189,13 @@ func TestConditionsStayWhileThePluginIsAway(t *testing.T) {
 		if len(updates) > 0 {
 			t.Errorf("class %s was requested from a plugin that is away", <-updates)
 		}
+
 		r.plugin.set(nil, "web=gold")
 		r.pass(5 * time.Second)
 		if len(updates) != 1 {
 			t.Errorf("%d updates when the plugin is back, want one", len(updates))
 		}
+
 		r.plugin.set(nil, "web=silver")
 		r.pass(5 * time.Second)
 		r.wantCondition("when it is back", "web", "True Assigned: main: k8s.io/rdt silver (container)")
@@ -217,6 +226,7 @@ func TestWritesResumeAfterAnOutage(t *testing.T) {
 					defer mu.Unlock()
 					return answer != nil, nil, answer
 				})
+
 				r.plugin.set(nil, "web=gold")
 				r.start(both())
 				defer r.stop()
@@ -225,9 +235,11 @@ func TestWritesResumeAfterAnOutage(t *testing.T) {
 				if tries < 2 || tries > 500 {
 					t.Errorf("%d writes in an hour, want 2 to 500", tries)
 				}
+
 				if got := strings.Count(r.log.String(), "write the condition of pods"); got != 1 || !strings.Contains(r.log.String(), c.line) {
 					t.Errorf("the log has %d lines: %s; want one with %q", got, r.log, c.line)
 				}
+
 				mu.Lock()
 				answer = nil
 				mu.Unlock()
@@ -279,6 +291,7 @@ func TestMissingPermissionToWatchIsLoggedOnce(t *testing.T) {
 				} else {
 					r.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) { return true, nil, denied })
 				}
+
 				r.start(both())
 				defer r.stop()
 				r.pass(time.Hour)
@@ -302,6 +315,7 @@ func TestAChangedAnnotationIsFollowedAndPublished(t *testing.T) {
 			defer mu.Unlock()
 			full = err
 		}
+
 		follow := both()
 		follow.FollowAnnotations = true
 		follow.Update = func(_ context.Context, u *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
@@ -314,6 +328,7 @@ func TestAChangedAnnotationIsFollowedAndPublished(t *testing.T) {
 			}
 			return full
 		}
+
 		r.start(follow)
 		defer r.stop()
 		r.writes()
@@ -326,6 +341,7 @@ func TestAChangedAnnotationIsFollowedAndPublished(t *testing.T) {
 		if len(updates) < 2 || updates[0] != "uid-web/main silver" {
 			t.Errorf("requested %q; want silver, more than once", updates)
 		}
+
 		mu.Unlock()
 		answer(nil)
 		r.pass(5 * time.Minute)
@@ -365,6 +381,7 @@ qos_shim_api_writes_total{object="pod-condition",outcome="ok"} 1
 # TYPE qos_shim_pods gauge
 qos_shim_pods 2
 `
+
 		if err := testutil.GatherAndCompare(r.registry, strings.NewReader(want)); err != nil {
 			t.Error(err)
 		}

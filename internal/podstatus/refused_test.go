@@ -39,6 +39,7 @@ func TestRefusedChangesArePublishedUntilTheirPodEnds(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", when, diff)
 			}
 		}
+
 		want("before any change")
 
 		r.annotate("web", "rdt=silver")
@@ -50,6 +51,7 @@ func TestRefusedChangesArePublishedUntilTheirPodEnds(t *testing.T) {
 		if err := r.client.CoreV1().Pods("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		r.pass(time.Minute)
 		want("after the end of the pod")
 	})

@@ -50,6 +50,7 @@ func (p *plugin) set(refusals []*qosv1alpha1.Refusal, classes ...string) {
 			}}},
 		})
 	}
+
 	offered := []*qosv1alpha1.QOSResourceInfo{{Name: "k8s.io/rdt", Mutable: true, Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "gold"}, {Name: "silver"}}}}
 	p.Set(nodecache.State{Assignments: list, Status: &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{ContainerQosResources: offered}}})
 }
@@ -105,6 +106,7 @@ func (r *rig) start(o podstatus.Options) {
 			r.t.Errorf("Run: %v", err)
 		}
 	}
+
 	r.pass(5 * time.Second)
 }
 

@@ -44,6 +44,7 @@ func TestPodsAreStrippedToWhatIsUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ignoreEmpty := cmp.FilterValues(func(a, b []corev1.Container) bool { return len(a)+len(b) == 0 }, cmp.Ignore())
 	statuses := cmp.FilterValues(func(a, b []corev1.ContainerStatus) bool { return len(a)+len(b) == 0 }, cmp.Ignore())
 	if diff := cmp.Diff(kept, got, ignoreEmpty, statuses); diff != "" {
@@ -61,22 +62,27 @@ func TestHostileAnnotationsAreStripped(t *testing.T) {
 		"container.qos.noderesource.dev/none": "rdt=gold", "rdt.resources.kubernetes.io/container.none": "gold",
 		"rdt.resources.beta.kubernetes.io/container.none": "gold", corev1.MirrorPodAnnotationKey: long,
 	}
+
 	got, err := strip(hostile)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	kept := got.(*corev1.Pod).Annotations
 	if len(kept) != 8 || kept["container.qos.noderesource.dev/none"] != "" {
 		t.Errorf("kept %d annotations; want those of the pod and of its containers, and the keys of those that request nothing", len(kept))
 	}
+
 	for key, value := range kept {
 		if len(value) > 16<<10+1 {
 			t.Errorf("%d bytes of the annotation %s are kept, want at most 16 KiB", len(value), key)
 		}
 	}
+
 	offers := classes.NewCatalog([]classes.Offer{{Resource: classes.Resource{
 		Name: "k8s.io/rdt", Scope: classes.ContainerScope, Classes: []classes.Class{{Name: "gold"}},
 	}}})
+
 	request := classes.Holder{Container: "main", PodAnnotations: map[string]string{"qos.noderesource.dev/pod": kept["qos.noderesource.dev/pod"]}}
 	if _, err := offers.Resolve(request); err == nil || !strings.Contains(err.Error(), "is longer than") {
 		t.Errorf("a cut annotation resolves with error %v; want it rejected as too long", err)

@@ -42,6 +42,7 @@ func openTerminal(t *testing.T) *os.File {
 	if err != nil {
 		t.Skip("this machine has no pseudoterminals:", err)
 	}
+
 	t.Cleanup(func() { _ = controller.Close() })
 
 	number, err := unix.IoctlGetInt(int(controller.Fd()), unix.TIOCGPTN)
@@ -51,10 +52,12 @@ func openTerminal(t *testing.T) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	terminal, err := os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = terminal.Close() })
 	return terminal
 }

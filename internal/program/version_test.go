@@ -17,6 +17,7 @@ func TestVersion(t *testing.T) {
 			{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"},
 		},
 	}
+
 	for _, test := range []struct {
 		name, linked string
 		info         *debug.BuildInfo

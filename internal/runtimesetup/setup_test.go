@@ -67,6 +67,7 @@ func host(t *testing.T, r fakeRuntime, nri bool, files map[string]string) Option
 			t.Fatal(err)
 		}
 	}
+
 	mustMkdir(t, filepath.Join(root, "run"))
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, r)
@@ -79,9 +80,11 @@ func host(t *testing.T, r fakeRuntime, nri bool, files map[string]string) Option
 			t.Error(err)
 		}
 	})
+
 	if nri {
 		mustListen(t, filepath.Join(root, nriSocketPath))
 	}
+
 	return Options{Endpoint: "unix://" + filepath.Join(root, endpoint), NRISocket: filepath.Join(root, nriSocketPath), Files: hostfs.Root(root)}
 }
 
@@ -121,9 +124,11 @@ func TestARuntimeThatIsSetUpHasNoProblems(t *testing.T) {
 		"/etc/containerd/config.toml":    "version = 4\nimports = ['/etc/containerd/conf.d/*.toml']\n[plugins.'io.containerd.service.v1.tasks-service']\n  rdt_config_file = ''\n",
 		"/etc/containerd/conf.d/50.toml": "version = 4\n",
 	})
+
 	o.Features = func(context.Context, string) ([]byte, error) {
 		return []byte(`{"annotations":{"org.opencontainers.runc.version":"1.5.2"},"linux":{"intelRdt":{"enabled":true}}}`), nil
 	}
+
 	want := []string{
 		"ok: the runtime is containerd v2.4.2",
 		"ok: NRI of containerd v2.4.2 can set RDT groups",
@@ -133,6 +138,7 @@ func TestARuntimeThatIsSetUpHasNoProblems(t *testing.T) {
 		"ok: containerd leaves rdt.resources.beta.kubernetes.io annotations to the plugin",
 		"warning: containerd refuses pods with blockio.resources.beta.kubernetes.io annotations; if you use these annotations, set ignore_blockio_not_enabled_errors = true in containerd's CRI configuration",
 	}
+
 	if diff := cmp.Diff(want, inspect(t, o)); diff != "" {
 		t.Errorf("findings differ (-want +got):\n%s", diff)
 	}
@@ -151,6 +157,7 @@ func TestACRIOThatIsSetUpHasNoProblems(t *testing.T) {
 			"if you use these annotations, replace them (see docs/requests.md), because CRI-O has no setting to ignore them",
 		"ok: CRI-O leaves blockio.resources.beta.kubernetes.io annotations to the plugin",
 	}
+
 	if diff := cmp.Diff(want, inspect(t, o)); diff != "" {
 		t.Errorf("findings differ (-want +got):\n%s", diff)
 	}
@@ -191,6 +198,7 @@ func TestAnOCIRuntimeThatFailsIsUnknown(t *testing.T) {
 	if err := os.WriteFile(old, []byte("#!/bin/sh\necho unknown command features >&2\nexit 1\n"), 0o700); err != nil { //nolint:gosec // it must be executable
 		t.Fatal(err)
 	}
+
 	for program, want := range map[string]string{
 		old:                           old + " features: exit status 1: unknown command features; run: " + old + " --version",
 		filepath.Join(old, "missing"): "not a directory",
@@ -277,10 +285,12 @@ func TestScanFindsOnlySettingsWithAValue(t *testing.T) {
 		"  blockio_config_file='/tight'",
 		"imports = []",
 	}, "\n")
+
 	want := []setting{
 		{file: "f", key: rdtFileKey, value: `"/dotted"`, line: 6},
 		{file: "f", key: blockIOFileKey, value: "'/tight'", line: 7},
 	}
+
 	if diff := cmp.Diff(want, scan("f", []byte(text)), cmp.AllowUnexported(setting{})); diff != "" {
 		t.Errorf("settings differ (-want +got):\n%s", diff)
 	}

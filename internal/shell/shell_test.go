@@ -21,6 +21,7 @@ func TestStatusShows(t *testing.T) {
 	rdt := func(classes ...*qosv1alpha1.QOSResourceClassInfo) *qosv1alpha1.ResourcesInfo {
 		return &qosv1alpha1.ResourcesInfo{ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: "k8s.io/rdt", Classes: classes}}}
 	}
+
 	for _, test := range []struct {
 		name   string
 		status *qosv1alpha1.StatusResponse
@@ -127,6 +128,7 @@ func TestDocumentsOfOneMessageAreTheSameEveryTime(t *testing.T) {
   "draining": false
 }
 `
+
 	for range 20 {
 		got, err := shell.Document(message, shell.JSON)
 		if err != nil {

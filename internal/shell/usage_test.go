@@ -44,10 +44,12 @@ func TestUsageShows(t *testing.T) {
 			usedByClass("k8s.io/rdt", "gold", measurement("llc_occupancy_bytes", "0", 30<<20), measurement(bandwidth, "0", gold)),
 		}
 	}
+
 	before := usageAt(0, rdt(0, 5e9), usedByContainer("web", "main", measurement(read, "sda", 1<<20), measurement(waiting, "", 1)))
 	after := usageAt(2, rdt(4<<30, 6e9),
 		usedByContainer("new", "main", measurement(read, "sda", 9<<20)),
 		usedByContainer("web", "main", measurement(read, "sda", 3<<20), measurement(waiting, "", 1.5)))
+
 	for _, test := range []struct {
 		name          string
 		before, after *qosv1alpha1.WatchUsageResponse

@@ -92,6 +92,7 @@ func TestTheSpecOfANodeWithoutVolumesIsWrittenOnce(t *testing.T) {
 		pods:   informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byNode: nodeIndex})},
 		writer: w, reported: map[string]map[types.UID]string{}, log: slog.New(slog.DiscardHandler),
 	}
+
 	for _, step := range []struct {
 		object map[string]any
 		writes bool

@@ -53,14 +53,17 @@ func endpointOf(t *testing.T, manifests, node string) *csiEndpoint {
 		pods:    informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byNode: nodeIndex, byClaim: claimIndex})},
 		log:     slog.New(slog.DiscardHandler),
 	}
+
 	for _, pod := range pods {
 		if err := c.pods.GetStore().Add(pod); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if node != "" {
 		putNode(t, c, node)
 	}
+
 	return &csiEndpoint{controller: c, driver: "topolvm.io", version: "v1"}
 }
 
@@ -216,14 +219,17 @@ func TestTheExternalResizerFindsWhatItAsksFor(t *testing.T) {
 		probe, err := identity.Probe(t.Context(), &csi.ProbeRequest{})
 		return err == nil && probe.GetReady().GetValue()
 	})
+
 	info, err := identity.GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
 	if err != nil || info.GetName() != "topolvm.io" {
 		t.Errorf("the driver is %v, %v", info, err)
 	}
+
 	has, err := controller.ControllerGetCapabilities(t.Context(), &csi.ControllerGetCapabilitiesRequest{})
 	if err != nil || len(has.GetCapabilities()) != 1 || has.GetCapabilities()[0].GetRpc().GetType() != csi.ControllerServiceCapability_RPC_MODIFY_VOLUME {
 		t.Errorf("the capabilities are %v, %v", has, err)
 	}
+
 	node, err := csi.NewNodeClient(conn).NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
 	if err != nil || len(node.GetCapabilities()) > 0 {
 		t.Errorf("the capabilities of the node are %v, %v", node, err)

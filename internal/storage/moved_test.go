@@ -40,6 +40,7 @@ func TestAVolumeMovesWithItsPod(t *testing.T) {
 					t.Errorf("got %v, want %q", err, test.problem)
 				}
 			})
+
 			for node, want := range map[string]string{"node-1": `"spec":{"written":true}`, "node-2": test.patch} {
 				w := &writer{}
 				endpoint.controller.writer = w

@@ -74,16 +74,19 @@ func read(t *testing.T, manifests string) (*objects, []*corev1.Pod) {
 	indexer := func() cache.Indexer {
 		return cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	}
+
 	stores := map[string]cache.Indexer{}
 	for _, kind := range []string{"Pod", "PersistentVolumeClaim", "PersistentVolume", "VolumeAttributesClass", "StorageClass"} {
 		stores[kind] = indexer()
 	}
+
 	examples := map[string]func() runtime.Object{
 		"Pod": func() runtime.Object { return &corev1.Pod{} }, "PersistentVolumeClaim": func() runtime.Object { return &corev1.PersistentVolumeClaim{} },
 		"PersistentVolume":      func() runtime.Object { return &corev1.PersistentVolume{} },
 		"VolumeAttributesClass": func() runtime.Object { return &storagev1.VolumeAttributesClass{} },
 		"StorageClass":          func() runtime.Object { return &storagev1.StorageClass{} },
 	}
+
 	for document := range strings.SplitSeq(manifests, "---\n") {
 		var kind struct{ Kind string }
 		if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
@@ -101,10 +104,12 @@ func read(t *testing.T, manifests string) (*objects, []*corev1.Pod) {
 			t.Fatal(err)
 		}
 	}
+
 	pods, err := corelisters.NewPodLister(stores["Pod"]).List(labels.Everything())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return &objects{
 		claims:  corelisters.NewPersistentVolumeClaimLister(stores["PersistentVolumeClaim"]),
 		volumes: corelisters.NewPersistentVolumeLister(stores["PersistentVolume"]),
@@ -249,9 +254,11 @@ func TestTheClassOfAClaim(t *testing.T) {
 			if len(spec.Volumes) > 0 {
 				class = spec.Volumes[0].Class
 			}
+
 			if class != test.class {
 				t.Errorf("the class is %q, want %q", class, test.class)
 			}
+
 			switch {
 			case test.problem == "" && len(problems) > 0:
 				t.Errorf("problem: %v", problems[0].err)

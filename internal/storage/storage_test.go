@@ -32,14 +32,17 @@ func TestTwoReplicasOnAHostHaveTheirOwnIdentities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	first, err := newIdentity()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	second, err := newIdentity()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if first == second || !strings.HasPrefix(first, host+"_") {
 		t.Errorf("the identities are %s and %s", first, second)
 	}
@@ -56,12 +59,14 @@ func TestAReplicaIsReadyWhenItHasAllObjects(t *testing.T) {
 		refused.Store(true)
 		return true, nil, errors.New("forbidden")
 	})
+
 	kinds := map[schema.GroupVersionResource]string{nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural): nodeqosv1alpha1.Kind + "List"}
 	nodes := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
 	c, err := newController(client, nodes, events.NewFakeRecorder(1), nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	group := &errgroup.Group{}
 	c.start(ctx, group)
@@ -76,6 +81,7 @@ func TestAReplicaIsReadyWhenItHasAllObjects(t *testing.T) {
 	if err := c.ready(); err == nil {
 		t.Error("the controller is ready, although it cannot list VolumeAttributesClasses")
 	}
+
 	allowed.Store(true)
 	until(t, "it is ready", func() bool { return c.ready() == nil })
 }
@@ -98,6 +104,7 @@ func TestTheLeaseIsReleasedAfterTheLastWrite(t *testing.T) {
 		}
 		return *lease.Spec.HolderIdentity
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	writing, ended, answered := make(chan string), make(chan struct{}), make(chan struct{})
 	left := make(chan error, 1)
@@ -109,6 +116,7 @@ func TestTheLeaseIsReleasedAfterTheLastWrite(t *testing.T) {
 			<-answered
 		})
 	}()
+
 	replica := <-writing
 
 	cancel()
@@ -118,6 +126,7 @@ func TestTheLeaseIsReleasedAfterTheLastWrite(t *testing.T) {
 		t.Fatalf("lead returned before the write: %v", err)
 	default:
 	}
+
 	if got := holder(); got != replica {
 		t.Errorf("while the write hangs, %q has the lease, want %q", got, replica)
 	}
@@ -126,6 +135,7 @@ func TestTheLeaseIsReleasedAfterTheLastWrite(t *testing.T) {
 	if err := <-left; err != nil {
 		t.Error(err)
 	}
+
 	if got := holder(); got != "" {
 		t.Errorf("at the end, %q has the lease", got)
 	}
@@ -138,11 +148,13 @@ func TestAReplicaThatIsNotTheLeaderEnds(t *testing.T) {
 			HolderIdentity: new("other"), LeaseDurationSeconds: new(int32(3600)), RenewTime: &metav1.MicroTime{Time: time.Now()},
 		},
 	})
+
 	ctx, cancel := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() {
 		left <- lead(ctx, client, "qos", func(context.Context, string) { t.Error("two replicas lead") })
 	}()
+
 	until(t, "it asks for the lease", func() bool { return len(client.Actions()) > 0 })
 
 	cancel()

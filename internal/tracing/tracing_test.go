@@ -69,9 +69,11 @@ func TestAFailingCollectorIsLoggedOnceWithTheLostSpans(t *testing.T) {
 		e.Record(tracing.Span{Name: "lost"})
 		run(e)
 	}
+
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "503 Service Unavailable: out of order") {
 		t.Errorf("the log is %s; want one line with the answer of the collector", got)
 	}
+
 	log.Reset()
 	broken = false
 	e.Record(tracing.Span{Name: "sent"})
@@ -90,9 +92,11 @@ func TestAFullQueueDropsSpans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for range 3000 { // the queue has 2048, and a request 512
 		e.Record(tracing.Span{Name: "hook"})
 	}
+
 	run(e)
 	if requests != 4 || !strings.Contains(log.String(), "spans=952") {
 		t.Errorf("%d requests, want 4; the log is %s; want 952 dropped spans", requests, log.String())

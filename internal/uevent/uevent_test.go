@@ -37,6 +37,7 @@ func TestMessagesOfTheSubsystemAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
 	err := l.Follow(ctx, "block", func() {

@@ -50,6 +50,7 @@ func (f fixture) state(dir string) map[string]string {
 	if err != nil {
 		f.t.Fatal(err)
 	}
+
 	state := map[string]string{}
 	for _, name := range names {
 		if strings.HasPrefix(name, "cgroup.") || name == "tasks" {
@@ -61,6 +62,7 @@ func (f fixture) state(dir string) map[string]string {
 		}
 		state[name] = string(data)
 	}
+
 	return state
 }
 

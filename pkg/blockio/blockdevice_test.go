@@ -32,6 +32,7 @@ func TestABlockDeviceIsLimited(t *testing.T) {
 			if test.mount != "" {
 				m.Mount(test.mount)
 			}
+
 			v := newVolumes(t, m)
 			target := v.hold(10, "/dev/data", test.class)
 			target.VolumeSources = map[string]classes.VolumeSource{"/dev/data": {Device: test.device}}
@@ -46,6 +47,7 @@ func TestABlockDeviceIsLimited(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			v.want(podMax, test.want)
 			if seen, err := v.volume.Observe(t.Context(), target, test.class); err != nil || seen.Class != test.class {
 				t.Errorf("observed %+v, %v", seen, err)

@@ -130,6 +130,7 @@ func FuzzParse(f *testing.F) {
 		"a: &a [*a]", "Classes: &c {a: *c}", "Classes: {a: [{<<: {Weight: 5}}]}"} {
 		f.Add([]byte(seed))
 	}
+
 	f.Fuzz(func(t *testing.T, section []byte) {
 		config, err := parseConfig(string(section))
 		if err != nil {
@@ -142,6 +143,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
+
 		if names := config.ClassNames(); !slices.IsSorted(names) {
 			t.Errorf("unsorted: %q", names)
 		}

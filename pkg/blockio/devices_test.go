@@ -90,6 +90,7 @@ Classes:
     ThrottleReadBps: 100M
     ThrottleReadIOPS: 0
 `)
+
 	want := map[string]map[string]string{"mixed": {ioMax: "8:0 rbps=100000000 wbps=10000000 riops=max wiops=max\n" +
 		"8:16 rbps=50000000 wbps=10000000 riops=10000 wiops=max"}}
 	if diff := cmp.Diff(want, f.backend.Effective()); diff != "" {
@@ -105,6 +106,7 @@ Classes:
   none: [{Devices: [], ThrottleReadBps: 50M}]
   fine: [{Devices: [/dev/sdb], ThrottleReadBps: 50M}]
 `)
+
 	want := classes.BackendStatus{
 		Degraded: map[string]string{
 			"some": "pattern /dev/nvme9n1 matches no block device on this machine; pattern /dev/null matches no block device on this machine",
@@ -118,6 +120,7 @@ Classes:
 				Message: "/dev/sda1 is a partition: the class applies to its whole disk sda (8:0); name the disk"},
 		},
 	}
+
 	if diff := cmp.Diff(want, f.backend.Status()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -128,6 +131,7 @@ func TestPatternsOfAListAreAlternatives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, section, _ := strings.Cut(string(text), "  blockio:\n")
 	section, _, _ = strings.Cut(section, "\n\n")
 

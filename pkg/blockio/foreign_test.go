@@ -28,11 +28,13 @@ func TestAFileOfContainerdAndCRIOIsAcceptedUnchanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m := bfqOnAll(simcgroup.New())
 	m.AddDisk("vda", 252, 0)
 	if err := m.WriteFile("/sys/block/vda/queue/scheduler", []byte("bfq")); err != nil {
 		t.Fatal(err)
 	}
+
 	m.AddSymlink("/dev/disk/by-id/ata-SSD_1", "../../sdb")
 	f := newFixture(t, m, classes.ContainerScope)
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(byFile)}}, []classes.Kind{Kind(f.backend.opts)},
@@ -40,9 +42,11 @@ func TestAFileOfContainerdAndCRIOIsAcceptedUnchanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := f.backend.Apply(t.Context(), config.Resources[0].Backend); err != nil {
 		t.Fatal(err)
 	}
+
 	// The disk sdb keeps the IOPS limits of the second item. goresctrl's code does the same, although a comment there says
 	// otherwise (docs/blockio.md).
 	want := map[string]map[string]string{
@@ -55,9 +59,11 @@ func TestAFileOfContainerdAndCRIOIsAcceptedUnchanged(t *testing.T) {
 			"io.weight":     "default 708",
 		},
 	}
+
 	if diff := cmp.Diff(want, f.backend.Effective()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+
 	if got := f.backend.Status(); len(got.Degraded) > 0 {
 		t.Errorf("degraded: %v", got.Degraded)
 	}

@@ -34,6 +34,7 @@ func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	kind := Kind(Options{FS: host, Tree: tree, Log: slog.New(slog.DiscardHandler)})
 	f := fixture{t, host.Machine, kind.New("k8s.io/blockio", classes.ContainerScope).(*Backend)}
 	f.apply(throttling)
@@ -46,9 +47,11 @@ func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	if got, err := f.backend.Observe(t.Context(), container(), ""); got.Class != "slow" || !got.Known || err != nil {
 		t.Errorf("the container is observed as %+v, %v, want the class slow", got, err)
 	}
+
 	if got := f.backend.Status(); got.Unavailable != nil {
 		t.Errorf("status is %+v", got)
 	}
+
 	close(host.released)
 	if err := <-done; err != nil {
 		t.Fatal(err)

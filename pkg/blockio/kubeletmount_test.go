@@ -17,6 +17,7 @@ func TestTheMountOfTheKubeletDecides(t *testing.T) {
 		ofSubPath = "62 1 8:16 /sub " + subPath + " rw - ext4 /dev/sdb rw"
 		ofOther   = "61 1 8:16 / /var/lib/kubelet/pods/2/volumes/kubernetes.io~csi/pv/mount rw - ext4 /dev/sdb rw"
 	)
+
 	for _, test := range []struct{ name, ofContainer, dir, ofNode, want string }{
 		{"a symbolic link in the image changes the path", "50 40 8:16 / /link/target rw - ext4 /dev/sdb rw", dir, onSDB, "8:16 "},
 		{"a subPath behind a symbolic link", "50 40 8:16 /sub /link/target rw - ext4 /dev/sdb rw", subPath, ofSubPath, "8:16 "},

@@ -32,6 +32,7 @@ func TestTheLowerLimitOfAnotherProgramWins(t *testing.T) {
 		v.holdPod()
 		return v
 	}
+
 	t.Run("which it has set before the container", func(t *testing.T) {
 		v := newPod(t)
 		v.set("8:16 rbps=1234 wbps=max riops=77 wiops=max\n")

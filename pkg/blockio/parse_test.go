@@ -82,6 +82,7 @@ func FuzzState(f *testing.F) {
 				return
 			}
 		}
+
 		again := values{}
 		for _, write := range (unified{}).writes(state) {
 			if err := (unified{}).parse(again, write.file, []byte(write.data)); err != nil {
@@ -89,6 +90,7 @@ func FuzzState(f *testing.F) {
 				return
 			}
 		}
+
 		if rest := state.remaining(again); len(rest) > 0 {
 			t.Errorf("missing: %+v", rest)
 		}

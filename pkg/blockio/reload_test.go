@@ -22,9 +22,11 @@ func TestARemovedClassIsKeptUntilItIsReleased(t *testing.T) {
 	if err := f.backend.Release(t.Context(), inUse); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := f.backend.Adjust("", "slow"); !errors.Is(err, classes.ErrUnknownClass) {
 		t.Errorf("a class that was released returns %v, want ErrUnknownClass", err)
 	}
+
 	f.enforce(container(), "", "slower") // after a resize, the plugin enforces the removed class again
 	f.runtime("slower", "other")
 	f.enforce(container(), "slower", "other")
@@ -32,6 +34,7 @@ func TestARemovedClassIsKeptUntilItIsReleased(t *testing.T) {
 	if err := f.backend.Release(t.Context(), func(string) bool { return false }); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := f.backend.Adjust("", "slower"); !errors.Is(err, classes.ErrUnknownClass) {
 		t.Errorf("got %v", err)
 	}
@@ -76,6 +79,7 @@ func TestHooksAndReloadsMayRunAtTheSameTime(t *testing.T) {
 			}
 		})
 	}
+
 	for i := range 50 {
 		if err := f.backend.Apply(t.Context(), configs[i%2]); err != nil {
 			t.Error(err)
@@ -84,6 +88,7 @@ func TestHooksAndReloadsMayRunAtTheSameTime(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	running.Wait()
 	if _, err := f.backend.Adjust("", "slow"); err != nil {
 		t.Error(err)

@@ -54,6 +54,7 @@ func TestADiskThatIsRemovedIsDroppedFromClasses(t *testing.T) {
 	if drift := f.repair("disk 8:16 (sdb) is gone"); !drift.DevicesGone {
 		t.Error("DevicesGone is false, although a device is gone")
 	}
+
 	f.observe("slower", "slower")
 	f.runtime("", "slower") // another container
 	f.runtime("slower", "slower")
@@ -66,6 +67,7 @@ func TestADiskThatIsRemovedIsDroppedFromClasses(t *testing.T) {
 	if want := "7:0 rbps=max wbps=max riops=max wiops=max"; err != nil || adjustment.Unified[ioMax] != want {
 		t.Errorf("got %v, %v; want %q", adjustment, err, want)
 	}
+
 	f.runtime("slower", "slower")
 	f.enforce(container(), "slower", "slower")
 	if degraded := f.backend.Status().Degraded["slower"]; !strings.Contains(degraded, "matches no block device") {
@@ -160,6 +162,7 @@ func TestStoredValuesOfDisksThatAreGoneAreStale(t *testing.T) {
 	if f.backend.IsStale("slower", stored) {
 		t.Error("before a configuration is applied, no value is stale")
 	}
+
 	f.apply(throttling)
 	for _, test := range []struct {
 		class  string
@@ -179,6 +182,7 @@ func TestStoredValuesOfDisksThatAreGoneAreStale(t *testing.T) {
 			t.Errorf("%v: got %v", test.stored, got)
 		}
 	}
+
 	f.machine.RemoveDisk("sdb")
 	f.apply(throttling)
 	if !f.backend.IsStale("slower", stored) {

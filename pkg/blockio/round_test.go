@@ -132,6 +132,7 @@ func TestTheRemovalOfLimitsIsLogged(t *testing.T) {
 	if log.Len() > 0 {
 		t.Errorf("log while the volume has its limits, want none:\n%s", &log)
 	}
+
 	v.release(classes.VolumeID("c10", "/data"))
 	v.repair()
 	v.repair()

@@ -20,6 +20,7 @@ func TestALocalVolumeMayBeLimitedWithASubPath(t *testing.T) {
 		root    = "61 1 8:1 / /var/lib/kubelet/pods/1/volumes/kubernetes.io~local-volume/vol rw - ext4 /dev/sda1 rw"
 		onSDB   = "50 40 8:16 /sub /data rw - ext4 /dev/sdb rw"
 	)
+
 	for _, test := range []struct {
 		name, mount string
 		host        []string

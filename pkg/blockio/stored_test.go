@@ -30,6 +30,7 @@ func TestStoredValuesOfTheClassAreNotStale(t *testing.T) {
 					}
 				}
 			}
+
 			if f.backend.IsStale("", map[string]string{"memory.max": "8:0 1", ioMax: "nonsense"}) {
 				t.Error("IsStale is true for text that is not a value")
 			}
@@ -45,9 +46,11 @@ func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 	if err := f.machine.SetUnified(groupPath, stored); err != nil {
 		t.Fatal(err)
 	}
+
 	if !f.backend.IsStale("slow", stored) {
 		t.Error("IsStale is false for values that no class sets, want true")
 	}
+
 	for _, from := range []string{"slow", "of-a-former-run"} {
 		adjustment, err := f.backend.Adjust(from, "slow")
 		want := map[string]string{
@@ -58,9 +61,11 @@ func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 			t.Errorf("from %s: %v (-want +got):\n%s", from, err, diff)
 		}
 	}
+
 	if got, err := f.backend.Observe(t.Context(), container(), "slow"); got.Known || err != nil {
 		t.Errorf("a container with a limit on another disk is observed as %+v, %v, want an unknown class", got, err)
 	}
+
 	f.enforce(container(), "slow", "slow")
 	if got, err := f.backend.Observe(t.Context(), container(), "slow"); got.Class != "slow" || !got.Known || err != nil {
 		t.Errorf("got %+v, %v", got, err)

@@ -75,6 +75,7 @@ func FuzzUsage(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		reading := classes.Reading{}
 		for _, file := range slices.Concat(unified{}.usage(), legacy{}.usage()) {

@@ -57,6 +57,7 @@ func schedule(m *simcgroup.Machine, how map[string]string) *simcgroup.Machine {
 			panic(err)
 		}
 	}
+
 	return m
 }
 
@@ -112,9 +113,11 @@ func (f fixture) wantWeightStatus(degraded []string, effective bool) {
 			f.t.Errorf("class %s is degraded because of %q", class, reason)
 		}
 	}
+
 	if len(status.Degraded) != len(degraded) {
 		f.t.Errorf("the degraded classes are %v, want %v", status.Degraded, degraded)
 	}
+
 	for _, condition := range status.Conditions {
 		if condition.Type == "WeightsEffective" {
 			if condition.Healthy != effective {
@@ -123,6 +126,7 @@ func (f fixture) wantWeightStatus(degraded []string, effective bool) {
 			return
 		}
 	}
+
 	f.t.Error("there is no condition WeightsEffective")
 }
 

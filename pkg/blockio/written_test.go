@@ -45,6 +45,7 @@ func TestLimitsOfAFormerProcessAreRemoved(t *testing.T) {
 			if err := former.remember(saved); err != nil {
 				t.Fatal(err)
 			}
+
 			former.configure("classes: {silver: {maxReadBps: 3M}}")
 			former.mustStart(10, "/data", "silver")
 
@@ -52,6 +53,7 @@ func TestLimitsOfAFormerProcessAreRemoved(t *testing.T) {
 			if err := next.remember(saved); err != nil {
 				t.Fatal(err)
 			}
+
 			next.configure(volumeSection)
 			next.holdPod()
 			next.repair()

@@ -50,6 +50,7 @@ func FuzzPath(f *testing.F) {
 	for _, seed := range []string{"/a/b", "a-b.slice:p:n", "a-b.slice", "..", "-.slice:p:n", "a:..:b", ".slice:..:.."} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, path string) {
 		got, err := Path(path)
 		if err != nil {

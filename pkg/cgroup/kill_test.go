@@ -29,6 +29,7 @@ func TestKill(t *testing.T) {
 		m.Inject(simcgroup.Fault{Op: "write", File: "cgroup.kill", Err: syscall.EOPNOTSUPP})
 		return m
 	}
+
 	pod := classes.Holder{ID: "c1", Container: "main", CgroupsPath: "/kubepods/pod1"}
 	for name, test := range map[string]struct {
 		machine *simcgroup.Machine

@@ -46,11 +46,13 @@ func TestGarbageIsAnError(t *testing.T) {
 			t.Errorf("%q: %v", text, got)
 		}
 	}
+
 	for _, text := range []string{"x", "-1", "5 x"} {
 		if got, err := parseIDs([]byte(text)); err == nil {
 			t.Errorf("%q: %v", text, got)
 		}
 	}
+
 	for _, text := range []string{"", "0::", "0::/../x", "nonsense", "3:cpu:/x"} {
 		if got, err := parseProcCgroup([]byte(text), hierarchy{version: 2}); err == nil {
 			t.Errorf("%q: %v", text, got)

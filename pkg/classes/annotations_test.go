@@ -16,6 +16,7 @@ func TestIsPodRequestAgreesWithResolve(t *testing.T) {
 		{Resource: classes.Resource{Name: classes.RDTResource, Scope: classes.ContainerScope, Classes: []classes.Class{{Name: "gold"}}}},
 		{Resource: classes.Resource{Name: classes.BlockIOResource, Scope: classes.ContainerScope, Classes: []classes.Class{{Name: "gold"}}}},
 	})
+
 	for key, value := range map[string]string{
 		"qos.noderesource.dev/pod":                             "rdt=gold",
 		"container.qos.noderesource.dev/main":                  "rdt=gold",

@@ -15,10 +15,12 @@ func FuzzParse(f *testing.F) {
 	for _, test := range badFiles {
 		f.Add([]byte(test.text))
 	}
+
 	examples, err := filepath.Glob("../../config/*.yaml")
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	for _, name := range examples {
 		data, err := os.ReadFile(name)
 		if err != nil {
@@ -26,6 +28,7 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(data)
 	}
+
 	f.Add([]byte(resource("name: &n rdt", "rdt: &r {classes: {<<: [{a: !x 1}, {b: !!binary aGk=}], c: *n}}")))
 	f.Add([]byte(resource("name: rdt", "rdt:", "  classes:", "    ? gold", "    : |+", "      x", "", "    \"b\\n\": >-", "      y")))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -76,6 +79,7 @@ func FuzzParsePairs(f *testing.F) {
 	for _, value := range []string{"", "rdt=gold", " rdt=gold , k8s.io/rdt=", "a=b,a=c", ",", "=", "a==", "a = b", "\x00=\xff,"} {
 		f.Add(value)
 	}
+
 	f.Fuzz(func(t *testing.T, value string) {
 		pairs, err := ParsePairs(value)
 		if err != nil {
@@ -123,10 +127,12 @@ func FuzzResolve(f *testing.F) {
 			checkUserError(t, err)
 			return
 		}
+
 		scope := ContainerScope
 		if container == "" {
 			scope = PodScope
 		}
+
 		checkAssignments(t, c, scope, got)
 	})
 }
@@ -150,6 +156,7 @@ func checkAssignments(t *testing.T, c *Catalog, scope Scope, got []Assignment) {
 		}
 		got = got[1:]
 	}
+
 	if len(got) > 0 {
 		t.Errorf("too many: %+v", got)
 	}

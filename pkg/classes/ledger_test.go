@@ -50,10 +50,12 @@ func TestFullClassErrorHasFreeSlotsOfOtherClassesButNoHolders(t *testing.T) {
 	c := NewCatalog([]Offer{{Resource: Resource{Name: RDTResource, Scope: ContainerScope, Classes: []Class{
 		{Name: "gold", Capacity: 2}, {Name: "silver", Capacity: 3}, {Name: "copper", Capacity: 1}, {Name: "bronze"},
 	}}}})
+
 	l := NewLedger()
 	for i := range 5 { // Adopt accepts more containers than the capacity
 		l.Adopt(holder(fmt.Sprint(i), fmt.Sprint("p", i), "gold"))
 	}
+
 	l.Adopt(holder("s", "secret", "silver"))
 	l.Adopt(holder("c", "secret", "copper"))
 	err := l.Admit(holder("new", "web", "gold"), c)
@@ -69,10 +71,12 @@ func TestRestartedContainerDoesNotCompeteWithItsPredecessor(t *testing.T) {
 	if got := l.InUse(RDTResource, "gold"); got != 2 {
 		t.Errorf("%d in use", got)
 	}
+
 	l.Release("1")
 	if got := l.InUse(RDTResource, "gold"); got != 2 {
 		t.Errorf("after the predecessor was released, %d slots are in use, want 2", got)
 	}
+
 	l.Release("1-again")
 	l.Release("1-again")
 	if got := l.InUse(RDTResource, "gold"); got != 1 {
@@ -135,9 +139,11 @@ func TestChangeOfClasses(t *testing.T) {
 	if _, err := l.Change("2", gold, testCatalog()); !errors.Is(err, ErrClassFull) {
 		t.Errorf("a change to a full class returned %v, want ErrClassFull", err)
 	}
+
 	if _, err := l.Change("9", gold, testCatalog()); !errors.Is(err, ErrUnknownHolder) {
 		t.Errorf("a change of an unknown holder returned %v, want ErrUnknownHolder", err)
 	}
+
 	if h, _ := l.Get("2"); h.Assignments[0].Class != "bronze" {
 		t.Errorf("after a refused change, the holder is %+v, want the class bronze", h)
 	}
@@ -146,13 +152,16 @@ func TestChangeOfClasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff(holder("1", "a", "gold").Assignments, before); diff != "" {
 		t.Error(diff)
 	}
+
 	after, _ := l.Get("1")
 	if diff := cmp.Diff([]Assignment{{RDTResource, "bronze", SourceUpdate, ""}, {Resource: BlockIOResource}}, after.Assignments); diff != "" {
 		t.Error(diff)
 	}
+
 	if _, err := l.Change("2", gold, testCatalog()); err != nil {
 		t.Errorf("a change to a class with a free slot returned %v, want no error", err)
 	}
@@ -258,6 +267,7 @@ func (m model) step(l *Ledger, c *Catalog, pick func(n int) int) error {
 			m[h.ID] = h
 		}
 	}
+
 	return nil
 }
 
@@ -313,12 +323,14 @@ func FuzzLedger(f *testing.F) {
 			choices = choices[1:]
 			return int(first) % n
 		}
+
 		l, c, m := NewLedger(), testCatalog(), model{}
 		for len(choices) > 0 {
 			if err := errors.Join(m.step(l, c, pick), m.compare(l)); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		if err := m.empty(l); err != nil {
 			t.Fatal(err)
 		}

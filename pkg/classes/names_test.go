@@ -50,6 +50,7 @@ func TestNamesFollowTheKEP(t *testing.T) {
 		{domain + "/x", true, false},
 		{domain + "d/x", false, false},
 	}
+
 	for _, test := range tests {
 		if err := ValidateResourceName(test.name); (err == nil) != test.resource {
 			t.Errorf("resource %q: %v", test.name, err)
@@ -76,6 +77,7 @@ func TestExtendedResourcesAreThoseThatKubernetesAllows(t *testing.T) {
 		{"foo.kubernetes.io/x", "y", "", "kubernetes.io is reserved"},
 		{"v.example/x", "a/b", "", "must"},
 	}
+
 	for _, test := range tests {
 		got, err := ExtendedResource(test.resource, test.class)
 		switch {

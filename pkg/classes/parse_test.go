@@ -39,10 +39,12 @@ func TestParseReadsWholeResources(t *testing.T) {
   onClassRemoved: evict
   network: {classes: {fast: {}, slow: {}}}
 `
+
 	got, err := parseText(text)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := &Config{Resources: []ResourceConfig{{
 		Resource: Resource{
 			Name: "k8s.io/rdt", Scope: ContainerScope, Mutable: true, DefaultClass: "bronze", OnClassRemoved: Drain,
@@ -55,6 +57,7 @@ func TestParseReadsWholeResources(t *testing.T) {
 		},
 		Kind: "network", Backend: fakeConfig{"fast", "slow"}, File: "a.yaml", Line: 12,
 	}}}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -108,6 +111,7 @@ func TestProblemsOfASectionHaveTheLineOfTheClassFile(t *testing.T) {
 		}},
 		{"without a place", resource("name: rdt", "rdt:", "  classes: {explode: {}}"), []string{"a.yaml:5: resources[0].rdt: exploded"}},
 	}
+
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := parseText(test.text)
@@ -128,12 +132,14 @@ func TestProblemsAcrossFilesNameBothPlaces(t *testing.T) {
 		{"b.yaml", []byte("bad")},
 		{"c.yaml", []byte("# comment\n" + resource("name: k8s.io/blockio", "blockio: {}"))},
 	}
+
 	_, err := Parse(files, fakeKinds(), nil)
 	want := `b.yaml:1: must be a mapping with the fields apiVersion, kind, resources, not "bad"
 c.yaml:5: resources[0].name: k8s.io/blockio is already defined at a.yaml:4; put all of its classes there`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
+
 	var field *FieldError
 	if !errors.As(err, &field) {
 		t.Error("problems are not FieldErrors")
@@ -154,6 +160,7 @@ func TestProblemsOfAConfigFileNameThatFile(t *testing.T) {
 		}
 		return nil, fs.ErrNotExist
 	}
+
 	tests := map[string]string{
 		"/good.yaml":    "",
 		"/bad.yaml":     "/bad.yaml:3: classes.gold.bad: is bad\n/bad.yaml:4: other: unknown field; the known fields are classes",
@@ -161,6 +168,7 @@ func TestProblemsOfAConfigFileNameThatFile(t *testing.T) {
 		"/large.yaml":   "a.yaml:5: resources[0].rdt.configFile: /large.yaml is larger than 256 KiB",
 		"/none.yaml":    "a.yaml:5: resources[0].rdt.configFile: read /none.yaml: file does not exist",
 	}
+
 	for path, want := range tests {
 		config, err := Parse([]File{{"a.yaml", []byte(resource("name: rdt", "rdt: {configFile: "+path+"}"))}}, fakeKinds(), read)
 		if want == "" {
@@ -205,6 +213,7 @@ func TestBackendsGetTextsUnchanged(t *testing.T) {
 	want := map[string]any{
 		"a": " indented\n\ntext  \n", "b": "\nkept\n\n\n", "c": "folded text\nmore", "d": "\t\x00\u2028 # : ", "e": "it's", "f": "12", "g": "31", "h": "10M", "k\n": "v", "i": "x\n\n", "j": "z",
 	}
+
 	kinds := anyKinds()
 	got := map[string]any{}
 	kinds[0].Parse = func(section *Field) BackendConfig {
@@ -213,9 +222,11 @@ func TestBackendsGetTextsUnchanged(t *testing.T) {
 		}
 		return fakeConfig{}
 	}
+
 	if _, err := Parse([]File{{"a.yaml", []byte(text)}}, kinds, nil); err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -226,6 +237,7 @@ func TestHostileFilesAreRefusedInOneLine(t *testing.T) {
 	for c := 'b'; c <= 'k'; c++ {
 		bomb += string(c) + ": &" + string(c) + " [" + strings.TrimSuffix(strings.Repeat("*"+string(c-1)+",", 9), ",") + "]\n"
 	}
+
 	tests := map[string]struct{ text, want string }{
 		"an alias bomb":        {bomb, "the file has more than 20000 values (each use of an alias counts); split the file"},
 		"an alias to itself":   {"a: &a [*a]\n", "is nested deeper than 50 levels"},
@@ -238,6 +250,7 @@ func TestHostileFilesAreRefusedInOneLine(t *testing.T) {
 		"tabs":                 {"a:\n\t- b\n", "is not YAML"},
 		"an unknown alias":     {"a: *b\n", "is not YAML"},
 	}
+
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, err := parseText(test.text)
@@ -265,6 +278,7 @@ func TestExamplesAreValid(t *testing.T) {
 	if err != nil || len(examples) < 3 {
 		t.Fatalf("found %v, %v", examples, err)
 	}
+
 	for _, name := range examples {
 		data, err := os.ReadFile(name)
 		if err != nil {

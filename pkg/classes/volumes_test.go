@@ -101,6 +101,7 @@ func TestAResourceOfVolumesIsRequestedForVolumesOnly(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
+
 	if got, err := c.Resolve(Holder{Container: "main"}); err != nil || len(got) != 1 || got[0].Resource != RDTResource {
 		t.Errorf("a container gets the assignments %v and the error %v, want one of RDT", got, err)
 	}
@@ -111,15 +112,18 @@ func TestAVolumeOccupiesASlotOfItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	again := volumes[0]
 	again.ID = VolumeID("c2", "/a")
 	l := NewLedger()
 	for _, v := range append(volumes, again) {
 		l.Adopt(Holding{Holder: v, Assignments: []Assignment{{Resource: volumeIO, Class: "gold"}}})
 	}
+
 	if got := l.InUse(volumeIO, "gold"); got != 2 {
 		t.Errorf("%d in use, want 2", got)
 	}
+
 	if IsVolumeOf(volumes[0].ID, "c") || !IsVolumeOf(volumes[0].ID, "c1") {
 		t.Errorf("%s belongs to another container", volumes[0].ID)
 	}
@@ -129,6 +133,7 @@ func FuzzVolumes(f *testing.F) {
 	for _, seed := range []string{"/a=b", "/a=b,/c=", "a", ",", "/a=b,/a=c", "/../x=y"} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, request string) {
 		volumes, err := Volumes(withVolumes(request))
 		if err != nil && (RefusalReason(err) == "" || strings.Contains(err.Error(), "\n")) {

@@ -193,6 +193,7 @@ func occupied(t testing.TB, spec sim.Spec) *sim.FS {
 		{"qos-orphan/schemata", "L3:0=ff;1=f\nMB:0=10;1=10\n"},
 		{"qos-busy/schemata", "L3:0=f0;1=f0\n"},
 	})
+
 	must(t, fs.Mkdir(sim.MountPoint+"/theirs/mon_groups/m"))
 	fs.AddTask(100, "theirs")
 	fs.AddTask(101, "theirs/mon_groups/m")
@@ -246,15 +247,18 @@ func TestForeignGroupsStayByteIdentical(t *testing.T) {
 				}
 				return files
 			}
+
 			before := foreign()
 			b := newBackend(fs, nil)
 			for _, config := range []string{twoPartitions, others, "", twoPartitions} {
 				apply(t, b, config)
 				must(t, b.Release(t.Context(), nobody))
 			}
+
 			if diff := cmp.Diff(before, foreign()); diff != "" {
 				t.Error(diff)
 			}
+
 			if len(before) < 12 {
 				t.Errorf("compared only %d files, want at least 12", len(before))
 			}
@@ -276,19 +280,23 @@ func TestUnusedGroupsOfAFormerRunAreReleased(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
+
 	must(t, b.Release(t.Context(), func(class string) bool { return class == "orphan" }))
 	if diff := cmp.Diff([]string{"qos-bronze", "qos-busy", "qos-gold", "qos-orphan"}, groups()); diff != "" {
 		t.Fatalf("groups right after the release, when a container may still be started in each of them (-want +got):\n%s", diff)
 	}
+
 	must(t, b.Release(t.Context(), nobody))
 	if diff := cmp.Diff([]string{"qos-bronze", "qos-busy", "qos-gold"}, groups()); diff != "" {
 		t.Fatal(diff)
 	}
+
 	fs.Exit(102)
 	must(t, b.Release(t.Context(), func(class string) bool { return class == "busy" }))
 	if !slices.Contains(groups(), "qos-busy") {
 		t.Fatal("a group in use was removed, because it had no tasks at that moment")
 	}
+
 	must(t, b.Release(t.Context(), nobody))
 	if slices.Contains(groups(), "qos-busy") {
 		t.Fatal("a group that nobody needs was kept")
@@ -303,14 +311,17 @@ func TestAClassThatIsRemovedDrains(t *testing.T) {
 	if _, err := b.Adjust("", "gold"); !errors.Is(err, ErrNotOffered) || !strings.Contains(err.Error(), "the class was removed") {
 		t.Errorf("a removed class returns %v, want ErrNotOffered with the reason", err)
 	}
+
 	if _, ok := dump(fs, "mode")["qos-gold"]; !ok {
 		t.Fatal("the group of the removed class is gone, although a container may still be started in it")
 	}
+
 	apply(t, b, others)
 	must(t, b.Release(t.Context(), nobody))
 	if _, ok := dump(fs, "mode")["qos-gold"]; ok {
 		t.Fatal("the group of the removed class exists after its release")
 	}
+
 	for _, condition := range b.Status().Conditions {
 		if condition.Type == ConditionDraining {
 			t.Errorf("after the release, the class is reported as draining: %v", condition)
@@ -331,6 +342,7 @@ func TestTheRootGroupIsRestored(t *testing.T) {
 	if got := schemataIn(t, fs)[""]; !strings.Contains(got, "L3:0=1c0;1=1c0\n") {
 		t.Fatalf("the root group does not have the schemata of system/default: %s", got)
 	}
+
 	apply(t, b, "")
 	must(t, b.Release(t.Context(), nobody))
 	if diff := cmp.Diff(before, fs.Dump()); diff != "" {

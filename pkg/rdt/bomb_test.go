@@ -25,15 +25,18 @@ func TestAMoveThatGivesUpIsRolledBack(t *testing.T) {
 					}
 				}
 			}
+
 			err := b.Enforce(t.Context(), target, "gold", "bronze")
 			if !errors.Is(err, ErrUnsettled) {
 				t.Fatalf("got %v", err)
 			}
+
 			for tid, group := range c.groups() {
 				if group != "qos-gold" && !errors.Is(err, ErrRollback) {
 					t.Errorf("thread %d is in group %q, but the error does not report that: %v", tid, group, err)
 				}
 			}
+
 			if len(c.tids) < maxPasses {
 				t.Errorf("only %d threads", len(c.tids))
 			}

@@ -103,6 +103,7 @@ func FuzzParseConfig(f *testing.F) {
 	for _, config := range sharedConfigs {
 		f.Add([]byte(config))
 	}
+
 	f.Add([]byte("partitions: &a {p: *a}"))
 	f.Add([]byte("partitions: {p: {mbAllocation: [5MBps], classes: {a: {mbAllocation: [1%]}}}}"))
 	f.Add([]byte("partitions: {p: {mbAllocation: {all: }, classes: {a: }}}"))
@@ -117,6 +118,7 @@ func FuzzParseConfig(f *testing.F) {
 			}
 			return
 		}
+
 		for _, info := range infos {
 			resolution, err := Resolve(config, info)
 			if err != nil {
@@ -135,6 +137,7 @@ func checkResolution(t *testing.T, config *Config, info Info, resolution *Resolu
 			t.Fatalf("class %q has no group", class)
 		}
 	}
+
 	for name, schemata := range resolution.Groups {
 		for schema, cache := range info.Caches {
 			for _, id := range cache.Domains {

@@ -46,6 +46,7 @@ func TestACounterThatCannotBeReadHidesNoOther(t *testing.T) {
 	for _, c := range cs {
 		b.Monitor(t.Context(), c, "gold")
 	}
+
 	wantTotals(t, fs, b, []counted{
 		{"1000", "200", "30", 1230.0},
 		{none, "250", "30", 1280.0},
@@ -90,13 +91,16 @@ func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
 			}
 		}
 	}
+
 	theirs := sim.MountPoint + "/qos-gold/mon_groups/theirs"
 	if err := fs.Mkdir(theirs); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range cs {
 		b.Monitor(t.Context(), c, "gold")
 	}
+
 	count("qos-gold", "1000")
 	count("qos-gold/mon_groups/qos-c1", "200")
 	count("qos-gold/mon_groups/qos-c2", "30")
@@ -108,14 +112,17 @@ func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
 	if err := b.Enforce(t.Context(), cs[0], "gold", "bronze"); err != nil {
 		t.Fatal(err)
 	}
+
 	count("qos-bronze/mon_groups/qos-c1", "215")
 	want(8240, 5)
 	if got := containerUses(t, b, cs[0], "memory_bandwidth_bytes_total", "bronze"); got != 215.0 {
 		t.Errorf("after the change of its class, the container has transferred %v bytes, want 215", got)
 	}
+
 	if err := fs.Remove(theirs); err != nil {
 		t.Fatal(err)
 	}
+
 	want(8240, 5)
 
 	count("qos-gold", "1001")
@@ -127,9 +134,11 @@ func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
 	if err := fs.Remove(sim.MountPoint + "/qos-gold"); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := b.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	count("qos-gold", "4")
 	want(8247, 5)
 }
@@ -147,6 +156,7 @@ func TestAfterARemountTheRootGroupCountsAnew(t *testing.T) {
 			t.Errorf("the system default has transferred %v bytes, want %v", got, want)
 		}
 	}
+
 	want("1000", "10", 10)
 	want("1001", "10", 11)
 
@@ -154,6 +164,7 @@ func TestAfterARemountTheRootGroupCountsAnew(t *testing.T) {
 	if _, err := b.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	b.Monitor(t.Context(), cs[0], classes.SystemDefault)
 	want("5", "2", 13)
 	want("8", "2", 16)

@@ -147,6 +147,7 @@ func TestEnforceMovesAllThreadsAndTheirForks(t *testing.T) {
 						c.fs.Exit(11) // the ended thread is still in this listing
 					}
 				}
+
 				must(t, b.Enforce(t.Context(), target, "gold", to))
 				c.tids = slices.DeleteFunc(c.tids, func(tid int) bool { return tid == 11 })
 				for tid, group := range c.groups() {
@@ -154,6 +155,7 @@ func TestEnforceMovesAllThreadsAndTheirForks(t *testing.T) {
 						t.Errorf("thread %d is in %q", tid, group)
 					}
 				}
+
 				got, err := b.Observe(t.Context(), target, "")
 				if got.Class != to || !got.Known || err != nil {
 					t.Errorf("observed %+v, %v", got, err)
@@ -204,6 +206,7 @@ func TestEnforceGivesUpOnAForkBombAndOnItsDeadline(t *testing.T) {
 	if err := b.Enforce(t.Context(), target, "gold", "bronze"); !errors.Is(err, ErrUnsettled) {
 		t.Errorf("got %v", err)
 	}
+
 	c, b = newContainer(t, sim.IntelSpec(), "qos-gold")
 	ctx, cancel := context.WithCancel(t.Context())
 	c.listed = func(_ *container, n int) {
@@ -211,10 +214,12 @@ func TestEnforceGivesUpOnAForkBombAndOnItsDeadline(t *testing.T) {
 			cancel()
 		}
 	}
+
 	before := c.groups()
 	if err := b.Enforce(ctx, target, "gold", "bronze"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
+
 	if diff := cmp.Diff(before, c.groups()); diff != "" {
 		t.Error(diff)
 	}

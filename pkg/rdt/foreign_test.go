@@ -41,6 +41,7 @@ func TestFilesOfContainerdAndCRIOAreAcceptedUnchanged(t *testing.T) {
 		"cmd/rdt/sample-conf.yaml": {"Besteffort", "Burstable", "Guaranteed"},
 		"doc/rdt.md":               {"besteffort", "burstable", "guaranteed"},
 	}
+
 	for name, text := range files {
 		t.Run(name, func(t *testing.T) {
 			resource := parseFile(t, nil, text)
@@ -48,16 +49,19 @@ func TestFilesOfContainerdAndCRIOAreAcceptedUnchanged(t *testing.T) {
 			for _, class := range resource.Classes {
 				offered = append(offered, class.Name)
 			}
+
 			slices.Sort(offered)
 			if diff := cmp.Diff(want[name], offered); diff != "" {
 				t.Errorf("classes (-want +got):\n%s", diff)
 			}
+
 			taken := 0
 			for machine, spec := range machines() {
 				if t.Run(machine, func(t *testing.T) { taken += takenUnchanged(t, spec, text) }); t.Failed() {
 					return
 				}
 			}
+
 			if taken == 0 {
 				t.Error("no machine can have it")
 			}
@@ -71,15 +75,18 @@ func takenUnchanged(t *testing.T, spec sim.Spec, text []byte) int {
 	if !sameAsGoresctrl(t, fakeTree(t, spec), spec, string(text)) {
 		return 0
 	}
+
 	fs := sim.New(spec)
 	resource := parseFile(t, fs, text)
 	if err := newBackend(fs, nil).Apply(t.Context(), resource.Backend); err != nil {
 		t.Error(err)
 	}
+
 	for _, class := range resource.Classes {
 		if schemataIn(t, fs)[GroupOf(class.Name)] == "" {
 			t.Errorf("class %s has no group", class.Name)
 		}
 	}
+
 	return 1
 }

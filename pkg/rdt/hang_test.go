@@ -37,16 +37,20 @@ func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	if got, err := b.Adjust("", "gold"); err != nil || got.ClosID != "qos-gold" {
 		t.Errorf("the adjustment of a new container is %+v, with the error %v", got, err)
 	}
+
 	if got := b.Status(); len(got.Conditions) == 0 || !got.Conditions[0].Healthy {
 		t.Errorf("the status is %+v, want that of the previous configuration", got)
 	}
+
 	if got := b.Schemata(); got["gold"] == "" || got["tin"] != "" {
 		t.Errorf("schemata are %v", got)
 	}
+
 	close(fs.released)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := b.Adjust("", "tin"); err != nil {
 		t.Error(err)
 	}

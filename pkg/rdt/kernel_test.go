@@ -59,6 +59,7 @@ func (p processes) Threads(classes.Holder) ([]int, error) {
 			tids = append(tids, tid)
 		}
 	}
+
 	return tids, nil
 }
 
@@ -124,6 +125,7 @@ func TestOnTheKernel(t *testing.T) {
 			t.Errorf("-simulation +kernel:\n%s", diff)
 		}
 	}
+
 	t.Run("measures classes", func(t *testing.T) { measuresClasses(t, b) })
 	t.Run("moves processes", func(t *testing.T) { movesProcesses(t, b, pids) })
 	t.Run("refuses and rolls back", func(t *testing.T) { refusesAndRollsBack(t, b) })
@@ -132,6 +134,7 @@ func TestOnTheKernel(t *testing.T) {
 	if diff := cmp.Diff(foreign, filesOf(t, "theirs")); diff != "" || len(foreign) != 5 {
 		t.Errorf("foreign groups: %s (%d files)", diff, len(foreign))
 	}
+
 	if left := kernelSchemata(t); len(left) != 2 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -221,9 +224,11 @@ func movesProcesses(t *testing.T, b *Backend, pids processes) {
 		}
 		previous = class
 	}
+
 	for range 2 { // the first call moves the processes, and the second call finds nothing to move
 		must(t, b.Enforce(t.Context(), starting(pids[0]), "bronze", "bronze"))
 	}
+
 	must(t, b.Enforce(t.Context(), target, "bronze", ""))
 }
 
@@ -236,13 +241,16 @@ func refusesAndRollsBack(t *testing.T, b *Backend) {
 	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "kernel: Out of CLOSIDs") {
 		t.Errorf("got %v", err)
 	}
+
 	if diff := cmp.Diff(before, kernelSchemata(t)); diff != "" {
 		t.Error(diff)
 	}
+
 	err = b.Apply(t.Context(), parse(t, manyClasses(30)))
 	if !errors.Is(err, ErrNoCLOSID) || !strings.Contains(err.Error(), "groups of other programs (theirs) use 1") {
 		t.Errorf("got %v", err)
 	}
+
 	if !slices.Contains(b.live.Load().offered, "gold") {
 		t.Error("after a refused configuration, the previous one is not live")
 	}

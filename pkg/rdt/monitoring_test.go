@@ -102,6 +102,7 @@ func TestAMonitoredContainerHasAGroupOfItsOwn(t *testing.T) {
 					c.fork(11, 12) // after the listing
 				}
 			}
+
 			b.Monitor(t.Context(), target, "gold")
 			wantGroups(t, c.fs, map[string]string{"qos-gold/mon_groups/qos-c": "10 11 12"})
 
@@ -109,10 +110,12 @@ func TestAMonitoredContainerHasAGroupOfItsOwn(t *testing.T) {
 			if got := containerUses(t, b, target, "llc_occupancy_bytes"); got != 65536.0 {
 				t.Errorf("the container occupies %v bytes, want 65536", got)
 			}
+
 			c.fs.Count("qos-gold/mon_groups/qos-c", 0, "llc_occupancy", "Unavailable")
 			if got := containerUses(t, b, target, "llc_occupancy_bytes"); got != nil {
 				t.Errorf("the container occupies %v bytes, want no value, because the counter is unavailable", got)
 			}
+
 			if got := monitoredCondition(t, b); !got.Healthy || got.Message != "containers monitored: 1 (gold: 1 of 1)" {
 				t.Errorf("status is %+v", got)
 			}
@@ -122,6 +125,7 @@ func TestAMonitoredContainerHasAGroupOfItsOwn(t *testing.T) {
 			if got := containerUses(t, b, target, "llc_occupancy_bytes"); got != nil {
 				t.Errorf("the container occupies %v bytes, want no value, because it has no monitoring group", got)
 			}
+
 			if got := c.groups(); got[10] != "qos-gold" || got[12] != "qos-gold" {
 				t.Errorf("the threads are in the groups %v, want qos-gold", got)
 			}
@@ -164,11 +168,13 @@ func TestMonitoringNeedsNoClass(t *testing.T) {
 			if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) != 1 {
 				t.Fatalf("unmounted: %+v, %v", drift, err)
 			}
+
 			b.Monitor(t.Context(), cs[0], classes.SystemDefault)
 			wantGroups(t, fs, map[string]string{"mon_groups/qos-c1": "1"})
 			if err := b.Withdraw(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+
 			wantGroups(t, fs, map[string]string{})
 		})
 	}
@@ -186,12 +192,14 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 			if err := fs.Mkdir(sim.MountPoint + "/qos-gold/mon_groups/theirs"); err != nil {
 				t.Fatal(err)
 			}
+
 			repair := func() {
 				if _, err := b.Repair(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				b.MonitorAll(t.Context(), inClass("gold", cs...))
 			}
+
 			repair()
 			theirs := "qos-gold/mon_groups/theirs"
 			wantGroups(t, fs, map[string]string{theirs: "", "qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/qos-c2": "2"})
@@ -199,6 +207,7 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 				"not monitored: 2 (all RMIDs for containers are in use: 2); " +
 				"of the 11 RMIDs of this machine, 8 are reserved for classes, and other programs use 1; " +
 				"the rest is shared evenly between classes, and between the pods of a class"}
+
 			if diff := cmp.Diff(want, monitoredCondition(t, b)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -211,6 +220,7 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 			for i := 0; limbo && i < 5; i++ { // other programs use up the RMIDs that are reserved for classes
 				_ = fs.Mkdir(fmt.Sprintf("%s/x%d", sim.MountPoint, i))
 			}
+
 			repair()
 			if limbo {
 				if got := monitoredCondition(t, b).Message; !strings.Contains(got, "the RMIDs of removed groups are not free yet: 1") {
@@ -219,6 +229,7 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 				fs.Drain()
 				repair()
 			}
+
 			wantGroups(t, fs, map[string]string{theirs: "", "qos-gold/mon_groups/qos-c2": "2", "qos-gold/mon_groups/qos-c3": "3"})
 		})
 	}
@@ -231,6 +242,7 @@ func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 	for _, c := range cs {
 		b.Monitor(t.Context(), c, "gold")
 	}
+
 	fs.Count("qos-gold/mon_groups/qos-c1", 0, "llc_occupancy", "4096")
 	for _, group := range []string{"theirs", "theirs/mon_groups/qos-c7", "qos-gold/mon_groups/c1"} {
 		if err := fs.Mkdir(sim.MountPoint + "/" + group); err != nil {
@@ -245,6 +257,7 @@ func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 	if got := containerUses(t, restarted, cs[0], "llc_occupancy_bytes"); got != 4096.0 || fs.Calls() != 0 {
 		t.Errorf("after the restart, the backend made %d changes, want 0; the container occupies %v bytes, want 4096", fs.Calls(), got)
 	}
+
 	restarted.Unmonitor("c2")
 	wantGroups(t, fs, map[string]string{"qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/c1": "", "theirs/mon_groups/qos-c7": ""})
 }
@@ -258,6 +271,7 @@ func TestGroupsThatOthersRemoveAreMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	fs.AddTask(2, "qos-gold/mon_groups/watched")
 	fs.AddTask(3, "theirs")
 	cs = append(cs, classes.Holder{ID: "c2", PID: 2}, classes.Holder{ID: "c3", PID: 3})
@@ -274,6 +288,7 @@ func TestGroupsThatOthersRemoveAreMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if got := monitoredCondition(t, b).Message; !strings.Contains(got, "another program has put the container into a resctrl group: 2") {
 		t.Error(got)
 	}
@@ -302,6 +317,7 @@ func TestAMonitoredContainerChangesItsClassByOneRename(t *testing.T) {
 	if err := b.Enforce(t.Context(), target, "gold", "bronze"); err != nil {
 		t.Fatal(err)
 	}
+
 	wantGroups(t, c.fs, map[string]string{"qos-bronze/mon_groups/qos-c": "10 11 12"})
 	from, to := sim.MountPoint+"/qos-gold/mon_groups/qos-c", sim.MountPoint+"/qos-bronze/mon_groups/qos-c"
 	if diff := cmp.Diff([]string{"rename " + from + " " + to}, *made); diff != "" {
@@ -313,6 +329,7 @@ func TestAMonitoredContainerChangesItsClassByOneRename(t *testing.T) {
 	if err := b.Enforce(t.Context(), target, "bronze", "gold"); err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff([]string{"qos-gold"}, slices.Compact(slices.Sorted(maps.Values(c.groups())))); diff != "" {
 		t.Errorf("groups of the threads (-want +got):\n%s", diff)
 	}
@@ -349,9 +366,11 @@ func TestAFailedChangeOfClassMovesTheGroupBack(t *testing.T) {
 		}
 		return nil
 	})
+
 	if err := b.Enforce(t.Context(), target, "gold", "bronze"); err == nil {
 		t.Error("no error")
 	}
+
 	wantGroups(t, c.fs, map[string]string{"qos-gold/mon_groups/qos-c": "10 11"})
 }
 

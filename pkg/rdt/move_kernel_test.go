@@ -30,6 +30,7 @@ func BenchmarkChangeOfClassOnTheKernel(b *testing.B) {
 	if *kernel == "" {
 		b.Skip("changes this machine's resctrl; give -kernel for that")
 	}
+
 	must(b, unix.Mount("resctrl", sim.MountPoint, "resctrl", 0, ""))
 	b.Cleanup(func() { must(b, unix.Unmount(sim.MountPoint, 0)) })
 	debug.SetMaxThreads(20000)
@@ -43,6 +44,7 @@ func BenchmarkChangeOfClassOnTheKernel(b *testing.B) {
 			changeClass(b, config, tree, shells, begin)
 		})
 	}
+
 	started := 0
 	for _, threads := range []int{1, 100, 5000} {
 		pid := os.Getpid()
@@ -85,6 +87,7 @@ func changeClass(b *testing.B, config string, threads Threads, h classes.Holder,
 		}
 		return err == nil
 	}
+
 	for b.Loop() {
 		changes++
 		if change(to) {
@@ -93,6 +96,7 @@ func changeClass(b *testing.B, config string, threads Threads, h classes.Holder,
 			failed++
 		}
 	}
+
 	b.ReportMetric(failed/changes, "failed/op")
 	change("")
 	apply(b, backend, twoPartitions) // without monitoring
@@ -115,6 +119,7 @@ func forking(b *testing.B) (h classes.Holder, begin func()) {
 		must(b, os.WriteFile(dir+"/cgroup.procs", []byte(strconv.Itoa(h.PID)), 0o644))
 		inputs = append(inputs, input)
 	}
+
 	return h, func() {
 		for _, input := range inputs {
 			must(b, input.Close())

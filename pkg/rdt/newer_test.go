@@ -43,12 +43,15 @@ func TestFilesOfNewerKernelsAreNoGroups(t *testing.T) {
 			if err := b.Check(t.Context(), parse(t, twoPartitions)); err != nil {
 				t.Errorf("check: %v", err)
 			}
+
 			if err := b.Apply(t.Context(), parse(t, twoPartitions)); err != nil {
 				t.Errorf("apply: %v", err)
 			}
+
 			if _, err := b.Repair(t.Context()); err != nil {
 				t.Errorf("repair: %v", err)
 			}
+
 			host.AddTask(100, "qos-gold")
 			if got, err := (tree{host: host, point: sim.MountPoint}).scanFor(100); err != nil || got != "qos-gold" {
 				t.Errorf("the group of the thread is %q with the error %v, want qos-gold", got, err)

@@ -46,6 +46,7 @@ func FuzzParseSchemata(f *testing.F) {
 		text, _ := sim.New(spec).ReadFile(sim.MountPoint + "/schemata")
 		f.Add(text)
 	}
+
 	f.Add([]byte("L3:uninitialized\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		schemata, err := ParseSchemata(data)
@@ -84,9 +85,11 @@ func TestParseInfo(t *testing.T) {
 					texts = append(texts, fmt.Sprintf("%s %x/%d/%v", schema, cache.Mask, cache.MinBits, cache.Sparse))
 				}
 			}
+
 			if b := info.Bandwidth; b != nil {
 				texts = append(texts, fmt.Sprintf("MB %s %d %d %d", b.Unit, b.Min, b.Granularity, b.Max))
 			}
+
 			if diff := cmp.Diff(test.want, strings.Join(texts, ", ")); diff != "" {
 				t.Error(diff)
 			}

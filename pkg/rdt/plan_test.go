@@ -104,6 +104,7 @@ func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err
 	for name, schemata := range current {
 		now[name] = maps.Clone(schemata)
 	}
+
 	for _, op := range Plan(current, wanted, info) {
 		switch op.Kind {
 		case Create:
@@ -126,11 +127,13 @@ func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err
 			forced = true
 		}
 	}
+
 	for name := range wanted {
 		if diff := cmp.Diff(wanted[name].String(), now[name].String()); diff != "" {
 			return false, fmt.Errorf("after the plan, the schemata of %s differ from the wanted ones: %s", name, diff)
 		}
 	}
+
 	return forced, nil
 }
 
@@ -166,6 +169,7 @@ func newOverlap(now, current, wanted map[string]Schemata) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -204,6 +208,7 @@ func randomGroups(random *rand.Rand, info Info, count int) map[string]Schemata {
 		}
 		groups[fmt.Sprintf("qos-%d", random.IntN(6))] = schemata
 	}
+
 	return groups
 }
 
@@ -227,6 +232,7 @@ func FuzzPlan(f *testing.F) {
 		f.Add(seed, uint8(6), uint8(2), false, true)
 		f.Add(seed, uint8(12), uint8(0), true, false)
 	}
+
 	f.Fuzz(func(t *testing.T, seed uint64, width, least uint8, sparse, apart bool) {
 		if width < 4 || width > 32 || least > 2 {
 			t.Skip()

@@ -82,15 +82,19 @@ func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 				}
 				got = append(got, err.Error())
 			}
+
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
+
 			if diff := cmp.Diff(before, test.fs.Dump()); diff != "" {
 				t.Error(diff)
 			}
+
 			if test.want != nil && newBackend(test.fs, nil).Apply(t.Context(), config) == nil {
 				t.Error("Apply accepts a configuration that Check refuses")
 			}
+
 			if diff := cmp.Diff(before, test.fs.Dump()); test.want != nil && diff != "" {
 				t.Error(diff)
 			}
@@ -150,12 +154,14 @@ func TestUnavailableNamesReasonAndRemedy(t *testing.T) {
 				}
 				return nil
 			})
+
 			b := New(Options{FS: fs, MountResctrl: test.mount})
 			err := b.Apply(t.Context(), parse(t, test.config))
 			unavailable := (*classes.Unavailable)(nil)
 			if !errors.As(err, &unavailable) || unavailable.Reason != test.reason || !strings.Contains(unavailable.Message, test.message) {
 				t.Fatalf("got %v (%#v)", err, unavailable)
 			}
+
 			if status := b.Status(); status.Unavailable == nil || status.Unavailable.Reason != test.reason {
 				t.Errorf("status is %+v", status)
 			}
@@ -204,6 +210,7 @@ partitions:
     mbAllocation: [55%]
     classes: {gold: {l2Allocation: 50%, kubernetes: {denyPodAnnotation: true}}}
 `)
+
 	apply(t, b, "partitions: {p: {l3Allocation: {all: {unified: 50%, code: 30%, data: 60%}}, mbAllocation: [55%], classes: {tin: {kubernetes: {denyPodAnnotation: true}}}}}")
 	want := []classes.Condition{
 		{Type: "ConfigurationApplied", Healthy: true, Reason: "Applied", Message: "1 classes have resctrl groups"},
@@ -217,6 +224,7 @@ partitions:
 		{Type: "AnnotationDenials", Reason: "NotEnforced", Message: "denyPodAnnotation and denyContainerAnnotation (tin) have no effect; " +
 			"to limit who can request a class, use an admission policy that checks the annotations"},
 	}
+
 	if diff := cmp.Diff(want, b.Status().Conditions); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -246,9 +254,11 @@ func TestRMIDsThatAreNotFreeYetAreReported(t *testing.T) {
 	if !errors.Is(err, syscall.EBUSY) || !strings.Contains(err.Error(), "try again") || !strings.Contains(err.Error(), "Out of RMIDs") {
 		t.Errorf("got %v", err)
 	}
+
 	if diff := cmp.Diff(before, fs.Dump()); diff != "" {
 		t.Error(diff)
 	}
+
 	fs.Drain()
 	apply(t, b, manyClasses(2))
 }
@@ -261,10 +271,12 @@ func TestPreviewReportsThatTheMachineWasNotChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	status, err := b.Preview(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(status.Conditions) != 1 || status.Conditions[0].Healthy || !strings.Contains(status.Conditions[0].Message, "were not checked") {
 		t.Errorf("conditions are %+v", status.Conditions)
 	}

@@ -61,18 +61,22 @@ func TestDriftIsRepaired(t *testing.T) {
 			for _, group := range test.lost {
 				delete(want, group)
 			}
+
 			test.damage(t, fs)
 			fs.Inject(nil)
 			drift, err := b.Repair(t.Context())
 			if diff := cmp.Diff(test.want, drift.Found); err != nil || diff != "" {
 				t.Errorf("found (-want +got):\n%s%v", diff, err)
 			}
+
 			if diff := cmp.Diff(want, schemataIn(t, fs)); diff != "" {
 				t.Errorf("schemata (-want +got):\n%s", diff)
 			}
+
 			if calls := fs.Calls(); test.want == nil && calls != 0 {
 				t.Errorf("the repair wrote %d times without drift", calls)
 			}
+
 			if again, err := b.Repair(t.Context()); err != nil || len(again.Found) > 0 {
 				t.Errorf("a second repair finds %v, %v", again.Found, err)
 			}
@@ -140,13 +144,16 @@ func TestAFailedRepairIsAnError(t *testing.T) {
 				test.reason != "" && (!errors.As(err, &unavailable) || unavailable.Reason != test.reason) {
 				t.Errorf("got %v", err)
 			}
+
 			if conditions := b.Status().Conditions; conditions[0].Type != classes.ConditionConfigurationApplied || conditions[0].Healthy {
 				t.Errorf("conditions %v", conditions)
 			}
+
 			test.repair(t, fs)
 			if _, err := b.Repair(t.Context()); err != nil {
 				t.Errorf("Repair after the fault was removed: %v", err)
 			}
+
 			if got := schemataIn(t, fs)["qos-gold"]; got != want && !errors.Is(test.errno, ErrNoCLOSID) {
 				t.Errorf("gold has %q after the repair, want %q", got, want)
 			}
@@ -197,17 +204,20 @@ func TestThreadsOutsideTheirClassAreMoved(t *testing.T) {
 		everybody[name] = &container{fs: fs, tids: []int{10*i + 10, 10*i + 11}}
 		targets = append(targets, classes.Holder{ID: "id-" + name, Container: name})
 	}
+
 	// Thread 21, which is about to be moved, forks before the second listing.
 	everybody["b"].listed = func(c *container, n int) {
 		if n == 1 {
 			c.fork(21, 29)
 		}
 	}
+
 	targets = append(targets, classes.Holder{ID: "id-gone", Container: "gone"})
 	moved, err := b.MoveThreads(t.Context(), "gold", targets)
 	if diff := cmp.Diff([]string{"id-b"}, moved); diff != "" || err == nil || !strings.Contains(err.Error(), "no such cgroup") {
 		t.Errorf("moved (-want +got):\n%s%v", diff, err)
 	}
+
 	for name, c := range everybody {
 		for tid, group := range c.groups() {
 			if group != "qos-gold" {
@@ -215,6 +225,7 @@ func TestThreadsOutsideTheirClassAreMoved(t *testing.T) {
 			}
 		}
 	}
+
 	fs.Inject(nil)
 	if moved, err := b.MoveThreads(t.Context(), "gold", targets[:3]); len(moved) > 0 || err != nil || fs.Calls() > 0 {
 		t.Errorf("a second repair finds %v, %v, and writes %d times", moved, err, fs.Calls())
@@ -249,10 +260,12 @@ func TestOnlyThreadsInManagedGroupsAreMovedToTheSystemDefault(t *testing.T) {
 	for tid, group := range map[int]string{10: "", 11: "qos-gold", 12: "theirs"} {
 		fs.AddTask(tid, group)
 	}
+
 	moved, err := b.MoveThreads(t.Context(), classes.SystemDefault, []classes.Holder{{ID: "id", Container: "c"}})
 	if err != nil || len(moved) != 1 {
 		t.Errorf("moved %v, %v", moved, err)
 	}
+
 	if diff := cmp.Diff(map[int]string{10: "", 11: "", 12: "theirs"}, c.groups()); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
@@ -270,9 +283,11 @@ func TestTheGroupOfAClassOfAFormerRunIsRestored(t *testing.T) {
 	if diff := cmp.Diff([]string{"resctrl group qos-tin was removed"}, drift.Found); err != nil || diff != "" {
 		t.Errorf("found (-want +got):\n%s%v", diff, err)
 	}
+
 	if diff := cmp.Diff(want, schemataIn(t, fs)); diff != "" {
 		t.Errorf("schemata (-want +got):\n%s", diff)
 	}
+
 	if _, err := b.Adjust("tin", "tin"); err != nil {
 		t.Error(err)
 	}

@@ -101,6 +101,7 @@ func take(t *testing.T, all []candidate, turns []turn) (more int) {
 		}
 		c.monitored = monitored
 	}
+
 	for _, turn := range turns {
 		if turn.end != "" {
 			set(turn.end, false)
@@ -109,6 +110,7 @@ func take(t *testing.T, all []candidate, turns []turn) (more int) {
 		set(turn.begin, true)
 		more++
 	}
+
 	return more
 }
 
@@ -126,5 +128,6 @@ func unfairness(all []candidate) string {
 			}
 		}
 	}
+
 	return ""
 }

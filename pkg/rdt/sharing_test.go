@@ -36,10 +36,12 @@ func newTwoClasses(t *testing.T, spec sim.Spec, rmids, bronze int) *twoClasses {
 		fs.AddTask(pid, "qos-bronze")
 		c.running = append(c.running, classes.InClass{Holder: classes.Holder{ID: fmt.Sprint("c", pid), PID: pid}, Class: "bronze"})
 	}
+
 	for i, container := range c.running {
 		c.running[i].PodUID = "pod of " + container.ID
 		b.Monitor(t.Context(), container.Holder, container.Class)
 	}
+
 	c.want(t, "all are given to gold", rmids, 0)
 	return c
 }
@@ -84,14 +86,17 @@ func TestAClassThatHasAllRMIDsGivesSomeToAnotherClass(t *testing.T) {
 	if c.fs.Calls() > 0 {
 		t.Errorf("the RMIDs are shared evenly, and a round makes %d changes, want 0", c.fs.Calls())
 	}
+
 	want := map[string]classes.Monitored{
 		"gold":                {Containers: 6, Missing: missingFor("NoFreeRMID", 6)},
 		"bronze":              {Containers: 6, Missing: missingFor("NoFreeRMID", 14)},
 		classes.SystemDefault: {Missing: missingFor("NoFreeRMID", 0)},
 	}
+
 	if diff := cmp.Diff(want, c.b.Status().Monitored); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
+
 	if got := monitoredCondition(t, c.b).Message; !strings.HasPrefix(got, "containers monitored: 12 (bronze: 6 of 20, gold: 6 of 12); not monitored: 20 (") {
 		t.Errorf("condition: %s", got)
 	}
@@ -109,12 +114,14 @@ func TestAPodThatHasAllRMIDsGivesSomeToAnotherPod(t *testing.T) {
 	for i := range c.running {
 		c.running[i].PodUID = map[bool]string{true: "a", false: "b"}[i < 4]
 	}
+
 	for i := range c.running {
 		if c.running[i].Class == "bronze" {
 			c.running[i].Class = "gold"
 			c.fs.AddTask(c.running[i].PID, "qos-gold")
 		}
 	}
+
 	c.round(t)
 	want := []string{"qos-gold/mon_groups/qos-c1", "qos-gold/mon_groups/qos-c2", "qos-gold/mon_groups/qos-c5", "qos-gold/mon_groups/qos-c6"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(monitorGroups(c.fs)))); diff != "" {
@@ -168,9 +175,11 @@ func TestWhileRMIDsAreNotFreeNoMoreAreTakenAway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	for range 3 {
 		c.round(t)
 	}
+
 	c.want(t, "while no RMID is free", 8, 0)
 
 	c.fs.Drain()

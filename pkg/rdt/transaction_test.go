@@ -79,13 +79,16 @@ func TestAFailedRollbackIsReported(t *testing.T) {
 		}
 		return &sim.Fault{Errno: syscall.EIO}
 	})
+
 	err := b.Apply(t.Context(), parse(t, others))
 	if !errors.Is(err, ErrRollback) || !errors.Is(err, syscall.EIO) {
 		t.Fatalf("got %v", err)
 	}
+
 	if condition := b.Status().Conditions[0]; condition.Reason != "RollbackFailed" {
 		t.Errorf("status is %+v", condition)
 	}
+
 	fs.Inject(nil)
 	apply(t, b, others)
 	if condition := b.Status().Conditions[0]; !condition.Healthy {
@@ -141,16 +144,20 @@ func TestRollbackTouchesOnlyWhatWasChanged(t *testing.T) {
 		}
 		return nil
 	})
+
 	if err := b.Apply(t.Context(), parse(t, others)); !errors.Is(err, syscall.EIO) {
 		t.Fatalf("got %v", err)
 	}
+
 	// A new group is just removed, which reverts both its creation and its writes.
 	for i, path := range there {
 		there[i] = strings.TrimSuffix(path, "/schemata")
 	}
+
 	for i, path := range back {
 		back[i] = strings.TrimSuffix(path, "/schemata")
 	}
+
 	seen := map[string]bool{}
 	var want []string
 	for _, path := range there {
@@ -159,6 +166,7 @@ func TestRollbackTouchesOnlyWhatWasChanged(t *testing.T) {
 		}
 		seen[path] = true
 	}
+
 	slices.Sort(want)
 	slices.Sort(back)
 	if diff := cmp.Diff(slices.Compact(want), slices.Compact(back)); diff != "" {

@@ -48,9 +48,11 @@ func TestAClassIsMeasuredByItsGroup(t *testing.T) {
 					}
 				}
 			}
+
 			if got := system[classes.Series{Measure: "memory_bandwidth_local_bytes_total", Part: "1"}]; got != 2048 {
 				t.Errorf("the system default has transferred %v bytes, want 2048", got)
 			}
+
 			if len(gold) != 6 {
 				t.Errorf("%d series: %v", len(gold), gold)
 			}

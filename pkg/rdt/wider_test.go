@@ -67,6 +67,7 @@ func TestNoClassIsEverWiderThanBeforeOrAfter(t *testing.T) {
 			if spec.Options == "cdp" {
 				changes = changes[:1] // Plan cannot swap code and data of two groups without overlap
 			}
+
 			for _, configs := range changes {
 				after := sim.New(spec)
 				apply(t, newBackend(after, nil), configs[1])
@@ -99,15 +100,18 @@ func watchApply(t *testing.T, fs *sim.FS, n int, config string, wanted map[strin
 			}
 		}
 	}}
+
 	fs.Inject(func(call sim.Call) *sim.Fault {
 		if call.N == n {
 			return &sim.Fault{Errno: syscall.EINVAL}
 		}
 		return nil
 	})
+
 	err := newBackend(w, nil).Apply(t.Context(), parse(t, config))
 	if err == nil && looks < 4 {
 		t.Errorf("only %d operations were checked, want at least 4", looks)
 	}
+
 	return err == nil
 }

@@ -82,9 +82,11 @@ func (n *Node) RunPodAs(ctx context.Context, uid, namespace, name, request strin
 	if request != "" {
 		pod.PodAnnotations = map[string]string{classes.Domain + "/pod": request}
 	}
+
 	if err := finish(ctx)(n.Node.RunPod(pod)); err != nil {
 		return err
 	}
+
 	for _, container := range containers {
 		ctr := pod
 		ctr.ID, ctr.Container = "id-"+id+"-"+container, container
@@ -92,6 +94,7 @@ func (n *Node) RunPodAs(ctx context.Context, uid, namespace, name, request strin
 			return err
 		}
 	}
+
 	return nil
 }
 

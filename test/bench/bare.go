@@ -90,14 +90,17 @@ func costsOfHooks(ctx context.Context, dir string, legacy bool) (costs hookCosts
 	if err != nil {
 		return costs, err
 	}
+
 	nothing := classes.Holder{
 		ID: "c0", PodUID: "pod0", PodNamespace: "production", PodName: "web-0", Container: "main",
 		CgroupsPath: "/kubepods/pod0/c0", PodCgroupsPath: "/kubepods/pod0", PID: 1000,
 	}
+
 	asked := classes.Holder{
 		ID: "c1", PodUID: "pod1", PodNamespace: "production", PodName: "web-1", Container: "main", PodAnnotations: pod(1, true).Annotations,
 		CgroupsPath: "/kubepods/pod1/c1", PodCgroupsPath: "/kubepods/pod1", PID: 1001,
 	}
+
 	create := func(h classes.Holder) func() {
 		return func() {
 			_, _, createErr := l.CreateContainer(h)
@@ -105,6 +108,7 @@ func costsOfHooks(ctx context.Context, dir string, legacy bool) (costs hookCosts
 			err = firstOf(err, createErr)
 		}
 	}
+
 	costs.createNothing = testing.AllocsPerRun(100, create(nothing))
 	costs.createClass = testing.AllocsPerRun(100, create(asked))
 
@@ -117,11 +121,13 @@ func costsOfHooks(ctx context.Context, dir string, legacy bool) (costs hookCosts
 		}
 		err = firstOf(err, startErr)
 	}
+
 	calls := l.files.recordDuring(start)
 	costs.startClass = testing.AllocsPerRun(100, start)
 	if err := firstOf(err, createErr, machineErr); err != nil {
 		return costs, err
 	}
+
 	costs.start, err = startCallsOf(calls, l.machine, asked.CgroupsPath)
 	return costs, err
 }

@@ -83,15 +83,19 @@ func bench(ctx context.Context, o options) error {
 			_ = s.stop()
 		}
 	}()
+
 	if m.reloads, err = measureReloads(ctx, o, dir); err != nil {
 		return err
 	}
+
 	if err := m.start(ctx, o, dir); err != nil {
 		return err
 	}
+
 	if err := m.measure(ctx, o); err != nil {
 		return err
 	}
+
 	return m.report(o)
 }
 
@@ -100,22 +104,27 @@ func (m *measurements) measure(ctx context.Context, o options) (err error) {
 	if err := m.measureCreations(ctx, o); err != nil {
 		return err
 	}
+
 	if err := m.measureSynchronizations(ctx, o); err != nil {
 		return err
 	}
+
 	pause.For(ctx, settling)
 	resting := m.of(ours, idleOne, monitoring)
 	if err := measureCPU(resting, rest, 1, func() error { pause.For(ctx, o.rest); return ctx.Err() }); err != nil {
 		return err
 	}
+
 	for _, s := range resting {
 		if s.now, s.most, err = s.memory(); err != nil {
 			return err
 		}
 	}
+
 	if err := measureCPU(m.of(monitoring), scrape, scrapes, func() error { return m.scrape(ctx, o) }); err != nil {
 		return err
 	}
+
 	m.early, m.late, err = churn(ctx, o, m.sides[ours])
 	return err
 }
@@ -144,13 +153,16 @@ func (m *measurements) start(ctx context.Context, o options, dir string) (err er
 	if m.v1, err = costsOfHooks(ctx, filepath.Join(dir, "hooks-v1"), true); err != nil {
 		return err
 	}
+
 	if m.v2, err = costsOfHooks(ctx, filepath.Join(dir, "hooks-v2"), false); err != nil {
 		return err
 	}
+
 	kinds, err := m.kinds(ctx, o, dir)
 	if err != nil {
 		return err
 	}
+
 	for _, k := range kinds {
 		s, err := newSide(ctx, dir, k)
 		if err != nil {
@@ -158,6 +170,7 @@ func (m *measurements) start(ctx context.Context, o options, dir string) (err er
 		}
 		m.sides[k.name] = s
 	}
+
 	return nil
 }
 
@@ -167,6 +180,7 @@ func (m *measurements) kinds(ctx context.Context, o options, dir string) ([]kind
 	if err != nil {
 		return nil, err
 	}
+
 	legacy := hostdir.Options{Legacy: true}
 	return []kind{
 		pluginKind(ours, binary, classFile, hostdir.Options{}, ""),
@@ -241,11 +255,13 @@ func (m *measurements) measureCreations(ctx context.Context, o options) error {
 			return err
 		}
 	}
+
 	for range o.creations / 10 { // to warm up
 		if err := createOnce(ctx, sides, results{}); err != nil {
 			return err
 		}
 	}
+
 	return measureCPU(sides, creation, 2*o.creations, func() error {
 		for range o.creations {
 			if err := createOnce(ctx, sides, m.waits); err != nil {
@@ -278,6 +294,7 @@ func (m *measurements) measureSynchronizations(ctx context.Context, o options) e
 			return err
 		}
 	}
+
 	if err := m.sides[monitoring].fill(ctx, 0, o.many); err != nil {
 		return err
 	}
@@ -306,9 +323,11 @@ func measureCPU(sides []*side, what string, calls int, do func() error) error {
 		}
 		s.cpu[what] = -before
 	}
+
 	if err := do(); err != nil {
 		return err
 	}
+
 	for _, s := range sides {
 		after, err := s.cpuTime()
 		if err != nil {
@@ -316,6 +335,7 @@ func measureCPU(sides []*side, what string, calls int, do func() error) error {
 		}
 		s.cpu[what] = (s.cpu[what] + after) / time.Duration(calls)
 	}
+
 	return nil
 }
 

@@ -63,14 +63,17 @@ func (s *side) footprint(ctx context.Context) (f footprint, err error) {
 	if f.memory, _, err = s.memory(); err != nil {
 		return f, err
 	}
+
 	process, err := procfs.NewProc(s.process.Process.Pid)
 	if err != nil {
 		return f, err
 	}
+
 	stat, err := process.Stat()
 	if err != nil {
 		return f, err
 	}
+
 	f.threads = stat.NumThreads
 	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", s.process.Process.Pid))
 	f.files = len(open)

@@ -63,14 +63,17 @@ func serveIdle(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+
 	s, err := stub.New(plugin, stub.WithPluginName("idle"), stub.WithPluginIdx("10"), stub.WithSocketPath(o.idle),
 		stub.WithOnClose(func() {}), stub.WithLogger(silence{}))
 	if err != nil {
 		return err
 	}
+
 	if err := s.Start(ctx); err != nil {
 		return err
 	}
+
 	stop := context.AfterFunc(ctx, s.Stop)
 	defer stop()
 	s.Wait()

@@ -50,9 +50,11 @@ func pod(n int, request bool) nriruntime.PodConfig {
 		"checksum/config":                                  strings.Repeat("0123456789abcdef", 4),
 		"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat(`{"name":"setting","value":"of the pod"},`, 50),
 	}
+
 	if request {
 		annotations[requestKey] = "blockio=bounded"
 	}
+
 	return nriruntime.PodConfig{
 		Name: name, Namespace: "production", Annotations: annotations,
 		Labels: map[string]string{
@@ -86,17 +88,20 @@ func container() nriruntime.ContainerConfig {
 			Memory: &api.LinuxMemory{Limit: api.Int64(int64(256 << 20))},
 		},
 	}
+
 	for i := range 30 {
 		service := fmt.Sprintf("SERVICE_NUMBER_%02d", i)
 		config.Env = append(config.Env,
 			service+"_SERVICE_HOST=10.96.14.21", service+"_SERVICE_PORT=8080", service+"_PORT=tcp://10.96.14.21:8080",
 			service+"_PORT_8080_TCP_PROTO=tcp")
 	}
+
 	for i := range 20 {
 		config.Mounts = append(config.Mounts, &api.Mount{
 			Destination: fmt.Sprintf("/etc/server/part-%02d", i), Type: "bind", Options: []string{"rbind", "rprivate", "ro"},
 			Source: fmt.Sprintf("/var/lib/kubelet/pods/0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0/volumes/kubernetes.io~configmap/part-%02d", i),
 		})
 	}
+
 	return config
 }

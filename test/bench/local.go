@@ -38,10 +38,12 @@ func newLocal(ctx context.Context, dir string, legacy bool, classFile string) (*
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
 	}
+
 	machine, err := hostdir.New(dir, hostdir.Options{Legacy: legacy})
 	if err != nil {
 		return nil, err
 	}
+
 	files := &recorder{Root: hostfs.Root(dir)}
 	tree, err := cgroup.Detect(files)
 	if err != nil {
@@ -156,6 +158,7 @@ func (c fileCall) repeat(buffer []byte) error {
 	if c.Data != nil {
 		flags = unix.O_WRONLY
 	}
+
 	fd, err := unix.Open(c.Path, flags|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -168,8 +171,10 @@ func (c fileCall) repeat(buffer []byte) error {
 			n, err = unix.Read(fd, buffer)
 		}
 	}
+
 	if closeErr := unix.Close(fd); err == nil {
 		err = closeErr
 	}
+
 	return err
 }

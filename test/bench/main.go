@@ -74,6 +74,7 @@ func main() {
 	if o.idle != "" {
 		run = idle
 	}
+
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stop()

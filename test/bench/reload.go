@@ -53,6 +53,7 @@ func measureReload(ctx context.Context, o options, dir string, legacy bool, row 
 	if err != nil {
 		return err
 	}
+
 	plugin, err := l.register(ctx, filepath.Join(dir, "nri"), o.many)
 	if err != nil {
 		return err
@@ -82,6 +83,7 @@ func measureReload(ctx context.Context, o options, dir string, legacy bool, row 
 		}
 		row.bare = append(row.bare, took)
 	}
+
 	return nil
 }
 
@@ -141,6 +143,7 @@ func (c *connection) fill(ctx context.Context, containers int) error {
 		}
 		c.containers = append(c.containers, id)
 	}
+
 	return nil
 }
 
@@ -157,14 +160,17 @@ func newBareWriter(ctx context.Context, dir string, legacy bool, containers int)
 	if err := os.MkdirAll(host, 0o750); err != nil {
 		return nil, err
 	}
+
 	machine, err := hostdir.New(host, hostdir.Options{Legacy: legacy})
 	if err != nil {
 		return nil, err
 	}
+
 	runtime, err := startRuntime(filepath.Join(dir, "nri"), machine)
 	if err != nil {
 		return nil, err
 	}
+
 	s, err := stub.New(plainPlugin{}, stub.WithPluginName("bare"), stub.WithPluginIdx("10"), stub.WithSocketPath(runtime.Socket()),
 		stub.WithOnClose(func() {}), stub.WithLogger(silence{}))
 	if err != nil {
@@ -200,6 +206,7 @@ func (w *bareWriter) write(n int) (time.Duration, error) {
 			return 0, err
 		}
 	}
+
 	return time.Since(began), nil
 }
 
@@ -221,6 +228,7 @@ func (w *bareWriter) calls(id string, limit int) (calls []fileCall, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if !w.legacy {
 		return []fileCall{{Path: filepath.Join(dir, "io.max")}}, nil
 	}
@@ -230,5 +238,6 @@ func (w *bareWriter) calls(id string, limit int) (calls []fileCall, err error) {
 		path := filepath.Join(dir, "blkio.throttle."+file+"_device")
 		calls = append(calls, fileCall{path, data}, fileCall{Path: path})
 	}
+
 	return slices.Clip(calls), nil
 }

@@ -41,13 +41,16 @@ func (m *measurements) report(o options) error {
 	if err != nil {
 		return err
 	}
+
 	page, err = replaceTables(page, text.String())
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.page, err)
 	}
+
 	if err := os.WriteFile(o.page, page, 0o600); err != nil {
 		return err
 	}
+
 	return v.err()
 }
 

@@ -14,6 +14,7 @@ func TestPercentile(t *testing.T) {
 	for i := range 100 {
 		hundred = append(hundred, time.Duration(100-i))
 	}
+
 	for _, test := range []struct {
 		name    string
 		samples []time.Duration
@@ -38,6 +39,7 @@ func TestAMissedGoalIsAnError(t *testing.T) {
 	samples := map[string][]time.Duration{
 		idleOne: {10, 10, 10}, idleAgain: {10, 11, 12}, idlePlain: {1, 1, 1}, ours: {11, 11, 30},
 	}
+
 	for _, test := range []struct {
 		name, want string
 		goal       goal

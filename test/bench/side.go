@@ -51,18 +51,22 @@ func newSide(ctx context.Context, dir string, k kind) (*side, error) {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return nil, err
 	}
+
 	host, err := hostdir.New(root, k.host)
 	if err != nil {
 		return nil, err
 	}
+
 	s := &side{name: k.name, last: map[string]time.Duration{}, cpu: map[string]time.Duration{}}
 	observe := func(call string, took time.Duration) { s.last[call] = took }
 	if s.runtime, err = nriruntime.New(dir, nriruntime.Options{OCI: host, Observe: observe}); err != nil {
 		return nil, err
 	}
+
 	if err := s.runtime.Start(); err != nil {
 		return nil, err
 	}
+
 	if s.process, err = k.command(dir, s.runtime.Socket(), root); err == nil {
 		s.process.Stderr = &s.output
 		err = s.process.Start()
@@ -71,6 +75,7 @@ func newSide(ctx context.Context, dir string, k kind) (*side, error) {
 		s.runtime.Stop()
 		return nil, err
 	}
+
 	err = s.synchronized(ctx, 1)
 	return s, err
 }

@@ -79,6 +79,7 @@ func (p pools) nodes() []map[string]string {
 			}
 		}
 	}
+
 	all := []map[string]string{{"kubernetes.io/os": "linux", "all": "yes"}}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		for _, node := range slices.Clone(all) {
@@ -89,6 +90,7 @@ func (p pools) nodes() []map[string]string {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -121,6 +123,7 @@ func TestEachNodeBelongsToTheMostSpecificPool(t *testing.T) {
 			if len(daemons) != len(p)+1 {
 				t.Fatalf("there are %d DaemonSets", len(daemons))
 			}
+
 			for _, node := range p.nodes() {
 				var got []string
 				for _, pool := range slices.Sorted(maps.Keys(daemons)) {
@@ -132,6 +135,7 @@ func TestEachNodeBelongsToTheMostSpecificPool(t *testing.T) {
 					t.Errorf("a node with %v gets the plugin from the pools %q, want %s", node, got, want)
 				}
 			}
+
 			for pool, d := range daemons {
 				if runsOn(t, d, map[string]string{"kubernetes.io/os": "windows", "all": "yes"}) || runsOn(t, d, map[string]string{"kubernetes.io/os": "linux"}) {
 					t.Errorf("the DaemonSet of %s runs on nodes that nodeSelector does not select", pool)
@@ -171,10 +175,12 @@ func TestAnUninstallThatResetsClassesReplacesTheClassFilesOfAllPools(t *testing.
 			t.Errorf("resetClasses changes what is installed: %s (-without +with):\n%s", name, diff)
 		}
 	}
+
 	var noClasses corev1.ConfigMap
 	if err := yaml.Unmarshal(readFile(t, "uninstall/no-classes.yaml"), &noClasses); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range []string{"qos-classes", "qos-classes-large", "qos-classes-small"} {
 		hook := found["pre-delete hook: ConfigMap "+name]
 		if hook == nil || usual["ConfigMap "+name] == nil {
@@ -215,6 +221,7 @@ func TestPoolsThatANodeCouldFitAlikeAreRefused(t *testing.T) {
 			}
 		})
 	}
+
 	_, err := helmTemplate(t, namespace, `{pools: [
 		{name: a, nodeLabels: {kind: large}, classFiles: {a.yaml: x}}, {name: a, nodeLabels: {kind: small}, classFiles: {a.yaml: x}}]}`)
 	if err == nil || !strings.Contains(err.Error(), `pools: two pools have the name "a"; rename one of them`) {

@@ -41,16 +41,20 @@ func (o objects) add(t *testing.T, manifest []byte) {
 	if err := yaml.UnmarshalStrict(manifest, &object.Object); err != nil {
 		t.Fatalf("%v:\n%s", err, manifest)
 	}
+
 	if object.Object == nil {
 		return
 	}
+
 	name := object.GetKind() + " " + object.GetName()
 	if hook := object.GetAnnotations()["helm.sh/hook"]; hook != "" {
 		name = hook + " hook: " + name // it can replace an object of the release
 	}
+
 	if o[name] != nil {
 		t.Errorf("the manifests have %s twice", name)
 	}
+
 	o[name] = object
 }
 
@@ -67,15 +71,18 @@ func helmTemplate(t *testing.T, inNamespace, values string) (map[string]string, 
 	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
 		t.Fatal(err)
 	}
+
 	loaded, err := loadChart()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	release := common.ReleaseOptions{Name: "qos", Namespace: inNamespace, IsInstall: true}
 	all, err := util.ToRenderValues(loaded, given, release, common.DefaultCapabilities)
 	if err != nil {
 		return nil, err
 	}
+
 	return engine.Render(loaded, all)
 }
 
@@ -86,6 +93,7 @@ func chartObjects(t *testing.T, inNamespace, values string) objects {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	found := objects{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if strings.HasSuffix(name, "NOTES.txt") || strings.Contains(name, "/tests/") {
@@ -95,6 +103,7 @@ func chartObjects(t *testing.T, inNamespace, values string) objects {
 			found.add(t, []byte(manifest))
 		}
 	}
+
 	return found
 }
 
@@ -115,6 +124,7 @@ func kustomized(t *testing.T, dirs ...string) objects {
 			found.add(t, data)
 		}
 	}
+
 	return found
 }
 
@@ -128,6 +138,7 @@ func (o objects) asTheChart() objects {
 			_ = unstructured.SetNestedField(daemons.Object, "default", fields...)
 		}
 	}
+
 	for _, object := range o {
 		if object.GetKind() == "CustomResourceDefinition" {
 			annotations := map[string]string{"helm.sh/resource-policy": "keep"}
@@ -135,6 +146,7 @@ func (o objects) asTheChart() objects {
 			object.SetAnnotations(annotations)
 		}
 	}
+
 	return o
 }
 
@@ -204,12 +216,14 @@ func TestHelmTestAsksThePluginWithoutRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	pod := objects{}
 	pod.add(t, []byte(files["qos-nri-plugin/templates/tests/status.yaml"]))
 	spec, _, _ := unstructured.NestedMap(pod["test hook: Pod qos-test-status"].Object, "spec")
 	if spec["automountServiceAccountToken"] != false || spec["hostPID"] != nil {
 		t.Errorf("the pod has a token or the host's PID namespace: %v", spec)
 	}
+
 	publisher, _, _ := unstructured.NestedSlice(chartObjects(t, namespace, "")["DaemonSet qos-publisher"].Object, "spec", "template", "spec", "containers")
 	container := spec["containers"].([]any)[0].(map[string]any)
 	for _, key := range []string{"image", "imagePullPolicy"} {
@@ -217,6 +231,7 @@ func TestHelmTestAsksThePluginWithoutRights(t *testing.T) {
 			t.Errorf("%s is %v, want %v", key, container[key], want)
 		}
 	}
+
 	if !slices.Contains(container["command"].([]any), "--api-socket=/run/qos-nri-plugin/read/qos.sock") {
 		t.Errorf("the command of the pod is %v", container["command"])
 	}

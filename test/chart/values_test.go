@@ -28,12 +28,14 @@ func unifiedDiff(t *testing.T, before, after string) string {
 			t.Fatal(err)
 		}
 	}
+
 	// diff returns an error if the files differ.
 	output, err := exec.CommandContext(t.Context(), "diff", "--unified=3", "--label=default", "--label=values",
 		filepath.Join(dir, "before"), filepath.Join(dir, "after")).Output()
 	if len(output) == 0 {
 		t.Fatalf("the values do not change the manifests (%v)", err)
 	}
+
 	// The line numbers are removed, because they change with each line that is added above.
 	return regexp.MustCompile(`(?m)^@@ .* @@.*$`).ReplaceAllString(string(output), "@@")
 }
@@ -56,12 +58,14 @@ func TestValuesChangeWhatTheGoldenFilesShow(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no files with values were found: %v", err)
 	}
+
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			values, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			got := unifiedDiff(t, usual, rendered(t, string(values)))
 			golden := strings.TrimSuffix(file, ".yaml") + ".diff"
 			if *update {
@@ -69,10 +73,12 @@ func TestValuesChangeWhatTheGoldenFilesShow(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			want, err := os.ReadFile(golden)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("(-golden +rendered):\n%s", diff)
 			}
@@ -96,10 +102,12 @@ func TestAlertsAndDashboardAreThoseOfDeploy(t *testing.T) {
 	if err := yaml.Unmarshal(readFile(t, "monitoring/rules.yaml"), &rules); err != nil {
 		t.Fatal(err)
 	}
+
 	rule := found["PrometheusRule qos"]
 	if diff := cmp.Diff(rules, rule.Object["spec"]); diff != "" || rule.GetLabels()["release"] != "prometheus" {
 		t.Errorf("the rules have labels %v, and (-deploy +chart):\n%s", rule.GetLabels(), diff)
 	}
+
 	dashboard := found["ConfigMap qos-dashboard"]
 	want := map[string]any{"qos.json": string(readFile(t, "monitoring/dashboard.json"))}
 	if diff := cmp.Diff(want, dashboard.Object["data"]); diff != "" || dashboard.GetLabels()["grafana_dashboard"] != "1" {
@@ -162,9 +170,11 @@ func TestValuesAndSchemaHaveTheSameKeys(t *testing.T) {
 		Properties  map[string]any
 		Definitions map[string]any
 	}
+
 	if err := yaml.Unmarshal(readFile(t, "chart/values.yaml"), &values); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := json.Unmarshal(readFile(t, "chart/values.schema.json"), &schema); err != nil {
 		t.Fatal(err)
 	}
@@ -188,11 +198,13 @@ func TestValuesAndSchemaHaveTheSameKeys(t *testing.T) {
 				compare(path+key+".", nested, inner)
 			}
 		}
+
 		for key := range values {
 			if properties[key] == nil {
 				t.Errorf("values.schema.json does not have %s%s", path, key)
 			}
 		}
 	}
+
 	compare("", values, schema.Properties)
 }

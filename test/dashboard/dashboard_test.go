@@ -40,10 +40,12 @@ func TestThePictureOfTheDashboardHasAllPanels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	start := time.Unix(1700000000, 0)
 	at := func(seconds int, value float64) dashboard.Point {
 		return dashboard.Point{Time: start.Add(time.Duration(seconds) * time.Second), Value: value}
 	}
+
 	picture := d.SVG(map[string][]dashboard.Series{
 		"Degraded classes": {{Points: []dashboard.Point{at(0, 0), at(60, 2)}}},
 		"Bytes read":       {{Name: "low", Points: []dashboard.Point{at(0, 1)}}, {Name: "<high>", Points: []dashboard.Point{at(0, 2.5e6), at(30, math.NaN()), at(60, 1e6)}}},
@@ -60,18 +62,22 @@ func TestThePictureOfTheDashboardHasAllPanels(t *testing.T) {
 			t.Fatalf("%v in\n%s", err, picture)
 		}
 	}
+
 	want := []string{`fill="#c0392b">2<`, ">2.5 MB/s<", ">&lt;high&gt;<", ">and 2 more<", ">no data<"}
 	for _, p := range d.Panels {
 		want = append(want, ">"+strings.ReplaceAll(p.Title, "&", "&amp;")+"<")
 	}
+
 	for _, part := range want {
 		if !strings.Contains(picture, part) {
 			t.Errorf("the picture lacks %q", part)
 		}
 	}
+
 	if high, low := strings.Index(picture, "&lt;high&gt;"), strings.Index(picture, ">low<"); high > low {
 		t.Error("the series with the highest value does not come first")
 	}
+
 	if strings.Contains(picture, "NaN") {
 		t.Error("a point without a value is drawn")
 	}

@@ -52,6 +52,7 @@ func (d *Dashboard) SVG(data map[string][]Series) string {
 		height = max(height, rowHeight*(p.GridPos.Y+p.GridPos.H))
 		c.panel(p, data[p.Title])
 	}
+
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d" role="img" `+
 		`font-family="system-ui, sans-serif" font-size="11">`+"\n<title>The dashboard</title>\n"+
 		`<rect width="%[1]d" height="%[2]d" fill="#eef1f4"/>`+"\n%[3]s</svg>\n", 24*columnWidth, height, c.text.String())
@@ -116,6 +117,7 @@ func (c *canvas) chart(p Panel, series []Series, x, y, width, height int) {
 	for _, s := range series {
 		highest = max(highest, s.highest())
 	}
+
 	top := math.Max(highest, 1e-9)
 	named := min(len(series), legendLines)
 	plot := height - legendLine*legendLines
@@ -127,6 +129,7 @@ func (c *canvas) chart(p Panel, series []Series, x, y, width, height int) {
 		c.draw(`<path d="M%d %dh%d" stroke="#dde3e8"/>`, x+54, line.y, width-54)
 		c.write(x+50, line.y+4, `text-anchor="end" fill="#678"`, format(line.value, p.FieldConfig.Defaults.Unit))
 	}
+
 	for i, s := range series {
 		path, pen := "", "M"
 		for _, point := range s.Points {
@@ -140,6 +143,7 @@ func (c *canvas) chart(p Panel, series []Series, x, y, width, height int) {
 		}
 		c.draw(`<path d="%s" fill="none" stroke="%s" stroke-width="1.5"/>`, path, color(i))
 	}
+
 	for i, s := range series[:named] {
 		name := s.Name
 		if i == legendLines-1 && len(series) > legendLines {
@@ -177,6 +181,7 @@ func format(value float64, unit string) string {
 	case !known:
 		suffix = " " + unit
 	}
+
 	for _, scale := range []struct {
 		factor float64
 		prefix string
@@ -185,6 +190,7 @@ func format(value float64, unit string) string {
 			return strconv.FormatFloat(value/scale.factor, 'g', 3, 64) + separated(scale.prefix, suffix)
 		}
 	}
+
 	return strconv.FormatFloat(value, 'g', 3, 64) + separated("", suffix)
 }
 

@@ -13,6 +13,7 @@ func TestTheDemoRunsToItsEnd(t *testing.T) {
 	if err := run(t.Context(), false, &out); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
+
 	for _, part := range []string{
 		"qos.noderesource.dev/rdt.exclusive",
 		`class "exclusive" of k8s.io/rdt is full: 2 of 2 in use`,

@@ -58,10 +58,12 @@ func (p *play) run(name string, containers ...string) error {
 			config.Annotations["container.qos.noderesource.dev/"+container] = request
 		}
 	}
+
 	pod, err := p.Runtime.RunPod(p.ctx, config)
 	if err != nil {
 		return err
 	}
+
 	p.pods = append(p.pods, pod)
 	for _, container := range names {
 		id, err := p.Runtime.CreateContainer(p.ctx, pod, nriruntime.ContainerConfig{Name: container})
@@ -73,6 +75,7 @@ func (p *play) run(name string, containers ...string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -63,15 +63,18 @@ func run(ctx context.Context, real bool, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+
 	classFile, err := classFileFor(h)
 	if err != nil {
 		return err
 	}
+
 	s, err := stage.Raise(ctx, h, classFile)
 	defer func() { err = errors.Join(err, s.Down()) }()
 	if err != nil {
 		return err
 	}
+
 	p := &play{Stage: s, classFile: classFile, ctx: ctx, out: out, ids: map[string]string{}}
 	printStory(p, real)
 	p.hold()
@@ -115,6 +118,7 @@ func (p *play) kernel() {
 	for class := range schemata {
 		names = append(names, class)
 	}
+
 	slices.Sort(names)
 	for _, class := range names {
 		p.say("the class %s of k8s.io/rdt\n", class)
@@ -122,6 +126,7 @@ func (p *play) kernel() {
 		p.show(dir+"/schemata", "\n")
 		p.show(dir+"/tasks", " ")
 	}
+
 	for _, name := range []string{"web/main-app", "web/sidecar"} {
 		ctr, err := p.Runtime.Container(p.ids[name])
 		if err != nil {
@@ -142,16 +147,20 @@ func (p *play) show(file, separator string) {
 	if err != nil || len(strings.TrimSpace(string(data))) == 0 {
 		return
 	}
+
 	label := file
 	if strings.HasPrefix(file, "/sys/fs/cgroup/") {
 		label = path.Base(file)
 	}
+
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	for i, line := range lines {
 		lines[i] = strings.TrimSpace(line)
 	}
+
 	if separator == "\n" {
 		separator = "\n    "
 	}
+
 	p.say("  %s\n    %s\n", label, strings.Join(lines, separator))
 }

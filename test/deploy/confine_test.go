@@ -42,6 +42,7 @@ func newConfinement(t *testing.T) *confinement {
 	if len(found.policies) != 1 || len(found.policyBindings) != 1 {
 		t.Fatalf("%d policies and %d bindings are installed, want one of each", len(found.policies), len(found.policyBindings))
 	}
+
 	p := found.policies[0]
 
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, 30)))
@@ -52,12 +53,15 @@ func newConfinement(t *testing.T) *confinement {
 	for _, v := range p.Spec.Validations {
 		rules = append(rules, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason})
 	}
+
 	for _, c := range p.Spec.MatchConditions {
 		conditions = append(conditions, (*matchconditions.MatchCondition)(&c))
 	}
+
 	compile := func(expressions []plugincel.ExpressionAccessor) plugincel.ConditionEvaluator {
 		return compiler.CompileCondition(expressions, options, environment.NewExpressions)
 	}
+
 	matcher := matchconditions.NewMatcher(compile(conditions), p.Spec.FailurePolicy, "policy", "validate", p.Name)
 	return &confinement{
 		policy:    p,
@@ -79,6 +83,7 @@ func (c *confinement) refusals(t *testing.T, who user.Info, r request) (messages
 	if r.before != nil {
 		operation = admission.Update
 	}
+
 	attributes := admission.NewAttributesRecord(r.after, r.before, kind, "default", "x", resource, r.subresource, operation, nil, false, who)
 	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: admission.NewLazyObject(r.after)}
 	if r.before != nil {
@@ -94,6 +99,7 @@ func (c *confinement) refusals(t *testing.T, who user.Info, r request) (messages
 			messages = append(messages, d.Message)
 		}
 	}
+
 	return messages
 }
 
@@ -114,6 +120,7 @@ func podStatus(change func(pod *corev1.Pod)) request {
 			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", Ready: true, ContainerID: "containerd://1"}},
 		},
 	}
+
 	after := before.DeepCopy()
 	change(after)
 	return request{"pods", "status", before, after}
@@ -167,6 +174,7 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 		metadata    = "the publisher may not change labels, annotations or finalizers"
 		otherEvent  = "the publisher may write only events of pods that name the publisher and its node as the source"
 	)
+
 	confinement := newConfinement(t)
 	created := func(o runtime.Object, resource string) request { return request{resource, "", nil, o} }
 	for _, test := range []struct {
@@ -263,6 +271,7 @@ func TestNothingElseCanDisableTheConfinement(t *testing.T) {
 		!slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) {
 		t.Errorf("the policy %s is bound by %+v", p.Name, binding.Spec)
 	}
+
 	if p.Spec.FailurePolicy == nil || *p.Spec.FailurePolicy != admissionv1.Fail {
 		t.Error("a request whose evaluation fails is allowed")
 	}
@@ -273,6 +282,7 @@ func TestNothingElseCanDisableTheConfinement(t *testing.T) {
 			covered[schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}] = true
 		}
 	}
+
 	for _, rule := range found.roles[0].Rules {
 		reads := !slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
 		for _, resource := range rule.Resources {

@@ -33,6 +33,7 @@ func (p *policy) evaluate(t *testing.T, before, after *corev1.Pod, expressions [
 	if before != nil {
 		operation, versioned.VersionedOldObject = admission.Update, admission.NewLazyObject(before)
 	}
+
 	versioned.Attributes = admission.NewAttributesRecord(after, nil, kind, "default", "p", resource, "", operation, nil, false, nil)
 	request := plugincel.CreateAdmissionRequest(versioned.Attributes, metav1.GroupVersionResource(resource), metav1.GroupVersionKind(kind))
 

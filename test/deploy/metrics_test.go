@@ -69,6 +69,7 @@ func TestAMetricsProxyHasNoRightsButToAskWhoMayReadMetrics(t *testing.T) {
 	if diff := cmp.Diff(want, found.rights()); diff != "" {
 		t.Errorf("rights (-want +got):\n%s", diff)
 	}
+
 	for _, c := range found.containers(t) {
 		if c.pod.HostNetwork || c.pod.HostPID || c.pod.HostIPC || len(c.pod.Volumes) > 0 {
 			t.Errorf("the pod has volumes or namespaces of the host: %+v", c.pod)

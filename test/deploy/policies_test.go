@@ -47,6 +47,7 @@ func policies(t *testing.T, dir string) (found []policy, selected []string) {
 		must(t, err)
 		manifests = append(manifests, data)
 	}
+
 	scheme := runtime.NewScheme()
 	must(t, admissionv1.AddToScheme(scheme))
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
@@ -69,6 +70,7 @@ func policies(t *testing.T, dir string) (found []policy, selected []string) {
 			selected = append(selected, o.Spec.MatchResources.NamespaceSelector.String())
 		}
 	}
+
 	return found, selected
 }
 
@@ -112,14 +114,17 @@ func (p *policy) compile(t *testing.T, minor uint) (problems []string) {
 			problems = append(problems, p.name+": "+what+": "+err.Error())
 		}
 	}
+
 	for _, v := range p.variables {
 		if result := compiler.CompileAndStoreVariable(v, options, environment.NewExpressions); result.Error != nil {
 			note(v.GetName(), result.Error)
 		}
 	}
+
 	for _, c := range p.conditions {
 		note(c.Name, compileAll(compiler, []plugincel.ExpressionAccessor{(*matchconditions.MatchCondition)(&c)}, options))
 	}
+
 	note("validations", compileAll(compiler, p.rules, options))
 	options.HasPatchTypes = true
 	for _, m := range p.mutations {
@@ -127,6 +132,7 @@ func (p *policy) compile(t *testing.T, minor uint) (problems []string) {
 			note("mutations", err)
 		}
 	}
+
 	return problems
 }
 
@@ -152,6 +158,7 @@ func TestPoliciesCompile(t *testing.T) {
 	if len(found) != 10 || len(environments) != 2 {
 		t.Errorf("%d and %d policies, want 10 and 2", len(found), len(environments))
 	}
+
 	from35 := []string{"qos-annotations-to-resources", "qos-check-annotations", "qos-check-contradictions", "qos-check-units"}
 	from33 := []string{"qos-bound-environments", "qos-bound-references",
 		"qos-check-other-annotations", "qos-default-classes-of-containers", "qos-default-classes-of-pods", "qos-keep-internal-annotations", "qos-keep-requests"}
@@ -209,6 +216,7 @@ func TestPoliciesListTheSameResources(t *testing.T) {
 			}
 		}
 	}
+
 	five := []string{"qos-annotations-to-resources", "qos-required-plugin", "qos-check-annotations", "qos-check-contradictions", "qos-check-units"}
 	want := map[string][]string{"0 containerResources ['rdt', 'blockio']": five, "1 podResources ['qos.noderesource.dev/pod-blockio']": five}
 	if diff := cmp.Diff(want, lists, cmpopts.SortSlices(strings.Compare)); diff != "" {

@@ -55,6 +55,7 @@ func renderAt(t *testing.T, dir string) *installed {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		admissionv1.AddToScheme, appsv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
@@ -64,6 +65,7 @@ func renderAt(t *testing.T, dir string) *installed {
 			t.Fatal(err)
 		}
 	}
+
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	found := &installed{}
 	for _, resource := range resources.Resources() {
@@ -77,6 +79,7 @@ func renderAt(t *testing.T, dir string) *installed {
 		}
 		found.add(object)
 	}
+
 	return found
 }
 

@@ -49,10 +49,12 @@ func TestTheClassFilesAreValid(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	out, err := exec.CommandContext(t.Context(), program(t, "qos-nri-plugin"), "check", "--offline", dir).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "OK") || strings.HasPrefix(string(out), "0 files") {
 		t.Errorf("%v: %s", err, out)
 	}
+
 	t.Run("and the plugin reads them, without a restart after a change", func(t *testing.T) {
 		at := slices.IndexFunc(found.container(t, "plugin").VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/qos-nri-plugin" })
 		if at < 0 {
@@ -77,6 +79,7 @@ func TestUninstallKnowsEverythingThatIsInstalled(t *testing.T) {
 	if err != nil || len(all) < 4 {
 		t.Fatalf("found %q, %v", all, err)
 	}
+
 	deleted := names(t, "deploy/uninstall")
 	for _, file := range all {
 		text, err := os.ReadFile(file)
@@ -102,17 +105,21 @@ func TestUninstallKnowsEverythingThatIsInstalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	if _, _, err := decoder.Decode(text, nil, &none); err != nil {
 		t.Fatal(err)
 	}
+
 	if used := render(t).config; none.Name != used.Name || none.Namespace != used.Namespace {
 		t.Errorf("the ConfigMap without classes replaces %s/%s, and the plugin reads %s/%s", none.Namespace, none.Name, used.Namespace, used.Name)
 	}
+
 	if !strings.HasSuffix(none.Data["classes.yaml"], "\nresources: []\n") {
 		t.Errorf("the ConfigMap has classes, want none: %v", none.Data)
 	}
@@ -216,6 +223,7 @@ func TestTheDaemonSetsRequestNoClass(t *testing.T) {
 			}
 		}
 	}
+
 	for _, c := range found.containers(t) {
 		for resource := range c.Resources.Limits {
 			if strings.Contains(string(resource), "/") {

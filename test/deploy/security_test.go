@@ -36,6 +36,7 @@ func TestOnlyThePublisherHasAPICredentials(t *testing.T) {
 	if at < 0 {
 		t.Fatalf("nothing is mounted at %s", credentials)
 	}
+
 	var files []string
 	for _, source := range publisher.volume(publisher.VolumeMounts[at]).Projected.Sources {
 		if s := source.ServiceAccountToken; s != nil {
@@ -48,6 +49,7 @@ func TestOnlyThePublisherHasAPICredentials(t *testing.T) {
 			files = append(files, s.Items[0].Path)
 		}
 	}
+
 	if diff := cmp.Diff([]string{"token", "ca.crt", "namespace"}, files); diff != "" {
 		t.Errorf("files of the token's volume (-want +got):\n%s", diff)
 	}
@@ -188,13 +190,16 @@ func TestTheRightToEvictIsASeparateKustomization(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{"/pods/eviction": {"create"}}, found.rights()); diff != "" {
 		t.Errorf("rights (-want +got):\n%s", diff)
 	}
+
 	if len(found.objects) != 2 || len(found.bindings) != 1 {
 		t.Fatalf("the kustomization has %d objects, want a role and its binding", len(found.objects))
 	}
+
 	got, usual := found.bindings[0], render(t).bindings[0]
 	if got.RoleRef.Name != found.roles[0].Name || got.RoleRef == usual.RoleRef {
 		t.Errorf("it binds %v", got.RoleRef)
 	}
+
 	if diff := cmp.Diff(usual.Subjects, got.Subjects); diff != "" {
 		t.Errorf("subjects of the binding (-want +got):\n%s", diff)
 	}
@@ -208,6 +213,7 @@ func TestToFollowAnnotationsIsASeparateKustomization(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"/run/qos-nri-plugin": "ro /run/qos-nri-plugin"}, publisher.hostMounts()); diff != "" {
 		t.Errorf("mounts of the publisher (-want +got):\n%s", diff)
 	}
+
 	for name, more := range map[string][]string{
 		"plugin":    {"--api-socket-group=65521"},
 		"shim":      nil,
@@ -217,9 +223,11 @@ func TestToFollowAnnotationsIsASeparateKustomization(t *testing.T) {
 			t.Errorf("arguments of %s (-want +got):\n%s", name, diff)
 		}
 	}
+
 	if diff := cmp.Diff(usual.container(t, "plugin").hostMounts(), plugin.hostMounts()); diff != "" {
 		t.Errorf("mounts of the plugin (-want +got):\n%s", diff)
 	}
+
 	if diff := cmp.Diff(usual.rights(), found.rights()); diff != "" {
 		t.Errorf("rights (-want +got):\n%s", diff)
 	}
@@ -234,6 +242,7 @@ func TestOnlyNamespacesThatScrapeReachTheMetrics(t *testing.T) {
 			t.Errorf("the NetworkPolicy selects %v (error: %v), but the pods have the labels %v", selector, err, labelled)
 		}
 	}
+
 	if len(network.Ingress) != 1 || !slices.Equal(network.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) {
 		t.Fatalf("the NetworkPolicy is %+v", network)
 	}
@@ -242,15 +251,18 @@ func TestOnlyNamespacesThatScrapeReachTheMetrics(t *testing.T) {
 	if diff := cmp.Diff(from, network.Ingress[0].From); diff != "" {
 		t.Errorf("clients (-want +got):\n%s", diff)
 	}
+
 	var want, got []string
 	for _, c := range found.containers(t) {
 		for _, port := range c.Ports {
 			want = append(want, port.Name)
 		}
 	}
+
 	for _, port := range network.Ingress[0].Ports {
 		got = append(got, port.Port.String())
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)
 	}
@@ -262,6 +274,7 @@ func TestEverythingIsInOneNamespace(t *testing.T) {
 		"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
 		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 	}
+
 	kinds := map[string]int{}
 	for _, object := range found.objects {
 		kind := object.GetObjectKind().GroupVersionKind().Kind
@@ -274,6 +287,7 @@ func TestEverythingIsInOneNamespace(t *testing.T) {
 			t.Errorf("%s %s is in namespace %q", kind, accessor.GetName(), got)
 		}
 	}
+
 	want := slices.Sorted(slices.Values(append(clusterScoped, "ConfigMap", "DaemonSet", "NetworkPolicy", "ServiceAccount")))
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(kinds))); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
@@ -291,12 +305,14 @@ func TestToReportTheReadinessOfNodesIsASeparateKustomization(t *testing.T) {
 	if diff := cmp.Diff(want, found.rights()); diff != "" {
 		t.Errorf("rights (-want +got):\n%s", diff)
 	}
+
 	reporter, publisher := found.container(t, "reporter"), found.container(t, "publisher")
 	if !slices.ContainsFunc(reporter.Env, func(e corev1.EnvVar) bool {
 		return e.Name == "CHECK_ENDPOINT" && e.Value == "http://localhost:9421"+publisher.ReadinessProbe.HTTPGet.Path
 	}) {
 		t.Errorf("the reporter does not ask the publisher whether it is ready: %v", reporter.Env)
 	}
+
 	if mounts := reporter.hostMounts(); len(mounts) > 0 {
 		t.Errorf("the reporter mounts %v", mounts)
 	}

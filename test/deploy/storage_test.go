@@ -28,6 +28,7 @@ func TestStorageIsASeparateKustomization(t *testing.T) {
 			t.Errorf("arguments of %s (-want +got):\n%s", name, diff)
 		}
 	}
+
 	if diff := cmp.Diff(map[string]string{"/run/qos-nri-plugin": "ro /run/qos-nri-plugin"}, found.container(t, "publisher").hostMounts()); diff != "" {
 		t.Errorf("mounts of the publisher (-want +got):\n%s", diff)
 	}
@@ -37,12 +38,14 @@ func TestStorageIsASeparateKustomization(t *testing.T) {
 		"storage.k8s.io/volumeattributesclasses": {"list", "watch"}, "storage.k8s.io/storageclasses": {"list", "watch"},
 		"qos.noderesource.dev/nodeqosresources": {"list", "patch", "watch"}, "events.k8s.io/events": {"create", "patch"},
 	}
+
 	storage := &installed{}
 	for _, role := range found.roles {
 		if role.Name == "qos-storage" {
 			storage.roles = []rbacv1.ClusterRole{role}
 		}
 	}
+
 	if diff := cmp.Diff(want, storage.rights()); diff != "" {
 		t.Errorf("rights of qos-storage in the cluster (-want +got):\n%s", diff)
 	}
@@ -57,12 +60,15 @@ func TestTheExternalResizerSharesTheSocketOfStorage(t *testing.T) {
 	if diff := cmp.Diff(want, storage.Args); diff != "" {
 		t.Errorf("arguments of qos-storage (-want +got):\n%s", diff)
 	}
+
 	if diff := cmp.Diff([]string{"--csi-address=/csi/topolvm.io.sock", "--leader-election"}, resizer.Args); diff != "" {
 		t.Errorf("arguments of the external-resizer (-want +got):\n%s", diff)
 	}
+
 	if diff := cmp.Diff(storage.VolumeMounts, resizer.VolumeMounts); diff != "" {
 		t.Errorf("mounts (-storage +resizer):\n%s", diff)
 	}
+
 	if diff := cmp.Diff(storage.SecurityContext, resizer.SecurityContext); diff != "" {
 		t.Errorf("security context (-storage +resizer):\n%s", diff)
 	}
@@ -93,6 +99,7 @@ func TestTwoReplicasOfStorageNeedNothingOfANode(t *testing.T) {
 		}
 		return
 	}
+
 	t.Error("there is no Deployment")
 }
 
@@ -125,6 +132,7 @@ func TestTheReplicasOfStorageAreProtected(t *testing.T) {
 			}
 		}
 	}
+
 	if budgets != 1 || policies != 1 {
 		t.Errorf("there are %d PodDisruptionBudgets and %d NetworkPolicies of qos-storage, want one each", budgets, policies)
 	}
@@ -144,6 +152,7 @@ func (i *installed) deployed(t *testing.T, name string) corev1.Container {
 			}
 		}
 	}
+
 	t.Fatalf("no Deployment has a container %s", name)
 	return corev1.Container{}
 }

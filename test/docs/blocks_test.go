@@ -32,9 +32,11 @@ func blocks(t *testing.T) (all []block) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, page := range pages {
 		all = append(all, blocksOf(page, read(t, page))...)
 	}
+
 	return all
 }
 
@@ -82,6 +84,7 @@ func TestClassFilesOfThePagesAreValid(t *testing.T) {
 			t.Errorf("%s: %v\n%s", b.page, err, text)
 		}
 	}
+
 	if count < 11 {
 		t.Errorf("the pages have %d class files", count)
 	}

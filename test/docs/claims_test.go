@@ -21,6 +21,7 @@ func TestEachClaimNamesATestThatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	known := testFunctions(t)
 	page, _, _ := strings.Cut(string(data), "\n## Held by")
 	claims := regexp.MustCompile(`(?m)^- \*\*`).Split(page, -1)[1:]
@@ -62,5 +63,6 @@ func testFunctions(t *testing.T) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return names
 }

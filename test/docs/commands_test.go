@@ -70,6 +70,7 @@ func checkCommands(t *testing.T, built string) {
 			count[kind]++
 		}
 	}
+
 	for kind, least := range map[string]int{"make": 5, "qos-nri-plugin": 20, "kubectl-qos": 10} {
 		if count[kind] < least {
 			t.Errorf("the pages have %d commands of %s", count[kind], kind)
@@ -86,6 +87,7 @@ func checkCommand(t *testing.T, built, makefile string, words []string) (string,
 			return "", err
 		}
 	}
+
 	if len(words) > 1 && words[0] == "kubectl" && words[1] == "qos" {
 		words = append([]string{"kubectl-qos"}, words[2:]...)
 	}
@@ -111,6 +113,7 @@ func checkCommand(t *testing.T, built, makefile string, words []string) (string,
 		}
 		return name, nil
 	}
+
 	return "", nil
 }
 

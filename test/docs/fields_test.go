@@ -34,10 +34,12 @@ func TestFieldsOfClassFilesAreDocumented(t *testing.T) {
 	if err := os.WriteFile(file, []byte(unknownFields), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	problems := config.Read(file, config.OfflineKinds(), config.HostFiles(t.TempDir())).Err
 	if problems == nil {
 		t.Fatal("unknown fields are accepted")
 	}
+
 	found := regexp.MustCompile(`(\S+)\.unknown: unknown field; the known fields are (.*)`).FindAllStringSubmatch(problems.Error(), -1)
 	if len(found) != 11 {
 		t.Errorf("want 11 places, and the problems are:\n%v", problems)

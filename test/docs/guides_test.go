@@ -33,6 +33,7 @@ func TestGuidesRequestClassesThatTheirFilesOffer(t *testing.T) {
 			}
 		}
 	}
+
 	if requests < 7 {
 		t.Errorf("the guides have %d requests", requests)
 	}
@@ -70,6 +71,7 @@ func offeredBy(t *testing.T, found []block) map[string]bool {
 			}
 		}
 	}
+
 	return offered
 }
 

@@ -31,14 +31,17 @@ func TestTheMessagesPageHasAllMessages(t *testing.T) {
 		}
 		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", method.Name(), link(method.Input()), response, comments.of(t, service, method))
 	}
+
 	want.WriteString("\n## Messages\n")
 	for i := range file.Messages().Len() {
 		writeMessage(t, &want, comments, file.Messages().Get(i))
 	}
+
 	want.WriteString("\n## Enumerations\n")
 	for i := range file.Enums().Len() {
 		writeEnum(t, &want, comments, file.Enums().Get(i))
 	}
+
 	checkGenerated(t, "docs/messages.md", want.String())
 }
 
@@ -110,6 +113,7 @@ func commentsOf(text string) protoComments {
 		}
 		comment = ""
 	}
+
 	return found
 }
 

@@ -44,6 +44,7 @@ func metricsTables(all []metric) string {
 		}
 		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", m.name, m.kind, labels, m.help)
 	}
+
 	const table = "\n## %s\n\n| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n%s"
 	return fmt.Sprintf(table, "qos-nri-plugin", plugin.String()) + fmt.Sprintf(table, "qos-kubelet-shim", shim.String())
 }
@@ -62,10 +63,12 @@ func usageMetrics() (all []metric) {
 			}
 		}
 	}
+
 	for _, kind := range config.OfflineKinds() {
 		add("qos_class_", kind.Measures, "resource", "class")
 		add("container_", kind.Monitored, "namespace", "pod", "container", "class")
 	}
+
 	return all
 }
 
@@ -84,10 +87,12 @@ func metricsInSources(t *testing.T) (all []metric) {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
+
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		if err != nil {
 			return err
 		}
+
 		lists := map[string][]string{}
 		ast.Inspect(file, func(node ast.Node) bool {
 			switch node := node.(type) {
@@ -102,11 +107,13 @@ func metricsInSources(t *testing.T) (all []metric) {
 			}
 			return true
 		})
+
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return all
 }
 
@@ -117,6 +124,7 @@ func metricOf(call *ast.CallExpr, lists map[string][]string) (m metric) {
 	if !isMethod || len(call.Args) == 0 {
 		return m
 	}
+
 	rest := call.Args[1:]
 	if function.Sel.Name == "NewDesc" {
 		m.name, m.help, rest = literal(call.Args[0]), literal(call.Args[1]), call.Args[2:]
@@ -135,6 +143,7 @@ func metricOf(call *ast.CallExpr, lists map[string][]string) (m metric) {
 		}
 		m.labels = append(m.labels, literals(argument)...)
 	}
+
 	return m
 }
 

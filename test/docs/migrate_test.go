@@ -41,6 +41,7 @@ func TestCommandsOfTheMigrationDoWhatThePageShows(t *testing.T) {
 			t.Errorf("%s: %v %s (-page +sed):\n%s", b.text, err, &errors, diff)
 		}
 	}
+
 	if count != 1 {
 		t.Errorf("the page has %d commands of sed, want 1", count)
 	}

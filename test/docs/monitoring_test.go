@@ -36,15 +36,19 @@ func alerts(t *testing.T) (all []alert) {
 			Rules []alert `json:"rules"`
 		} `json:"groups"`
 	}
+
 	if err := yaml.UnmarshalStrict([]byte(read(t, "deploy/monitoring/rules.yaml")), &file); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, group := range file.Groups {
 		all = append(all, group.Rules...)
 	}
+
 	if len(all) == 0 {
 		t.Fatal("there are no alerts")
 	}
+
 	return all
 }
 
@@ -60,14 +64,17 @@ func panels(t *testing.T) (all []query) {
 			all = append(all, query{panel.Title, target.Expr, target.LegendFormat})
 		}
 	}
+
 	if len(all) == 0 {
 		t.Fatal("there are no panels")
 	}
+
 	for _, variable := range d.Templating.List {
 		if values := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(variable.Query); values != nil {
 			all = append(all, query{"variable " + variable.Name, values[1], "{{" + values[2] + "}}"})
 		}
 	}
+
 	return all
 }
 
@@ -98,6 +105,7 @@ func documentedMetrics(t *testing.T) map[string]words {
 			}
 		}
 	}
+
 	return metrics
 }
 
@@ -138,11 +146,13 @@ func (q query) check(t *testing.T, documented map[string]words) {
 	for _, group := range regexp.MustCompile(`\b(?:by|on|without) \(([^)]*)\)`).FindAllStringSubmatch(q.expr, -1) {
 		shown += "{{" + strings.ReplaceAll(group[1], ", ", "}}{{") + "}}"
 	}
+
 	for _, label := range regexp.MustCompile(`\{\{(?: \$labels\.)?(\w+) ?\}\}`).FindAllStringSubmatch(shown, -1) {
 		if !union[label[1]] {
 			t.Errorf("%s: no metric of %q has the label %s", q.name, q.expr, label[1])
 		}
 	}
+
 	for _, counter := range regexp.MustCompile(`\b(?:rate|increase)\((\w+)`).FindAllStringSubmatch(q.expr, -1) {
 		if !regexp.MustCompile(`_(total|count|sum|bucket)$`).MatchString(counter[1]) {
 			t.Errorf("%s: %s is no counter", q.name, counter[1])
@@ -156,15 +166,18 @@ func (q query) labels(t *testing.T, documented map[string]words, metric string) 
 	if metric == "up" {
 		return words{"instance": true, "job": true}
 	}
+
 	base := regexp.MustCompile(`_(bucket|count|sum)$`).ReplaceAllString(metric, "")
 	known := maps.Clone(documented[base])
 	if known == nil {
 		t.Errorf("%s: %s is not documented", q.name, metric)
 		return words{}
 	}
+
 	if strings.HasSuffix(metric, "_bucket") {
 		known["le"] = true
 	}
+
 	return known
 }
 
@@ -201,9 +214,11 @@ func TestEachAlertHasAUnitTest(t *testing.T) {
 			} `json:"promql_expr_test"`
 		} `json:"tests"`
 	}
+
 	if err := yaml.Unmarshal([]byte(read(t, "test/monitoring/rules_test.yaml")), &file); err != nil {
 		t.Fatal(err)
 	}
+
 	fires, quiet := words{}, words{}
 	for _, test := range file.Tests {
 		for _, q := range test.Queries {
@@ -231,6 +246,7 @@ func TestTheScrapeConfigurationSetsTheLabelsThatAlertsAndPanelsUse(t *testing.T)
 			} `json:"relabel_configs"`
 		} `json:"scrape_configs"`
 	}
+
 	if err := yaml.Unmarshal([]byte(read(t, "deploy/monitoring/scrape.yaml")), &file); err != nil {
 		t.Fatal(err)
 	}
@@ -244,6 +260,7 @@ func TestTheScrapeConfigurationSetsTheLabelsThatAlertsAndPanelsUse(t *testing.T)
 			t.Errorf("a job sets only the labels %v", set)
 		}
 	}
+
 	if len(file.ScrapeConfigs) == 0 {
 		t.Error("there are no jobs")
 	}

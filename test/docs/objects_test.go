@@ -46,6 +46,7 @@ func describe(t *testing.T, out *strings.Builder, text string) {
 			}
 		}
 	}
+
 	if err := yaml.Unmarshal([]byte(text), &crd); err != nil || len(crd.Spec.Versions) != 1 {
 		t.Fatalf("%v, %d versions", err, len(crd.Spec.Versions))
 	}
@@ -80,21 +81,27 @@ func meaning(field, below schema, required bool) string {
 	if text == "" {
 		text = below.Description
 	}
+
 	var rules []string
 	if required {
 		rules = append(rules, "required")
 	}
+
 	if len(below.Enum) > 0 {
 		rules = append(rules, "one of `"+strings.Join(below.Enum, "`, `")+"`")
 	}
+
 	if field.Minimum != nil {
 		rules = append(rules, fmt.Sprintf("at least %d", *field.Minimum))
 	}
+
 	if field.MaxItems != nil {
 		rules = append(rules, fmt.Sprintf("at most %d items", *field.MaxItems))
 	}
+
 	if len(rules) > 0 {
 		text += " (" + strings.Join(rules, "; ") + ")"
 	}
+
 	return cell(text)
 }

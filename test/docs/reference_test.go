@@ -94,5 +94,6 @@ func flagTable(help string) string {
 	if rows.Len() == 0 {
 		return ""
 	}
+
 	return "\n| Flag | Type | Default | Meaning |\n|---|---|---|---|\n" + rows.String()
 }

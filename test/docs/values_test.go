@@ -45,12 +45,15 @@ func TestValuesInThePagesExist(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `([\\w.]+)").FindAllStringSubmatch(page, -1) {
 		named = append(named, row[1])
 	}
+
 	for _, flag := range regexp.MustCompile(`--set(?:-\w+)? '?([\w.]+)`).FindAllStringSubmatch(page, -1) {
 		named = append(named, strings.TrimSuffix(flag[1], ".classes")) // the name of a class file
 	}
+
 	if len(named) < 15 {
 		t.Errorf("the page names only the values %q", named)
 	}
+
 	for _, name := range named {
 		if !known[name] {
 			t.Errorf("docs/helm.md names %q, which is not a value of the chart", name)
@@ -111,9 +114,11 @@ func valuesBelow(t *testing.T, prefix string, mapping *goyaml.Node, of valuesSch
 			all = append(all, valuesBelow(t, v.path+".", content, below, definitions)...)
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(rest)) {
 		all = append(all, value{path: prefix + name})
 	}
+
 	return all
 }
 
@@ -131,15 +136,19 @@ func inline(t *testing.T, content *goyaml.Node) string {
 	if err := content.Decode(&v); err != nil {
 		t.Fatal(err)
 	}
+
 	if v == nil || v == "" {
 		return ""
 	}
+
 	if text, is := v.(string); is {
 		return text
 	}
+
 	data, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(data)
 }

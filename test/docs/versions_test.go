@@ -19,6 +19,7 @@ func TestTheCompatibilityPageNamesWhatIsRun(t *testing.T) {
 		}
 		return string(data)
 	}
+
 	page := read("docs/compatibility.md")
 	built := regexp.MustCompile(`(?m)^(CONTAINERD|CRIO|RUNC|CRUN)(?:_\d)*_VERSION=v?(\S+)$`).FindAllStringSubmatch(read("test/e2e/vm/env.sh"), -1)
 	built = append(built, regexp.MustCompile(`(k8s\.io/kubernetes) v(\d+\.\d+)`).FindAllStringSubmatch(read("test/e2e/kubernetes/programs/go.mod"), 1)...)
@@ -26,6 +27,7 @@ func TestTheCompatibilityPageNamesWhatIsRun(t *testing.T) {
 	if len(built) != 8 {
 		t.Errorf("found %q, want 8 versions", built)
 	}
+
 	for _, version := range built {
 		if !regexp.MustCompile(`(?m)^\|.*\| ` + regexp.QuoteMeta(version[2]) + `[ |].*\| run`).MatchString(page) {
 			t.Errorf("the table has no row that says that %s %s was run", version[1], version[2])
@@ -38,6 +40,7 @@ func TestTheCompatibilityPageNamesWhatIsRun(t *testing.T) {
 			t.Errorf("%s is no test", name[1])
 		}
 	}
+
 	machines := read("test/e2e/vm_test.go")
 	for _, name := range regexp.MustCompile("`(?:TestVM/)?((?:amd|intel|crio|containerd)-[a-z0-9.-]+)`").FindAllStringSubmatch(page, -1) {
 		if !strings.Contains(machines, `name: "`+name[1]+`"`) {

@@ -41,6 +41,7 @@ func TestLab(t *testing.T) {
 			return nil
 		})
 	}
+
 	must(t, group.Wait())
 
 	scenes, err := lab.Load(filepath.Join(rig.share, "lab"))
@@ -48,6 +49,7 @@ func TestLab(t *testing.T) {
 	for _, s := range scenes {
 		fmt.Println("\n" + s.Text())
 	}
+
 	if output := os.Getenv("QOS_LAB_OUTPUT"); output != "" {
 		must(t, lab.Write(output, scenes))
 	}

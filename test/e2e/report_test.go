@@ -104,18 +104,22 @@ func TestReportListsSubtestsOfOneLevelInTheirOrder(t *testing.T) {
 {"Action":"run","Test":"TestNode/a"}
 {"Action":"fail","Test":"TestNode/a"}
 `
+
 	var live strings.Builder
 	r, err := readEvents(strings.NewReader(events), &live, "machine", func() {})
 	must(t, err)
 	if got, want := live.String(), "  machine | --- PASS\n"; got != want {
 		t.Errorf("copied output: %q, want %q", got, want)
 	}
+
 	if diff := cmp.Diff([]string{"TestNode/b", "TestNode/a"}, r.children("TestNode")); diff != "" {
 		t.Error(diff)
 	}
+
 	if got := r.children("TestNode/b"); len(got) != 1 || r.results["TestNode/b/deeper"].outcome != "skip" {
 		t.Errorf("unexpected: %+v", r.results)
 	}
+
 	if r.results["TestNode/a"].outcome != "fail" {
 		t.Errorf("the outcome of test a is %q", r.results["TestNode/a"].outcome)
 	}

@@ -40,9 +40,11 @@ func prepare(t *testing.T) *rig {
 	} {
 		r.runtimes[runtime] = append(in(folder, "containerd", "containerd-shim-runc-v2", "ctr"), in(paths["RUNTIMES"], "runc")...)
 	}
+
 	if paths["CRIO"] != "" {
 		r.runtimes["cri-o"] = append(in(paths["CRIO"], "crio", "pinns", "copyimg"), in(paths["RUNTIMES"], "runc")...)
 	}
+
 	r.build(t, "build", "-o", filepath.Join(r.programs, "qos-nri-plugin"), "./cmd/qos-nri-plugin")
 	r.build(t, "test", "-c", "-tags", "e2e_vm", "-o", filepath.Join(r.programs, "invm.test"), "./test/e2e/invm")
 	r.build(t, "test", "-c", "-o", filepath.Join(r.programs, "rdt.test"), "./pkg/rdt")

@@ -145,6 +145,7 @@ func (r *rig) run(t *testing.T, m machine, dir string) *report {
 		}
 		t.Logf("the VM has not booted: %v", err)
 	}
+
 	printTails(t, dir)
 	t.Fatalf("the VM has not booted in %d attempts: %v", bootAttempts, err)
 	return nil
@@ -162,11 +163,13 @@ func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
 	if m.unmounted {
 		environment = append(environment, "QOS_UNMOUNTED=yes")
 	}
+
 	for _, name := range []string{"QOS_SOAK_MINUTES", "QOS_SOAK_SEED", "QOS_LAB_SECONDS"} {
 		if value := os.Getenv(name); value != "" {
 			environment = append(environment, name+"="+value)
 		}
 	}
+
 	vm := exec.CommandContext(ctx, filepath.Join(r.source, "test/e2e/vm/boot.sh"), append([]string{dir, m.vendor}, environment...)...)
 	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "QOS_INIT="+m.init, "KERNEL="+r.kernel, "QOS_VDB="+m.disk, "QOS_SMP="+m.cpus)
 	vm.Env = append(vm.Env, "QOS_HOST_PROGRAMS="+strings.Join(m.hostPrograms(), " "))
@@ -177,19 +180,23 @@ func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
 	if err != nil {
 		return &report{}, err
 	}
+
 	converter.Stdin = raw
 	events, err := converter.StdoutPipe()
 	if err != nil {
 		return &report{}, err
 	}
+
 	if err := errors.Join(converter.Start(), vm.Start()); err != nil {
 		return &report{}, err
 	}
+
 	results, err := readEvents(events, os.Stdout, m.name, func() { boot.Stop() })
 	err = errors.Join(err, converter.Wait(), vm.Wait(), ctx.Err())
 	if err != nil {
 		err = fmt.Errorf("%w\n%s", err, diagnostics.String())
 	}
+
 	return results, err
 }
 

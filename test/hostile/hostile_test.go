@@ -119,6 +119,7 @@ func TestPodsWithHugeNamesAndRequestsDelayNoOthers(t *testing.T) {
 			t.Errorf("the refusal has %[2]d bytes: %.200[1]q…", err.Error(), len(err.Error()))
 		}
 	}
+
 	v.wantThrives(t, 3)
 }
 
@@ -143,9 +144,11 @@ func TestAConflictingPluginTakesNoSlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := other.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(other.Stop)
 	if err := v.runtime.WaitSynchronized(t.Context(), 2); err != nil {
 		t.Fatal(err)
@@ -156,6 +159,7 @@ func TestAConflictingPluginTakesNoSlots(t *testing.T) {
 			t.Error("a container with a conflict was created")
 		}
 	}
+
 	v.wantThrives(t, 3)
 }
 
@@ -167,6 +171,7 @@ func TestAHungKernelDelaysNoOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	released := make(chan struct{})
 	defer close(released)
 	<-v.backend.Stick("observe "+id, released)
@@ -176,6 +181,7 @@ func TestAHungKernelDelaysNoOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	conn, err := nodeclient.Connect(v.options.APISocket)
 	if err != nil {
 		t.Fatal(err)
@@ -185,12 +191,14 @@ func TestAHungKernelDelaysNoOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	_, err = qosv1alpha1.NewNodeQOSClient(conn).UpdateContainerQOSResources(ctx, &qosv1alpha1.UpdateContainerQOSResourcesRequest{
 		PodUid: c.Spec.Annotations["io.kubernetes.cri.sandbox-uid"], Container: "main",
 		QosResources: []*qosv1alpha1.ContainerQOSResource{{Name: "test.example/cache", Class: "gold"}},
 	})
+
 	if got := v.backend.Enforced()[changed]; err != nil || got != "gold" {
 		t.Errorf("the class of another container is %q after a change: %v", got, err)
 	}
@@ -209,6 +217,7 @@ func TestARuntimeThatSendsGarbageIsRetried(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			var accepted sync.WaitGroup
 			accepted.Add(2)
 			go serveGarbage(listener, garbage, &accepted)
@@ -218,9 +227,11 @@ func TestARuntimeThatSendsGarbageIsRetried(t *testing.T) {
 			if err := listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 				t.Fatal(err)
 			}
+
 			if err := v.runtime.Start(); err != nil {
 				t.Fatal(err)
 			}
+
 			v.wait(t)
 			v.wantThrives(t, 1)
 		})

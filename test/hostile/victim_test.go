@@ -54,6 +54,7 @@ func newVictim(t *testing.T) *victim {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	write(t, filepath.Join(dir, "host/proc/sys/kernel/random/boot_id"), "boot\n")
 	write(t, filepath.Join(dir, "etc/classes.yaml"), classFile)
@@ -61,9 +62,11 @@ func newVictim(t *testing.T) *victim {
 	if v.runtime, err = nriruntime.New(dir, nriruntime.Options{}); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := v.runtime.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(v.runtime.Stop)
 
 	v.options = agent.DefaultOptions()
@@ -159,6 +162,7 @@ func (v *victim) wantThrives(t *testing.T, pods int) {
 	if got := v.runtime.Synchronizations(); got != before {
 		t.Errorf("the plugin was disconnected %d times", got-before)
 	}
+
 	v.wantAlive(t)
 }
 

@@ -78,15 +78,18 @@ func newCheck(w World) *check {
 	for _, r := range w.Status.GetResources().GetContainerQosResources() {
 		c.offered[r.GetName()] = r
 	}
+
 	for _, r := range w.Status.GetResources().GetPodQosResources() {
 		c.offered[r.GetName()], c.podScope[r.GetName()] = r, true
 	}
+
 	for _, pod := range w.Assignments.GetPods() {
 		c.holders = append(c.holders, holder{pod: pod, id: pod.GetSandboxId(), classes: pod.GetQosResources()})
 		for _, ctr := range pod.GetContainers() {
 			c.holders = append(c.holders, holder{pod: pod, container: ctr.GetName(), id: ctr.GetId(), classes: ctr.GetQosResources()})
 		}
 	}
+
 	return c
 }
 
@@ -102,6 +105,7 @@ func (c *check) ledger() {
 	for _, ctr := range c.Live.Containers {
 		live[ctr.ID] = ctr
 	}
+
 	for _, h := range c.holders {
 		ctr, lives := live[h.id]
 		switch {
@@ -115,6 +119,7 @@ func (c *check) ledger() {
 		}
 		reported[h.id] = true
 	}
+
 	for _, ctr := range c.Live.Containers {
 		if !reported[ctr.ID] && (ctr.Started || ctr.Recorded) {
 			c.wrong("%s is there, and is not reported", ctr)
@@ -129,6 +134,7 @@ func (c *check) sandboxes() {
 	for _, pod := range c.Live.Pods {
 		live[pod.UID+" "+pod.ID] = true
 	}
+
 	for _, h := range c.holders {
 		if h.container != "" {
 			continue
@@ -137,6 +143,7 @@ func (c *check) sandboxes() {
 			c.wrong("%s is reported, and is not there any more", h)
 		}
 	}
+
 	for _, pod := range c.Live.Pods {
 		if len(c.podScope) > 0 && !reported[pod.UID] {
 			c.wrong("pod %s/%s (%s) is there, and is not reported", pod.Namespace, pod.Name, clip(pod.ID))
@@ -182,6 +189,7 @@ func (c *check) owners(resource string) (owners map[string]map[string]bool, misp
 			}
 		}
 	}
+
 	return owners, misplaced
 }
 
@@ -201,6 +209,7 @@ func (c *check) foreign() {
 	if c.Before == nil {
 		return
 	}
+
 	for _, path := range slices.Sorted(maps.Keys(c.Before)) {
 		now, there := c.Foreign[path]
 		switch {
@@ -210,6 +219,7 @@ func (c *check) foreign() {
 			c.wrong("foreign %s was changed from %s to %s", path, oneLine(c.Before[path]), oneLine(now))
 		}
 	}
+
 	for _, path := range slices.Sorted(maps.Keys(c.Foreign)) {
 		if _, before := c.Before[path]; !before {
 			c.wrong("foreign %s is new", path)

@@ -32,11 +32,13 @@ func good() invariant.World {
 		QosResources: []*qosv1alpha1.Assignment{{Name: network, Class: "slow"}},
 		Containers:   []*qosv1alpha1.ContainerAssignments{reported("main", "a1", "gold", "fast"), reported("side", "a2", "silver", "")},
 	}
+
 	b := &qosv1alpha1.PodAssignments{
 		Uid: "uid-b", Namespace: "default", Name: "b", SandboxId: "sandbox-b",
 		QosResources: []*qosv1alpha1.Assignment{{Name: network}},
 		Containers:   []*qosv1alpha1.ContainerAssignments{reported("main", "b1", "", "")},
 	}
+
 	return invariant.World{
 		Status: &qosv1alpha1.StatusResponse{
 			Config: &qosv1alpha1.ConfigInfo{Generation: 1},

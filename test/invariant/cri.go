@@ -18,10 +18,12 @@ func LiveByCRI(runtime cri.RuntimeServiceClient, cgroup func(pod *cri.PodSandbox
 		if err != nil {
 			return live, err
 		}
+
 		containers, err := runtime.ListContainers(ctx, &cri.ListContainersRequest{})
 		if err != nil {
 			return live, err
 		}
+
 		byID := map[string]*cri.PodSandbox{}
 		for _, p := range pods.GetItems() {
 			if p.GetState() == cri.PodSandboxState_SANDBOX_READY {
@@ -32,6 +34,7 @@ func LiveByCRI(runtime cri.RuntimeServiceClient, cgroup func(pod *cri.PodSandbox
 				})
 			}
 		}
+
 		for _, c := range containers.GetContainers() {
 			p := byID[c.GetPodSandboxId()]
 			if p == nil || c.GetState() == cri.ContainerState_CONTAINER_EXITED {
@@ -43,6 +46,7 @@ func LiveByCRI(runtime cri.RuntimeServiceClient, cgroup func(pod *cri.PodSandbox
 				Started: c.GetState() == cri.ContainerState_CONTAINER_RUNNING,
 			})
 		}
+
 		return live, nil
 	}
 }

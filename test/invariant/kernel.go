@@ -32,26 +32,31 @@ func KernelOf(host FS, live Live) (Kernel, error) {
 	if err != nil {
 		return Kernel{}, err
 	}
+
 	before, err := tree.cgroups(host, live)
 	if err != nil {
 		return Kernel{}, err
 	}
+
 	groups, err := readGroups(host)
 	if err != nil {
 		return Kernel{}, err
 	}
+
 	// Threads start and end at any time. A thread counts only if it existed before the groups were read, and still
 	// exists.
 	after, err := tree.cgroups(host, live)
 	if err != nil {
 		return Kernel{}, err
 	}
+
 	for id, cgroup := range after {
 		cgroup.Threads = slices.DeleteFunc(cgroup.Threads, func(thread int) bool {
 			return !slices.Contains(before[id].Threads, thread)
 		})
 		after[id] = cgroup
 	}
+
 	return Kernel{Groups: groups, Cgroups: after}, nil
 }
 
@@ -84,9 +89,11 @@ func (t tree) cgroups(host FS, live Live) (map[string]Cgroup, error) {
 	for _, pod := range live.Pods {
 		dirs[pod.ID] = pod.Cgroup
 	}
+
 	for _, ctr := range live.Containers {
 		dirs[ctr.ID] = ctr.Cgroup
 	}
+
 	cgroups := map[string]Cgroup{}
 	for id, dir := range dirs {
 		cgroup, err := t.read(host, path.Join(t.root, dir))
@@ -97,6 +104,7 @@ func (t tree) cgroups(host FS, live Live) (map[string]Cgroup, error) {
 			cgroups[id] = cgroup
 		}
 	}
+
 	return cgroups, nil
 }
 
@@ -105,6 +113,7 @@ func (t tree) read(host FS, dir string) (Cgroup, error) {
 	if err != nil {
 		return Cgroup{}, err
 	}
+
 	cgroup := Cgroup{Threads: threads, Files: map[string]string{}}
 	for _, file := range t.files {
 		data, err := host.ReadFile(path.Join(dir, file))
@@ -115,6 +124,7 @@ func (t tree) read(host FS, dir string) (Cgroup, error) {
 			cgroup.Files[file] = string(data)
 		}
 	}
+
 	return cgroup, nil
 }
 
@@ -123,10 +133,12 @@ func (t tree) threadsBelow(host FS, dir string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	names, err := host.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, name := range names {
 		below, err := t.threadsBelow(host, path.Join(dir, name)) // for a file, this fails as for a cgroup that is gone
 		if err != nil && !isGone(err) {
@@ -134,6 +146,7 @@ func (t tree) threadsBelow(host FS, dir string) ([]int, error) {
 		}
 		threads = append(threads, below...)
 	}
+
 	return threads, nil
 }
 
@@ -164,6 +177,7 @@ func readGroups(host FS) (map[string]Group, error) {
 	if err != nil || names == nil {
 		return nil, err
 	}
+
 	groups := map[string]Group{}
 	for _, name := range names {
 		schemata, err := host.ReadFile(path.Join(resctrlRoot, name, "schemata"))
@@ -183,6 +197,7 @@ func readGroups(host FS) (map[string]Group, error) {
 		}
 		groups[name] = Group{Schemata: string(schemata), Tasks: threads, Monitors: monitors}
 	}
+
 	return groups, nil
 }
 
@@ -192,6 +207,7 @@ func readMonitors(host FS, dir string) (map[string][]int, error) {
 	if err != nil && !isGone(err) {
 		return nil, err
 	}
+
 	monitors := map[string][]int{}
 	for _, name := range names {
 		threads, err := readThreads(host, path.Join(dir, name, "tasks"))
@@ -202,6 +218,7 @@ func readMonitors(host FS, dir string) (map[string][]int, error) {
 			monitors[name] = threads
 		}
 	}
+
 	return monitors, nil
 }
 
@@ -214,13 +231,16 @@ func groupNames(host FS) ([]string, error) {
 		}
 		return nil, err
 	}
+
 	names, err := host.ReadDir(resctrlRoot)
 	if err != nil {
 		return nil, err
 	}
+
 	names = slices.DeleteFunc(names, func(name string) bool {
 		return slices.Contains([]string{"info", "mon_groups", "mon_data", "cpus", "cpus_list", "mode", "schemata", "size", "tasks"}, name)
 	})
+
 	return append([]string{rootGroup}, names...), nil
 }
 
@@ -231,6 +251,7 @@ func ForeignOf(host FS, more ...string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	foreign := map[string]string{}
 	for _, name := range names {
 		if isOurs(name) {
@@ -250,6 +271,7 @@ func ForeignOf(host FS, more ...string) (map[string]string, error) {
 			more = append(more, path.Join(dir, "mon_groups", monitor, "tasks"))
 		}
 	}
+
 	for _, file := range more {
 		data, err := host.ReadFile(file)
 		if err != nil && !isGone(err) {
@@ -259,5 +281,6 @@ func ForeignOf(host FS, more ...string) (map[string]string, error) {
 			foreign[file] = string(data)
 		}
 	}
+
 	return foreign, nil
 }

@@ -65,25 +65,31 @@ func TestTheKernelIsReadByAllVersionsOfCgroups(t *testing.T) {
 			if value == "" {
 				value = "254:0 7\n"
 			}
+
 			must(t, m.WriteFile(test.root+"/kubepods/pod1/c1/"+test.file, []byte(value)))
 
 			got, err := invariant.KernelOf(m, invariant.Live{
 				Pods:       []invariant.Pod{{ID: "pod", Cgroup: "/kubepods/pod1"}},
 				Containers: []invariant.Container{{ID: "c1", Cgroup: "/kubepods/pod1/c1"}, {ID: "gone", Cgroup: "/kubepods/pod1/gone"}},
 			})
+
 			must(t, err)
 			if diff := cmp.Diff([]int{pid, child}, got.Cgroups["c1"].Threads); diff != "" {
 				t.Errorf("threads of the container (-want +got):\n%s", diff)
 			}
+
 			if diff := cmp.Diff([]int{pid, child}, got.Cgroups["pod"].Threads); diff != "" {
 				t.Errorf("threads of the pod (-want +got):\n%s", diff)
 			}
+
 			if diff := cmp.Diff([]int{pid, child}, got.Groups["qos-gold"].Tasks); diff != "" {
 				t.Errorf("threads of the group (-want +got):\n%s", diff)
 			}
+
 			if got := got.Cgroups["c1"].Files[test.file]; got != value {
 				t.Errorf("%s is %q, want %q", test.file, got, value)
 			}
+
 			if _, there := got.Cgroups["gone"]; there || len(got.Groups) != 3 {
 				t.Errorf("the cgroups are %v, the groups %v", got.Cgroups, got.Groups)
 			}
@@ -112,21 +118,25 @@ func TestEverythingExceptOurGroupsIsForeign(t *testing.T) {
 		must(t, err)
 		return found
 	}
+
 	before := read()
 	for _, ours := range [][2]string{{"/qos-gold/schemata", "L3:0=1\n"}, {"/qos-gold/mode", "shareable\n"}} {
 		must(t, m.WriteFile(mount+ours[0], []byte(ours[1])))
 	}
+
 	pid, err := m.Create(t.Context(), nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1", ClosID: "qos-gold"})
 	must(t, err)
 	if diff := cmp.Diff(before, read()); diff != "" {
 		t.Errorf("groups of the plugin are reported as foreign:\n%s", diff)
 	}
+
 	m.Resctrl().AddTask(1, "theirs/mon_groups/watched")
 	for file, data := range map[string]string{
 		mount + "/schemata": "L3:0=fff\nMB:0=50\n", mount + "/theirs/schemata": "L3:0=f0\n", mount + "/theirs/cpus": "1\n", limits: "254:0 rbps=5\n",
 	} {
 		must(t, m.WriteFile(file, []byte(data)))
 	}
+
 	after := read()
 	changed := 0
 	for file := range after {
@@ -134,11 +144,13 @@ func TestEverythingExceptOurGroupsIsForeign(t *testing.T) {
 			changed++
 		}
 	}
+
 	// The other three are the CPUs of the root group, the tasks of the group theirs, and the tasks of its monitoring
 	// group.
 	if changed != 7 {
 		t.Errorf("%d files changed, want 7:\n%s", changed, cmp.Diff(before, after))
 	}
+
 	must(t, m.Remove(mount+"/theirs"))
 	if got := read(); len(got) >= len(after) {
 		t.Errorf("process %d: after the removal of the group, the foreign files are %v", pid, got)

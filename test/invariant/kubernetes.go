@@ -52,6 +52,7 @@ func DevicesOf(ctx context.Context, kubelet podresources.PodResourcesListerClien
 	if err != nil {
 		return nil, fmt.Errorf("list pods of the kubelet: %w", err)
 	}
+
 	devices := map[PodContainer][]string{}
 	for _, pod := range list.GetPodResources() {
 		for _, ctr := range pod.GetContainers() {
@@ -63,6 +64,7 @@ func DevicesOf(ctx context.Context, kubelet podresources.PodResourcesListerClien
 			}
 		}
 	}
+
 	return devices, nil
 }
 
@@ -107,6 +109,7 @@ func (c *check) devices() {
 			used[unit]++
 		}
 	}
+
 	for _, unit := range slices.Sorted(maps.Keys(used)) {
 		if capacity := c.Kubernetes.Capacity[unit]; used[unit] > capacity {
 			c.wrong("%d containers have %s, but the node has %d", used[unit], unit, capacity)
@@ -142,6 +145,7 @@ func (c *check) published() {
 			}
 		}
 	}
+
 	objects := map[string]map[string]nodeqosv1alpha1.QOSResourceClassInfo{}
 	for _, r := range slices.Concat(c.Kubernetes.Resources.ContainerQOSResources, c.Kubernetes.Resources.PodQOSResources) {
 		objects[r.Name] = map[string]nodeqosv1alpha1.QOSResourceClassInfo{}
@@ -149,6 +153,7 @@ func (c *check) published() {
 			objects[r.Name][class.Name] = class
 		}
 	}
+
 	for _, resource := range slices.Sorted(maps.Keys(c.offered)) {
 		for _, class := range c.offered[resource].GetClasses() {
 			object, there := objects[resource][class.GetName()]

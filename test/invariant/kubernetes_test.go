@@ -35,6 +35,7 @@ func inCluster() invariant.World {
 			},
 		},
 	}
+
 	return w
 }
 

@@ -53,34 +53,42 @@ func (m Machine) Look(ctx context.Context) (World, error) {
 	if w.Status, err = m.API.Status(ctx, &qosv1alpha1.StatusRequest{}); err != nil {
 		return w, fmt.Errorf("get the status: %w", err)
 	}
+
 	if w.Assignments, err = m.API.ListAssignments(ctx, &qosv1alpha1.ListAssignmentsRequest{}); err != nil {
 		return w, fmt.Errorf("get the assignments: %w", err)
 	}
+
 	if w.Live, err = m.Live(ctx); err != nil {
 		return w, fmt.Errorf("list pods and containers of the runtime: %w", err)
 	}
+
 	read := m.Kernel
 	if read == nil && m.Host != nil {
 		read = func(live Live) (Kernel, error) { return KernelOf(m.Host, live) }
 	}
+
 	if read != nil {
 		if w.Kernel, err = read(w.Live); err != nil {
 			return w, fmt.Errorf("read the kernel's state: %w", err)
 		}
 	}
+
 	if m.Classes != nil {
 		w.Kernel.Classes = m.Classes()
 	}
+
 	if m.Kubernetes != nil {
 		if w.Kubernetes, err = m.Kubernetes(ctx); err != nil {
 			return w, err
 		}
 	}
+
 	if m.Before != nil {
 		if w.Foreign, err = ForeignOf(m.Host, m.ForeignFiles...); err != nil {
 			return w, fmt.Errorf("read foreign files: %w", err)
 		}
 	}
+
 	return w, nil
 }
 
@@ -165,6 +173,7 @@ func liveOf(pods []*api.PodSandbox, containers []*api.Container) Live {
 			Cgroup: nriruntime.CgroupDir(p.GetLinux().GetCgroupParent()),
 		})
 	}
+
 	for _, c := range containers {
 		p := byID[c.GetPodSandboxId()]
 		live.Containers = append(live.Containers, Container{
@@ -174,5 +183,6 @@ func liveOf(pods []*api.PodSandbox, containers []*api.Container) Live {
 			Recorded: c.GetAnnotations()[recordAnnotation] != "",
 		})
 	}
+
 	return live
 }

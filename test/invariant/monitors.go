@@ -20,12 +20,14 @@ func (c *check) monitors() {
 	if c.Status.GetConfig().GetGeneration() == 0 || c.unavailable(c.Expect.resctrl()) {
 		return
 	}
+
 	cgroups := map[string]Cgroup{}
 	for _, ctr := range c.Live.Containers {
 		if ctr.Started {
 			cgroups[ctr.ID] = c.Kernel.Cgroups[ctr.ID]
 		}
 	}
+
 	for _, group := range slices.Sorted(maps.Keys(c.Kernel.Groups)) {
 		for _, name := range slices.Sorted(maps.Keys(c.Kernel.Groups[group].Monitors)) {
 			id, ours := strings.CutPrefix(name, groupPrefix)
@@ -43,6 +45,7 @@ func (c *check) monitors() {
 			}
 		}
 	}
+
 	for _, h := range c.holders {
 		if _, runs := cgroups[h.id]; runs && h.container != "" {
 			c.monitored(h)
@@ -58,14 +61,17 @@ func (c *check) monitored(h holder) {
 			in = append(in, group)
 		}
 	}
+
 	class, known := classOf(h, c.Expect.resctrl())
 	if !known || c.Expect.Monitored == nil || c.Kernel.Groups == nil {
 		return
 	}
+
 	want := groupPrefix + class
 	if class == "" {
 		want = rootGroup
 	}
+
 	selected := c.Expect.Monitored(class)
 	switch {
 	case !selected && len(in) > 0:

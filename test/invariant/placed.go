@@ -24,6 +24,7 @@ func (c *check) groups() {
 		c.wrong("%s is offered, but resctrl is not mounted", name)
 		return
 	}
+
 	wanted := map[string]bool{}
 	for _, class := range resource.GetClasses() {
 		group := groupPrefix + class.GetName()
@@ -32,6 +33,7 @@ func (c *check) groups() {
 			c.wrong("class %q of %s has no group %s", class.GetName(), name, group)
 		}
 	}
+
 	for _, group := range slices.Sorted(maps.Keys(c.Kernel.Groups)) {
 		if isOurs(group) && !wanted[group] {
 			c.wrong("resctrl group %s is left behind, with %d threads; no class has it", group, len(c.Kernel.Groups[group].Tasks))
@@ -79,6 +81,7 @@ func schemataLines(text string) map[string]string {
 		}
 		lines[strings.TrimSpace(name)] = strings.Join(parts, ";")
 	}
+
 	return lines
 }
 
@@ -88,9 +91,11 @@ func (c *check) classes() {
 	for _, ctr := range c.Live.Containers {
 		runs[ctr.ID] = ctr.Started
 	}
+
 	for _, pod := range c.Live.Pods {
 		runs[pod.ID] = true
 	}
+
 	groups := c.groupsOfThreads()
 	for _, h := range c.holders {
 		if !runs[h.id] {
@@ -170,6 +175,7 @@ func (c *check) inGroup(h holder, resource, class string, groups map[int]string)
 		c.wrong("%s runs, but has no threads in its cgroup", h)
 		return
 	}
+
 	var outside []string
 	for _, thread := range threads {
 		group, known := groups[thread]
@@ -177,6 +183,7 @@ func (c *check) inGroup(h holder, resource, class string, groups map[int]string)
 			outside = append(outside, fmt.Sprintf("%d in %s", thread, groupText(group, known)))
 		}
 	}
+
 	if len(outside) > 0 {
 		c.wrong("%s: reported in %s, but %d of %d threads are in other groups: %s", h, classText(resource, class), len(outside), len(threads),
 			strings.Join(outside[:min(len(outside), 3)], ", "))
@@ -201,12 +208,14 @@ func (c *check) limited(h holder, resource string, assigned *qosv1alpha1.Assignm
 		c.wrong("%s runs, but has no cgroup", h)
 		return
 	}
+
 	wanted, has := limitsOf(want), limitsOf(cgroup.Files)
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
 		if has[key] != wanted[key] {
 			c.wrong("%s: reported in %s with %s = %s, but has %q", h, classText(resource, class), key, wanted[key], has[key])
 		}
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(has)) {
 		_, known := wanted[key]
 		device := strings.Fields(key)[1]
@@ -226,6 +235,7 @@ func limitsOf(files map[string]string) map[string]string {
 			limits[strings.Join(key, " ")] = value
 		}
 	}
+
 	for file, text := range files {
 		for line := range strings.Lines(text) {
 			fields := strings.Fields(line)
@@ -243,5 +253,6 @@ func limitsOf(files map[string]string) map[string]string {
 			}
 		}
 	}
+
 	return limits
 }

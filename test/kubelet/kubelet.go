@@ -75,20 +75,25 @@ func (k *Kubelet) Start() error {
 	if k.run != nil {
 		return errors.New("kubelet runs already")
 	}
+
 	if err := os.MkdirAll(k.PluginsDir(), 0o750); err != nil {
 		return err
 	}
+
 	if err := removeSockets(k.PluginsDir()); err != nil {
 		return err
 	}
+
 	life := &run{clients: map[string]*client{}}
 	life.ctx, life.cancel = context.WithCancel(context.Background())
 	for _, r := range k.resources {
 		r.devices, r.stopped = nil, true
 	}
+
 	for _, p := range k.pods {
 		p.known = false
 	}
+
 	if !k.hidden {
 		server := grpc.NewServer()
 		podresourcesv1.RegisterPodResourcesListerServer(server, &lister{kubelet: k})
@@ -97,12 +102,14 @@ func (k *Kubelet) Start() error {
 			return err
 		}
 	}
+
 	server := grpc.NewServer()
 	devicepluginv1beta1.RegisterRegistrationServer(server, &registration{kubelet: k, run: life})
 	if err := life.serve(server, k.PluginsDir()); err != nil {
 		life.end()
 		return err
 	}
+
 	k.run = life
 	k.announce()
 	return nil
@@ -129,14 +136,17 @@ func (r *run) serve(server *grpc.Server, dir string) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
+
 	path := filepath.Join(dir, "kubelet.sock")
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return err
 	}
+
 	listener.SetUnlinkOnClose(false)
 	r.servers = append(r.servers, server)
 	r.served.Go(func() { _ = server.Serve(listener) })

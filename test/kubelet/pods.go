@@ -53,15 +53,18 @@ func (k *Kubelet) Admit(ctx context.Context, p Pod) error {
 	for _, c := range p.Containers {
 		made.containers = append(made.containers, c.Name)
 	}
+
 	k.mu.Lock()
 	_, there := k.pods[key]
 	if !there {
 		k.pods[key] = made
 	}
+
 	k.mu.Unlock()
 	if there {
 		return fmt.Errorf("pod %s/%s already exists", p.Namespace, p.Name)
 	}
+
 	reusable := map[string][]string{}
 	for i, c := range append(slices.Clone(p.InitContainers), p.Containers...) {
 		for _, resource := range slices.Sorted(maps.Keys(c.Limits)) {
@@ -77,6 +80,7 @@ func (k *Kubelet) Admit(ctx context.Context, p Pod) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -95,6 +99,7 @@ func (k *Kubelet) Readmit(namespace, name string, running ...string) error {
 	case p == nil || p.known:
 		return fmt.Errorf("pod %s/%s is not waiting", namespace, name)
 	}
+
 	p.known = true
 	for _, c := range append(slices.Clone(p.spec.InitContainers), p.spec.Containers...) {
 		if slices.Contains(running, c.Name) {
@@ -107,6 +112,7 @@ func (k *Kubelet) Readmit(namespace, name string, running ...string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -115,20 +121,24 @@ func (r *resource) canHold(name string, ids []string) error {
 	if r == nil || r.devices == nil {
 		return fmt.Errorf("cannot allocate unregistered device %s", name)
 	}
+
 	healthy := 0
 	for _, is := range r.devices {
 		if is {
 			healthy++
 		}
 	}
+
 	if healthy == 0 {
 		return fmt.Errorf("no healthy devices present; cannot allocate unhealthy devices %s", name)
 	}
+
 	for _, id := range ids {
 		if !r.devices[id] {
 			return fmt.Errorf("previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s", name)
 		}
 	}
+
 	return nil
 }
 
@@ -143,18 +153,22 @@ func (k *Kubelet) allocate(ctx context.Context, made *pod, c Container, name str
 	if err != nil {
 		return nil, err
 	}
+
 	answer, err := plugin.Allocate(ctx, &devicepluginv1beta1.AllocateRequest{
 		ContainerRequests: []*devicepluginv1beta1.ContainerAllocateRequest{{DevicesIds: ids}},
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	if len(answer.GetContainerResponses()) == 0 {
 		return nil, errors.New("no containers return in allocation response")
 	}
+
 	if k.DuringAllocate != nil {
 		k.DuringAllocate()
 	}
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.resources[name]
@@ -163,9 +177,11 @@ func (k *Kubelet) allocate(ctx context.Context, made *pod, c Container, name str
 			k.crash = fmt.Errorf("device %s of %s was listed when it was chosen, and is not after Allocate", id, name)
 		}
 	}
+
 	if made.held[c.Name] == nil {
 		made.held[c.Name] = map[string]*allocation{}
 	}
+
 	made.held[c.Name][name] = &allocation{ids: ids, annotations: answer.GetContainerResponses()[0].GetAnnotations()}
 	k.announce()
 	return ids, nil
@@ -181,6 +197,7 @@ func (k *Kubelet) choose(name string, n int, reusable []string) ([]string, devic
 	case r == nil || r.client == nil || r.stopped:
 		return nil, nil, fmt.Errorf("cannot allocate unregistered device %s", name)
 	}
+
 	ids := slices.Clone(reusable[:min(n, len(reusable))])
 	used := k.used(name)
 	for _, id := range slices.Sorted(maps.Keys(r.devices)) {
@@ -188,9 +205,11 @@ func (k *Kubelet) choose(name string, n int, reusable []string) ([]string, devic
 			ids = append(ids, id)
 		}
 	}
+
 	if len(ids) < n {
 		return nil, nil, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", name, n, len(ids))
 	}
+
 	return ids, r.client.api, nil
 }
 
@@ -292,5 +311,6 @@ func (l *lister) List(context.Context, *podresourcesv1.ListPodResourcesRequest) 
 		}
 		answer.PodResources = append(answer.PodResources, listed)
 	}
+
 	return answer, nil
 }

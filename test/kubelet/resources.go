@@ -56,6 +56,7 @@ func (k *Kubelet) Resource(name string) Resource {
 	if r == nil {
 		return Resource{}
 	}
+
 	state := Resource{Known: true, Followed: !r.stopped && k.run != nil, Registrations: r.registrations, Messages: r.messages}
 	for id, healthy := range r.devices {
 		if healthy {
@@ -64,6 +65,7 @@ func (k *Kubelet) Resource(name string) Resource {
 			state.Unhealthy = append(state.Unhealthy, id)
 		}
 	}
+
 	slices.Sort(state.Healthy)
 	slices.Sort(state.Unhealthy)
 	state.Capacity, state.Allocatable = len(r.devices), len(state.Healthy)
@@ -105,19 +107,23 @@ func (s *registration) Register(ctx context.Context, r *devicepluginv1beta1.Regi
 	if r.GetVersion() != devicepluginv1beta1.Version {
 		return nil, fmt.Errorf("requested API version %q is not supported by kubelet. Supported version is %q", r.GetVersion(), devicepluginv1beta1.Version)
 	}
+
 	domain, _, qualified := strings.Cut(r.GetResourceName(), "/")
 	if !qualified || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") {
 		return nil, fmt.Errorf("the ResourceName %q is invalid", r.GetResourceName())
 	}
+
 	s.kubelet.counted(r.GetResourceName())
 	c, err := connect(ctx, filepath.Join(s.kubelet.PluginsDir(), r.GetEndpoint()))
 	if err != nil {
 		return nil, fmt.Errorf("failed to dial device plugin: %w", err)
 	}
+
 	if _, err := c.api.GetDevicePluginOptions(ctx, &devicepluginv1beta1.Empty{}); err != nil {
 		_ = c.conn.Close()
 		return nil, fmt.Errorf("failed to get device plugin options: %w", err)
 	}
+
 	s.kubelet.connected(s.run, r.GetResourceName(), c)
 	return &devicepluginv1beta1.Empty{}, nil
 }
@@ -134,6 +140,7 @@ func connect(ctx context.Context, path string) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	conn.Connect()
 	for state := conn.GetState(); state.String() != "READY"; state = conn.GetState() {
 		if !conn.WaitForStateChange(ctx, state) {
@@ -141,6 +148,7 @@ func connect(ctx context.Context, path string) (*client, error) {
 			return nil, ctx.Err()
 		}
 	}
+
 	return &client{conn: conn, api: devicepluginv1beta1.NewDevicePluginClient(conn)}, nil
 }
 
@@ -179,6 +187,7 @@ func (k *Kubelet) watch(life *run, name string, c *client) {
 			k.listed(name, list)
 		}
 	}
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	_ = c.conn.Close()
@@ -187,15 +196,18 @@ func (k *Kubelet) watch(life *run, name string, c *client) {
 	if latest == nil || r == nil {
 		return
 	}
+
 	_ = latest.conn.Close()
 	delete(life.clients, name)
 	if r.client != latest {
 		return // kubelet has been restarted since
 	}
+
 	r.stopped = true
 	for id := range r.devices {
 		r.devices[id] = false
 	}
+
 	k.announce()
 }
 

@@ -70,6 +70,7 @@ func Load(dir string) ([]Scene, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var scenes []Scene
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -82,6 +83,7 @@ func Load(dir string) ([]Scene, error) {
 		}
 		scenes = append(scenes, s)
 	}
+
 	slices.SortFunc(scenes, func(a, b Scene) int { return cmp.Compare(a.Name, b.Name) })
 	return scenes, nil
 }
@@ -124,11 +126,13 @@ func (s *Scene) Text() string {
 	for _, r := range s.Rows {
 		width = max(width, utf8.RuneCountInString(r.Name))
 	}
+
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-*s", width, s.Title)
 	for _, c := range s.Columns {
 		fmt.Fprintf(&b, "  %s", c)
 	}
+
 	b.WriteString("\n")
 	for _, r := range s.Rows {
 		fmt.Fprintf(&b, "%-*s", width, r.Name)
@@ -137,6 +141,7 @@ func (s *Scene) Text() string {
 		}
 		b.WriteString("\n")
 	}
+
 	return b.String()
 }
 

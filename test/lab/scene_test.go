@@ -32,13 +32,16 @@ func TestASceneIsATableWithThreeDigitsOfEachValue(t *testing.T) {
 | alone | 2.35 | 402 |
 | with neighbours | 45.7 | 0.00 |
 `
+
 	if diff := cmp.Diff(want, s.Markdown()); diff != "" {
 		t.Error(diff)
 	}
+
 	want = `A reader & <neighbours>  p99 (ms)  reads/s
 alone                        2.35      402
 with neighbours              45.7     0.00
 `
+
 	if diff := cmp.Diff(want, s.Text()); diff != "" {
 		t.Error(diff)
 	}
@@ -57,6 +60,7 @@ func TestAPictureIsXMLAndHasAllValues(t *testing.T) {
 			t.Fatalf("%v in\n%s", err, picture)
 		}
 	}
+
 	for _, part := range []string{">alone<", ">with neighbours<", ">2.35<", ">402<", ">45.7<", `width="110"`} {
 		if !strings.Contains(picture, part) {
 			t.Errorf("no %q in\n%s", part, picture)
@@ -72,10 +76,12 @@ func TestScenesAreWrittenAsTheyWereSaved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	scenes, err := lab.Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff([]lab.Scene{other, one}, scenes); diff != "" {
 		t.Error(diff)
 	}
@@ -84,6 +90,7 @@ func TestScenesAreWrittenAsTheyWereSaved(t *testing.T) {
 	if err := lab.Write(out, scenes); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, want := range map[string]string{"disk.md": one.Markdown(), "disk.svg": one.SVG(), "a.md": other.Markdown()} {
 		if got, err := os.ReadFile(filepath.Join(out, name)); err != nil || string(got) != want {
 			t.Errorf("%s: %v\n%s", name, err, got)

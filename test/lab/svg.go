@@ -34,6 +34,7 @@ func (s *Scene) SVG() string {
 	for i, column := range s.Columns {
 		text(nameWidth+columnWidth*i, 54, `fill="#345"`, column)
 	}
+
 	for r, row := range s.Rows {
 		y := headHeight + rowHeight*r
 		text(16, y+13, `fill="#123"`, row.Name)
@@ -46,6 +47,7 @@ func (s *Scene) SVG() string {
 			text(x+max(length, 1)+5, y+13, `fill="#345"`, number(v))
 		}
 	}
+
 	b.WriteString("</svg>\n")
 	return b.String()
 }

@@ -273,11 +273,13 @@ func (b *Backend) Enforce(_ context.Context, target classes.Holder, _, to string
 			return err
 		}
 	}
+
 	if to == classes.SystemDefault {
 		delete(b.enforced, target.ID)
 	} else {
 		b.enforced[target.ID] = to
 	}
+
 	return nil
 }
 

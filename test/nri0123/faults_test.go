@@ -46,6 +46,7 @@ func (r *rig) start(t *testing.T) *process {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	go func() { p.ended <- p.Wait() }()
 	t.Cleanup(func() {
 		_ = p.Process.Kill()
@@ -53,6 +54,7 @@ func (r *rig) start(t *testing.T) *process {
 			t.Logf("output of the plugin:\n%s", log)
 		}
 	})
+
 	r.wait(t, n+1)
 	return p
 }
@@ -91,6 +93,7 @@ func (p *process) status(t *testing.T, field string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for line := range strings.Lines(string(data)) {
 		if value, found := strings.CutPrefix(line, field+":"); found {
 			number, err := strconv.Atoi(strings.Fields(value)[0])
@@ -100,6 +103,7 @@ func (p *process) status(t *testing.T, field string) int {
 			return number
 		}
 	}
+
 	t.Fatalf("no %s in:\n%s", field, data)
 	return 0
 }
@@ -150,6 +154,7 @@ func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the plugin: %v\n%s", err, text)
 	}
+
 	for name, test := range map[string]func(*testing.T, *rig){
 		"a plugin that gets no CPU for a while recovers":                            missesRequests,
 		"containers that were created meanwhile start in their class or not at all": startsWhatItMissed,
@@ -187,15 +192,18 @@ func missesRequests(t *testing.T, r *rig) {
 	for r.weight(t, first) == initialWeight && r.weight(t, second) == initialWeight && ctx.Err() == nil {
 		// The plugin moves one of the two containers to the class later.
 	}
+
 	weights := []string{r.weight(t, first), r.weight(t, second)}
 	if (weights[0] == soloWeight) == (weights[1] == soloWeight) || r.weight(t, before) != "default 10000\n" {
 		t.Errorf("the two containers that request the class of capacity 1 have the weights %q, and the container before them has %q", weights, r.weight(t, before))
 	}
+
 	for _, id := range []string{first, second} {
 		if err := r.RemoveContainer(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	r.mustRun(t, "fourth", "solo")
 }
 
@@ -212,15 +220,19 @@ func startsWhatItMissed(t *testing.T, r *rig) {
 	if err := r.StartContainer(t.Context(), missed); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := r.weight(t, missed); got != soloWeight {
 		t.Errorf("the container was started with the weight %q", got)
 	}
+
 	if err := r.StartContainer(t.Context(), late); err == nil || !strings.Contains(err.Error(), "because qos-nri-plugin was not connected") {
 		t.Errorf("the error of the second container is %v", err)
 	}
+
 	if got := r.host.Killed(); len(got) != 1 || got[0] != late {
 		t.Errorf("the plugin ended the processes of %q, want those of %s", got, late)
 	}
+
 	r.holds(t)
 }
 
@@ -233,15 +245,18 @@ func reportsManyContainers(t *testing.T, r *rig) {
 		runOne(t, r.Runtime, nriruntime.PodConfig{Name: fmt.Sprint("p", i),
 			Annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=heavy"}}, large)
 	}
+
 	for i := range 3 {
 		if err := r.Restart(); err != nil {
 			t.Fatal(err)
 		}
 		r.wait(t, i+2)
 	}
+
 	if got := strings.Count(r.assignments(t), "heavy"); got != containers {
 		t.Errorf("%d containers are reported in the class, want %d", got, containers)
 	}
+
 	r.mustRefuse(t, "late", "solo", "solo")
 	if took := p.status(t, "VmHWM"); took > memoryLimit>>10 {
 		t.Errorf("%d MiB of memory are in use", took>>10)
@@ -282,18 +297,23 @@ func outlivesRestarts(t *testing.T, r *rig) {
 		}
 		r.wait(t, i+2)
 	}
+
 	if got := p.descriptors(t); got > descriptors+times/10 {
 		t.Errorf("%d descriptors, %d before", got, descriptors)
 	}
+
 	if got := p.status(t, "Threads"); got > threads+times/10 {
 		t.Errorf("%d threads, %d before", got, threads)
 	}
+
 	if got := p.status(t, "VmRSS"); got > memory+10<<10 {
 		t.Errorf("%d KiB of memory, %d before", got, memory)
 	}
+
 	if got := r.weight(t, id); got != soloWeight {
 		t.Errorf("io.weight is %q", got)
 	}
+
 	r.mustRefuse(t, "late", "solo", "solo")
 }
 
@@ -326,9 +346,11 @@ func endsInAHook(t *testing.T, r *rig) {
 	if r.Runtime, err = nriruntime.New(r.dir, nriruntime.Options{OCI: kernel}); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(r.Stop)
 	p := r.start(t)
 	before := r.mustRun(t, "before", "heavy")
@@ -341,12 +363,15 @@ func endsInAHook(t *testing.T, r *rig) {
 	if err := <-p.ended; err != nil { // the plugin must end although the read is blocked
 		t.Errorf("the plugin ended with %v", err)
 	}
+
 	if err := <-started; err == nil || !strings.Contains(err.Error(), "qos-nri-plugin is being stopped") {
 		t.Errorf("the error of the container that was about to start is %v", err)
 	}
+
 	if err := r.RemoveContainer(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
+
 	r.start(t)
 	r.mustRun(t, "next", "solo")
 	r.mustRefuse(t, "late", "solo", "solo")

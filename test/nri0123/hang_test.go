@@ -30,6 +30,7 @@ func hangsInEachHook(t *testing.T, r *rig) {
 	if err := os.WriteFile(filepath.Join(r.dir, "classes.yaml"), []byte(podClasses), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	p := r.start(t)
 	pod := r.requiring(t, "first")
 
@@ -43,13 +44,16 @@ func hangsInEachHook(t *testing.T, r *rig) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p.stopped(t)
 	if err := r.StartContainer(t.Context(), id); err != nil {
 		t.Errorf("the start fails: %v", err)
 	}
+
 	if got := r.weight(t, id); got != heavyWeight {
 		t.Errorf("the container has started with the weight %q, and the runtime had set that of its class", got)
 	}
+
 	p.goesOn(t)
 	r.wait(t, 3)
 
@@ -58,6 +62,7 @@ func hangsInEachHook(t *testing.T, r *rig) {
 	if got := r.podWeight(t, "second"); got != initialWeight {
 		t.Errorf("the pod has the weight %q", got)
 	}
+
 	r.wantNotCreated(t, pod, `required plugin "qos-nri-plugin" not present`)
 	p.goesOn(t)
 	r.wait(t, 4)
@@ -66,6 +71,7 @@ func hangsInEachHook(t *testing.T, r *rig) {
 	for r.podWeight(t, "second") == initialWeight && ctx.Err() == nil {
 		// This waits: the plugin applies the class of the pod some time after it is back.
 	}
+
 	if got := r.podWeight(t, "second"); got != heavyWeight {
 		t.Errorf("the pod has the weight %q after the plugin is back", got)
 	}

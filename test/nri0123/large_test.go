@@ -32,9 +32,11 @@ func needsLittleMemory(t *testing.T, r *rig) {
 		}
 		r.wait(t, i+2)
 	}
+
 	if got := strings.Count(r.assignments(t), "k8s.io/blockio"); got != containers {
 		t.Errorf("%d containers are reported, want %d", got, containers)
 	}
+
 	if took := p.status(t, "VmHWM"); took > memoryLimit>>10 {
 		t.Errorf("at most %d MiB of memory were in use", took>>10)
 	}

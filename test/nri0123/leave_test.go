@@ -79,6 +79,7 @@ func leavesBetweenHooks(t *testing.T, r *rig) {
 			t.Errorf("the plugin ended with %v", err)
 		}
 	}
+
 	close(ended)
 	wg.Wait()
 	if created.Load() == 0 || refused.Load() == 0 {
@@ -120,13 +121,16 @@ func (r *rig) stopAsContainer(t *testing.T, host *stopper) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "plugin"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := r.StartContainer(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
+
 	host.own.Store(&id)
 	if err := errors.Join(r.StopContainer(t.Context(), id), r.RemovePod(t.Context(), pod)); err != nil {
 		t.Fatal(err)
@@ -164,10 +168,12 @@ func (r *rig) createsInClass(t *testing.T, pod string) bool {
 	} else if !slices.ContainsFunc(refusals(), func(reason string) bool { return strings.Contains(err.Error(), reason) }) {
 		t.Errorf("a container was refused with %v", err)
 	}
+
 	if id != "" {
 		if err := r.RemoveContainer(t.Context(), id); err != nil {
 			t.Error(err)
 		}
 	}
+
 	return err == nil
 }

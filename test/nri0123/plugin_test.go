@@ -60,18 +60,22 @@ func newRig(t *testing.T, binary string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	host, err := hostdir.New(t.TempDir(), hostdir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := &rig{host: host, binary: binary, dir: dir}
 	if r.Runtime, err = nriruntime.New(dir, nriruntime.Options{OCI: r.host}); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, "classes.yaml"), []byte(classFile), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(r.Stop)
 	return r
 }
@@ -127,16 +131,19 @@ func (r *rig) startPlugin(t *testing.T) *output {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	r.kill = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // the error is that it was killed
 	})
+
 	t.Cleanup(r.kill)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("output of the plugin:\n%s", log)
 		}
 	})
+
 	return log
 }
 
@@ -210,6 +217,7 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the plugin: %v\n%s", err, text)
 	}
+
 	t.Run("the two sides have the expected versions of NRI", func(t *testing.T) { versions(t, binary) })
 	t.Run("a container is created with the values of its class", func(t *testing.T) {
 		r := newRunningRig(t, binary)
@@ -264,9 +272,11 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 				t.Errorf("with --state-dir %s its last line is %q, want %q", state, line, want)
 			}
 		}
+
 		if n := r.Synchronizations(); n != 1 {
 			t.Errorf("%d plugins were synchronized", n)
 		}
+
 		r.mustRun(t, "pod", "heavy")
 	})
 	t.Run("after a runtime was killed during the handshake, the plugin reconnects", func(t *testing.T) {

@@ -57,14 +57,17 @@ func (b *bridge) start(name, version string, options []adaptation.Option) error 
 		}
 		return b.synchronize(ctx, nri, relay)
 	}
+
 	options = append(options, adaptation.WithTTRPCOptions([]ttrpc.ClientOpts{b.connected}, nil))
 	nri, err := adaptation.New(name, version, synchronize, b.update, options...)
 	if err != nil {
 		return fmt.Errorf("make the runtime side of NRI: %w", err)
 	}
+
 	if err := nri.Start(); err != nil {
 		return fmt.Errorf("start the runtime side of NRI: %w", err)
 	}
+
 	return nil
 }
 
@@ -97,19 +100,23 @@ func (b *bridge) synchronize(ctx context.Context, nri *adaptation.Adaptation, re
 	if b.nri != nri {
 		return ErrDown
 	}
+
 	pods, containers := b.runtime.Snapshot()
 	for _, p := range pods {
 		b.state[p.GetId()] = running
 	}
+
 	for _, c := range containers {
 		b.state[c.GetId()] = lifecycleOf(c.GetState())
 	}
+
 	began := time.Now()
 	updates, err := relay(ctx, pods, containers)
 	b.observe("Synchronize", began)
 	if err != nil {
 		return err
 	}
+
 	b.apply(ctx, updates)
 	b.synced++
 	close(b.changed)

@@ -63,17 +63,20 @@ func (r *Runtime) CreateContainer(ctx context.Context, podID string, config Cont
 	if err != nil {
 		return "", err
 	}
+
 	c := r.newContainer(p, config)
 	defer r.bridge.blockSync()()
 	if err := r.adjust(ctx, c); err != nil {
 		r.undoCreate(ctx, c)
 		return "", fmt.Errorf("failed to create containerd container: %w", err)
 	}
+
 	if r.options.CRIO {
 		if c.pid, err = r.oci.Create(ctx, r.specOf(c)); err != nil {
 			return "", fmt.Errorf("container create failed: %w", err)
 		}
 	}
+
 	r.mu.Lock()
 	c.state, c.createdAt = api.ContainerState_CONTAINER_CREATED, time.Now()
 	r.containers = append(r.containers, c)
@@ -88,6 +91,7 @@ func (r *Runtime) newContainer(p *pod, config ContainerConfig) *container {
 	if config.Resources != nil {
 		resources = proto.Clone(config.Resources).(*api.LinuxResources)
 	}
+
 	return &container{
 		id: id, pod: p, config: config, resources: resources,
 		spec: Spec{
@@ -136,6 +140,7 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+
 	if !r.options.CRIO {
 		pid, err := r.oci.Create(ctx, r.specOf(c))
 		if err != nil {
@@ -151,10 +156,12 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) error {
 		r.logFailed(ctx, "failed start", r.bridge.stopContainer(ctx, c.pod.nri(), r.nri(c)))
 		return r.failStart(ctx, c, fmt.Errorf("NRI container start failed: %w", err))
 	}
+
 	if err := r.oci.Start(ctx, id); err != nil {
 		r.logFailed(ctx, "failed start", r.bridge.stopContainer(ctx, c.pod.nri(), r.nri(c)))
 		return r.failStart(ctx, c, fmt.Errorf("failed to start containerd task %q: %w", id, err))
 	}
+
 	r.setState(c, api.ContainerState_CONTAINER_RUNNING, int(r.nri(c).GetPid()))
 	r.logFailed(ctx, "start", r.bridge.postStartContainer(ctx, c.pod.nri(), r.nri(c)))
 	return nil

@@ -21,6 +21,7 @@ func DieDuringHandshake(socket string) (died <-chan struct{}, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for a plugin: %w", err)
 	}
+
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -30,6 +31,7 @@ func DieDuringHandshake(socket string) (died <-chan struct{}, err error) {
 			_ = AnswerRegistration(conn)
 		}
 	}()
+
 	return done, nil
 }
 
@@ -41,6 +43,7 @@ func AnswerRegistration(conn net.Conn) error {
 	if err != nil {
 		return err
 	}
+
 	server, err := ttrpc.NewServer()
 	if err != nil {
 		return err

@@ -88,15 +88,18 @@ func (b *bridge) updateContainer(ctx context.Context, p *api.PodSandbox, c *api.
 		if err != nil {
 			return err
 		}
+
 		updates := response.GetUpdate()
 		if len(updates) == 0 {
 			return nil
 		}
+
 		last := len(updates) - 1 // the last update is that of the container itself
 		b.apply(ctx, updates[:last])
 		set = updates[last].GetLinux().GetResources()
 		return nil
 	})
+
 	return set, err
 }
 

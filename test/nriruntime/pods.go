@@ -53,6 +53,7 @@ func (r *Runtime) RunPod(ctx context.Context, config PodConfig) (id string, err 
 		r.logFailed(ctx, "removal of pod", r.bridge.removePod(ctx, p.nri()))
 		return "", errors.Join(fmt.Errorf("NRI RunPodSandbox failed: %w", err), r.oci.RemovePodCgroup(p.config.CgroupParent))
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pods = append(r.pods, p)
@@ -82,6 +83,7 @@ func (r *Runtime) RemovePod(ctx context.Context, id string) error {
 	if err := r.StopPod(ctx, id); err != nil {
 		return err
 	}
+
 	for _, c := range r.containersOf(id) {
 		if err := r.RemoveContainer(ctx, c); err != nil && !errors.Is(err, ErrNotFound) {
 			return err
@@ -92,6 +94,7 @@ func (r *Runtime) RemovePod(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+
 	r.logFailed(ctx, "removal of pod", r.bridge.removePod(ctx, p.nri()))
 	r.mu.Lock()
 	r.pods = slices.DeleteFunc(r.pods, func(p *pod) bool { return p.id == id })
@@ -111,19 +114,24 @@ func (r *Runtime) newPod(config PodConfig) *pod {
 	if r.options.CRIO {
 		p.pid = 0
 	}
+
 	if p.config.Namespace == "" {
 		p.config.Namespace = "default"
 	}
+
 	if p.config.UID == "" {
 		h := p.id
 		p.config.UID = fmt.Sprintf("%s-%s-%s-%s-%s", h[:8], h[8:12], h[12:16], h[16:20], h[20:32])
 	}
+
 	if p.config.CgroupParent == "" {
 		p.config.CgroupParent = cgroupParent(p.config.UID, r.options.SystemdCgroups)
 	}
+
 	if config.NoUID {
 		p.config.UID = ""
 	}
+
 	return p
 }
 
@@ -152,6 +160,7 @@ func (p *pod) nri() *api.PodSandbox {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
+
 	annotations["io.kubernetes.cri.sandbox-name"] = p.config.Name
 	annotations["io.kubernetes.cri.sandbox-namespace"] = p.config.Namespace
 	annotations["io.kubernetes.cri.sandbox-uid"] = p.config.UID
@@ -159,6 +168,7 @@ func (p *pod) nri() *api.PodSandbox {
 	if !p.stopped.Load() {
 		pid = p.pid
 	}
+
 	return &api.PodSandbox{
 		Id:             p.id,
 		Pid:            pid,

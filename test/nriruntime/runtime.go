@@ -72,9 +72,11 @@ func New(dir string, options Options) (*Runtime, error) {
 	if len(r.Socket()) > maxSocketPath {
 		return nil, fmt.Errorf("socket path %q is longer than %d bytes", r.Socket(), maxSocketPath)
 	}
+
 	if r.oci == nil {
 		r.oci = &NoMachine{}
 	}
+
 	switch {
 	case options.Name != "":
 	case options.CRIO:
@@ -82,9 +84,11 @@ func New(dir string, options Options) (*Runtime, error) {
 	default:
 		r.options.Name, r.options.Version = "containerd", "v2.4.2"
 	}
+
 	if options.Observe == nil {
 		r.options.Observe = func(string, time.Duration) {}
 	}
+
 	routeLog()
 	r.bridge.init(r)
 	return r, nil

@@ -26,14 +26,17 @@ func newRuntime(t *testing.T, options nriruntime.Options) *nriruntime.Runtime {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r, err := nriruntime.New(dir, options)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(r.Stop)
 	return r
 }
@@ -47,13 +50,16 @@ func connect(t *testing.T, r *nriruntime.Runtime, p *plugin) stub.Stub {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(s.Stop)
 	if err := r.WaitSynchronized(t.Context(), n+1); err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -124,15 +130,18 @@ func TestLifecycle(t *testing.T) {
 			pid = c.Pid
 			return errors.New("io.max reads otherwise")
 		}}
+
 		connect(t, r, p)
 		id := create(t, r, runPod(t, r, "pod"), "main")
 		if err := r.StartContainer(t.Context(), id); err == nil {
 			t.Error("it started")
 		}
+
 		c := must[nriruntime.Container](t)(r.Container(id))
 		if pid == 0 || c.State != api.ContainerState_CONTAINER_STOPPED || !strings.Contains(c.Message, "io.max reads otherwise") {
 			t.Errorf("hook saw process %d, container is %+v", pid, c)
 		}
+
 		if diff := cmp.Diff([]string{"run pod", "create main", "start main", "stop main"}, p.received()); diff != "" {
 			t.Error(diff)
 		}
@@ -202,6 +211,7 @@ func TestSpec(t *testing.T) {
 			u.AddLinuxUnified("io.max", "8:0 rbps=2")
 			return []*api.ContainerUpdate{u}
 		}
+
 		check(t, r.UpdateContainer(t.Context(), id, resize))
 		p.update = nil
 		check(t, r.UpdateContainer(t.Context(), id, resize))
@@ -235,10 +245,12 @@ func TestUnsolicitedUpdate(t *testing.T) {
 		u.AddLinuxUnified("io.max", value)
 		return s.UpdateContainers([]*api.ContainerUpdate{u})
 	}
+
 	unified := func() string { return must[nriruntime.Container](t)(r.Container(id)).Spec.Unified["io.max"] }
 	if failed, err := update("8:0 wbps=1"); err != nil || len(failed) > 0 || unified() != "8:0 wbps=1" {
 		t.Errorf("a valid update: %v, %v, io.max is %q", failed, err, unified())
 	}
+
 	m.refusing(errors.New("ENODEV"))
 	if _, err := update("9:9 wbps=1"); err == nil || unified() != "8:0 wbps=1" {
 		t.Errorf("an update that runc refuses: %v, io.max is %q", err, unified())
@@ -262,6 +274,7 @@ func TestRestart(t *testing.T) {
 		for _, c := range p.synced {
 			got = append(got, fmt.Sprint(c.Name, " ", c.State, " ", c.Pid))
 		}
+
 		if diff := cmp.Diff([]string{"runs CONTAINER_RUNNING 1", "made CONTAINER_CREATED 0"}, got); diff != "" {
 			t.Error(diff)
 		}
@@ -296,6 +309,7 @@ func TestParallelCreations(t *testing.T) {
 		admitted++
 		return nil, nil
 	}}
+
 	connect(t, r, p)
 	pod := runPod(t, r, "pod")
 	var wg sync.WaitGroup
@@ -306,6 +320,7 @@ func TestParallelCreations(t *testing.T) {
 			errs <- err
 		})
 	}
+
 	wg.Wait()
 	close(errs)
 	made := 0
@@ -314,6 +329,7 @@ func TestParallelCreations(t *testing.T) {
 			made++
 		}
 	}
+
 	if made != 5 {
 		t.Errorf("%d of 50 were made, the plugin admitted 5", made)
 	}
@@ -328,6 +344,7 @@ func TestCgroupDir(t *testing.T) {
 			t.Errorf("%s is in %s, want %s", path, got, want)
 		}
 	}
+
 	for name, systemd := range map[string]bool{"cgroupfs": false, "systemd": true} {
 		t.Run(name+" paths of a container lie in its pod's", func(t *testing.T) {
 			r, p := newRuntime(t, nriruntime.Options{SystemdCgroups: systemd}), &plugin{}

@@ -37,12 +37,15 @@ func (r *Runtime) UpdateContainer(ctx context.Context, id string, resources *api
 	if err != nil {
 		return fmt.Errorf("NRI container update failed: %w", err)
 	}
+
 	if set == nil {
 		set = resources
 	}
+
 	if err := r.updateResources(ctx, id, set); err != nil {
 		return fmt.Errorf("failed to update resources: %w", err)
 	}
+
 	r.logFailed(ctx, "update", r.bridge.postUpdateContainer(ctx, c.pod.nri(), r.nri(c)))
 	return nil
 }
@@ -54,16 +57,19 @@ func (r *Runtime) updateResources(ctx context.Context, id string, resources *api
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
+
 	old, running := r.mergeResources(c, resources)
 	if !running {
 		return nil
 	}
+
 	if err := r.oci.Update(ctx, id, r.specOf(c).Unified); err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		c.setResources(old)
 		return fmt.Errorf("update container %q: %w", id, err)
 	}
+
 	return nil
 }
 
@@ -75,12 +81,15 @@ func (r *Runtime) mergeResources(c *container, change *api.LinuxResources) (old 
 	if change.GetCpu() != nil {
 		merged.Cpu = change.Cpu
 	}
+
 	if change.GetMemory() != nil {
 		merged.Memory = change.Memory
 	}
+
 	if merged.Unified == nil {
 		merged.Unified = map[string]string{}
 	}
+
 	maps.Copy(merged.Unified, change.GetUnified())
 	c.setResources(merged)
 	return old, c.state == api.ContainerState_CONTAINER_RUNNING
@@ -101,6 +110,7 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 		}
 		c.spec.Annotations[key] = value
 	}
+
 	if len(a.GetLinux().GetResources().GetUnified()) > 0 {
 		merged := proto.Clone(c.resources).(*api.LinuxResources)
 		if merged.Unified == nil {
@@ -109,13 +119,16 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 		maps.Copy(merged.Unified, a.Linux.Resources.Unified)
 		c.setResources(merged)
 	}
+
 	if rdt := a.GetLinux().GetRdt(); rdt != nil {
 		c.spec.ClosID = rdt.GetClosId().GetValue()
 		c.spec.Monitoring = rdt.GetEnableMonitoring().GetValue()
 	}
+
 	if len(a.GetMounts()) > 0 || len(a.GetEnv()) > 0 || len(a.GetArgs()) > 0 || len(a.GetLinux().GetDevices()) > 0 {
 		return errors.New("only annotations, unified values and RDT can be adjusted here")
 	}
+
 	return nil
 }
 

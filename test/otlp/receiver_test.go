@@ -28,6 +28,7 @@ func receiver(t *testing.T) (url string, received *consumertest.TracesSink) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	address := listener.Addr().String()
 	listener.Close()
 
@@ -39,14 +40,17 @@ func receiver(t *testing.T) (url string, received *consumertest.TracesSink) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := r.Start(t.Context(), componenttest.NewNopHost()); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := r.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return "http://" + address, received
 }
 
@@ -66,6 +70,7 @@ func TestTheCollectorAcceptsTheSpans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	began := time.Date(2026, 5, 4, 12, 0, 0, 123456789, time.UTC)
 	exporter.Record(tracing.Span{Name: "CreateContainer", Began: began, Took: 3 * time.Millisecond, Attributes: []tracing.Attribute{{Key: "k8s.pod.name", Value: "web"}}})
 	exporter.Record(tracing.Span{Name: "StartContainer", Began: began, Took: time.Second, Err: errors.New(`class "gold" is full`)})
@@ -78,6 +83,7 @@ func TestTheCollectorAcceptsTheSpans(t *testing.T) {
 		{Name: "CreateContainer", Began: began, Took: 3 * time.Millisecond, Attributes: map[string]any{"k8s.pod.name": "web"}, Process: process},
 		{Name: "StartContainer", Message: `class "gold" is full`, Failed: true, Began: began, Took: time.Second, Attributes: map[string]any{}, Process: process},
 	}
+
 	if diff := cmp.Diff(want, spansIn(t, received)); diff != "" {
 		t.Errorf("spans (-want +received):\n%s", diff)
 	}
@@ -105,5 +111,6 @@ func spansIn(t *testing.T, received *consumertest.TracesSink) (all []sent) {
 			}
 		}
 	}
+
 	return all
 }

@@ -187,6 +187,7 @@ func TestARuntimeRunsOnTheMachine(t *testing.T) {
 			if !strings.Contains(string(where), id) {
 				t.Errorf("process %d is in %s", c.PID, where)
 			}
+
 			check(t, r.RemovePod(t.Context(), pod))
 		})
 	}
@@ -200,9 +201,11 @@ func TestBothPartsAreOneMachine(t *testing.T) {
 			t.Errorf("no %s in %q, %v", filesystem, data, err)
 		}
 	}
+
 	if _, err := m.ReadFile("/proc/sys/kernel/random/boot_id"); err != nil {
 		t.Error(err)
 	}
+
 	check(t, m.Mount("resctrl", resctrl.MountPoint, "resctrl", ""))
 	check(t, m.Mkdir(gold))
 	check(t, m.Mkdir(gold+"/mon_groups/m"))
@@ -210,9 +213,11 @@ func TestBothPartsAreOneMachine(t *testing.T) {
 	if err := m.Rename("/sys/fs/cgroup/a", "/sys/fs/cgroup/b"); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("renaming a cgroup: %v", err)
 	}
+
 	if _, _, err := m.BlockDevice("/dev/vda"); err != nil {
 		t.Error(err)
 	}
+
 	matches, err := m.Glob("/dev/vd?")
 	if diff := cmp.Diff([]string{"/dev/vda", "/dev/vdb"}, matches); err != nil || diff != "" {
 		t.Error(err, diff)

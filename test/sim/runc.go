@@ -66,14 +66,17 @@ func (m *Machine) Create(ctx context.Context, spec nriruntime.Spec) (int, error)
 	if err != nil {
 		return 0, err
 	}
+
 	c := &container{cgroup: nriruntime.CgroupDir(spec.CgroupsPath), monitoring: group}
 	if !spec.Monitoring {
 		c.monitoring = ""
 	}
+
 	m.cgroups.AddCgroup(c.cgroup)
 	if err := m.cgroups.SetUnified(c.cgroup, spec.Unified); err != nil {
 		return 0, errors.Join(fmt.Errorf("unable to apply cgroup configuration: %w", err), m.destroy(c))
 	}
+
 	m.runc.mu.Lock()
 	m.runc.containers[spec.ID] = c
 	m.runc.mu.Unlock()
@@ -81,6 +84,7 @@ func (m *Machine) Create(ctx context.Context, spec nriruntime.Spec) (int, error)
 	if err != nil {
 		return 0, errors.Join(err, m.Delete(ctx, spec.ID))
 	}
+
 	return pid, nil
 }
 
@@ -133,6 +137,7 @@ func (m *Machine) Exec(_ context.Context, spec nriruntime.Spec) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	m.runc.lastPID++
 	pid := m.runc.lastPID
 	m.cgroups.AddProcess(c.cgroup, pid)
@@ -145,6 +150,7 @@ func (m *Machine) Exec(_ context.Context, spec nriruntime.Spec) (int, error) {
 			return 0, fmt.Errorf("unable to join the resctrl group: %w", err)
 		}
 	}
+
 	c.pids = append(c.pids, pid)
 	return pid, nil
 }

@@ -39,10 +39,12 @@ func main() {
 	if *verbose {
 		o.Operations = os.Stdout
 	}
+
 	o.For = time.Duration(*minutes * float64(time.Minute))
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64N(1 << 32)
 	}
+
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, o, os.Stdout); err != nil {
@@ -62,11 +64,13 @@ func run(ctx context.Context, o steps.Options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	summary, err := steps.Run(ctx, site, o)
 	err = errors.Join(err, site.Close())
 	if err != nil {
 		fmt.Fprintf(out, "\nThe end of the log:\n%s\n", log)
 	}
+
 	fmt.Fprintf(out, "\n%s", summary)
 	return err
 }

@@ -86,6 +86,7 @@ func surelyDone(t *testing.T, seed uint64) []string {
 	if err := run(t.Context(), o, &strings.Builder{}); err != nil {
 		t.Fatal(err)
 	}
+
 	var operations []string
 	for line := range strings.Lines(printed.String()) {
 		operation, _, _ := strings.Cut(line, " -> ")
@@ -98,6 +99,7 @@ func surelyDone(t *testing.T, seed uint64) []string {
 		}
 		operations = append(operations, operation)
 	}
+
 	return operations
 }
 

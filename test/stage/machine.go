@@ -44,16 +44,20 @@ func NewMachine() (*Machine, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("to change resctrl and cgroups of this machine, run as root")
 	}
+
 	if _, err := os.Stat(cgroupRoot + "/cgroup.controllers"); err != nil {
 		return nil, fmt.Errorf("this machine has no cgroup v2 at %s: %w", cgroupRoot, err)
 	}
+
 	groups, err := filepath.Glob(resctrlRoot + "/qos-*")
 	if err != nil {
 		return nil, err
 	}
+
 	if len(groups) > 0 {
 		return nil, fmt.Errorf("%s is a group of a plugin with classes on this machine; use a machine without one", groups[0])
 	}
+
 	return &Machine{
 		Root:      "/",
 		Command:   func() *exec.Cmd { return exec.Command("sleep", "600") },
@@ -128,9 +132,11 @@ func (m *Machine) launch(_ context.Context, spec nriruntime.Spec) (*process, err
 	if err != nil {
 		return nil, err
 	}
+
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+
 	p := &process{cmd: cmd, stdin: stdin}
 	m.mu.Lock()
 	m.processes[spec.ID] = append(m.processes[spec.ID], p)
@@ -141,9 +147,11 @@ func (m *Machine) launch(_ context.Context, spec nriruntime.Spec) (*process, err
 	if err := m.WriteFile(path.Join(dir, "cgroup.procs"), pid); err != nil {
 		return nil, err
 	}
+
 	if spec.ClosID == "" {
 		return p, nil
 	}
+
 	return p, m.WriteFile(path.Join(resctrlRoot, spec.ClosID, "tasks"), pid)
 }
 
@@ -164,6 +172,7 @@ func (m *Machine) Update(_ context.Context, id string, unified map[string]string
 	if err != nil {
 		return err
 	}
+
 	for _, file := range slices.Sorted(maps.Keys(unified)) {
 		target := path.Join(dir, file)
 		if path.IsAbs(file) {
@@ -175,6 +184,7 @@ func (m *Machine) Update(_ context.Context, id string, unified map[string]string
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -194,15 +204,18 @@ func (m *Machine) dirOf(id string) (string, error) {
 	if len(m.processes[id]) == 0 {
 		return "", nil
 	}
+
 	data, err := m.ReadFile(fmt.Sprintf("/proc/%d/cgroup", m.processes[id][0].cmd.Process.Pid))
 	if err != nil {
 		return "", err
 	}
+
 	for line := range strings.Lines(string(data)) {
 		if dir, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
 			return path.Join(cgroupRoot, dir), nil
 		}
 	}
+
 	return "", errors.New("the process is in no cgroup v2")
 }
 
@@ -212,15 +225,18 @@ func (m *Machine) Delete(_ context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range m.processes[id] {
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait() // the error is that it was killed
 	}
+
 	delete(m.processes, id)
 	if dir == "" {
 		return nil
 	}
+
 	return m.Remove(dir)
 }

@@ -53,17 +53,21 @@ func Raise(ctx context.Context, h Host, classFile string) (*Stage, error) {
 	if err != nil {
 		return s, err
 	}
+
 	s.close = append(s.close, func() error { return os.RemoveAll(dir) })
 	n, err := s.newNode(ctx, classFile)
 	if err != nil {
 		return s, err
 	}
+
 	if err := s.startRuntime(dir); err != nil {
 		return s, err
 	}
+
 	if err := s.startPlugin(ctx, n, filepath.Join(dir, "qos.sock")); err != nil {
 		return s, err
 	}
+
 	waiting, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return s, s.Runtime.WaitSynchronized(waiting, 1)
@@ -74,6 +78,7 @@ func (s *Stage) newNode(ctx context.Context, classFile string) (*node.Node, erro
 	if err != nil {
 		return nil, err
 	}
+
 	log := slog.New(slog.DiscardHandler)
 	rdtKind := rdt.Kind(rdt.Options{FS: s.Host, Threads: tree, MountResctrl: true, Log: log})
 	rdtKind.New = func(string, classes.Scope) classes.Backend { return s.Groups }
@@ -83,6 +88,7 @@ func (s *Stage) newNode(ctx context.Context, classFile string) (*node.Node, erro
 	if err != nil {
 		return nil, err
 	}
+
 	n := node.New(node.Options{Kinds: kinds, Log: log})
 	s.close = append(s.close, func() error { return s.clean(n) })
 	return n, n.Configure(ctx, classes.FileSet{Config: config, Files: []string{"classes.yaml"}, Hash: "stage"})
@@ -124,10 +130,12 @@ func (s *Stage) startPlugin(ctx context.Context, n *node.Node, socket string) er
 		cancel()
 		return errors.Join(<-ended, <-ended)
 	})
+
 	conn, err := nodeclient.Connect(socket)
 	if err != nil {
 		return err
 	}
+
 	s.close = append(s.close, conn.Close)
 	s.API = qosv1alpha1.NewNodeQOSClient(conn)
 	return nil

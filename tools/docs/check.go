@@ -41,11 +41,13 @@ func check(files map[string][]byte) (problems []error) {
 			linked[to] = linked[to] || to != name
 		}
 	}
+
 	for name := range pages {
 		if !linked[name] {
 			problems = append(problems, fmt.Errorf("%s: no page links to it", name))
 		}
 	}
+
 	return problems
 }
 
@@ -74,6 +76,7 @@ func linksOf(name string, data []byte) (links, []error) {
 			}
 		}
 	}
+
 	return found, problems
 }
 
@@ -88,11 +91,14 @@ func follow(from, target string, files map[string][]byte, pages map[string]links
 	if link.Path != "" {
 		to = path.Join(path.Dir(from), link.Path)
 	}
+
 	if _, exists := files[to]; !exists {
 		return "", fmt.Errorf("the site does not have %s", to)
 	}
+
 	if link.Fragment != "" && !pages[to].ids[link.Fragment] {
 		return to, fmt.Errorf("%s has no heading with this anchor", to)
 	}
+
 	return to, nil
 }

@@ -34,6 +34,7 @@ func (s *site) navigation() (sections []section) {
 			last.Entries = append(last.Entries, entry{p.text(node), target})
 		}
 	})
+
 	return sections
 }
 
@@ -46,6 +47,7 @@ func (s *site) resolveLinks(p *page) (problems []error) {
 		}
 		return []byte(target)
 	}
+
 	p.walk(func(node ast.Node) {
 		switch node := node.(type) {
 		case *ast.Link:
@@ -54,6 +56,7 @@ func (s *site) resolveLinks(p *page) (problems []error) {
 			node.Destination = resolve(node.Destination, true)
 		}
 	})
+
 	return problems
 }
 
@@ -70,22 +73,27 @@ func (s *site) resolve(p *page, destination string, image bool) (string, error) 
 	if err != nil {
 		return destination, err
 	}
+
 	if image {
 		s.files[file], err = fs.ReadFile(s.tree, file)
 		return relative(p.output, file), err
 	}
+
 	target := s.pages[file]
 	if target == nil {
 		target = s.pages[path.Join(file, "README.md")]
 	}
+
 	if target != nil {
 		link.Path = relative(p.output, target.output)
 		return link.String(), nil
 	}
+
 	kind := "blob"
 	if info.IsDir() {
 		kind = "tree"
 	}
+
 	link.Path = "/" + path.Join(kind, "main", file)
 	return s.source + link.String(), nil
 }

@@ -48,6 +48,7 @@ func parse(file string, source []byte) *page {
 			p.Headings = append(p.Headings, heading{id, title})
 		}
 	})
+
 	return p
 }
 
@@ -96,6 +97,7 @@ func (p *page) text(node ast.Node) string {
 			out.WriteString(p.text(child))
 		}
 	}
+
 	return out.String()
 }
 
@@ -110,10 +112,12 @@ func anchor(title string, used map[string]int) string {
 		}
 		return -1
 	}, title)
+
 	count := used[id]
 	used[id]++
 	if count > 0 {
 		id += "-" + strconv.Itoa(count)
 	}
+
 	return id
 }

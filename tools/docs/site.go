@@ -50,12 +50,14 @@ func build(tree fs.FS, source string) (map[string][]byte, []error) {
 	if err := s.read(); err != nil {
 		return nil, []error{err}
 	}
+
 	s.sections = s.navigation()
 
 	var problems []error
 	for _, p := range s.pages {
 		problems = append(problems, s.resolveLinks(p)...)
 	}
+
 	if len(problems) > 0 {
 		return nil, sorted(problems) // check would report these links again
 	}
@@ -65,6 +67,7 @@ func build(tree fs.FS, source string) (map[string][]byte, []error) {
 			problems = append(problems, fmt.Errorf("%s: %w", p.file, err))
 		}
 	}
+
 	return s.files, sorted(append(problems, check(s.files)...))
 }
 
@@ -93,9 +96,11 @@ func (s *site) read() error {
 		}
 		s.pages[file] = parse(file, data)
 	}
+
 	if s.pages[index] == nil {
 		return errors.New(index + " is missing: it lists the pages for the navigation")
 	}
+
 	return nil
 }
 
@@ -112,6 +117,7 @@ func (s *site) render(p *page) error {
 		"Page": p, "Body": template.HTML(body), "Sections": s.sections, "Previous": previous, "Next": next, //nolint:gosec // see above
 		"Home": s.pages["README.md"],
 	}
+
 	page, err := template.New("page").Funcs(template.FuncMap{
 		"link":    func(e entry) string { return relative(p.output, e.page.output) },
 		"current": func(e entry) bool { return e.page == p },

@@ -40,12 +40,15 @@ func TestRunReplacesTheSite(t *testing.T) {
 	if err := write(output, map[string][]byte{"old.html": nil}); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := run("../..", output, "https://repository.example", io.Discard); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := os.Stat(old); !os.IsNotExist(err) {
 		t.Errorf("%s: %v", old, err)
 	}
+
 	if _, err := os.Stat(filepath.Join(output, "docs", "index.html")); err != nil {
 		t.Error(err)
 	}

@@ -40,6 +40,7 @@ func checkFiles(tree fs.FS, files []string) []error {
 				name, lines, maxLines))
 		}
 	}
+
 	return problems
 }
 

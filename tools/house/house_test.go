@@ -77,6 +77,7 @@ func TestWriteNotices(t *testing.T) {
 		}
 		return dir
 	}
+
 	goroot := withFiles(map[string]string{"LICENSE": "licence of Go"})
 	t.Run("licences and notices of Go and of every module are there", func(t *testing.T) {
 		var out strings.Builder

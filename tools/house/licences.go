@@ -70,6 +70,7 @@ func linkedOn(ctx context.Context, root, platform string) ([]module, error) {
 	if system == "linux" {
 		programs = "./cmd/..."
 	}
+
 	out, err := run(ctx, root, "env", "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture, "go", "list", "-deps", "-f", format, programs)
 	if err != nil {
 		return nil, err
@@ -81,9 +82,11 @@ func linkedOn(ctx context.Context, root, platform string) ([]module, error) {
 			modules = append(modules, module{path: fields[0], version: fields[1], dir: fields[2]})
 		}
 	}
+
 	if len(modules) == 0 {
 		return nil, fmt.Errorf("no module is linked into %s for %s: output of go list: %q", programs, platform, out)
 	}
+
 	return modules, nil
 }
 
@@ -103,9 +106,11 @@ func checkLicence(m module) error {
 	if err != nil {
 		return err
 	}
+
 	if len(files) == 0 {
 		return fmt.Errorf("has no licence file in %s", m.dir)
 	}
+
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -116,6 +121,7 @@ func checkLicence(m module) error {
 				filepath.Base(file))
 		}
 	}
+
 	return nil
 }
 
@@ -125,6 +131,7 @@ func licenceFiles(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var files []string
 	for _, entry := range entries {
 		name := strings.ToLower(entry.Name())
@@ -134,6 +141,7 @@ func licenceFiles(dir string) ([]string, error) {
 			files = append(files, filepath.Join(dir, entry.Name()))
 		}
 	}
+
 	return files, nil
 }
 

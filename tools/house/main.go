@@ -35,14 +35,17 @@ func check(ctx context.Context, root string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	modules, err := linked(ctx, root)
 	if err != nil {
 		return err
 	}
+
 	problems := append(checkFiles(os.DirFS(root), files), checkLicences(modules)...)
 	if len(problems) > 0 {
 		return errors.Join(problems...)
 	}
+
 	fmt.Fprintf(out, "%d files and the licences of %d modules: OK\n", len(files), len(modules))
 	return nil
 }
@@ -66,14 +69,17 @@ func sources(ctx context.Context, root string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	deleted, err := run(ctx, root, "git", "ls-files", "-z", "--deleted")
 	if err != nil {
 		return nil, err
 	}
+
 	gone := map[string]bool{"": true}
 	for name := range strings.SplitSeq(deleted, "\x00") {
 		gone[name] = true
 	}
+
 	var files []string
 	for name := range strings.SplitSeq(known, "\x00") {
 		if !gone[name] {
@@ -81,6 +87,7 @@ func sources(ctx context.Context, root string) ([]string, error) {
 			files = append(files, name)
 		}
 	}
+
 	return files, nil
 }
 

@@ -30,13 +30,16 @@ func writeNotice(w io.Writer, m module) error {
 	if err != nil {
 		return err
 	}
+
 	if len(licences) == 0 {
 		return fmt.Errorf("no licence files in %s", m.dir)
 	}
+
 	notices, err := filepath.Glob(filepath.Join(m.dir, "NOTICE*"))
 	if err != nil {
 		return err
 	}
+
 	for _, file := range append(licences, notices...) {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -47,6 +50,7 @@ func writeNotice(w io.Writer, m module) error {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -35,6 +35,7 @@ func programs(t *testing.T, arch string, names ...string) []string {
 	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	var paths []string
 	for _, name := range names {
 		output := filepath.Join(dir, name)
@@ -45,6 +46,7 @@ func programs(t *testing.T, arch string, names ...string) []string {
 		}
 		paths = append(paths, output)
 	}
+
 	return paths
 }
 
@@ -102,14 +104,17 @@ func imageOf(t *testing.T, archive string) (v1.Image, v1.Descriptor) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	manifest, err := index.IndexManifest()
 	if err != nil || len(manifest.Manifests) != 1 {
 		t.Fatalf("the index has %+v (%v), want one image", manifest, err)
 	}
+
 	image, err := index.Image(manifest.Manifests[0].Digest)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return image, manifest.Manifests[0]
 }
 
@@ -121,14 +126,17 @@ func TestTheImageRunsTheProgramsAndNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	image, descriptor := imageOf(t, archive)
 	if err := validate.Image(image); err != nil {
 		t.Errorf("the image is not valid: %v", err)
 	}
+
 	config, err := image.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Run("it starts the entrypoint as root with a PATH", func(t *testing.T) {
 		if !slices.Equal(config.Config.Entrypoint, []string{"/plugin"}) || !slices.Equal(config.Config.Env, []string{"PATH=/"}) || config.Config.User != "0:0" {
 			t.Errorf("the image configuration is %+v", config.Config)
@@ -193,20 +201,24 @@ func TestDockerFindsTheSameImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	docker, err := tarball.ImageFromPath(archive, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	image, _ := imageOf(t, archive)
 	got, gotErr := docker.ConfigName()
 	want, wantErr := image.ConfigName()
 	if err := errors.Join(gotErr, wantErr); err != nil || got != want {
 		t.Errorf("by manifest.json the image is %s (%v), by index.json %s", got, err, want)
 	}
+
 	data, err := os.ReadFile(filepath.Join(unpack(t, archive), "manifest.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var entries []struct{ RepoTags []string }
 	if err := json.Unmarshal(data, &entries); err != nil || len(entries) != 1 || !slices.Equal(entries[0].RepoTags, []string{"docker.io/example/qos:v1"}) {
 		t.Errorf("manifest.json is %s (%v)", data, err)
@@ -227,15 +239,18 @@ func TestTheSameInputResultsInTheSameArchive(t *testing.T) {
 		}
 		return data
 	}
+
 	first := read("1700000000")
 	for _, file := range append(files, licence) { // another build or checkout has other times and modes
 		if err := errors.Join(os.Chtimes(file, time.Unix(1, 0), time.Unix(2, 0)), os.Chmod(file, 0o500)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if !bytes.Equal(first, read("1700000000")) {
 		t.Error("two builds of the same input differ")
 	}
+
 	if bytes.Equal(first, read("1700000001")) {
 		t.Error("builds with different times do not differ")
 	}
@@ -248,6 +263,7 @@ func TestWrongInputIsRefusedWithARemedy(t *testing.T) {
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	right := []string{"-name", "q.example/qos:v1", "-platform", "linux/amd64"}
 	for name, test := range map[string]struct {
 		args []string

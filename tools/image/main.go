@@ -33,10 +33,12 @@ func run(args []string, out, usage io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	image, err := oci.Build(s)
 	if err != nil {
 		return err
 	}
+
 	digest, err := image.Digest()
 	if err != nil {
 		return err
@@ -46,6 +48,7 @@ func run(args []string, out, usage io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", output, err)
 	}
+
 	fmt.Fprintf(out, "name:     %s\ndigest:   %s\nplatform: %s\nsize:     %.1f MB in %s\n",
 		s.Name.Name(), digest, s.Platform, float64(size)/1e6, output)
 	return nil
@@ -76,9 +79,11 @@ func parse(args []string, usage io.Writer) (oci.Spec, string, error) {
 	if documents != "" {
 		s.Documents = strings.Split(documents, ",")
 	}
+
 	if len(s.Programs) == 0 {
 		return s, "", fmt.Errorf("no program is named; name the files for the image after the flags")
 	}
+
 	if s.Entrypoint == "" {
 		s.Entrypoint = filepath.Base(s.Programs[0])
 	}
@@ -87,6 +92,7 @@ func parse(args []string, usage io.Writer) (oci.Spec, string, error) {
 	if s.Name, err = oci.ParseName(name); err != nil {
 		return s, "", err
 	}
+
 	s.Platform, err = oci.ParsePlatform(platform)
 	return s, *output, err
 }

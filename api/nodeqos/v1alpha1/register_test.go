@@ -20,6 +20,7 @@ func TestAddToScheme(t *testing.T) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Run("an object of the API is read as its type", func(t *testing.T) {
 		decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
 		got, _, err := decoder.Decode([]byte(`{"apiVersion": "qos.noderesource.dev/v1alpha1", "kind": "NodeQOSResources", "metadata": {"name": "n1"},
@@ -39,6 +40,7 @@ func TestCRD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var crd struct {
 		Metadata struct{ Name string }
 		Spec     struct {
@@ -54,9 +56,11 @@ func TestCRD(t *testing.T) {
 			}
 		}
 	}
+
 	if err := yaml.Unmarshal(data, &crd); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Run("it has the names that the package has", func(t *testing.T) {
 		if crd.Metadata.Name != v1alpha1.Plural+"."+v1alpha1.GroupName || crd.Spec.Group != v1alpha1.GroupName ||
 			crd.Spec.Names.Kind != v1alpha1.Kind || crd.Spec.Names.Plural != v1alpha1.Plural || !slices.Contains(crd.Spec.Names.ShortNames, "nqr") {

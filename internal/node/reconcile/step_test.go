@@ -16,6 +16,7 @@ func TestObservationStep(t *testing.T) {
 		class                        string
 		known, unavailable, draining bool
 	}
+
 	for name, test := range map[string]struct {
 		desired  string
 		observed observed

@@ -146,16 +146,20 @@ func TestAHolderIsLeftToItsHookUntilTheHookEnds(t *testing.T) {
 	if _, _, err := f.Admit(container("a-1", "cache=gold")); err != nil {
 		t.Fatal(err)
 	}
+
 	e, err := f.Start(container("a-1", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if ids := f.Started(); len(ids) != 0 {
 		t.Errorf("the reconciler gets %v during the hook, want nothing", ids)
 	}
+
 	if err := f.Finish(e, nil); err != nil {
 		t.Fatal(err)
 	}
+
 	if ids := f.Started(); len(ids) != 1 {
 		t.Errorf("the reconciler gets %v after the hook", ids)
 	}
@@ -226,13 +230,16 @@ func TestARefusalEndsWhenTheContainerRunsInItsClassNevertheless(t *testing.T) {
 			if _, _, err := f.Admit(container("a-1", "cache=gold")); err != nil {
 				t.Fatal(err)
 			}
+
 			e, err := f.Start(container("a-1", "cache=gold"))
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if f.Finish(e, errNoRoom) == nil {
 				t.Fatal("no error")
 			}
+
 			f.wantHolders(t, "a-1 cache=gold()")
 			meanwhile(f)
 			f.wantRefused(t, "a EnforcementFailed")

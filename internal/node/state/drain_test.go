@@ -39,6 +39,7 @@ func TestEvictions(t *testing.T) {
 			for _, e := range f.Evictions() {
 				got += e.PodNamespace + "/" + e.PodName + " " + e.Owner.Container + " " + e.Resource + " " + e.Class
 			}
+
 			if got != test.want {
 				t.Errorf("targets %q, want %q", got, test.want)
 			}
@@ -127,13 +128,16 @@ func TestDrift(t *testing.T) {
 			for _, corrected := range test.corrected {
 				f.ConfigurationDrifted(cache, "a group", corrected)
 			}
+
 			if test.inSync {
 				f.ConfigurationInSync(cache)
 			}
+
 			f.offer(nil) // the count of drifts survives a change of the configuration
 			if diff := cmp.Diff(test.want, f.Status().Resources[0].Conditions); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
+
 			if got := f.Status().Corrections[state.Correction{Resource: cache, What: state.ConfigurationDrift}]; got != test.count {
 				t.Errorf("%d corrections, want %d", got, test.count)
 			}

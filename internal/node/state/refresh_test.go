@@ -173,6 +173,7 @@ func TestChange(t *testing.T) {
 			} else {
 				f.Observe(before.ID, cache, "bronze") // as the reconciler does until the change is enforced
 			}
+
 			f.wantHolders(t, test.want, "b-1 cache=gold", "c-1 cache=bronze")
 		})
 	}

@@ -35,6 +35,7 @@ func TestARefusalIsReportedWithItsCountAndTimes(t *testing.T) {
 			`(requested by annotation qos.noderesource.dev/pod)`,
 		Count: 2, First: first, Last: f.time,
 	}}
+
 	if diff := cmp.Diff(want, f.Refused()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -44,6 +45,7 @@ func TestARefusalIsReportedWithItsCountAndTimes(t *testing.T) {
 	if r := f.Refused()[0]; r.Reason != "Unavailable" || r.Count != 1 || !r.First.Equal(f.time) {
 		t.Errorf("a refusal for another reason is reported as %+v, want reason Unavailable and count 1", r)
 	}
+
 	if diff := cmp.Diff(state.Refusals{"UnknownClass": 2, "Unavailable": 1}, f.Status().Refusals); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
 	}
@@ -105,6 +107,7 @@ func TestRefusalsOfVolumesAreSorted(t *testing.T) {
 		volume.Volume = path
 		_ = f.Refuse(volume, classes.ErrSharedDisk)
 	}
+
 	for range 20 {
 		paths := ""
 		for _, r := range f.Refused() {

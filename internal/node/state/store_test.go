@@ -49,6 +49,7 @@ func (f *fixture) offer(edit func([]classes.Resource) []classes.Resource) {
 		{Name: disk, Scope: classes.ContainerScope, Classes: []classes.Class{{Name: "fast"}}},
 		{Name: net, Scope: classes.PodScope, Mutable: true, Classes: []classes.Class{{Name: "high", Capacity: 1}, {Name: "low"}}},
 	}
+
 	if edit != nil {
 		resources = edit(resources)
 	}
@@ -60,6 +61,7 @@ func (f *fixture) offer(edit func([]classes.Resource) []classes.Resource) {
 		files.Config.Resources = append(files.Config.Resources, config)
 		next[r.Name] = state.Resource{Backend: f.backends[r.Name], Config: config}
 	}
+
 	f.GoLive(files, next)
 }
 
@@ -145,6 +147,7 @@ func (f *fixture) run(t *testing.T, h classes.Holder) {
 	if _, _, err := f.Admit(h); err != nil {
 		t.Fatal(err)
 	}
+
 	f.start(t, h)
 }
 
@@ -177,6 +180,7 @@ func (f *fixture) wantHolders(t *testing.T, want ...string) {
 		}
 		got = append(got, strings.Join(line, " "))
 	}
+
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("holders %q, want %q", got, want)

@@ -97,11 +97,13 @@ func TestAssignmentsReportTheClassOfEveryResource(t *testing.T) {
 				}
 				reported = append(reported, r)
 			}
+
 			want := []state.PodAssignments{{UID: "uid-a", Namespace: "ns", Name: "a", SandboxID: "sandbox",
 				Containers: []state.ContainerAssignments{{ID: "a-1", Name: "main", Assignments: reported}}}}
 			if diff := cmp.Diff(want, f.Assignments()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
+
 			got, ok := f.Container(classes.Owner{PodUID: "uid-a", Container: "main"})
 			if diff := cmp.Diff(want[0].Containers[0], got); !ok || diff != "" {
 				t.Errorf("assignments of the container (-want +got):\n%s", diff)
@@ -188,9 +190,11 @@ func TestTheConfigurationIsReported(t *testing.T) {
 	if signalled(before) || !config.Failed.Equal(loaded.Add(1)) {
 		t.Errorf("the same error again was signalled as a change, or its time is wrong: %v", config.Failed)
 	}
+
 	if config.Generation != 1 || !config.Loaded.Equal(loaded) || !slices.Equal(config.Files, []string{"a.yaml"}) {
 		t.Errorf("the live configuration is reported as %+v", config)
 	}
+
 	f.offer(nil)
 	if config := f.Status().Config; config.Err != nil || config.Generation != 2 {
 		t.Errorf("after the next configuration: %+v", config)

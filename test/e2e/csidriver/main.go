@@ -34,11 +34,13 @@ func run(args []string) error {
 	if len(args) != 3 {
 		return errors.New(usage)
 	}
+
 	d := &driver{name: args[0], node: args[1], volumes: volumes{dir: args[2]}}
 	d.socket = filepath.Join(kubeletDir, "plugins", d.name, "csi.sock")
 	if err := os.MkdirAll(d.volumes.dir, 0o755); err != nil {
 		return err
 	}
+
 	failed := make(chan error)
 	go func() {
 		failed <- serve(d.socket, func(s *grpc.Server) {
@@ -47,10 +49,12 @@ func run(args []string) error {
 			csi.RegisterNodeServer(s, d)
 		})
 	}()
+
 	go func() {
 		path := filepath.Join(kubeletDir, "plugins_registry", d.name+"-reg.sock")
 		failed <- serve(path, func(s *grpc.Server) { registration.RegisterRegistrationServer(s, &registrar{driver: d}) })
 	}()
+
 	return <-failed
 }
 

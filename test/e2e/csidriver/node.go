@@ -33,19 +33,23 @@ func (d *driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequ
 	if err := d.volumes.grow(r.GetVolumeId(), smallest); err != nil { // the driver of another node has created it
 		return nil, err
 	}
+
 	isBlock := r.GetVolumeCapability().GetBlock() != nil
 	if !isBlock {
 		if err := d.volumes.format(ctx, r.GetVolumeId()); err != nil {
 			return nil, err
 		}
 	}
+
 	device, err := d.volumes.attach(ctx, r.GetVolumeId())
 	if err != nil || isBlock {
 		return &csi.NodeStageVolumeResponse{}, err
 	}
+
 	if err := os.MkdirAll(r.GetStagingTargetPath(), 0o750); err != nil {
 		return nil, err
 	}
+
 	return &csi.NodeStageVolumeResponse{}, mount(device, r.GetStagingTargetPath(), 0)
 }
 
@@ -66,14 +70,17 @@ func (d *driver) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRe
 		}
 		return &csi.NodePublishVolumeResponse{}, mount(r.GetStagingTargetPath(), target, unix.MS_BIND)
 	}
+
 	device, err := d.volumes.device(r.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
+
 	file, err := os.OpenFile(target, os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
+
 	return &csi.NodePublishVolumeResponse{}, errors.Join(file.Close(), mount(device, target, unix.MS_BIND))
 }
 

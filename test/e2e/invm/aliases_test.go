@@ -80,6 +80,7 @@ func aliases(t *testing.T, p *pod) {
 	eventually(t, "nothing limits the disk that the kubelet's directory was on", func() error {
 		return n.hasLimits(t, c, ioLimits{layers: {"wbps": "3000000"}})
 	})
+
 	must(t, os.RemoveAll(kubelet))
 	c.remove(t) // in classFile, the class has other limits
 }

@@ -86,6 +86,7 @@ func throttles(t *testing.T, p *pod) {
 	if !n.cgroupV2 {
 		file = "blkio/blkio.throttle.read_bps_device"
 	}
+
 	c := p.run(t, spec{name: "limited", args: []string{"show", "/sys/fs/cgroup/" + file}, devices: []string{"/dev/vda", "/dev/vdb"}})
 	atStart := ioLimits{}
 	atStart.add("rbps", c.printed(t))
@@ -95,11 +96,13 @@ func throttles(t *testing.T, p *pod) {
 			delete(limits, "wbps") // is in another file
 		}
 	}
+
 	wantLimits(t, atStart, want)
 	wantLimits(t, n.limits(t, c.cgroup()), throttled(t))
 	if n.machine()&containerd == 0 {
 		return // what the kernel does with the limits does not depend on the runtime
 	}
+
 	t.Run("direct reads and writes on two disks are no faster than the class says", func(t *testing.T) { throughput(t, c) })
 }
 
@@ -117,6 +120,7 @@ func throughput(t *testing.T, c *container) {
 			t.Logf("%s of %s without a limit: %.3g B/s, too slow to see a limit of %.3g", l.direction, l.disk, rate, l.want)
 		}
 	}
+
 	if len(limits) == 0 {
 		t.Skip("this busy host makes the VM's disks slower than the limits")
 	}
@@ -131,6 +135,7 @@ func throughput(t *testing.T, c *container) {
 			}
 		})
 	}
+
 	measured.Wait()
 }
 
@@ -161,6 +166,7 @@ func podScope(t *testing.T, n *node) {
 			`(requested by annotation qos.noderesource.dev/pod)`)
 		return
 	}
+
 	p := n.runPod(t, "scope", map[string]string{podKey: podBlockio + "=slow"})
 	wantLimits(t, n.limits(t, p.cgroup()), ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "3000000"}})
 	n.wantAssignment(t, p, "", &qos.Assignment{Name: podBlockio, Class: "slow", Source: qos.Source_SOURCE_POD, RequestedBy: podKey})

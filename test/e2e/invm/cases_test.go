@@ -29,6 +29,7 @@ func TestNode(t *testing.T) {
 		t.Run("resctrl was mounted by the plugin", mountedByPlugin)
 		theirs = makeForeignGroups(t)
 	}
+
 	t.Run("the versions of the runtime and of its NRI are reported", func(t *testing.T) { reportsVersions(t, n) })
 	t.Run("a pod that ran before the plugin is reported in its class in the kernel", func(t *testing.T) { ranBefore(t, n, early) })
 	early.remove(t)
@@ -37,6 +38,7 @@ func TestNode(t *testing.T) {
 	if n.machine() == intelV2 {
 		t.Run("the demo refuses a machine on which a plugin has classes", refusedDemo)
 	}
+
 	t.Run("a class of pod scope is on the pod's cgroup", func(t *testing.T) { podScope(t, n) })
 
 	p := n.runPod(t, "shared", requests())
@@ -45,14 +47,17 @@ func TestNode(t *testing.T) {
 	for _, c := range nodeCases() {
 		c.run(t, p)
 	}
+
 	if hasCrun() {
 		t.Run("crun", func(t *testing.T) { runByCrun(t, n) })
 	}
+
 	t.Run("foreign resctrl groups are unchanged", func(t *testing.T) {
 		if diff := cmp.Diff(theirs, readForeign(t)); diff != "" {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
 	})
+
 	for _, c := range lastCases() {
 		c.run(t, p)
 	}

@@ -26,6 +26,7 @@ func laterProcesses(t *testing.T, p *pod) {
 	if got := c.exec(t, "await", "/proc/self/cpu_resctrl_groups", "res:qos-silver"); strings.TrimSpace(got) == "" {
 		t.Error("no answer")
 	}
+
 	_, err := output("qos-nri-plugin", "update", p.name(), "changed", "rdt=gold")
 	must(t, err)
 	for _, after := range []string{"a change", "a restart of the plugin", "a restart of the runtime"} {
@@ -41,6 +42,7 @@ func laterProcesses(t *testing.T, p *pod) {
 		must(t, err)
 		t.Logf("after %s, an exec'd process was in the new class after %d ms", after, took)
 	}
+
 	// A process that ends at once causes no error.
 	c.exec(t, "cat", "/proc/self/cpu_resctrl_groups")
 }
@@ -56,6 +58,7 @@ func resizes(t *testing.T, p *pod) {
 		})
 		must(t, err)
 	}
+
 	resize(512)
 	c.wantGroup(t, "qos-silver")
 	wantLimits(t, n.limits(t, c.cgroup()), throttled(t))
@@ -68,6 +71,7 @@ func resizes(t *testing.T, p *pod) {
 		c.wantGroup(t, "qos-gold")
 		wantLimits(t, n.limits(t, c.cgroup()), slower)
 	}
+
 	_, err = output("qos-nri-plugin", "update", p.name(), "changed", "blockio=")
 	must(t, err)
 	resize(1024)
@@ -142,6 +146,7 @@ func podChanges(t *testing.T, shared *pod) {
 	if err == nil || !strings.Contains(err.Error(), `class "none" of qos.noderesource.dev/pod-blockio`) {
 		t.Errorf("an update to an unknown class returned %v", err)
 	}
+
 	wantLimits(t, n.limits(t, p.cgroup()), slower)
 	_, err = output("qos-nri-plugin", "update", p.name(), "qos.noderesource.dev/pod-blockio=")
 	must(t, err)
@@ -166,14 +171,17 @@ func removedClass(t *testing.T, p *pod) {
 		}
 		return fmt.Errorf("status %v", n.status(t).GetResources())
 	})
+
 	c.wantGroup(t, "qos-gold")
 	if diff := cmp.Diff(before, schemataLines(t, "qos-gold")); diff != "" {
 		t.Errorf("schemata of the draining class (-before +after):\n%s", diff)
 	}
+
 	_, err := p.create(t, spec{name: "one"})
 	if err == nil || !strings.Contains(err.Error(), `class "gold"`) {
 		t.Errorf("the creation of a container in a draining class returned %v", err)
 	}
+
 	n.holds(t)
 	c.remove(t)
 	eventually(t, "the group of the class is gone", func() error { return emptyAndGone("qos-gold") })

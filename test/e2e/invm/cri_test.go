@@ -83,13 +83,16 @@ func (p *pod) makeCgroup(t testing.TB) {
 		makeSlice(t, path.Base(p.cgroup()))
 		return
 	}
+
 	roots := []string{"/sys/fs/cgroup"}
 	if !p.node.cgroupV2 {
 		roots = []string{"/sys/fs/cgroup/blkio", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids"}
 	}
+
 	for _, root := range roots {
 		must(t, os.MkdirAll(filepath.Join(root, p.cgroup()), 0o755))
 	}
+
 	if p.node.cgroupV2 {
 		for _, parent := range []string{"", "kubepods", p.cgroup()} {
 			mustWrite(t, filepath.Join("/sys/fs/cgroup", parent, "cgroup.subtree_control"), "+cpu +memory +io +pids")
@@ -170,15 +173,18 @@ func (p *pod) create(t testing.TB, s spec) (*container, error) {
 			SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces()},
 		},
 	}
+
 	for _, device := range s.devices {
 		config.Devices = append(config.Devices, &cri.Device{ContainerPath: device, HostPath: device, Permissions: "rw"})
 	}
+
 	response, err := p.node.runtime.CreateContainer(requestContext(t), &cri.CreateContainerRequest{
 		PodSandboxId: p.id, Config: config, SandboxConfig: p.config,
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return &container{pod: p, id: response.ContainerId, log: filepath.Join(p.config.LogDirectory, config.LogPath)}, nil
 }
 
@@ -222,19 +228,23 @@ func (c *container) printed(t testing.TB) string {
 		if err != nil {
 			return err
 		}
+
 		lines = nil
 		for _, line := range strings.Split(strings.TrimSuffix(string(data), "\n"), "\n") {
 			if fields := strings.SplitN(line, " ", 4); len(fields) == 4 {
 				lines = append(lines, fields[3])
 			}
 		}
+
 		last := len(lines) - 1
 		if last < 0 || lines[last] != "that is all" {
 			return fmt.Errorf("%s does not have all values yet: %q", c.log, lines)
 		}
+
 		lines = lines[:last]
 		return nil
 	})
+
 	return strings.Join(lines, "\n")
 }
 

@@ -16,10 +16,12 @@ func crioRuntime() *containerRuntime {
 	if bySystemd() {
 		manager, monitor = "systemd", "system.slice"
 	}
+
 	config := fmt.Sprintf(crioConfig, manager, monitor)
 	if hasCrun() {
 		config += fmt.Sprintf(crioCrunHandler, crunProgram, monitor)
 	}
+
 	return &containerRuntime{
 		name:    "cri-o",
 		version: "1.37.",

@@ -51,6 +51,7 @@ func ownClasses(t *testing.T, p *pod) {
 		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		mustWrite(t, path, content)
 	}
+
 	n.foreign = nil
 	n.stopRuntime(t)
 	n.launchRuntime(t)
@@ -62,6 +63,7 @@ func ownClasses(t *testing.T, p *pod) {
 		}
 		return c.inGroup("qos-gold")
 	})
+
 	t.Logf("the group was restored %s after CRI-O had removed it", time.Since(began).Round(time.Millisecond))
 	n.waitRuntime(t)
 	n.waitRegistered(t)
@@ -71,6 +73,7 @@ func ownClasses(t *testing.T, p *pod) {
 	if err == nil {
 		t.Error("check finds no problem with CRI-O's own configuration of RDT")
 	}
+
 	for _, want := range []string{"rdt_config_file", "blockio_config_file"} {
 		if !strings.Contains(printed, want) {
 			t.Errorf("check does not name %s of CRI-O:\n%s", want, printed)
@@ -82,6 +85,7 @@ func ownClasses(t *testing.T, p *pod) {
 		"blockio.resources.beta.kubernetes.io/container.own": "lazy",
 		keyOf("own"): "rdt=,blockio=",
 	}).run(t, spec{name: "own"})
+
 	own.wantGroup(t, "batch")
 	wantLimits(t, n.limits(t, own.cgroup()), ioLimits{deviceNumber(t, "/dev/vdb"): {"rbps": "900000"}})
 	eventually(t, "the classes of CRI-O are reported", func() error {
@@ -93,6 +97,7 @@ func ownClasses(t *testing.T, p *pod) {
 		}
 		return err
 	})
+
 	must(t, os.Remove(crioOwnFile))
 }
 
@@ -117,6 +122,7 @@ func requiredPlugin(t *testing.T, shared *pod) {
 		}
 		return nil
 	}
+
 	n.plugin.end(t, syscall.SIGKILL)
 	eventually(t, "a container is refused because the plugin is away", missing)
 	n.startPlugin(t)

@@ -48,12 +48,14 @@ func filesystems(t *testing.T, shared *pod) {
 			s.mounts = append(s.mounts, &cri.Mount{ContainerPath: v.path, HostPath: v.dir})
 		}
 	}
+
 	p := n.runPod(t, "filesystems", map[string]string{"volumes.qos.noderesource.dev/main": strings.Join(requests, ",")})
 	c := p.run(t, s)
 	wantLimits(t, n.limits(t, p.cgroup()), want)
 	for _, v := range volumes {
 		n.wantVolume(t, p, "main", v.path, "silver")
 	}
+
 	measureAll(t, c, volumes, "write", 1e6)
 	measureAll(t, c, volumes, "read", 2e6)
 	measureAll(t, c, volumes, "fsync", 1e6)
@@ -71,6 +73,7 @@ func filesystems(t *testing.T, shared *pod) {
 		load.Wait()
 		measureAll(t, c, volumes, "write", 3e6)
 	})
+
 	p.remove(t)
 	for _, v := range volumes {
 		if v.dir != "" {
@@ -108,6 +111,7 @@ func measureAll(t *testing.T, c *container, volumes []blockVolume, direction str
 			})
 		})
 	}
+
 	measured.Wait()
 }
 
@@ -203,6 +207,7 @@ func addPartition(t *testing.T, disk string, start, length int64) {
 		number         int32
 		device, volume [64]byte
 	}{start: start, length: length, number: 1}
+
 	argument := struct {
 		op, flags, size int32
 		data            unsafe.Pointer

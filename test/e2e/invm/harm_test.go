@@ -32,16 +32,19 @@ func emptyAndGone(group string) error {
 	if err := gone(directory); err == nil {
 		return nil
 	}
+
 	tasks, err := os.ReadFile(filepath.Join(directory, "tasks"))
 	if err != nil {
 		return err
 	}
+
 	var found []string
 	for _, thread := range strings.Fields(string(tasks)) {
 		stat, _ := os.ReadFile(filepath.Join("/proc", thread, "stat")) // has its name, state and parent
 		cgroup, _ := os.ReadFile(filepath.Join("/proc", thread, "cgroup"))
 		found = append(found, fmt.Sprintf("%.60q in %q", stat, cgroup))
 	}
+
 	return fmt.Errorf("%s exists with %s", directory, strings.Join(found, "; "))
 }
 
@@ -56,6 +59,7 @@ func damagedGroups(t *testing.T, p *pod) {
 		}
 		return c.inGroup("qos-gold")
 	}
+
 	for _, harm := range []struct {
 		name string
 		do   func() error
@@ -100,12 +104,14 @@ func remounted(t *testing.T, p *pod) {
 		}
 		return c.inGroup("qos-gold")
 	})
+
 	n.holds(t)
 	for _, condition := range n.rdtConditions(t) {
 		if strings.HasPrefix(condition, "KernelStateInSync") {
 			t.Log(condition)
 		}
 	}
+
 	p.run(t, spec{name: "one"}).wantGroup(t, "qos-gold")
 }
 
@@ -135,6 +141,7 @@ func disksComeAndGo(t *testing.T, p *pod) {
 			return nil
 		}
 	}
+
 	device, err := filepath.EvalSymlinks("/sys/block/vdb")
 	must(t, err)
 	pci := filepath.Join(device, "../../..")
@@ -149,6 +156,7 @@ func disksComeAndGo(t *testing.T, p *pod) {
 		}
 		return fmt.Errorf("%v", n.status(t).GetResources())
 	})
+
 	must(t, limits(rest)())
 	eventually(t, "a resize succeeds although a disk of the class is missing", func() error {
 		_, err := n.runtime.UpdateContainerResources(requestContext(t), &cri.UpdateContainerResourcesRequest{
@@ -156,6 +164,7 @@ func disksComeAndGo(t *testing.T, p *pod) {
 		})
 		return err
 	})
+
 	p.run(t, spec{name: "weighed"}) // the class of this container also names the disk
 	_, err = output("qos-nri-plugin", "update", p.name(), "limited", "blockio=single")
 	must(t, err)

@@ -60,6 +60,7 @@ func TestLab(t *testing.T) {
 	if n.cgroupV2 {
 		t.Run("memory accesses beside a neighbour", memoryAccesses)
 	}
+
 	offerOwnClasses(t, n)
 	writeClassFile(t, labClasses)
 	n.startPlugin(t)

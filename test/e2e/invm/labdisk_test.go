@@ -27,6 +27,7 @@ func neighbours(t *testing.T, l *laboratory) {
 		Name: l.fileName("neighbours"), Title: l.title("A reader and two noisy neighbours on one disk"),
 		Columns: []string{p50, p99, "reads " + perSecond, neighboursRate},
 	}
+
 	disk := []string{labDisk}
 	reader := l.start(t, "reader", nil, true, spec{devices: disk})
 	var noisy []*container
@@ -38,6 +39,7 @@ func neighbours(t *testing.T, l *laboratory) {
 		own := latencies[2] * 4096
 		s.Add(situation, append(latencies, max(0, all-own)/1e6)...)
 	}
+
 	const alone, noClass, throttled, own = "alone", "with neighbours", "neighbours throttled", "throttled by containerd"
 	measure(alone)
 
@@ -47,6 +49,7 @@ func neighbours(t *testing.T, l *laboratory) {
 			noisy = append(noisy, l.start(t, kind+suffix, annotations, false, spec{devices: disk, args: []string{"load", kind, labDisk, "8"}}))
 		}
 	}
+
 	begin("", nil)
 	measure(noClass)
 	pods := []*pod{noisy[0].pod, noisy[1].pod}
@@ -56,20 +59,24 @@ func neighbours(t *testing.T, l *laboratory) {
 	for _, c := range noisy {
 		wantLimits(t, l.limits(t, c.cgroup()), ioLimits{})
 	}
+
 	weighted := l.byWeights(t, measure, reader.pod, pods)
 	for _, p := range pods {
 		p.remove(t)
 	}
+
 	begin("-own", map[string]string{"blockio.resources.beta.kubernetes.io/pod": "throttled"})
 	measure(own)
 	for _, c := range append(noisy, reader) {
 		c.pod.remove(t)
 	}
+
 	l.save(t, s)
 
 	for _, better := range append(weighted, throttled, own) {
 		below(t, s, p50, better, noClass, 0.6)
 	}
+
 	if got := s.Value(throttled, neighboursRate); got > 2*1.2 {
 		t.Errorf("throttled neighbours transfer %.3g MB/s, want at most 2 and 20%%", got)
 	}
@@ -81,6 +88,7 @@ func (l *laboratory) byWeights(t *testing.T, measure func(string), reader *pod, 
 	if !l.cgroupV2 {
 		return nil
 	}
+
 	const bfq, iocost = "weights, bfq", "weights, iocost"
 	initial := l.schedule(t, "bfq")
 	l.waitWeights(t, true)
@@ -136,6 +144,7 @@ func bufferedWrites(t *testing.T, l *laboratory) {
 	s := &lab.Scene{
 		Name: l.fileName("buffered"), Title: l.title("A reader beside buffered writes"), Columns: []string{p50, p99, toDisk, accounted},
 	}
+
 	// As on a busy machine: the kernel starts to write pages early.
 	mustWrite(t, "/proc/sys/vm/dirty_background_bytes", strconv.Itoa(4<<20))
 	mustWrite(t, "/proc/sys/vm/dirty_bytes", strconv.Itoa(8<<20))
@@ -144,6 +153,7 @@ func bufferedWrites(t *testing.T, l *laboratory) {
 	writer := l.start(t, "writes", nil, false, spec{
 		args: []string{"load", "buffered", "/data/file", "1"}, mounts: []*cri.Mount{{ContainerPath: "/data", HostPath: "/vols/buffered"}},
 	})
+
 	measure := func(situation string) {
 		var latencies []float64
 		var own float64
@@ -154,6 +164,7 @@ func bufferedWrites(t *testing.T, l *laboratory) {
 		})
 		s.Add(situation, latencies[0], latencies[1], all/1e6, min(100, 100*own/all))
 	}
+
 	const free, limited = "no limit", "limited to 1 MB/s"
 	eventually(t, "the kernel writes pages", func() error {
 		if _, written := ofDisk(t, "vdb"); written < 64<<20 {
@@ -161,6 +172,7 @@ func bufferedWrites(t *testing.T, l *laboratory) {
 		}
 		return nil
 	})
+
 	measure(free)
 	assign(t, "main", "blockio=throttled", writer.pod)
 	measure(limited)
@@ -168,6 +180,7 @@ func bufferedWrites(t *testing.T, l *laboratory) {
 	for _, c := range []*container{reader, writer} {
 		c.pod.remove(t)
 	}
+
 	must(t, unix.Unmount("/vols/buffered", 0))
 	l.save(t, s)
 
@@ -185,6 +198,7 @@ func databases(t *testing.T, l *laboratory) {
 	s := &lab.Scene{
 		Name: "databases", Title: "Two databases on one disk, each with a volume", Columns: []string{p50, p99, commits, "the other (MB/s)"},
 	}
+
 	first, second := l.volumeOnLabDisk(t, 0), l.volumeOnLabDisk(t, 1)
 	main := l.start(t, "database", nil, true, spec{mounts: []*cri.Mount{{ContainerPath: "/data", HostPath: first}}})
 	device, err := filepath.EvalSymlinks("/sys/dev/block/" + numberOf(t, second))
@@ -196,11 +210,13 @@ func databases(t *testing.T, l *laboratory) {
 		})
 		s.Add(situation, append(latencies, bytes/1e6)...)
 	}
+
 	const alone, both, limited = "alone", "beside the other", "the other's claim has a class"
 	measure(alone)
 	other := l.start(t, "other", nil, false, spec{
 		args: []string{"load", "commit", "/data/file", "8"}, mounts: []*cri.Mount{{ContainerPath: "/data", HostPath: second}},
 	})
+
 	// The other database first writes its file of 16 MiB.
 	eventually(t, "the other database commits", func() error {
 		if _, written := ofDisk(t, path.Base(device)); written < 20<<20 {
@@ -208,22 +224,26 @@ func databases(t *testing.T, l *laboratory) {
 		}
 		return nil
 	})
+
 	measure(both)
 	// This is the call with which the publisher of the node brings the classes of claims to the plugin.
 	_, err = l.api(t).SetVolumeClaims(requestContext(t), &qos.SetVolumeClaimsRequest{
 		Classes: []*qos.VolumeClass{{Name: "silver", MaxWriteIops: 40}},
 		Volumes: []*qos.ClaimedVolume{{PodUid: other.pod.config.Metadata.Uid, Container: "main", Path: "/data", Claim: "default/other", Class: "silver"}},
 	})
+
 	must(t, err)
 	eventually(t, "the limit of the claim is in force", func() error {
 		return l.hasPodLimits(t, other.pod, ioLimits{numberOf(t, second): {"wiops": "40"}})
 	})
+
 	measure(limited)
 	other.pod.remove(t)
 	main.pod.remove(t)
 	for _, dir := range []string{first, second} {
 		must(t, unix.Unmount(dir, 0))
 	}
+
 	l.save(t, s)
 	below(t, s, commits, both, limited, 0.6)
 }

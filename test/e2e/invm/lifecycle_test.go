@@ -50,10 +50,12 @@ func ranBefore(t *testing.T, n *node, early *pod) {
 		}
 		return nil
 	})
+
 	list := n.assignments(t)
 	if len(list.GetPods()) != 1 || list.GetPods()[0].GetUid() != early.config.Metadata.Uid {
 		t.Fatalf("the assignments are %v, want those of the only pod", list)
 	}
+
 	n.wantReportedIsReal(t, list)
 	// A machine without CPU time to spare answers late at first, and the plugin then tries again.
 	eventually(t, "all resources are available", func() error {
@@ -81,6 +83,7 @@ func changedClass(t *testing.T, p *pod) {
 	if err == nil || !strings.Contains(err.Error(), `class "none" of k8s.io/blockio`) {
 		t.Errorf("an update to an unknown class returned %v", err)
 	}
+
 	c.wantGroup(t, "qos-gold")
 	wantLimits(t, n.limits(t, c.cgroup()), slower)
 
@@ -93,6 +96,7 @@ func changedClass(t *testing.T, p *pod) {
 		}
 		return nil
 	})
+
 	c.wantGroup(t, "qos-gold")
 }
 
@@ -118,6 +122,7 @@ func restarts(t *testing.T, p *pod) {
 		c.wantGroup(t, "qos-gold")
 		wantLimits(t, p.node.limits(t, c.cgroup()), throttled(t))
 	}
+
 	if got := c.exec(t, "cat", "/proc/self/cpu_resctrl_groups"); !strings.HasPrefix(got, "res:qos-gold\n") {
 		t.Errorf("a process exec'd after the restarts is in group %q", got)
 	}
@@ -133,6 +138,7 @@ func pluginRestart(t *testing.T, p *pod) {
 	if diff := cmp.Diff(before, after, protocmp.Transform()); diff != "" {
 		t.Errorf("assignments after the restart (-before +after):\n%s", diff)
 	}
+
 	n.wantReportedIsReal(t, after)
 
 	// Slots that were in use before still are. A container that ends while the plugin is away frees its slot.
@@ -150,6 +156,7 @@ func runtimeRestart(t *testing.T, p *pod) {
 	if n.kind.leavesRefused {
 		t.Skip("this runtime lists pods after its restart whose creation the plugin had refused")
 	}
+
 	before := n.assignments(t)
 	n.stopRuntime(t)
 	eventually(t, "the plugin sees that the runtime is gone", func() error {
@@ -158,12 +165,14 @@ func runtimeRestart(t *testing.T, p *pod) {
 		}
 		return nil
 	})
+
 	n.startRuntime(t)
 	n.waitRegistered(t)
 	after := n.assignments(t)
 	if diff := cmp.Diff(before, after, protocmp.Transform()); diff != "" {
 		t.Errorf("assignments after the restart (-before +after):\n%s", diff)
 	}
+
 	n.wantReportedIsReal(t, after)
 	p.run(t, spec{name: "later"}).wantGroup(t, "qos-bronze")
 }
@@ -190,6 +199,7 @@ func changedFiles(t *testing.T, p *pod) {
 		}
 		return nil
 	})
+
 	before := schemataLines(t, "qos-silver")
 	writeClassFile(t, strings.Replace(classFile, `mbAllocation: ["50%"]`, `mbAllocation: ["150%"]`, 1))
 	eventually(t, "the wrong file is reported", func() error {
@@ -198,10 +208,12 @@ func changedFiles(t *testing.T, p *pod) {
 		}
 		return nil
 	})
+
 	t.Logf("reported: %s", n.status(t).GetConfig().GetLastError())
 	if diff := cmp.Diff(before, schemataLines(t, "qos-silver")); diff != "" {
 		t.Errorf("a wrong class file changed a group (-before +after):\n%s", diff)
 	}
+
 	wantLimits(t, n.limits(t, c.cgroup()), faster)
 	writeClassFile(t, classFile)
 	eventually(t, "the first configuration is back", func() error {

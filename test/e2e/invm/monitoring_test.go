@@ -30,6 +30,7 @@ func monitored(t *testing.T, p *pod) {
 	if got, want := c.printed(t), "res:qos-gold\nmon:qos-"+c.id; got != want && got != "res:qos-gold\nmon:" {
 		t.Errorf("groups at the first instruction: %q, want %q", got, want)
 	}
+
 	m := &meter{container: c, name: "main"}
 	m.await(t, "gold", "the container is measured")
 
@@ -39,6 +40,7 @@ func monitored(t *testing.T, p *pod) {
 	if text := mustRead(t, filepath.Join(m.group("silver"), "tasks")); strings.TrimSpace(text) == "" {
 		t.Error("the change of class has emptied the monitoring group")
 	}
+
 	c.exec(t, "await", "/proc/self/cpu_resctrl_groups", "res:qos-silver")
 	n.restartPlugin(t)
 	m.await(t, "silver", "the container is measured after a restart of the plugin")
@@ -106,18 +108,22 @@ func (m *meter) compare(t *testing.T, class string) error {
 	if err := errors.Join(err, errTotal); err != nil {
 		return err
 	}
+
 	occupancy, err := counterIn(m.group(class), "0", "llc_occupancy")
 	bandwidth, errTotal := counterIn(m.group(class), "1", "mbm_total_bytes")
 	if err := errors.Join(err, errTotal); err != nil {
 		return err
 	}
+
 	if occupied != occupancy || occupied == 0 || transferred == 0 || transferred > bandwidth {
 		return fmt.Errorf("reported %v bytes of the cache and %v bytes of bandwidth, but the kernel counts %v and %v",
 			occupied, transferred, occupancy, bandwidth)
 	}
+
 	if transferred < m.counted {
 		t.Errorf("the bandwidth counter has decreased from %v to %v", m.counted, transferred)
 	}
+
 	m.counted = transferred
 	return m.inGroup(groupOf(class))
 }
@@ -166,9 +172,11 @@ func shortOfRMIDs(t *testing.T, p *pod) {
 	for _, group := range theirs {
 		must(t, os.Remove(group))
 	}
+
 	if err := os.Mkdir(theirs[0], 0o755); !errors.Is(err, syscall.EBUSY) {
 		t.Errorf("a new monitoring group: %v, want EBUSY", err)
 	}
+
 	n.reread(t)
 	n.awaitMonitoring(t, fmt.Sprintf(reason, "the RMIDs of removed groups are not free yet", 1))
 
@@ -209,5 +217,6 @@ func takeRMIDs(t testing.TB) (groups []string) {
 			}
 		}
 	})
+
 	return groups
 }

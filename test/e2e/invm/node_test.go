@@ -41,9 +41,11 @@ func startNode(t *testing.T) *node {
 	if n.machine() == intelV2 && !bySystemd() { // the root directories of the containers are on a disk of their own
 		mountLoop(t, "/var/lib/containerd")
 	}
+
 	if n.cgroupV2 && !bySystemd() { // CRI-O requires controllers that systemd would have enabled
 		mustWrite(t, "/sys/fs/cgroup/cgroup.subtree_control", "+cpu +cpuset +memory +io +pids")
 	}
+
 	connection, err := grpc.NewClient("unix://"+n.kind.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
 	t.Cleanup(func() { must(t, connection.Close()) })

@@ -118,17 +118,20 @@ func (n *node) assignment(t testing.TB, p *pod, container, resource string) *qos
 	if len(list.Pods) != 1 {
 		t.Fatalf("%d pods with UID %s, want 1", len(list.Pods), p.config.Metadata.Uid)
 	}
+
 	all := list.Pods[0].QosResources
 	for _, c := range list.Pods[0].Containers {
 		if container != "" && c.Name == container {
 			all = c.QosResources
 		}
 	}
+
 	for _, a := range all {
 		if a.Name == resource {
 			return a
 		}
 	}
+
 	t.Fatalf("%s container %q is reported without %s: %v", p.name(), container, resource, list)
 	return nil
 }
@@ -154,6 +157,7 @@ func (c *container) inGroup(group string) error {
 	if err != nil {
 		return err
 	}
+
 	alive := 0
 	for _, process := range strings.Fields(string(processes)) {
 		groups, err := os.ReadFile(filepath.Join("/proc", process, "cpu_resctrl_groups"))
@@ -171,9 +175,11 @@ func (c *container) inGroup(group string) error {
 			return err
 		}
 	}
+
 	if alive == 0 {
 		return fmt.Errorf("no processes in %s", c.cgroup())
 	}
+
 	return nil
 }
 
@@ -187,16 +193,19 @@ func threadsInGroup(process, group string) error {
 	if err != nil {
 		return err
 	}
+
 	tasks, err := os.ReadFile(filepath.Join(resctrlRoot, group, "tasks"))
 	if err != nil {
 		return err
 	}
+
 	for _, thread := range threads {
 		_, gone := os.Stat(filepath.Join(directory, thread.Name()))
 		if gone == nil && !slices.Contains(strings.Fields(string(tasks)), thread.Name()) {
 			return fmt.Errorf("thread %s of process %s is not in group %q", thread.Name(), process, group)
 		}
 	}
+
 	return nil
 }
 

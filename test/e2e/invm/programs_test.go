@@ -40,6 +40,7 @@ func checksMachine(t *testing.T, n *node) {
 			t.Errorf("too many classes (-want +got):\n%s", diff)
 		}
 	}
+
 	if diff := cmp.Diff(before, standing(t)); diff != "" {
 		t.Errorf("check changed something (-before +after):\n%s", diff)
 	}
@@ -53,21 +54,25 @@ func (n *node) findings(t testing.TB) []string {
 		lines = append(lines, "warning: k8s.io/rdt: ResctrlMounted: NotMounted: resctrl is not mounted yet, so masks, bandwidth and CLOSIDs "+
 			"were not checked")
 	}
+
 	lines = append(lines,
 		"warning: k8s.io/blockio: class weighted is enforced only in part: weight 400 has no effect, because weights are not enabled on any device; "+
 			"to enable weights, set the I/O scheduler of the disk to bfq",
 		"warning: k8s.io/blockio: WeightsEffective: NoScheduler: weights are not enabled on any device, so they have no effect; "+
 			"to enable weights, set the I/O scheduler of the disk to bfq")
+
 	if !n.cgroupV2 {
 		lines = append(lines, "warning: "+podBlockio+": unavailable on this machine (NoHierarchyInV1): cgroup v1 does not apply the limits "+
 			"of a pod's cgroup")
 	}
+
 	lines = append(lines, "1 file, 3 resources, 9 classes: OK")
 	runtime, err := n.runtime.Version(requestContext(t), &cri.VersionRequest{})
 	must(t, err)
 	for _, line := range n.kind.findings {
 		lines = append(lines, strings.ReplaceAll(line, "VERSION", runtime.GetRuntimeVersion()))
 	}
+
 	return lines
 }
 
@@ -106,6 +111,7 @@ func realDemo(t *testing.T) {
 			t.Errorf("the demo does not show %q:\n%s", part, printed)
 		}
 	}
+
 	if diff := cmp.Diff(before, standing(t)); diff != "" {
 		t.Errorf("the demo has left something behind (-before +after):\n%s", diff)
 	}

@@ -33,12 +33,14 @@ func groups(t *testing.T, p *pod) {
 		}
 		return nil
 	})
+
 	main.wantGroup(t, "qos-gold")
 	side.wantGroup(t, "qos-bronze")
 	allocated.wantGroup(t, "qos-silver")
 	if got := main.exec(t, "cat", "/proc/self/cpu_resctrl_groups"); !strings.HasPrefix(got, "res:qos-gold\n") {
 		t.Errorf("an exec'd process is in group %q", got)
 	}
+
 	if got := side.exec(t, "cat", "/proc/self/cpu_resctrl_groups"); !strings.HasPrefix(got, "res:qos-bronze\n") {
 		t.Errorf("a process exec'd into a container of the default class is in group %q", got)
 	}
@@ -49,6 +51,7 @@ func groups(t *testing.T, p *pod) {
 	n.wantAssignment(t, p, "allocated", &qos.Assignment{
 		Name: rdt, Class: "silver", Source: qos.Source_SOURCE_ALLOCATED, RequestedBy: "allocated.qos.noderesource.dev/rdt.silver",
 	})
+
 	n.wantAssignment(t, p, "side", &qos.Assignment{Name: "k8s.io/blockio"})
 }
 
@@ -58,6 +61,7 @@ func schemata(t *testing.T, n *node) {
 	if n.amd {
 		mb = map[string]string{"gold": "2048", "silver": "1024", "bronze": "409"} // in 2048ths, rounded down
 	}
+
 	l3 := map[string]string{"gold": "3f", "silver": "fc0", "bronze": "1c0"}
 	for class := range mb {
 		want := []string{
@@ -123,5 +127,6 @@ func readForeign(t testing.TB) foreign {
 			}
 		}
 	}
+
 	return found
 }

@@ -56,10 +56,12 @@ func runtimeHere(t *testing.T) *containerRuntime {
 		},
 		"cri-o": crioRuntime,
 	}
+
 	runtime, known := all[os.Getenv("QOS_RUNTIME")]
 	if !known {
 		t.Fatalf("QOS_RUNTIME is %q, want one of %q", os.Getenv("QOS_RUNTIME"), slices.Sorted(maps.Keys(all)))
 	}
+
 	return runtime()
 }
 
@@ -149,6 +151,7 @@ func containerdRuntime(version, nri string) *containerRuntime {
 	if hasCrun() {
 		content += fmt.Sprintf(crunHandler, crunProgram, bySystemd())
 	}
+
 	return &containerRuntime{
 		name:             "containerd",
 		version:          version,

@@ -71,15 +71,18 @@ func simulatedCgroups(t *testing.T) {
 	} else {
 		root, operations = root+"/blkio", cgroup.LegacyOperations()
 	}
+
 	makePartition(t, "/dev/vda")
 	place := cgroup.Place{
 		Root: root, Dir: root + "/simulated", Disk: deviceNumber(t, "/dev/vda"), Partition: deviceNumber(t, "/dev/vda1"),
 		Other: deviceNumber(t, "/dev/vdb"), Name: "vda",
 	}
+
 	must(t, os.Mkdir(place.Dir, 0o755))
 	for _, difference := range cgroup.Differences(hostfs.Root("/"), place, operations) {
 		t.Error(difference)
 	}
+
 	must(t, os.Remove(place.Dir))
 }
 

@@ -33,15 +33,18 @@ func TestSoak(t *testing.T) {
 			n.plugin.end(t, syscall.SIGTERM)
 		}
 	})
+
 	o := steps.Options{
 		Seed: fromEnvironment(t, "QOS_SOAK_SEED", 21),
 		For:  time.Duration(fromEnvironment(t, "QOS_SOAK_MINUTES", 0)) * time.Minute,
 		// An emulated machine is slow.
 		Steps: 6, Patience: 2 * time.Minute, Progress: time.Minute, Sabotage: true, Out: testLog{t}, Operations: testLog{t},
 	}
+
 	if o.For == 0 {
 		o.For, o.Rounds = time.Hour, 3
 	}
+
 	t.Logf("seed %d", o.Seed)
 	summary, err := steps.Run(t.Context(), site, o)
 	t.Log(summary)

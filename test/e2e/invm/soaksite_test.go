@@ -68,15 +68,19 @@ func (s *soakSite) Machine() steps.Machine {
 			}
 		}
 	}
+
 	for _, disk := range []string{"/dev/vda", "/dev/vdb"} {
 		m.Disks = append(m.Disks, deviceNumber(s.t, disk))
 	}
+
 	if strings.Contains(mustRead(s.t, "/sys/block/vda/queue/scheduler"), "bfq") {
 		m.Weights["io.bfq.weight"] = "default 400"
 	}
+
 	if _, err := os.Stat("/sys/fs/cgroup/io.cost.qos"); err == nil {
 		m.Weights["io.weight"] = "default 3940"
 	}
+
 	return m
 }
 
@@ -124,10 +128,12 @@ func (s *soakSite) CreateContainer(_ context.Context, podID string, wanted steps
 	if wanted.Device != "" {
 		wants.devices = []string{wanted.Device}
 	}
+
 	c, err := s.podOf(podID).create(s.t, wants)
 	if err != nil {
 		return "", err
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.containers[c.id] = c
@@ -144,6 +150,7 @@ func (s *soakSite) ExitContainer(_ context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, process := range strings.Fields(string(processes)) {
 		pid, err := strconv.Atoi(process)
 		if err != nil {
@@ -153,6 +160,7 @@ func (s *soakSite) ExitContainer(_ context.Context, id string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -45,6 +45,7 @@ func startsOutside(t *testing.T, p *pod) {
 		}
 		return nil
 	})
+
 	again := p.run(t, spec{name: "main", attempt: 1, args: showGroup()})
 	again.wantFirstGroup(t, "qos-gold")
 	if got := n.refusalOf(t, p, "main"); got != "" {
@@ -62,6 +63,7 @@ func takeGroup(t *testing.T, group string) (release func()) {
 		}
 		taken = nil
 	}
+
 	t.Cleanup(release)
 	take := func() error {
 		name := filepath.Join(resctrlRoot, fmt.Sprint("taken", len(taken)))
@@ -77,6 +79,7 @@ func takeGroup(t *testing.T, group string) (release func()) {
 	eventually(t, "another program has the group's CLOSID", func() error {
 		return errors.Join(unlessGone(os.Remove(filepath.Join(resctrlRoot, group))), take())
 	})
+
 	return release
 }
 
@@ -101,11 +104,13 @@ func createdWithoutPlugin(t *testing.T, p *pod) {
 		c, err = p.create(t, spec{name: "changed", args: showGroup()})
 		return err
 	})
+
 	t.Cleanup(func() { c.remove(t) })
 	var golds []*container
 	for _, name := range []string{"one", "two", "three"} {
 		golds = append(golds, p.admit(t, spec{name: name, args: showGroup()}))
 	}
+
 	n.startPlugin(t)
 
 	c.start(t)
@@ -114,10 +119,12 @@ func createdWithoutPlugin(t *testing.T, p *pod) {
 	n.wantAssignment(t, p, "changed", &qos.Assignment{
 		Name: "k8s.io/rdt", Class: "silver", Source: qos.Source_SOURCE_CONTAINER, RequestedBy: keyOf("changed"),
 	})
+
 	for _, gold := range golds[:2] {
 		gold.start(t)
 		gold.wantFirstGroup(t, "qos-gold")
 	}
+
 	_, err := n.runtime.StartContainer(requestContext(t), &cri.StartContainerRequest{ContainerId: golds[2].id})
 	t.Logf("the start of a third container in a class with capacity 2 returned %v", err)
 	golds[2].wantNeverRan(t)

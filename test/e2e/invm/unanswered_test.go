@@ -28,6 +28,7 @@ func unansweredHook(t *testing.T, p *pod) {
 	if _, err := p.create(t, spec{name: "main"}); err == nil || !strings.Contains(err.Error(), "validator plugin 10-qos-nri-plugin failed") {
 		t.Errorf("the creation that is not answered ended with %v; want it to fail", err)
 	}
+
 	c := p.run(t, spec{name: "main", attempt: 1})
 	c.wantGroup(t, "")
 

@@ -31,6 +31,7 @@ func usage(t *testing.T, p *pod) {
 	if !n.cgroupV2 {
 		t.Run("a disk that the kernel does not count is not reported", func(t *testing.T) { uncounted(t, p) })
 	}
+
 	t.Run("top shows the classes", func(t *testing.T) {
 		eventually(t, "top shows all classes", func() error { // on a busy host, a measurement may lack classes
 			printed, err := output("qos-nri-plugin", "top", "--once", "--interval", "1s")
@@ -92,6 +93,7 @@ func groupUsage(t *testing.T, n *node) {
 				before[class+file] = counter(class, "1", file)
 			}
 		}
+
 		messages := n.usage(t, 2)
 		first, last := messages[0], messages[1]
 		for _, class := range []string{"gold", "silver", "bronze", ""} {
@@ -105,6 +107,7 @@ func groupUsage(t *testing.T, n *node) {
 				}
 			}
 		}
+
 		return nil
 	})
 }
@@ -131,6 +134,7 @@ func containerUsage(t *testing.T, p *pod) {
 	if err := before.grownBy(used, total); err != nil {
 		t.Errorf("after the end of its container: %v", err)
 	}
+
 	page := metrics(t)
 	for measure, want := range total {
 		labels := `class="throttled",device="vda",resource="k8s.io/blockio"`
@@ -212,6 +216,7 @@ func (c *container) io(t *testing.T, disk string) ioUsage {
 			usage[counter.measure] = value
 		}
 	}
+
 	return usage
 }
 
@@ -225,10 +230,12 @@ func uncounted(t *testing.T, p *pod) {
 	reported := func() float64 {
 		return of(t, n.usage(t, 1)[0], "k8s.io/blockio", "weighted", "fs_reads_bytes_total", filepath.Base(disk))
 	}
+
 	c.exec(t, "io", "read", disk, "1")
 	if kernel := c.io(t, disk); len(kernel) > 0 {
 		t.Errorf("the kernel counts %v", kernel)
 	}
+
 	if got := reported(); got != -1 {
 		t.Errorf("%v bytes are reported, although the kernel does not count them", got)
 	}

@@ -37,6 +37,7 @@ func volumes(t *testing.T, shared *pod) {
 	for container, request := range map[string]string{"one": "/data=silver", "two": "/data=silver,/disk=gold", "node": "/data=silver"} {
 		annotations["volumes.qos.noderesource.dev/"+container] = request
 	}
+
 	p := n.runPod(t, "volumes", annotations)
 	one := p.run(t, spec{name: "one", mounts: []*cri.Mount{{ContainerPath: "/data", HostPath: "/vols/loop"}}})
 	silver := ioLimits{loop: {"rbps": "2000000", "wbps": "1000000"}}
@@ -48,6 +49,7 @@ func volumes(t *testing.T, shared *pod) {
 	two := p.run(t, spec{name: "two", mounts: []*cri.Mount{
 		{ContainerPath: "/data", HostPath: "/vols/loop"}, {ContainerPath: "/disk", HostPath: "/vols/disk"},
 	}})
+
 	both := ioLimits{loop: silver[loop], disk: {"wbps": "3000000", "riops": "100"}}
 	wantLimits(t, n.limits(t, p.cgroup()), both)
 	limit{"write", "/disk/file", 3e6}.measure(t, two)
@@ -60,6 +62,7 @@ func volumes(t *testing.T, shared *pod) {
 	eventually(t, "the classes are reported after a restart", func() error {
 		return errors.Join(n.hasVolume(t, p, "one", "/data", "silver"), n.hasVolume(t, p, "two", "/disk", "gold"))
 	})
+
 	wantLimits(t, n.limits(t, p.cgroup()), both)
 	n.offerVolumes(t, strings.Replace(volumeResource, "maxWriteBps: 1M", "maxWriteBps: 2M", 1))
 	both[loop] = map[string]string{"rbps": "2000000", "wbps": "2000000"}
@@ -92,6 +95,7 @@ func besideAnotherProgram(t *testing.T, c *container, disk string) {
 		}
 		return nil
 	})
+
 	n.offerVolumes(t, strings.Replace(volumeResource, "maxReadBps: 2M", "maxReadBps: 3M", 1))
 	eventually(t, "a change of the class leaves the lower limits", func() error {
 		return n.hasPodLimits(t, p, ioLimits{disk: {"rbps": "3000000", "wbps": "300000", "riops": "50"}})
@@ -181,9 +185,11 @@ func refusesNodeDirectory(t *testing.T, p *pod) {
 	if err == nil || inError && !strings.Contains(err.Error(), want) {
 		t.Errorf("start: %v, want %q", err, want)
 	}
+
 	if got := p.node.refusalOf(t, p, "node"); !strings.Contains(got, want) {
 		t.Errorf("reported refusal %q, want %q", got, want)
 	}
+
 	c.wantNeverRan(t)
 	c.remove(t)
 }

@@ -29,14 +29,17 @@ func weights(t *testing.T, p *pod) {
 	if got := c.printed(t); got != want {
 		t.Errorf("weights before the first instruction are %q, want %q", got, want)
 	}
+
 	if n.cgroupV2 {
 		if got := mustRead(t, filepath.Join(n.ioCgroup(c.cgroup()), "io.weight")); got != "default 3940\n" {
 			t.Errorf("io.weight is %q", got) // 400 in the range 10 to 1000, mapped to the range 1 to 10000
 		}
 	}
+
 	n.wantAssignment(t, p, "weighed", &qos.Assignment{
 		Name: "k8s.io/blockio", Class: "weighted", Source: qos.Source_SOURCE_CONTAINER, RequestedBy: keyOf("weighed"),
 	})
+
 	n.schedule(t, initial)
 	n.wantWeightsEffective(t, false)
 }
@@ -87,9 +90,11 @@ func (n *node) wantWeightsEffective(t testing.TB, want bool) {
 				}
 			}
 		}
+
 		if wanted := fmt.Sprintf("%v in whole: %v", want, want); said != wanted {
 			return fmt.Errorf("the status says %q, want %q", said, wanted)
 		}
+
 		return nil
 	})
 }

@@ -100,11 +100,13 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 	n.run(t,
 		pod{name: "stays", classes: []string{"blockio.gold"}}, pod{name: "stays-too"},
 		pod{name: "had-init", init: "blockio.silver"}, pod{name: "loops", classes: []string{"blockio.slow"}, loops: true})
+
 	n.running(t, "stays", "stays-too", "had-init")
 	until(t, "the container that ends has been started again", func() (bool, string) {
 		seen := n.of("loops", "{.status.containerStatuses[0].restartCount}")
 		return seen != "" && seen != "0", seen
 	})
+
 	before := n.containerID("stays") + n.containerID("stays-too")
 	for _, restart := range []struct {
 		name string
@@ -187,6 +189,7 @@ func capacityBelowUse(t *testing.T, n *node, p installation) {
 	if got := n.containerID("one") + n.containerID("two"); got != before {
 		t.Error("a restart of the kubelet with capacity below use has ended containers")
 	}
+
 	// Until the node's status is updated, the scheduler would count the slot of "one" as free.
 	n.delete(t, "one")
 	n.offered(t, "gold", "1", "1")

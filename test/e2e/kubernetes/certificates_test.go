@@ -54,29 +54,35 @@ func (a *authority) issue(name string, subject pkix.Name, addresses ...string) e
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		DNSNames:    []string{"localhost", "kubernetes.default.svc"},
 	}
+
 	for _, address := range addresses {
 		template.IPAddresses = append(template.IPAddresses, net.ParseIP(address))
 	}
+
 	key, err := a.writeKey(name)
 	if err != nil {
 		return err
 	}
+
 	parent, signer := a.cert, a.key
 	if parent == nil {
 		template.IsCA, template.BasicConstraintsValid = true, true
 		template.KeyUsage |= x509.KeyUsageCertSign
 		parent, signer = template, key
 	}
+
 	data, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
 	if err != nil {
 		return err
 	}
+
 	if a.cert == nil {
 		a.key = key
 		if a.cert, err = x509.ParseCertificate(data); err != nil {
 			return err
 		}
 	}
+
 	return a.write(name+".crt", "CERTIFICATE", data)
 }
 

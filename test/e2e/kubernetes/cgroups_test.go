@@ -62,13 +62,16 @@ func delegate(dir string) error {
 			return err
 		}
 	}
+
 	if !unified() {
 		return nil
 	}
+
 	controllers, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
 		return err
 	}
+
 	enable := "+" + strings.Join(strings.Fields(string(controllers)), " +")
 	return os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(enable), 0)
 }
@@ -106,6 +109,7 @@ func (c cgroups) ofContainer(controller, id string) (string, error) {
 	if unified() {
 		root = filepath.Join(cgroupRoot, c.name)
 	}
+
 	found := ""
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && d.Name() == id {
@@ -119,5 +123,6 @@ func (c cgroups) ofContainer(controller, id string) (string, error) {
 	if found == "" && err == nil {
 		err = fmt.Errorf("no cgroup of container %s below %s", id, root)
 	}
+
 	return found, err
 }

@@ -41,6 +41,7 @@ func (n *node) collector(t *testing.T) (url string, received func() string) {
 		defer mu.Unlock()
 		_ = r.Write(&requests)
 	})}
+
 	go func() { _ = server.Serve(listener) }() // until Close
 	t.Cleanup(func() { must(t, server.Close()) })
 	return "http://" + listener.Addr().String(), func() string {
@@ -85,6 +86,7 @@ func TestChart(t *testing.T) {
 			t.Errorf("helm test prints:\n%s", output)
 		}
 	})
+
 	collector, traces := n.collector(t)
 	t.Run("an upgrade to the version of make release leaves pods alone", func(t *testing.T) { upgrades(t, n, "--set=tracing.endpoint="+collector) })
 	t.Run("the new plugin sends traces with the name of its node", func(t *testing.T) {
@@ -105,6 +107,7 @@ func upgrades(t *testing.T, n *node, tracing string) {
 	if n.knowsNewField(t) {
 		t.Error("the CRD of the version before has the field " + newField)
 	}
+
 	pods, restart := n.containers(t), n.watchRestart(t)
 	n.helmRelease(t, "upgrade", newVersion, n.chartValues(t, 3), tracing)
 	n.offered(t, "gold", "3", "3")
@@ -115,6 +118,7 @@ func upgrades(t *testing.T, n *node, tracing string) {
 	if !n.knowsNewField(t) {
 		t.Error("the upgrade has not changed the CRD")
 	}
+
 	until(t, "NodeQOSResources has the new version of the plugin", func() (bool, string) {
 		seen := n.object().Status.Plugin.Version
 		return seen == "v"+newVersion, seen
@@ -167,17 +171,21 @@ func resets(t *testing.T, n *node) {
 		must(t, err)
 		return kernel.Cgroups[id].Files["io.max"] + kernel.Cgroups[id].Files["blkio.throttle.read_bps_device"]
 	}
+
 	if seen := limits("by-default"); strings.Contains(seen, rates["standard"]) {
 		t.Errorf("the pod without a request still has the limits %q of its default class", seen)
 	}
+
 	for pod, class := range map[string]string{"by-resource": "gold", "by-annotation": "slow"} {
 		if seen := limits(pod); !strings.Contains(seen, rates[class]) {
 			t.Errorf("%s has the limits %q, want those of the class %s, which it requested", pod, seen, class)
 		}
 	}
+
 	if after := n.containers(t); after != pods {
 		t.Errorf("the pods were\n%s\nand are now\n%s", pods, after)
 	}
+
 	if left := n.kubectl(t, "-n", "qos-system", "get", "configmaps,serviceaccounts,jobs", "-o", "name"); strings.Contains(left, "qos-") {
 		t.Errorf("Helm leaves %s", left)
 	}

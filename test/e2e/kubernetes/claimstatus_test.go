@@ -52,6 +52,7 @@ func claimHasStatus(t *testing.T, n *node, v *vm) {
 		status, _ := n.try("get", "pvc", "csi", "-o", "jsonpath={.status.conditions}")
 		return strings.Contains(status, "the node has not applied the NodeQOSResources object yet"), status
 	})
+
 	v.signalPublisher(t, "CONT")
 	n.claimStatus(t, "csi", "csi-silver")
 	n.limited(t, "csi", device+" "+silverLimits)

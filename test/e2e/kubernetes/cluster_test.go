@@ -57,9 +57,11 @@ func (n *node) newControlPlane() (*controlPlane, error) {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return nil, err
 	}
+
 	if err := c.writeFiles(); err != nil {
 		return nil, err
 	}
+
 	c.etcd = n.process("etcd", n.program("etcd"), "--data-dir", filepath.Join(c.dir, "etcd"), "--unsafe-no-fsync")
 	c.server = n.process("kube-apiserver", append([]string{n.program("kube-apiserver")}, c.serverFlags()...)...)
 	c.controllers = n.process("kube-controller-manager", n.program("kube-controller-manager"),
@@ -68,9 +70,11 @@ func (n *node) newControlPlane() (*controlPlane, error) {
 		"--bind-address=127.0.0.1", "--cert-dir", c.file("controllers-certs"),
 		// Some tests stop the kubelet for a moment. Without this controller, the pods are not evicted meanwhile.
 		"--controllers=*,-taint-eviction-controller")
+
 	c.scheduler = n.process("kube-scheduler", n.program("kube-scheduler"), "--kubeconfig", c.kubeconfig("scheduler"),
 		"--authentication-kubeconfig", c.kubeconfig("scheduler"), "--authorization-kubeconfig", c.kubeconfig("scheduler"),
 		"--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir", c.file("scheduler-certs"))
+
 	return c, nil
 }
 
@@ -98,22 +102,26 @@ func (c *controlPlane) writeFiles() error {
 	if err != nil {
 		return err
 	}
+
 	users := []string{"admin", "controllers", "scheduler"}
 	subjects := map[string]pkix.Name{
 		"server":         {CommonName: "kube-apiserver"},
 		"kubelet-client": {CommonName: "apiserver-kubelet-client", Organization: []string{"system:masters"}},
 	}
+
 	ips := []string{"127.0.0.1", "10.0.0.1"}
 	for _, node := range addresses {
 		users = append(users, node.name)
 		subjects[node.name] = pkix.Name{CommonName: "system:node:" + node.name, Organization: []string{"system:nodes"}}
 		ips = append(ips, node.ip)
 	}
+
 	for name, subject := range subjects {
 		if err := authority.issue(name, subject, ips...); err != nil {
 			return err
 		}
 	}
+
 	files := map[string]string{"tokens.csv": tokens, "audit.yaml": auditPolicy}
 	for _, user := range users {
 		files[user+".kubeconfig"] = fmt.Sprintf(`apiVersion: v1
@@ -124,11 +132,13 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 current-context: c
 `, apiServer, c.file("ca.crt"), user)
 	}
+
 	for name, text := range files {
 		if err := os.WriteFile(c.file(name), []byte(text), 0o600); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 

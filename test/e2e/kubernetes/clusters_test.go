@@ -69,6 +69,7 @@ func sideBySide(ctx context.Context, built string, parts [][]string) int {
 	if err != nil {
 		return failed(err)
 	}
+
 	return slices.Max(codes)
 }
 
@@ -115,10 +116,12 @@ func TestRelayKeepsOutputUntilItMayPassItOn(t *testing.T) {
 		_, err := io.WriteString(&r, text)
 		must(t, err)
 	}
+
 	write("a")
 	if to.Len() > 0 {
 		t.Errorf("passed on early: %q", &to)
 	}
+
 	must(t, r.passOn(&to))
 	write("b")
 	if got := to.String(); got != "ab" {

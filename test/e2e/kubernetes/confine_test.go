@@ -44,6 +44,7 @@ func tokenIsConfined(t *testing.T, n *node) {
 		n.kubectl(t, "delete", "pod", "theirs", "--force", "--grace-period=0")
 		n.kubectl(t, "delete", "node", "node-3")
 	})
+
 	n.run(t, pod{name: "mine", classes: []string{"blockio.gold"}})
 	n.running(t, "mine")
 
@@ -55,6 +56,7 @@ func tokenIsConfined(t *testing.T, n *node) {
 		policy       = "ValidatingAdmissionPolicy 'qos-confine-publisher'"
 		role         = " cannot " // RBAC's answer
 	)
+
 	token := n.publisherToken(t)
 	for _, test := range []struct{ name, method, path, contentType, body, refused string }{
 		{"the condition of a pod", "PATCH", mine + "/status", strategicPatch, condition, ""},
@@ -146,6 +148,7 @@ func (n *node) requestAs(t *testing.T, token, user, method, path, contentType, b
 	if user != "" {
 		request.Header.Set("Impersonate-User", user)
 	}
+
 	response, err := client.Do(request)
 	must(t, err)
 	defer response.Body.Close()

@@ -83,6 +83,7 @@ func newCreator(t *testing.T) *creator {
 		Annotations: map[string]string{"qos.noderesource.dev/pod": "blockio=slow"},
 		Linux:       &cri.LinuxPodSandboxConfig{CgroupParent: path.Join(n.machine.node().cgroupRoot, "podcosts"), SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: c.namespaces()}},
 	}
+
 	answer, err := c.runtime.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: c.pod})
 	must(t, err)
 	c.podID = answer.PodSandboxId
@@ -93,6 +94,7 @@ func newCreator(t *testing.T) *creator {
 		_, err = c.runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: c.podID})
 		must(t, err)
 	})
+
 	return c
 }
 

@@ -73,6 +73,7 @@ func (n *node) forward(t *testing.T, socket string) string {
 			go n.tunnel(connection, socket)
 		}
 	}()
+
 	return path
 }
 
@@ -106,6 +107,7 @@ func (n *node) useVolumes(t *testing.T, v *vm) {
 			t.Errorf("the driver still has the volumes %s", left)
 		}
 	})
+
 	n.running(t, "csi")
 }
 

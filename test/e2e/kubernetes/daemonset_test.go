@@ -115,6 +115,7 @@ func suppliedClassesWork(t *testing.T, n *node) {
 			t.Errorf("qos-nri-plugin %s, run in the pod, says:\n%s", command, output)
 		}
 	}
+
 	usageIsShown(t, n)
 	until(t, "NodeQOSResources lists the unavailable resources", func() (bool, string) {
 		object := n.object()

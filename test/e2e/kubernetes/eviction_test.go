@@ -70,6 +70,7 @@ func evictionsAreAskedFor(t *testing.T, n *node, p installation) {
 		seen := n.shell(t, "status")
 		return strings.Contains(seen, "draining: "), seen
 	})
+
 	if seen := n.shell(t, "assignments"); strings.Contains(seen, "TO BE EVICTED") {
 		t.Errorf("a pod is to be evicted although onClassRemoved is not evict:\n%s", seen)
 	}
@@ -79,6 +80,7 @@ func evictionsAreAskedFor(t *testing.T, n *node, p installation) {
 	if got := n.containerID(first); got != before {
 		t.Errorf("the pod, which its budget protects, has container %q; it had %s", got, before)
 	}
+
 	n.kubectl(t, "delete", "pdb", "tenant")
 	second := n.tenant(t, first)
 	n.condition(t, second, `False UnknownClass: `)
@@ -102,9 +104,11 @@ func evictionNeedsItsRight(t *testing.T, n *node, d *daemonSet) {
 		seen := d.said("kubectl apply -k deploy/kubernetes-eviction")
 		return len(seen) == 1, strings.Join(seen, "")
 	})
+
 	if now := n.tenant(t, ""); now != first {
 		t.Errorf("the pod %s was replaced by %s, although the shim may not evict it", first, now)
 	}
+
 	n.kubectl(t, "apply", "-k", right)
 	t.Cleanup(func() { n.kubectl(t, "delete", "-k", right) })
 	n.condition(t, n.tenant(t, first), "False UnknownClass: ")

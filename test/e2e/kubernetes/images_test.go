@@ -32,8 +32,10 @@ func unpackImages(t *testing.T, n *node, root string) {
 		output, err := (&local{}).run(append(ctr, "version")...)
 		return err == nil, output
 	})
+
 	for _, image := range images {
 		mustRun(t, append(ctr, "images", "import", filepath.Join(n.dir, image))...)
 	}
+
 	containerd.mustEnd(t, syscall.SIGTERM)
 }

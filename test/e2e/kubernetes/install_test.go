@@ -74,12 +74,14 @@ func (n *node) install(t *testing.T, shimFlags ...string) *programs {
 		"setpriv", "--bounding-set=-all", "--inh-caps=-all", n.program("qos-kubelet-shim"),
 		"--node-name", n.name, "--kubeconfig", n.cluster.kubeconfig("admin"), "--grace=5s",
 	}, shimFlags...)...)
+
 	p.plugin.mustStart(t)
 	p.shim.mustStart(t)
 	t.Cleanup(func() {
 		must(t, p.shim.end(syscall.SIGTERM))
 		must(t, p.plugin.end(syscall.SIGTERM))
 	})
+
 	return p
 }
 
@@ -174,6 +176,7 @@ func (n *node) run(t *testing.T, pods ...pod) {
 	for _, p := range pods {
 		manifests.WriteString(p.manifest())
 	}
+
 	n.apply(t, manifests.String())
 	t.Cleanup(func() {
 		// The pods are not deleted by force. Otherwise the scheduler would count devices as free that the kubelet still has
@@ -191,24 +194,29 @@ func (p pod) manifest() string {
 	if p.loops {
 		main["args"] = []string{"cat", "/proc/self/cgroup"}
 	}
+
 	spec := map[string]any{"priorityClassName": p.priority, "terminationGracePeriodSeconds": 1, "containers": []any{main}}
 	if p.node != "" {
 		spec["nodeSelector"] = map[string]string{"kubernetes.io/hostname": p.node}
 	}
+
 	if p.init != "" {
 		before := container("before", 1, p.init)
 		before["args"] = []string{"cat", "/proc/self/cgroup"}
 		spec["initContainers"] = []any{before}
 	}
+
 	object := map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
 		"metadata": map[string]any{"name": p.name, "namespace": "default", "annotations": p.annotations},
 		"spec":     spec,
 	}
+
 	text, err := json.Marshal(object)
 	if err != nil {
 		panic(err)
 	}
+
 	return string(text) + "\n---\n"
 }
 

@@ -36,6 +36,7 @@ func (n *node) kubernetes(ctx context.Context, kubelet podresources.PodResources
 	if err != nil {
 		return nil, err
 	}
+
 	var pods corev1.PodList
 	var node corev1.Node
 	var object nodeqosv1alpha1.NodeQOSResources
@@ -50,9 +51,11 @@ func (n *node) kubernetes(ctx context.Context, kubelet podresources.PodResources
 	seen := &invariant.Kubernetes{
 		Devices: devices, Requests: map[invariant.PodContainer][]string{}, Capacity: map[string]int64{}, Resources: object.Status.QOSResources,
 	}
+
 	for name, amount := range node.Status.Capacity {
 		seen.Capacity[string(name)] = amount.Value()
 	}
+
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
@@ -64,6 +67,7 @@ func (n *node) kubernetes(ctx context.Context, kubelet podresources.PodResources
 			}
 		}
 	}
+
 	return seen, nil
 }
 

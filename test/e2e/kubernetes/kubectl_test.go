@@ -88,6 +88,7 @@ func kep(t *testing.T, n *node) {
 		wantLines(t, n.qos(t, "nodes"), kepNode+" Unknown (last report ")
 		n.kubectl(t, "patch", "nodeqosresources", kepNode, "--subresource=status", "--type=merge", "-p", `{"status":{"lastHeartbeatTime":null}}`)
 	})
+
 	for _, example := range []struct {
 		file  string
 		shown []string
@@ -109,6 +110,7 @@ func kep(t *testing.T, n *node) {
 			wantLines(t, n.qos(t, "pods", "-n", example.file), example.shown...)
 		})
 	}
+
 	t.Run("defaults and limits", func(t *testing.T) { kepDefaultsAndLimits(t, n) })
 }
 
@@ -123,6 +125,7 @@ func kepDefaultsAndLimits(t *testing.T, n *node) {
 		return strings.Contains(hard, "requests.") && strings.Contains(output, `"vendor.example/xyz-qos.normal":"1"`) &&
 			strings.Contains(output, `"qos.noderesource.dev/network.slow":"1"`) && strings.Contains(output, `"qos.noderesource.dev/qos-foo.low-prio":"1"`), hard + output
 	})
+
 	for _, c := range []struct {
 		name, class string
 		annotations string
@@ -149,6 +152,7 @@ func kepDefaultsAndLimits(t *testing.T, n *node) {
 					t.Errorf("%s", output)
 				}
 			}
+
 			if admitted != c.admitted {
 				t.Errorf("%d of 3 admitted, want %d", admitted, c.admitted)
 			}
@@ -178,6 +182,7 @@ spec:
       - {name: changes, image: "localhost/workload:1", imagePullPolicy: Never}
       - {name: asks-not, image: "localhost/workload:1", imagePullPolicy: Never}
 `
+
 	const allowed = "qos.noderesource.dev/allow-changes"
 	n.kubectl(t, "label", "namespace", "default", allowed+"=true")
 	converted, err := n.tryQOS(manifest, "convert")
@@ -187,6 +192,7 @@ spec:
 		n.kubectl(t, "delete", "deployment", "kep-form", "--cascade=foreground", within)
 		n.kubectl(t, "label", "namespace", "default", allowed+"-")
 	})
+
 	n.kubectl(t, "rollout", "status", "deployment/kep-form", within)
 	name := n.kubectl(t, "get", "pods", "-l", "app=kep-form", "-o", "jsonpath={.items[0].metadata.name}")
 	lines := func(t *testing.T, changes string) {
@@ -196,6 +202,7 @@ spec:
 			return hasLines(output, name+" main k8s.io/blockio gold gold allocated", changes, name+" asks-not k8s.io/blockio - standard default"), output
 		})
 	}
+
 	lines(t, name+" changes k8s.io/blockio slow slow container")
 	n.inClass(t, name, "gold")
 	until(t, "kubectl qos counts", func() (bool, string) {
@@ -209,34 +216,42 @@ spec:
 		output, err := n.try("annotate", "--dry-run=server", "--overwrite", "pod", name, "container.qos.noderesource.dev/changes=blockio=gold")
 		return err != nil, output
 	})
+
 	output, err := n.tryQOS("", "set", name, "-c", "changes", "blockio=silver")
 	if err == nil || !strings.Contains(output, "allow-changes=true") {
 		t.Errorf("kubectl qos set in a namespace without changes printed %s", output)
 	}
+
 	n.kubectl(t, "label", "namespace", "default", allowed+"=true")
 	until(t, "the class may be changed", func() (bool, string) {
 		output, err := n.tryQOS("", "set", name, "-c", "changes", "blockio=silver")
 		return err == nil && strings.Contains(output, "k8s.io/blockio slow -> silver"), output
 	})
+
 	lines(t, name+" changes k8s.io/blockio silver silver update")
 	if output, err := n.tryQOS("", "set", name, "-c", "changes", "blockio=platinum"); err == nil || !strings.Contains(output, "platinum") {
 		t.Errorf("kubectl qos set of an unknown class printed %s", output)
 	}
+
 	n.holders(t, "silver", "default/"+name+"/changes")
 	if output, err := n.tryQOS("", "set", name, "-c", "asks-not", "blockio=silver"); err == nil || !strings.Contains(output, "is full on "+n.name+": 1 of 1 in use") {
 		t.Errorf("kubectl qos set of a full class printed %s", output)
 	}
+
 	if annotations := n.kubectl(t, "get", "pod", name, "-o", "jsonpath={.metadata.annotations}"); strings.Contains(annotations, "/asks-not") {
 		t.Errorf("a refused class was written to the pod: %s", annotations)
 	}
+
 	p.killShim(t)
 	if output, err := n.tryQOS("", "set", name, "-c", "asks-not", "blockio=slow", "--timeout=2s"); err == nil || !strings.Contains(output, "/asks-not is removed again") {
 		t.Errorf("kubectl qos set while the shim is away printed %s", output)
 	}
+
 	p.back(t)
 	if annotations := n.kubectl(t, "get", "pod", name, "-o", "jsonpath={.metadata.annotations}"); strings.Contains(annotations, "/asks-not") {
 		t.Errorf("an annotation without effect stays on the pod: %s", annotations)
 	}
+
 	completed, err := exec.Command(n.program("kubectl-qos"), "--kubeconfig", n.cluster.kubeconfig("admin"), "__complete", "set", name, "-c", "changes", "blockio=").Output()
 	must(t, err)
 	wantLines(t, string(completed), "blockio=gold", "blockio=silver")

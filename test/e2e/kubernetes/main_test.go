@@ -54,6 +54,7 @@ func wanted() []string {
 	if flag.Lookup("test.list").Value.String() != "" {
 		return nil
 	}
+
 	first, _, _ := strings.Cut(flag.Lookup("test.run").Value.String(), "/")
 	names, err := exec.Command("/proc/self/exe", "-test.list", first).Output()
 	if err != nil {
@@ -101,6 +102,7 @@ func inside(ctx context.Context, built string, skipped []string, output io.Write
 	if output, err := exec.Command("cp", "-al", built+"/.", dir).CombinedOutput(); err != nil {
 		return failed(fmt.Errorf("link the built programs: %w: %s", err, output))
 	}
+
 	groups := newCgroups(filepath.Base(dir))
 	if err := groups.make(); err != nil {
 		return failed(err)
@@ -113,6 +115,7 @@ func inside(ctx context.Context, built string, skipped []string, output io.Write
 	if err != nil {
 		return failed(err)
 	}
+
 	args := append([]string{dir}, os.Args...)
 	if len(skipped) > 0 {
 		skip := "^(" + strings.Join(skipped, "|") + ")$"
@@ -121,6 +124,7 @@ func inside(ctx context.Context, built string, skipped []string, output io.Write
 		}
 		args = append(args, "-test.skip="+skip)
 	}
+
 	command := exec.CommandContext(ctx, filepath.Join(here, "inside.sh"), args...)
 	command.Env = append(os.Environ(), rigVariable+"="+dir)
 	command.Stdout, command.Stderr = output, output
@@ -128,11 +132,13 @@ func inside(ctx context.Context, built string, skipped []string, output io.Write
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
 		Pdeathsig:  syscall.SIGKILL,
 	}
+
 	err = command.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return failed(err)
 	}
+
 	return command.ProcessState.ExitCode()
 }
 
@@ -142,15 +148,18 @@ func prepare(dir string) error {
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		return err
 	}
+
 	scripts := []string{"./setup.sh"}
 	if slices.ContainsFunc(wanted(), func(name string) bool { return name == "TestNodes" || strings.HasPrefix(name, virtualNodes) }) {
 		scripts = append(scripts, "../vm/setup.sh")
 	}
+
 	for _, script := range scripts {
 		if err := setUp(script, bin); err != nil {
 			return err
 		}
 	}
+
 	version := "-X main.version=v0.0.0-e2e"
 	for _, program := range []string{
 		"./cmd/qos-nri-plugin", "./cmd/qos-kubelet-shim", "./cmd/qos-storage", "./cmd/kubectl-qos", "./test/e2e/workload", "./test/e2e/agent", "./test/e2e/csidriver",
@@ -163,17 +172,21 @@ func prepare(dir string) error {
 			return fmt.Errorf("build %s: %w\n%s", program, err, output)
 		}
 	}
+
 	if err := makeImage(dir); err != nil {
 		return err
 	}
+
 	if err := buildPublisher(dir); err != nil {
 		return err
 	}
+
 	image := exec.Command("go", "-C", "../../../tools/image", "run", ".", "-output", filepath.Join(dir, "workload.tar"),
 		"-name", workloadImage, "-platform", "linux/"+runtime.GOARCH, filepath.Join(bin, "workload"))
 	if output, err := image.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", workloadImage, err, output)
 	}
+
 	return nil
 }
 
@@ -196,6 +209,7 @@ func setUp(script, bin string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", script, err)
 	}
+
 	for line := range strings.FieldsSeq(string(paths)) {
 		name, from, _ := strings.Cut(line, "=")
 		links := map[string]string{name: from}
@@ -210,5 +224,6 @@ func setUp(script, bin string) error {
 			}
 		}
 	}
+
 	return nil
 }

@@ -253,6 +253,7 @@ func (n *node) report(t *testing.T) {
 	if err != nil {
 		t.Log(err)
 	}
+
 	for _, args := range [][]string{
 		{"describe", "node", n.name}, {"get", "pods", "-A", "-o", "wide"}, {"get", "events", "-A"},
 		{"-n", "qos-system", "logs", "--selector=app.kubernetes.io/name", "--all-containers", "--prefix", "--tail=25"},

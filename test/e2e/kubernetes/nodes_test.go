@@ -64,9 +64,11 @@ func (p pools) install(t *testing.T, classFiles ...string) {
 			"name": pool.kind, "nodeLabels": map[string]string{kindLabel: pool.kind}, "classFiles": map[string]string{"classes.yaml": classFiles[i]},
 		})
 	}
+
 	text, err := json.Marshal(map[string]any{
 		"pools": values, "followAnnotations": true, "publisher": map[string]any{"args": []string{"--follow-claims"}}, "crds": map[string]bool{"keep": false},
 	})
+
 	must(t, err)
 
 	n.helm(t, "install", "qos", deploy+"chart", "-n", "qos-system", "--create-namespace", "-f", n.write(t, "pools.yaml", string(text)))
@@ -74,6 +76,7 @@ func (p pools) install(t *testing.T, classFiles ...string) {
 		n.helm(t, "uninstall", "qos", "-n", "qos-system")
 		n.kubectl(t, "delete", "namespace", "qos-system", within)
 	})
+
 	for _, pool := range p {
 		pool.rolledOut(t)
 	}
@@ -107,6 +110,7 @@ func placedByClass(t *testing.T, p pools) {
 	if got := p.of(t, "needs-rdt"); got != large {
 		t.Errorf("a pod with a class of RDT runs on %s", got.name)
 	}
+
 	large.inClass(t, "needs-rdt", "gold")
 	large.holders(t, "gold", "default/needs-rdt/main")
 	small.holders(t, "gold")
@@ -118,6 +122,7 @@ func placedByClass(t *testing.T, p pools) {
 	if first == other {
 		t.Errorf("both pods run on %s, whose class has one slot", first.name)
 	}
+
 	first.inClasses(t, "first", "silver", "standard")
 	other.inClasses(t, "other", "silver", "standard")
 
@@ -128,6 +133,7 @@ func placedByClass(t *testing.T, p pools) {
 	if got := p.of(t, "waits"); got != first {
 		t.Errorf("the free slot was on %s, but the pod runs on %s", first.name, got.name)
 	}
+
 	first.inClasses(t, "waits", "silver", "standard")
 }
 
@@ -153,6 +159,7 @@ func updatedNodeByNode(t *testing.T, p pools) {
 		pool.running(t, name)
 		ids[name] = pool.containerID(name)
 	}
+
 	const whole = "stays-whole" // on the VM, because classes of whole pods need cgroup v2
 	p[1].run(t, pod{name: whole, annotations: map[string]string{podAnnotation: "qos.noderesource.dev/pod-blockio=slow"}, node: p[1].name})
 	p[1].running(t, whole)
@@ -260,12 +267,14 @@ func podMoves(t *testing.T, from, to *pool, w *vm) {
 		object := from.object()
 		return len(object.Spec.Volumes) == 0 && len(object.Status.Volumes) == 0, fmt.Sprintf("%+v %+v", object.Spec, object.Status.Volumes)
 	})
+
 	from.claimStatus(t, "csi", "csi-silver")
 	from.kubectl(t, "apply", "-f", csiManifests)
 	from.running(t, "csi")
 	if got := from.of("csi", "{.spec.nodeName}"); got != to.name {
 		t.Fatalf("the pod runs on %s", got)
 	}
+
 	device := to.loopDevice(t, w, "csi")
 	to.limited(t, "csi", device+" "+silverLimits)
 	until(t, "kubectl qos shows the limits of the other node", func() (bool, string) {

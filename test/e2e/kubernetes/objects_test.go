@@ -51,6 +51,7 @@ func linesWith(text, logs string) []string {
 	if err != nil {
 		return nil
 	}
+
 	var lines []string
 	for _, file := range files {
 		log, err := os.ReadFile(file)
@@ -63,6 +64,7 @@ func linesWith(text, logs string) []string {
 			}
 		}
 	}
+
 	return lines
 }
 
@@ -109,16 +111,20 @@ func objectTells(t *testing.T, n *node, follows bool) {
 	if c := class(object, "gold"); c.Capacity != 2 || c.ExtendedResource != "qos.noderesource.dev/blockio.gold" || c.Description != "for the tests" {
 		t.Errorf("gold is %+v", c)
 	}
+
 	uid := n.kubectl(t, "get", "node", n.name, "-o", "jsonpath={.metadata.uid}")
 	if owners := object.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Node" || string(owners[0].UID) != uid {
 		t.Errorf("the owners of the object are %+v; want node %s", owners, uid)
 	}
+
 	if status := &object.Status; status.LastHeartbeatTime.IsZero() || status.Expired(time.Now()) || status.FollowsAnnotations != follows {
 		t.Errorf("last heartbeat at %v, follows annotations: %v, want %v", status.LastHeartbeatTime, status.FollowsAnnotations, follows)
 	}
+
 	if table := n.kubectl(t, "get", "nqr"); !strings.Contains(table, "True") {
 		t.Errorf("kubectl get nqr:\n%s\nwant it ready", table)
 	}
+
 	n.condition(t, "holder", "True Assigned: main: k8s.io/blockio gold (allocated)")
 	n.condition(t, "by-default", "True Assigned: main: k8s.io/blockio standard (default)")
 	n.kubectl(t, "delete", "nodeqosresources", n.name)
@@ -217,10 +223,12 @@ func serverAway(t *testing.T, n *node, p installation) {
 		capacity = 3
 		n.setGold(t, p, capacity)
 	}
+
 	n.shell(t, "update", "default/through", "main", "blockio=slow")
 	until(t, "the shim has noticed that the API server is away", func() (bool, string) {
 		return len(p.said("does not answer")) > said, "the log of the shim does not report that"
 	})
+
 	n.cluster.server.mustStart(t)
 	n.awaitServer(t)
 	n.offered(t, "gold", fmt.Sprint(capacity), fmt.Sprint(capacity))
@@ -229,6 +237,7 @@ func serverAway(t *testing.T, n *node, p installation) {
 	if got := n.containerID("through"); got != before {
 		t.Error("while the API server was away, the container of the pod was replaced")
 	}
+
 	n.setGold(t, p, 2)
 	n.offered(t, "gold", "2", "2")
 }
@@ -251,6 +260,7 @@ func (n *node) writes(t *testing.T) []string {
 			writes = append(writes, strings.TrimSuffix(entry.Verb+" "+entry.ObjectRef.Resource+"/"+entry.ObjectRef.Subresource, "/"))
 		}
 	}
+
 	must(t, lines.Err())
 	return writes
 }
@@ -284,15 +294,18 @@ func writesAreFew(t *testing.T, n *node, p *programs) {
 	for _, write := range one {
 		count[write]++
 	}
+
 	// The shim may write NodeQOSResources twice: on a slow machine, it may see first that the class is in use, and later
 	// that the change is complete.
 	if count["patch pods/status"] != 1 || count["create events"] != 1 || count["patch nodeqosresources/status"] > 2 || len(one) > 4 {
 		t.Errorf("one change of class resulted in the writes %v; want one each of condition, event and object", one)
 	}
+
 	quiet := n.quiet(t, 12*time.Second)
 	if quiet != before+len(one) {
 		t.Errorf("the writes in an idle time are %v", n.writes(t)[before+len(one):])
 	}
+
 	// A shim that starts does not write again what the API already has.
 	p.killShim(t)
 	p.back(t)

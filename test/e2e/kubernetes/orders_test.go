@@ -90,6 +90,7 @@ func TestNoOrderStopsPodsThatAskForNothing(t *testing.T) {
 		n.kubectl(t, "delete", "validatingadmissionpolicy,validatingadmissionpolicybinding,mutatingadmissionpolicy,mutatingadmissionpolicybinding",
 			"-l", "canary")
 	})
+
 	t.Run("parts are installed and removed in any order", n.partsInAnyOrder)
 	n.kubectl(t, "apply", "-k", deploy+"uninstall")
 	t.Run("a second apply changes nothing", n.appliedAgain)
@@ -206,9 +207,11 @@ func (n *installs) check(t *testing.T, holds func(policy string) bool) {
 		seen = n.probe(name)
 		return strings.Contains(seen, fmt.Sprintf(refusedBy, name)), seen
 	})
+
 	if !strings.Contains(seen, "nothing {}") {
 		t.Errorf("a pod that requests no class is refused:\n%s", seen)
 	}
+
 	var silent []string
 	for _, pod := range asking {
 		answer := pod.answer
@@ -219,6 +222,7 @@ func (n *installs) check(t *testing.T, holds func(policy string) bool) {
 			silent = append(silent, fmt.Sprintf("%s: %q", pod.policy, answer))
 		}
 	}
+
 	if silent != nil {
 		t.Errorf("policies are not in force; these answers are missing: %s, in\n%s", strings.Join(silent, ", "), seen)
 	}

@@ -44,11 +44,13 @@ func (p *process) start() error {
 	if err := p.command.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
+
 	p.ended = make(chan struct{})
 	go func(command *exec.Cmd, ended chan struct{}) {
 		_ = command.Wait()
 		close(ended)
 	}(p.command, p.ended)
+
 	return nil
 }
 

@@ -87,17 +87,20 @@ func monitored(t *testing.T, n *node) {
 	commit := func(seconds string) {
 		n.kubectl(t, "exec", "busy", "--", "workload", "latency", "commit", "/file", seconds)
 	}
+
 	commit("1")
 	output := os.Getenv("QOS_DASHBOARD_OUTPUT")
 	if output != "" {
 		liven(t, n, commit)
 	}
+
 	data := map[string][]dashboard.Series{}
 	for _, panel := range d.Panels {
 		for _, target := range panel.Targets {
 			data[panel.Title] = append(data[panel.Title], seriesSince(t, p, start, target)...)
 		}
 	}
+
 	if output != "" {
 		must(t, os.WriteFile(output, []byte(d.SVG(data)), 0o644))
 	}
@@ -113,6 +116,7 @@ func monitored(t *testing.T, n *node) {
 			}
 		}
 	}
+
 	if count == 0 {
 		t.Error("Prometheus has no alerts")
 	}
@@ -140,6 +144,7 @@ func seriesSince(t *testing.T, p promv1.API, start time.Time, target dashboard.T
 		if err != nil {
 			return false, err.Error()
 		}
+
 		hasData := false
 		all = nil
 		for _, stream := range found.(model.Matrix) {
@@ -150,8 +155,10 @@ func seriesSince(t *testing.T, p promv1.API, start time.Time, target dashboard.T
 			}
 			all = append(all, s)
 		}
+
 		return hasData, fmt.Sprint(warnings, found)
 	})
+
 	return all
 }
 

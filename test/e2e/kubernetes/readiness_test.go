@@ -24,6 +24,7 @@ func readinessIsReported(t *testing.T, n *node) {
 		n.kubectl(t, "delete", "pod", "theirs", "--force", "--grace-period=0")
 		n.kubectl(t, "delete", "node", "node-3")
 	})
+
 	token := n.publisherToken(t)
 	// status returns the Node with the condition added, as the body of a PUT request.
 	status := func(name string) string {
@@ -35,6 +36,7 @@ func readinessIsReported(t *testing.T, n *node) {
 		}
 		return strings.Replace(object, `"status": {`, `"status": {"conditions": [`+condition+`],`, 1)
 	}
+
 	for _, test := range []struct{ name, user, method, path, contentType, body, refused string }{
 		{"it reads its node", "system:node:node-1", "GET", own, "", "", ""},
 		{"it writes the status of its node", "system:node:node-1", "PUT", own + "/status", "application/json", status("node-1"), ""},
@@ -49,6 +51,7 @@ func readinessIsReported(t *testing.T, n *node) {
 			}
 		})
 	}
+
 	if seen := n.kubectl(t, "get", "node", "node-1", "-o", `jsonpath={.status.conditions[?(@.type=="qos.noderesource.dev/PluginReady")].status}`); seen != "True" {
 		t.Errorf("the condition is %q", seen)
 	}

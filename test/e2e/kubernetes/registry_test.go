@@ -67,6 +67,7 @@ func (n *node) publishBefore(t *testing.T) string {
 	if strings.Count(string(crd), field) != 1 {
 		t.Fatalf("%s does not have the field status.%s once", file, newField)
 	}
+
 	must(t, os.WriteFile(file, []byte(strings.Replace(string(crd), field, "\n              oldField:\n", 1)), 0o644))
 
 	return publishedImage(t, exec.Command(n.program("publish"), "-registry", registry, "-name", "qos-nri-plugin", "-version", "v"+oldVersion,

@@ -119,15 +119,19 @@ func (r *request) manifest(t *testing.T) string {
 	if r.Defaults {
 		object.Namespace = withDefaults
 	}
+
 	if r.Bounded {
 		object.Namespace = bounded
 	}
+
 	for _, c := range r.Init {
 		object.Spec.InitContainers = append(object.Spec.InitContainers, c.container())
 	}
+
 	for _, c := range r.Containers {
 		object.Spec.Containers = append(object.Spec.Containers, c.container())
 	}
+
 	text, err := json.Marshal(object)
 	must(t, err)
 	return string(text)
@@ -165,15 +169,19 @@ func (r *request) compare(t *testing.T, output []byte) {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
+
 	if r.Pod != "" {
 		annotations[podAnnotation] = r.Pod
 	}
+
 	if r.asksForClasses() {
 		annotations[requiredAnnotation] = requiredPlugin
 	}
+
 	if diff := cmp.Diff(annotations, got.Annotations, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
+
 	asked := slices.Concat(r.Containers, r.Init)
 	for i, c := range slices.Concat(got.Spec.Containers, got.Spec.InitContainers) {
 		want := quantities(asked[i].Units)
@@ -194,6 +202,7 @@ func (r *request) asksForClasses() bool {
 			return true
 		}
 	}
+
 	ours := func(units map[string]any) bool {
 		for name := range quantities(units) {
 			if strings.HasPrefix(string(name), "qos.noderesource.dev/") || strings.HasPrefix(string(name), "vendor.example/") {
@@ -202,10 +211,12 @@ func (r *request) asksForClasses() bool {
 		}
 		return false
 	}
+
 	for _, c := range slices.Concat(r.Containers, r.Init) {
 		if ours(c.Units) {
 			return true
 		}
 	}
+
 	return len(r.With) > 0
 }

@@ -120,12 +120,14 @@ func templateFits(t *testing.T, n *node) {
 	for tag, amount := range tags {
 		classes = append(classes, fmt.Sprintf("%q:%q", strings.TrimPrefix(tag, prefix), amount))
 	}
+
 	n.fakeNode(t, "template", strings.Join(classes, ","))
 	n.fakePods(t, "", "qos.noderesource.dev/rdt.gold", "fits")
 	n.fakePods(t, "", "qos.noderesource.dev/rdt.silver", "fits-not")
 	if placed := n.placedOn(t); placed["template"] != 1 {
 		t.Errorf("the pods are placed %v, want one on the template", placed)
 	}
+
 	seen := n.kubectl(t, "-n", "scheduling", "get", "pod", "fits-not", "-o", "jsonpath={.status.conditions[*].message}")
 	if !strings.Contains(seen, "Insufficient qos.noderesource.dev/rdt.silver") {
 		t.Errorf("the conditions of a pod that does not fit the template are: %s", seen)

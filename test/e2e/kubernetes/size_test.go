@@ -37,11 +37,13 @@ func TestTheShimIsSmall(t *testing.T) {
 		n.kubectl(t, "-n", "many", "delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
 		n.kubectl(t, "delete", "node", otherNode)
 	})
+
 	plugin := apitest.NewNode()
 	must(t, plugin.Load(t.Context(), apitest.Files))
 	for name, uid := range n.uids(t) {
 		must(t, plugin.RunPodAs(t.Context(), uid, "many", name, "", "main", "side"))
 	}
+
 	served, err := apitest.Serve(context.WithoutCancel(t.Context()), plugin, "/run")
 	must(t, err)
 	t.Cleanup(func() { must(t, served.Stop()) })
@@ -59,10 +61,12 @@ func TestTheShimIsSmall(t *testing.T) {
 		process.mustStart(t)
 		t.Cleanup(func() { must(t, process.end(syscall.SIGTERM)) })
 	}
+
 	until(t, "all pods have their condition", func() (bool, string) {
 		output, _ := n.try("-n", "many", "get", "pods", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="qos.noderesource.dev/Assigned")].status}`)
 		return len(strings.Fields(output)) == manyPods, fmt.Sprint(len(strings.Fields(output)))
 	})
+
 	took := time.Since(start)
 	quiet := n.quiet(t, 7*time.Second)
 	const idle = 10 * time.Second
@@ -77,6 +81,7 @@ func TestTheShimIsSmall(t *testing.T) {
 			t.Errorf("%s had %.1f MiB of resident memory, want at most %d", p.name, most, maxMemory)
 		}
 	}
+
 	if writes := quiet - before; writes > manyPods+10 {
 		t.Errorf("%d writes for %d pods; want one for each pod, and a few for the node", writes, manyPods)
 	}
@@ -99,6 +104,7 @@ spec:
 ---
 `, i, otherNode, workloadImage, workloadImage)
 	}
+
 	return manifests.String()
 }
 

@@ -24,6 +24,7 @@ func staticPodTakesASlot(t *testing.T, n *node) {
 		seen := n.phase("seen") + " " + n.phase("waits")
 		return seen == "Running Pending" || seen == "Pending Running", seen
 	})
+
 	must(t, os.Remove(file))
 	n.running(t, "seen", "waits")
 	n.offered(t, "gold", "2", "2")

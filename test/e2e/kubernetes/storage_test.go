@@ -25,18 +25,21 @@ func claimQuota(t *testing.T, n *node) {
 		output, _ := n.try("-n", "claims", "get", "resourcequota", "rare-volumes", "-o", "jsonpath={.status.hard.persistentvolumeclaims}")
 		return output == "1", output
 	})
+
 	create := func(name, class string) (string, error) {
 		claim := fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %s, namespace: claims},
   spec: {storageClassName: none, %s accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`, name, class)
 		output, err := n.kubectlCommand(claim, "create", "-f", "-").CombinedOutput()
 		return string(output), err
 	}
+
 	for _, name := range []string{"first", "second"} {
 		output, err := create(name, "volumeAttributesClassName: rare,")
 		if exceeded := strings.Contains(output, "exceeded quota: rare-volumes"); exceeded != (name == "second") || exceeded != (err != nil) {
 			t.Errorf("the %s claim: %s", name, output)
 		}
 	}
+
 	if output, err := create("other", ""); err != nil {
 		t.Errorf("the creation of a claim without a class returned %s", output)
 	}
@@ -118,6 +121,7 @@ func volumesFollowClaims(t *testing.T, n *node, v *vm) {
 			t.Errorf("delete: %v: %s", err, output)
 		}
 	})
+
 	n.running(t, "claims")
 	before := n.containerID("claims")
 	n.limited(t, "claims", silverLimits)
@@ -135,6 +139,7 @@ func volumesFollowClaims(t *testing.T, n *node, v *vm) {
 		seen, _ := n.try("get", "events", "-o", "jsonpath={.items[?(@.reason==\"VolumeAttributesClassNotEnforced\")].message}")
 		return strings.Contains(seen, `parameter "iopz" is unknown; the parameters are iops and throughput`), seen
 	})
+
 	n.limited(t, "claims", silverLimits) // the default
 	if got := n.containerID("claims"); got != before {
 		t.Error("a change of the claim has replaced the container")

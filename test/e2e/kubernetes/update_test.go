@@ -19,6 +19,7 @@ func requiredPodsWaitForThePlugin(t *testing.T, n *node, p *programs) {
 	for i := range 12 {
 		pods = append(pods, pod{name: fmt.Sprint("required-", i), classes: []string{"blockio.slow"}})
 	}
+
 	n.run(t, pods...)
 	for range 5 {
 		must(t, p.plugin.end(syscall.SIGTERM))

@@ -64,15 +64,19 @@ func (n *node) leftAlone(t *testing.T, before string) {
 	if after := n.containers(t); after != before {
 		t.Errorf("the pods were\n%s\nand are now\n%s", before, after)
 	}
+
 	for class, p := range staying {
 		n.inClass(t, p.name, class)
 	}
+
 	if unified() {
 		n.condition(t, "as-a-whole", "pod-blockio slow")
 	}
+
 	if failed := n.kubectl(t, "get", "pods", "-A", "--field-selector=status.phase=Failed", "-o", "name"); failed != "" {
 		t.Errorf("these pods have failed: %s", failed)
 	}
+
 	for _, reason := range []string{"Evicted", "Preempted", "TaintManagerEviction", "Killing", "BackOff", "UnexpectedAdmissionError"} {
 		events := n.kubectl(t, "get", "events", "--field-selector=reason="+reason, "-o", `jsonpath={range .items[*]}{.involvedObject.uid} {.message}{"\n"}{end}`)
 		for event := range strings.Lines(events) {
@@ -118,6 +122,7 @@ func (r restart) noLongerThanItself(t *testing.T, capacity int) {
 		fields := strings.Split(last, "/")
 		return len(fields) == 3 && fields[1] == fields[2], last
 	})
+
 	ended, registered := r.end(t), r.registration(t)
 	took := registered.Sub(ended)
 	away, err := unavailable(r.offer.lines(t), capacity)
@@ -178,6 +183,7 @@ func unavailable(reports []string, capacity int) (away time.Duration, err error)
 			away, since = away+at.Sub(since), time.Time{}
 		}
 	}
+
 	return away, nil
 }
 

@@ -46,11 +46,13 @@ func occupancyIsTheKernels(t *testing.T, n *node, group string) {
 			}
 		}
 	}
+
 	var output string
 	until(t, "the node answers", func() (bool, string) { // the emulated machine can need more time than the command gives it
 		output, err = n.tryQOS("", "top", "usage", n.name, "--once", "--containers", "-o", "json")
 		return err == nil, output
 	})
+
 	must(t, json.Unmarshal([]byte(output), &list))
 
 	var got []string
@@ -61,6 +63,7 @@ func occupancyIsTheKernels(t *testing.T, n *node, group string) {
 			}
 		}
 	}
+
 	number, err := strconv.ParseFloat(strings.TrimSpace(want), 64)
 	if line := fmt.Sprintln(n.name, "k8s.io/rdt gold default main 0", number); err != nil || number == 0 || !slices.Equal(got, []string{line}) {
 		t.Errorf("the occupancy is %q, and the kernel's is %q, in the document\n%s", got, want, output)
@@ -75,6 +78,7 @@ func tablesAreSortedLines(t *testing.T, n *node) {
 		lines, err = n.usageLines(n.name+" k8s.io/rdt default measured main gold 0 ", "--containers", "--sort-by=cache", "--interval=1s")
 		return err == nil, fmt.Sprint(err)
 	})
+
 	output := strings.Join(lines, "\n")
 	if strings.Contains(output, "\x1b") {
 		t.Errorf("the output has escape sequences, although it is no terminal: %q", output)
@@ -96,6 +100,7 @@ func tablesAreSortedLines(t *testing.T, n *node) {
 			sorted++
 		}
 	}
+
 	if sorted == 0 {
 		t.Errorf("there is no column CACHE in\n%s", output)
 	}
@@ -111,6 +116,7 @@ func (n *node) usageLines(row string, flags ...string) (lines []string, err erro
 	if err != nil {
 		return nil, err
 	}
+
 	if err := command.Start(); err != nil {
 		return nil, err
 	}
@@ -122,6 +128,7 @@ func (n *node) usageLines(row string, flags ...string) (lines []string, err erro
 			rows++
 		}
 	}
+
 	err = errors.Join(command.Process.Signal(os.Interrupt), command.Wait())
 	if rows < 2 {
 		err = errors.Join(err, fmt.Errorf("%d lines begin with %q", rows, row))
@@ -129,5 +136,6 @@ func (n *node) usageLines(row string, flags ...string) (lines []string, err erro
 	if err != nil {
 		return nil, fmt.Errorf("kubectl qos top usage: %w\n%s%s", err, strings.Join(lines, "\n"), stderr.String())
 	}
+
 	return lines, nil
 }

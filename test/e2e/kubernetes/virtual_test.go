@@ -165,6 +165,7 @@ func setMoves(t *testing.T, n *node) {
 	if output, err := n.tryQOS("", "set", "moves", "-c", "main", "rdt=silver", "blockio=silver"); err == nil || !strings.Contains(output, "is full on "+n.name) {
 		t.Errorf("a change to a full class returned %v\n%s", err, output)
 	}
+
 	n.inClass(t, "moves", "gold")
 	if got := n.containerID("moves"); got != before {
 		t.Error("a change of class has replaced the container")
@@ -202,6 +203,7 @@ func configMapReaches(t *testing.T, n *node, d *daemonSet, want string) {
 	if got := n.containerID("in-gold"); got != before {
 		t.Error("a change of the class file has replaced the container")
 	}
+
 	d.setClasses(t, virtualClasses(2, fullBandwidth))
 	n.offered(t, "gold", "2", "2")
 }
@@ -241,6 +243,7 @@ func podHasAClass(t *testing.T, n *node) {
 		seen := kernel.Cgroups["pod"].Files["io.max"]
 		return strings.Contains(seen, "rbps=300000000 "), seen
 	})
+
 	n.inClass(t, "limited", "standard")
 }
 
@@ -253,6 +256,7 @@ func annotationsBecomeResources(t *testing.T, n *node) {
   spec: {containers: [{name: main, image: none}]}}`)
 		return strings.Contains(output, `"qos.noderesource.dev/rdt.gold":"1"`) && strings.Contains(output, requiredAnnotation), output
 	})
+
 	asks := map[string]string{"container.qos.noderesource.dev/main": "rdt=silver,blockio=silver"}
 	n.run(t, pod{name: "by-annotation", annotations: asks})
 	n.running(t, "by-annotation")
@@ -290,6 +294,7 @@ func restartsOfVirtual(t *testing.T, n *node, d *daemonSet) {
 			t.Errorf("a restart of %s has replaced containers", restart.name)
 		}
 	}
+
 	n.run(t, pod{name: "comes", classes: n.asks("gold")})
 	n.running(t, "comes")
 	n.inClass(t, "comes", "gold")
@@ -333,10 +338,12 @@ func reboots(t *testing.T, n *node, v *vm, d *daemonSet) {
 	if again := v.mustRun(t, "cat", "/proc/sys/kernel/random/boot_id"); again == bootID {
 		t.Fatal("the VM has not booted again")
 	}
+
 	until(t, "the API has the new boot", func() (bool, string) {
 		seen, _ := n.try("get", "node", n.name, "-o", "jsonpath={.status.nodeInfo.bootID}")
 		return seen != "" && seen != strings.TrimSpace(bootID), seen
 	})
+
 	d.back(t)
 	n.offered(t, "gold", "2", "2")
 	n.inClass(t, "plain", "standard")
@@ -347,11 +354,13 @@ func reboots(t *testing.T, n *node, v *vm, d *daemonSet) {
 	if got := n.of(annotated.name, "{.metadata.uid}"); got != uid {
 		t.Errorf("the pod that requires the plugin was replaced: its UID was %s and is %s", uid, got)
 	}
+
 	// Pods that the kubelet has refused stay in the API.
 	refused := n.kubectl(t, "get", "pods", "--field-selector=status.phase=Failed", "-o", "jsonpath={.items[*].status.reason}")
 	if !strings.Contains(refused, "UnexpectedAdmissionError") {
 		t.Errorf("the pods that failed have the reasons %q; docs/kubernetes.md names UnexpectedAdmissionError", refused)
 	}
+
 	n.kubectl(t, "delete", "pods", "--field-selector=status.phase=Failed")
 }
 
@@ -370,5 +379,6 @@ func (n *node) replica(t *testing.T) string {
 		name = strings.TrimSuffix(lines[ready], "/True")
 		return true, ""
 	})
+
 	return name
 }

@@ -61,6 +61,7 @@ func (v *vm) begin(t *testing.T, n *node) {
 	for _, name := range inVM {
 		must(t, os.Symlink(filepath.Join(v.bin, name), filepath.Join(programs, name)))
 	}
+
 	here, err := os.Getwd()
 	must(t, err)
 	must(t, os.Symlink(filepath.Join(here, "cni.sh"), filepath.Join(programs, "cni.sh")))
@@ -76,6 +77,7 @@ func (v *vm) begin(t *testing.T, n *node) {
 	} {
 		mustRun(t, args...)
 	}
+
 	v.boot(t)
 }
 
@@ -108,6 +110,7 @@ func (v *vm) boot(t *testing.T) {
 			"QOS_HOST_PROGRAMS=/usr/sbin/ip /usr/bin/flock /usr/sbin/mkfs.ext4 /usr/sbin/resize2fs", "KERNEL=" + filepath.Join(v.bin, "KERNEL"),
 		},
 	}
+
 	v.qemu.mustStart(t)
 	until(t, "the VM has booted", func() (bool, string) {
 		if !v.qemu.running() {
@@ -125,6 +128,7 @@ func (v *vm) boot(t *testing.T) {
 	if v.resctrl != "" {
 		options += "," + v.resctrl
 	}
+
 	for _, args := range [][]string{
 		{"mkdir", "-p", v.rig, "/mnt", "/var/lib/kubelet", "/var/lib/containerd", staticPods, "/run/cni", "/run/bin"},
 		{"mount", "--bind", "/share", v.rig},
@@ -183,6 +187,7 @@ func (v *vm) node() settings {
 	if v.init != "" {
 		driver = v.init
 	}
+
 	return settings{
 		cgroupRoot: "/", cgroupDriver: driver, statusFrequency: "10s", syncFrequency: "20s", ociRuntime: v.path("runc"), cni: "/opt", resources: []string{"blockio", "rdt"},
 		// The emulated machine is slow. After these timeouts, the runtime would continue without the plugin.

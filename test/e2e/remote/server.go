@@ -76,6 +76,7 @@ func serve(handlers *rpc.Server, connection net.Conn) {
 	if err != nil {
 		return
 	}
+
 	buffered := struct {
 		io.Reader
 		io.Writer
@@ -87,6 +88,7 @@ func serve(handlers *rpc.Server, connection net.Conn) {
 		handlers.ServeConn(buffered)
 		return
 	}
+
 	socket, err := net.Dial("unix", target)
 	if err != nil {
 		return
@@ -96,6 +98,7 @@ func serve(handlers *rpc.Server, connection net.Conn) {
 		_, _ = io.Copy(socket, buffered)
 		_ = socket.Close()
 	}()
+
 	_, _ = io.Copy(connection, socket) // ends when one side closes the connection
 }
 
@@ -127,6 +130,7 @@ func (s *server) Start(program Program, _ *struct{}) error {
 		_ = command.Wait() // how it ended is in its log
 		close(started.ended)
 	}()
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.programs[program.Name] = started

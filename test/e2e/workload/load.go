@@ -48,14 +48,17 @@ func open(kind, name string) (*source, error) {
 	if !known {
 		return nil, errors.New(usage)
 	}
+
 	file, err := os.OpenFile(name, o.flags, 0o600)
 	if err != nil {
 		return nil, err
 	}
+
 	size, err := file.Seek(0, 2)
 	if err != nil {
 		return nil, err
 	}
+
 	if size == 0 {
 		size = fileSize
 		if _, err := file.WriteAt(make([]byte, size), 0); err != nil {
@@ -65,6 +68,7 @@ func open(kind, name string) (*source, error) {
 			return nil, err
 		}
 	}
+
 	return &source{operation: o, file: file, size: size}, nil
 }
 
@@ -75,6 +79,7 @@ func (s *source) repeat(done func(time.Duration) bool) error {
 	if err != nil {
 		return fmt.Errorf("map a buffer: %w", err)
 	}
+
 	blocks := s.size / int64(s.operation.size)
 	for i := int64(0); ; i++ {
 		at := i % blocks
@@ -98,6 +103,7 @@ func latency(kind, name, seconds string) error {
 	if err != nil {
 		return fmt.Errorf("seconds: %w", err)
 	}
+
 	s, err := open(kind, name)
 	if err != nil {
 		return err
@@ -113,6 +119,7 @@ func latency(kind, name, seconds string) error {
 	if err != nil {
 		return err
 	}
+
 	all := time.Since(start)
 	slices.Sort(took)
 	fmt.Println(len(took), took[len(took)/2].Nanoseconds(), took[len(took)*99/100].Nanoseconds(), all.Nanoseconds())
@@ -125,6 +132,7 @@ func load(kind, name, threads string) error {
 	if err != nil {
 		return fmt.Errorf("number of threads: %w", err)
 	}
+
 	s, err := open(kind, name)
 	if err != nil {
 		return err
@@ -135,5 +143,6 @@ func load(kind, name, threads string) error {
 	for range n {
 		go func() { failed <- s.repeat(func(time.Duration) bool { return false }) }()
 	}
+
 	return <-failed
 }

@@ -66,6 +66,7 @@ func run(args []string) error {
 	case args[0] == "load" && len(args) == 4:
 		return load(args[1], args[2], args[3])
 	}
+
 	return errors.New(usage)
 }
 
@@ -164,6 +165,7 @@ func transfer(direction, name, seconds string) error {
 	if err != nil {
 		return fmt.Errorf("seconds: %w", err)
 	}
+
 	flags, transfer := os.O_RDONLY|unix.O_DIRECT, syscall.Pread
 	switch direction {
 	case "write":
@@ -171,6 +173,7 @@ func transfer(direction, name, seconds string) error {
 	case "fsync":
 		flags, transfer = os.O_WRONLY|os.O_CREATE, writeAndSync
 	}
+
 	file, err := os.OpenFile(name, flags, 0o600)
 	if err != nil {
 		return err
@@ -180,14 +183,17 @@ func transfer(direction, name, seconds string) error {
 	if err != nil {
 		return err
 	}
+
 	if size == 0 {
 		size = fileSize
 	}
+
 	// Direct I/O needs memory whose address is a multiple of the disk's block size. The address of a mapping is.
 	block, err := unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return fmt.Errorf("map a buffer: %w", err)
 	}
+
 	start := time.Now()
 	var done int64
 	for time.Since(start) < time.Duration(limit)*time.Second {
@@ -197,6 +203,7 @@ func transfer(direction, name, seconds string) error {
 		}
 		done += int64(n)
 	}
+
 	fmt.Println(done, time.Since(start).Nanoseconds())
 	return nil
 }

@@ -25,6 +25,7 @@ func findDomain(sys fs.FS, allowed *unix.CPUSet) (domain, error) {
 	if err != nil {
 		return domain{}, err
 	}
+
 	for _, file := range caches {
 		read := func(name string) string {
 			data, _ := fs.ReadFile(sys, path.Join(path.Dir(file), name)) // a missing file is parsed as an empty one
@@ -51,6 +52,7 @@ func findDomain(sys fs.FS, allowed *unix.CPUSet) (domain, error) {
 			return d, nil
 		}
 	}
+
 	return domain{}, fmt.Errorf("no two CPUs that this program may use share an L3 cache")
 }
 
@@ -74,5 +76,6 @@ func parseCPUs(list string) ([]int, error) {
 			cpus = append(cpus, cpu)
 		}
 	}
+
 	return cpus, nil
 }

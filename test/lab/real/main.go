@@ -36,12 +36,14 @@ func run(ctx context.Context, args []string) error {
 	if len(args) > 0 && (args[0] == "chase" || args[0] == "stream") {
 		return work(args)
 	}
+
 	flags := flag.NewFlagSet("real", flag.ContinueOnError)
 	seconds := flags.Int("seconds", 20, "duration of one measurement")
 	output := flags.String("output", "", "directory for the table and the picture")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+
 	if flags.NArg() > 0 || *seconds < 1 {
 		return errors.New(usage)
 	}
@@ -50,10 +52,12 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	fmt.Println(scene.Text())
 	if *output == "" {
 		return nil
 	}
+
 	return lab.Write(*output, []lab.Scene{*scene})
 }
 
@@ -62,19 +66,24 @@ func work(args []string) error {
 	if len(args) != 3 {
 		return errors.New(usage)
 	}
+
 	cpu, err := strconv.Atoi(args[1])
 	if err != nil {
 		return fmt.Errorf("CPU: %w", err)
 	}
+
 	bytes, err := strconv.Atoi(args[2])
 	if err != nil {
 		return fmt.Errorf("bytes: %w", err)
 	}
+
 	if err := pin(cpu); err != nil {
 		return err
 	}
+
 	if args[0] == "chase" {
 		return chase(os.Stdout, bytes)
 	}
+
 	return stream(os.Stdout, bytes)
 }

@@ -38,6 +38,7 @@ func TestTheDomainHasTheCPUsThatShareAnL3CacheAndThatMayBeUsed(t *testing.T) {
 			dir + "index3/shared_cpu_list": {Data: []byte(shared)},
 		}
 	}
+
 	for name, test := range map[string]struct {
 		sys  fstest.MapFS
 		want domain
@@ -54,6 +55,7 @@ func TestTheDomainHasTheCPUsThatShareAnL3CacheAndThatMayBeUsed(t *testing.T) {
 			for _, cpu := range []int{0, 2, 8, 11} {
 				allowed.Set(cpu)
 			}
+
 			got, err := findDomain(test.sys, &allowed)
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
@@ -64,6 +66,7 @@ func TestTheDomainHasTheCPUsThatShareAnL3CacheAndThatMayBeUsed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(domain{})); diff != "" {
 				t.Error(diff)
 			}

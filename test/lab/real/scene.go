@@ -55,23 +55,28 @@ func measure(ctx context.Context, duration time.Duration) (scene *lab.Scene, err
 	if err != nil {
 		return nil, err
 	}
+
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
 		return nil, fmt.Errorf("read this program's CPUs: %w", err)
 	}
+
 	shared, err := findDomain(os.DirFS("/sys"), &allowed)
 	if err != nil {
 		return nil, err
 	}
+
 	s, err := stage.Raise(ctx, machine, classFile)
 	defer func() { err = errors.Join(err, s.Down()) }()
 	if err != nil {
 		return nil, err
 	}
+
 	status, err := s.API.Status(ctx, &qosv1alpha1.StatusRequest{}, grpc.WaitForReady(true))
 	if err != nil {
 		return nil, err
 	}
+
 	fmt.Println(shell.Status(status))
 
 	e := &experiment{Stage: s, machine: machine, domain: shared, duration: duration}
@@ -96,11 +101,13 @@ func (e *experiment) run(ctx context.Context) (*lab.Scene, error) {
 		Title:   fmt.Sprintf("Memory accesses, number of neighbours: %d", len(neighbours)),
 		Columns: []string{"p50 (ns)", "p99 (ns)", "neighbours (GB/s)"},
 	}
+
 	// What the container reads fits into its part of the cache.
 	critical, err := e.start(ctx, "critical", "chase", e.domain.cpus[0], e.domain.size*4/10)
 	if err != nil {
 		return nil, err
 	}
+
 	var noisy []*container
 	add := func(situation string) error {
 		values, err := e.values(ctx, critical, noisy)
@@ -109,9 +116,11 @@ func (e *experiment) run(ctx context.Context) (*lab.Scene, error) {
 		}
 		return err
 	}
+
 	if err := add("alone"); err != nil {
 		return nil, err
 	}
+
 	for _, cpu := range neighbours {
 		c, err := e.start(ctx, fmt.Sprint("noisy-", cpu), "stream", cpu, e.domain.size*4)
 		if err != nil {
@@ -119,9 +128,11 @@ func (e *experiment) run(ctx context.Context) (*lab.Scene, error) {
 		}
 		noisy = append(noisy, c)
 	}
+
 	if err := add("no classes"); err != nil {
 		return nil, err
 	}
+
 	for _, step := range []struct{ situation, class string }{{"cache divided", "batch"}, {"and less memory bandwidth", "slow"}} {
 		if err := e.assign(ctx, "critical", critical); err != nil {
 			return nil, err
@@ -133,6 +144,7 @@ func (e *experiment) run(ctx context.Context) (*lab.Scene, error) {
 			return nil, err
 		}
 	}
+
 	return scene, nil
 }
 
@@ -148,24 +160,29 @@ func (e *experiment) start(ctx context.Context, name, work string, cpu, size int
 	if err != nil {
 		return nil, err
 	}
+
 	c := &container{lines: &lines{}}
 	e.machine.Command = func() *exec.Cmd {
 		cmd := exec.Command(program, work, strconv.Itoa(cpu), strconv.Itoa(size))
 		cmd.Stdout, cmd.Stderr = c.lines, os.Stderr
 		return cmd
 	}
+
 	pod, err := e.Runtime.RunPod(ctx, nriruntime.PodConfig{Name: name})
 	if err != nil {
 		return nil, err
 	}
+
 	e.pods = append(e.pods, pod)
 	id, err := e.Runtime.CreateContainer(ctx, pod, nriruntime.ContainerConfig{Name: "main"})
 	if err != nil {
 		return nil, err
 	}
+
 	if err := e.Runtime.StartContainer(ctx, id); err != nil {
 		return nil, err
 	}
+
 	c.podUID, err = e.uidOf(ctx, name)
 	return c, err
 }
@@ -203,12 +220,14 @@ func (e *experiment) values(ctx context.Context, critical *container, noisy []*c
 	for _, c := range all {
 		c.lines.reset()
 	}
+
 	// Two seconds more than the duration: the first line is partly about the time before the change, and the caches have to fill.
 	select {
 	case <-time.After(e.duration + 2*time.Second):
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+
 	var medians [][]float64
 	for _, c := range all {
 		m, err := c.lines.medians()
@@ -217,10 +236,12 @@ func (e *experiment) values(ctx context.Context, critical *container, noisy []*c
 		}
 		medians = append(medians, m)
 	}
+
 	moved := 0.0
 	for _, m := range medians[1:] {
 		moved += m[0] / 1e9
 	}
+
 	return append(medians[0], moved), nil
 }
 
@@ -273,13 +294,16 @@ func (l *lines) medians() ([]float64, error) {
 			columns[column] = append(columns[column], value)
 		}
 	}
+
 	if len(columns) == 0 {
 		return nil, fmt.Errorf("a container printed nothing in time, only %q; measure for longer", text)
 	}
+
 	var medians []float64
 	for _, values := range columns {
 		slices.Sort(values)
 		medians = append(medians, values[len(values)/2])
 	}
+
 	return medians, nil
 }

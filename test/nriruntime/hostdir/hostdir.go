@@ -52,6 +52,7 @@ func New(root string, options Options) (*Host, error) {
 	if options.Legacy {
 		mounts = "30 1 0:26 / " + blkio + " rw - cgroup cgroup rw,blkio\n"
 	}
+
 	if options.RMIDs > 0 {
 		mounts += "31 1 0:27 / " + resctrl + " rw - resctrl resctrl rw\n"
 	}
@@ -69,17 +70,21 @@ func New(root string, options Options) (*Host, error) {
 		"sys/fs/cgroup/cgroup.controllers": "cpu io memory\n",
 		"sys/fs/cgroup/cgroup.procs":       "",
 	}
+
 	if options.Legacy {
 		files["sys/block/sda/queue/scheduler"] = "none [bfq]\n"
 	}
+
 	if options.RMIDs > 0 {
 		maps.Copy(files, h.resctrlFiles())
 	}
+
 	disk := filepath.Join(root, "sys/dev/block/8:0")
 	err := errors.Join(h.write(files), os.MkdirAll(filepath.Dir(disk), 0o755), os.Symlink("../../block/sda", disk))
 	if err != nil {
 		return nil, fmt.Errorf("make a host in %s: %w", root, err)
 	}
+
 	return h, nil
 }
 
@@ -109,6 +114,7 @@ func (h *Host) MakePodCgroup(cgroup string) error {
 	files := map[string]string{
 		"cgroup.procs": "", "cgroup.threads": "", "cgroup.controllers": "io\n", "cgroup.kill": "", "io.max": "", "io.weight": "default 100\n",
 	}
+
 	if h.options.Legacy {
 		files = map[string]string{
 			"cgroup.procs": "", "tasks": "", "blkio.throttle.read_bps_device": "", "blkio.throttle.write_bps_device": "",
@@ -116,6 +122,7 @@ func (h *Host) MakePodCgroup(cgroup string) error {
 			"blkio.bfq.weight": "100\n", "blkio.bfq.weight_device": "",
 		}
 	}
+
 	for _, name := range UsageFiles() {
 		files[name] = ""
 	}
@@ -124,6 +131,7 @@ func (h *Host) MakePodCgroup(cgroup string) error {
 	for name, content := range files {
 		placed[filepath.Join(h.Tree(), cgroup, name)] = content
 	}
+
 	return h.write(placed)
 }
 
@@ -141,6 +149,7 @@ func (h *Host) Create(_ context.Context, spec nriruntime.Spec) (int, error) {
 	if err := h.MakePodCgroup(cgroup); err != nil {
 		return 0, err
 	}
+
 	h.mu.Lock()
 	h.dirs[spec.ID] = h.dir(cgroup)
 	h.mu.Unlock()
@@ -150,11 +159,13 @@ func (h *Host) Create(_ context.Context, spec nriruntime.Spec) (int, error) {
 			return 0, err
 		}
 	}
+
 	for _, list := range []string{"cgroup.procs", "cgroup.threads"} {
 		if err := os.WriteFile(filepath.Join(h.dir(cgroup), list), []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
 			return 0, err
 		}
 	}
+
 	return pid, h.set(h.dir(cgroup), spec.Unified)
 }
 
@@ -195,15 +206,18 @@ func (h *Host) Delete(_ context.Context, id string) error {
 	if err != nil {
 		return nil // deleted already
 	}
+
 	kill, err := os.ReadFile(filepath.Join(dir, "cgroup.kill"))
 	if h.options.Legacy {
 		err = nil // there is no such file
 	}
+
 	h.mu.Lock()
 	delete(h.dirs, id)
 	if len(kill) > 0 {
 		h.killed = append(h.killed, id)
 	}
+
 	h.mu.Unlock()
 	return errors.Join(err, os.RemoveAll(dir), os.RemoveAll(h.monitoringGroup(id)))
 }

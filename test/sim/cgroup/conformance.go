@@ -57,12 +57,14 @@ func (o Operation) try(fs FS, place Place) string {
 	if !path.IsAbs(file) {
 		file = path.Join(place.Dir, file)
 	}
+
 	what := fmt.Sprintf("write %q to %s", names.Replace(o.Data), file)
 
 	var errno syscall.Errno
 	if err := fs.WriteFile(file, []byte(names.Replace(o.Data))); err != nil && !errors.As(err, &errno) {
 		return fmt.Sprintf("%s: %v, which is not an errno", what, err)
 	}
+
 	if errno != o.Errno {
 		return fmt.Sprintf("%s: %q (%d), want %q (%d)", what, errno.Error(), int(errno), o.Errno.Error(), int(o.Errno))
 	}
@@ -71,9 +73,11 @@ func (o Operation) try(fs FS, place Place) string {
 	if err != nil {
 		return fmt.Sprintf("read %s back: %v", file, err)
 	}
+
 	if got := sortedLines(string(data)); got != names.Replace(o.Want) {
 		return fmt.Sprintf("%s: reads back as %q, want %q", what, got, names.Replace(o.Want))
 	}
+
 	return ""
 }
 
@@ -217,5 +221,6 @@ func LegacyOperations() []Operation {
 		{weight, "$DISK 300", syscall.EINVAL, "10"},
 		{weight, "100", okay, "100"},
 	}
+
 	return append(throttles, bfqOperations("blkio.bfq.weight_device")...)
 }

@@ -66,6 +66,7 @@ func (m *Machine) RemoveDisk(name string) {
 			delete(m.nodes, known)
 		}
 	}
+
 	delete(m.nodes, "/dev/"+name)
 	delete(m.nodes, "/sys/block/"+name)
 	delete(m.nodes, "/sys/dev/block/"+gone.number())
@@ -126,15 +127,18 @@ func (m *Machine) findDisk(text string) (*disk, string, error) {
 	if i := strings.IndexAny(text, blanks); i >= 0 {
 		number, rest = text[:i], text[i:]
 	}
+
 	if n, err := fmt.Sscanf(number, "%d:%d", &major, &minor); n != 2 || err != nil || rest == "" ||
 		number != fmt.Sprintf("%d:%d", major, minor) {
 		return nil, "", syscall.EINVAL
 	}
+
 	for _, d := range m.disks {
 		if d.major == major && d.minor == minor {
 			return d, strings.TrimLeft(rest, blanks), nil
 		}
 	}
+
 	return nil, "", syscall.ENODEV // unknown, or a partition
 }
 

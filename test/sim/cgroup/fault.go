@@ -50,6 +50,7 @@ func (m *Machine) fault(op, name string) *Fault {
 		}
 		return fault
 	}
+
 	return nil
 }
 

@@ -17,6 +17,7 @@ func (m *Machine) ReadFile(name string) ([]byte, error) {
 	if fault := m.fault("read", name); fault != nil && fault.Err != nil {
 		return nil, failure("read", name, fault.Err)
 	}
+
 	_, n, err := m.find("open", name, true)
 	switch {
 	case err != nil:
@@ -26,6 +27,7 @@ func (m *Machine) ReadFile(name string) ([]byte, error) {
 	case n.read != nil:
 		return n.read(), nil
 	}
+
 	return slices.Clone(n.data), nil
 }
 
@@ -39,6 +41,7 @@ func (m *Machine) WriteFile(name string, data []byte) error {
 		}
 		return nil // the fault discards the data
 	}
+
 	_, n, err := m.find("open", name, true)
 	switch {
 	case err != nil:
@@ -54,6 +57,7 @@ func (m *Machine) WriteFile(name string, data []byte) error {
 			return failure("write", name, err)
 		}
 	}
+
 	m.writes = append(m.writes, Write{Path: name, Data: string(data)})
 	return nil
 }
@@ -101,10 +105,12 @@ func (m *Machine) Mkdir(name string) error {
 	if m.lookup(full) != nil {
 		return failure("mkdir", name, syscall.EEXIST)
 	}
+
 	made := &node{kind: directory}
 	if n.group != nil {
 		made.group = n.group.child(full)
 	}
+
 	m.nodes[full] = made
 	return nil
 }
@@ -122,9 +128,11 @@ func (m *Machine) Remove(name string) error {
 	for other := range m.nodes {
 		busy = busy || strings.HasPrefix(other, full+"/")
 	}
+
 	if busy {
 		return failure("remove", name, syscall.EBUSY)
 	}
+
 	delete(m.nodes, full)
 	return nil
 }
@@ -162,6 +170,7 @@ func (m *Machine) Glob(pattern string) ([]string, error) {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return nil, err
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -173,6 +182,7 @@ func (m *Machine) Glob(pattern string) ([]string, error) {
 		}
 		matches = deeper
 	}
+
 	slices.Sort(matches)
 	return matches, nil
 }

@@ -83,6 +83,7 @@ func (g *group) files() map[string]*node {
 	files := map[string]*node{
 		"cgroup.procs": {kind: regular, read: func() []byte { return lines(slices.Sorted(maps.Keys(g.processes))) }, write: g.attach},
 	}
+
 	if g.tree.version == 1 {
 		files["tasks"] = &node{kind: regular, read: g.threads, write: g.attach}
 		if slices.Contains(g.tree.controllers, "blkio") {
@@ -90,15 +91,18 @@ func (g *group) files() map[string]*node {
 		}
 		return files
 	}
+
 	files["cgroup.threads"] = &node{kind: regular, read: g.threads, write: g.attach}
 	if g.parent != nil {
 		files["cgroup.kill"] = &node{kind: regular, write: g.kill}
 	}
+
 	files["cgroup.controllers"] = &node{kind: regular, read: func() []byte { return words(g.controllers()) }}
 	files["cgroup.subtree_control"] = &node{kind: regular, read: func() []byte { return words(g.enabled) }, write: g.enable}
 	if slices.Contains(g.controllers(), "io") {
 		g.addUnifiedFiles(files)
 	}
+
 	return files
 }
 
@@ -127,9 +131,11 @@ func (g *group) attach(data string) error {
 	if err != nil {
 		return syscall.EINVAL
 	}
+
 	if g.tree.version == 2 && g.parent != nil && len(g.enabled) > 0 {
 		return syscall.EBUSY // "no internal processes"
 	}
+
 	for _, n := range g.tree.machine.nodes {
 		if n.group == nil || n.group.tree != g.tree {
 			continue
@@ -140,6 +146,7 @@ func (g *group) attach(data string) error {
 			return nil
 		}
 	}
+
 	return syscall.ESRCH
 }
 
@@ -182,10 +189,12 @@ func (g *group) enable(data string) error {
 			enabled = slices.DeleteFunc(enabled, func(other string) bool { return other == name })
 		}
 	}
+
 	g.enabled = enabled
 	if !slices.Contains(enabled, "io") {
 		g.forEachChild(func(child *group) { child.reset() })
 	}
+
 	return nil
 }
 
@@ -290,6 +299,7 @@ func (m *Machine) cgroupOf(pid int) []byte {
 		}
 		fmt.Fprintf(&text, "%d:%s:%s\n", i+1, strings.Join(t.controllers, ","), where)
 	}
+
 	return []byte(text.String())
 }
 

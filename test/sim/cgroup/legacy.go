@@ -22,6 +22,7 @@ func (g *group) addLegacyFiles(files map[string]*node) {
 		files[name] = &node{kind: regular, read: func() []byte { return g.throttleText(i) },
 			write: func(data string) error { return g.setThrottle(i, data) }}
 	}
+
 	files["blkio.throttle.io_service_bytes_recursive"] = &node{kind: regular,
 		read: func() []byte { return g.serviceText(transfers.bytes) }}
 	files["blkio.throttle.io_serviced_recursive"] = &node{kind: regular,
@@ -29,6 +30,7 @@ func (g *group) addLegacyFiles(files map[string]*node) {
 	if g.parent == nil || !slices.Contains(g.tree.machine.schedulers, "bfq") {
 		return
 	}
+
 	files["blkio.bfq.weight"] = &node{kind: regular, write: g.setLegacyBFQWeight,
 		read: func() []byte { return lines([]uint64{g.bfq.base}) }}
 	files["blkio.bfq.weight_device"] = &node{kind: regular, read: g.bfq.text, write: g.setBFQWeight}
@@ -45,6 +47,7 @@ func (g *group) setThrottle(i int, data string) error {
 	if err != nil {
 		return err
 	}
+
 	limit, found := scanNumber(rest)
 	if !found {
 		return syscall.EINVAL
@@ -53,6 +56,7 @@ func (g *group) setThrottle(i int, data string) error {
 	if limit == math.MaxUint64 {
 		limit = 0
 	}
+
 	if i >= 2 && limit != 0 {
 		limit = uint64(uint32(limit))
 		switch limit {

@@ -74,9 +74,11 @@ func newMachine(options []Option) *Machine {
 	for _, option := range options {
 		option(m)
 	}
+
 	for _, dir := range []string{"/dev", "/sys/block", "/sys/dev/block", "/sys/fs/cgroup", "/proc"} {
 		m.mkdirs(dir)
 	}
+
 	m.nodes["/dev/null"] = &node{kind: char, major: 1, minor: 3}
 	mountinfo := func() []byte { return lines(m.mountinfo) }
 	m.put("/proc/1/mountinfo", &node{kind: regular, read: mountinfo})
@@ -136,6 +138,7 @@ func (m *Machine) find(op, name string, follow bool) (string, *node, error) {
 	if rest[0] == "" {
 		return "/", m.nodes["/"], nil
 	}
+
 	for links := 0; len(rest) > 0; {
 		next := path.Join(done, rest[0])
 		rest = rest[1:]
@@ -157,6 +160,7 @@ func (m *Machine) find(op, name string, follow bool) (string, *node, error) {
 			done = next
 		}
 	}
+
 	return done, m.lookup(done), nil
 }
 

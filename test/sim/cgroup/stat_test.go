@@ -34,6 +34,7 @@ func TestOnlyCgroupV2KeepsTheIOOfARemovedCgroup(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			want("after", test.after)
 		})
 	}

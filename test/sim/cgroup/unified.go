@@ -20,11 +20,13 @@ func (g *group) addUnifiedFiles(files map[string]*node) {
 		}
 		return
 	}
+
 	files["io.stat"] = &node{kind: regular, read: g.ioStatText}
 	files["io.max"] = &node{kind: regular, read: g.ioMaxText, write: g.setIOMax}
 	if m.iocost {
 		files["io.weight"] = &node{kind: regular, read: g.cost.text, write: g.setCostWeight}
 	}
+
 	if slices.Contains(m.schedulers, "bfq") {
 		files["io.bfq.weight"] = &node{kind: regular, read: g.bfq.text, write: g.setBFQWeight}
 	}
@@ -62,14 +64,17 @@ func setRate(limits *rates, word string) error {
 	case limit == 1:
 		return syscall.EINVAL
 	}
+
 	keys := rateKeys()
 	i := slices.Index(keys[:], key)
 	if i < 0 {
 		return syscall.EINVAL
 	}
+
 	if i >= 2 && limit >= math.MaxUint32 {
 		limit = 0
 	}
+
 	limits[i] = limit
 	return nil
 }
@@ -106,6 +111,7 @@ func (g *group) ioMaxText() []byte {
 		}
 		text.WriteString("\n")
 	}
+
 	return []byte(text.String())
 }
 
@@ -141,9 +147,11 @@ func (g *group) setCostWeight(data string) error {
 	if err != nil {
 		return err
 	}
+
 	if disk.cost == nil {
 		return syscall.EOPNOTSUPP
 	}
+
 	weight, found := scanNumber(rest)
 	switch {
 	case strings.HasPrefix(rest, "default"):
@@ -153,6 +161,7 @@ func (g *group) setCostWeight(data string) error {
 	default:
 		g.cost.devices[disk] = weight
 	}
+
 	return nil
 }
 
@@ -173,9 +182,11 @@ func (g *group) setBFQWeight(data string) error {
 	if err != nil {
 		return err
 	}
+
 	if disk.scheduler != "bfq" {
 		return syscall.EOPNOTSUPP
 	}
+
 	weight, found := scanNumber(rest)
 	switch {
 	case !found && strings.Trim(rest, blanks) == "default":
@@ -187,6 +198,7 @@ func (g *group) setBFQWeight(data string) error {
 	default:
 		g.bfq.devices[disk] = weight
 	}
+
 	return nil
 }
 

@@ -90,6 +90,7 @@ func run(tree Tree, point, task string, operation Operation) Result {
 		names, err = tree.ReadDir(name)
 		text = []byte(strings.Join(names, " ") + "\n")
 	}
+
 	result := Result{Operation: operation, Errno: errnoName(err)}
 	status, _ := tree.ReadFile(path.Join(point, "info/last_cmd_status"))
 	for _, file := range operation.Then {
@@ -102,6 +103,7 @@ func run(tree Tree, point, task string, operation Operation) Result {
 		}
 		text = append(text, content...)
 	}
+
 	result.Status = strings.ReplaceAll(string(status), task, TaskMark)
 	result.Text = maskTask(string(text), task)
 	return result
@@ -122,18 +124,22 @@ func errnoName(err error) string {
 	if err == nil {
 		return ""
 	}
+
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
 		return err.Error()
 	}
+
 	known := map[syscall.Errno]string{
 		syscall.EINVAL: "EINVAL", syscall.ENOENT: "ENOENT", syscall.EPERM: "EPERM", syscall.EEXIST: "EEXIST", syscall.ENOSPC: "ENOSPC",
 		syscall.EBUSY: "EBUSY", syscall.ESRCH: "ESRCH", syscall.EISDIR: "EISDIR", syscall.ENOTDIR: "ENOTDIR", syscall.EACCES: "EACCES",
 		syscall.EROFS: "EROFS", syscall.EIO: "EIO", syscall.ENODEV: "ENODEV", syscall.EXDEV: "EXDEV", syscall.EOVERFLOW: "EOVERFLOW",
 	}
+
 	if name, ok := known[errno]; ok {
 		return name
 	}
+
 	return errno.Error()
 }
 

@@ -90,10 +90,12 @@ func TestTheKernelBehavesAsTheSimulation(t *testing.T) {
 	if *kernel == "" {
 		t.Skip("this test changes the resctrl of the machine; to run it, set -kernel to the name of a row of specs")
 	}
+
 	spec, ok := specs()[*kernel]
 	if !ok {
 		t.Fatalf("no such machine: %s", *kernel)
 	}
+
 	if err := unix.Mount("resctrl", resctrl.MountPoint, "resctrl", 0, spec.Options); err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +104,7 @@ func TestTheKernelBehavesAsTheSimulation(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	sleep := exec.Command("sleep", "10000")
 	if err := sleep.Start(); err != nil {
 		t.Fatal(err)
@@ -114,6 +117,7 @@ func TestTheKernelBehavesAsTheSimulation(t *testing.T) {
 		}
 		return
 	}
+
 	results := resctrl.Run(hostfs.Root("/"), resctrl.MountPoint, sleep.Process.Pid, resctrl.Operations(spec))
 	if err := os.WriteFile(filepath.Join("testdata", *kernel+".txt"), []byte(render(results)), 0o644); err != nil {
 		t.Fatal(err)

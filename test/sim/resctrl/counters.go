@@ -61,9 +61,11 @@ func (f *FS) listCounters(dir string) ([]string, error) {
 			names = append(names, name)
 		}
 	}
+
 	if len(names) == 0 && dir != "mon_data" {
 		return nil, syscall.ENOENT
 	}
+
 	return names, nil
 }
 

@@ -111,9 +111,11 @@ func (f *FS) change(op, name, data string, do func() error) error {
 			return &fs.PathError{Op: op, Path: name, Err: fault.Errno}
 		}
 	}
+
 	if err := do(); err != nil {
 		return &fs.PathError{Op: op, Path: name, Err: err}
 	}
+
 	return nil
 }
 
@@ -193,6 +195,7 @@ func (f *FS) Dump() map[string]string {
 	if f.live == nil {
 		return files
 	}
+
 	for _, g := range f.live.control() {
 		for _, file := range f.files(g) {
 			name := path.Join(MountPoint, g.name, file)
@@ -205,6 +208,7 @@ func (f *FS) Dump() map[string]string {
 			files[name], _ = f.read(name)
 		}
 	}
+
 	return files
 }
 

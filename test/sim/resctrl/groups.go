@@ -15,18 +15,22 @@ func (f *FS) mkdir(name string) error {
 	if f.spec.ReadOnly {
 		return syscall.EROFS
 	}
+
 	if _, err := f.list(name); err == nil || err == syscall.ENOTDIR {
 		return syscall.EEXIST
 	}
+
 	parent, base := path.Split(name)
 	parent = path.Clean(parent)
 	g, inside, err := f.find(parent)
 	if err != nil {
 		return err
 	}
+
 	if _, err := f.list(parent); err != nil {
 		return err
 	}
+
 	switch {
 	case strings.Contains(base, "\n"):
 		return syscall.EINVAL
@@ -35,6 +39,7 @@ func (f *FS) mkdir(name string) error {
 	case g.parent == nil && len(inside) == 1 && inside[0] == "mon_groups" && base != "mon_groups":
 		return f.live.makeMonitor(g, base)
 	}
+
 	return syscall.EPERM
 }
 
@@ -46,9 +51,11 @@ func (m *mounted) makeControl(spec Spec, name string) error {
 		m.reportf("Out of CLOSIDs")
 		return syscall.ENOSPC
 	}
+
 	if err := m.allocateRMID(); err != nil {
 		return err
 	}
+
 	for _, s := range m.schemas {
 		s.reset(closid, spec.Domains)
 		if s.cache == nil {
@@ -64,6 +71,7 @@ func (m *mounted) makeControl(spec Spec, name string) error {
 			s.values[closid][id] = value
 		}
 	}
+
 	m.closids[closid] = true
 	m.groups[name] = &group{name: name, closid: closid, mons: map[string]*group{}}
 	return nil
@@ -104,11 +112,13 @@ func (f *FS) remove(name string) error {
 	if f.spec.ReadOnly {
 		return syscall.EROFS
 	}
+
 	if _, err := f.list(name); err == syscall.ENOTDIR {
 		return syscall.EPERM
 	} else if err != nil {
 		return err
 	}
+
 	g, inside, _ := f.find(name)
 	switch {
 	case len(inside) > 0, g == f.live.root:
@@ -128,6 +138,7 @@ func (f *FS) remove(name string) error {
 		f.live.freeRMID(f.spec)
 		delete(f.live.groups, g.name)
 	}
+
 	return nil
 }
 
@@ -145,17 +156,21 @@ func (f *FS) rename(from, to string) error {
 	if _, err := f.list(from); err == syscall.ENOENT {
 		return err
 	}
+
 	if _, err := f.list(to); err != syscall.ENOENT {
 		return syscall.EEXIST
 	}
+
 	source, inside, err := f.find(from)
 	if err != nil {
 		return err
 	}
+
 	parent, rest, err := f.find(path.Dir(to))
 	if err != nil {
 		return err
 	}
+
 	f.live.status = ""
 	switch {
 	case source.parent == nil || len(inside) > 0:
@@ -168,6 +183,7 @@ func (f *FS) rename(from, to string) error {
 		f.live.reportf("Cannot move a MON group that monitors CPUs")
 		return syscall.EPERM
 	}
+
 	delete(source.parent.mons, source.name)
 	source.name, source.parent, source.closid = path.Base(to), parent, parent.closid
 	parent.mons[source.name] = source
@@ -179,6 +195,7 @@ func (f *FS) writeMode(g *group, data string) error {
 	if !strings.HasSuffix(data, "\n") {
 		return syscall.EINVAL
 	}
+
 	m := f.live
 	m.status = ""
 	switch strings.TrimSuffix(data, "\n") {
@@ -197,6 +214,7 @@ func (f *FS) writeMode(g *group, data string) error {
 		m.reportf("Unknown or unsupported mode")
 		return syscall.EINVAL
 	}
+
 	return nil
 }
 
@@ -204,6 +222,7 @@ func (m *mounted) makeExclusive(spec Spec, g *group) error {
 	if g.exclusive {
 		return nil
 	}
+
 	caches := 0
 	for _, s := range m.schemas {
 		if s.cache == nil {
@@ -217,10 +236,12 @@ func (m *mounted) makeExclusive(spec Spec, g *group) error {
 			}
 		}
 	}
+
 	if caches == 0 {
 		m.reportf("Cannot be exclusive without CAT/CDP")
 		return syscall.EINVAL
 	}
+
 	g.exclusive = true
 	return nil
 }

@@ -61,12 +61,15 @@ func TestAControlGroupThatGetsNoCacheKeepsNoRMID(t *testing.T) {
 	if err := f.WriteFile(resctrl.MountPoint+"/mode", []byte("exclusive\n")); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := f.Mkdir(resctrl.MountPoint + "/g"); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the root group has all cache for itself, but mkdir returned %v", err)
 	}
+
 	if err := f.WriteFile(resctrl.MountPoint+"/mode", []byte("shareable\n")); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := f.Mkdir(resctrl.MountPoint + "/g"); err != nil {
 		t.Error(err)
 	}

@@ -98,6 +98,7 @@ func (f *FS) mount(options string) error {
 			wanted = append(wanted, option)
 		}
 	}
+
 	has := func(option string) bool { return slices.Contains(wanted, option) }
 	spec := f.spec
 	for _, option := range wanted {
@@ -108,27 +109,32 @@ func (f *FS) mount(options string) error {
 			return syscall.EINVAL
 		}
 	}
+
 	if spec.NoKernel || spec.L2 == nil && spec.L3 == nil && spec.MB == nil && spec.RMIDs == 0 {
 		return syscall.ENODEV
 	}
+
 	m := &mounted{options: strings.Join(wanted, ","), groups: map[string]*group{}}
 	if spec.MB != nil {
 		s := newSchema("MB", nil, spec.MB, spec.MB.CLOSIDs)
 		s.mbps = has("mba_MBps")
 		m.schemas = append(m.schemas, s)
 	}
+
 	m.addCache("L2", spec.L2, has("cdpl2"))
 	m.addCache("L3", spec.L3, has("cdp"))
 	least := 1 << 16
 	for _, s := range m.schemas {
 		least = min(least, s.closids)
 	}
+
 	m.closids = make([]bool, least)
 	m.closids[0] = true
 	m.root = &group{mons: map[string]*group{}, cpus: 1<<spec.CPUs - 1}
 	for _, s := range m.schemas {
 		s.reset(0, spec.Domains)
 	}
+
 	m.rmids, m.limbo = spec.RMIDs-1-f.limbo, f.limbo
 	f.live = m
 	return nil
@@ -162,6 +168,7 @@ func (m *mounted) overlaps(s *schema, id int, mask uint64, closid int, exclusive
 	if !exclusive && mask&s.cache.Shareable != 0 {
 		return true
 	}
+
 	for _, half := range []*schema{s, s.peer} {
 		if half == nil {
 			continue
@@ -172,6 +179,7 @@ func (m *mounted) overlaps(s *schema, id int, mask uint64, closid int, exclusive
 			}
 		}
 	}
+
 	return false
 }
 
@@ -191,13 +199,16 @@ func (m *mounted) initial(s *schema, id, closid int) (uint64, error) {
 			value |= theirs
 		}
 	}
+
 	value |= s.full() &^ used
 	if s.cache.MinBits > 0 {
 		value &^= value + value&-value // a mask without gaps is required, so only the lowest run of bits is kept
 	}
+
 	if bits.OnesCount64(value) < s.cache.MinBits {
 		m.reportf("No space on %s:%d", s.name, id)
 		return 0, syscall.ENOSPC
 	}
+
 	return value, nil
 }

@@ -20,6 +20,7 @@ func Operations(spec Spec) []Operation {
 		operations = append(operations, schemataOperations...)
 		operations = append(operations, exclusiveOperations...)
 	}
+
 	operations = append(operations, taskOperations...)
 	return append(operations, limitOperations...)
 }

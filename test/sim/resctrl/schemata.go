@@ -30,6 +30,7 @@ func (m *mounted) show(spec Spec, closid int) string {
 		}
 		fmt.Fprintf(&text, "%*s:%s\n", names, s.name, strings.Join(entries, ";"))
 	}
+
 	return text.String()
 }
 
@@ -50,6 +51,7 @@ func (m *mounted) widths(spec Spec) (names, digits int) {
 			digits = max(digits, 3)
 		}
 	}
+
 	return names, digits
 }
 
@@ -68,6 +70,7 @@ func (m *mounted) size(spec Spec, closid int) string {
 		}
 		fmt.Fprintf(&text, "%*s:%s\n", names, s.name, strings.Join(entries, ";"))
 	}
+
 	return text.String()
 }
 
@@ -82,6 +85,7 @@ func (m *mounted) writeSchemata(spec Spec, g *group, data string) error {
 	if !strings.HasSuffix(data, "\n") {
 		return syscall.EINVAL
 	}
+
 	m.status = ""
 	values := map[staged]uint64{}
 	for line := range strings.SplitSeq(strings.TrimSuffix(data, "\n"), "\n") {
@@ -104,9 +108,11 @@ func (m *mounted) writeSchemata(spec Spec, g *group, data string) error {
 			return err
 		}
 	}
+
 	for to, value := range values {
 		to.schema.values[g.closid][to.id] = value
 	}
+
 	return nil
 }
 
@@ -142,6 +148,7 @@ func (m *mounted) parseLine(spec Spec, s *schema, g *group, line string, values 
 			values[to] = value
 		}
 	}
+
 	return nil
 }
 
@@ -194,5 +201,6 @@ func (m *mounted) validMask(s *schema, text string) (uint64, bool) {
 	default:
 		return value, true
 	}
+
 	return 0, false
 }

@@ -99,9 +99,11 @@ func (f *FS) write(g *group, file, data string) error {
 	case "cpus":
 		return f.writeCPUs(g, data)
 	}
+
 	if _, ok := f.live.info(f.spec)[strings.TrimPrefix(file, "info/")]; !ok && strings.HasPrefix(file, "info/") {
 		return syscall.ENOENT
 	}
+
 	return syscall.EACCES
 }
 
@@ -126,6 +128,7 @@ func (f *FS) writeTasks(g *group, data string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -158,10 +161,12 @@ func (f *FS) writeCPUs(g *group, data string) error {
 		m.reportf("Can't drop CPUs from default group")
 		return syscall.EINVAL
 	}
+
 	m.root.cpus |= g.cpus &^ mask
 	for _, other := range m.control() {
 		other.cpus &^= mask
 	}
+
 	g.cpus = mask
 	return nil
 }
@@ -178,11 +183,13 @@ func (f *FS) readProc(elements []string) (string, error) {
 	case "cpuinfo":
 		return "processor\t: 0\nflags\t\t: fpu" + f.flags() + "\n", nil
 	}
+
 	tid, err := strconv.Atoi(elements[0])
 	t := f.tasks[tid]
 	if err != nil || t == nil || len(elements) != 2 {
 		return "", syscall.ENOENT
 	}
+
 	switch {
 	case elements[1] == "stat" && t.ended:
 		return fmt.Sprintf("%d (task :) S) Z 1\n", tid), nil
@@ -191,6 +198,7 @@ func (f *FS) readProc(elements []string) (string, error) {
 	case elements[1] == "cpu_resctrl_groups" && !f.spec.NoTaskFile:
 		return f.taskGroups(t), nil
 	}
+
 	return "", syscall.ENOENT
 }
 

@@ -19,10 +19,12 @@ func (f *FS) find(name string) (*group, []string, error) {
 	if !ok || f.live == nil {
 		return nil, nil, syscall.ENOENT
 	}
+
 	g := f.live.root
 	if len(elements) > 0 && f.live.groups[elements[0]] != nil {
 		g, elements = f.live.groups[elements[0]], elements[1:]
 	}
+
 	if len(elements) > 1 && elements[0] == "mon_groups" {
 		mon := g.mons[elements[1]]
 		if mon == nil {
@@ -30,6 +32,7 @@ func (f *FS) find(name string) (*group, []string, error) {
 		}
 		g, elements = mon, elements[2:]
 	}
+
 	return g, elements, nil
 }
 
@@ -39,6 +42,7 @@ func (f *FS) lookup(name string) (*group, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+
 	file := strings.Join(elements, "/")
 	switch {
 	case file == "" || file == "mon_groups" || g == f.live.root && file == "info":
@@ -48,9 +52,11 @@ func (f *FS) lookup(name string) (*group, string, error) {
 	case strings.HasPrefix(file, "mon_data/") && slices.Contains(f.counters(), file):
 		return g, file, nil
 	}
+
 	if _, err := f.list(name); err == nil {
 		return nil, "", syscall.EISDIR
 	}
+
 	return nil, "", syscall.ENOENT
 }
 
@@ -66,10 +72,12 @@ func (f *FS) read(name string) (string, error) {
 	if strings.HasPrefix(name, "/proc/") {
 		return f.readProc(strings.Split(strings.TrimPrefix(name, "/proc/"), "/"))
 	}
+
 	g, file, err := f.lookup(name)
 	if err != nil {
 		return "", err
 	}
+
 	switch file {
 	case "schemata":
 		return f.live.show(f.spec, g.closid), nil
@@ -87,9 +95,11 @@ func (f *FS) read(name string) (string, error) {
 	case "cpus_list":
 		return cpuList(g.cpus) + "\n", nil
 	}
+
 	if strings.HasPrefix(file, "mon_data/") {
 		return g.count(file) + "\n", nil
 	}
+
 	text, ok := f.live.info(f.spec)[strings.TrimPrefix(file, "info/")]
 	if !ok {
 		if _, err := f.list(name); err == nil {
@@ -103,6 +113,7 @@ func (f *FS) read(name string) (string, error) {
 		}
 		return "", syscall.ENOENT
 	}
+
 	return text, nil
 }
 
@@ -112,6 +123,7 @@ func (m *mounted) info(spec Spec) map[string]string {
 	if m.status == "" {
 		files["last_cmd_status"] = "ok\n"
 	}
+
 	for _, s := range m.schemas {
 		files[s.name+"/num_closids"] = fmt.Sprintln(s.closids)
 		if s.memory != nil {
@@ -127,6 +139,7 @@ func (m *mounted) info(spec Spec) map[string]string {
 			files[s.name+"/sparse_masks"] = fmt.Sprintln(map[bool]int{true: 1}[s.cache.MinBits == 0])
 		}
 	}
+
 	files["L3_MON/num_rmids"] = fmt.Sprintln(spec.RMIDs)
 	files["L3_MON/mon_features"] = "llc_occupancy\nmbm_total_bytes\nmbm_local_bytes\n"
 	return files
@@ -137,6 +150,7 @@ func (f *FS) list(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	switch inside := strings.Join(elements, "/"); {
 	case inside == "" && g.parent != nil:
 		return append(f.files(g), "mon_data"), nil
@@ -156,6 +170,7 @@ func (f *FS) list(name string) ([]string, error) {
 	case slices.Contains(f.files(g), inside):
 		return nil, syscall.ENOTDIR
 	}
+
 	return nil, syscall.ENOENT
 }
 
@@ -171,9 +186,11 @@ func (f *FS) listInfo(dir string) ([]string, error) {
 			return nil, syscall.ENOTDIR
 		}
 	}
+
 	if len(seen) == 0 {
 		return nil, syscall.ENOENT
 	}
+
 	return slices.Collect(maps.Keys(seen)), nil
 }
 
@@ -194,5 +211,6 @@ func cpuList(mask uint64) string {
 		}
 		cpu = last
 	}
+
 	return strings.Join(parts, ",")
 }

@@ -30,6 +30,7 @@ func drain(fs *resctrl.FS) (stop func()) {
 			}
 		}
 	})
+
 	return func() {
 		close(ended)
 		running.Wait()

@@ -54,17 +54,21 @@ func (m *mortal) write(op, path string, do func() error) error {
 	if m.left > 0 {
 		m.left--
 	}
+
 	if last && !m.late {
 		m.die()
 	}
+
 	if m.dead {
 		return &fs.PathError{Op: op, Path: path, Err: syscall.EIO}
 	}
+
 	err := do()
 	if last {
 		m.die()
 		return &fs.PathError{Op: op, Path: path, Err: syscall.EIO}
 	}
+
 	return err
 }
 

@@ -41,9 +41,11 @@ func (s *Site) ChangeForeign(_ context.Context, n int) error {
 	if _, err := s.machine.ReadDir(resctrl.MountPoint); err != nil {
 		return nil // resctrl is not mounted
 	}
+
 	if _, err := s.machine.ReadDir(group); errors.Is(err, fs.ErrNotExist) {
 		return s.machine.Mkdir(group)
 	}
+
 	switch n / 2 % 4 {
 	case 0:
 		return s.machine.Remove(group)
@@ -56,6 +58,7 @@ func (s *Site) ChangeForeign(_ context.Context, n int) error {
 		}
 		return err
 	}
+
 	s.strangers++
 	s.machine.Resctrl().AddTask(firstStranger+s.strangers, name)
 	return nil

@@ -58,17 +58,21 @@ func startProcess(ctx context.Context, o agent.Options, machine *sim.Machine, ru
 	if err != nil {
 		return nil, err
 	}
+
 	if p.cable, err = newCable(o.NRISocket, runtime); err != nil {
 		return nil, err
 	}
+
 	if p.conn, err = nodeclient.Connect(o.APISocket); err != nil {
 		return nil, errors.Join(err, p.cable.end())
 	}
+
 	p.api = qosv1alpha1.NewNodeQOSClient(p.conn)
 	known := config.Kinds(
 		rdt.Options{FS: p.host, Threads: tree, MountResctrl: o.MountResctrl, Log: log},
 		blockio.Options{FS: p.host, Tree: tree, Log: log},
 	)
+
 	// The agent outlives the request that starts it.
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p.cancel = cancel
@@ -76,9 +80,11 @@ func startProcess(ctx context.Context, o agent.Options, machine *sim.Machine, ru
 		defer close(p.ended)
 		p.err = agent.New(o, known, log).Run(running)
 	}()
+
 	if _, err := p.api.Status(ctx, &qosv1alpha1.StatusRequest{}, grpc.WaitForReady(true)); err != nil {
 		return nil, errors.Join(fmt.Errorf("the agent does not answer: %w", err), p.end())
 	}
+
 	return p, nil
 }
 
@@ -141,10 +147,12 @@ func (p *process) leave() error {
 	} else {
 		err = os.WriteFile(path, p.checkpoint, 0o600)
 	}
+
 	listener, listenErr := net.ListenUnix("unix", &net.UnixAddr{Name: p.options.APISocket})
 	if listenErr != nil {
 		return errors.Join(err, listenErr)
 	}
+
 	listener.SetUnlinkOnClose(false)
 	return errors.Join(err, listener.Close())
 }

@@ -144,6 +144,7 @@ func TestMonitoringGroupsAreRemovedWhenAWrongClassFileIsReplaced(t *testing.T) {
 		must(t, s.StartPlugin(t.Context()))
 		s.hold(t)
 	}
+
 	restartWith(strings.Replace(classFile, "rdt: {", "rdt: {monitoring: containers, ", 1))
 	s.runGold(t)
 	s.awaitMonitors(t, 1)
@@ -166,14 +167,17 @@ func TestAPlannedKillWaitsForItsWrite(t *testing.T) {
 	if _, err := m.ReadDir("/sys/fs/resctrl/a"); err != nil || died != 0 {
 		t.Errorf("the process died before the second write: %v", err)
 	}
+
 	for range 2 {
 		if m.Mkdir("/sys/fs/resctrl/b") == nil {
 			t.Error("the second write succeeded, want the process killed before it")
 		}
 	}
+
 	if _, err := m.ReadDir("/sys/fs/resctrl"); err == nil || died != 1 {
 		t.Errorf("the killed process can read, or died %d times instead of once", died)
 	}
+
 	if _, err := m.machine.ReadDir("/sys/fs/resctrl/b"); err == nil {
 		t.Error("the second write has reached the machine")
 	}
@@ -197,13 +201,16 @@ func TestCuttingACableClosesItsConnections(t *testing.T) {
 	if _, err := io.ReadFull(end, make([]byte, 1)); err != nil {
 		t.Error(err)
 	}
+
 	c.cut()
 	if _, err := near.Read(make([]byte, 1)); err == nil {
 		t.Error("the near end is open")
 	}
+
 	if _, err := end.Read(make([]byte, 1)); err == nil {
 		t.Error("the far end is open")
 	}
+
 	must(t, c.end())
 	if _, err := net.Dial("unix", filepath.Join(dir, "near")); err == nil {
 		t.Error("the socket still has a listener")

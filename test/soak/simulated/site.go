@@ -72,6 +72,7 @@ func New(log *slog.Logger) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	rdt := resctrl.IntelSpec()
 	rdt.Unmounted, rdt.Limbo = true, true
 	s := &Site{dir: dir, machine: sim.New(sim.Options{RDT: &rdt}), rdt: rdt, log: log, hangups: make(chan os.Signal, 1),
@@ -86,6 +87,7 @@ func New(log *slog.Logger) (*Site, error) {
 	if err := s.furnish(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+
 	return s, nil
 }
 
@@ -100,12 +102,15 @@ func (s *Site) furnish() error {
 	if err != nil {
 		return err
 	}
+
 	if err := s.machine.WriteFile("/sys/block/vda/queue/scheduler", []byte("bfq")); err != nil {
 		return err
 	}
+
 	if s.Runtime, err = nriruntime.New(s.dir, nriruntime.Options{OCI: s.oci}); err != nil {
 		return err
 	}
+
 	return s.Start()
 }
 

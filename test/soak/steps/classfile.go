@@ -79,9 +79,11 @@ func (c classFile) changed(random *rand.Rand, number int) classFile {
 			c.monitoring = []string{"", monitorAll, monitorSome}[random.IntN(3)]
 		}
 	}
+
 	if c.defaultClass == "silver" {
 		c.silver = true
 	}
+
 	return c
 }
 
@@ -104,35 +106,43 @@ func (c classFile) text() string {
 	if c.defaultClass != "" {
 		say("  defaultClass: %s", c.defaultClass)
 	}
+
 	say("  classes:\n  - {name: bronze, description: file %d}", c.number)
 	if c.gold {
 		say("  - {name: gold, capacity: %d, description: file %d}", c.goldCapacity, c.number)
 	}
+
 	if c.silver {
 		say("  - {name: silver, description: file %d}", c.number)
 	}
+
 	say("  rdt:")
 	if c.monitoring != "" {
 		say("    monitoring: %s", c.monitoring)
 	}
+
 	say("    partitions:")
 	if c.gold {
 		say("      exclusive: {l3Allocation: %d%%, mbAllocation: [100%%], classes: {gold: {l3Allocation: 100%%}}}", c.share)
 	}
+
 	say("      shared:\n        l3Allocation: %d%%\n        mbAllocation: [100%%]\n        classes:", 100-c.share)
 	say("          bronze: {l3Allocation: 100%%, mbAllocation: [%d%%]}", c.bandwidth)
 	if c.silver {
 		say("          silver: {l3Allocation: 100%%}")
 	}
+
 	if c.blockIO {
 		say("- name: %s\n  classes: [{name: slow, description: file %d}, {name: heavy, capacity: 4}]", blockIO, c.number)
 		say("  blockio:\n    Classes:")
 		say("      slow: [{Devices: [\"/dev/vd[a-z]\"], ThrottleReadBps: %d}]\n      heavy: [{Weight: 400}]", c.rate)
 	}
+
 	if c.podIO {
 		say("- name: %s\n  scope: pod\n  classes: [{name: low, capacity: %d, description: file %d}]", podIO, c.lowCapacity, c.number)
 		say("  blockio: {Classes: {low: [{Devices: [\"/dev/vd[a-z]\"], ThrottleWriteBps: 7000}]}}")
 	}
+
 	say("- name: %s\n  scope: volume\n  classes: [{name: calm}, {name: few, capacity: 2}]", volumeIO)
 	say("  volumeio: {classes: {calm: {maxReadBps: %d}, few: {maxReadBps: 5000, maxWriteBps: 8000}}}", c.calmRate)
 	return text.String() + c.wrong
@@ -150,13 +160,16 @@ func (c classFile) classes(resource string) []string {
 	case resource != rdt:
 		return nil
 	}
+
 	names := []string{"bronze"}
 	if c.gold {
 		names = append(names, "gold")
 	}
+
 	if c.silver {
 		names = append(names, "silver")
 	}
+
 	return names
 }
 
@@ -171,6 +184,7 @@ func (c classFile) expect(m Machine) invariant.Expect {
 	if c.gold {
 		gold = m.Ways * c.share / 100
 	}
+
 	shared := (1<<(m.Ways*(100-c.share)/100) - 1) << gold
 	group := func(mask, bandwidth int) string {
 		caches, memory := make([]string, len(m.Domains)), make([]string, len(m.Domains))
@@ -179,6 +193,7 @@ func (c classFile) expect(m Machine) invariant.Expect {
 		}
 		return "L3:" + strings.Join(caches, ";") + "\nMB:" + strings.Join(memory, ";")
 	}
+
 	e := invariant.Expect{
 		Schemata: map[string]string{"bronze": group(shared, c.bandwidth)},
 		Limits:   map[string]map[string]map[string]string{},
@@ -188,18 +203,23 @@ func (c classFile) expect(m Machine) invariant.Expect {
 		},
 		RMIDs: m.RMIDs,
 	}
+
 	if c.gold {
 		e.Schemata["gold"] = group(1<<gold-1, 100)
 	}
+
 	if c.silver {
 		e.Schemata["silver"] = group(shared, 100)
 	}
+
 	if c.blockIO {
 		e.Limits[blockIO] = map[string]map[string]string{"slow": limits(m.Disks, "rbps", c.rate), "heavy": m.Weights}
 	}
+
 	if c.podIO {
 		e.Limits[podIO] = map[string]map[string]string{"low": limits(m.Disks, "wbps", 7000)}
 	}
+
 	return e
 }
 

@@ -42,6 +42,7 @@ func (s *Soak) newPodRequesting(a request) *operation {
 	if len(s.pods) >= mostPods {
 		return nil
 	}
+
 	s.made++
 	name := fmt.Sprintf("p%d", s.made)
 	p := &pod{config: Pod{Name: name, UID: "uid-" + name, Annotations: a.pod}, request: a}
@@ -57,12 +58,14 @@ func (s *Soak) newPodRequesting(a request) *operation {
 		id, err = s.runContainer(ctx, p, "main", start)
 		return err
 	}
+
 	d.then = func(error) {
 		if p.id != "" {
 			s.pods = append(s.pods, p)
 		}
 		p.note(id, "main", start)
 	}
+
 	return d
 }
 
@@ -110,10 +113,12 @@ func (s *Soak) newContainer() *operation {
 	if p == nil {
 		return nil
 	}
+
 	name := pick(s.random, "main", "side", "extra")
 	if slices.ContainsFunc(p.containers, func(c *container) bool { return c.name == name && c.state != ended }) {
 		return nil
 	}
+
 	start, id := s.random.IntN(4) > 0, ""
 	d := &operation{action: "create", what: fmt.Sprintf("%s/%s, started: %t", p.config.Name, name, start), judged: name == "main", touches: p}
 	d.may, d.must = p.request.may(s.file)
@@ -121,6 +126,7 @@ func (s *Soak) newContainer() *operation {
 		id, err = s.runContainer(ctx, p, name, start)
 		return err
 	}
+
 	d.then = func(error) { p.note(id, name, start) }
 	return d
 }
@@ -178,6 +184,7 @@ func (s *Soak) crashLoop() *operation {
 	if c == nil {
 		return nil
 	}
+
 	times := 2 + s.random.IntN(5)
 	d := &operation{action: "crash loop", what: fmt.Sprintf("%s, %d times", c, times), touches: c.pod, judged: c.name == "main"}
 	d.may, _ = c.pod.request.may(s.file)
@@ -195,13 +202,16 @@ func (s *Soak) crashLoop() *operation {
 				return err
 			}
 		}
+
 		return nil
 	}
+
 	d.then = func(error) {
 		if c.id == "" {
 			c.pod.remove(c)
 		}
 	}
+
 	return d
 }
 
@@ -225,6 +235,7 @@ func (s *Soak) execEverywhere() *operation {
 			}
 		}
 	}
+
 	return &operation{action: "exec everywhere", what: fmt.Sprint(all), judged: true, then: func(error) {},
 		do: func(ctx context.Context) error {
 			var errs []error
@@ -242,6 +253,7 @@ func (s *Soak) fork() *operation {
 	if c == nil {
 		return nil
 	}
+
 	times := 1 + s.random.IntN(10)
 	return &operation{action: "fork", what: fmt.Sprintf("%s, %d times", c, times), touches: c.pod, judged: true, then: func(error) {},
 		do: func(ctx context.Context) error {
@@ -269,6 +281,7 @@ func (s *Soak) update() *operation {
 	if c == nil {
 		return nil
 	}
+
 	message := &qosv1alpha1.UpdateContainerQOSResourcesRequest{PodUid: c.pod.config.UID, Container: c.name}
 	d := &operation{action: "update", touches: c.pod, judged: true}
 	requests := request{requested: map[string]bool{}}
@@ -276,12 +289,15 @@ func (s *Soak) update() *operation {
 	if which > 0 {
 		requests.add(rdt, pick(s.random, "gold", "gold", "silver", "bronze", "", "platinum"))
 	}
+
 	if which < 2 {
 		requests.add(blockIO, pick(s.random, "slow", "heavy", "", "none"))
 	}
+
 	for resource, class := range requests.classes() {
 		message.QosResources = append(message.QosResources, &qosv1alpha1.ContainerQOSResource{Name: resource, Class: class})
 	}
+
 	// A class that the container already has is not refused, even if it was removed from the class files.
 	d.may, _ = requests.may(s.file)
 	d.what = fmt.Sprintf("%s to %v", c, requests.classes())

@@ -88,9 +88,11 @@ func (s *Soak) anyContainer(in ...state) *container {
 			}
 		}
 	}
+
 	if len(found) == 0 {
 		return nil
 	}
+
 	return found[s.random.IntN(len(found))]
 }
 

@@ -53,12 +53,14 @@ func reasonOf(err error) string {
 			return known.reason
 		}
 	}
+
 	switch code := status.Code(err); {
 	case code == codes.Unavailable, code == codes.Canceled, errors.Is(err, context.Canceled), errors.Is(err, errNoPlugin):
 		return pluginAway
 	case code == codes.NotFound:
 		return notRunning
 	}
+
 	return other
 }
 

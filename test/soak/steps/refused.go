@@ -21,6 +21,7 @@ func (s *Soak) refusedChange(refuse func(during func()) (stop func()), resource,
 	if c == nil {
 		return nil
 	}
+
 	d := &operation{action: "refused change", what: fmt.Sprintf("%s from %s to %s", c, from, to), touches: c.pod}
 	var others []*operation
 	for range min(newcomers, mostPods-len(s.pods)) {
@@ -35,12 +36,14 @@ func (s *Soak) refusedChange(refuse func(during func()) (stop func()), resource,
 		return s.change(ctx, &qosv1alpha1.UpdateContainerQOSResourcesRequest{PodUid: c.pod.config.UID, Container: c.name,
 			QosResources: []*qosv1alpha1.ContainerQOSResource{{Name: resource, Class: to}}})
 	}
+
 	d.then = func(err error) {
 		c.note(map[string]string{resource: to}, err)
 		for _, other := range others {
 			other.then(nil)
 		}
 	}
+
 	return d
 }
 
@@ -80,8 +83,10 @@ func (s *Soak) anyIn(resource, class string) *container {
 			}
 		}
 	}
+
 	if len(found) == 0 {
 		return nil
 	}
+
 	return found[s.random.IntN(len(found))]
 }

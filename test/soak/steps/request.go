@@ -80,6 +80,7 @@ func newRequest(random *rand.Rand) request {
 		r.pod[ofMain] = "rdt=" + class
 		r.add(rdt, class)
 	}
+
 	return r
 }
 
@@ -100,6 +101,7 @@ func newBoundedRequest(random *rand.Rand) request {
 		r.pod = map[string]string{ofPod: "rdt=gold"}
 		r.add(rdt, "gold")
 	}
+
 	return r
 }
 
@@ -140,6 +142,7 @@ func newWrongRequest(r request, random *rand.Rand) request {
 		r.pod[ofMain], r.never = "rdt=bronze", contradiction
 		r.cri["allocated.qos.noderesource.dev/rdt.gold"] = rdt + "=gold"
 	}
+
 	return r
 }
 
@@ -150,6 +153,7 @@ func (r request) may(c classFile) (reasons []string, must bool) {
 		// A resource or class that is not configured is refused as unknown, whatever else is wrong with the request.
 		return []string{r.never, unknownResource, unknownClass}, true
 	}
+
 	for resource, class := range r.classes() {
 		switch known := c.classes(resource); {
 		case known == nil:
@@ -160,6 +164,7 @@ func (r request) may(c classFile) (reasons []string, must bool) {
 			reasons = append(reasons, classFull)
 		}
 	}
+
 	return reasons, must
 }
 

@@ -19,6 +19,7 @@ func TestACapacityMayBeLoweredBelowWhatRetriesHaveAdmitted(t *testing.T) {
 			Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "gold", Description: file, Capacity: capacity, InUse: inUse}},
 		}}}}
 	}
+
 	for _, test := range []struct {
 		name    string
 		retried *qosv1alpha1.StatusResponse

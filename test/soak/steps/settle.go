@@ -20,17 +20,20 @@ func (s *Soak) settle(ctx context.Context) error {
 	if err := s.revive(ctx); err != nil {
 		return s.violated([]string{fmt.Sprintf("the plugin does not start: %v", err)})
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, s.options.Patience)
 	defer cancel()
 	if _, err := s.watchForeign(); err != nil {
 		return err
 	}
+
 	var last invariant.World
 	registered := &registration{since: time.Now(), restarted: s.restarted}
 	machine := invariant.Machine{API: s.site.API(), Host: s.site.Host(), Live: s.site.Live, Before: s.before, Ignore: s.options.Ignore}
 	if others, ok := s.site.(Others); ok {
 		machine.ForeignFiles = others.ForeignFiles()
 	}
+
 	machine.Settled = func(w *invariant.World) []string {
 		s.keepForeign(w.Foreign)
 		w.Before = s.before
@@ -40,12 +43,14 @@ func (s *Soak) settle(ctx context.Context) error {
 		last = *w
 		return append(registered.unsettled(w.Status), s.unsettled(w)...)
 	}
+
 	wrong := machine.Wait(ctx)
 	s.summary.settled = append(s.summary.settled, time.Since(began))
 	if len(wrong) > 0 {
 		wrong[0] = fmt.Sprintf("the node has not settled after %s: %s", s.options.Patience, wrong[0])
 		return s.violated(wrong)
 	}
+
 	s.summary.monitors(last)
 	s.calm = s.known[fileInForce(last.Status)].sameAs(s.file) && time.Since(s.sabotaged) > s.site.Machine().Notices
 	return s.violated(s.watch(ctx, 0))
@@ -106,11 +111,13 @@ func (s *Soak) unsettled(w *invariant.World) []string {
 	case s.file.wrong == "" && !unknown && fileInForce(w.Status) != s.file.number:
 		wrong = append(wrong, fmt.Sprintf("class file %d is in force, and not %d", fileInForce(w.Status), s.file.number))
 	}
+
 	wrong = append(wrong, misplaced(w)...)
 	wrong = append(wrong, s.lostChanges(w)...)
 	for _, r := range w.Status.GetUnavailableResources() {
 		wrong = append(wrong, fmt.Sprintf("%s is unavailable: %s", r.GetName(), r.GetMessage()))
 	}
+
 	return wrong
 }
 
@@ -187,20 +194,24 @@ func (s *Soak) placed(ctx context.Context, id string, a request) error {
 	if !a.requested[rdt] || a.rdt == "" {
 		return nil
 	}
+
 	live, err := s.site.Live(ctx)
 	if err != nil {
 		return err
 	}
+
 	live = invariant.Live{Containers: slices.DeleteFunc(live.Containers, func(c invariant.Container) bool { return c.ID != id })}
 	kernel, err := invariant.KernelOf(s.site.Host(), live)
 	if err != nil {
 		return err
 	}
+
 	group := kernel.Groups["qos-"+a.rdt]
 	for _, thread := range kernel.Cgroups[id].Threads {
 		if !slices.Contains(group.Tasks, thread) {
 			return fmt.Errorf("thread %d has started outside of qos-%s; there are %v", thread, a.rdt, slices.Sorted(maps.Keys(kernel.Groups)))
 		}
 	}
+
 	return nil
 }

@@ -76,6 +76,7 @@ func Run(ctx context.Context, site Site, o Options) (*Summary, error) {
 		site: site, options: o, random: rand.New(rand.NewPCG(o.Seed, 0)), summary: newSummary(o.Seed),
 		busy: map[*pod]bool{}, known: map[int]classFile{}, began: time.Now(), seen: seen{most: map[string]uint64{}},
 	}
+
 	s.file = firstClassFile()
 	s.files, s.known[s.file.number] = s.file.number, s.file
 	// An interrupt only prevents new rounds.
@@ -100,6 +101,7 @@ func Run(ctx context.Context, site Site, o Options) (*Summary, error) {
 	if err == nil {
 		err = errors.Join(s.summary.grown(), s.summary.idle())
 	}
+
 	s.summary.took = time.Since(s.began)
 	return s.summary, err
 }
@@ -129,17 +131,20 @@ func (s *Soak) round(ctx context.Context, number int) error {
 	if s.random.IntN(3) > 0 {
 		actions = append(actions, s.trouble()...)
 	}
+
 	if s.file.wrong != "" && s.random.IntN(2) == 0 { // otherwise, the class file stays wrong until a random action replaces it
 		if err := s.correct(ctx); err != nil {
 			return err
 		}
 	}
+
 	for range s.options.Steps {
 		s.summary.step++
 		if err := s.take(ctx, actions); err != nil {
 			return err
 		}
 	}
+
 	return s.settle(ctx)
 }
 
@@ -180,6 +185,7 @@ func (s *Soak) several(actions []action, many int) []*operation {
 		s.busy[d.touches] = true
 		s.calm = s.calm && !a.trouble
 	}
+
 	return operations
 }
 
@@ -205,10 +211,12 @@ func (s *Soak) perform(ctx context.Context, operations []*operation) error {
 			outcomes[i] = d.do(ctx)
 		})
 	}
+
 	all.Wait()
 	if ran && s.summary.armed && !s.pluginRuns() && !ofKind(operations, "stop") || ofKind(operations, "kill") {
 		s.summary.kills++
 	}
+
 	var wrong []string
 	for i, d := range operations {
 		err := outcomes[i]
@@ -221,9 +229,11 @@ func (s *Soak) perform(ctx context.Context, operations []*operation) error {
 			wrong = append(wrong, problem)
 		}
 	}
+
 	if _, err := s.site.PluginRuns(); err != nil {
 		wrong = append(wrong, fmt.Sprintf("the plugin has ended by itself: %v", err))
 	}
+
 	wrong = append(wrong, s.watch(ctx, len(operations))...)
 	return s.violated(wrong)
 }
@@ -238,9 +248,11 @@ func judge(d *operation, err error, calm, others bool) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Sprintf("%s %s takes more than %s", d.action, d.what, operationTime)
 	}
+
 	if !calm || !d.judged {
 		return ""
 	}
+
 	switch {
 	case err == nil && d.must:
 		return fmt.Sprintf("%s %s succeeded, but should have been refused for one of %q", d.action, d.what, d.may)
@@ -249,6 +261,7 @@ func judge(d *operation, err error, calm, others bool) string {
 	case others && reasonOf(err) == classFull:
 		return "" // concurrent operations may have taken the free slots
 	}
+
 	return fmt.Sprintf("%s %s failed for an unexpected reason: %v", d.action, d.what, err)
 }
 

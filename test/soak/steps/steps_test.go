@@ -48,12 +48,15 @@ func TestExpectedValuesFollowFromTheClassFile(t *testing.T) {
 		"silver": "L3:0=fc0;1=fc0\nMB:0=100;1=100",
 		"bronze": "L3:0=fc0;1=fc0\nMB:0=20;1=20",
 	}
+
 	if diff := cmp.Diff(want, e.Schemata); diff != "" {
 		t.Errorf("schemata (-want +got):\n%s", diff)
 	}
+
 	if diff := cmp.Diff(map[string]string{"io.max": "254:0 rbps=1000\n254:16 rbps=1000\n"}, e.Limits[blockIO]["slow"]); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
+
 	c.gold, c.blockIO = false, false
 	e = c.expect(machine)
 	if got := e.Schemata["bronze"]; got != "L3:0=3f;1=3f\nMB:0=20;1=20" || e.Schemata["gold"] != "" || e.Limits[blockIO] != nil {
@@ -105,6 +108,7 @@ func TestReasonsAreFoundInErrors(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 	}
+
 	if got := reasonOf(status.Error(codes.Unavailable, "it ends")); got != pluginAway {
 		t.Errorf("the reason for a plugin that ends is %s", got)
 	}

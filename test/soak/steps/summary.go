@@ -72,6 +72,7 @@ func (s *Summary) done(d *operation, err error) string {
 		t = &tally{}
 		s.actions[d.action] = t
 	}
+
 	outcome := "done"
 	if err == nil {
 		t.done++
@@ -84,6 +85,7 @@ func (s *Summary) done(d *operation, err error) string {
 			s.unknown[d.action+": "+outcome[:min(len(outcome), 300)]] = true
 		}
 	}
+
 	s.armed = s.armed || strings.HasPrefix(d.action, "kill")
 	line := fmt.Sprintf("round %d step %d: %s %s -> %s", s.round, s.step, d.action, d.what, outcome[:min(len(outcome), 500)])
 	s.last = append(s.last, line)
@@ -114,34 +116,41 @@ func (s *Summary) String() string {
 		t := s.actions[action]
 		rows = append(rows, []string{action, fmt.Sprint(t.done), fmt.Sprint(t.failed)})
 	}
+
 	rows = append(rows, []string{}, []string{"REASON", "TIMES"})
 	for _, reason := range slices.Sorted(maps.Keys(s.reasons)) {
 		rows = append(rows, []string{reason, fmt.Sprint(s.reasons[reason])})
 	}
+
 	slices.Sort(s.settled)
 	rows = append(rows, []string{}, []string{"MEASURE", "AFTER THE FIRST ROUNDS", "AT THE END", "MOST"},
 		measureRow("goroutines", s.warm.goroutines, s.end.goroutines, moreGoroutines),
 		measureRow("descriptors", s.warm.descriptors, s.end.descriptors, moreDescriptors),
 		measureRow("memory, KiB", int(s.warm.memory>>10), int(s.end.memory>>10), moreMemory>>10))
+
 	var text strings.Builder
 	aligned := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		fmt.Fprintln(aligned, strings.Join(row, "\t"))
 	}
+
 	_ = aligned.Flush() // writing to a strings.Builder cannot fail
 	fmt.Fprintf(&text, "\nseed %d, %s\n", s.seed, s.progress(s.took))
 	if n := len(s.settled); n > 0 {
 		fmt.Fprintf(&text, "settled after a round: median %s, maximum %s\n",
 			s.settled[n/2].Round(time.Millisecond), s.settled[n-1].Round(time.Millisecond))
 	}
+
 	fmt.Fprintf(&text, "containers monitored after a round: %d; not all monitored after %d rounds\n", len(s.monitored), s.notAll)
 	for _, failure := range slices.Sorted(maps.Keys(s.unknown)) {
 		fmt.Fprintf(&text, "other: %s\n", failure)
 	}
+
 	if len(s.violations) > 0 {
 		fmt.Fprintf(&text, "\nThe last operations, with seed %d:\n%s\n\nViolations:\n%s\n", s.seed,
 			strings.Join(s.last, "\n"), strings.Join(s.violations, "\n"))
 	}
+
 	return text.String()
 }
 
@@ -159,15 +168,19 @@ func (s *Soak) measure(ctx context.Context, into *resources) error {
 			return err
 		}
 	}
+
 	if err := s.correct(ctx); err != nil {
 		return err
 	}
+
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
+
 	if err := s.unmonitored(); err != nil {
 		return err
 	}
+
 	runtime.GC()
 	runtime.GC() // the second run frees memory that finalizers have released
 	var memory runtime.MemStats
@@ -176,6 +189,7 @@ func (s *Soak) measure(ctx context.Context, into *resources) error {
 	if err != nil {
 		return fmt.Errorf("count descriptors: %w", err)
 	}
+
 	*into = resources{goroutines: runtime.NumGoroutine(), descriptors: len(descriptors), memory: memory.HeapAlloc}
 	return nil
 }
@@ -185,19 +199,24 @@ func (s *Summary) grown() error {
 	if s.warm == (resources{}) {
 		return nil // the soak ended before the first measurement
 	}
+
 	var wrong []string
 	if s.end.goroutines > s.warm.goroutines+moreGoroutines {
 		wrong = append(wrong, fmt.Sprintf("the number of goroutines grew from %d to %d", s.warm.goroutines, s.end.goroutines))
 	}
+
 	if s.end.descriptors > s.warm.descriptors+moreDescriptors {
 		wrong = append(wrong, fmt.Sprintf("the number of file descriptors grew from %d to %d", s.warm.descriptors, s.end.descriptors))
 	}
+
 	if s.end.memory > s.warm.memory+moreMemory {
 		wrong = append(wrong, fmt.Sprintf("the bytes in use grew from %d to %d", s.warm.memory, s.end.memory))
 	}
+
 	s.violations = append(s.violations, wrong...)
 	if len(wrong) > 0 {
 		return errors.Join(ErrViolated, errors.New(strings.Join(wrong, "; ")))
 	}
+
 	return nil
 }

@@ -19,9 +19,11 @@ func (s *Soak) trouble() []action {
 		{weight: 60, plan: (*Soak).startPlugin},
 		{weight: 3, plan: (*Soak).restartRuntime},
 	}
+
 	if others, ok := s.site.(Others); ok {
 		actions = append(actions, action{weight: 3, plan: func(s *Soak) *operation { return s.foreigners(others) }})
 	}
+
 	if faults, ok := s.site.(Faults); ok {
 		actions = append(actions,
 			action{weight: 8, alone: true, plan: func(s *Soak) *operation { return s.refusedChange(faults.RefuseWrite, rdt, "gold", "bronze") }},
@@ -29,15 +31,19 @@ func (s *Soak) trouble() []action {
 				return s.refusedChange(alongside(faults.RefuseUpdate), blockIO, "heavy", "slow")
 			}})
 	}
+
 	if disks, ok := s.site.(Disks); ok && s.options.Sabotage {
 		actions = append(actions, action{weight: 4, plan: func(s *Soak) *operation { return s.toggleDisk(disks) }})
 	}
+
 	if saboteur, ok := s.site.(Saboteur); ok && s.options.Sabotage {
 		actions = append(actions, action{weight: 6, plan: func(s *Soak) *operation { return s.sabotage(saboteur) }})
 	}
+
 	for i := range actions {
 		actions[i].trouble = true
 	}
+
 	return actions
 }
 
@@ -79,18 +85,22 @@ func (s *Soak) kill() *operation {
 	if !s.pluginRuns() {
 		return nil
 	}
+
 	if s.random.IntN(6) == 0 {
 		return &operation{action: "kill", judged: true, then: func(error) {},
 			do: func(ctx context.Context) error { return s.site.KillPlugin(ctx, 0) }}
 	}
+
 	provoke := choose(s.random, []action{
 		{weight: 4, plan: (*Soak).reload}, {weight: 4, plan: (*Soak).update},
 		{weight: 1, plan: (*Soak).newPod}, {weight: 1, plan: (*Soak).restartRuntime},
 	})
+
 	inner, at := provoke.plan(s), 1+s.random.IntN(6)
 	if inner == nil {
 		return nil
 	}
+
 	return &operation{
 		action: "kill in " + inner.action, what: fmt.Sprintf("at write %d: %s", at, inner.what), then: inner.then, touches: inner.touches,
 		do: func(ctx context.Context) error {
@@ -163,5 +173,6 @@ func (s *Soak) sabotage(saboteur Saboteur) *operation {
 		}
 		d.what, d.do = "take the limits of "+c.String(), func(ctx context.Context) error { return saboteur.Unlimit(ctx, c.id) }
 	}
+
 	return d
 }

@@ -38,12 +38,14 @@ func (s *Soak) watch(ctx context.Context, operations int) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
+
 	s.seen.unseen += uint64(operations)
 	status := s.status(ctx)
 	runtime := status.GetRuntime()
 	if !runtime.GetRegistered() || time.Since(runtime.GetRegisteredAt().AsTime()) < quietTime {
 		return wrong // the assignments are not known yet
 	}
+
 	expect := invariant.Expect{Most: s.most(status)}
 	wrong = append(wrong, invariant.Always(invariant.World{Status: status, Expect: expect})...)
 	s.seen.file, s.seen.unseen = fileInForce(status), 0
@@ -57,6 +59,7 @@ func (s *Soak) watch(ctx context.Context, operations int) []string {
 		}
 		s.seen.most[has] = now
 	})
+
 	return wrong
 }
 

@@ -30,6 +30,7 @@ func Save(output string, s Spec, image v1.Image) (int64, error) {
 	if err := writeLayout(dir, s, image); err != nil {
 		return 0, err
 	}
+
 	var archive bytes.Buffer
 	if err := archiveDir(&archive, s, dir); err != nil {
 		return 0, err
@@ -39,9 +40,11 @@ func Save(output string, s Spec, image v1.Image) (int64, error) {
 	if err := os.WriteFile(unfinished, archive.Bytes(), 0o644); err != nil {
 		return 0, err
 	}
+
 	if err := os.Rename(unfinished, output); err != nil {
 		return 0, errors.Join(err, os.Remove(unfinished))
 	}
+
 	return int64(archive.Len()), nil
 }
 
@@ -52,6 +55,7 @@ func writeLayout(dir string, s Spec, image v1.Image) error {
 	if err != nil {
 		return err
 	}
+
 	err = target.AppendImage(image, layout.WithPlatform(s.Platform), layout.WithAnnotations(map[string]string{
 		"io.containerd.image.name":          s.Name.Name(),
 		"org.opencontainers.image.ref.name": s.Name.TagStr(),
@@ -64,6 +68,7 @@ func writeLayout(dir string, s Spec, image v1.Image) error {
 	if err != nil {
 		return err
 	}
+
 	return target.WriteFile("manifest.json", manifest, 0o644)
 }
 
@@ -102,5 +107,6 @@ func archiveDir(w io.Writer, s Spec, dir string) error {
 		}
 		return addFile(archive, filepath.ToSlash(name), 0o644, s.Created, data)
 	})
+
 	return errors.Join(err, archive.Close())
 }

@@ -54,11 +54,13 @@ func Build(s Spec) (v1.Image, error) {
 	if image, err = appendLayer(image, s, DocumentsDir, 0o644, s.Documents); err != nil {
 		return nil, err
 	}
+
 	for _, program := range s.Programs {
 		if image, err = appendLayer(image, s, "/", 0o755, []string{program}); err != nil {
 			return nil, err
 		}
 	}
+
 	return image, nil
 }
 
@@ -67,6 +69,7 @@ func appendLayer(image v1.Image, s Spec, dir string, mode int64, files []string)
 	if len(files) == 0 {
 		return image, nil
 	}
+
 	archive, err := layerArchive(dir, mode, s.Created, files)
 	if err != nil {
 		return nil, err
@@ -77,6 +80,7 @@ func appendLayer(image v1.Image, s Spec, dir string, mode int64, files []string)
 	if err != nil {
 		return nil, err
 	}
+
 	return mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{
 		Created: v1.Time{Time: s.Created}, CreatedBy: "tools/image", Comment: path.Join(dir, baseNames(files)),
 	}})
@@ -116,6 +120,7 @@ func layerArchive(dir string, mode int64, at time.Time, files []string) ([]byte,
 	if err := archive.Close(); err != nil {
 		return nil, err
 	}
+
 	return buffer.Bytes(), nil
 }
 

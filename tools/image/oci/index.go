@@ -61,6 +61,7 @@ func attest(s Spec, digest v1.Hash, builder string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	image = mutate.ConfigMediaType(image, types.OCIConfigJSON)
 
 	for _, predicate := range []predicate{
@@ -79,6 +80,7 @@ func attest(s Spec, digest v1.Hash, builder string) (v1.Image, error) {
 			return nil, err
 		}
 	}
+
 	return image, nil
 }
 

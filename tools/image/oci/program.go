@@ -31,6 +31,7 @@ func checkProgram(path string, platform v1.Platform) error {
 	if slices.ContainsFunc(file.Progs, isInterpreter) {
 		return fmt.Errorf("%s needs a dynamic linker, which the image does not have; build it with CGO_ENABLED=0", path)
 	}
+
 	return nil
 }
 
@@ -59,5 +60,6 @@ func checkPrograms(s Spec) error {
 	if !slices.Contains(names, s.Entrypoint) {
 		return fmt.Errorf("-entrypoint %s is not among the programs %v; name one of them", s.Entrypoint, names)
 	}
+
 	return nil
 }

@@ -53,9 +53,11 @@ func SBOM(s Spec, dir string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if len(files) == 0 {
 		return nil, fmt.Errorf("no programs in %s; build them first", filepath.Join(dir, "OS", "ARCH"))
 	}
+
 	programs, err := readPrograms(files)
 	if err != nil {
 		return nil, err
@@ -70,6 +72,7 @@ func SBOM(s Spec, dir string) ([]byte, error) {
 		programs[i].dir = filepath.ToSlash(platform) + "/"
 		fmt.Fprintln(all, programs[i].dir, programs[i].sha256)
 	}
+
 	return json.Marshal(sbom(s, s.Title, hex.EncodeToString(all.Sum(nil)), programs))
 }
 
@@ -102,6 +105,7 @@ func sbom(s Spec, name, id string, programs []program) *spdx.Document {
 				relate(main.PackageSPDXIdentifier, common.TypeRelationshipDependsOn, module.PackageSPDXIdentifier))
 		}
 	}
+
 	return document
 }
 

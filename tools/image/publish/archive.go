@@ -27,6 +27,7 @@ func readChart(dir string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, entry := range entries {
 		file := filepath.Join(dir, entry.Name())
 		info, err := os.Stat(file)
@@ -48,6 +49,7 @@ func readChart(dir string) (map[string][]byte, error) {
 			files[path.Join(entry.Name(), name)] = data
 		}
 	}
+
 	return files, nil
 }
 
@@ -66,6 +68,7 @@ func setVersions(files map[string][]byte, r release, image name.Digest) error {
 		}
 		files[edit.file] = []byte(before + "\n" + edit.to + "\n" + after)
 	}
+
 	return nil
 }
 
@@ -84,6 +87,7 @@ func chartArchive(files map[string][]byte, chart string, at time.Time) ([]byte, 
 			return nil, err
 		}
 	}
+
 	err := errors.Join(archive.Close(), compressed.Close())
 	return buffer.Bytes(), err
 }

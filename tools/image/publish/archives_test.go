@@ -70,15 +70,18 @@ func (k krew) install(t *testing.T, release, platform string) {
 			t.Error(err)
 		}
 	}
+
 	info, err := buildinfo.ReadFile(filepath.Join(root, "bin", programOf(platform)))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []debug.BuildSetting{{Key: "GOOS", Value: system}, {Key: "GOARCH", Value: arch}} {
 		if !slices.Contains(info.Settings, want) {
 			t.Errorf("the program for %s has the settings %v", platform, info.Settings)
 		}
 	}
+
 	text, err := os.ReadFile(manifest)
 	if uri := "/releases/download/v0.2.0/" + archiveOf(platform) + "\n"; err != nil || !strings.Contains(string(text), uri) {
 		t.Errorf("the manifest does not have the URI %q (%v)", uri, err)
@@ -93,6 +96,7 @@ func checkArchivesSBOM(t *testing.T, text, release string) {
 	if err := json.Unmarshal([]byte(text), &document); err != nil {
 		t.Fatal(err)
 	}
+
 	programs, modules := map[string]string{}, []string{}
 	for _, p := range document.Packages {
 		if p.PackageFileName != "" {
@@ -101,6 +105,7 @@ func checkArchivesSBOM(t *testing.T, text, release string) {
 			modules = append(modules, p.PackageName)
 		}
 	}
+
 	for _, name := range []string{"k8s.io/client-go", "github.com/inconshreveable/mousetrap"} { // the second one only on Windows
 		if !slices.Contains(modules, name) {
 			t.Errorf("the SBOM does not list %s: %q", name, modules)

@@ -23,6 +23,7 @@ func pushChart(ctx context.Context, r release, image name.Digest) (name.Digest, 
 	if err != nil {
 		return name.Digest{}, err
 	}
+
 	if err := setVersions(files, r, image); err != nil {
 		return name.Digest{}, err
 	}
@@ -31,14 +32,17 @@ func pushChart(ctx context.Context, r release, image name.Digest) (name.Digest, 
 	if err != nil {
 		return name.Digest{}, err
 	}
+
 	metadata, err := yaml.YAMLToJSON(files["Chart.yaml"])
 	if err != nil {
 		return name.Digest{}, err
 	}
+
 	blobs := []v1.Layer{
 		static.NewLayer(metadata, "application/vnd.cncf.helm.config.v1+json"),
 		static.NewLayer(archive, "application/vnd.cncf.helm.chart.content.v1.tar+gzip"),
 	}
+
 	manifest, err := chartManifest(blobs[0], blobs[1])
 	if err != nil {
 		return name.Digest{}, err

@@ -20,22 +20,27 @@ func TestTheChartInstallsTheImageOfTheRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	chart := published(t, printed, "chart")
 	if name := chart.Context().Name(); name != registry+"/charts/qos-nri-plugin" {
 		t.Errorf("the chart is %s", name)
 	}
+
 	descriptor, err := remote.Get(chart.Context().Tag("1.2.3"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	image, err := descriptor.Image()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	manifest, err := image.Manifest()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if manifest.Config.MediaType != "application/vnd.cncf.helm.config.v1+json" || len(manifest.Layers) != 1 ||
 		manifest.Layers[0].MediaType != "application/vnd.cncf.helm.chart.content.v1.tar+gzip" {
 		t.Fatalf("the manifest is %+v", manifest)
@@ -45,6 +50,7 @@ func TestTheChartInstallsTheImageOfTheRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	content, err := layers[0].Compressed()
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +73,7 @@ func TestTheChartInstallsTheImageOfTheRelease(t *testing.T) {
 			t.Errorf("%s does not have %q", file, want)
 		}
 	}
+
 	if digest := "\n  digest: " + published(t, printed, "image").DigestStr() + "\n"; !strings.Contains(files["qos-nri-plugin/values.yaml"], digest) {
 		t.Errorf("values.yaml does not have %q", digest)
 	}
@@ -79,6 +86,7 @@ func unpack(t *testing.T, content io.Reader) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	files := map[string]string{}
 	for reader := tar.NewReader(uncompressed); ; {
 		header, err := reader.Next()

@@ -74,16 +74,19 @@ func parse(args []string, usage io.Writer) (release, error) {
 	if r.image, err = oci.ParseName(registry + "/" + s.Title + ":" + s.Version); err != nil {
 		return r, err
 	}
+
 	chart, err := oci.ParseName(registry + "/charts/" + s.Title + ":" + strings.TrimPrefix(s.Version, "v"))
 	if err != nil {
 		return r, err
 	}
+
 	r.chart = chart.Tag
 	if key != "" {
 		if r.signer, err = readKey(key, []byte(os.Getenv("COSIGN_PASSWORD"))); err != nil {
 			return r, fmt.Errorf("read -key: %w", err)
 		}
 	}
+
 	if r.check {
 		return r, nil
 	}
@@ -111,5 +114,6 @@ func images(s oci.Spec, platforms []string, dir string) ([]oci.Spec, error) {
 		s.Platform, s.Programs = platform, programs
 		specs = append(specs, s)
 	}
+
 	return specs, nil
 }

@@ -32,6 +32,7 @@ func run(ctx context.Context, args []string, out, usage io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	if err := checkRegistry(r); err != nil || r.check {
 		return err
 	}
@@ -40,26 +41,31 @@ func run(ctx context.Context, args []string, out, usage io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintf(out, "image: %s\n", image)
 
 	chart, err := pushChart(ctx, r, image)
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintf(out, "chart: %s\n", chart)
 
 	if r.signer == nil {
 		return nil
 	}
+
 	for _, signed := range []name.Digest{image, chart} {
 		if err := sign(ctx, r.signer, signed); err != nil {
 			return fmt.Errorf("sign %s: %w", signed, err)
 		}
 	}
+
 	if r.sums != "" {
 		if err := signFile(r.signer, r.sums); err != nil {
 			return fmt.Errorf("sign %s: %w", r.sums, err)
 		}
 	}
+
 	return writePublicKey(r.publicKey, r.signer)
 }

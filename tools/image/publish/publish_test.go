@@ -45,6 +45,7 @@ func build(t *testing.T) string {
 		}
 		write(t, filepath.Join(source, to), string(data))
 	}
+
 	for _, arch := range []string{"amd64", "arm64"} {
 		command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(programs, "linux", arch)+"/", "./plugin")
 		command.Dir, command.Env = source, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
@@ -52,6 +53,7 @@ func build(t *testing.T) string {
 			t.Fatalf("%v: %s", err, output)
 		}
 	}
+
 	return programs
 }
 
@@ -98,11 +100,13 @@ func TestTheIndexHasAnImageAndItsAttestationsForEachPlatform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	digest := published(t, printed, "image")
 	index, err := remote.Index(digest.Context().Tag("v1.2.3"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		t.Fatal(err)
@@ -123,6 +127,7 @@ func TestTheIndexHasAnImageAndItsAttestationsForEachPlatform(t *testing.T) {
 			t.Errorf("the image for %s is not valid: %v, %v", descriptor.Platform, err, validate.Image(image))
 		}
 	}
+
 	if !slices.Equal(platforms, []string{"linux/amd64", "unknown/unknown", "linux/arm64", "unknown/unknown"}) {
 		t.Errorf("platforms are %v", platforms)
 	}
@@ -143,10 +148,12 @@ func checkAttestations(t *testing.T, index v1.ImageIndex, digest, about v1.Hash)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	layers, err := image.Layers()
 	if err != nil || len(layers) != 2 {
 		t.Fatalf("%d statements (%v), want 2", len(layers), err)
 	}
+
 	for i, layer := range layers {
 		var s statement
 		read(t, layer, &s)
@@ -180,6 +187,7 @@ func checkSBOM(t *testing.T, s statement) {
 	if err := json.Unmarshal(s.Predicate, &document); err != nil || s.PredicateType != "https://spdx.dev/Document" {
 		t.Fatalf("%s: %v", s.PredicateType, err)
 	}
+
 	var names, urls []string
 	for _, p := range document.Packages {
 		names = append(names, p.PackageName)
@@ -191,15 +199,19 @@ func checkSBOM(t *testing.T, s statement) {
 			urls = append(urls, url)
 		}
 	}
+
 	if diff := cmp.Diff([]string{"plugin", "stdlib", "golang.org/x/sync"}, names); diff != "" {
 		t.Errorf("packages (-want +got):\n%s", diff)
 	}
+
 	if diff := cmp.Diff([]string{"pkg:golang/stdlib", "pkg:golang/golang.org/x/sync"}, urls); diff != "" {
 		t.Errorf("package URLs (-want +got):\n%s", diff)
 	}
+
 	if sum := document.Packages[2].PackageChecksums; len(sum) != 1 || len(sum[0].Value) != 64 {
 		t.Errorf("checksums of the module are %v", sum)
 	}
+
 	if len(document.Relationships) != 3 {
 		t.Errorf("relationships are %+v; want that the document describes the program, which depends on two packages", document.Relationships)
 	}
@@ -214,9 +226,11 @@ func checkProvenance(t *testing.T, s statement) {
 		}
 		RunDetails struct{ Builder struct{ ID string } }
 	}
+
 	if err := json.Unmarshal(s.Predicate, &predicate); err != nil || s.PredicateType != "https://slsa.dev/provenance/v1" {
 		t.Fatalf("%s: %v", s.PredicateType, err)
 	}
+
 	definition := predicate.BuildDefinition
 	if len(definition.ResolvedDependencies) != 1 || definition.ResolvedDependencies[0].Digest["gitCommit"] != "abc" ||
 		definition.InternalParameters.Settings["-trimpath"] != "true" || predicate.RunDetails.Builder.ID != "https://ci.example/1" {

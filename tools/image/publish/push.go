@@ -44,6 +44,7 @@ func push(ctx context.Context, tag name.Tag, content interface{ Digest() (v1.Has
 	if err != nil {
 		return name.Digest{}, err
 	}
+
 	options := []remote.Option{remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithContext(ctx)}
 
 	existing, err := remote.Head(tag, options...)
@@ -57,6 +58,7 @@ func push(ctx context.Context, tag name.Tag, content interface{ Digest() (v1.Has
 	if err := write(options...); err != nil {
 		return name.Digest{}, fmt.Errorf("push %s: %w", tag, err)
 	}
+
 	return tag.Context().Digest(digest.String()), nil
 }
 

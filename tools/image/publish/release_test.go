@@ -29,6 +29,7 @@ func checkout(t *testing.T) string {
 	const copyFiles = `git -C ../../.. ls-files -z --cached --others --exclude-standard --deduplicate |
 		(cd ../../.. && xargs -0 sh -c 'for f; do [ ! -e "$f" ] && [ ! -L "$f" ] || printf "%s\0" "$f"; done' -) >"$1.files"
 		mkdir "$1" && tar -C ../../.. --null --files-from="$1.files" --create | tar -C "$1" --extract`
+
 	command(t, ".", nil, "sh", "-c", copyFiles, "-", dir)
 	git(t, dir, "init", "-q")
 	for _, commit := range [][2]string{{"Begin", "v0.1.0"}, {"rdt: allocate more", ""}, {"blockio: limit less", ""}, {"rdt: allocate less", "v0.2.0"}} {
@@ -38,6 +39,7 @@ func checkout(t *testing.T) string {
 			git(t, dir, "tag", commit[1])
 		}
 	}
+
 	return dir
 }
 
@@ -75,6 +77,7 @@ func TestARelease(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v:\n%s", err, printed)
 	}
+
 	file := func(name string) string {
 		data, err := os.ReadFile(filepath.Join(dir, "bin/release", name))
 		if err != nil {
@@ -82,16 +85,19 @@ func TestARelease(t *testing.T) {
 		}
 		return string(data)
 	}
+
 	sums := file("SHA256SUMS")
 
 	t.Run("image and chart are in the registry, and signed", func(t *testing.T) {
 		for _, kind := range []string{"image", "chart"} {
 			signatureOf(t, published(t, printed, kind))
 		}
+
 		programs, err := filepath.Glob(filepath.Join(dir, "cmd/qos-*"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, arch := range []string{"amd64", "arm64"} {
 			image, err := remote.Image(published(t, printed, "image").Context().Tag("v0.2.0"), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: arch}))
 			if err != nil {
@@ -101,6 +107,7 @@ func TestARelease(t *testing.T) {
 				t.Errorf("the image for %s has %d layers (%v), want the documents and each of %q", arch, len(layers), err, programs)
 			}
 		}
+
 		block, _ := pem.Decode([]byte(file("cosign.pub")))
 		if public, err := x509.ParsePKIXPublicKey(block.Bytes); err != nil || !key.PublicKey.Equal(public) {
 			t.Errorf("cosign.pub is not the public key of the release (%v)", err)
@@ -120,15 +127,18 @@ func TestARelease(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v:\n%s", err, again)
 		}
+
 		for _, kind := range []string{"image", "chart"} {
 			if first, second := published(t, printed, kind), published(t, again, kind); first != second {
 				t.Errorf("first %s, then %s", first, second)
 			}
 		}
+
 		data, err := os.ReadFile(filepath.Join(other, "bin/release", archiveOf(platform)))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		checkSum(t, sums, archiveOf(platform), data)
 	})
 	t.Run("kubectl-qos has its version", func(t *testing.T) {
@@ -192,6 +202,7 @@ func TestAReleaseIsRefusedBeforeItIsBuilt(t *testing.T) {
 			}
 		})
 	}
+
 	t.Run("files that are not in the tag", func(t *testing.T) {
 		write(t, filepath.Join(dir, "cmd/more.go"), "package cmd\n")
 		output, err := makeRelease(t, dir, right...)
@@ -206,6 +217,7 @@ func TestTheWorkflowOfTheForgeMakesTheRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var workflow struct {
 		Jobs struct {
 			Release struct {
@@ -214,6 +226,7 @@ func TestTheWorkflowOfTheForgeMakesTheRelease(t *testing.T) {
 			}
 		}
 	}
+
 	if err := yaml.Unmarshal(data, &workflow); err != nil {
 		t.Fatal(err)
 	}
@@ -224,6 +237,7 @@ func TestTheWorkflowOfTheForgeMakesTheRelease(t *testing.T) {
 			t.Errorf("make release does not get %s", variable)
 		}
 	}
+
 	var commands string
 	for _, step := range job.Steps {
 		commands += step.Run
@@ -231,6 +245,7 @@ func TestTheWorkflowOfTheForgeMakesTheRelease(t *testing.T) {
 			t.Errorf("the workflow runs %s, which others can change", step.Uses)
 		}
 	}
+
 	if !strings.Contains(commands, "make release KEY=") {
 		t.Errorf("it runs %s", commands)
 	}

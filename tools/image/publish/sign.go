@@ -34,6 +34,7 @@ func readKey(file string, password []byte) (crypto.Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; make a key with cosign generate-key-pair", err)
 	}
+
 	block, _ := pem.Decode(data)
 	if block == nil || block.Type != "ENCRYPTED SIGSTORE PRIVATE KEY" {
 		return nil, fmt.Errorf("%s is not a private key of cosign; make one with cosign generate-key-pair", file)
@@ -43,14 +44,17 @@ func readKey(file string, password []byte) (crypto.Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; set COSIGN_PASSWORD to the password of the key", file, err)
 	}
+
 	key, err := x509.ParsePKCS8PrivateKey(decrypted)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+
 	signer, ok := key.(crypto.Signer)
 	if !ok {
 		return nil, errors.New(file + " cannot sign")
 	}
+
 	return signer, nil
 }
 
@@ -70,6 +74,7 @@ func sign(ctx context.Context, signer crypto.Signer, signed name.Digest) error {
 	if err != nil {
 		return err
 	}
+
 	signature, err := signatureOver(signer, claim)
 	if err != nil {
 		return err
@@ -83,6 +88,7 @@ func sign(ctx context.Context, signer crypto.Signer, signed name.Digest) error {
 	if err != nil {
 		return err
 	}
+
 	tag := signed.Context().Tag(strings.Replace(signed.DigestStr(), ":", "-", 1) + ".sig")
 	return remote.Write(tag, image, remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithContext(ctx))
 }

@@ -30,14 +30,17 @@ func newKey(t *testing.T) (*ecdsa.PrivateKey, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	data, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	data, err = encrypted.Encrypt(data, []byte("secret"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file := filepath.Join(t.TempDir(), "cosign.key")
 	write(t, file, string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED SIGSTORE PRIVATE KEY", Bytes: data})))
 	return key, file
@@ -50,6 +53,7 @@ func TestImageAndChartAreSignedWithTheKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, kind := range []string{"image", "chart"} {
 		signed := published(t, printed, kind)
 		claim, signature := signatureOf(t, signed)
@@ -73,18 +77,22 @@ func signatureOf(t *testing.T, signed name.Digest) (claim, signature []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	manifest, err := image.Manifest()
 	if err != nil || len(manifest.Layers) != 1 {
 		t.Fatalf("the manifest is %+v (%v)", manifest, err)
 	}
+
 	signature, err = base64.StdEncoding.DecodeString(manifest.Layers[0].Annotations["dev.cosignproject.cosign/signature"])
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	layer, err := image.LayerByDigest(manifest.Layers[0].Digest)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	content, err := layer.Uncompressed()
 	if err != nil {
 		t.Fatal(err)
@@ -94,6 +102,7 @@ func signatureOf(t *testing.T, signed name.Digest) (claim, signature []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return claim, signature
 }
 
@@ -104,6 +113,7 @@ func TestWhatCannotBePublishedIsRefusedWithARemedy(t *testing.T) {
 	if _, err := publish(t, registry, programs); err != nil {
 		t.Fatal(err)
 	}
+
 	pem := filepath.Join(t.TempDir(), "key.pem")
 	write(t, pem, "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n")
 	for name, test := range map[string]struct {
