@@ -1,0 +1,40 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestTheWalksOfTheArchitectureExist looks up the file and the functions of each step in docs/architecture.md, and counts the steps
+// of each walk.
+func TestTheWalksOfTheArchitectureExist(t *testing.T) {
+	most := map[string]int{
+		"From a class file to resctrl": 20, "From the creation of a container to the read-back": 12,
+		"From a capacity to the status of the Node": 12,
+	}
+	step := regexp.MustCompile("(?m)^\\d+\\. `([^`]+\\.go)`, ([^:]+):")
+	name := regexp.MustCompile("`([^`]+)`")
+
+	page := read(t, "docs/architecture.md")
+	for walk, most := range most {
+		_, section, found := strings.Cut(page, "\n## "+walk+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		steps := step.FindAllStringSubmatch(section, -1)
+		if !found || len(steps) < 8 || len(steps) > most {
+			t.Errorf("the walk %q has %d steps, want 8 to %d", walk, len(steps), most)
+		}
+
+		for _, step := range steps {
+			code := read(t, step[1])
+			for _, function := range name.FindAllStringSubmatch(step[2], -1) {
+				if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + function[1] + `\b`).MatchString(code) {
+					t.Errorf("%s has no function %s", step[1], function[1])
+				}
+			}
+		}
+	}
+}
