@@ -28,7 +28,7 @@ type counts struct {
 
 // controlCount has the totals and the last values of the counters of a control group and its monitoring groups.
 type controlCount struct {
-	// total has the sum of the growth of all counters so far. It stays when the group is created again.
+	// total has the sum of the growth of all counters so far. It is kept when the group is created again.
 	total classes.Reading
 	// own records the counters of the group itself. They count only threads outside of the monitoring groups.
 	own *groupCount

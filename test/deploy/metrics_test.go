@@ -72,7 +72,7 @@ func TestAMetricsProxyHasNoRightsButToAskWhoMayReadMetrics(t *testing.T) {
 
 	for _, c := range found.containers(t) {
 		if c.pod.HostNetwork || c.pod.HostPID || c.pod.HostIPC || len(c.pod.Volumes) > 0 {
-			t.Errorf("the pod has volumes or namespaces of the host: %+v", c.pod)
+			t.Errorf("the pod uses namespaces of the host, or has volumes: %+v", c.pod)
 		}
 		if len(found.bindings) != 1 || found.bindings[0].Subjects[0].Name != c.pod.ServiceAccountName {
 			t.Errorf("the rights are bound by %+v, the ServiceAccount is %s", found.bindings, c.pod.ServiceAccountName)

@@ -237,8 +237,8 @@ func (s *Store) Enforced(id string) {
 }
 
 // Observe records that a holder was observed in a class of a resource. If this is the desired class, Observe frees the slots
-// that a failed change has reserved, unless the runtime may still make this change. If the holder runs in all its classes
-// although its start was refused, Observe removes the refusal.
+// that a failed change still reserves. It keeps them while the holder is stale, because the runtime may still make that
+// change. If the holder runs in all its classes although its start was refused, Observe removes the refusal.
 func (s *Store) Observe(id, resource, class string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,7 +65,7 @@ func (n *node) publishBefore(t *testing.T) string {
 	must(t, err)
 	const field = "\n              " + newField + ":\n"
 	if strings.Count(string(crd), field) != 1 {
-		t.Fatalf("%s does not have the field status.%s once", file, newField)
+		t.Fatalf("%s must have the field status.%s exactly once", file, newField)
 	}
 
 	must(t, os.WriteFile(file, []byte(strings.Replace(string(crd), field, "\n              oldField:\n", 1)), 0o644))

@@ -74,7 +74,8 @@ func open(kind, name string) (*source, error) {
 
 // repeat makes transfers, one after another, until done returns true. done gets the duration of the last transfer.
 func (s *source) repeat(done func(time.Duration) bool) error {
-	// Direct I/O needs memory whose address is a multiple of the disk's block size. The address of a mapping is.
+	// Direct I/O needs a buffer whose address is a multiple of the disk's logical block size. Mmap returns such a buffer,
+	// because a mapping begins at a page boundary.
 	block, err := unix.Mmap(-1, 0, s.operation.size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return fmt.Errorf("map a buffer: %w", err)

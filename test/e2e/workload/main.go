@@ -188,7 +188,8 @@ func transfer(direction, name, seconds string) error {
 		size = fileSize
 	}
 
-	// Direct I/O needs memory whose address is a multiple of the disk's block size. The address of a mapping is.
+	// Direct I/O needs a buffer whose address is a multiple of the disk's logical block size. Mmap returns such a buffer,
+	// because a mapping begins at a page boundary.
 	block, err := unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return fmt.Errorf("map a buffer: %w", err)
