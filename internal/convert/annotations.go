@@ -16,12 +16,13 @@ import (
 type annotation struct{ key, resource, class string }
 
 // containerKeys returns the keys of the annotations that request a class of a resource for a container. The value of
-// the first annotation is a list of RESOURCE=CLASS pairs. The other annotations are defined by container runtimes, and
-// their value is a class.
+// the first annotation is a list of RESOURCE=CLASS pairs. The other annotations are defined by container runtimes and by
+// nri-plugins, and their value is a class.
 func containerKeys(resource, container string) []string {
 	keys := []string{classes.ContainerKeyPrefix + container}
 	if short := shortName(resource); short != resource {
-		keys = append(keys, short+".resources.kubernetes.io/container."+container, short+".resources.beta.kubernetes.io/container."+container)
+		keys = append(keys, short+".resources.kubernetes.io/container."+container, short+".resources.beta.kubernetes.io/container."+container,
+			short+nriPluginsDomain+"/container."+container)
 	}
 	return keys
 }
@@ -31,7 +32,8 @@ func containerKeys(resource, container string) []string {
 func podKeys(resource string) []string {
 	keys := []string{classes.PodKey}
 	if short := shortName(resource); short != resource {
-		keys = append(keys, short+".resources.kubernetes.io/default", short+".resources.beta.kubernetes.io/pod")
+		keys = append(keys, short+".resources.kubernetes.io/default", short+".resources.beta.kubernetes.io/pod",
+			short+nriPluginsDomain+"/pod", short+nriPluginsDomain)
 	}
 	return keys
 }

@@ -3,7 +3,7 @@
 
 // Package convert converts manifests with the qosResources fields of KEP-3008 to manifests for stock Kubernetes, with
 // extended resources and annotations. It also converts claims with the requests of KEP-3751's first revision, and pods with
-// annotations of container runtimes. It keeps comments and the order of fields, and normalizes blank lines and indentation.
+// annotations of container runtimes and of nri-plugins. It keeps comments and the order of fields, and normalizes blank lines and indentation.
 // It copies documents without these fields byte by byte.
 package convert
 
@@ -55,7 +55,7 @@ type Options struct {
 }
 
 // Convert converts files, and returns one result for each. A text without the KEPs' fields and without the
-// runtimes' annotations stays unchanged, even if it is not YAML. Converting the results again changes nothing.
+// annotations of runtimes and of nri-plugins stays unchanged, even if it is not YAML. Converting the results again changes nothing.
 //
 // The error joins all problems. Each is one line with file, line, object, field, state and remedy.
 func Convert(inputs []Input, options Options) ([]Result, error) {

@@ -37,6 +37,7 @@ func FuzzConvert(f *testing.F) {
 		"metadata: {annotations: {a: b}}\nspec:\n  qosResources: [{name: blockio, class: ''}]\n  containers:\n  - env: |+\n     x\n\n...\n--- # y\n",
 		"volumeClaimTemplate: {spec: {resources: {requests: {throughput: 100}}}}\n--- 0:",
 		"metadata: {annotations: {rdt.resources.beta.kubernetes.io/pod: gold}}\nspec: {containers: []}\n",
+		"metadata: {annotations: {rdtclass.resource-policy.nri.io: gold, blockioclass.resource-policy.nri.io/container.a: slow}}\nspec: {containers: [{name: a}]}\n",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -52,9 +53,10 @@ func FuzzConvert(f *testing.F) {
 			return
 		}
 		isAsking := func(name string) bool { return bytes.Contains(text, []byte(name)) }
-		if !slices.ContainsFunc([]string{"qosResources", "iops", "throughput", ".resources.kubernetes.io", ".resources.beta.kubernetes.io"}, isAsking) {
+		if !slices.ContainsFunc([]string{"qosResources", "iops", "throughput", ".resources.kubernetes.io", ".resources.beta.kubernetes.io",
+			"class.resource-policy.nri.io"}, isAsking) {
 			if !bytes.Equal(text, result.Text) {
-				t.Fatal("a text without the KEPs' fields and the runtimes' annotations is changed")
+				t.Fatal("a text without the KEPs' fields and the annotations that are converted is changed")
 			}
 			return
 		}
@@ -146,7 +148,8 @@ func isOurs(parent, key string, value *yaml.Node) bool {
 	case "requests":
 		return key == "iops" || key == "throughput"
 	case "annotations":
-		return strings.Contains(key, "qos.noderesource.dev/") || strings.Contains(key, "kubernetes.io/")
+		return strings.Contains(key, "qos.noderesource.dev/") || strings.Contains(key, "kubernetes.io/") ||
+			strings.Contains(key, "class.resource-policy.nri.io")
 	}
 	return key == "qosResources" || key == "volumeAttributesClassName"
 }

@@ -14,16 +14,21 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// runtimeKey matches a key of the families of annotations that container runtimes define. Its parts are the short name of
-// the resource, and the rest of the key.
-var runtimeKey = regexp.MustCompile(`^(rdt|blockio)\.resources\.(?:beta\.)?kubernetes\.io/(.*)$`)
+// nriPluginsDomain ends the domain of the annotations of nri-plugins, after the short name of the resource.
+const nriPluginsDomain = "class.resource-policy.nri.io"
 
-// hasRuntimeKeys reports whether a text can have annotations of the runtimes.
+// runtimeKey matches a key of the families of annotations that container runtimes and nri-plugins define. Its parts are the
+// short name of the resource, and the rest of the key. nri-plugins also reads a key without a rest, for the whole pod.
+var runtimeKey = regexp.MustCompile(`^(rdt|blockio)(?:\.resources\.(?:beta\.)?kubernetes\.io/|class\.resource-policy\.nri\.io(?:/|$))(.*)$`)
+
+// hasRuntimeKeys reports whether a text can have annotations of the runtimes or of nri-plugins.
 func hasRuntimeKeys(text []byte) bool {
-	return bytes.Contains(text, []byte(".resources.kubernetes.io")) || bytes.Contains(text, []byte(".resources.beta.kubernetes.io"))
+	return slices.ContainsFunc([]string{".resources.kubernetes.io", ".resources.beta.kubernetes.io", nriPluginsDomain},
+		func(part string) bool { return bytes.Contains(text, []byte(part)) })
 }
 
-// walkAnnotations searches a node for pods and pod templates, and plans the conversion of their annotations of the runtimes.
+// walkAnnotations searches a node for pods and pod templates, and plans the conversion of their annotations of the runtimes
+// and of nri-plugins.
 func (d *document) walkAnnotations(n *yaml.Node, at place) {
 	for i, element := range elements(n) {
 		d.walkAnnotations(element, at.at(element, index(i)))
@@ -66,7 +71,8 @@ func cutRuntimeKey(key string) (resource, rest string, ok bool) {
 	return classes.CanonicalResource(parts[1]), parts[2], true
 }
 
-// ourKey returns the key of this project for a runtime's key, whose part after "/" is rest. It is empty if no runtime reads the key.
+// ourKey returns the key of this project for a runtime's key, whose part after "/" is rest. It is empty if
+// nothing reads the key.
 func (d *document) ourKey(spec *yaml.Node, rest, key string) string {
 	container, isContainer := strings.CutPrefix(rest, "container.")
 	switch {
@@ -78,7 +84,7 @@ func (d *document) ourKey(spec *yaml.Node, rest, key string) string {
 	case slices.Contains(runtimePodKeys(), key):
 		return classes.PodKey
 	}
-	d.note("annotation %s requests nothing, because no runtime has this key; it stays as it is", key)
+	d.note("annotation %s requests nothing, because neither the runtimes nor nri-plugins read this key; it stays as it is", key)
 	return ""
 }
 
@@ -91,7 +97,8 @@ func hasContainer(spec *yaml.Node, name string) bool {
 	return slices.ContainsFunc(all, func(c *yaml.Node) bool { return stringOf(c, "name") == name })
 }
 
-// runtimeAnnotation plans to replace the entry e by the annotation a. planned has the first request for each key and resource.
+// runtimeAnnotation plans to replace the entry e by the annotation a. planned has the last request that was read for each of our
+// keys and resource, with the key that it was read from.
 func (d *document) runtimeAnnotation(annotations *yaml.Node, e entry, a annotation, planned map[string]annotation) {
 	if a.key == "" {
 		return
@@ -106,10 +113,10 @@ func (d *document) runtimeAnnotation(annotations *yaml.Node, e entry, a annotati
 
 	id := a.key + " " + a.resource
 	if other, ok := planned[id]; ok && other.class != a.class {
-		d.fault(e.place, "class %s of %s contradicts class %s in another annotation of the runtimes; keep one of them",
-			quote(a.class), a.resource, quote(other.class))
+		d.fault(e.place, "class %s of %s contradicts class %s in annotation %s; keep one of them",
+			quote(a.class), a.resource, quote(other.class), other.key)
 	}
-	planned[id] = a
+	planned[id] = annotation{e.key.Value, a.resource, a.class}
 	pairs, err := classes.ParsePairs(stringOf(annotations, a.key))
 	if err != nil {
 		d.fault(e.place, "cannot be added to annotation %s: %v", a.key, err)

@@ -35,7 +35,15 @@ func TestAnnotationsOfRuntimesThatCannotBeConverted(t *testing.T) {
 		},
 		{
 			"another class in the KEP's annotation", annotated("    rdt.resources.kubernetes.io/container.main: gold\n    rdt.resources.beta.kubernetes.io/container.main: silver\n"),
-			`a.yaml:7: Pod web: metadata.annotations[rdt.resources.beta.kubernetes.io/container.main]: class "silver" of k8s.io/rdt contradicts class "gold" in another annotation of the runtimes; keep one of them`,
+			`a.yaml:7: Pod web: metadata.annotations[rdt.resources.beta.kubernetes.io/container.main]: class "silver" of k8s.io/rdt contradicts class "gold" in annotation rdt.resources.kubernetes.io/container.main; keep one of them`,
+		},
+		{
+			"another class in an annotation of a runtime", annotated("    rdt.resources.beta.kubernetes.io/pod: gold\n    rdtclass.resource-policy.nri.io/pod: silver\n"),
+			`a.yaml:7: Pod web: metadata.annotations[rdtclass.resource-policy.nri.io/pod]: class "silver" of k8s.io/rdt contradicts class "gold" in annotation rdt.resources.beta.kubernetes.io/pod; keep one of them`,
+		},
+		{
+			"another class in the key of nri-plugins without a scope", annotated("    rdtclass.resource-policy.nri.io: gold\n    rdtclass.resource-policy.nri.io/pod: silver\n"),
+			`a.yaml:7: Pod web: metadata.annotations[rdtclass.resource-policy.nri.io/pod]: class "silver" of k8s.io/rdt contradicts class "gold" in annotation rdtclass.resource-policy.nri.io; keep one of them`,
 		},
 		{
 			"an annotation of ours that is wrong", annotated("    qos.noderesource.dev/pod: gold\n    rdt.resources.beta.kubernetes.io/pod: silver\n"),
@@ -66,8 +74,12 @@ func TestAnnotationsOfRuntimesHaveNotes(t *testing.T) {
 				"correct the name, or check that the container is added later",
 		},
 		{
-			"a key that no runtime has", "    rdt.resources.beta.kubernetes.io/default: gold\n", "    rdt.resources.beta.kubernetes.io/default: gold\n",
-			"annotation rdt.resources.beta.kubernetes.io/default requests nothing, because no runtime has this key; it stays as it is",
+			"a key that no runtime reads", "    rdt.resources.beta.kubernetes.io/default: gold\n", "    rdt.resources.beta.kubernetes.io/default: gold\n",
+			"annotation rdt.resources.beta.kubernetes.io/default requests nothing, because neither the runtimes nor nri-plugins read this key; it stays as it is",
+		},
+		{
+			"a key that nri-plugins does not read", "    rdtclass.resource-policy.nri.io/default: gold\n", "    rdtclass.resource-policy.nri.io/default: gold\n",
+			"annotation rdtclass.resource-policy.nri.io/default requests nothing, because neither the runtimes nor nri-plugins read this key; it stays as it is",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -52,8 +52,8 @@ stream of documents.
 It works offline. --class-files or --from-cluster adds the scopes of resources and the existing classes, which a
 ResourceQuota needs. Without these flags only rdt and blockio are known, in container scope.
 
-Annotations of containerd and CRI-O (rdt.resources.beta.kubernetes.io/…, blockio.resources.beta.kubernetes.io/…) on pods and pod templates
-become annotations of this project.
+Annotations of containerd and CRI-O (rdt.resources.beta.kubernetes.io/…, blockio.resources.beta.kubernetes.io/…) and of nri-plugins
+(rdtclass.resource-policy.nri.io/…, blockioclass.resource-policy.nri.io/…) on pods and pod templates become annotations of this project.
 
 Claims whose requests have iops or throughput, as in the first revision of KEP-3751, get VolumeAttributesClasses instead. The driver of a
 class comes from the StorageClass of the claim, if a FILE has it, or from --driver. A note has the command that gives the
