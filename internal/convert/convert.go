@@ -52,6 +52,8 @@ type Options struct {
 	// because the external-provisioner otherwise creates no volume for a claim with a class
 	// (kubernetes-csi/external-provisioner, pkg/controller/controller.go).
 	ModifyVolume bool
+	// If Koordinator is true, pods with Koordinator's label for QoS classes get an annotation with the RDT class.
+	Koordinator bool
 }
 
 // Convert converts files, and returns one result for each. A text without the KEPs' fields and without the
@@ -73,7 +75,8 @@ func Convert(inputs []Input, options Options) ([]Result, error) {
 }
 
 func (r *run) convert(input Input) (Result, error) {
-	if !bytes.Contains(input.Text, []byte(fieldName)) && !hasClaims(input.Text) && !hasRuntimeKeys(input.Text) {
+	hasLabels := r.Koordinator && bytes.Contains(input.Text, []byte(koordinatorLabel))
+	if !bytes.Contains(input.Text, []byte(fieldName)) && !hasClaims(input.Text) && !hasRuntimeKeys(input.Text) && !hasLabels {
 		return Result{Text: input.Text}, nil
 	}
 	return readFile(input.Name, input.Text, r).convert()

@@ -39,6 +39,9 @@ func (d *document) walkAnnotations(n *yaml.Node, at place) {
 	}
 	if spec := valueOf(n, "spec"); isPodSpec(spec) {
 		d.runtimeAnnotations(n, spec, at)
+		if d.run.Koordinator {
+			d.koordinatorPod(n, at)
+		}
 	}
 
 	ignored := ignoredFields(n)

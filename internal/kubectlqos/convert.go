@@ -31,7 +31,7 @@ type convertCommand struct {
 	classFiles                string
 	fromCluster               bool
 	driver                    string
-	modifyVolume              bool
+	modifyVolume, koordinator bool
 }
 
 func newConvertCommand(c *cluster) *cobra.Command {
@@ -54,6 +54,7 @@ ResourceQuota needs. Without these flags only rdt and blockio are known, in cont
 
 Annotations of containerd and CRI-O (rdt.resources.beta.kubernetes.io/…, blockio.resources.beta.kubernetes.io/…) and of nri-plugins
 (rdtclass.resource-policy.nri.io/…, blockioclass.resource-policy.nri.io/…) on pods and pod templates become annotations of this project.
+With --koordinator, pods with the label koordinator.sh/qosClass get such an annotation with the RDT class lsr, ls or be. The label stays.
 
 Claims whose requests have iops or throughput, as in the first revision of KEP-3751, get VolumeAttributesClasses instead. The driver of a
 class comes from the StorageClass of the claim, if a FILE has it, or from --driver. A note has the command that gives the
@@ -78,6 +79,7 @@ The exit code is 0, 1 when something cannot be converted (then nothing is writte
 	flags.BoolVar(&o.fromCluster, "from-cluster", false, "Read the existing resources and classes from the cluster.")
 	flags.StringVar(&o.driver, "driver", "", "Driver of the claims whose StorageClass is not in the files.")
 	flags.BoolVar(&o.modifyVolume, "modify-volume", false, "Name the class in the claim; the driver must have the capability MODIFY_VOLUME.")
+	flags.BoolVar(&o.koordinator, "koordinator", false, "Add an annotation with the RDT class to pods with the label koordinator.sh/qosClass.")
 	addConvertFlags(flags, &o.classFiles, &o.quiet)
 	return cmd
 }
@@ -135,7 +137,7 @@ func (o *convertCommand) run(ctx context.Context) error {
 	for i, m := range manifests {
 		inputs[i] = convert.Input{Name: m.name, Text: m.text}
 	}
-	results, err := convert.Convert(inputs, convert.Options{Known: known, Driver: o.driver, ModifyVolume: o.modifyVolume})
+	results, err := convert.Convert(inputs, convert.Options{Known: known, Driver: o.driver, ModifyVolume: o.modifyVolume, Koordinator: o.koordinator})
 	if err := printProblems(o.streams.ErrOut, classes.SplitErrors(err)); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@
 package docs
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,18 +12,20 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/convert"
 )
 
-// TestConvertDoesWhatTheMigrationShows converts the block after each command "kubectl qos convert -f pod.yaml" of
+// TestConvertDoesWhatTheMigrationShows converts the block after each command "kubectl qos convert … -f pod.yaml" of
 // docs/migrate.md, and compares the result with the next block.
 func TestConvertDoesWhatTheMigrationShows(t *testing.T) {
 	all := blocksOf("docs/migrate.md", read(t, "docs/migrate.md"))
 	count := 0
 	for i, b := range all {
-		if b.text != "$ kubectl qos convert -f pod.yaml\n" {
+		flags, isConvert := strings.CutPrefix(b.text, "$ kubectl qos convert ")
+		flags, isPod := strings.CutSuffix(flags, "-f pod.yaml\n")
+		if !isConvert || !isPod {
 			continue
 		}
 		count++
 
-		results, err := convert.Convert([]convert.Input{{Name: "pod.yaml", Text: []byte(all[i+1].text)}}, convert.Options{})
+		results, err := convert.Convert([]convert.Input{{Name: "pod.yaml", Text: []byte(all[i+1].text)}}, convert.Options{Koordinator: flags == "--koordinator "})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +33,7 @@ func TestConvertDoesWhatTheMigrationShows(t *testing.T) {
 			t.Errorf("(-page +convert):\n%s", diff)
 		}
 	}
-	if count != 2 {
-		t.Errorf("the page has %d commands that convert pod.yaml, want 2", count)
+	if count != 3 {
+		t.Errorf("the page has %d commands that convert pod.yaml, want 3", count)
 	}
 }

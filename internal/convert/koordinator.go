@@ -1,0 +1,68 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// koordinatorLabel is the label of a pod that has its QoS class of Koordinator.
+const koordinatorLabel = "koordinator.sh/qosClass"
+
+// koordinatorClasses has the RDT class for each QoS class of Koordinator that has a resctrl group. Koordinator puts pods of
+// the class LSE into the group LSR (pkg/koordlet/qosmanager/plugins/resctrl).
+var koordinatorClasses = map[string]string{"LSE": "lsr", "LSR": "lsr", "LS": "ls", "BE": "be"}
+
+// koordinatorPod plans an annotation for a pod with the label of Koordinator. The label stays, because Koordinator also uses it
+// for CPU and memory. A pod that already has an annotation with an RDT class keeps it.
+func (d *document) koordinatorPod(owner *yaml.Node, at place) {
+	at.field = strings.TrimPrefix(at.field+".metadata", ".")
+	metadata := valueOf(owner, "metadata")
+	labels := valueOf(metadata, "labels")
+	if !isMapping(labels) {
+		return
+	}
+	label := d.entry(labels, koordinatorLabel, at.at(labels, ".labels"))
+	if label.key == nil {
+		return
+	}
+
+	class, ok := koordinatorClasses[label.node.Value]
+	if !ok {
+		d.note("label %s: %s requests nothing, because Koordinator has no resctrl group for it", koordinatorLabel, describe(label.node))
+		return
+	}
+	annotations := d.mapping(metadata, "annotations", at)
+	if _, err := classes.ParsePairs(stringOf(annotations.value, classes.PodKey)); err != nil {
+		d.fault(label.place, "cannot be added to annotation %s: %v", classes.PodKey, err)
+		return
+	}
+	if d.checkNames(&request{place: label.place, resource: classes.RDTResource, class: class}) {
+		d.later(func() {
+			addDefault(childMapping(metadata, "annotations"), annotation{classes.PodKey, classes.RDTResource, class})
+		})
+	}
+}
+
+// addDefault adds a request to an annotation, unless the annotation has a request for the same resource.
+func addDefault(annotations *yaml.Node, a annotation) {
+	key, value := find(annotations, a.key)
+	before := strings.TrimSpace(stringOf(annotations, a.key))
+	pairs, _ := classes.ParsePairs(before)
+	if slices.ContainsFunc(pairs, func(p classes.Pair) bool { return classes.CanonicalResource(p.Resource) == a.resource }) {
+		return
+	}
+
+	text := strings.TrimPrefix(before+","+shortName(a.resource)+"="+a.class, ",")
+	if key == nil {
+		addFields(annotations, field{key: a.key, value: newText(text)})
+		return
+	}
+	setText(value, text)
+}
