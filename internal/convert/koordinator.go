@@ -15,9 +15,17 @@ import (
 // koordinatorLabel is the label of a pod that has its QoS class of Koordinator.
 const koordinatorLabel = "koordinator.sh/qosClass"
 
-// koordinatorClasses has the RDT class for each QoS class of Koordinator that has a resctrl group. Koordinator puts pods of
-// the class LSE into the group LSR (pkg/koordlet/qosmanager/plugins/resctrl).
-var koordinatorClasses = map[string]string{"LSE": "lsr", "LSR": "lsr", "LS": "ls", "BE": "be"}
+// koordinatorClass returns the RDT class for a QoS class of Koordinator. It is empty if Koordinator has no resctrl group for the
+// QoS class. Koordinator puts pods of the class LSE into the group LSR (getPodResctrlGroup in its resctrl reconciler).
+func koordinatorClass(qos string) string {
+	switch qos {
+	case "LSE", "LSR":
+		return "lsr"
+	case "LS", "BE":
+		return strings.ToLower(qos)
+	}
+	return ""
+}
 
 // koordinatorPod plans an annotation for a pod with the label of Koordinator. The label stays, because Koordinator also uses it
 // for CPU and memory. A pod that already has an annotation with an RDT class keeps it.
@@ -33,8 +41,8 @@ func (d *document) koordinatorPod(owner *yaml.Node, at place) {
 		return
 	}
 
-	class, ok := koordinatorClasses[label.node.Value]
-	if !ok {
+	class := koordinatorClass(label.node.Value)
+	if class == "" {
 		d.note("label %s: %s requests nothing, because Koordinator has no resctrl group for it", koordinatorLabel, describe(label.node))
 		return
 	}
