@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -115,7 +116,8 @@ func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 
 // Started records that a container's usage starts at 0 for its classes. It must be called before the container's first
 // instruction. Without this record, the usage counts from the first reading, because earlier classes are unknown. For the
-// first container of a pod, Started also begins to count the pod, and does not wait for the kernel.
+// first container of a pod, Started also begins to count the pod. If the container has a class, Started waits for that, at
+// most hookTime.
 func (m *Meter) Started(e state.Entry) {
 	begun := true
 	m.mu.Lock()
@@ -130,13 +132,18 @@ func (m *Meter) Started(e state.Entry) {
 		return
 	}
 
-	// The runtime waits for the hook, so the pod is read beside it. What the container uses meanwhile is counted, too, unless
-	// the cgroup of the container is removed before the goroutine has read it. Each reading takes at most readTime.
-	go func() {
+	begin := func(ctx context.Context) {
 		for _, a := range e.Assignments {
-			m.beginFirst(context.Background(), a.Resource, e)
+			m.beginFirst(ctx, a.Resource, e)
 		}
-	}()
+	}
+	if slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return a.Class != classes.SystemDefault }) {
+		inHook(begin)
+		return
+	}
+	// For a container without a class, the hook must cost nothing, so the pod is read beside it. What the container uses
+	// between the readings of its own cgroup and of the pod's is then not counted. Each reading takes at most readTime.
+	go begin(context.Background())
 }
 
 // Last reads the usage of a container or pod that has ended. If the cgroup of a container is gone, Last finds the usage
