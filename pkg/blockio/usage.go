@@ -67,6 +67,9 @@ func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (class
 	return reading, errors.Join(problems...)
 }
 
+// SumsEnded implements classes.HolderMeter. With cgroup v1, the sums of a cgroup leave out cgroups that were removed.
+func (b *Backend) SumsEnded() bool { return b.live.Load().machine.version == 2 }
+
 // openRunning opens the cgroup of a target. The error is classes.ErrEnded if the target has no cgroup.
 func (b *Backend) openRunning(target classes.Holder) (group, error) {
 	group, err := b.open(b.live.Load(), target)

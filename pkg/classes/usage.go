@@ -48,9 +48,10 @@ type ClassReading struct {
 type HolderMeter interface {
 	Backend
 	// MeasureHolder reads the values of a running container or pod, whatever its class is. The error is ErrEnded if the
-	// kernel no longer has the values, because the container or pod has ended. If the kernel adds up the values of the
-	// containers of a pod, the values of the pod include those of its ended containers.
+	// kernel no longer has the values, because the container or pod has ended.
 	MeasureHolder(ctx context.Context, target Holder) (Reading, error)
+	// SumsEnded reports whether the values of a pod include those of its ended containers. It does no I/O.
+	SumsEnded() bool
 }
 
 // Monitor is a ClassMeter that also measures single containers. The kernel can monitor only a few containers at a time,
@@ -69,6 +70,8 @@ type Monitor interface {
 	// Monitored returns the IDs of the containers for which the Monitor keeps state: those that are monitored, and those that
 	// are selected and cannot be monitored yet. It does no I/O.
 	Monitored() []string
+	// Tracks reports whether Monitored has a container. It does no I/O.
+	Tracks(id string) bool
 	// Unmonitor ends the monitoring of a container, and forgets the container.
 	Unmonitor(id string)
 }

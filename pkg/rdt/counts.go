@@ -113,6 +113,13 @@ func (c *counts) forget(id string) {
 	delete(c.containers, GroupPrefix+id)
 }
 
+// has reports whether a container has totals.
+func (c *counts) has(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.containers[GroupPrefix+id] != nil
+}
+
 // ids returns the IDs of the containers that have totals.
 func (c *counts) ids() (ids []string) {
 	c.mu.Lock()

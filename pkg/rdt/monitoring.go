@@ -271,6 +271,9 @@ func (b *Backend) Monitored() []string {
 	return slices.Compact(ids)
 }
 
+// Tracks implements classes.Monitor.
+func (b *Backend) Tracks(id string) bool { return b.monitors.has(id) || b.counts.has(id) }
+
 // Unmonitor implements classes.Monitor.
 func (b *Backend) Unmonitor(id string) {
 	b.monitors.counting.Lock()

@@ -171,6 +171,15 @@ func (m *monitors) containers(control string, parts map[string]classes.Reading) 
 	return found
 }
 
+// has reports whether a container has a monitoring group, or should have one.
+func (m *monitors) has(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, exists := m.groups[id]
+	_, missing := m.missing[id]
+	return exists || missing
+}
+
 func (m *monitors) ids() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -26,6 +26,8 @@ const (
 	// updateTime limits a call to the runtime for a change that a client has requested. The runtime answers only after it has finished the
 	// creation of other containers, which takes seconds on a slow node. Clients wait at least 10 s longer, because the kernel must answer too.
 	updateTime = 20 * time.Second
+	// hookTime limits the calls that a hook makes beside its purpose (Briefly), because the runtime waits for the hook.
+	hookTime = 200 * time.Millisecond
 )
 
 // Await runs do and returns its result. A system call that is blocked in the kernel cannot be interrupted. If ctx ends
@@ -67,6 +69,20 @@ func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	}()
 	answer, err := do()
 	return func() (T, error) { return answer, err }
+}
+
+// Briefly runs do in a goroutine of its own, and waits for it no longer than hookTime. It is for what a hook does beside its
+// purpose: if the kernel takes longer, the hook does not wait for it and succeeds.
+func Briefly(do func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	select {
+	case <-done:
+	case <-time.After(hookTime):
+	}
 }
 
 // await works like Await, but waits no longer than limit. If ctx ends earlier, await cancels the context of do. It

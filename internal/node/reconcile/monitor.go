@@ -7,15 +7,10 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
-
-// monitorTime limits how long a hook waits until the monitoring of a container has begun or ended. If the kernel
-// takes longer, the hook does not wait for it and succeeds.
-const monitorTime = 200 * time.Millisecond
 
 // monitors returns the available resources that can monitor containers.
 func monitors(store *state.Store) map[string]classes.Monitor {
@@ -39,8 +34,8 @@ func Monitored(store *state.Store, e state.Entry) bool {
 	return false
 }
 
-// Monitor creates the monitoring groups of a container that has its classes and is about to start. It reports no errors, and takes
-// at most monitorTime.
+// Monitor creates the monitoring groups of a container that has its classes and is about to start. It reports no errors, and waits
+// as Briefly does.
 func Monitor(ctx context.Context, store *state.Store, e state.Entry) {
 	for name, monitor := range monitors(store) {
 		briefly(ctx, store, state.Call{Resource: "monitoring of " + name}, func(ctx context.Context) {
@@ -49,33 +44,27 @@ func Monitor(ctx context.Context, store *state.Store, e state.Entry) {
 	}
 }
 
-// Unmonitor ends the monitoring of a container that has ended, if it is monitored. It waits monitorTime at most.
+// Unmonitor ends the monitoring of a container that has ended, if it is monitored. It waits as Briefly does.
 func Unmonitor(store *state.Store, id string) {
 	for name, monitor := range monitors(store) {
-		if slices.Contains(monitor.Monitored(), id) {
+		if monitor.Tracks(id) {
 			call := state.Call{Resource: "monitoring of " + name, HolderID: id}
 			briefly(context.Background(), store, call, func(context.Context) { monitor.Unmonitor(id) })
 		}
 	}
 }
 
-// briefly makes a call into the kernel, and returns after monitorTime even if the kernel has not answered.
+// briefly makes a call into the kernel, and waits for it as Briefly does. The error is ignored, because the next round of the
+// reconciler tries again.
 func briefly(ctx context.Context, store *state.Store, call state.Call, do func(context.Context)) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeTime)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	Briefly(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeTime)
 		defer cancel()
-		// The error is ignored, because the next round of the reconciler tries again.
 		_, _ = Await(ctx, store, call, call.Resource, func() (struct{}, error) {
 			do(ctx)
 			return struct{}{}, nil
 		})
-	}()
-	select {
-	case <-done:
-	case <-time.After(monitorTime):
-	}
+	})
 }
 
 // mayExist reports whether a container may exist. It returns true until the runtime has reported its containers.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,8 +29,6 @@ const (
 	// sampleTime and readTime is shorter than the timeout of a scrape.
 	sampleTime = 2500 * time.Millisecond
 	readTime   = 2 * time.Second
-	// hookTime limits the readings in a hook, because the runtime waits for the hook.
-	hookTime = 200 * time.Millisecond
 )
 
 // errNotMeasured is the error for a resource whose holders the kernel does not measure.
@@ -116,38 +113,49 @@ func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 
 // Started records that a container's usage starts at 0 for its classes. It must be called before the container's first
 // instruction. Without this record, the usage counts from the first reading, because earlier classes are unknown. For the
-// first container of a pod, Started also begins to count the pod. If the container has a class, Started waits for that, at
-// most hookTime.
+// first container of a pod, Started also begins to count the pod. If the container has a class, Started waits for that, as
+// reconcile.Briefly does.
 func (m *Meter) Started(e state.Entry) {
-	begun := true
-	m.mu.Lock()
-	for _, a := range e.Assignments {
-		if m.holderMeter(a.Resource) != nil {
-			m.base[key{resource: a.Resource, id: e.ID}] = classes.Reading{}
-			begun = begun && m.pods[podOf(a.Resource, e.Holder)] != nil
-		}
-	}
-	m.mu.Unlock()
-	if begun {
-		return
+	first, hasClass := m.startAtZero(e)
+	if len(first) == 0 || len(m.others(e.Holder)) > 0 {
+		return // the pod is counted already, or ran before this process, and beginPods begins to count it
 	}
 
-	begin := func(ctx context.Context) {
-		for _, a := range e.Assignments {
-			m.beginFirst(ctx, a.Resource, e)
+	begin := func() {
+		for _, resource := range first {
+			m.beginFirst(context.Background(), resource, e)
 		}
 	}
-	if slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return a.Class != classes.SystemDefault }) {
-		inHook(begin)
+	if hasClass {
+		reconcile.Briefly(begin)
 		return
 	}
 	// For a container without a class, the hook must cost nothing, so the pod is read beside it. What the container uses
 	// between the readings of its own cgroup and of the pod's is then not counted. Each reading takes at most readTime.
-	go begin(context.Background())
+	go begin()
+}
+
+// startAtZero records that a container has used nothing. It returns the resources for which its pod is to be counted and is not
+// counted yet, and whether the container has a class of any resource.
+func (m *Meter) startAtZero(e state.Entry) (first []string, hasClass bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, a := range e.Assignments {
+		hasClass = hasClass || a.Class != classes.SystemDefault
+		meter := m.holderMeter(a.Resource)
+		if meter == nil {
+			continue
+		}
+		m.base[key{resource: a.Resource, id: e.ID}] = classes.Reading{}
+		if meter.SumsEnded() && m.pods[podOf(a.Resource, e.Holder)] == nil {
+			first = append(first, a.Resource)
+		}
+	}
+	return first, hasClass
 }
 
 // Last reads the usage of a container or pod that has ended. If the cgroup of a container is gone, Last finds the usage
-// in the counters of the pod's cgroup. It waits at most hookTime for the kernel. It must be called before the store
+// in the counters of the pod's cgroup. It waits for the kernel as reconcile.Briefly does. It must be called before the store
 // releases the holder.
 func (m *Meter) Last(id string) {
 	e, known := m.store.Get(id)
@@ -156,25 +164,12 @@ func (m *Meter) Last(id string) {
 		return
 	}
 
-	inHook(func(ctx context.Context) {
+	reconcile.Briefly(func() {
 		for _, a := range e.Assignments {
-			m.countLast(ctx, e.Holder, a.Resource, e.ObservedClass(a.Resource))
+			m.countLast(context.Background(), e.Holder, a.Resource, e.ObservedClass(a.Resource))
 		}
 		m.drop(id)
 	})
-}
-
-// inHook calls read, and waits at most hookTime for its return.
-func inHook(read func(context.Context)) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		read(context.Background())
-	}()
-	select {
-	case <-done:
-	case <-time.After(hookTime):
-	}
 }
 
 // drop removes what the meter stores about a container, or about a pod by the ID of its sandbox.

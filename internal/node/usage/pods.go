@@ -17,12 +17,8 @@ func podOf(resource string, container classes.Holder) key {
 	return key{resource: resource, id: container.SandboxID}
 }
 
-// beginFirst begins to count the pod of a container that is about to start, if the pod has no other running container.
-// Otherwise the pod ran before this process, and beginPods begins to count it.
+// beginFirst begins to count the pod of a container that is about to start, and is the only one in the pod.
 func (m *Meter) beginFirst(ctx context.Context, resource string, e state.Entry) {
-	if m.hasBegun(podOf(resource, e.Holder)) || len(m.others(e.Holder)) > 0 {
-		return
-	}
 	_, _ = m.count(ctx, e.Holder, resource, e.ObservedClass(resource)) // what the OCI runtime has used in the container's cgroup
 	m.beginPod(ctx, resource, e.Holder)
 }
@@ -40,7 +36,7 @@ func (m *Meter) beginPods(ctx context.Context, resource string, entries []state.
 // is not counted for its containers again.
 func (m *Meter) beginPod(ctx context.Context, resource string, container classes.Holder) {
 	pod := podOf(resource, container)
-	if m.hasBegun(pod) {
+	if meter := m.holderMeter(resource); meter == nil || !meter.SumsEnded() || m.hasBegun(pod) {
 		return
 	}
 	reading, err := m.measurePod(ctx, resource, container)
@@ -69,7 +65,7 @@ func (m *Meter) measurePod(ctx context.Context, resource string, container class
 // countEnded counts the usage of a container whose cgroup is gone. In cgroup v2, the counters of a pod's cgroup include
 // those of the cgroups that were below it. So the container has used what the pod's counters have grown by, less what was
 // counted for the pod's containers, and less what the running containers have used since their last readings. In cgroup
-// v1, the pod's counters lose those of a removed cgroup, so countEnded finds nothing.
+// v1, the pod's counters lose those of a removed cgroup, so the pod is not counted.
 //
 // countEnded reads the pod before the running containers, so that it counts nothing that will be counted for them. If the
 // kernel does not answer for the pod or one of the containers, countEnded counts nothing.
