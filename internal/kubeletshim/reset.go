@@ -17,6 +17,8 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // resetInterval is how often AwaitReset lists the nodes.
@@ -51,10 +53,8 @@ func awaitReset(ctx context.Context, objects dynamic.Interface, log *slog.Logger
 			logged = problem
 			log.Info("waiting until no node offers a class", "problem", problem)
 		}
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, resetInterval); ctx.Err() != nil {
 			return fmt.Errorf("%w; %s", ctx.Err(), problem)
-		case <-time.After(resetInterval):
 		}
 	}
 }
@@ -85,7 +85,7 @@ func offersClasses(status *nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time
 	resources := slices.Concat(status.QOSResources.ContainerQOSResources, status.QOSResources.PodQOSResources)
 	return !status.Expired(now) && slices.ContainsFunc(resources, func(r nodeqosv1alpha1.QOSResourceInfo) bool {
 		return slices.ContainsFunc(r.Classes, func(c nodeqosv1alpha1.QOSResourceClassInfo) bool {
-			return !c.Draining || slices.ContainsFunc(c.Holders, func(h nodeqosv1alpha1.Holder) bool { return h.Source == "default" })
+			return !c.Draining || slices.ContainsFunc(c.Holders, func(h nodeqosv1alpha1.Holder) bool { return h.Source == string(classes.SourceDefault) })
 		})
 	})
 }

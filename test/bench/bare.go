@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -105,7 +106,7 @@ func costsOfHooks(ctx context.Context, dir string, legacy bool) (costs hookCosts
 		return func() {
 			_, _, createErr := l.CreateContainer(h)
 			l.Stop(h.ID)
-			err = firstOf(err, createErr)
+			err = cmp.Or(err, createErr)
 		}
 	}
 
@@ -119,12 +120,12 @@ func costsOfHooks(ctx context.Context, dir string, legacy bool) (costs hookCosts
 		if startErr == nil {
 			startErr = enforce(ctx)
 		}
-		err = firstOf(err, startErr)
+		err = cmp.Or(err, startErr)
 	}
 
 	calls := l.files.recordDuring(start)
 	costs.startClass = testing.AllocsPerRun(100, start)
-	if err := firstOf(err, createErr, machineErr); err != nil {
+	if err := cmp.Or(err, createErr, machineErr); err != nil {
 		return costs, err
 	}
 
@@ -146,13 +147,4 @@ func startCallsOf(calls []fileCall, machine *hostdir.Host, cgroup string) (s sta
 		s.Calls = append(s.Calls, fileCall{file, call.Data})
 	}
 	return s, nil
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

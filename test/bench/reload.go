@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -239,5 +238,5 @@ func (w *bareWriter) calls(id string, limit int) (calls []fileCall, err error) {
 		calls = append(calls, fileCall{path, data}, fileCall{Path: path})
 	}
 
-	return slices.Clip(calls), nil
+	return calls, nil
 }

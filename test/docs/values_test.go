@@ -68,7 +68,7 @@ type value struct {
 	parent bool
 }
 
-// valuesSchema is the part of values.schema.json that tells which values the chart has.
+// valuesSchema is the part of values.schema.json with the names of the chart's values.
 type valuesSchema struct {
 	Ref         string `json:"$ref"`
 	Properties  map[string]valuesSchema

@@ -13,8 +13,8 @@ const (
 	blkio   = "/sys/fs/cgroup/blkio"
 	resctrl = "/sys/fs/resctrl"
 
-	// firstPID is below the IDs of the containers' processes. A host with resctrl also shows the process 2, which
-	// tells the plugin that it sees the host's processes.
+	// firstPID is below the IDs of the containers' processes. A host with resctrl also shows the process 2, by which
+	// the plugin recognizes the PID namespace of the host.
 	firstPID = 100
 )
 
