@@ -125,24 +125,27 @@ func (n *node) ready(t *testing.T, address func() string) {
 	})
 }
 
-// offered waits until the node's status has this capacity and this allocatable amount for a class.
+// offered waits until the node's status has this capacity and this allocatable amount for a class, for each QoS resource.
 func (n *node) offered(t *testing.T, class, capacity, allocatable string) {
 	t.Helper()
+	for _, resource := range n.asks(class) {
+		n.offers(t, resource, capacity, allocatable)
+	}
+}
+
+// offers waits until the node's status has this capacity and this allocatable amount for an extended resource, e.g. blockio.gold.
+func (n *node) offers(t *testing.T, resource, capacity, allocatable string) {
+	t.Helper()
 	want := capacity + " " + allocatable
-	until(t, "the node has "+class+" "+want, func() (bool, string) {
+	until(t, "the node has "+resource+" "+want, func() (bool, string) {
 		output, _ := n.try("get", "node", n.name, "-o", "json")
 		var object struct {
 			Status struct{ Capacity, Allocatable map[string]string }
 		}
 		_ = json.Unmarshal([]byte(output), &object)
-		for _, resource := range n.asks(class) {
-			name := "qos.noderesource.dev/" + resource
-			seen := fmt.Sprintf("%s %s", object.Status.Capacity[name], object.Status.Allocatable[name])
-			if seen != want {
-				return false, name + ": " + seen
-			}
-		}
-		return true, ""
+		name := "qos.noderesource.dev/" + resource
+		seen := object.Status.Capacity[name] + " " + object.Status.Allocatable[name]
+		return seen == want, seen
 	})
 }
 

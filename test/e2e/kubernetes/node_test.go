@@ -38,17 +38,23 @@ func newNode(dir string) *node {
 	return &node{address: addresses[0], dir: dir, bin: filepath.Join(dir, "bin"), logs: filepath.Join(dir, "logs")}
 }
 
-// another returns another node of the cluster, which has not joined it yet. If the test fails, it prints logs.
+// another returns another node of the cluster, which has not joined it yet.
 func (n *node) another(t *testing.T, address address) *node {
 	t.Helper()
 	another := &node{address: address, dir: n.dir, bin: n.bin, logs: filepath.Join(n.logs, address.name), cluster: n.cluster}
 	must(t, os.MkdirAll(another.logs, 0o755))
+	return another
+}
+
+// reportFailure prints logs at the end of a failed test.
+func (n *node) reportFailure(t *testing.T) {
+	t.Helper()
+	t.ArtifactDir() // without -artifacts, the directory is removed by a clean-up of its own, which must come after the report
 	t.Cleanup(func() {
 		if t.Failed() {
-			another.report(t)
+			n.report(t)
 		}
 	})
-	return another
 }
 
 // here returns the machine on which the tests run, so that it can be the node.
@@ -63,23 +69,19 @@ func (n *node) program(name string) string { return filepath.Join(n.bin, name) }
 func ready(t *testing.T) *node {
 	t.Helper()
 	n := cluster(t)
+	n.reportFailure(t)
 	if n.machine == nil {
 		n.join(t, n.here())
 	}
 	return n
 }
 
-// cluster returns the cluster. The first call starts it.
+// cluster returns the cluster, which may have no node yet. The first call starts it.
 func cluster(t *testing.T) *node {
 	t.Helper()
 	if theNode == nil {
 		t.Skip("needs root, because this machine becomes a node of a cluster")
 	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			theNode.report(t)
-		}
-	})
 	if theNode.cluster == nil {
 		theNode.start(t)
 	}

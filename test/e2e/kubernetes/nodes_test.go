@@ -163,6 +163,7 @@ func updatedNodeByNode(t *testing.T, p pools) {
 	const whole = "stays-whole" // on the VM, because classes of whole pods need cgroup v2
 	p[1].run(t, pod{name: whole, annotations: map[string]string{podAnnotation: "qos.noderesource.dev/pod-blockio=slow"}, node: p[1].name})
 	p[1].running(t, whole)
+	p[1].offers(t, "pod-blockio.slow", "1", "0")
 	ids[whole] = p[1].containerID(whole)
 
 	for i, updated := range p {

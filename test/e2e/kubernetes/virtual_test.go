@@ -119,11 +119,13 @@ func joined(t *testing.T, v *vm) *node {
 	return n
 }
 
-// joinVirtual joins the node to the cluster, until the test ends. The programs of the node run in a VM.
+// joinVirtual joins the node to the cluster, until the test ends. The programs of the node run in a VM. If the test fails, joinVirtual
+// prints logs before the node leaves.
 func (n *node) joinVirtual(t *testing.T, v *vm) {
 	t.Helper()
 	v.dir, v.rig, v.bin, v.logs = filepath.Join(n.dir, v.vendor+v.init), n.dir, n.bin, n.logs
 	t.Cleanup(func() { n.leave(t) })
+	n.reportFailure(t)
 	n.join(t, v)
 }
 
