@@ -26,6 +26,22 @@ var (
 // Enforce implements classes.Backend. It writes those values of the class that the cgroup lacks, and verifies them by
 // reading them back.
 func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to string) error {
+	return b.enforce(ctx, target, from, to, group.read)
+}
+
+var _ classes.ObservedEnforcer = (*Backend)(nil)
+
+// EnforceObserved implements classes.ObservedEnforcer. It takes the values before the change from the observation, and reads
+// the values only after the change.
+func (b *Backend) EnforceObserved(ctx context.Context, target classes.Holder, observed classes.Observation, from, to string) error {
+	state, ok := observed.Read.(*values)
+	if !ok {
+		return b.Enforce(ctx, target, from, to)
+	}
+	return b.enforce(ctx, target, from, to, func(group) (values, error) { return *state, nil })
+}
+
+func (b *Backend) enforce(ctx context.Context, target classes.Holder, from, to string, read func(group) (values, error)) error {
 	s := b.live.Load()
 	change, known, err := s.change(from, to)
 	if err != nil {
@@ -48,7 +64,7 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 	if err != nil {
 		return err
 	}
-	state, err := group.read()
+	state, err := read(group)
 	if errors.Is(err, ErrNotEnabled) && change.clearsOnly() {
 		return nil // nothing limits the target
 	}

@@ -52,6 +52,9 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	if seen.Class == classes.SystemDefault {
 		seen.Foreign = group.machine.describe(state)
 	}
+	if b.pods == nil && err == nil {
+		seen.Read = &state
+	}
 	return seen, nil
 }
 

@@ -55,6 +55,7 @@ func TestAnEnforcedClassIsObserved(t *testing.T) {
 		for _, class := range []string{"before", "after", "", "after", "before"} {
 			f.enforce(container(), from, class)
 			got, err := f.backend.Observe(t.Context(), container(), "")
+			got.Read = nil
 			if want := (classes.Observation{Class: class, Known: true}); err != nil || got != want {
 				t.Errorf("%s: got %+v, %v; want %+v", name, got, err, want)
 			}
@@ -77,10 +78,34 @@ func TestValuesOfAnotherProgramAreForeignWhereNoClassIs(t *testing.T) {
 		if err := f.machine.SetUnified(groupPath, test.files); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := f.backend.Observe(t.Context(), container(), ""); got != test.want || err != nil {
+		got, err := f.backend.Observe(t.Context(), container(), "")
+		got.Read = nil
+		if got != test.want || err != nil {
 			t.Errorf("after %v: got %+v, %v; want %+v", test.files, got, err, test.want)
 		}
 	}
+}
+
+func TestValuesThatWereObservedAreNotReadAgain(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope).apply(throttling)
+	observed, err := f.backend.Observe(t.Context(), container(), "slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// The one read that is left is the one after the writes. It fails, so the previous values are restored.
+	f.machine.Inject(simcgroup.Fault{Op: "read", File: "blkio.throttle.read_bps_device", Err: syscall.EIO})
+	err = f.backend.EnforceObserved(t.Context(), container(), observed, "", "slow")
+	if writes := f.machine.Writes(); !errors.Is(err, syscall.EIO) || len(writes) == 0 {
+		t.Errorf("got %v, and the writes %v", err, writes)
+	}
+	f.machine.Heal()
+	f.want(v1Dir+"/blkio.throttle.read_bps_device", "")
+
+	if err := f.backend.EnforceObserved(t.Context(), container(), observed, "", "slow"); err != nil {
+		t.Fatal(err)
+	}
+	f.want(v1Dir+"/blkio.throttle.read_bps_device", "8:0 10000000\n")
 }
 
 func TestACgroupThatCannotBeReadIsAnError(t *testing.T) {

@@ -145,6 +145,16 @@ type Observation struct {
 	// Foreign describes what another program has set for a target that has no class, e.g. `resctrl group "batch"`. For a
 	// volume, it describes limits that are lower than those of the class. Foreign is empty if no other program has set anything.
 	Foreign string
+	// Read is what the backend has read from the kernel. Only EnforceObserved of the same backend uses it. It is nil if
+	// EnforceObserved must read again.
+	Read any
+}
+
+// ObservedEnforcer is a Backend that can enforce a class without another read of what Observe has just read.
+type ObservedEnforcer interface {
+	// EnforceObserved works like Enforce. The parameter observed is the target's last observation. Neither this program
+	// nor the runtime has changed the target since.
+	EnforceObserved(ctx context.Context, target Holder, observed Observation, from, to string) error
 }
 
 // Drift is the drift that Repair found and corrected.

@@ -64,7 +64,8 @@ func (h *Hooks) Kill(ctx context.Context, container classes.Holder) error {
 		return nil
 	}
 	call := state.Call{Resource: "cgroup.kill", HolderID: container.ID}
-	_, err := reconcile.Await(ctx, h.store, call, "end the processes of "+container.String(), func() (struct{}, error) {
+	what := func() string { return "end the processes of " + container.String() }
+	_, err := reconcile.Await(ctx, h.store, call, what, func() (struct{}, error) {
 		return struct{}{}, h.kill(container)
 	})
 	return err
@@ -155,7 +156,8 @@ func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reco
 		return nil
 	}
 	call := state.Call{HolderID: holder.ID}
-	_, err := reconcile.Await(ctx, h.store, call, "enforce the classes of "+holder.String(), func() (struct{}, error) {
+	what := func() string { return "enforce the classes of " + holder.String() }
+	_, err := reconcile.Await(ctx, h.store, call, what, func() (struct{}, error) {
 		return struct{}{}, reconcile.Enforce(ctx, h.store, holder, steps)
 	})
 	if errors.Is(err, context.Canceled) {

@@ -54,7 +54,8 @@ func (r *Reconciler) preview(ctx context.Context, resource state.Resource) (stat
 		return status, nil
 	}
 
-	would, err := await(ctx, r, changeTime, state.Call{Resource: resource.Config.Name}, "check "+resource.Config.Name,
+	what := func() string { return "check " + resource.Config.Name }
+	would, err := await(ctx, r, changeTime, state.Call{Resource: resource.Config.Name}, what,
 		func(ctx context.Context) (classes.BackendStatus, error) {
 			return previewer.Preview(ctx, resource.Config.Backend)
 		})

@@ -32,8 +32,8 @@ const (
 
 // Await runs do and returns its result. A system call that is blocked in the kernel cannot be interrupted. If ctx ends
 // before do returns, Await therefore returns an error, and do continues in its own goroutine. Until do has returned,
-// Await refuses another run of the same call.
-func Await[T any](ctx context.Context, store *state.Store, call state.Call, what string, do func() (T, error)) (answer T, err error) {
+// Await refuses another run of the same call. what describes the call; Await calls it only in that case.
+func Await[T any](ctx context.Context, store *state.Store, call state.Call, what func() string, do func() (T, error)) (answer T, err error) {
 	if err := store.MayCall(call); err != nil {
 		return answer, err
 	}
@@ -51,7 +51,7 @@ func Await[T any](ctx context.Context, store *state.Store, call state.Call, what
 	default:
 	}
 
-	store.Block(call, what)
+	store.Block(call, what())
 	go func() {
 		_, _ = (<-done)()
 		store.Unblock(call)
@@ -88,7 +88,7 @@ func Briefly(do func()) {
 // await works like Await, but waits no longer than limit. If ctx ends earlier, await cancels the context of do. It
 // still waits for do until the limit, so that no change is abandoned half-way.
 func await[T any](
-	ctx context.Context, r *Reconciler, limit time.Duration, call state.Call, what string, do func(context.Context) (T, error),
+	ctx context.Context, r *Reconciler, limit time.Duration, call state.Call, what func() string, do func(context.Context) (T, error),
 ) (T, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -98,7 +98,7 @@ func await[T any](
 
 	answer, err := Await(waiting, r.store, call, what, func() (T, error) { return do(ctx) })
 	if errors.Is(err, late) {
-		r.log.Warn("the kernel does not answer; continuing without its answer", "call", what, "after", limit)
+		r.log.Warn("the kernel does not answer; continuing without its answer", "call", what(), "after", limit)
 	}
 	return answer, err
 }
@@ -107,7 +107,7 @@ func await[T any](
 // same resource is still blocked, awaitResource returns an error.
 func (r *Reconciler) awaitResource(ctx context.Context, resource, what string, do func(context.Context) error) error {
 	call := state.Call{Resource: resource}
-	_, err := await(ctx, r, changeTime, call, what+" "+resource, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })
+	_, err := await(ctx, r, changeTime, call, func() string { return what + " " + resource }, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })
 	return err
 }
 
@@ -115,7 +115,8 @@ func (r *Reconciler) observeClass(
 	ctx context.Context, resource state.Resource, name string, h classes.Holder, want string,
 ) (classes.Observation, error) {
 	call := state.Call{Resource: name, HolderID: h.ID}
-	return await(ctx, r, observeTime, call, fmt.Sprintf("read the %s class of %s", name, h), func(ctx context.Context) (classes.Observation, error) {
+	what := func() string { return fmt.Sprintf("read the %s class of %s", name, h) }
+	return await(ctx, r, observeTime, call, what, func(ctx context.Context) (classes.Observation, error) {
 		return resource.Observe(ctx, h, want)
 	})
 }
@@ -123,7 +124,7 @@ func (r *Reconciler) observeClass(
 func (r *Reconciler) enforce(ctx context.Context, h classes.Holder, steps []Step) error {
 	for _, s := range steps {
 		call := state.Call{Resource: s.Resource, HolderID: h.ID}
-		what := fmt.Sprintf("move %s to class %q of %s", h, s.To, s.Resource)
+		what := func() string { return fmt.Sprintf("move %s to class %q of %s", h, s.To, s.Resource) }
 		_, err := await(ctx, r, changeTime, call, what, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, Enforce(ctx, r.store, h, []Step{s})
 		})
@@ -141,7 +142,7 @@ func (r *Reconciler) enforce(ctx context.Context, h classes.Holder, steps []Step
 // each container, so that a container for which the kernel hangs does not affect the other containers.
 func (r *Reconciler) moveGroup(ctx context.Context, group threadGroup, holders []classes.Holder) (moved []string, err error) {
 	move := func(call state.Call, holders []classes.Holder) ([]string, error) {
-		what := fmt.Sprintf("move threads to class %q of %s", group.class, group.resource)
+		what := func() string { return fmt.Sprintf("move threads to class %q of %s", group.class, group.resource) }
 		return await(ctx, r, observeTime, call, what, func(ctx context.Context) ([]string, error) {
 			return group.mover.MoveThreads(ctx, group.class, holders)
 		})

@@ -60,7 +60,7 @@ func briefly(ctx context.Context, store *state.Store, call state.Call, do func(c
 	Briefly(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeTime)
 		defer cancel()
-		_, _ = Await(ctx, store, call, call.Resource, func() (struct{}, error) {
+		_, _ = Await(ctx, store, call, func() string { return call.Resource }, func() (struct{}, error) {
 			do(ctx)
 			return struct{}{}, nil
 		})
@@ -85,7 +85,7 @@ func (r *Reconciler) monitor(ctx context.Context) {
 
 	for name, monitor := range monitors(r.store) {
 		call := state.Call{Resource: "monitoring of " + name}
-		_, _ = await(ctx, r, changeTime, call, call.Resource, func(ctx context.Context) (struct{}, error) {
+		_, _ = await(ctx, r, changeTime, call, func() string { return call.Resource }, func(ctx context.Context) (struct{}, error) {
 			for _, id := range monitor.Monitored() {
 				if !mayExist(r.store, id) {
 					monitor.Unmonitor(id)

@@ -132,6 +132,7 @@ func (r *Reconciler) plan(e state.Entry, observed []observation) (steps []Step) 
 	for _, o := range observed {
 		r.store.SetForeign(e.ID, o.assigned.Resource, o.Foreign)
 		if step, needed := o.step(e); needed {
+			step.observed = &o.Observation
 			steps = append(steps, step)
 			continue
 		}
@@ -199,7 +200,8 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr err
 		exists    bool
 	}
 	call := state.Call{HolderID: e.ID}
-	now, err := await(ctx, r, observeTime, call, "look for the process of "+e.String(), func(context.Context) (process, error) {
+	what := func() string { return "look for the process of " + e.String() }
+	now, err := await(ctx, r, observeTime, call, what, func(context.Context) (process, error) {
 		at, exists := r.startTime(e.PID)
 		return process{at, exists}, nil
 	})
@@ -225,7 +227,8 @@ func (r *Reconciler) mayHaveCgroup(ctx context.Context, e state.Entry) bool {
 		return true
 	}
 	call := state.Call{HolderID: e.ID}
-	has, err := await(ctx, r, observeTime, call, "look for the cgroup of "+e.String(), func(context.Context) (bool, error) {
+	what := func() string { return "look for the cgroup of " + e.String() }
+	has, err := await(ctx, r, observeTime, call, what, func(context.Context) (bool, error) {
 		return r.hasCgroup(e.Holder), nil
 	})
 	return has || err != nil

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -14,7 +15,11 @@ import (
 
 // Step moves a holder from one class of a resource to another class. A step whose From and To are equal enforces the
 // class again, and clears values that an earlier configuration of the class has set.
-type Step struct{ Resource, From, To string }
+type Step struct {
+	Resource, From, To string
+	// observed is what the kernel showed before the step. It is nil if that is unknown, or may have changed since.
+	observed *classes.Observation
+}
 
 func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", s.To, s.Resource, err) }
 
@@ -41,11 +46,18 @@ func Enforce(ctx context.Context, store *state.Store, h classes.Holder, steps []
 		if err != nil {
 			return err
 		}
-		if err := backend.Enforce(ctx, h, s.From, s.To); err != nil {
+		if err := s.enforce(ctx, backend, h); err != nil {
 			return s.errorf(err)
 		}
 	}
 	return nil
+}
+
+func (s Step) enforce(ctx context.Context, backend classes.Backend, h classes.Holder) error {
+	if enforcer, ok := backend.(classes.ObservedEnforcer); ok && s.observed != nil {
+		return enforcer.EnforceObserved(ctx, h, *s.observed, s.From, s.To)
+	}
+	return backend.Enforce(ctx, h, s.From, s.To)
 }
 
 func backendOf(store *state.Store, resource string) (classes.Backend, error) {
@@ -72,6 +84,9 @@ func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) e
 			r.before(ctx, h, s.Resource, s.From)
 		}
 	}
+	if len(unified) > 0 {
+		steps = unobserved(steps) // the runtime changes what was observed
+	}
 	err = r.updateRuntime(ctx, h, unified)
 	switch {
 	case errors.Is(err, state.ErrRuntimeBusy):
@@ -86,6 +101,15 @@ func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) e
 		return errors.Join(err, r.undo(ctx, h, steps))
 	}
 	return nil
+}
+
+// unobserved returns the steps without what was observed before them.
+func unobserved(steps []Step) []Step {
+	steps = slices.Clone(steps)
+	for i := range steps {
+		steps[i].observed = nil
+	}
+	return steps
 }
 
 // undo reverts all steps in reverse order. Reverting a step that was not made changes nothing. If reverting one step

@@ -81,7 +81,7 @@ func TestObservationStep(t *testing.T) {
 			if needed != (test.want != nil) {
 				t.Fatalf("step %+v, needed is %v", got, needed)
 			}
-			if needed && got != (Step{"r", test.want.From, test.want.To}) {
+			if needed && got != (Step{Resource: "r", From: test.want.From, To: test.want.To}) {
 				t.Errorf("step %+v, want %+v", got, *test.want)
 			}
 		})
@@ -90,7 +90,7 @@ func TestObservationStep(t *testing.T) {
 
 func TestEnforcementIsAStepForEachClass(t *testing.T) {
 	e := state.Entry{Holding: classes.Holding{Assignments: []classes.Assignment{{Resource: "r", Class: "gold"}, {Resource: "s"}}}}
-	if got, ofClaims := Enforcement(e); len(ofClaims) > 0 || len(got) != 1 || got[0] != (Step{"r", "gold", "gold"}) {
+	if got, ofClaims := Enforcement(e); len(ofClaims) > 0 || len(got) != 1 || got[0] != (Step{Resource: "r", From: "gold", To: "gold"}) {
 		t.Errorf("steps %+v", got)
 	}
 }

@@ -220,7 +220,8 @@ func (m *Meter) measureHolder(ctx context.Context, h classes.Holder, resource st
 		return nil, errNotMeasured
 	}
 	call := state.Call{Resource: "usage of " + resource, HolderID: h.ID}
-	return read(ctx, m.store, call, fmt.Sprintf("measure %s of %s", resource, h), func(ctx context.Context) (classes.Reading, error) {
+	what := func() string { return fmt.Sprintf("measure %s of %s", resource, h) }
+	return read(ctx, m.store, call, what, func(ctx context.Context) (classes.Reading, error) {
 		return meter.MeasureHolder(ctx, h)
 	})
 }
@@ -238,7 +239,7 @@ func (m *Meter) holderMeter(resource string) classes.HolderMeter {
 // read makes a call into the kernel, unless ctx has ended. The call may take readTime even if ctx ends earlier,
 // because a call that is given up early would be reported as blocked in the kernel.
 func read[T any](
-	ctx context.Context, store *state.Store, call state.Call, what string, do func(context.Context) (T, error),
+	ctx context.Context, store *state.Store, call state.Call, what func() string, do func(context.Context) (T, error),
 ) (reading T, err error) {
 	if ctx.Err() != nil {
 		return reading, ctx.Err()

@@ -79,7 +79,7 @@ func (m *Meter) measureClasses(
 	containers = map[string]classes.Reading{}
 	for _, name := range namesOf(resource) {
 		call := state.Call{Resource: "usage of " + resource.Name, Class: name}
-		what := fmt.Sprintf("measure class %q of %s", name, resource.Name)
+		what := func() string { return fmt.Sprintf("measure class %q of %s", name, resource.Name) }
 		measured, _ := read(ctx, m.store, call, what, func(ctx context.Context) (classes.ClassReading, error) {
 			return meter.MeasureClass(ctx, name)
 		})
