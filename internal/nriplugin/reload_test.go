@@ -309,3 +309,19 @@ func TestAContainerThatCannotBeMovedIsReportedInItsObservedClass(t *testing.T) {
 	p.world.Hold(t)
 	p.wantReported(t, p.plain, groups, "silver/default")
 }
+
+func TestWithCgroupV2OnlyTheRuntimeWritesChangedLimits(t *testing.T) {
+	r := newMachineRig(t, simcgroup.New())
+	id := r.mustRun(t, r.pod(t, "web", "blockio=fast"))
+	r.host.intercept(func(op, path string) error {
+		if strings.HasSuffix(path, "/io.max") {
+			t.Errorf("the plugin itself did %s %s", op, path)
+		}
+		return nil
+	})
+
+	r.mustConfigure(t, changed("50M", "60M"))
+	if kernel, stored := r.ioMax(t, id); !strings.Contains(kernel, "rbps=60000000") || !strings.Contains(stored, "rbps=60000000") {
+		t.Errorf("the kernel has %q, and the runtime has stored %q", kernel, stored)
+	}
+}
