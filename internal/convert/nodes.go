@@ -79,7 +79,7 @@ func (d *document) entry(m *yaml.Node, name string, at place) entry {
 	e := entry{place: at.at(m, "."+name)}
 	for key, value := range fields(m) {
 		switch {
-		case key.ShortTag() == yaml.MergeTag && merges(value, name):
+		case isMerge(key) && slices.Contains(mergedNames(value), name):
 			d.fault(e.at(key, ""), "is set by the merge key <<; write the field here instead")
 		case key.Kind != yaml.ScalarNode || key.Value != name:
 		case e.key != nil:
@@ -123,13 +123,25 @@ func (d *document) refuseField(m *yaml.Node, at place, remedy string) {
 	}
 }
 
-func merges(merged *yaml.Node, name string) bool {
-	if isList(merged) {
-		return slices.ContainsFunc(merged.Content, func(n *yaml.Node) bool { return merges(n, name) })
+func isMerge(key *yaml.Node) bool { return key.ShortTag() == yaml.MergeTag }
+
+// mergedNames returns the names of the fields that the value of a merge key adds to a mapping, or to a field below the mapping.
+// path leads from the mapping to that field.
+func mergedNames(value *yaml.Node, path ...string) (names []string) {
+	for _, element := range elements(value) {
+		names = append(names, mergedNames(element, path...)...)
 	}
-	key, _ := find(merged, name)
-	_, more := find(merged, "<<")
-	return key != nil || more != nil && merges(more, name)
+	for key, field := range fields(value) {
+		switch {
+		case isMerge(key):
+			names = append(names, mergedNames(field, path...)...)
+		case len(path) == 0:
+			names = append(names, key.Value)
+		case key.Value == path[0]:
+			names = append(names, mergedNames(field, path[1:]...)...)
+		}
+	}
+	return names
 }
 
 func describe(n *yaml.Node) string {

@@ -56,12 +56,33 @@ func (d *document) walkAnnotations(n *yaml.Node, at place) {
 func (d *document) runtimeAnnotations(owner, spec *yaml.Node, at place) {
 	_, metadata := find(owner, "metadata")
 	annotations := valueOf(metadata, "annotations")
+	for key, value := range fields(metadata) {
+		if isMerge(key) {
+			d.refuseMerged(mergedNames(value, "annotations"), at.at(key, ".metadata.annotations"))
+		}
+	}
+
 	planned := map[string]annotation{}
-	for key := range fields(annotations) {
+	for key, value := range fields(annotations) {
+		if isMerge(key) {
+			d.refuseMerged(mergedNames(value), at.at(key, ".metadata.annotations"))
+		}
 		if resource, rest, ok := cutRuntimeKey(key.Value); ok {
 			e := d.entry(annotations, key.Value, at.at(key, ".metadata.annotations"))
 			e.field = strings.TrimPrefix(at.field+".metadata.annotations["+key.Value+"]", ".")
 			d.runtimeAnnotation(annotations, e, annotation{d.ourKey(spec, rest, key.Value), resource, stringOf(annotations, key.Value)}, planned)
+		}
+	}
+}
+
+// refuseMerged reports each annotation of the runtimes or of nri-plugins among the names that a merge key adds. Such an annotation
+// cannot be replaced at its anchor, which other objects may use.
+func (d *document) refuseMerged(names []string, at place) {
+	for _, name := range names {
+		if _, _, ok := cutRuntimeKey(name); ok {
+			at := at
+			at.field += "[" + name + "]"
+			d.fault(at, "is set by the merge key <<; write the annotation here instead")
 		}
 	}
 }

@@ -50,6 +50,14 @@ func TestAnnotationsOfRuntimesThatCannotBeConverted(t *testing.T) {
 			`a.yaml:7: Pod web: metadata.annotations[rdt.resources.beta.kubernetes.io/pod]: cannot be added to annotation qos.noderesource.dev/pod: the request has "gold", which is not of the form resource=class`,
 		},
 		{
+			"an annotation by a merge key", annotated("    <<: {rdt.resources.beta.kubernetes.io/pod: gold, team: a}\n    x: y\n"),
+			`a.yaml:6: Pod web: metadata.annotations[rdt.resources.beta.kubernetes.io/pod]: is set by the merge key <<; write the annotation here instead`,
+		},
+		{
+			"annotations by a merge key", pod("  <<: [{labels: {a: b}}, {annotations: {rdtclass.resource-policy.nri.io: gold}}]\n", "", "      limits:\n        cpu: 1\n"),
+			`a.yaml:5: Pod web: metadata.annotations[rdtclass.resource-policy.nri.io]: is set by the merge key <<; write the annotation here instead`,
+		},
+		{
 			"an annotation twice", annotated("    rdt.resources.beta.kubernetes.io/pod: gold\n    rdt.resources.beta.kubernetes.io/pod: silver\n"),
 			`a.yaml:7: Pod web: metadata.annotations.rdt.resources.beta.kubernetes.io/pod: is defined twice; remove one of them`,
 		},
