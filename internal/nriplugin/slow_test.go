@@ -86,6 +86,7 @@ func TestAWriteThatHangsFailsOnlyItsHook(t *testing.T) {
 // TestARefusalBecauseOfAHangingKernelIsReported expects that the refusal is reported like other refusals, and is not
 // reported again when the kernel answers.
 func TestARefusalBecauseOfAHangingKernelIsReported(t *testing.T) {
+	runtimeWaitsFor(t, adaptation.DefaultPluginRequestTimeout)
 	r := newMachineRig(t, simcgroup.NewLegacy())
 	pod := r.pod(t, "stuck", "blockio=fast")
 	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
