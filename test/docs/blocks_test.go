@@ -12,6 +12,9 @@ import (
 	"testing"
 
 	goyaml "go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 )
@@ -102,5 +105,34 @@ func TestYAMLOfThePagesParses(t *testing.T) {
 				t.Errorf("%s: %v\n%s", b.page, err, document)
 			}
 		}
+	}
+}
+
+// TestObjectsOfThePagesAreValid decodes the objects of Kubernetes in the pages as strictly as its API server does with
+// --validate=strict. It leaves out objects with the fields of KEP-3008, because Kubernetes does not have them.
+func TestObjectsOfThePagesAreValid(t *testing.T) {
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	count := 0
+	for _, b := range blocks(t) {
+		if b.language != "yaml" || strings.Contains(b.text, "…") || strings.Contains(b.text, "qosResources:") {
+			continue
+		}
+		for _, document := range strings.Split(b.text, "\n---\n") {
+			if !strings.Contains("\n"+document, "\napiVersion: ") {
+				continue // a part of an object
+			}
+			_, _, err := decoder.Decode([]byte(document), nil, nil)
+			if runtime.IsNotRegisteredError(err) {
+				continue // an object of another project
+			}
+			count++
+			if err != nil {
+				t.Errorf("%s: %v\n%s", b.page, err, document)
+			}
+		}
+	}
+
+	if count < 11 {
+		t.Errorf("the pages have %d objects of Kubernetes", count)
 	}
 }
