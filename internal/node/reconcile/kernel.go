@@ -107,7 +107,10 @@ func await[T any](
 // same resource is still blocked, awaitResource returns an error.
 func (r *Reconciler) awaitResource(ctx context.Context, resource, what string, do func(context.Context) error) error {
 	call := state.Call{Resource: resource}
-	_, err := await(ctx, r, changeTime, call, func() string { return what + " " + resource }, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })
+	named := func() string { return what + " " + resource }
+	_, err := await(ctx, r, changeTime, call, named, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, do(ctx)
+	})
 	return err
 }
 

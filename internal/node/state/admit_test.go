@@ -204,10 +204,10 @@ func TestARefusedStartIsReported(t *testing.T) {
 		after  func(*fixture)
 		refuse []string
 	}{
-		"also when the runtime stops the container":                     {func(f *fixture) { f.Release("a-1") }, []string{"a UnknownClass"}},
-		"while the container runs although it was refused":              {func(f *fixture) { f.Refresh("a-1") }, []string{"a UnknownClass"}},
-		"until the container, which runs although it was refused, ends": {func(f *fixture) { f.Refresh("a-1"); f.Release("a-1") }, nil},
-		"also while the container is in its default classes":            {func(f *fixture) { f.Observe("a-1", cache, "bronze") }, []string{"a UnknownClass"}},
+		"also when the runtime stops the container":                  {func(f *fixture) { f.Release("a-1") }, []string{"a UnknownClass"}},
+		"while the container runs although it was refused":           {func(f *fixture) { f.Refresh("a-1") }, []string{"a UnknownClass"}},
+		"when its request is retried before the container has ended": {func(f *fixture) { f.Refresh("a-1"); f.Release("a-1") }, []string{"a UnknownClass"}},
+		"also while the container is in its default classes":         {func(f *fixture) { f.Observe("a-1", cache, "bronze") }, []string{"a UnknownClass"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()

@@ -89,7 +89,6 @@ func (s *Store) retryPending(id string) {
 	}
 	if err != nil {
 		s.refuseAgain(before.Holder, errCreatedWithout(err))
-		s.modify(id, func(r *record) { r.refused = false }) // the holder runs although its start was refused, so release must also remove the refusal
 		return
 	}
 
