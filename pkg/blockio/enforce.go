@@ -31,17 +31,31 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 
 var _ classes.ObservedEnforcer = (*Backend)(nil)
 
+// reading is what Observe has read from a cgroup: the limits, and the weights in some of the weight files.
+type reading struct {
+	state   values
+	weights []weightFile
+}
+
 // EnforceObserved implements classes.ObservedEnforcer. It takes the values before the change from the observation, and reads
 // the values only after the change.
 func (b *Backend) EnforceObserved(ctx context.Context, target classes.Holder, observed classes.Observation, from, to string) error {
-	state, ok := observed.Read.(*values)
+	seen, ok := observed.Read.(*reading)
 	if !ok {
 		return b.Enforce(ctx, target, from, to)
 	}
-	return b.enforce(ctx, target, from, to, func(group) (values, error) { return *state, nil })
+	return b.enforce(ctx, target, from, to, func(g group, weights []weightFile) (values, error) {
+		unread := func(file weightFile) bool { return !slices.Contains(seen.weights, file) }
+		if slices.ContainsFunc(weights, unread) {
+			return g.read(weights) // the classes were changed after the observation
+		}
+		return seen.state, nil
+	})
 }
 
-func (b *Backend) enforce(ctx context.Context, target classes.Holder, from, to string, read func(group) (values, error)) error {
+func (b *Backend) enforce(
+	ctx context.Context, target classes.Holder, from, to string, read func(group, []weightFile) (values, error),
+) error {
 	s := b.live.Load()
 	change, known, err := s.change(from, to)
 	if err != nil {
@@ -64,7 +78,11 @@ func (b *Backend) enforce(ctx context.Context, target classes.Holder, from, to s
 	if err != nil {
 		return err
 	}
-	state, err := read(group)
+	weights := s.machine.weightsOf(change)
+	if !known {
+		weights = s.machine.weightFiles
+	}
+	state, err := read(group, weights)
 	if errors.Is(err, ErrNotEnabled) && change.clearsOnly() {
 		return nil // nothing limits the target
 	}
@@ -106,9 +124,10 @@ func (b *Backend) open(s *snapshot, target classes.Holder) (group, error) {
 	return group{host: b.opts.FS, machine: s.machine, layout: layoutOf(version), dir: dir}, nil
 }
 
-func (g group) read() (values, error) {
+// read returns the limits of a cgroup, and the weights in the given files.
+func (g group) read(weights []weightFile) (values, error) {
 	state := values{}
-	for i, file := range g.layout.files(g.machine.weightFiles) {
+	for i, file := range g.layout.files(weights) {
 		data, err := g.host.ReadFile(path.Join(g.dir, file))
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && i == 0:
@@ -154,7 +173,7 @@ func (g group) writeAll(change values) error {
 
 // undo restores the values in the parameter state, even if only a part of the change was written. It continues after a failed write.
 func (g group) undo(change, state values) error {
-	now, err := g.read()
+	now, err := g.read(g.machine.weightsOf(change))
 	if err != nil {
 		return err
 	}
@@ -167,7 +186,7 @@ func (g group) undo(change, state values) error {
 }
 
 func (g group) verify(change values) error {
-	state, err := g.read()
+	state, err := g.read(g.machine.weightsOf(change))
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,15 @@ type machine struct {
 	acts    map[device]bool
 }
 
+// weightsOf returns those weight files of the machine for which v has settings.
+func (m *machine) weightsOf(v values) []weightFile {
+	used := map[weightFile]bool{}
+	for s := range v {
+		used[s.file] = true
+	}
+	return slices.DeleteFunc(slices.Clone(m.weightFiles), func(file weightFile) bool { return !used[file] })
+}
+
 // inspect reads the state of the machine. If the machine has no io controller, the error is a *classes.Unavailable.
 func inspect(host FS, tree Tree) (machine, error) {
 	m := machine{names: map[device]string{}, accepts: map[setting]bool{}, acts: map[device]bool{}}

@@ -22,8 +22,8 @@ import (
 //   - If they are those of exactly one class, Observe returns this class.
 //   - Otherwise the class is unknown.
 //
-// If the class is the system default or unknown, Foreign lists the limits and weights that differ from those of a new
-// cgroup.
+// If want is the system default, and the cgroup has the values of no class, Foreign lists the limits and weights that differ
+// from those of a new cgroup.
 func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (classes.Observation, error) {
 	if err := ctx.Err(); err != nil {
 		return classes.Observation{}, fmt.Errorf("observe: %w", err)
@@ -37,7 +37,11 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	if err != nil {
 		return classes.Observation{}, err
 	}
-	state, err := group.read()
+	weights := s.machine.weightsOf(s.named)
+	if want == classes.SystemDefault {
+		weights = s.machine.weightFiles // Foreign lists the weights of other programs
+	}
+	state, err := group.read(weights)
 	if err != nil && !errors.Is(err, ErrNotEnabled) {
 		return classes.Observation{}, err
 	}
@@ -49,11 +53,11 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	if wanted, err := s.valuesOf(want); err != nil || !named.equals(wanted) {
 		seen.Class, seen.Known = s.recognize(named)
 	}
-	if seen.Class == classes.SystemDefault {
+	if want == classes.SystemDefault && seen.Class == classes.SystemDefault {
 		seen.Foreign = group.machine.describe(state)
 	}
 	if b.pods == nil && err == nil {
-		seen.Read = &state
+		seen.Read = &reading{state, weights}
 	}
 	return seen, nil
 }

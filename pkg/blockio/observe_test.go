@@ -108,6 +108,40 @@ func TestValuesThatWereObservedAreNotReadAgain(t *testing.T) {
 	f.want(v1Dir+"/blkio.throttle.read_bps_device", "8:0 10000000\n")
 }
 
+// TestWeightsThatNoClassSetsAreNotRead uses a weight file that cannot be read.
+func TestWeightsThatNoClassSetsAreNotRead(t *testing.T) {
+	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.machine.Inject(simcgroup.Fault{Op: "read", File: string(ioBFQWeight), Err: syscall.EIO, Lasting: true})
+	f.enforce(container(), "", "slow")
+	got, err := f.backend.Observe(t.Context(), container(), "slow")
+	if err != nil || got.Class != "slow" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+
+	if _, err := f.backend.Observe(t.Context(), container(), classes.SystemDefault); !errors.Is(err, syscall.EIO) {
+		t.Errorf("got %v, although weights of other programs are reported", err)
+	}
+}
+
+// TestWeightsAreReadThatAClassGotAfterTheObservation expects that a weight is cleared that the cgroup already had at the
+// observation.
+func TestWeightsAreReadThatAClassGotAfterTheObservation(t *testing.T) {
+	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	if err := f.machine.SetUnified(groupPath, map[string]string{string(ioBFQWeight): "8:0 300"}); err != nil {
+		t.Fatal(err)
+	}
+	observed, err := f.backend.Observe(t.Context(), container(), "slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	f.apply("Classes: {slow: [], heavy: [{Devices: [/dev/sda], Weight: 500}]}")
+	if err := f.backend.EnforceObserved(t.Context(), container(), observed, "heavy", "slow"); err != nil {
+		t.Fatal(err)
+	}
+	f.want(v2Dir+"/"+string(ioBFQWeight), "default 100\n")
+}
+
 func TestACgroupThatCannotBeReadIsAnError(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.machine.Inject(simcgroup.Fault{Op: "read", File: ioMax, Err: syscall.EIO})

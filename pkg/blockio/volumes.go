@@ -208,9 +208,7 @@ func (b *VolumeBackend) open(target classes.Holder) (group, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	m := b.machine
-	m.weightFiles = nil // a volume has no weights
-	return group{host: b.opts.FS, machine: m, layout: layoutOf(version), dir: dir}, nil
+	return group{host: b.opts.FS, machine: b.machine, layout: layoutOf(version), dir: dir}, nil
 }
 
 // Enforce implements classes.Backend. It writes the limits of the class for each disk of the volume. If the pod or
@@ -238,7 +236,7 @@ func (b *VolumeBackend) Enforce(ctx context.Context, target classes.Holder, _, t
 	if err != nil {
 		return err
 	}
-	state, err := group.read()
+	state, err := group.read(nil)
 	if err != nil {
 		return fmt.Errorf("read the limits of the pod: %w", err)
 	}
@@ -278,7 +276,7 @@ func (b *VolumeBackend) Observe(_ context.Context, target classes.Holder, want s
 	if err != nil {
 		return classes.Observation{Known: true}, nil //nolint:nilerr // Enforce returns the error
 	}
-	state, err := group.read()
+	state, err := group.read(nil)
 	if err != nil {
 		return classes.Observation{}, err
 	}
@@ -335,7 +333,7 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 	if err != nil {
 		return err
 	}
-	state, err := group.read()
+	state, err := group.read(nil)
 	if errors.Is(err, ErrNotEnabled) || len(state) == 0 {
 		return nil // nothing limits the pod
 	}
