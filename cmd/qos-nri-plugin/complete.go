@@ -19,8 +19,8 @@ type nodeState struct {
 	list   *qosv1alpha1.ListAssignmentsResponse
 }
 
-// lookForCompletion asks the plugin for its state. If the plugin does not answer, the command offers no completions.
-func lookForCompletion(cmd *cobra.Command) nodeState {
+// stateForCompletion asks the plugin for its state. If the plugin does not answer, the command offers no completions.
+func stateForCompletion(cmd *cobra.Command) nodeState {
 	var state nodeState
 	socket, err := cmd.Flags().GetString("api-socket")
 	if err != nil {
@@ -50,7 +50,7 @@ func completePod(cmd *cobra.Command, args []string, toComplete string) ([]string
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return podWords(lookForCompletion(cmd), toComplete), cobra.ShellCompDirectiveNoFileComp
+	return podWords(stateForCompletion(cmd), toComplete), cobra.ShellCompDirectiveNoFileComp
 }
 
 func podWords(state nodeState, begun string) []string {
@@ -70,11 +70,11 @@ func completeUpdate(cmd *cobra.Command, args []string, toComplete string) ([]str
 	case 0:
 		return completePod(cmd, nil, toComplete)
 	case 1:
-		state := lookForCompletion(cmd)
+		state := stateForCompletion(cmd)
 		words := append(containerWords(state, args[0]), pairWords(state.status.GetResources().GetPodQosResources(), toComplete)...)
 		return words, cobra.ShellCompDirectiveNoFileComp
 	case 2:
-		words := pairWords(lookForCompletion(cmd).status.GetResources().GetContainerQosResources(), toComplete)
+		words := pairWords(stateForCompletion(cmd).status.GetResources().GetContainerQosResources(), toComplete)
 		return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 	return nil, cobra.ShellCompDirectiveNoFileComp

@@ -23,7 +23,7 @@ func newListener(t *testing.T) (l *Listener, kernel *os.File) {
 	return &Listener{socket: os.NewFile(uintptr(fds[0]), "listener")}, kernel
 }
 
-func TestMessagesOfTheSubsystemAreTold(t *testing.T) {
+func TestMessagesOfTheSubsystemAreReported(t *testing.T) {
 	l, kernel := newListener(t)
 	for _, message := range []string{
 		"add@/devices/virtual/net/veth0\x00ACTION=add\x00SUBSYSTEM=net\x00",

@@ -103,7 +103,7 @@ func (n *node) holders(t *testing.T, name string, want ...string) {
 	})
 }
 
-func objectTells(t *testing.T, n *node, follows bool) {
+func assignmentsArePublished(t *testing.T, n *node, follows bool) {
 	n.run(t, pod{name: "holder", classes: []string{"blockio.gold"}}, pod{name: "by-default"})
 	n.running(t, "holder", "by-default")
 	n.holders(t, "gold", "default/holder/main")
@@ -166,7 +166,7 @@ func (n *node) event(t *testing.T, pod, reason, text string) {
 	})
 }
 
-func refusalsAreTold(t *testing.T, n *node) {
+func refusalsAreReported(t *testing.T, n *node) {
 	n.run(t, pod{name: "refused", annotations: map[string]string{"qos.noderesource.dev/pod": "blockio=platinum"}})
 	n.condition(t, "refused", "False UnknownClass: ")
 	n.event(t, "refused", "QOSClassRefused", `class "platinum" of k8s.io/blockio does not exist on this node; available: gold, silver, slow, standard`)
@@ -177,8 +177,8 @@ func refusalsAreTold(t *testing.T, n *node) {
 	n.event(t, "refused", "QOSClassRefused", "platinum") // still one
 }
 
-// typosAreTold runs pods with misspelled annotations, which no policy refuses, and checks how they are reported.
-func typosAreTold(t *testing.T, n *node) {
+// typosAreReported runs pods with misspelled annotations, which no policy refuses, and checks how they are reported.
+func typosAreReported(t *testing.T, n *node) {
 	const typo = "container.qos.noderesource.dev/mian"
 	n.run(t, pod{name: "mistyped", annotations: map[string]string{typo: "blockio=gold"}})
 	n.running(t, "mistyped")

@@ -14,8 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// lookTime limits one request of the plugin's status between steps, because the plugin may have been killed.
-const lookTime = 10 * time.Second
+// statusTimeout limits one request of the plugin's status between steps, because the plugin may have been killed.
+const statusTimeout = 10 * time.Second
 
 // seen is the state of the running plugin that was observed last.
 type seen struct {
@@ -32,7 +32,7 @@ func key(resource, class string) string { return resource + " " + class }
 // watch checks, between steps, what must hold at every moment. A class may have more holders than its capacity only if
 // they were admitted before the capacity was lowered.
 func (s *Soak) watch(ctx context.Context, operations int) []string {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	wrong, err := s.watchForeign()
 	if err != nil {

@@ -46,8 +46,8 @@ type Machine struct {
 	Ignore func(violation string) bool
 }
 
-// Look reads API, runtime and kernel, one after another.
-func (m Machine) Look(ctx context.Context) (World, error) {
+// Read reads API, runtime and kernel, one after another.
+func (m Machine) Read(ctx context.Context) (World, error) {
 	w := World{Before: m.Before, Expect: m.Expect}
 	var err error
 	if w.Status, err = m.API.Status(ctx, &qosv1alpha1.StatusRequest{}); err != nil {
@@ -92,16 +92,16 @@ func (m Machine) Look(ctx context.Context) (World, error) {
 	return w, nil
 }
 
-// lookInterval is the time between two checks.
-const lookInterval = 20 * time.Millisecond
+// checkInterval is the time between two checks.
+const checkInterval = 20 * time.Millisecond
 
 // Wait checks repeatedly until there are no violations. When ctx ends, it returns the remaining violations.
 func (m Machine) Wait(ctx context.Context) []string {
-	again := time.NewTicker(lookInterval)
+	again := time.NewTicker(checkInterval)
 	defer again.Stop()
 	var found []string
 	for {
-		w, err := m.Look(ctx)
+		w, err := m.Read(ctx)
 		switch {
 		case err == nil && !w.Assignments.GetSynchronized():
 			found = []string{"the plugin is not registered with the runtime"}
