@@ -18,7 +18,9 @@ import (
 // TestDaemonSet installs plugin and shim as docs/kubernetes.md says, and tests what the manifests decide: rights, files and updates.
 func TestDaemonSet(t *testing.T) {
 	n := ready(t)
+	n.awaitPlugin(t)
 	d := n.installDaemonSet(t, deploy+"kubernetes")
+	t.Run("a new node with a taint gets no pods before the plugin is ready", func(t *testing.T) { taintKeepsPodsOff(t, n) })
 	t.Run("the class file that comes with it works", func(t *testing.T) { suppliedClassesWork(t, n) })
 	n.setGold(t, d, 2)
 	t.Run("capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) })

@@ -11,6 +11,25 @@ import (
 	"testing"
 )
 
+const readinessTaint = "readiness.k8s.io/qos-plugin-ready"
+
+// awaitPlugin taints the node as the kubelet does on its registration (docs/node-readiness.md), and runs a pod that requests
+// a class by annotation. Without the taint, the pod would start on a node without the plugin, and so without its class.
+func (n *node) awaitPlugin(t *testing.T) {
+	n.kubectl(t, "taint", "node", n.name, readinessTaint+"=pending:NoSchedule")
+	t.Cleanup(func() { _, _ = n.try("taint", "node", n.name, readinessTaint+"-") })
+	n.run(t, pod{name: "early", annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=throttled"}})
+}
+
+// taintKeepsPodsOff removes the taint of a node on which the plugin is ready, as the Node Readiness Controller does.
+func taintKeepsPodsOff(t *testing.T, n *node) {
+	n.pending(t, "early", "had untolerated taint")
+	n.kubectl(t, "taint", "node", n.name, readinessTaint+"-")
+	n.running(t, "early")
+	n.condition(t, "early", "main: k8s.io/blockio throttled")
+	n.delete(t, "early")
+}
+
 // readinessIsReported checks the rights that the reporter of the Node Readiness Controller needs to write the condition of
 // docs/node-readiness.md. The reporter does not run. Instead, the test sends the requests of the reporter: with the token of the
 // publisher's pod, and with impersonation of the node.
