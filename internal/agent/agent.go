@@ -43,7 +43,7 @@ type Options struct {
 
 	MountResctrl bool
 	Version      string
-	// Tracer sends the spans of hooks and changes. If it is nil, there are none.
+	// Tracer sends the spans of hooks and changes. If Tracer is nil, no spans are sent.
 	Tracer *tracing.Exporter
 	// RepairInterval is how often the agent looks for drift and corrects it.
 	RepairInterval time.Duration

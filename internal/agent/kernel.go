@@ -29,8 +29,8 @@ import (
 // of their container if the container's class was changed.
 const threadsInterval = 500 * time.Millisecond
 
-// lastThreads is the longest pause between two calls of MoveThreads. Without it, the pause after a call that waited long for another
-// change would be long too.
+// lastThreads is the longest pause between two calls of MoveThreads. Without this limit, the pause after a call that
+// waited long for another change would be long too.
 const lastThreads = 15 * time.Second
 
 // untilThreads returns the pause before the next call of MoveThreads, given how long the last call took. Longer calls

@@ -60,8 +60,9 @@ func (h *hookMetrics) observe(hook string, took time.Duration, err error) {
 	}
 }
 
-// collector reads the node's status at each scrape, so that the metrics contain no removed classes. Counters of events that have not
-// happened yet are 0. Without them, Prometheus' increase() would not count the first event.
+// collector reads the node's status at each scrape, so that the metrics contain no removed classes. A counter of events
+// that have not happened yet is exported with the value 0, because otherwise Prometheus' increase() would not count the
+// first event.
 type collector struct {
 	node *node.Node
 

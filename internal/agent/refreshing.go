@@ -11,8 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// refreshing is the Node of the node API. It calls refresh after each SetClaims, because the new classes may need other hooks. It records a
-// span for each change of classes.
+// refreshing is the Node of the node API. It calls refresh after each SetClaims, because the new classes may need other
+// NRI hooks. It also records a span for each change of classes.
 type refreshing struct {
 	*node.Node
 	tracer *tracing.Exporter

@@ -15,7 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// observe returns the function that gets all hooks. It records metrics and, if tracer is not nil, spans.
+// observe returns the function that is called after each hook. This function records metrics and, if tracer is not nil,
+// spans.
 func observe(hooks *hookMetrics, tracer *tracing.Exporter) func(nriplugin.Hook) {
 	return func(h nriplugin.Hook) {
 		hooks.observe(h.Name, h.Took, h.Err)

@@ -19,7 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/tracing"
 )
 
-// collector is a server that keeps the spans that it gets. Package otlp in the directory test checks their format.
+// collector is a server that keeps the spans that it gets. The tests in test/otlp check the format of spans.
 type collector struct {
 	mu    sync.Mutex // guards the field below
 	spans []string   // name, the pod's name, the container's name, and the error

@@ -1,9 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkpoint stores two things in one file: the classes that updates have assigned to running containers and
-// pods, and the claims of volumes. The plugin reads the file when it restarts, because neither the runtime nor the
-// kernel reports these classes and claims.
+// Package checkpoint stores three things in one file: the classes that updates have assigned to running containers and
+// pods, the claims of volumes, and data of the backends. The plugin reads the file when it restarts, because neither
+// the runtime nor the kernel reports these data.
 package checkpoint
 
 import (
@@ -24,8 +24,8 @@ import (
 const maxSize = 16 << 20
 
 // Changes stores the classes that updates have assigned to containers and pods, by their IDs in the runtime. It also
-// stores the claims of the node's volumes, and what backends save. The IDs and the state of the kernel do not survive a reboot, so a checkpoint
-// file is valid only for one boot of the machine.
+// stores the claims of the node's volumes, and the data that backends save. The IDs and the state of the kernel do not
+// survive a reboot, so a checkpoint file is valid only for one boot of the machine.
 type Changes struct {
 	path, bootID string
 
@@ -165,8 +165,8 @@ func (c *Changes) replace(id string, changed []classes.Assignment) (before []cla
 	return before, c.content()
 }
 
-// Forget removes an ID from memory. The file keeps the ID until the next Set. If the plugin restarts before that, Open reads
-// the ID again, and Keep removes it.
+// Forget removes an ID from memory. The file keeps the ID until the next Set. If the plugin restarts before the next
+// Set, Open reads the ID again, and Keep removes it.
 func (c *Changes) Forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -105,7 +105,7 @@ func TestAClassThatIsConfiguredAgainDrainsNoMore(t *testing.T) {
 		t.Errorf("%d assignments drain, want 0", got)
 	}
 	if _, err := f.run(t, pod("b", requesting("test.example/cache=gold")), container("c2")); !errors.Is(err, classes.ErrClassFull) {
-		t.Errorf("error is %v; the container that kept the class has its slot", err)
+		t.Errorf("error is %v, want ErrClassFull, because the first container has kept its slot", err)
 	}
 }
 

@@ -185,8 +185,8 @@ func TestTheNextProcessRecoversFromACrashAtAnyStep(t *testing.T) {
 	}
 }
 
-// killAt kills the process at step n of the function do. If again is greater than 0, killAt also kills the next
-// process, at step again of its recovery. It reports whether there were such steps.
+// killAt kills the process at step n of the function do. If the parameter again is greater than 0, killAt also kills
+// the next process during its recovery, at the step with this number. killAt reports whether there were such steps.
 func killAt(t *testing.T, n, again int, do func(*testing.T, *crashFixture), may [][]string) (died bool) {
 	t.Helper()
 	f := newCrashFixture(t)
@@ -219,7 +219,7 @@ func killAt(t *testing.T, n, again int, do func(*testing.T, *crashFixture), may 
 
 	f.Reconcile(t.Context())
 	if diff := cmp.Diff(got, f.state(t)); diff != "" {
-		t.Errorf("killed at step %d and %d: a second round changes the state:\n%s", n, again, diff)
+		t.Errorf("killed at step %d and %d: a second call of Reconcile changes the state:\n%s", n, again, diff)
 	}
 
 	return died

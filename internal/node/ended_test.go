@@ -65,7 +65,7 @@ func (f *ioMachine) newSandbox(name string) {
 	f.read(name, 5)
 }
 
-// starts starts a container whose ID is its name.
+// starts creates and starts a container whose ID is its name.
 func (f *ioMachine) starts(t *testing.T, name string) classes.Holder {
 	t.Helper()
 	f.host.AddCgroup(podPath + "/" + name)
@@ -213,8 +213,8 @@ func TestANewContainerOfAnOldPodIsNotCountedForOthers(t *testing.T) {
 	})
 }
 
-// TestTheUsageOfTheOCIRuntimeCountsOnce simulates an OCI runtime that reads in the cgroup of a container before it starts
-// the container.
+// TestTheUsageOfTheOCIRuntimeCountsOnce simulates an OCI runtime that reads from the disk, in the cgroup of a
+// container, before it starts the container.
 func TestTheUsageOfTheOCIRuntimeCountsOnce(t *testing.T) {
 	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
 		f.host.AddCgroup(podPath + "/one")
@@ -254,8 +254,8 @@ func TestANewSandboxOfAPodCountsNothingTwice(t *testing.T) {
 	})
 }
 
-// TestAnUnreadableNeighbourIsNotCountedForAnEndedContainer simulates an error of the kernel for the other container of the
-// pod, whose usage would otherwise be counted for both.
+// TestAnUnreadableNeighbourIsNotCountedForAnEndedContainer simulates an error of the kernel for the other container of
+// the pod. The usage of this container must not be counted for the ended container, too.
 func TestAnUnreadableNeighbourIsNotCountedForAnEndedContainer(t *testing.T) {
 	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
 		f.starts(t, "one")
@@ -268,7 +268,8 @@ func TestAnUnreadableNeighbourIsNotCountedForAnEndedContainer(t *testing.T) {
 	})
 }
 
-// TestCgroupV1KeepsNothingOfARemovedCgroup shows that a class then keeps the usage of the last sample.
+// TestCgroupV1KeepsNothingOfARemovedCgroup shows that a class has only the usage up to the last sample, because the
+// pod's counters lose those of a removed cgroup.
 func TestCgroupV1KeepsNothingOfARemovedCgroup(t *testing.T) {
 	onIOMachine(t, simcgroup.NewLegacy(), func(t *testing.T, f *ioMachine) {
 		f.starts(t, "one")

@@ -175,7 +175,7 @@ func (f *fixture) mustUpdate(t *testing.T, owner classes.Owner, requests map[str
 	}
 }
 
-// finish returns a function that takes the results of a hook, and calls the function enforce among them.
+// finish returns a function that takes the two results of a hook. If the hook succeeded, this function calls enforce.
 func finish(t *testing.T) func(enforce func(context.Context) error, err error) error {
 	t.Helper()
 	return func(enforce func(context.Context) error, err error) error {

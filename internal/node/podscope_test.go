@@ -116,7 +116,7 @@ func TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom(t *testing.T)
 			test.in(t, f)
 			f.restart(t)
 			f.configureBounded(t)
-			for range 2 { // the second round simulates a restart of the runtime
+			for range 2 { // the second iteration simulates a restart of the runtime
 				f.Synchronize([]classes.Holder{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
 				f.Reconcile(t.Context())
 				f.wantFull(t)

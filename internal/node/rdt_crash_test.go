@@ -120,8 +120,8 @@ func TestACrashDuringAMoveLeavesNoProcessInAnotherClass(t *testing.T) {
 	}
 }
 
-// TestThreadsFollowTheObservedClassOfAClassThatIsLost kills the plugin during a change to class silver. While it does not
-// run, silver is removed from the class files, and its group is removed.
+// TestThreadsFollowTheObservedClassOfAClassThatIsLost kills the plugin during a change to class silver. While the
+// plugin is not running, silver is removed from the class files, and its group is removed.
 func TestThreadsFollowTheObservedClassOfAClassThatIsLost(t *testing.T) {
 	f := newRDTMachine(t, "rdt=gold")
 	if err := f.Update(t.Context(), ownerA, map[string]string{"rdt": "silver"}); err != nil {

@@ -146,7 +146,7 @@ func late(t *testing.T, class string, after time.Duration, test func(t *testing.
 }
 
 // TestWithoutTheRuntimeNoUpdateSucceeds updates a container to the class that it has. The runtime may have replaced the
-// container since it was last connected.
+// container since the plugin was last connected.
 func TestWithoutTheRuntimeNoUpdateSucceeds(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting("test.example/cache=silver")), container("c1"))

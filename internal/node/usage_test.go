@@ -82,7 +82,7 @@ func TestAClassKeepsWhatEndedContainersHaveUsed(t *testing.T) {
 	})
 }
 
-// TestAClassKeepsWhatAContainerUsedWhoseEndIsFoundFirst simulates a container that ends. The reconciler notices this
+// TestAClassKeepsWhatAContainerUsedWhoseEndIsFoundFirst simulates a container that ends. The reconciler notices the end
 // before the runtime reports it.
 func TestAClassKeepsWhatAContainerUsedWhoseEndIsFoundFirst(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {

@@ -101,7 +101,7 @@ func TestNoClassChangesOverTheReadOnlySocket(t *testing.T) {
 }
 
 // TestTheReadOnlySocketReads sends each request of the API. If a request is added to the API, this test fails until the
-// map changes has the request, or the socket allows it.
+// request is in the map named changes, or the socket allows the request.
 func TestTheReadOnlySocketReads(t *testing.T) {
 	r := newReadOnly(t)
 	changes := map[string]bool{"UpdateContainerQOSResources": true, "SetVolumeClaims": true}

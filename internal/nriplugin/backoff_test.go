@@ -111,8 +111,8 @@ func (l slowLog) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // briefRuntime returns the plugin's end of a connection to a runtime that registers and configures the plugin, and then
-// disconnects. If synchronization is not 0, the runtime also synchronizes the plugin, with this timeout, before it
-// disconnects.
+// disconnects. The parameter synchronization is the timeout with which the runtime synchronizes the plugin before it
+// disconnects. If the parameter is 0, the runtime does not synchronize the plugin.
 func briefRuntime(t *testing.T, synchronization time.Duration) net.Conn {
 	here, there := net.Pipe()
 	go func() {

@@ -86,8 +86,8 @@ func TestCreationsDuringSynchronizationsKeepTheirClasses(t *testing.T) {
 }
 
 // work creates a container, and may end it. Some errors are expected: the plugin refuses containers while it
-// disconnects, and refuses to start a container that was created while the plugin was away. Requests also fail when the
-// plugin disconnects.
+// disconnects, and refuses to start a container that was created while the plugin was not connected. Requests also fail
+// when the plugin disconnects.
 func (r *machineRig) work(t *testing.T, worker, i int) error {
 	t.Helper()
 	requests := []string{"rdt=silver", "", "blockio=slow", "rdt=,blockio=slow"}

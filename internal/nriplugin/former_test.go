@@ -36,8 +36,8 @@ func (r *machineRig) resize(t *testing.T, id string) {
 	}
 }
 
-// TestLimitsOfFormerClassFilesAreCleared changes class files while the plugin is away, as in a rollout of the DaemonSet
-// together with its ConfigMap.
+// TestLimitsOfFormerClassFilesAreCleared changes class files while the plugin is not running, as in a rollout of the
+// DaemonSet together with its ConfigMap.
 func TestLimitsOfFormerClassFilesAreCleared(t *testing.T) {
 	const ofDefault = "- name: k8s.io/blockio\n  defaultClass: slow\n"
 	for name, test := range map[string]struct{ before, request, after, kernel, reported string }{

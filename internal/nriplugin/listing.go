@@ -15,7 +15,7 @@ import (
 // concurrent use.
 type listing struct {
 	mu sync.Mutex
-	// The list's first message arrived at the time began. After the list's last message, complete is true.
+	// began is the time when the list's first message arrived. complete becomes true with the list's last message.
 	began              time.Time
 	pods, containers   int
 	complete, accepted bool
@@ -41,9 +41,9 @@ func (l *listing) accept() {
 	l.accepted = true
 }
 
-// failure returns why the runtime disconnected the plugin before the synchronization was complete, or nil if it was
-// complete. The runtime sends the list of its pods and containers in parts. It disconnects a plugin that has not
-// processed all parts within the timeout.
+// failure returns why the runtime disconnected the plugin before the synchronization was complete, or nil if the
+// synchronization was complete. The runtime sends the list of its pods and containers in parts. It disconnects a plugin
+// that has not processed all parts within the timeout.
 //
 // The runtime does not report its reason, so failure infers it. If the plugin has the complete list, or if the timeout
 // has passed since the first part, the plugin was too slow. Otherwise the next part was too large: a part has at least

@@ -55,8 +55,8 @@ func fieldsOf(a classes.Adjustment) fields {
 
 func (f fields) names() []string { return slices.Sorted(maps.Keys(f)) }
 
-// validates reports whether the runtime supports the hook ValidateContainerAdjustment, which NRI has since version 0.10.
-// An older runtime would refuse a subscription to it.
+// validates reports whether the runtime supports the hook ValidateContainerAdjustment, which NRI has since version
+// 0.10. An older runtime would refuse a subscription to this hook.
 func (s *session) validates() bool {
 	nri, err := version.ParseGeneric(s.stub.RuntimeNRIVersion())
 	return err == nil && nri.AtLeast(version.MustParseGeneric("0.10.0"))

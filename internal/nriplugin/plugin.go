@@ -21,8 +21,8 @@ import (
 // required-plugins.noderesource.dev.
 const Name = "qos-nri-plugin"
 
-// defaultRequestTimeout is NRI's default request timeout. The plugin assumes it if the runtime does not report its
-// timeout (NRI before 0.8).
+// defaultRequestTimeout is NRI's default request timeout. The plugin assumes this timeout if the runtime reports none
+// (NRI before 0.8).
 const defaultRequestTimeout = 2 * time.Second
 
 // Options has the settings of a Plugin.
@@ -37,7 +37,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Hook is a call of a hook that has ended.
+// Hook describes a finished call of a hook.
 type Hook struct {
 	Name string
 	// Pod and Container are those of the call. Container is nil in hooks about a pod. Both are nil if the call has neither.
@@ -54,8 +54,8 @@ type Plugin struct {
 	node    *node.Node
 	options Options
 	refresh chan struct{}
-	// The wait group reconciles counts the running calls of Reconcile. Each synchronization starts one. Run waits for
-	// all of them before it returns.
+	// The wait group reconciles counts the running calls of Reconcile. Each synchronization starts one call. Run waits
+	// for all of them before it returns.
 	reconciles sync.WaitGroup
 }
 

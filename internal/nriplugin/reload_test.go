@@ -106,7 +106,7 @@ func TestACapacityBelowUseKeepsHoldersAndAdmitsNoOther(t *testing.T) {
 		if err := p.node.Update(t.Context(), p.owner(t, "plain"), map[string]string{"rdt": "gold"}); !errors.Is(err, classes.ErrClassFull) {
 			t.Errorf("an update returned %v, want that the class is full", err)
 		}
-		p.mustStop(t, second) // the first container keeps the only slot for the next pass
+		p.mustStop(t, second) // in the second iteration, the first container still has the only slot
 	}
 
 	p.world.Expect.Most = nil
@@ -133,8 +133,8 @@ func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 		text func(t *testing.T) string
 		// offered is the new name of a renamed class. It is empty if no class is renamed.
 		offered string
-		// noDefault is true if the default class is removed too. Holders of the default class did not request the
-		// removed class.
+		// noDefault is true if the default class is removed too. The group of the default class then ends at once,
+		// because no holder has requested this class.
 		noDefault bool
 	}{
 		{"a class that is removed", func(*testing.T) string {
@@ -212,8 +212,8 @@ func (h host) tasks(t *testing.T, group string) []string {
 	return strings.Fields(string(data))
 }
 
-// TestAReloadThatFailsHalfWayChangesNothingForRunningContainers runs the same reload several times. In each run, one
-// of the reload's operations fails, and a different one each time.
+// TestAReloadThatFailsHalfWayChangesNothingForRunningContainers runs the same reload several times. In each run,
+// another operation of the reload fails.
 func TestAReloadThatFailsHalfWayChangesNothingForRunningContainers(t *testing.T) {
 	next := changed("gold", "platinum", `shared: {l3Allocation: "50%"`, `shared: {l3Allocation: "25%"`, "defaultClass: bronze", "defaultClass: silver")
 	for _, fault := range []struct {
@@ -251,8 +251,8 @@ func (p *populated) line(t *testing.T, class string) string {
 	return ""
 }
 
-// failsAt makes one operation of the given kind fail, after n that succeed. It reports whether there was such an
-// operation.
+// failsAt makes one operation of the given kind fail, after n operations of this kind have succeeded. It reports
+// whether any operation failed.
 func (p *populated) failsAt(t *testing.T, n int, op string, errno syscall.Errno, text string) bool {
 	t.Helper()
 	left, failed := n, false

@@ -26,7 +26,7 @@ type use struct{ goroutines, descriptors, heap int }
 func usage(t *testing.T) use {
 	t.Helper()
 	var stats runtime.MemStats
-	for range 3 { // memory that finalizers release is collected in the next round
+	for range 3 { // the next garbage collection frees the memory that finalizers release
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&stats)

@@ -27,7 +27,8 @@ const (
 	registrationTime = 15 * time.Second
 )
 
-// Run keeps the plugin registered until ctx ends. If the runtime is away or restarts, Run retries the registration with backoff.
+// Run keeps the plugin registered until ctx ends. If the runtime is stopped or restarts, Run retries the registration
+// with backoff.
 func (p *Plugin) Run(ctx context.Context) error {
 	defer p.reconciles.Wait()
 

@@ -15,8 +15,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// hang makes writes wait until release is called, if their path contains the text below. The channel reached is closed
-// when the first write waits.
+// hang makes each write whose path contains the parameter below wait until release is called. The channel reached is
+// closed when the first write waits.
 func (r *machineRig) hang(t *testing.T, below string) (reached <-chan struct{}, release func()) {
 	t.Helper()
 	waits, released := make(chan struct{}), make(chan struct{})

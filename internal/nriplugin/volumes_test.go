@@ -168,7 +168,8 @@ func TestAVolumeIsLimitedWhileItsContainerRuns(t *testing.T) {
 	r.wantPodLimits(t, id, "")
 }
 
-// TestABlockDeviceIsLimitedWhileItsContainerRuns has a volume of mode Block, also over a restart of the plugin.
+// TestABlockDeviceIsLimitedWhileItsContainerRuns uses a volume of mode Block, and restarts the plugin with another
+// limit.
 func TestABlockDeviceIsLimitedWhileItsContainerRuns(t *testing.T) {
 	r := newVolumeRig(t)
 	r.devices = []*api.LinuxDevice{{Path: "/dev/null", Type: "c", Major: 254, Minor: 16}, {Path: "/dev/data", Type: "b", Major: 254, Minor: 16}}
@@ -184,7 +185,7 @@ func TestABlockDeviceIsLimitedWhileItsContainerRuns(t *testing.T) {
 	r.wantPodLimits(t, id, "")
 }
 
-// TestACharacterDeviceIsNoVolume has a character device with the numbers of a disk.
+// TestACharacterDeviceIsNoVolume uses a character device with the numbers of a disk.
 func TestACharacterDeviceIsNoVolume(t *testing.T) {
 	r := newVolumeRig(t)
 	r.devices = []*api.LinuxDevice{{Path: "/dev/data", Type: "c", Major: 254, Minor: 16}}

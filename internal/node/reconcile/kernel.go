@@ -21,18 +21,20 @@ const (
 	// changeTime limits each call into the kernel that observeTime does not limit. It is long enough for a node with
 	// little free CPU time.
 	changeTime = 10 * time.Second
-	// roundTime limits a call to the runtime in a round that repairs all containers. The next round repeats the call.
+	// roundTime limits a call to the runtime in a run of Repair or Reconcile. The next run repeats the call.
 	roundTime = 5 * time.Second
 	// updateTime limits a call to the runtime for a change that a client has requested. The runtime answers only after it has finished the
 	// creation of other containers, which takes seconds on a slow node. Clients wait at least 10 s longer, because the kernel must answer too.
 	updateTime = 20 * time.Second
-	// hookTime limits the calls that a hook makes beside its purpose (Briefly), because the runtime waits for the hook.
+	// hookTime limits how long a hook waits for work on which its result does not depend, e.g. monitoring (see
+	// Briefly). The limit is short, because the runtime waits for the hook.
 	hookTime = 200 * time.Millisecond
 )
 
 // Await runs do and returns its result. A system call that is blocked in the kernel cannot be interrupted. If ctx ends
 // before do returns, Await therefore returns an error, and do continues in its own goroutine. Until do has returned,
-// Await refuses another run of the same call. what describes the call; Await calls it only in that case.
+// Await refuses another run of the same call. The function what describes the call for error messages. Await calls this
+// function only if ctx ends before do returns.
 func Await[T any](ctx context.Context, store *state.Store, call state.Call, what func() string, do func() (T, error)) (answer T, err error) {
 	if err := store.MayCall(call); err != nil {
 		return answer, err
@@ -71,8 +73,9 @@ func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	return func() (T, error) { return answer, err }
 }
 
-// Briefly runs do in a goroutine of its own, and waits for it no longer than hookTime. It is for what a hook does beside its
-// purpose: if the kernel takes longer, the hook does not wait for it and succeeds.
+// Briefly runs do in a goroutine of its own, and waits for it no longer than hookTime. Hooks use Briefly for work on
+// which their result does not depend, e.g. monitoring: if the kernel takes longer than hookTime, the hook continues
+// without the result.
 func Briefly(do func()) {
 	done := make(chan struct{})
 	go func() {

@@ -34,8 +34,8 @@ func Monitored(store *state.Store, e state.Entry) bool {
 	return false
 }
 
-// Monitor creates the monitoring groups of a container that has its classes and is about to start. It reports no errors, and waits
-// as Briefly does.
+// Monitor creates the monitoring groups of a container that has its classes and is about to start. Monitor reports no
+// errors, and waits for the kernel no longer than hookTime.
 func Monitor(ctx context.Context, store *state.Store, e state.Entry) {
 	for name, monitor := range monitors(store) {
 		briefly(ctx, store, state.Call{Resource: "monitoring of " + name}, func(ctx context.Context) {
@@ -44,7 +44,8 @@ func Monitor(ctx context.Context, store *state.Store, e state.Entry) {
 	}
 }
 
-// Unmonitor ends the monitoring of a container that has ended, if it is monitored. It waits as Briefly does.
+// Unmonitor ends the monitoring of a container that has ended, if the container is monitored. Unmonitor waits for the
+// kernel no longer than hookTime.
 func Unmonitor(store *state.Store, id string) {
 	for name, monitor := range monitors(store) {
 		if monitor.Tracks(id) {
@@ -54,8 +55,8 @@ func Unmonitor(store *state.Store, id string) {
 	}
 }
 
-// briefly makes a call into the kernel, and waits for it as Briefly does. The error is ignored, because the next round of the
-// reconciler tries again.
+// briefly makes a call into the kernel, and waits for the call no longer than hookTime. The error is ignored, because
+// the next run of the reconciler tries again.
 func briefly(ctx context.Context, store *state.Store, call state.Call, do func(context.Context)) {
 	Briefly(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeTime)

@@ -156,7 +156,7 @@ func (o observation) step(e state.Entry) (s Step, needed bool) {
 	case o.Known && o.Class == want, o.unavailable:
 		return Step{}, false
 	case o.Known && o.draining:
-		return s, true // a draining class accepts no holder from another class, so the class is enforced again instead
+		return s, true // the step enforces the draining class again, because no holder can be moved into it from another class
 	case o.Known:
 		s.From = o.Class
 		return s, true
@@ -183,8 +183,9 @@ func (r *Reconciler) observeSteps(ctx context.Context, e state.Entry, steps []St
 	}
 }
 
-// hasEnded reports whether a holder has ended. It also recognizes a holder whose PID now belongs to another process, and a
-// pod whose cgroup the kubelet has removed: for a pod that ran before containerd was restarted, containerd calls no hook.
+// hasEnded reports whether a holder has ended. A holder has also ended if its PID now belongs to another process, or,
+// for a pod, if the kubelet has removed the pod's cgroup. The cgroup is checked because containerd calls no hook at the
+// end of a pod that ran before containerd was restarted.
 func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr error) bool {
 	switch {
 	case errors.Is(observeErr, classes.ErrEnded), errors.Is(observeErr, fs.ErrNotExist) && e.Container == "":
@@ -274,8 +275,9 @@ func storedSteps(e state.Entry) (steps []Step) {
 	return steps
 }
 
-// verifyPods reads the classes of unverified pods from the kernel. A pod whose class cannot be read stays unverified. If
-// the kernel's values do not identify a class, the pod gets its class if there is room, before pods that are elsewhere.
+// verifyPods reads the classes of unverified pods from the kernel. A pod whose class cannot be read stays unverified. A
+// pod for which the kernel's values do not identify a class gets its requested class if a slot is free. Such pods get
+// free slots before pods that are in another class.
 func (r *Reconciler) verifyPods(ctx context.Context) {
 	var inClass, unclear, elsewhere []string
 	for _, e := range r.store.Unverified() {

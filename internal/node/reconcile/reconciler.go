@@ -30,8 +30,8 @@ type StartTime func(pid int) (at uint64, exists bool)
 // HasCgroup reports whether a container or pod has a cgroup.
 type HasCgroup func(classes.Holder) bool
 
-// BeforeMove is called before a holder leaves a class of a resource. The name of this class is from. BeforeMove is also
-// called when a holder has ended.
+// BeforeMove is called before a holder leaves a class of a resource. The parameter from is the name of this class.
+// BeforeMove is also called when a holder has ended.
 type BeforeMove func(ctx context.Context, h classes.Holder, resource, from string)
 
 // Reconciler applies configurations and enforces desired classes. It is safe for concurrent use.
@@ -46,8 +46,9 @@ type Reconciler struct {
 
 	runtime atomic.Pointer[Runtime]
 
-	// round is a semaphore that serializes changes of the kernel's state outside of hooks. The reconciler holds it
-	// while it waits for the runtime and the kernel. Hooks do not acquire it, so they do not wait for it.
+	// round is a semaphore that serializes changes of the kernel's state outside of hooks. A round lasts from acquire
+	// to release, including the time in which the reconciler waits for the runtime and the kernel. Hooks do not acquire
+	// the semaphore, so they do not wait for the reconciler.
 	round *semaphore.Weighted
 	// runtimeErr is the error after which no more calls to the runtime are made in this round. The semaphore guards it.
 	runtimeErr error

@@ -90,9 +90,9 @@ func (s *Store) AdmitPod(h classes.Holder) (Entry, error) {
 }
 
 // Start records the process of a container that is about to start. The caller must then enforce the container's classes
-// and call Finish. A container that was created while the plugin was not connected is admitted to the classes that it
-// requests. If that fails, Start returns an error. Some runtimes start the container nevertheless, so its request stays
-// pending until the container ends.
+// and call Finish. If a container was created while the plugin was not connected, Start admits the container to the
+// classes that it requests. If this admission fails, Start returns an error. Some runtimes start the container
+// nevertheless, so the request stays pending until the container ends.
 func (s *Store) Start(h classes.Holder) (Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,9 +151,10 @@ func (s *Store) begin(h classes.Holding) Entry {
 	return s.entry(h)
 }
 
-// Finish records the result of a hook that enforces classes. err is nil if the hook has enforced all of them. Otherwise
-// Finish records and counts err as a refusal, and returns it. If err is a ClaimError, only the class of the claim is
-// not in force. Finish then reports err and returns nil, and the reconciler retries.
+// Finish records the result of a hook that enforces classes. The parameter err is nil if the hook has enforced all
+// classes. If err is a ClaimError, only the class of a claim is not in force. Finish then reports err as a refusal and
+// returns nil, and the reconciler retries. Finish records and counts any other error as a refusal, and returns this
+// error.
 func (s *Store) Finish(e Entry, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +189,7 @@ func (s *Store) Release(id string) {
 	s.release(id)
 }
 
-// ReleasePod frees the slots of a pod sandbox that has stopped or is removed, and of its containers. This also
+// ReleasePod frees the slots of a pod sandbox that has stopped or is removed, and of its containers. ReleasePod also
 // releases containers whose creation the OCI runtime refused, because CRI-O does not report their end.
 func (s *Store) ReleasePod(sandboxID string) {
 	s.mu.Lock()

@@ -129,8 +129,9 @@ func isRequested(a classes.Assignment) bool {
 	return a.Source != classes.SourceDefault && a.Source != classes.SourceClaim && a.Source != classes.SourceNone
 }
 
-// Verified records that the pods in inClass are in the classes that they request, and that the pods in elsewhere may not
-// be. It admits the pods in elsewhere to the requested classes if these have free slots. It returns the pods that it
+// Verified records which unverified pods are in the classes that they request. The parameter inClass lists the pods
+// that are in these classes, and the parameter elsewhere lists the pods that may be in other classes. Verified admits
+// the pods of the second list to the requested classes if these classes have free slots, and returns the pods that it
 // could not admit.
 func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) {
 	s.mu.Lock()

@@ -12,7 +12,7 @@ import (
 
 // These are the kinds of drift. Status counts the corrections of each kind.
 const (
-	// ConfigurationDrift means that the resctrl group of a class has changed, or the disks to which a class applies.
+	// ConfigurationDrift means that the resctrl group of a class, or the disks to which a class applies, have changed.
 	ConfigurationDrift = "configuration"
 	// AssignmentDrift means that a container or pod was not in its class.
 	AssignmentDrift = "assignment"

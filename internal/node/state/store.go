@@ -14,9 +14,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Changes stores the classes that were changed after the creation of a container or pod, and the claims of volumes. After a
-// restart of the plugin, neither the runtime nor the kernel reports these. Only Set and SetClaims do I/O, and Store never
-// calls them.
+// Changes stores the classes that were changed after the creation of a container or pod, the claims of volumes, and
+// data of backends. After a restart of the plugin, neither the runtime nor the kernel reports these data. Only Set,
+// SetClaims and SetMemory do I/O, and Store never calls these methods.
 type Changes interface {
 	// Get returns the changed assignments of a container or sandbox.
 	Get(id string) ([]classes.Assignment, bool)

@@ -76,7 +76,7 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 	if !s.runtime.Synchronized {
 		s.runtime.Synchronized, s.runtime.Since, s.runtime.SyncFailure = true, s.now(), nil
 	}
-	s.signalRelease() // backends kept the groups of an earlier process until the running containers were known
+	s.signalRelease() // the running containers are known now, so backends can release unused groups of an earlier process
 	s.notify()
 	return failed
 }
@@ -194,9 +194,10 @@ func (s *Store) adoptRecorded(c Existing, has []classes.Assignment) {
 	s.observeAll(c.ID, func(resource string) string { return classes.ClassOf(has, resource) })
 }
 
-// adoptUnrecorded adopts a container that has no valid RecordAnnotation, and so was created without classes. It gets the
-// classes that it requests or, if these cannot be assigned, the default classes. It keeps every class that an update has
-// assigned since its creation, because the update has already admitted the class.
+// adoptUnrecorded adopts a container that has no valid RecordAnnotation, and so was created without classes. The
+// container gets the classes that it requests or, if these cannot be assigned, the default classes. The container keeps
+// every class that an update has assigned since the container's creation, because the update has already admitted the
+// class.
 //
 // If the requested classes cannot be assigned, adoptUnrecorded returns the reason, and the request stays pending.
 func (s *Store) adoptUnrecorded(h classes.Holder) error {
@@ -253,8 +254,9 @@ func (s *Store) SetStored(id string, stale bool) {
 	s.modify(id, func(r *record) { r.stale = stale })
 }
 
-// mayBeStored reports whether the runtime may have stored values of classes of a resource for a holder. The holder has or
-// had a class of the resource, or its stored values were changed. The caller holds mu.
+// mayBeStored reports whether the runtime may have stored values of classes of a resource for a holder. That is the
+// case if the holder has or had a class of the resource, or if the runtime was asked to change the holder's stored
+// values. The caller holds mu.
 func (s *Store) mayBeStored(id, resource string) bool {
 	held, _ := s.ledger.Get(id)
 	r := s.records[id]
@@ -271,7 +273,7 @@ func (s *Store) UpdatedStored(id string) {
 	s.modify(id, func(r *record) { r.updated = true })
 }
 
-// DevicesLost marks the holders as stale for which the runtime may have stored values of a resource, because these values
+// DevicesLost marks a holder as stale if the runtime may have stored values of a resource for the holder. These values
 // may name devices that the machine lost.
 func (s *Store) DevicesLost(resource string) {
 	s.mu.Lock()
@@ -285,8 +287,8 @@ func (s *Store) DevicesLost(resource string) {
 }
 
 // RecordAnnotation is the annotation in which the plugin lists the assignments of a container when the container is
-// created. The runtime returns it to a plugin that has restarted. It is not a request for classes: the plugin reads it
-// only when it adopts an existing container.
+// created. The runtime returns the annotation to a plugin that has restarted. The annotation is not a request for
+// classes: the plugin reads it only when it adopts an existing container.
 const RecordAnnotation = "assigned." + classes.Domain
 
 // Record returns the value of RecordAnnotation. The value is empty if no class is assigned.

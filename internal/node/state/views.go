@@ -129,7 +129,8 @@ type PodAssignments struct {
 type Reported struct {
 	classes.Assignment
 	// Foreign describes what another program has set in place of the system default, e.g. "resctrl group batch". For a
-	// volume with a class, it describes lower limits that another program has set. It is empty if there is nothing.
+	// volume with a class, it describes lower limits that another program has set. Foreign is empty if no other program
+	// has set anything.
 	Foreign string
 }
 

@@ -61,7 +61,8 @@ func (s *Store) admitVolumes(container classes.Holder) error {
 
 // StartVolumes is called for a container that is about to start. It records the container's process for each of the
 // container's volumes. The caller must then enforce the classes of the volumes and call Finish for each of them. If the
-// container was created while the plugin was away, StartVolumes admits its volumes first, all of them or none.
+// container was created while the plugin was not connected, StartVolumes first admits the container's volumes, either
+// all of them or none.
 func (s *Store) StartVolumes(container classes.Holder) ([]Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

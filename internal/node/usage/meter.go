@@ -49,8 +49,8 @@ type Meter struct {
 	base map[key]classes.Reading
 	// The map totals has the usage of each class since the process started.
 	totals map[class]classes.Reading
-	// The map pods has what was counted of the counters of each pod's cgroup, by sandbox: their values at the first
-	// reading, plus the growth that was counted for the pod's containers since then.
+	// The map pods has, for each pod by sandbox, the part of the counters of the pod's cgroup that is already counted:
+	// the values at the first reading, plus the growth that was counted for the pod's containers since then.
 	pods map[key]classes.Reading
 }
 
@@ -112,13 +112,13 @@ func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 }
 
 // Started records that a container's usage starts at 0 for its classes. It must be called before the container's first
-// instruction. Without this record, the usage counts from the first reading, because earlier classes are unknown. For the
-// first container of a pod, Started also begins to count the pod. If the container has a class, Started waits for that, as
-// reconcile.Briefly does.
+// instruction. Without this record, the usage counts from the first reading, because earlier classes are unknown. For
+// the first container of a pod, Started also begins to count the pod. If the container has a class, Started waits for
+// the reading of the pod, but no longer than reconcile.Briefly waits.
 func (m *Meter) Started(e state.Entry) {
 	first, hasClass := m.startAtZero(e)
 	if len(first) == 0 || len(m.others(e.Holder)) > 0 {
-		return // the pod is counted already, or ran before this process, and beginPods begins to count it
+		return // the pod is counted already, or it ran before this process, so that beginPods begins to count it
 	}
 
 	begin := func() {
@@ -130,8 +130,9 @@ func (m *Meter) Started(e state.Entry) {
 		reconcile.Briefly(begin)
 		return
 	}
-	// For a container without a class, the hook must cost nothing, so the pod is read beside it. What the container uses
-	// between the readings of its own cgroup and of the pod's is then not counted. Each reading takes at most readTime.
+	// The start of a container without a class must not be delayed, so the hook does not wait for the reading of the
+	// pod. What the container uses between the readings of its own cgroup and of the pod's cgroup is then not counted.
+	// Each reading takes at most readTime.
 	go begin()
 }
 
@@ -155,8 +156,8 @@ func (m *Meter) startAtZero(e state.Entry) (first []string, hasClass bool) {
 }
 
 // Last reads the usage of a container or pod that has ended. If the cgroup of a container is gone, Last finds the usage
-// in the counters of the pod's cgroup. It waits for the kernel as reconcile.Briefly does. It must be called before the store
-// releases the holder.
+// in the counters of the pod's cgroup. Last waits for the kernel no longer than reconcile.Briefly waits. It must be
+// called before the store releases the holder.
 func (m *Meter) Last(id string) {
 	e, known := m.store.Get(id)
 	if !known || !e.Started {
@@ -180,7 +181,7 @@ func (m *Meter) drop(id string) {
 	maps.DeleteFunc(m.pods, func(k key, _ classes.Reading) bool { return k.id == id })
 }
 
-// Before reads the usage of a holder that is about to leave a class, so that it counts for this class.
+// Before reads the usage of a holder that is about to leave a class, so that the usage counts for this class.
 func (m *Meter) Before(ctx context.Context, h classes.Holder, resource, from string) {
 	if m.holderMeter(resource) == nil {
 		return
@@ -249,8 +250,8 @@ func read[T any](
 	return reconcile.Await(ctx, store, call, what, func() (T, error) { return do(ctx) })
 }
 
-// add adds the growth of cumulative values since the last reading to the totals of a class, and to what was counted of
-// a pod.
+// add adds the growth of cumulative values since the last reading to the totals of a class, and to the counted part of
+// a pod's usage.
 func (m *Meter) add(k key, c class, pod key, reading classes.Reading) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -273,8 +274,8 @@ func (m *Meter) add(k key, c class, pod key, reading classes.Reading) {
 	m.base[k] = merged
 }
 
-// grow adds the growth of one value to the totals of a class, and to what was counted of a pod. It adds nothing if the
-// value has decreased. The caller holds mu.
+// grow adds the growth of one value to the totals of a class, and to the counted part of a pod's usage. It adds nothing
+// if the value has decreased. The caller holds mu.
 func (m *Meter) grow(c class, pod key, series classes.Series, growth float64) {
 	totals := m.totals[c]
 	if totals == nil {

@@ -17,7 +17,7 @@ func podOf(resource string, container classes.Holder) key {
 	return key{resource: resource, id: container.SandboxID}
 }
 
-// beginFirst begins to count the pod of a container that is about to start, and is the only one in the pod.
+// beginFirst begins to count the pod of a container that is about to start. The pod has no other running container.
 func (m *Meter) beginFirst(ctx context.Context, resource string, e state.Entry) {
 	_, _ = m.count(ctx, e.Holder, resource, e.ObservedClass(resource)) // what the OCI runtime has used in the container's cgroup
 	m.beginPod(ctx, resource, e.Holder)
@@ -32,8 +32,8 @@ func (m *Meter) beginPods(ctx context.Context, resource string, entries []state.
 	}
 }
 
-// beginPod records the counters of a container's pod, unless they are recorded already. What the pod has used until then
-// is not counted for its containers again.
+// beginPod records the counters of a container's pod, unless they are recorded already. The recorded usage of the pod
+// is not counted again for the pod's containers.
 func (m *Meter) beginPod(ctx context.Context, resource string, container classes.Holder) {
 	pod := podOf(resource, container)
 	if meter := m.holderMeter(resource); meter == nil || !meter.SumsEnded() || m.hasBegun(pod) {
