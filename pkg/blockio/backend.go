@@ -192,7 +192,7 @@ func (b *Backend) Withdraw(context.Context) error {
 
 // Adjust implements classes.Backend. If the runtime writes the values, the adjustment has the texts for io.max and the
 // weight files, with one line for each device. Otherwise the adjustment is empty. If from and to are equal, the
-// adjustment has texts for all files of all classes, because the runtime may store a text of any class in any of them.
+// adjustment has texts for all files of all classes, because the runtime may store a text of any class for any file.
 func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	s := b.live.Load()
 	change, _, err := s.change(from, to)

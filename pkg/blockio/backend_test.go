@@ -18,7 +18,7 @@ import (
 
 const (
 	groupPath = "/kubepods/pod1/c1"
-	// sda1 is a partition, dm-0 and loop0 are disks of their own.
+	// sda1 is a partition of sda. dm-0 and loop0 count as whole disks.
 	throttling = `
 Classes:
   slow:

@@ -124,7 +124,7 @@ func disksOfDir(host FS, mounts []*mountinfo.Info, dir string) ([]disk, error) {
 // mountOf returns the mount that contains a directory, or nil.
 func mountOf(host FS, mounts []*mountinfo.Info, dir string) *mountinfo.Info {
 	if target, err := followSymlinks(host, dir); err == nil {
-		dir = target // in a container, directories of the host may not exist
+		dir = target // if this program runs in a container, a directory of the host may not exist; dir then stays as it is
 	}
 
 	var deepest *mountinfo.Info

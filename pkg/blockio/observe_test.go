@@ -93,7 +93,7 @@ func TestValuesThatWereObservedAreNotReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The one read that is left is the one after the writes. It fails, so the previous values are restored.
+	// EnforceObserved reads the cgroup only after the writes. This read fails, so EnforceObserved restores the previous values.
 	f.machine.Inject(simcgroup.Fault{Op: "read", File: "blkio.throttle.read_bps_device", Err: syscall.EIO})
 	err = f.backend.EnforceObserved(t.Context(), container(), observed, "", "slow")
 	if writes := f.machine.Writes(); !errors.Is(err, syscall.EIO) || len(writes) == 0 {
@@ -119,12 +119,12 @@ func TestWeightsThatNoClassSetsAreNotRead(t *testing.T) {
 	}
 
 	if _, err := f.backend.Observe(t.Context(), container(), classes.SystemDefault); !errors.Is(err, syscall.EIO) {
-		t.Errorf("got %v, although weights of other programs are reported", err)
+		t.Errorf("got %v, want EIO, because Observe must read the weights of other programs", err)
 	}
 }
 
-// TestWeightsAreReadThatAClassGotAfterTheObservation expects that a weight is cleared that the cgroup already had at the
-// observation.
+// TestWeightsAreReadThatAClassGotAfterTheObservation gives a class a weight after an observation that read no weights. The
+// cgroup already had a weight at that time. EnforceObserved must read this weight and clear it.
 func TestWeightsAreReadThatAClassGotAfterTheObservation(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	if err := f.machine.SetUnified(groupPath, map[string]string{string(ioBFQWeight): "8:0 300"}); err != nil {

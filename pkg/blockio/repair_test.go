@@ -60,7 +60,7 @@ func TestADiskThatIsRemovedIsDroppedFromClasses(t *testing.T) {
 	f.runtime("slower", "slower")
 	f.want(v2Dir+"/io.max", "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n")
 
-	// When its last disk is gone, the class has no values. The stored value is then replaced by one without effect.
+	// When the last disk of the class is gone, the class has no values. Adjust then replaces the stored value with a value without effect.
 	f.machine.RemoveDisk("sda")
 	f.repair("disk 8:0 (sda) is gone")
 	adjustment, err := f.backend.Adjust("slower", "slower")

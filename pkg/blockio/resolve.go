@@ -76,7 +76,7 @@ func (r *resolver) disksOf(item *item) (disks []disk, degraded []string) {
 	return disks, degraded
 }
 
-// isPattern is true for a path that filepath.Match does not take literally.
+// isPattern reports whether filepath.Match treats a path as a pattern.
 func isPattern(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
 // match returns the disks that match a pattern. It caches the result, so that all classes get the same disks for a

@@ -75,7 +75,7 @@ func TestTheNextPodIsFoundInMountsOfItsOwn(t *testing.T) {
 	}
 }
 
-// stuck is a host on which a write of a file does not return until released is closed.
+// stuck is a host on which a write of a file does not return until the channel released is closed.
 type stuck struct {
 	*simcgroup.Machine
 	file              string

@@ -143,7 +143,7 @@ func (s *snapshot) settable(change values) values {
 
 // neutral returns a text without effect for each file of a change. A runtime stores the text of a file for a container,
 // and cannot drop it any more. If the container's new class has no values for the file, Adjust replaces the stored text
-// by this one.
+// with the text from neutral.
 func (s *snapshot) neutral(change values) map[string]string {
 	neutral, disks := map[string]string{}, s.machine.disks()
 	for of := range change {

@@ -89,8 +89,8 @@ func (f *finder) disksOf(mount *mountinfo.Info) ([]disk, error) {
 
 // mountOf returns the mount of a volume. If the kubelet mounted the volume for the pod, mountOf returns the kubelet's
 // mount. For other volumes, e.g. hostPath volumes, it searches the parameter mounts, which has the container's own mounts.
-// They are the second choice, because the container can change them: a symbolic link in its image changes the path of a
-// mount, and a process with its own mount namespace can hide a mount.
+// The container's mounts are the second choice, because the container can change them: a symbolic link in its image changes
+// the path of a mount, and a process with its own mount namespace can hide a mount.
 func (f *finder) mountOf(target classes.Holder, mounts []*mountinfo.Info) (*mountinfo.Info, error) {
 	ofKubelet, err := f.mountOfKubelet(target)
 	if err != nil || ofKubelet != nil {
@@ -201,7 +201,7 @@ func (f *finder) checkShared(v volume) error {
 		}
 		disks, err := f.disksOf(other)
 		if err != nil {
-			continue // it is on no disk
+			continue // the mount is on no disk
 		}
 		for _, disk := range disks {
 			if slices.Contains(v.disks, disk) {

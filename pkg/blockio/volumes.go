@@ -30,7 +30,7 @@ type VolumeBackend struct {
 	classes map[string]volumeClass
 	// written has the limits that classes have, or had since the machine was started. Cgroups may have these limits.
 	written map[value]bool
-	// memory keeps written over restarts of the plugin. It may be nil.
+	// memory stores the field written across restarts of the plugin. It may be nil.
 	memory classes.Memory
 	// devices maps the ID of a volume to the numbers of its devices.
 	devices map[string]string

@@ -38,7 +38,7 @@ func newVolumes(t *testing.T, m *simcgroup.Machine) *volumes {
 	return newVolumesOn(t, m, m, slog.DiscardHandler)
 }
 
-// newVolumesOn is newVolumes with a host that wraps the machine m, and e.g. counts the reads.
+// newVolumesOn works like newVolumes, but the backends use the parameter host. It wraps the machine m, e.g. to count the reads.
 func newVolumesOn(t *testing.T, host FS, m *simcgroup.Machine, log slog.Handler) *volumes {
 	t.Helper()
 	tree, err := cgroup.Detect(m)
@@ -324,7 +324,7 @@ func TestLimitsStayWhileAVolumeCannotBeFound(t *testing.T) {
 		t.Errorf("the pod is observed as %+v, %v, want an empty Foreign", seen, err)
 	}
 
-	v.mustStart(11, "/data", "gold") // does not loosen the limit
+	v.mustStart(11, "/data", "gold") // the class gold does not raise the limits of silver
 	v.want(podMax, "7:0 rbps=10000000 wbps=5000000 riops=500 wiops=max\n")
 	v.wantObserved(11, "/data", "gold", "gold")
 	v.release(classes.VolumeID("c10", "/data"))
@@ -365,7 +365,7 @@ func TestTheDeviceOfAVolumeIsKnownWhileItIsLimited(t *testing.T) {
 
 func TestOnlyVolumesThatMayBeLimitedCount(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 8:1 /srv /data rw - ext4 /dev/sda1 rw"))
-	v.hold(11, "/data", "silver") // runs, although its class does not limit shared disks
+	v.hold(11, "/data", "silver") // silver may not limit shared disks, so its limits do not count
 	v.mustStart(10, "/data", "any")
 	v.want(podMax, "8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
 }

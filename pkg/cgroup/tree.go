@@ -31,8 +31,8 @@ type FS interface {
 	ReadDir(path string) ([]string, error)
 }
 
-// dirLister is an FS that can list the subdirectories of a directory. Any other FS lists files, too. idsBelow then
-// treats each file as a child cgroup, and ignores the errors.
+// dirLister is an FS that can list the subdirectories of a directory. If an FS is not a dirLister, its ReadDir lists files,
+// too. idsBelow then treats each file as a child cgroup, and ignores the errors.
 type dirLister interface {
 	Subdirs(path string) ([]string, error)
 }

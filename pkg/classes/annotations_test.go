@@ -43,7 +43,7 @@ func TestIsPodRequestAgreesWithResolve(t *testing.T) {
 				asked = asked || a.Key == key
 			}
 			if classes.IsPodRequest(key) != asked {
-				t.Errorf("IsPodRequest is %v, but Resolve takes it for a request: %v", !asked, asked)
+				t.Errorf("IsPodRequest is %v, but Resolve reads the annotation as a request: %v", !asked, asked)
 			}
 		})
 	}

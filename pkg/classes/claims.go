@@ -18,7 +18,7 @@ const claimFile = "NodeQOSResources"
 
 // Claims has the classes that PersistentVolumeClaims request for volumes of this node.
 type Claims struct {
-	// Limits maps each class to its limits. The keys are those of the field volumeio in class files, e.g. "maxReadBps".
+	// Limits maps each class to its limits. The limits have the names of fields in volumeio of class files, e.g. "maxReadBps".
 	Limits map[string]map[string]uint64
 	// Volumes has the volumes with claims. A volume occurs once.
 	Volumes []ClaimedVolume

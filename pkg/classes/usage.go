@@ -13,7 +13,7 @@ type Measure struct {
 	// Name is the name in metrics, without a prefix. It follows the conventions of Prometheus, and ends in "_total" if the
 	// measure is cumulative. Help is the description in metrics.
 	Name, Help string
-	// Part is the label that tells the values of the measure apart, e.g. "device". It is empty if there is one value.
+	// Part is the label that distinguishes the values of the measure, e.g. "device". It is empty if the measure has one value.
 	Part string
 }
 
@@ -63,9 +63,9 @@ type Monitor interface {
 	// Monitor begins to monitor the container if the configuration selects the container's class, and otherwise ends
 	// the monitoring. Containers that cannot be monitored run as before. Status reports their number and the reasons.
 	Monitor(ctx context.Context, container Holder, class string)
-	// MonitorAll does the same for all running containers, which are in the order of their creation. If the kernel cannot
-	// monitor all selected containers, MonitorAll shares its means evenly between classes and pods. It may end the monitoring of
-	// a container for that.
+	// MonitorAll does the same as Monitor for all running containers, which are in the order of their creation. If the kernel
+	// can monitor only some of the selected containers, MonitorAll takes them evenly from all classes and pods. To do so, it may
+	// end the monitoring of a container.
 	MonitorAll(ctx context.Context, running []InClass)
 	// Monitored returns the IDs of the containers for which the Monitor keeps state: those that are monitored, and those that
 	// are selected and cannot be monitored yet. It does no I/O.

@@ -31,10 +31,10 @@ type Backend struct {
 	// mu serializes the calls that change resctrl groups. It guards root.
 	mu sync.Mutex
 	// root has the original values of the root group. The backend restores them when the configuration no longer sets the
-	// root group. After a restart of this program, the values that it reads from the kernel count as the original values.
+	// root group. After a restart of this program, the values that the kernel then has count as the original values.
 	root Schemata
 
-	// live is the applied state. Each change replaces it as a whole, so that hooks never wait for a change of configuration.
+	// live is the applied state. A change of the configuration replaces the whole state, so NRI hooks never wait for the change.
 	live atomic.Pointer[live]
 
 	monitors monitors
@@ -98,11 +98,11 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 	return c, nil
 }
 
-// canMount reports whether err means that resctrl is not mounted, and the options allow the backend to mount it.
+// canMount reports whether the backend can mount resctrl: err means that resctrl is not mounted, and the options allow a mount.
 func (b *Backend) canMount(err error) bool { return b.mount && isUnavailable(err, NotMounted) }
 
-// prepare resolves the configuration and checks it against the machine. reclaim has the names of the groups that must
-// be removed first, because the new groups need their CLOSIDs.
+// prepare resolves the configuration and checks it against the machine. The result reclaim has the names of the existing
+// groups that must be removed first, because the new groups need the CLOSIDs of these groups.
 func prepare(config *Config, t tree) (next *live, reclaim []string, err error) {
 	m, err := readMachine(t)
 	if err != nil {
@@ -264,8 +264,8 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 	return errors.Join(problems...)
 }
 
-// Adjust implements classes.Backend. It refuses a draining class for a new container. A running container may get the
-// draining class back after a failed change.
+// Adjust implements classes.Backend. It refuses a draining class for a new container. If the change of a running container
+// to another class fails, the container may get its draining class back.
 func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	now := b.live.Load()
 	draining := slices.Contains(now.draining, to)

@@ -106,8 +106,8 @@ func TestTheCounterOfAContainerGoesOnOverAChangeOfClass(t *testing.T) {
 	}
 }
 
-// TestTheCounterOfAContainerBeginsAt0AfterARestart restarts the plugin. Otherwise, a container whose group was created again
-// would continue at a lower value than before, which Prometheus would add as growth.
+// TestTheCounterOfAContainerBeginsAt0AfterARestart restarts the plugin. If totals then began at the kernel's value, the total of
+// a container whose group was created again would drop to a value above 0, and Prometheus would count this value as growth.
 func TestTheCounterOfAContainerBeginsAt0AfterARestart(t *testing.T) {
 	c := newCountedContainer(t)
 	c.want(t, "gold", "1000", 1000.0)

@@ -13,7 +13,7 @@ import (
 
 // counts has the total usage of each control group and of each container. The kernel shows only the sum of a control group's own counters and
 // the counters of its monitoring groups. This sum lacks the counters that the kernel cannot read now (mon_event_count in
-// fs/resctrl/monitor.c), and it decreases when a monitoring group leaves. Therefore, counts adds up the growth of each
+// fs/resctrl/monitor.c), and it decreases when a monitoring group is moved or removed. Therefore, counts adds up the growth of each
 // counter. A counter that cannot be read adds nothing until it is read again.
 type counts struct {
 	mu sync.Mutex // guards the fields below, and is never held during I/O
@@ -22,7 +22,7 @@ type counts struct {
 	controls map[string]*controlCount
 	// containers has the totals of each container, by the name of its monitoring group: the sum of the growth of all counters
 	// since the monitoring began or this program started. A container keeps its totals when its group is created again or
-	// moved, and while it waits for an RMID, so they never decrease. They are removed by forget.
+	// moved, and while it waits for an RMID, so the totals never decrease. The method forget removes the totals.
 	containers map[string]classes.Reading
 }
 
@@ -58,7 +58,7 @@ func (g *groupCount) grow(series classes.Series, value float64) float64 {
 	return max(0, value-last)
 }
 
-// of returns the record of a control group. Callers get it before they read the counters, and then pass it to add.
+// of returns the record of a control group. Callers get the record before they read the counters, and pass it to add afterwards.
 func (c *counts) of(control string) *controlCount {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *counts) createdPart(control, name string) {
 	c.get(control).parts[name] = newGroupCount(true)
 }
 
-// removePart records that a monitoring group was removed, and the last values that it has counted.
+// removePart records the last values of a monitoring group, and that the group was removed.
 func (c *counts) removePart(control, name string, last classes.Reading) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,8 +143,8 @@ func (c *counts) used(id string, reading classes.Reading) classes.Reading {
 	return used
 }
 
-// totalsOf returns the totals of the container that a monitoring group is for. For a monitoring group of another program, the
-// result is not kept.
+// totalsOf returns the totals of the container to which a monitoring group belongs. For a monitoring group of another program,
+// it returns a new, empty Reading.
 func (c *counts) totalsOf(name string) classes.Reading {
 	if !strings.HasPrefix(name, GroupPrefix) {
 		return classes.Reading{}
@@ -218,9 +218,9 @@ func (c *counts) addPart(group *controlCount, name string, reading classes.Readi
 	}
 }
 
-// addOwn records the sum that the kernel shows for a control group. The group's own value is the sum without the values
-// of the monitoring groups. This difference is too low if the kernel cannot read a counter now, or if a monitoring
-// group has counted after the sum was read. So addOwn ignores a difference that is not above the last one.
+// addOwn records the sum that the kernel shows for a control group. The group's own value is the difference between this
+// sum and the values of the monitoring groups. The difference is too low if the kernel cannot read a counter now, or if a
+// monitoring group has counted after the sum was read. So addOwn ignores a difference that is not above the last difference.
 func (g *controlCount) addOwn(series classes.Series, sum float64) {
 	own := sum
 	for _, part := range g.parts {

@@ -63,7 +63,7 @@ func TestFilesOfContainerdAndCRIOAreAcceptedUnchanged(t *testing.T) {
 			}
 
 			if taken == 0 {
-				t.Error("no machine can have it")
+				t.Error("Resolve accepts the file on none of the machines")
 			}
 		})
 	}

@@ -166,7 +166,7 @@ func (t tree) readInfo() (map[string][]byte, error) {
 }
 
 // largestBandwidth returns the root group's schemata, with each bandwidth raised to the largest value of any group.
-// ParseInfo derives the maximum from it, because the root group's own bandwidth may be limited.
+// ParseInfo derives the maximum from these values, because the root group's own bandwidth may be limited.
 func (m *machine) largestBandwidth() Schemata {
 	root := maps.Clone(m.groups[rootGroup].schemata)
 	for _, g := range m.groups {

@@ -27,8 +27,8 @@ func (c *Config) monitoredClasses() []string {
 	return append(c.ClassNames(), classes.SystemDefault)
 }
 
-// monitoring reads which containers are monitored. The field is the word "containers" (all), or a mapping from
-// "containers" to a list of classes.
+// monitoring reads the field f, which selects the monitored containers. The value is the word "containers" (all
+// containers), or a mapping from "containers" to a list of classes.
 func (r *reader) monitoring(f *classes.Field) (m monitored) {
 	if f == nil {
 		return m

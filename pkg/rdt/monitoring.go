@@ -18,9 +18,9 @@ import (
 
 var _ classes.Monitor = (*Backend)(nil)
 
-// mostEnded is the number of monitoring groups that one round of MonitorAll removes at most, so that other containers get their
-// RMIDs. The kernel may need minutes to free the RMID of a removed group. Until then, only the RMIDs that are reserved for
-// classes can replace it.
+// mostEnded is the maximum number of monitoring groups that one call of MonitorAll removes to give their RMIDs to other
+// containers. The kernel may need minutes to free the RMID of a removed group. Until then, the other container can get only
+// an RMID that is reserved for classes.
 const mostEnded = 4
 
 // monitorName returns the name of a container's monitoring group. ok is false if no directory can have the name.
@@ -73,14 +73,15 @@ func (b *Backend) MonitorAll(ctx context.Context, running []classes.InClass) {
 	}
 }
 
-// lacksRMID reports whether a container is to be monitored, and has no monitoring group. It returns false if the backend could not
-// create the group for another reason than a lack of RMIDs.
+// lacksRMID reports whether a container should be monitored, but has no monitoring group. If the backend could not create the
+// group for a reason other than a lack of RMIDs, lacksRMID returns false.
 func (b *Backend) lacksRMID(c classes.InClass) bool {
 	a, missing := b.monitors.absence(c.ID)
 	return b.Monitors(c.Class) && !b.monitors.exists(c.ID) && (!missing || a.waits())
 }
 
-// take gives an RMID to the container to. It takes the RMID of another container only if the container to can be monitored.
+// take carries out the turn t: the container in the parameter to gets an RMID. If this container cannot be monitored, take does
+// not take the RMID of another container away.
 func (b *Backend) take(m *machine, t turn, to classes.InClass) {
 	if err := m.mayMonitor(to.Holder, GroupOf(to.Class)); err != nil {
 		b.withoutMonitoring(to.ID, GroupOf(to.Class), err)
@@ -95,8 +96,8 @@ func (b *Backend) take(m *machine, t turn, to classes.InClass) {
 	b.monitor(to, true)
 }
 
-// monitor creates, replaces or removes the monitoring group of a container. If granted is false, it leaves the free RMIDs to the
-// containers that wait for RMIDs.
+// monitor creates, replaces or removes the monitoring group of a container. If granted is false, monitor leaves the free RMIDs
+// to the containers that wait for RMIDs.
 func (b *Backend) monitor(c classes.InClass, granted bool) {
 	selected, to := b.Monitors(c.Class), GroupOf(c.Class)
 	if !b.monitors.differs(c.ID, selected, to) {
@@ -161,7 +162,7 @@ func (b *Backend) withoutMonitoring(id, control string, why error) {
 	}
 }
 
-// mayMonitor returns why a container cannot be monitored, even if an RMID is free. It returns nil if there is no such reason.
+// mayMonitor returns the reason why a container cannot be monitored even if an RMID is free, or nil if there is no such reason.
 func (m *machine) mayMonitor(container classes.Holder, control string) error {
 	name, ok := monitorName(container.ID)
 	group, monitoring, err := m.groupsOfTask(container.PID)
@@ -242,7 +243,8 @@ func (b *Backend) unmonitor(id string) {
 }
 
 // follow moves the monitoring group of a container, with its threads, to another control group by a rename of its directory.
-// The result is false if there is no group, or if the kernel refuses the move, as kernels before Linux 6.5 do.
+// The result is false if the container has no monitoring group, if the group is already there, or if the kernel refuses the
+// move, as kernels before Linux 6.5 do.
 func (b *Backend) follow(m *machine, id, to string) (moved bool) {
 	if !b.monitors.exists(id) {
 		return false

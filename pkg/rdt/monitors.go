@@ -36,7 +36,7 @@ func reasons() []reason {
 	}
 }
 
-// whyMissing returns which of the reasons an error is.
+// whyMissing returns the reason to which an error belongs.
 func whyMissing(err error) reason {
 	all := reasons()
 	return all[slices.IndexFunc(all, func(r reason) bool { return r.err == nil || errors.Is(err, r.err) })]
@@ -85,7 +85,7 @@ func (m *monitors) exists(id string) bool {
 }
 
 // differs reports whether the monitoring of a container must change. The parameter to is the name of the container's
-// control group. A selected container needs a monitoring group in it. Other containers need no monitoring group.
+// control group. A selected container needs a monitoring group in this group. Other containers need no monitoring group.
 func (m *monitors) differs(id string, selected bool, to string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,8 +127,8 @@ func (m *monitors) wait(id, control string) {
 	m.missing[id] = absence{control, cmp.Or(m.missing[id].why, errNoRMID)}
 }
 
-// absence returns why a container that should be monitored has no monitoring group. missing is false if it has one, or if
-// the backend has not tried to create one yet.
+// absence returns why a container that should be monitored has no monitoring group. missing is false if the container has a
+// monitoring group, or if the backend has not tried to create the group yet.
 func (m *monitors) absence(id string) (a absence, missing bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,14 +137,14 @@ func (m *monitors) absence(id string) (a absence, missing bool) {
 }
 
 // free returns the number of RMIDs that are available for the monitoring groups of containers. It keeps one RMID for
-// each control group that the CPU can have. The number is negative if other programs use some of these.
+// each control group that the CPU can have. The result is negative if other programs use some of these kept RMIDs.
 func (m *monitors) free(info Info) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return info.RMIDs - info.CLOSIDs - m.foreign - len(m.groups)
 }
 
-// waiting returns the number of containers that wait for an RMID, not counting one container.
+// waiting returns the number of containers that wait for an RMID. It does not count the container whose ID is except.
 func (m *monitors) waiting(except string) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -23,9 +23,9 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// BenchmarkChangeOfClassOnTheKernel changes the class of a process with many threads, and of processes that fork all the
-// time: by moving their threads, and by moving their monitoring group. Processes that fork faster than their threads can
-// be moved stay in their class. The benchmark reports the share of such changes.
+// BenchmarkChangeOfClassOnTheKernel changes the class of a process with many threads, and the class of processes that fork
+// all the time. It compares two methods: the backend moves the threads, or it moves the monitoring group. If processes fork
+// faster than their threads can be moved, the change fails. The benchmark reports the share of failed changes.
 func BenchmarkChangeOfClassOnTheKernel(b *testing.B) {
 	if *kernel == "" {
 		b.Skip("changes this machine's resctrl; give -kernel for that")
@@ -71,7 +71,7 @@ func BenchmarkChangeOfClassOnTheKernel(b *testing.B) {
 	}
 }
 
-// changeClass calls begin after the first change.
+// changeClass measures changes between the classes gold and bronze. It calls the function begin after the first change.
 func changeClass(b *testing.B, config string, threads Threads, h classes.Holder, begin func()) {
 	backend := newBackend(hostfs.Root("/"), threads)
 	apply(b, backend, config)
@@ -102,8 +102,8 @@ func changeClass(b *testing.B, config string, threads Threads, h classes.Holder,
 	apply(b, backend, twoPartitions) // without monitoring
 }
 
-// forking starts shells in a cgroup of their own. They fork all the time after a call of begin, and end with the
-// benchmark.
+// forking starts shells in a cgroup of their own. After a call of the function begin, the shells fork all the time. They
+// end with the benchmark.
 func forking(b *testing.B) (h classes.Holder, begin func()) {
 	h = classes.Holder{ID: "benchmark", Container: "main", CgroupsPath: "/benchmark"}
 	const dir = "/sys/fs/cgroup/benchmark"

@@ -141,7 +141,7 @@ func TestParseTaskGroup(t *testing.T) {
 		t.Errorf("unmounted: %v", err)
 	}
 	if _, _, err := ParseTaskGroup([]byte("0::/\n")); err == nil {
-		t.Error("took something else")
+		t.Error("a line of /proc/PID/cgroup is accepted, want an error")
 	}
 }
 

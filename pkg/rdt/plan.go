@@ -142,8 +142,8 @@ func (c *cell) shrink() {
 }
 
 // move sets each unit to its wanted value as soon as no other unit uses the wanted bits. If units block each other,
-// move first gives some of them smaller or other masks. If this does not help, it sets a wanted value although it overlaps
-// another unit.
+// move first gives some of them smaller or other masks. If this does not help, it sets a wanted value that overlaps another
+// unit.
 func (c *cell) move() {
 	for {
 		pending := slices.DeleteFunc(slices.Clone(c.units), func(u *unit) bool { return u.current == u.wanted && !u.created })

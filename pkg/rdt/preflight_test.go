@@ -176,7 +176,7 @@ func mountOptionsFor() map[string]string {
 		"partitions: {p: {l3Allocation: 50%, classes: {system/default: }}}":                                         "rw,relatime",
 		"partitions: {p: {mbAllocation: [500MBps], classes: {system/default: }}}":                                   "rw,relatime,mba_MBps",
 		"partitions: {p: {l3Allocation: {all: {unified: 50%, code: 25%, data: 75%}}, classes: {system/default: }}}": "rw,relatime,cdp",
-		"partitions: {p: {l2Allocation: {all: {unified: 50%, code: 25%, data: 75%}}, classes: {system/default: }}}": "rw,relatime", // has no L2 CDP
+		"partitions: {p: {l2Allocation: {all: {unified: 50%, code: 25%, data: 75%}}, classes: {system/default: }}}": "rw,relatime", // the machine has no L2 CDP
 	}
 }
 

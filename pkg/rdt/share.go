@@ -15,19 +15,20 @@ type candidate struct {
 	monitored      bool
 }
 
-// turn gives an RMID to the container begin. If end is not empty, this container loses its RMID first.
+// turn gives an RMID to the container whose ID is begin. If end is not empty, the container whose ID is end loses its RMID first.
 type turn struct{ begin, end string }
 
 // shareRMIDs returns the changes that share the RMIDs evenly between classes, and the RMIDs of a class evenly between the class's
 // pods. The candidates are in the order of their creation. free is the number of RMIDs that no container has.
 //
-// Free RMIDs go to the class that has the fewest, there to the pod that has the fewest, and there to the oldest container. If no
-// RMID is free, a class, or a pod among the pods of its class, loses an RMID to another one that has at least two fewer. So the
-// result is max-min fair, and no RMID moves back and forth. The newest container of the class or pod loses its RMID.
+// A free RMID goes to the class with the fewest RMIDs, in this class to the pod with the fewest RMIDs, and in this pod to the
+// oldest container. If no RMID is free, a class loses an RMID to another class that has at least two fewer. In the same way, a pod
+// loses an RMID to another pod of its class. So the result is max-min fair, and no RMID moves back and forth. The container that
+// loses its RMID is the newest one of the class or pod.
 //
-// shareRMIDs takes away at most as many RMIDs as most. While RMIDs are free, it takes away none: the kernel may not have freed those of
-// removed groups yet, and then another removed group does not help. A negative free means that other programs use RMIDs that
-// are reserved for classes. Then an RMID that is taken away would not become free for a container.
+// The parameter most is the maximum number of RMIDs that shareRMIDs takes away. While RMIDs are free, it takes away none: the
+// kernel may not have freed the RMIDs of removed groups yet, and to remove another group would not help. If free is negative, other
+// programs use RMIDs that are reserved for classes. An RMID that is taken away would then not become free for a container.
 func shareRMIDs(candidates []candidate, free, most int) (turns []turn) {
 	s := newSharing(candidates)
 	for range free {
@@ -99,8 +100,8 @@ func (s *sharing) set(c *sharer, monitored bool) {
 func (s *sharing) class(c *sharer) int { return s.classes[c.class] }
 func (s *sharing) pod(c *sharer) int   { return s.pods[podOfClass{c.class, c.pod}] }
 
-// exchange returns the container that gets the RMID of another one, and the container that loses it. They are nil if the RMIDs are
-// shared evenly.
+// exchange returns the container that gets an RMID, and the container that loses this RMID. Both results are nil if the RMIDs
+// are shared evenly.
 func (s *sharing) exchange() (to, from *sharer) {
 	to, from = s.extremes(s.all)
 	if to != nil && from != nil && s.class(from)-s.class(to) > 1 {
@@ -117,7 +118,7 @@ func (s *sharing) exchange() (to, from *sharer) {
 }
 
 // extremes returns the unmonitored container that gets the next RMID, and the monitored container that is the first to lose
-// one. They are nil if there is none.
+// its RMID. A result is nil if there is no such container.
 func (s *sharing) extremes(among []*sharer) (to, from *sharer) {
 	compare := func(a, b *sharer) int {
 		return cmp.Or(cmp.Compare(s.class(a), s.class(b)), cmp.Compare(s.pod(a), s.pod(b)), cmp.Compare(a.position, b.position))

@@ -58,8 +58,9 @@ func TestRMIDsAreSharedEvenly(t *testing.T) {
 	}
 }
 
-// TestSharesBecomeFairAndThenStay repeats rounds with random containers. It checks the definition of max-min fairness: no class has
-// a waiting container while another class has two RMIDs more, and the same for the pods of a class.
+// TestSharesBecomeFairAndThenStay calls shareRMIDs with random containers until it returns no turn. The test then checks the
+// definition of max-min fairness: no class has a waiting container while another class has two RMIDs more. The same must hold
+// for the pods of a class.
 func TestSharesBecomeFairAndThenStay(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test repeats these numbers
@@ -81,7 +82,7 @@ func TestSharesBecomeFairAndThenStay(t *testing.T) {
 				break
 			}
 			if rounds > len(all) {
-				t.Fatalf("seed %d: the rounds do not end", seed)
+				t.Fatalf("seed %d: shareRMIDs returns turns without end", seed)
 			}
 			used += take(t, all, turns)
 		}
@@ -91,7 +92,7 @@ func TestSharesBecomeFairAndThenStay(t *testing.T) {
 	}
 }
 
-// take carries out turns, and returns the number of RMIDs that are no more free.
+// take carries out turns, and returns by how many RMIDs the number of free RMIDs decreases.
 func take(t *testing.T, all []candidate, turns []turn) (more int) {
 	t.Helper()
 	set := func(id string, monitored bool) {

@@ -84,7 +84,7 @@ func TestAClassThatHasAllRMIDsGivesSomeToAnotherClass(t *testing.T) {
 	c.fs.Inject(nil)
 	c.round(t)
 	if c.fs.Calls() > 0 {
-		t.Errorf("the RMIDs are shared evenly, and a round makes %d changes, want 0", c.fs.Calls())
+		t.Errorf("although the RMIDs are shared evenly, Repair and MonitorAll make %d changes, want 0", c.fs.Calls())
 	}
 
 	want := map[string]classes.Monitored{

@@ -13,7 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These are the types of conditions of the live configuration. classes.ConditionConfigurationApplied is another one, which
+// These are the types of conditions of the live configuration. Another such type is classes.ConditionConfigurationApplied, which
 // also reports why the last attempt to replace or restore the live configuration failed.
 const (
 	ConditionMounted     = "ResctrlMounted"

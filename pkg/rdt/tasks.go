@@ -35,7 +35,7 @@ var (
 )
 
 // ParseTaskGroup reads /proc/PID/cpu_resctrl_groups (proc_resctrl_show in the kernel). It returns the name of the
-// thread's control group, which is "" for the root group, and the name of its monitoring group, which is "" if it has none.
+// thread's control group ("" for the root group), and the name of the thread's monitoring group ("" if there is none).
 func ParseTaskGroup(data []byte) (group, monitoring string, err error) {
 	line, rest, _ := strings.Cut(string(data), "\n")
 	group, found := strings.CutPrefix(line, "res:")

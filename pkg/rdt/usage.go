@@ -106,8 +106,8 @@ func (t tree) measure(group string) (classes.Reading, error) {
 	return t.measureCaches(group, caches)
 }
 
-// monitoredCaches returns the names of the directories with the counters of a group. All groups have the same ones. The
-// result is empty if there is no such group, or if the CPU cannot monitor caches.
+// monitoredCaches returns the names of the directories with the counters of a group. These names are the same in all
+// groups. The result is empty if there is no such group, or if the CPU cannot monitor caches.
 func (t tree) monitoredCaches(group string) (caches []string, err error) {
 	names, err := t.host.ReadDir(t.path(group, "mon_data"))
 	if err != nil && !notExist(err) {

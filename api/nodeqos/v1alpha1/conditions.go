@@ -5,7 +5,7 @@ package v1alpha1
 
 import "github.com/qos-nri/qos-nri-plugin/pkg/classes"
 
-// Types of conditions of the node as a whole. ConditionPluginReady is that of the shim; the plugin reports the others.
+// Types of conditions of the node as a whole. The shim reports ConditionPluginReady, and the plugin reports the others.
 const (
 	ConditionPluginReady          = "PluginReady"
 	ConditionConfigurationApplied = classes.ConditionConfigurationApplied
