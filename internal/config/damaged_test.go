@@ -45,7 +45,7 @@ func TestBinaryFilesAreRefusedByNameInAFewLines(t *testing.T) {
 			dir := directory(t, map[string]string{"damaged.yaml": content})
 			source := config.Read(dir, kinds(), os.ReadFile)
 			if source.Err == nil {
-				t.Fatalf("taken as %+v", source.Config)
+				t.Fatalf("the damaged file is accepted as %+v", source.Config)
 			}
 
 			text := source.Err.Error()
@@ -186,7 +186,7 @@ func TestTruncatedFilesAreRefusedOrHaveFewerClasses(t *testing.T) {
 	}
 }
 
-// wantPart checks that every class of the part is also a class of the whole.
+// wantPart checks that every class of a truncated file (the parameter part) is also a class of the whole file.
 func wantPart(t *testing.T, n int, whole, part *classes.Config) {
 	t.Helper()
 	offered := map[string]bool{}

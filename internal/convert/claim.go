@@ -241,8 +241,8 @@ func (c *claim) record(class volumeClass) (isNew bool) {
 	return !found
 }
 
-// edit removes the requests. If the class is new, edit adds the class with the comments of the requests. Otherwise the
-// comments stay in the claim.
+// edit removes the requests from the claim. If the class is new, edit adds the class, and moves the comments of the
+// requests to the class. Otherwise these comments stay in the claim.
 func (c *claim) edit(class volumeClass, isNew bool) {
 	var parameters []field
 	for _, p := range class.parameters() {

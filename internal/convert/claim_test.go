@@ -20,7 +20,7 @@ func pvc(spec, resources string) string {
 	return "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec:\n" + spec + "  resources: " + resources + "\n"
 }
 
-// volumeClass returns the manifest of a VolumeAttributesClass of the driver in test options.
+// volumeClass returns the manifest of a VolumeAttributesClass of the driver testDriver.
 func volumeClass(name string, parameters ...string) string {
 	return "apiVersion: storage.k8s.io/v1\nkind: VolumeAttributesClass\nmetadata:\n  name: " + name + "\ndriverName: topolvm.io\nparameters:\n  " +
 		strings.Join(parameters, "\n  ") + "\n"

@@ -119,7 +119,7 @@ func replaceField(m *yaml.Node, e entry, name string, added []field, lost string
 }
 
 // removeField removes the field e from the mapping m. It moves the comments in lost to a neighbouring field. If m becomes
-// empty, it moves them to above, the key of m.
+// empty, removeField moves these comments to the key of m. This key is the parameter above.
 func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	remove(m, slices.Index(m.Content, e.key), 2, lost)
 	if len(m.Content) == 0 && above != nil {
@@ -130,7 +130,7 @@ func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 }
 
 // remove removes an element of a list, or the key and the value of a field. lost has the comments of the removed nodes.
-// They are added to the next node or, after the last node, to the previous one.
+// remove adds these comments to the next node or, if there is no next node, to the previous node.
 func remove(n *yaml.Node, i, count int, lost string) {
 	n.Content = slices.Delete(n.Content, i, i+count)
 	if i < len(n.Content) {

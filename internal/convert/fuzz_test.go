@@ -56,7 +56,7 @@ func FuzzConvert(f *testing.F) {
 		if !slices.ContainsFunc([]string{"qosResources", "iops", "throughput", ".resources.kubernetes.io", ".resources.beta.kubernetes.io",
 			"class.resource-policy.nri.io"}, isAsking) {
 			if !bytes.Equal(text, result.Text) {
-				t.Fatal("a text without the KEPs' fields and the annotations that are converted is changed")
+				t.Fatal("a text is changed that has neither the KEPs' fields nor annotations to convert")
 			}
 			return
 		}

@@ -12,10 +12,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// koordinatorLabel is the label of a pod that has its QoS class of Koordinator.
+// koordinatorLabel is the pod label that has the pod's QoS class in Koordinator.
 const koordinatorLabel = "koordinator.sh/qosClass"
 
-// koordinatorClass returns the RDT class for a QoS class of Koordinator. It is empty if Koordinator has no resctrl group for the
+// koordinatorClass returns the RDT class for a QoS class of Koordinator. It returns "" if Koordinator has no resctrl group for the
 // QoS class. Koordinator puts pods of the class LSE into the group LSR (getPodResctrlGroup in its resctrl reconciler).
 func koordinatorClass(qos string) string {
 	switch qos {

@@ -56,8 +56,9 @@ func objects(t *testing.T, text []byte) []kepObject {
 	}
 }
 
-// asked returns the classes that a pod requests in the KEP's form. The request of a pod is the default of its
-// containers. A key consists of the container's name, a space and the resource. For the pod itself, the name is empty.
+// asked returns the classes that a pod requests in the KEP's form. A pod's request for a container-scope resource applies to
+// all containers without a request of their own. A key consists of the container's name, a space and the resource. For the
+// pod itself, the name is empty.
 func asked(o *kepObject) map[string]string {
 	classesOf := map[string]string{}
 	for _, container := range o.all() {

@@ -132,7 +132,7 @@ func oneUnit(r *request, found comments) field {
 }
 
 // limited looks in the container's limits for an extended resource of the same QoS-class resource as the request r. It
-// returns this extended resource, or "" if there is none. contradicts is true if it requests another class than r.
+// returns this extended resource, or "" if there is none. contradicts is true if this extended resource is for another class.
 func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 	for key := range fields(c.limits.value) {
 		class, ok := strings.CutPrefix(key.Value, prefix(r.resource))

@@ -75,8 +75,8 @@ func (d *document) runtimeAnnotations(owner, spec *yaml.Node, at place) {
 	}
 }
 
-// refuseMerged reports each annotation of the runtimes or of nri-plugins among the names that a merge key adds. Such an annotation
-// cannot be replaced at its anchor, which other objects may use.
+// refuseMerged reports each annotation of the runtimes or of nri-plugins among the names that a merge key adds. The
+// conversion cannot replace such an annotation, because other objects may use the anchor that defines the annotation.
 func (d *document) refuseMerged(names []string, at place) {
 	for _, name := range names {
 		if _, _, ok := cutRuntimeKey(name); ok {
@@ -95,8 +95,8 @@ func cutRuntimeKey(key string) (resource, rest string, ok bool) {
 	return classes.CanonicalResource(parts[1]), parts[2], true
 }
 
-// ourKey returns the key of this project for a runtime's key, whose part after "/" is rest. It is empty if
-// nothing reads the key.
+// ourKey returns this project's key for an annotation whose key a runtime defines. rest is the part of the runtime's key
+// after "/". ourKey returns "" if neither the runtimes nor nri-plugins read the runtime's key.
 func (d *document) ourKey(spec *yaml.Node, rest, key string) string {
 	container, isContainer := strings.CutPrefix(rest, "container.")
 	switch {
@@ -121,8 +121,9 @@ func hasContainer(spec *yaml.Node, name string) bool {
 	return slices.ContainsFunc(all, func(c *yaml.Node) bool { return stringOf(c, "name") == name })
 }
 
-// runtimeAnnotation plans to replace the entry e by the annotation a. planned has the last request that was read for each of our
-// keys and resource, with the key that it was read from.
+// runtimeAnnotation plans to replace the entry e by the annotation a. The keys of planned are pairs
+// of this project's key and a resource. The value has the last class that was read for the pair, and the runtime's key
+// that requested this class.
 func (d *document) runtimeAnnotation(annotations *yaml.Node, e entry, a annotation, planned map[string]annotation) {
 	if a.key == "" {
 		return
@@ -154,7 +155,8 @@ func (d *document) runtimeAnnotation(annotations *yaml.Node, e entry, a annotati
 	d.later(func() { replaceRuntimeAnnotation(annotations, e, a) })
 }
 
-// replaceRuntimeAnnotation renames an annotation. If the pod has the annotation already, it adds the request to its value.
+// replaceRuntimeAnnotation replaces the entry e by the annotation a. If the pod already has an annotation with the key of
+// a, replaceRuntimeAnnotation adds the request to the value of that annotation, and removes e.
 func replaceRuntimeAnnotation(annotations *yaml.Node, e entry, a annotation) {
 	text := shortName(a.resource) + "=" + a.class
 	_, value := find(annotations, a.key)

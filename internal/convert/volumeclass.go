@@ -57,7 +57,7 @@ type volumeClass struct {
 	iops, throughput int64
 }
 
-// name returns the name of the class. Equal classes have equal names in all runs. The name has the driver, because a
+// name returns the name of the class. Equal classes have equal names in all runs. The name includes the driver, because a
 // VolumeAttributesClass is cluster-scoped and belongs to one driver.
 func (v volumeClass) name() string {
 	var parts []string

@@ -236,7 +236,7 @@ func TestAllocateAnswersWithTheClassAndRefusesMoreThanOneUnit(t *testing.T) {
 
 	err := r.kubelet.Admit(context.Background(), pod("greedy", map[string]int{gold: 2}))
 	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "request 1 of "+gold) {
-		t.Errorf("two units: %v", err)
+		t.Errorf("a container that requests two devices of a class: %v", err)
 	}
 
 	metric := `
@@ -280,12 +280,12 @@ func TestOnlyStaleSocketsOfTheShimAreRemoved(t *testing.T) {
 	r.soon("the sockets of the classes are there", func() bool { return len(r.sockets()) == 4 })
 	for _, path := range others {
 		if _, err := os.Lstat(path); err != nil {
-			t.Errorf("another program's file: %v", err)
+			t.Errorf("another program's file was removed: %v", err)
 		}
 	}
 
 	if info, err := os.Lstat(r.socketOf(gold)); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("gold's socket: %v, %v", info.Mode(), err)
+		t.Errorf("gold's socket has the mode %v and the error %v, want mode 0600", info.Mode(), err)
 	}
 }
 

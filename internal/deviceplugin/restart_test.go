@@ -192,7 +192,7 @@ func TestADrainingClassIsRefusedWithTheReason(t *testing.T) {
 	for name, c := range map[string]class{"drains": draining, "is gone": r.publisher.sorted()[1].look().class} {
 		_, _, err := answer(c, nil)
 		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "no longer configured on this node") {
-			t.Errorf("a class that %s: %v", name, err)
+			t.Errorf("the answer for a class that %s is %v, want a refusal with the reason", name, err)
 		}
 	}
 }

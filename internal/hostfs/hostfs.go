@@ -60,7 +60,7 @@ func readAll(fd int) ([]byte, error) {
 	}
 }
 
-// Exists returns false if a file does not exist. If that is unknown, it returns true.
+// Exists returns false if a file does not exist. If another error occurs, it returns true.
 func (r Root) Exists(path string) bool {
 	_, err := ignoringEINTR(func() (int, error) { return 0, unix.Access(r.path(path), unix.F_OK) })
 	return !errors.Is(err, fs.ErrNotExist)

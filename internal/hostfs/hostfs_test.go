@@ -103,7 +103,7 @@ func TestDirectoriesAreMadeListedMovedAndRemoved(t *testing.T) {
 	}
 
 	if err := root.Mkdir("/sys/m"); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("made again: %v", err)
+		t.Errorf("Mkdir of an existing directory returned %v, want ErrExist", err)
 	}
 
 	if err := root.Rename("/sys/m", "/sys/n"); err != nil {

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log" //nolint:depguard // what net/http takes
+	"log" //nolint:depguard // net/http requires a logger of this package
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -238,7 +238,7 @@ func TestClientsOfConfig(t *testing.T) {
 	_, err = client.Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
 	t.Run("an overloaded server is asked once, and the caller decides when to come back", func(t *testing.T) {
 		if got := asked.Load(); got != 1 || kubeapi.OutcomeOf(err) != kubeapi.TooMany {
-			t.Errorf("asked %d times: %v", got, err)
+			t.Errorf("the server got %d requests, want one; the error is %v", got, err)
 		}
 	})
 	t.Run("typed clients speak protobuf", func(t *testing.T) {

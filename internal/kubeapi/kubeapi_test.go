@@ -93,7 +93,7 @@ func TestWrites(t *testing.T) {
 	_ = NewWrites(registry).Count("pods/status", nil)
 	again := NewWrites(registry)
 	if err := again.Count("pods/status", retryAfter(429, 1, "busy")); OutcomeOf(err) != TooMany {
-		t.Errorf("the error is gone: %v", err)
+		t.Errorf("Count returned %v, want the error of the write", err)
 	}
 
 	_ = again.Count("pods/status", nil)

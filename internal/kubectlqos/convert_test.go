@@ -271,7 +271,7 @@ func TestConvertChangesFilesInPlace(t *testing.T) {
 	}.run(t)
 
 	if after, err := os.Stat(unchanged); err != nil || !os.SameFile(before, after) {
-		t.Errorf("a file with nothing to convert was written anew (%v)", err)
+		t.Errorf("a file with nothing to convert was rewritten (%v)", err)
 	}
 
 	wantAnswer(t, answer{}, got)

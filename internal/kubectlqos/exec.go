@@ -47,7 +47,7 @@ func newExecute(config *rest.Config, core kubernetes.Interface) execute {
 		var failed exec.CodeExitError
 		switch {
 		case errors.As(err, &refused):
-			err = refused.Cause // the API server's error, which an UpgradeFailureError does not unwrap to
+			err = refused.Cause // the API server's error; UpgradeFailureError has no method Unwrap
 		case errors.As(err, &failed):
 			err = commandError{cmp.Or(strings.TrimPrefix(program.OneLine(errs.String()), "Error: "), failed.Error())}
 		}

@@ -48,25 +48,25 @@ func checkMerge(t *testing.T, had, asked string) {
 
 	after, err := classes.ParsePairs(merged)
 	if err != nil {
-		t.Fatalf("%q and %q make %q: %v", had, asked, merged, err)
+		t.Fatalf("annotation %q with the change %q becomes %q, which is invalid: %v", had, asked, merged, err)
 	}
 
 	for _, pair := range before {
 		if !slices.Contains(c.resources, pair.Resource) && !slices.Contains(after, pair) {
-			t.Errorf("%q and %q make %q, without %v", had, asked, merged, pair)
+			t.Errorf("annotation %q with the change %q becomes %q, which lacks %v", had, asked, merged, pair)
 		}
 	}
 
 	wanted, _ := classes.ParsePairs(strings.Join(c.pairsBut(nil), ","))
 	for _, pair := range after {
 		if slices.Contains(c.resources, pair.Resource) && !slices.Contains(wanted, pair) {
-			t.Errorf("%q and %q make %q, with %v", had, asked, merged, pair)
+			t.Errorf("annotation %q with the change %q becomes %q, which must not have %v", had, asked, merged, pair)
 		}
 	}
 
 	for _, pair := range wanted {
 		if !slices.Contains(after, pair) {
-			t.Errorf("%q and %q make %q, without %v", had, asked, merged, pair)
+			t.Errorf("annotation %q with the change %q becomes %q, which lacks %v", had, asked, merged, pair)
 		}
 	}
 }

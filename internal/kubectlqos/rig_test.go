@@ -81,7 +81,7 @@ func (r *rig) add(t *testing.T, text string) {
 	case "Namespace":
 		err = r.core.Tracker().Add(&corev1.Namespace{ObjectMeta: podOf(t, text).ObjectMeta})
 	default:
-		t.Fatalf("what is a %q? in %s", object.GetKind(), text)
+		t.Fatalf("unknown kind %q in %s", object.GetKind(), text)
 	}
 	if err != nil {
 		t.Fatal(err)

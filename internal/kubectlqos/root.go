@@ -52,7 +52,7 @@ changes classes of running containers, and converts manifests with KEP-3008 fiel
 	root.SetIn(c.streams.In)
 	root.SetOut(c.streams.Out)
 	root.SetErr(c.streams.ErrOut)
-	root.CompletionOptions.DisableDefaultCmd = true // newCompletionCommand replaces it, and also completes for kubectl
+	root.CompletionOptions.DisableDefaultCmd = true // newCompletionCommand replaces the default command, and also supports kubectl
 	root.AddCommand(
 		newNodesCommand(c), newPodsCommand(c), newVolumesCommand(c), newTopCommand(c), newSetCommand(c),
 		newConvertCommand(c), newQuotaCommand(c), newCheckCommand(), newCompletionCommand(), program.NewVersionCommand("kubectl-qos", version),

@@ -289,7 +289,7 @@ func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
 			}
 			wantAnswer(t, answer{Code: c.code, Errors: "Error: " + c.want + "\n"}, r.run(t, append([]string{"set"}, c.args...)...))
 			if len(r.patches) > 0 {
-				t.Errorf("wrote %s", r.patches[0].Patch)
+				t.Errorf("the command wrote the patch %s, want none", r.patches[0].Patch)
 			}
 		})
 	}
@@ -315,7 +315,7 @@ func TestSetWritesOnlyWhatItHasSeen(t *testing.T) {
 
 		got := r.run(t, "set", "p", "rdt=silver", "--wait=false")
 		if annotation := r.annotation(t, ownKey); got.Code != 0 || annotation != "blockio=,rdt=silver" {
-			t.Errorf("answer %+v, annotation %q; want the change of the other kept", got, annotation)
+			t.Errorf("answer %+v, annotation %q; want the change of the other client kept", got, annotation)
 		}
 
 		var patch struct{ Metadata map[string]any }
@@ -345,7 +345,7 @@ func TestSetPassesADryRunOnToTheServer(t *testing.T) {
 		t.Fatalf("answer %+v after %d patches", got, len(r.patches))
 	}
 	if options := r.patches[0].GetPatchOptions(); len(options.DryRun) != 1 || options.DryRun[0] != metav1.DryRunAll {
-		t.Errorf("the server is asked with %+v", options)
+		t.Errorf("the patch has the options %+v, want a dry run", options)
 	}
 }
 
@@ -380,7 +380,7 @@ func TestAnAnnotationKeepsWhatItAsksForOfOtherResources(t *testing.T) {
 				t.Errorf("got %q, %v; want %q", got, err, c.want)
 			}
 			if again, err := change.merge(got); err != nil || again != got {
-				t.Errorf("a second time it is %q, %v; want %q still", again, err, got)
+				t.Errorf("a second merge gives %q, %v; want %q again", again, err, got)
 			}
 		})
 	}

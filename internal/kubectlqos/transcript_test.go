@@ -22,7 +22,7 @@ const prompt = "$ kubectl qos "
 func (r *rig) replay(t *testing.T, transcript string) string {
 	t.Helper()
 	if strings.Contains(transcript, prompt+"top usage") {
-		r.withPlugins(t) // only here, because other transcripts do not show the plugins' pods
+		r.withPlugins(t) // the other transcripts do not show the plugins' pods
 	}
 
 	var played strings.Builder

@@ -24,8 +24,8 @@ import (
 // resetInterval is how often AwaitReset lists the nodes.
 const resetInterval = 2 * time.Second
 
-// AwaitReset waits until no node offers a class of containers or pods, and no container has a class only because it was the default. It
-// ignores nodes that have stopped reporting. It returns an error if it has no credentials, or if ctx ends.
+// AwaitReset waits until no node offers a class of containers or pods, and no container or pod has a class that was assigned as the
+// default class. It ignores nodes that have stopped reporting. It returns an error if it has no credentials, or if ctx ends.
 func AwaitReset(ctx context.Context, kubeconfig, version string, log *slog.Logger) error {
 	config, err := kubeapi.Config(kubeconfig, "qos-kubelet-shim/"+version)
 	if err != nil {
@@ -79,8 +79,8 @@ func notReset(ctx context.Context, objects dynamic.Interface) ([]string, error) 
 	return names, nil
 }
 
-// offersClasses reports whether a node offers classes, or still has containers or pods in a default class. Classes of volumes are not in
-// class files.
+// offersClasses reports whether a node offers classes, or still has containers or pods that got their class as the default class.
+// It ignores classes of volumes, because class files do not configure them.
 func offersClasses(status *nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time) bool {
 	resources := slices.Concat(status.QOSResources.ContainerQOSResources, status.QOSResources.PodQOSResources)
 	return !status.Expired(now) && slices.ContainsFunc(resources, func(r nodeqosv1alpha1.QOSResourceInfo) bool {

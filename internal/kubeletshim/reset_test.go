@@ -75,7 +75,7 @@ func TestAwaitResetReturnsWhenTheLastNodeIsReset(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-ended:
-			t.Fatalf("it has returned while a node offers a class: %v", err)
+			t.Fatalf("awaitReset returned while a node offers a class: %v", err)
 		default:
 		}
 

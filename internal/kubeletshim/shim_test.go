@@ -148,7 +148,7 @@ func TestAShimThatPublishesToTheAPIAloneEndsWithoutCredentials(t *testing.T) {
 	r.options.Publish = []string{kubeletshim.NodeObject}
 	err := kubeletshim.New(r.options, slog.New(slog.NewTextHandler(&r.log, nil))).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "neither --kubeconfig nor a service account") {
-		t.Errorf("it ended with %v, want the missing credentials", err)
+		t.Errorf("the shim ended with %v, want an error about missing credentials", err)
 	}
 }
 

@@ -19,8 +19,8 @@ const (
 )
 
 // connections limits the open connections of a server. If there are too many, the server closes the oldest connection
-// of the client with the most connections. The server accepts every connection, because a listener that accepts no more
-// would also refuse the kubelet's probes.
+// of the client with the most connections. The server accepts every connection, because a listener that stops accepting
+// connections would also refuse the kubelet's probes.
 type connections struct {
 	mu sync.Mutex
 	// open lists the open connections, the oldest first.

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxScrapes is the maximum number of scrapes that collect metrics at the same time. The server refuses further ones.
+	// maxScrapes is the maximum number of scrapes that collect metrics at the same time. The server refuses further scrapes.
 	maxScrapes = 2
 	// scrapeTimeout is how long a scrape may collect metrics. With this timeout, promhttp encodes all metrics into
 	// memory before it writes them, so a slow client does not count against maxScrapes.

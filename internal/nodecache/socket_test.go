@@ -81,7 +81,7 @@ func TestAnUnusableSocketIsLoggedOnceWithTheRemedy(t *testing.T) {
 			}
 
 			if state.Ready() {
-				t.Error("ready")
+				t.Error("the state is ready, although the socket is unusable")
 			}
 
 			if line := <-lines; len(lines) > 0 || strings.Count(line, "\n") != 1 || !strings.Contains(line, "level=WARN") ||

@@ -32,8 +32,9 @@ type followed struct {
 	reason, message string
 }
 
-// follow sends the spec to the plugin if the plugin does not follow it yet. It returns true if it sent the spec, so that state
-// is out of date. It ignores a new object whose spec qos-storage has not written yet, so the plugin keeps its limits.
+// follow sends the spec to the plugin if the plugin does not follow this spec yet. If follow sent the spec, it returns true, and the
+// argument state is out of date. follow sends nothing while qos-storage has not written the spec of a new object, so the plugin keeps
+// its limits.
 func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSResources, state nodecache.State) (sent bool, _ error) {
 	wanted := p.claims
 	wanted.uid, wanted.generation, wanted.started = string(object.UID), object.Generation, state.Status.GetPlugin().GetStartedAt().AsTime()
@@ -102,7 +103,7 @@ func (p *Publisher) setVolumes(desired *nodeqosv1alpha1.NodeQOSResourcesStatus, 
 	for _, volume := range object.Spec.Volumes {
 		now := p.volume(volume, state)
 		if now.Since == nil {
-			now.Since = since[now].Since // a restart of the plugin loses it
+			now.Since = since[now].Since // a restarted plugin does not know the time
 		}
 		desired.Volumes = append(desired.Volumes, now)
 	}

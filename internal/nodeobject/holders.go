@@ -94,8 +94,9 @@ func keepSince(volumes, before []nodeqosv1alpha1.QOSResourceInfo) {
 	})
 }
 
-// add adds a holder to each of its classes. The system default does not count as a class, but what another program has set in place of
-// it, or for a volume, is added to the foreign settings. A restarted container and its predecessor count as one holder.
+// add adds a holder to each of its classes. The system default does not count as a class. If another program has set something in
+// place of the system default, or for a volume, add adds this setting to the foreign settings. A restarted container and its
+// predecessor count as one holder.
 func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1alpha1.Scope, assignments []*qosv1alpha1.Assignment) {
 	for _, a := range assignments {
 		owner := holderKey{podUID, holder.Container, holder.Volume, a.GetName()}

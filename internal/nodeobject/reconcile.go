@@ -128,8 +128,8 @@ func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResour
 }
 
 // withHoldersOf returns a copy of the first status, with the holders of each class, the foreign settings and the refusals
-// from the second status. If holders with the source "update" differ, the class keeps its holders, and if refused changes
-// differ, the status keeps its refusals, because "kubectl qos set" waits for these differences.
+// from the second status. The command "kubectl qos set" waits for holders with the source "update" and for refused changes.
+// If such holders of a class differ, the class keeps its holders. If refused changes differ, the copy keeps its refusals.
 func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	mixed := *status.DeepCopy()
 	copyHolders(mixed.QOSResources.PodQOSResources, other.QOSResources.PodQOSResources)

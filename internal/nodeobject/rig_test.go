@@ -132,7 +132,7 @@ func start(t *testing.T, a *api, state nodecache.State, change ...func(*nodeobje
 	return r
 }
 
-// pass advances the time in the bubble, until all goroutines wait again.
+// pass advances the time in the bubble, and then waits until all goroutines of the bubble are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // it takes no time
 	synctest.Wait()
@@ -236,8 +236,8 @@ func on(request string, code int, body, retryAfter string) func(*http.Request) (
 	}
 }
 
-// expectSlowRetries checks that the publisher retries at a low rate, for an hour, while an error persists that a person
-// has to correct.
+// expectSlowRetries lets an hour pass, and checks that the publisher retries at a low rate. The error of the test is one
+// that an administrator has to fix.
 func (r *rig) expectSlowRetries(t *testing.T) {
 	t.Helper()
 	pass(time.Hour)

@@ -32,9 +32,9 @@ const (
 // present status and the time. Unchanged fields keep their timestamps, so that a restart of the plugin or the shim
 // changes nothing.
 //
-// While the plugin is not ready, desiredStatus uses the plugin's last ready state. If the plugin was never ready since
-// the publisher started, known is false during the grace period. After it, desiredStatus returns the present status, with
-// the condition that the plugin is not ready.
+// While the plugin is not ready, desiredStatus uses the plugin's last ready state. If the plugin has not been
+// ready since the publisher started, the result known is false during the grace period. After the grace period,
+// desiredStatus returns the present status, with the condition that the plugin is not ready.
 func desiredStatus(
 	state nodecache.State, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time,
 ) (status nodeqosv1alpha1.NodeQOSResourcesStatus, known bool) {

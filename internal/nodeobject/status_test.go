@@ -309,7 +309,7 @@ func TestSize(t *testing.T) {
 		s.Status.Config.LastError = strings.Repeat("x", 1<<20)
 		got, _ := desiredStatus(s, nodeqosv1alpha1.NodeQOSResourcesStatus{}, at(8, 0, 0))
 		if len(text(t, got)) > 10_000 {
-			t.Error("it is not")
+			t.Error("the status has more than 10,000 bytes")
 		}
 	})
 }

@@ -59,6 +59,6 @@ func TestEachSeriesHasAnEventName(t *testing.T) {
 
 	pod.Name = strings.Repeat("a", 235) + "." + strings.Repeat("b", 17)
 	if long := nameOf(pod, r); len(long) > 253 || strings.Contains(long, "..") {
-		t.Errorf("%d characters: %s", len(long), long)
+		t.Errorf("the event's name has %d characters, or an empty label: %s", len(long), long)
 	}
 }

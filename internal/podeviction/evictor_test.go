@@ -206,7 +206,7 @@ func TestAMissingRightIsLoggedOnce(t *testing.T) {
 		r.pass(2 * time.Minute)
 		requests := r.takeRequests()
 		if slices.Sort(requests); !slices.Equal(requests, []string{"four", "one", "three", "two"}) {
-			t.Errorf("with the right, requested evictions of %q", requests)
+			t.Errorf("after the permission was granted, requested evictions of %q, want all four pods", requests)
 		}
 	})
 }

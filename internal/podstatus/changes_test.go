@@ -38,7 +38,7 @@ func TestTheNewestClassChangesOfAPodAreKept(t *testing.T) {
 	}
 
 	if again := c.take(keyOf(assigned())); len(again) > 0 {
-		t.Errorf("taken twice: %v", again)
+		t.Errorf("a second take returned %v, want nothing", again)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestClassChangesAreKeptUntilThePodIsReconciled(t *testing.T) {
 	}
 
 	if again := c.take(keyOf(assigned())); len(again) != 0 {
-		t.Errorf("taken again: %v", again)
+		t.Errorf("a second take returned %v, want nothing", again)
 	}
 
 	c.add(third, first)

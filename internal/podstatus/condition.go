@@ -21,7 +21,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// inEffect separates the problems from the classes in effect in the message of a condition.
+// inEffect is the text between the problems and the classes in effect in a condition's message.
 const inEffect = "; in effect: "
 
 // maxMessage is the maximum size of the message of a condition, in bytes. The API server limits only the size of the whole pod.

@@ -17,8 +17,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
 
-// crowd returns a rig with many pods. The function in returns the arguments for plugin.set with which all of these pods
-// have the given class.
+// crowd returns a rig with the given number of pods, and a function. For a class, this function
+// returns the arguments of plugin.set that give the class to all of these pods.
 func crowd(t *testing.T, size int) (r *rig, in func(class string) []string) {
 	var pods []runtime.Object
 	for i := range size {

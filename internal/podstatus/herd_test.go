@@ -28,7 +28,7 @@ import (
 )
 
 // many is the number of nodes. The nodes are independent of each other, so the number of requests is proportional to
-// it.
+// the number of nodes.
 const many = 250
 
 // nodeClient is the API client of the publisher of one node. It has only the methods that the publisher uses. Each node has one pod.

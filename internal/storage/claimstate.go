@@ -40,8 +40,9 @@ func (o *objects) claimsOfHandle(driver, handle string) (claims []*corev1.Persis
 	return claims, nil
 }
 
-// checkVolume returns nil if the limits are in force for each claim of a CSI volume that requests them. It returns the first reason why
-// this is not so. The reason does not name a claim, because the claims may be in several namespaces.
+// checkVolume checks the claims of a CSI volume. It returns nil if at least one claim requests the limits, and if the limits are in
+// force for each claim that requests the limits. Otherwise, it returns a reason. The reason does not name a claim, because the claims
+// may be in several namespaces.
 func (c *controller) checkVolume(driver, handle string, limits nodeqosv1alpha1.VolumeClass) error {
 	claims, err := c.objects.claimsOfHandle(driver, handle)
 	if err != nil {
@@ -69,8 +70,8 @@ func (c *controller) checkVolume(driver, handle string, limits nodeqosv1alpha1.V
 	return problem
 }
 
-// checkInForce returns nil if the limits of a claim's volume are in force: all running containers with this volume have the limits, and
-// so will containers that start later on the nodes of the volume's pods. Otherwise, it returns the first reason.
+// checkInForce returns nil if the limits of a claim's volume are in force: all running containers with this volume have the limits,
+// and containers that start later on the nodes of the volume's pods will have them. Otherwise, checkInForce returns the first reason.
 func (c *controller) checkInForce(claim *corev1.PersistentVolumeClaim, limits nodeqosv1alpha1.VolumeClass) error {
 	pods, err := c.pods.GetIndexer().ByIndex(byClaim, claim.Namespace+"/"+claim.Name)
 	if err != nil {
@@ -102,7 +103,7 @@ func (c *controller) checkPod(pod *corev1.Pod, claim *corev1.PersistentVolumeCla
 		return err
 	}
 
-	mounts, _ := c.objects.mountsOn([]*corev1.Pod{pod}, node.Spec) // the events of the claims have the problems
+	mounts, _ := c.objects.mountsOn([]*corev1.Pod{pod}, node.Spec) // the controller reports the problems as events of the claims
 	for _, m := range mounts {
 		if m.claim.UID != claim.UID {
 			continue

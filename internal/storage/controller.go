@@ -51,7 +51,7 @@ type controller struct {
 	objects objects
 	pods    cache.SharedIndexInformer
 	nodes   cache.SharedIndexInformer
-	// informers has all informers, with pods and nodes.
+	// informers has all informers, including the fields pods and nodes.
 	informers []cache.SharedIndexInformer
 	queue     workqueue.TypedRateLimitingInterface[string] // its keys are names of nodes
 	writer    dynamic.ResourceInterface
@@ -189,7 +189,7 @@ func (c *controller) enqueueClaim(object any) {
 	if !ok {
 		return
 	}
-	pods, _ := c.pods.GetIndexer().ByIndex(byClaim, claim.Namespace+"/"+claim.Name) // the index exists
+	pods, _ := c.pods.GetIndexer().ByIndex(byClaim, claim.Namespace+"/"+claim.Name) // fails only if there is no such index
 	for _, pod := range pods {
 		c.enqueuePod(pod)
 	}
@@ -273,7 +273,7 @@ func (c *controller) reconcile(ctx context.Context, node string) error {
 	return c.write(ctx, node, spec)
 }
 
-// nodeIn returns an object of the informer of nodes.
+// nodeIn converts an object of the informer nodes to its Go type.
 func nodeIn(object any) (typed nodeqosv1alpha1.NodeQOSResources, err error) {
 	content, ok := object.(*unstructured.Unstructured)
 	if !ok {

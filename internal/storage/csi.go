@@ -98,9 +98,9 @@ func (e *csiEndpoint) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilit
 	return &csi.NodeGetCapabilitiesResponse{}, nil
 }
 
-// ControllerModifyVolume succeeds when the limits in the parameters are in force. Otherwise its error has the code InvalidArgument if
-// the volume can never have these limits, and FailedPrecondition if they are not in force. These codes let the user choose another
-// class at once.
+// ControllerModifyVolume succeeds when the limits in the parameters are in force. The error has the code InvalidArgument if the volume
+// can never have these limits, and FailedPrecondition if the limits are not in force within modifyWait. These codes let the user choose
+// another class at once.
 func (e *csiEndpoint) ControllerModifyVolume(ctx context.Context, r *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
 	parameters := maps.Clone(r.GetMutableParameters())
 	maps.DeleteFunc(parameters, isOfResizer)

@@ -28,7 +28,7 @@ var modifiable = strings.NewReplacer(
 	"spec:\n  volumes:", "status: {containerStatuses: [{name: main, state: {running: {}}}]}\nspec:\n  nodeName: node-1\n  volumes:",
 ).Replace(manifests)
 
-// nodeWithLimits is the NodeQOSResources object of node-1 if it has the limits of silver in force.
+// nodeWithLimits is the NodeQOSResources object of node-1 while the limits of class silver are in force on the node.
 const nodeWithLimits = `metadata: {name: node-1, generation: 2}
 spec:
   written: true
@@ -43,7 +43,7 @@ status:
   - {podUID: u1, container: setup, path: /init, claim: a/data, class: silver, state: NotEnforced, reason: NotRunning}
 `
 
-// endpointOf returns the CSI endpoint of a replica that knows objects.
+// endpointOf returns the CSI endpoint of a replica whose informers have the objects in manifests and in the manifest node.
 func endpointOf(t *testing.T, manifests, node string) *csiEndpoint {
 	t.Helper()
 	objects, pods := read(t, manifests)
@@ -135,7 +135,8 @@ func TestAVolumeIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
 	}
 }
 
-// sharedHandle is a second PersistentVolume of the CSI volume, with a claim in another namespace. No pod has this claim. %s is its class.
+// sharedHandle is a second PersistentVolume of the CSI volume, with a claim in another namespace. No pod uses this claim. The
+// verb %s stands for the claim's class.
 const sharedHandle = `
 ---
 kind: PersistentVolumeClaim

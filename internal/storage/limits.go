@@ -43,7 +43,7 @@ func limitsOf(class *storagev1.VolumeAttributesClass) (nodeqosv1alpha1.VolumeCla
 	return limits, nil
 }
 
-// parseLimits returns the limits in the parameters of a VolumeAttributesClass, without a name. The error joins all problems.
+// parseLimits returns the limits in the parameters of a VolumeAttributesClass. The result has no name. The error joins all problems.
 func parseLimits(parameters map[string]string) (limits nodeqosv1alpha1.VolumeClass, _ error) {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(parameters)) {

@@ -58,7 +58,7 @@ func TestWrongParametersAreErrors(t *testing.T) {
 	}
 }
 
-// FuzzLimits checks that all limits that are accepted are limits that the plugin accepts.
+// FuzzLimits checks that the plugin accepts all limits that limitsOf accepts.
 func FuzzLimits(f *testing.F) {
 	f.Add("500", "50Mi")
 	f.Add("0.1", "1e18")

@@ -34,7 +34,8 @@ const (
 	// maxPath is the maximum length of a path, in bytes. It keeps the object small: a path is in the spec, in the status, and in their
 	// managed fields.
 	maxPath = 256
-	// maxProblem is the maximum length of the problem of a claim in the object, in bytes. The event on the claim has all of it.
+	// maxProblem is the maximum length of the problem of a claim in the object, in bytes. The event on
+	// the claim has up to maxNote bytes of the problem.
 	maxProblem = 256
 )
 
@@ -48,7 +49,7 @@ type objects struct {
 	drivers []string
 }
 
-// problem is why a claim does not have the class that it requests.
+// problem is the reason why a claim does not have the class that it requests.
 type problem struct {
 	claim *corev1.PersistentVolumeClaim
 	err   error
@@ -168,8 +169,8 @@ func claimNameOf(pod *corev1.Pod, volume *corev1.Volume) string {
 	return ""
 }
 
-// claimOf returns the claim of a pod's volume, or nil for a volume without a claim. For a claim that was removed, it returns one with
-// the same name that is not bound.
+// claimOf returns the claim of a pod's volume, or nil for a volume without a claim. If the claim was removed, claimOf
+// returns an unbound claim with the same name.
 func (o *objects) claimOf(pod *corev1.Pod, volume corev1.Volume) *corev1.PersistentVolumeClaim {
 	name := claimNameOf(pod, &volume)
 	if name == "" {
@@ -225,8 +226,8 @@ func pathsOf(container *corev1.Container, volume string) (paths []string) {
 // If the requested class is invalid, classOf returns an error and the next valid class of candidates. If no candidate is valid, it returns
 // the error and the class that the claim has in before, the present spec. Therefore, a wrong class name does not remove limits.
 //
-// A claim that is not bound also gets its class in before. No pod can start with such a claim, so the claim of a running pod was removed,
-// or replaced by another claim with the same name.
+// A claim that is not bound gets the class that it has in before. No pod can start with such a claim, so the claim of a
+// running pod was removed, or replaced by another claim with the same name.
 func (o *objects) classOf(
 	claim *corev1.PersistentVolumeClaim, before nodeqosv1alpha1.NodeQOSResourcesSpec,
 ) (class *nodeqosv1alpha1.VolumeClass, problem error) {
@@ -310,7 +311,7 @@ func (o *objects) class(name, driver string) (*nodeqosv1alpha1.VolumeClass, erro
 	return &limits, nil
 }
 
-// invalidClass is why a claim can never have a class.
+// invalidClass is the reason why a claim can never have a class.
 type invalidClass struct{ error }
 
 // driverOf returns the name of the driver of a volume, or "" if it has none.

@@ -161,7 +161,7 @@ func TestAPathThatAContainerMountsTwiceIsOneVolume(t *testing.T) {
 	}
 }
 
-// podsWithMounts returns pods whose container main mounts the volume data at paths.
+// podsWithMounts returns pods whose container main mounts the volume data at the given paths.
 func podsWithMounts(pods int, paths ...string) string {
 	_, text, _ := strings.Cut(manifests, "---\n")
 	for i := range pods {
@@ -291,7 +291,7 @@ func TestAWrongClassLeavesTheClassThatTheVolumeHas(t *testing.T) {
 			before, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 
 			objects, pods = read(t, strings.NewReplacer(test.change...).Replace(manifests))
-			for range 2 { // the second time, before has the problem already
+			for range 2 { // the second call gets the spec that the first call returned
 				spec, problems := objects.specOf(pods, before)
 				if len(spec.Volumes) != 2 || len(spec.VolumeClasses) != 1 {
 					t.Fatalf("the spec is %+v, want two volumes and one class", spec)

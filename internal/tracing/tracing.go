@@ -25,10 +25,10 @@ import (
 const (
 	// queueSize is the maximum number of spans that wait. Further spans are dropped.
 	queueSize = 2048
-	// batchSize is the maximum number of spans in a request, and batchTime how long a span may wait for further ones.
+	// batchSize is the maximum number of spans in a request, and batchTime is how long a span may wait for further spans.
 	batchSize = 512
 	batchTime = 5 * time.Second
-	// requestTime limits a request, and flushTime the last request when the process ends.
+	// requestTime limits the duration of a request. flushTime limits the last request when the process ends.
 	requestTime = 10 * time.Second
 	flushTime   = time.Second
 )
@@ -106,7 +106,7 @@ func (e *Exporter) Run(ctx context.Context) {
 	}
 }
 
-// next waits for spans. After ctx has ended, it returns those that are queued.
+// next waits for spans, and returns a batch of them. After ctx has ended, it returns the spans that are queued.
 func (e *Exporter) next(ctx context.Context) (batch []Span) {
 	select {
 	case s := <-e.spans:
@@ -136,7 +136,7 @@ func (e *Exporter) next(ctx context.Context) (batch []Span) {
 	return batch
 }
 
-// send sends a batch, and drops it if that fails.
+// send sends a batch. If the request fails, send drops the batch.
 func (e *Exporter) send(ctx context.Context, batch []Span) {
 	limit := requestTime
 	if ctx.Err() != nil {

@@ -93,7 +93,7 @@ func TestAFullQueueDropsSpans(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for range 3000 { // the queue has 2048, and a request 512
+	for range 3000 { // the queue holds 2048 spans, and a request has at most 512
 		e.Record(tracing.Span{Name: "hook"})
 	}
 

@@ -67,7 +67,7 @@ func TestASocketThatEndsIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := l.Follow(t.Context(), "block", func() {}); err == nil {
-		t.Error("no error")
+		t.Error("Follow returned no error after the socket ended")
 	}
 }
 

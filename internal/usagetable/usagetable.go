@@ -62,7 +62,7 @@ type Table struct {
 type row struct {
 	names []string
 	part  string
-	// values has the value of each measure, or its growth per second if it is cumulative.
+	// values has the value of each measure. For a cumulative measure, it has the growth per second.
 	values map[string]float64
 }
 
