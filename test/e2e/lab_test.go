@@ -22,9 +22,9 @@ const (
 	labBPS  = 16 << 20
 )
 
-// TestLab measures what classes are worth, in a VM with cgroup v2 and in one with cgroup v1. QEMU limits the speed of the disk. If
-// QOS_LAB_OUTPUT names a directory, the results are written into it, as tables and as pictures. QOS_LAB_SECONDS is the duration of one
-// measurement.
+// TestLab measures the effects of classes, in a VM with cgroup v2 and in a VM with cgroup v1. QEMU limits the speed of
+// the disk. If QOS_LAB_OUTPUT names a directory, the results are written into it, as tables and as pictures.
+// QOS_LAB_SECONDS is the duration of one measurement.
 func TestLab(t *testing.T) {
 	rig := prepare(t)
 	var group errgroup.Group

@@ -23,10 +23,11 @@ type rig struct {
 	share     string              // folder that the VM sees as /share
 	programs  string              // folder with the programs that every VM has in /opt
 	runtimes  map[string][]string // programs of each container runtime; none when it could not be built
-	crun      string              // folder with crun and its libraries, as below /
+	crun      string              // folder with crun and its libraries, with the same paths as below /
 }
 
-// prepare builds everything that runs in the VM. It installs what is missing on this machine, if it may.
+// prepare builds everything that runs in the VM. If it runs as root, it also installs the packages that are missing on
+// this machine.
 func prepare(t *testing.T) *rig {
 	source, err := filepath.Abs("../..")
 	must(t, err)

@@ -132,7 +132,8 @@ func (r *rig) boot(t *testing.T, m machine) {
 	}
 }
 
-// run boots a machine, again if its test program does not begin, and returns the report of the test program.
+// run boots a machine, and returns the report of its test program. If the test program does not begin, run boots the
+// machine again.
 func (r *rig) run(t *testing.T, m machine, dir string) *report {
 	var err error
 	for range bootAttempts {

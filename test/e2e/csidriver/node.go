@@ -28,9 +28,10 @@ func (d *driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRe
 	return response, nil
 }
 
-// NodeStageVolume attaches the volume. Unless the volume has mode Block, it mounts its filesystem at the staging path.
+// NodeStageVolume attaches the volume. Unless the volume has mode Block, NodeStageVolume mounts the volume's filesystem
+// at the staging path.
 func (d *driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
-	if err := d.volumes.grow(r.GetVolumeId(), smallest); err != nil { // the driver of another node has created it
+	if err := d.volumes.grow(r.GetVolumeId(), smallest); err != nil { // no file here if another node has created the volume
 		return nil, err
 	}
 

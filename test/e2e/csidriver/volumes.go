@@ -27,7 +27,7 @@ type volumes struct {
 
 func (v *volumes) file(id string) string { return filepath.Join(v.dir, filepath.Base(id)) }
 
-// smallest is the size of a volume that the driver of another node has created.
+// smallest is the size of the file that a node makes for a volume that the driver of another node has created.
 const smallest = 16 << 20
 
 // grow creates the file of a volume with this size, unless the file exists and is larger. A smaller file is made larger.

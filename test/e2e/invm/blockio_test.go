@@ -21,8 +21,8 @@ import (
 // ioLimits maps each disk, as deviceNumber returns it, to the throttles of a cgroup, e.g. "rbps" and "wbps".
 type ioLimits map[string]map[string]string
 
-// limitFiles returns the files that contain throttles. On cgroup v1, the map has the name of the throttle in each
-// file.
+// limitFiles maps each file that contains throttles to the name of its throttle. The name is empty for io.max, which
+// has all throttles.
 func (n *node) limitFiles() map[string]string {
 	if n.cgroupV2 {
 		return map[string]string{"io.max": ""}
@@ -93,7 +93,7 @@ func throttles(t *testing.T, p *pod) {
 	want := throttled(t)
 	if !n.cgroupV2 {
 		for _, limits := range want {
-			delete(limits, "wbps") // is in another file
+			delete(limits, "wbps") // the throttle wbps is in another file
 		}
 	}
 

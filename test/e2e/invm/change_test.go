@@ -121,7 +121,7 @@ func renamesForks(t *testing.T, c *container) {
 	}
 }
 
-// inode returns the number of a directory. It stays the same when the directory is moved.
+// inode returns the inode number of a directory, which stays the same when the directory is moved.
 func inode(t testing.TB, path string) uint64 {
 	t.Helper()
 	var stat syscall.Stat_t

@@ -219,7 +219,8 @@ func (c *container) remove(t testing.TB) {
 	must(t, err)
 }
 
-// printed waits until "workload show" has printed everything, and returns it without the log's own fields.
+// printed waits until "workload show" has printed everything, and returns the output without the fields that the CRI
+// log adds.
 func (c *container) printed(t testing.TB) string {
 	t.Helper()
 	var lines []string

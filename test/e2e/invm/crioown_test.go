@@ -104,9 +104,9 @@ func ownClasses(t *testing.T, p *pod) {
 // requiredKey is the annotation with which a pod requires plugins.
 const requiredKey = "required-plugins.noderesource.dev"
 
-// requiredPlugin has a pod that requires the plugin. While the plugin is not registered, the pod's containers are not
-// created. When the plugin hangs, the first creation waits for the runtime's timeout, and later creations are
-// refused. If the first creation succeeds, the container starts in its class.
+// requiredPlugin tests a pod that requires the plugin. While the plugin is not registered, the pod's containers are not
+// created. When the plugin hangs, the first creation waits for the runtime's timeout, and later creations are refused.
+// If the first creation succeeds, the container starts in its class.
 func requiredPlugin(t *testing.T, shared *pod) {
 	n := shared.node
 	annotations := requests()

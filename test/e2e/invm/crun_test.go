@@ -37,8 +37,8 @@ monitor_path = "/usr/bin/conmon"
 monitor_cgroup = %q
 `
 
-// runByCrun runs cases in a pod whose containers crun runs, instead of runc: classes of two resources, on two disks, at the creation,
-// after an update and after a resize.
+// runByCrun runs cases in a pod whose OCI runtime is crun instead of runc. The cases test classes of two resources and
+// throttles on two disks: at the creation, after an update and after a resize.
 func runByCrun(t *testing.T, n *node) {
 	n.handler = "crun"
 	defer func() { n.handler = "" }()

@@ -90,9 +90,9 @@ func (v blockVolume) file() string {
 	return v.path + "/file"
 }
 
-// measureAll measures the volumes at the same time, since each has limits of its own. The rate must be within 20% of the limit. A rate
-// below that is measured again, because the host may be busy. For buffered writes there is no lower bound: the limit also holds for
-// what the filesystem writes beside the data.
+// measureAll measures the volumes at the same time, since each has limits of its own. The rate must be within 20% of
+// the limit. If the rate is lower, it is measured again, because the host may be busy. The direction fsync has no lower
+// bound, because the limit also applies to the metadata that the filesystem writes.
 func measureAll(t *testing.T, c *container, volumes []blockVolume, direction string, want float64) {
 	t.Helper()
 	var measured sync.WaitGroup
@@ -123,7 +123,7 @@ func onXFS(t *testing.T) blockVolume {
 	return blockVolume{path: "/xfs", dir: dir, devices: []string{deviceNumber(t, device)}}
 }
 
-// onBtrfs returns a btrfs of two disks, each with all data.
+// onBtrfs returns a btrfs on two disks, each of which has a copy of all data.
 func onBtrfs(t *testing.T) blockVolume {
 	one, two := loopDevice(t, "btrfs-one", 160<<20), loopDevice(t, "btrfs-two", 160<<20)
 	_, err := output("/sbin/mkfs.btrfs", "-q", "-d", "raid1", "-m", "raid1", one, two)
@@ -136,7 +136,7 @@ func onBtrfs(t *testing.T) blockVolume {
 func onDeviceMapper(t *testing.T) blockVolume {
 	const size = 64 << 20
 	device := loopDevice(t, "dm", size)
-	t.Setenv("DM_DISABLE_UDEV", "1") // dmsetup then makes the file in /dev/mapper
+	t.Setenv("DM_DISABLE_UDEV", "1") // without udev, dmsetup itself makes the file in /dev/mapper
 	_, err := output("/sbin/dmsetup", "create", "volume", "--table", fmt.Sprintf("0 %d linear %s 0", size/512, device))
 	must(t, err)
 	t.Cleanup(func() {
@@ -146,7 +146,7 @@ func onDeviceMapper(t *testing.T) blockVolume {
 	return blockVolume{path: "/dm", dir: "/vols/dm", devices: []string{mountNew(t, "/dev/mapper/volume", "/vols/dm")}}
 }
 
-// onPartition returns an ext4 on a partition. Limits are those of the whole disk.
+// onPartition returns an ext4 on a partition. The kernel limits the whole disk.
 func onPartition(t *testing.T) blockVolume {
 	device := loopDevice(t, "partition", 80<<20)
 	addPartition(t, device, 1<<20, 64<<20)

@@ -26,7 +26,7 @@ func gone(path string) error {
 	return nil
 }
 
-// emptyAndGone returns an error with the content of a group while it exists.
+// emptyAndGone returns an error while a resctrl group exists. The error lists the threads in the group.
 func emptyAndGone(group string) error {
 	directory := filepath.Join(resctrlRoot, group)
 	if err := gone(directory); err == nil {
@@ -91,7 +91,8 @@ func schemataLinesOr(t testing.TB, group string) []string {
 	return schemataLines(t, group)
 }
 
-// remounted: resctrl is unmounted while containers run. Foreign groups are lost with it, so this case is the last one.
+// remounted: resctrl is unmounted while containers run. The unmount also removes foreign groups, so this case is the
+// last one.
 func remounted(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "main"})

@@ -45,8 +45,8 @@ func foreignNow(t testing.TB) map[string]string {
 	return found
 }
 
-// limitsOfClasses returns the limits of the classes in classFile. It returns none for cgroup v1, because there the cases compare the
-// files.
+// limitsOfClasses returns the limits of the classes in classFile. For cgroup v1 it returns nil, because the cases
+// themselves compare the files of cgroup v1.
 func (n *node) limitsOfClasses(t testing.TB) map[string]map[string]map[string]string {
 	if !n.cgroupV2 {
 		return nil

@@ -54,7 +54,8 @@ const (
 	neighboursRate = "neighbours (MB/s)"
 )
 
-// TestLab measures what classes are worth on a disk of known speed, and saves the results. Each measurement takes QOS_LAB_SECONDS.
+// TestLab measures the effects of classes on a disk of known speed, and saves the results. Each measurement takes
+// QOS_LAB_SECONDS.
 func TestLab(t *testing.T) {
 	n := startNode(t)
 	if n.cgroupV2 {
@@ -149,7 +150,7 @@ func rate(t *testing.T, counter func() float64, f func()) float64 {
 	return (counter() - before) / time.Since(start).Seconds()
 }
 
-// ofDisk returns the bytes that were read from a disk and written to it, e.g. "vdb".
+// ofDisk returns the numbers of bytes read from and written to the disk with this name, e.g. "vdb".
 func ofDisk(t *testing.T, name string) (read, written float64) {
 	t.Helper()
 	const sector = 512
@@ -178,7 +179,8 @@ func (l *laboratory) writtenBy(t *testing.T, c *container, disk string) float64 
 	return sum
 }
 
-// assign changes the classes of containers named "main", or of pods if container is empty, as an administrator does.
+// assign changes the class of a container in each pod, as an administrator does. If the container name is empty, assign
+// changes the classes of the pods themselves.
 func assign(t *testing.T, container, request string, pods ...*pod) {
 	t.Helper()
 	var group errgroup.Group
@@ -191,7 +193,8 @@ func assign(t *testing.T, container, request string, pods ...*pod) {
 	must(t, group.Wait())
 }
 
-// start runs a pod with one container. critical containers have the CPU shares of Guaranteed pods, the others those of BestEffort.
+// start runs a pod with one container. If critical is true, the container has the CPU shares of a Guaranteed pod;
+// otherwise it has those of a BestEffort pod.
 func (l *laboratory) start(t *testing.T, name string, annotations map[string]string, critical bool, s spec) *container {
 	t.Helper()
 	s.name = "main"
@@ -199,7 +202,7 @@ func (l *laboratory) start(t *testing.T, name string, annotations map[string]str
 	return l.runPod(t, name, annotations).run(t, s)
 }
 
-// below checks that a value is at most a fraction of another one.
+// below checks a column of a scene: the value in one row must be at most a fraction of the value in the other row.
 func below(t *testing.T, s *lab.Scene, column, row, other string, fraction float64) {
 	t.Helper()
 	got, than := s.Value(row, column), s.Value(other, column)

@@ -82,8 +82,8 @@ func neighbours(t *testing.T, l *laboratory) {
 	}
 }
 
-// byWeights measures the reader with a high weight and its neighbours with a low one, and returns the names of the situations. cgroup
-// v1 has no class of pod scope, and the pods' own weights are equal there.
+// byWeights measures the reader with a high weight and its neighbours with a low weight, and returns the names of the
+// situations. With cgroup v1 it measures nothing: there are no classes of pod scope, so the pods have equal weights.
 func (l *laboratory) byWeights(t *testing.T, measure func(string), reader *pod, noisy []*pod) []string {
 	if !l.cgroupV2 {
 		return nil
@@ -145,7 +145,7 @@ func bufferedWrites(t *testing.T, l *laboratory) {
 		Name: l.fileName("buffered"), Title: l.title("A reader beside buffered writes"), Columns: []string{p50, p99, toDisk, accounted},
 	}
 
-	// As on a busy machine: the kernel starts to write pages early.
+	// With these settings, the kernel starts to write pages early, as on a busy machine.
 	mustWrite(t, "/proc/sys/vm/dirty_background_bytes", strconv.Itoa(4<<20))
 	mustWrite(t, "/proc/sys/vm/dirty_bytes", strconv.Itoa(8<<20))
 	disk := mountNew(t, labDisk, "/vols/buffered")
@@ -191,8 +191,8 @@ func bufferedWrites(t *testing.T, l *laboratory) {
 	}
 }
 
-// databases measures the commits of a database, beside another database on the same disk. Each has a volume of its own. The claim of
-// the other database then gets a class.
+// databases measures the commits of a database: alone, beside another database on the same disk, and after the claim of
+// the other database has got a class. Each database has a volume of its own.
 func databases(t *testing.T, l *laboratory) {
 	const commits = "commits " + perSecond
 	s := &lab.Scene{
@@ -253,7 +253,7 @@ func (l *laboratory) volumeOnLabDisk(t *testing.T, half int) (dir string) {
 	t.Helper()
 	const size = 96 << 20
 	name := fmt.Sprint("half", half)
-	t.Setenv("DM_DISABLE_UDEV", "1") // dmsetup then makes the file in /dev/mapper
+	t.Setenv("DM_DISABLE_UDEV", "1") // without udev, dmsetup itself makes the file in /dev/mapper
 	_, err := output("/sbin/dmsetup", "create", name, "--table", fmt.Sprintf("0 %d linear %s %d", size/512, labDisk, half*size/512))
 	must(t, err)
 	t.Cleanup(func() {

@@ -41,8 +41,8 @@ func (n *node) wantReportedIsReal(t testing.TB, list *qos.ListAssignmentsRespons
 	}
 }
 
-// ranBefore: nothing is enforced for a pod that was created before the plugin started. The plugin moves it to its class after it
-// has registered, and then reports it there.
+// ranBefore: nothing is enforced for a pod that was created before the plugin started. After its registration, the
+// plugin moves the pod to its class, and then reports the pod in this class.
 func ranBefore(t *testing.T, n *node, early *pod) {
 	eventually(t, "a container that ran before the plugin is in the class that it requests", func() error {
 		if a := n.assignment(t, early, "main", "k8s.io/rdt"); a.GetClass() != "silver" {
@@ -57,7 +57,7 @@ func ranBefore(t *testing.T, n *node, early *pod) {
 	}
 
 	n.wantReportedIsReal(t, list)
-	// A machine without CPU time to spare answers late at first, and the plugin then tries again.
+	// On a busy machine, resources can be unavailable until the plugin tries again.
 	eventually(t, "all resources are available", func() error {
 		for _, resource := range n.status(t).GetUnavailableResources() {
 			if n.cgroupV2 || resource.GetName() != podBlockio {
@@ -141,7 +141,8 @@ func pluginRestart(t *testing.T, p *pod) {
 
 	n.wantReportedIsReal(t, after)
 
-	// Slots that were in use before still are. A container that ends while the plugin is away frees its slot.
+	// Slots that were in use before the restart are still in use. A container that ends while the plugin does not run
+	// frees its slot.
 	_, err := p.create(t, spec{name: "next"})
 	wantRefusal(t, err, n.kind.containerRefused+`pod default/shared container next: class "gold" of k8s.io/rdt is full: 2 of 2 in use; `+
 		`available: silver, bronze`)

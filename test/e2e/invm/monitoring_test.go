@@ -16,10 +16,10 @@ import (
 	"testing"
 )
 
-// monitored reads what a container uses from its monitoring group. Meanwhile the class of the container changes, the
-// plugin and the runtime restart, and another program removes the group. The case uses two RMIDs. The kernel does not
-// use these RMIDs again, because the emulated CPU makes up the occupancy of removed groups, and this occupancy never
-// falls.
+// monitored compares the reported usage of a container with the counters of its monitoring group. Meanwhile the class
+// of the container changes, the plugin and the runtime restart, and another program removes the group. The case uses
+// two RMIDs. The kernel does not use these RMIDs again, because the emulated CPU makes up the occupancy of removed
+// groups, and this occupancy never falls.
 func monitored(t *testing.T, p *pod) {
 	n := p.node
 	monitor(t, n, "gold, silver")
@@ -87,7 +87,7 @@ type meter struct {
 	name string
 	// counted is the last value of the bandwidth counter. Later values must not be lower.
 	counted float64
-	// lost is what the counter of a removed group of the container showed.
+	// lost is the last value of the bandwidth counter in the container's removed group.
 	lost float64
 }
 
@@ -171,7 +171,7 @@ func shortOfRMIDs(t *testing.T, p *pod) {
 	c := p.run(t, spec{name: "side"})
 	const reason = "containers monitored: 1 (system/default: 1 of 2); not monitored: 1 (%s: 1); of the 32 RMIDs of this machine, 8 are reserved for classes, " +
 		"and other programs use %d"
-	n.awaitMonitoring(t, fmt.Sprintf(reason, "all RMIDs for containers are in use", len(theirs)+1)) // one group of theirs is always there
+	n.awaitMonitoring(t, fmt.Sprintf(reason, "all RMIDs for containers are in use", len(theirs)+1)) // makeForeignGroups has made one more
 
 	for _, group := range theirs {
 		must(t, os.Remove(group))

@@ -71,7 +71,7 @@ func (n *node) startPlugin(t testing.TB) {
 	n.waitRegistered(t)
 }
 
-// waitRegistered waits until the plugin is ready, e.g. after a restart of it or of the runtime.
+// waitRegistered waits until the plugin is ready, e.g. after a restart of the plugin or of the runtime.
 func (n *node) waitRegistered(t testing.TB) {
 	t.Helper()
 	eventually(t, "the plugin is registered", func() error {
@@ -136,7 +136,7 @@ func (n *node) assignment(t testing.TB, p *pod, container, resource string) *qos
 	return nil
 }
 
-// wantAssignment checks what is reported for a container, or with an empty name for a pod.
+// wantAssignment checks the reported assignment of a container, or of the pod if container is empty.
 func (n *node) wantAssignment(t testing.TB, p *pod, container string, want *qos.Assignment) {
 	t.Helper()
 	got := n.assignment(t, p, container, want.Name)
@@ -225,7 +225,7 @@ func groupOf(class string) string {
 	return "qos-" + class
 }
 
-// deviceNumber is "major:minor".
+// deviceNumber returns the number of a device as "major:minor".
 func deviceNumber(t testing.TB, path string) string {
 	t.Helper()
 	var stat syscall.Stat_t

@@ -60,7 +60,7 @@ func mustWrite(t testing.TB, path, content string) {
 // process is a program that runs beside the tests, with a log file.
 type process struct {
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when it has been waited for
+	exited chan struct{} // closed when the program has ended
 }
 
 // start runs a program whose output is appended to a log in the folder that the host keeps.

@@ -117,7 +117,7 @@ func realDemo(t *testing.T) {
 	}
 }
 
-// refusedDemo: the demo would change the groups of the plugin.
+// refusedDemo: the demo does not run on a machine with a plugin, because it would change the plugin's groups.
 func refusedDemo(t *testing.T) {
 	_, err := output("demo", "--real")
 	if want := "/sys/fs/resctrl/qos-bronze is a group of a plugin with classes on this machine"; err == nil || !strings.Contains(err.Error(), want) {
@@ -153,7 +153,7 @@ func mountOf(t testing.TB) string {
 	return ""
 }
 
-// mountedByPlugin: the plugin has mounted resctrl. Its class file needs no mount options.
+// mountedByPlugin: the plugin has mounted resctrl without options of resctrl, because the class file needs none.
 func mountedByPlugin(t *testing.T) {
 	if got := mountOf(t); got != "rw,nosuid,nodev,noexec,relatime" {
 		t.Errorf("resctrl is mounted with %q", got)

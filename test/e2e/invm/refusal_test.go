@@ -47,7 +47,7 @@ func unknownClass(t *testing.T, p *pod) {
 		`this node; available: gold, silver, bronze (requested by annotation container.qos.noderesource.dev/platinum)`)
 	_, err = p.create(t, spec{name: "networked"})
 	available := "k8s.io/rdt, k8s.io/blockio, " + podBlockio
-	if !n.cgroupV2 { // resources of pods need it
+	if !n.cgroupV2 { // resources of pods need cgroup v2
 		available = "k8s.io/rdt, k8s.io/blockio"
 	}
 	wantRefusal(t, err, n.kind.containerRefused+`pod default/shared container networked: resource "network" does not exist on this node; `+

@@ -30,7 +30,8 @@ type containerRuntime struct {
 	version string // how its version begins
 	nri     string // how the version of its NRI begins
 	older   bool   // only the core cases run on it
-	// leavesRefused is true if a pod that a plugin has refused keeps a process, and if the runtime lists it after a restart.
+	// leavesRefused is true if a pod that a plugin has refused keeps a process, and if the runtime lists the pod after a
+	// restart.
 	leavesRefused bool
 	socket        string
 	files         map[string]string // its configuration, by path
@@ -105,7 +106,7 @@ func (n *node) waitRuntime(t testing.TB) {
 	})
 }
 
-// stopRuntime ends the runtime as systemd would; containers go on.
+// stopRuntime ends the runtime as systemd would; the containers continue to run.
 func (n *node) stopRuntime(t testing.TB) {
 	t.Helper()
 	n.runtimeProcess.end(t, syscall.SIGTERM)
@@ -131,7 +132,7 @@ func olderRuntime(r *containerRuntime) *containerRuntime {
 	return r
 }
 
-// reportsVersions checks the versions that the plugin reports of the runtime.
+// reportsVersions checks the versions of the runtime and of its NRI, as the plugin reports them.
 func reportsVersions(t *testing.T, n *node) {
 	got := n.status(t).GetRuntime()
 	t.Logf("%s %s, NRI %q", got.GetName(), got.GetVersion(), got.GetNriVersion())

@@ -20,8 +20,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/soak/steps"
 )
 
-// TestSoak runs a soak with the seed QOS_SOAK_SEED for QOS_SOAK_MINUTES, or for three rounds. The default seed has volumes, a kill, and
-// restarts of the runtime and of the plugin.
+// TestSoak runs a soak with the seed QOS_SOAK_SEED for QOS_SOAK_MINUTES, or for three rounds. With the default seed,
+// the operations include volumes, a kill, and restarts of the runtime and of the plugin.
 func TestSoak(t *testing.T) {
 	n := startNode(t)
 	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
@@ -51,10 +51,10 @@ func TestSoak(t *testing.T) {
 	must(t, err)
 }
 
-// raiseOccupancyThreshold makes the kernel free RMIDs in limbo. The kernel frees an RMID when its cache occupancy is below a
-// threshold. The threshold can be at most the size of the cache. The emulated CPU shows an occupancy of 1 MiB for RMID 0,
-// 2 MiB for RMID 1, and so on. So with the highest threshold, the RMIDs with lower numbers leave limbo, and the others stay
-// in limbo.
+// raiseOccupancyThreshold makes the kernel free RMIDs in limbo. The kernel frees an RMID when its cache occupancy is
+// below a threshold. The emulated CPU shows an occupancy of 1 MiB for RMID 0, 2 MiB for RMID 1, and so on, up to 32 MiB
+// for RMID 31. The kernel of the tests permits a threshold of 64 MiB, with which all RMIDs leave limbo. With a lower
+// maximum, RMIDs with higher numbers would stay in limbo.
 func raiseOccupancyThreshold(t *testing.T) {
 	t.Helper()
 	const most, least = 1 << 30, 1 << 16

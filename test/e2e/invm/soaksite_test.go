@@ -53,7 +53,7 @@ func (s *soakSite) Live(ctx context.Context) (invariant.Live, error) {
 	return invariant.LiveByCRI(s.runtime, s.cgroupIn)(ctx)
 }
 
-// Machine reads what the classes of the soak depend on.
+// Machine returns the properties of the machine on which the classes of the soak depend.
 func (s *soakSite) Machine() steps.Machine {
 	mask, err := strconv.ParseUint(strings.TrimSpace(mustRead(s.t, resctrlRoot+"/info/L3/cbm_mask")), 16, 64)
 	must(s.t, err)
@@ -169,7 +169,7 @@ func (s *soakSite) RemoveContainer(ctx context.Context, id string) error {
 	return err
 }
 
-// Exec does not wait for what it starts, which ends with the container.
+// Exec starts a process and does not wait for its end. The process ends with the container.
 func (s *soakSite) Exec(ctx context.Context, id string) error { return s.begin(ctx, id) }
 
 // Fork starts a process that forks.

@@ -53,7 +53,7 @@ func startsOutside(t *testing.T, p *pod) {
 	}
 }
 
-// takeGroup removes a group and lets other programs have all CLOSIDs, until release is called.
+// takeGroup removes a group, and takes all free CLOSIDs as other programs would, until release is called.
 func takeGroup(t *testing.T, group string) (release func()) {
 	t.Helper()
 	var taken []string
@@ -94,8 +94,8 @@ func movedBeforeStart(t *testing.T, p *pod) {
 	c.wantFirstGroup(t, "qos-gold")
 }
 
-// createdWithoutPlugin: containers that were created while the plugin was away, and are started when it is back, run in their classes,
-// or not at all if there is no room.
+// createdWithoutPlugin: containers are created while the plugin does not run, and started when it runs again. They run
+// in their classes. If the class is full, the container does not run.
 func createdWithoutPlugin(t *testing.T, p *pod) {
 	n := p.node
 	n.plugin.end(t, syscall.SIGTERM)
@@ -130,7 +130,8 @@ func createdWithoutPlugin(t *testing.T, p *pod) {
 	golds[2].wantNeverRan(t)
 }
 
-// refusedByOCIRuntime: a container that the OCI runtime cannot create leaves its slot to its next attempt, and to others when its pod ends.
+// refusedByOCIRuntime: a container that the OCI runtime cannot create leaves its slot to its next attempt and, when its
+// pod has ended, to other containers.
 func refusedByOCIRuntime(t *testing.T, shared *pod) {
 	n := shared.node
 	p := n.runPod(t, "refused", requests())

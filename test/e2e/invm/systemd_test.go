@@ -76,7 +76,8 @@ func unitFiles(n *node, cgroup string) map[string]string {
 	return found
 }
 
-// reloadsOfSystemd: when systemd reloads its units, as upgrades of packages do, it resets weights, but neither groups nor throttles.
+// reloadsOfSystemd: when systemd reloads its units, e.g. during an upgrade of packages, it resets weights, but neither
+// groups nor throttles.
 func reloadsOfSystemd(t *testing.T, p *pod) {
 	n := p.node
 	limited := p.run(t, spec{name: "changed", args: []string{"show", "/sys/fs/cgroup/io.max"}})
@@ -96,7 +97,8 @@ func reloadsOfSystemd(t *testing.T, p *pod) {
 	}
 }
 
-// changedUnits: properties that another program sets on the unit of a container or pod are repaired, also if systemd stores them.
+// changedUnits: another program sets properties of the unit of a container or pod. The plugin restores its values, also
+// when systemd applies the stored properties again.
 func changedUnits(t *testing.T, p *pod) {
 	n := p.node
 	weighed := p.run(t, spec{name: "weighed"}).cgroup()

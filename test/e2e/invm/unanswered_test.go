@@ -26,7 +26,7 @@ func unansweredHook(t *testing.T, p *pod) {
 	resume := func() { must(t, n.plugin.cmd.Process.Signal(syscall.SIGCONT)) }
 	defer resume()
 	if _, err := p.create(t, spec{name: "main"}); err == nil || !strings.Contains(err.Error(), "validator plugin 10-qos-nri-plugin failed") {
-		t.Errorf("the creation that is not answered ended with %v; want it to fail", err)
+		t.Errorf("a creation whose hook the plugin does not answer returned %v; want an error of the validator", err)
 	}
 
 	c := p.run(t, spec{name: "main", attempt: 1})
@@ -35,11 +35,12 @@ func unansweredHook(t *testing.T, p *pod) {
 	resume()
 	eventually(t, "the container is in its class", func() error { return c.inGroup("qos-gold") })
 	if after := n.status(t).GetRuntime().GetRegisteredAt().AsTime(); !after.After(before) {
-		t.Errorf("the plugin is registered since %s, as before the hook that was not answered; want it disconnected in between", after)
+		t.Errorf("the plugin has been registered since %s; want a new registration after the hook that it did not answer", after)
 	}
 }
 
-// reconfigureRuntime restarts the runtime with its configuration, in which it replaces a text.
+// reconfigureRuntime restarts the runtime with its original configuration, after it has replaced a text in the
+// configuration.
 func (n *node) reconfigureRuntime(t *testing.T, text, replacement string) {
 	t.Helper()
 	n.stopRuntime(t)

@@ -23,8 +23,9 @@ import (
 	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// usage compares what is reported for classes with the counters in the kernel: those of resctrl groups, which the emulated CPU makes up,
-// and those of the cgroup of a container, which then ends.
+// usage compares the reported usage of classes with the kernel's counters. The emulated CPU makes up the counters of
+// resctrl groups. The counters of block I/O are those of a container's cgroup, while the container runs and after its
+// end.
 func usage(t *testing.T, p *pod) {
 	n := p.node
 	t.Run("cache occupancy and memory bandwidth are those of the resctrl groups", func(t *testing.T) { groupUsage(t, n) })
@@ -156,8 +157,7 @@ func containerUsage(t *testing.T, p *pod) {
 // ioUsage is what a class or a container has used of a disk, by measure. Its pressure is that of all disks.
 type ioUsage map[string]float64
 
-// grownBy returns an error if a later usage of a class differs from this one by more or less than what its container
-// has used.
+// grownBy returns an error unless the usage of a class has grown by exactly the usage of its container.
 func (before ioUsage) grownBy(container, later ioUsage) error {
 	if len(container) != len(before) {
 		return fmt.Errorf("the kernel counts %v for the container, want a value of each measure", container)

@@ -73,7 +73,8 @@ func (n *node) bfqFile() string {
 	return "blkio/blkio.bfq.weight_device"
 }
 
-// wantWeightsEffective waits for the condition of weights, and for the degraded class.
+// wantWeightsEffective waits until the status reports whether weights are effective, in the condition of the resource
+// and in the class weighted.
 func (n *node) wantWeightsEffective(t testing.TB, want bool) {
 	t.Helper()
 	eventually(t, "the status says whether weights are effective", func() error {

@@ -2,7 +2,8 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# build-helm.sh DIR: builds helm, of the version that test/chart/go.mod names, into DIR. Needs network for the Go proxy.
+# build-helm.sh DIR: builds helm, of the version that test/chart/go.mod names, into DIR. The build needs network access
+# to the Go module proxy.
 set -euo pipefail
 out=$(realpath -m "${1:?usage: build-helm.sh DIR}")
 mkdir -p "$out"

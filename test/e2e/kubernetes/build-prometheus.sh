@@ -2,8 +2,9 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# build-prometheus.sh DIR: builds Prometheus, of the version that tools/prometheus/go.mod names, into DIR. It finds its targets only in
-# Kubernetes. The tags are those of promtool in the Makefile, so that Go compiles the packages of both once. Needs network for the Go proxy.
+# build-prometheus.sh DIR: builds Prometheus, of the version that tools/prometheus/go.mod names, into DIR. Of the
+# service discoveries, the build contains only that of Kubernetes. The build tags are those of promtool in the Makefile,
+# so that Go compiles the common packages only once. The build needs network access to the Go module proxy.
 set -euo pipefail
 out=$(realpath -m "${1:?usage: build-prometheus.sh DIR}")
 mkdir -p "$out"

@@ -2,8 +2,9 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# build-sidecars.sh DIR: builds the external-provisioner and the external-resizer, of the versions that sidecars/*/go.mod name, into DIR. Copies the
-# manifests of the rights that they need from their modules. Needs network for the Go proxy.
+# build-sidecars.sh DIR: builds the external-provisioner and the external-resizer into DIR, in the versions that
+# sidecars/*/go.mod name. It also copies the RBAC manifests of both from their modules. The build needs network access
+# to the Go module proxy.
 set -euo pipefail
 out=$(realpath -m "${1:?usage: build-sidecars.sh DIR}")
 export GOWORK=off CGO_ENABLED=0

@@ -2,8 +2,9 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# build.sh DIR: builds etcd and the programs of Kubernetes, static, from the modules that programs/go.mod names, into DIR.
-# About 12 minutes on 2 cores; does nothing for those that are there. Needs network for the Go proxy.
+# build.sh DIR: builds etcd and the programs of Kubernetes as static programs into DIR, from the modules that
+# programs/go.mod names. The build takes about 12 minutes on 2 cores, and needs network access to the Go module proxy.
+# Programs that exist are skipped.
 set -euo pipefail
 out=$(realpath -m "${1:?usage: build.sh DIR}")
 cd "$(dirname "$0")/programs"
@@ -12,7 +13,7 @@ mkdir -p "$out"
 
 version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
 minor=${version#v1.}
-# What a release sets; the kubelet refuses to register without a version.
+# These are the variables that a release build sets. Without a version, the kubelet refuses to register.
 flags="-s -w"
 for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
   for setting in "gitVersion=$version" gitMajor=1 "gitMinor=${minor%%.*}" gitTreeState=clean; do
@@ -20,7 +21,7 @@ for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
   done
 done
 
-# build NAME PACKAGE
+# build NAME PACKAGE: builds a program, unless it exists.
 build() {
   [ ! -x "$out/$1" ] || return 0
   echo "building $1"

@@ -16,7 +16,7 @@ import (
 func TestPrograms(t *testing.T) {
 	n := ready(t)
 	p := n.install(t, "--follow-annotations")
-	t.Cleanup(func() { n.kubectl(t, "delete", "--ignore-not-found", "-f", crd) }) // Helm refuses to install over it
+	t.Cleanup(func() { n.kubectl(t, "delete", "--ignore-not-found", "-f", crd) }) // Helm refuses to install over an existing CRD
 	t.Run("a missing CRD is one line in the log", func(t *testing.T) { missingCRD(t, n, p) })
 	t.Run("capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) })
 	t.Run("what cannot be meant is refused", func(t *testing.T) { wrongRequestsAreRefused(t, n) })
@@ -64,8 +64,8 @@ func wrongRequestsAreRefused(t *testing.T, n *node) {
 	}
 }
 
-// schedulerCounts runs a pod without a request, and pods that request a class by extended resource only: as many as the class has
-// capacity, and then one more, which stays pending until another pod is deleted.
+// schedulerCounts runs a pod without a request, and pods that request a class by extended resource only. The pods fill
+// the capacity of the class. One more pod stays pending until another pod is deleted.
 func schedulerCounts(t *testing.T, n *node) {
 	gold := n.asks("gold")
 	n.run(t, pod{name: "first", classes: gold}, pod{name: "second", classes: gold}, pod{name: "asks-not"})
@@ -162,7 +162,7 @@ func classesChange(t *testing.T, n *node, p installation) {
 	p.setClasses(t, strings.NewReplacer("name: slow", "name: fast", "slow: [", "fast: [").Replace(fmt.Sprintf(classes, 5)))
 	n.offered(t, "gold", "5", "5")
 	n.offered(t, "fast", "1k", "1k")
-	n.offered(t, "slow", "1", "1") // the one in use, which drains
+	n.offered(t, "slow", "1", "1") // the device in use stays until the class has drained
 	n.inClass(t, "in-slow", "slow")
 	n.delete(t, "in-slow")
 	n.offered(t, "slow", "0", "0")

@@ -29,7 +29,8 @@ func (n *node) helm(t *testing.T, args ...string) string {
 	return string(output)
 }
 
-// collector accepts traces until the test ends. It returns its URL, and a function that returns all requests so far.
+// collector starts a server that accepts traces until the test ends. It returns the URL of the server, and a function
+// that returns all requests so far.
 func (n *node) collector(t *testing.T) (url string, received func() string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", n.ip+":0")
@@ -64,8 +65,8 @@ func (n *node) helmRelease(t *testing.T, command, version string, args ...string
 	n.rolledOut(t)
 }
 
-// TestChart installs the version before from a registry. It upgrades to the release of this checkout, rolls back, uninstalls, and installs
-// again, with the commands of docs/helm.md, while pods run.
+// TestChart installs the previous version from a registry. It upgrades to the release of this checkout, rolls back,
+// uninstalls, and installs again, with the commands of docs/helm.md, while pods run.
 func TestChart(t *testing.T) {
 	n := ready(t)
 	d := &daemonSet{node: n}
@@ -105,7 +106,7 @@ func TestChart(t *testing.T) {
 func upgrades(t *testing.T, n *node, tracing string) {
 	image := n.makeRelease(t)
 	if n.knowsNewField(t) {
-		t.Error("the CRD of the version before has the field " + newField)
+		t.Error("the CRD of the previous version has the field " + newField)
 	}
 
 	pods, restart := n.containers(t), n.watchRestart(t)
@@ -159,7 +160,8 @@ func installsAgain(t *testing.T, n *node) {
 	n.leftAlone(t, pods)
 }
 
-// resets uninstalls the release, in one step. It reads the kernel's files at once: everything must be done when Helm returns.
+// resets uninstalls the release, and reads the kernel's files as soon as Helm returns, because all limits of the
+// default class must be gone by then.
 func resets(t *testing.T, n *node) {
 	pods := n.containers(t)
 	n.helm(t, "uninstall", "qos", "-n", "qos-system")

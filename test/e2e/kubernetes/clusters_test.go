@@ -23,8 +23,8 @@ import (
 // a CPU busy.
 const clusters = 3
 
-// seconds has about how long each slow test takes while other clusters run. A test that is not listed takes a few
-// seconds.
+// seconds has the approximate duration of each slow test while other clusters run. A test that is not listed takes a
+// few seconds.
 var seconds = map[string]int{
 	"TestVirtualNodeIntel": 620, "TestNodes": 430, "TestPrograms": 410, "TestNoOrderStopsPodsThatAskForNothing": 360,
 	"TestDaemonSet": 270, "TestVirtualNodeAMD": 200, "TestRequests": 110, "TestChart": 90, "TestTheShimIsSmall": 80, "TestCreationsTakeHardlyLongerWithThePlugin": 20,

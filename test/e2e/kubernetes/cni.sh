@@ -2,8 +2,8 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# A CNI plugin that connects each pod with the node, and with nothing else. The shell of a VM has an ip of its own, which does not
-# know veth.
+# cni.sh is a CNI plugin that connects each pod only with the node. It calls ip by its path, because the busybox shell
+# of a VM has a built-in ip, which does not support veth.
 set -eu
 ip=/usr/sbin/ip
 case $CNI_COMMAND in

@@ -118,8 +118,8 @@ func (n *node) loopDevice(t *testing.T, v *vm, claim string) string {
 	return strings.TrimSpace(v.mustRun(t, "sh", "-c", `cat "$(dirname "$(grep -lx `+file+` /sys/block/loop*/loop/backing_file)")/../dev"`))
 }
 
-// expand requests more capacity for claims of a pod. The kubelet expands a volume when it syncs the pod, and a change of the pod makes it
-// sync at once.
+// expand requests more capacity for claims of a pod. The kubelet expands a volume when it syncs the pod. A change of
+// the pod makes the kubelet sync at once.
 func (n *node) expand(t *testing.T, pod, capacity string, claims ...string) {
 	t.Helper()
 	for _, claim := range claims {
@@ -134,7 +134,8 @@ func (n *node) expand(t *testing.T, pod, capacity string, claims ...string) {
 	n.kubectl(t, "annotate", "pod", pod, "test/capacity="+capacity)
 }
 
-// expanded waits until claims have a capacity: the driver has expanded the volumes and their filesystems.
+// expanded waits until claims have the given capacity. They have it only after the driver has expanded the volumes and
+// their filesystems.
 func (n *node) expanded(t *testing.T, capacity string, claims ...string) {
 	t.Helper()
 	for _, claim := range claims {

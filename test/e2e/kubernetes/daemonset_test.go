@@ -138,12 +138,12 @@ func usageIsShown(t *testing.T, n *node) {
 	}
 }
 
-// followsAnnotations installs the manifests that let the publisher change the classes of running containers, and checks that it follows
-// annotations.
+// followsAnnotations installs the manifests that let the publisher change the classes of running containers, and checks
+// that the publisher follows annotations.
 func followsAnnotations(t *testing.T, n *node, d *daemonSet) {
 	n.kubectl(t, "apply", "-k", deploy+"kubernetes-follow-annotations")
 	n.rolledOut(t)
-	n.setGold(t, d, 2) // the manifests have brought back the class files that are supplied
+	n.setGold(t, d, 2) // kubectl apply has replaced the class files by those of the manifests
 	annotationsAreFollowed(t, n)
 }
 

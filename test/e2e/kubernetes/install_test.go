@@ -48,7 +48,7 @@ var rates = map[string]string{"gold": "900000000", "silver": "800000000", "slow"
 type installation interface {
 	// setClasses changes the class file.
 	setClasses(t *testing.T, text string)
-	// killPlugin and killShim kill the processes. Only back ensures that they run again.
+	// killPlugin and killShim kill the processes. The processes may stay down until the method back is called.
 	killPlugin(t *testing.T)
 	killShim(t *testing.T)
 	// back waits until the plugin and the shim are ready. It starts them if nothing else does.
@@ -149,8 +149,7 @@ func (n *node) offers(t *testing.T, resource, capacity, allocatable string) {
 	})
 }
 
-// asks returns one extended resource for each QoS resource of the node. A pod that requests all of them requests the same class name
-// of every QoS resource.
+// asks returns the extended resources of the classes with this name, one for each QoS resource of the node.
 func (n *node) asks(class string) []string {
 	var resources []string
 	for _, resource := range n.machine.node().resources {
@@ -163,7 +162,7 @@ func (n *node) asks(class string) []string {
 type pod struct {
 	name        string
 	classes     []string // extended resources "blockio.gold", one unit each
-	units       int      // of each; 0 is 1
+	units       int      // of each extended resource; 0 means 1
 	annotations map[string]string
 	priority    string
 	node        string // the only node on which it may run; empty means any node
@@ -260,7 +259,7 @@ func (n *node) running(t *testing.T, pods ...string) {
 	}
 }
 
-// pending waits until a pod is pending and the scheduler's message contains why.
+// pending waits until a pod is pending and the scheduler's message contains the text why.
 func (n *node) pending(t *testing.T, pod, why string) {
 	t.Helper()
 	until(t, "pod "+pod+" waits: "+why, func() (bool, string) {

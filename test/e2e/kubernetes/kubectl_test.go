@@ -219,7 +219,7 @@ spec:
 
 	output, err := n.tryQOS("", "set", name, "-c", "changes", "blockio=silver")
 	if err == nil || !strings.Contains(output, "allow-changes=true") {
-		t.Errorf("kubectl qos set in a namespace without changes printed %s", output)
+		t.Errorf("kubectl qos set in a namespace that does not allow changes printed %s", output)
 	}
 
 	n.kubectl(t, "label", "namespace", "default", allowed+"=true")

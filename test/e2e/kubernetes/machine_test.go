@@ -47,12 +47,13 @@ type machine interface {
 type settings struct {
 	cgroupRoot   string // of all containers
 	cgroupDriver string
-	// statusFrequency is how often the kubelet reports the node's status, and syncFrequency how often it looks at each pod.
+	// statusFrequency is how often the kubelet reports the node's status, and syncFrequency is how often the kubelet syncs
+	// each pod.
 	statusFrequency, syncFrequency string
 	ociRuntime                     string // path of the program
 	cni                            string // directory with cni.sh
 	nri                            string // more settings of NRI
-	timeouts                       string // containerd's, where they are not its defaults
+	timeouts                       string // the timeouts of containerd that are not its defaults
 	// resources has the QoS resources of the node, e.g. "blockio". Each has the classes gold, silver, slow and standard.
 	resources []string
 }

@@ -24,8 +24,8 @@ import (
 	"testing"
 )
 
-// rigVariable is the environment variable that tells the test program in the new namespaces in which directory it finds programs and
-// images, and writes logs.
+// rigVariable is the name of an environment variable. Its value is the directory in which the test program in the new
+// namespaces finds programs and images, and writes logs.
 const rigVariable = "QOS_E2E_KUBERNETES_RIG"
 
 // TestMain runs the tests in new namespaces. The test program is the first process of its PID namespace, so all
@@ -38,7 +38,7 @@ func run(m *testing.M) int {
 	dir := os.Getenv(rigVariable)
 	switch {
 	case os.Getuid() != 0 || len(wanted()) == 0:
-		return m.Run() // each test that runs says that it needs root
+		return m.Run() // without root, each test skips itself with a message
 	case dir == "":
 		return outside()
 	}
@@ -90,8 +90,8 @@ func failed(err error) int {
 	return 1
 }
 
-// inside runs this program again in new namespaces, for one cluster. The program does not run the tests in skipped. The directory
-// built has the programs and images.
+// inside runs this program again in new namespaces, for one cluster. The parameter skipped lists the tests that the
+// program does not run. The parameter built is the directory with the programs and images.
 func inside(ctx context.Context, built string, skipped []string, output io.Writer) int {
 	dir, err := os.MkdirTemp("", "qos-e2e-")
 	if err != nil {

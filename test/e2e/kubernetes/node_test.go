@@ -49,7 +49,9 @@ func (n *node) another(t *testing.T, address address) *node {
 // reportFailure prints logs at the end of a failed test.
 func (n *node) reportFailure(t *testing.T) {
 	t.Helper()
-	t.ArtifactDir() // without -artifacts, the directory is removed by a clean-up of its own, which must come after the report
+	// Without -artifacts, ArtifactDir registers a cleanup that removes the directory. Cleanups run in reverse order, so the
+	// directory is removed after the report.
+	t.ArtifactDir()
 	t.Cleanup(func() {
 		if t.Failed() {
 			n.report(t)

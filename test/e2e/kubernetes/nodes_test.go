@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// kindLabel is the label of nodes by which the chart has pools.
+// kindLabel is the label by which the chart assigns nodes to pools.
 const kindLabel = "node.example/kind"
 
 // pool is a node with class files of its own.
@@ -102,7 +102,7 @@ func nodesDiffer(t *testing.T, p pools) {
 	})
 }
 
-// placedByClass has pods whose class only one node offers, and pods that find their class full on one node or on both.
+// placedByClass runs pods whose class only one node offers, and pods whose class is full on one node or on both.
 func placedByClass(t *testing.T, p pools) {
 	small, large := p[0], p[1]
 	small.run(t, pod{name: "needs-rdt", classes: large.asks("gold")})
@@ -260,8 +260,9 @@ func nodeAway(t *testing.T, p pools, v *vm) {
 	large.claimStatus(t, "csi", "csi-gold InProgress csi-silver")
 }
 
-// podMoves deletes the pod csi, which runs on the node from, and creates it again on the node to. Its claim has the class silver. The
-// test requests gold while the publisher of the node to is stopped, and checks that the change is complete when the publisher continues.
+// podMoves deletes the pod csi on its node, and creates the pod again on another node. The claim of the pod has the
+// class silver. The test requests gold while the publisher of the new node is stopped. When the publisher continues,
+// the change must complete.
 func podMoves(t *testing.T, from, to *pool, w *vm) {
 	from.kubectl(t, "delete", "pod", "csi", "--wait", within)
 	until(t, "the first node has no claims", func() (bool, string) {

@@ -22,8 +22,8 @@ import (
 
 const crd = "../../../deploy/kubernetes/crd.yaml"
 
-// missingCRD checks what the shim reports if the user forgets to apply the CRD. It must be the first case, because it applies the CRD at
-// its end and the cases after it need the CRD.
+// missingCRD checks what the shim reports if the user forgets to apply the CRD. It must be the first case: it applies
+// the CRD at its end, and all later cases need the CRD.
 func missingCRD(t *testing.T, n *node, p *programs) {
 	until(t, "the shim logs that the CRD is missing", func() (bool, string) {
 		seen := p.said("deploy/kubernetes/crd.yaml")
@@ -33,7 +33,7 @@ func missingCRD(t *testing.T, n *node, p *programs) {
 	if seen := p.said("deploy/kubernetes/crd.yaml"); len(seen) != 1 {
 		t.Errorf("the missing CRD was logged %d times: %s", len(seen), strings.Join(seen, "\n"))
 	}
-	// A running shim looks for the CRD again within a minute, and a new shim looks at once.
+	// A running shim checks for the CRD again within a minute. A new shim checks at once.
 	p.killShim(t)
 	p.back(t)
 }
@@ -174,7 +174,7 @@ func refusalsAreReported(t *testing.T, n *node) {
 		seen := n.shell(t, "assignments", "default/refused", "-o", "json")
 		return strings.Contains(seen, `"count":`) && !strings.Contains(seen, `"count": "1"`), seen
 	})
-	n.event(t, "refused", "QOSClassRefused", "platinum") // still one
+	n.event(t, "refused", "QOSClassRefused", "platinum") // still exactly one event
 }
 
 // typosAreReported runs pods with misspelled annotations, which no policy refuses, and checks how they are reported.
@@ -202,15 +202,16 @@ func annotationsAreFollowed(t *testing.T, n *node) {
 	n.event(t, "follows", "QOSChangeRefused", `class "silver" of k8s.io/blockio is full`)
 	n.inClass(t, "follows", "gold")
 	n.delete(t, "has-silver")
-	n.inClass(t, "follows", "silver") // it is tried again
+	n.inClass(t, "follows", "silver") // the shim tries the change again
 	n.condition(t, "follows", "True Assigned: main: k8s.io/blockio silver")
 	if got := n.containerID("follows"); got != before {
 		t.Error("a change of class has replaced the container")
 	}
 }
 
-// serverAway stops the API server. Meanwhile it changes the class of a container and, if the class file does not come
-// from the API server, also the capacity of a class. Then it starts the API server again.
+// serverAway stops the API server. While the API server is stopped, the test changes the class of a container. If the
+// class file does not come from the API server, the test also changes the capacity of a class. Then it starts the API
+// server again.
 func serverAway(t *testing.T, n *node, p installation) {
 	n.run(t, pod{name: "through", classes: []string{"blockio.gold"}})
 	n.running(t, "through")
@@ -265,7 +266,8 @@ func (n *node) writes(t *testing.T) []string {
 	return writes
 }
 
-// quiet waits until the shim has written nothing to the API for the duration some. It returns the number of all writes so far.
+// quiet waits until the shim has written nothing to the API for the given duration. It returns the number of all writes
+// so far.
 func (n *node) quiet(t *testing.T, some time.Duration) int {
 	t.Helper()
 	last, since := -1, time.Now()
@@ -321,7 +323,7 @@ func timeToStatus(t *testing.T, n *node, p *programs) {
 		start := time.Now()
 		p.setClasses(t, fmt.Sprintf(classes, capacity))
 		n.offered(t, "gold", fmt.Sprint(capacity), fmt.Sprint(capacity))
-		t.Logf("from the class file to the node's status: %.1f s (class files are looked at every 5 s, the kubelet tells its status every 2 s here)",
+		t.Logf("from the class file to the node's status: %.1f s (the plugin reads class files every 5 s; here the kubelet reports every 2 s)",
 			time.Since(start).Seconds())
 	}
 }

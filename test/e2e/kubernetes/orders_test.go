@@ -148,14 +148,14 @@ func (n *installs) anyObjectLost(t *testing.T) {
 			n.check(t, func(policy string) bool { return policy != object.Metadata.Name })
 			n.apply(t, manifest)
 			if object.Kind == "Namespace" {
-				n.kubectl(t, "apply", "-k", deploy+"uninstall") // the content of the namespace was deleted with it
+				n.kubectl(t, "apply", "-k", deploy+"uninstall") // the namespace was deleted with its content
 			}
 		})
 	}
 }
 
-// kindLost deletes the CRD of the parameters of two policies, and restarts the API server, so that the new process has never had this
-// CRD.
+// kindLost deletes the CRD of the parameters of two policies, and restarts the API server, so that the new process has
+// never served this CRD.
 func (n *installs) kindLost(t *testing.T) {
 	n.kubectl(t, "delete", "-f", deploy+"policies/crd.yaml")
 	n.cluster.server.mustEnd(t, syscall.SIGKILL)
@@ -236,8 +236,8 @@ func (n *installs) check(t *testing.T, holds func(policy string) bool) {
 	})
 }
 
-// probe creates pods by a dry run on the API server, and returns the answers. It creates a pod with the name of the canary, then a pod
-// that requests nothing, then those of asking.
+// probe creates pods by a dry run on the API server, and returns the answers. It creates a pod with the name of the
+// canary, then a pod that requests nothing, then the pods in asking.
 func (n *installs) probe(canary string) string {
 	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: plain, annotations: {%s}},
   spec: {containers: [{name: main, image: none, resources: {limits: {%s}}}]}}

@@ -56,7 +56,8 @@ func (n *node) installPolicies(t *testing.T) {
 	n.policiesAct(t)
 }
 
-// applyPolicies applies the policies. containerResources lists the QoS resources of containers, as the policies expect it.
+// applyPolicies applies the policies. containerResources lists the QoS resources of containers in the format of the
+// policies.
 func (n *node) applyPolicies(t *testing.T, containerResources string) {
 	t.Helper()
 	n.applyOverlay(t, policies, strings.Replace(ownPolicies, "RESOURCES", containerResources, 1))
@@ -295,7 +296,7 @@ func quotaRace(t *testing.T, n *node) {
 	}
 }
 
-// quotaTrap is a quota that the API server accepts and does not enforce, as docs/policies.md warns.
+// quotaTrap creates a quota that the API server accepts but does not enforce, as docs/policies.md warns.
 func quotaTrap(t *testing.T, n *node) {
 	n.namespace(t, "trap", `{apiVersion: v1, kind: ResourceQuota, metadata: {name: classes}, spec: {hard: {limits.qos.noderesource.dev/blockio.slow: "0"}}}`)
 	until(t, "the quota is in force", func() (bool, string) {

@@ -26,7 +26,8 @@ import (
 // monitoring has the files that administrators give to Prometheus and Grafana.
 const monitoring = deploy + "monitoring/"
 
-// scrapeInterval is how often Prometheus reads the metrics. Rates are over rateInterval, which Grafana would choose for this interval.
+// scrapeInterval is how often Prometheus reads the metrics. Rates are averages over rateInterval, which Grafana would
+// choose for this scrape interval.
 const scrapeInterval, rateInterval = 10 * time.Second, "1m"
 
 // prometheus starts Prometheus with scrape.yaml and rules.yaml, until the test ends. Unlike in a cluster, it runs outside of a pod, and
@@ -53,7 +54,8 @@ rule_files: [%s]
 	return promv1.NewAPI(client)
 }
 
-// scraped waits until Prometheus has found the pods of the installation and reads their metrics, as the jobs that the alerts select.
+// scraped waits until Prometheus has found the pods of the installation and reads their metrics, under the names of the
+// jobs that the alerts select.
 func (n *node) scraped(t *testing.T, p promv1.API) {
 	t.Helper()
 	want := []string{"qos-plugin " + n.name + " up", "qos-publisher " + n.name + " up", "qos-shim " + n.name + " up"}
@@ -81,7 +83,8 @@ func monitored(t *testing.T, n *node) {
 	p := n.prometheus(t)
 	n.scraped(t, p)
 
-	// Hooks run between two scrapes, so that they have a rate. The container's I/O makes the kernel count the I/O of the class.
+	// The start of the pod calls the plugin's hooks between two scrapes, so that their metrics have a rate. The
+	// container's I/O makes the kernel count the I/O of the class.
 	n.run(t, pod{name: "busy"})
 	n.running(t, "busy")
 	commit := func(seconds string) {
@@ -122,8 +125,9 @@ func monitored(t *testing.T, n *node) {
 	}
 }
 
-// liven makes the charts of the dashboard less flat. For three minutes, a container commits in two classes. Meanwhile, a pod with a class of
-// limited capacity starts, another pod is refused, and a resctrl group is removed.
+// liven makes the charts of the dashboard less flat. For three minutes, a container writes and syncs a file, first in
+// one class and then in another. Meanwhile, a pod with a class of limited capacity starts, another pod is refused, and
+// a resctrl group is removed.
 func liven(t *testing.T, n *node, commit func(seconds string)) {
 	commit("60")
 	n.qos(t, "set", "busy", "-c", "main", "rdt=gold", "blockio=gold", within)

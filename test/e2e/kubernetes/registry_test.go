@@ -30,8 +30,8 @@ const (
 	newField = "observedGeneration"
 )
 
-// buildPublisher builds into dir the program that publishes a release, a registry, and the programs of the version before, which "make
-// image" has built.
+// buildPublisher builds two programs into dir: publish, which publishes a release, and a registry. It also copies the
+// programs that "make image" has built into dir. They serve as the programs of the previous version.
 func buildPublisher(dir string) error {
 	build := exec.Command("go", "-C", "../../../tools/image", "build", "-o", filepath.Join(dir, "bin")+"/",
 		"./publish", "github.com/google/go-containerregistry/cmd/registry")
@@ -41,7 +41,7 @@ func buildPublisher(dir string) error {
 	return os.CopyFS(filepath.Join(dir, "release", platform), os.DirFS(filepath.Join("../../../bin", platform)))
 }
 
-// startRegistry starts a registry, which is empty.
+// startRegistry starts an empty registry.
 func (n *node) startRegistry(t *testing.T) {
 	t.Helper()
 	server := n.process("registry", n.program("registry"), "-port=5000")
@@ -53,9 +53,9 @@ func (n *node) startRegistry(t *testing.T) {
 	})
 }
 
-// publishBefore publishes the version before, which stands for an older release: its programs have the same source but another version, so
-// its image has another digest. Its CRD lacks a field, which the programs do not write: the API server would refuse the write. It returns
-// the name of the image.
+// publishBefore publishes the previous version, and returns the name of its image. Its programs have the same source as
+// those of the new version but another version number, so the image has another digest. Its CRD lacks newField. The API
+// server would refuse to write this field, but the programs do not write it.
 func (n *node) publishBefore(t *testing.T) string {
 	t.Helper()
 	chart := filepath.Join(t.TempDir(), "chart")
@@ -75,7 +75,7 @@ func (n *node) publishBefore(t *testing.T) string {
 		"-documents", "../../../LICENSE"))
 }
 
-// taggedCheckout prints the commands that copy the files of this checkout into a repository of their own, with the tag of a release.
+// taggedCheckout is a script that copies the files of this checkout into a new repository, with the tag of a release.
 const taggedCheckout = `set -eu
 cd ../../..
 git ls-files -z --cached --others --exclude-standard --deduplicate |
@@ -101,7 +101,7 @@ func (n *node) makeRelease(t *testing.T) string {
 	return publishedImage(t, release)
 }
 
-// publishedImage runs a command that publishes an image. It returns the name of the image, which has a digest.
+// publishedImage runs a command that publishes an image. It returns the name of the image with its digest.
 func publishedImage(t *testing.T, publish *exec.Cmd) string {
 	t.Helper()
 	printed, err := publish.CombinedOutput()

@@ -32,7 +32,7 @@ const (
 	requiredPlugin     = "[ qos-nri-plugin ]"
 )
 
-// containerResources lists the QoS resources of containers in these tests, as the policies expect it.
+// containerResources lists the QoS resources of containers in these tests, in the format of the policies.
 const containerResources = "'rdt', 'blockio', 'vendor.example/xyz-qos'"
 
 // ownPolicies is a kustomization with which an administrator replaces the lists of QoS resources in the policies, as in
@@ -76,8 +76,8 @@ type request struct {
 	Init        []requester
 	Containers  []requester
 	// Refused is a part of the error with which the API server refuses the pod. It is empty if the API server accepts the
-	// pod. Pod is the value of podAnnotation after admission, if admission changes it. With has the units that the policies
-	// add, by container.
+	// pod. Pod is the value of podAnnotation after admission, if admission changes it. The field With maps containers to
+	// the units that the policies add.
 	Refused, Pod string
 	With         map[string]map[string]any
 }
@@ -160,7 +160,7 @@ func tryRequests(t *testing.T, n *node) {
 	}
 }
 
-// compare checks what the API server made of the request.
+// compare checks the pod that the API server has returned for the request.
 func (r *request) compare(t *testing.T, output []byte) {
 	t.Helper()
 	var got corev1.Pod

@@ -2,13 +2,14 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes ready what the Kubernetes tests need: etcd and Kubernetes, CSI sidecars, containerd and runc, Helm, Prometheus. Does nothing when all is there. Prints
-# the paths that the tests use, as NAME=VALUE. Only installing Debian packages needs root.
+# setup.sh: installs or builds what the Kubernetes tests need: Debian packages, etcd, Kubernetes, CSI sidecars, containerd, runc,
+# Helm and Prometheus. It skips what exists already, and prints the paths that the tests use, as NAME=VALUE. Only the
+# installation of Debian packages needs root.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../vm/env.sh"
 ensure_packages iproute2 util-linux e2fsprogs >&2
-# version MODULE [DIR]: the version that DIR/go.mod has, or programs/go.mod.
+# version MODULE [DIR]: prints the version of the module in DIR/go.mod. DIR is programs by default.
 version() { sed -n "s#^\t$1 \(v[^ ]*\).*#\1#p" "$here/${2:-programs}/go.mod"; }
 kubernetes=$CACHE/kubernetes-$(version k8s.io/kubernetes)-etcd-$(version go.etcd.io/etcd/server/v3)
 once "$kubernetes/kubelet" "$here/build.sh" "$kubernetes" >&2

@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// claimQuota is the quota of docs/storage.md, with the classes of claims that no driver serves.
+// claimQuota tests the quota of docs/storage.md, with a class for claims that no driver serves.
 func claimQuota(t *testing.T, n *node) {
 	n.apply(t, `{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, metadata: {name: rare}, driverName: loop.example, parameters: {iops: "500"}}`)
 	t.Cleanup(func() { n.kubectl(t, "delete", "volumeattributesclass", "rare") })
@@ -45,8 +45,8 @@ func claimQuota(t *testing.T, n *node) {
 	}
 }
 
-// storageObjects are a local volume of the node, its claim, and classes for it. The pod mounts the volume at a symbolic link, so the
-// container has the mount at another path than its spec says.
+// storageObjects are a local volume of the node, its claim, and classes for the claim. The pod mounts the volume at a
+// symbolic link, so the path of the mount in the container differs from the path in the pod spec.
 const storageObjects = `apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata: {name: local, annotations: {qos.noderesource.dev/default-volume-attributes-class: silver}}
@@ -186,7 +186,7 @@ func (n *node) setAttributes(t *testing.T, claim, class string) {
 	n.kubectl(t, "patch", "pvc", claim, "-p", `{"spec":{"volumeAttributesClassName":"`+class+`"}}`)
 }
 
-// limited waits until the cgroup of a pod has limits.
+// limited waits until io.max of the cgroup of a pod contains the wanted limits.
 func (n *node) limited(t *testing.T, pod, want string) {
 	t.Helper()
 	until(t, "pod "+pod+" has "+want, func() (bool, string) {
@@ -203,7 +203,7 @@ func (n *node) limited(t *testing.T, pod, want string) {
 	})
 }
 
-// volume waits until the node reports its only volume with a claim as "class state reason".
+// volume waits until the node reports the wanted "CLASS STATE REASON" for its only volume with a claim.
 func (n *node) volume(t *testing.T, want string) {
 	t.Helper()
 	until(t, "the node reports "+want, func() (bool, string) {

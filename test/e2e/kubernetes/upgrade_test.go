@@ -25,8 +25,9 @@ const podScope = `- name: qos.noderesource.dev/pod-blockio
       slow: [{Devices: [/dev/vda], ThrottleReadBps: 300M}]
 `
 
-// staying has pods that the installation must leave alone, each with the class that it has: by an extended resource, by an annotation,
-// by default and, on cgroup v2, by a class of the whole pod. The runtime refuses the containers of by-annotation without the plugin.
+// staying maps classes to pods that changes of the installation must not affect. The pods get their classes by an
+// extended resource, by an annotation, and by default. On cgroup v2, runStaying adds a pod with a class of the whole
+// pod. Without the plugin, the runtime refuses the containers of the pod by-annotation.
 var staying = map[string]pod{
 	"gold": {name: "by-resource", classes: []string{"blockio.gold"}},
 	"slow": {name: "by-annotation", annotations: map[string]string{
@@ -94,8 +95,8 @@ type restart struct {
 	offer, pod watch
 }
 
-// watchRestart begins to watch what the node offers of the class gold, with the time of the kubelet's report, and when containers of the
-// shim end.
+// watchRestart starts two watches. The watch offer shows the capacity and the allocatable units of gold in the node's
+// status, with the time of the kubelet's report. The watch pod shows when containers of the shim end.
 func (n *node) watchRestart(t *testing.T) restart {
 	t.Helper()
 	const gold = `qos\.noderesource\.dev/blockio\.gold`
@@ -133,7 +134,7 @@ func (r restart) noLongerThanItself(t *testing.T, capacity int) {
 	}
 }
 
-// end returns when the old shim has ended.
+// end ends the watches, and returns the time at which the old shim ended.
 func (r restart) end(t *testing.T) time.Time {
 	t.Helper()
 	must(t, r.offer.end(syscall.SIGTERM))
@@ -147,7 +148,8 @@ func (r restart) end(t *testing.T) time.Time {
 	return time.Time{}
 }
 
-// registration returns when the new shim registered gold with the kubelet. The runtime writes the time into the shim's log.
+// registration returns the time at which the new shim registered gold with the kubelet. The runtime writes the time
+// into the shim's log.
 func (r restart) registration(t *testing.T) time.Time {
 	t.Helper()
 	for _, line := range linesWith("blockio.gold", "/var/log/pods/qos-system_qos-nri-plugin-*/shim/*.log") {
@@ -160,7 +162,7 @@ func (r restart) registration(t *testing.T) time.Time {
 	return time.Time{}
 }
 
-// unavailable returns how long the reports of a node had less of a class allocatable than its capacity. A report is a line
+// unavailable returns how long a node reported fewer allocatable units of a class than its capacity. A report is a line
 // TIME/CAPACITY/ALLOCATABLE. All reports must have at least the given capacity.
 func unavailable(reports []string, capacity int) (away time.Duration, err error) {
 	var since time.Time

@@ -33,7 +33,8 @@ func usageIsMeasured(t *testing.T, n *node) {
 	t.Run("tables are sorted lines", func(t *testing.T) { tablesAreSortedLines(t, n) })
 }
 
-// occupancyIsTheKernels compares a document with the kernel's counter, which the emulated CPU does not change.
+// occupancyIsTheKernels compares the JSON output of the command with the kernel's counter, which is constant on the
+// emulated CPU.
 func occupancyIsTheKernels(t *testing.T, n *node, group string) {
 	want, err := n.machine.run("cat", group+"/mon_data/mon_L3_00/llc_occupancy")
 	must(t, err)

@@ -228,7 +228,7 @@ func (n *node) bandwidth(t *testing.T, class, want string) {
 	})
 }
 
-// podHasAClass has a pod whose containers share a limit.
+// podHasAClass runs a pod whose containers share a limit.
 func podHasAClass(t *testing.T, n *node) {
 	n.run(t, pod{name: "limited", annotations: map[string]string{podAnnotation: "qos.noderesource.dev/pod-blockio=slow"}})
 	n.running(t, "limited")

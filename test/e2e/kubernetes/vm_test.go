@@ -38,9 +38,9 @@ type vm struct {
 // inVM lists the programs in the VM: those of a node, and those that the tests need there.
 var inVM = []string{"agent", "kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "runc", "qos-nri-plugin", "csidriver"}
 
-// runAgent is the script that the VM runs. GOGC saves CPU time for more memory. Without systemd, the programs of the
-// node are in a cgroup of their own: in the root cgroup, each of their threads would get more of a busy CPU than all
-// pods together.
+// runAgent is the script that the VM runs. The value of GOGC saves CPU time and costs memory. Without systemd, the
+// programs of the node are in a cgroup of their own: in the root cgroup, each of their threads would get more of a busy
+// CPU than all pods together.
 const runAgent = `#!/bin/sh
 export PATH=/opt:/usr/sbin:/usr/bin:$PATH GOGC=400
 if [ "$QOS_INIT" != systemd ]; then
@@ -84,7 +84,8 @@ func (v *vm) begin(t *testing.T, n *node) {
 // tap is the network device of this machine that is connected to the VM.
 func (v *vm) tap() string { return "tap-" + v.name }
 
-// makeDisk makes the VM's disk with the unpacked images. It unpacks them on this machine, because this would take minutes in the VM.
+// makeDisk makes the VM's disk with the unpacked images. The images are unpacked on this machine, because unpacking
+// would take minutes in the VM.
 func (v *vm) makeDisk(t *testing.T, n *node) {
 	t.Helper()
 	tree := filepath.Join(v.dir, "tree")

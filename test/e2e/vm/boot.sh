@@ -2,18 +2,21 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# boot.sh DIR intel|amd [KERNEL ARGUMENT…]: boots the test VM and runs DIR/share/run in it, as root; this process becomes QEMU.
-# DIR/share is /share in the VM; what is in DIR/programs, if that exists, is in memory there, in /opt, and what is in DIR/root in /.
-# /dev/vda (2 GiB) and /dev/vdb (256 MiB) are empty disks. The kernel's console goes to DIR/console.log, the streams of "run" are this
-# script's. QOS_CGROUP=v1 gives it cgroup v1 instead of v2; QOS_INIT=systemd makes systemd, that of this machine, its first process, and
-# "run" a service; QOS_HOST_PROGRAMS are more programs of this machine that it gets. QOS_NIC and QOS_SMP are QEMU's -nic and -smp.
-# QOS_VDB is added to the options of the second disk, e.g. a limit of its speed.
+# boot.sh DIR intel|amd [KERNEL ARGUMENT…]: boots the test VM, which runs DIR/share/run as root. This process becomes QEMU.
+# The VM mounts DIR/share at /share. If DIR/programs exists, its content is copied into the VM's memory at /opt; that of
+# DIR/root is copied to /. The disks /dev/vda (2 GiB) and /dev/vdb (256 MiB) are empty. The kernel's console goes to
+# DIR/console.log. The standard input and output of "run" are those of this script. Environment variables:
+# - QOS_CGROUP=v1: the VM uses cgroup v1 instead of v2.
+# - QOS_INIT=systemd: the first process of the VM is the systemd of this machine, and "run" is a service.
+# - QOS_HOST_PROGRAMS: further programs of this machine, which are copied into the VM.
+# - QOS_NIC, QOS_SMP: the values of QEMU's options -nic and -smp.
+# - QOS_VDB: more options of the second disk, e.g. a limit of its speed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/env.sh"
 dir=$(realpath "${1:?usage: boot.sh DIR intel|amd [KERNEL ARGUMENT…]}")
-# Page tables of five levels and checks of each access to memory cost an emulated CPU a tenth of its time. Without ERMS and FSRM the
-# kernel copies words, not bytes.
+# Without five-level page tables and protection checks of memory accesses, the emulated CPU saves a tenth of its time.
+# Without ERMS and FSRM the kernel copies words, not bytes.
 cpu=max,-la57,-smap,-smep,-pku,-umip,-erms,-fsrm
 case ${2:-intel} in
   intel) cpu+=,vendor=GenuineIntel ;;
@@ -43,9 +46,9 @@ read -ra host_programs <<<"${QOS_HOST_PROGRAMS:-}"
 truncate -s 2G "$dir/vda"
 truncate -s 256M "$dir/vdb"
 
-# A host without time to spare can make the kernel believe that its timer does not work, hence no_timer_check. One thread for both
-# CPUs costs nothing there, and keeps one from waiting in a loop for the other, which may not be running. The kernel's mitigations for
-# Intel's CPUs only cost time here.
+# no_timer_check: on a busy host, the kernel could conclude that its timer does not work. thread=single: on a busy host, one
+# thread for both CPUs is not slower, and no CPU spins while it waits for a CPU that the host does not run. mitigations=off:
+# the kernel's mitigations for CPU bugs only cost time here.
 exec qemu-system-x86_64 -accel tcg,thread=single -cpu "$cpu" -smp "${QOS_SMP:-2,sockets=2}" -m 4096 \
   -display none -no-reboot -nic "${QOS_NIC:-none}" -kernel "$KERNEL" -initrd "$dir/initrd.cpio" \
   -append "console=ttyS0 quiet panic=1 no_timer_check mitigations=off QOS_CGROUP=${QOS_CGROUP:-v2} QOS_INIT=${QOS_INIT:-} $*" \

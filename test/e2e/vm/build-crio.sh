@@ -2,9 +2,10 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# build-crio.sh DIR: builds static crio, pinns and copyimg, which imports images, into DIR. Does nothing for those that are there.
-# QOS_E2E_CRIO_SOURCE may name a tarball of the source; without it, the source is the Go module. When the Go proxy does not have that,
-# the script says so and builds nothing. About 4 minutes on 2 cores. Needs network, for the Go proxy and Debian's archive.
+# build-crio.sh DIR: builds crio, pinns and copyimg (which imports images) as static programs into DIR, unless DIR/crio exists.
+# The source is the tarball QOS_E2E_CRIO_SOURCE or, if this variable is not set, the Go module. If the Go module proxy does
+# not have the module, the script prints a message and builds nothing. The build takes about 4 minutes on 2 cores, and needs
+# network access to the proxy and Debian's archive.
 set -euo pipefail
 out=$(realpath -m "${1:?usage: build-crio.sh DIR}")
 . "$(cd "$(dirname "$0")" && pwd)/env.sh"
@@ -39,4 +40,4 @@ build() {
 mkdir -p "$out"
 nice gcc -std=c99 -O2 -static -s -o "$out/pinns" pinns/src/*.c
 build copyimg ./test/copyimg
-build crio ./cmd/crio # the last one: where it is, everything is
+build crio ./cmd/crio # crio is built last: if it exists, all programs exist

@@ -2,9 +2,9 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# build-kernel.sh OUT: builds a small kernel with the real resctrl, over a CPU with RDT that emulate-rdt.py makes up, with cgroup
-# v1 and v2, blk-throttle, iocost and bfq, ext4, XFS and btrfs, for QEMU without KVM. From Debian's kernel source; about 9 minutes on
-# 2 cores.
+# build-kernel.sh OUT: builds a small kernel for QEMU without KVM, from Debian's kernel source. The kernel has the real resctrl,
+# for which emulate-rdt.py emulates a CPU with RDT. It also has cgroup v1 and v2, blk-throttle, iocost, bfq, ext4, XFS and
+# btrfs. The build takes about 9 minutes on 2 cores.
 set -euo pipefail
 out=$(realpath -m "${1:?usage: build-kernel.sh OUT}")
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,13 +24,13 @@ without=(
   RTC_CLASS SCSI SERIO SOUND USB_SUPPORT VT WIRELESS WLAN XEN
   # Filesystems and network protocols.
   ISO9660_FS MSDOS_FS NFSD NFS_FS QUOTA VFAT_FS IPV6
-  # What costs time to build or to boot.
+  # Options that cost time in the build or at boot.
   AUDIT CPU_FREQ CRASH_DUMP DEBUG_FS DEBUG_INFO DEBUG_KERNEL EFI FTRACE HIBERNATION JUMP_LABEL KEXEC KPROBES MICROCODE MODULES NUMA
   POWERCAP PROFILING RAID6_PQ_BENCHMARK SECURITY_SELINUX SUSPEND SYSTEM_TRUSTED_KEYRING THERMAL WATCHDOG X86_MCE
 )
 with=(
   DEBUG_INFO_NONE X86_CPU_RESCTRL
-  # cgroup v2 and v1, as runc wants them.
+  # cgroup v2 and v1, with the options that runc requires.
   CGROUPS MEMCG MEMCG_V1 CPUSETS CPUSETS_V1 CGROUP_BPF BPF_SYSCALL CGROUP_CPUACCT CGROUP_DEVICE CGROUP_HUGETLB HUGETLBFS
   CGROUP_NET_CLASSID NET_CLS_CGROUP CGROUP_NET_PRIO CGROUP_PIDS CGROUP_SCHED CFS_BANDWIDTH PSI
   # Block I/O control.
@@ -38,7 +38,7 @@ with=(
   # Disks, shared folders and filesystems.
   MD BLK_DEV_DM BLK_DEV_LOOP BLK_DEV_NULL_BLK VIRTIO_BLK VIRTIO_PCI VIRTIO_CONSOLE NET_9P NET_9P_VIRTIO 9P_FS
   DEVTMPFS DEVTMPFS_MOUNT BTRFS_FS EXT4_FS XFS_FS FUSE_FS OVERLAY_FS TMPFS TMPFS_XATTR SWAP ZRAM
-  # What containers and the plugin need.
+  # Options that containers and the plugin need.
   CONNECTOR PROC_EVENTS KEYS POSIX_MQUEUE SECCOMP SECCOMP_FILTER USER_NS VETH BRIDGE VIRTIO_NET NF_TABLES
 )
 make -s x86_64_defconfig kvm_guest.config

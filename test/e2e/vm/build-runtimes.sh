@@ -2,9 +2,10 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# build-runtimes.sh DIR NAME@VERSION…: makes runtimes in DIR. containerd, with its shim and ctr, and runc are built static from their
-# Go modules; crun comes from Debian 13, with its libraries, as they are below /. A build takes about 4 minutes on 2 cores; nothing is
-# done for programs that are there. Needs network, for the Go proxy and Debian's archive.
+# build-runtimes.sh DIR NAME@VERSION…: puts runtimes into DIR. It builds containerd (with its shim and ctr) and runc as static
+# programs from their Go modules. It unpacks crun and its libraries from Debian 13, with the paths that they have below /. A
+# build takes about 4 minutes on 2 cores; programs that exist are skipped. The script needs network access to the Go module
+# proxy and Debian's archive.
 set -euo pipefail
 usage='usage: build-runtimes.sh DIR containerd|runc|crun@VERSION…'
 out=$(realpath -m "${1:?$usage}")
@@ -15,7 +16,7 @@ mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# module NAME PACKAGE@VERSION…: an empty module that has the packages as tools, in the working directory.
+# module NAME PACKAGE@VERSION…: creates a module with the packages as tools, and changes to its directory.
 module() {
   mkdir -p "$work/$1"
   cd "$work/$1"
@@ -24,7 +25,8 @@ module() {
   go get -tool "$@"
 }
 
-# build_containerd VERSION: plugins get this version, and with it that of NRI, which containerd 2.2 does not report itself.
+# build_containerd VERSION: builds containerd. It sets the version that containerd reports to plugins. containerd 2.2
+# does not report the version of NRI, so the NRI library of a plugin derives the version of NRI from that of containerd.
 build_containerd() {
   local root=github.com/containerd/containerd/v2/cmd version=github.com/containerd/containerd/v2/version.Version name
   [ -x "$out/containerd" ] && [ -x "$out/containerd-shim-runc-v2" ] && [ -x "$out/ctr" ] && return
@@ -35,7 +37,7 @@ build_containerd() {
   done
 }
 
-# build_runc VERSION: runc needs libseccomp for containerd's default profile.
+# build_runc VERSION: builds runc with libseccomp, which containerd's default seccomp profile needs.
 build_runc() {
   [ -x "$out/runc" ] && return
   ensure_packages gcc pkg-config
@@ -45,8 +47,9 @@ build_runc() {
   mv "$out/runc.new" "$out/runc"
 }
 
-# build_crun VERSION: unpacks crun of Debian 13, and what it is linked with, since this machine's libraries may be older. apt checks the
-# archive's signature; it gets lists of its own, so that this machine's apt never sees those packages.
+# build_crun VERSION: unpacks crun of Debian 13 and its libraries, because this machine's libraries may be older. apt
+# checks the signature of the archive. apt uses separate package lists, so that it never installs packages of Debian 13
+# on this machine.
 build_crun() {
   [ -x "$out/usr/bin/crun" ] && return
   local apt=$work/apt libraries=lib/x86_64-linux-gnu loader=lib64/ld-linux-x86-64.so.2 root=$work/debian options library archive

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Edits a Linux 6.12 tree, the working directory, so that resctrl finds a CPU with RDT on a machine without one.
 
-resctrl itself stays as it is: only what it asks of the CPU is answered from here.
+The edits change only the code with which resctrl queries the CPU. They do not change the other code of resctrl.
 
 Intel (QEMU `-cpu max,vendor=GenuineIntel`): L3 of 12 ways, 2 of them shared with I/O, 16 CLOSIDs; L2 of 20 ways, 8 CLOSIDs;
 MB in per cent, at least 10, in steps of 10, 8 CLOSIDs. AMD (`-cpu max`): the same caches; MB absolute, up to 2048, 16 CLOSIDs.
-Monitoring: 32 RMIDs; occupancy and bandwidth counters are made up, and grow. Writes to the MSRs go nowhere. The occupancy of an RMID
-is at least 2 MiB, which is the default of max_threshold_occupancy, so the RMIDs of removed groups are not free again. A test that needs
-them writes 64 MiB, the largest possible value, to that file: no RMID has this occupancy.
+Monitoring: 32 RMIDs. The edited code makes up the counters: the occupancy of an RMID is constant, and bandwidth grows. Writes to the
+MSRs have no effect. The occupancy of every RMID except 0 is at least 2 MiB, the default of max_threshold_occupancy. Therefore the kernel
+never frees the RMIDs of removed groups. A test that needs these RMIDs writes 64 MiB, the largest possible value, to the file
+max_threshold_occupancy: the occupancy of every RMID is lower.
 """
 RESCTRL = "arch/x86/kernel/cpu/resctrl/"
 
@@ -41,7 +42,7 @@ COUNTER = """
 
 
 def edit(name, *replacements):
-    """Replaces text in a file of resctrl; text that is not there means that the kernel has changed, and fails."""
+    """Replaces text in a file of resctrl. If the file lacks the text, because the kernel has changed, edit fails."""
     with open(RESCTRL + name) as file:
         text = file.read()
     for old, new in replacements:

@@ -1,19 +1,20 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Sourced by the other scripts: what is built, and where it is kept. Everything lives outside of the checkout, in a
-# directory whose name has the versions in it, so that a change of version never meets an old file.
+# The other scripts source this file. It defines the versions of the programs to build, and the directories for them outside
+# of the checkout. The name of a directory contains the versions, so that a new version never uses files of an old one.
 # shellcheck shell=bash disable=SC2034
 CONTAINERD_VERSION=v2.4.2
-# Older containerd that the core cases run on: the version with long-term support, and the oldest that can set RDT groups.
+# Older versions of containerd for the core cases: the version with long-term support, and the oldest version that can
+# set RDT groups.
 CONTAINERD_2_3_VERSION=v2.3.7
 CONTAINERD_2_2_VERSION=v2.2.1
 RUNC_VERSION=v1.5.2
 CRIO_VERSION=v1.37.0
-# crun is that of Debian 13, since that of Debian 12 is too old.
+# This is the version in Debian 13, because the crun of Debian 12 is too old.
 CRUN_VERSION=1.21
 KERNEL_PACKAGE=linux-source-6.12
-# Raise it when build-kernel.sh or emulate-rdt.py changes what comes out.
+# Increase KERNEL_RECIPE when a change of build-kernel.sh or emulate-rdt.py changes the built kernel.
 KERNEL_RECIPE=3
 
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/qos-nri-plugin
@@ -24,8 +25,8 @@ CONTAINERD_2_2=$CACHE/containerd-$CONTAINERD_2_2_VERSION
 CRUN=$CACHE/crun-$CRUN_VERSION
 KERNEL=${KERNEL:-${QOS_E2E_KERNEL:-$CACHE/kernel-${KERNEL_PACKAGE#linux-source-}-$KERNEL_RECIPE/bzImage}}
 
-# once FILE COMMAND…: runs a command that builds a file, unless the file is there. One command runs at a time, since what is built is
-# shared; nobody waits for what is there.
+# once FILE COMMAND…: runs a command that builds a file, unless the file exists. Only one command runs at a time,
+# because concurrent runs share the built files. If the file exists, once returns without waiting for the lock.
 once() {
   [ ! -s "$1" ] || return 0
   mkdir -p "$CACHE"
@@ -51,7 +52,8 @@ ensure_packages() {
   ) 8>"$CACHE/apt-lock"
 }
 
-# link_seccomp DIR: unpacks Debian's libseccomp into DIR, instead of installing it, and sets what cgo needs to link with it.
+# link_seccomp DIR: unpacks Debian's libseccomp into DIR, without an installation, and sets the variables with which cgo
+# links it.
 link_seccomp() {
   local lib
   mkdir -p "$1"

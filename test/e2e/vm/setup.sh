@@ -2,8 +2,9 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes ready what the VM tests need: QEMU, the kernel, what runs in it, containerd, CRI-O, runc and crun. Does nothing when all is there.
-# Prints the paths that the tests use, as NAME=VALUE. Only installing Debian packages needs root.
+# setup.sh: installs or builds what the VM tests need: QEMU, Debian packages for the VM, the kernel, containerd, CRI-O, runc and
+# crun. It skips what exists already, and prints the paths that the tests use, as NAME=VALUE. Only the installation of Debian
+# packages needs root.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/env.sh"

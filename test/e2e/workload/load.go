@@ -72,7 +72,8 @@ func open(kind, name string) (*source, error) {
 	return &source{operation: o, file: file, size: size}, nil
 }
 
-// repeat makes transfers, one after another, until done returns true. done gets the duration of the last transfer.
+// repeat makes transfers, one after another, until the function done returns true. Its parameter is the duration of the
+// last transfer.
 func (s *source) repeat(done func(time.Duration) bool) error {
 	// Direct I/O needs a buffer whose address is a multiple of the disk's logical block size. Mmap returns such a buffer,
 	// because a mapping begins at a page boundary.
@@ -97,8 +98,8 @@ func (s *source) repeat(done func(time.Duration) bool) error {
 	}
 }
 
-// latency makes one transfer at a time for some seconds, and prints how many it made, the median and the 99th percentile of their
-// durations, and how long all took, in nanoseconds.
+// latency makes one transfer at a time for some seconds, and prints the number of transfers, the median and the 99th
+// percentile of their durations, and the total duration. All durations are in nanoseconds.
 func latency(kind, name, seconds string) error {
 	limit, err := strconv.Atoi(seconds)
 	if err != nil {

@@ -70,8 +70,8 @@ func run(args []string) error {
 	return errors.New(usage)
 }
 
-// shown is the last line that "show" prints. A test that reads the log while "show" writes it recognizes by this line that the
-// output is complete.
+// shown is the last line that "show" prints. By this line, a test that reads the log recognizes that the output is
+// complete.
 const shown = "that is all"
 
 func wait() error {

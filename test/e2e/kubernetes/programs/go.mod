@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The programs of a Kubernetes cluster, built by ../build.sh. k8s.io/kubernetes names its own parts as v0.0.0, hence the
-// replacements, which are those of its version.
+// This module names the programs of a Kubernetes cluster for ../build.sh. k8s.io/kubernetes requires its staging
+// modules in version v0.0.0, so this file replaces them by the versions of the same release.
 module github.com/qos-nri/qos-nri-plugin/test/e2e/kubernetes/programs
 
 go 1.26.0

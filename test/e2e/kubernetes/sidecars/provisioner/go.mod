@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The external-provisioner of the tests, built by ../../build-sidecars.sh. Its version does not compile with the k8s.io modules of ../resizer.
+// The external-provisioner of the tests, built by ../../build-sidecars.sh. It has a module of its own, because it does
+// not compile with the versions of the k8s.io modules in ../resizer/go.mod.
 module github.com/qos-nri/qos-nri-plugin/test/e2e/kubernetes/sidecars/provisioner
 
 go 1.26.0
