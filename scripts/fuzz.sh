@@ -12,20 +12,20 @@ shift
 packages=("$@")
 [ ${#packages[@]} -gt 0 ] || packages=(./...)
 
-# targets prints "DIRECTORY TARGET" for each target, found in the sources so that only packages that have any are built.
+# targets prints "DIRECTORY TARGET" for each target. It searches the sources, so that only packages with targets are built.
 targets() {
   go list -f '{{$d := .Dir}}{{range .TestGoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}' \
     "${packages[@]}" | { grep . || true; } | xargs -r grep -HoP '^func \KFuzz\w+(?=\()' | sed 's#/[^/:]*:# #' || true
 }
 
-# late says whether all that failed is that Go's fuzzer was itself too late to stop at the end of its time, as it is on a busy
-# machine: then there is no input that failed.
+# late LOG: succeeds if no input failed, and the only error is that Go's fuzzer stopped after the end of its time. This can
+# happen on a busy machine.
 late() { grep -q 'context deadline exceeded' "$1" && ! grep -q 'Failing input written' "$1"; }
 
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
-# fuzz NAME TARGET: one target in one package; it leaves a file "failed" beside its log when it failed.
+# fuzz DIRECTORY TARGET: runs one target of a package. If the target fails, fuzz writes a file *.failed beside the log.
 fuzz() {
   local log=$logs/$2-${1//\//_}
   go test -run '^$' -fuzz "^$2\$" -fuzztime "$time" -parallel 1 "$1" >"$log" 2>&1 || late "$log" || echo "$1 $2" >"$log.failed"

@@ -13,7 +13,7 @@ fail() {
   exit 1
 }
 
-# check_input: what can be wrong is found before minutes of building.
+# check_input: reports wrong input before the build, which takes minutes.
 check_input() {
   [[ $VERSION =~ ^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$ ]] ||
     fail "VERSION=$VERSION is not a version; write for example VERSION=v1.2.3 or v1.2.3-rc.1"
@@ -49,7 +49,7 @@ plugin_archive() {
 ENTRY
 }
 
-# changes TAG: prints the commits since the tag before, by area.
+# changes TAG: prints the commits since the previous tag, grouped by area.
 changes() {
   local before
   printf '## %s (%s)\n' "$1" "$(git log -1 --format=%cs "$1")"

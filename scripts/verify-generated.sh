@@ -2,9 +2,9 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# verify-generated.sh: fails when the node API's source has problems, or its Go code, the deepcopy code or the CRDs
-# are not what their sources make. Touches nothing in the checkout. buf, controller-gen and the generators must be in
-# PATH; "make verify-generated" sees to it.
+# verify-generated.sh: fails if the node API's source has problems, or if the node API's Go code, the deepcopy code or the
+# CRDs differ from the output of the generators. It changes nothing in the checkout. buf, controller-gen and the generators
+# must be in PATH; "make verify-generated" puts them there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 fresh=$(mktemp -d)

@@ -2,9 +2,10 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# vm.sh intel|amd [KERNEL ARGUMENT…]: a shell in the VM of test/e2e/vm, with real resctrl and two disks. The programs in bin/ and
-# containerd, ctr and runc are in /share/bin, which is in PATH; /share/config has the checkout's class files. QOS_CGROUP=v1 is for
-# cgroup v1, QOS_INIT=systemd for a machine with systemd. The VM ends with the shell; what it wrote is lost.
+# vm.sh intel|amd [KERNEL ARGUMENT…]: starts a shell in the VM of test/e2e/vm, with real resctrl and two disks. The programs in
+# bin/ and containerd, ctr and runc are in /share/bin, which is in PATH; /share/config has the checkout's class files.
+# QOS_CGROUP=v1 selects cgroup v1, and QOS_INIT=systemd a machine with systemd. The VM ends with the shell, and all files
+# written in the VM are lost.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 eval "$(test/e2e/vm/setup.sh)"
@@ -28,6 +29,6 @@ PATH=/share/bin:$PATH PS1='vm \w # ' setsid -c sh -i
 RUN
 chmod +x "$dir/share/run"
 
-# The VM's terminal does the echoing, and gets ^C too.
+# The VM's terminal echoes the input, and also receives ^C.
 [ -z "$terminal" ] || stty raw -echo
 test/e2e/vm/boot.sh "$dir" "$@"

@@ -2,8 +2,8 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# vulnerabilities.sh: checks the programs for known vulnerabilities with govulncheck, which must be in PATH. Where the database cannot be
-# reached, it says so and succeeds. GOVULNDB names another database, as a URL or file:///DIRECTORY.
+# vulnerabilities.sh: checks the programs for known vulnerabilities with govulncheck, which must be in PATH. If the database cannot be
+# reached, the script prints this and succeeds. GOVULNDB names another database, as a URL or file:///DIRECTORY.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

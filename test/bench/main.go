@@ -3,16 +3,16 @@
 
 // Command bench measures the costs of the plugin on a node, and compares them with goals:
 //
-//   - how long the runtime waits for the plugin's hooks, beside idle plugins, which do nothing, and beside plugins that
-//     make only the system calls of the hook;
-//   - how long a change of all class files takes, beside the bare writes;
+//   - how long the runtime waits for the plugin's hooks, compared with idle plugins, which do nothing, and with plugins
+//     that make only the system calls of the hook;
+//   - how long a change of all class files takes, compared with the bare writes;
 //   - the memory and the CPU time of the plugin's process, also while it monitors containers, and while containers come
 //     and go.
 //
 // Each plugin is a process of its own. It is registered with a runtime side of its own, and all runtime sides have the
 // same containers. The plugins take turns in random order. A second idle plugin shows the noise of the measurement.
 //
-// It prints tables in Markdown, and returns exit code 1 if a goal is missed. Run it in the root of the repository.
+// Command bench prints tables in Markdown, and returns exit code 1 if a goal is missed. Run it in the root of the repository.
 package main
 
 import (

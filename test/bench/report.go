@@ -79,7 +79,7 @@ func (m *measurements) tables(w io.Writer, o options, v *verdicts) {
 	m.processTables(w, o, v)
 }
 
-// waitTables writes how long the runtime waits for hooks, beside the idle plugins.
+// waitTables writes how long the runtime waits for hooks of qos-nri-plugin, compared with hooks of the idle plugins.
 func (m *measurements) waitTables(w io.Writer, v *verdicts) {
 	fmt.Fprint(w, "\n| The runtime waits for | samples | idle p50 | p99 | plugin p50 | p99 | ratio p50 | goal | ratio p99 | goal | idle again |\n"+
 		"|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// mostOverBare is how much longer a start with a class may take than with a plugin that makes only the system calls.
+	// mostOverBare is the highest permitted ratio of two durations: that of a start with a class, and that of the same start with
+	// a plugin that makes only the system calls.
 	mostOverBare = 1.5
 	// mostReload and mostReloadTime limit a change of the classes of all containers, as a ratio to the bare writes, and
 	// in seconds.

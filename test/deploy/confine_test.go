@@ -162,8 +162,8 @@ func event(change func(e *corev1.Event)) *corev1.Event {
 	return e
 }
 
-// TestThePublisherIsConfinedToItsNode sends writes as the publisher on node-1. The policy must accept a write whose
-// want is empty, and refuse the others. It must refuse all writes with a token that names no node.
+// TestThePublisherIsConfinedToItsNode sends writes as the publisher on node-1. The policy must accept the writes for which
+// the field want is empty, and refuse the others. It must refuse all writes with a token that names no node.
 func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 	const (
 		noNode      = "the token of this request does not name a node; it must be the token of a pod, from Kubernetes 1.30 or later"
@@ -239,9 +239,9 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 	}
 }
 
-// TestTheConfinementIsForThePublisherAlone sends a write that is forbidden for the publisher. The policy must also
-// refuse it for the names that kustomize can give the publisher by a prefix, suffix or namespace. It must not refuse
-// it for other users.
+// TestTheConfinementIsForThePublisherAlone sends a write that is forbidden for the publisher. The policy must refuse the
+// write even if kustomize has renamed the publisher by a prefix, suffix or namespace. It must not refuse the write of
+// another user.
 func TestTheConfinementIsForThePublisherAlone(t *testing.T) {
 	confinement := newConfinement(t)
 	forbidden := podStatus(func(p *corev1.Pod) { p.Labels = nil })

@@ -18,8 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// evaluate returns the results of a policy's expressions for a request that creates the pod after. If before is not
-// nil, the request updates the pod from before to after.
+// evaluate returns the results of a policy's expressions for a request with a pod. The parameter after is the requested
+// pod. The parameter before is the existing pod if the request is an update, and nil if it is a creation.
 func (p *policy) evaluate(t *testing.T, before, after *corev1.Pod, expressions []plugincel.ExpressionAccessor) []plugincel.EvaluationResult {
 	t.Helper()
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, 35)))
@@ -112,8 +112,8 @@ func TestRequestsForVolumesAreKept(t *testing.T) {
 	}
 }
 
-// TestRequestsForVolumesRequireThePlugin checks which annotations make a pod require the plugin, by the policy
-// qos-required-plugin.
+// TestRequestsForVolumesRequireThePlugin checks which annotations the policy qos-required-plugin treats as a request that
+// requires the plugin.
 func TestRequestsForVolumesRequireThePlugin(t *testing.T) {
 	required := policyNamed(t, "qos-required-plugin")
 	asks := []plugincel.ExpressionAccessor{&validating.ValidationCondition{Expression: "variables.asks"}}

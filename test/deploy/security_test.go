@@ -123,7 +123,7 @@ func TestNothingIsPrivileged(t *testing.T) {
 			case s == nil:
 				t.Fatal("the container has no security context")
 			case s.Privileged == nil || *s.Privileged:
-				t.Error("it is privileged")
+				t.Error("the container is privileged")
 			case s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation:
 				t.Error("the container may gain privileges")
 			case s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem:
@@ -131,7 +131,7 @@ func TestNothingIsPrivileged(t *testing.T) {
 			case s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault:
 				t.Error("the container may make any system call")
 			case s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}):
-				t.Error("it keeps capabilities")
+				t.Error("the container keeps capabilities")
 			case !slices.Equal(s.Capabilities.Add, want):
 				t.Errorf("the container has the capabilities %v, want %v", s.Capabilities.Add, want)
 			case c.Name == "publisher" && (s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || s.RunAsGroup == nil):
@@ -197,7 +197,7 @@ func TestTheRightToEvictIsASeparateKustomization(t *testing.T) {
 
 	got, usual := found.bindings[0], render(t).bindings[0]
 	if got.RoleRef.Name != found.roles[0].Name || got.RoleRef == usual.RoleRef {
-		t.Errorf("it binds %v", got.RoleRef)
+		t.Errorf("the binding is for the role %v", got.RoleRef)
 	}
 
 	if diff := cmp.Diff(usual.Subjects, got.Subjects); diff != "" {

@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// TestStorageIsASeparateKustomization checks what these manifests add: a Deployment, its rights, and the socket for the publisher.
+// TestStorageIsASeparateKustomization checks what deploy/storage adds to the usual manifests: a Deployment, the rights of
+// the Deployment, and the socket for the publisher.
 func TestStorageIsASeparateKustomization(t *testing.T) {
 	found, usual := renderAt(t, "deploy/storage"), render(t)
 	for name, more := range map[string][]string{

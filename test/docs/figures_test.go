@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestFiguresOfSizingAreMeasured looks up each figure with a unit in the section "Sizing" of docs/operate.md. It must be
-// in docs/performance.md, which "make bench" fills.
+// TestFiguresOfSizingAreMeasured looks up each figure with a unit in the section "Sizing" of docs/operate.md. Each figure
+// must be in docs/performance.md, which "make bench" fills.
 func TestFiguresOfSizingAreMeasured(t *testing.T) {
 	_, sizing, _ := strings.Cut(read(t, "docs/operate.md"), "\n## Sizing\n")
 	sizing, _, _ = strings.Cut(sizing, "\n## ")

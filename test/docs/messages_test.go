@@ -117,7 +117,7 @@ func commentsOf(text string) protoComments {
 	return found
 }
 
-// of returns the comment of a descriptor in another one.
+// of returns the comment of the last descriptor in path. The earlier descriptors in path contain it.
 func (c protoComments) of(t *testing.T, path ...protoreflect.Descriptor) string {
 	t.Helper()
 	var names []string

@@ -74,8 +74,8 @@ func rows(out *strings.Builder, prefix string, parent schema) {
 	}
 }
 
-// meaning returns the description of a field with its rules. below is the schema of the items of a list, and otherwise
-// the field itself.
+// meaning returns the description of a field with its rules. If the field is a list, the parameter below is the schema of
+// its items; otherwise, it is the schema of the field itself.
 func meaning(field, below schema, required bool) string {
 	text := field.Description
 	if text == "" {

@@ -40,8 +40,8 @@ func helpOf(t *testing.T, built, program string, words ...string) string {
 	return string(help) + "\n"
 }
 
-// commandSections writes a section for each command below the given one, except for "run": a test compares its flags with
-// docs/plugin.md.
+// commandSections writes a section for each command below the given one. It leaves out the command "run", because another
+// test compares the flags of "run" with docs/plugin.md.
 func commandSections(t *testing.T, out *strings.Builder, built, program string, above ...string) {
 	t.Helper()
 	list := helpSection(helpOf(t, built, program, above...), "Available Commands")

@@ -64,7 +64,7 @@ func TestValuesInThePagesExist(t *testing.T) {
 // value is a value of the chart.
 type value struct {
 	path, standard, meaning string
-	// parent is whether other values are below this one. It then has no default of its own.
+	// parent is true if other values are below this value. A parent has no default of its own.
 	parent bool
 }
 

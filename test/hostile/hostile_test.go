@@ -20,7 +20,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// TestFloodsDelayNoHook has many clients of the node API and of the metrics that send requests, read nothing, or send garbage.
+// TestFloodsDelayNoHook runs many clients of the node API and of the metrics. The clients send requests, read nothing, or send
+// garbage.
 func TestFloodsDelayNoHook(t *testing.T) {
 	const clients = 20
 	for name, attack := range map[string]func(t *testing.T, v *victim, ended <-chan struct{}){
@@ -99,7 +100,8 @@ func sendGarbage(network, address string) {
 	_, _ = conn.Write([]byte(strings.Repeat("\xff\x00garbage\r\n", 10)))
 }
 
-// TestPodsWithHugeNamesAndRequestsDelayNoOthers has pods with texts of a megabyte, in all places that a pod's author can fill.
+// TestPodsWithHugeNamesAndRequestsDelayNoOthers creates pods with texts of a megabyte, in all fields that a pod's author can
+// fill.
 func TestPodsWithHugeNamesAndRequestsDelayNoOthers(t *testing.T) {
 	v := newVictim(t)
 	v.start(t)
@@ -123,7 +125,7 @@ func TestPodsWithHugeNamesAndRequestsDelayNoOthers(t *testing.T) {
 	v.wantThrives(t, 3)
 }
 
-// conflicting is an NRI plugin that sets the same field as the plugin for pods named "attacked".
+// conflicting is another NRI plugin. For pods named "attacked", it sets a field that qos-nri-plugin also sets.
 type conflicting struct{}
 
 func (conflicting) CreateContainer(
@@ -163,7 +165,7 @@ func TestAConflictingPluginTakesNoSlots(t *testing.T) {
 	v.wantThrives(t, 3)
 }
 
-// TestAHungKernelDelaysNoOthers has one container whose class cannot be read any more.
+// TestAHungKernelDelaysNoOthers runs one container whose class cannot be read any more.
 func TestAHungKernelDelaysNoOthers(t *testing.T) {
 	v := newVictim(t)
 	v.start(t)
@@ -204,7 +206,7 @@ func TestAHungKernelDelaysNoOthers(t *testing.T) {
 	}
 }
 
-// TestARuntimeThatSendsGarbageIsRetried has another program at the runtime's socket. The runtime itself starts later.
+// TestARuntimeThatSendsGarbageIsRetried first lets another program serve the runtime's socket. The runtime starts later.
 func TestARuntimeThatSendsGarbageIsRetried(t *testing.T) {
 	for name, garbage := range map[string]string{
 		"nothing": "", "zeros": strings.Repeat("\x00", 1<<20), "a frame of 4 GiB": "\x00\x00\x00\x01\xff\xff\xff\xff" + strings.Repeat("x", 1<<16),

@@ -151,8 +151,8 @@ func (c *check) sandboxes() {
 	}
 }
 
-// counts compares the numbers in use with the assignments. If a holder could not be moved into its class, it has a slot
-// in its own class and in the reported class.
+// counts compares the numbers in use with the assignments. If a holder could not be moved into its class, the
+// holder has two slots: one in its own class, and one in the reported class.
 func (c *check) counts() {
 	for _, name := range slices.Sorted(maps.Keys(c.offered)) {
 		owners, misplaced := c.owners(name)

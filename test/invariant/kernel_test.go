@@ -145,8 +145,8 @@ func TestEverythingExceptOurGroupsIsForeign(t *testing.T) {
 		}
 	}
 
-	// The other three are the CPUs of the root group, the tasks of the group theirs, and the tasks of its monitoring
-	// group.
+	// Besides the four written files, three files change: the CPUs of the root group, the tasks of the group theirs, and
+	// the tasks of its monitoring group.
 	if changed != 7 {
 		t.Errorf("%d files changed, want 7:\n%s", changed, cmp.Diff(before, after))
 	}

@@ -21,7 +21,7 @@ import (
 // recordAnnotation is the container annotation in which the runtime stores the plugin's assignments.
 const recordAnnotation = "assigned.qos.noderesource.dev"
 
-// Machine reads a world.
+// Machine reads the state of a node into a World.
 type Machine struct {
 	// API is the plugin's node API.
 	API qosv1alpha1.NodeQOSClient

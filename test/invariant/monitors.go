@@ -53,7 +53,7 @@ func (c *check) monitors() {
 	}
 }
 
-// monitored checks that a container has one monitoring group if it is to be monitored, and else none.
+// monitored checks that a container has one monitoring group if it is to be monitored, and otherwise none.
 func (c *check) monitored(h holder) {
 	var in []string
 	for _, group := range slices.Sorted(maps.Keys(c.Kernel.Groups)) {
@@ -83,7 +83,8 @@ func (c *check) monitored(h holder) {
 	}
 }
 
-// classOf returns the class of a resource that a holder is reported in. A container in a group of another program has no known class.
+// classOf returns the class of a resource in which a holder is reported. A container in a group of another program has no
+// known class.
 func classOf(h holder, resource string) (class string, known bool) {
 	i := slices.IndexFunc(h.classes, func(a *qosv1alpha1.Assignment) bool { return a.GetName() == resource })
 	if i < 0 || h.classes[i].GetForeign() != "" {
@@ -92,10 +93,10 @@ func classOf(h holder, resource string) (class string, known bool) {
 	return h.classes[i].GetClass(), true
 }
 
-// unmonitored reports whether the plugin reports that it could not monitor all containers, and may do so.
+// unmonitored returns true if the plugin reports that it could not monitor all containers, and if RMIDs are exhausted.
 func (c *check) unmonitored() bool { return !c.AllMonitored() && c.exhausted() }
 
-// AllMonitored reports whether the plugin does not report that it could not monitor all containers.
+// AllMonitored returns false if the plugin reports that it could not monitor all containers.
 func (w World) AllMonitored() bool {
 	resctrl := w.Expect.resctrl()
 	for _, r := range w.Status.GetResources().GetContainerQosResources() {
@@ -108,7 +109,7 @@ func (w World) AllMonitored() bool {
 	return true
 }
 
-// exhausted reports whether monitoring groups use all RMIDs that they can use, or that this is unknown.
+// exhausted returns true if monitoring groups use all available RMIDs, or if the number of available RMIDs is unknown.
 func (c *check) exhausted() bool {
 	used := 0
 	for _, group := range c.Kernel.Groups {

@@ -200,7 +200,8 @@ func groupText(group string, known bool) string {
 	return group
 }
 
-// limited checks that the cgroup has the values of the class, and other values only on disks that are reported.
+// limited checks that the cgroup has the values of the class. The cgroup may have other values only on disks of volumes, and
+// on disks for which the plugin reports limits of another program.
 func (c *check) limited(h holder, resource string, assigned *qosv1alpha1.Assignment, want map[string]string) {
 	class := assigned.GetClass()
 	cgroup, there := c.Kernel.Cgroups[h.id]

@@ -12,7 +12,8 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// volumes checks that the devices of each volume have the limits of the volume's class in the cgroup of the pod, or lower ones.
+// volumes checks the limits on the devices of each volume in the cgroup of the pod. Each limit must be the limit of the
+// volume's class, or lower.
 func (c *check) volumes() {
 	for _, pod := range c.Assignments.GetPods() {
 		has := limitsOf(c.Kernel.Cgroups[pod.GetSandboxId()].Files)

@@ -104,7 +104,7 @@ type Expect struct {
 	// to be monitored must have a monitoring group. If RMIDs is 0, a report of the plugin that it could not monitor all
 	// containers is accepted.
 	RMIDs int
-	// Most has the permitted number of holders of a class whose capacity was lowered: the number at that time.
+	// Most has the permitted number of holders of each class whose capacity was lowered: the number when it was lowered.
 	Most map[Class]uint64
 }
 

@@ -37,7 +37,7 @@ type pod struct {
 	known bool
 	// containers has the containers that the pod-resources API lists. These are not the init containers.
 	containers []string
-	held       map[string]map[string]*allocation // by container, of init containers too, and resource
+	held       map[string]map[string]*allocation // by container (init containers included), then by resource
 	listed     int
 }
 
@@ -266,7 +266,7 @@ func (k *Kubelet) Lists() int {
 	return k.lists
 }
 
-// Listed returns how many answers of the pod-resources API had a pod.
+// Listed returns how many answers of the pod-resources API contained the pod.
 func (k *Kubelet) Listed(namespace, name string) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

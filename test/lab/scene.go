@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lab has the results of the lab, which measures what a class is worth, and shows them as a table and as a picture.
+// Package lab has the results of the lab, which measures the effect of classes, and shows the results as tables and pictures.
 package lab
 
 import (
@@ -19,7 +19,7 @@ import (
 
 // Scene is one experiment: the same measurements in several situations.
 type Scene struct {
-	// Name is that of the files with the table and the picture, e.g. "neighbours-cgroup-v2".
+	// Name is the base name of the files with the table and the picture, e.g. "neighbours-cgroup-v2".
 	Name string `json:"name"`
 
 	Title string `json:"title"`

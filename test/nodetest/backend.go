@@ -60,7 +60,7 @@ type Config struct {
 // ClassNames is part of classes.BackendConfig.
 func (c Config) ClassNames() []string { return c.Names }
 
-// Kind makes a kind of resource. The backend of a resource is the one in backends with the resource's name.
+// Kind makes a kind of resource. The map backends has the backend of each resource, by the resource's name.
 func Kind(field string, scopes []classes.Scope, backends map[string]*Backend) classes.Kind {
 	return classes.Kind{
 		Field: field, Scopes: scopes, Mutable: true, Measures: []classes.Measure{{Name: Used, Help: "Bytes that a class has used."}},

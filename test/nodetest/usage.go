@@ -22,7 +22,8 @@ func (b *Backend) Use(id string, bytes float64) {
 // SumsEnded is part of classes.HolderMeter. The simulated kernel has no values of pods.
 func (b *Backend) SumsEnded() bool { return false }
 
-// MeasureHolder is part of classes.HolderMeter. For Stick, its operations are "measure" and "measure <ID>". For Fail, it is "measure".
+// MeasureHolder is part of classes.HolderMeter. Stick accepts "measure" and "measure <ID>" as its operation, and Fail accepts
+// "measure".
 func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (classes.Reading, error) {
 	b.wait("measure")
 	b.wait("measure " + target.ID)

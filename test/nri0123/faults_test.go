@@ -66,7 +66,8 @@ func (p *process) signal(t *testing.T, signal syscall.Signal) {
 	}
 }
 
-// stopped stops the process, and waits until the kernel has stopped it. It also shortens the runtime's request timeout.
+// stopped sends SIGSTOP to the process, and waits until the kernel has stopped the process. It also shortens the runtime's
+// request timeout.
 func (p *process) stopped(t *testing.T) {
 	t.Helper()
 	adaptation.SetPluginRequestTimeout(400 * time.Millisecond)

@@ -51,7 +51,7 @@ func hangsInEachHook(t *testing.T, r *rig) {
 	}
 
 	if got := r.weight(t, id); got != heavyWeight {
-		t.Errorf("the container has started with the weight %q, and the runtime had set that of its class", got)
+		t.Errorf("the container has started with the weight %q, want the weight of its class, which the runtime has set", got)
 	}
 
 	p.goesOn(t)
@@ -69,7 +69,7 @@ func hangsInEachHook(t *testing.T, r *rig) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for r.podWeight(t, "second") == initialWeight && ctx.Err() == nil {
-		// This waits: the plugin applies the class of the pod some time after it is back.
+		// The loop waits, because the plugin applies the class of the pod some time after it has registered again.
 	}
 
 	if got := r.podWeight(t, "second"); got != heavyWeight {

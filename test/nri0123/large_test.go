@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// memoryLimit is what the DaemonSet gives to the plugin, in bytes.
+// memoryLimit is the plugin's memory limit in the DaemonSet, in bytes.
 const memoryLimit = 256 << 20
 
 // needsLittleMemory runs pods with large annotations, and containers with large environments. They are as large as NRI

@@ -266,10 +266,10 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 		} {
 			text, err := r.command(state).CombinedOutput()
 			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-				t.Errorf("with --state-dir %s the second one ended with %v, want exit code 1", state, err)
+				t.Errorf("with --state-dir %s the second process ended with %v, want exit code 1", state, err)
 			}
 			if line := lastLine(text); !strings.HasPrefix(line, "Error: ") || !strings.Contains(line, want) {
-				t.Errorf("with --state-dir %s its last line is %q, want %q", state, line, want)
+				t.Errorf("with --state-dir %s the last line of the second process is %q, want %q", state, line, want)
 			}
 		}
 

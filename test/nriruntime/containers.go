@@ -46,7 +46,7 @@ type container struct {
 	pod    *pod
 	config ContainerConfig
 
-	// Runtime.mu guards the following fields. Plugins are not told of the container before it is in Runtime.containers.
+	// Runtime.mu guards the following fields. Plugins get no event of the container before it is in Runtime.containers.
 	state     api.ContainerState
 	pid       int
 	createdAt time.Time
@@ -174,8 +174,8 @@ func (r *Runtime) failStart(ctx context.Context, c *container, cause error) erro
 	return errors.Join(cause, r.oci.Delete(ctx, c.id))
 }
 
-// Exit ends the container's processes as if they had ended by themselves. The hooks are called later, and then done is
-// closed.
+// Exit ends the container's processes as if they had ended by themselves. Exit does not wait for the hooks. The channel
+// done is closed after the hooks have been called.
 func (r *Runtime) Exit(ctx context.Context, id string) (done <-chan struct{}, err error) {
 	c, err := r.container(id, api.ContainerState_CONTAINER_RUNNING)
 	if err != nil {

@@ -6,7 +6,8 @@
 // containerd do, and an implementation of OCI does what runc does.
 //
 // Plugins observe the behavior of containerd 2.4: the order and content of hooks, what is undone after a failed hook,
-// and one lock around every hook, synchronization and unsolicited update. With Options.CRIO, they observe that of CRI-O.
+// and one lock around every hook, synchronization and unsolicited update. With Options.CRIO, plugins observe the
+// behavior of CRI-O.
 package nriruntime
 
 import (
@@ -44,8 +45,8 @@ type Options struct {
 	CRIO bool
 	// OCI does what runc does. The default is &NoMachine{}.
 	OCI OCI
-	// Observe, if set, is called after each hook with the time that all plugins together took. It is called with the
-	// lock held that is held around hooks.
+	// Observe, if set, is called after each hook with the time that all plugins together took. The runtime holds
+	// the lock around hooks during this call.
 	Observe func(call string, took time.Duration)
 	// NRI are further options for the runtime side of NRI.
 	NRI []adaptation.Option

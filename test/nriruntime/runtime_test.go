@@ -118,7 +118,7 @@ func TestLifecycle(t *testing.T) {
 		r, p := newRuntime(t, nriruntime.Options{}), &plugin{}
 		connect(t, r, p)
 		if _, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: "refused"}); err == nil {
-			t.Error("it runs")
+			t.Error("the pod runs")
 		}
 		if diff := cmp.Diff([]string{"run refused", "stop refused", "remove refused"}, p.received()); diff != "" {
 			t.Error(diff)
@@ -134,7 +134,7 @@ func TestLifecycle(t *testing.T) {
 		connect(t, r, p)
 		id := create(t, r, runPod(t, r, "pod"), "main")
 		if err := r.StartContainer(t.Context(), id); err == nil {
-			t.Error("it started")
+			t.Error("the container started")
 		}
 
 		c := must[nriruntime.Container](t)(r.Container(id))

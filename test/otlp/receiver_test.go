@@ -21,7 +21,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/tracing"
 )
 
-// receiver starts the receiver of the collector, until the test ends. It returns its URL, and what it has received.
+// receiver starts the collector's OTLP receiver, which runs until the test ends. It returns the receiver's URL, and the
+// spans that the receiver gets.
 func receiver(t *testing.T) (url string, received *consumertest.TracesSink) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +55,7 @@ func receiver(t *testing.T) (url string, received *consumertest.TracesSink) {
 	return "http://" + address, received
 }
 
-// sent is a span as the collector has it.
+// sent has the fields of a span that the collector received.
 type sent struct {
 	Name, Message string
 	Failed        bool
@@ -89,7 +90,7 @@ func TestTheCollectorAcceptsTheSpans(t *testing.T) {
 	}
 }
 
-// spansIn returns all received spans. Each must have IDs of its own.
+// spansIn returns all received spans. Each span must have a trace ID that no other span has.
 func spansIn(t *testing.T, received *consumertest.TracesSink) (all []sent) {
 	t.Helper()
 	ids := map[any]bool{}

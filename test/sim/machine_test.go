@@ -113,7 +113,7 @@ func TestARefusedCreationLeavesNothing(t *testing.T) {
 				t.Errorf("got %v, want %v", err, test.errno)
 			}
 			if _, err := m.ReadDir(dir); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the cgroup: %v", err)
+				t.Errorf("after a failed Create, reading the cgroup returned %v, want that it does not exist", err)
 			}
 			check(t, m.Delete(t.Context(), "c1"))
 			check(t, m.RemovePodCgroup("/kubepods/pod1"))
@@ -159,7 +159,7 @@ func TestAnUpdateWritesWhatTheSpecHas(t *testing.T) {
 	check(t, m.Update(t.Context(), "c1", map[string]string{"io.max": "254:0 rbps=max\n254:16 wbps=5000"}))
 	want(t, m, dir+"/io.max", "254:16 rbps=max wbps=5000 riops=max wiops=max\n")
 	if err := m.Update(t.Context(), "c2", nil); !errors.Is(err, sim.ErrNoContainer) {
-		t.Errorf("of no container: %v", err)
+		t.Errorf("update of a container that does not exist: %v", err)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestAnInterruptEndsItWithASummary(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "0 rounds") {
-		t.Errorf("it has continued, or has printed no summary:\n%s", out.String())
+		t.Errorf("the soak has continued, or has printed no summary:\n%s", out.String())
 	}
 }
 
@@ -62,7 +62,7 @@ func TestAViolationIsPrintedWithTheSeedAndTheLastOperations(t *testing.T) {
 
 // TestASeedSelectsTheOperations checks that a seed determines the random actions of a round, which the code calls operations. It
 // compares only the actions before the first concurrent action and before the first kill of the plugin. The outcomes of
-// those depend on timing, and the choice of later actions depends on the outcomes.
+// concurrent actions and of kills depend on timing, and the choice of later actions depends on these outcomes.
 func TestASeedSelectsTheOperations(t *testing.T) {
 	const least = 10
 	first := surelyDone(t, 23)
@@ -129,6 +129,6 @@ func TestIgnoredViolationsAreThoseThatMatch(t *testing.T) {
 		t.Error("the expression matches another line")
 	}
 	if err := ignored.Set("("); err == nil {
-		t.Error("( is taken")
+		t.Error("the invalid expression \"(\" is accepted")
 	}
 }

@@ -133,7 +133,7 @@ func (s *site) render(p *page) error {
 	return err
 }
 
-// neighbours returns the entries before and after a page in the navigation, without a page where there is none.
+// neighbours returns the entries before and after a page in the navigation. An entry that does not exist is nil.
 func (s *site) neighbours(p *page) (previous, next *entry) {
 	var all []entry
 	for _, section := range s.sections {

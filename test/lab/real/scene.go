@@ -102,7 +102,7 @@ func (e *experiment) run(ctx context.Context) (*lab.Scene, error) {
 		Columns: []string{"p50 (ns)", "p99 (ns)", "neighbours (GB/s)"},
 	}
 
-	// What the container reads fits into its part of the cache.
+	// The memory that the container reads fits into the container's part of the cache.
 	critical, err := e.start(ctx, "critical", "chase", e.domain.cpus[0], e.domain.size*4/10)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (e *experiment) run(ctx context.Context) (*lab.Scene, error) {
 // container is a running container of the scene.
 type container struct {
 	podUID string
-	lines  *lines // that it has printed
+	lines  *lines // printed by the container
 }
 
 // start runs a container that does work on a CPU.
@@ -214,14 +214,16 @@ func (e *experiment) assign(ctx context.Context, class string, containers ...*co
 	return nil
 }
 
-// values returns the durations of the critical container's accesses to memory, and what its neighbours moved together.
+// values returns the percentiles of the critical container's memory access times, and the total memory bandwidth of its neighbours
+// in GB/s.
 func (e *experiment) values(ctx context.Context, critical *container, noisy []*container) ([]float64, error) {
 	all := append([]*container{critical}, noisy...)
 	for _, c := range all {
 		c.lines.reset()
 	}
 
-	// Two seconds more than the duration: the first line is partly about the time before the change, and the caches have to fill.
+	// The wait is two seconds longer than the duration, because the first line partly covers the time before the change, and the
+	// caches have to fill.
 	select {
 	case <-time.After(e.duration + 2*time.Second):
 	case <-ctx.Done():

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hostdir provides a simulated machine for a plugin that runs in its own process: a directory tree of plain
-// files. The plugin gets its path as --host-root.
+// files. The plugin gets the path of the tree as --host-root.
 package hostdir
 
 import (
@@ -169,7 +169,8 @@ func (h *Host) Create(_ context.Context, spec nriruntime.Spec) (int, error) {
 	return pid, h.set(h.dir(cgroup), spec.Unified)
 }
 
-// set replaces files by renames. Like those of the kernel, they are never seen empty while they are written.
+// set replaces files by renames, so that a reader never sees an empty file during a write. Files of the kernel are never
+// empty then, either.
 func (h *Host) set(dir string, unified map[string]string) error {
 	for file, value := range unified {
 		path := filepath.Join(dir, file)

@@ -56,7 +56,7 @@ func (g *group) recursive(d *disk) transfers {
 	return sum
 }
 
-// serviceText returns the content of a file of cgroup v1 that counts I/O. of returns the values for reads and writes.
+// serviceText returns the content of a cgroup v1 file that counts I/O. The function of selects the values for reads and writes.
 func (g *group) serviceText(of func(transfers) (read, write uint64)) []byte {
 	var text strings.Builder
 	var total uint64

@@ -235,8 +235,8 @@ func (s *Site) StopPlugin(context.Context) error {
 	return ending.end()
 }
 
-// KillPlugin implements steps.Plugin. The first kill comes right after the selected write, the second one right before
-// it, and so on.
+// KillPlugin implements steps.Plugin. Kills alternate: the first kill comes right after the selected write, the second
+// kill right before the selected write, and so on.
 func (s *Site) KillPlugin(_ context.Context, at int) error {
 	if s.process == nil {
 		return errors.New("the plugin does not run")

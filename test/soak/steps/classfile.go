@@ -34,7 +34,7 @@ type classFile struct {
 	goldCapacity, lowCapacity    int
 	// share is the part of the cache, in per cent, that only gold has. bandwidth is the memory bandwidth of bronze.
 	share, bandwidth int
-	// rate is the read limit of the class slow, and calmRate that of calm, in bytes a second.
+	// rate is the read limit of the class slow, and calmRate is that of the class calm, both in bytes a second.
 	rate, calmRate int
 	// monitoring is the field of the RDT section that selects the containers to monitor, e.g. "containers".
 	monitoring string
@@ -48,7 +48,7 @@ func firstClassFile() classFile {
 		monitoring: monitorAll, goldCapacity: 2, lowCapacity: 3, share: 50, bandwidth: 20, rate: 1000, calmRate: 9000}
 }
 
-// changed returns another class file.
+// changed returns a valid copy of the class file, with one or two random changes.
 func (c classFile) changed(random *rand.Rand, number int) classFile {
 	c.number, c.wrong = number, ""
 	for range 1 + random.IntN(2) {
@@ -87,7 +87,7 @@ func (c classFile) changed(random *rand.Rand, number int) classFile {
 	return c
 }
 
-// broken returns the class file with an error in it.
+// broken returns a copy of the class file that is invalid.
 func (c classFile) broken(random *rand.Rand, number int) classFile {
 	c.number = number
 	c.wrong = []string{

@@ -306,7 +306,7 @@ func (s *Soak) update() *operation {
 	return d
 }
 
-// note records a change. If it neither succeeded nor was refused, the container's classes are unknown.
+// note records a change of classes. If the change neither succeeded nor was refused, the container's classes are unknown.
 func (c *container) note(classes map[string]string, err error) {
 	refusals := []string{classFull, unknownClass, unknownResource, unavailable, notRunning}
 	switch {

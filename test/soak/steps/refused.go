@@ -14,8 +14,8 @@ import (
 // newcomers is the number of pods that request a class while a container leaves it.
 const newcomers = 4
 
-// refusedChange requests a change of a container's class that is refused. Meanwhile other pods request the class that
-// the container would have left.
+// refusedChange requests a change of a container's class, and the kernel or the runtime refuses the change. Meanwhile
+// other pods request the class that the container would have left.
 func (s *Soak) refusedChange(refuse func(during func()) (stop func()), resource, from, to string) *operation {
 	c := s.anyIn(resource, from)
 	if c == nil {
@@ -69,7 +69,7 @@ func alongside(refuse func() (stop func())) func(during func()) (stop func()) {
 	}
 }
 
-// anyIn returns a running container that should have a class.
+// anyIn returns a running container that should be in the given class.
 func (s *Soak) anyIn(resource, class string) *container {
 	var found []*container
 	for _, p := range s.pods {

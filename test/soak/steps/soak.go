@@ -107,8 +107,8 @@ func Run(ctx context.Context, site Site, o Options) (*Summary, error) {
 }
 
 func (s *Soak) over(ctx context.Context, round int) bool {
-	// The time limit ends the soak only after warmUp rounds, because grown compares the use of memory at the end with
-	// that after these rounds.
+	// The time limit ends the soak only after warmUp rounds, because grown compares the use of memory after these rounds
+	// with the use of memory at the end.
 	return ctx.Err() != nil || time.Since(s.began) > s.options.For && round > warmUp || s.options.Rounds > 0 && round > s.options.Rounds
 }
 
@@ -123,8 +123,8 @@ func (s *Soak) begin(ctx context.Context) error {
 	return s.settle(ctx)
 }
 
-// round takes some steps, and then checks the invariants. In a third of the rounds, the actions of life are the only
-// ones; the other rounds also have those of trouble, e.g. kills of the plugin.
+// round takes some steps, and then checks the invariants. A third of the rounds take only the actions that life returns.
+// The other rounds also take the actions that trouble returns, e.g. kills of the plugin.
 func (s *Soak) round(ctx context.Context, number int) error {
 	s.summary.round, s.summary.step = number, 0
 	actions := life()

@@ -55,7 +55,7 @@ func (s *Soak) reload() *operation {
 	return s.write("reload", next)
 }
 
-// spoil writes a class file with an error. The previous one must stay in force.
+// spoil writes a class file with an error. The previous class file must stay in force.
 func (s *Soak) spoil() *operation {
 	s.files++
 	return s.write("wrong file", s.file.broken(s.random, s.files))

@@ -51,7 +51,7 @@ func (s *Soak) watch(ctx context.Context, operations int) []string {
 	s.seen.file, s.seen.unseen = fileInForce(status), 0
 	// The counts of classes that are not reported stay as they are. Such a class may have holders: after a restart, the
 	// plugin does not know classes that are not configured. The count of a class of pods becomes lower only when the node
-	// is settled: after class files with the first class of pods, the plugin registers again before it knows the pods.
+	// is settled: if a class file adds the first class of pods, the plugin must register again, and only then knows the pods.
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
 		has, now := key(resource, class.GetName()), class.GetInUse()
 		if resource == podIO && operations > 0 {

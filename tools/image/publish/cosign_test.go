@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestCosignVerifiesARelease runs the commands of docs/releases.md with a key that cosign has made. cosign is not built for
-// it, because that takes many minutes.
+// TestCosignVerifiesARelease runs the commands of docs/releases.md with a key that cosign has made. The test does
+// not build cosign, because that takes many minutes.
 func TestCosignVerifiesARelease(t *testing.T) {
 	if _, err := exec.LookPath("cosign"); err != nil {
 		t.Skip("cosign is not in the PATH")
@@ -37,7 +37,7 @@ func TestCosignVerifiesARelease(t *testing.T) {
 				t.Errorf("%v: %s", err, output)
 			}
 			if output, err := cosignVerify(t, other, args); err == nil {
-				t.Errorf("it has been verified with another key: %s", output)
+				t.Errorf("cosign has accepted another key: %s", output)
 			}
 		})
 	}

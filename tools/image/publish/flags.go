@@ -20,13 +20,13 @@ import (
 
 // release is what to publish.
 type release struct {
-	// image and chart are where to push the image and the chart. The tag of each is its version.
+	// image and chart are the repositories to push to. The tag of each is the version of the release.
 	image oci.Name
 	chart name.Tag
 	// name is the name of the chart, and created the time of its files.
 	name    string
 	created time.Time
-	// images are the images of the platforms. builder is the URI of what built them.
+	// images are the images of the platforms. builder is the URI of the system that built them.
 	images  []oci.Spec
 	builder string
 	// chartDir has the source of the chart.
@@ -35,7 +35,7 @@ type release struct {
 	signer crypto.Signer
 	// sums is a file to sign with signer. It is empty if no file is to be signed.
 	sums string
-	// publicKey is the file to write the public key of signer to.
+	// publicKey is the path of the file for the signer's public key.
 	publicKey string
 	// If check is true, the command checks that the registry can be written to, and publishes nothing.
 	check bool

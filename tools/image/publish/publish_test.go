@@ -140,8 +140,8 @@ type statement struct {
 	Predicate     json.RawMessage
 }
 
-// checkAttestations checks that the layers of the image with the given digest are an SBOM and a provenance of the image
-// about.
+// checkAttestations checks that an image has an SBOM and a provenance as its layers. The parameter digest names this image.
+// The parameter about is the digest of the image that the SBOM and the provenance describe.
 func checkAttestations(t *testing.T, index v1.ImageIndex, digest, about v1.Hash) {
 	t.Helper()
 	image, err := index.Image(digest)

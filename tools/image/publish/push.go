@@ -62,7 +62,7 @@ func push(ctx context.Context, tag name.Tag, content interface{ Digest() (v1.Has
 	return tag.Context().Digest(digest.String()), nil
 }
 
-// isNotFound reports whether the registry answered that it does not have what was asked for.
+// isNotFound reports whether the registry answered that it does not have the requested content.
 func isNotFound(err error) bool {
 	var answer *transport.Error
 	return errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound

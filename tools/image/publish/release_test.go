@@ -247,6 +247,6 @@ func TestTheWorkflowOfTheForgeMakesTheRelease(t *testing.T) {
 	}
 
 	if !strings.Contains(commands, "make release KEY=") {
-		t.Errorf("it runs %s", commands)
+		t.Errorf("the workflow runs %s, want make release with KEY", commands)
 	}
 }
