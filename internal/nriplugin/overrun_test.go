@@ -92,7 +92,8 @@ func (r *machineRig) startGated(t *testing.T) *gate {
 }
 
 // TestALateResponseFailsItsRequestAndThePluginRecovers delays the responses of the plugin. The runtime then disconnects
-// the plugin, and fails the request: with NRI 0.12.5 or later, the plugin chooses this failure policy when it registers.
+// the plugin, and fails the request. A runtime with NRI 0.12.5 or later fails the request only because the plugin registers
+// with this failure policy.
 func TestALateResponseFailsItsRequestAndThePluginRecovers(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	g := r.startGated(t)

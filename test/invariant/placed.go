@@ -146,7 +146,8 @@ func (c *check) placed(h holder, resource string, assigned *qosv1alpha1.Assignme
 	}
 }
 
-// gone reports whether a resource is no longer configured. The plugin still reports it for the holders of its classes.
+// gone reports whether a resource is no longer configured. The plugin still lists such a resource while containers or pods
+// have one of its classes.
 func (c *check) gone(resource string) bool {
 	return !slices.ContainsFunc(c.offered[resource].GetClasses(), func(info *qosv1alpha1.QOSResourceClassInfo) bool {
 		return !info.GetDraining()

@@ -46,7 +46,8 @@ func (n *node) serveVolumes(t *testing.T, v *vm) (socket string) {
 	return socket
 }
 
-// startSidecar starts a program of Kubernetes for CSI drivers, with the rights that its own manifests give its account.
+// startSidecar starts a CSI sidecar of Kubernetes. The sidecar has the rights that the RBAC manifests of its release give
+// to its service account.
 func (n *node) startSidecar(t *testing.T, name, socket string) {
 	t.Helper()
 	rights := n.program(name + ".yaml")

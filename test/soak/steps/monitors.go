@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// fewRounds is the number of rounds up to which a soak may have monitored no container.
+// fewRounds is the largest number of rounds with which a soak passes even if no container was monitored.
 const fewRounds = 2
 
 // monitors counts the monitored containers of a settled node.
