@@ -13,7 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // simulation creates and ends containers at random. The plugin gets the events late, repeatedly, in another order, or
@@ -171,6 +173,29 @@ func TestTheNextSynchronizationReleasesWhatEndedWithoutAnEvent(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
+	}
+}
+
+// TestAContainerThatEndsDuringTheSynchronizationIsReleased covers containerd, which lists a container that is ending as
+// running, without a PID. containerd reported the end before the plugin registered, so no event follows.
+func TestAContainerThatEndsDuringTheSynchronizationIsReleased(t *testing.T) {
+	for name, hasCgroup := range map[string]bool{"its cgroup is gone": false, "it has a cgroup, and an unknown PID": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.restart(t, func(o *node.Options) {
+				o.HasCgroup = func(h classes.Holder) bool { return h.Container == "" || hasCgroup }
+				o.StartTime = func(int) (uint64, bool) { return 500, true }
+			})
+			f.mustConfigure(t, files)
+			p := pod("a", requesting("test.example/cache=gold"))
+			ending := running(p, container("c-a"))
+			ending.PID = 0
+			f.Synchronize([]classes.Holder{p}, []state.Existing{ending})
+			f.Reconcile(t.Context())
+			if used := f.Status().Resources[0].InUse["gold"]; (used == 1) != hasCgroup {
+				t.Errorf("%d of class gold are in use", used)
+			}
+		})
 	}
 }
 

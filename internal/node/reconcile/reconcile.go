@@ -183,16 +183,19 @@ func (r *Reconciler) observeSteps(ctx context.Context, e state.Entry, steps []St
 	}
 }
 
-// hasEnded reports whether a holder has ended. A holder has also ended if its PID now belongs to another process, or,
-// for a pod, if the kubelet has removed the pod's cgroup. The cgroup is checked because containerd calls no hook at the
-// end of a pod that ran before containerd was restarted.
+// hasEnded reports whether a holder has ended. A holder has also ended if its PID now belongs to another process. A pod,
+// or a container without a known PID, has ended if it has no cgroup any more:
+//
+//   - containerd calls no hook at the end of a pod that ran before containerd was restarted.
+//   - containerd lists a container that is ending as running, without a PID. If the plugin then registers, containerd
+//     does not report the end, because it did so before.
 func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr error) bool {
 	switch {
 	case errors.Is(observeErr, classes.ErrEnded), errors.Is(observeErr, fs.ErrNotExist) && e.Container == "":
 		return true
-	case e.Container == "":
+	case e.Container == "" || e.PID <= 0:
 		return !r.mayHaveCgroup(ctx, e)
-	case r.startTime == nil || e.PID <= 0:
+	case r.startTime == nil:
 		return false
 	}
 
