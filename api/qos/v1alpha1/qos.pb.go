@@ -37,11 +37,11 @@ type Scope int32
 const (
 	// Not known.
 	Scope_SCOPE_UNSPECIFIED Scope = 0
-	// To a container.
+	// A container.
 	Scope_SCOPE_CONTAINER Scope = 1
-	// To a pod as a whole.
+	// A pod as a whole.
 	Scope_SCOPE_POD Scope = 2
-	// To a volume of a container.
+	// A volume of a container.
 	Scope_SCOPE_VOLUME Scope = 3
 )
 
@@ -1018,7 +1018,7 @@ func (x *ConfigInfo) GetLastErrorAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// ListAssignmentsRequest requests assignments. Conditions that are set must all hold.
+// ListAssignmentsRequest requests assignments. An assignment is returned if it matches all fields that are set.
 type ListAssignmentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only pods of this namespace; empty is every namespace.
@@ -1167,9 +1167,9 @@ type Refusal struct {
 	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	// The number of refusals in a row for this reason.
 	Count uint64 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
-	// When the first of them was.
+	// When the first of these refusals was.
 	FirstTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
-	// When the last of them was.
+	// When the last of these refusals was.
 	LastTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
 	// Path of the volume in the container; empty when the container or the pod was refused.
 	Volume        string `protobuf:"bytes,10,opt,name=volume,proto3" json:"volume,omitempty"`
@@ -1386,7 +1386,8 @@ func (x *Eviction) GetMessage() string {
 	return ""
 }
 
-// WatchAssignmentsRequest requests assignments and all their changes. Conditions that are set must all hold.
+// WatchAssignmentsRequest requests assignments and all their changes. An assignment is sent if it matches all
+// fields that are set.
 type WatchAssignmentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only pods of this namespace; empty is every namespace.
@@ -1661,7 +1662,7 @@ type VolumeAssignments struct {
 	QosResources []*Assignment `protobuf:"bytes,2,rep,name=qos_resources,json=qosResources,proto3" json:"qos_resources,omitempty"`
 	// Numbers of the devices that have the limits, e.g. "253:3". Empty while the limits are not in force.
 	Device string `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
-	// Time at which the plugin put the limits in force. Absent if a former process of the plugin did.
+	// Time at which the plugin put the limits in force. Absent if the plugin has restarted since.
 	InForceSince  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=in_force_since,json=inForceSince,proto3" json:"in_force_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1738,7 +1739,7 @@ type Assignment struct {
 	RequestedBy string `protobuf:"bytes,17,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
 	// What another program, e.g. the container runtime, has set in place of the system default: "resctrl group batch" or
 	// "limits of 8:0 (sda)". For a volume: lower limits than those of its class, as in "lower limits on 8:0 rbps=1000".
-	// Read from the kernel every 15 s; empty when there is nothing.
+	// Read from the kernel every 15 s; empty if no other program has set anything.
 	Foreign       string `protobuf:"bytes,18,opt,name=foreign,proto3" json:"foreign,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -42,8 +42,8 @@ const (
 //
 // NodeQOS reports the QoS-class resources of this node and the classes that pods and containers have, and changes classes.
 //
-// Errors have the gRPC code UNAVAILABLE (not ready yet, or ending: try again), PERMISSION_DENIED (the client has no
-// permission), or for UpdateContainerQOSResources one of its codes. Messages are one line for people.
+// Errors have the gRPC code UNAVAILABLE (the plugin is starting or ending: try again) or PERMISSION_DENIED (the client
+// has no permission). The methods that make changes list further codes. The message of an error is one line for people.
 type NodeQOSClient interface {
 	// Status returns the resources and classes of this node, and the state of the plugin [RuntimeStatus].
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
@@ -56,7 +56,7 @@ type NodeQOSClient interface {
 	// Each message is the whole state, not a difference.
 	WatchAssignments(ctx context.Context, in *WatchAssignmentsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchAssignmentsResponse], error)
 	// UpdateContainerQOSResources changes classes of a running container, or of a pod itself: all that are requested, or
-	// none [UpdateContainerResourcesRequest]. It returns after it has verified that the kernel enforces them.
+	// none [UpdateContainerResourcesRequest]. It returns after it has verified that the kernel enforces the new classes.
 	//
 	// NOT_FOUND: no such pod or container. INVALID_ARGUMENT: unknown resource or class, a resource that is named twice or
 	// has the other scope, or an invalid name. FAILED_PRECONDITION: the resource is not mutable or not available, or the
@@ -65,8 +65,8 @@ type NodeQOSClient interface {
 	// previous state is restored then.
 	UpdateContainerQOSResources(ctx context.Context, in *UpdateContainerQOSResourcesRequest, opts ...grpc.CallOption) (*UpdateContainerQOSResourcesResponse, error)
 	// SetVolumeClaims replaces the classes that PersistentVolumeClaims request for volumes of this node, and enforces them on running
-	// containers. It returns when it has tried all volumes: a class that is not in force is reported by ListAssignments, and retried.
-	// The plugin does not keep the claims when it restarts. Not in the KEP.
+	// containers. It returns when it has tried all volumes. If a class could not be enforced, ListAssignments reports that, and the plugin
+	// tries again. This method is not in the KEP.
 	//
 	// INVALID_ARGUMENT: a class is invalid; the former claims stay. INTERNAL: the machine refused the classes.
 	SetVolumeClaims(ctx context.Context, in *SetVolumeClaimsRequest, opts ...grpc.CallOption) (*SetVolumeClaimsResponse, error)
@@ -187,8 +187,8 @@ type NodeQOS_WatchUsageClient = grpc.ServerStreamingClient[WatchUsageResponse]
 //
 // NodeQOS reports the QoS-class resources of this node and the classes that pods and containers have, and changes classes.
 //
-// Errors have the gRPC code UNAVAILABLE (not ready yet, or ending: try again), PERMISSION_DENIED (the client has no
-// permission), or for UpdateContainerQOSResources one of its codes. Messages are one line for people.
+// Errors have the gRPC code UNAVAILABLE (the plugin is starting or ending: try again) or PERMISSION_DENIED (the client
+// has no permission). The methods that make changes list further codes. The message of an error is one line for people.
 type NodeQOSServer interface {
 	// Status returns the resources and classes of this node, and the state of the plugin [RuntimeStatus].
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
@@ -201,7 +201,7 @@ type NodeQOSServer interface {
 	// Each message is the whole state, not a difference.
 	WatchAssignments(*WatchAssignmentsRequest, grpc.ServerStreamingServer[WatchAssignmentsResponse]) error
 	// UpdateContainerQOSResources changes classes of a running container, or of a pod itself: all that are requested, or
-	// none [UpdateContainerResourcesRequest]. It returns after it has verified that the kernel enforces them.
+	// none [UpdateContainerResourcesRequest]. It returns after it has verified that the kernel enforces the new classes.
 	//
 	// NOT_FOUND: no such pod or container. INVALID_ARGUMENT: unknown resource or class, a resource that is named twice or
 	// has the other scope, or an invalid name. FAILED_PRECONDITION: the resource is not mutable or not available, or the
@@ -210,8 +210,8 @@ type NodeQOSServer interface {
 	// previous state is restored then.
 	UpdateContainerQOSResources(context.Context, *UpdateContainerQOSResourcesRequest) (*UpdateContainerQOSResourcesResponse, error)
 	// SetVolumeClaims replaces the classes that PersistentVolumeClaims request for volumes of this node, and enforces them on running
-	// containers. It returns when it has tried all volumes: a class that is not in force is reported by ListAssignments, and retried.
-	// The plugin does not keep the claims when it restarts. Not in the KEP.
+	// containers. It returns when it has tried all volumes. If a class could not be enforced, ListAssignments reports that, and the plugin
+	// tries again. This method is not in the KEP.
 	//
 	// INVALID_ARGUMENT: a class is invalid; the former claims stay. INTERNAL: the machine refused the classes.
 	SetVolumeClaims(context.Context, *SetVolumeClaimsRequest) (*SetVolumeClaimsResponse, error)
