@@ -124,7 +124,7 @@ func TestACrashDuringAnUpdateLeavesNoValuesOfOtherClasses(t *testing.T) {
 			for ; killBlockIOAt(t, n, test.legacy, test.updates, want); n++ {
 			}
 			if n < 3 {
-				t.Errorf("only %d steps", n-1)
+				t.Errorf("the process has only %d steps", n-1)
 			}
 		})
 	}

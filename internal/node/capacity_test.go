@@ -11,8 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// during changes a container to class silver, and calls the function do while the change waits for the kernel. The
-// kernel then refuses the change if refused is true, and otherwise accepts it.
+// during starts a change of a container's class to silver, and calls the function do while the change waits for the
+// kernel. If refused is true, the kernel then refuses the change. Otherwise the change succeeds.
 func (f *fixture) during(t *testing.T, refused bool, do func()) error {
 	t.Helper()
 	released := make(chan struct{})

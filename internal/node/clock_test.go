@@ -27,7 +27,7 @@ func TestTimesAreMonotonic(t *testing.T) {
 
 	f.Synchronize(nil, nil)
 	if status := f.Status(); !monotonic(status.Config.Loaded) || !monotonic(status.Runtime.Since) {
-		t.Errorf("loaded at %s, synchronized since %s", status.Config.Loaded, status.Runtime.Since)
+		t.Errorf("loaded at %s, synchronized since %s; want readings of the monotonic clock", status.Config.Loaded, status.Runtime.Since)
 	}
 }
 
@@ -52,12 +52,12 @@ func TestRefusalsExpireAfterAClockThatWasSetBack(t *testing.T) {
 
 	refuse() // the kubelet retries
 	if got := f.Refused(); len(got) != 1 || got[0].Count != 2 || !got[0].Last.Equal(c.time) {
-		t.Errorf("refusals: %+v", got)
+		t.Errorf("refusals: %+v, want one that was repeated now", got)
 	}
 
 	c.time = c.time.Add(11 * time.Minute)
 	f.ExpireRefused()
 	if got := f.Refused(); len(got) != 0 {
-		t.Errorf("refusals: %+v", got)
+		t.Errorf("refusals: %+v, want none", got)
 	}
 }

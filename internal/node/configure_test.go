@@ -29,7 +29,7 @@ func TestAConfigurationThatCannotBeAppliedLeavesTheFormerOneLive(t *testing.T) {
 	}
 	status := f.Status()
 	if status.Config.Err == nil || !strings.Contains(status.Config.Err.Error(), "out of CLOSIDs") {
-		t.Errorf("status has %v", status.Config.Err)
+		t.Errorf("the status has the error %v, want the error of the kernel", status.Config.Err)
 	}
 	f.mustRun(t, pod("a", requesting("test.example/disk=fast")), container("c1"))
 }
@@ -64,7 +64,7 @@ func TestClassesOfAnUnavailableResourceAreRefusedWithTheReason(t *testing.T) {
 	f.mustConfigure(t, files)
 	_, err := f.run(t, pod("a", requesting("test.example/cache=gold")), container("c1"))
 	if !errors.Is(err, classes.ErrUnavailable) || !strings.Contains(err.Error(), "the CPU has no such thing") {
-		t.Errorf("error is %v", err)
+		t.Errorf("error is %v, want ErrUnavailable with its reason", err)
 	}
 	f.mustRun(t, pod("b", nil), container("c2"))
 	f.wantClass(t, "c2", cache, "/")
@@ -114,7 +114,7 @@ func TestAResourceThatIsFoundMissingOnlyWhenAppliedIsUnavailable(t *testing.T) {
 	f.backends[cache].Fail("apply", &classes.Unavailable{Reason: "NoCPUSupport", Message: "the CPU has no such thing"})
 	f.mustConfigure(t, files)
 	if got := f.Status().Resources[0].Unavailable; got == nil || got.Reason != "NoCPUSupport" {
-		t.Errorf("unavailable because of %v", got)
+		t.Errorf("the resource is unavailable because of %v, want NoCPUSupport", got)
 	}
 	f.mustRun(t, pod("a", requesting("test.example/disk=fast")), container("c1"))
 }
@@ -125,7 +125,7 @@ func TestRunningContainersFollowANewDefault(t *testing.T) {
 	f.mustRun(t, pod("asked", requesting("test.example/cache=bronze")), container("c2"))
 	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	if got := f.Reconcile(t.Context()); got != 1 {
-		t.Errorf("moved %d, want 1", got)
+		t.Errorf("%d holders were moved, want 1", got)
 	}
 	f.wantClass(t, "c1", cache, "silver/default")
 	f.wantClass(t, "c2", cache, "bronze/pod")

@@ -148,7 +148,7 @@ func TestTheNextProcessRecoversFromACrashAtAnyStep(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		do   func(t *testing.T, f *crashFixture)
-		// may lists the allowed states after a crash. The last one is the state without a crash.
+		// The field may lists the allowed states after a crash. The last one is the state without a crash.
 		may   [][]string
 		steps int // the minimum number of steps
 	}{
@@ -179,7 +179,7 @@ func TestTheNextProcessRecoversFromACrashAtAnyStep(t *testing.T) {
 				}
 			}
 			if n <= test.steps {
-				t.Errorf("only %d steps", n-1)
+				t.Errorf("the process has only %d steps", n-1)
 			}
 		})
 	}

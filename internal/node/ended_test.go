@@ -59,13 +59,13 @@ resources:
 `)
 }
 
-// newSandbox makes the pause container of the pod, which reads 5 bytes.
+// newSandbox makes a pause container for the pod. The pause container reads 5 bytes from the disk.
 func (f *ioMachine) newSandbox(name string) {
 	f.host.AddCgroup(podPath + "/" + name)
 	f.read(name, 5)
 }
 
-// starts creates and starts a container whose ID is its name.
+// starts runs a new container, and returns it. The ID of the container is its name.
 func (f *ioMachine) starts(t *testing.T, name string) classes.Holder {
 	t.Helper()
 	f.host.AddCgroup(podPath + "/" + name)
@@ -75,7 +75,7 @@ func (f *ioMachine) starts(t *testing.T, name string) classes.Holder {
 	return started
 }
 
-// read reads bytes from the disk in the cgroup of a container.
+// read simulates a container that reads bytes from the disk.
 func (f *ioMachine) read(name string, bytes uint64) {
 	f.host.Transfer(podPath+"/"+name, "sda", bytes, 0)
 }

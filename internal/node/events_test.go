@@ -100,7 +100,7 @@ func (s *simulation) step() {
 	for _, resource := range s.Status().Resources {
 		for _, class := range resource.Classes {
 			if used := uint64(resource.InUse[class.Name]); class.Capacity > 0 && used > class.Capacity {
-				s.t.Errorf("%d of %d of class %s are in use", used, class.Capacity, class.Name)
+				s.t.Errorf("%d of %d slots of class %s are in use", used, class.Capacity, class.Name)
 			}
 		}
 	}
@@ -151,7 +151,7 @@ func TestStopsAndRemovalsMayBeLateRepeatedAndInAnyOrder(t *testing.T) {
 		s.deliver(len(s.events))
 		s.wantOnlyWhatRuns()
 		if t.Failed() {
-			t.Fatalf("seed %d", seed)
+			t.Fatalf("the simulation with seed %d failed", seed)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestTheNextSynchronizationReleasesWhatEndedWithoutAnEvent(t *testing.T) {
 		}
 		s.wantOnlyWhatRuns()
 		if t.Failed() {
-			t.Fatalf("seed %d", seed)
+			t.Fatalf("the simulation with seed %d failed", seed)
 		}
 	}
 }
@@ -241,12 +241,12 @@ func TestAPodMayStopBeforeItsContainers(t *testing.T) {
 	}
 
 	if got := f.Assignments(); len(got) > 0 {
-		t.Errorf("reported: %+v", got)
+		t.Errorf("reported: %+v, want nothing", got)
 	}
 
 	for _, resource := range f.Status().Resources {
 		if len(resource.InUse) > 0 {
-			t.Errorf("%s has %v in use", resource.Name, resource.InUse)
+			t.Errorf("classes of %s in use: %v, want none", resource.Name, resource.InUse)
 		}
 	}
 }

@@ -20,7 +20,7 @@ var evicting = strings.NewReplacer(
 	"- name: test.example/net\n", "- name: test.example/net\n  onClassRemoved: evict\n",
 ).Replace(files)
 
-// without returns the class files in evicting after text replacements. The arguments are pairs of old and new text.
+// without returns the class files of the variable evicting with replaced texts. The arguments are pairs of old and new text.
 func without(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(evicting) }
 
 // Class files without some classes or resources.

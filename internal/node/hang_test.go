@@ -46,7 +46,7 @@ func (f *fixture) wantBlocked(t *testing.T, count int, text string) {
 		t.Errorf("%d calls are reported as blocked, want %d: %+v", len(blocked), count, blocked)
 	}
 	if err := state.Blocked(blocked); count > 0 && !strings.Contains(err.Error(), text) {
-		t.Errorf("reported: %v; want %q", err, text)
+		t.Errorf("the reported error is %v; want %q in it", err, text)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestAHungChangeIsAnsweredAndUndoneLater(t *testing.T) {
 	hanging(t, "enforce bronze", func(t *testing.T, f *fixture, released func()) {
 		err := f.Update(t.Context(), ownerA, map[string]string{cache: "bronze"})
 		if !errors.Is(err, state.ErrKernelHangs) || !strings.Contains(err.Error(), "pod ns/a container main") {
-			t.Errorf("error is %v", err)
+			t.Errorf("error is %v, want ErrKernelHangs and the name of the container", err)
 		}
 		f.wantBlocked(t, 1, `move pod ns/a container main to class "bronze" of test.example/cache`)
 		if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold"}); !errors.Is(err, state.ErrKernelHangs) {
@@ -116,7 +116,7 @@ func TestHungClassFilesAreRefusedAndAppliedLater(t *testing.T) {
 		next := strings.ReplaceAll(files, "capacity: 1", "capacity: 3")
 		for range 2 {
 			if err := f.configure(t, next); !errors.Is(err, state.ErrKernelHangs) {
-				t.Errorf("error is %v", err)
+				t.Errorf("error is %v, want ErrKernelHangs", err)
 			}
 		}
 		f.wantBlocked(t, 1, "apply test.example/cache")
@@ -161,7 +161,7 @@ func TestAnAbandonedHookIsReported(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := enforce(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error is %v", err)
+			t.Errorf("error is %v, want DeadlineExceeded", err)
 		}
 
 		f.wantBlocked(t, 1, "enforce the classes of pod ns/c container main")

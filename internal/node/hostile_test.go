@@ -257,7 +257,7 @@ func TestLargeAnnotationsAreNotKept(t *testing.T) {
 			}
 
 			if grown := heap() - before; grown > most {
-				t.Errorf("%d KiB are kept of %d pods", grown>>10, pods)
+				t.Errorf("the node keeps %d KiB of memory for %d pods", grown>>10, pods)
 			}
 
 			runtime.KeepAlive(f)

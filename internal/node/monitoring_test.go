@@ -71,7 +71,7 @@ func TestAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
 	f.host.Resctrl().Count("mon_groups/qos-c1", 0, "llc_occupancy", "65536")
 	sample, err := f.Usage(t.Context())
 	if err != nil || len(sample.Holders) != 1 {
-		t.Fatalf("usage of containers: %+v, %v", sample.Holders, err)
+		t.Fatalf("usage of containers: %+v, error %v; want the usage of one container", sample.Holders, err)
 	}
 
 	if got := sample.Holders[0].Reading[classes.Series{Measure: "llc_occupancy_bytes", Part: "0"}]; got != 65536 || sample.Holders[0].ID != "c1" {
@@ -111,7 +111,7 @@ func TestAContainerThatCannotBeMonitoredStarts(t *testing.T) {
 	resource, _ := f.Resource("k8s.io/rdt")
 	conditions := resource.Status().Conditions
 	if last := conditions[len(conditions)-1]; last.Healthy || !strings.Contains(last.Message, "not monitored: 1") {
-		t.Errorf("status is %+v", conditions)
+		t.Errorf("conditions are %+v, want that one container is not monitored", conditions)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestASampleReadsEachCounterOnce(t *testing.T) {
 
 	clear(counter.reads)
 	if sample, err := f.Usage(t.Context()); err != nil || len(sample.Holders) != 1 || len(sample.Classes) != 1 {
-		t.Fatalf("sample %+v, error %v", sample, err)
+		t.Fatalf("sample %+v, error %v; want one container and one class", sample, err)
 	}
 
 	want := map[string]int{}

@@ -27,7 +27,7 @@ type Options struct {
 	Now func() time.Time
 	// StartTime returns the start time of a process. If it is nil, the start times are unknown.
 	StartTime reconcile.StartTime
-	// HasCgroup reports whether a container or pod has a cgroup. If it is nil, all of them have one.
+	// HasCgroup reports whether a container or pod has a cgroup. If it is nil, each of them is assumed to have a cgroup.
 	HasCgroup reconcile.HasCgroup
 	// Kill ends all processes of a container. If it is nil, the node ends no process.
 	Kill admission.Kill

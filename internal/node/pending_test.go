@@ -23,7 +23,7 @@ func (f *fixture) wantRefused(t *testing.T, want ...string) {
 		}
 		got = append(got, holder+" "+r.Reason)
 		if !strings.Contains(r.Message, "created without the class, because qos-nri-plugin was not connected to the runtime") {
-			t.Errorf("refused with %q", r.Message)
+			t.Errorf("refused with %q, want that the plugin was not connected", r.Message)
 		}
 	}
 
@@ -52,7 +52,7 @@ func TestARunningContainerGetsAPendingClassOnceThereIsRoom(t *testing.T) {
 	f.Repair(t.Context())
 	f.wantRefused(t, "b/main ClassFull")
 	if got := f.Status().Refusals["ClassFull"]; got != 1 {
-		t.Errorf("counted %d times", got)
+		t.Errorf("the refusal is counted %d times, want once", got)
 	}
 
 	f.Synchronize(nil, []state.Existing{first, second}) // the runtime restarts
@@ -137,7 +137,7 @@ func TestPendingRequestsAreBoundedInSize(t *testing.T) {
 	q := pod("b", requesting(strings.Repeat("x", 1<<20)))
 	f.Synchronize(nil, []state.Existing{running(p, container("c1")), running(q, container("c2"))})
 	if got := len(f.Refused()); got != 2 {
-		t.Errorf("%d are reported", got)
+		t.Errorf("%d refusals are reported, want 2", got)
 	}
 
 	f.Repair(t.Context())

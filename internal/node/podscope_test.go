@@ -45,7 +45,7 @@ func (f *fixture) wantFull(t *testing.T) {
 		t.Errorf("error is %v, want %s", err, want)
 	}
 	if got := f.Status().Resources[2].InUse["high"]; got != 1 {
-		t.Errorf("%d of class high are in use, want 1", got)
+		t.Errorf("%d slots of class high are in use, want 1", got)
 	}
 	if got := f.backends[net].Enforced()["other-1"]; got != "" {
 		t.Errorf("the refused pod is in class %q", got)
@@ -124,7 +124,7 @@ func TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom(t *testing.T)
 					t.Errorf("classes of pods (-want +got):\n%s", diff)
 				}
 				if used := f.Status().Resources; used[len(used)-1].InUse["high"] != 1 {
-					t.Errorf("in use: %v", used[len(used)-1].InUse)
+					t.Errorf("slots in use: %v, want 1 of class high", used[len(used)-1].InUse)
 				}
 			}
 		})

@@ -114,7 +114,7 @@ func TestRefusalsExpire(t *testing.T) {
 	f.ExpireRefused()
 	<-changed
 	if got := f.Refused(); len(got) != 0 {
-		t.Errorf("refusals after ten minutes: %+v", got)
+		t.Errorf("refusals after ten minutes: %+v, want none", got)
 	}
 }
 

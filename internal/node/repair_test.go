@@ -81,7 +81,7 @@ func TestDriftOfAConfigurationIsReported(t *testing.T) {
 	conditions := f.resource(t, disk).Conditions
 	if len(conditions) != 1 || conditions[0].Type != "KernelStateInSync" || !conditions[0].Healthy ||
 		!strings.HasPrefix(conditions[0].Message, "drift corrected; drifts found: 1, the last at ") || !strings.HasSuffix(conditions[0].Message, "disk vdb is gone; disk vdc is new") {
-		t.Errorf("conditions %v", conditions)
+		t.Errorf("conditions %v, want one: healthy, with one corrected drift", conditions)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestAResourceThatFailsIsUnavailableUntilItIsRepaired(t *testing.T) {
 		f.backends[cache].Fail("check", nil)
 		f.Repair(t.Context())
 		if unavailable := f.resource(t, cache).Unavailable; unavailable != nil {
-			t.Errorf("still unavailable: %v", unavailable)
+			t.Errorf("after the repair, the resource is unavailable: %v", unavailable)
 		}
 		f.wantClass(t, "c-a", cache, "gold/pod")
 		f.wantClass(t, "c-b", cache, "bronze/default")
@@ -178,7 +178,7 @@ func TestAContainerThatEndedWithoutAnEventIsReleased(t *testing.T) {
 	f.backends[disk].Fail("observe", classes.ErrEnded)
 	f.Repair(t.Context())
 	if left := f.Assignments(); len(left) > 0 {
-		t.Errorf("still reported: %v", left)
+		t.Errorf("the ended container is still reported: %v", left)
 	}
 	f.backends[disk].Fail("observe", nil)
 	f.Stop("c-a") // a late event
@@ -234,7 +234,7 @@ func TestThreadsOutsideTheirClassAreMoved(t *testing.T) {
 	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.ThreadDrift}: 1})
 
 	// If the default class changes, the containers with the default change their class, too. After a restart, the
-	// plugin still knows the class at their creation.
+	// plugin still knows the class in which each container was created.
 	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	f.restart(t)
 	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
@@ -250,7 +250,7 @@ func TestThreadsOutsideTheirClassAreMoved(t *testing.T) {
 	}
 }
 
-// slowRuntime records calls, and fails for some containers.
+// slowRuntime records the calls of SetUnified. For a container in the map errs, SetUnified returns this error.
 type slowRuntime struct {
 	calls []string
 	errs  map[string]error
@@ -272,7 +272,7 @@ func TestARuntimeThatTimesOutIsCalledOnceInARound(t *testing.T) {
 	f.backends[disk].Damage(classes.Drift{Found: []string{"disk vdb is gone"}, DevicesGone: true})
 	f.Repair(t.Context())
 	if len(runtime.calls) != 1 {
-		t.Errorf("called for %v", runtime.calls)
+		t.Errorf("the runtime was called for %v, want one container", runtime.calls)
 	}
 	// An error for one container does not affect the others. Only the container with the error is retried.
 	runtime.calls, runtime.errs = nil, map[string]error{"c-b": errors.New("no such task")}
@@ -280,7 +280,7 @@ func TestARuntimeThatTimesOutIsCalledOnceInARound(t *testing.T) {
 		f.Repair(t.Context())
 	}
 	if diff := cmp.Diff([]string{"c-a", "c-b", "c-c", "c-b"}, runtime.calls); diff != "" {
-		t.Errorf("called (-want +got):\n%s", diff)
+		t.Errorf("containers for which the runtime was called (-want +got):\n%s", diff)
 	}
 }
 
@@ -315,7 +315,7 @@ func TestAClassThatTheKernelDoesNotShowIsEnforcedAgain(t *testing.T) {
 	for range 2 {
 		f.Repair(t.Context())
 		if got := f.has("c-a", disk); got != "/adopted" {
-			t.Errorf("reported %q", got)
+			t.Errorf("the container is reported in %q, want /adopted", got)
 		}
 	}
 	f.backends[disk].Fail("enforce slow", nil)
@@ -341,7 +341,7 @@ func TestAnotherOrNoProcessEndsTheContainer(t *testing.T) {
 			processes = later
 			f.Repair(t.Context())
 			if left := f.Assignments(); len(left) > 0 {
-				t.Errorf("still reported: %v", left)
+				t.Errorf("the ended container is still reported: %v", left)
 			}
 		})
 	}
@@ -358,7 +358,7 @@ func TestAPodThatCouldNotBeVerifiedIsVerifiedAgain(t *testing.T) {
 	}
 	f.Reconcile(t.Context())
 	if got := f.Status().Resources[2].InUse["high"]; got != 1 {
-		t.Errorf("%d of class high are in use, want 1", got)
+		t.Errorf("%d slots of class high are in use, want 1", got)
 	}
 }
 
@@ -391,7 +391,7 @@ func TestAChangeThatWaitsForAnotherTimesOut(t *testing.T) {
 	defer cancel()
 	err := f.Update(ctx, ownerA, map[string]string{cache: "gold"})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another change is still in progress") {
-		t.Errorf("error is %v", err)
+		t.Errorf("error is %v, want that another change is in progress", err)
 	}
 	close(released)
 	<-repaired

@@ -59,7 +59,7 @@ func TestAnUnrecordedContainerThatHasNotStartedGetsItsClassAtItsStart(t *testing
 	f.Synchronize(nil, []state.Existing{{Holder: in(p, container("c1"))}})
 	f.Reconcile(t.Context())
 	if got := f.Status().Resources[0].InUse["gold"]; got != 0 {
-		t.Errorf("%d slots are taken before the start", got)
+		t.Errorf("%d slots are taken before the start, want none", got)
 	}
 	if err := f.start(t, p, container("c1")); err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestAContainerThatCannotBeMovedKeepsItsSlotAndIsRetried(t *testing.T) {
 
 	f.backends[cache].Fail("enforce gold", nil)
 	if got := f.Reconcile(t.Context()); got != 1 {
-		t.Errorf("moved %d, want 1", got)
+		t.Errorf("%d holders were moved, want 1", got)
 	}
 
 	f.wantClass(t, "c1", cache, "gold/pod")
@@ -130,7 +130,7 @@ func TestAContainerThatCannotBeObservedIsNotMoved(t *testing.T) {
 	f.backends[cache].Fail("observe", errors.New("input/output error"))
 	f.backends[cache].Fail("enforce", errors.New("must not be called"))
 	if got := f.Reconcile(t.Context()); got != 0 {
-		t.Errorf("moved %d", got)
+		t.Errorf("%d holders were moved, want none", got)
 	}
 	f.wantClass(t, "c1", cache, "gold/pod")
 }
@@ -168,7 +168,7 @@ func TestAPodWithoutACgroupHoldsNothing(t *testing.T) {
 	f.Synchronize([]classes.Holder{pod("a", requesting("test.example/net=high"))}, nil)
 	f.Reconcile(t.Context())
 	if got := f.Assignments(); len(got) > 0 {
-		t.Errorf("assignments are %+v", got)
+		t.Errorf("assignments are %+v, want none", got)
 	}
 }
 

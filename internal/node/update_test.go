@@ -38,7 +38,7 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 	f.backends[disk].Fail("enforce fast", errors.New("no such device"))
 	err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"})
 	if err == nil || !strings.Contains(err.Error(), "no such device") {
-		t.Fatalf("error is %v", err)
+		t.Fatalf("error is %v, want the error of the kernel", err)
 	}
 
 	if diff := cmp.Diff(before, f.Assignments()); diff != "" {
@@ -131,7 +131,8 @@ func (r *lateRuntime) SetUnified(ctx context.Context, _ string, unified map[stri
 	}
 }
 
-// late runs a test with a container that has a class of the resource disk, and with a lateRuntime.
+// late runs a test with a lateRuntime whose delay is the parameter after. The test has a container, "c1", in the given
+// class of the resource disk.
 func late(t *testing.T, class string, after time.Duration, test func(t *testing.T, f *fixture, runtime *lateRuntime)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -141,7 +142,7 @@ func late(t *testing.T, class string, after time.Duration, test func(t *testing.
 		f.Synchronize(nil, nil)
 		f.mustRun(t, pod("a", requesting("test.example/disk="+class)), container("c1"))
 		test(t, f, runtime)
-		<-time.After(after) // until the last request is carried out
+		<-time.After(after) // the runtime carries out the last request within this time
 	})
 }
 
@@ -171,7 +172,7 @@ func TestAnUpdateThatTheRuntimeMakesTooLateIsUndone(t *testing.T) {
 			err := f.Update(t.Context(), ownerA, map[string]string{disk: "fast"})
 			const want = "may still make the change; if it does, qos-nri-plugin restores the previous class; try again"
 			if !errors.Is(err, state.ErrUnanswered) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "undo") {
-				t.Errorf("error is %v", err)
+				t.Errorf("error is %v, want ErrUnanswered without an undo", err)
 			}
 
 			f.wantClass(t, "c1", disk, class+"/pod")

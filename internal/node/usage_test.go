@@ -180,7 +180,7 @@ func TestSamplesOfTheSameSecondAskTheKernelOnce(t *testing.T) {
 		f.backends[cache].Use("c-a", 100)
 		sample, err := f.Usage(t.Context())
 		if err != nil || sample.Classes[0].Reading[classes.Series{Measure: nodetest.Used}] != first["bronze"] {
-			t.Errorf("sample %+v, error %v", sample, err)
+			t.Errorf("sample %+v, error %v; want the usage of the earlier sample", sample, err)
 		}
 	})
 }

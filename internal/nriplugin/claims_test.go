@@ -143,7 +143,7 @@ func TestAContainerStartsThoughTheClassOfItsClaimCannotBeEnforced(t *testing.T) 
 	r.wantClaimed(t, id, "", "")
 	refused := r.node.Refused()
 	if len(refused) != 1 || refused[0].Reason != "NoBlockDevice" || refused[0].Owner.Volume != "/data" {
-		t.Fatalf("refusals are %+v", refused)
+		t.Fatalf("refusals are %+v, want NoBlockDevice for /data", refused)
 	}
 
 	r.host.Cgroups().AddFile("/proc/1001/mountinfo", onVdb+"\n")

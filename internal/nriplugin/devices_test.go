@@ -34,7 +34,7 @@ func TestADiskThatIsAddedAgainIsLimitedAgain(t *testing.T) {
 	p.mustStop(t, p.mustRun(t, p.pod(t, "other", "blockio=fast")))
 	for _, class := range []string{"slow", "", "fast"} {
 		if err := p.node.Update(t.Context(), p.owner(t, "gold"), map[string]string{"blockio": class}); err != nil {
-			t.Errorf("to class %q: %v", class, err)
+			t.Errorf("the change to class %q failed: %v", class, err)
 		}
 		p.world.Hold(t)
 	}

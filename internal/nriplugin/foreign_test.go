@@ -87,7 +87,7 @@ func TestForeignGroupsAreNeverChanged(t *testing.T) {
 	t.Run("a class that overlaps the exclusive one is refused, and it is named", func(t *testing.T) {
 		err := r.configure(t, notExclusive("0x3c0"))
 		if !errors.Is(err, rdt.ErrExclusive) || !strings.Contains(err.Error(), "overlaps group alone, whose mode is exclusive") {
-			t.Errorf("error is %v", err)
+			t.Errorf("error is %v, want ErrExclusive with the name of the group", err)
 		}
 		r.mustStop(t, r.mustRun(t, r.pod(t, "b", "rdt=gold")))
 		r.world.Hold(t)
@@ -164,7 +164,7 @@ func (r *machineRig) wantAssignments(t *testing.T, want string) {
 	list, err := r.world.API.ListAssignments(t.Context(), &qosv1alpha1.ListAssignmentsRequest{})
 	lines := strings.FieldsFunc(shell.Assignments(list), func(r rune) bool { return r == '\n' })
 	if diff := cmp.Diff(strings.Split(strings.TrimSpace(want), "\n"), lines); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
+		t.Errorf("error %v, assignments (-want +got):\n%s", err, diff)
 	}
 }
 

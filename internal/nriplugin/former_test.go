@@ -127,7 +127,7 @@ func TestForeignLimitsOnDisksOfNoClassAreNotChanged(t *testing.T) {
 	}
 
 	if corrections := r.node.Status().Corrections; len(corrections) > 0 {
-		t.Errorf("corrected: %v", corrections)
+		t.Errorf("drift corrections: %v, want none", corrections)
 	}
 
 	r.wantReported(t, id, disks, "fast/pod")

@@ -107,7 +107,7 @@ func TestHooksInAnyOrderWithAnyFieldsKeepTheNodeConsistent(t *testing.T) {
 		for range 300 {
 			s.callAtRandom(t, random)
 			if inUse := n.InUse("test.example/cache", "gold"); inUse < 0 {
-				t.Fatalf("seed %d: %d in use", seed, inUse)
+				t.Fatalf("seed %d: %d slots of gold are in use", seed, inUse)
 			}
 			for _, r := range n.Refused() {
 				if strings.Contains(r.Message, "\n") {
@@ -178,7 +178,7 @@ func TestNoContainerIsEndedOnceTheRuntimeWaitsNoLonger(t *testing.T) {
 			}
 
 			if (killed == "c") != waits {
-				t.Errorf("ended container %q", killed)
+				t.Errorf("the plugin has ended container %q", killed)
 			}
 		})
 	}

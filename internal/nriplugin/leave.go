@@ -21,7 +21,7 @@ var errLeaving = errors.New("qos-nri-plugin is being stopped, so it disconnects 
 //
 // NRI has no call with which a plugin unregisters, so the runtime may call a hook while leave closes the connection.
 // The plugin does not answer this hook. If the hook belongs to the creation of a container, the creation fails, because
-// the plugin is a validator.
+// NRI refuses a container if a plugin that validates containers does not answer.
 func (s *session) leave(conn *watchedConn) {
 	s.startLeaving(errLeaving)
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)

@@ -84,7 +84,7 @@ func TestAConflictWithAnotherPluginIsReported(t *testing.T) {
 
 			refused := r.node.Refused()
 			if len(refused) != 1 || refused[0].Reason != test.reason || r.node.Status().Refusals[test.reason] != 1 {
-				t.Fatalf("refused %+v, counted %v", refused, r.node.Status().Refusals)
+				t.Fatalf("refused %+v, counted %v; want one refusal", refused, r.node.Status().Refusals)
 			}
 
 			for _, text := range append(test.text, "pod default/a container main") {
@@ -111,7 +111,7 @@ func TestThePluginsOfTheRuntimeAreReported(t *testing.T) {
 	startNeighbour(t, r, "90", func(*api.ContainerAdjustment) error { return nil })
 	r.mustRun(t, r.pod(t, "a", ""))
 	if got := strings.Join(r.node.Status().Runtime.Plugins, ", "); got != "10-qos-nri-plugin, 90-balloons" {
-		t.Errorf("reported: %s", got)
+		t.Errorf("reported NRI plugins: %s", got)
 	}
 }
 

@@ -93,7 +93,7 @@ func (r *machineRig) startGated(t *testing.T) *gate {
 
 // TestALateResponseFailsItsRequestAndThePluginRecovers delays the responses of the plugin. The runtime then disconnects
 // the plugin, and fails the request. A runtime with NRI 0.12.5 or later fails the request only because the plugin registers
-// with this failure policy.
+// with the failure policy FailRequest.
 func TestALateResponseFailsItsRequestAndThePluginRecovers(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	g := r.startGated(t)
@@ -146,7 +146,7 @@ func (r *machineRig) created(t *testing.T, g *gate, request string) string {
 	return id
 }
 
-// wantOneMore checks that exactly one of the class's two slots is free.
+// wantOneMore checks that exactly one of the two slots of the requested class is free.
 func (r *machineRig) wantOneMore(t *testing.T, request string) {
 	t.Helper()
 	pod := r.pod(t, "another", request)

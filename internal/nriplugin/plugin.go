@@ -27,8 +27,8 @@ const defaultRequestTimeout = 2 * time.Second
 
 // Options has the settings of a Plugin.
 type Options struct {
-	// Socket is the runtime's NRI socket. Index is the plugin's two-digit NRI index, which determines the plugin's place
-	// among all NRI plugins.
+	// Socket is the runtime's NRI socket. Index is the plugin's two-digit NRI index. The runtime calls its NRI plugins in
+	// the order of their indexes.
 	Socket, Index string
 	// Dial connects to Socket. If it is nil, the plugin opens a connection to the unix socket.
 	Dial func(ctx context.Context, socket string) (net.Conn, error)
@@ -45,7 +45,7 @@ type Hook struct {
 	Container *api.Container
 	Began     time.Time
 	Took      time.Duration
-	// Err is the answer. It is nil if the hook succeeded.
+	// Err is the error that the hook returned to the runtime. It is nil if the hook succeeded.
 	Err error
 }
 

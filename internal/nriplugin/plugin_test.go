@@ -100,7 +100,7 @@ func newRuntime(t *testing.T, options nriruntime.Options) *nriruntime.Runtime {
 func newNode(t *testing.T, backend *nodetest.Backend) *node.Node {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	// The checkpoint must survive a restart of the runtime that happens during a change.
+	// The node needs a checkpoint, so that a changed class survives a restart of the runtime during the change.
 	changes := checkpoint.Open(filepath.Join(t.TempDir(), "changes.json"), "this boot", log)
 	n := node.New(node.Options{Kinds: kinds(backend), Changes: changes, Log: log})
 	configure(t, n, kinds(backend), files)
@@ -327,7 +327,7 @@ func TestANewPluginTracksRunningContainers(t *testing.T) {
 	r.wait(t, n+1)
 	pods := second.Assignments()
 	if len(pods) != 1 || len(pods[0].Containers) != 1 || pods[0].Containers[0].ID != id || pods[0].Containers[0].Assignments[0].Class != "solo" {
-		t.Errorf("assignments are %+v", pods)
+		t.Errorf("assignments are %+v, want the container in class solo", pods)
 	}
 	r.node = second
 	r.holds(t)

@@ -20,7 +20,7 @@ const (
 	disks  = "k8s.io/blockio"
 )
 
-// changed returns the class files of machineFiles after text replacements. The arguments are pairs of old and new text.
+// changed returns the class files of machineFiles with replaced texts. The arguments are pairs of old and new text.
 func changed(texts ...string) string { return strings.NewReplacer(texts...).Replace(machineFiles) }
 
 // without returns the class files of machineFiles without one resource.

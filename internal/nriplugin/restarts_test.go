@@ -48,7 +48,7 @@ func wantNoGrowth(t *testing.T, before, after use, times int) {
 		t.Errorf("%d more file descriptors after %d repetitions", grown, times)
 	}
 	if grown := after.heap - before.heap; grown > times<<10 {
-		t.Errorf("%d more bytes after %d repetitions", grown, times)
+		t.Errorf("%d more bytes of heap after %d repetitions", grown, times)
 	}
 }
 

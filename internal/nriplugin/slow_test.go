@@ -15,8 +15,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// hang makes each write whose path contains the parameter below wait until release is called. The channel reached is
-// closed when the first write waits.
+// hang blocks each write to a path that contains the text in the parameter below, until release is called. The channel
+// reached is closed when the first write is blocked.
 func (r *machineRig) hang(t *testing.T, below string) (reached <-chan struct{}, release func()) {
 	t.Helper()
 	waits, released := make(chan struct{}), make(chan struct{})
@@ -100,22 +100,22 @@ func TestARefusalBecauseOfAHangingKernelIsReported(t *testing.T) {
 	}
 
 	if got := r.node.Refused(); len(got) != 1 || got[0].PodName != "stuck" || !strings.Contains(got[0].Message, "did not answer") {
-		t.Errorf("refused: %+v", got)
+		t.Errorf("refused: %+v; want pod stuck, because the kernel did not answer", got)
 	}
 
 	if got := r.node.Status().Refusals["EnforcementFailed"]; got != 1 {
-		t.Errorf("%d refusals are counted", got)
+		t.Errorf("%d refusals are counted, want 1", got)
 	}
 
 	r.mustRun(t, pod)
 	changed := r.node.Changed()
 	release()
 	select {
-	case <-changed: // the end of the write is a change
+	case <-changed: // the store has recorded that the blocked write returned
 	case <-time.After(time.Second):
 	}
 
 	if got := r.node.Refused(); len(got) != 0 {
-		t.Errorf("the container runs, and refused: %+v", got)
+		t.Errorf("the container runs, but the refusals are %+v, want none", got)
 	}
 }

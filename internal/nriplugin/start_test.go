@@ -53,7 +53,7 @@ func (b *begun) Start(ctx context.Context, id string) error {
 	return nil
 }
 
-// newStartRig returns a rig whose OCI runtime is a begun.
+// newStartRig returns a rig, and its OCI runtime, which has the type begun.
 func newStartRig(t *testing.T, cgroups *simcgroup.Machine, options nriruntime.Options) (*machineRig, *begun) {
 	t.Helper()
 	m := newMachine(cgroups)
@@ -89,7 +89,7 @@ func TestAContainerStartsInItsClassAlthoughTheRuntimeIgnoredTheClass(t *testing.
 		begun.ignores = true
 		id := r.mustRun(t, r.pod(t, "a", "rdt=gold,blockio=fast"))
 		if got := begun.groups[id]; got != "qos-gold" {
-			t.Errorf("its first instruction was in the resctrl group %q", got)
+			t.Errorf("the container's first instruction was in the resctrl group %q, want qos-gold", got)
 		}
 		r.wantRefused(t)
 		r.world.Hold(t)
@@ -174,7 +174,7 @@ func TestAContainerThatWasCreatedWithoutThePluginStartsInItsClass(t *testing.T) 
 			t.Fatal(err)
 		}
 		if got := begun.groups[id]; got != "qos-gold" {
-			t.Errorf("its first instruction was in the resctrl group %q", got)
+			t.Errorf("the container's first instruction was in the resctrl group %q, want qos-gold", got)
 		}
 		r.wantReported(t, id, groups, "gold/pod")
 		r.wantReported(t, id, disks, "fast/pod")
@@ -238,7 +238,7 @@ func TestARunningContainerThatWasRefusedIsPending(t *testing.T) {
 
 	owner := classes.Owner{PodUID: c.Spec.Annotations["io.kubernetes.cri.sandbox-uid"], Container: "main"}
 	if err := r.node.Update(t.Context(), owner, map[string]string{"blockio": "slow"}); err != nil {
-		t.Errorf("its class cannot be changed: %v", err)
+		t.Errorf("the class of the pending container cannot be changed: %v", err)
 	}
 
 	r.wantReported(t, id, disks, "slow/update")

@@ -30,7 +30,7 @@ func TestPodsWithoutUIDDoNotShareASlot(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 1 && (err == nil || !strings.Contains(err.Error(), `class "solo" of test.example/cache is full: 1 of 1 in use`)) {
-			t.Errorf("the second pod got the only slot as well: error is %v", err)
+			t.Errorf("the second pod got the only slot as well: the error is %v", err)
 		}
 	}
 
@@ -54,6 +54,6 @@ func TestPodsWithoutUIDDoNotShareASlotOfPodScope(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.podWithoutUID(t, "second", "test.example/net=high"); err == nil || !strings.Contains(err.Error(), "is full: 1 of 1 in use") {
-		t.Errorf("the second pod got the only slot as well: error is %v", err)
+		t.Errorf("the second pod got the only slot as well: the error is %v", err)
 	}
 }

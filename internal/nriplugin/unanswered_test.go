@@ -16,8 +16,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// slow is an OCI runtime whose updates wait until released is closed. The channel reached is closed at the first
-// update.
+// slow is an OCI runtime whose updates wait until the channel released is closed. The channel reached is closed at the
+// first update.
 type slow struct {
 	nriruntime.OCI
 	reached, released chan struct{}
@@ -57,7 +57,7 @@ func TestAnUpdateThatTheRuntimeHasNotAnsweredIsNotCalledUndone(t *testing.T) {
 	cancel()
 	err = <-updated
 	if !errors.Is(err, state.ErrUnanswered) || !strings.Contains(err.Error(), "may still make the change") || strings.Contains(err.Error(), "undo") {
-		t.Errorf("error is %v", err)
+		t.Errorf("error is %v, want ErrUnanswered without an undo", err)
 	}
 
 	r.wantReported(t, id, disks, "fast/pod")
@@ -70,7 +70,7 @@ func TestAnUpdateThatTheRuntimeHasNotAnsweredIsNotCalledUndone(t *testing.T) {
 	}
 
 	if got := c.Spec.Unified["io.max"]; !strings.Contains(got, "rbps=50000000") {
-		t.Errorf("the runtime stores %q", got)
+		t.Errorf("the runtime stores %q, want rbps=50000000", got)
 	}
 
 	r.world.Hold(t)

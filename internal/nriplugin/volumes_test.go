@@ -30,7 +30,7 @@ const (
 // volumeRig is a machine whose containers have volumes.
 type volumeRig struct {
 	*machineRig
-	// created counts the containers. It determines the PID of each container, as on the simulated machine.
+	// created counts the containers. The rig computes the PID of a container from this count, as the simulated machine does.
 	created int
 	// The runtime lists the mounts and the devices in its requests about containers.
 	mounts  []*api.Mount
@@ -143,7 +143,7 @@ func TestAVolumeIsLimitedWhileItsContainerRuns(t *testing.T) {
 	}
 
 	if atStart != "write /io.max" {
-		t.Errorf("the hook of the start made %q", atStart)
+		t.Errorf("the start hook made the changes %q, want one write of io.max", atStart)
 	}
 
 	r.wantPodLimits(t, id, silver)
@@ -203,11 +203,11 @@ func (r *volumeRig) wantNotMeasured(t *testing.T) {
 	t.Helper()
 	sample, err := r.node.Usage(t.Context())
 	if err != nil || len(sample.Holders) == 0 {
-		t.Errorf("usage: %+v, %v", sample, err)
+		t.Errorf("usage %+v, error %v; want the usage of the container", sample, err)
 	}
 	for _, h := range sample.Holders {
 		if h.Scope() != classes.ContainerScope {
-			t.Errorf("%s is measured", h)
+			t.Errorf("%s is measured, want only containers", h)
 		}
 	}
 }
@@ -225,7 +225,7 @@ func TestAVolumeThatCannotBeLimitedKeepsItsContainerFromStarting(t *testing.T) {
 	}
 
 	if refused := r.node.Refused(); len(refused) != 1 || refused[0].Reason != "NoBlockDevice" {
-		t.Errorf("refusals are %+v", refused)
+		t.Errorf("refusals are %+v, want one: NoBlockDevice", refused)
 	}
 
 	for request, want := range map[string]string{

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// fieldNumbers maps the number of each protobuf field that the plugin reads to the numbers of its nested fields that the
-// plugin reads. The value nil means the whole field.
+// fieldNumbers lists the protobuf fields that the plugin reads, by field number. The value of a field lists its nested
+// fields in the same way. The value nil means that the plugin reads the whole field.
 type fieldNumbers map[protowire.Number]fieldNumbers
 
 // decodedFields returns the fields that session and its handlers read in requests of the runtime. All other fields are
@@ -68,8 +68,8 @@ func (f fieldNumbers) pick(dst, message []byte) ([]byte, error) {
 }
 
 // interceptRequest is a ttrpc interceptor that decodes only those fields of pods and containers that the plugin reads.
-// The environment of a container can exceed 1 MiB; decoding all environments would take most of a hook's time, and much
-// memory during a synchronization.
+// The environment variables of a container can exceed 1 MiB. Decoding those of all containers would take most of a hook's
+// time, and much memory during a synchronization.
 func (s *session) interceptRequest(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
 	return method(ctx, func(request any) error {
 		switch request := request.(type) {

@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Hooks implements the hooks. It is safe for concurrent use, and does no I/O while it holds a lock.
+// Hooks implements the hooks that the runtime calls. It is safe for concurrent use, and does no I/O while it holds a lock.
 type Hooks struct {
 	store *state.Store
 	kill  Kill
@@ -56,9 +56,9 @@ func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.C
 	return h.monitoring(e, h.enforcement(append(volumes, e)...)), nil
 }
 
-// Kill ends a container whose start was refused, before the container executes its first instruction. Some
-// runtimes start such a container: CRI-O ignores the error of the hook. Kill returns when ctx ends, even if the kernel
-// has not answered.
+// Kill ends a container whose start was refused, before the container executes its first instruction. Some runtimes
+// would start the container nevertheless, e.g. CRI-O, which ignores the error of the hook. Kill returns when ctx ends,
+// even if the kernel has not answered.
 func (h *Hooks) Kill(ctx context.Context, container classes.Holder) error {
 	if h.kill == nil {
 		return nil

@@ -31,7 +31,7 @@ const (
 	hookTime = 200 * time.Millisecond
 )
 
-// Await runs do and returns its result. A system call that is blocked in the kernel cannot be interrupted. If ctx ends
+// Await calls the function do and returns its result. A system call that is blocked in the kernel cannot be interrupted. If ctx ends
 // before do returns, Await therefore returns an error, and do continues in its own goroutine. Until do has returned,
 // Await refuses another run of the same call. The function what describes the call for error messages. Await calls this
 // function only if ctx ends before do returns.
@@ -61,8 +61,8 @@ func Await[T any](ctx context.Context, store *state.Store, call state.Call, what
 	return answer, context.Cause(ctx)
 }
 
-// outcome calls do, and returns a function that has the same outcome: it returns the results of do, or panics if do
-// panicked.
+// outcome calls the function do, and returns a function that has the same outcome: the returned function returns the
+// results of do, or panics if do panicked.
 func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -73,9 +73,9 @@ func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	return func() (T, error) { return answer, err }
 }
 
-// Briefly runs do in a goroutine of its own, and waits for it no longer than hookTime. Hooks use Briefly for work on
-// which their result does not depend, e.g. monitoring: if the kernel takes longer than hookTime, the hook continues
-// without the result.
+// Briefly calls the function do in a goroutine of its own, and waits no longer than hookTime for the function to return.
+// Hooks use Briefly for work on which their result does not depend, e.g. monitoring. If the kernel takes longer than
+// hookTime, the hook continues, and the work ends later.
 func Briefly(do func()) {
 	done := make(chan struct{})
 	go func() {
@@ -88,8 +88,8 @@ func Briefly(do func()) {
 	}
 }
 
-// await works like Await, but waits no longer than limit. If ctx ends earlier, await cancels the context of do. It
-// still waits for do until the limit, so that no change is abandoned half-way.
+// await works like Await, but waits no longer than the parameter limit. If ctx ends earlier, await cancels the context of
+// the function do. It still waits for this function until the limit, so that no change is abandoned half-way.
 func await[T any](
 	ctx context.Context, r *Reconciler, limit time.Duration, call state.Call, what func() string, do func(context.Context) (T, error),
 ) (T, error) {
@@ -106,8 +106,8 @@ func await[T any](
 	return answer, err
 }
 
-// awaitResource calls do for a resource as a whole, not for one container or class. If an earlier such call for the
-// same resource is still blocked, awaitResource returns an error.
+// awaitResource calls the function do for a resource as a whole, not for one container or class. If an earlier such call
+// for the same resource is still blocked, awaitResource returns an error.
 func (r *Reconciler) awaitResource(ctx context.Context, resource, what string, do func(context.Context) error) error {
 	call := state.Call{Resource: resource}
 	named := func() string { return what + " " + resource }

@@ -70,7 +70,7 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 	steps := r.plan(e, observed)
 	isOfClaim := func(s Step) bool { return s.Resource == classes.ClaimResource }
 	i := len(steps)
-	if n := slices.IndexFunc(steps, isOfClaim); n >= 0 { // it is the last step
+	if n := slices.IndexFunc(steps, isOfClaim); n >= 0 { // the step for the class of a claim is the last one
 		i = n
 	}
 	for _, some := range [][]Step{steps[:i], steps[i:]} {

@@ -18,8 +18,8 @@ import (
 
 // Runtime changes running containers through the container runtime.
 type Runtime interface {
-	// SetUnified sets cgroup v2 files of a container, and the runtime stores them. If ctx ends before the runtime has answered,
-	// the error is state.ErrUnanswered, or state.ErrRuntimeBusy if the runtime did not get the request.
+	// SetUnified sets values in cgroup v2 files of a container, and the runtime stores these values. If ctx ends before the
+	// runtime has answered, the error is state.ErrUnanswered, or state.ErrRuntimeBusy if the runtime did not get the request.
 	SetUnified(ctx context.Context, id string, unified map[string]string) error
 }
 

@@ -16,7 +16,7 @@ import (
 
 // Repair compares the machine with the live configuration and corrects drift. It first repairs the configuration that
 // the backends have applied, and then moves all holders and threads to their classes. If a resource cannot be repaired,
-// Repair withdraws it until a later Repair succeeds.
+// Repair marks the resource as unavailable until a later Repair succeeds.
 //
 // Repair must be called periodically, and when devices are added or removed.
 func (r *Reconciler) Repair(ctx context.Context) {
@@ -90,9 +90,9 @@ func unavailableFor(err error) *classes.Unavailable {
 	return &classes.Unavailable{Reason: "NotApplied", Message: fmt.Sprintf("the classes do not fit this machine any more: %v", err)}
 }
 
-// MoveThreads moves the threads of containers whose class was changed after their creation. The runtime starts later
-// processes of such a container, e.g. for "kubectl exec", in the class that the container was created in, so
-// MoveThreads must be called periodically.
+// MoveThreads moves the threads of each container whose class was changed after its creation to the container's observed
+// class. The runtime starts later processes of such a container, e.g. for "kubectl exec", in the class that the container
+// was created in, so MoveThreads must be called periodically.
 func (r *Reconciler) MoveThreads(ctx context.Context) {
 	if r.acquire(ctx) != nil {
 		return

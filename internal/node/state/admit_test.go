@@ -72,7 +72,7 @@ func TestAdmitReturnsWhatTheRuntimeMustSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	if adjustment.ClosID != "test-gold" || adjustment.Unified["test.class"] != "gold" {
-		t.Errorf("adjustment %+v", adjustment)
+		t.Errorf("adjustment %+v, want that of class gold", adjustment)
 	}
 	if got := classes.ClassOf(assignments, cache); got != "gold" {
 		t.Errorf("assigned class %q", got)
@@ -97,7 +97,7 @@ func TestRelease(t *testing.T) {
 				f.Release(id)
 			}
 			if got := f.InUse(cache, "gold"); got != test.inUse {
-				t.Errorf("%d in use, want %d", got, test.inUse)
+				t.Errorf("%d slots of gold are in use, want %d", got, test.inUse)
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func TestReleaseForgetsChanges(t *testing.T) {
 	f.changes["a-1"] = []classes.Assignment{assigned(cache, "silver", classes.SourceUpdate)}
 	f.Release("a-1")
 	if len(f.changes) != 0 {
-		t.Errorf("changes %v", f.changes)
+		t.Errorf("saved changes: %v, want none", f.changes)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestAContainerThatWasCreatedWithoutThePluginIsAdmittedAtItsStart(t *testing
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
 			if _, err := f.Start(container("a-1", test.request)); (err != nil) != test.err {
-				t.Errorf("error %v", err)
+				t.Errorf("the start returned the error %v", err)
 			}
 			f.wantHolders(t, test.want...)
 		})
@@ -185,7 +185,7 @@ func TestAnEnforcementThatFailedIsARefusalThatKeepsTheSlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := f.Finish(e, errNoRoom); !errors.Is(err, errNoRoom) {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want errNoRoom", err)
 	}
 	f.wantRefused(t, "a EnforcementFailed")
 	f.wantHolders(t, "a-1 net=high()")
@@ -195,7 +195,7 @@ func TestAnEnforcementThatFailedIsARefusalThatKeepsTheSlot(t *testing.T) {
 func missed(f *fixture, t *testing.T) {
 	t.Helper()
 	if _, err := f.Start(container("a-1", "cache=lead")); !errors.Is(err, classes.ErrUnknownClass) {
-		t.Fatalf("error %v", err)
+		t.Fatalf("error %v, want ErrUnknownClass", err)
 	}
 }
 

@@ -130,7 +130,7 @@ func (s *Store) settle(id, resource string) bool {
 }
 
 // Revert restores the desired classes that a holder had before a change, if the holder still exists. The holder keeps the
-// slots of its old and its new classes until Observe shows that it is in the old class.
+// slots of its old and its new classes until Observe records that the holder is in the old class.
 func (s *Store) Revert(before classes.Holding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,8 +17,8 @@ func errCreatedWithout(err error) error {
 	return fmt.Errorf("%w; the container or pod was created without the class, because qos-nri-plugin was not connected to the runtime", err)
 }
 
-// requestOf returns the holder with only the annotations that request classes, so that the store can admit it later. If these
-// annotations are too large, requestOf returns nil.
+// requestOf returns a copy of a holder that has only the annotations that request classes. The store keeps this copy to
+// admit the holder later. If these annotations are too large, requestOf returns nil.
 func requestOf(h classes.Holder) *classes.Holder {
 	if h = h.WithoutUnusedAnnotations(); h.AnnotationsSize() > maxPendingSize {
 		return nil

@@ -89,10 +89,10 @@ func TestTheEndOfADrainingAssignmentIsSignalled(t *testing.T) {
 			f.offer(withoutGold)
 			test.end(f, t)
 			if got := signalled(f.Drained()); got != test.want {
-				t.Errorf("signalled: %v", got)
+				t.Errorf("the channel of Drained was signalled: %v", got)
 			}
 			if got := f.Draining(); got != 0 {
-				t.Errorf("%d assignments drain", got)
+				t.Errorf("%d assignments drain, want none", got)
 			}
 		})
 	}
@@ -103,7 +103,7 @@ func TestDrainingAssignmentsAreCounted(t *testing.T) {
 	f.run(t, container("a-1", "cache=gold,disk=fast"))
 	f.offer(withoutGold)
 	if got := f.Draining(); got != 1 {
-		t.Errorf("%d assignments drain", got)
+		t.Errorf("%d assignments drain, want 1", got)
 	}
 }
 

@@ -159,8 +159,8 @@ func (s *Store) entries() []Entry {
 	return entries
 }
 
-// Where returns the holders for which selected returns true, in any order. It copies no other holder. selected must not
-// call methods of the store.
+// Where returns the holders for which the function selected returns true, in any order. It copies no other holder. The
+// function must not call methods of the store.
 func (s *Store) Where(selected func(Entry) bool) (entries []Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,7 +214,7 @@ func (s *Store) track(id string, r record) {
 }
 
 // SetStartTime records when the first process of a holder was started. If another time is already recorded, SetStartTime
-// returns true: the PID now belongs to another process.
+// returns true, because the PID now belongs to another process.
 func (s *Store) SetStartTime(id string, at uint64) (differs bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -122,7 +122,7 @@ func TestRebuildForgetsWhatDoesNotExist(t *testing.T) {
 	f.Rebuild(nil, nil)
 	f.wantHolders(t)
 	if len(f.changes) != 0 {
-		t.Errorf("changes %v", f.changes)
+		t.Errorf("saved changes: %v, want none", f.changes)
 	}
 }
 

@@ -185,7 +185,7 @@ func TestAChangeOfAnUnavailableResourceIsRefused(t *testing.T) {
 	f.SetAvailability(cache, &classes.Unavailable{Message: "none"})
 	_, _, err := f.Change(classes.Owner{PodUID: "uid-a", Container: "main"}, map[string]string{cache: "silver"})
 	if !errors.Is(err, classes.ErrUnavailable) {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want ErrUnavailable", err)
 	}
 }
 

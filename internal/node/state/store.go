@@ -197,7 +197,7 @@ func (s *Store) offered(a classes.Assignment) bool {
 	return ok
 }
 
-// InUse returns the number of owners that have a class.
+// InUse returns the number of owners that have the given class.
 func (s *Store) InUse(resource, class string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,8 +214,8 @@ func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []
 	return s.offer(files.Config, next)
 }
 
-// ClaimsGoLive works like GoLive, after a change of the classes of claims. It does not record that class files were
-// loaded, because the class files did not change.
+// ClaimsGoLive works like GoLive, but is called after a change of the classes of claims. It does not record that class
+// files were loaded, because the class files did not change.
 func (s *Store) ClaimsGoLive(files classes.FileSet, next map[string]Resource) (gone []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -96,7 +96,8 @@ func (s *Store) countAdopted(before *classes.Ledger) {
 
 // withoutStopped removes the sandboxes that have neither a process nor a listed container, because runtimes list
 // stopped sandboxes until the kubelet removes them. It also removes a running CRI-O sandbox without a process
-// (drop_infra_ctr) that has no container yet. AdoptPod adopts this pod when the first container is created.
+// (drop_infra_ctr) that has no container yet. AdoptPod adopts the pod of such a sandbox when the pod's first container
+// is created.
 func withoutStopped(pods []classes.Holder, containers []Existing) []classes.Holder {
 	inUse := map[string]bool{}
 	for _, c := range containers {
@@ -254,9 +255,9 @@ func (s *Store) SetStored(id string, stale bool) {
 	s.modify(id, func(r *record) { r.stale = stale })
 }
 
-// mayBeStored reports whether the runtime may have stored values of classes of a resource for a holder. That is the
-// case if the holder has or had a class of the resource, or if the runtime was asked to change the holder's stored
-// values. The caller holds mu.
+// mayBeStored reports whether the runtime may have stored, for a holder, values of a class of a resource. The runtime may
+// have stored such values if the holder has or had a class of the resource, or if the runtime was asked to change the
+// holder's stored values. The caller holds mu.
 func (s *Store) mayBeStored(id, resource string) bool {
 	held, _ := s.ledger.Get(id)
 	r := s.records[id]
@@ -273,8 +274,8 @@ func (s *Store) UpdatedStored(id string) {
 	s.modify(id, func(r *record) { r.updated = true })
 }
 
-// DevicesLost marks a holder as stale if the runtime may have stored values of a resource for the holder. These values
-// may name devices that the machine lost.
+// DevicesLost marks each holder as stale for which the runtime may have stored values of a resource. These values may
+// name devices that the machine lost.
 func (s *Store) DevicesLost(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

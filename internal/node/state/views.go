@@ -27,7 +27,7 @@ type Status struct {
 	Adopted uint64
 }
 
-// ResourceStatus is one resource with its use.
+// ResourceStatus is a resource and the use of its classes.
 type ResourceStatus struct {
 	classes.Offer
 	// InUse maps each class, including draining classes, to the number of its assignments.
@@ -191,7 +191,7 @@ func (s *Store) Assignments() []PodAssignments {
 }
 
 // Container returns the assignments of the container or pod with this owner. If several containers have this owner, it
-// returns those of the newest container. ok is false if no such container or pod runs.
+// returns those of the newest container. The result ok is false if no such container or pod runs.
 func (s *Store) Container(owner classes.Owner) (ctr ContainerAssignments, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

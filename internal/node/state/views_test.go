@@ -117,7 +117,7 @@ func TestAPodReportsItsNewestSandbox(t *testing.T) {
 	f.Rebuild([]classes.Holder{pod("a-2", "net=low"), pod("a-1", "net=high")}, nil)
 	got := f.Assignments()
 	if len(got) != 1 || got[0].SandboxID != "a-1" || got[0].Assignments[0].Class != "high" {
-		t.Errorf("reported %+v", got)
+		t.Errorf("reported %+v, want class high of the sandbox a-1", got)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestAContainerWithoutAProcessIsNotReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, ok := f.Container(classes.Owner{PodUID: "uid-a", Container: "main"}); ok {
-		t.Errorf("reported %+v", got)
+		t.Errorf("reported %+v, although the container is not started", got)
 	}
 }
 

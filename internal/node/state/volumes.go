@@ -15,7 +15,7 @@ type VolumeAssignments struct {
 	// Path is the path of the volume in the container.
 	Path        string
 	Assignments []Reported
-	// Device has the numbers of the devices that have the limits, e.g. "253:3". It is empty while the limits are not in force.
+	// Device has the numbers of the devices to which the limits apply, e.g. "253:3". It is empty while the limits are not in force.
 	Device string
 	// InForce is when the limits were put in force. It is zero if they are not in force, or if a former process put them in force.
 	InForce time.Time
@@ -124,7 +124,8 @@ func (s *Store) trackVolume(id string, started bool) {
 }
 
 // NotEnforced records why the class of a running volume is not in force. The store reports this reason as a refusal
-// until the class is in force. For containers and pods, it reports the observed class instead.
+// until the class is in force. For a container or pod, NotEnforced does nothing, because the store reports the observed
+// class.
 func (s *Store) NotEnforced(e Entry, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

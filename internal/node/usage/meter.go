@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package usage measures on request what classes, containers and pods use.
+// Package usage measures, on request, the resource usage of classes, containers and pods.
 package usage
 
 import (
@@ -21,11 +21,11 @@ import (
 
 // These constants limit how often the meter reads from the kernel, and how long a caller waits for a reading.
 const (
-	// minAge is the age from which a sample is too old. Usage then measures again. A measurement of 500 containers takes
-	// about 1000 system calls.
+	// minAge is the age at which a sample becomes too old, so that Usage measures again. A measurement of 500 containers
+	// takes about 1000 system calls.
 	minAge = time.Second
 	// sampleTime is the time after which a sample begins no more readings. readTime limits the reading of one class or
-	// container: for each cache, resctrl waits for one of the cache's CPUs, which takes long on a busy node. The sum of
+	// container. On a busy node, a reading can take long, because resctrl waits for one CPU of each cache. The sum of
 	// sampleTime and readTime is shorter than the timeout of a scrape.
 	sampleTime = 2500 * time.Millisecond
 	readTime   = 2 * time.Second
@@ -49,8 +49,8 @@ type Meter struct {
 	base map[key]classes.Reading
 	// The map totals has the usage of each class since the process started.
 	totals map[class]classes.Reading
-	// The map pods has, for each pod by sandbox, the part of the counters of the pod's cgroup that is already counted:
-	// the values at the first reading, plus the growth that was counted for the pod's containers since then.
+	// The map pods has, by resource and sandbox, the part of the counters of a pod's cgroup that is already counted. This
+	// part is the values at the first reading, plus the growth that was counted for the pod's containers since then.
 	pods map[key]classes.Reading
 }
 
@@ -112,9 +112,9 @@ func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 }
 
 // Started records that a container's usage starts at 0 for its classes. It must be called before the container's first
-// instruction. Without this record, the usage counts from the first reading, because earlier classes are unknown. For
-// the first container of a pod, Started also begins to count the pod. If the container has a class, Started waits for
-// the reading of the pod, but no longer than reconcile.Briefly waits.
+// instruction. Without this record, the usage counts only from the first reading, because the container's earlier classes
+// are unknown. For the first container of a pod, Started also begins to count the pod. If the container has a class,
+// Started waits for the reading of the pod, but no longer than reconcile.Briefly waits.
 func (m *Meter) Started(e state.Entry) {
 	first, hasClass := m.startAtZero(e)
 	if len(first) == 0 || len(m.others(e.Holder)) > 0 {
@@ -203,8 +203,8 @@ func (m *Meter) countLast(ctx context.Context, h classes.Holder, resource, name 
 }
 
 // count reads the usage of a holder, and adds the growth since the last reading to the totals of a class. A value
-// that has decreased adds nothing: it has restarted at 0, e.g. when a disk was removed and added again. The error is nil
-// if any value could be read.
+// that has decreased adds nothing, because its counter has restarted at 0, e.g. when a disk was removed and added again.
+// The error is nil if any value could be read.
 func (m *Meter) count(ctx context.Context, h classes.Holder, resource, name string) (classes.Reading, error) {
 	reading, err := m.measureHolder(ctx, h, resource)
 	if err != nil && len(reading) == 0 {

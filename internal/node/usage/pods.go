@@ -85,7 +85,7 @@ func (m *Meter) countEnded(ctx context.Context, h classes.Holder, resource, name
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.base, key{resource: resource, id: h.ID}) // so that add ignores a reading that a sample made before the end
+	delete(m.base, key{resource: resource, id: h.ID}) // add then ignores an older reading of a sample that is in progress
 	counted := m.pods[pod]
 	if counted == nil {
 		return
