@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestOnOtherSystemsItLinksNoModuleForLinux searches the list of imported packages for modules that do not compile on
-// these systems. It does not build the program: the test of "make release" in tools/image does.
+// TestOnOtherSystemsItLinksNoModuleForLinux searches the list of linked packages for modules that compile only on Linux. It
+// does not build the program for other systems, because the test of "make release" in tools/image builds it.
 func TestOnOtherSystemsItLinksNoModuleForLinux(t *testing.T) {
 	for _, system := range []string{"darwin", "windows"} {
 		t.Run(system, func(t *testing.T) {

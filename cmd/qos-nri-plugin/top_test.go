@@ -75,7 +75,7 @@ func TestTopRepeatsUntilInterrupted(t *testing.T) {
 	root.SetOut(out)
 	code := program.Execute(ctx, root, []string{"top", "--interval", "1s", "--api-socket", f.socket})
 	if code != 0 || strings.Contains(out.String(), "\x1b") {
-		t.Errorf("exit code %d, output %q", code, out.String())
+		t.Errorf("exit code %d, want 0; output, which must have no escape codes: %q", code, out.String())
 	}
 }
 

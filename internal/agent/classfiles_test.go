@@ -63,12 +63,12 @@ func TestFilesThatTheMachineRefusedAreRetried(t *testing.T) {
 	f.load(t.Context())
 	backend.Fail("apply", nil)
 	if f.poll(t.Context()); f.node.Status().Config.Err == nil {
-		t.Error("retried at once")
+		t.Error("the refused files were applied again at once, before retryTime")
 	}
 
 	f.refusedAt = time.Now().Add(-retryTime - time.Second)
 	if f.poll(t.Context()); f.node.Status().Config.Err != nil {
-		t.Errorf("not retried: %v", f.node.Status().Config.Err)
+		t.Errorf("after retryTime, the files are still not applied: %v", f.node.Status().Config.Err)
 	}
 
 	// Files with errors are not retried.

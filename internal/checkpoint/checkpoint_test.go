@@ -157,7 +157,7 @@ func TestAWriteThatFailsChangesNothing(t *testing.T) {
 	}
 
 	if err := c.Set("c1", nil); err == nil {
-		t.Error("no error")
+		t.Error("Set returned no error, although the directory is missing")
 	}
 
 	if _, ok := c.Get("c1"); !ok {

@@ -57,8 +57,8 @@ func isOtherKind(data []byte) bool {
 	return err == nil && object.APIVersion != "" && object.Kind != "" && object.Kind != classes.FileKind
 }
 
-// parse parses class files. The argument err is the error of reading the files. If this error is not nil, parse returns
-// it with the names and the hash of the files, and parses nothing.
+// parse parses class files. If reading the files failed, err is the read error. In this case parse parses nothing, and
+// returns err with the names and the hash of the files.
 func parse(files []classes.File, err error, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) classes.FileSet {
 	set := classes.FileSet{Err: err}
 	for _, file := range files {
@@ -145,8 +145,8 @@ func list(path string) (dir string, names []string, err error) {
 	return dir, names, nil
 }
 
-// HostFiles returns a function that reads the files named in configFile fields. The argument root is the directory that
-// contains the host's files. A path with ".." cannot leave this directory.
+// HostFiles returns a function that reads the files named in configFile fields. The function resolves every path below the
+// parameter root, the directory that contains the host's files. A path with ".." cannot leave this directory.
 func HostFiles(root string) func(path string) ([]byte, error) {
 	return func(path string) ([]byte, error) { return readBounded(filepath.Join(root, filepath.Join("/", path))) }
 }

@@ -66,8 +66,8 @@ func versions(source classes.FileSet) (read []string) {
 	return read
 }
 
-// A read is allowed to fail during a swap: the next read finds the new version. But a read that succeeds must return the
-// files of a single version.
+// TestAConfigMapIsReadInOneVersion reads a ConfigMap while its versions are swapped. A read may fail, because the plugin reads
+// again later. A read that succeeds must return the files of a single version.
 func TestAConfigMapIsReadInOneVersion(t *testing.T) {
 	m := configMap(t.TempDir())
 	m.publish(t, "1", "a", "b", "c", "d")
@@ -84,7 +84,7 @@ func TestAConfigMapIsReadInOneVersion(t *testing.T) {
 		}
 		got := versions(source)
 		if !slices.ContainsFunc(whole, func(want []string) bool { return slices.Equal(want, got) }) {
-			t.Errorf("read %q", got)
+			t.Errorf("the read returned files of several versions, or not all files: %q", got)
 			break
 		}
 		seen[got[0]] = true
@@ -111,7 +111,8 @@ func (m configMap) swapUntil(done <-chan struct{}) error {
 	}
 }
 
-// The kubelet first swaps the version, then adds the links of new files, and then removes the links of removed files.
+// TestAConfigMapWithOutdatedLinksIsReadInOneVersionOrNotAtAll reads a ConfigMap right after a swap, when its links still name
+// the files of the old version. The kubelet updates the links only after the swap.
 func TestAConfigMapWithOutdatedLinksIsReadInOneVersionOrNotAtAll(t *testing.T) {
 	for _, test := range []struct {
 		name          string
@@ -142,7 +143,8 @@ func TestAConfigMapWithOutdatedLinksIsReadInOneVersionOrNotAtAll(t *testing.T) {
 	}
 }
 
-// The kubelet removes the old version right after the swap. A read that began before the swap then misses files.
+// TestAVersionThatIsRemovedDuringTheReadIsAnErrorOrReadAgain reads a ConfigMap whose live version is missing. A read that began
+// before a swap finds the same state, because the kubelet removes the old version right after the swap.
 func TestAVersionThatIsRemovedDuringTheReadIsAnErrorOrReadAgain(t *testing.T) {
 	m := configMap(t.TempDir())
 	m.publish(t, "1", "a", "b")

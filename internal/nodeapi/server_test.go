@@ -25,7 +25,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
-// fixture is a node behind its API, with the example's classes loaded.
+// fixture is a node with the class files of apitest.Files, and a client of its API.
 type fixture struct {
 	*apitest.Node
 	served *apitest.Served

@@ -116,7 +116,7 @@ func TestAFailingReadIsAnError(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.machine.Inject(simcgroup.Fault{Op: "read", File: ioMax, Err: syscall.EIO})
 	if err := f.backend.Enforce(t.Context(), container(), "", "slow"); !errors.Is(err, syscall.EIO) {
-		t.Errorf("got %v", err)
+		t.Errorf("the error is %v, want syscall.EIO", err)
 	}
 	f.want(v2Dir+"/io.max", "")
 }
@@ -155,7 +155,7 @@ func TestNothingIsWrittenAfterTheDeadline(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := f.backend.Enforce(over, container(), "", "slow"); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("the error is %v, want context.Canceled", err)
 	}
 	f.want(v2Dir+"/io.max", "")
 }

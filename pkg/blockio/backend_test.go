@@ -185,7 +185,7 @@ func TestValuesThatTheRuntimeSetAreReadBackAndNotWrittenAgain(t *testing.T) {
 	f.machine.Writes()
 	f.enforce(container(), "", "slower")
 	if writes := f.machine.Writes(); len(writes) > 0 {
-		t.Errorf("wrote %v", writes)
+		t.Errorf("Enforce made the writes %v, want none", writes)
 	}
 	f.runtime("slower", "slow")
 	f.enforce(container(), "slower", "slow")

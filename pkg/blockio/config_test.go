@@ -46,7 +46,7 @@ func TestAnEmptyConfigurationHasNoClasses(t *testing.T) {
 	for _, section := range []string{"", "{}", "null", "Classes:", "# nothing"} {
 		config, err := parseConfig(section)
 		if err != nil || len(config.ClassNames()) != 0 {
-			t.Errorf("%q: %v, %v", section, config, err)
+			t.Errorf("%q is parsed as %v with the error %v, want no class", section, config, err)
 		}
 	}
 }
@@ -97,7 +97,7 @@ Classes:
 			var got []string
 			for _, problem := range classes.SplitErrors(err) {
 				if !errors.As(problem, new(*classes.FieldError)) {
-					t.Errorf("%v is a %T", problem, problem)
+					t.Errorf("the problem %q is a %T, want a *FieldError", problem, problem)
 				}
 				got = append(got, problem.Error())
 			}
@@ -120,7 +120,7 @@ func TestOtherYAMLIsRefused(t *testing.T) {
 	for _, section := range []string{"Classes: [a]", "Classes: {a: 5}", "Classes: {a: [5]}", "[]", "7", "Classes: {a: [{Devices: /dev/sda}]}",
 		"Classes: {a: [{Weight: [1]}]}", "\tx", "Classes: {a: [{Devices: [{a: b}]}]}"} {
 		if config, err := parseConfig(section); err == nil {
-			t.Errorf("%q: got %v", section, config)
+			t.Errorf("%q is accepted as %v, want an error", section, config)
 		}
 	}
 }
@@ -138,14 +138,14 @@ func FuzzParse(f *testing.F) {
 				var field *classes.FieldError
 				if !errors.As(problem, &field) || field.Problem == "" || field.Line < 0 ||
 					field.Line > strings.Count(string(section), "\n")+strings.Count(string(section), "\r")+2 {
-					t.Errorf("%#v", problem)
+					t.Errorf("the problem has no text, or a line outside of the file: %#v", problem)
 				}
 			}
 			return
 		}
 
 		if names := config.ClassNames(); !slices.IsSorted(names) {
-			t.Errorf("unsorted: %q", names)
+			t.Errorf("the names of the classes are not sorted: %q", names)
 		}
 	})
 }

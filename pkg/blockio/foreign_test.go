@@ -47,8 +47,8 @@ func TestAFileOfContainerdAndCRIOIsAcceptedUnchanged(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The disk sdb keeps the IOPS limits of the second item. goresctrl's code does the same, although a comment there says
-	// otherwise (docs/blockio.md).
+	// The disk sdb keeps the IOPS limits of the second item. goresctrl's code does the same, although a comment in goresctrl
+	// says otherwise (docs/blockio.md).
 	want := map[string]map[string]string{
 		"HighPrioFullSpeed": {"io.bfq.weight": "default 400", "io.weight": "default 3940"},
 		"LowPrioThrottled": {
@@ -65,6 +65,6 @@ func TestAFileOfContainerdAndCRIOIsAcceptedUnchanged(t *testing.T) {
 	}
 
 	if got := f.backend.Status(); len(got.Degraded) > 0 {
-		t.Errorf("degraded: %v", got.Degraded)
+		t.Errorf("the degraded classes are %v, want none", got.Degraded)
 	}
 }

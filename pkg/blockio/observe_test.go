@@ -146,6 +146,6 @@ func TestACgroupThatCannotBeReadIsAnError(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.machine.Inject(simcgroup.Fault{Op: "read", File: ioMax, Err: syscall.EIO})
 	if _, err := f.backend.Observe(t.Context(), container(), ""); !errors.Is(err, syscall.EIO) {
-		t.Errorf("got %v", err)
+		t.Errorf("the error is %v, want syscall.EIO", err)
 	}
 }

@@ -57,8 +57,8 @@ func parseLimit(text string) (uint64, error) {
 
 // parseWeights reads the content of a cgroup file with weights, and adds the weights to a map. The default weight is on
 // the line "default 100" (before Linux 5.4: "100"), and the weight of a device on a line like "8:0 200". In cgroup v1,
-// the weights of devices are in a second file, "…weight_device". The argument file
-// is the name of the first file, also if the data is from the second file.
+// the weights of devices are in a second file, whose name ends in "_device". For the content of either file, callers pass
+// the name of the first file, e.g. "blkio.weight".
 func parseWeights(into values, file weightFile, data []byte) error {
 	for _, fields := range fieldsOf(data) {
 		weight, err := strconv.ParseUint(fields[len(fields)-1], 10, 64)

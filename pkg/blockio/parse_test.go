@@ -92,7 +92,7 @@ func FuzzState(f *testing.F) {
 		}
 
 		if rest := state.remaining(again); len(rest) > 0 {
-			t.Errorf("missing: %+v", rest)
+			t.Errorf("the writes of a state lack these values: %+v", rest)
 		}
 	})
 }

@@ -73,10 +73,10 @@ func (p *pods) in(podUID string) ([]classes.Holding, map[string]limiter) {
 	return holdings(podUID), byResource
 }
 
-// limitsOfOthers returns the limits that the pod's cgroup needs, apart from those of the target's class of this
-// resource. They come from the classes of other holders in the pod, and from the target's classes of other resources.
+// limitsOfOthers returns the limits that the pod's cgroup needs for the classes of other holders in the pod, and for the
+// target's classes of other resources. It leaves out the target's class of the given resource.
 // state has the present limits of the cgroup. If limitsOfOthers cannot find the disks of a holder, e.g. because the
-// container hides the mount, it returns all limits in state, too, so that no limit is lost.
+// container hides the mount, the result also includes all limits in state, so that no limit is lost.
 func (p *pods) limitsOfOthers(f *finder, target classes.Holder, resource string, state values) values {
 	holdings, byResource := p.in(target.PodUID)
 	limits, foundAll := values{}, true

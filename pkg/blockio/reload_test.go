@@ -36,7 +36,7 @@ func TestARemovedClassIsKeptUntilItIsReleased(t *testing.T) {
 	}
 
 	if _, err := f.backend.Adjust("", "slower"); !errors.Is(err, classes.ErrUnknownClass) {
-		t.Errorf("got %v", err)
+		t.Errorf("the error is %v, want classes.ErrUnknownClass", err)
 	}
 }
 

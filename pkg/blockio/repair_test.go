@@ -71,7 +71,7 @@ func TestADiskThatIsRemovedIsDroppedFromClasses(t *testing.T) {
 	f.runtime("slower", "slower")
 	f.enforce(container(), "slower", "slower")
 	if degraded := f.backend.Status().Degraded["slower"]; !strings.Contains(degraded, "matches no block device") {
-		t.Errorf("degraded %q", degraded)
+		t.Errorf("the class is degraded because of %q, want the missing device", degraded)
 	}
 
 	f.machine.AddDisk("sda", 8, 0)
@@ -104,7 +104,7 @@ func TestAChangedSchedulerIsReported(t *testing.T) {
 	}
 	f.repair("device files, mounts or I/O schedulers changed")
 	if degraded := f.backend.Status().Degraded["heavy"]; degraded != "" {
-		t.Errorf("degraded: %s", degraded)
+		t.Errorf("the class is degraded because of %q, although bfq is active", degraded)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestAContainerThatEndedIsReported(t *testing.T) {
 		target.ID, target.CgroupsPath, target.PID = "gone", "/kubepods/pod1/gone", test.pid
 		_, err := f.backend.Observe(t.Context(), target, "slow")
 		if got := err != nil && strings.Contains(err.Error(), classes.ErrEnded.Error()); got != test.ended {
-			t.Errorf("%s: %v", test.name, err)
+			t.Errorf("%s: the error is %v", test.name, err)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func TestStoredValuesOfDisksThatAreGoneAreStale(t *testing.T) {
 		{"", map[string]string{"memory.max": "9:9 1", ioMax: "nonsense"}, false},
 	} {
 		if got := f.backend.IsStale(test.class, test.stored); got != test.want {
-			t.Errorf("%v: got %v", test.stored, got)
+			t.Errorf("IsStale of %v is %v", test.stored, got)
 		}
 	}
 

@@ -84,7 +84,7 @@ func FuzzUsage(f *testing.F) {
 		}
 		for series, value := range reading {
 			if value < 0 || !series.Cumulative() {
-				t.Errorf("%v is %v", series, value)
+				t.Errorf("the series %v is negative or not cumulative: %v", series, value)
 			}
 		}
 	})

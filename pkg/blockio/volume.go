@@ -108,7 +108,7 @@ func (f *finder) mountOf(target classes.Holder, mounts []*mountinfo.Info) (*moun
 func (f *finder) mountOfKubelet(target classes.Holder) (*mountinfo.Info, error) {
 	dir := target.VolumeSources[target.Volume].Dir
 	if dir == "" {
-		return nil, nil //nolint:nilnil // such a volume has no such mount
+		return nil, nil //nolint:nilnil // the kubelet has mounted nothing for the volume
 	}
 	mounts, err := f.mountsOf(1)
 	if err != nil {

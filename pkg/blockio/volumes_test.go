@@ -115,7 +115,7 @@ func (v *volumes) wantObserved(pid int, path, desired, want string) {
 func (v *volumes) repair() {
 	v.t.Helper()
 	if drift, err := v.volume.Repair(v.t.Context()); err != nil || len(drift.Found) > 0 {
-		v.t.Errorf("repair: %+v, %v", drift, err)
+		v.t.Errorf("Repair returns %+v, %v, want no drift", drift, err)
 	}
 }
 
@@ -258,13 +258,13 @@ func TestADiskHasTheLowestLimitOfThePodAndItsVolumes(t *testing.T) {
 	v.want(podMax, "8:16 rbps=20000000 wbps=max riops=500 wiops=max\n")
 	for _, want := range []string{"", "slow"} {
 		if seen, err := v.backend.Observe(t.Context(), podHolder, want); err != nil || seen.Class != "" || !seen.Known || seen.Foreign != "" {
-			t.Errorf("a pod without class %q is observed as %+v, %v", want, seen, err)
+			t.Errorf("with the desired class %q, a pod without a class is observed as %+v, %v", want, seen, err)
 		}
 	}
 	v.release(classes.VolumeID("c11", "/data"))
 	for _, want := range []string{"", "slow"} {
 		if seen, err := v.backend.Observe(t.Context(), podHolder, want); err != nil || seen.Class != "" || !seen.Known {
-			t.Errorf("with the limits of an ended volume, a pod without class %q is observed as %+v, %v", want, seen, err)
+			t.Errorf("with limits of an ended volume and the desired class %q, a pod without a class is observed as %+v, %v", want, seen, err)
 		}
 	}
 	v.repair()
@@ -295,7 +295,7 @@ func TestLimitsFollowAVolume(t *testing.T) {
 	t.Run("until its process has ended", func(t *testing.T) {
 		v := newVolumes(t, withMounts())
 		if _, err := v.volume.Observe(t.Context(), v.hold(12, "/data", "silver"), "silver"); !errors.Is(err, classes.ErrEnded) {
-			t.Errorf("got %v", err)
+			t.Errorf("the error is %v, want classes.ErrEnded", err)
 		}
 	})
 }

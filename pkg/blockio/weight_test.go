@@ -121,7 +121,7 @@ func (f fixture) wantWeightStatus(degraded []string, effective bool) {
 	for _, condition := range status.Conditions {
 		if condition.Type == "WeightsEffective" {
 			if condition.Healthy != effective {
-				f.t.Errorf("%+v", condition)
+				f.t.Errorf("the condition has the wrong health: %+v", condition)
 			}
 			return
 		}
@@ -148,7 +148,7 @@ func TestWithoutWeightsThereIsNoConditionAboutThem(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	for _, condition := range f.backend.Status().Conditions {
 		if condition.Type == "WeightsEffective" {
-			t.Errorf("%+v", condition)
+			t.Errorf("no class has a weight, but there is the condition %+v", condition)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func TestUndoRestoresForeignWeightsOfDisks(t *testing.T) {
 	}
 	f.machine.Inject(simcgroup.Fault{Op: "write", File: "io.weight", Err: syscall.EIO})
 	if err := f.backend.Enforce(t.Context(), container(), "three", "four"); !errors.Is(err, syscall.EIO) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("the error is %v, want syscall.EIO", err)
 	}
 	f.want(v2Dir+"/io.bfq.weight", "default 700\n8:16 70\n")
 	f.want(v2Dir+"/io.max", "")

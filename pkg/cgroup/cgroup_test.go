@@ -126,7 +126,7 @@ func TestAV2TreeWithoutIOHasNoIOController(t *testing.T) {
 	m := simcgroup.New()
 	m.Inject(simcgroup.Fault{Op: "read", File: "cgroup.controllers", Err: syscall.EIO})
 	if _, _, err := detect(t, m).IORoot(); !errors.Is(err, ErrNoIO) {
-		t.Errorf("got %v", err)
+		t.Errorf("the error is %v, want ErrNoIO", err)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestWithoutAccessToTheFirstProcessTheOwnMountsAreUsed(t *testing.T) {
 	}
 	m.Inject(simcgroup.Fault{Op: "read", File: "mountinfo", Err: syscall.EACCES, Lasting: true})
 	if _, err := Detect(m); !errors.Is(err, syscall.EACCES) {
-		t.Errorf("got %v", err)
+		t.Errorf("the error is %v, want syscall.EACCES", err)
 	}
 }
 

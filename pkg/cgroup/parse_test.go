@@ -43,19 +43,19 @@ func TestMountinfo(t *testing.T) {
 func TestGarbageIsAnError(t *testing.T) {
 	for _, text := range []string{"garbage", "30 24 0:26 / /sys - cgroup2 x rw", "30 24 0:26 / /sys rw - cgroup2"} {
 		if got, err := parseMountinfo([]byte(text)); err == nil {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("parseMountinfo accepts %q as %v", text, got)
 		}
 	}
 
 	for _, text := range []string{"x", "-1", "5 x"} {
 		if got, err := parseIDs([]byte(text)); err == nil {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("parseIDs accepts %q as %v", text, got)
 		}
 	}
 
 	for _, text := range []string{"", "0::", "0::/../x", "nonsense", "3:cpu:/x"} {
 		if got, err := parseProcCgroup([]byte(text), hierarchy{version: 2}); err == nil {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("parseProcCgroup accepts %q as %v", text, got)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func FuzzMountinfo(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		found, err := parseMountinfo([]byte(text))
 		if err == nil && len(found) > strings.Count(text, "\n")+1 {
-			t.Errorf("%q has %v", text, found)
+			t.Errorf("%q has fewer lines than the parsed hierarchies: %v", text, found)
 		}
 	})
 }
@@ -106,7 +106,7 @@ func FuzzIDs(f *testing.F) {
 		ids, err := parseIDs([]byte(text))
 		for _, id := range ids {
 			if err == nil && id <= 0 {
-				t.Errorf("%q has %d", text, id)
+				t.Errorf("the IDs in %q include %d, which is not positive", text, id)
 			}
 		}
 	})
@@ -121,7 +121,7 @@ func FuzzProcCgroup(f *testing.F) {
 		}
 		group, err := parseProcCgroup([]byte(text), h)
 		if err == nil && (!strings.HasPrefix(group, "/") || strings.Contains(group+"/", "/../")) {
-			t.Errorf("%q is in %q", text, group)
+			t.Errorf("the cgroup in %q is %q, which is not below the root", text, group)
 		}
 	})
 }

@@ -84,7 +84,7 @@ func (o *Offer) Default() Assignment {
 // Catalog has the resources that a node offers. It is immutable and safe for concurrent use.
 type Catalog struct {
 	offers []Offer
-	// place is where the resources are offered, for errors: "on this node".
+	// place is the part of errors that says where the resources are offered, e.g. "on this node".
 	place string
 	// index maps the canonical name of a resource to the position of its offer in offers.
 	index    map[string]int

@@ -13,7 +13,7 @@ import (
 // name. Class files cannot define this resource.
 const ClaimResource = Domain + "/claim-io"
 
-// claimFile is the file name in errors about Claims. Claims come from an object of this kind, and not from a file.
+// claimFile stands for the file name in errors about Claims. Claims come from a NodeQOSResources object, and not from a file.
 const claimFile = "NodeQOSResources"
 
 // Claims has the classes that PersistentVolumeClaims request for volumes of this node.

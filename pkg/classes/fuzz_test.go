@@ -59,16 +59,16 @@ func checkConfig(t *testing.T, config *Config) {
 	names, extended := map[string]bool{}, map[string]bool{}
 	for _, r := range config.Resources {
 		if names[r.Name] || ValidateResourceName(r.Name) != nil || r.Backend == nil || r.Line < 1 {
-			t.Errorf("resource %+v", r)
+			t.Errorf("the resource has an invalid or duplicate name, no backend, or no line: %+v", r)
 		}
 		names[r.Name] = true
 		if class, ok := r.Class(r.DefaultClass); r.DefaultClass != "" && (!ok || class.Capacity > 0) {
-			t.Errorf("default %q of %+v", r.DefaultClass, r)
+			t.Errorf("the default class %q does not exist or has a capacity: %+v", r.DefaultClass, r)
 		}
 		for _, class := range r.Classes {
 			name, err := ExtendedResource(r.Name, class.Name)
 			if err != nil || extended[name] || filepath.Base(class.Name) != class.Name || class.Name == ".." {
-				t.Errorf("class %q of %s: %q, %v", class.Name, r.Name, name, err)
+				t.Errorf("class %q of %s has an invalid or duplicate name; extended resource %q, error %v", class.Name, r.Name, name, err)
 			}
 			extended[name] = true
 		}
@@ -92,7 +92,7 @@ func FuzzParsePairs(f *testing.F) {
 		}
 		again, err := ParsePairs(strings.Join(parts, ","))
 		if err != nil || len(again) != len(pairs) {
-			t.Errorf("%v became %v, %v", pairs, again, err)
+			t.Errorf("the pairs %v, written and parsed again, are %v with the error %v", pairs, again, err)
 		}
 	})
 }
@@ -152,12 +152,12 @@ func checkAssignments(t *testing.T, c *Catalog, scope Scope, got []Assignment) {
 			t.Errorf("%+v cannot be assigned: %v", a, err)
 		}
 		if asked := a.Source != SourceDefault && a.Source != SourceNone; asked != (a.Key != "") {
-			t.Errorf("%+v has no key of a request", a)
+			t.Errorf("the assignment must have a key exactly if it was requested: %+v", a)
 		}
 		got = got[1:]
 	}
 
 	if len(got) > 0 {
-		t.Errorf("too many: %+v", got)
+		t.Errorf("there are assignments for resources of another scope: %+v", got)
 	}
 }

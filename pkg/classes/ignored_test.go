@@ -58,11 +58,11 @@ func TestIgnoredAnnotationsAreBounded(t *testing.T) {
 	}
 	got := Ignored(annotations, nil)
 	if len(got) != maxIgnored {
-		t.Errorf("%d annotations", len(got))
+		t.Errorf("%d annotations are returned, want maxIgnored", len(got))
 	}
 	for _, ignored := range got {
 		if len(ignored.Problem) > 200 || strings.Contains(ignored.Problem, "\x1b") {
-			t.Errorf("%q", ignored.Problem)
+			t.Errorf("the problem is long or has an escape character: %q", ignored.Problem)
 		}
 	}
 }

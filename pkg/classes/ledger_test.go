@@ -69,7 +69,7 @@ func TestRestartedContainerDoesNotCompeteWithItsPredecessor(t *testing.T) {
 	l := NewLedger()
 	admit(t, l, holder("1", "a", "gold"), holder("2", "b", "gold"), holder("1-again", "a", "gold"))
 	if got := l.InUse(RDTResource, "gold"); got != 2 {
-		t.Errorf("%d in use", got)
+		t.Errorf("%d slots are in use, want 2", got)
 	}
 
 	l.Release("1")
@@ -90,7 +90,7 @@ func TestAdmissionIsAllOrNothing(t *testing.T) {
 	both.Assignments = []Assignment{{Resource: BlockIOResource, Class: "gold"}, {Resource: RDTResource, Class: "gold"}}
 	admit(t, l, holder("1", "a", "gold"), holder("2", "b", "gold"))
 	if err := l.Admit(both, testCatalog()); !errors.Is(err, ErrClassFull) {
-		t.Errorf("got %v", err)
+		t.Errorf("the error is %v, want ErrClassFull", err)
 	}
 	if got := l.InUse(BlockIOResource, "gold"); got != 0 {
 		t.Errorf("after the refused admission, %d slots of the block I/O class are in use, want 0", got)
@@ -111,12 +111,12 @@ func TestUnknownClassesAreRefusedUnlessTheOwnerHasThem(t *testing.T) {
 	l := NewLedger()
 	gone := holder("1", "a", "old")
 	if err := l.Admit(gone, testCatalog()); !errors.Is(err, ErrUnknownClass) {
-		t.Errorf("got %v", err)
+		t.Errorf("the error is %v, want ErrUnknownClass", err)
 	}
 	other := holder("2", "b", "gold")
 	other.Assignments = []Assignment{{Resource: "v.example/none", Class: "x"}}
 	if err := l.Admit(other, testCatalog()); !errors.Is(err, ErrUnknownResource) {
-		t.Errorf("got %v", err)
+		t.Errorf("the error is %v, want ErrUnknownResource", err)
 	}
 	l.Adopt(gone)
 	gone.ID = "1-again"
@@ -127,7 +127,7 @@ func TestAdmittingAHolderAgainReplacesIt(t *testing.T) {
 	l := NewLedger()
 	admit(t, l, holder("1", "a", "gold"), holder("1", "a", "bronze"))
 	if gold, bronze := l.InUse("rdt", "gold"), l.InUse("rdt", "bronze"); gold != 0 || bronze != 1 {
-		t.Errorf("%d gold, %d bronze", gold, bronze)
+		t.Errorf("%d slots of gold and %d of bronze are in use, want 0 and 1", gold, bronze)
 	}
 }
 

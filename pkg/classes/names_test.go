@@ -53,10 +53,10 @@ func TestNamesFollowTheKEP(t *testing.T) {
 
 	for _, test := range tests {
 		if err := ValidateResourceName(test.name); (err == nil) != test.resource {
-			t.Errorf("resource %q: %v", test.name, err)
+			t.Errorf("the name %q of a resource: the error is %v", test.name, err)
 		}
 		if err := ValidateClassName(test.name); (err == nil) != test.class {
-			t.Errorf("class %q: %v", test.name, err)
+			t.Errorf("the name %q of a class: the error is %v", test.name, err)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func TestHoldersAndOwnersOfAnyNameAreShortAndPrintable(t *testing.T) {
 		Holder{PodNamespace: name, PodName: name, Container: name}.String(),
 	} {
 		if len(text) > 300 || Printable(text, len(text)) != text {
-			t.Errorf("got %d bytes: %.300q", len(text), text)
+			t.Errorf("the text is long or unprintable: %d bytes, %.300q", len(text), text)
 		}
 	}
 	if got, want := (Owner{PodUID: "1-2", Container: "main"}).String(), `container "main" of pod 1-2`; got != want {

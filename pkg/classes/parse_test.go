@@ -66,7 +66,7 @@ func TestParseReadsWholeResources(t *testing.T) {
 func TestEmptyFilesAreRefused(t *testing.T) {
 	for _, text := range []string{"", "\n\n", "# just a comment\n", "---\n", "---\n# c\n", "null\n", head} {
 		if _, err := parseText(text); err == nil {
-			t.Errorf("%q: no error", text)
+			t.Errorf("the empty file %q is accepted, want an error", text)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestFilesMayHaveNoResources(t *testing.T) {
 	for _, text := range []string{head + "  []", "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\n"} {
 		got, err := parseText(text)
 		if err != nil || len(got.Resources) != 0 {
-			t.Errorf("%q: %v, %v", text, got, err)
+			t.Errorf("%q is parsed as %v with the error %v, want no resource", text, got, err)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestProblemsOfAConfigFileNameThatFile(t *testing.T) {
 		config, err := Parse([]File{{"a.yaml", []byte(resource("name: rdt", "rdt: {configFile: "+path+"}"))}}, fakeKinds(), read)
 		if want == "" {
 			if err != nil || config.Resources[0].ConfigFile != path || config.Resources[0].Classes[0].Name != "gold" {
-				t.Errorf("%s: %v, %v", path, config, err)
+				t.Errorf("with configFile %s, the result is %v with the error %v", path, config, err)
 			}
 			continue
 		}
@@ -203,7 +203,7 @@ func TestMergedFieldsDoNotReplaceOwnOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := config.Resources[0]; r.Name != BlockIOResource || r.DefaultClass != "gold" || r.Scope != ContainerScope {
-		t.Errorf("got %+v", r)
+		t.Errorf("fields of merge keys have replaced other fields: %+v", r)
 	}
 }
 
@@ -276,7 +276,7 @@ func anyKinds(names ...string) []Kind {
 func TestExamplesAreValid(t *testing.T) {
 	examples, err := filepath.Glob("../../config/*.yaml")
 	if err != nil || len(examples) < 3 {
-		t.Fatalf("found %v, %v", examples, err)
+		t.Fatalf("the examples are %v with the error %v, want at least 3", examples, err)
 	}
 
 	for _, name := range examples {

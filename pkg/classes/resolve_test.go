@@ -139,7 +139,7 @@ func TestResolveOfContainers(t *testing.T) {
 				t.Error(diff)
 			}
 			if len(got) != 3 || got[2].Class != SystemDefault {
-				t.Errorf("got %+v", got)
+				t.Errorf("the assignments are %+v, want three, and the system default for the last resource", got)
 			}
 		})
 	}
@@ -200,7 +200,7 @@ func TestOfficialAnnotationsWithoutTheirResource(t *testing.T) {
 		}
 	}
 	if _, err := resolveMain(without, nil, notes{allocatedKey: "rdt=x"}); !errors.Is(err, ErrUnknownResource) {
-		t.Errorf("allocation: got %v", err)
+		t.Errorf("for an allocated class of an unknown resource, the error is %v, want ErrUnknownResource", err)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestResolvingNoRequestsDoesNotAllocate(t *testing.T) {
 		}
 	})
 	if allocations != 0 {
-		t.Errorf("%v allocations", allocations)
+		t.Errorf("Resolve makes %v memory allocations, want 0", allocations)
 	}
 }
 

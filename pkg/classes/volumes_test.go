@@ -121,7 +121,7 @@ func TestAVolumeOccupiesASlotOfItsOwn(t *testing.T) {
 	}
 
 	if got := l.InUse(volumeIO, "gold"); got != 2 {
-		t.Errorf("%d in use, want 2", got)
+		t.Errorf("%d slots are in use, want 2", got)
 	}
 
 	if IsVolumeOf(volumes[0].ID, "c") || !IsVolumeOf(volumes[0].ID, "c1") {
@@ -137,11 +137,11 @@ func FuzzVolumes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, request string) {
 		volumes, err := Volumes(withVolumes(request))
 		if err != nil && (RefusalReason(err) == "" || strings.Contains(err.Error(), "\n")) {
-			t.Errorf("%q", err)
+			t.Errorf("the error has no known reason, or several lines: %q", err)
 		}
 		for _, v := range volumes {
 			if v.Volume != path.Clean(v.Volume) || !path.IsAbs(v.Volume) || v.Scope() != VolumeScope {
-				t.Errorf("volume %q", v.Volume)
+				t.Errorf("the volume %q has an unclean or relative path, or another scope", v.Volume)
 			}
 		}
 	})

@@ -98,7 +98,7 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 	return c, nil
 }
 
-// canMount reports whether the backend can mount resctrl: err means that resctrl is not mounted, and the options allow a mount.
+// canMount reports whether the options allow the backend to mount resctrl, and err means that resctrl is not mounted.
 func (b *Backend) canMount(err error) bool { return b.mount && isUnavailable(err, NotMounted) }
 
 // prepare resolves the configuration and checks it against the machine. The result reclaim has the names of the existing
@@ -264,8 +264,8 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 	return errors.Join(problems...)
 }
 
-// Adjust implements classes.Backend. It refuses a draining class for a new container. If the change of a running container
-// to another class fails, the container may get its draining class back.
+// Adjust implements classes.Backend. It refuses a draining class for a new container, but not for a running one: after a
+// failed change of class, a running container must get back its former class, which may be draining.
 func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	now := b.live.Load()
 	draining := slices.Contains(now.draining, to)

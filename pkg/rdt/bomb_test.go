@@ -28,7 +28,7 @@ func TestAMoveThatGivesUpIsRolledBack(t *testing.T) {
 
 			err := b.Enforce(t.Context(), target, "gold", "bronze")
 			if !errors.Is(err, ErrUnsettled) {
-				t.Fatalf("got %v", err)
+				t.Fatalf("the error is %v, want ErrUnsettled", err)
 			}
 
 			for tid, group := range c.groups() {
@@ -38,7 +38,7 @@ func TestAMoveThatGivesUpIsRolledBack(t *testing.T) {
 			}
 
 			if len(c.tids) < maxPasses {
-				t.Errorf("only %d threads", len(c.tids))
+				t.Errorf("the container has only %d threads, so the move gave up too early", len(c.tids))
 			}
 		})
 	}

@@ -67,7 +67,7 @@ func TestConfigErrorsNameLineFieldAndRemedy(t *testing.T) {
 			var got []string
 			for _, problem := range classes.SplitErrors(err) {
 				if field := (*classes.FieldError)(nil); !errors.As(problem, &field) {
-					t.Errorf("%v is a %T", problem, problem)
+					t.Errorf("the problem %q is a %T, want a *FieldError", problem, problem)
 				}
 				got = append(got, problem.Error())
 			}
@@ -113,7 +113,7 @@ func FuzzParseConfig(f *testing.F) {
 		if err != nil {
 			for _, problem := range classes.SplitErrors(err) {
 				if field := (*classes.FieldError)(nil); !errors.As(problem, &field) || strings.TrimSpace(field.Problem) == "" {
-					t.Fatalf("%q (%T)", problem, problem)
+					t.Fatalf("the problem %q is a %T, want a *FieldError with a text", problem, problem)
 				}
 			}
 			return
@@ -151,7 +151,7 @@ func checkResolution(t *testing.T, config *Config, info Info, resolution *Resolu
 		}
 		for _, id := range info.Bandwidth.Domains {
 			if value := schemata[Domain{MB, id}]; value < info.Bandwidth.Min || value > info.Bandwidth.Max {
-				t.Fatalf("group %q: MB %d is %d", name, id, value)
+				t.Fatalf("group %q: the bandwidth of domain %d is %d, which is out of range", name, id, value)
 			}
 		}
 	}

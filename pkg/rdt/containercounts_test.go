@@ -25,7 +25,7 @@ func newCountedContainer(t *testing.T) countedContainer {
 }
 
 // want sets the counter of the container's monitoring group in a class, and compares the measured total of the container.
-// A nil total means that the reading lacks it.
+// If the parameter want is nil, the reading must have no total.
 func (c countedContainer) want(t *testing.T, class, counter string, want any) {
 	t.Helper()
 	c.fs.Count(monitorPath(GroupOf(class), target.ID), 0, "mbm_total_bytes", counter)
@@ -34,7 +34,7 @@ func (c countedContainer) want(t *testing.T, class, counter string, want any) {
 	}
 }
 
-// TestTheCounterOfAContainerNeverDecreases reads a counter that is unavailable for a while, and that the kernel resets.
+// TestTheCounterOfAContainerNeverDecreases reads a counter that the kernel makes unavailable for a while, and resets.
 func TestTheCounterOfAContainerNeverDecreases(t *testing.T) {
 	c := newCountedContainer(t)
 	for _, step := range []struct {
@@ -106,8 +106,9 @@ func TestTheCounterOfAContainerGoesOnOverAChangeOfClass(t *testing.T) {
 	}
 }
 
-// TestTheCounterOfAContainerBeginsAt0AfterARestart restarts the plugin. If totals then began at the kernel's value, the total of
-// a container whose group was created again would drop to a value above 0, and Prometheus would count this value as growth.
+// TestTheCounterOfAContainerBeginsAt0AfterARestart restarts the plugin. The total must begin at 0, not at the kernel's value.
+// If the group had been created again before, the kernel's value would be above 0 and below the last total. Prometheus would
+// treat this drop as a counter reset, and count the whole value as growth.
 func TestTheCounterOfAContainerBeginsAt0AfterARestart(t *testing.T) {
 	c := newCountedContainer(t)
 	c.want(t, "gold", "1000", 1000.0)

@@ -75,7 +75,7 @@ func TestAdjustNamesTheGroupOfTheClass(t *testing.T) {
 	_, b := newContainer(t, sim.IntelSpec(), "")
 	for class, want := range map[string]string{"gold": "qos-gold", "": ""} {
 		if got, err := b.Adjust("", class); err != nil || got.ClosID != want || got.Unified != nil {
-			t.Errorf("class %q: %+v, %v", class, got, err)
+			t.Errorf("for class %q, Adjust returns %+v, %v", class, got, err)
 		}
 	}
 	_, err := b.Adjust("", "system/default")
@@ -125,7 +125,7 @@ func TestEnforceAtTheStartFailsWithoutTheFirstProcess(t *testing.T) {
 			c, b := newContainer(t, sim.IntelSpec(), "")
 			c.tids = test.tids
 			if err := b.Enforce(t.Context(), starting(test.pid), "gold", "gold"); err == nil || !strings.Contains(err.Error(), "first process") {
-				t.Errorf("error %v", err)
+				t.Errorf("the error is %v, want one about the first process", err)
 			}
 			if got := c.fs.GroupOf(10); got != "" {
 				t.Errorf("another process was left in %q", got)
@@ -204,7 +204,7 @@ func TestEnforceGivesUpOnAForkBombAndOnItsDeadline(t *testing.T) {
 	c.fs.AddTask(1, "qos-gold")
 	c.listed = func(c *container, n int) { c.fork(1, 1000+n) } // a thread that is not in the list creates another one
 	if err := b.Enforce(t.Context(), target, "gold", "bronze"); !errors.Is(err, ErrUnsettled) {
-		t.Errorf("got %v", err)
+		t.Errorf("the error is %v, want ErrUnsettled", err)
 	}
 
 	c, b = newContainer(t, sim.IntelSpec(), "qos-gold")
@@ -217,7 +217,7 @@ func TestEnforceGivesUpOnAForkBombAndOnItsDeadline(t *testing.T) {
 
 	before := c.groups()
 	if err := b.Enforce(ctx, target, "gold", "bronze"); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("the error is %v, want context.Canceled", err)
 	}
 
 	if diff := cmp.Diff(before, c.groups()); diff != "" {
@@ -228,7 +228,7 @@ func TestEnforceGivesUpOnAForkBombAndOnItsDeadline(t *testing.T) {
 func TestEnforceReportsAMissingGroup(t *testing.T) {
 	_, b := newContainer(t, sim.IntelSpec(), "")
 	if err := b.Enforce(t.Context(), target, "", "tin"); !errors.Is(err, ErrNotOffered) {
-		t.Errorf("got %v", err)
+		t.Errorf("the error is %v, want ErrNotOffered", err)
 	}
 	if err := newBackend(sim.New(sim.IntelSpec()), nil).Enforce(t.Context(), target, "", "tin"); err == nil {
 		t.Error("enforced without a configuration")

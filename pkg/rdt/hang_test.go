@@ -43,7 +43,7 @@ func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	}
 
 	if got := b.Schemata(); got["gold"] == "" || got["tin"] != "" {
-		t.Errorf("schemata are %v", got)
+		t.Errorf("the schemata are %v, want those of the previous configuration", got)
 	}
 
 	close(fs.released)

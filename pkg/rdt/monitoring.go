@@ -80,8 +80,8 @@ func (b *Backend) lacksRMID(c classes.InClass) bool {
 	return b.Monitors(c.Class) && !b.monitors.exists(c.ID) && (!missing || a.waits())
 }
 
-// take carries out the turn t: the container in the parameter to gets an RMID. If this container cannot be monitored, take does
-// not take the RMID of another container away.
+// take carries out the turn t, which gives an RMID to the container in the parameter to. If this container cannot be monitored,
+// no other container loses its RMID.
 func (b *Backend) take(m *machine, t turn, to classes.InClass) {
 	if err := m.mayMonitor(to.Holder, GroupOf(to.Class)); err != nil {
 		b.withoutMonitoring(to.ID, GroupOf(to.Class), err)
@@ -96,8 +96,8 @@ func (b *Backend) take(m *machine, t turn, to classes.InClass) {
 	b.monitor(to, true)
 }
 
-// monitor creates, replaces or removes the monitoring group of a container. If granted is false, monitor leaves the free RMIDs
-// to the containers that wait for RMIDs.
+// monitor creates, replaces or removes the monitoring group of a container. If granted is false, monitor leaves a free RMID
+// to each other container that waits for an RMID.
 func (b *Backend) monitor(c classes.InClass, granted bool) {
 	selected, to := b.Monitors(c.Class), GroupOf(c.Class)
 	if !b.monitors.differs(c.ID, selected, to) {
@@ -190,7 +190,8 @@ func (b *Backend) createMonitor(m *machine, container classes.Holder, control st
 	return orNoRMID(err)
 }
 
-// orNoRMID adds errLimbo or errNoRMID to a kernel error that means that no RMID is free. It returns other errors unchanged.
+// orNoRMID adds errLimbo to EBUSY, and errNoRMID to ENOSPC. With these two errors, the kernel reports that no RMID is free.
+// orNoRMID returns other errors unchanged.
 func orNoRMID(err error) error {
 	switch {
 	case errors.Is(err, syscall.EBUSY):

@@ -117,7 +117,7 @@ func TestAMonitoredContainerHasAGroupOfItsOwn(t *testing.T) {
 			}
 
 			if got := monitoredCondition(t, b); !got.Healthy || got.Message != "containers monitored: 1 (gold: 1 of 1)" {
-				t.Errorf("status is %+v", got)
+				t.Errorf("the condition is %+v, want 1 monitored container", got)
 			}
 
 			b.Unmonitor(target.ID)
@@ -166,7 +166,7 @@ func TestMonitoringNeedsNoClass(t *testing.T) {
 
 			fs.Unmount()
 			if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) != 1 {
-				t.Fatalf("unmounted: %+v, %v", drift, err)
+				t.Fatalf("after an unmount, Repair returns %+v, %v, want one difference", drift, err)
 			}
 
 			b.Monitor(t.Context(), cs[0], classes.SystemDefault)
@@ -224,7 +224,7 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 			repair()
 			if limbo {
 				if got := monitoredCondition(t, b).Message; !strings.Contains(got, "the RMIDs of removed groups are not free yet: 1") {
-					t.Errorf("in limbo: %s", got)
+					t.Errorf("while RMIDs are not free yet, the condition is %q", got)
 				}
 				fs.Drain()
 				repair()
@@ -368,7 +368,7 @@ func TestAFailedChangeOfClassMovesTheGroupBack(t *testing.T) {
 	})
 
 	if err := b.Enforce(t.Context(), target, "gold", "bronze"); err == nil {
-		t.Error("no error")
+		t.Error("Enforce returned no error, although a thread could not be moved")
 	}
 
 	wantGroups(t, c.fs, map[string]string{"qos-gold/mon_groups/qos-c": "10 11"})

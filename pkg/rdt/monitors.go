@@ -59,7 +59,7 @@ type monitors struct {
 	foreign int
 }
 
-// absence is a missing monitoring group: the control group that it would be in, and why it does not exist.
+// absence describes a missing monitoring group. control is its control group, and why is the reason why it is missing.
 type absence struct {
 	control string
 	why     error
@@ -144,7 +144,7 @@ func (m *monitors) free(info Info) int {
 	return info.RMIDs - info.CLOSIDs - m.foreign - len(m.groups)
 }
 
-// waiting returns the number of containers that wait for an RMID. It does not count the container whose ID is except.
+// waiting returns the number of containers that wait for an RMID. The parameter except is the ID of a container that is not counted.
 func (m *monitors) waiting(except string) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

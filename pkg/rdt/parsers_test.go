@@ -113,7 +113,7 @@ func FuzzParseInfo(f *testing.F) {
 			"MB/min_bandwidth": []byte(minimum), "MB/bandwidth_gran": []byte(gran), "MB/num_closids": []byte(closids),
 		}, schemata, mbps)
 		if err == nil && (info.Caches["L3"].Mask == 0 || info.Bandwidth.Granularity == 0 || info.Bandwidth.Max == 0) {
-			t.Errorf("accepted %+v %+v", info, info.Bandwidth)
+			t.Errorf("ParseInfo accepts an empty mask, or a granularity or maximum of 0: %+v %+v", info, info.Bandwidth)
 		}
 	})
 }
@@ -124,7 +124,7 @@ func FuzzParseTasks(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		tids, err := ParseTasks(data)
 		if err == nil && slices.ContainsFunc(tids, func(tid int) bool { return tid < 0 }) {
-			t.Errorf("%q: %v", data, tids)
+			t.Errorf("the IDs in %q are parsed as %v, want none below 0", data, tids)
 		}
 	})
 }
@@ -134,11 +134,11 @@ func TestParseTaskGroup(t *testing.T) {
 		"res:/\nmon:\n": "", "res:qos-gold\nmon:\n": "qos-gold", "res:/qos-gold\nmon:m\n": "qos-gold", "res:g\nmon:m\n": "g",
 	} {
 		if got, _, err := ParseTaskGroup([]byte(text)); got != want || err != nil {
-			t.Errorf("%q: %q, %v", text, got, err)
+			t.Errorf("the group in %q is %q, with the error %v", text, got, err)
 		}
 	}
 	if _, _, err := ParseTaskGroup([]byte("res:\nmon:\n")); !errors.Is(err, errUnmounted) {
-		t.Errorf("unmounted: %v", err)
+		t.Errorf("while resctrl is not mounted, the error is %v, want errUnmounted", err)
 	}
 	if _, _, err := ParseTaskGroup([]byte("0::/\n")); err == nil {
 		t.Error("a line of /proc/PID/cgroup is accepted, want an error")
@@ -150,7 +150,7 @@ func FuzzParseTaskGroup(f *testing.F) {
 	f.Add([]byte("res:qos-gold\nmon:m\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if group, _, err := ParseTaskGroup(data); strings.Contains(group, "\n") || errors.Is(err, errUnmounted) && group != "" {
-			t.Errorf("%q: %q, %v", data, group, err)
+			t.Errorf("the group in %q is %q, with the error %v", data, group, err)
 		}
 	})
 }

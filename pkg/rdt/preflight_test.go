@@ -109,7 +109,7 @@ func TestCLOSIDsOfEmptyGroupsAreReused(t *testing.T) {
 	apply(t, b, classesNamed("d", 7))
 	must(t, b.Release(t.Context(), nobody))
 	if got := len(dump(fs, "mode")); got != 8 {
-		t.Errorf("%d groups", got)
+		t.Errorf("there are %d groups, want 8", got)
 	}
 	fs.AddTask(1, "qos-d1")
 	err := b.Apply(t.Context(), parse(t, manyClasses(7)))
@@ -163,7 +163,7 @@ func TestUnavailableNamesReasonAndRemedy(t *testing.T) {
 			}
 
 			if status := b.Status(); status.Unavailable == nil || status.Unavailable.Reason != test.reason {
-				t.Errorf("status is %+v", status)
+				t.Errorf("the status is %+v, want the reason of the error", status)
 			}
 		})
 	}
@@ -190,7 +190,7 @@ func TestApplyMountsWithTheOptionsThatTheConfigurationNeeds(t *testing.T) {
 		apply(t, b, config)
 		tree, mounted := findMount(fs)
 		if diff := cmp.Diff(want, strings.Join(tree.options, ",")); diff != "" || !mounted {
-			t.Errorf("%s\nmounted %v: %s", config, mounted, diff)
+			t.Errorf("%s\nresctrl is mounted: %v; mount options: %s", config, mounted, diff)
 		}
 	}
 }
@@ -278,7 +278,7 @@ func TestPreviewReportsThatTheMachineWasNotChecked(t *testing.T) {
 	}
 
 	if len(status.Conditions) != 1 || status.Conditions[0].Healthy || !strings.Contains(status.Conditions[0].Message, "were not checked") {
-		t.Errorf("conditions are %+v", status.Conditions)
+		t.Errorf("the conditions are %+v, want only one that reports an unchecked machine", status.Conditions)
 	}
 }
 

@@ -92,10 +92,10 @@ func TestTheConfigurationIsAppliedUnderOtherMountOptions(t *testing.T) {
 	mustDo(t, fs.Mount("resctrl", sim.MountPoint, "resctrl", "cdp"))
 	drift, err := b.Repair(t.Context())
 	if err != nil || len(drift.Found) != 1 || !strings.HasPrefix(drift.Found[0], "resctrl was remounted: at /sys/fs/resctrl with ") {
-		t.Errorf("found %v, %v", drift.Found, err)
+		t.Errorf("the drift is %v with the error %v, want only the remount", drift.Found, err)
 	}
 	if got := dump(fs, "schemata")["qos-gold"]; !strings.Contains(got, "L3CODE:0=000ff") {
-		t.Errorf("gold has %q", got)
+		t.Errorf("gold has the schemata %q, want the code mask 000ff", got)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestAFailedRepairIsAnError(t *testing.T) {
 			}
 
 			if conditions := b.Status().Conditions; conditions[0].Type != classes.ConditionConfigurationApplied || conditions[0].Healthy {
-				t.Errorf("conditions %v", conditions)
+				t.Errorf("the conditions are %v, want ConfigurationApplied first and not healthy", conditions)
 			}
 
 			test.repair(t, fs)
@@ -175,7 +175,7 @@ func TestNothingIsRepairedWithoutManagedGroups(t *testing.T) {
 			fs.Unmount()
 			fs.Inject(nil)
 			if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 || fs.Calls() > 0 {
-				t.Errorf("got %v, %v after %d writes", drift, err, fs.Calls())
+				t.Errorf("the drift is %v, with the error %v and %d writes, want none", drift, err, fs.Calls())
 			}
 		})
 	}
@@ -263,7 +263,7 @@ func TestOnlyThreadsInManagedGroupsAreMovedToTheSystemDefault(t *testing.T) {
 
 	moved, err := b.MoveThreads(t.Context(), classes.SystemDefault, []classes.Holder{{ID: "id", Container: "c"}})
 	if err != nil || len(moved) != 1 {
-		t.Errorf("moved %v, %v", moved, err)
+		t.Errorf("MoveThreads returns %v, %v, want one container", moved, err)
 	}
 
 	if diff := cmp.Diff(map[int]string{10: "", 11: "", 12: "theirs"}, c.groups()); diff != "" {

@@ -26,9 +26,10 @@ type turn struct{ begin, end string }
 // loses an RMID to another pod of its class. So the result is max-min fair, and no RMID moves back and forth. The container that
 // loses its RMID is the newest one of the class or pod.
 //
-// The parameter most is the maximum number of RMIDs that shareRMIDs takes away. While RMIDs are free, it takes away none: the
-// kernel may not have freed the RMIDs of removed groups yet, and to remove another group would not help. If free is negative, other
-// programs use RMIDs that are reserved for classes. An RMID that is taken away would then not become free for a container.
+// The parameter most is the maximum number of RMIDs that shareRMIDs takes away from containers. If free is not 0, shareRMIDs takes
+// none away. If free is positive, the kernel may still hold the RMIDs of removed groups, and removing another group would not help.
+// If free is negative, other programs use RMIDs that are reserved for classes. An RMID that a container loses would then be
+// reserved for classes, and no other container could get it.
 func shareRMIDs(candidates []candidate, free, most int) (turns []turn) {
 	s := newSharing(candidates)
 	for range free {

@@ -98,7 +98,7 @@ func TestAClassThatHasAllRMIDsGivesSomeToAnotherClass(t *testing.T) {
 	}
 
 	if got := monitoredCondition(t, c.b).Message; !strings.HasPrefix(got, "containers monitored: 12 (bronze: 6 of 20, gold: 6 of 12); not monitored: 20 (") {
-		t.Errorf("condition: %s", got)
+		t.Errorf("the message of the condition is %q", got)
 	}
 }
 

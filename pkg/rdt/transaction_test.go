@@ -54,10 +54,10 @@ func faultAtAnyOperation(t *testing.T, spec sim.Spec, late bool) {
 			t.Errorf("operation %d: error without errno or status: %v", n, err)
 		}
 		if diff := cmp.Diff(before, fs.Dump()); diff != "" {
-			t.Errorf("operation %d: %s", n, diff)
+			t.Errorf("after a failure of operation %d, resctrl has changed: %s", n, diff)
 		}
 		if diff := cmp.Diff(schemata, b.Schemata()); diff != "" {
-			t.Errorf("operation %d: %s", n, diff)
+			t.Errorf("after a failure of operation %d, the reported schemata have changed: %s", n, diff)
 		}
 		if condition := b.Status().Conditions[0]; condition.Type != classes.ConditionConfigurationApplied || condition.Healthy || condition.Message != err.Error() {
 			t.Errorf("operation %d: status is %+v", n, condition)
@@ -86,13 +86,13 @@ func TestAFailedRollbackIsReported(t *testing.T) {
 	}
 
 	if condition := b.Status().Conditions[0]; condition.Reason != "RollbackFailed" {
-		t.Errorf("status is %+v", condition)
+		t.Errorf("the condition is %+v, want the reason RollbackFailed", condition)
 	}
 
 	fs.Inject(nil)
 	apply(t, b, others)
 	if condition := b.Status().Conditions[0]; !condition.Healthy {
-		t.Errorf("status is %+v", condition)
+		t.Errorf("the condition is %+v, want a healthy one", condition)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestApplyCompletesWhatAKilledProcessBegan(t *testing.T) {
 		apply(t, b, others)
 		must(t, b.Release(t.Context(), nobody))
 		if diff := cmp.Diff(schemataIn(t, whole), schemataIn(t, fs)); diff != "" {
-			t.Fatalf("killed at operation %d: %s", n, diff)
+			t.Fatalf("the plugin was killed at operation %d, and the next one sets other schemata: %s", n, diff)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func TestRollbackTouchesOnlyWhatWasChanged(t *testing.T) {
 	})
 
 	if err := b.Apply(t.Context(), parse(t, others)); !errors.Is(err, syscall.EIO) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("the error is %v, want syscall.EIO", err)
 	}
 
 	// A new group is just removed, which reverts both its creation and its writes.

@@ -20,7 +20,7 @@ type counter struct {
 	measure classes.Measure
 }
 
-// counters returns all counters. The parameter what names the measured thing in help texts, e.g. "a class".
+// counters returns all counters. The parameter what is the subject of the help texts, e.g. "a class".
 func counters(what string) []counter {
 	const cache = "cache_id"
 	return []counter{

@@ -54,7 +54,7 @@ func TestAClassIsMeasuredByItsGroup(t *testing.T) {
 			}
 
 			if len(gold) != 6 {
-				t.Errorf("%d series: %v", len(gold), gold)
+				t.Errorf("gold has %d series, want 6: %v", len(gold), gold)
 			}
 		})
 	}
@@ -63,7 +63,7 @@ func TestAClassIsMeasuredByItsGroup(t *testing.T) {
 func TestACounterWithoutANumberIsNoSeries(t *testing.T) {
 	for _, text := range []string{"Unavailable", "Unassigned", "Error", ""} {
 		if value, ok := ParseCounter([]byte(text + "\n")); ok {
-			t.Errorf("%q is %v", text, value)
+			t.Errorf("the counter %q is parsed as %v, want no value", text, value)
 		}
 	}
 
@@ -95,7 +95,7 @@ func FuzzParseCounter(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if value, ok := ParseCounter(data); ok && value < 0 {
-			t.Errorf("%q is %v", data, value)
+			t.Errorf("the counter %q is parsed as %v, want no negative value", data, value)
 		}
 	})
 }
