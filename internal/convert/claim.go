@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// These are the requests of a claim in the form of KEP-3751's first revision. The parameters of a VolumeAttributesClass
-// have the same names.
+// KEP-3751's first revision defines requests with these names for claims. The parameters of a VolumeAttributesClass have
+// the same names.
 const (
 	iopsName       = "iops"
 	throughputName = "throughput"
@@ -21,7 +21,7 @@ const (
 
 const volumeAttributesClassName = "volumeAttributesClassName"
 
-// hasClaims reports whether a text can have claims with the KEP's requests.
+// hasClaims reports whether a text may contain claims with the KEP's requests.
 func hasClaims(text []byte) bool {
 	return (bytes.Contains(text, []byte(iopsName)) || bytes.Contains(text, []byte(throughputName))) &&
 		(bytes.Contains(text, []byte("PersistentVolumeClaim")) || bytes.Contains(text, []byte("volumeClaimTemplate")))
@@ -41,14 +41,14 @@ type claim struct {
 	spec, requests, iops, throughput entry
 }
 
-// surroundings has what is above a claim in its document.
+// surroundings describes where in a document a claim is.
 type surroundings struct {
 	// owner is the object of the Kubernetes API that has the claim.
 	owner *yaml.Node
 	// If the claim is inside an item of a List or a ResourceList, items is the YAML list of all items, and item is this item.
 	// Otherwise both are nil.
 	items, item *yaml.Node
-	// volume is the name of the volume of a pod that has the claim.
+	// volume is the name of the ephemeral volume that has the claim as its template. It is empty for other claims.
 	volume string
 }
 
@@ -114,7 +114,7 @@ func templateInSet(n *yaml.Node, at place, in surroundings) *claim {
 	return &claim{place: at, surroundings: in, node: n, pvc: pvc, isTemplate: true}
 }
 
-// templateInVolume returns the template n of the claims of an ephemeral volume. Kubernetes names such a claim POD-VOLUME.
+// templateInVolume returns the claim template n of an ephemeral volume. Kubernetes names the claim POD-VOLUME.
 func templateInVolume(n *yaml.Node, at place, in surroundings) *claim {
 	c := &claim{place: at, surroundings: in, node: n, pvc: "NAME", isTemplate: true}
 	switch {

@@ -56,7 +56,7 @@ func FuzzConvert(f *testing.F) {
 		if !slices.ContainsFunc([]string{"qosResources", "iops", "throughput", ".resources.kubernetes.io", ".resources.beta.kubernetes.io",
 			"class.resource-policy.nri.io"}, isAsking) {
 			if !bytes.Equal(text, result.Text) {
-				t.Fatal("a text is changed that has neither the KEPs' fields nor annotations to convert")
+				t.Fatal("Convert changed a text that has neither the KEPs' fields nor annotations to convert")
 			}
 			return
 		}
@@ -66,7 +66,7 @@ func FuzzConvert(f *testing.F) {
 		before, after := facts(t, text), facts(t, result.Text)
 		ours := bytes.Contains(text, []byte("LimitRange")) || bytes.Contains(text, []byte("ResourceQuota"))
 		if diff := cmp.Diff(before, after); diff != "" && !ours {
-			t.Fatalf("not only the requests have changed (-before +after):\n%s\n%s", diff, result.Text)
+			t.Fatalf("fields other than the requests have changed (-before +after):\n%s\n%s", diff, result.Text)
 		}
 		again, err := convertFile("fuzz.yaml", result.Text, known())
 		if err != nil || !bytes.Equal(again.Text, result.Text) {
@@ -140,7 +140,7 @@ func isClass(object *yaml.Node) bool {
 	return false
 }
 
-// isOurs reports whether a field is replaced or added by the conversion.
+// isOurs reports whether the conversion replaces or adds a field.
 func isOurs(parent, key string, value *yaml.Node) bool {
 	switch parent {
 	case "limits":

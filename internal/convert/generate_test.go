@@ -323,11 +323,11 @@ func TestAllYAMLStylesAreConverted(t *testing.T) {
 func checkGenerated(t *testing.T, seed uint64, text, result string, notes int) {
 	t.Helper()
 	if slices.Compare(facts(t, []byte(text)), facts(t, []byte(result))) != 0 {
-		t.Errorf("seed %d: not only the requests have changed:\n%s\n---- became\n%s", seed, text, result)
+		t.Errorf("seed %d: fields other than the requests have changed:\n%s\n---- became\n%s", seed, text, result)
 	}
 	for i := 1; i <= notes; i++ {
 		if note := fmt.Sprintf("# note %d.", i); strings.Count(result, note) != 1 {
-			t.Errorf("seed %d: %q is there %d times in:\n%s\n---- converted from\n%s", seed, note, strings.Count(result, note), result, text)
+			t.Errorf("seed %d: the comment %q occurs %d times in:\n%s\n---- converted from\n%s", seed, note, strings.Count(result, note), result, text)
 		}
 	}
 	if strings.Contains(result, "qosResources") {

@@ -57,8 +57,8 @@ func objects(t *testing.T, text []byte) []kepObject {
 }
 
 // asked returns the classes that a pod requests in the KEP's form. A pod's request for a container-scope resource applies to
-// all containers without a request of their own. A key consists of the container's name, a space and the resource. For the
-// pod itself, the name is empty.
+// all containers without a request of their own. A key of the returned map consists of the container's name, a space and
+// the resource. For the pod itself, the name is empty.
 func asked(o *kepObject) map[string]string {
 	classesOf := map[string]string{}
 	for _, container := range o.all() {
@@ -77,8 +77,8 @@ func asked(o *kepObject) map[string]string {
 	return classesOf
 }
 
-// given returns the classes that a node assigns to a converted pod and its containers. The function asked returns the
-// requested classes with the same keys.
+// given returns the classes that a node assigns to a converted pod and its containers. The keys of the returned map have
+// the same form as those of the function asked.
 func given(t *testing.T, catalog *classes.Catalog, o *kepObject) map[string]string {
 	t.Helper()
 	classesOf := map[string]string{}

@@ -17,11 +17,12 @@ import (
 // nriPluginsDomain ends the domain of the annotations of nri-plugins, after the short name of the resource.
 const nriPluginsDomain = "class.resource-policy.nri.io"
 
-// runtimeKey matches a key of the families of annotations that container runtimes and nri-plugins define. Its parts are the
-// short name of the resource, and the rest of the key. nri-plugins also reads a key without a rest, for the whole pod.
+// runtimeKey matches the keys of annotations that container runtimes and nri-plugins define. The first group is the short
+// name of the resource, and the second group is the part of the key after "/". nri-plugins also reads a key without "/",
+// which is for the whole pod.
 var runtimeKey = regexp.MustCompile(`^(rdt|blockio)(?:\.resources\.(?:beta\.)?kubernetes\.io/|class\.resource-policy\.nri\.io(?:/|$))(.*)$`)
 
-// hasRuntimeKeys reports whether a text can have annotations of the runtimes or of nri-plugins.
+// hasRuntimeKeys reports whether a text may contain annotations of the runtimes or of nri-plugins.
 func hasRuntimeKeys(text []byte) bool {
 	return slices.ContainsFunc([]string{".resources.kubernetes.io", ".resources.beta.kubernetes.io", nriPluginsDomain},
 		func(part string) bool { return bytes.Contains(text, []byte(part)) })
@@ -121,9 +122,9 @@ func hasContainer(spec *yaml.Node, name string) bool {
 	return slices.ContainsFunc(all, func(c *yaml.Node) bool { return stringOf(c, "name") == name })
 }
 
-// runtimeAnnotation plans to replace the entry e by the annotation a. The keys of planned are pairs
-// of this project's key and a resource. The value has the last class that was read for the pair, and the runtime's key
-// that requested this class.
+// runtimeAnnotation plans to replace the entry e by the annotation a. The map planned has an entry for each pair of a
+// project key and a resource. The entry has the class that the runtime annotation read last requests, and the key of this
+// runtime annotation.
 func (d *document) runtimeAnnotation(annotations *yaml.Node, e entry, a annotation, planned map[string]annotation) {
 	if a.key == "" {
 		return

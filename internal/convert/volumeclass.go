@@ -96,7 +96,7 @@ func (v volumeClass) parameters() []field {
 	return all
 }
 
-// withUnit writes a number with a binary unit if that is exact, and otherwise with a decimal unit.
+// withUnit writes a number with a binary unit if the result is exact, and otherwise with a decimal unit.
 func withUnit(number int64) string {
 	if text := resource.NewQuantity(number, resource.BinarySI).String(); strings.HasSuffix(text, "i") {
 		return text
@@ -159,7 +159,7 @@ func readVolumeClass(n *yaml.Node) volumeClass {
 	return v
 }
 
-// noteClass adds notes that say which drivers the class is for, and how the claim gets its class.
+// noteClass adds notes that say which driver must support the class, and how the claim gets its class.
 func (c *claim) noteClass(class volumeClass) {
 	if c.run.ModifyVolume {
 		c.note("driver %s must support MODIFY_VOLUME and the parameters of %s; drivers define the names and units of their parameters themselves",

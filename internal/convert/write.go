@@ -145,8 +145,8 @@ func findHashes(n *yaml.Node, lines map[int]bool) {
 	}
 }
 
-// lettersOf returns the letters and digits of a text. Unlike spaces and marks, they stay the same when a text is
-// formatted.
+// lettersOf returns the letters and digits of a text. Unlike spaces and punctuation, they stay the same when a
+// text is formatted.
 func lettersOf(text []byte) []byte {
 	return bytes.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {

@@ -31,8 +31,8 @@ func (r Root) path(path string) string {
 	return strings.TrimSuffix(string(r), "/") + filepath.Clean(path)
 }
 
-// ReadFile returns the content of a file. Unlike os.ReadFile, it makes only the system calls open, read and close: the files of
-// cgroups can be polled, so package os would also add each of them to its poller.
+// ReadFile returns the content of a file with only the system calls open, read and close. Because cgroup files can be
+// polled, os.ReadFile would also add each cgroup file to the poller of the Go runtime (epoll).
 func (r Root) ReadFile(path string) ([]byte, error) {
 	path = r.path(path)
 	fd, err := open(path, unix.O_RDONLY)

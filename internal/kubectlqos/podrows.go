@@ -108,8 +108,8 @@ func podRows(pods []corev1.Pod, nodes []nodeqosv1alpha1.NodeQOSResources, readab
 	return rows
 }
 
-// assumed returns offers for a pod if the offers of its node are unknown. They include every class that the pod
-// requests, so that the requests can be resolved.
+// assumed returns offers for a pod if the offers of its node are unknown. The returned offers include every class
+// that the pod requests, so that the requests can be resolved.
 func assumed(pod *corev1.Pod) []classes.Offer {
 	asked := map[string][]classes.Class{}
 	add := func(resource, class string) {
@@ -155,8 +155,8 @@ func volumeClasses(pod *corev1.Pod) (all []classes.Class) {
 	return all
 }
 
-// containerView is a container that may have classes. If its name is empty, it stands for the pod as a whole. If volume is not empty,
-// it stands for the volume that the container has at this path.
+// containerView is a container that may have classes. If the field name is empty, the containerView stands for the pod as
+// a whole. If the field volume is not empty, it is a path, and the containerView stands for the container's volume there.
 type containerView struct {
 	name string
 	// status is nil if the container has no status yet.

@@ -22,8 +22,8 @@ import (
 
 type podsCommand struct {
 	*cluster
-	// volumes is true for the command "kubectl qos volumes". It shows only pods' volumes, and the devices on which
-	// their limits are in force.
+	// volumes is true for the command "kubectl qos volumes". This command shows only pods' volumes, and the devices on
+	// which the volumes' limits are in force.
 	volumes bool
 	output
 	pod, selector string

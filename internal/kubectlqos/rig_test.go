@@ -33,9 +33,9 @@ type rig struct {
 	core    *corefake.Clientset
 	objects *dynamicfake.FakeDynamicClient
 	now     time.Time
-	clock   func() time.Time // replaces now, unless it is nil
+	clock   func() time.Time // replaces the field now, unless it is nil
 	plugins *plugins
-	pause   func(context.Context, time.Duration) // does not wait if it is nil
+	pause   func(context.Context, time.Duration) // if it is nil, commands do not wait
 }
 
 // newRig returns a cluster with the objects in YAML files of testdata: NodeQOSResources, pods and namespaces.

@@ -94,7 +94,7 @@ type target struct {
 	// before is the class before the change. It is meaningful only if known is true.
 	before string
 	known  bool
-	// refused is the message of a change that the node had refused before this change.
+	// refused is the message of a refusal that the node had reported before this change.
 	refused string
 }
 

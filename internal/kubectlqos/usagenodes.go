@@ -29,7 +29,8 @@ const (
 	usageTime = 10 * time.Second
 )
 
-// measured is what a class or container of a node uses. Nodes answer in this JSON form, and -o json prints it.
+// measured is the usage of a class or container on a node. Its JSON form is part of a node's answer and of the output of
+// -o json.
 type measured struct {
 	Node     string `json:"node"`
 	Resource string `json:"resource"`

@@ -26,8 +26,8 @@ import (
 // example, a change of a pod and a change of its node are related.
 const settleTime = 200 * time.Millisecond
 
-// refreshInterval is how often follow calls show while nothing changes. The output may still differ, because a node's
-// state expires some time after its last report.
+// refreshInterval is how often follow calls the function show while nothing changes. The output may still
+// differ, because a node's state expires some time after its last report.
 const refreshInterval = time.Minute
 
 type liveView struct {
@@ -63,7 +63,8 @@ func selecting(name, labels string) func(*metav1.ListOptions) {
 	}
 }
 
-// follow calls show after the first list, after every change, and every refreshInterval. It returns nil if ctx ends.
+// follow calls the function show after the first list, after every change, and every refreshInterval. It returns nil if
+// ctx ends.
 func (v *liveView) follow(ctx context.Context, show func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -126,7 +127,7 @@ func (v *liveView) observe(ctx context.Context, informer cache.SharedIndexInform
 // warn prints an error of a watch. The watch is retried after an error. warn prints a repeated error only once.
 func (v *liveView) warn(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return // watches end now and then
+		return // it is normal that the API server ends a watch
 	}
 
 	text := explain(err).Error()

@@ -122,8 +122,9 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 	return v.differs(c, want, has)
 }
 
-// ending returns the reason why a pod has ended or is ending, and a message. key is the key of the request in the same
-// row. If the pod's message names extended resources, but not the one of this request, ending returns empty strings.
+// ending returns the reason why a pod has ended or is ending, and a message, for the row of one request. The parameter key
+// is the request's key. If the pod's message names extended resources of classes, but not the one in key, ending returns
+// empty strings.
 func (v *podView) ending(key string) (reason, message string) {
 	message = v.pod.Status.Message
 	if named := v.extendedIn(message); len(named) > 0 && !slices.Contains(named, keyText(key)) {
@@ -194,8 +195,8 @@ func (v *podView) unknown() (reason, message string) {
 		`the container or pod has just started, or its node does not list all containers and pods that have classes; see "qos-nri-plugin assignments" on the node`)
 }
 
-// withCondition adds the message of the pod's condition qos.noderesource.dev/Assigned, which may be newer than the node's
-// report and can be read without the right to read NodeQOSResources.
+// withCondition adds the message of the pod's condition qos.noderesource.dev/Assigned. The condition may be newer than the
+// node's report, and a user who may not read NodeQOSResources can still read the condition.
 func (v *podView) withCondition(message string) string {
 	if condition := assignedCondition(v.pod); condition != nil {
 		message = strings.TrimSpace(message + " (condition of the pod: " + condition.Message + ")")

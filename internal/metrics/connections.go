@@ -40,8 +40,8 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds a connection. If there are then more than maxConnections, add removes one of them from the list and returns
-// it. The caller must close it.
+// add adds a connection. If more than maxConnections connections are then open, add removes one of them from the list
+// and returns it as surplus. The caller must close the surplus connection.
 func (c *connections) add(conn net.Conn) (surplus net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 const (
 	// maxScrapes is the maximum number of scrapes that collect metrics at the same time. The server refuses further scrapes.
 	maxScrapes = 2
-	// scrapeTimeout is how long a scrape may collect metrics. With this timeout, promhttp encodes all metrics into
-	// memory before it writes them, so a slow client does not count against maxScrapes.
+	// scrapeTimeout is how long a scrape may collect metrics. A promhttp handler with a timeout buffers the whole response
+	// before it writes to the client. A scrape whose client reads slowly therefore does not count against maxScrapes.
 	scrapeTimeout = 5 * time.Second
 	readTimeout   = 5 * time.Second
 	writeTimeout  = 10 * time.Second

@@ -113,7 +113,7 @@ func TestAClientThatOpensManyConnectionsLosesItsOwn(t *testing.T) {
 	}
 
 	if status := get(t, scrapes, "/metrics"); status != http.StatusOK {
-		t.Errorf("a scrape over a connection opened before the attack is answered with %d, want 200", status)
+		t.Errorf("another client's scrape over its old connection is answered with %d, want 200", status)
 	}
 }
 
@@ -236,7 +236,8 @@ func disconnected(conn net.Conn) {
 func TestASilentClientIsDisconnected(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		// send is what the client sends. If reads is true, the client then reads everything that the server sends.
+		// The field send has the bytes that the client sends. If the field reads is true, the client then reads until the
+		// server closes the connection.
 		send  string
 		reads bool
 	}{

@@ -15,8 +15,8 @@ import (
 // maxMessageSize is the largest response that a client accepts, in bytes: room for thousands of pods.
 const maxMessageSize = 64 << 20
 
-// Connect returns a connection to the node API on a unix socket. It sends nothing before the first request. The caller
-// closes the connection.
+// Connect returns a connection to the node API on a unix socket. The connection is made at the first request. The
+// caller must close the connection.
 func Connect(socket string) (*grpc.ClientConn, error) {
 	conn, err := unixsocket.Dial(socket, maxMessageSize)
 	if err != nil {

@@ -44,8 +44,8 @@ type Outcome struct {
 }
 
 // Follower changes the classes of one running pod to the classes that the pod's annotations request. It does so when it
-// first sees a container, and after each change of the annotations, so it does not undo a later change from another
-// source. A Follower is not safe for concurrent use.
+// first sees a container and after the annotations have changed, and retries changes that may succeed later. Otherwise
+// it leaves the classes alone, so a later change by another client stays. A Follower is not safe for concurrent use.
 type Follower struct {
 	update Update
 	tasks  map[string]*task // by ID of a container, or of the sandbox for the pod's own classes
@@ -76,8 +76,8 @@ func NewFollower(update Update) *Follower {
 }
 
 // Follow compares the pod's annotations with the classes of the pod's running containers, and asks the plugin to change
-// the classes that differ. Its last two parameters are from the plugin: the latest status, and the latest assignments
-// of the pod.
+// the classes that differ. The plugin reports the last two parameters: offered is the plugin's latest status, and has is
+// the pod's latest assignments.
 func (f *Follower) Follow(
 	ctx context.Context, pod *corev1.Pod, offered *qosv1alpha1.StatusResponse, has *qosv1alpha1.PodAssignments,
 ) Outcome {

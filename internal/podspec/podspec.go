@@ -32,8 +32,8 @@ func Containers(pod *corev1.Pod) []string {
 	return names
 }
 
-// UID returns the UID that a pod has on its node. For a static pod, the mirror pod in the API has another UID, and has
-// the static pod's UID in an annotation.
+// UID returns the UID that a pod has on its node. A static pod is represented in the API by a mirror pod, which has
+// another UID. UID then returns the static pod's UID from an annotation of the mirror pod.
 func UID(pod *corev1.Pod) string {
 	if uid := pod.Annotations[corev1.MirrorPodAnnotationKey]; uid != "" {
 		return uid

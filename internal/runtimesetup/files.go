@@ -23,9 +23,9 @@ const (
 	containerdDropIns = "/etc/containerd/conf.d/*.toml"
 )
 
-// ownConfiguration reports whether the runtime itself manages RDT or block I/O. CRI-O reports this over CRI. For
-// containerd, ownConfiguration reads containerd's configuration files. If they are not at their usual paths, the result
-// is unknown.
+// ownConfiguration reports whether the runtime itself manages RDT or block I/O. CRI-O reports its settings over CRI. For
+// containerd, ownConfiguration reads containerd's configuration files. If these files are not at their usual paths, the
+// result is unknown.
 func ownConfiguration(files Files, r runtime) []Finding {
 	switch {
 	case r.own != nil:

@@ -22,7 +22,7 @@ type Level string
 const (
 	// OK means that no action is needed.
 	OK Level = "ok"
-	// Warning means that the finding does not stop classes from working.
+	// Warning means that classes work in spite of the finding.
 	Warning Level = "warning"
 	// Unknown means that the check could not determine the state.
 	Unknown Level = "unknown"

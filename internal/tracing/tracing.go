@@ -1,8 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tracing sends spans to an OpenTelemetry collector. It uses OTLP over HTTP with JSON (opentelemetry.io/docs/specs/otlp), which
-// needs no library: the SDK of OpenTelemetry would be linked into each plugin, also into those that send no spans.
+// Package tracing sends spans to an OpenTelemetry collector by OTLP over HTTP with JSON (opentelemetry.io/docs/specs/otlp).
+// It does not use the OpenTelemetry SDK, because the SDK would be linked into every plugin, even a plugin that sends no
+// spans.
 package tracing
 
 import (
@@ -23,7 +24,7 @@ import (
 )
 
 const (
-	// queueSize is the maximum number of spans that wait. Further spans are dropped.
+	// queueSize is the maximum number of spans that wait to be sent. Further spans are dropped.
 	queueSize = 2048
 	// batchSize is the maximum number of spans in a request, and batchTime is how long a span may wait for further spans.
 	batchSize = 512
@@ -43,7 +44,7 @@ type Span struct {
 	Err error
 }
 
-// Attribute is a fact about a span, or about the process.
+// Attribute is an OpenTelemetry attribute of a span or of the process.
 type Attribute struct{ Key, Value string }
 
 // Exporter sends spans. It is safe for concurrent use. A nil Exporter drops all spans.
@@ -52,13 +53,13 @@ type Exporter struct {
 	resource []Attribute
 	log      *slog.Logger
 	spans    chan Span
-	// lost is the number of spans that were dropped since the last line in the log about them.
+	// lost is the number of spans that were dropped since the last log message about dropped spans.
 	lost    atomic.Uint64
 	failing bool // true after a request that failed; only Run uses it
 }
 
-// New returns an exporter for the collector at endpoint, with attributes of this process. If the URL has no path, the path is /v1/traces.
-// New does no I/O.
+// New returns an exporter for the collector whose URL is endpoint. If the URL has no path, New adds the path /v1/traces.
+// The parameter resource has the attributes of this process. New does no I/O.
 func New(endpoint string, resource []Attribute, log *slog.Logger) (*Exporter, error) {
 	parsed, err := url.Parse(endpoint)
 	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
@@ -70,8 +71,8 @@ func New(endpoint string, resource []Attribute, log *slog.Logger) (*Exporter, er
 	return &Exporter{endpoint: parsed.String(), resource: resource, log: log, spans: make(chan Span, queueSize)}, nil
 }
 
-// ParseAttributes reads the value of the environment variable OTEL_RESOURCE_ATTRIBUTES, e.g. "k8s.node.name=node-1". It leaves out what is
-// malformed, as the specification requires (opentelemetry.io/docs/specs/otel/resource/sdk).
+// ParseAttributes reads the value of the environment variable OTEL_RESOURCE_ATTRIBUTES, e.g. "k8s.node.name=node-1". The
+// format is specified in opentelemetry.io/docs/specs/otel/resource/sdk. ParseAttributes skips malformed pairs.
 func ParseAttributes(text string) (all []Attribute) {
 	for pair := range strings.SplitSeq(text, ",") {
 		key, value, found := strings.Cut(pair, "=")
@@ -95,7 +96,8 @@ func (e *Exporter) Record(s Span) {
 	}
 }
 
-// Run sends spans until ctx ends. It logs a problem with the collector when it begins and when it ends.
+// Run sends spans until ctx ends. It logs the first of several failed requests. After the next successful request, it
+// logs the number of dropped spans.
 func (e *Exporter) Run(ctx context.Context) {
 	for {
 		batch := e.next(ctx)

@@ -40,7 +40,7 @@ func TestAttributesOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// run sends what is queued, as at the end of the process.
+// run sends the queued spans, as Run does when the process ends.
 func run(e *tracing.Exporter) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -22,9 +22,9 @@ const kernelGroup = 1
 // messageSize is larger than any message of the kernel, because the kernel's UEVENT_BUFFER_SIZE is 2048.
 const messageSize = 8 << 10
 
-// Listener receives the messages that the kernel sends after the Listener was created. It also works in a pod without
-// the host's network, because the kernel sends each message to all network namespaces that the host's user namespace
-// owns.
+// Listener receives the messages that the kernel sends after the Listener was created. A Listener also works in a pod
+// without the host's network, because the kernel sends each message to all network namespaces that the host's user
+// namespace owns.
 type Listener struct{ socket *os.File }
 
 // Listen creates a Listener.

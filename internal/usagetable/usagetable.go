@@ -66,8 +66,9 @@ type row struct {
 	values map[string]float64
 }
 
-// Add adds the measurements of a class or container. Each row begins with names, e.g. those of the resource and the class. Measurements with
-// the same names and part are added up in one row. before and now are measurements at two times, and took is the time between them.
+// Add adds the measurements of a class or container. Each row begins with the parameter names, e.g. a resource and a class.
+// Measurements with the same names and part are added up in one row. The parameters before and now are measurements at two
+// times, and the parameter took is the time between them.
 func (t *Table) Add(before, now []Measurement, took time.Duration, names ...string) {
 	type series struct{ measure, part string }
 	earlier := map[series]float64{}
@@ -103,8 +104,9 @@ func (t *Table) rowOf(names []string, part string) *row {
 	return t.index[key]
 }
 
-// Cells returns the header and the rows. The first columns have the given names. The other columns are those that have
-// values. sortBy is one of Orders, or empty to keep the order in which the rows were added.
+// Cells returns the header and the rows. The parameter names has the headers of the first columns. The column PART and a
+// column for each measure with values follow. sortBy is one of Orders, or empty to keep the order in which the rows were
+// added.
 func (t *Table) Cells(sortBy string, names ...string) [][]string {
 	columns := t.columns()
 	for _, c := range columns {
