@@ -17,8 +17,8 @@ type usage struct {
 	// accounted is the number of devices that kubelet has allocated. If kubelet does not answer, this number is
 	// computed from the assignments and the cached devices.
 	accounted int
-	// granted has the devices that Allocate has granted, but kubelet has not reported, the latest first. The
-	// field unreported is the number of granted devices that kubelet may have allocated, e.g. to init containers.
+	// granted has the devices that Allocate has granted and kubelet has not reported. The latest grants are first.
+	// unreported is the number of these devices that kubelet may have allocated, e.g. to init containers.
 	granted    []string
 	unreported int
 	// unaccounted is the number of owners that have a class with a capacity but have no device of that class.
@@ -81,9 +81,9 @@ func ownersWithoutDevice(owners, holders map[owner]bool) []owner {
 	return list
 }
 
-// account compares the owners of a class with kubelet's allocations. An owner whose class kubelet allocated counts as
-// accounted for, even if kubelet does not report its device. Kubelet does not report the devices of init
-// containers that run to completion, and may report no devices when it has just started.
+// account compares the owners of a class with kubelet's allocations. If kubelet allocated the class to an owner,
+// the owner counts as accounted for, even if kubelet does not report the owner's device. Kubelet does not report the
+// devices of init containers that run to completion, and may report no devices when it has just started.
 func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners := ownersOf(c, assignments)
 	u := usage{allocated: deviceIDs(a.devices[c.extended]), granted: a.granted[c.extended]}

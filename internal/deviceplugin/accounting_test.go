@@ -52,7 +52,7 @@ func TestAPluginThatIsBackWithinTheGraceChangesNothing(t *testing.T) {
 	r.plugin.ready(offered(3))
 	r.awaitGold(3, 3)
 	if got := r.kubelet.Resource(gold); got.Messages != 2 {
-		t.Errorf("kubelet got %d device lists of gold, want one of 2 and one of 3 devices", got.Messages)
+		t.Errorf("kubelet got %d device lists of gold, want two: first with 2 devices, then with 3", got.Messages)
 	}
 	if diff := cmp.Diff(before, r.traffic()); diff != "" {
 		t.Errorf("device lists of other classes were sent again (-before +after):\n%s", diff)

@@ -56,8 +56,8 @@ func socketName(dir, extended string) (string, error) {
 	return socketPrefix + name[:min(room, len(name))] + end, nil
 }
 
-// annotationKey returns the key of the container annotation that names a class that kubelet has allocated. Each class
-// has its own key, so a container to which kubelet allocates two classes of one resource has two annotations. The
+// annotationKey returns the key of a container annotation. The annotation names a class that kubelet has allocated. Each
+// class has its own key, so a container to which kubelet allocates two classes of one resource has two annotations. The
 // plugin refuses such a container.
 func annotationKey(extended string) string {
 	name, ours := strings.CutPrefix(extended, classes.Domain+"/")

@@ -120,8 +120,8 @@ func planWithheld(c class, u usage) []device {
 	return plan(c, u)
 }
 
-// candidates returns the IDs of size devices, or of all allocated devices if these are more. Allocated devices come
-// first, then devices that Allocate has granted, then other devices.
+// candidates returns the IDs of the given number of devices, or of all allocated devices if these are more. Allocated
+// devices come first, then devices that Allocate has granted, then other devices.
 func candidates(c class, u usage, size int) []string {
 	ids := slices.Clone(u.allocated)
 	slices.SortFunc(ids, compareIDs)
@@ -147,7 +147,8 @@ func candidates(c class, u usage, size int) []string {
 }
 
 // phaseOut returns the wanted devices and, as unhealthy devices, the listed devices that became unwanted less than ttl
-// ago. Kubelet looks up a device in its list again after it has called Allocate, and panics if the device is missing.
+// ago. These devices must stay listed for a while: after a call of Allocate, kubelet looks up the device in its list
+// again, and panics if the device is missing.
 //
 // phaseOut records in leaving the time at which each device became unwanted. The second result is the time after which
 // phaseOut must be called again. 0 means that no call is needed.

@@ -70,7 +70,7 @@ type Publisher struct {
 	// first time.
 	allocations             *allocationCache
 	podResourcesUnavailable bool
-	withheld                bool // true while free devices are unhealthy, because the plugin has not been ready for too long
+	withheld                bool // true while free devices are unhealthy, because the plugin has been unready for too long
 
 	kubeletRestarted atomic.Bool             // true if kubelet may have restarted and the allocation cache has not recorded this yet
 	published        atomic.Bool             // true after the classes have been published for the first time

@@ -31,7 +31,7 @@ func TestKubeletReportsTheCapacityOfEveryClassWithAnExtendedResource(t *testing.
 	r.startKubelet()
 	r.run()
 	if err := r.publisher.Healthy(); err == nil || !strings.Contains(err.Error(), "it has not answered yet") {
-		t.Errorf("before the plugin was ready: %v", err)
+		t.Errorf("before the plugin was ready, Healthy returned %v, want an error with that reason", err)
 	}
 
 	r.plugin.ready(offered(2))
@@ -236,7 +236,7 @@ func TestAllocateAnswersWithTheClassAndRefusesMoreThanOneUnit(t *testing.T) {
 
 	err := r.kubelet.Admit(context.Background(), pod("greedy", map[string]int{gold: 2}))
 	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "request 1 of "+gold) {
-		t.Errorf("a container that requests two devices of a class: %v", err)
+		t.Errorf("a container that requests two devices of a class: got %v, want a refusal with the remedy", err)
 	}
 
 	metric := `
@@ -318,7 +318,7 @@ func TestAWrongDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
 	r.run()
 	r.soon("the problem is logged", func() bool { return strings.Contains(r.log.String(), "set --kubelet-dir") })
 	if err := r.publisher.Healthy(); err == nil || !strings.Contains(err.Error(), r.kubelet.PluginsDir()) {
-		t.Errorf("healthy: %v", err)
+		t.Errorf("Healthy returned %v, want an error that names the missing directory", err)
 	}
 	r.startKubelet()
 	r.awaitGold(1, 1)

@@ -240,7 +240,7 @@ func (r *rig) admit(p kubelettest.Pod) {
 	}
 }
 
-// readmit makes the kubelet admit pods again that have no running containers, as a restarted kubelet does.
+// readmit makes the kubelet admit the pods again, as a restarted kubelet does with pods that have no running containers.
 func (r *rig) readmit(names ...string) {
 	r.Helper()
 	for _, name := range names {

@@ -15,7 +15,7 @@ func TestAnUnreadableDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		mode os.FileMode
-		want string // the error after the path of the directory
+		want string // the part of the error that follows the path of the directory
 	}{
 		{"unreadable", 0, " cannot be read: permission denied; run as its owner, usually root, or correct --kubelet-dir"},
 		{"not writable", 0o555, ": permission denied; mount the directory writable, and run as its owner, usually root"},
@@ -38,7 +38,7 @@ func TestAnUnreadableDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
 			r.run()
 			r.soon("the problem is logged", func() bool { return strings.Contains(r.log.String(), dir+test.want) })
 			if err := r.publisher.Healthy(); err == nil || !strings.HasSuffix(err.Error(), dir+test.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("healthy: %v", err)
+				t.Errorf("Healthy returned %v, want one line that ends with %q", err, dir+test.want)
 			}
 
 			root()

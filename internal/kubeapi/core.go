@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Core makes requests about pods, events and nodes. Its methods are a small part of those of client-go's clientset. The
-// clientset also registers the types of all API groups, and so takes several MiB of memory on each node.
+// Core makes requests about pods, events and nodes. It has only a few of the methods of client-go's clientset. The
+// clientset is not used, because it registers the types of all API groups, which takes several MiB of memory on each node.
 type Core interface {
 	Pods(namespace string) Pods
 	Events(namespace string) Events
@@ -49,8 +49,8 @@ type core struct {
 	codec  runtime.ParameterCodec // encodes the options of a request as query parameters
 }
 
-// NewCore returns a client that makes its requests with a configuration of Config. It makes no request itself. An error
-// means that the credentials cannot be used.
+// NewCore returns a client for a configuration that Config has returned. NewCore makes no request. An error means that
+// the credentials cannot be used.
 func NewCore(config *rest.Config) (Core, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, policyv1.AddToScheme} {

@@ -23,7 +23,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
 )
 
-// recorder is an API server that records its requests. The responses have the kind in the URL's last part.
+// recorder is an API server that records its requests. Every response is the same object.
 func recorder(t *testing.T, requests *[]string) *rest.Config {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

@@ -54,7 +54,7 @@ func OutcomeOf(err error) Outcome {
 	case code == 0:
 		return withoutResponse(err)
 	case code == http.StatusNotFound && apierrors.IsUnexpectedServerError(err):
-		return NoSuchKind // the server does not know the path, so the kind does not exist, and not only the object
+		return NoSuchKind // the server does not know the path: the whole kind is missing, not only the object
 	case code >= http.StatusInternalServerError:
 		return Unavailable
 	}

@@ -119,7 +119,7 @@ func (b *Breaker) record(err error) {
 	}
 }
 
-// ServerFailed reports whether an error means that other requests would fail too, because the server is away, is
+// ServerFailed reports whether an error means that other requests would fail too, because the server is unreachable, is
 // overloaded, or rejects the credentials.
 func ServerFailed(err error) bool {
 	switch OutcomeOf(err) {

@@ -59,7 +59,7 @@ func await(t *testing.T, cache *nodecache.Cache, what string, good func(nodecach
 		select {
 		case <-changed:
 		case <-deadline:
-			t.Fatalf("never %s; last: ready %v, problem %q", what, state.Ready(), state.Problem)
+			t.Fatalf("timeout while waiting until %s; last state: ready %v, problem %q", what, state.Ready(), state.Problem)
 		}
 	}
 }
@@ -95,12 +95,12 @@ func TestTheLastReadyStateIsKeptWhileThePluginIsNotReady(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	await(t, cache, "ready", ready)
+	await(t, cache, "the plugin is ready", ready)
 	if err := n.RunPod(t.Context(), "default", "web", "rdt=gold", "main"); err != nil {
 		t.Fatal(err)
 	}
 
-	await(t, cache, "had the pod", func(s nodecache.State) bool { return len(s.Assignments.GetPods()) == 1 })
+	await(t, cache, "the cache has the pod", func(s nodecache.State) bool { return len(s.Assignments.GetPods()) == 1 })
 
 	n.Disconnected()
 	kept := await(t, cache, "the cache reports that the runtime is gone", func(s nodecache.State) bool {
@@ -112,12 +112,12 @@ func TestTheLastReadyStateIsKeptWhileThePluginIsNotReady(t *testing.T) {
 	}
 
 	stop()
-	gone := await(t, cache, "reported that the plugin is gone", func(s nodecache.State) bool { return s.Latest == nil })
+	gone := await(t, cache, "the cache reports that the plugin is gone", func(s nodecache.State) bool { return s.Latest == nil })
 	if !gone.NotReadySince.Equal(kept.NotReadySince) || gone.Status == nil {
 		t.Errorf("not ready since %v with status %v; want since %v, with the last ready status", gone.NotReadySince, gone.Status, kept.NotReadySince)
 	}
 	defer serve(t, socket, restarted(t))()
-	back := await(t, cache, "ready again", ready)
+	back := await(t, cache, "the plugin is ready again", ready)
 	if len(back.Assignments.GetPods()) != 0 {
 		t.Errorf("the restarted plugin has %v; want its own assignments", back.Assignments)
 	}

@@ -72,7 +72,7 @@ func TestAnUnusableSocketIsLoggedOnceWithTheRemedy(t *testing.T) {
 			go func() { done <- cache.Run(ctx) }()
 			want := "qos-nri-plugin does not answer on " + socket +
 				`: connection error: desc = "transport: Error while dialing: dial unix ` + socket + ": connect: " + test.kernel + `"; ` + test.remedy
-			state := await(t, cache, "reported the problem", func(s nodecache.State) bool { return s.Problem == want })
+			state := await(t, cache, "the cache reports the problem", func(s nodecache.State) bool { return s.Problem == want })
 			_, again := cache.Get()
 			<-again // closed by the next attempt
 			cancel()

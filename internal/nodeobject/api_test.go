@@ -74,7 +74,7 @@ func serve(t *testing.T, nodeUID string) *api {
 	return a
 }
 
-// Accept, Close and Addr make it a net.Listener.
+// Accept, Close and Addr make api a net.Listener.
 func (a *api) Accept() (net.Conn, error) {
 	conn, ok := <-a.accepted
 	if !ok {
@@ -147,7 +147,7 @@ func (a *api) endWatches() {
 }
 
 // refuse makes the server call a function for each request. If the function returns the code 0, the server answers the
-// request as usual, and otherwise with this code. The function nil makes the server answer all requests as usual.
+// request as usual, and otherwise with this code. If the function is nil, the server answers all requests as usual.
 func (a *api) refuse(answer func(r *http.Request) (code int, body, retryAfter string)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

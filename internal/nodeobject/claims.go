@@ -21,20 +21,20 @@ import (
 // claimsTimeout is the maximum duration of one call of SetClaims. It is shorter than reconcileTimeout.
 const claimsTimeout = 20 * time.Second
 
-// followed is the spec that the plugin follows.
+// followed identifies the last spec that the plugin has accepted or refused.
 type followed struct {
 	// uid and generation identify the spec of an object. started is the start time of the plugin.
 	// A restarted plugin may have older claims, so the spec is sent again after a restart.
 	uid        string
 	generation int64
 	started    time.Time
-	// reason and message say why the plugin refused the spec. They are empty if it did not.
+	// reason and message say why the plugin refused the spec. They are empty if the plugin accepted it.
 	reason, message string
 }
 
-// follow sends the spec to the plugin if the plugin does not follow this spec yet. If follow sent the spec, it returns true, and the
-// argument state is out of date. follow sends nothing while qos-storage has not written the spec of a new object, so the plugin keeps
-// its limits.
+// follow sends the spec to the plugin, unless the running plugin has already accepted or refused it. The result is true if follow sent
+// the spec; the plugin's state that the caller passed is then out of date. While qos-storage has not written the spec of a new object,
+// follow sends nothing, so that the plugin keeps its limits.
 func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSResources, state nodecache.State) (sent bool, _ error) {
 	wanted := p.claims
 	wanted.uid, wanted.generation, wanted.started = string(object.UID), object.Generation, state.Status.GetPlugin().GetStartedAt().AsTime()
@@ -103,7 +103,7 @@ func (p *Publisher) setVolumes(desired *nodeqosv1alpha1.NodeQOSResourcesStatus, 
 	for _, volume := range object.Spec.Volumes {
 		now := p.volume(volume, state)
 		if now.Since == nil {
-			now.Since = since[now].Since // a restarted plugin does not know the time
+			now.Since = since[now].Since // a restarted plugin does not know when the limits came into force
 		}
 		desired.Volumes = append(desired.Volumes, now)
 	}

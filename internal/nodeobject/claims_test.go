@@ -87,7 +87,7 @@ func withClaim(class, device string) nodecache.State {
 	return state
 }
 
-// expectVolume checks the only volume of the status, and the generation of its spec.
+// expectVolume checks the only volume and the observed generation of the published status.
 func (r *rig) expectVolume(t *testing.T, want nodeqosv1alpha1.VolumeStatus, generation int64) {
 	t.Helper()
 	want.PodUID, want.Container, want.Path, want.Claim = "u", "main", "/data", "db/data-0"

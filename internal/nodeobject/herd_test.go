@@ -28,8 +28,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
-// many is the number of nodes. The nodes do not share requests, so the number of requests grows with the number of
-// nodes.
+// many is the number of nodes. Each node sends its own requests, so the number of requests is proportional to the
+// number of nodes.
 const many = 1000
 
 // share is the part of the server that one node uses: a dynamic client with one object, and a client for Nodes.
@@ -48,7 +48,7 @@ func (s *share) Get(context.Context, string, metav1.GetOptions) (*corev1.Node, e
 }
 
 type shareOfObjects struct {
-	dynamic.NamespaceableResourceInterface // the other methods are not used
+	dynamic.NamespaceableResourceInterface // nil, because only the methods below are called
 	share                                  *share
 }
 

@@ -151,7 +151,7 @@ func (p *Publisher) eventHandler() cache.ResourceEventHandler {
 	}
 }
 
-// watchCache enqueues the node at every change of the plugin's state, and of the refused changes.
+// watchCache enqueues the node whenever the plugin's state or the content of p.refused changes.
 func (p *Publisher) watchCache(ctx context.Context) {
 	for ctx.Err() == nil {
 		_, changed := p.cache.Get()

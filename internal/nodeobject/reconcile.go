@@ -127,9 +127,10 @@ func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResour
 	return p.applied.at.Add(pause).Sub(p.now())
 }
 
-// withHoldersOf returns a copy of the first status, with the holders of each class, the foreign settings and the refusals
-// from the second status. The command "kubectl qos set" waits for holders with the source "update" and for refused changes.
-// If such holders of a class differ, the class keeps its holders. If refused changes differ, the copy keeps its refusals.
+// withHoldersOf returns a copy of the first status with the holders of each class, the foreign settings and the refusals of
+// the second status. It does not copy the holders of a class if the two statuses have different holders with the source
+// "update". It does not copy the refusals if the two statuses have different refused changes. The reason is that the command
+// "kubectl qos set" waits for these holders and for refused changes.
 func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	mixed := *status.DeepCopy()
 	copyHolders(mixed.QOSResources.PodQOSResources, other.QOSResources.PodQOSResources)

@@ -14,8 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// refusalsBudget limits the size of the JSON of all refusals in the object, in bytes. It is apart from holdersBudget,
-// because every user who can create pods can cause refusals.
+// refusalsBudget limits the size of the JSON of all refusals in the object, in bytes. Refusals have their own budget,
+// because every user who can create pods can cause refusals, and they must not displace the holders.
 const refusalsBudget = 64 << 10
 
 // refusedChanges has the refused class changes of running containers. It is safe for concurrent use.

@@ -51,7 +51,7 @@ func ready(inUse uint64) nodecache.State {
 	return nodecache.State{Status: status, Assignments: &qosv1alpha1.ListAssignmentsResponse{}, Latest: status}
 }
 
-// held returns the state of a ready plugin with one holder of class gold. The source is the origin of the assignment.
+// held returns the state of a ready plugin with one holder of class gold. The holder has the class from the given source.
 func held(source qosv1alpha1.Source) nodecache.State {
 	state := ready(1)
 	state.Assignments = &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{{
@@ -62,7 +62,8 @@ func held(source qosv1alpha1.Source) nodecache.State {
 	return state
 }
 
-// described works like ready, and also changes the description of the class, so that not only the holders differ.
+// described works like ready, but the description of the class also depends on inUse, so that two states differ in
+// more than the holders of the class.
 func described(inUse uint64) nodecache.State {
 	state := ready(inUse)
 	state.Status.Resources.ContainerQosResources[0].Classes[0].Description = strings.Repeat("x", int(inUse)) //nolint:gosec // it is small

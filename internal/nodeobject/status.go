@@ -17,8 +17,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
-// notReadyGrace is the grace period: the object's status reports that the plugin is not ready only after this time. It
-// is long enough for a restart of the plugin.
+// notReadyGrace is the length of the grace period. During this period, the object's status does not report that the
+// plugin is not ready. The period is long enough for a restart of the plugin.
 const notReadyGrace = 30 * time.Second
 
 // longestDescription and longestMessage are the maximum sizes of texts in the object, in bytes. The object must stay
@@ -33,7 +33,7 @@ const (
 // changes nothing.
 //
 // While the plugin is not ready, desiredStatus uses the plugin's last ready state. If the plugin has not been
-// ready since the publisher started, the result known is false during the grace period. After the grace period,
+// ready since the publisher started, the second result is false during the grace period. After the grace period,
 // desiredStatus returns the present status, with the condition that the plugin is not ready.
 func desiredStatus(
 	state nodecache.State, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time,

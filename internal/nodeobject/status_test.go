@@ -62,7 +62,7 @@ func container(name, class string) *qosv1alpha1.ContainerAssignments {
 	}}
 }
 
-// foreign returns a container without a class. setting is what another program has set for it, e.g. a resctrl group.
+// foreign returns a container that has no class, but has a setting of another program, e.g. a resctrl group.
 func foreign(name, setting string) *qosv1alpha1.ContainerAssignments {
 	of := container(name, "")
 	of.QosResources[0].Foreign = setting
@@ -116,7 +116,7 @@ func published() nodeqosv1alpha1.NodeQOSResourcesStatus {
 	}
 }
 
-// with returns the status that published returns, after a change.
+// with returns the result of published, modified by the given function.
 func with(change func(*nodeqosv1alpha1.NodeQOSResourcesStatus)) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	changed := published()
 	change(&changed)
@@ -188,7 +188,7 @@ func TestDesiredStatus(t *testing.T) {
 			if test.none {
 				return
 			}
-			// The comparison is of the JSON that the API server gets.
+			// The test compares the JSON that the API server gets.
 			if diff := cmp.Diff(text(t, test.want), text(t, got)); diff != "" {
 				t.Error(diff)
 			}

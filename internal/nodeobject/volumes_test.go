@@ -15,8 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
-// withVolume returns the state of a node with a volume on a device. The argument since is the time when the volume's
-// limits were put in force, or nil.
+// withVolume returns the state of a node with a volume on a device. The parameter since is the time at which the
+// volume's limits came into force, or nil.
 func withVolume(device string, since *timestamppb.Timestamp) nodecache.State {
 	s := &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{VolumeQosResources: []*qosv1alpha1.QOSResourceInfo{
 		{Name: "volume-io", Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "silver", InUse: 1}}},

@@ -27,8 +27,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
-// many is the number of nodes. The nodes are independent of each other, so the number of requests is proportional to
-// the number of nodes.
+// many is the number of nodes. Each node sends its own requests, so the number of requests is proportional to the
+// number of nodes.
 const many = 250
 
 // nodeClient is the API client of the publisher of one node. It has only the methods that the publisher uses. Each node has one pod.
@@ -62,7 +62,7 @@ func (s podClient) Patch(context.Context, string, types.PatchType, []byte, metav
 	return pod("a"), s.server.Ask("apply")
 }
 
-// TestNodesReconnectSpreadOut changes the class of a pod on each node while the server is away.
+// TestNodesReconnectSpreadOut changes the class of a pod on each node while the API server is unavailable.
 func TestNodesReconnectSpreadOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiserver.New()

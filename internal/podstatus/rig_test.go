@@ -34,7 +34,7 @@ import (
 type plugin struct{ *cachetest.Cache }
 
 // set makes the plugin report refusals, and a class of k8s.io/rdt for the container "main" of each pod. A class is
-// given as pod=class.
+// given as "pod=class", e.g. "web=gold".
 func (p *plugin) set(refusals []*qosv1alpha1.Refusal, classes ...string) {
 	list := &qosv1alpha1.ListAssignmentsResponse{Refusals: refusals}
 	for _, c := range classes {

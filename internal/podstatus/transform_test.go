@@ -70,7 +70,7 @@ func TestHostileAnnotationsAreStripped(t *testing.T) {
 
 	kept := got.(*corev1.Pod).Annotations
 	if len(kept) != 8 || kept["container.qos.noderesource.dev/none"] != "" {
-		t.Errorf("kept %d annotations; want those of the pod and of its containers, and the keys of those that request nothing", len(kept))
+		t.Errorf("kept %d annotations; want those of the pod and of its containers, and only the keys of annotations that request nothing", len(kept))
 	}
 
 	for key, value := range kept {

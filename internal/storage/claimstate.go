@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// errNoVolume means that there is no such PersistentVolume, or that it has no claim.
+// errNoVolume means that no PersistentVolume with the given driver and volume handle is bound to a claim.
 var errNoVolume = errors.New("volume not found")
 
 // claimsOfHandle returns the claims that are bound to the CSI volume with this driver and volume handle. Several PersistentVolumes can

@@ -112,7 +112,7 @@ func (c *controller) watch(handlers map[cache.SharedIndexInformer]func(object an
 	return nil
 }
 
-// trim removes what the controller does not read, to save memory.
+// trim removes the fields that the controller does not read, to save memory.
 func trim(object any) (any, error) {
 	accessor, ok := object.(metav1.Object)
 	if !ok {

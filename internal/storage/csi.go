@@ -24,14 +24,14 @@ import (
 
 const (
 	// modifyWait is how long a request waits until the limits are in force. It is shorter than the default timeout of the
-	// external-resizer, 10 s: after a timeout, the external-resizer would not let the user choose another class.
+	// external-resizer, 10 s, because after a timeout, the external-resizer would not let the user choose another class.
 	modifyWait = 5 * time.Second
 	// modifyPoll is the time between two checks of a request that waits. A check reads only the caches.
 	modifyPoll = 250 * time.Millisecond
 )
 
-// csiEndpoint serves those parts of CSI that the external-resizer calls to change the class of volumes. It changes nothing: the
-// controller writes the limits of each claim anyway. A request for a change succeeds when the limits are in force.
+// csiEndpoint serves those parts of CSI that the external-resizer calls to change the class of volumes. It changes nothing, because
+// the controller writes the limits of each claim anyway. A request for a change succeeds when the limits are in force.
 type csiEndpoint struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer

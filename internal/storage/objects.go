@@ -31,8 +31,8 @@ const LocalDriver = "kubernetes.io/no-provisioner"
 const (
 	// maxVolumes is the CRD's maximum number of volumes of a node.
 	maxVolumes = 1000
-	// maxPath is the maximum length of a path, in bytes. It keeps the object small: a path is in the spec, in the status, and in their
-	// managed fields.
+	// maxPath is the maximum length of a path, in bytes. It keeps the object small, because each path is in the spec, in the status, and
+	// in their managed fields.
 	maxPath = 256
 	// maxProblem is the maximum length of the problem of a claim in the object, in bytes. The event on
 	// the claim has up to maxNote bytes of the problem.
@@ -183,8 +183,8 @@ func (o *objects) claimOf(pod *corev1.Pod, volume corev1.Volume) *corev1.Persist
 	return claim
 }
 
-// mountsOf returns the mounts of a pod's volume in its containers. If problem is not nil, it is the reason why the volume does
-// not have the class that the claim requests.
+// mountsOf returns the mounts of a pod's volume in its containers. The parameter problem is the reason why the volume
+// does not have the class that the claim requests, or nil.
 func mountsOf(
 	pod *corev1.Pod, volume string, claim *corev1.PersistentVolumeClaim, class *nodeqosv1alpha1.VolumeClass, problem error,
 ) (mounts []mount) {
@@ -224,10 +224,11 @@ func pathsOf(container *corev1.Container, volume string) (paths []string) {
 // classOf returns the class of a claim, or nil if the claim has none.
 //
 // If the requested class is invalid, classOf returns an error and the next valid class of candidates. If no candidate is valid, it returns
-// the error and the class that the claim has in before, the present spec. Therefore, a wrong class name does not remove limits.
+// the error and the class that the claim has in the present spec (the parameter before). Therefore, a wrong class name does not remove
+// limits.
 //
-// A claim that is not bound gets the class that it has in before. No pod can start with such a claim, so the claim of a
-// running pod was removed, or replaced by another claim with the same name.
+// A claim that is not bound gets the class that it has in the present spec. No pod can start with such a claim. If a running pod has
+// one, its former claim was removed, or replaced by another claim with the same name.
 func (o *objects) classOf(
 	claim *corev1.PersistentVolumeClaim, before nodeqosv1alpha1.NodeQOSResourcesSpec,
 ) (class *nodeqosv1alpha1.VolumeClass, problem error) {

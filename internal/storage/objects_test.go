@@ -21,7 +21,7 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
-// manifests has the pod db, whose container main mounts the volume of the claim data, and what the claim refers to.
+// manifests has the pod db, whose container main mounts the volume of the claim data, and the objects that the claim can refer to.
 const manifests = `kind: Pod
 metadata: {name: db, namespace: a, uid: u1}
 spec:
@@ -68,7 +68,7 @@ kind: StorageClass
 metadata: {name: limited, annotations: {qos.noderesource.dev/default-volume-attributes-class: gold}}
 `
 
-// read returns the objects in manifests, and the pods.
+// read parses manifests. It returns the pods separately from the other objects.
 func read(t *testing.T, manifests string) (*objects, []*corev1.Pod) {
 	t.Helper()
 	indexer := func() cache.Indexer {

@@ -49,7 +49,7 @@ func (b *bridge) start(name, version string, options []adaptation.Option) error 
 	var nri *adaptation.Adaptation
 	var started atomic.Bool
 	synchronize := func(ctx context.Context, relay adaptation.SyncCB) error {
-		if !started.Swap(true) { // NRI calls it once at start, although this runtime launches no plugins
+		if !started.Swap(true) { // NRI calls synchronize once at start, although this runtime launches no plugins
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.nri = nri
@@ -131,7 +131,7 @@ func lifecycleOf(s api.ContainerState) lifecycle {
 	return running
 }
 
-// update is a request of a plugin outside of hooks.
+// update handles an unsolicited update, i.e. a request that a plugin makes outside of hooks.
 func (b *bridge) update(ctx context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,7 +169,7 @@ func (b *bridge) waitSynchronized(ctx context.Context, n int) error {
 		nri, enough, changed := b.nri, b.synced >= n, b.changed
 		b.mu.Unlock()
 		if enough && nri != nil {
-			nri.BlockPluginSync().Unblock() // NRI sends events to a plugin only after its synchronization has ended, so this waits for the end
+			nri.BlockPluginSync().Unblock() // NRI sends events to a plugin only after its synchronization has ended, so BlockPluginSync waits for the end
 			return nil
 		}
 		select {
@@ -180,8 +180,8 @@ func (b *bridge) waitSynchronized(ctx context.Context, n int) error {
 	}
 }
 
-// blockSync delays the synchronization of new plugins until the returned function is called. Without this, a plugin
-// synchronized during a change would miss the change.
+// blockSync delays the synchronization of new plugins until the returned function is called. Otherwise, a plugin
+// that is synchronized during a change would miss the change.
 func (b *bridge) blockSync() (unblock func()) {
 	b.mu.Lock()
 	nri := b.nri
@@ -206,7 +206,7 @@ func (b *bridge) observe(call string, began time.Time) {
 	b.runtime.options.Observe(call, time.Since(began))
 }
 
-// set records the hook that was called, even if plugins refused.
+// set records the hook that was called, even if a plugin has returned an error.
 func (b *bridge) set(id string, to lifecycle) {
 	if to == removed {
 		delete(b.state, id)

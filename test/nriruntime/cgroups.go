@@ -9,7 +9,7 @@ import (
 )
 
 // cgroupParent returns the cgroup parent that the kubelet gives to the runtime for a Guaranteed pod. With the systemd
-// driver it is the whole path of slices.
+// driver, the cgroup parent is the whole path of slices, not only the last slice.
 func cgroupParent(uid string, systemd bool) string {
 	if !systemd {
 		return "/kubepods/pod" + uid

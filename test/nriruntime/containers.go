@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// ContainerConfig is the kubelet's configuration of a container, with that of the image.
+// ContainerConfig is the configuration of a container that the runtime gets from the kubelet and from the image.
 type ContainerConfig struct {
 	Name string
 	// Annotations has the CRI annotations, which the kubelet and device plugins set. Pods cannot set them.
@@ -125,7 +125,7 @@ func (r *Runtime) adjust(ctx context.Context, c *container) error {
 }
 
 // undoCreate calls the hooks for the end of a container whose creation failed. At this point containerd has only the
-// container's spec.
+// container's spec, so plugins get no labels and only the annotations of the spec.
 func (r *Runtime) undoCreate(ctx context.Context, c *container) {
 	bare := r.nri(c)
 	bare.Labels, bare.Annotations = nil, maps.Clone(c.spec.Annotations)
@@ -192,7 +192,8 @@ func (r *Runtime) Exit(ctx context.Context, id string) (done <-chan struct{}, er
 	return notified, err
 }
 
-// StopContainer ends the container's processes if it runs, and calls the hooks unless its exit did so already.
+// StopContainer ends the container's processes if the container runs. It calls the hooks, unless they were already called
+// because of an earlier exit.
 func (r *Runtime) StopContainer(ctx context.Context, id string) error {
 	defer r.bridge.blockSync()()
 	if _, err := r.Exit(ctx, id); err != nil && !errors.Is(err, ErrState) {

@@ -78,7 +78,7 @@ func (r *Runtime) StopPod(ctx context.Context, id string) error {
 	return nil
 }
 
-// RemovePod stops the pod, removes its containers, then the pod and its cgroup.
+// RemovePod stops the pod, and then removes its containers, the pod and its cgroup.
 func (r *Runtime) RemovePod(ctx context.Context, id string) error {
 	if err := r.StopPod(ctx, id); err != nil {
 		return err

@@ -30,10 +30,9 @@ type Options struct {
 	RMIDs int
 }
 
-// Host is a directory with the files that the plugin reads on a machine with one disk, which has
-// iocost with cgroup v2, and bfq with cgroup v1.
-// Its methods make cgroups and write values into them as runc does. Plain files accept every write; package sim has
-// files that refuse writes as the kernel does.
+// Host is a directory with the files that the plugin reads on a machine with one disk. The disk has iocost with cgroup
+// v2, and bfq with cgroup v1. The methods of Host make cgroups and write values into them as runc does. Plain files
+// accept every write. In contrast, the files of package sim refuse the writes that the kernel refuses.
 type Host struct {
 	// Root is the directory.
 	Root    string
@@ -135,7 +134,7 @@ func (h *Host) MakePodCgroup(cgroup string) error {
 	return h.write(placed)
 }
 
-// UsageFiles returns the names of the files that count I/O, with both versions of cgroups.
+// UsageFiles returns the names of the files that count I/O in cgroup v2 and in cgroup v1.
 func UsageFiles() []string {
 	return []string{"io.stat", "io.pressure", "blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive"}
 }
@@ -169,8 +168,7 @@ func (h *Host) Create(_ context.Context, spec nriruntime.Spec) (int, error) {
 	return pid, h.set(h.dir(cgroup), spec.Unified)
 }
 
-// set replaces files by renames, so that a reader never sees an empty file during a write. Files of the kernel are never
-// empty then, either.
+// set replaces files by renames. A reader thus never sees an empty file during a write, as with the files of the kernel.
 func (h *Host) set(dir string, unified map[string]string) error {
 	for file, value := range unified {
 		path := filepath.Join(dir, file)

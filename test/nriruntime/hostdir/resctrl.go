@@ -13,8 +13,8 @@ const (
 	blkio   = "/sys/fs/cgroup/blkio"
 	resctrl = "/sys/fs/resctrl"
 
-	// firstPID is below the IDs of the containers' processes. A host with resctrl also shows the process 2, by which
-	// the plugin recognizes the PID namespace of the host.
+	// firstPID is below the IDs of the containers' processes. A host with resctrl also has the process 2 (kthreadd),
+	// by which the plugin recognizes the PID namespace of the host.
 	firstPID = 100
 )
 
@@ -35,8 +35,8 @@ func (h *Host) resctrlFiles() map[string]string {
 	})
 }
 
-// monitoredFiles returns the files of a container that is monitored: those of its process, and those of its monitoring group. The
-// plugin makes the group, but the files of a plain directory must be made before.
+// monitoredFiles returns the files of a container that is monitored: those of its process, and those of its monitoring group. They
+// must exist before the plugin makes the group, because mkdir adds no files to a plain directory as it does in resctrl.
 func (h *Host) monitoredFiles(pid int, id string) map[string]string {
 	process := "/proc/" + strconv.Itoa(pid)
 	return group("mon_groups/qos-"+id, map[string]string{
@@ -45,8 +45,8 @@ func (h *Host) monitoredFiles(pid int, id string) map[string]string {
 	})
 }
 
-// group adds the files that control groups and monitoring groups have to others. A name without a leading slash is
-// relative to the group's directory.
+// group returns the given files (others) and the files that every control group and monitoring group has. In others, a name
+// without a leading slash is relative to the group's directory.
 func group(name string, others map[string]string) map[string]string {
 	others["tasks"] = ""
 	for i, counter := range []string{"llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"} {

@@ -81,7 +81,7 @@ func (o Operation) try(fs FS, place Place) string {
 	return ""
 }
 
-// sortedLines sorts the lines of a file: the kernel lists devices in the order of their first use.
+// sortedLines sorts the lines of a file, because the kernel lists devices in the order of their first use.
 func sortedLines(text string) string {
 	all := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return line == "" })
 	for i, line := range all {

@@ -14,11 +14,11 @@ type Fault struct {
 	Op string
 	// File is the base name of the files that fail. If it is empty, all files fail.
 	File string
-	// Skip is the number of such operations that succeed first.
+	// Skip is the number of operations that match Op and File and succeed before the fault occurs.
 	Skip int
 	// Err is the error of the operation. If it is nil, a write reports success and changes nothing.
 	Err error
-	// Lasting is true if every later operation fails too, and false if only one operation fails.
+	// Lasting is true if every later operation that matches fails too, and false if only one operation fails.
 	Lasting bool
 }
 

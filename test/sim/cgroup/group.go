@@ -21,8 +21,8 @@ type tree struct {
 	controllers []string
 }
 
-// group is one cgroup, with the limits and weights of the io controller. While this controller is disabled, they have
-// their initial values.
+// group is one cgroup, with the limits and weights of the io controller. While this controller is disabled, the
+// limits and weights have their initial values.
 type group struct {
 	tree *tree
 	// parent is nil for the root.

@@ -36,8 +36,8 @@ func (g *group) addLegacyFiles(files map[string]*node) {
 	files["blkio.bfq.weight_device"] = &node{kind: regular, read: g.bfq.text, write: g.setBFQWeight}
 }
 
-// zeroLimit is how a group stores an IOPS limit to which a multiple of 2^32 was written. The kernel truncates this limit to 0 and lists it,
-// but a stored 0 means that there is no limit.
+// zeroLimit is the stored value of an IOPS limit that the kernel has truncated to 0, because a multiple of 2^32 was written. The kernel
+// lists such a limit as 0. The stored value 0 cannot represent it, because 0 means that there is no limit.
 const zeroLimit = math.MaxUint64
 
 // setThrottle simulates tg_set_conf of block/blk-throttle.c. The value 0 clears a limit. IOPS limits are truncated to

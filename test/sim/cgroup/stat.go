@@ -29,8 +29,8 @@ func (m *Machine) Transfer(cgroup, disk string, read, written uint64) {
 	}
 }
 
-// transfer adds I/O to a cgroup and, in cgroup v2, to its ancestors. A cgroup of cgroup v2 thus keeps the I/O of a cgroup
-// below it that is removed (__blkcg_rstat_flush in block/blk-cgroup.c).
+// transfer adds I/O to a cgroup and, in cgroup v2, to its ancestors. In cgroup v2, the counters of the ancestors
+// therefore still include the I/O of a cgroup after its removal (__blkcg_rstat_flush in block/blk-cgroup.c).
 func (g *group) transfer(d *disk, added transfers) {
 	g.transfers[d] = g.transfers[d].plus(added)
 	if g.tree.version == 2 && g.parent != nil {
@@ -56,7 +56,7 @@ func (g *group) recursive(d *disk) transfers {
 	return sum
 }
 
-// serviceText returns the content of a cgroup v1 file that counts I/O. The function of selects the values for reads and writes.
+// serviceText returns the content of a cgroup v1 file that counts I/O. Its parameter is a function that selects the counters.
 func (g *group) serviceText(of func(transfers) (read, write uint64)) []byte {
 	var text strings.Builder
 	var total uint64

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// Tree is a resctrl, simulated or real.
+// Tree is a resctrl filesystem, simulated or real.
 type Tree interface {
 	ReadFile(path string) ([]byte, error)
 	WriteFile(path string, data []byte) error
@@ -28,13 +28,13 @@ type Operation struct {
 	Do string
 	// Path is below the mount point.
 	Path string
-	// Data is the data of a write, or the new path of a rename. TaskMark in it stands for the ID of a thread.
+	// Data is the data of a write, or the new path of a rename. The text TaskMark in Data stands for a thread ID.
 	Data string
 	// Then has the files to read afterwards.
 	Then []string
 }
 
-// TaskMark stands for the thread that is passed to Run.
+// TaskMark is replaced by the thread ID that is passed to Run.
 const TaskMark = "{task}"
 
 // Result is the outcome of an operation.

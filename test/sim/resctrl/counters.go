@@ -69,9 +69,9 @@ func (f *FS) listCounters(dir string) ([]string, error) {
 	return names, nil
 }
 
-// count simulates mon_event_count and rdtgroup_mondata_show. They are in monitor.c and ctrlmondata.c of fs/resctrl, or in
-// Linux 6.12 of arch/x86/kernel/cpu/resctrl. The result is an error text only if the counters of the group and of its
-// monitoring groups all have errors.
+// count simulates mon_event_count and rdtgroup_mondata_show. These functions are in monitor.c and ctrlmondata.c
+// of fs/resctrl or, in Linux 6.12, of arch/x86/kernel/cpu/resctrl. The result is an error text only if the counters of the
+// group and of its monitoring groups all have errors.
 func (g *group) count(file string) string {
 	var sum uint64
 	shown := ""

@@ -43,8 +43,8 @@ func (f *FS) mkdir(name string) error {
 	return syscall.EPERM
 }
 
-// makeControl makes a control group. As in the kernel, it does not clear info/last_cmd_status: its error message is
-// appended to those of earlier operations.
+// makeControl makes a control group. As in the kernel, makeControl does not clear info/last_cmd_status, but appends its
+// error message to the messages of earlier operations.
 func (m *mounted) makeControl(spec Spec, name string) error {
 	closid := slices.Index(m.closids, false)
 	if closid < 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// limboFS returns a resctrl with limbo and with two RMIDs apart from that of the root group.
+// limboFS returns a resctrl in which the RMIDs of removed groups stay in limbo. It has two RMIDs besides that of the root group.
 func limboFS() *resctrl.FS {
 	spec := resctrl.IntelSpec()
 	spec.RMIDs, spec.Limbo = 3, true

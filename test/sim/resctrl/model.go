@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// maxMBps is the value for no limit under mba_MBps.
+// maxMBps is the bandwidth value that means "no limit" with the mount option mba_MBps.
 const maxMBps = math.MaxUint32
 
 // schema is one line of schemata files.

@@ -79,8 +79,8 @@ type staged struct {
 	id     int
 }
 
-// writeSchemata simulates rdtgroup_schemata_write. It sets no value before it has validated all lines. Only under mba_MBps,
-// it sets each bandwidth while it parses the line.
+// writeSchemata simulates rdtgroup_schemata_write. It sets no value before it has validated all lines. With the
+// mount option mba_MBps, however, it sets each bandwidth while it parses the line.
 func (m *mounted) writeSchemata(spec Spec, g *group, data string) error {
 	if !strings.HasSuffix(data, "\n") {
 		return syscall.EINVAL

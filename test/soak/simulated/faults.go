@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 )
 
-// refusal makes one write to a kernel file fail. It calls the function during before the write fails.
+// refusal makes one write to a kernel file fail. The function in the field during is called before the write fails.
 type refusal struct{ during func() }
 
 // RefuseWrite implements steps.Faults.
@@ -44,8 +44,8 @@ func (m *mortal) takeRefusal() *refusal {
 	return r
 }
 
-// refused reports whether the next write must fail. If so, it first calls refusal.during. The machine can be used
-// meanwhile, because refused holds no lock.
+// refused reports whether the next write must fail. If so, refused first calls refusal.during. Other goroutines can
+// use the machine during this call, because refused holds no lock.
 func (m *mortal) refused() bool {
 	r := m.takeRefusal()
 	if r != nil {

@@ -105,7 +105,7 @@ func TestAPluginThatIsKilledOrStoppedCanBeStartedAgain(t *testing.T) {
 	} {
 		must(t, end())
 		if runs, _ := s.PluginRuns(); runs {
-			t.Error("it runs on")
+			t.Error("the plugin still runs after it was killed or stopped")
 		}
 		must(t, s.StartPlugin(t.Context()))
 		s.hold(t)

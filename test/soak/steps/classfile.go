@@ -20,7 +20,7 @@ const (
 	volumeIO = "qos.noderesource.dev/volume-io"
 )
 
-// classFile is one state of the class file. Class bronze is always there.
+// classFile is one state of the class file. The class bronze always exists.
 type classFile struct {
 	// number is the number of the file. The descriptions of the classes contain it, so the status of the plugin shows
 	// which file is in force.

@@ -131,7 +131,7 @@ func (s *Soak) newContainer() *operation {
 	return d
 }
 
-// start starts a container that was created some time ago, perhaps while the plugin was away or had other class files.
+// start starts a container that was created some time ago, perhaps while the plugin did not run or had other class files.
 func (s *Soak) start() *operation {
 	c := s.anyContainer(created)
 	if c == nil {

@@ -55,7 +55,7 @@ type operation struct {
 type action struct {
 	weight int
 	plan   func(s *Soak) *operation
-	// alone means that an operation of this kind never runs concurrently with other operations. trouble means the same, and that
+	// If alone or trouble is true, an operation of this kind never runs concurrently with other operations. If trouble is true,
 	// every later operation may fail until the node is settled again.
 	alone, trouble bool
 }

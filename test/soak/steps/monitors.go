@@ -24,7 +24,8 @@ func (s *Summary) monitors(w invariant.World) {
 	}
 }
 
-// idle returns ErrViolated if the soak has monitored no container, because it then has not tested monitoring.
+// idle returns ErrViolated if no container was monitored in more than fewRounds rounds, because such a soak has not tested
+// monitoring.
 func (s *Summary) idle() error {
 	if s.round <= fewRounds || len(s.monitored) > 0 {
 		return nil

@@ -39,7 +39,7 @@ const (
 	ofMain   = "container.qos.noderesource.dev/main"
 	ofPod    = "qos.noderesource.dev/pod"
 	ofVolume = "volumes.qos.noderesource.dev/main"
-	disk     = "/dev/vdb" // as every site has it
+	disk     = "/dev/vdb" // every Site has this disk
 )
 
 func pick(random *rand.Rand, from ...string) string { return from[random.IntN(len(from))] }

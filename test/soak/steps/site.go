@@ -100,14 +100,14 @@ type Machine struct {
 
 // Disks is a Site whose disks can be added and removed.
 type Disks interface {
-	// ToggleDisk adds a disk, or takes it away again.
+	// ToggleDisk adds a disk, or removes it if it was added before.
 	ToggleDisk(ctx context.Context) error
 }
 
 // Faults is a Site whose kernel or runtime can refuse what the plugin asks for.
 type Faults interface {
-	// RefuseWrite makes the kernel refuse the plugin's next write. The write first calls the function during, and fails
-	// when during has returned. stop cancels the refusal; if during has already been called, stop waits for its end.
+	// RefuseWrite makes the kernel refuse the plugin's next write. The write first calls the given function, and fails
+	// when this function has returned. stop cancels the refusal; if the function was already called, stop waits for its end.
 	RefuseWrite(during func()) (stop func())
 	// RefuseUpdate makes the runtime refuse the next update of a container, until stop is called.
 	RefuseUpdate() (stop func())

@@ -39,7 +39,8 @@ type Options struct {
 // ErrViolated means that an invariant was violated.
 var ErrViolated = errors.New("an invariant is violated")
 
-// operationTime bounds one operation; a runtime that hangs is a violation. In a VM on a busy host, a burst of creations takes minutes.
+// operationTime is the maximum duration of one operation. A longer operation counts as a violation, because the runtime hangs. The limit
+// is high, because a burst of creations takes minutes in a VM on a busy host.
 const operationTime = 5 * time.Minute
 
 // Soak is a soak test of a node.
@@ -58,10 +59,11 @@ type Soak struct {
 	files  int               // the number of class files written so far
 	known  map[int]classFile // by number
 	before map[string]string // the foreign groups and files
-	// foreignChanged means that the foreign groups were changed on purpose, so that the field before is out of date.
+	// foreignChanged is true if the foreign groups must be recorded (again) in the field "before": at the beginning, and
+	// after the soak has changed them.
 	foreignChanged bool
-	// calm is true if only pods and containers have changed since the node was settled. Then every failure needs a
-	// reason.
+	// calm is true if only pods and containers have changed since the node was settled. While calm is true, an operation
+	// may fail only for a permitted reason.
 	calm bool
 	// sabotaged is the time of the last sabotage. restarted is the time of the runtime's last restart.
 	sabotaged, restarted time.Time
@@ -169,7 +171,8 @@ func (s *Soak) take(ctx context.Context, actions []action) error {
 	return s.perform(ctx, s.several(actions, 1))
 }
 
-// several plans up to many operations to do concurrently. If many is more than 1, it skips actions that are never concurrent.
+// several plans operations to do concurrently, at most the given number. If this number is more than 1, it skips actions that are never
+// concurrent.
 func (s *Soak) several(actions []action, many int) []*operation {
 	var operations []*operation
 	for range many {

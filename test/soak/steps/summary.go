@@ -43,7 +43,7 @@ type Summary struct {
 	settled    []time.Duration
 	violations []string
 	last       []string
-	// armed is true if the plugin is to be killed in the round.
+	// armed is true if a kill of the plugin is planned in the current round.
 	armed bool
 	// monitored has the monitoring groups, by name, that existed after a round. There is one for each container.
 	// notAll is the number of rounds after which the plugin reported that it could not monitor all containers.

@@ -77,8 +77,8 @@ func (s *Soak) watchForeign() ([]string, error) {
 	return invariant.Always(invariant.World{Foreign: now, Before: s.before}), nil
 }
 
-// keepForeign records the foreign groups and files that must stay as they are. While resctrl is not mounted, it
-// postpones this.
+// keepForeign records the foreign groups and files that must stay as they are. While resctrl is not mounted,
+// the record is incomplete, so the next call records them again.
 func (s *Soak) keepForeign(now map[string]string) {
 	if s.foreignChanged {
 		_, mounted := now["/sys/fs/resctrl/schemata"]
@@ -99,8 +99,9 @@ func (s *Soak) status(ctx context.Context) *qosv1alpha1.StatusResponse {
 	return status
 }
 
-// noteRetries records the holders that classes have gained without an operation: the plugin retries pending requests, and
-// admits them when there is room. A capacity that is lowered afterwards may be below the number of these holders.
+// noteRetries records the holders that classes have gained without an operation of the soak. Classes gain such holders because
+// the plugin retries pending requests, and admits them when there is room. If a class file later lowers the capacity of the
+// class, the class may keep these holders.
 func (s *Soak) noteRetries(status *qosv1alpha1.StatusResponse) {
 	if fileInForce(status) != s.seen.file {
 		return
