@@ -26,8 +26,8 @@ type result struct {
 	output  strings.Builder
 }
 
-// readEvents reads the events of test2json, and copies their output to live, each line with the name of the machine. It calls begun at
-// the first event of a test.
+// readEvents reads the events of test2json. It copies their output to the writer live, and puts the name of the machine
+// before each line. At the first event of a test, it calls the function begun.
 func readEvents(events io.Reader, live io.Writer, machine string, begun func()) (*report, error) {
 	r := &report{results: map[string]*result{}}
 	decoder := json.NewDecoder(events)
@@ -68,7 +68,7 @@ func (r *report) result(name string) *result {
 	return r.results[name]
 }
 
-// replay ends t with the result of the test with this name in the VM. It makes a subtest of t for each subtest of that test.
+// replay gives t the result of the test that had this name in the VM. For each subtest in the VM, it runs a subtest of t.
 func (r *report) replay(t *testing.T, name string) {
 	test := r.result(name)
 	for _, child := range r.children(name) {

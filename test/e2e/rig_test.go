@@ -79,8 +79,8 @@ func (r *rig) setUp(t *testing.T) map[string]string {
 	return paths
 }
 
-// build runs the go command for static binaries. The flags are those of the image's build, so that
-// Go finds the packages that this build has compiled in its cache.
+// build runs the go command for static binaries. The flags are those of the image's build. Therefore Go's cache already
+// has the packages that the image's build has compiled.
 func (r *rig) build(t *testing.T, args ...string) {
 	t.Helper()
 	build := exec.CommandContext(t.Context(), "go", args...)
@@ -91,7 +91,7 @@ func (r *rig) build(t *testing.T, args ...string) {
 	}
 }
 
-// runInside is the script that the VM runs.
+// runInside returns the script that the VM runs.
 func runInside() string {
 	script := `#!/bin/sh
 export PATH=/opt:$PATH

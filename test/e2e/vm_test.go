@@ -25,7 +25,7 @@ import (
 // machine is one configuration of the VM.
 type machine struct {
 	name   string
-	test   string // of package invm
+	test   string // test function of package invm
 	vendor string // "intel" or "amd"
 	cgroup string // "v1" or "v2"
 	init   string // "systemd", or "" for a script
@@ -39,7 +39,7 @@ type machine struct {
 	unmounted bool
 	// disk has options of QEMU for the second disk, and cpus those for the CPUs.
 	disk, cpus string
-	// environment has more variables for the test program.
+	// environment has further environment variables for the test program.
 	environment []string
 }
 

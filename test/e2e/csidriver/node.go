@@ -31,7 +31,7 @@ func (d *driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRe
 // NodeStageVolume attaches the volume. Unless the volume has mode Block, NodeStageVolume mounts the volume's filesystem
 // at the staging path.
 func (d *driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
-	if err := d.volumes.grow(r.GetVolumeId(), smallest); err != nil { // no file here if another node has created the volume
+	if err := d.volumes.grow(r.GetVolumeId(), smallest); err != nil { // this node has no file if the driver of another node has created the volume
 		return nil, err
 	}
 

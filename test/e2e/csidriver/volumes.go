@@ -30,7 +30,7 @@ func (v *volumes) file(id string) string { return filepath.Join(v.dir, filepath.
 // smallest is the size of the file that a node makes for a volume that the driver of another node has created.
 const smallest = 16 << 20
 
-// grow creates the file of a volume with this size, unless the file exists and is larger. A smaller file is made larger.
+// grow creates the file of a volume, or enlarges a file that is smaller than the given size. A larger file keeps its size.
 func (v *volumes) grow(id string, size int64) error {
 	file, err := os.OpenFile(v.file(id), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -99,6 +99,6 @@ func (l limit) measure(t testing.TB, c *container) {
 	rate := bytesPerSecond(t, c.exec(t, "io", l.direction, l.disk, "4"))
 	t.Logf("%s of %s: %.3g B/s under a limit of %.3g", l.direction, l.disk, rate, l.want)
 	if rate > 1.2*l.want {
-		t.Errorf("%s of %s: %.3g B/s, want at most %.3g and 20%%", l.direction, l.disk, rate, l.want)
+		t.Errorf("%s of %s: %.3g B/s, want at most %.3g plus 20%%", l.direction, l.disk, rate, l.want)
 	}
 }

@@ -43,8 +43,8 @@ func (n *node) limits(t testing.TB, cgroup string) ioLimits {
 	return limits
 }
 
-// add adds the throttles in the content of a file: either io.max, or a file of cgroup v1 that has only the throttle
-// with this key. It leaves out values that are not limits.
+// add adds the throttles in the content of a file. The file is io.max, or a file of cgroup v1 that has only one throttle,
+// whose name is the parameter key. The value "max" is no limit and is left out.
 func (l ioLimits) add(key, content string) {
 	for _, line := range strings.Split(strings.TrimSpace(content), "\n") {
 		fields := strings.Fields(line)
@@ -131,7 +131,7 @@ func throughput(t *testing.T, c *container) {
 			rate := bytesPerSecond(t, c.exec(t, "io", l.direction, l.disk, "8"))
 			t.Logf("%s of %s: %.3g B/s under a limit of %.3g", l.direction, l.disk, rate, l.want)
 			if rate > 1.2*l.want {
-				t.Errorf("%s of %s: %.3g B/s, want at most %.3g and 20%%", l.direction, l.disk, rate, l.want)
+				t.Errorf("%s of %s: %.3g B/s, want at most %.3g plus 20%%", l.direction, l.disk, rate, l.want)
 			}
 		})
 	}
@@ -186,7 +186,7 @@ func podScope(t *testing.T, n *node) {
 	n.wantPodClasses(t, "slow 1", "slower 0")
 }
 
-// wantPodClasses checks the use counts of classes of pod scope.
+// wantPodClasses checks by how many pods each class of pod scope is in use. An item of want is "CLASS NUMBER".
 func (n *node) wantPodClasses(t testing.TB, want ...string) {
 	t.Helper()
 	var inUse []string
@@ -196,6 +196,6 @@ func (n *node) wantPodClasses(t testing.TB, want ...string) {
 		}
 	}
 	if !slices.Equal(inUse, want) {
-		t.Errorf("the classes of pod scope that are in use are %q, want %q", inUse, want)
+		t.Errorf("the classes of pod scope, with the number of pods that use them, are %q, want %q", inUse, want)
 	}
 }

@@ -63,15 +63,15 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// nodeCase is a case of the table that runs on each runtime.
+// nodeCase is a case, with the machines on which it runs.
 type nodeCase struct {
 	name string
 	test func(*testing.T, *pod)
 	on   machines
 }
 
-// nodeCases share one pod. Cases that do not depend on the CPU, the cgroup version or the runtime run on one machine, because each
-// takes up to a minute.
+// nodeCases returns the cases that share one pod. A case takes up to a minute. Therefore a case that does not depend on
+// the CPU, the cgroup version or the runtime runs on one machine only.
 func nodeCases() []nodeCase {
 	return []nodeCase{
 		{name: "containers and what is exec'd into them are in their groups", test: groups, on: everywhere},
@@ -175,7 +175,7 @@ func beforePlugin(t *testing.T, n *node) foreign {
 	return theirs
 }
 
-// requests are the annotations for the containers of the cases.
+// requests returns the annotations of the shared pod, which request classes for the containers of the cases by name.
 func requests() map[string]string {
 	annotations := map[string]string{}
 	for container, request := range map[string]string{
@@ -192,9 +192,10 @@ func requests() map[string]string {
 // keyOf returns the annotation key for requests of one container.
 func keyOf(container string) string { return "container.qos.noderesource.dev/" + container }
 
-// runsContainers leaves the container running.
+// runsContainers starts a container while the plugin does not run, and execs into the container. The container continues
+// to run afterwards.
 func runsContainers(t *testing.T, p *pod) {
-	// The kernel names no groups as long as resctrl is not mounted.
+	// While resctrl is not mounted, the kernel shows no group names in /proc.
 	c, err := p.create(t, spec{name: "main", args: []string{"show", "/proc/self/cpu_resctrl_groups"}})
 	must(t, err)
 	c.start(t)

@@ -24,7 +24,7 @@ func laterProcesses(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "changed"})
 	if got := c.exec(t, "await", "/proc/self/cpu_resctrl_groups", "res:qos-silver"); strings.TrimSpace(got) == "" {
-		t.Error("no answer")
+		t.Error("\"workload await\" printed nothing")
 	}
 
 	_, err := output("qos-nri-plugin", "update", p.name(), "changed", "rdt=gold")

@@ -7,7 +7,7 @@ package invm
 
 import "fmt"
 
-// crioRuntime is CRI-O with runc and, on machines that have it, crun. CRI-O starts no pause containers, because the
+// crioRuntime returns CRI-O with runc and, on machines that have it, crun. CRI-O starts no pause containers, because the
 // pods of these tests do not need them.
 func crioRuntime() *containerRuntime {
 	const storage, runroot = "/var/lib/containers/storage", "/run/containers/storage"

@@ -17,7 +17,7 @@ import (
 
 const crioOwnFile = "/etc/crio/crio.conf.d/20-own.conf"
 
-// crioOwn is a configuration with which CRI-O has RDT and block I/O classes of its own.
+// crioOwn returns configuration files, by path, with which CRI-O has RDT and block I/O classes of its own.
 func crioOwn() map[string]string {
 	return map[string]string{
 		crioOwnFile: `

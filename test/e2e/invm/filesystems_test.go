@@ -102,7 +102,7 @@ func measureAll(t *testing.T, c *container, volumes []blockVolume, direction str
 				rate := bytesPerSecond(t, c.exec(t, "io", direction, v.file(), "4"))
 				t.Logf("%s of %s: %.3g B/s under a limit of %.3g", direction, v.path, rate, want)
 				if rate > 1.2*want {
-					t.Errorf("%s of %s: %.3g B/s, want at most %.3g and 20%%", direction, v.path, rate, want)
+					t.Errorf("%s of %s: %.3g B/s, want at most %.3g plus 20%%", direction, v.path, rate, want)
 				}
 				if direction != "fsync" && rate < 0.8*want {
 					return fmt.Errorf("%.3g B/s, want at least %.3g less 20%%", rate, want)

@@ -78,12 +78,12 @@ func neighbours(t *testing.T, l *laboratory) {
 	}
 
 	if got := s.Value(throttled, neighboursRate); got > 2*1.2 {
-		t.Errorf("throttled neighbours transfer %.3g MB/s, want at most 2 and 20%%", got)
+		t.Errorf("throttled neighbours transfer %.3g MB/s, want at most 2 plus 20%%", got)
 	}
 }
 
 // byWeights measures the reader with a high weight and its neighbours with a low weight, and returns the names of the
-// situations. With cgroup v1 it measures nothing: there are no classes of pod scope, so the pods have equal weights.
+// two measurements. With cgroup v1 it measures nothing, because classes of pod scope need cgroup v2.
 func (l *laboratory) byWeights(t *testing.T, measure func(string), reader *pod, noisy []*pod) []string {
 	if !l.cgroupV2 {
 		return nil
@@ -137,8 +137,9 @@ func (l *laboratory) waitWeights(t *testing.T, want bool) {
 	})
 }
 
-// bufferedWrites measures the same reader beside a container that writes into the page cache, and never waits for the disk. The kernel
-// writes the pages later. With cgroup v2 it accounts these writes to the container, so that the container's limits apply to them.
+// bufferedWrites measures a container that reads the disk, as neighbours does, beside a container that writes into the
+// page cache and never waits for the disk. The kernel writes the pages later. With cgroup v2 it accounts these writes to
+// the container, so that the container's limits apply to them.
 func bufferedWrites(t *testing.T, l *laboratory) {
 	const toDisk, accounted = "written (MB/s)", "of these accounted (%)"
 	s := &lab.Scene{

@@ -41,8 +41,8 @@ func (n *node) wantReportedIsReal(t testing.TB, list *qos.ListAssignmentsRespons
 	}
 }
 
-// ranBefore: nothing is enforced for a pod that was created before the plugin started. After its registration, the
-// plugin moves the pod to its class, and then reports the pod in this class.
+// ranBefore: a pod that was created before the plugin started has no class yet. After the plugin has registered, it moves
+// the pod to the requested class, and then reports the pod in this class.
 func ranBefore(t *testing.T, n *node, early *pod) {
 	eventually(t, "a container that ran before the plugin is in the class that it requests", func() error {
 		if a := n.assignment(t, early, "main", "k8s.io/rdt"); a.GetClass() != "silver" {
@@ -87,8 +87,8 @@ func changedClass(t *testing.T, p *pod) {
 	c.wantGroup(t, "qos-gold")
 	wantLimits(t, n.limits(t, c.cgroup()), slower)
 
-	// The checkpoint outlives the plugin. Until the plugin has read the kernel, it reports the class in which the
-	// container was created.
+	// The plugin's checkpoint, which has the changed class, outlives the plugin's process. Until the new process has
+	// read the kernel's state, it reports the class in which the container was created.
 	n.restartPlugin(t)
 	eventually(t, "the changed class is reported after a restart", func() error {
 		if a := n.assignment(t, p, "changed", "k8s.io/rdt"); a.GetClass() != "gold" || a.GetSource() != qos.Source_SOURCE_UPDATE {

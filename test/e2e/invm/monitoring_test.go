@@ -26,7 +26,8 @@ func monitored(t *testing.T, p *pod) {
 	c, err := p.create(t, spec{name: "main", args: []string{"show", "/proc/self/cpu_resctrl_groups"}})
 	must(t, err)
 	c.start(t)
-	// The hook waits 0.2 s for the monitoring group, which is too short on a busy host.
+	// On a busy host, the container may start without its monitoring group, because the plugin's hook waits only 0.2 s for
+	// the group.
 	if got, want := c.printed(t), "res:qos-gold\nmon:qos-"+c.id; got != want && got != "res:qos-gold\nmon:" {
 		t.Errorf("groups at the first instruction: %q, want %q", got, want)
 	}
@@ -151,8 +152,9 @@ func valueAfter(text, key string) (float64, error) {
 	return strconv.ParseFloat(fields[0], 64)
 }
 
-// shortOfRMIDs: the class files have no classes of RDT, and monitor the containers without a class. While other programs
-// use all RMIDs, and while the RMIDs of their removed groups are not free yet, a new container runs and is not monitored.
+// shortOfRMIDs: the class files have no RDT classes, and enable the monitoring of containers without a class. While other
+// programs use all RMIDs, and while the RMIDs of their removed groups are not free yet, a new container runs and is not
+// monitored.
 func shortOfRMIDs(t *testing.T, p *pod) {
 	n := p.node
 	initial := reuseRMIDs(t, "67108864")
@@ -196,7 +198,7 @@ func shortOfRMIDs(t *testing.T, p *pod) {
 }
 
 // reuseRMIDs sets the occupancy below which the kernel uses the RMID of a removed group again, and returns the former
-// value. No RMID of the emulated CPU has an occupancy below the default.
+// value. On the emulated CPU, the occupancy of a removed group is never below the default.
 func reuseRMIDs(t testing.TB, below string) (before string) {
 	t.Helper()
 	const file = resctrlRoot + "/info/L3_MON/max_threshold_occupancy"

@@ -183,7 +183,8 @@ func (c *container) inGroup(group string) error {
 	return nil
 }
 
-// threadsInGroup reads the threads first, since a process may start more of them at any time.
+// threadsInGroup returns an error unless all threads of a process are in a group. It lists the threads before it reads the
+// tasks of the group, because the process may start threads at any time.
 func threadsInGroup(process, group string) error {
 	directory := filepath.Join("/proc", process, "task")
 	threads, err := os.ReadDir(directory)

@@ -19,7 +19,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// checksMachine runs the command check while the plugin does not run.
+// checksMachine runs "qos-nri-plugin check" while no plugin runs.
 func checksMachine(t *testing.T, n *node) {
 	before := standing(t)
 	printed, err := output("qos-nri-plugin", "check", "--runtime-endpoint", "unix://"+n.kind.socket, "--nri-socket", nriSocket)
@@ -46,7 +46,7 @@ func checksMachine(t *testing.T, n *node) {
 	}
 }
 
-// findings returns the beginnings of the lines that the command check prints for the class file of the tests.
+// findings returns the beginnings of the lines that "qos-nri-plugin check" prints for the class file of the tests.
 func (n *node) findings(t testing.TB) []string {
 	t.Helper()
 	var lines []string

@@ -41,7 +41,8 @@ type containerRuntime struct {
 	scope         string            // the same for the systemd cgroup driver
 	// What the runtime writes before the error of a plugin that refuses a container, or a pod.
 	containerRefused, podRefused string
-	// The beginnings of the lines that check prints about the runtime. VERSION stands for what the runtime reports.
+	// The beginnings of the lines that "qos-nri-plugin check" prints about the runtime. VERSION stands for the version that
+	// the runtime reports.
 	findings []string
 }
 

@@ -18,8 +18,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestSimulation compares the simulations with the kernel. No other test can run on the same machine: the kernel frees
-// the RMIDs of removed groups only after the test, and the test uses 28 of 31 RMIDs. QOS_RESCTRL has the mount options.
+// TestSimulation compares the simulations with the kernel. No other test can run on the same machine, because the test
+// uses 28 of 31 RMIDs, and the kernel does not free them when the test removes its groups. QOS_RESCTRL has the mount
+// options.
 func TestSimulation(t *testing.T) {
 	t.Run("the simulated cgroups behave as this kernel does", simulatedCgroups)
 	t.Run("the simulated resctrl behaves as this kernel does", simulatedResctrl)
@@ -34,7 +35,7 @@ func rdtBackend(t *testing.T) {
 	}
 }
 
-// resctrlMachine is the name of this machine in the tests of pkg/rdt.
+// resctrlMachine returns the name of this machine in the tests of pkg/rdt.
 func resctrlMachine(t *testing.T) string {
 	t.Helper()
 	machine := "intel"

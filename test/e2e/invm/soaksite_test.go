@@ -29,7 +29,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/soak/steps"
 )
 
-// soakSite is this VM, with the runtime and the plugin as programs (steps.Site).
+// soakSite implements steps.Site on this VM, where the runtime and the plugin run as processes.
 type soakSite struct {
 	*node
 
@@ -53,7 +53,7 @@ func (s *soakSite) Live(ctx context.Context) (invariant.Live, error) {
 	return invariant.LiveByCRI(s.runtime, s.cgroupIn)(ctx)
 }
 
-// Machine returns the properties of the machine on which the classes of the soak depend.
+// Machine returns those properties of the machine that determine which classes the soak can use.
 func (s *soakSite) Machine() steps.Machine {
 	mask, err := strconv.ParseUint(strings.TrimSpace(mustRead(s.t, resctrlRoot+"/info/L3/cbm_mask")), 16, 64)
 	must(s.t, err)
@@ -219,7 +219,8 @@ func (s *soakSite) StopPlugin(context.Context) error {
 	return nil
 }
 
-// KillPlugin kills the plugin at once, or some milliseconds later, during its work.
+// KillPlugin kills the plugin at once if the parameter at is 0. Otherwise KillPlugin returns, and the plugin is killed
+// some milliseconds later, during its work.
 func (s *soakSite) KillPlugin(_ context.Context, at int) error {
 	s.killed = true
 	doomed := s.plugin.cmd.Process

@@ -33,7 +33,7 @@ func podCgroup(uid string) string {
 	return "/kubepods/pod" + uid
 }
 
-// makeSlice makes a pod's slice, with accounting like the kubelet.
+// makeSlice makes a pod's slice and enables accounting for it, as the kubelet does.
 func makeSlice(t testing.TB, slice string) {
 	t.Helper()
 	systemctl(t, "start", slice)
@@ -46,7 +46,7 @@ func systemctl(t testing.TB, args ...string) {
 	must(t, err)
 }
 
-// TestSystemd runs on a machine with systemd, and with the systemd cgroup driver of runtime and kubelet.
+// TestSystemd runs on a machine with systemd. The cgroups of pods and containers are those of the systemd cgroup driver.
 func TestSystemd(t *testing.T) {
 	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, "debug")) // with this option, groups have more files, as in newer kernels
 	n := startNode(t)

@@ -77,8 +77,9 @@ func of(t *testing.T, message *qos.WatchUsageResponse, resource, class, name, pa
 	return -1
 }
 
-// groupUsage measures twice between two readings of all counters, which grow all the time. On a busy host, a read from resctrl takes
-// long, and a message may lack values.
+// groupUsage reads the kernel's counters, gets two messages with the reported usage, and reads the counters again. The
+// bandwidth counters grow all the time, so the reported growth must not exceed that of the counters. On a busy host, a
+// read from resctrl takes long, and a message may lack values.
 func groupUsage(t *testing.T, n *node) {
 	const rdt = "k8s.io/rdt"
 	names := map[string]string{"mbm_total_bytes": "memory_bandwidth_bytes_total", "mbm_local_bytes": "memory_bandwidth_local_bytes_total"}
@@ -185,7 +186,8 @@ func (n *node) ioOf(t *testing.T, class string) ioUsage {
 	return usage
 }
 
-// ioCounter is a counter in a file of a cgroup. Its value follows the key in the line that begins with the field line.
+// ioCounter is a counter in a file of a cgroup. The field line has the beginning of the counter's line, and the field key
+// has the text that precedes the value in this line.
 type ioCounter struct{ measure, file, line, key string }
 
 func isPressure(measure string) bool { return strings.HasPrefix(measure, "pressure") }

@@ -171,7 +171,7 @@ func sharesLimit(t *testing.T, one, two *container) {
 	writing.Wait()
 	t.Logf("%.3g and %.3g B/s under a limit of 1e+06", rates[0], rates[1])
 	if rates[0]+rates[1] > 1.2e6 {
-		t.Errorf("both write %.3g B/s, want at most 1e6 and 20%%", rates[0]+rates[1])
+		t.Errorf("both write %.3g B/s, want at most 1e6 plus 20%%", rates[0]+rates[1])
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// weights: while no disk supports weights, the status reports that. A disk with the bfq scheduler is found when the class files are
-// read again; containers then have weights for it.
+// weights: the status reports that no disk supports weights. Then a disk gets the bfq scheduler, and the plugin detects
+// the scheduler when it reads the class files again. From then on, containers get weights for this disk.
 func weights(t *testing.T, p *pod) {
 	n := p.node
 	n.wantWeightsEffective(t, false)
@@ -58,7 +58,7 @@ func (n *node) schedule(t testing.TB, scheduler string) (before string) {
 	return active[1]
 }
 
-// reread makes the plugin read its class files again, and with them the schedulers of the disks.
+// reread makes the plugin read its class files again. The plugin then also reads the I/O schedulers of the disks.
 func (n *node) reread(t testing.TB) {
 	t.Helper()
 	must(t, n.plugin.cmd.Process.Signal(syscall.SIGHUP))

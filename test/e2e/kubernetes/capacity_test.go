@@ -124,7 +124,8 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 	} {
 		restart.do()
 		p.back(t)
-		// A kubelet that has just started refuses new pods until it knows which of its earlier pods are gone.
+		// A kubelet that has just started refuses new pods until it knows which of its earlier pods are gone. Therefore
+		// the test first runs a pod without a request.
 		n.run(t, pod{name: "plain-" + strings.ReplaceAll(restart.name, " ", "-")})
 		n.running(t, "plain-"+strings.ReplaceAll(restart.name, " ", "-"))
 		n.offered(t, "gold", "2", "2")

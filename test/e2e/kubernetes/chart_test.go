@@ -52,7 +52,8 @@ func (n *node) collector(t *testing.T) (url string, received func() string) {
 	}
 }
 
-// chartValues returns the class file of the tests, in which gold has a capacity, as an argument of helm.
+// chartValues returns the argument of helm that sets the class files of the chart to those of the tests. The parameter
+// gold is the capacity of the class gold.
 func (n *node) chartValues(t *testing.T, gold int) string {
 	t.Helper()
 	return `--set-file=classFiles.classes\.yaml=` + n.write(t, fmt.Sprintf("classes-%d.yaml", gold), fmt.Sprintf(classes+podScope, gold))

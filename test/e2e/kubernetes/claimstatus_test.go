@@ -58,7 +58,7 @@ func claimHasStatus(t *testing.T, n *node, v *vm) {
 	n.limited(t, "csi", device+" "+silverLimits)
 }
 
-// startClaimStatus starts qos-storage with a CSI endpoint, and the external-resizer that uses it.
+// startClaimStatus starts qos-storage with a CSI endpoint, and the external-resizer that calls this endpoint.
 func (n *node) startClaimStatus(t *testing.T) {
 	t.Helper()
 	n.kubectl(t, "apply", "-f", deploy+"storage/rbac.yaml", "-f", deploy+"storage-claim-status/rbac.yaml")

@@ -54,7 +54,7 @@ func tokenIsConfined(t *testing.T, n *node) {
 		nodeObjects  = "/apis/qos.noderesource.dev/v1alpha1/nodeqosresources"
 		condition    = `{"status":{"conditions":[{"type":"qos.noderesource.dev/Assigned","status":"True","reason":"Assigned","message":"by the test"}]}}`
 		policy       = "ValidatingAdmissionPolicy 'qos-confine-publisher'"
-		role         = " cannot " // RBAC's answer
+		role         = " cannot " // part of RBAC's refusal
 	)
 
 	token := n.publisherToken(t)

@@ -20,14 +20,14 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// mostCost is the goal: the highest ratio between the times that containerd takes to create and start a container with
-// and without the plugin.
+// mostCost is the goal for the cost of the plugin. The time in which containerd creates and starts a container with the
+// plugin must be at most mostCost times the time without the plugin.
 const mostCost = 1.02
 
 // TestCreationsTakeHardlyLongerWithThePlugin measures creations and starts of containers by containerd, in turn with
-// and without the plugin. The variable QOS_BENCH_CONTAINERS is the number of containers of each kind, 200 for a
-// benchmark. The variable QOS_BENCH_TOLERANCE is the factor by which mostCost may be exceeded. The default factor is
-// for a machine on which other tests run.
+// and without the plugin. The environment variable QOS_BENCH_CONTAINERS is the number of containers with the plugin, and
+// also the number without it; a benchmark uses 200. QOS_BENCH_TOLERANCE is the factor by which the goal mostCost may be
+// exceeded. The default factor is for a machine on which other tests run.
 func TestCreationsTakeHardlyLongerWithThePlugin(t *testing.T) {
 	const inTurn = 5
 	containers, err := strconv.Atoi(cmp.Or(os.Getenv("QOS_BENCH_CONTAINERS"), "20"))

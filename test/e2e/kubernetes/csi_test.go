@@ -31,8 +31,8 @@ func (n *node) startDriver(t *testing.T, v *vm) {
 	n.startSidecar(t, "csi-resizer", here)
 }
 
-// serveVolumes starts the CSI driver in the VM, and returns the path of its socket there. A volume that the driver of another VM has
-// created is a new, empty one in this VM.
+// serveVolumes starts the CSI driver in the VM, and returns the path of the driver's socket there. Each VM has its own
+// data for a volume: a volume that the driver of another VM has created is empty in this VM.
 func (n *node) serveVolumes(t *testing.T, v *vm) (socket string) {
 	t.Helper()
 	driver := v.program("csidriver", v.path("csidriver"), csiDriver, n.name, csiVolumes)

@@ -34,8 +34,8 @@ for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/p
   mount --bind "$file" "/proc/sys/${setting%=*}"
 done
 
-# 10.0.0.1 is the address of the API server's service. The API server itself listens on it, because there is no
-# kube-proxy.
+# 10.0.0.1 is the address of the API server's service. The API server itself listens on this address, because there is
+# no kube-proxy.
 ip link set lo up
 ip address add 10.0.0.1/32 dev lo
 hostname node-1

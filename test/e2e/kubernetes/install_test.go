@@ -44,7 +44,7 @@ resources:
 // rates has the read limit of each class, in bytes a second, as the kernel shows it.
 var rates = map[string]string{"gold": "900000000", "silver": "800000000", "slow": "700000000", "standard": "600000000"}
 
-// installation is an installation of the plugin and the shim on the node: as two programs, or by the DaemonSets.
+// installation is the plugin and the shim on the node. Either the tests start both as processes, or the DaemonSets do.
 type installation interface {
 	// setClasses changes the class file.
 	setClasses(t *testing.T, text string)
@@ -63,7 +63,7 @@ type programs struct {
 	plugin, shim *process
 }
 
-// install starts plugin and shim as programs, with a class file in which gold has the capacity 2.
+// install starts plugin and shim as processes, with a class file in which gold has the capacity 2.
 func (n *node) install(t *testing.T, shimFlags ...string) *programs {
 	t.Helper()
 	p := &programs{node: n}
@@ -125,7 +125,8 @@ func (n *node) ready(t *testing.T, address func() string) {
 	})
 }
 
-// offered waits until the node's status has this capacity and this allocatable amount for a class, for each QoS resource.
+// offered waits until the node's status has the given capacity and allocatable amount for the class of this name in each
+// QoS resource.
 func (n *node) offered(t *testing.T, class, capacity, allocatable string) {
 	t.Helper()
 	for _, resource := range n.asks(class) {

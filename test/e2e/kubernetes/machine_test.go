@@ -64,7 +64,7 @@ type program interface {
 	mustEnd(t *testing.T, signal syscall.Signal)
 }
 
-// local is this machine as it is in the namespaces of inside.sh.
+// local is this machine, as programs in the namespaces of inside.sh see it.
 type local struct {
 	bin, logs string
 	groups    cgroups

@@ -206,7 +206,8 @@ func (w watch) sameThroughout(t *testing.T) {
 	}
 }
 
-// claimsOnNodes runs a pod with claims on the second node, and later on a third one, which joins the cluster until the outer test ends.
+// claimsOnNodes runs a pod with claims on the second node, and later on a third node. The third node stays in the cluster
+// until the parent test ends.
 func claimsOnNodes(t, outer *testing.T, p pools, v *vm) {
 	small, large := p[0], p[1]
 	uncordon := small.cordon(t) // only the VMs have the CSI driver
@@ -243,7 +244,8 @@ func (n *node) cordon(t *testing.T) (uncordon func()) {
 	return uncordon
 }
 
-// nodeAway pauses the VM while a pod runs there with claims, and changes the class of a claim from gold to silver meanwhile.
+// nodeAway pauses the VM while a pod with claims runs there. While the VM is paused, the test changes the class of one of
+// the claims from gold to silver.
 func nodeAway(t *testing.T, p pools, v *vm) {
 	small, large := p[0], p[1]
 	resume := v.pause(t)

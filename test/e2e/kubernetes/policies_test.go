@@ -115,8 +115,8 @@ func unitsOf(namespace string, units map[string]int) string {
 	return string(text)
 }
 
-// referencesAreBounded creates ConfigMaps and Secrets of several sizes, in a namespace whose policy limits the size of environments, and
-// in another namespace.
+// referencesAreBounded creates ConfigMaps and Secrets of several sizes. It creates them in a namespace where the policies
+// limit the size of containers' environment variables, and in another namespace.
 func referencesAreBounded(t *testing.T, n *node) {
 	for kind, field := range map[string]string{"ConfigMap": "data", "Secret": "stringData"} {
 		for namespace, sizes := range map[string]map[int]bool{bounded: {45 << 10: true, 64 << 10: false}, "default": {64 << 10: true}} {
@@ -340,7 +340,7 @@ func bypassed(t *testing.T, n *node) {
 }
 
 // pluginIsRequired stops the plugin, and checks that the runtime does not create a container that requires the plugin.
-// The pod requests its class by annotation only, so the scheduler places it.
+// The pod requests its class by annotation only. The scheduler does not count this request, and therefore places the pod.
 func pluginIsRequired(t *testing.T, n *node, p *programs) {
 	must(t, p.plugin.end(syscall.SIGTERM))
 	t.Cleanup(func() { p.back(t) })

@@ -21,7 +21,8 @@ func (n *node) awaitPlugin(t *testing.T) {
 	n.run(t, pod{name: "early", annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=throttled"}})
 }
 
-// taintKeepsPodsOff removes the taint of a node on which the plugin is ready, as the Node Readiness Controller does.
+// taintKeepsPodsOff checks that a pod stays pending while its node has the taint. Then it removes the taint, as the Node
+// Readiness Controller does when the plugin is ready.
 func taintKeepsPodsOff(t *testing.T, n *node) {
 	n.pending(t, "early", "had untolerated taint")
 	n.kubectl(t, "taint", "node", n.name, readinessTaint+"-")

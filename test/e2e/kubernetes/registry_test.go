@@ -24,8 +24,8 @@ const platform = "linux/" + runtime.GOARCH
 const (
 	registry      = "localhost:5000/qos"
 	releasedChart = "oci://" + registry + "/charts/qos-nri-plugin"
-	oldVersion    = "0.1.0" // publishBefore
-	newVersion    = "0.2.0" // makeRelease
+	oldVersion    = "0.1.0" // published by publishBefore
+	newVersion    = "0.2.0" // published by makeRelease
 	// newField is a field of the status of NodeQOSResources that only the new version has. Only --follow-claims makes use of it.
 	newField = "observedGeneration"
 )
@@ -53,9 +53,9 @@ func (n *node) startRegistry(t *testing.T) {
 	})
 }
 
-// publishBefore publishes the previous version, and returns the name of its image. Its programs have the same source as
-// those of the new version but another version number, so the image has another digest. Its CRD lacks newField. The API
-// server would refuse to write this field, but the programs do not write it.
+// publishBefore publishes the previous version, and returns the name of its image. The programs of both versions have the
+// same source but different version numbers, so the images have different digests. The previous version's CRD lacks
+// newField. The API server would refuse to write this field, but the programs do not write it.
 func (n *node) publishBefore(t *testing.T) string {
 	t.Helper()
 	chart := filepath.Join(t.TempDir(), "chart")

@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// withDefaults is a namespace with default classes. bounded is a namespace in which a policy limits the size of environments.
+	// withDefaults is a namespace with default classes. bounded is a namespace in which the policies limit the size of
+	// containers' environment variables.
 	withDefaults = "defaults"
 	bounded      = "bounded"
 

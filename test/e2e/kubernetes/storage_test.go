@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// claimQuota tests the quota of docs/storage.md, with a class for claims that no driver serves.
+// claimQuota tests the quota of docs/storage.md. No driver serves the VolumeAttributesClass that the test uses.
 func claimQuota(t *testing.T, n *node) {
 	n.apply(t, `{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, metadata: {name: rare}, driverName: loop.example, parameters: {iops: "500"}}`)
 	t.Cleanup(func() { n.kubectl(t, "delete", "volumeattributesclass", "rare") })
@@ -36,7 +36,7 @@ func claimQuota(t *testing.T, n *node) {
 	for _, name := range []string{"first", "second"} {
 		output, err := create(name, "volumeAttributesClassName: rare,")
 		if exceeded := strings.Contains(output, "exceeded quota: rare-volumes"); exceeded != (name == "second") || exceeded != (err != nil) {
-			t.Errorf("the %s claim: %s", name, output)
+			t.Errorf("the creation of the %s claim returned %s", name, output)
 		}
 	}
 
@@ -45,8 +45,8 @@ func claimQuota(t *testing.T, n *node) {
 	}
 }
 
-// storageObjects are a local volume of the node, its claim, and classes for the claim. The pod mounts the volume at a
-// symbolic link, so the path of the mount in the container differs from the path in the pod spec.
+// storageObjects are a local volume of the node, its claim, VolumeAttributesClasses for the claim, and a pod. The pod
+// mounts the volume at a symbolic link, so the path of the mount in the container differs from the path in the pod spec.
 const storageObjects = `apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata: {name: local, annotations: {qos.noderesource.dev/default-volume-attributes-class: silver}}
@@ -107,7 +107,7 @@ const (
 	goldLimits   = "rbps=209715200 wbps=209715200 riops=max wiops=max"
 )
 
-// volumesFollowClaims changes the class of a claim while a pod runs with its volume.
+// volumesFollowClaims changes the class of a claim while a running pod uses the claim's volume.
 func volumesFollowClaims(t *testing.T, n *node, v *vm) {
 	v.mountVolume(t)
 	n.kubectl(t, "apply", "-f", deploy+"storage/rbac.yaml")
@@ -157,7 +157,7 @@ func (v *vm) mountVolume(t *testing.T) {
 	t.Cleanup(func() { v.mustRun(t, "umount", "/volumes/data") })
 }
 
-// startStorage starts a replica of qos-storage, with the rights of its account.
+// startStorage starts a replica of qos-storage, with the rights of its service account.
 func (n *node) startStorage(t *testing.T, name string, args ...string) *process {
 	t.Helper()
 	p := n.process(name, "unshare", "--uts", "sh", "-c", "hostname "+name+" && exec "+n.program("qos-storage")+
@@ -180,7 +180,7 @@ current-context: c
 `, apiServer, n.cluster.file("ca.crt"), token))
 }
 
-// setAttributes gives a claim a class.
+// setAttributes sets the VolumeAttributesClass of a claim.
 func (n *node) setAttributes(t *testing.T, claim, class string) {
 	t.Helper()
 	n.kubectl(t, "patch", "pvc", claim, "-p", `{"spec":{"volumeAttributesClassName":"`+class+`"}}`)

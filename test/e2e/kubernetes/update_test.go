@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// requiredPodsWaitForThePlugin stops and starts the plugin while pods that require it are created. A container in the runtime has an
-// annotation of the plugin only if the plugin was running when the runtime created the container.
+// requiredPodsWaitForThePlugin stops and starts the plugin while pods that require the plugin are created. The plugin adds
+// an annotation to each container of these pods. If a container lacks the annotation, the runtime has created the
+// container without the plugin.
 func requiredPodsWaitForThePlugin(t *testing.T, n *node, p *programs) {
 	var pods []pod
 	for i := range 12 {

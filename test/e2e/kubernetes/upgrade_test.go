@@ -88,7 +88,7 @@ func (n *node) leftAlone(t *testing.T, before string) {
 	}
 }
 
-// restart watches a replacement of the plugin's pod.
+// restart has the watches that run while the plugin's pod is replaced.
 type restart struct {
 	*node
 	begin      time.Time
@@ -109,12 +109,13 @@ func (n *node) watchRestart(t *testing.T) restart {
 	}
 }
 
-// kubeletPeriod is how often a kubelet writes a changed status by default. The kubelet of the tests is faster, but the machine is busy.
+// kubeletPeriod is how often a kubelet writes a changed status by default. The kubelet of the tests is faster, but the
+// busy machine delays it.
 const kubeletPeriod = 10 * time.Second
 
-// noLongerThanItself ends the watches. It checks that the class always had its capacity, and that the restart made it unavailable for no
-// longer than from the end of the old shim to the registration of the new one, plus the kubelet's period. Times in the API are whole
-// seconds.
+// noLongerThanItself ends the watches, and checks that the class always had its capacity. It also checks how long the
+// class was unavailable: at most the time from the end of the old shim to the registration of the new shim, plus
+// kubeletPeriod. Times in the API are whole seconds.
 func (r restart) noLongerThanItself(t *testing.T, capacity int) {
 	t.Helper()
 	until(t, "a report has the whole class again", func() (bool, string) {

@@ -33,8 +33,8 @@ func usageIsMeasured(t *testing.T, n *node) {
 	t.Run("tables are sorted lines", func(t *testing.T) { tablesAreSortedLines(t, n) })
 }
 
-// occupancyIsTheKernels compares the JSON output of the command with the kernel's counter, which is constant on the
-// emulated CPU.
+// occupancyIsTheKernels compares the JSON output of "kubectl qos top usage" with the kernel's counter, which is constant on
+// the emulated CPU.
 func occupancyIsTheKernels(t *testing.T, n *node, group string) {
 	want, err := n.machine.run("cat", group+"/mon_data/mon_L3_00/llc_occupancy")
 	must(t, err)
@@ -49,7 +49,7 @@ func occupancyIsTheKernels(t *testing.T, n *node, group string) {
 	}
 
 	var output string
-	until(t, "the node answers", func() (bool, string) { // the emulated machine can need more time than the command gives it
+	until(t, "the node answers", func() (bool, string) { // the emulated machine may answer only after the timeout of the command
 		output, err = n.tryQOS("", "top", "usage", n.name, "--once", "--containers", "-o", "json")
 		return err == nil, output
 	})
@@ -71,7 +71,7 @@ func occupancyIsTheKernels(t *testing.T, n *node, group string) {
 	}
 }
 
-// tablesAreSortedLines checks what a command prints that runs until it is interrupted.
+// tablesAreSortedLines checks the tables that "kubectl qos top usage" prints until the command is interrupted.
 func tablesAreSortedLines(t *testing.T, n *node) {
 	var lines []string
 	until(t, "the node answers at each interval", func() (bool, string) {

@@ -19,8 +19,9 @@ import (
 // virtualNodes is the prefix of the names of tests whose node is a VM.
 const virtualNodes = "TestVirtualNode"
 
-// rdtClasses extends the class file with a resource for RDT, which has classes of the same names and monitors all containers, and a resource
-// for the block I/O of pods. %d is the capacity of gold, and %s its bandwidth.
+// rdtClasses extends the class file with two resources. The resource for RDT has classes of the same names, and monitors
+// all containers. The other resource is for the block I/O of pods. %d is the capacity of the RDT class gold, and %s its
+// memory bandwidth.
 const rdtClasses = `- name: k8s.io/rdt
   defaultClass: standard
   classes:
@@ -53,7 +54,7 @@ const rdtClasses = `- name: k8s.io/rdt
 // fullBandwidth is the initial bandwidth of gold.
 const fullBandwidth = `"100%", "10000MBps"`
 
-// virtualClasses is the class file of a VM.
+// virtualClasses returns the class file of a VM.
 func virtualClasses(capacity int, bandwidth string) string {
 	return fmt.Sprintf(classes+rdtClasses, capacity, capacity, bandwidth)
 }
@@ -95,7 +96,7 @@ func TestVirtualNodeAMD(t *testing.T) {
 	}
 }
 
-// virtualCase is a case after which all reports must agree.
+// virtualCase is a case after which the invariants are checked.
 type virtualCase struct {
 	name string
 	test func(t *testing.T)
@@ -152,7 +153,8 @@ func (n *node) installVirtual(t *testing.T) *daemonSet {
 	return d
 }
 
-// setMoves changes the class of a running container, and checks that a change to a full class is refused.
+// setMoves changes the class of a running container with "kubectl qos set", and checks that a change to a full class is
+// refused.
 func setMoves(t *testing.T, n *node) {
 	n.run(t, pod{name: "moves"}, pod{name: "has-silver", classes: n.asks("silver")})
 	n.running(t, "moves", "has-silver")

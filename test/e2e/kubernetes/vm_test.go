@@ -231,8 +231,8 @@ type remoteProgram struct {
 	remote.Program
 }
 
-// program gives the kubelet a lower CPU priority than containerd, because containerd starts a deletion again if it
-// takes more than 10 s.
+// program gives the kubelet a lower CPU priority than containerd. Otherwise the kubelet would slow down containerd's
+// deletions, and containerd starts a deletion again after 10 s.
 func (v *vm) program(name string, args ...string) program {
 	if name == "kubelet" {
 		args = append([]string{"sh", "-c", `renice -n 10 $$ && exec "$@"`, "sh"}, args...)

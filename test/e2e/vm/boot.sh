@@ -46,9 +46,9 @@ read -ra host_programs <<<"${QOS_HOST_PROGRAMS:-}"
 truncate -s 2G "$dir/vda"
 truncate -s 256M "$dir/vdb"
 
-# no_timer_check: on a busy host, the kernel could conclude that its timer does not work. thread=single: on a busy host, one
-# thread for both CPUs is not slower, and no CPU spins while it waits for a CPU that the host does not run. mitigations=off:
-# the kernel's mitigations for CPU bugs only cost time here.
+# no_timer_check: on a busy host, the kernel could otherwise conclude that its timer does not work. thread=single: on a busy
+# host, one thread for both CPUs is not slower, and no CPU spins while it waits for a CPU that the host does not run.
+# mitigations=off: the kernel's mitigations for CPU bugs only cost time here.
 exec qemu-system-x86_64 -accel tcg,thread=single -cpu "$cpu" -smp "${QOS_SMP:-2,sockets=2}" -m 4096 \
   -display none -no-reboot -nic "${QOS_NIC:-none}" -kernel "$KERNEL" -initrd "$dir/initrd.cpio" \
   -append "console=ttyS0 quiet panic=1 no_timer_check mitigations=off QOS_CGROUP=${QOS_CGROUP:-v2} QOS_INIT=${QOS_INIT:-} $*" \
