@@ -14,7 +14,7 @@ FUZZTIME ?= 20s
 # Name and platform of the image of "make image".
 IMAGE ?= localhost/qos-nri-plugin:dev
 PLATFORM ?= linux/$(shell $(GO) env GOARCH)
-# Registry, key and platforms of "make release". BUILDER is the URI of what runs it, for the provenance.
+# Registry, key and platforms of "make release". BUILDER is the URI of the builder that the provenance names.
 REGISTRY ?=
 KEY ?=
 IMAGE_PLATFORMS ?= linux/amd64 linux/arm64
@@ -24,11 +24,11 @@ BUILDER ?= https://github.com/qos-nri/qos-nri-plugin/blob/main/Makefile
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 # Packages to test, e.g. make test PACKAGES=./pkg/rdt/...
 PACKAGES ?= ./...
-# Timeout of the end-to-end tests, VMs and Kubernetes each.
+# Timeout of the end-to-end tests in VMs, and also of those on Kubernetes.
 E2E_TIMEOUT ?= 60m
 # Selects end-to-end tests by name, like go test -run.
 E2E_RUN ?= .
-# How often the end-to-end tests run, one after the other.
+# How many times each end-to-end test runs.
 E2E_COUNT ?= 1
 # Duration and seed of a soak; seed 0 is random.
 MINUTES ?= 5
@@ -42,18 +42,18 @@ OUTPUT ?= bin/lab
 TOLERANCE ?= 1
 PAGE ?=
 QUICK ?=
-# REAL=1 lets the demo use this machine's resctrl and cgroups; it then needs root. The benchmark then also uses containerd.
+# With REAL=1, the demo uses this machine's resctrl and cgroups, the lab its memory, and the benchmark also containerd. All need root.
 REAL ?=
 
 # Further modules with tests. Each has its own versions of dependencies.
 TEST_MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod)) tools/docs tools/house tools/image
 
-# The race detector needs a C compiler. Without one the tests run without it. The tests of manifests and tools have no goroutines, and
-# compiling Helm for the detector takes minutes. They read files outside of their modules, of which the test cache knows nothing, so they
-# always run.
+# The race detector needs a C compiler. Without a compiler, tests run without the detector. The tests of manifests and tools always run
+# without the detector, because they have no goroutines, and compiling Helm for the detector takes minutes. These tests also run without
+# the test cache, because the cache does not notice changes of files outside of a module, which the tests read.
 RACE := $(if $(shell command -v "$$($(GO) env CC)"),-race)
 
-# Tools are built once, outside of the checkout, each set in a directory named for its go.sum and Go's version.
+# Tools are built once, outside of the checkout. The directory of each set of tools is named after a hash of go.sum and Go's version.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/qos-nri-plugin
 tools_dir = $(CACHE)/tools/$(1)-$(shell { $(GO) env GOVERSION; cat tools/$(1)/go.sum; $(2); } 2>/dev/null | sha256sum | cut -c1-12)
 # protoc-gen-go has the version of the main module's protobuf library, which the generated code calls.
@@ -76,7 +76,7 @@ help: ## Show this.
 build: ## Build the programs, static, into bin/.
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
-# Static programs of the node, without kubectl's, and the licences of linked modules.
+# The image has the static programs of the node, but not the kubectl plugin, and the licences of linked modules.
 .PHONY: image
 image: ## Build bin/image.tar, an OCI image of the node's programs; IMAGE=name:tag PLATFORM=linux/arm64.
 	mkdir -p bin/$(PLATFORM)
@@ -103,7 +103,7 @@ release: ## Build and publish the release of a tag; VERSION=v1.2.3 REGISTRY=regi
 QUICKLY := -gcflags='all=-N -l -dwarf=false' -ldflags='-s -w'
 
 .PHONY: demo
-demo: ## Show what it does, on any machine; REAL=1, as root: on this machine's resctrl and cgroups.
+demo: ## Show what the plugin does, on any machine; REAL=1, as root: on this machine's resctrl and cgroups.
 	$(GO) run $(QUICKLY) ./test/demo $(if $(REAL),--real)
 
 .PHONY: docs
@@ -140,10 +140,10 @@ test: ## Run all tests that need no root and no kernel of their own, fuzz seeds 
 fuzz: ## Fuzz every target for FUZZTIME=20s each, as many at once as there are CPUs.
 	scripts/fuzz.sh $(FUZZTIME)
 
-# One after the other: a VM keeps one CPU busy, and on a busy host the time limits of runtimes and kubelets run out.
+# The two targets run one after the other, because a VM keeps one CPU busy, and runtimes and kubelets time out on a busy host.
 .PHONY: e2e
-e2e: ## Run the tests on real parts, e2e-kubernetes and e2e-vm.
-	test/e2e/vm/setup.sh >/dev/null # builds what is missing now, and not while the other tests run
+e2e: ## Run the end-to-end tests, e2e-kubernetes and e2e-vm.
+	test/e2e/vm/setup.sh >/dev/null # builds what is missing before the first test, so that no build slows tests down
 	[ "$$(id -u)" != 0 ] || test/e2e/kubernetes/setup.sh >/dev/null
 	$(MAKE) --no-print-directory -k e2e-kubernetes e2e-vm
 
@@ -152,7 +152,7 @@ e2e-vm: ## Run the tests in VMs with the real kernel and runtimes; E2E_RUN=NAME 
 	$(GO) test -tags e2e -count=$(E2E_COUNT) -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e
 
 .PHONY: e2e-kubernetes
-e2e-kubernetes: ## Run the tests on a real Kubernetes, as root, on this machine and apart from it; E2E_RUN=NAME.
+e2e-kubernetes: ## Run the tests on a real Kubernetes, as root, on this machine, in namespaces of its own; E2E_RUN=NAME.
 	$(GO) test -tags e2e -count=$(E2E_COUNT) -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e/kubernetes
 
 .PHONY: e2e-kubernetes-vm
@@ -164,7 +164,7 @@ vm: build ## Open a shell in a VM with real resctrl, as the VM tests use it; VEN
 	scripts/vm.sh $(VENDOR)
 
 .PHONY: lab
-lab: ## Measure what classes are worth, on a disk in a VM; REAL=1, as root: on this machine's memory. SECONDS=20 OUTPUT=bin/lab.
+lab: ## Measure the effect of classes, on a disk in a VM; REAL=1, as root: on this machine's memory. SECONDS=20 OUTPUT=bin/lab.
 	$(if $(REAL),$(GO) run ./test/lab/real -seconds $(SECONDS) -output '$(OUTPUT)', \
 	  QOS_LAB_SECONDS=$(SECONDS) QOS_LAB_OUTPUT='$(abspath $(OUTPUT))' \
 	  $(GO) test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) -run TestLab ./test/e2e)
@@ -202,7 +202,7 @@ verify-format: $(LINT_DIR)/.built ## Check that all Go code is formatted (gofmt,
 	@for module in $(TEST_MODULES); do (set -x; cd $$module; $(LINT) fmt --diff); done
 
 .PHONY: verify-generated
-verify-generated: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built ## Check that generated code is up to date, and its source.
+verify-generated: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built ## Check the sources of generated code, and that the code is up to date.
 	PATH="$(GENERATE_DIR):$(GENERATE_CRD_DIR):$$PATH" scripts/verify-generated.sh
 
 .PHONY: verify-house
@@ -219,7 +219,7 @@ verify-alerts: $(PROMTOOL_DIR)/.built ## Check the alerts' syntax, and when they
 	$(PROMTOOL_DIR)/promtool test rules test/monitoring/rules_test.yaml
 
 .PHONY: verify-modules
-verify-modules: ## Check that go.mod and go.sum are tidy, and the downloaded modules.
+verify-modules: ## Check that go.mod and go.sum are tidy, and that downloaded modules are unmodified.
 	@for module in . $(TEST_MODULES); do (set -x; $(GO) -C $$module mod tidy -diff); done
 	$(GO) mod verify
 
@@ -249,7 +249,7 @@ $(VULNERABILITIES_DIR)/.built:
 	$(GO) -C tools/vulnerabilities build -o $(@D)/ tool
 	touch $@
 
-# Without the libraries of the clouds in which Prometheus can discover targets: they are most of what it compiles.
+# The build tags leave out Prometheus' service discovery for clouds, because cloud libraries are most of the code to compile.
 $(PROMTOOL_DIR)/.built:
 	mkdir -p $(@D)
 	$(GO) -C tools/prometheus build -tags remove_all_sd,enable_kubernetes_sd -o $(@D)/ github.com/prometheus/prometheus/cmd/promtool

@@ -10,7 +10,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// Core returns the client of the shim for client-go's fake clientset.
+// Core adapts client-go's fake clientset to the client interface of the shim.
 func Core(client kubernetes.Interface) kubeapi.Core { return core{client.CoreV1()} }
 
 type core struct{ client corev1client.CoreV1Interface }

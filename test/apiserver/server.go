@@ -43,7 +43,7 @@ func (s *Server) Ask(verb string) error {
 	return nil
 }
 
-// Watch counts a request for a watch, which lasts until the server goes down.
+// Watch counts a request, and returns a watch that lasts until the server goes down.
 func (s *Server) Watch() (watch.Interface, error) {
 	if err := s.Ask("watch"); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ const (
 	Network = "vendor.example/network" // has pod scope
 )
 
-// Files are the class files that tests of a Node start with.
+// Files is the class file that most tests load into a Node first.
 const Files = `
 apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSClassConfig
@@ -43,7 +43,7 @@ resources:
   test: {names: [fast]}
 `
 
-// Node is a node with these resources. Each resource has a simple backend of package nodetest.
+// Node is a node with the resources RDT, BlockIO and Network. Each resource has a simple backend of package nodetest.
 type Node struct {
 	*node.Node
 	Kinds    []classes.Kind

@@ -138,7 +138,7 @@ func startCallsOf(calls []fileCall, machine *hostdir.Host, cgroup string) (s sta
 	s.Tree = machine.Tree()
 	for _, call := range calls {
 		if slices.Contains(hostdir.UsageFiles(), filepath.Base(call.Path)) {
-			continue // the plugin reads them beside the hook
+			continue // the plugin reads usage files outside of the hook
 		}
 		file, below := strings.CutPrefix(call.Path, filepath.Join(machine.Root, s.Tree, cgroup)+"/")
 		if !below {

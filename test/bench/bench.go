@@ -174,7 +174,7 @@ func (m *measurements) start(ctx context.Context, o options, dir string) (err er
 	return nil
 }
 
-// kinds returns all sides.
+// kinds returns the descriptions of all sides.
 func (m *measurements) kinds(ctx context.Context, o options, dir string) ([]kind, error) {
 	binary, err := build(ctx, o, dir)
 	if err != nil {
@@ -194,7 +194,7 @@ func (m *measurements) kinds(ctx context.Context, o options, dir string) ([]kind
 	}, nil
 }
 
-// pluginKind returns a side with qos-nri-plugin.
+// pluginKind describes a side with qos-nri-plugin.
 func pluginKind(name, binary, classFile string, host hostdir.Options, metrics string) kind {
 	return kind{name, host, func(dir, socket, root string) (*exec.Cmd, error) {
 		config := filepath.Join(dir, "classes.yaml")
@@ -204,7 +204,7 @@ func pluginKind(name, binary, classFile string, host hostdir.Options, metrics st
 	}}
 }
 
-// idleKind returns a side with an idle plugin. If calls is not nil, the plugin makes these system calls.
+// idleKind describes a side with an idle plugin. If the parameter calls is not nil, the plugin makes these system calls.
 func idleKind(name string, host hostdir.Options, calls *startCalls, flags ...string) kind {
 	return kind{name, host, func(dir, socket, root string) (*exec.Cmd, error) {
 		self, err := copySelf(filepath.Join(dir, "idle-plugin"))

@@ -17,7 +17,8 @@ import (
 // returns memory to the kernel in the background, so the same heap has a different size at different times.
 const mostGrowth = 2.0
 
-// mostNewFiles is how many files more the plugin may have open. A connection of the runtime may come and go meanwhile.
+// mostNewFiles is how much the plugin's number of open files may grow. Some growth is permitted, because the runtime may
+// open a connection at any time.
 const mostNewFiles = 2
 
 // footprint is what a process uses.

@@ -65,8 +65,8 @@ func pod(n int, request bool) nriruntime.PodConfig {
 	}
 }
 
-// container returns a container whose message has a size of about 10 KB. Its environment is that of a namespace with 30
-// services.
+// container returns a container whose NRI message has a size of about 10 KB. The container has the environment variables
+// that the kubelet sets in a namespace with 30 Services.
 func container() nriruntime.ContainerConfig {
 	config := nriruntime.ContainerConfig{
 		Name: "main",

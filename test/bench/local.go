@@ -24,8 +24,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
 )
 
-// local is a node of this process, on a simulated machine. Its benchmarks compare the node with the system calls that it
-// makes.
+// local is a node in this process, on a simulated machine. The benchmarks compare the time that the node takes with the
+// time of the node's bare system calls.
 type local struct {
 	*node.Node
 	machine *hostdir.Host

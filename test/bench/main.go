@@ -35,10 +35,10 @@ type options struct {
 	calls string
 	// plugin is the plugin's binary. If it is empty, bench builds the plugin.
 	plugin string
-	// creations and synchronizations are the numbers of rounds.
+	// creations and synchronizations are how many times each of these operations is measured.
 	creations, synchronizations int
-	// live is the number of containers that run while creations are measured. many is this number for
-	// synchronizations.
+	// live is the number of containers that run while creations are measured. many is the number of containers that run
+	// while synchronizations are measured.
 	live, many int
 	// reloads is the number of changes of all classes.
 	reloads int

@@ -20,7 +20,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
 )
 
-// overhead compares an operation of the node with the bare writes that it makes.
+// overhead has the durations of a change of all classes by the node, and the durations of the bare writes of such a change.
 type overhead struct {
 	what       string
 	node, bare []time.Duration

@@ -13,8 +13,8 @@ const (
 	// mostOverBare is the highest permitted ratio of two durations: that of a start with a class, and that of the same start with
 	// a plugin that makes only the system calls.
 	mostOverBare = 1.5
-	// mostReload and mostReloadTime limit a change of the classes of all containers, as a ratio to the bare writes, and
-	// in seconds.
+	// mostReload and mostReloadTime limit the duration of a change of all classes. mostReload is a ratio to the duration of
+	// the bare writes, and mostReloadTime is in seconds.
 	mostReload, mostReloadTime = 2, 1
 
 	// The plugin's process may use at most these resources while all containers of the benchmark run. During a

@@ -20,7 +20,7 @@ type Series struct {
 	Points []Point
 }
 
-// Point is a value at a time. It is not drawn if it is not a number.
+// Point is a value at a time. A point whose value is NaN is not drawn.
 type Point struct {
 	Time  time.Time
 	Value float64

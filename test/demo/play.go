@@ -20,7 +20,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/stage"
 )
 
-// play runs the demo's steps and prints them. The first error ends it.
+// play runs and prints the demo's steps. After the first error, it runs no further steps.
 type play struct {
 	*stage.Stage
 

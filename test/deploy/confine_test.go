@@ -69,7 +69,7 @@ func newConfinement(t *testing.T) *confinement {
 	}
 }
 
-// request is a write of an object. before is nil if the object is created.
+// request is a write of an object. The field before is nil if the object is created.
 type request struct {
 	resource, subresource string
 	before, after         runtime.Object

@@ -174,7 +174,7 @@ func TestPoliciesCompile(t *testing.T) {
 		}
 		slices.Sort(refused)
 		if diff := cmp.Diff(want, refused); diff != "" {
-			t.Errorf("requests that Kubernetes 1.%d refuses (-want +got):\n%s", minor, diff)
+			t.Errorf("policies that Kubernetes 1.%d refuses (-want +got):\n%s", minor, diff)
 		}
 	}
 }

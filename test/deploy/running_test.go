@@ -72,7 +72,7 @@ func TestTheClassFilesAreValid(t *testing.T) {
 }
 
 // TestUninstallKnowsEverythingThatIsInstalled checks that deploy/uninstall has the objects of all kustomizations, and
-// that its ConfigMap replaces the class files by one without classes. docs/kubernetes.md ("Uninstall") uses these
+// that its ConfigMap replaces that of the class files and has no classes. docs/kubernetes.md ("Uninstall") uses these
 // files.
 func TestUninstallKnowsEverythingThatIsInstalled(t *testing.T) {
 	all, err := filepath.Glob(filepath.Join(root, "deploy/*/kustomization.yaml"))
@@ -86,7 +86,7 @@ func TestUninstallKnowsEverythingThatIsInstalled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(text), "\nkind: Component\n") { // a component has no objects: it changes those of other kustomizations
+		if strings.Contains(string(text), "\nkind: Component\n") { // a component has no objects of its own
 			continue
 		}
 		dir, err := filepath.Rel(root, filepath.Dir(file))
@@ -145,7 +145,7 @@ func TestProbesReachThePrograms(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			for want, probe := range map[string]*corev1.Probe{"/healthz": c.LivenessProbe, "/readyz": c.ReadinessProbe} {
 				if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != want {
-					t.Fatalf("container %s has no probe", want)
+					t.Fatalf("the container has no probe of %s", want)
 				}
 				at := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == probe.HTTPGet.Port.StrVal })
 				if at < 0 {
@@ -212,8 +212,8 @@ func TestTheyRunOnEveryLinuxNodeAndOncePerNode(t *testing.T) {
 	}
 }
 
-// TestTheDaemonSetsRequestNoClass checks the project's own pods: a pod that requests a class cannot start before these
-// pods run.
+// TestTheDaemonSetsRequestNoClass checks that the project's own pods request no class. Otherwise these pods could never
+// start, because a pod that requests a class cannot start before they run.
 func TestTheDaemonSetsRequestNoClass(t *testing.T) {
 	found := render(t)
 	for _, d := range found.daemons {
@@ -236,7 +236,7 @@ func TestTheDaemonSetsRequestNoClass(t *testing.T) {
 func TestTheImageIsNamedInOnePlace(t *testing.T) {
 	for _, c := range render(t).containers(t) {
 		if c.Image != "localhost/qos-nri-plugin:dev" || c.ImagePullPolicy != corev1.PullIfNotPresent {
-			t.Errorf("container %s is of %s, pulled %s; the default of make image is localhost/qos-nri-plugin:dev", c.Name, c.Image, c.ImagePullPolicy)
+			t.Errorf("container %s has image %s, pull policy %s; the default of make image is localhost/qos-nri-plugin:dev", c.Name, c.Image, c.ImagePullPolicy)
 		}
 	}
 }

@@ -183,8 +183,8 @@ func TestThePublisherHasOnlyTheRightsThatItUses(t *testing.T) {
 	}
 }
 
-// TestTheRightToEvictIsASeparateKustomization checks that this kustomization gives the publisher the right to evict,
-// and no other right. It is not installed by default, because evictions can end any pod.
+// TestTheRightToEvictIsASeparateKustomization checks that deploy/kubernetes-eviction gives the publisher the right to
+// evict, and no other right. The right is not installed by default, because evictions can end any pod.
 func TestTheRightToEvictIsASeparateKustomization(t *testing.T) {
 	found := renderAt(t, "deploy/kubernetes-eviction")
 	if diff := cmp.Diff(map[string][]string{"/pods/eviction": {"create"}}, found.rights()); diff != "" {
@@ -205,8 +205,8 @@ func TestTheRightToEvictIsASeparateKustomization(t *testing.T) {
 	}
 }
 
-// TestToFollowAnnotationsIsASeparateKustomization checks that this kustomization gives the publisher only one more right than
-// deploy/kubernetes: access to the socket on which classes can be changed.
+// TestToFollowAnnotationsIsASeparateKustomization checks that deploy/kubernetes-follow-annotations gives the publisher only one thing more
+// than deploy/kubernetes: access to the socket on which classes can be changed.
 func TestToFollowAnnotationsIsASeparateKustomization(t *testing.T) {
 	found, usual := renderAt(t, "deploy/kubernetes-follow-annotations"), render(t)
 	publisher, plugin := found.container(t, "publisher"), found.container(t, "plugin")
@@ -294,8 +294,8 @@ func TestEverythingIsInOneNamespace(t *testing.T) {
 	}
 }
 
-// TestToReportTheReadinessOfNodesIsASeparateKustomization checks that these manifests let the reporter write the status
-// of its own Node, and give it no other right.
+// TestToReportTheReadinessOfNodesIsASeparateKustomization checks that deploy/kubernetes-node-readiness lets the reporter
+// write the status of its own Node, and gives the reporter no other right.
 func TestToReportTheReadinessOfNodesIsASeparateKustomization(t *testing.T) {
 	found, usual := renderAt(t, "deploy/kubernetes-node-readiness"), render(t)
 	want := usual.rights()

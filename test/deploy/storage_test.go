@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// TestStorageIsASeparateKustomization checks what deploy/storage adds to the usual manifests: a Deployment, the rights of
-// the Deployment, and the socket for the publisher.
+// TestStorageIsASeparateKustomization checks what deploy/storage adds to the usual manifests: the rights of its Deployment,
+// and the publisher's access to the socket on which classes can be changed.
 func TestStorageIsASeparateKustomization(t *testing.T) {
 	found, usual := renderAt(t, "deploy/storage"), render(t)
 	for name, more := range map[string][]string{

@@ -93,7 +93,7 @@ func TestClassFilesOfThePagesAreValid(t *testing.T) {
 	}
 }
 
-// TestYAMLOfThePagesParses also fails on a key that occurs twice.
+// TestYAMLOfThePagesParses parses each block of YAML. A duplicate key is an error, too.
 func TestYAMLOfThePagesParses(t *testing.T) {
 	for _, b := range blocks(t) {
 		if b.language != "yaml" || strings.Contains(b.text, "…") {
@@ -108,8 +108,8 @@ func TestYAMLOfThePagesParses(t *testing.T) {
 	}
 }
 
-// TestObjectsOfThePagesAreValid decodes the objects of Kubernetes in the pages as strictly as its API server does with
-// --validate=strict. It leaves out objects with the fields of KEP-3008, because Kubernetes does not have them.
+// TestObjectsOfThePagesAreValid decodes the Kubernetes objects in the pages as strictly as "kubectl apply --validate=strict". It
+// leaves out objects with the fields of KEP-3008, because Kubernetes does not have these fields.
 func TestObjectsOfThePagesAreValid(t *testing.T) {
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	count := 0

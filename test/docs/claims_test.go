@@ -34,12 +34,12 @@ func TestEachClaimNamesATestThatExists(t *testing.T) {
 		title, _, _ := strings.Cut(claim, "**")
 		found := comment.FindStringSubmatch(claim)
 		if found == nil {
-			t.Errorf("the row %q names no test", title)
+			t.Errorf("the item %q names no test", title)
 			continue
 		}
 		for name := range strings.SplitSeq(found[1], ",") {
 			if name = strings.TrimSpace(name); !known[name] {
-				t.Errorf("the row %q names %q, which is not a test", title, name)
+				t.Errorf("the item %q names %q, which is not a test", title, name)
 			}
 		}
 	}

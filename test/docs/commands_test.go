@@ -43,7 +43,7 @@ func commands(b block) (all [][]string) {
 	return all
 }
 
-// TestCommandsOfThePagesExist also checks the flags that the pages list, and the page of all commands.
+// TestCommandsOfThePagesExist checks the commands in console blocks, the flags that the pages list, and docs/commands.md.
 func TestCommandsOfThePagesExist(t *testing.T) {
 	built := programs(t)
 	t.Run("commands", func(t *testing.T) { checkCommands(t, built) })
@@ -52,8 +52,8 @@ func TestCommandsOfThePagesExist(t *testing.T) {
 }
 
 // checkCommands checks the make targets, the files of this repository, and the commands and flags of the
-// programs of this project in all console blocks. The programs get the flag --help after all others: they then do
-// nothing, and still refuse commands and flags that they do not know.
+// programs of this project in all console blocks. It adds --help to the end of each command. With --help, a program does
+// nothing, but still refuses unknown commands and flags.
 func checkCommands(t *testing.T, built string) {
 	t.Helper()
 	makefile := read(t, "Makefile")

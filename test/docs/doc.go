@@ -1,5 +1,5 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs checks what the pages of docs claim.
+// Package docs compares the README and the pages below docs with the code, the manifests and the tests.
 package docs

@@ -49,7 +49,8 @@ func metricsTables(all []metric) string {
 	return fmt.Sprintf(table, "qos-nri-plugin", plugin.String()) + fmt.Sprintf(table, "qos-kubelet-shim", shim.String())
 }
 
-// usageMetrics returns the metrics of the measures of all kinds of resources. Kinds share measures.
+// usageMetrics returns the metrics of the measures of all kinds of resources. A measure that several kinds share is
+// returned once.
 func usageMetrics() (all []metric) {
 	add := func(prefix string, measures []classes.Measure, labels ...string) {
 		for _, m := range measures {

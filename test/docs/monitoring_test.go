@@ -83,7 +83,8 @@ func panels(t *testing.T) (all []query) {
 type words map[string]bool
 
 // documentedMetrics reads docs/metrics.md, and the sections "Metrics" of docs/plugin.md and docs/shim.md. Each item of a
-// list and each row of a table describes the metrics that it names. The sections also name metrics of cAdvisor.
+// list and each row of a table describes the metrics that it names. The sections also name metrics of cAdvisor, so names
+// with the prefix container_ count only in docs/metrics.md.
 func documentedMetrics(t *testing.T) map[string]words {
 	t.Helper()
 	code := regexp.MustCompile("`([\\w/-]+)`")

@@ -28,7 +28,7 @@ func checkCommandsPage(t *testing.T, built string) {
 	checkGenerated(t, "docs/commands.md", want.String())
 }
 
-// helpOf returns the help of a command. The help then contains no directory of the user who runs the test.
+// helpOf returns the help of a command. It sets HOME, so that the help does not depend on the user who runs the test.
 func helpOf(t *testing.T, built, program string, words ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), filepath.Join(built, program), append(words, "--help")...)
@@ -40,7 +40,7 @@ func helpOf(t *testing.T, built, program string, words ...string) string {
 	return string(help) + "\n"
 }
 
-// commandSections writes a section for each command below the given one. It leaves out the command "run", because another
+// commandSections writes a section for each subcommand of a command. It leaves out the command "run", because another
 // test compares the flags of "run" with docs/plugin.md.
 func commandSections(t *testing.T, out *strings.Builder, built, program string, above ...string) {
 	t.Helper()
@@ -59,7 +59,7 @@ func commandSections(t *testing.T, out *strings.Builder, built, program string, 
 	}
 }
 
-// title returns the heading of a command. It begins with "kubectl qos", because both programs have commands of some names.
+// title returns the heading of a command. It begins with the program's name, because both programs have commands with the same names.
 func title(program string, words []string) string {
 	return strings.Replace(program, "kubectl-", "kubectl ", 1) + " " + strings.Join(words, " ")
 }

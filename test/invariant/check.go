@@ -12,8 +12,8 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// Violations returns the violations in a settled world, one line each. Classes of resources that the API reports as unavailable,
-// or does not report, are not checked.
+// Violations returns the violations in the state of a node, one line each. The node must have settled: no change may be under way.
+// Classes of resources that the API reports as unavailable, or does not report, are not checked.
 func Violations(w World) []string {
 	c := newCheck(w)
 	c.ledger()
@@ -50,7 +50,7 @@ type check struct {
 	found   []string
 }
 
-// holder is a container that the API reports. If the container's name is empty, it is a pod.
+// holder is a container or a pod that the API reports. For a pod, the field container is empty.
 type holder struct {
 	pod       *qosv1alpha1.PodAssignments
 	container string

@@ -40,7 +40,8 @@ type Machine struct {
 	// ForeignFiles are further foreign files.
 	ForeignFiles []string
 	Expect       Expect
-	// Settled, if set, completes a world before Wait checks it, and returns what is not settled yet.
+	// Settled, if set, fills in fields of a World before Wait checks it, and returns a line for each change that is still
+	// under way.
 	Settled func(w *World) []string
 	// Ignore, if set, reports whether a violation does not count.
 	Ignore func(violation string) bool
@@ -120,11 +121,11 @@ func (m Machine) Wait(ctx context.Context) []string {
 	}
 }
 
-// wrong returns all violations, and what is not settled yet.
+// wrong returns the lines of Settled and all violations.
 func (m Machine) wrong(w World) []string {
 	var found []string
 	if m.Settled != nil {
-		found = m.Settled(&w) // first: it completes the world
+		found = m.Settled(&w) // before Violations, because Settled fills in fields of w
 	}
 	found = append(found, Violations(w)...)
 	if m.Ignore != nil {

@@ -13,7 +13,8 @@ import (
 )
 
 // groups compares resctrl groups with classes. Without a configuration, or while the resource is unavailable,
-// groups may stay as they are. The group of a draining class without holders may be missing: its values are not stored.
+// groups may stay as they are. The group of a draining class without holders may be missing, because the plugin does not
+// store the values of such a class.
 func (c *check) groups() {
 	name := c.Expect.resctrl()
 	resource, offered := c.offered[name]

@@ -1,15 +1,15 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package invariant checks that the plugin's reports, the runtime and the kernel agree. The check is a function of
-// values. It has its own readers for the kernel's files, so that it finds errors in the plugin's readers.
+// Package invariant checks that the plugin's reports, the runtime and the kernel agree. Violations, the check itself, does no
+// I/O. The package has its own readers for the kernel's files, so that the check finds errors in the plugin's readers.
 package invariant
 
 import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// World is a node at one moment.
+// World is the state of a node at one moment.
 type World struct {
 	// Status and Assignments are messages of the node API.
 	Status      *qosv1alpha1.StatusResponse
@@ -20,8 +20,8 @@ type World struct {
 	Kernel Kernel
 	// Kubernetes is the state in kubelet and Kubernetes API. It is nil if this state is unknown.
 	Kubernetes *Kubernetes
-	// Foreign has the content of foreign files, by path. Before has their earlier content, or is nil if this is
-	// unknown.
+	// Foreign has the content of foreign files, by path. Before has their earlier content, or is nil if the earlier
+	// content is unknown.
 	Foreign, Before map[string]string
 	// Expect has the expected values of classes.
 	Expect Expect
@@ -98,13 +98,13 @@ type Expect struct {
 	Limits map[string]map[string]map[string]string
 	// Volumes has the limits of volume classes, by class and kind. The kinds are named as in io.max.
 	Volumes map[string]map[string]uint64
-	// Monitored reports whether the containers of a class of RDT are to be monitored. It is nil if this is not checked.
+	// Monitored reports whether the containers of a class of RDT are to be monitored. If it is nil, monitoring is not checked.
 	Monitored func(class string) bool
 	// RMIDs is the number of RMIDs that monitoring groups can use. While some of them are unused, each container that is
 	// to be monitored must have a monitoring group. If RMIDs is 0, a report of the plugin that it could not monitor all
 	// containers is accepted.
 	RMIDs int
-	// Most has the permitted number of holders of each class whose capacity was lowered: the number when it was lowered.
+	// Most has an entry for each class whose capacity was lowered. The class may keep as many holders as it had at that time.
 	Most map[Class]uint64
 }
 

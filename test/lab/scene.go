@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lab has the results of the lab, which measures the effect of classes, and shows the results as tables and pictures.
+// Package lab stores the results of experiments that measure the effect of classes, and shows the results as tables and pictures.
 package lab
 
 import (

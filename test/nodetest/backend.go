@@ -22,8 +22,8 @@ type Backend struct {
 	classes []string
 	// enforced is the class of each target, by ID.
 	enforced map[string]string
-	// failures has the error that each operation returns: "check", "apply", "repair", "withdraw", "release", "adjust",
-	// "moveThreads", "observe", "measure", "enforce" or "enforce <class>".
+	// failures has the error of each operation that is to fail. The operations are "check", "apply", "repair", "withdraw",
+	// "release", "adjust", "moveThreads", "observe", "measure", "enforce" and "enforce <class>".
 	failures map[string]error
 	// unavailable is the reason why the machine does not have the resource. It is nil if the machine has it.
 	unavailable *classes.Unavailable
@@ -101,8 +101,9 @@ func (b *Backend) Preview(context.Context, classes.BackendConfig) (classes.Backe
 	return b.Status(), nil
 }
 
-// Stick makes an operation hang, as in the kernel, until released is closed: "apply", "repair", "observe", "observe <ID>",
-// "moveThreads <ID>", "measure", "measure <ID>", "enforce" or "enforce <class>". reached is closed when the first call hangs.
+// Stick makes an operation hang, like a blocked system call, until the channel released is closed. The operation is "apply", "repair",
+// "observe", "observe <ID>", "moveThreads <ID>", "measure", "measure <ID>", "enforce" or "enforce <class>". The returned channel is
+// closed when the first call hangs.
 func (b *Backend) Stick(operation string, released <-chan struct{}) (reached <-chan struct{}) {
 	waits := make(chan struct{})
 	b.mu.Lock()
@@ -184,7 +185,7 @@ func (b *Backend) Damage(found classes.Drift) {
 	b.drift = found
 }
 
-// AddStray puts a thread of a target outside of its class, like that of a process that the runtime starts in a container later.
+// AddStray adds a thread outside of a target's class. A process that the runtime starts later in a container has such a thread.
 func (b *Backend) AddStray(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,7 +199,7 @@ func (b *Backend) HasStray(id string) bool {
 	return b.strays[id]
 }
 
-// Blur sets whether Observe cannot find out the classes of targets.
+// Blur sets whether Observe reports the class of each target as unknown.
 func (b *Backend) Blur(blurred bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

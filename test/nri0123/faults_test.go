@@ -67,7 +67,7 @@ func (p *process) signal(t *testing.T, signal syscall.Signal) {
 }
 
 // stopped sends SIGSTOP to the process, and waits until the kernel has stopped the process. It also shortens the runtime's
-// request timeout.
+// request timeout, so that the runtime soon gives up waiting for the plugin.
 func (p *process) stopped(t *testing.T) {
 	t.Helper()
 	adaptation.SetPluginRequestTimeout(400 * time.Millisecond)
@@ -176,9 +176,9 @@ func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 	}
 }
 
-// missesRequests stops the plugin while containers are created. The runtime has an NRI before 0.12.5: if a plugin answers
-// too late, the runtime continues without it. Only the creation of the first container fails, because the runtime has not
-// yet removed the plugin from its validators.
+// missesRequests stops the plugin while containers are created. With an NRI before 0.12.5, the runtime continues without a
+// plugin that answers too late. Only the creation of the first container fails, because the runtime has not yet removed
+// the plugin from its validators.
 func missesRequests(t *testing.T, r *rig) {
 	p := r.start(t)
 	before := r.mustRun(t, "before", "heavy")

@@ -41,7 +41,7 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 )
 
-// containerd 2.4 has this version. A replacement, since the main module requires a later one.
+// containerd 2.4 uses this version. It must be a replacement, because the main module requires a later version.
 replace github.com/containerd/nri => github.com/containerd/nri v0.12.3
 
 replace github.com/qos-nri/qos-nri-plugin => ../..

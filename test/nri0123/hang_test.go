@@ -23,8 +23,8 @@ const podClasses = classFile + `
   blockio: {Classes: {all: [{Weight: "1000"}]}}
 `
 
-// hangsInEachHook makes the plugin hang in each of its hooks. The runtime has NRI's default validator, and an NRI before
-// 0.12.5: if a plugin answers too late, the runtime continues without it.
+// hangsInEachHook makes the plugin hang in each of its hooks. The runtime has NRI's default validator. With an NRI before
+// 0.12.5, the runtime continues without a plugin that answers too late.
 func hangsInEachHook(t *testing.T, r *rig) {
 	r.validate(t, r.host)
 	if err := os.WriteFile(filepath.Join(r.dir, "classes.yaml"), []byte(podClasses), 0o600); err != nil {

@@ -14,8 +14,8 @@ import (
 // memoryLimit is the plugin's memory limit in the DaemonSet, in bytes.
 const memoryLimit = 256 << 20
 
-// needsLittleMemory runs pods with large annotations, and containers with large environments. They are as large as NRI
-// can transfer: four pods with their containers fill a message of 4 MiB.
+// needsLittleMemory runs pods with large annotations, and containers with large environment variables. The sizes are the
+// largest that NRI can transfer, because four pods with their containers fill a message of 4 MiB.
 func needsLittleMemory(t *testing.T, r *rig) {
 	const containers, size, annotations = 110, 740 << 10, 240 << 10
 	large := nriruntime.ContainerConfig{Name: "main", Env: []string{"LARGE=" + strings.Repeat("x", size)}}

@@ -102,7 +102,7 @@ func (r *rig) validate(t *testing.T, host nriruntime.OCI) {
 	t.Cleanup(r.Stop)
 }
 
-// requiring returns a pod that requires the plugin.
+// requiring runs a pod that requires the plugin, and returns the ID of the pod.
 func (r *rig) requiring(t *testing.T, name string) string {
 	t.Helper()
 	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: name, UID: name, Annotations: map[string]string{

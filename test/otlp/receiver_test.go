@@ -76,7 +76,7 @@ func TestTheCollectorAcceptsTheSpans(t *testing.T) {
 	exporter.Record(tracing.Span{Name: "CreateContainer", Began: began, Took: 3 * time.Millisecond, Attributes: []tracing.Attribute{{Key: "k8s.pod.name", Value: "web"}}})
 	exporter.Record(tracing.Span{Name: "StartContainer", Began: began, Took: time.Second, Err: errors.New(`class "gold" is full`)})
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // Run sends what is queued
+	cancel() // Run still sends the queued spans
 	exporter.Run(ctx)
 
 	process := map[string]any{"service.name": "qos-nri-plugin"}

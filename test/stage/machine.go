@@ -39,7 +39,7 @@ type Machine struct {
 	processes map[string][]*process
 }
 
-// NewMachine returns this machine. It needs root and cgroup v2, and that no other plugin has classes here.
+// NewMachine returns this machine. It needs root and cgroup v2, and fails if another plugin has classes on this machine.
 func NewMachine() (*Machine, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("to change resctrl and cgroups of this machine, run as root")
@@ -80,12 +80,12 @@ func (m *Machine) MakePodCgroup(parent string) error {
 	return m.WriteFile(path.Join(dir, "cgroup.subtree_control"), []byte("+io"))
 }
 
-// RemovePodCgroup removes a pod's cgroup, and the parent cgroups that have no other pods.
+// RemovePodCgroup removes a pod's cgroup, and the parent cgroup if it has no other pods.
 func (m *Machine) RemovePodCgroup(parent string) error {
 	if err := m.Remove(path.Join(cgroupRoot, parent)); err != nil {
 		return err
 	}
-	_ = m.Remove(path.Join(cgroupRoot, path.Dir(parent))) // the last pod's removal succeeds
+	_ = m.Remove(path.Join(cgroupRoot, path.Dir(parent))) // fails while the parent has other pods
 	return nil
 }
 

@@ -100,7 +100,7 @@ func (s *Stage) clean(n *node.Node) error {
 	if err := n.Configure(ctx, classes.FileSet{Config: &classes.Config{}}); err != nil {
 		return err
 	}
-	// The node only logs what it could not revert. Here this is an error.
+	// The node only logs what it could not revert, but these calls return the errors.
 	return errors.Join(s.Groups.Withdraw(ctx), s.Groups.Release(ctx, func(string) bool { return false }))
 }
 
@@ -141,7 +141,7 @@ func (s *Stage) startPlugin(ctx context.Context, n *node.Node, socket string) er
 	return nil
 }
 
-// Down ends everything, in reverse order, and removes the classes from the host.
+// Down stops everything that Raise has started, in reverse order, and removes the classes from the host.
 func (s *Stage) Down() error {
 	var errs []error
 	for i := len(s.close) - 1; i >= 0; i-- {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command docs builds the site of the documentation from the Markdown files of the checkout, and checks all links
-// within it. The same files and links work on a forge.
+// within the site. The Markdown files and their links also work on a forge such as GitHub.
 package main
 
 import (

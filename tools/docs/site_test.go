@@ -33,7 +33,7 @@ func TestSiteOfThisCheckout(t *testing.T) {
 	}
 }
 
-// TestRunReplacesTheSite also checks that a file of an earlier build does not stay.
+// TestRunReplacesTheSite checks that the new site is written, and that no file of an earlier build stays.
 func TestRunReplacesTheSite(t *testing.T) {
 	output := filepath.Join(t.TempDir(), "site")
 	old := filepath.Join(output, "old.html")

@@ -83,7 +83,7 @@ func sources(ctx context.Context, root string) ([]string, error) {
 	var files []string
 	for name := range strings.SplitSeq(known, "\x00") {
 		if !gone[name] {
-			gone[name] = true // a file in conflict is listed more than once
+			gone[name] = true // a file with a merge conflict is listed more than once
 			files = append(files, name)
 		}
 	}

@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command real is the part of the lab that needs a CPU with RDT. It measures how long a container's accesses to memory take, alone and
-// beside containers that move as many bytes as they can, without classes and with them.
+// Command real is the part of the lab that needs a CPU with RDT. It measures the memory access times of a container that runs alone, and
+// of the same container beside neighbours that use as much memory bandwidth as they can, first without classes and then with classes.
 package main
 
 import (

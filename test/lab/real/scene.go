@@ -49,7 +49,7 @@ resources:
 // maxNeighbours bounds the load.
 const maxNeighbours = 8
 
-// measure runs the scene on this machine, and removes everything from it afterwards.
+// measure runs the experiment on this machine, and afterwards removes the pods and the classes.
 func measure(ctx context.Context, duration time.Duration) (scene *lab.Scene, err error) {
 	machine, err := stage.NewMachine()
 	if err != nil {
@@ -84,7 +84,7 @@ func measure(ctx context.Context, duration time.Duration) (scene *lab.Scene, err
 	return e.run(ctx)
 }
 
-// experiment has the containers of the scene.
+// experiment runs containers, and measures them for a lab.Scene.
 type experiment struct {
 	*stage.Stage
 
@@ -148,13 +148,13 @@ func (e *experiment) run(ctx context.Context) (*lab.Scene, error) {
 	return scene, nil
 }
 
-// container is a running container of the scene.
+// container is a running container of an experiment.
 type container struct {
 	podUID string
 	lines  *lines // printed by the container
 }
 
-// start runs a container that does work on a CPU.
+// start runs a container on a CPU. The parameter work is "chase" or "stream".
 func (e *experiment) start(ctx context.Context, name, work string, cpu, size int) (*container, error) {
 	program, err := os.Executable()
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
-// platforms returns the platforms for which the test builds kubectl-qos: each system and each architecture of a release.
-// Without Go's cache, each further platform takes more than a minute.
+// platforms returns the platforms for which the test builds kubectl-qos. They cover each operating system and each architecture
+// of a release, but not each combination, because each build without Go's cache takes more than a minute.
 func platforms() []string {
 	return []string{"linux/amd64", "linux/arm64", "darwin/arm64", "windows/amd64"}
 }
@@ -45,7 +45,7 @@ func checkSum(t *testing.T, sums, name string, data []byte) {
 	}
 }
 
-// krew is the program of kubectl's package manager.
+// krew is the path of the program krew, the plugin manager of kubectl.
 type krew string
 
 func buildKrew(t *testing.T) krew {
@@ -55,8 +55,8 @@ func buildKrew(t *testing.T) krew {
 	return krew(program)
 }
 
-// install checks that krew installs kubectl-qos on a platform. It takes the manifest and the archive in a directory. krew
-// validates the manifest, and compares the checksum in it with the archive.
+// install checks that krew installs kubectl-qos on a platform, from the manifest and the archive in the directory release.
+// krew validates the manifest, and compares the manifest's checksum with the archive.
 func (k krew) install(t *testing.T, release, platform string) {
 	t.Helper()
 	root, manifest := t.TempDir(), filepath.Join(release, "qos.yaml")
@@ -88,7 +88,7 @@ func (k krew) install(t *testing.T, release, platform string) {
 	}
 }
 
-// checkArchivesSBOM checks the SBOM of the archives in a directory: it has the program of each platform, and only modules
+// checkArchivesSBOM checks that the SBOM of the archives in a directory has the program of each platform, and only modules
 // whose licences are in each archive.
 func checkArchivesSBOM(t *testing.T, text, release string) {
 	t.Helper()

@@ -58,7 +58,7 @@ func pushChart(ctx context.Context, r release, image name.Digest) (name.Digest, 
 	})
 }
 
-// chartManifest returns the manifest of a chart. It is no image: its configuration is Chart.yaml, as JSON.
+// chartManifest returns the manifest of a chart. Unlike the config of an image, the config of a chart is Chart.yaml, as JSON.
 func chartManifest(metadata, archive v1.Layer) (artifact, error) {
 	config, err := partial.Descriptor(metadata)
 	if err != nil {

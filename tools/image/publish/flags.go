@@ -18,7 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/tools/image/oci"
 )
 
-// release is what to publish.
+// release describes what to publish.
 type release struct {
 	// image and chart are the repositories to push to. The tag of each is the version of the release.
 	image oci.Name
