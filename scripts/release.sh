@@ -21,7 +21,7 @@ check_input() {
   [ -n "$KEY" ] || fail "KEY is missing; name a private key of cosign, or KEY=none for a release without signatures"
   tagged=$(git rev-parse -q --verify "refs/tags/$VERSION^{commit}") ||
     fail "there is no tag $VERSION; make it with git tag -a $VERSION"
-  [ "$tagged" = "$(git rev-parse HEAD)" ] || fail "tag $VERSION is another commit; run git switch --detach $VERSION"
+  [ "$tagged" = "$(git rev-parse HEAD)" ] || fail "tag $VERSION points to another commit; run git switch --detach $VERSION"
   dirty=$(git status --porcelain | head -n 3)
   [ -z "$dirty" ] || fail "the checkout differs from tag $VERSION; commit or remove: $dirty"
 }

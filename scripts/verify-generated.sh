@@ -21,7 +21,7 @@ while IFS= read -r -d '' file; do
   cmp -s "$file" "$fresh/$file" || stale+=("$file")
 done < <({ generated .; generated "$fresh"; } | sort -zu)
 if [ ${#stale[@]} -gt 0 ]; then
-  printf 'not what its source makes: %s\n' "${stale[@]}" >&2
+  printf 'differs from the output of the generator: %s\n' "${stale[@]}" >&2
   echo 'run "make generate" and commit the result' >&2
   exit 1
 fi

@@ -70,7 +70,8 @@ func setText(n *yaml.Node, value string) {
 	n.Tag, n.Value = yaml.NodeTagString, value
 }
 
-// childMapping returns the mapping in the field name of m. It creates a mapping if the field is missing or null.
+// childMapping returns the mapping in the field of m that the argument name names. It creates the mapping if the field is
+// missing or null.
 func childMapping(m *yaml.Node, name string) *yaml.Node {
 	key, value := find(m, name)
 	if key == nil {

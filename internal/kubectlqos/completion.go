@@ -32,7 +32,7 @@ func newCompletionCommand() *cobra.Command {
 		Short: "Write a script that completes words in a shell",
 		Long: `completion writes a script that completes the words of the command kubectl-qos in a shell.
 
-To complete the words of kubectl qos, kubectl runs the program kubectl_complete-qos, which the argument kubectl writes.
+To complete the words of kubectl qos, kubectl runs the program kubectl_complete-qos. With the argument kubectl, completion writes this program.
 The program completes names of nodes, pods, containers, resources and classes of the cluster.`,
 		Example: `  kubectl qos completion kubectl > ~/.local/bin/kubectl_complete-qos
   chmod +x ~/.local/bin/kubectl_complete-qos

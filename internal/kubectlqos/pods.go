@@ -44,7 +44,7 @@ func newPodsCommand(c *cluster) *cobra.Command {
 		Short:   "Show which classes pods request and have, and why they differ",
 		Long: `pods shows a line for each container, or pod, and QoS-class resource of its node: the requested class, the class
 in effect, its source, and why the two differ. The requested class is computed from annotations and limits by the rules of
-the node; a pod without a node has only this. The class in effect is reported by the node.
+the node; for a pod without a node, only the requested class is shown. The class in effect is reported by the node.
 
 Sources: container, allocated (an extended resource in the limits), pod, default (the resource's default class), update (changed while
 running), adopted (the plugin found it running in the class), and "-" for no request and no default.

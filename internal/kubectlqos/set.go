@@ -45,8 +45,8 @@ func newSetCommand(c *cluster) *cobra.Command {
 		Short: "Change the classes of a running container",
 		Long: `set requests other classes for a running container, with the annotation container.qos.noderesource.dev/CONTAINER of its
 pod. With --pod it sets the annotation qos.noderesource.dev/pod, for all containers without a request of their own.
-Requests for other resources stay. RESOURCE= requests the system default. RESOURCE- removes a request; then the pod's
-request applies, or the default.
+Requests for other resources stay. RESOURCE= requests the system default. RESOURCE- removes a request; the
+container then has the class that the pod requests, or the default class.
 
 set first checks the change: by the rules and the free slots of the pod's node, and whether qos-kubelet-shim on the node runs with
 --follow-annotations. A change that the node would not make is refused, and nothing is written. Then set waits until the shim

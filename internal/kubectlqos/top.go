@@ -69,8 +69,9 @@ With --by-namespace it shows how many assignments of each class the namespaces h
 
 To see what the containers of the classes use of caches, memory bandwidth and disks, run "kubectl qos top usage".
 
-Documents (-o json, yaml, …) have "items" with resource, scope, class, nodes, inUse, capacity and free (null is unlimited); by
-namespace resource, scope, class, namespace (empty: not named), inUse and pods.`,
+Documents (-o json, yaml, …) have "items" with resource, scope, class, nodes, inUse, capacity and free (null is unlimited). With
+--by-namespace, the items have resource, scope, class, namespace, inUse and pods. An item with an empty
+namespace has the assignments that nodes count but do not list.`,
 		Example: `  kubectl qos top
   kubectl qos top --by-namespace
   kubectl qos top usage node-1`,

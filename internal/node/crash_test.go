@@ -148,9 +148,9 @@ func TestTheNextProcessRecoversFromACrashAtAnyStep(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		do   func(t *testing.T, f *crashFixture)
-		// The field may lists the allowed states after a crash. The last one is the state without a crash.
-		may   [][]string
-		steps int // the minimum number of steps
+		// allowed lists the states that are allowed after a crash. The last one is the state without a crash.
+		allowed [][]string
+		steps   int // the minimum number of steps
 	}{
 		{"in an update", func(t *testing.T, f *crashFixture) {
 			if err := f.updateBoth(t); err != nil {
@@ -174,8 +174,8 @@ func TestTheNextProcessRecoversFromACrashAtAnyStep(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := 1
-			for ; killAt(t, n, 0, test.do, test.may); n++ {
-				for again := 1; n%8 == 0 && killAt(t, n, again, test.do, test.may); again++ {
+			for ; killAt(t, n, 0, test.do, test.allowed); n++ {
+				for again := 1; n%8 == 0 && killAt(t, n, again, test.do, test.allowed); again++ {
 				}
 			}
 			if n <= test.steps {
@@ -187,7 +187,7 @@ func TestTheNextProcessRecoversFromACrashAtAnyStep(t *testing.T) {
 
 // killAt kills the process at step n of the function do. If the parameter again is greater than 0, killAt also kills
 // the next process during its recovery, at the step with this number. killAt reports whether there were such steps.
-func killAt(t *testing.T, n, again int, do func(*testing.T, *crashFixture), may [][]string) (died bool) {
+func killAt(t *testing.T, n, again int, do func(*testing.T, *crashFixture), allowed [][]string) (died bool) {
 	t.Helper()
 	f := newCrashFixture(t)
 	*f.killer = killer{at: n}
@@ -199,9 +199,9 @@ func killAt(t *testing.T, n, again int, do func(*testing.T, *crashFixture), may 
 
 	*f.killer = killer{}
 	f.recover(t)
-	got, allowed := f.state(t), may
+	got := f.state(t)
 	if !died && again == 0 {
-		allowed = may[len(may)-1:]
+		allowed = allowed[len(allowed)-1:]
 	}
 
 	found := false

@@ -170,7 +170,7 @@ func TestAnUpdateThatTheRuntimeMakesTooLateIsUndone(t *testing.T) {
 	for _, class := range []string{"slow", classes.SystemDefault} {
 		late(t, class, 90*time.Second, func(t *testing.T, f *fixture, runtime *lateRuntime) {
 			err := f.Update(t.Context(), ownerA, map[string]string{disk: "fast"})
-			const want = "may still make the change; if it does, qos-nri-plugin restores the previous class; try again"
+			const want = "may still make the change; if the runtime makes the change, qos-nri-plugin restores the previous class; try again"
 			if !errors.Is(err, state.ErrUnanswered) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "undo") {
 				t.Errorf("error is %v, want ErrUnanswered without an undo", err)
 			}

@@ -61,6 +61,6 @@ func (l *listing) failure(timeout time.Duration) error {
 			"give the plugin more CPU, or raise plugin_request_timeout in the runtime's NRI configuration", timeout)
 	}
 	return fmt.Errorf("the runtime disconnected the plugin before it was synchronized, after listing %d pods and %d containers; "+
-		"either the runtime has stopped or, more likely, the environment of a container is too large for a message of the runtime; "+
-		"keep the environment of each container below 700 KiB in total", l.pods, l.containers)
+		"either the runtime has stopped or, more likely, the environment variables of a container are too large for a message of the runtime; "+
+		"keep the environment variables of each container below 700 KiB in total", l.pods, l.containers)
 }

@@ -64,7 +64,7 @@ func (r *rig) registered(t *testing.T) *qosv1alpha1.Condition {
 // TestEnvironmentsThatNRICannotTransferAreNamed creates four containers that the runtime cannot list in messages of 4
 // MiB.
 func TestEnvironmentsThatNRICannotTransferAreNamed(t *testing.T) {
-	const reason = "keep the environment of each container below 700 KiB in total"
+	const reason = "keep the environment variables of each container below 700 KiB in total"
 	r := &rig{Runtime: newRuntime(t, nriruntime.Options{}), backend: nodetest.NewBackend()}
 	if err := r.Start(); err != nil {
 		t.Fatal(err)

@@ -272,7 +272,7 @@ func (s *session) requestTimeout() time.Duration {
 func (s *session) observe(hook string, pod *api.PodSandbox, container *api.Container, began time.Time, err error) {
 	s.plugin.options.Observe(Hook{hook, pod, container, began, time.Since(began), err})
 	if err != nil {
-		s.plugin.options.Log.Info("refused", "hook", hook, "error", err)
+		s.plugin.options.Log.Info("hook refused a request", "hook", hook, "error", err)
 	}
 }
 

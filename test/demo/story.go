@@ -89,7 +89,7 @@ func printStory(p *play, real bool) {
 	p.title("What the node offers")
 	p.status()
 
-	p.title("Pods come; the last one asks for nothing")
+	p.title("Pods come; the last one requests nothing")
 	p.mustRun("web", "main-app: rdt=exclusive,blockio=high-prio", "sidecar: rdt=limited,blockio=throttled")
 	p.mustRun("db", "main-app: rdt=exclusive")
 	p.mustRun("other", "main-app")

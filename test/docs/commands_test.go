@@ -51,8 +51,8 @@ func TestCommandsOfThePagesExist(t *testing.T) {
 	t.Run("page", func(t *testing.T) { checkCommandsPage(t, built) })
 }
 
-// checkCommands checks the make targets, the files of this repository, and the commands and flags of the
-// programs of this project in all console blocks. It adds --help to the end of each command. With --help, a program does
+// checkCommands reads all console blocks. It checks the make targets, the files of this repository, and the commands and
+// flags of this project's programs that the blocks name. It adds --help to the end of each command. With --help, a program does
 // nothing, but still refuses unknown commands and flags.
 func checkCommands(t *testing.T, built string) {
 	t.Helper()

@@ -219,7 +219,7 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr err
 func (r *Reconciler) releaseNotCreated(ctx context.Context) {
 	for _, e := range r.store.Late() {
 		if !r.mayHaveCgroup(ctx, e) {
-			r.log.Info("a container was not created, but the runtime has not reported that", "holder", e.String())
+			r.log.Info("a container was not created, but the runtime has not reported the failure", "holder", e.String())
 			r.store.Release(e.ID)
 		}
 	}

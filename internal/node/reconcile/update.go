@@ -62,7 +62,7 @@ func (r *Reconciler) revert(ctx context.Context, before state.Entry, steps []Ste
 	}
 
 	if errors.Is(err, state.ErrUnanswered) {
-		err = fmt.Errorf("%w; if it does, qos-nri-plugin restores the previous class; try again", err)
+		err = fmt.Errorf("%w; if the runtime makes the change, qos-nri-plugin restores the previous class; try again", err)
 	}
 	r.store.Revert(before.Holding)
 	r.observeSteps(ctx, before, steps)

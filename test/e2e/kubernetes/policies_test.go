@@ -237,7 +237,7 @@ func requestsStay(t *testing.T, n *node) {
 		return err == nil, output
 	})
 	other, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=blockio=gold")
-	if err == nil || !strings.Contains(other, "its limits have qos.noderesource.dev/blockio.slow, and an annotation asks for blockio=gold") {
+	if err == nil || !strings.Contains(other, "its limits have qos.noderesource.dev/blockio.slow, and an annotation requests blockio=gold") {
 		t.Errorf("a request for another class than that of the limits: %s; want it refused", other)
 	}
 	if output, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=gold"); err == nil || !strings.Contains(output, "is not a request") {

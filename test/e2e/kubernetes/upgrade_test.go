@@ -196,7 +196,7 @@ func TestAClassIsUnavailableUntilAReportHasItAgain(t *testing.T) {
 		seconds + "0Z/2/2\n", seconds + "1Z/2/0\n", seconds + "2Z/2/1\n", seconds + "4Z/3/3\n", seconds + "5Z/3/3\n", seconds + "6Z/2/0\n", seconds + "8Z/2/2\n",
 	}
 	if away, err := unavailable(reports, 2); err != nil || away != 5*time.Second {
-		t.Errorf("the class is unavailable for %v (%v), want 3 s and 2 s", away, err)
+		t.Errorf("the class is unavailable for %v (error %v), want 5 s, the sum of 3 s and 2 s", away, err)
 	}
 	for _, wrong := range []string{seconds + "9Z/1/1\n", seconds + "9Z//\n", "no time"} {
 		if _, err := unavailable(append(reports, wrong), 2); err == nil {

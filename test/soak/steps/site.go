@@ -33,7 +33,8 @@ type Runtime interface {
 	RemovePod(ctx context.Context, id string) error
 	CreateContainer(ctx context.Context, pod string, container Container) (id string, err error)
 	StartContainer(ctx context.Context, id string) error
-	// ExitContainer ends the processes as if by themselves. The plugin's hooks are called later.
+	// ExitContainer makes the processes of a container exit, as if they had ended by themselves. It can return before the
+	// runtime calls the plugin's hooks.
 	ExitContainer(ctx context.Context, id string) error
 	RemoveContainer(ctx context.Context, id string) error
 	// Exec starts one more process in a running container. Fork makes one of the container's processes fork.
