@@ -78,7 +78,7 @@ func asked(o *kepObject) map[string]string {
 }
 
 // given returns the classes that a node assigns to a converted pod and its containers. The keys of the returned map have
-// the same form as those of the function asked.
+// the same form as the keys of the map that asked returns.
 func given(t *testing.T, catalog *classes.Catalog, o *kepObject) map[string]string {
 	t.Helper()
 	classesOf := map[string]string{}

@@ -96,7 +96,7 @@ func (c *clients) usageOf(ctx context.Context, pod *corev1.Pod) (usage nodeUsage
 		return usage, explain(err)
 	}
 	if err := json.Unmarshal(out, &usage); err != nil {
-		return usage, fmt.Errorf("the answer of qos-nri-plugin cannot be read: %w; use kubectl qos of the plugin's version", err)
+		return usage, fmt.Errorf("the answer of qos-nri-plugin cannot be read: %w; use the version of kubectl qos that matches the plugin", err)
 	}
 	return usage, nil
 }

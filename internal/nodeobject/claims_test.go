@@ -195,7 +195,8 @@ func TestAVolumeIsReportedInForceOnlyWithTheClassOfTheSpec(t *testing.T) {
 	})
 }
 
-// TestTheStateBeforeASpecIsNotReportedForIt replaces the limits of a class whose former limits are in force.
+// TestTheStateBeforeASpecIsNotReportedForIt replaces the limits of a class while its limits are in force. The
+// publisher must not report the volume as in force for the new spec until the plugin enforces the new limits.
 func TestTheStateBeforeASpecIsNotReportedForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{}

@@ -223,7 +223,7 @@ func TestARightInSomeNamespacesIsUsed(t *testing.T) {
 		r.setTargets("a/closed", "b/open", "b/too")
 		r.pass(11 * time.Second)
 		if requests := r.takeRequests(); !slices.Contains(requests, "open") || !slices.Contains(requests, "too") {
-			t.Errorf("requested evictions of %q, not of all pods that may be evicted", requests)
+			t.Errorf("requested evictions only of %q, want those of all pods that may be evicted", requests)
 		}
 	})
 }

@@ -61,7 +61,7 @@ func (v value) foreignTo(candidates []value) (foreign value) {
 	return foreign
 }
 
-// except returns v without the limits of those kinds for which other has a limit.
+// except returns v without each kind of limit that the argument other also has.
 func (v value) except(other value) value {
 	for kind, limit := range other {
 		if limit != 0 {

@@ -121,7 +121,7 @@ func TestApplyCompletesWhatAKilledProcessBegan(t *testing.T) {
 		apply(t, b, others)
 		must(t, b.Release(t.Context(), nobody))
 		if diff := cmp.Diff(schemataIn(t, whole), schemataIn(t, fs)); diff != "" {
-			t.Fatalf("the plugin was killed at operation %d, and the next one sets other schemata: %s", n, diff)
+			t.Fatalf("after a kill at operation %d, the restarted plugin sets other schemata than without the kill: %s", n, diff)
 		}
 	}
 }

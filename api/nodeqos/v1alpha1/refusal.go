@@ -25,12 +25,12 @@ type Refusal struct {
 	// +optional
 	Volume string `json:"volume,omitempty"`
 
-	// The reason for programs, in CamelCase, e.g. "ClassFull". "ChangeRefused" means that the container or pod runs, but not
+	// The machine-readable reason, in CamelCase, e.g. "ClassFull". "ChangeRefused" means that the container or pod runs, but not
 	// in the class that its annotations request now. Otherwise it is not created, or runs without the class.
 	// +required
 	Reason string `json:"reason"`
 
-	// The reason for people, with the remedy.
+	// The human-readable reason, with the remedy.
 	// +required
 	Message string `json:"message"`
 }

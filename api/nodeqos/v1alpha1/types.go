@@ -320,11 +320,11 @@ type UnavailableResource struct {
 	// +optional
 	Scope Scope `json:"scope,omitempty"`
 
-	// The reason for programs, in CamelCase, e.g. "NoCPUSupport".
+	// The machine-readable reason, in CamelCase, e.g. "NoCPUSupport".
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// The reason for people, with the remedy.
+	// The human-readable reason, with the remedy.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

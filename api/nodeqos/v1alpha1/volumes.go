@@ -122,11 +122,11 @@ type VolumeStatus struct {
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 
-	// The reason why the limits are not in force, for programs, in CamelCase, e.g. "SharedDisk".
+	// The machine-readable reason why the limits are not in force, in CamelCase, e.g. "SharedDisk".
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// The reason for people, with the remedy. If the limits are in force: lower limits that another program has set.
+	// The human-readable reason, with the remedy. If the limits are in force: lower limits that another program has set.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -628,9 +628,9 @@ type UnavailableResource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Qualified name, e.g. "k8s.io/rdt".
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The reason for programs, in CamelCase, e.g. "NoCPUSupport".
+	// The machine-readable reason, in CamelCase, e.g. "NoCPUSupport".
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The reason for people, with the remedy.
+	// The human-readable reason, with the remedy.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Scope that the resource would have.
 	Scope         Scope `protobuf:"varint,4,opt,name=scope,proto3,enum=qos.v1alpha1.Scope" json:"scope,omitempty"`
@@ -703,9 +703,9 @@ type Condition struct {
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// True in the normal state.
 	Healthy bool `protobuf:"varint,2,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	// The reason for programs, in CamelCase; never empty when not healthy.
+	// The machine-readable reason, in CamelCase; never empty when not healthy.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// A sentence for people; when not healthy, it names the remedy.
+	// A human-readable sentence; when not healthy, it names the remedy.
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// When healthy changed last, or when the condition was first seen; not set when unknown.
 	LastTransitionTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_transition_time,json=lastTransitionTime,proto3" json:"last_transition_time,omitempty"`
@@ -1161,9 +1161,9 @@ type Refusal struct {
 	Pod string `protobuf:"bytes,3,opt,name=pod,proto3" json:"pod,omitempty"`
 	// Name of the container; empty when the pod itself was refused, for a resource of pod scope.
 	Container string `protobuf:"bytes,4,opt,name=container,proto3" json:"container,omitempty"`
-	// The reason for programs, in CamelCase, e.g. "ClassFull".
+	// The machine-readable reason, in CamelCase, e.g. "ClassFull".
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The error that the runtime got: a line for people with the class and the remedy.
+	// The error that the runtime got: a human-readable line with the class and the remedy.
 	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	// The number of refusals in a row for this reason.
 	Count uint64 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
@@ -1292,9 +1292,9 @@ type Eviction struct {
 	Resource string `protobuf:"bytes,5,opt,name=resource,proto3" json:"resource,omitempty"`
 	// Name of the class, as it was in the class files.
 	Class string `protobuf:"bytes,6,opt,name=class,proto3" json:"class,omitempty"`
-	// The reason for programs, in CamelCase: "ClassRemoved".
+	// The machine-readable reason, in CamelCase: "ClassRemoved".
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
-	// A line for people that names pod, container, class and resource.
+	// A human-readable line that names pod, container, class and resource.
 	Message       string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -43,7 +43,7 @@ const (
 // NodeQOS reports the QoS-class resources of this node and the classes that pods and containers have, and changes classes.
 //
 // Errors have the gRPC code UNAVAILABLE (the plugin is starting or ending: try again) or PERMISSION_DENIED (the client
-// has no permission). The methods that make changes list further codes. The message of an error is one line for people.
+// has no permission). The methods that make changes list further codes. The message of an error is one human-readable line.
 type NodeQOSClient interface {
 	// Status returns the resources and classes of this node, and the state of the plugin [RuntimeStatus].
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
@@ -188,7 +188,7 @@ type NodeQOS_WatchUsageClient = grpc.ServerStreamingClient[WatchUsageResponse]
 // NodeQOS reports the QoS-class resources of this node and the classes that pods and containers have, and changes classes.
 //
 // Errors have the gRPC code UNAVAILABLE (the plugin is starting or ending: try again) or PERMISSION_DENIED (the client
-// has no permission). The methods that make changes list further codes. The message of an error is one line for people.
+// has no permission). The methods that make changes list further codes. The message of an error is one human-readable line.
 type NodeQOSServer interface {
 	// Status returns the resources and classes of this node, and the state of the plugin [RuntimeStatus].
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)

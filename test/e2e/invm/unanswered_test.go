@@ -39,8 +39,8 @@ func unansweredHook(t *testing.T, p *pod) {
 	}
 }
 
-// reconfigureRuntime restarts the runtime with its original configuration, after it has replaced a text in the
-// configuration.
+// reconfigureRuntime restarts the runtime with a changed configuration: the original configuration, in which the text is
+// replaced. If text is empty, the runtime gets the original configuration back.
 func (n *node) reconfigureRuntime(t *testing.T, text, replacement string) {
 	t.Helper()
 	n.stopRuntime(t)
