@@ -4,6 +4,7 @@
 package blockio
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -38,6 +39,35 @@ func TestTheMountOfTheKubeletDecides(t *testing.T) {
 				t.Fatal(err)
 			}
 			v.want(podMax, test.want+silverLimits)
+		})
+	}
+}
+
+// TestAVolumeOfAContainerWithoutAPIDIsFoundWithoutTheContainersMounts covers CRI-O before 1.36, which reports no PIDs, and
+// containerd, which reports no PID if the container's shim does not answer.
+func TestAVolumeOfAContainerWithoutAPIDIsFoundWithoutTheContainersMounts(t *testing.T) {
+	const dir = "/var/lib/kubelet/pods/1/volumes/kubernetes.io~csi/pv/mount"
+	for name, test := range map[string]struct {
+		source classes.VolumeSource
+		want   string
+	}{
+		"the kubelet has mounted it": {classes.VolumeSource{Dir: dir}, "8:16 " + silverLimits},
+		"it is a block device":       {classes.VolumeSource{Device: "7:0"}, "7:0 " + silverLimits},
+		"it is a directory":          {classes.VolumeSource{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := withMounts()
+			m.Mount("61 1 8:16 / " + dir + " rw - ext4 /dev/sdb rw")
+			v := newVolumes(t, m)
+			target := v.hold(0, "/data", "silver")
+			target.VolumeSources = map[string]classes.VolumeSource{"/data": test.source}
+			if err := v.volume.Enforce(t.Context(), target, "silver", "silver"); (err == nil) != (test.want != "") || err != nil && !errors.Is(err, errNoPID) {
+				t.Errorf("got %v", err)
+			}
+			v.want(podMax, test.want)
+			if seen, err := v.volume.Observe(t.Context(), target, "silver"); err != nil || (seen.Class == "silver") != (test.want != "") {
+				t.Errorf("observed %+v, %v", seen, err)
+			}
 		})
 	}
 }

@@ -17,6 +17,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
+// errNoPID is the error for a volume that can only be found in the mounts of its container.
+var errNoPID = errors.New("the runtime has not reported the PID of the container; if the runtime is CRI-O, update it to 1.36 or later")
+
 type volume struct {
 	target classes.Holder
 	mount  *mountinfo.Info // nil for a block device without a filesystem
@@ -78,6 +81,14 @@ func (f *finder) mountsOf(pid int) ([]*mountinfo.Info, error) {
 	return mounts, err
 }
 
+// mountsOfContainer returns the mounts of a container, or none if the runtime has not reported the container's PID.
+func (f *finder) mountsOfContainer(target classes.Holder) ([]*mountinfo.Info, error) {
+	if target.PID <= 0 {
+		return nil, nil
+	}
+	return f.mountsOf(target.PID)
+}
+
 func (f *finder) disksOf(mount *mountinfo.Info) ([]disk, error) {
 	found, known := f.disks[mount]
 	if !known {
@@ -95,6 +106,9 @@ func (f *finder) mountOf(target classes.Holder, mounts []*mountinfo.Info) (*moun
 	ofKubelet, err := f.mountOfKubelet(target)
 	if err != nil || ofKubelet != nil {
 		return ofKubelet, err
+	}
+	if target.PID <= 0 {
+		return nil, fmt.Errorf("find the disk of the volume: %w", errNoPID)
 	}
 	if mount := lastAt(mounts, target.Volume); mount != nil {
 		return mount, nil
@@ -135,7 +149,7 @@ func lastAt(mounts []*mountinfo.Info, path string) (last *mountinfo.Info) {
 // ended.
 func (f *finder) find(target classes.Holder) (volume, error) {
 	found := volume{target: target}
-	mounts, err := f.mountsOf(target.PID)
+	mounts, err := f.mountsOfContainer(target)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EINVAL) { // EINVAL is the error of a zombie (fs/proc_namespace.c)
 		return found, fmt.Errorf("find the disk of the volume: %w: %w", classes.ErrEnded, err)
 	}
