@@ -22,8 +22,8 @@ import (
 //   - If they are those of exactly one class, Observe returns this class.
 //   - Otherwise the class is unknown.
 //
-// If want is the system default, and the cgroup has the values of no class, Foreign lists the limits and weights that differ
-// from those of a new cgroup.
+// If the class is the system default or unknown, Foreign lists the limits and weights that differ from those of a new
+// cgroup. If want is another class, Foreign lists only weights in files in which some class sets weights.
 func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (classes.Observation, error) {
 	if err := ctx.Err(); err != nil {
 		return classes.Observation{}, fmt.Errorf("observe: %w", err)
@@ -53,7 +53,7 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	if wanted, err := s.valuesOf(want); err != nil || !named.equals(wanted) {
 		seen.Class, seen.Known = s.recognize(named)
 	}
-	if want == classes.SystemDefault && seen.Class == classes.SystemDefault {
+	if seen.Class == classes.SystemDefault {
 		seen.Foreign = group.machine.describe(state)
 	}
 	if b.pods == nil && err == nil {

@@ -5,6 +5,7 @@ package blockio
 
 import (
 	"errors"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -82,6 +83,10 @@ func TestValuesOfAnotherProgramAreForeignWhereNoClassIs(t *testing.T) {
 		got.Read = nil
 		if got != test.want || err != nil {
 			t.Errorf("after %v: got %+v, %v; want %+v", test.files, got, err, test.want)
+		}
+		desired, err := f.backend.Observe(t.Context(), container(), "slow")
+		if strings.HasPrefix(test.want.Foreign, "limits") && desired.Foreign != test.want.Foreign || err != nil {
+			t.Errorf("after %v: for the desired class slow, got %+v, %v", test.files, desired, err)
 		}
 	}
 }
