@@ -179,21 +179,29 @@ func TestTheNextSynchronizationReleasesWhatEndedWithoutAnEvent(t *testing.T) {
 // TestAContainerThatEndsDuringTheSynchronizationIsReleased covers containerd, which lists a container that is ending as
 // running, without a PID. containerd reported the end before the plugin registered, so no event follows.
 func TestAContainerThatEndsDuringTheSynchronizationIsReleased(t *testing.T) {
-	for name, hasCgroup := range map[string]bool{"its cgroup is gone": false, "it has a cgroup, and an unknown PID": true} {
+	for name, test := range map[string]struct {
+		hasCgroup bool
+		otherPID  int
+		inUse     int
+	}{
+		"its cgroup is gone":     {hasCgroup: false, otherPID: 7, inUse: 0},
+		"it has a cgroup":        {hasCgroup: true, otherPID: 7, inUse: 1},
+		"no container has a PID": {hasCgroup: false, otherPID: 0, inUse: 1},
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.restart(t, func(o *node.Options) {
-				o.HasCgroup = func(h classes.Holder) bool { return h.Container == "" || hasCgroup }
+				o.HasCgroup = func(h classes.Holder) bool { return h.ID != "ending" || test.hasCgroup }
 				o.StartTime = func(int) (uint64, bool) { return 500, true }
 			})
 			f.mustConfigure(t, files)
-			p := pod("a", requesting("test.example/cache=gold"))
-			ending := running(p, container("c-a"))
-			ending.PID = 0
-			f.Synchronize([]classes.Holder{p}, []state.Existing{ending})
+			p, other := pod("a", requesting("test.example/cache=gold")), pod("b", nil)
+			ending, stays := running(p, container("ending")), running(other, container("stays"))
+			ending.PID, stays.PID = 0, test.otherPID
+			f.Synchronize([]classes.Holder{p, other}, []state.Existing{ending, stays})
 			f.Reconcile(t.Context())
-			if used := f.Status().Resources[0].InUse["gold"]; (used == 1) != hasCgroup {
-				t.Errorf("%d of class gold are in use", used)
+			if got := f.Status().Resources[0].InUse["gold"]; got != test.inUse {
+				t.Errorf("%d of class gold are in use, want %d", got, test.inUse)
 			}
 		})
 	}

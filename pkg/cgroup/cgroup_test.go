@@ -291,3 +291,9 @@ func TestTheChildThatCrunCreatesIsFoundFromWithinAContainer(t *testing.T) {
 		t.Errorf("got %s, %v; want %s", got, err, want)
 	}
 }
+
+func TestWithoutAHierarchyEveryTargetMayHaveACgroup(t *testing.T) {
+	if !new(Tree).Exists(classes.Holder{Container: "c", CgroupsPath: "/kubepods/pod1/c1"}) {
+		t.Error("the target is reported to have no cgroup, although no hierarchy was searched")
+	}
+}

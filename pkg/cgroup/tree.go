@@ -121,9 +121,10 @@ func (t *Tree) IODir(target classes.Holder) (dir string, version int, err error)
 	return t.payloadDir(target, dir), t.io.version, nil
 }
 
-// Exists reports whether the target has a cgroup in any hierarchy. For an unknown or malformed cgroups path, it returns true.
+// Exists reports whether the target has a cgroup in any hierarchy. For an unknown or malformed cgroups path, and if no
+// hierarchy is mounted, it returns true.
 func (t *Tree) Exists(target classes.Holder) bool {
-	return target.CgroupsPath == "" || slices.ContainsFunc(t.hierarchies, func(h hierarchy) bool {
+	return target.CgroupsPath == "" || len(t.hierarchies) == 0 || slices.ContainsFunc(t.hierarchies, func(h hierarchy) bool {
 		_, err := t.dir(h, target)
 		return !errors.Is(err, ErrNoCgroup)
 	})

@@ -183,19 +183,20 @@ func (r *Reconciler) observeSteps(ctx context.Context, e state.Entry, steps []St
 	}
 }
 
-// hasEnded reports whether a holder has ended. A holder has also ended if its PID now belongs to another process. A pod,
-// or a container without a known PID, has ended if it has no cgroup any more:
+// hasEnded reports whether a holder has ended. A holder has also ended if its PID now belongs to another process. A pod
+// has ended if it has no cgroup any more, because containerd calls no hook at the end of a pod that ran before containerd
+// was restarted.
 //
-//   - containerd calls no hook at the end of a pod that ran before containerd was restarted.
-//   - containerd lists a container that is ending as running, without a PID. If the plugin then registers, containerd
-//     does not report the end, because it did so before.
+// A container without a PID has ended if it has no cgroup any more, and the runtime reports the PIDs of other containers:
+// containerd lists a container that is ending as running, without a PID. If the plugin registers at this time, containerd
+// does not report the end again. CRI-O before 1.36 reports no PIDs, and the cgroup of e.g. a Kata container is not on the host.
 func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr error) bool {
 	switch {
 	case errors.Is(observeErr, classes.ErrEnded), errors.Is(observeErr, fs.ErrNotExist) && e.Container == "":
 		return true
-	case e.Container == "" || e.PID <= 0:
+	case e.Container == "", e.PID <= 0 && r.store.HasPIDs():
 		return !r.mayHaveCgroup(ctx, e)
-	case r.startTime == nil:
+	case r.startTime == nil || e.PID <= 0:
 		return false
 	}
 

@@ -229,6 +229,19 @@ func (s *Store) SetStartTime(id string, at uint64) (differs bool) {
 	return false
 }
 
+// HasPIDs reports whether the runtime has reported the PID of any container that has started.
+func (s *Store) HasPIDs() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for id, r := range s.records {
+		if h, _ := s.ledger.Get(id); r.started && h.Container != "" && h.PID > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Enforced records that the reconciler has enforced the classes of a holder.
 func (s *Store) Enforced(id string) {
 	s.mu.Lock()
