@@ -210,9 +210,7 @@ func (s *Store) release(id string) {
 		return
 	}
 
-	if !s.records[id].refused {
-		s.clearPending(h.Holder)
-	}
+	s.clearPending(h.Holder)
 	s.ledger.Release(id)
 	delete(s.records, id)
 	s.changes.Forget(id)

@@ -207,11 +207,36 @@ func TestARefusedStartIsReported(t *testing.T) {
 		"also when the runtime stops the container":                  {func(f *fixture) { f.Release("a-1") }, []string{"a UnknownClass"}},
 		"while the container runs although it was refused":           {func(f *fixture) { f.Refresh("a-1") }, []string{"a UnknownClass"}},
 		"when its request is retried before the container has ended": {func(f *fixture) { f.Refresh("a-1"); f.Release("a-1") }, []string{"a UnknownClass"}},
+		"when the next synchronization does not list the container":  {func(f *fixture) { f.Rebuild(nil, nil) }, []string{"a UnknownClass"}},
 		"also while the container is in its default classes":         {func(f *fixture) { f.Observe("a-1", cache, "bronze") }, []string{"a UnknownClass"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
 			missed(f, t)
+			test.after(f)
+			f.wantRefused(t, test.refuse...)
+		})
+	}
+}
+
+// TestARetryIsNoProofThatARefusedContainerRuns admits the request of a container whose start was refused. The container can
+// still be about to end.
+func TestARetryIsNoProofThatARefusedContainerRuns(t *testing.T) {
+	for name, test := range map[string]struct {
+		after  func(*fixture)
+		refuse []string
+	}{
+		"it ends":              {func(f *fixture) { f.Release("b-1") }, []string{"b ClassFull"}},
+		"it runs in its class": {func(f *fixture) { f.Observe("b-1", cache, "gold") }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			f.run(t, container("a-1", "cache=gold"))
+			if _, err := f.Start(container("b-1", "cache=gold")); !errors.Is(err, classes.ErrClassFull) {
+				t.Fatalf("error %v", err)
+			}
+			f.Release("a-1")
+			f.Refresh("b-1")
 			test.after(f)
 			f.wantRefused(t, test.refuse...)
 		})

@@ -37,10 +37,14 @@ func (s *Store) postpone(h classes.Holder, err error) error {
 	return s.refuse(h, errCreatedWithout(err))
 }
 
-// clearPending removes the pending request of a holder, and the holder's reported refusal. The caller holds mu.
+// clearPending removes the pending request of a holder, and the holder's reported refusal. If the start of the holder was
+// refused, the refusal stays until Observe shows that the holder runs in its classes. The caller holds mu.
 func (s *Store) clearPending(h classes.Holder) {
-	if s.records[h.ID].pending {
+	r := s.records[h.ID]
+	if r.pending {
 		s.modify(h.ID, func(r *record) { r.request, r.pending = nil, false })
+	}
+	if r.pending && !r.refused {
 		s.accept(h.Owner())
 	}
 }
