@@ -102,7 +102,9 @@ func movesForks(t *testing.T, c *container) {
 	}
 }
 
-// renamesForks: the container has a monitoring group. The plugin moves this group, and no thread is left behind.
+// renamesForks: the container has a monitoring group, and the plugin moves this group. The kernel copies the CLOSID of a
+// process that is being forked before it lists the new process. So a fork during the rename can stay behind, until the
+// plugin moves the new process.
 func renamesForks(t *testing.T, c *container) {
 	monitor(t, c.pod.node, "gold, silver")
 	_, err := output("qos-nri-plugin", "update", c.pod.name(), "changed", "rdt=silver")
@@ -113,7 +115,7 @@ func renamesForks(t *testing.T, c *container) {
 	for _, class := range []string{"gold", "silver"} {
 		_, err := output("qos-nri-plugin", "update", c.pod.name(), "changed", "rdt="+class)
 		must(t, err)
-		c.wantGroup(t, groupOf(class))
+		eventually(t, "all threads are in the new class", func() error { return c.inGroup(groupOf(class)) })
 		if after := inode(t, m.group(class)); after != before {
 			t.Errorf("the monitoring group has inode %d, want %d: it was created again", after, before)
 		}
