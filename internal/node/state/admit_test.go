@@ -208,7 +208,13 @@ func TestARefusedStartIsReported(t *testing.T) {
 		"while the container runs although it was refused":           {func(f *fixture) { f.Refresh("a-1") }, []string{"a UnknownClass"}},
 		"when its request is retried before the container has ended": {func(f *fixture) { f.Refresh("a-1"); f.Release("a-1") }, []string{"a UnknownClass"}},
 		"when the next synchronization does not list the container":  {func(f *fixture) { f.Rebuild(nil, nil) }, []string{"a UnknownClass"}},
-		"also while the container is in its default classes":         {func(f *fixture) { f.Observe("a-1", cache, "bronze") }, []string{"a UnknownClass"}},
+		"until a synchronization lists its successor in its class": {func(f *fixture) {
+			f.Rebuild(nil, []state.Existing{existing(container("a-2", "cache=gold"), assigned(cache, "gold", classes.SourcePod))})
+		}, nil},
+		"also when its successor waits for its class, too": {func(f *fixture) {
+			f.Rebuild(nil, []state.Existing{existing(container("a-2", "cache=lead"))})
+		}, []string{"a UnknownClass"}},
+		"also while the container is in its default classes": {func(f *fixture) { f.Observe("a-1", cache, "bronze") }, []string{"a UnknownClass"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()

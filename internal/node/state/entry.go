@@ -199,6 +199,12 @@ func (s *Store) newest(owner classes.Owner) (newest Entry) {
 	return newest
 }
 
+// isReplaced reports whether another holder of the same owner has got the classes that it requests. The caller holds mu.
+func (s *Store) isReplaced(id string, owner classes.Owner) bool {
+	newest := s.newest(owner)
+	return newest.ID != "" && newest.ID != id && !s.records[newest.ID].pending
+}
+
 func (s *Store) modify(id string, change func(*record)) {
 	if r, known := s.records[id]; known {
 		change(&r)

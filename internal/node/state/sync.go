@@ -63,7 +63,7 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 	}
 
 	for id, r := range records {
-		if r.pending && !r.refused && !s.records[id].pending {
+		if r.pending && !s.records[id].pending && (!r.refused || s.isReplaced(id, r.request.Owner())) {
 			s.accept(r.request.Owner())
 		}
 		s.modify(id, func(now *record) { now.refused, now.inForce = now.refused || r.refused, r.inForce })
