@@ -41,10 +41,12 @@ func (s *Store) postpone(h classes.Holder, err error) error {
 // refused, the refusal stays until Observe shows that the holder runs in its classes. The caller holds mu.
 func (s *Store) clearPending(h classes.Holder) {
 	r := s.records[h.ID]
-	if r.pending {
-		s.modify(h.ID, func(r *record) { r.request, r.pending = nil, false })
+	if !r.pending {
+		return
 	}
-	if r.pending && !r.refused {
+
+	s.modify(h.ID, func(r *record) { r.request, r.pending = nil, false })
+	if !r.refused {
 		s.accept(h.Owner())
 	}
 }
