@@ -23,6 +23,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/uevent"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
 // threadsInterval is how often the agent calls MoveThreads, unless the calls take long. MoveThreads moves threads into the class
@@ -133,7 +134,7 @@ func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed
 		}
 	})
 	// An error means that resctrl is not mounted, or that the limit of watches is reached. The periodic repair needs no watch.
-	return func() { _ = watcher.Add(filepath.Join(a.options.HostRoot, rdt.DefaultMountPoint)) }
+	return func() { _ = watcher.Add(filepath.Join(a.options.HostRoot, resctrl.DefaultMountPoint)) }
 }
 
 // settler is a timer that fires several times after an event, once after each of its delays in turn.

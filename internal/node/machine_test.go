@@ -11,6 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 )
 
@@ -123,7 +124,7 @@ func (f *machine) class(t *testing.T) string {
 }
 
 // rdtOn returns the kind of resources that resctrl of the host provides.
-func rdtOn(t *testing.T, host rdt.FS) classes.Kind {
+func rdtOn(t *testing.T, host resctrl.FS) classes.Kind {
 	t.Helper()
 	return rdt.Kind(rdt.Options{FS: host, Threads: treeOf(t, host), Log: slog.New(slog.DiscardHandler)})
 }

@@ -71,7 +71,7 @@ type host struct {
 // this error.
 func (h host) intercept(before func(op, path string) error) { h.before.Store(&before) }
 
-// ReadFile implements rdt.FS and blockio.FS.
+// ReadFile implements resctrl.FS and blockio.FS.
 func (h host) ReadFile(path string) ([]byte, error) {
 	data, err := h.Machine.ReadFile(path)
 	if h.readOnly.Load() && strings.HasSuffix(path, "/mountinfo") {
@@ -94,7 +94,7 @@ func (h host) begin(op, path string) error {
 	return nil
 }
 
-// WriteFile implements rdt.FS and blockio.FS.
+// WriteFile implements resctrl.FS and blockio.FS.
 func (h host) WriteFile(path string, data []byte) error {
 	if err := h.begin("write", path); err != nil {
 		return err

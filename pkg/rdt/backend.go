@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -23,7 +25,7 @@ var ErrNotOffered = errors.New("class is not offered")
 
 // Backend is the classes.Backend of resctrl.
 type Backend struct {
-	host    FS
+	host    resctrl.FS
 	threads Threads
 	mount   bool
 	log     *slog.Logger
@@ -32,7 +34,7 @@ type Backend struct {
 	mu sync.Mutex
 	// root has the original values of the root group. The backend restores them when the configuration no longer sets the
 	// root group. After a restart of this program, the values that the kernel then has count as the original values.
-	root Schemata
+	root resctrl.Schemata
 
 	// live is the applied state. A change of the configuration replaces the whole state, so NRI hooks never wait for the change.
 	live atomic.Pointer[live]
@@ -72,21 +74,21 @@ func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (clas
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t, err := locate(b.host)
+	t, err := resctrl.Find(b.host)
 	if b.canMount(err) {
-		return classes.BackendStatus{Conditions: []classes.Condition{{Type: ConditionMounted, Reason: NotMounted,
+		return classes.BackendStatus{Conditions: []classes.Condition{{Type: ConditionMounted, Reason: string(resctrl.NotMounted),
 			Message: "resctrl is not mounted yet, so masks, bandwidth and CLOSIDs were not checked; " +
-				"qos-nri-plugin mounts it when it starts; to mount it now, run: mount -t resctrl resctrl " + DefaultMountPoint}}}, nil
+				"qos-nri-plugin mounts it when it starts; to mount it now, run: mount -t resctrl resctrl " + resctrl.DefaultMountPoint}}}, nil
 	}
 	if err != nil {
-		return classes.BackendStatus{}, err
+		return classes.BackendStatus{}, asUnavailable(err)
 	}
 
 	next, _, err := prepare(c, t)
 	if err != nil {
 		return classes.BackendStatus{}, err
 	}
-	next.effective = next.machine.info.rounded(next.resolution.Groups)
+	next.effective = rounded(next.machine.info, next.resolution.Groups)
 	return next.status(), nil
 }
 
@@ -99,17 +101,17 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 }
 
 // canMount reports whether the options allow the backend to mount resctrl, and err means that resctrl is not mounted.
-func (b *Backend) canMount(err error) bool { return b.mount && isUnavailable(err, NotMounted) }
+func (b *Backend) canMount(err error) bool { return b.mount && hasReason(err, resctrl.NotMounted) }
 
 // prepare resolves the configuration and checks it against the machine. The result reclaim has the names of the existing
 // groups that must be removed first, because the new groups need the CLOSIDs of these groups.
-func prepare(config *Config, t tree) (next *live, reclaim []string, err error) {
+func prepare(config *Config, t resctrl.Tree) (next *live, reclaim []string, err error) {
 	m, err := readMachine(t)
 	if err != nil {
 		return nil, nil, err
 	}
-	if slices.Contains(t.options, "ro") {
-		return nil, nil, unavailable(ReadOnly, "resctrl is mounted read-only at %[1]s; run: mount -o remount,rw %[1]s", t.point)
+	if err := t.Writable(); err != nil {
+		return nil, nil, asUnavailable(err)
 	}
 
 	resolution, err := Resolve(config, m.info)
@@ -150,7 +152,7 @@ func (b *Backend) Withdraw(context.Context) error {
 
 // apply makes config the live configuration. It also restores the groups in kept, which are not in config, e.g. those
 // of draining classes.
-func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
+func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error {
 	t, err := b.mounted(config)
 	if err != nil {
 		return err
@@ -160,10 +162,10 @@ func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 		return err
 	}
 
-	wanted := next.machine.info.rounded(next.resolution.Groups)
-	_, rootConfigured := wanted[rootGroup]
+	wanted := rounded(next.machine.info, next.resolution.Groups)
+	_, rootConfigured := wanted[resctrl.Root]
 	if !rootConfigured && b.root != nil {
-		wanted[rootGroup] = b.root
+		wanted[resctrl.Root] = b.root
 	}
 	maps.Copy(wanted, kept)
 
@@ -174,7 +176,7 @@ func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 	}
 	ops = append(ops, Plan(before, wanted, next.machine.info)...)
 
-	next.effective, err = t.transact(ops, before, wanted, next.machine.info)
+	next.effective, err = transact(t, ops, before, wanted, next.machine.info)
 	if err != nil {
 		return err
 	}
@@ -187,9 +189,9 @@ func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 	switch {
 	case !rootConfigured:
 		b.root = nil
-		delete(next.effective, rootGroup) // the root group is not managed any more
+		delete(next.effective, resctrl.Root) // the root group is not managed any more
 	case b.root == nil:
-		b.root = before[rootGroup].restrictedTo(wanted[rootGroup])
+		b.root = before[resctrl.Root].RestrictedTo(wanted[resctrl.Root])
 	}
 	b.activate(next, reclaim)
 	b.findMonitors(next.machine)
@@ -202,18 +204,19 @@ func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 }
 
 // mounted returns the mounted resctrl. If resctrl is not mounted and the options allow it, mounted mounts it first.
-func (b *Backend) mounted(config *Config) (tree, error) {
-	t, err := locate(b.host)
+func (b *Backend) mounted(config *Config) (resctrl.Tree, error) {
+	t, err := resctrl.Find(b.host)
 	if !b.canMount(err) {
-		return t, err
+		return t, asUnavailable(err)
 	}
 
 	if err := mountFor(b.host, config); err != nil {
-		return tree{}, err
+		return resctrl.Tree{}, err
 	}
 	b.counts.mounted()
-	b.log.Info("mounted resctrl", "path", DefaultMountPoint)
-	return locate(b.host)
+	b.log.Info("mounted resctrl", "path", resctrl.DefaultMountPoint)
+	t, err = resctrl.Find(b.host)
+	return t, asUnavailable(err)
 }
 
 // activate makes an applied configuration the live one. A class that is not configured, but has a managed group, is
@@ -222,7 +225,7 @@ func (b *Backend) mounted(config *Config) (tree, error) {
 func (b *Backend) activate(next *live, removed []string) {
 	for _, name := range next.machine.surplus(next.resolution.Groups) {
 		if next.effective[name] == nil && !slices.Contains(removed, name) {
-			next.effective[name] = next.machine.groups[name].schemata
+			next.effective[name] = next.machine.groups[name].Schemata
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(next.effective)) {
@@ -251,7 +254,7 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 		removed := false
 		if !inUse(class) {
 			var err error
-			removed, err = now.machine.removeUnused(GroupOf(class))
+			removed, err = now.machine.RemoveUnused(GroupOf(class))
 			problems = append(problems, err)
 		}
 		if removed {
@@ -307,18 +310,6 @@ func (b *Backend) Schemata() map[string]string {
 	return texts
 }
 
-// FS is the part of the host's filesystem that resctrl needs. Paths are paths on the host.
-type FS interface {
-	ReadFile(path string) ([]byte, error)
-	// WriteFile writes data to an existing file in one write(2). Its error wraps the kernel's errno.
-	WriteFile(path string, data []byte) error
-	Mkdir(path string) error
-	Remove(path string) error
-	Rename(from, to string) error
-	ReadDir(path string) ([]string, error)
-	Mount(source, target, fstype, options string) error
-}
-
 // Threads lists the threads of containers.
 type Threads interface {
 	// Threads returns the IDs of all current threads of the target, in the host's PID namespace.
@@ -327,7 +318,7 @@ type Threads interface {
 
 // Options are the dependencies of the backend.
 type Options struct {
-	FS      FS
+	FS      resctrl.FS
 	Threads Threads
 	// MountResctrl allows Apply and Repair to mount resctrl at /sys/fs/resctrl if it is not mounted.
 	MountResctrl bool

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -33,7 +35,7 @@ func parseConfig(text string) (*Config, error) {
 	return config.(*Config), nil
 }
 
-func newBackend(fs FS, threads Threads) *Backend {
+func newBackend(fs resctrl.FS, threads Threads) *Backend {
 	return New(Options{FS: fs, Threads: threads, MountResctrl: true})
 }
 

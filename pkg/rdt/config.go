@@ -4,7 +4,11 @@
 package rdt
 
 import (
+	"errors"
 	"slices"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 
 	goresctrl "github.com/intel/goresctrl/pkg/rdt"
 
@@ -15,8 +19,6 @@ const (
 	// GroupPrefix is the prefix of the resctrl groups that this program manages. The program never changes groups
 	// without this prefix, except the root group.
 	GroupPrefix = "qos-"
-	// rootGroup is the name of the root group, the top directory of resctrl. All tasks without a class are in this group.
-	rootGroup = ""
 	// rootClass is the name that configurations use for the class of the root group.
 	rootClass = goresctrl.RootClassName
 	// maxFileName is the maximum length of the name of a Linux directory entry.
@@ -26,7 +28,7 @@ const (
 // GroupOf returns the resctrl group of a class. The system default is the root group, whose name is empty.
 func GroupOf(class string) string {
 	if class == classes.SystemDefault {
-		return rootGroup
+		return resctrl.Root
 	}
 	return GroupPrefix + class
 }
@@ -171,4 +173,36 @@ func (c *Config) onlyMBps() bool {
 		}
 	}
 	return mbps && !percent
+}
+
+// mountFor mounts resctrl with the mount options of the configuration. If that fails, it tries again without the
+// options that separate code and data, because every configuration also has unified shares.
+func mountFor(host resctrl.FS, config *Config) error {
+	options := config.mountOptions(true)
+	err := resctrl.Mount(host, options)
+	if fallback := config.mountOptions(false); err != nil && fallback != options {
+		options = fallback
+		err = resctrl.Mount(host, options)
+	}
+
+	if hasReason(err, resctrl.WrongMountOptions) {
+		return unavailable(resctrl.WrongMountOptions, "the configuration needs resctrl mounted with -o %s, which this machine does not support; "+
+			"also give memory bandwidth in per cent: %v", options, errors.Unwrap(errors.Unwrap(err)))
+	}
+	return asUnavailable(err)
+}
+
+// mountOptions returns the mount options that the configuration asks for.
+func (c *Config) mountOptions(codeAndData bool) string {
+	var options []string
+	if codeAndData && c.wantsCodeAndData(resctrl.L3) {
+		options = append(options, "cdp")
+	}
+	if codeAndData && c.wantsCodeAndData(resctrl.L2) {
+		options = append(options, "cdpl2")
+	}
+	if c.onlyMBps() {
+		options = append(options, "mba_MBps")
+	}
+	return strings.Join(options, ",")
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -107,7 +109,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte("partitions: &a {p: *a}"))
 	f.Add([]byte("partitions: {p: {mbAllocation: [5MBps], classes: {a: {mbAllocation: [1%]}}}}"))
 	f.Add([]byte("partitions: {p: {mbAllocation: {all: }, classes: {a: }}}"))
-	infos := []Info{planInfo(12, 1, false, false), planInfo(20, 2, false, true), planInfo(12, 0, true, false), infoOf(f, sim.AMDSpec()), {}}
+	infos := []resctrl.Info{planInfo(12, 1, false, false), planInfo(20, 2, false, true), planInfo(12, 0, true, false), infoOf(f, sim.AMDSpec()), {}}
 	f.Fuzz(func(t *testing.T, section []byte) {
 		config, err := parseConfig(string(section))
 		if err != nil {
@@ -130,7 +132,7 @@ func FuzzParseConfig(f *testing.F) {
 }
 
 // checkResolution fails the test unless the resolution is legal and complete.
-func checkResolution(t *testing.T, config *Config, info Info, resolution *Resolution) {
+func checkResolution(t *testing.T, config *Config, info resctrl.Info, resolution *Resolution) {
 	t.Helper()
 	for _, class := range config.ClassNames() {
 		if _, ok := resolution.Groups[GroupOf(class)]; !ok {
@@ -141,7 +143,7 @@ func checkResolution(t *testing.T, config *Config, info Info, resolution *Resolu
 	for name, schemata := range resolution.Groups {
 		for schema, cache := range info.Caches {
 			for _, id := range cache.Domains {
-				if err := cache.legal(schemata[Domain{schema, id}]); err != nil {
+				if err := cache.Check(schemata[resctrl.Domain{Schema: schema, ID: id}]); err != nil {
 					t.Fatalf("group %q: %s %d: %v", name, schema, id, err)
 				}
 			}
@@ -150,7 +152,7 @@ func checkResolution(t *testing.T, config *Config, info Info, resolution *Resolu
 			continue
 		}
 		for _, id := range info.Bandwidth.Domains {
-			if value := schemata[Domain{MB, id}]; value < info.Bandwidth.Min || value > info.Bandwidth.Max {
+			if value := schemata[resctrl.Domain{Schema: resctrl.MB, ID: id}]; value < info.Bandwidth.Min || value > info.Bandwidth.Max {
 				t.Fatalf("group %q: the bandwidth of domain %d is %d, which is out of range", name, id, value)
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -21,14 +23,14 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 	if m == nil {
 		return fmt.Errorf("RDT class %q: no configuration is applied", to)
 	}
-	if to != classes.SystemDefault && !m.exists(GroupOf(to)) {
+	if to != classes.SystemDefault && !m.Exists(GroupOf(to)) {
 		return fmt.Errorf("RDT class %q: %w; its resctrl group %s does not exist", to, ErrNotOffered, GroupOf(to))
 	}
 
-	if group, err := m.groupOfTask(target.PID); target.Starting && err == nil && group == GroupOf(to) {
+	if group, err := m.GroupOfTask(target.PID); target.Starting && err == nil && group == GroupOf(to) {
 		return nil
 	}
-	move := b.newMove(m.tree, target, to)
+	move := b.newMove(m.Tree, target, to)
 	followed := b.follow(m, target.ID, GroupOf(to))
 	var err error
 	if !followed || !move.done(to) {
@@ -59,7 +61,7 @@ func (m *move) hasFirst(target classes.Holder) error {
 	if _, has := m.origins[target.PID]; has || target.PID == 0 && len(m.origins) > 0 {
 		return nil
 	}
-	return fmt.Errorf("move to %s: the first process of the container is not in the container's cgroup", groupText(m.to))
+	return fmt.Errorf("move to %s: the first process of the container is not in the container's cgroup", resctrl.Describe(m.to))
 }
 
 // Observe implements classes.Backend. A group that this program does not manage is foreign. While resctrl is not mounted,
@@ -70,18 +72,18 @@ func (b *Backend) Observe(_ context.Context, target classes.Holder, _ string) (c
 		return classes.Observation{}, nil
 	}
 
-	group, err := m.groupOfTask(target.PID)
+	group, err := m.GroupOfTask(target.PID)
 	switch {
-	case errors.Is(err, errEnded):
+	case errors.Is(err, resctrl.ErrEnded):
 		return classes.Observation{}, fmt.Errorf("process %d: %w", target.PID, classes.ErrEnded)
-	case errors.Is(err, errUnmounted):
+	case errors.Is(err, resctrl.ErrUnmounted):
 		return classes.Observation{Class: classes.SystemDefault, Known: true}, nil
 	case err != nil:
 		return classes.Observation{}, fmt.Errorf("process %d: %w", target.PID, err)
-	case group == rootGroup:
+	case group == resctrl.Root:
 		return classes.Observation{Class: classes.SystemDefault, Known: true}, nil
 	case isManaged(group):
 		return classes.Observation{Class: classOf(group), Known: true}, nil
 	}
-	return classes.Observation{Foreign: groupText(group)}, nil
+	return classes.Observation{Foreign: resctrl.Describe(group)}, nil
 }

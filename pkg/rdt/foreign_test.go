@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -24,7 +26,7 @@ resources:
 
 // parseFile parses a class file whose field configFile names another file, and returns its resource. The other file has
 // the content text.
-func parseFile(t *testing.T, fs FS, text []byte) classes.ResourceConfig {
+func parseFile(t *testing.T, fs resctrl.FS, text []byte) classes.ResourceConfig {
 	t.Helper()
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(byFile)}}, []classes.Kind{Kind(Options{FS: fs})},
 		func(string) ([]byte, error) { return text, nil })

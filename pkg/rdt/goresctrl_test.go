@@ -15,6 +15,8 @@ import (
 	"testing"
 	_ "unsafe" // for go:linkname
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/google/go-cmp/cmp"
 	goresctrl "github.com/intel/goresctrl/pkg/rdt"
 	"sigs.k8s.io/yaml"
@@ -128,7 +130,7 @@ func theirs(t *testing.T, dir, config string) (groups map[string]string, err err
 			if err != nil {
 				t.Fatal(err)
 			}
-			schemata, err := ParseSchemata(text)
+			schemata, err := resctrl.ParseSchemata(text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,10 +146,10 @@ func glob(dir, pattern string) []string {
 	return paths
 }
 
-func infoOf(t testing.TB, spec sim.Spec) Info {
+func infoOf(t testing.TB, spec sim.Spec) resctrl.Info {
 	t.Helper()
 	fs := sim.New(spec)
-	tree, err := locate(fs)
+	tree, err := resctrl.Find(fs)
 	if err != nil {
 		t.Fatal(err)
 	}

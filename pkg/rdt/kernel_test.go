@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
@@ -88,11 +90,11 @@ func filesOf(t *testing.T, groups ...string) map[string]string {
 
 func kernelSchemata(t *testing.T) map[string]string {
 	t.Helper()
-	m, err := readMachine(tree{host: hostfs.Root("/"), point: sim.MountPoint})
+	m, err := readMachine(resctrl.At(hostfs.Root("/"), sim.MountPoint))
 	must(t, err)
 	texts := map[string]string{}
 	for name, group := range m.groups {
-		texts[name] = group.schemata.String()
+		texts[name] = group.Schemata.String()
 	}
 	return texts
 }
@@ -154,15 +156,15 @@ func TestMountingOnTheKernel(t *testing.T) {
 		if diff := cmp.Diff(reasonOf(want), reasonOf(err)); diff != "" {
 			t.Errorf("%s: -simulation +kernel: %s\n%v", config, diff, err)
 		}
-		mount, mounted := findMount(host)
-		if mounted == (want != nil) {
-			t.Errorf("%s: resctrl is mounted: %v, but the simulation returned %v", config, mounted, want)
+		mount, findErr := resctrl.Find(host)
+		if (findErr == nil) == (want != nil) {
+			t.Errorf("%s: the search for resctrl returned %v, but the simulation returned %v", config, findErr, want)
 		}
-		if !mounted {
+		if findErr != nil {
 			continue
 		}
 		options = strings.Replace(options, "rw,", "rw,nosuid,nodev,noexec,", 1) // hostfs adds these options to each mount
-		if got := strings.Join(mount.options, ","); got != options {
+		if got := strings.Join(mount.Options(), ","); got != options {
 			t.Errorf("%s\nresctrl is mounted with %s, want %s", config, got, options)
 		}
 		if diff := cmp.Diff(schemataIn(t, simulated), kernelSchemata(t)); diff != "" {
@@ -189,11 +191,11 @@ func measuresClasses(t *testing.T, b *Backend) {
 		counted := func(file string) float64 {
 			data, err := os.ReadFile(filepath.Join(group, file))
 			must(t, err)
-			value, ok := ParseCounter(data)
+			value, ok := resctrl.ParseCounter(data)
 			if !ok {
 				t.Fatalf("%s of class %q is %q", file, class, data)
 			}
-			return value
+			return float64(value)
 		}
 
 		before := counted("mon_L3_01/mbm_total_bytes")

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -29,7 +31,7 @@ func monitorName(id string) (name string, ok bool) {
 }
 
 // monitorPath returns the path of a container's monitoring group below resctrl's mount point.
-func monitorPath(control, id string) string { return path.Join(control, "mon_groups", GroupPrefix+id) }
+func monitorPath(control, id string) string { return resctrl.MonitoringGroup(control, GroupPrefix+id) }
 
 // Monitors implements classes.Monitor.
 func (b *Backend) Monitors(class string) bool {
@@ -108,7 +110,7 @@ func (b *Backend) monitor(c classes.InClass, granted bool) {
 	// The mutex counting is not held while the threads are moved, because a container can have many threads. The move
 	// does not change the sum that the kernel shows for the class.
 	if err == nil && m != nil {
-		err = b.fill(m.tree, c.Holder, monitorPath(to, c.ID))
+		err = b.fill(m.Tree, c.Holder, monitorPath(to, c.ID))
 	}
 	if err != nil {
 		b.withoutMonitoring(c.ID, to, err)
@@ -165,7 +167,7 @@ func (b *Backend) withoutMonitoring(id, control string, why error) {
 // mayMonitor returns the reason why a container cannot be monitored even if an RMID is free, or nil if there is no such reason.
 func (m *machine) mayMonitor(container classes.Holder, control string) error {
 	name, ok := monitorName(container.ID)
-	group, monitoring, err := m.groupsOfTask(container.PID)
+	group, monitoring, err := m.GroupsOfTask(container.PID)
 	switch {
 	case m.info.RMIDs == 0:
 		return errCannotMonitor
@@ -180,7 +182,7 @@ func (m *machine) mayMonitor(container classes.Holder, control string) error {
 }
 
 func (b *Backend) createMonitor(m *machine, container classes.Holder, control string) error {
-	err := m.do(Op{Kind: Create, Group: monitorPath(control, container.ID)})
+	err := m.Create(monitorPath(control, container.ID))
 	switch {
 	case err == nil:
 		b.counts.createdPart(control, GroupPrefix+container.ID)
@@ -204,7 +206,7 @@ func orNoRMID(err error) error {
 
 // fill moves the threads of a container to its monitoring group, and repeats this until there is no new thread. Threads
 // of other control groups stay in their groups, because the kernel refuses to move them.
-func (b *Backend) fill(t tree, container classes.Holder, group string) error {
+func (b *Backend) fill(t resctrl.Tree, container classes.Holder, group string) error {
 	tried := map[int]bool{}
 	list := b.newMove(t, container, "").list
 	for range maxPasses {
@@ -216,7 +218,7 @@ func (b *Backend) fill(t tree, container classes.Holder, group string) error {
 		fresh := slices.DeleteFunc(tids, func(tid int) bool { return tried[tid] })
 		for _, tid := range fresh {
 			tried[tid] = true
-			if err := t.moveTask(tid, group); err != nil && !errors.Is(err, errEnded) && !errors.Is(err, syscall.EINVAL) {
+			if err := t.MoveTask(tid, group); err != nil && !errors.Is(err, resctrl.ErrEnded) && !errors.Is(err, syscall.EINVAL) {
 				return err
 			}
 		}
@@ -232,9 +234,9 @@ func (b *Backend) fill(t tree, container classes.Holder, group string) error {
 func (b *Backend) unmonitor(id string) {
 	control, exists := b.monitors.of(id)
 	if m := b.live.Load().machine; exists && m != nil {
-		last, _ := m.measure(monitorPath(control, id))
-		err := m.host.Remove(m.path(monitorPath(control, id)))
-		if err != nil && !notExist(err) {
+		last, _ := measure(m.Tree, monitorPath(control, id))
+		err := m.Remove(monitorPath(control, id))
+		if err != nil && !resctrl.NotExist(err) {
 			b.log.Debug("cannot remove a monitoring group; retrying", "group", monitorPath(control, id), "error", err)
 			return
 		}
@@ -256,12 +258,12 @@ func (b *Backend) follow(m *machine, id, to string) (moved bool) {
 	if !exists || from == to {
 		return false
 	}
-	if err := m.host.Rename(m.path(monitorPath(from, id)), m.path(monitorPath(to, id))); err != nil {
-		b.log.Debug("cannot move a monitoring group; moving its threads instead", "group", monitorPath(from, id), "error", m.explain(err, ""))
+	if err := m.Rename(monitorPath(from, id), monitorPath(to, id)); err != nil {
+		b.log.Debug("cannot move a monitoring group; moving its threads instead", "group", monitorPath(from, id), "error", err)
 		return false
 	}
 
-	now, _ := m.measure(monitorPath(to, id))
+	now, _ := measure(m.Tree, monitorPath(to, id))
 	b.monitors.set(id, to)
 	b.counts.movePart(from, to, GroupPrefix+id, now)
 	return true
@@ -290,15 +292,13 @@ func (b *Backend) Unmonitor(id string) {
 func (b *Backend) findMonitors(m *machine) {
 	b.monitors.counting.Lock()
 	defer b.monitors.counting.Unlock()
-	controls, err := m.groupNames()
+	controls, err := m.Groups()
 	groups, foreign := map[string]string{}, 0
 	for _, control := range controls {
-		names, listErr := m.host.ReadDir(m.path(control, "mon_groups"))
-		if listErr != nil && !notExist(listErr) {
-			err = errors.Join(err, listErr)
-		}
+		names, listErr := m.MonitoringGroups(control)
+		err = errors.Join(err, listErr)
 		for _, name := range names {
-			if id, ours := strings.CutPrefix(name, GroupPrefix); ours && id != "" && (control == rootGroup || isManaged(control)) {
+			if id, ours := strings.CutPrefix(name, GroupPrefix); ours && id != "" && (control == resctrl.Root || isManaged(control)) {
 				groups[id] = control
 			} else {
 				foreign++

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -138,7 +140,7 @@ func (m *monitors) absence(id string) (a absence, missing bool) {
 
 // free returns the number of RMIDs that are available for the monitoring groups of containers. It keeps one RMID for
 // each control group that the CPU can have. The result is negative if other programs use some of these kept RMIDs.
-func (m *monitors) free(info Info) int {
+func (m *monitors) free(info resctrl.Info) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return info.RMIDs - info.CLOSIDs - m.foreign - len(m.groups)
@@ -226,7 +228,7 @@ func (m *monitors) counts(config *Config) map[string]classes.Monitored {
 }
 
 // status reports how many containers are monitored, and why selected containers are not monitored.
-func (m *monitors) status(config *Config, info Info) (map[string]classes.Monitored, []classes.Condition) {
+func (m *monitors) status(config *Config, info resctrl.Info) (map[string]classes.Monitored, []classes.Condition) {
 	if config == nil || !config.monitored.enabled() {
 		return nil, nil
 	}
@@ -274,8 +276,8 @@ func missingReasons(missing map[string]absence) string {
 		text := a.why
 		if r := whyMissing(a.why); r.err != nil {
 			text = r.err // without details that differ between containers
-		} else if errors.Is(a.why, errEnded) {
-			text = errEnded
+		} else if errors.Is(a.why, resctrl.ErrEnded) {
+			text = resctrl.ErrEnded
 		}
 		counts[strings.ReplaceAll(text.Error(), "\n", "; ")]++
 	}

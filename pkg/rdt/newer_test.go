@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -38,7 +40,7 @@ func (n newer) ReadFile(path string) ([]byte, error) {
 func TestFilesOfNewerKernelsAreNoGroups(t *testing.T) {
 	for _, file := range []string{"mba_MBps_event", "mbm_L3_assignments", "ctrl_hw_id"} {
 		t.Run(file, func(t *testing.T) {
-			host := newer{sim.New(sim.IntelSpec()), file}
+			host := newer{sim.New(kernels()["without cpu_resctrl_groups"]), file}
 			b := newBackend(host, nil)
 			if err := b.Check(t.Context(), parse(t, twoPartitions)); err != nil {
 				t.Errorf("check: %v", err)
@@ -53,7 +55,7 @@ func TestFilesOfNewerKernelsAreNoGroups(t *testing.T) {
 			}
 
 			host.AddTask(100, "qos-gold")
-			if got, err := (tree{host: host, point: sim.MountPoint}).scanFor(100); err != nil || got != "qos-gold" {
+			if got, err := resctrl.At(host, sim.MountPoint).GroupOfTask(100); err != nil || got != "qos-gold" {
 				t.Errorf("the group of the thread is %q with the error %v, want qos-gold", got, err)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	goresctrl "github.com/intel/goresctrl/pkg/rdt"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
 // ParseConfig reads an RDT configuration in goresctrl's format. It reports the problems that do not depend on the CPU.
@@ -110,7 +111,7 @@ func parseAllocation(fields map[string]*classes.Field, inPartition bool) allocat
 	l3 := goresctrl.CatConfig(parseByID(fields["l3Allocation"], (*classes.Field).IsScalar, parse))
 	mb := goresctrl.MbaConfig(parseByID(fields["mbAllocation"], (*classes.Field).IsList, parseBandwidth))
 	return allocation{
-		caches: map[string][]setting[share]{L2: settingsOf(l2, newShare), L3: settingsOf(l3, newShare)},
+		caches: map[string][]setting[share]{resctrl.L2: settingsOf(l2, newShare), resctrl.L3: settingsOf(l3, newShare)},
 		mb:     settingsOf(mb, newBandwidth),
 	}
 }

@@ -6,7 +6,10 @@ package rdt
 import (
 	"cmp"
 	"maps"
+	"math/bits"
 	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
 // OpKind is the kind of an Op.
@@ -26,7 +29,7 @@ type Op struct {
 	Kind  OpKind
 	Group string
 	// Schemata are the values that Write changes.
-	Schemata Schemata
+	Schemata resctrl.Schemata
 }
 
 // Plan returns the operations that change groups from their current schemata to the wanted ones. It creates missing
@@ -40,7 +43,7 @@ type Op struct {
 //
 // There are two exceptions. A new group has the kernel's defaults until its first write, but it has no tasks yet. If
 // groups swap masks that are too small to be divided, the groups share bits until each of them has its new mask.
-func Plan(current, wanted map[string]Schemata, info Info) []Op {
+func Plan(current, wanted map[string]resctrl.Schemata, info resctrl.Info) []Op {
 	var ops []Op
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if _, ok := current[name]; !ok {
@@ -64,7 +67,7 @@ type cell struct {
 	// level is the level of the cache. If it is empty, the values of the units are bandwidths. Otherwise they are cache masks.
 	level string
 	id    int
-	cache CacheInfo
+	cache resctrl.CacheInfo
 	units []*unit
 	// steps are the planned changes that are not part of an Op yet.
 	steps []step
@@ -72,13 +75,13 @@ type cell struct {
 
 type step struct {
 	group  string
-	domain Domain
+	domain resctrl.Domain
 	value  uint64
 }
 
 type unit struct {
 	group                string
-	domain               Domain
+	domain               resctrl.Domain
 	old, current, wanted uint64
 	// created is true if the unit belongs to a new group that is not written yet. Such a unit uses nothing of the cell.
 	created bool
@@ -88,7 +91,7 @@ type unit struct {
 }
 
 // cellsOf returns the cells in sorted order. The units of each cell are sorted by group and schema.
-func cellsOf(current, wanted map[string]Schemata, info Info) []*cell {
+func cellsOf(current, wanted map[string]resctrl.Schemata, info resctrl.Info) []*cell {
 	type key struct {
 		level string
 		id    int
@@ -96,7 +99,7 @@ func cellsOf(current, wanted map[string]Schemata, info Info) []*cell {
 	cells := map[key]*cell{}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		before, exists := current[name]
-		for _, domain := range wanted[name].domains() {
+		for _, domain := range wanted[name].Domains() {
 			at := key{domain.Schema.Level(), domain.ID}
 			if cells[at] == nil {
 				cells[at] = &cell{level: at.level, id: at.id, cache: info.Caches[domain.Schema]}
@@ -135,7 +138,7 @@ func (c *cell) shrink() {
 		if c.level != "" {
 			less = u.old & u.wanted
 		}
-		if !u.created && less != u.old && (c.level == "" || c.cache.legal(less) == nil) {
+		if !u.created && less != u.old && (c.level == "" || c.cache.Check(less) == nil) {
 			c.set(u, less)
 		}
 	}
@@ -186,7 +189,7 @@ func (c *cell) finish(pending []*unit) bool {
 // units can then use the bits that this unit leaves.
 func (c *cell) enter(pending []*unit) bool {
 	for _, u := range pending {
-		if part := c.cache.largestPart(u.wanted &^ u.blocked()); u.misplaced() && part != 0 {
+		if part := largestPart(c.cache, u.wanted&^u.blocked()); u.misplaced() && part != 0 {
 			c.set(u, part)
 			return true
 		}
@@ -202,10 +205,10 @@ func (c *cell) makeRoom(pending []*unit) bool {
 		}
 
 		before := u.current
-		for _, part := range c.cache.smallestParts(before) {
+		for _, part := range smallestParts(c.cache, before) {
 			u.current = part
 			if slices.ContainsFunc(pending, func(other *unit) bool {
-				return other != u && other.misplaced() && c.cache.largestPart(other.wanted&^other.blocked()) != 0
+				return other != u && other.misplaced() && largestPart(c.cache, other.wanted&^other.blocked()) != 0
 			}) {
 				c.set(u, part)
 				return true
@@ -225,7 +228,7 @@ func merge(cells []*cell) []Op {
 			return ops
 		}
 
-		group, schemata := cells[next].steps[0].group, Schemata{}
+		group, schemata := cells[next].steps[0].group, resctrl.Schemata{}
 		for _, c := range cells {
 			for len(c.steps) > 0 && c.steps[0].group == group {
 				s := c.steps[0]
@@ -238,4 +241,44 @@ func merge(cells []*cell) []Op {
 		}
 		ops = append(ops, Op{Kind: Write, Group: group, Schemata: schemata})
 	}
+}
+
+// runs returns the runs of ones in a mask, the lowest run first.
+func runs(mask uint64) []uint64 {
+	var found []uint64
+	for mask != 0 {
+		run := mask &^ (mask + mask&-mask)
+		found = append(found, run)
+		mask &^= run
+	}
+	return found
+}
+
+// largestPart returns the largest legal mask that has only bits of mask. It returns 0 if there is no such mask.
+func largestPart(c resctrl.CacheInfo, mask uint64) uint64 {
+	if mask != 0 && c.Check(mask) == nil {
+		return mask
+	}
+
+	largest := uint64(0)
+	for _, run := range runs(mask) {
+		if c.Check(run) == nil && bits.OnesCount64(run) > bits.OnesCount64(largest) {
+			largest = run
+		}
+	}
+	return largest
+}
+
+// smallestParts returns the shortest legal masks at the low and the high end of each run of ones in mask. It never
+// returns mask itself.
+func smallestParts(c resctrl.CacheInfo, mask uint64) []uint64 {
+	var parts []uint64
+	least := c.LeastBits()
+	for _, run := range runs(mask) {
+		low, high := uint64(bits.TrailingZeros64(run)), uint64(bits.Len64(run))
+		if high-low >= least && run != mask || high-low > least {
+			parts = append(parts, (1<<least-1)<<low, (1<<least-1)<<(high-least))
+		}
+	}
+	return parts
 }

@@ -8,35 +8,38 @@ import (
 	"maps"
 	"math/bits"
 	"math/rand/v2"
+	"strings"
 	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 // planInfo returns a CPU. The parameters width and least are the maximum and the minimum number of bits in a cache mask.
 // If sparse is true, masks may have gaps. If apart is true, code and data have separate masks.
-func planInfo(width, least int, sparse, apart bool) Info {
-	cache := CacheInfo{Mask: 1<<width - 1, MinBits: least, Sparse: sparse, Domains: []int{0, 1}}
-	info := Info{CLOSIDs: 16, Caches: map[Schema]CacheInfo{"L3": cache},
-		Bandwidth: &BandwidthInfo{Unit: Percent, Min: 10, Granularity: 10, Max: 100, Domains: []int{0, 1}}}
+func planInfo(width, least int, sparse, apart bool) resctrl.Info {
+	cache := resctrl.CacheInfo{Mask: 1<<width - 1, MinBits: least, Sparse: sparse, Domains: []int{0, 1}}
+	info := resctrl.Info{CLOSIDs: 16, Caches: map[resctrl.Schema]resctrl.CacheInfo{"L3": cache},
+		Bandwidth: &resctrl.BandwidthInfo{Unit: resctrl.Percent, Min: 10, Granularity: 10, Max: 100, Domains: []int{0, 1}}}
 	if apart {
-		info.Caches = map[Schema]CacheInfo{"L3CODE": cache, "L3DATA": cache}
+		info.Caches = map[resctrl.Schema]resctrl.CacheInfo{"L3CODE": cache, "L3DATA": cache}
 	}
 	return info
 }
 
-func schemataOf(t testing.TB, text string) Schemata {
+func schemataOf(t testing.TB, text string) resctrl.Schemata {
 	t.Helper()
-	schemata, err := ParseSchemata([]byte(text))
+	schemata, err := resctrl.ParseSchemata([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return schemata
 }
 
-func groupsOf(t testing.TB, texts map[string]string) map[string]Schemata {
+func groupsOf(t testing.TB, texts map[string]string) map[string]resctrl.Schemata {
 	t.Helper()
-	groups := map[string]Schemata{}
+	groups := map[string]resctrl.Schemata{}
 	for name, text := range texts {
 		groups[name] = schemataOf(t, text)
 	}
@@ -88,7 +91,7 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			for _, op := range Plan(groupsOf(t, test.current), groupsOf(t, test.wanted), planInfo(12, 1, false, false)) {
-				got = append(got, op.String())
+				got = append(got, describeOp(op))
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
@@ -99,8 +102,8 @@ func TestPlan(t *testing.T) {
 
 // checkPlan follows a plan step by step. The error names the step that breaks a guarantee. forced is true if two groups
 // overlapped at some step of the plan, although they overlap neither before nor after the change.
-func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err error) {
-	now := map[string]Schemata{}
+func checkPlan(current, wanted map[string]resctrl.Schemata, info resctrl.Info) (forced bool, err error) {
+	now := map[string]resctrl.Schemata{}
 	for name, schemata := range current {
 		now[name] = maps.Clone(schemata)
 	}
@@ -111,7 +114,7 @@ func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err
 			if now[op.Group] != nil {
 				return false, fmt.Errorf("the plan has the operation %s, but the group exists", op)
 			}
-			now[op.Group] = Schemata{} // a new group has no tasks, so its values matter only after its first write
+			now[op.Group] = resctrl.Schemata{} // a new group has no tasks, so its values matter only after its first write
 			continue
 		case Remove:
 			return false, fmt.Errorf("the plan has the operation %s, which nothing requires", op)
@@ -137,23 +140,30 @@ func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err
 	return forced, nil
 }
 
-func checkWrite(op Op, current, wanted map[string]Schemata, info Info) error {
+func describeOp(op Op) string {
+	if op.Kind == Write {
+		return fmt.Sprintf("write %q to %s", strings.TrimSpace(op.Schemata.String()), resctrl.Describe(op.Group))
+	}
+	return fmt.Sprintf("%s %s", op.Kind, resctrl.Describe(op.Group))
+}
+
+func checkWrite(op Op, current, wanted map[string]resctrl.Schemata, info resctrl.Info) error {
 	for domain, value := range op.Schemata {
 		old, last := current[op.Group][domain], wanted[op.Group][domain]
 		switch {
-		case domain.Schema == MB && value > max(old, last):
+		case domain.Schema == resctrl.MB && value > max(old, last):
 			return fmt.Errorf("%s: the bandwidth is higher than before the plan (%d) and after it (%d)", op, old, last)
-		case domain.Schema == MB:
+		case domain.Schema == resctrl.MB:
 		case value&^old != 0 && value&^last != 0:
 			return fmt.Errorf("%s: the mask is wider than before the plan (%x) and after it (%x)", op, old, last)
-		case info.Caches[domain.Schema].legal(value) != nil:
-			return fmt.Errorf("%s: %w", op, info.Caches[domain.Schema].legal(value))
+		case info.Caches[domain.Schema].Check(value) != nil:
+			return fmt.Errorf("%s: %w", op, info.Caches[domain.Schema].Check(value))
 		}
 	}
 	return nil
 }
 
-func newOverlap(now, current, wanted map[string]Schemata) string {
+func newOverlap(now, current, wanted map[string]resctrl.Schemata) string {
 	for a := range now {
 		for b := range now {
 			if a >= b {
@@ -174,14 +184,14 @@ func newOverlap(now, current, wanted map[string]Schemata) string {
 }
 
 // final returns the schemata that a group has after the change.
-func final(name string, current, wanted map[string]Schemata) Schemata {
+func final(name string, current, wanted map[string]resctrl.Schemata) resctrl.Schemata {
 	if schemata, ok := wanted[name]; ok {
 		return schemata
 	}
 	return current[name]
 }
 
-func overlapsByUnit(a, b Schemata) map[string]bool {
+func overlapsByUnit(a, b resctrl.Schemata) map[string]bool {
 	found := map[string]bool{}
 	for domain, value := range a {
 		for other, theirs := range b {
@@ -194,17 +204,17 @@ func overlapsByUnit(a, b Schemata) map[string]bool {
 	return found
 }
 
-func randomGroups(random *rand.Rand, info Info, count int) map[string]Schemata {
-	groups := map[string]Schemata{}
+func randomGroups(random *rand.Rand, info resctrl.Info, count int) map[string]resctrl.Schemata {
+	groups := map[string]resctrl.Schemata{}
 	for range count {
-		schemata := Schemata{}
+		schemata := resctrl.Schemata{}
 		for schema, cache := range info.Caches {
 			for _, id := range cache.Domains {
-				schemata[Domain{schema, id}] = randomMask(random, cache)
+				schemata[resctrl.Domain{Schema: schema, ID: id}] = randomMask(random, cache)
 			}
 		}
 		for _, id := range info.Bandwidth.Domains {
-			schemata[Domain{MB, id}] = uint64(1+random.IntN(10)) * 10
+			schemata[resctrl.Domain{Schema: resctrl.MB, ID: id}] = uint64(1+random.IntN(10)) * 10
 		}
 		groups[fmt.Sprintf("qos-%d", random.IntN(6))] = schemata
 	}
@@ -212,7 +222,7 @@ func randomGroups(random *rand.Rand, info Info, count int) map[string]Schemata {
 	return groups
 }
 
-func randomMask(random *rand.Rand, cache CacheInfo) uint64 {
+func randomMask(random *rand.Rand, cache resctrl.CacheInfo) uint64 {
 	for {
 		mask := random.Uint64() & cache.Mask
 		if !cache.Sparse {
@@ -220,7 +230,7 @@ func randomMask(random *rand.Rand, cache CacheInfo) uint64 {
 			low := random.IntN(width)
 			mask = (1<<(1+random.IntN(width-low)) - 1) << low
 		}
-		if cache.legal(mask) == nil {
+		if cache.Check(mask) == nil {
 			return mask
 		}
 	}
@@ -264,13 +274,13 @@ func TestPartitionsThatChangePlacesNeverOverlap(t *testing.T) {
 }
 
 // disjointGroups divides 20 bits among up to 5 groups, in any order. Each group gets at least 2 bits.
-func disjointGroups(random *rand.Rand) map[string]Schemata {
-	groups, low := map[string]Schemata{}, 0
+func disjointGroups(random *rand.Rand) map[string]resctrl.Schemata {
+	groups, low := map[string]resctrl.Schemata{}, 0
 	for _, n := range random.Perm(5)[:1+random.IntN(5)] {
 		low += random.IntN(2)
 		size := 2 + random.IntN(2)
-		schemata := Schemata{}
-		schemata[Domain{"L3", 0}] = (1<<size - 1) << low
+		schemata := resctrl.Schemata{}
+		schemata[resctrl.Domain{Schema: "L3", ID: 0}] = (1<<size - 1) << low
 		groups[fmt.Sprintf("qos-%d", n)] = schemata
 		low += size
 	}

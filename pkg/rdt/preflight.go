@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -21,32 +23,32 @@ var ErrExclusive = errors.New("overlaps an exclusive group")
 
 // orWrongMount adds an *Unavailable error to err if err has only problems of kind ErrBandwidthUnit. A configuration
 // in MBps needs the mount option mba_MBps, and one in per cent needs a mount without this option.
-func orWrongMount(err error, info Info) error {
+func orWrongMount(err error, info resctrl.Info) error {
 	otherProblem := func(err error) bool { return !errors.Is(err, ErrBandwidthUnit) }
 	if slices.ContainsFunc(classes.SplitErrors(err), otherProblem) {
 		return err
 	}
-	if info.Bandwidth.Unit == MBps {
-		return errors.Join(unavailable(WrongMountOptions, "resctrl is mounted with mba_MBps, but the configuration has memory bandwidth in per cent only; "+
+	if info.Bandwidth.Unit == resctrl.MBps {
+		return errors.Join(unavailable(resctrl.WrongMountOptions, "resctrl is mounted with mba_MBps, but the configuration has memory bandwidth in per cent only; "+
 			"mount resctrl without mba_MBps"), err)
 	}
-	return errors.Join(unavailable(WrongMountOptions, "resctrl is mounted without mba_MBps, but the configuration has memory bandwidth in MBps only; "+
+	return errors.Join(unavailable(resctrl.WrongMountOptions, "resctrl is mounted without mba_MBps, but the configuration has memory bandwidth in MBps only; "+
 		"mount resctrl with -o mba_MBps"), err)
 }
 
 // configurable returns the schemata of the groups that a configuration can change: the managed groups and the root group.
-func (m *machine) configurable() map[string]Schemata {
-	result := map[string]Schemata{}
+func (m *machine) configurable() map[string]resctrl.Schemata {
+	result := map[string]resctrl.Schemata{}
 	for name, group := range m.groups {
-		if name == rootGroup || isManaged(name) {
-			result[name] = group.schemata
+		if name == resctrl.Root || isManaged(name) {
+			result[name] = group.Schemata
 		}
 	}
 	return result
 }
 
 // surplus returns the managed groups that are not in wanted.
-func (m *machine) surplus(wanted map[string]Schemata) []string {
+func (m *machine) surplus(wanted map[string]resctrl.Schemata) []string {
 	return m.names(func(name string) bool {
 		_, ok := wanted[name]
 		return isManaged(name) && !ok
@@ -54,7 +56,7 @@ func (m *machine) surplus(wanted map[string]Schemata) []string {
 }
 
 // reclaim returns the empty groups that must be removed to free enough CLOSIDs for the wanted groups.
-func (m *machine) reclaim(wanted map[string]Schemata) ([]string, error) {
+func (m *machine) reclaim(wanted map[string]resctrl.Schemata) ([]string, error) {
 	short := m.closids() - m.info.CLOSIDs
 	for name := range wanted {
 		if _, ok := m.groups[name]; !ok {
@@ -66,7 +68,7 @@ func (m *machine) reclaim(wanted map[string]Schemata) ([]string, error) {
 	}
 
 	empty := slices.DeleteFunc(m.surplus(wanted), func(name string) bool {
-		return !m.groups[name].empty || m.groups[name].mode != "shareable"
+		return !m.groups[name].empty || m.groups[name].Mode != resctrl.Shareable
 	})
 	if len(empty) < short {
 		return nil, m.noCLOSID(wanted, short-len(empty))
@@ -74,9 +76,9 @@ func (m *machine) reclaim(wanted map[string]Schemata) ([]string, error) {
 	return empty[:short], nil
 }
 
-func (m *machine) noCLOSID(wanted map[string]Schemata, short int) error {
+func (m *machine) noCLOSID(wanted map[string]resctrl.Schemata, short int) error {
 	named := len(wanted)
-	if _, ok := wanted[rootGroup]; ok {
+	if _, ok := wanted[resctrl.Root]; ok {
 		named--
 	}
 
@@ -93,18 +95,18 @@ func (m *machine) noCLOSID(wanted map[string]Schemata, short int) error {
 
 // exclusiveOverlaps returns an error for each wanted mask that overlaps an exclusive group which the configuration does
 // not change. The kernel would refuse such a mask.
-func (m *machine) exclusiveOverlaps(wanted map[string]Schemata) error {
+func (m *machine) exclusiveOverlaps(wanted map[string]resctrl.Schemata) error {
 	exclusive := m.names(func(name string) bool {
 		_, ok := wanted[name]
-		return !ok && m.groups[name].exclusive()
+		return !ok && m.groups[name].Exclusive()
 	})
 
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		for _, other := range exclusive {
-			for _, overlap := range overlaps(wanted[name], m.groups[other].schemata) {
+			for _, overlap := range overlaps(wanted[name], m.groups[other].Schemata) {
 				problem := fmt.Sprintf("%s overlaps group %s, whose mode is %s; "+
-					"remove this cache share from the class, or set the mode of group %s to shareable", overlap, other, m.groups[other].mode, other)
+					"remove this cache share from the class, or set the mode of group %s to shareable", overlap, other, m.groups[other].Mode, other)
 				problems = append(problems, &ConfigError{Of: "class", Name: classOf(name), Problem: problem, Err: ErrExclusive})
 			}
 		}
@@ -114,10 +116,10 @@ func (m *machine) exclusiveOverlaps(wanted map[string]Schemata) error {
 
 // overlaps describes the parts of a cache that a and b both have. A code mask and a data mask overlap, too, because they
 // divide the same cache.
-func overlaps(a, b Schemata) []string {
+func overlaps(a, b resctrl.Schemata) []string {
 	var found []string
-	for _, domain := range a.domains() {
-		for _, other := range b.domains() {
+	for _, domain := range a.Domains() {
+		for _, other := range b.Domains() {
 			sameCache := domain.ID == other.ID && domain.Schema.Level() != "" && domain.Schema.Level() == other.Schema.Level()
 			if common := a[domain] & b[other]; sameCache && common != 0 {
 				found = append(found, fmt.Sprintf("%s: mask %#x (bits %#x)", domain, a[domain], common))
@@ -128,7 +130,7 @@ func overlaps(a, b Schemata) []string {
 }
 
 func classOf(group string) string {
-	if group == rootGroup {
+	if group == resctrl.Root {
 		return rootClass
 	}
 	return strings.TrimPrefix(group, GroupPrefix)

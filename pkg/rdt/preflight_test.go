@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -132,19 +134,19 @@ func TestUnavailableNamesReasonAndRemedy(t *testing.T) {
 		mount   bool
 		fault   syscall.Errno
 		config  string
-		reason  string
+		reason  resctrl.Reason
 		message string
 	}{
-		"a CPU without":                   {no, true, 0, inPercent, NoCPUSupport, "the CPU has no RDT"},
-		"a kernel without":                {noKernel, true, 0, inPercent, NoKernelSupport, "CONFIG_X86_CPU_RESCTRL"},
-		"not mounted":                     {unmounted, false, 0, inPercent, NotMounted, "run: mount -t resctrl resctrl /sys/fs/resctrl"},
-		"not to be mounted":               {unmounted, true, syscall.EPERM, inPercent, NotMounted, "operation not permitted"},
-		"a CPU that the kernel refuses":   {unmounted, true, syscall.ENODEV, inPercent, NoCPUSupport, "no such device"},
-		"read-only":                       {readOnly, true, 0, inPercent, ReadOnly, "remount,rw"},
-		"mounted for MBps":                {mbps, true, 0, inPercent, WrongMountOptions, "mount resctrl without mba_MBps"},
-		"mounted for per cent":            {sim.IntelSpec(), true, 0, inMBps, WrongMountOptions, "mount resctrl with -o mba_MBps"},
-		"MBps where the kernel cannot":    {amd, true, 0, inMBps, WrongMountOptions, "which this machine does not support"},
-		"mount point that does not exist": {unmounted, true, syscall.ENOENT, inPercent, NoKernelSupport, "/sys/fs/resctrl"},
+		"a CPU without":                   {no, true, 0, inPercent, resctrl.NoCPUSupport, "the CPU has no RDT"},
+		"a kernel without":                {noKernel, true, 0, inPercent, resctrl.NoKernelSupport, "CONFIG_X86_CPU_RESCTRL"},
+		"not mounted":                     {unmounted, false, 0, inPercent, resctrl.NotMounted, "run: mount -t resctrl resctrl /sys/fs/resctrl"},
+		"not to be mounted":               {unmounted, true, syscall.EPERM, inPercent, resctrl.NotMounted, "operation not permitted"},
+		"a CPU that the kernel refuses":   {unmounted, true, syscall.ENODEV, inPercent, resctrl.NoCPUSupport, "no such device"},
+		"read-only":                       {readOnly, true, 0, inPercent, resctrl.ReadOnly, "remount,rw"},
+		"mounted for MBps":                {mbps, true, 0, inPercent, resctrl.WrongMountOptions, "mount resctrl without mba_MBps"},
+		"mounted for per cent":            {sim.IntelSpec(), true, 0, inMBps, resctrl.WrongMountOptions, "mount resctrl with -o mba_MBps"},
+		"MBps where the kernel cannot":    {amd, true, 0, inMBps, resctrl.WrongMountOptions, "which this machine does not support"},
+		"mount point that does not exist": {unmounted, true, syscall.ENOENT, inPercent, resctrl.NoKernelSupport, "/sys/fs/resctrl"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fs := sim.New(test.spec)
@@ -158,11 +160,11 @@ func TestUnavailableNamesReasonAndRemedy(t *testing.T) {
 			b := New(Options{FS: fs, MountResctrl: test.mount})
 			err := b.Apply(t.Context(), parse(t, test.config))
 			unavailable := (*classes.Unavailable)(nil)
-			if !errors.As(err, &unavailable) || unavailable.Reason != test.reason || !strings.Contains(unavailable.Message, test.message) {
+			if !errors.As(err, &unavailable) || unavailable.Reason != string(test.reason) || !strings.Contains(unavailable.Message, test.message) {
 				t.Fatalf("got %v (%#v)", err, unavailable)
 			}
 
-			if status := b.Status(); status.Unavailable == nil || status.Unavailable.Reason != test.reason {
+			if status := b.Status(); status.Unavailable == nil || status.Unavailable.Reason != string(test.reason) {
 				t.Errorf("the status is %+v, want the reason of the error", status)
 			}
 		})
@@ -188,9 +190,9 @@ func TestApplyMountsWithTheOptionsThatTheConfigurationNeeds(t *testing.T) {
 		b := newBackend(fs, nil)
 		must(t, b.Check(t.Context(), parse(t, config)))
 		apply(t, b, config)
-		tree, mounted := findMount(fs)
-		if diff := cmp.Diff(want, strings.Join(tree.options, ",")); diff != "" || !mounted {
-			t.Errorf("%s\nresctrl is mounted: %v; mount options: %s", config, mounted, diff)
+		tree, err := resctrl.Find(fs)
+		if diff := cmp.Diff(want, strings.Join(tree.Options(), ",")); diff != "" || err != nil {
+			t.Errorf("%s\nfind resctrl: %v; mount options: %s", config, err, diff)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -39,7 +41,7 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 
 // reapply applies the live configuration. It also restores the groups of draining classes, if there are enough CLOSIDs for them.
 func (b *Backend) reapply(now *live) error {
-	draining := map[string]Schemata{}
+	draining := map[string]resctrl.Schemata{}
 	for _, class := range now.draining {
 		if schemata, ok := now.effective[GroupOf(class)]; ok {
 			draining[GroupOf(class)] = schemata
@@ -55,42 +57,38 @@ func (b *Backend) reapply(now *live) error {
 
 // drift compares resctrl with the applied state. It returns one sentence for each difference.
 func (b *Backend) drift(now *live) (found []string, err error) {
-	t, err := locate(b.host)
+	t, err := resctrl.Find(b.host)
 	switch {
 	case b.canMount(err):
 		return []string{"resctrl was unmounted"}, nil
 	case err != nil:
-		return nil, err
+		return nil, asUnavailable(err)
 	case t.String() != now.machine.String():
 		b.root = nil // the original values of the root group do not apply under other options
 		b.counts.mounted()
-		return []string{fmt.Sprintf("resctrl was remounted: %s instead of %s", t, now.machine.tree)}, nil
+		return []string{fmt.Sprintf("resctrl was remounted: %s instead of %s", t, now.machine.Tree)}, nil
 	}
 
-	root, err := t.readSchemata(rootGroup)
+	root, err := t.Schemata(resctrl.Root)
 	if err != nil {
 		return nil, fmt.Errorf("read resctrl's root group: %w", err)
 	}
 	sameDomain := func(_, _ uint64) bool { return true }
-	if !maps.EqualFunc(root, now.machine.groups[rootGroup].schemata, sameDomain) {
+	if !maps.EqualFunc(root, now.machine.groups[resctrl.Root].Schemata, sameDomain) {
 		return []string{"caches were added or removed with their CPUs"}, nil
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(now.effective)) {
-		got, err := t.readSchemata(name)
-		if err != nil && !notExist(err) {
-			return nil, fmt.Errorf("%s: %w", groupText(name), err)
+		got, err := t.Schemata(name)
+		if err != nil && !resctrl.NotExist(err) {
+			return nil, fmt.Errorf("%s: %w", resctrl.Describe(name), err)
 		}
 
 		if err != nil {
-			found = append(found, groupText(name)+" was removed")
-		} else if differences := (Info{}).differences(now.effective[name], got); len(differences) > 0 {
-			found = append(found, fmt.Sprintf("%s was rewritten: %s", groupText(name), strings.Join(differences, ", ")))
+			found = append(found, resctrl.Describe(name)+" was removed")
+		} else if differences := (resctrl.Info{}).Differences(now.effective[name], got); len(differences) > 0 {
+			found = append(found, fmt.Sprintf("%s was rewritten: %s", resctrl.Describe(name), strings.Join(differences, ", ")))
 		}
 	}
 	return found, nil
-}
-
-func (t tree) String() string {
-	return fmt.Sprintf("at %s with %s", t.point, strings.Join(slices.Sorted(slices.Values(t.options)), ","))
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -109,7 +111,7 @@ func TestAFailedRepairIsAnError(t *testing.T) {
 		// repair undoes the damage.
 		repair func(t *testing.T, fs *sim.FS)
 	}{
-		{"unmounted, and not ours to mount", false, func(_ *testing.T, fs *sim.FS) { fs.Unmount() }, NotMounted, nil,
+		{"unmounted, and not ours to mount", false, func(_ *testing.T, fs *sim.FS) { fs.Unmount() }, string(resctrl.NotMounted), nil,
 			func(t *testing.T, fs *sim.FS) { mustDo(t, fs.Mount("resctrl", sim.MountPoint, "resctrl", "")) }},
 		{"mounted with half of the CLOSIDs, of which others have taken all", true, func(t *testing.T, fs *sim.FS) {
 			fs.Unmount()

@@ -10,13 +10,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // Resolution is the result of resolving a configuration on one CPU.
 type Resolution struct {
 	// Groups has the complete schemata of every configured group, by group name. The name of the root group is empty.
-	Groups map[string]Schemata
+	Groups map[string]resctrl.Schemata
 	// Ignored has the optional settings that this CPU does not support, by class.
 	Ignored map[string][]string
 }
@@ -41,14 +43,14 @@ var ErrBandwidthUnit = errors.New("resctrl is mounted for another unit of memory
 
 // Resolve converts the shares in a configuration to the values of groups on this CPU, as goresctrl does. The returned
 // error joins all problems.
-func Resolve(config *Config, info Info) (*Resolution, error) {
-	r := &resolver{config: config, info: info, result: &Resolution{Groups: map[string]Schemata{}, Ignored: map[string][]string{}}}
+func Resolve(config *Config, info resctrl.Info) (*Resolution, error) {
+	r := &resolver{config: config, info: info, result: &Resolution{Groups: map[string]resctrl.Schemata{}, Ignored: map[string][]string{}}}
 	for class := range config.classes() {
-		r.result.Groups[GroupOf(class.name)] = Schemata{}
+		r.result.Groups[GroupOf(class.name)] = resctrl.Schemata{}
 	}
 
-	r.caches(L2, config.options.L2.Optional)
-	r.caches(L3, config.options.L3.Optional)
+	r.caches(resctrl.L2, config.options.L2.Optional)
+	r.caches(resctrl.L3, config.options.L3.Optional)
 	r.bandwidth()
 	if len(r.problems) > 0 {
 		return nil, errors.Join(r.problems...)
@@ -58,7 +60,7 @@ func Resolve(config *Config, info Info) (*Resolution, error) {
 
 type resolver struct {
 	config   *Config
-	info     Info
+	info     resctrl.Info
 	result   *Resolution
 	problems []error
 }
@@ -99,7 +101,7 @@ const (
 	data    = "data"
 )
 
-func kindOf(schema Schema) string {
+func kindOf(schema resctrl.Schema) string {
 	switch strings.TrimPrefix(string(schema), schema.Level()) {
 	case "CODE":
 		return code
@@ -133,7 +135,7 @@ func (r *resolver) caches(level string, optional bool) {
 				if err != nil {
 					r.problem("class", class.name, "%s: %v", schema, err)
 				}
-				r.result.Groups[GroupOf(class.name)][Domain{schema, id}] = mask
+				r.result.Groups[GroupOf(class.name)][resctrl.Domain{Schema: schema, ID: id}] = mask
 			}
 		}
 	}
@@ -172,7 +174,7 @@ func (r *resolver) bandwidth() {
 			// A partition gets at least the CPU's minimum, so that the percentages of its classes are never relative to 0.
 			base := max(info.Min, r.limit("partition", p.name, p.mb, id, info.Max))
 			value := r.limit("class", class.name, class.mb, id, base)
-			r.result.Groups[GroupOf(class.name)][Domain{MB, id}] = max(info.Min, value)
+			r.result.Groups[GroupOf(class.name)][resctrl.Domain{Schema: resctrl.MB, ID: id}] = max(info.Min, value)
 		}
 	}
 }
@@ -186,13 +188,13 @@ func (r *resolver) limit(of, name string, settings []setting[bandwidth], id int,
 	all, unlimited := uint64(100), uint64(math.MaxUint32)
 	wanted := valueFor(settings, id, bandwidth{percent: &all, mbps: &unlimited})
 	switch unit := r.info.Bandwidth.Unit; {
-	case unit == MBps && wanted.mbps != nil:
+	case unit == resctrl.MBps && wanted.mbps != nil:
 		return min(*wanted.mbps, base)
-	case unit == EighthGBps && wanted.mbps != nil:
+	case unit == resctrl.EighthGBps && wanted.mbps != nil:
 		return min(max(1, *wanted.mbps*8/1000), base) // rounded down, but at least 1
-	case unit == EighthGBps:
+	case unit == resctrl.EighthGBps:
 		return max(1, *wanted.percent*base/100)
-	case unit == Percent && wanted.percent != nil:
+	case unit == resctrl.Percent && wanted.percent != nil:
 		return *wanted.percent * base / 100
 	}
 

@@ -9,6 +9,8 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
 type request struct {
@@ -18,7 +20,7 @@ type request struct {
 
 // partitionMasks returns the masks that the partitions get in one cache. The outer key of the result is unified, code or
 // data, and the inner key is the name of a partition.
-func (r *resolver) partitionMasks(level string, cache CacheInfo, id int) (map[string]map[string]uint64, error) {
+func (r *resolver) partitionMasks(level string, cache resctrl.CacheInfo, id int) (map[string]map[string]uint64, error) {
 	whole := map[string]uint64{}
 	for _, p := range r.config.partitions {
 		whole[p.name] = cache.Mask
@@ -40,7 +42,7 @@ func (r *resolver) partitionMasks(level string, cache CacheInfo, id int) (map[st
 
 // divide gives each partition a part of one cache, for one kind of use: unified, code or data. If no partition requests a share
 // of this kind, divide returns nil.
-func (r *resolver) divide(level string, cache CacheInfo, id int, kind string) (map[string]uint64, error) {
+func (r *resolver) divide(level string, cache resctrl.CacheInfo, id int, kind string) (map[string]uint64, error) {
 	var requests []request
 	without := ""
 	for _, p := range r.config.partitions {
@@ -76,13 +78,13 @@ func mixed(first, second request) error {
 		first.partition, first.text, second.partition, second.text)
 }
 
-func divideMasks(requests []request, cache CacheInfo) (map[string]uint64, error) {
+func divideMasks(requests []request, cache resctrl.CacheInfo) (map[string]uint64, error) {
 	masks := map[string]uint64{}
 	for i, wanted := range requests {
 		if wanted.relative() {
 			return nil, mixed(requests[0], wanted)
 		}
-		if err := cache.legal(wanted.mask); err != nil {
+		if err := cache.Check(wanted.mask); err != nil {
 			return nil, &ConfigError{Of: "partition", Name: wanted.partition, Problem: fmt.Sprintf("%s: %v", wanted.text, err)}
 		}
 
@@ -98,7 +100,7 @@ func divideMasks(requests []request, cache CacheInfo) (map[string]uint64, error)
 }
 
 // dividePercent gives each partition a contiguous run of bits, in the order of the partitions' names, beginning at bit 0.
-func dividePercent(requests []request, cache CacheInfo) (map[string]uint64, error) {
+func dividePercent(requests []request, cache resctrl.CacheInfo) (map[string]uint64, error) {
 	total := uint64(0)
 	for _, wanted := range requests {
 		if !wanted.relative() {
@@ -125,7 +127,7 @@ func dividePercent(requests []request, cache CacheInfo) (map[string]uint64, erro
 
 // sizesOf returns the number of bits of each partition. total is the sum of the requests in per cent. Beginning with the
 // smallest request, sizesOf rounds each number down, but not below the CPU's minimum. The largest request gets the rest.
-func sizesOf(requests []request, total uint64, cache CacheInfo) (map[string]uint64, error) {
+func sizesOf(requests []request, total uint64, cache resctrl.CacheInfo) (map[string]uint64, error) {
 	ascending := slices.Clone(requests)
 	slices.SortStableFunc(ascending, func(a, b request) int { return cmp.Compare(a.high, b.high) })
 	all := total * uint64(bits.OnesCount64(cache.Mask)) / 100
@@ -136,12 +138,12 @@ func sizesOf(requests []request, total uint64, cache CacheInfo) (map[string]uint
 		if all > 0 {
 			percentLeft = left * total / all
 		}
-		if left < cache.minBits() || percentLeft == 0 {
+		if left < cache.LeastBits() || percentLeft == 0 {
 			return nil, fmt.Errorf("%d bits are too few for the partitions (%s); give larger shares, or define fewer partitions",
 				all, describe(requests))
 		}
 
-		size := max(wanted.high*left/percentLeft, cache.minBits())
+		size := max(wanted.high*left/percentLeft, cache.LeastBits())
 		if size > left || i == len(ascending)-1 {
 			size = left
 		}

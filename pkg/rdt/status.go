@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -38,7 +40,7 @@ type live struct {
 	offered, draining []string
 	// effective has the kernel's values of all managed groups, including the groups of draining classes. It includes
 	// the root group if the configuration sets the root group.
-	effective map[string]Schemata
+	effective map[string]resctrl.Schemata
 	// err is the last error of an attempt to replace or restore the configuration. unavailable is the last of these
 	// errors that has the type *classes.Unavailable.
 	err         error
@@ -103,7 +105,7 @@ func (l *live) machineConditions() []classes.Condition {
 
 	conditions := []classes.Condition{
 		{Type: ConditionMounted, Healthy: true, Reason: "Mounted",
-			Message: fmt.Sprintf("resctrl is mounted at %s with %s", l.machine.point, strings.Join(l.machine.options, ","))},
+			Message: fmt.Sprintf("resctrl is mounted at %s with %s", l.machine.MountPoint(), strings.Join(l.machine.Options(), ","))},
 		closids,
 	}
 	if len(foreign) > 0 {
@@ -120,9 +122,9 @@ func (l *live) classConditions() []classes.Condition {
 			Message: "classes that are no longer configured are kept until their containers end: " + strings.Join(l.draining, ", ")})
 	}
 
-	for _, cache := range []struct{ level, option string }{{L2, "cdpl2"}, {L3, "cdp"}} {
+	for _, cache := range []struct{ level, option string }{{resctrl.L2, "cdpl2"}, {resctrl.L3, "cdp"}} {
 		if len(l.machine.info.Schemas(cache.level)) == 1 && l.config.wantsCodeAndData(cache.level) {
-			conditions = append(conditions, classes.Condition{Type: cache.level + ConditionCodeAndData, Reason: WrongMountOptions,
+			conditions = append(conditions, classes.Condition{Type: cache.level + ConditionCodeAndData, Reason: string(resctrl.WrongMountOptions),
 				Message: fmt.Sprintf("code and data of %[1]s are configured separately, but resctrl is mounted without %[2]s, so the unified shares apply; "+
 					"mount resctrl with -o %[2]s if the CPU supports that", cache.level, cache.option)})
 		}
@@ -130,7 +132,7 @@ func (l *live) classConditions() []classes.Condition {
 
 	var rounded []string
 	for _, name := range slices.Sorted(maps.Keys(l.resolution.Groups)) {
-		if asked, has := l.resolution.Groups[name].values(MB), l.effective[name].values(MB); asked != has {
+		if asked, has := l.resolution.Groups[name].Values(resctrl.MB), l.effective[name].Values(resctrl.MB); asked != has {
 			rounded = append(rounded, fmt.Sprintf("%s has %s for %s", classOf(name), has, asked))
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -37,12 +39,12 @@ func (b *Backend) MoveThreads(ctx context.Context, class string, targets []class
 	// The threads are listed before the group's tasks. In the opposite order, a thread that joins the group between
 	// the two listings would count as a thread outside the group.
 	for i, target := range targets {
-		moves[i] = b.newMove(m.tree, target, class)
+		moves[i] = b.newMove(m.Tree, target, class)
 		if threads[i], err = moves[i].list(); err != nil {
 			problems = append(problems, err)
 		}
 	}
-	outside, err := m.outside(class)
+	outside, err := outside(m.Tree, class)
 	if err != nil {
 		return nil, errors.Join(append(problems, err)...)
 	}
@@ -67,10 +69,10 @@ func (b *Backend) MoveThreads(ctx context.Context, class string, targets []class
 
 // outside returns a function that reports whether a thread is not in the group of a class. For the system default, the
 // function reports whether the thread is in a managed group.
-func (t tree) outside(class string) (func(tid int) bool, error) {
+func outside(t resctrl.Tree, class string) (func(tid int) bool, error) {
 	groups, inside := []string{GroupOf(class)}, true
 	if class == classes.SystemDefault {
-		names, err := t.groupNames()
+		names, err := t.Groups()
 		if err != nil {
 			return nil, err
 		}
@@ -79,9 +81,9 @@ func (t tree) outside(class string) (func(tid int) bool, error) {
 
 	set := map[int]bool{}
 	for _, group := range groups {
-		tids, err := t.tasks(group)
-		if err != nil && !notExist(err) {
-			return nil, fmt.Errorf("%s: %w", groupText(group), err)
+		tids, err := t.Tasks(group)
+		if err != nil && !resctrl.NotExist(err) {
+			return nil, fmt.Errorf("%s: %w", resctrl.Describe(group), err)
 		}
 		for _, tid := range tids {
 			set[tid] = true
@@ -91,7 +93,7 @@ func (t tree) outside(class string) (func(tid int) bool, error) {
 }
 
 type move struct {
-	tree
+	resctrl.Tree
 	list func() ([]int, error)
 	to   string
 	// movable reports whether the move includes the threads of a group.
@@ -103,7 +105,7 @@ type move struct {
 	begun bool
 }
 
-func (b *Backend) newMove(t tree, target classes.Holder, class string) *move {
+func (b *Backend) newMove(t resctrl.Tree, target classes.Holder, class string) *move {
 	list := func() ([]int, error) {
 		if b.threads == nil {
 			return nil, errors.New("the threads of containers are unknown")
@@ -114,7 +116,7 @@ func (b *Backend) newMove(t tree, target classes.Holder, class string) *move {
 		}
 		return tids, nil
 	}
-	return &move{tree: t, list: list, to: GroupOf(class), movable: func(string) bool { return true }, origins: map[int]string{}}
+	return &move{Tree: t, list: list, to: GroupOf(class), movable: func(string) bool { return true }, origins: map[int]string{}}
 }
 
 // run records the groups of all threads. It then repeats passes until a pass finds no thread to move.
@@ -143,7 +145,7 @@ func (m *move) done(class string) bool {
 	if err != nil {
 		return false
 	}
-	outside, err := m.outside(class)
+	outside, err := outside(m.Tree, class)
 	return err == nil && !slices.ContainsFunc(tids, outside)
 }
 
@@ -157,7 +159,7 @@ func (m *move) pass(ctx context.Context) (moved int, err error) {
 		if _, known := m.origins[tid]; !known {
 			m.origins[tid] = group
 		}
-		err := m.moveTask(tid, m.to)
+		err := m.MoveTask(tid, m.to)
 		if err == nil {
 			moved++
 		}
@@ -175,11 +177,11 @@ func (m *move) each(do func(tid int, group string) error) error {
 	}
 
 	for _, tid := range tids {
-		group, err := m.groupOfTask(tid)
+		group, err := m.GroupOfTask(tid)
 		if err == nil {
 			err = do(tid, group)
 		}
-		if err != nil && !errors.Is(err, errEnded) {
+		if err != nil && !errors.Is(err, resctrl.ErrEnded) {
 			return fmt.Errorf("thread %d: %w", tid, err)
 		}
 	}
@@ -218,10 +220,10 @@ func (m *move) passBack(before string) (moved int, err error) {
 			return nil
 		}
 
-		err := m.moveTask(tid, origin)
+		err := m.MoveTask(tid, origin)
 		if err == nil {
 			moved++
-		} else if !errors.Is(err, errEnded) {
+		} else if !errors.Is(err, resctrl.ErrEnded) {
 			problems = append(problems, err)
 		}
 		return nil

@@ -6,6 +6,8 @@ package rdt
 import (
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -62,7 +64,7 @@ func TestAClassIsMeasuredByItsGroup(t *testing.T) {
 
 func TestACounterWithoutANumberIsNoSeries(t *testing.T) {
 	for _, text := range []string{"Unavailable", "Unassigned", "Error", ""} {
-		if value, ok := ParseCounter([]byte(text + "\n")); ok {
+		if value, ok := resctrl.ParseCounter([]byte(text + "\n")); ok {
 			t.Errorf("the counter %q is parsed as %v, want no value", text, value)
 		}
 	}
@@ -94,7 +96,7 @@ func FuzzParseCounter(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if value, ok := ParseCounter(data); ok && value < 0 {
+		if value, ok := resctrl.ParseCounter(data); ok && value < 0 {
 			t.Errorf("the counter %q is parsed as %v, want no negative value", data, value)
 		}
 	})

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	goresctrl "github.com/intel/goresctrl/pkg/rdt"
 )
 
@@ -67,7 +69,7 @@ func (p *proportion) parsePercent(text string) error {
 }
 
 // within returns the bits that the proportion p selects from the mask base. If p is nil, it returns all of base.
-func (p *proportion) within(base uint64, cache CacheInfo) (uint64, error) {
+func (p *proportion) within(base uint64, cache resctrl.CacheInfo) (uint64, error) {
 	if p == nil {
 		return base, nil
 	}
@@ -80,13 +82,13 @@ func (p *proportion) within(base uint64, cache CacheInfo) (uint64, error) {
 	if mask>>shift != p.mask || mask&^base != 0 {
 		return 0, fmt.Errorf("%s, counted from bit %d, has bits outside its partition's mask %#x", p.text, shift, base)
 	}
-	return mask, cache.legal(mask)
+	return mask, cache.Check(mask)
 }
 
 // percentOf returns the bits of base from p.low to p.high per cent, where 0% is the lowest bit of base and 100% the highest.
 // If these bits are too few for the CPU, percentOf adds neighbouring bits, lower ones first.
-func (p proportion) percentOf(base uint64, cache CacheInfo) (uint64, error) {
-	width, least := uint64(bits.OnesCount64(base)), cache.minBits()
+func (p proportion) percentOf(base uint64, cache resctrl.CacheInfo) (uint64, error) {
+	width, least := uint64(bits.OnesCount64(base)), cache.LeastBits()
 	if width < least {
 		return 0, fmt.Errorf("%s: the mask %#x of its partition has fewer bits than this CPU needs (%d)", p.text, base, least)
 	}
@@ -109,7 +111,7 @@ func (p proportion) percentOf(base uint64, cache CacheInfo) (uint64, error) {
 		}
 		rest &= rest - 1
 	}
-	return mask, cache.legal(mask)
+	return mask, cache.Check(mask)
 }
 
 func parseBits(text string) (uint64, error) {
@@ -198,7 +200,7 @@ type bandwidth struct {
 
 // add parses an entry like "50%" or "1000MBps".
 func (b *bandwidth) add(entry string) error {
-	if number, ok := strings.CutSuffix(entry, string(MBps)); ok {
+	if number, ok := strings.CutSuffix(entry, string(resctrl.MBps)); ok {
 		n, err := strconv.ParseUint(number, 10, 32)
 		if err != nil {
 			return fmt.Errorf(`%q is not a bandwidth in MBps; write a whole number like "1000MBps"`, entry)
@@ -209,7 +211,7 @@ func (b *bandwidth) add(entry string) error {
 		return nil
 	}
 
-	number, ok := strings.CutSuffix(entry, string(Percent))
+	number, ok := strings.CutSuffix(entry, string(resctrl.Percent))
 	n, err := strconv.ParseUint(number, 10, 7)
 	if !ok || err != nil || n > 100 {
 		return fmt.Errorf(`%q is not a share of memory bandwidth; write "0%%" to "100%%", or MBps as in "1000MBps"`, entry)

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -35,17 +37,17 @@ func (w watched) Remove(path string) error {
 
 // wider describes a value of a group that is wider than before and after the change. Such a value is a mask that
 // neither the old nor the new mask contains, or a bandwidth that is larger than the old and the new one.
-func wider(now, before, after Schemata) string {
+func wider(now, before, after resctrl.Schemata) string {
 	for domain, value := range now {
 		old, last := before[domain], after[domain]
-		if domain.Schema == MB && value > max(old, last) || domain.Schema != MB && value&^old != 0 && value&^last != 0 {
+		if domain.Schema == resctrl.MB && value > max(old, last) || domain.Schema != resctrl.MB && value&^old != 0 && value&^last != 0 {
 			return fmt.Sprintf("%s is %x, before %x, after %x", domain, value, old, last)
 		}
 	}
 	return ""
 }
 
-func groupsIn(t *testing.T, fs *sim.FS) map[string]Schemata {
+func groupsIn(t *testing.T, fs *sim.FS) map[string]resctrl.Schemata {
 	t.Helper()
 	return groupsOf(t, dump(fs, "schemata"))
 }
@@ -83,14 +85,14 @@ func TestNoClassIsEverWiderThanBeforeOrAfter(t *testing.T) {
 }
 
 // watchApply applies a configuration, and lets operation n fail. It returns true if there are fewer than n operations.
-func watchApply(t *testing.T, fs *sim.FS, n int, config string, wanted map[string]Schemata) (done bool) {
+func watchApply(t *testing.T, fs *sim.FS, n int, config string, wanted map[string]resctrl.Schemata) (done bool) {
 	t.Helper()
 	before := groupsIn(t, fs)
 	looks := 0
 	w := watched{fs, func(op string) {
 		looks++
 		now := groupsIn(t, fs)
-		maps.DeleteFunc(now, func(name string, _ Schemata) bool { return before[name] == nil }) // ignores new groups, because they have no tasks
+		maps.DeleteFunc(now, func(name string, _ resctrl.Schemata) bool { return before[name] == nil }) // ignores new groups, because they have no tasks
 		if overlap := newOverlap(now, before, wanted); overlap != "" {
 			t.Errorf("failing operation %d: after %s groups overlap: %s", n, op, overlap)
 		}

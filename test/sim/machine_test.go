@@ -16,7 +16,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
-	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
+	kernelresctrl "github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
@@ -24,7 +24,7 @@ import (
 )
 
 var _ interface {
-	rdt.FS
+	kernelresctrl.FS
 	blockio.FS
 	cgroup.FS
 	nriruntime.OCI

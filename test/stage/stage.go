@@ -23,6 +23,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
@@ -30,7 +31,7 @@ import (
 
 // Host is the machine that the classes are applied on.
 type Host interface {
-	rdt.FS
+	resctrl.FS
 	blockio.FS
 	nriruntime.OCI
 }

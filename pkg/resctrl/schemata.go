@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package rdt
+package resctrl
 
 import (
 	"cmp"
@@ -103,35 +103,38 @@ func (s Schemata) parseLine(schema Schema, text string) error {
 func (s Schemata) String() string {
 	var text strings.Builder
 	var previous Schema
-	for _, domain := range s.domains() {
+	for _, domain := range s.Domains() {
 		if domain.Schema != previous {
-			fmt.Fprintf(&text, "%s:%s\n", domain.Schema, s.values(domain.Schema))
+			fmt.Fprintf(&text, "%s:%s\n", domain.Schema, s.Values(domain.Schema))
 		}
 		previous = domain.Schema
 	}
 	return text.String()
 }
 
-// values returns the values of one schema in the format of a schemata file, as in "0=f;1=ff".
-func (s Schemata) values(schema Schema) string {
+// Values returns the values of one schema in the format of a schemata file, as in "0=f;1=ff".
+func (s Schemata) Values(schema Schema) string {
 	var entries []string
-	for _, id := range s.ids(schema) {
-		entries = append(entries, fmt.Sprintf("%d=%s", id, s.value(Domain{schema, id})))
+	for _, id := range s.IDs(schema) {
+		entries = append(entries, fmt.Sprintf("%d=%s", id, s.Value(Domain{schema, id})))
 	}
 	return strings.Join(entries, ";")
 }
 
-func (s Schemata) value(d Domain) string { return strconv.FormatUint(s[d], d.Schema.base()) }
+// Value returns the value of one domain in the format of a schemata file.
+func (s Schemata) Value(d Domain) string { return strconv.FormatUint(s[d], d.Schema.base()) }
 
-func (s Schemata) domains() []Domain {
+// Domains returns the sorted domains that have a value.
+func (s Schemata) Domains() []Domain {
 	return slices.SortedFunc(maps.Keys(s), func(a, b Domain) int {
 		return cmp.Or(cmp.Compare(a.Schema, b.Schema), cmp.Compare(a.ID, b.ID))
 	})
 }
 
-func (s Schemata) ids(schema Schema) []int {
+// IDs returns the sorted cache IDs that have a value in one schema.
+func (s Schemata) IDs(schema Schema) []int {
 	var ids []int
-	for _, domain := range s.domains() {
+	for _, domain := range s.Domains() {
 		if domain.Schema == schema {
 			ids = append(ids, domain.ID)
 		}
@@ -139,8 +142,8 @@ func (s Schemata) ids(schema Schema) []int {
 	return ids
 }
 
-// restrictedTo returns the values that s has for the domains of the schemata other.
-func (s Schemata) restrictedTo(other Schemata) Schemata {
+// RestrictedTo returns the values that s has for the domains of the schemata other.
+func (s Schemata) RestrictedTo(other Schemata) Schemata {
 	kept := Schemata{}
 	for domain := range other {
 		if value, ok := s[domain]; ok {

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package rdt
+package resctrl
 
 import (
 	"errors"
@@ -30,8 +30,10 @@ func ParseTasks(data []byte) ([]int, error) {
 }
 
 var (
-	errEnded     = errors.New("thread has ended")
-	errUnmounted = errors.New("resctrl has been unmounted")
+	// ErrEnded is the error for a thread that has ended.
+	ErrEnded = errors.New("thread has ended")
+	// ErrUnmounted is the error for a thread whose group is unknown, because resctrl is not mounted any more.
+	ErrUnmounted = errors.New("resctrl has been unmounted")
 )
 
 // ParseTaskGroup reads /proc/PID/cpu_resctrl_groups (proc_resctrl_show in the kernel). It returns the name of the
@@ -43,52 +45,53 @@ func ParseTaskGroup(data []byte) (group, monitoring string, err error) {
 		return "", "", fmt.Errorf("cpu_resctrl_groups: %q is not of the form res:GROUP", line)
 	}
 	if group == "" {
-		return "", "", errUnmounted
+		return "", "", ErrUnmounted
 	}
 
 	line, _, _ = strings.Cut(rest, "\n")
 	return strings.TrimPrefix(group, "/"), strings.TrimPrefix(line, "mon:"), nil
 }
 
-func (t tree) groupOfTask(tid int) (string, error) {
-	group, _, err := t.groupsOfTask(tid)
+// GroupOfTask returns the control group of a thread.
+func (t Tree) GroupOfTask(tid int) (string, error) {
+	group, _, err := t.GroupsOfTask(tid)
 	return group, err
 }
 
-// groupsOfTask returns the control group and the monitoring group of a thread. A kernel without CONFIG_PROC_CPU_RESCTRL does not show
+// GroupsOfTask returns the control group and the monitoring group of a thread. A kernel without CONFIG_PROC_CPU_RESCTRL does not show
 // the monitoring group.
-func (t tree) groupsOfTask(tid int) (group, monitoring string, err error) {
+func (t Tree) GroupsOfTask(tid int) (group, monitoring string, err error) {
 	proc := path.Join("/proc", strconv.Itoa(tid))
 	data, err := t.host.ReadFile(path.Join(proc, "cpu_resctrl_groups"))
 	switch {
 	case err == nil:
 		return ParseTaskGroup(data)
 	case errors.Is(err, syscall.ESRCH):
-		return "", "", errEnded
+		return "", "", ErrEnded
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", "", err
 	}
 
 	if _, err := t.host.ReadFile(path.Join(proc, "stat")); err != nil {
-		return "", "", errEnded
+		return "", "", ErrEnded
 	}
 	group, err = t.scanFor(tid)
 	return group, "", err
 }
 
 // scanFor searches the tasks of all groups for a thread. It is for kernels without CONFIG_PROC_CPU_RESCTRL.
-func (t tree) scanFor(tid int) (string, error) {
-	groups, err := t.groupNames()
+func (t Tree) scanFor(tid int) (string, error) {
+	groups, err := t.Groups()
 	if err != nil {
 		return "", err
 	}
-	if !t.exists(rootGroup) {
-		return "", errUnmounted
+	if !t.Exists(Root) {
+		return "", ErrUnmounted
 	}
 
 	for _, name := range groups {
-		tids, err := t.tasks(name)
-		if err != nil && !notExist(err) {
+		tids, err := t.Tasks(name)
+		if err != nil && !NotExist(err) {
 			return "", err
 		}
 
@@ -96,10 +99,11 @@ func (t tree) scanFor(tid int) (string, error) {
 			return name, nil
 		}
 	}
-	return "", errEnded
+	return "", ErrEnded
 }
 
-func (t tree) tasks(group string) ([]int, error) {
+// Tasks returns the IDs of the threads in a group. Those of a control group include those in its monitoring groups.
+func (t Tree) Tasks(group string) ([]int, error) {
 	data, err := t.host.ReadFile(t.path(group, "tasks"))
 	if err != nil {
 		return nil, err
@@ -107,16 +111,16 @@ func (t tree) tasks(group string) ([]int, error) {
 	return ParseTasks(data)
 }
 
-// removeUnused removes a group unless the group has running tasks. It reports whether the group is gone.
-func (t tree) removeUnused(name string) (removed bool, err error) {
-	tids, err := t.tasks(name)
+// RemoveUnused removes a group unless the group has running tasks. It reports whether the group is gone.
+func (t Tree) RemoveUnused(name string) (removed bool, err error) {
+	tids, err := t.Tasks(name)
 	switch {
-	case err != nil && notExist(err):
+	case err != nil && NotExist(err):
 		return true, nil
 	case err != nil:
-		return false, fmt.Errorf("%s: %w", groupText(name), err)
+		return false, fmt.Errorf("%s: %w", Describe(name), err)
 	case !slices.ContainsFunc(tids, t.running):
-		err = t.do(Op{Kind: Remove, Group: name})
+		err = t.Remove(name)
 		return err == nil, err
 	}
 	return false, nil
@@ -124,22 +128,24 @@ func (t tree) removeUnused(name string) (removed bool, err error) {
 
 // running reports whether a task has not ended. A zombie counts as ended, because it stays in its group until its
 // parent reaps it, and the parent may never do so.
-func (t tree) running(tid int) bool {
+func (t Tree) running(tid int) bool {
 	stat, err := t.host.ReadFile(path.Join("/proc", strconv.Itoa(tid), "stat"))
 	if err != nil {
-		return !notExist(err) && !errors.Is(err, syscall.ESRCH)
+		return !NotExist(err) && !errors.Is(err, syscall.ESRCH)
 	}
 	const state = 3 // "Z" is a zombie, "X" is dead
 	return !slices.Contains([]string{"Z", "X"}, cgroup.StatField(stat, state))
 }
 
-func (t tree) moveTask(tid int, group string) error {
+// MoveTask moves a thread to a group. The kernel refuses a monitoring group of another control group with EINVAL. The error wraps
+// ErrEnded if the thread has ended.
+func (t Tree) MoveTask(tid int, group string) error {
 	err := t.host.WriteFile(t.path(group, "tasks"), []byte(strconv.Itoa(tid)))
 	if errors.Is(err, syscall.ESRCH) {
-		return errEnded
+		return ErrEnded
 	}
 	if err != nil {
-		return fmt.Errorf("move to %s: %w", groupText(group), t.explain(err, ""))
+		return fmt.Errorf("move to %s: %w", Describe(group), t.explain(err, ""))
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package rdt
+package resctrl
 
 import (
 	"errors"
@@ -137,8 +137,8 @@ func TestParseTaskGroup(t *testing.T) {
 			t.Errorf("the group in %q is %q, with the error %v", text, got, err)
 		}
 	}
-	if _, _, err := ParseTaskGroup([]byte("res:\nmon:\n")); !errors.Is(err, errUnmounted) {
-		t.Errorf("while resctrl is not mounted, the error is %v, want errUnmounted", err)
+	if _, _, err := ParseTaskGroup([]byte("res:\nmon:\n")); !errors.Is(err, ErrUnmounted) {
+		t.Errorf("while resctrl is not mounted, the error is %v, want ErrUnmounted", err)
 	}
 	if _, _, err := ParseTaskGroup([]byte("0::/\n")); err == nil {
 		t.Error("a line of /proc/PID/cgroup is accepted, want an error")
@@ -149,8 +149,30 @@ func FuzzParseTaskGroup(f *testing.F) {
 	f.Add([]byte("res:/\nmon:\n"))
 	f.Add([]byte("res:qos-gold\nmon:m\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if group, _, err := ParseTaskGroup(data); strings.Contains(group, "\n") || errors.Is(err, errUnmounted) && group != "" {
+		if group, _, err := ParseTaskGroup(data); strings.Contains(group, "\n") || errors.Is(err, ErrUnmounted) && group != "" {
 			t.Errorf("the group in %q is %q, with the error %v", data, group, err)
 		}
 	})
+}
+
+func machines() map[string]sim.Spec {
+	noL3 := sim.IntelSpec()
+	noL3.L2, noL3.L3 = nil, nil
+	mbps := sim.IntelSpec()
+	mbps.L2, mbps.Options = nil, "mba_MBps"
+	mbps.L3 = &sim.Cache{Ways: 20, Shareable: 0xc0000, CLOSIDs: 16, Size: 20 << 20, MinBits: 1, CDP: true}
+	return map[string]sim.Spec{"plain": sim.IntelSpec(), "AMD": sim.AMDSpec(), "no L3": noL3, "MBps": mbps}
+}
+
+func infoOf(t testing.TB, spec sim.Spec) Info {
+	t.Helper()
+	tree, err := Find(sim.New(spec))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, _, err := tree.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
 }

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package rdt
+package resctrl
 
 import (
 	"errors"
@@ -96,7 +96,7 @@ func ParseInfo(files map[string][]byte, root Schemata, mbps bool) (Info, error) 
 		case file == "L3_MON/num_rmids":
 			info.RMIDs = parse.count(file)
 		case name == "cbm_mask" && schema.Level() != "":
-			info.Caches[schema] = parse.cache(schema, root.ids(schema))
+			info.Caches[schema] = parse.cache(schema, root.IDs(schema))
 		case name == "min_bandwidth" && schema == MB:
 			info.Bandwidth = parse.bandwidth(root, mbps)
 		}
@@ -146,7 +146,7 @@ func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 		Min:         p.number("MB/min_bandwidth", 10),
 		Granularity: max(1, p.number("MB/bandwidth_gran", 10)),
 		Max:         100,
-		Domains:     root.ids(MB),
+		Domains:     root.IDs(MB),
 	}
 
 	largest := uint64(0)
@@ -172,16 +172,18 @@ func amdMaximum(largest uint64) uint64 {
 	return 1 << min(bits.Len64(largest-1), 63)
 }
 
-func (c CacheInfo) minBits() uint64 { return uint64(max(1, c.MinBits)) }
+// LeastBits returns the minimum number of bits of a mask. A mask needs at least 1.
+func (c CacheInfo) LeastBits() uint64 { return uint64(max(1, c.MinBits)) }
 
-func (c CacheInfo) legal(mask uint64) error {
+// Check returns why the kernel would refuse a mask, or nil.
+func (c CacheInfo) Check(mask uint64) error {
 	switch {
 	case mask&^c.Mask != 0:
 		return fmt.Errorf("mask %#x is wider than the cache, whose mask is %#x", mask, c.Mask)
 	case !c.Sparse && !contiguous(mask):
 		return fmt.Errorf("mask %#x has a gap; this CPU accepts only contiguous bits", mask)
-	case uint64(bits.OnesCount64(firstRun(mask))) < c.minBits():
-		return fmt.Errorf("mask %#x has too few bits; the minimum of this CPU is %d", mask, c.minBits())
+	case uint64(bits.OnesCount64(firstRun(mask))) < c.LeastBits():
+		return fmt.Errorf("mask %#x has too few bits; the minimum of this CPU is %d", mask, c.LeastBits())
 	}
 	return nil
 }
@@ -191,42 +193,3 @@ func (c CacheInfo) legal(mask uint64) error {
 func firstRun(mask uint64) uint64 { return mask &^ (mask + mask&-mask) }
 
 func contiguous(mask uint64) bool { return firstRun(mask) == mask }
-
-func runs(mask uint64) []uint64 {
-	var found []uint64
-	for mask != 0 {
-		run := firstRun(mask)
-		found = append(found, run)
-		mask &^= run
-	}
-	return found
-}
-
-// largestPart returns the largest legal mask that has only bits of mask. It returns 0 if there is no such mask.
-func (c CacheInfo) largestPart(mask uint64) uint64 {
-	if mask != 0 && c.legal(mask) == nil {
-		return mask
-	}
-
-	largest := uint64(0)
-	for _, run := range runs(mask) {
-		if c.legal(run) == nil && bits.OnesCount64(run) > bits.OnesCount64(largest) {
-			largest = run
-		}
-	}
-	return largest
-}
-
-// smallestParts returns the shortest legal masks at the low and the high end of each run of ones in mask. It never
-// returns mask itself.
-func (c CacheInfo) smallestParts(mask uint64) []uint64 {
-	var parts []uint64
-	least := c.minBits()
-	for _, run := range runs(mask) {
-		low, high := uint64(bits.TrailingZeros64(run)), uint64(bits.Len64(run))
-		if high-low >= least && run != mask || high-low > least {
-			parts = append(parts, (1<<least-1)<<low, (1<<least-1)<<(high-least))
-		}
-	}
-	return parts
-}
