@@ -15,12 +15,12 @@ func TestTheDemoRunsToItsEnd(t *testing.T) {
 	}
 
 	for _, part := range []string{
-		"qos.noderesource.dev/rdt.exclusive",
-		`class "exclusive" of k8s.io/rdt is full: 2 of 2 in use`,
-		`class "exclusiv" of k8s.io/rdt does not exist on this node; available: exclusive, limited`,
-		"default    db     main-app   k8s.io/rdt      limited           update",
+		"qos.noderesource.dev/rdt.gold",
+		`class "gold" of k8s.io/rdt is full: 2 of 2 in use`,
+		`class "glod" of k8s.io/rdt does not exist on this node; available: gold, bronze`,
+		"default    db     main-app   k8s.io/rdt      bronze            update",
 		"L3:0=000ff;1=000ff",
-		"254:0 rbps=10000000 wbps=10000000 riops=max wiops=max",
+		"254:0 rbps=20000000 wbps=20000000 riops=max wiops=max",
 	} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("the demo does not show %q:\n%s", part, out.String())

@@ -16,23 +16,23 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/stage"
 )
 
-// classes has the classes of the example in KEP-3008, "Mitigating noisy neighbors", with small capacities.
+// classes has classes like those of the example in KEP-3008, "Mitigating noisy neighbors", with small capacities.
 const classes = `apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSClassConfig
 resources:
 - name: k8s.io/rdt
-  defaultClass: limited
+  defaultClass: bronze
   classes:
-  - {name: exclusive, capacity: 2, description: cache that no other class can evict from}
-  - {name: limited}
+  - {name: gold, capacity: 2, description: cache that no other class can evict from}
+  - {name: bronze}
   rdt:
     partitions:
       exclusive:
         l3Allocation: "60%"
-        classes: {exclusive: {l3Allocation: "100%"}}
+        classes: {gold: {l3Allocation: "100%"}}
       shared:
         l3Allocation: "40%"
-        classes: {limited: {l3Allocation: "100%"}}
+        classes: {bronze: {l3Allocation: "100%"}}
 - name: k8s.io/blockio
   classes:
   - {name: high-prio, capacity: 4}
@@ -40,7 +40,7 @@ resources:
   blockio:
     Classes:
       high-prio: [{Weight: "400"}]
-      throttled: [{Devices: [DEVICES], ThrottleReadBps: 10M, ThrottleWriteBps: 10M}]
+      throttled: [{Devices: [DEVICES], ThrottleReadBps: 20M, ThrottleWriteBps: 20M}]
 `
 
 // classFileFor returns the class file for the disks of a host.
@@ -90,20 +90,20 @@ func printStory(p *play, real bool) {
 	p.status()
 
 	p.title("Pods come; the last one requests nothing")
-	p.mustRun("web", "main-app: rdt=exclusive,blockio=high-prio", "sidecar: rdt=limited,blockio=throttled")
-	p.mustRun("db", "main-app: rdt=exclusive")
+	p.mustRun("web", "main-app: rdt=gold,blockio=high-prio", "sidecar: rdt=bronze,blockio=throttled")
+	p.mustRun("db", "main-app: rdt=gold")
 	p.mustRun("other", "main-app")
 	p.title("Assignments, and the source of each")
 	p.assignments()
 
 	p.title("What cannot be given is refused, with the reason")
-	p.refuse("late", "main-app: rdt=exclusive")
-	p.refuse("typo", "main-app: rdt=exclusiv")
+	p.refuse("late", "main-app: rdt=gold")
+	p.refuse("typo", "main-app: rdt=glod")
 
 	p.title("The class of a running container is changed")
-	p.change("db", "main-app", "rdt", "limited")
+	p.change("db", "main-app", "rdt", "bronze")
 	p.say("and another one like the pod that was late fits in:\n")
-	p.mustRun("late2", "main-app: rdt=exclusive")
+	p.mustRun("late2", "main-app: rdt=gold")
 	p.say("\n")
 	p.assignments()
 
