@@ -12,6 +12,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -19,11 +20,11 @@ import (
 func newMetricsServer(n *node.Node, hooks *hookMetrics, kinds []classes.Kind) *metrics.Server {
 	registry := metrics.NewRegistry()
 	registry.MustRegister(hooks.seconds, hooks.errors, newCollector(n), newUsageCollector(n, kinds))
-	return metrics.NewServer(registry, func() error { return ready(n.Status()) })
+	return metrics.NewServer(registry, func() error { return ready(n.Status(), n.BlockedCalls()) })
 }
 
 // ready returns why the plugin is not ready. It returns nil if the plugin is ready.
-func ready(status state.Status) error {
+func ready(status state.Status, blocked []kernel.BlockedCall) error {
 	switch {
 	case status.Config.Err != nil:
 		return fmt.Errorf("class files are not applied: %w", status.Config.Err)
@@ -32,7 +33,7 @@ func ready(status state.Status) error {
 	case !status.Runtime.Synchronized:
 		return errors.New("not registered with the container runtime")
 	}
-	return state.Blocked(status.Blocked)
+	return kernel.Error(blocked)
 }
 
 type hookMetrics struct {
@@ -134,7 +135,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 
 	counter(ch, c.adopted, status.Adopted)
 	gauge(ch, c.registered, truth(status.Runtime.Synchronized))
-	gauge(ch, c.blocked, float64(len(status.Blocked)))
+	gauge(ch, c.blocked, float64(len(c.node.BlockedCalls())))
 	gauge(ch, c.reloaded, truth(status.Config.Err == nil && !status.Config.Loaded.IsZero()))
 	if !status.Config.Loaded.IsZero() {
 		gauge(ch, c.reloadTime, float64(status.Config.Loaded.Unix()))

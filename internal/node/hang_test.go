@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 )
 
 // hanging runs a test with two containers, "c-a" and "c-b", whose classes were changed after their creation. The given
@@ -41,11 +41,11 @@ func hanging(t *testing.T, operation string, test func(t *testing.T, f *fixture,
 // wantBlocked checks the number of reported blocked calls, and that their error contains the text.
 func (f *fixture) wantBlocked(t *testing.T, count int, text string) {
 	t.Helper()
-	blocked := f.Status().Blocked
+	blocked := f.BlockedCalls()
 	if len(blocked) != count {
 		t.Errorf("%d calls are reported as blocked, want %d: %+v", len(blocked), count, blocked)
 	}
-	if err := state.Blocked(blocked); count > 0 && !strings.Contains(err.Error(), text) {
+	if err := kernel.Error(blocked); count > 0 && !strings.Contains(err.Error(), text) {
 		t.Errorf("the reported error is %v; want %q in it", err, text)
 	}
 }
@@ -82,6 +82,27 @@ func TestAHungReadOfOneContainerStopsNothingElse(t *testing.T) {
 	})
 }
 
+func TestWatchersLearnThatACallIsBlocked(t *testing.T) {
+	hanging(t, "observe c-a", func(t *testing.T, f *fixture, released func()) {
+		changed := f.Changed()
+		f.Repair(t.Context())
+		wantClosed(t, changed, "a call is blocked")
+
+		changed = f.Changed()
+		released()
+		wantClosed(t, changed, "the call has returned")
+	})
+}
+
+func wantClosed(t *testing.T, changed <-chan struct{}, why string) {
+	t.Helper()
+	select {
+	case <-changed:
+	default:
+		t.Errorf("the watchers were not told that %s", why)
+	}
+}
+
 func TestAHungMoveOfThreadsDoesNotKeepTheThreadsOfOthers(t *testing.T) {
 	hanging(t, "moveThreads c-a", func(t *testing.T, f *fixture, released func()) {
 		f.backends[cache].AddStray("c-b")
@@ -98,11 +119,11 @@ func TestAHungMoveOfThreadsDoesNotKeepTheThreadsOfOthers(t *testing.T) {
 func TestAHungChangeIsAnsweredAndUndoneLater(t *testing.T) {
 	hanging(t, "enforce bronze", func(t *testing.T, f *fixture, released func()) {
 		err := f.Update(t.Context(), ownerA, map[string]string{cache: "bronze"})
-		if !errors.Is(err, state.ErrKernelHangs) || !strings.Contains(err.Error(), "pod ns/a container main") {
-			t.Errorf("error is %v, want ErrKernelHangs and the name of the container", err)
+		if !errors.Is(err, kernel.ErrHangs) || !strings.Contains(err.Error(), "pod ns/a container main") {
+			t.Errorf("error is %v, want kernel.ErrHangs and the name of the container", err)
 		}
 		f.wantBlocked(t, 1, `move pod ns/a container main to class "bronze" of test.example/cache`)
-		if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold"}); !errors.Is(err, state.ErrKernelHangs) {
+		if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold"}); !errors.Is(err, kernel.ErrHangs) {
 			t.Errorf("another change of the container while the first one hangs: %v", err)
 		}
 		released()
@@ -115,8 +136,8 @@ func TestHungClassFilesAreRefusedAndAppliedLater(t *testing.T) {
 	hanging(t, "apply", func(t *testing.T, f *fixture, released func()) {
 		next := strings.ReplaceAll(files, "capacity: 1", "capacity: 3")
 		for range 2 {
-			if err := f.configure(t, next); !errors.Is(err, state.ErrKernelHangs) {
-				t.Errorf("error is %v, want ErrKernelHangs", err)
+			if err := f.configure(t, next); !errors.Is(err, kernel.ErrHangs) {
+				t.Errorf("error is %v, want kernel.ErrHangs", err)
 			}
 		}
 		f.wantBlocked(t, 1, "apply test.example/cache")

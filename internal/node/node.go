@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package node is the core of the plugin. A Node combines the state store, the hooks that the runtime calls, the
-// reconciler, and the meter. It knows the resources of this machine, the containers and pods, and their classes.
+// reconciler, the meter, and the guard of calls into the kernel. It knows the resources of this machine, the containers and pods, and their classes.
 package node
 
 import (
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/admission"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/usage"
@@ -36,6 +37,7 @@ type Options struct {
 // Node is the core of the plugin. It is safe for concurrent use.
 type Node struct {
 	*state.Store
+	*kernel.Guard
 	*admission.Hooks
 	*reconcile.Reconciler
 	*usage.Meter
@@ -44,9 +46,10 @@ type Node struct {
 // New returns a node that offers no classes yet.
 func New(o Options) *Node {
 	store := state.New(o.Changes, o.Now)
-	meter := usage.New(store, o.Now)
+	guard := kernel.New(o.Now, store.Notify)
+	meter := usage.New(store, guard, o.Now)
 	return &Node{
-		Store: store, Hooks: admission.New(store, o.Kill, meter), Meter: meter,
-		Reconciler: reconcile.New(store, o.Kinds, store.Changes(), o.StartTime, o.HasCgroup, meter.Before, o.Log),
+		Store: store, Guard: guard, Hooks: admission.New(store, guard, o.Kill, meter), Meter: meter,
+		Reconciler: reconcile.New(store, guard, o.Kinds, store.Changes(), o.StartTime, o.HasCgroup, meter.Before, o.Log),
 	}
 }

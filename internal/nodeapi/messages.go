@@ -12,13 +12,14 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func statusOf(s state.Status, plugin *qosv1alpha1.PluginInfo) *qosv1alpha1.StatusResponse {
+func statusOf(s state.Status, blocked []kernel.BlockedCall, plugin *qosv1alpha1.PluginInfo) *qosv1alpha1.StatusResponse {
 	message := &qosv1alpha1.StatusResponse{
-		Conditions: []*qosv1alpha1.Condition{configurationApplied(s.Config), runtimeRegistered(s.Runtime), kernelAnswers(s.Blocked)},
+		Conditions: []*qosv1alpha1.Condition{configurationApplied(s.Config), runtimeRegistered(s.Runtime), kernelAnswers(blocked)},
 		Resources:  &qosv1alpha1.ResourcesInfo{},
 		Plugin:     plugin,
 		Runtime:    runtimeOf(s.Runtime),
@@ -81,14 +82,14 @@ func runtimeRegistered(r state.RuntimeInfo) *qosv1alpha1.Condition {
 	return condition
 }
 
-func kernelAnswers(blocked []state.BlockedCall) *qosv1alpha1.Condition {
+func kernelAnswers(blocked []kernel.BlockedCall) *qosv1alpha1.Condition {
 	condition := &qosv1alpha1.Condition{Type: classes.ConditionKernelAnswers}
 	if len(blocked) == 0 {
 		condition.Healthy, condition.Reason, condition.Message = true, "Answers", "The kernel answers."
 		return condition
 	}
 
-	condition.Reason, condition.Message = "CallsBlocked", state.Blocked(blocked).Error()
+	condition.Reason, condition.Message = "CallsBlocked", kernel.Error(blocked).Error()
 	return condition
 }
 

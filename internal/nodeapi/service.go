@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/usage"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -23,6 +24,7 @@ import (
 // Node is the part of *node.Node that the API uses.
 type Node interface {
 	Status() state.Status
+	BlockedCalls() []kernel.BlockedCall
 	Assignments() []state.PodAssignments
 	Refused() []state.Refused
 	Evictions() []state.Eviction
@@ -59,7 +61,7 @@ func (s *service) Status(context.Context, *qosv1alpha1.StatusRequest) (*qosv1alp
 
 func (s *service) status() *qosv1alpha1.StatusResponse {
 	return s.transitions.date(func() *qosv1alpha1.StatusResponse {
-		return statusOf(s.node.Status(), s.plugin)
+		return statusOf(s.node.Status(), s.node.BlockedCalls(), s.plugin)
 	})
 }
 

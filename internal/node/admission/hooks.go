@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/usage"
@@ -20,6 +21,7 @@ import (
 // Hooks implements the hooks that the runtime calls. It is safe for concurrent use, and does no I/O while it holds a lock.
 type Hooks struct {
 	store *state.Store
+	guard *kernel.Guard
 	kill  Kill
 	meter *usage.Meter
 }
@@ -28,7 +30,9 @@ type Hooks struct {
 type Kill func(container classes.Holder) error
 
 // New returns the hooks of a node.
-func New(store *state.Store, kill Kill, meter *usage.Meter) *Hooks { return &Hooks{store, kill, meter} }
+func New(store *state.Store, guard *kernel.Guard, kill Kill, meter *usage.Meter) *Hooks {
+	return &Hooks{store, guard, kill, meter}
+}
 
 // CreateContainer assigns classes to a container that is about to be created. It returns what the runtime must set
 // for these classes. If it returns an error, it assigns nothing. It works in memory only.
@@ -63,9 +67,9 @@ func (h *Hooks) Kill(ctx context.Context, container classes.Holder) error {
 	if h.kill == nil {
 		return nil
 	}
-	call := state.Call{Resource: "cgroup.kill", HolderID: container.ID}
+	call := kernel.Call{Resource: "cgroup.kill", HolderID: container.ID}
 	what := func() string { return "end the processes of " + container.String() }
-	_, err := reconcile.Await(ctx, h.store, call, what, func() (struct{}, error) {
+	_, err := kernel.Await(ctx, h.guard, call, what, func() (struct{}, error) {
 		return struct{}{}, h.kill(container)
 	})
 	return err
@@ -88,7 +92,7 @@ func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error,
 func (h *Hooks) Stop(id string) {
 	h.meter.Last(id)
 	h.store.Release(id)
-	reconcile.Unmonitor(h.store, id)
+	reconcile.Unmonitor(h.store, h.guard, id)
 }
 
 // StopPod frees the slots of a pod sandbox that has stopped or is removed, and of its containers. It may be called
@@ -143,7 +147,7 @@ func (h *Hooks) monitoring(e state.Entry, enforce func(context.Context) error) f
 				return err
 			}
 		}
-		reconcile.Monitor(ctx, h.store, e)
+		reconcile.Monitor(ctx, h.store, h.guard, e)
 		return nil
 	}
 }
@@ -155,9 +159,9 @@ func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reco
 	if len(steps) == 0 {
 		return nil
 	}
-	call := state.Call{HolderID: holder.ID}
+	call := kernel.Call{HolderID: holder.ID}
 	what := func() string { return "enforce the classes of " + holder.String() }
-	_, err := reconcile.Await(ctx, h.store, call, what, func() (struct{}, error) {
+	_, err := kernel.Await(ctx, h.guard, call, what, func() (struct{}, error) {
 		return struct{}{}, reconcile.Enforce(ctx, h.store, holder, steps)
 	})
 	if errors.Is(err, context.Canceled) {

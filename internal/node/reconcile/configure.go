@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -55,7 +56,7 @@ func (r *Reconciler) preview(ctx context.Context, resource state.Resource) (stat
 	}
 
 	what := func() string { return "check " + resource.Config.Name }
-	would, err := await(ctx, r, changeTime, state.Call{Resource: resource.Config.Name}, what,
+	would, err := await(ctx, r, changeTime, kernel.Call{Resource: resource.Config.Name}, what,
 		func(ctx context.Context) (classes.BackendStatus, error) {
 			return previewer.Preview(ctx, resource.Config.Backend)
 		})

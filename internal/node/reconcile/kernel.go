@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -26,80 +27,20 @@ const (
 	// updateTime limits a call to the runtime for a change that a client has requested. The runtime answers only after it has finished the
 	// creation of other containers, which takes seconds on a slow node. Clients wait at least 10 s longer, because the kernel must answer too.
 	updateTime = 20 * time.Second
-	// hookTime limits how long a hook waits for work on which its result does not depend, e.g. monitoring (see
-	// Briefly). The limit is short, because the runtime waits for the hook.
-	hookTime = 200 * time.Millisecond
 )
 
-// Await calls the function do and returns its result. A system call that is blocked in the kernel cannot be interrupted. If ctx ends
-// before do returns, Await therefore returns an error, and do continues in its own goroutine. Until do has returned,
-// Await refuses another run of the same call. The function what describes the call for error messages. Await calls this
-// function only if ctx ends before do returns.
-func Await[T any](ctx context.Context, store *state.Store, call state.Call, what func() string, do func() (T, error)) (answer T, err error) {
-	if err := store.MayCall(call); err != nil {
-		return answer, err
-	}
-	done := make(chan func() (T, error), 1)
-	go func() { done <- outcome(do) }()
-
-	select {
-	case result := <-done:
-		return result()
-	case <-ctx.Done():
-	}
-	select {
-	case result := <-done: // the call returned at the same time as ctx ended
-		return result()
-	default:
-	}
-
-	store.Block(call, what())
-	go func() {
-		_, _ = (<-done)()
-		store.Unblock(call)
-	}()
-	return answer, context.Cause(ctx)
-}
-
-// outcome calls the function do, and returns a function that has the same outcome: the returned function returns the
-// results of do, or panics if do panicked.
-func outcome[T any](do func() (T, error)) (end func() (T, error)) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			end = func() (T, error) { panic(cause) }
-		}
-	}()
-	answer, err := do()
-	return func() (T, error) { return answer, err }
-}
-
-// Briefly calls the function do in a goroutine of its own, and waits no longer than hookTime for the function to return.
-// Hooks use Briefly for work on which their result does not depend, e.g. monitoring. If the kernel takes longer than
-// hookTime, the hook continues, and the work ends later.
-func Briefly(do func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		do()
-	}()
-	select {
-	case <-done:
-	case <-time.After(hookTime):
-	}
-}
-
-// await works like Await, but waits no longer than the parameter limit. If ctx ends earlier, await cancels the context of
+// await works like kernel.Await, but waits no longer than the parameter limit. If ctx ends earlier, await cancels the context of
 // the function do. It still waits for this function until the limit, so that no change is abandoned half-way.
 func await[T any](
-	ctx context.Context, r *Reconciler, limit time.Duration, call state.Call, what func() string, do func(context.Context) (T, error),
+	ctx context.Context, r *Reconciler, limit time.Duration, call kernel.Call, what func() string, do func(context.Context) (T, error),
 ) (T, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	late := fmt.Errorf("%w; blocked for %s", state.ErrKernelHangs, limit)
+	late := fmt.Errorf("%w; blocked for %s", kernel.ErrHangs, limit)
 	waiting, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, late)
 	defer stop()
 
-	answer, err := Await(waiting, r.store, call, what, func() (T, error) { return do(ctx) })
+	answer, err := kernel.Await(waiting, r.guard, call, what, func() (T, error) { return do(ctx) })
 	if errors.Is(err, late) {
 		r.log.Warn("the kernel does not answer; continuing without its answer", "call", what(), "after", limit)
 	}
@@ -109,7 +50,7 @@ func await[T any](
 // awaitResource calls the function do for a resource as a whole, not for one container or class. If an earlier such call
 // for the same resource is still blocked, awaitResource returns an error.
 func (r *Reconciler) awaitResource(ctx context.Context, resource, what string, do func(context.Context) error) error {
-	call := state.Call{Resource: resource}
+	call := kernel.Call{Resource: resource}
 	named := func() string { return what + " " + resource }
 	_, err := await(ctx, r, changeTime, call, named, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, do(ctx)
@@ -120,7 +61,7 @@ func (r *Reconciler) awaitResource(ctx context.Context, resource, what string, d
 func (r *Reconciler) observeClass(
 	ctx context.Context, resource state.Resource, name string, h classes.Holder, want string,
 ) (classes.Observation, error) {
-	call := state.Call{Resource: name, HolderID: h.ID}
+	call := kernel.Call{Resource: name, HolderID: h.ID}
 	what := func() string { return fmt.Sprintf("read the %s class of %s", name, h) }
 	return await(ctx, r, observeTime, call, what, func(ctx context.Context) (classes.Observation, error) {
 		return resource.Observe(ctx, h, want)
@@ -129,13 +70,13 @@ func (r *Reconciler) observeClass(
 
 func (r *Reconciler) enforce(ctx context.Context, h classes.Holder, steps []Step) error {
 	for _, s := range steps {
-		call := state.Call{Resource: s.Resource, HolderID: h.ID}
+		call := kernel.Call{Resource: s.Resource, HolderID: h.ID}
 		what := func() string { return fmt.Sprintf("move %s to class %q of %s", h, s.To, s.Resource) }
 		_, err := await(ctx, r, changeTime, call, what, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, Enforce(ctx, r.store, h, []Step{s})
 		})
 		switch {
-		case errors.Is(err, state.ErrKernelHangs):
+		case errors.Is(err, kernel.ErrHangs):
 			return s.errorf(err)
 		case err != nil:
 			return err
@@ -147,19 +88,19 @@ func (r *Reconciler) enforce(ctx context.Context, h classes.Holder, steps []Step
 // moveGroup moves the threads of containers into their class. If the kernel does not answer, moveGroup makes one call for
 // each container, so that a container for which the kernel hangs does not affect the other containers.
 func (r *Reconciler) moveGroup(ctx context.Context, group threadGroup, holders []classes.Holder) (moved []string, err error) {
-	move := func(call state.Call, holders []classes.Holder) ([]string, error) {
+	move := func(call kernel.Call, holders []classes.Holder) ([]string, error) {
 		what := func() string { return fmt.Sprintf("move threads to class %q of %s", group.class, group.resource) }
 		return await(ctx, r, observeTime, call, what, func(ctx context.Context) ([]string, error) {
 			return group.mover.MoveThreads(ctx, group.class, holders)
 		})
 	}
 
-	moved, err = move(state.Call{Resource: group.resource, Class: group.class}, holders)
-	if !errors.Is(err, state.ErrKernelHangs) {
+	moved, err = move(kernel.Call{Resource: group.resource, Class: group.class}, holders)
+	if !errors.Is(err, kernel.ErrHangs) {
 		return moved, err
 	}
 	for _, h := range holders {
-		one, oneErr := move(state.Call{Resource: group.resource, HolderID: h.ID}, []classes.Holder{h})
+		one, oneErr := move(kernel.Call{Resource: group.resource, HolderID: h.ID}, []classes.Holder{h})
 		moved, err = append(moved, one...), errors.Join(err, oneErr)
 	}
 	return moved, err

@@ -8,6 +8,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -35,33 +36,33 @@ func Monitored(store *state.Store, e state.Entry) bool {
 }
 
 // Monitor creates the monitoring groups of a container that has its classes and is about to start. Monitor reports no
-// errors, and waits for the kernel no longer than hookTime.
-func Monitor(ctx context.Context, store *state.Store, e state.Entry) {
+// errors, and waits for the kernel no longer than kernel.Briefly waits.
+func Monitor(ctx context.Context, store *state.Store, guard *kernel.Guard, e state.Entry) {
 	for name, monitor := range monitors(store) {
-		briefly(ctx, store, state.Call{Resource: "monitoring of " + name}, func(ctx context.Context) {
+		briefly(ctx, guard, kernel.Call{Resource: "monitoring of " + name}, func(ctx context.Context) {
 			monitor.Monitor(ctx, e.Holder, e.Class(name))
 		})
 	}
 }
 
 // Unmonitor ends the monitoring of a container that has ended, if the container is monitored. Unmonitor waits for the
-// kernel no longer than hookTime.
-func Unmonitor(store *state.Store, id string) {
+// kernel no longer than kernel.Briefly waits.
+func Unmonitor(store *state.Store, guard *kernel.Guard, id string) {
 	for name, monitor := range monitors(store) {
 		if monitor.Tracks(id) {
-			call := state.Call{Resource: "monitoring of " + name, HolderID: id}
-			briefly(context.Background(), store, call, func(context.Context) { monitor.Unmonitor(id) })
+			call := kernel.Call{Resource: "monitoring of " + name, HolderID: id}
+			briefly(context.Background(), guard, call, func(context.Context) { monitor.Unmonitor(id) })
 		}
 	}
 }
 
-// briefly makes a call into the kernel, and waits for the call no longer than hookTime. The error is ignored, because
+// briefly makes a call into the kernel, and waits for the call no longer than kernel.Briefly waits. The error is ignored, because
 // the next run of the reconciler tries again.
-func briefly(ctx context.Context, store *state.Store, call state.Call, do func(context.Context)) {
-	Briefly(func() {
+func briefly(ctx context.Context, guard *kernel.Guard, call kernel.Call, do func(context.Context)) {
+	kernel.Briefly(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeTime)
 		defer cancel()
-		_, _ = Await(ctx, store, call, func() string { return call.Resource }, func() (struct{}, error) {
+		_, _ = kernel.Await(ctx, guard, call, func() string { return call.Resource }, func() (struct{}, error) {
 			do(ctx)
 			return struct{}{}, nil
 		})
@@ -85,7 +86,7 @@ func (r *Reconciler) monitor(ctx context.Context) {
 	slices.SortFunc(running, func(a, b state.Entry) int { return cmp.Compare(a.Number, b.Number) })
 
 	for name, monitor := range monitors(r.store) {
-		call := state.Call{Resource: "monitoring of " + name}
+		call := kernel.Call{Resource: "monitoring of " + name}
 		_, _ = await(ctx, r, changeTime, call, func() string { return call.Resource }, func(ctx context.Context) (struct{}, error) {
 			for _, id := range monitor.Monitored() {
 				if !mayExist(r.store, id) {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -204,7 +205,7 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr err
 		startTime uint64
 		exists    bool
 	}
-	call := state.Call{HolderID: e.ID}
+	call := kernel.Call{HolderID: e.ID}
 	what := func() string { return "look for the process of " + e.String() }
 	now, err := await(ctx, r, observeTime, call, what, func(context.Context) (process, error) {
 		at, exists := r.startTime(e.PID)
@@ -231,7 +232,7 @@ func (r *Reconciler) mayHaveCgroup(ctx context.Context, e state.Entry) bool {
 	if r.hasCgroup == nil {
 		return true
 	}
-	call := state.Call{HolderID: e.ID}
+	call := kernel.Call{HolderID: e.ID}
 	what := func() string { return "look for the cgroup of " + e.String() }
 	has, err := await(ctx, r, observeTime, call, what, func(context.Context) (bool, error) {
 		return r.hasCgroup(e.Holder), nil

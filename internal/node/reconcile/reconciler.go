@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -37,6 +38,7 @@ type BeforeMove func(ctx context.Context, h classes.Holder, resource, from strin
 // Reconciler applies configurations and enforces desired classes. It is safe for concurrent use.
 type Reconciler struct {
 	store     *state.Store
+	guard     *kernel.Guard
 	kinds     map[string]classes.Kind
 	changes   state.Changes
 	startTime StartTime
@@ -66,7 +68,7 @@ type Reconciler struct {
 // New returns a reconciler with the saved claims, which the first Configure makes live. If startTime is nil, the start times
 // of processes are unknown. If hasCgroup is nil, every container is assumed to have a cgroup.
 func New(
-	store *state.Store, kinds []classes.Kind, changes state.Changes, startTime StartTime, hasCgroup HasCgroup, before BeforeMove,
+	store *state.Store, guard *kernel.Guard, kinds []classes.Kind, changes state.Changes, startTime StartTime, hasCgroup HasCgroup, before BeforeMove,
 	log *slog.Logger,
 ) *Reconciler {
 	byField := map[string]classes.Kind{}
@@ -79,7 +81,7 @@ func New(
 		log.Warn("ignoring the saved classes of claims until qos-kubelet-shim sends the claims again", "error", err)
 	}
 	return &Reconciler{
-		store: store, kinds: byField, changes: changes, startTime: startTime, hasCgroup: hasCgroup, before: before, log: log,
+		store: store, guard: guard, kinds: byField, changes: changes, startTime: startTime, hasCgroup: hasCgroup, before: before, log: log,
 		round: semaphore.NewWeighted(1), threadErrs: map[string]string{}, claims: claims,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -42,7 +43,7 @@ func (r *Reconciler) repair(ctx context.Context, name string) {
 	var drift classes.Drift
 	var err error
 	if resource.Unavailable == nil || !r.store.Configured(name) {
-		drift, err = await(ctx, r, changeTime, state.Call{Resource: name}, func() string { return "repair " + name }, resource.Repair)
+		drift, err = await(ctx, r, changeTime, kernel.Call{Resource: name}, func() string { return "repair " + name }, resource.Repair)
 	} else {
 		err = r.awaitResource(ctx, name, "apply", func(ctx context.Context) error {
 			if err := resource.Check(ctx, resource.Config.Backend); err != nil {
@@ -139,7 +140,7 @@ func (r *Reconciler) threadGroups(selected func(e state.Entry, resource string) 
 	groups := map[threadGroup][]classes.Holder{}
 	for _, e := range entries {
 		for _, a := range e.Assignments {
-			if moves(e, a.Resource) && r.store.MayCall(state.Call{Resource: a.Resource, HolderID: e.ID}) == nil {
+			if moves(e, a.Resource) && r.guard.MayCall(kernel.Call{Resource: a.Resource, HolderID: e.ID}) == nil {
 				group := threadGroup{movers[a.Resource], a.Resource, e.ObservedClass(a.Resource)}
 				groups[group] = append(groups[group], e.Holder)
 			}

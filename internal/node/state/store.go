@@ -54,7 +54,6 @@ type Store struct {
 	refusals  Refusals
 	refused   map[classes.Owner]Refused
 	drifts    map[Correction]uint64
-	blocked   map[Call]BlockedCall
 	adopted   uint64
 	watchers  chan struct{} // closed and replaced at every change
 	drained   chan struct{} // receives a value when a holder has left a class that is no longer offered
@@ -84,7 +83,7 @@ func New(changes Changes, now func() time.Time) *Store {
 	return &Store{
 		now: now, changes: changes, claims: changes.Claims().Volumes,
 		catalog: classes.NewCatalog(nil), resources: map[string]Resource{}, ledger: classes.NewLedger(), records: map[string]record{},
-		refusals: Refusals{}, refused: map[classes.Owner]Refused{}, drifts: map[Correction]uint64{}, blocked: map[Call]BlockedCall{},
+		refusals: Refusals{}, refused: map[classes.Owner]Refused{}, drifts: map[Correction]uint64{},
 		watchers: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
 }
@@ -108,6 +107,13 @@ func (s *Store) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.watchers
+}
+
+// Notify wakes all watchers. It must be called when a reported state that is not in the store has changed.
+func (s *Store) Notify() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notify()
 }
 
 // notify wakes all watchers. The caller holds mu.

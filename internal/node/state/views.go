@@ -21,8 +21,6 @@ type Status struct {
 	Refusals  Refusals
 	// Corrections counts drift corrections since the process started.
 	Corrections map[Correction]uint64
-	// Blocked are the calls into the kernel that have not returned, the oldest first.
-	Blocked []BlockedCall
 	// Adopted counts the running containers that request classes, but were created while the plugin was not connected.
 	Adopted uint64
 }
@@ -73,8 +71,7 @@ func (s *Store) Status() Status {
 	defer s.mu.Unlock()
 
 	status := Status{
-		Runtime: s.runtime, Config: s.config, Refusals: maps.Clone(s.refusals), Corrections: maps.Clone(s.drifts), Blocked: s.blockedCalls(),
-		Adopted: s.adopted,
+		Runtime: s.runtime, Config: s.config, Refusals: maps.Clone(s.refusals), Corrections: maps.Clone(s.drifts), Adopted: s.adopted,
 	}
 	for _, offer := range s.reported() {
 		r := s.resources[offer.Name]

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -38,6 +38,7 @@ var errNotMeasured = errors.New("the kernel does not measure single containers o
 // the values of one holder before these values are lost or count for another class. Meter is safe for concurrent use.
 type Meter struct {
 	store *state.Store
+	guard *kernel.Guard
 	now   func() time.Time
 	// The semaphore sampling lets one caller at a time take a sample. It guards the field sample.
 	sampling *semaphore.Weighted
@@ -82,12 +83,12 @@ type Holder struct {
 }
 
 // New returns a meter. If now is nil, the meter uses time.Now.
-func New(store *state.Store, now func() time.Time) *Meter {
+func New(store *state.Store, guard *kernel.Guard, now func() time.Time) *Meter {
 	if now == nil {
 		now = time.Now
 	}
 	return &Meter{
-		store: store, now: now, sampling: semaphore.NewWeighted(1), base: map[key]classes.Reading{}, totals: map[class]classes.Reading{},
+		store: store, guard: guard, now: now, sampling: semaphore.NewWeighted(1), base: map[key]classes.Reading{}, totals: map[class]classes.Reading{},
 		pods: map[key]classes.Reading{},
 	}
 }
@@ -114,7 +115,7 @@ func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 // Started records that a container's usage starts at 0 for its classes. It must be called before the container's first
 // instruction. Without this record, the usage counts only from the first reading, because the container's earlier classes
 // are unknown. For the first container of a pod, Started also begins to count the pod. If the container has a class,
-// Started waits for the reading of the pod, but no longer than reconcile.Briefly waits.
+// Started waits for the reading of the pod, but no longer than kernel.Briefly waits.
 func (m *Meter) Started(e state.Entry) {
 	first, hasClass := m.startAtZero(e)
 	if len(first) == 0 || len(m.others(e.Holder)) > 0 {
@@ -127,7 +128,7 @@ func (m *Meter) Started(e state.Entry) {
 		}
 	}
 	if hasClass {
-		reconcile.Briefly(begin)
+		kernel.Briefly(begin)
 		return
 	}
 	// The start of a container without a class must not be delayed, so the hook does not wait for the reading of the
@@ -156,7 +157,7 @@ func (m *Meter) startAtZero(e state.Entry) (first []string, hasClass bool) {
 }
 
 // Last reads the usage of a container or pod that has ended. If the cgroup of a container is gone, Last finds the usage
-// in the counters of the pod's cgroup. Last waits for the kernel no longer than reconcile.Briefly waits. It must be
+// in the counters of the pod's cgroup. Last waits for the kernel no longer than kernel.Briefly waits. It must be
 // called before the store releases the holder.
 func (m *Meter) Last(id string) {
 	e, known := m.store.Get(id)
@@ -165,7 +166,7 @@ func (m *Meter) Last(id string) {
 		return
 	}
 
-	reconcile.Briefly(func() {
+	kernel.Briefly(func() {
 		for _, a := range e.Assignments {
 			m.countLast(context.Background(), e.Holder, a.Resource, e.ObservedClass(a.Resource))
 		}
@@ -220,9 +221,9 @@ func (m *Meter) measureHolder(ctx context.Context, h classes.Holder, resource st
 	if meter == nil {
 		return nil, errNotMeasured
 	}
-	call := state.Call{Resource: "usage of " + resource, HolderID: h.ID}
+	call := kernel.Call{Resource: "usage of " + resource, HolderID: h.ID}
 	what := func() string { return fmt.Sprintf("measure %s of %s", resource, h) }
-	return read(ctx, m.store, call, what, func(ctx context.Context) (classes.Reading, error) {
+	return read(ctx, m.guard, call, what, func(ctx context.Context) (classes.Reading, error) {
 		return meter.MeasureHolder(ctx, h)
 	})
 }
@@ -240,14 +241,14 @@ func (m *Meter) holderMeter(resource string) classes.HolderMeter {
 // read makes a call into the kernel, unless ctx has ended. The call may take readTime even if ctx ends earlier,
 // because a call that is given up early would be reported as blocked in the kernel.
 func read[T any](
-	ctx context.Context, store *state.Store, call state.Call, what func() string, do func(context.Context) (T, error),
+	ctx context.Context, guard *kernel.Guard, call kernel.Call, what func() string, do func(context.Context) (T, error),
 ) (reading T, err error) {
 	if ctx.Err() != nil {
 		return reading, ctx.Err()
 	}
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), readTime, errors.New("the kernel did not answer in time"))
 	defer cancel()
-	return reconcile.Await(ctx, store, call, what, func() (T, error) { return do(ctx) })
+	return kernel.Await(ctx, guard, call, what, func() (T, error) { return do(ctx) })
 }
 
 // add adds the growth of cumulative values since the last reading to the totals of a class, and to the counted part of

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -78,9 +79,9 @@ func (m *Meter) measureClasses(
 ) (all []Class, containers map[string]classes.Reading) {
 	containers = map[string]classes.Reading{}
 	for _, name := range namesOf(resource) {
-		call := state.Call{Resource: "usage of " + resource.Name, Class: name}
+		call := kernel.Call{Resource: "usage of " + resource.Name, Class: name}
 		what := func() string { return fmt.Sprintf("measure class %q of %s", name, resource.Name) }
-		measured, _ := read(ctx, m.store, call, what, func(ctx context.Context) (classes.ClassReading, error) {
+		measured, _ := read(ctx, m.guard, call, what, func(ctx context.Context) (classes.ClassReading, error) {
 			return meter.MeasureClass(ctx, name)
 		})
 		maps.Copy(containers, measured.Containers)
