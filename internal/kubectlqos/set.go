@@ -48,9 +48,9 @@ pod. With --pod it sets the annotation qos.noderesource.dev/pod, for all contain
 Requests for other resources stay. RESOURCE= requests the system default. RESOURCE- removes a request; the
 container then has the class that the pod requests, or the default class.
 
-set first checks the change: by the rules and the free slots of the pod's node, and whether qos-kubelet-shim on the node runs with
---follow-annotations. A change that the node would not make is refused, and nothing is written. Then set waits until the shim
-has made the change. If the shim refuses it, or does not make it in time, set restores the annotation, and the exit code is 1.`,
+set first checks that the node has the class, and that qos-kubelet-shim on the node runs with --follow-annotations. Otherwise
+nothing is written. Then set waits until the shim has made the change. If the node refuses it, for example because the class is
+full, or does not make it in time, set restores the annotation, and the exit code is 1.`,
 		Example: `  kubectl qos set web -c main rdt=silver
   kubectl qos set web -c main rdt=silver,blockio=throttled --dry-run=server
   kubectl qos set web -c main rdt-`,
@@ -102,14 +102,15 @@ func (o *setCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	plan, err := o.plan(ctx, api)
+	var plan *settingPlan
+	err = o.annotate(ctx, api, func(pod *corev1.Pod) (key, value string, err error) {
+		if plan, err = o.plan(ctx, api, pod); err != nil {
+			return "", "", err
+		}
+		return plan.key, plan.value, nil
+	})
 	if err != nil {
 		return err
-	}
-	if o.dryRun != dryRunClient && !plan.unchanged() {
-		if plan, err = o.write(ctx, api, plan); err != nil {
-			return err
-		}
 	}
 
 	switch {
@@ -120,27 +121,18 @@ func (o *setCommand) run(ctx context.Context) error {
 	case !o.wait:
 		o.print("%s %s\n", plan.subject(o.container), plan.annotation())
 	default:
-		err := o.await(ctx, api, plan)
-		if _, is := errors.AsType[noEffectError](err); is {
-			return o.takeBack(ctx, api, plan, err)
-		}
-		return err
+		return o.await(ctx, api, plan)
 	}
 	return nil
 }
 
 func (o *setCommand) print(format string, args ...any) { fmt.Fprintf(o.streams.Out, format, args...) }
 
-// plan reads the pod and the state of its node, and returns the plan for the requested change.
-func (o *setCommand) plan(ctx context.Context, api *clients) (*settingPlan, error) {
-	pod, err := api.getPod(ctx, o.name)
-	if err != nil {
-		return nil, err
-	}
+// plan returns the plan for the requested change of a pod, which it checks against the state of the pod's node.
+func (o *setCommand) plan(ctx context.Context, api *clients, pod *corev1.Pod) (*settingPlan, error) {
 	if err := o.choose(pod); err != nil {
 		return nil, err
 	}
-
 	node, err := api.nodeOf(ctx, pod)
 	if err != nil {
 		return nil, err
@@ -194,38 +186,37 @@ func isEphemeral(pod *corev1.Pod, container string) bool {
 	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container })
 }
 
-// write writes the annotation to the pod. If the pod has changed since the plan was made, write first makes a new plan.
-func (o *setCommand) write(ctx context.Context, api *clients, plan *settingPlan) (*settingPlan, error) {
-	uid, first := plan.pod.UID, true
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
-		if !first {
-			if plan, err = o.plan(ctx, api); err != nil {
-				return err
-			}
+// annotate reads the pod, and writes the annotation that the function decide returns for it. If another client changes the
+// pod at the same time, annotate reads the pod and calls decide again.
+func (o *setCommand) annotate(ctx context.Context, api *clients, decide func(*corev1.Pod) (key, value string, err error)) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		pod, err := api.getPod(ctx, o.name)
+		if err != nil {
+			return err
 		}
-		first = false
-		if plan.pod.UID != uid {
-			return fmt.Errorf("pod %s was replaced by another pod of the same name; check that pod, and try again", o.name)
+		key, value, err := decide(pod)
+		if err != nil || value == pod.Annotations[key] || o.dryRun == dryRunClient {
+			return err
 		}
-		return o.patch(ctx, api, plan)
+		return o.patch(ctx, api, pod, key, value)
 	})
 
 	switch kubeapi.OutcomeOf(err) { //nolint:exhaustive // explain handles the other outcomes
 	case kubeapi.Conflict:
-		return plan, fmt.Errorf("pod %s was changed by another client at every attempt; try again", o.name)
+		return fmt.Errorf("pod %s was changed by another client at every attempt; try again", o.name)
 	case kubeapi.Failed:
-		return plan, err
+		return err
 	}
-	return plan, explain(err)
+	return explain(err)
 }
 
-func (o *setCommand) patch(ctx context.Context, api *clients, plan *settingPlan) error {
-	var value any = plan.value
-	if plan.value == "" {
-		value = nil // removes the annotation
+func (o *setCommand) patch(ctx context.Context, api *clients, pod *corev1.Pod, key, value string) error {
+	annotations := map[string]any{key: value}
+	if value == "" {
+		annotations[key] = nil // removes the annotation
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": plan.pod.UID, "resourceVersion": plan.pod.ResourceVersion, "annotations": map[string]any{plan.key: value},
+		"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "annotations": annotations,
 	}})
 	if err != nil {
 		return err
@@ -235,7 +226,7 @@ func (o *setCommand) patch(ctx context.Context, api *clients, plan *settingPlan)
 	if o.dryRun == dryRunServer {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	_, err = api.core.CoreV1().Pods(plan.pod.Namespace).Patch(ctx, plan.pod.Name, types.MergePatchType, patch, options)
+	_, err = api.core.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, options)
 	return err
 }
 

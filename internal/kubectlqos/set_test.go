@@ -218,22 +218,12 @@ func TestSetForThePodSparesContainersThatAskForThemselves(t *testing.T) {
 	})
 }
 
-func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
+func TestSetWritesNothingThatNoNodeWouldMake(t *testing.T) {
 	disk := func(t *testing.T, r *setRig) { r.addPodResource(t, "vendor.example/disk", true) }
-	network := func(t *testing.T, r *setRig) {
-		r.addPodResource(t, "vendor.example/network", false)
-		r.addFixed(t)
-	}
 
 	status := func(key string, value any) func(t *testing.T, r *setRig) {
 		return func(t *testing.T, r *setRig) {
 			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)[key] = value })
-		}
-	}
-
-	full := func(inUse int64) func(t *testing.T, r *setRig) {
-		return func(t *testing.T, r *setRig) {
-			r.updateRDT(t, "gold", func(of map[string]any) { of["inUse"] = inUse })
 		}
 	}
 
@@ -251,10 +241,6 @@ func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
 			"pod/p cannot be changed, because qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z; see kubectl qos nodes n1"},
 		{"a change on a node that does not report any more", goldPod(), status("lastHeartbeatTime", "2026-05-01T10:00:00Z"), []string{"p", "rdt=silver"}, 1,
 			"pod/p cannot be changed, because the last report of qos-kubelet-shim on n1 was 3h ago; see kubectl qos nodes n1"},
-		{"a class that is full", aPod("p").on("n1").running(), full(2), []string{"p", "rdt=gold"}, 1,
-			`pod/p cannot be changed: class "gold" of k8s.io/rdt is full on n1: 2 of 2 in use; available: silver (1 of 1 free), bronze`},
-		{"a class that has too few slots for all containers", aPod("p").with("side").on("n1").running(), full(1), []string{"p", "--pod", "rdt=gold"}, 1,
-			`pod/p cannot be changed: class "gold" of k8s.io/rdt is too full on n1: 1 of 2 in use, and 2 containers need it; available: gold (1 of 2 free), silver (1 of 1 free), bronze`},
 		{"a pod that is not there", goldPod(), nil, []string{"q", "rdt=gold"}, 1, `there is no pod "q" in namespace "default"; name another namespace with -n`},
 		{"a container that is not there", goldPod(), nil, []string{"p", "-c", "x", "rdt=gold"}, 1, `pod p has no container "x"; its containers: main`},
 		{"no container of several", goldPod().with("side").running(), nil, []string{"p", "rdt=gold"}, 1, "pod p has several containers; name one with -c, or all with --pod: main, side"},
@@ -265,10 +251,7 @@ func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
 		{"a node without NodeQOSResources", goldPod().on("n9"), nil, []string{"p", "rdt=gold"}, 1, `node "n9" of pod p has no NodeQOSResources; check that qos-kubelet-shim runs there`},
 		{"an unknown class", goldPod(), nil, []string{"p", "rdt=glod"}, 1, `pod/p container main: class "glod" of k8s.io/rdt does not exist on n1; available: gold, silver, bronze, old`},
 		{"an unknown resource", goldPod(), nil, []string{"p", "rtd=gold"}, 1, `pod/p container main: resource "rtd" does not exist on n1; available: k8s.io/rdt`},
-		{"a class that drains", goldPod(), nil, []string{"p", "rdt=old"}, 1, `class "old" of k8s.io/rdt is no longer configured on n1; choose another class`},
-		{"a resource that cannot be changed", goldPod(), network, []string{"p", "vendor.example/fixed=a"}, 1, "the class of vendor.example/fixed cannot be changed while a container runs; recreate the pod"},
-		{"a resource of pods", goldPod(), network, []string{"p", "--pod", "vendor.example/network=fast"}, 1, "vendor.example/network is a resource of pods, and its class cannot be changed while the pod runs; recreate the pod"},
-		{"a resource of pods for a container", goldPod(), disk, []string{"p", "vendor.example/disk=fast"}, 1, "vendor.example/disk is a resource of pods, not of containers; change its class with --pod"},
+		{"a resource of pods for a container", goldPod(), disk, []string{"p", "vendor.example/disk=fast"}, 1, "pod/p container main: vendor.example/disk is for pods, not for containers; request it in annotation qos.noderesource.dev/pod"},
 		{"an unknown class of pods", goldPod(), disk, []string{"p", "--pod", "vendor.example/disk=faster"}, 1, `pod/p class "faster" of vendor.example/disk does not exist on n1; available: fast`},
 		{"what contradicts the limits", aPod("p").on("n1").limited(gold).running(), nil, []string{"p", "rdt=silver"}, 1,
 			`pod/p container main: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits; limits of a running pod cannot be changed, so recreate the pod`},

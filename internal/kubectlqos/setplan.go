@@ -6,12 +6,12 @@ package kubectlqos
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -91,9 +91,8 @@ func (c change) merge(value string) (string, error) {
 // target is the class that a running container will have after a change.
 type target struct {
 	container, resource, class string
-	// before is the class before the change. It is meaningful only if known is true.
-	before string
-	known  bool
+	// before is the class before the change. It is nil if this class is unknown.
+	before *string
 	// refused is the message of a refusal that the node had reported before this change.
 	refused string
 }
@@ -107,8 +106,8 @@ type settingPlan struct {
 
 func (p *settingPlan) unchanged() bool { return p.value == p.had }
 
-// newSettingPlan checks a change as the node would check it, and makes a plan for the change. An empty container means
-// all containers.
+// newSettingPlan makes a plan for a change. It returns an error if the node lacks a requested class, or if nobody would make
+// the change; otherwise the node decides. An empty container means all containers.
 func newSettingPlan(
 	pod *corev1.Pod, node *nodeqosv1alpha1.NodeQOSResources, container string, c change, now time.Time,
 ) (*settingPlan, error) {
@@ -127,105 +126,29 @@ func newSettingPlan(
 
 	v := newPodView(pod, node, offersOf(node), now)
 	v.catalog = v.catalog.At("on " + node.Name)
-	if err := v.checkOffers(c, container); err != nil {
-		return nil, err
-	}
 	if p.targets, err = v.targets(p, container, c); err != nil {
 		return nil, err
 	}
-	return p, v.checkNode(p)
-}
-
-// checkNode returns an error if the node would not make the change now.
-func (v *podView) checkNode(p *settingPlan) error {
-	done := func(t target) bool { return t.known && t.before == t.class }
-	if p.unchanged() && !slices.ContainsFunc(p.targets, func(t target) bool { return !done(t) }) {
-		return nil
+	missing := func(t target) bool { return t.before == nil || *t.before != t.class }
+	if p.unchanged() && !slices.ContainsFunc(p.targets, missing) {
+		return p, nil
 	}
 
-	if _, problem := notCurrent(v.node, v.now); problem != "" {
-		return fmt.Errorf("pod/%s cannot be changed, because %s; see kubectl qos nodes %s", v.pod.Name, problem, v.node.Name)
+	if _, problem := notCurrent(node, now); problem != "" {
+		return nil, fmt.Errorf("pod/%s cannot be changed, because %s; see kubectl qos nodes %s", pod.Name, problem, node.Name)
 	}
-	if !v.node.Status.FollowsAnnotations {
-		return fmt.Errorf("pod/%s cannot be changed by annotation, because qos-kubelet-shim of %s runs without --follow-annotations; "+
-			"add this flag as deploy/kubernetes-follow-annotations does, or run \"qos-nri-plugin update\" on the node", v.pod.Name, v.node.Name)
+	if !node.Status.FollowsAnnotations {
+		return nil, fmt.Errorf("pod/%s cannot be changed by annotation, because qos-kubelet-shim of %s runs without --follow-annotations; "+
+			"add this flag as deploy/kubernetes-follow-annotations does, or run \"qos-nri-plugin update\" on the node", pod.Name, node.Name)
 	}
-	return v.checkRoom(slices.DeleteFunc(slices.Clone(p.targets), func(t target) bool { return !t.known || done(t) }))
-}
-
-// checkRoom returns an error if a class has too few free slots for the containers that would get it.
-func (v *podView) checkRoom(targets []target) error {
-	for _, r := range scopedResources(v.node) {
-		for i := range r.Classes {
-			class, needed := &r.Classes[i], int64(0)
-			for _, t := range targets {
-				if t.resource == r.Name && t.class == class.Name {
-					needed++
-				}
-			}
-			free := max(class.Capacity-class.InUse, 0)
-			if class.Capacity == 0 || needed <= free {
-				continue
-			}
-
-			text := fmt.Sprintf("is full on %s: %d of %d in use", v.node.Name, class.InUse, class.Capacity)
-			if free > 0 {
-				text = fmt.Sprintf("is too full on %s: %d of %d in use, and %d containers need it", v.node.Name, class.InUse, class.Capacity, needed)
-			}
-			return fmt.Errorf("pod/%s cannot be changed: class %q of %s %s%s", v.pod.Name, class.Name, r.Name, text, others("; available: ", withRoom(&r)))
-		}
-	}
-	return nil
-}
-
-func withRoom(r *scopedResource) (names []string) {
-	for _, class := range r.Classes {
-		switch {
-		case class.Draining:
-		case class.Capacity == 0:
-			names = append(names, class.Name)
-		case class.InUse < class.Capacity:
-			names = append(names, fmt.Sprintf("%s (%d of %d free)", class.Name, class.Capacity-class.InUse, class.Capacity))
-		}
-	}
-	return names
-}
-
-func (v *podView) checkOffers(c change, container string) error {
-	for _, resource := range c.resources {
-		offer, known := v.catalog.Lookup(resource)
-		switch {
-		case !known:
-			continue
-		case offer.Scope == classes.PodScope && offer.Unavailable == nil && !offer.Mutable:
-			return fmt.Errorf("%s is a resource of pods, and its class cannot be changed while the pod runs; recreate the pod", resource)
-		case offer.Scope == classes.PodScope && container != "":
-			return fmt.Errorf("%s is a resource of pods, not of containers; change its class with --pod", resource)
-		case offer.Unavailable == nil && !offer.Mutable:
-			return fmt.Errorf("the class of %s cannot be changed while a container runs; recreate the pod", resource)
-		}
-	}
-
-	for _, r := range scopedResources(v.node) {
-		_, wanted, _ := strings.Cut(c.pairs[r.Name], "=")
-		for _, class := range r.Classes {
-			if class.Draining && class.Name == wanted {
-				return fmt.Errorf("class %q of %s is no longer configured on %s; choose another class", class.Name, r.Name, v.node.Name)
-			}
-		}
-	}
-	return nil
+	return p, nil
 }
 
 // targets returns the running containers whose class will change. A change of the pod's request does not affect
 // containers with their own request.
 func (v *podView) targets(p *settingPlan, container string, c change) ([]target, error) {
-	after := *v.pod
-	after.Annotations = maps.Clone(v.pod.Annotations)
-	if after.Annotations == nil {
-		after.Annotations = map[string]string{}
-	}
-	after.Annotations[p.key] = p.value
+	after := v.pod.DeepCopy()
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, p.key, p.value)
 	if p.value == "" {
 		delete(after.Annotations, p.key)
 	}
@@ -237,7 +160,7 @@ func (v *podView) targets(p *settingPlan, container string, c change) ([]target,
 		if !alive || container != "" && of.name != container {
 			continue
 		}
-		wanted, err := v.catalog.Resolve(requestOf(v.offers, &after, of))
+		wanted, err := v.catalog.Resolve(requestOf(v.offers, after, of))
 		if err != nil {
 			return nil, v.refused(err)
 		}
@@ -248,8 +171,10 @@ func (v *podView) targets(p *settingPlan, container string, c change) ([]target,
 			case isPair && want.Key != p.key:
 				overridden = append(overridden, fmt.Sprintf("%s (by %s)", of.name, keyText(want.Key)))
 			default:
-				has, is := v.effective(of, want.Resource, "")
-				t := target{container: of.name, resource: want.Resource, class: want.Class, before: has.class, known: is == inClass}
+				t := target{container: of.name, resource: want.Resource, class: want.Class}
+				if has, is := v.effective(of, want.Resource, ""); is == inClass {
+					t.before = &has.class
+				}
 				if refusal := refusalOf(v.node, v.pod, of); refusal != nil {
 					t.refused = refusal.Message
 				}

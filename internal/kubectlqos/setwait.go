@@ -7,13 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
@@ -30,55 +28,54 @@ const takeBackTimeout = 10 * time.Second
 // errPodGone is the error for a pod that ends while the command waits for the change of its class.
 var errPodGone = errors.New("the pod ended before its class was changed")
 
-// noEffectError is the reason why a change had no effect.
-type noEffectError string
-
-func (e noEffectError) Error() string { return string(e) }
-
-type outcome struct {
-	done bool
-	// refused is the reason why the node refuses the change.
-	refused string
-	// stale is true if the refusal may belong to an earlier change.
-	stale bool
-}
-
+// await waits until the node has made the change, and prints the result. If the node refuses the change or does not make it
+// in time, await restores the annotation.
 func (o *setCommand) await(ctx context.Context, api *clients, plan *settingPlan) error {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	waiting, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 
-	began, noticed := time.Now(), false
-	var last outcome
-	failed := fmt.Errorf("the API server gave no answer within %s", o.timeout)
+	notice := time.Now().Add(noticeTime)
+	failed, stale := fmt.Errorf("the API server gave no answer within %s", o.timeout), ""
 	for {
-		pod, err := o.look(ctx, api, plan)
+		done, refused, isStale, err := o.look(waiting, api, plan)
 		switch {
 		case errors.Is(err, errPodGone):
 			return err
-		case err == nil:
-			last, failed = o.judge(plan, pod), nil
-		case !over(ctx):
+		case err != nil && !over(waiting):
 			failed = err
-		}
-		switch {
-		case failed == nil && last.done:
+		case done:
 			o.printDone(plan)
 			return nil
-		case failed == nil && last.refused != "" && !last.stale:
-			return last.refusal()
+		case refused != "" && !isStale:
+			return o.takeBack(ctx, api, plan, "refused: "+refused)
+		case err == nil:
+			failed, stale = nil, refused
 		}
-		if !noticed && !over(ctx) && time.Since(began) >= noticeTime {
+		if !notice.IsZero() && !over(waiting) && !time.Now().Before(notice) {
 			fmt.Fprintf(o.streams.ErrOut, "Waiting up to %s for node %s to change the class\n", o.timeout, plan.node.Name)
-			noticed = true
+			notice = time.Time{}
 		}
 
 		select {
-		case <-ctx.Done():
-			return o.lateError(ctx, plan, last, failed)
 		case <-ticker.C:
+			continue
+		case <-waiting.Done():
 		}
+		_, notReady := notCurrent(plan.node, o.now())
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("%s %s; interrupted before the result was known", plan.subject(o.container), plan.annotation())
+		case stale != "":
+			return o.takeBack(ctx, api, plan, "refused: "+stale)
+		case failed != nil:
+			return fmt.Errorf("%s %s; the result is unknown: %w", plan.subject(o.container), plan.annotation(), failed)
+		case notReady != "":
+			return o.takeBack(ctx, api, plan, fmt.Sprintf("no change was reported within %s, because %s", o.timeout, notReady))
+		}
+		return o.takeBack(ctx, api, plan, fmt.Sprintf(
+			"no change was reported within %s; see the log of qos-kubelet-shim on %s", o.timeout, plan.node.Name))
 	}
 }
 
@@ -89,46 +86,39 @@ func over(ctx context.Context) bool {
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// look gets the pod, and stores the pod's node in the plan.
-func (o *setCommand) look(ctx context.Context, api *clients, plan *settingPlan) (*corev1.Pod, error) {
+// look reads the pod and its node, and compares them with the plan. `done` is true if all containers have their class.
+// Otherwise `refused` is the reason why the node refuses the change, if it does. `stale` is true if the refusal may belong to
+// an earlier change.
+func (o *setCommand) look(ctx context.Context, api *clients, plan *settingPlan) (done bool, refused string, stale bool, err error) {
 	pod, err := api.core.CoreV1().Pods(plan.pod.Namespace).Get(ctx, plan.pod.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && (pod.UID != plan.pod.UID || finished(pod)):
-		return nil, fmt.Errorf("pod/%s: %w", plan.pod.Name, errPodGone)
+		return false, "", false, fmt.Errorf("pod/%s: %w", plan.pod.Name, errPodGone)
 	case err != nil:
-		return nil, explain(err)
+		return false, "", false, explain(err)
 	}
-
 	node, err := api.nodeOf(ctx, pod)
+	if err != nil {
+		return false, "", false, err
+	}
 	if node != nil {
 		plan.node = node
 	}
-	return pod, err
-}
 
-func (o *setCommand) judge(plan *settingPlan, pod *corev1.Pod) outcome {
-	v := newPodView(pod, plan.node, offersOf(plan.node), o.now())
-	pending := slices.DeleteFunc(slices.Clone(plan.targets), func(t target) bool {
+	v, done := newPodView(pod, plan.node, offersOf(plan.node), o.now()), true
+	for _, t := range plan.targets {
 		c, ok := containerNamed(pod, t.container)
 		has, is := v.effective(c, t.resource, t.class)
-		return !ok || is == inClass && has.class == t.class // a container that is gone needs no change
-	})
-	if len(pending) == 0 {
-		return outcome{done: true}
-	}
-
-	var last outcome
-	for _, t := range pending {
-		refusal := refusalOf(plan.node, pod, containerView{name: t.container})
-		if refusal == nil || refusal.Reason != nodeqosv1alpha1.ReasonChangeRefused {
-			continue
+		if !ok || is == inClass && has.class == t.class {
+			continue // a container that is gone needs no change
 		}
-		last = outcome{refused: refusal.Message, stale: !plan.unchanged() && refusal.Message == t.refused}
-		if !last.stale {
-			break
+		done = false
+		refusal := refusalOf(plan.node, pod, c)
+		if refusal != nil && refusal.Reason == nodeqosv1alpha1.ReasonChangeRefused && (refused == "" || stale) {
+			refused, stale = refusal.Message, !plan.unchanged() && refusal.Message == t.refused
 		}
 	}
-	return last
+	return done, refused, stale, nil
 }
 
 func containerNamed(pod *corev1.Pod, name string) (containerView, bool) {
@@ -148,38 +138,18 @@ func (o *setCommand) printDone(plan *settingPlan) {
 	for _, t := range plan.targets {
 		what := "is " + className(t.class) + " now"
 		switch {
-		case t.known && t.before == t.class:
+		case t.before != nil && *t.before == t.class:
 			what = "stays " + className(t.class)
-		case t.known:
-			what = className(t.before) + " -> " + className(t.class)
+		case t.before != nil:
+			what = className(*t.before) + " -> " + className(t.class)
 		}
 		o.print("%s %s %s\n", plan.subject(t.container), t.resource, what)
 	}
 }
 
-func (o outcome) refusal() error {
-	return noEffectError("refused: " + o.refused)
-}
-
-// lateError returns the error for a change that was neither made nor refused in time.
-func (o *setCommand) lateError(ctx context.Context, plan *settingPlan, last outcome, failed error) error {
-	set := fmt.Sprintf("%s %s", plan.subject(o.container), plan.annotation())
-	switch _, notReady := notCurrent(plan.node, o.now()); {
-	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("%s; interrupted before the result was known", set)
-	case last.refused != "":
-		return last.refusal()
-	case failed != nil:
-		return fmt.Errorf("%s; the result is unknown: %w", set, failed)
-	case notReady != "":
-		return noEffectError(fmt.Sprintf("no change was reported within %s, because %s", o.timeout, notReady))
-	}
-	return noEffectError(fmt.Sprintf("no change was reported within %s; see the log of qos-kubelet-shim on %s", o.timeout, plan.node.Name))
-}
-
 // takeBack restores the previous value of the annotation after a change that had no effect, unless another client has
 // changed the annotation meanwhile. It always returns an error, which states the final value of the annotation.
-func (o *setCommand) takeBack(ctx context.Context, api *clients, plan *settingPlan, why error) error {
+func (o *setCommand) takeBack(ctx context.Context, api *clients, plan *settingPlan, why string) error {
 	text := fmt.Sprintf("%s %s; the annotation %s", plan.subject(o.container), why, plan.key)
 	if plan.unchanged() {
 		return fmt.Errorf("%s already had this value before this command and keeps it, so the node makes the change as soon as possible", text)
@@ -188,21 +158,16 @@ func (o *setCommand) takeBack(ctx context.Context, api *clients, plan *settingPl
 	ctx, cancel := context.WithTimeout(ctx, takeBackTimeout)
 	defer cancel()
 	var now string
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		pod, err := api.core.CoreV1().Pods(plan.pod.Namespace).Get(ctx, plan.pod.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
+	err := o.annotate(ctx, api, func(pod *corev1.Pod) (key, value string, err error) {
+		if now = pod.Annotations[plan.key]; pod.UID == plan.pod.UID && now == plan.value {
+			now = plan.had
 		}
-		if now = pod.Annotations[plan.key]; pod.UID != plan.pod.UID || now != plan.value {
-			return nil
-		}
-		now = plan.had
-		return o.patch(ctx, api, &settingPlan{pod: pod, key: plan.key, value: plan.had})
+		return plan.key, now, nil
 	})
 
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s could not be restored, and still requests the change: %w", text, explain(err))
+		return fmt.Errorf("%s could not be restored, and still requests the change: %w", text, err)
 	case now != plan.had:
 		return fmt.Errorf("%s was changed by another client, and is left at %q", text, now)
 	case now == "":

@@ -234,7 +234,7 @@ spec:
 	}
 
 	n.holders(t, "silver", "default/"+name+"/changes")
-	if output, err := n.tryQOS("", "set", name, "-c", "asks-not", "blockio=silver"); err == nil || !strings.Contains(output, "is full on "+n.name+": 1 of 1 in use") {
+	if output, err := n.tryQOS("", "set", name, "-c", "asks-not", "blockio=silver"); err == nil || !strings.Contains(output, "is full: 1 of 1 in use") {
 		t.Errorf("kubectl qos set of a full class printed %s", output)
 	}
 

@@ -166,7 +166,7 @@ func setMoves(t *testing.T, n *node) {
 	n.inClass(t, "moves", "gold")
 	n.condition(t, "moves", "rdt gold")
 	n.holders(t, "gold", "default/moves/main")
-	if output, err := n.tryQOS("", "set", "moves", "-c", "main", "rdt=silver", "blockio=silver"); err == nil || !strings.Contains(output, "is full on "+n.name) {
+	if output, err := n.tryQOS("", "set", "moves", "-c", "main", "rdt=silver", "blockio=silver"); err == nil || !strings.Contains(output, "is full") {
 		t.Errorf("a change to a full class returned %v\n%s", err, output)
 	}
 
