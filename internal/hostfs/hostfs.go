@@ -7,6 +7,7 @@ package hostfs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -31,8 +32,13 @@ func (r Root) path(path string) string {
 	return strings.TrimSuffix(string(r), "/") + filepath.Clean(path)
 }
 
+// maxFile is the maximum size of a file that ReadFile reads. A container can make some files of the kernel large, e.g.
+// the list of its threads. A list of a million threads is smaller.
+const maxFile = 8 << 20
+
 // ReadFile returns the content of a file with only the system calls open, read and close. Because cgroup files can be
-// polled, os.ReadFile would also add each cgroup file to the poller of the Go runtime (epoll).
+// polled, os.ReadFile would also add each cgroup file to the poller of the Go runtime (epoll). If the file is larger
+// than maxFile, the error wraps EFBIG.
 func (r Root) ReadFile(path string) ([]byte, error) {
 	path = r.path(path)
 	fd, err := open(path, unix.O_RDONLY)
@@ -54,11 +60,43 @@ func readAll(fd int) ([]byte, error) {
 		if n <= 0 || err != nil {
 			return data, err
 		}
-		if data = data[:len(data)+n]; len(data) == cap(data) {
+		if data = data[:len(data)+n]; len(data) > maxFile {
+			return nil, unix.EFBIG
+		}
+		if len(data) == cap(data) {
 			data = slices.Grow(data, len(data))
 		}
 	}
 }
+
+// Open opens a file that is too large for ReadFile, or of which only the beginning is needed. The caller must close it.
+func (r Root) Open(path string) (io.ReadCloser, error) {
+	path = r.path(path)
+	fd, err := open(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	return &file{fd, path}, nil
+}
+
+// file is an open file. Like ReadFile, it does not use the poller of the Go runtime.
+type file struct {
+	fd   int
+	path string
+}
+
+func (f *file) Read(data []byte) (int, error) {
+	n, err := ignoringEINTR(func() (int, error) { return unix.Read(f.fd, data) })
+	switch {
+	case err != nil:
+		return 0, &fs.PathError{Op: "read", Path: f.path, Err: err}
+	case n == 0 && len(data) > 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (f *file) Close() error { return unix.Close(f.fd) }
 
 // Exists returns false if a file does not exist. If another error occurs, it returns true.
 func (r Root) Exists(path string) bool {

@@ -5,6 +5,7 @@ package hostfs
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -54,6 +55,40 @@ func TestFilesAreReadToTheirEnd(t *testing.T) {
 	}
 	if _, err := Root("/").ReadFile("/proc/self/mem"); !errors.Is(err, syscall.EIO) {
 		t.Errorf("got %v, want the errno of the read", err)
+	}
+}
+
+func TestAFileThatIsTooLargeIsNotRead(t *testing.T) {
+	root := host(t, map[string]string{"/max": strings.Repeat("x", maxFile), "/larger": strings.Repeat("x", maxFile+1)})
+	if data, err := root.ReadFile("/max"); err != nil || len(data) != maxFile {
+		t.Errorf("read %d bytes, %v", len(data), err)
+	}
+	var pathErr *fs.PathError
+	if data, err := root.ReadFile("/larger"); !errors.Is(err, syscall.EFBIG) || !errors.As(err, &pathErr) || data != nil {
+		t.Errorf("read %d bytes, %v, want EFBIG", len(data), err)
+	}
+	if _, err := Root("/").ReadFile("/dev/zero"); !errors.Is(err, syscall.EFBIG) {
+		t.Errorf("a file without an end: %v, want EFBIG", err)
+	}
+}
+
+func TestAFileIsReadInParts(t *testing.T) {
+	root := host(t, map[string]string{"/larger": strings.Repeat("x", maxFile+1)})
+	file, err := root.Open("/larger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, file); err != nil || n != maxFile+1 {
+		t.Errorf("read %d bytes, %v", n, err)
+	}
+	if err := file.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := file.Read(make([]byte, 1)); !errors.Is(err, syscall.EBADF) {
+		t.Errorf("a read after Close: %v, want EBADF", err)
+	}
+	if _, err := root.Open("/missing"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
 	}
 }
 

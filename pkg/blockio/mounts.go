@@ -4,7 +4,6 @@
 package blockio
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"path"
@@ -12,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/moby/sys/mountinfo"
+	"github.com/qos-nri/qos-nri-plugin/pkg/mountinfo"
 )
 
 // An alias is an entry of Devices that names disks by their use. The disks can differ between nodes.
@@ -36,11 +35,11 @@ var (
 // aliasedDirs returns the directories of an alias. It takes them from the mounts of running pods, because the runtime
 // and the kubelet can be configured to use other directories than usual. Without such mounts, it returns the usual directories
 // that exist.
-func aliasedDirs(host FS, mounts []*mountinfo.Info, alias string) ([]string, error) {
-	match, usual := func(m *mountinfo.Info) []string { return layerDir.FindStringSubmatch(upperDir(m)) },
+func aliasedDirs(host FS, mounts []*mount, alias string) ([]string, error) {
+	match, usual := func(m *mount) []string { return layerDir.FindStringSubmatch(m.layer) },
 		[]string{"/var/lib/containerd", "/var/lib/containers/storage"}
 	if alias == aliasEphemeral {
-		match, usual = func(m *mountinfo.Info) []string { return kubeletDir.FindStringSubmatch(m.Mountpoint) }, []string{"/var/lib/kubelet"}
+		match, usual = func(m *mount) []string { return kubeletDir.FindStringSubmatch(m.point) }, []string{"/var/lib/kubelet"}
 	}
 
 	var dirs []string
@@ -64,30 +63,42 @@ func aliasedDirs(host FS, mounts []*mountinfo.Info, alias string) ([]string, err
 	return dirs, nil
 }
 
+// mount is a mount of the node or of a container.
+type mount struct {
+	device
+	point, fstype, source string
+	// isWhole is true if the mount shows the whole filesystem, and not only a directory of it.
+	isWhole bool
+	// layer is the directory of the writable layer, if the mount is an overlay.
+	layer string
+}
+
+func newMount(m mountinfo.Mount) *mount {
+	return &mount{
+		device: device{m.Major, m.Minor}, point: m.Point, fstype: m.Type, source: m.Source, isWhole: m.Root == "/", layer: upperDir(m),
+	}
+}
+
 // upperDir returns the directory of the writable layer of an overlay mount.
-func upperDir(m *mountinfo.Info) string {
-	if m.FSType != "overlay" {
+func upperDir(m mountinfo.Mount) string {
+	if m.Type != "overlay" {
 		return ""
 	}
-	for option := range strings.SplitSeq(m.VFSOptions, ",") {
+	for option := range strings.SplitSeq(m.SuperOptions, ",") {
 		if dir, found := strings.CutPrefix(option, "upperdir="); found {
-			return dir
+			return strings.Clone(dir)
 		}
 	}
 	return ""
 }
 
-func mountsOf(host FS, pid int) ([]*mountinfo.Info, error) {
-	file := fmt.Sprintf("/proc/%d/mountinfo", pid)
-	data, err := host.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("list the mounts: %w", err)
+func mountsOf(host FS, pid int) (mounts []*mount, err error) {
+	limit := int64(mountinfo.ContainerLimit)
+	if pid == 1 {
+		limit = mountinfo.NodeLimit
 	}
-	mounts, err := mountinfo.GetMountsFromReader(bytes.NewReader(data), nil)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return mounts, nil
+	err = mountinfo.Read(host, mountinfo.File(pid), limit, func(m mountinfo.Mount) { mounts = append(mounts, newMount(m)) })
+	return mounts, err
 }
 
 func matchAlias(host FS, alias string) (match, error) {
@@ -109,28 +120,28 @@ func matchAlias(host FS, alias string) (match, error) {
 }
 
 // disksOfDir returns the disks of the filesystem that contains a directory.
-func disksOfDir(host FS, mounts []*mountinfo.Info, dir string) ([]disk, error) {
+func disksOfDir(host FS, mounts []*mount, dir string) ([]disk, error) {
 	mount := mountOf(host, mounts, dir)
 	if mount == nil {
 		return nil, fmt.Errorf("%s is on no mounted filesystem", dir)
 	}
 	disks, err := disksOfMount(host, mount)
 	if err != nil {
-		return nil, fmt.Errorf("%s is on %s: %w", dir, mount.FSType, err)
+		return nil, fmt.Errorf("%s is on %s: %w", dir, mount.fstype, err)
 	}
 	return disks, nil
 }
 
 // mountOf returns the mount that contains a directory, or nil.
-func mountOf(host FS, mounts []*mountinfo.Info, dir string) *mountinfo.Info {
+func mountOf(host FS, mounts []*mount, dir string) *mount {
 	if target, err := followSymlinks(host, dir); err == nil {
 		dir = target // if this program runs in a container, a directory of the host may not exist; dir then stays as it is
 	}
 
-	var deepest *mountinfo.Info
+	var deepest *mount
 	for _, mount := range mounts {
-		isAbove := strings.HasPrefix(dir+"/", strings.TrimSuffix(mount.Mountpoint, "/")+"/")
-		if isAbove && (deepest == nil || len(mount.Mountpoint) >= len(deepest.Mountpoint)) {
+		isAbove := strings.HasPrefix(dir+"/", strings.TrimSuffix(mount.point, "/")+"/")
+		if isAbove && (deepest == nil || len(mount.point) >= len(deepest.point)) {
 			deepest = mount // of several mounts on one directory, the last hides the others
 		}
 	}
@@ -144,14 +155,14 @@ var errNoBlockDevice = errors.New("this filesystem has no block device")
 // disksOfMount returns the disks with the data of a mounted filesystem. It returns errNoBlockDevice for overlay, tmpfs,
 // FUSE and network filesystems, because their data is on no block device or on an unknown one. The major device number
 // of most of these mounts is 0.
-func disksOfMount(host FS, m *mountinfo.Info) ([]disk, error) {
+func disksOfMount(host FS, m *mount) ([]disk, error) {
 	switch {
-	case m.FSType == "btrfs":
-		return disksOfBtrfs(host, m.Source)
-	case m.Major == 0 || strings.HasPrefix(m.FSType, "fuse"):
+	case m.fstype == "btrfs":
+		return disksOfBtrfs(host, m.source)
+	case m.major == 0 || strings.HasPrefix(m.fstype, "fuse"):
 		return nil, errNoBlockDevice
 	}
-	whole, _, err := wholeDisk(host, device{uint32(m.Major), uint32(m.Minor)}) //nolint:gosec // the kernel's numbers fit
+	whole, _, err := wholeDisk(host, m.device)
 	return []disk{whole}, err
 }
 

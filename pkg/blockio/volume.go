@@ -12,8 +12,6 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/moby/sys/mountinfo"
-
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -22,20 +20,20 @@ var errNoPID = errors.New("the runtime has not reported the PID of the container
 
 type volume struct {
 	target classes.Holder
-	mount  *mountinfo.Info // nil for a block device without a filesystem
+	mount  *mount // nil for a block device without a filesystem
 	disks  []disk
 }
 
 // isWhole reports whether the volume is a whole filesystem, or a subPath of a filesystem that belongs to the pod. For a
 // subPath, the kubelet first mounts the whole filesystem for the pod. mounts has the mounts of PID 1.
-func (v volume) isWhole(mounts []*mountinfo.Info) bool {
-	return v.mount != nil && (v.mount.Root == "/" || slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool {
-		return isSame(m, v.mount) && m.Root == "/" && classes.IsVolumeDir(m.Mountpoint, v.target.PodUID)
+func (v volume) isWhole(mounts []*mount) bool {
+	return v.mount != nil && (v.mount.isWhole || slices.ContainsFunc(mounts, func(m *mount) bool {
+		return isSame(m, v.mount) && m.isWhole && classes.IsVolumeDir(m.point, v.target.PodUID)
 	}))
 }
 
 // isSame reports whether two mounts have the same filesystem.
-func isSame(a, b *mountinfo.Info) bool { return a.Major == b.Major && a.Minor == b.Minor }
+func isSame(a, b *mount) bool { return a.device == b.device }
 
 // limit returns values that set the same limits on each disk of the volume.
 func (v volume) limit(limits value) values {
@@ -49,10 +47,10 @@ func (v volume) limit(limits value) values {
 // finder finds the disks of volumes. It reads mounts and disks only once, so each operation needs a new finder.
 type finder struct {
 	host   FS
-	mounts map[int][]*mountinfo.Info
-	disks  map[*mountinfo.Info]disksFound
+	mounts map[int][]*mount
+	disks  map[*mount]disksFound
 	// ofNode has the mounts that contain the node's own directories. checkShared fills it at its first call.
-	ofNode []*mountinfo.Info
+	ofNode []*mount
 }
 
 type disksFound struct {
@@ -61,16 +59,16 @@ type disksFound struct {
 }
 
 func newFinder(host FS) *finder {
-	return &finder{host: host, mounts: map[int][]*mountinfo.Info{}, disks: map[*mountinfo.Info]disksFound{}}
+	return &finder{host: host, mounts: map[int][]*mount{}, disks: map[*mount]disksFound{}}
 }
 
 // next makes the finder ready for another pod. It drops all mounts but those of PID 1, because a new process may have
 // the PID of an ended one. If the mounts of PID 1 are outdated, the worst result is that a pod keeps all its limits.
 func (f *finder) next() {
-	maps.DeleteFunc(f.mounts, func(pid int, _ []*mountinfo.Info) bool { return pid != 1 })
+	maps.DeleteFunc(f.mounts, func(pid int, _ []*mount) bool { return pid != 1 })
 }
 
-func (f *finder) mountsOf(pid int) ([]*mountinfo.Info, error) {
+func (f *finder) mountsOf(pid int) ([]*mount, error) {
 	if mounts, read := f.mounts[pid]; read {
 		return mounts, nil
 	}
@@ -82,14 +80,14 @@ func (f *finder) mountsOf(pid int) ([]*mountinfo.Info, error) {
 }
 
 // mountsOfContainer returns the mounts of a container, or none if the runtime has not reported the container's PID.
-func (f *finder) mountsOfContainer(target classes.Holder) ([]*mountinfo.Info, error) {
+func (f *finder) mountsOfContainer(target classes.Holder) ([]*mount, error) {
 	if target.PID <= 0 {
 		return nil, nil
 	}
 	return f.mountsOf(target.PID)
 }
 
-func (f *finder) disksOf(mount *mountinfo.Info) ([]disk, error) {
+func (f *finder) disksOf(mount *mount) ([]disk, error) {
 	found, known := f.disks[mount]
 	if !known {
 		found.disks, found.err = disksOfMount(f.host, mount)
@@ -102,7 +100,7 @@ func (f *finder) disksOf(mount *mountinfo.Info) ([]disk, error) {
 // mount. For other volumes, e.g. hostPath volumes, it searches the parameter mounts, which has the container's own mounts.
 // The container's mounts are the second choice, because the container can change them: a symbolic link in its image changes
 // the path of a mount, and a process with its own mount namespace can hide a mount.
-func (f *finder) mountOf(target classes.Holder, mounts []*mountinfo.Info) (*mountinfo.Info, error) {
+func (f *finder) mountOf(target classes.Holder, mounts []*mount) (*mount, error) {
 	ofKubelet, err := f.mountOfKubelet(target)
 	if err != nil || ofKubelet != nil {
 		return ofKubelet, err
@@ -119,7 +117,7 @@ func (f *finder) mountOf(target classes.Holder, mounts []*mountinfo.Info) (*moun
 
 // mountOfKubelet returns the mount that the kubelet made for a volume of a pod, or nil if there is none, e.g. for an emptyDir volume,
 // which is only a directory.
-func (f *finder) mountOfKubelet(target classes.Holder) (*mountinfo.Info, error) {
+func (f *finder) mountOfKubelet(target classes.Holder) (*mount, error) {
 	dir := target.VolumeSources[target.Volume].Dir
 	if dir == "" {
 		return nil, nil //nolint:nilnil // the kubelet has mounted nothing for the volume
@@ -128,16 +126,16 @@ func (f *finder) mountOfKubelet(target classes.Holder) (*mountinfo.Info, error) 
 	if err != nil {
 		return nil, fmt.Errorf("find the disk of the volume: %w", err)
 	}
-	if mount := mountOf(f.host, mounts, dir); mount != nil && classes.IsVolumeDir(mount.Mountpoint, target.PodUID) {
+	if mount := mountOf(f.host, mounts, dir); mount != nil && classes.IsVolumeDir(mount.point, target.PodUID) {
 		return mount, nil
 	}
 	return nil, nil //nolint:nilnil // the directory is on a filesystem of the node
 }
 
 // lastAt returns the last mount at a path, or nil if there is no mount at the path. The last mount hides the earlier ones.
-func lastAt(mounts []*mountinfo.Info, path string) (last *mountinfo.Info) {
+func lastAt(mounts []*mount, path string) (last *mount) {
 	for _, mount := range mounts {
-		if mount.Mountpoint == path {
+		if mount.point == path {
 			last = mount
 		}
 	}
@@ -174,7 +172,7 @@ func (f *finder) find(target classes.Holder) (volume, error) {
 	found.disks, err = f.disksOf(found.mount)
 	if errors.Is(err, errNoBlockDevice) {
 		return found, fmt.Errorf("%w: %s is on %s, but the kernel limits only the I/O of block devices; remove the request",
-			classes.ErrNoBlockDevice, target.Volume, found.mount.FSType)
+			classes.ErrNoBlockDevice, target.Volume, found.mount.fstype)
 	}
 	if err != nil {
 		return found, fmt.Errorf("find the disk of %s: %w", target.Volume, err)
@@ -210,7 +208,7 @@ func (f *finder) checkShared(v volume) error {
 
 	for _, other := range mounts {
 		isVolume := isWhole && isSame(other, v.mount) && !slices.Contains(f.ofNode, other)
-		if isVolume || volumeDir.MatchString(other.Mountpoint) {
+		if isVolume || volumeDir.MatchString(other.point) {
 			continue
 		}
 		disks, err := f.disksOf(other)
@@ -220,7 +218,7 @@ func (f *finder) checkShared(v volume) error {
 		for _, disk := range disks {
 			if slices.Contains(v.disks, disk) {
 				return fmt.Errorf("%w: disk %s of %s also contains the node's mount %s; use a class with sharedDisk: limit, or remove the request",
-					classes.ErrSharedDisk, disk, v.target.Volume, other.Mountpoint)
+					classes.ErrSharedDisk, disk, v.target.Volume, other.point)
 			}
 		}
 	}
@@ -229,7 +227,7 @@ func (f *finder) checkShared(v volume) error {
 
 // mountsOfNode returns the mounts that contain the node's own directories. A volume on such a mount shares its disk
 // with the node.
-func mountsOfNode(host FS, mounts []*mountinfo.Info) []*mountinfo.Info {
+func mountsOfNode(host FS, mounts []*mount) []*mount {
 	dirs := []string{"/"}
 	for _, alias := range []string{aliasRootFS, aliasEphemeral} {
 		if found, err := aliasedDirs(host, mounts, alias); err == nil {
@@ -237,7 +235,7 @@ func mountsOfNode(host FS, mounts []*mountinfo.Info) []*mountinfo.Info {
 		}
 	}
 
-	var all []*mountinfo.Info
+	var all []*mount
 	for _, dir := range dirs {
 		all = append(all, mountOf(host, mounts, dir))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/mountinfo"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -263,6 +264,25 @@ func TestARemovedDescendantHasNoThreads(t *testing.T) {
 			t.Errorf("%v: got %v, %v", err, got, gotErr)
 		}
 		m.Heal()
+	}
+}
+
+// TestALongLineOfAPodDoesNotHideTheCgroups has the line of a subPath that a container has moved below 80 directories with long names.
+func TestALongLineOfAPodDoesNotHideTheCgroups(t *testing.T) {
+	m := simcgroup.New()
+	m.Mount("900 28 8:1 " + strings.Repeat("/"+strings.Repeat(`\040`, 255), 80) + " /var/lib/kubelet/pods/2/volume-subpaths/v/main/1 rw - ext4 /dev/sda1 rw")
+	m.Mount("901 28 0:99 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw")
+	if dir, version, err := detect(t, m).IORoot(); err != nil || dir != "/sys/fs/cgroup" || version != 2 {
+		t.Errorf("got %s, %d, %v", dir, version, err)
+	}
+}
+
+// TestTheCgroupsBeforeTooManyMountsAreFound reads a file that is larger than the limit.
+func TestTheCgroupsBeforeTooManyMountsAreFound(t *testing.T) {
+	m := simcgroup.New()
+	m.AddFile("/proc/1/mountinfo", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"+strings.Repeat("x", mountinfo.NodeLimit))
+	if dir, _, err := detect(t, m).IORoot(); err != nil || dir != "/sys/fs/cgroup" {
+		t.Errorf("got %s, %v", dir, err)
 	}
 }
 

@@ -4,12 +4,11 @@
 package cgroup
 
 import (
-	"bytes"
 	"path"
 	"slices"
 	"strings"
 
-	"github.com/moby/sys/mountinfo"
+	"github.com/qos-nri/qos-nri-plugin/pkg/mountinfo"
 )
 
 type hierarchy struct {
@@ -22,25 +21,24 @@ type hierarchy struct {
 	controllers []string
 }
 
-// parseMountinfo returns the cgroup hierarchies in /proc/<pid>/mountinfo. If a hierarchy has several mounts,
-// parseMountinfo prefers a mount of the whole hierarchy, then a mount below /sys/fs/cgroup.
-func parseMountinfo(data []byte) ([]hierarchy, error) {
-	mounts, err := mountinfo.GetMountsFromReader(bytes.NewReader(data), nil)
-	if err != nil {
-		return nil, err
-	}
+// readHierarchies returns the cgroup hierarchies in a mountinfo file. If a hierarchy has several mounts, readHierarchies
+// prefers a mount of the whole hierarchy, then a mount below /sys/fs/cgroup. If an error occurs, it returns the hierarchies
+// that it has found before the error.
+func readHierarchies(fs FS, file string) ([]hierarchy, error) {
+	var found []hierarchy
+	err := mountinfo.Read(fs, file, mountinfo.NodeLimit, func(m mountinfo.Mount) {
+		found = slices.DeleteFunc(found, func(h hierarchy) bool { return h.point == m.Point }) // the later mount hides it
+		h := hierarchy{point: m.Point, root: m.Root, version: 2}
+		if m.Type == "cgroup" {
+			h.version, h.controllers = 1, parseControllers(m.SuperOptions)
+		}
+		if strings.HasPrefix(m.Type, "cgroup") {
+			found = append(found, h)
+		}
+	})
 
 	var best []hierarchy
-	for i, mount := range mounts {
-		h := hierarchy{point: mount.Mountpoint, root: mount.Root, version: 2}
-		if mount.FSType == "cgroup" {
-			h.version, h.controllers = 1, parseControllers(mount.VFSOptions)
-		}
-		hides := func(later *mountinfo.Info) bool { return later.Mountpoint == mount.Mountpoint }
-		if !strings.HasPrefix(mount.FSType, "cgroup") || slices.ContainsFunc(mounts[i+1:], hides) {
-			continue
-		}
-
+	for _, h := range found {
 		known := slices.IndexFunc(best, h.isSame)
 		if known < 0 {
 			best = append(best, h)
@@ -48,7 +46,7 @@ func parseMountinfo(data []byte) ([]hierarchy, error) {
 			best[known] = h
 		}
 	}
-	return best, nil
+	return best, err
 }
 
 func parseControllers(options string) []string {

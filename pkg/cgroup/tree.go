@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/mountinfo"
 )
 
 var (
@@ -62,20 +63,15 @@ func (t *Tree) children(dir string) ([]string, error) {
 // Detect finds the cgroup mounts of the host's process 1. If these mounts cannot be read, Detect finds the mounts of this
 // process. Detect succeeds on a machine without an io controller; only IORoot and IODir then return an error.
 func Detect(fs FS) (*Tree, error) {
-	data, err := fs.ReadFile("/proc/1/mountinfo")
-	if err != nil {
-		data, err = fs.ReadFile("/proc/self/mountinfo")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("find the cgroup mounts: %w", err)
-	}
-
 	tree := &Tree{fs: fs}
-	if tree.hierarchies, err = parseMountinfo(data); err != nil {
-		return nil, fmt.Errorf("find the cgroup mounts in mountinfo: %w", err)
+	var err error
+	for _, file := range []string{mountinfo.File(1), "/proc/self/mountinfo"} {
+		if tree.hierarchies, err = readHierarchies(fs, file); err == nil || len(tree.hierarchies) > 0 {
+			tree.io = tree.findIO()
+			return tree, nil
+		}
 	}
-	tree.io = tree.findIO()
-	return tree, nil
+	return nil, fmt.Errorf("find the cgroup mounts: %w", err)
 }
 
 // findIO returns the hierarchy with the io controller, or nil. At most one hierarchy has it, because the kernel

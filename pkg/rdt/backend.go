@@ -74,7 +74,7 @@ func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (clas
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t, err := resctrl.Find(b.host)
+	t, err := b.find()
 	if b.canMount(err) {
 		return classes.BackendStatus{Conditions: []classes.Condition{{Type: ConditionMounted, Reason: string(resctrl.NotMounted),
 			Message: "resctrl is not mounted yet, so masks, bandwidth and CLOSIDs were not checked; " +
@@ -205,7 +205,7 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 
 // mounted returns the mounted resctrl. If resctrl is not mounted and the options allow it, mounted mounts it first.
 func (b *Backend) mounted(config *Config) (resctrl.Tree, error) {
-	t, err := resctrl.Find(b.host)
+	t, err := b.find()
 	if !b.canMount(err) {
 		return t, asUnavailable(err)
 	}
@@ -215,8 +215,17 @@ func (b *Backend) mounted(config *Config) (resctrl.Tree, error) {
 	}
 	b.counts.mounted()
 	b.log.Info("mounted resctrl", "path", resctrl.DefaultMountPoint)
-	t, err = resctrl.Find(b.host)
+	t, err = b.find()
 	return t, asUnavailable(err)
+}
+
+// find returns the mounted resctrl. If its mount options are unknown, find assumes that they have not changed.
+func (b *Backend) find() (resctrl.Tree, error) {
+	t, err := resctrl.Find(b.host)
+	if now := b.live.Load().machine; err == nil && t.Options() == nil && now != nil && now.MountPoint() == t.MountPoint() {
+		t = now.Tree
+	}
+	return t, err
 }
 
 // activate makes an applied configuration the live one. A class that is not configured, but has a managed group, is

@@ -57,7 +57,7 @@ func (b *Backend) reapply(now *live) error {
 
 // drift compares resctrl with the applied state. It returns one sentence for each difference.
 func (b *Backend) drift(now *live) (found []string, err error) {
-	t, err := resctrl.Find(b.host)
+	t, err := b.find()
 	switch {
 	case b.canMount(err):
 		return []string{"resctrl was unmounted"}, nil

@@ -4,7 +4,6 @@
 package resctrl
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/moby/sys/mountinfo"
+	"github.com/qos-nri/qos-nri-plugin/pkg/mountinfo"
 )
 
 // DefaultMountPoint is the conventional mount point of resctrl.
@@ -51,22 +50,21 @@ func unavailable(reason Reason, format string, args ...any) error {
 }
 
 // findMount looks for resctrl at its default mount point, then at the mount points in mountinfo. The kernel has only
-// one instance of resctrl, so the options of any of its mounts apply to all of its mounts.
+// one instance of resctrl, so the options of any of its mounts apply to all of its mounts. If mountinfo cannot be read to its
+// end, findMount uses the mounts that it has read.
 func findMount(host FS) (Tree, bool) {
-	var mounts []*mountinfo.Info
-	for _, file := range []string{"/proc/self/mountinfo", "/proc/1/mountinfo"} {
-		data, err := host.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		if found, err := mountinfo.GetMountsFromReader(bytes.NewReader(data), mountinfo.FSTypeFilter("resctrl")); err == nil {
-			mounts = append(mounts, found...)
-		}
+	var mounts []mountinfo.Mount
+	for _, file := range []string{"/proc/self/mountinfo", mountinfo.File(1)} {
+		_ = mountinfo.Read(host, file, mountinfo.NodeLimit, func(m mountinfo.Mount) {
+			if m.Type == "resctrl" {
+				mounts = append(mounts, m)
+			}
+		})
 	}
 
 	points := []string{DefaultMountPoint}
 	for _, mount := range mounts {
-		points = append(points, mount.Mountpoint)
+		points = append(points, mount.Point)
 	}
 	for _, point := range points {
 		if t := (Tree{host: host, point: point}); t.Exists(Root) {
@@ -77,14 +75,15 @@ func findMount(host FS) (Tree, bool) {
 	return Tree{}, false
 }
 
-// optionsOf returns the mount options and the filesystem options of a mount point, as /proc/mounts shows them.
-func optionsOf(mounts []*mountinfo.Info, point string) []string {
+// optionsOf returns the mount options and the filesystem options of a mount point, as /proc/mounts shows them. It returns nil
+// if no mount is known.
+func optionsOf(mounts []mountinfo.Mount, point string) []string {
 	var options []string
 	for _, mount := range mounts {
-		if options == nil || mount.Mountpoint == point {
+		if options == nil || mount.Point == point {
 			options = strings.Split(mount.Options, ",")
 			ofMount := func(option string) bool { return slices.Contains(options, option) }
-			options = append(options, slices.DeleteFunc(strings.Split(mount.VFSOptions, ","), ofMount)...)
+			options = append(options, slices.DeleteFunc(strings.Split(mount.SuperOptions, ","), ofMount)...)
 		}
 	}
 	return options

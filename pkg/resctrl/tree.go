@@ -43,7 +43,7 @@ func At(host FS, point string, options ...string) Tree { return Tree{host, point
 // MountPoint returns the path at which resctrl is mounted.
 func (t Tree) MountPoint() string { return t.point }
 
-// Options returns the mount options, as /proc/mounts shows them.
+// Options returns the mount options, as /proc/mounts shows them. It returns nil if mountinfo does not show them.
 func (t Tree) Options() []string { return t.options }
 
 // String returns the mount point and the sorted options.
