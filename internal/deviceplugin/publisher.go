@@ -40,8 +40,9 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// timing has the durations that tests replace by shorter ones.
+// timing has the clock that tests stop, and the durations that they replace by shorter ones.
 type timing struct {
+	now       func() time.Time
 	debounce  time.Duration // time that the publisher waits for further changes after a first change
 	deviceTTL time.Duration // see phaseOut
 	startup   time.Duration // see allocationCache
@@ -87,7 +88,7 @@ func New(plugin Cache, o Options) *Publisher {
 		plugin: plugin, kubeletDir: filepath.Clean(o.KubeletDir), dir: filepath.Join(o.KubeletDir, pluginsDirectory),
 		grace: o.Grace, log: o.Log,
 		timing: timing{
-			debounce: 200 * time.Millisecond, deviceTTL: 5 * time.Second, startup: 30 * time.Second,
+			now: time.Now, debounce: 200 * time.Millisecond, deviceTTL: 5 * time.Second, startup: 30 * time.Second,
 			poll: 2 * time.Second, pollMax: 10 * time.Second,
 		},
 		changed: make(chan struct{}, 1), register: make(chan struct{}, 1), lost: make(chan struct{}, 1),
@@ -166,7 +167,7 @@ func (p *Publisher) publishLoop(ctx context.Context) {
 	interval := p.timing.poll
 	for {
 		state, changed := p.plugin.Get()
-		recheck, needsPoll := p.publish(ctx, state, time.Now())
+		recheck, needsPoll := p.publish(ctx, state, p.timing.now())
 		var poll <-chan time.Time
 		if needsPoll {
 			poll = time.After(interval)

@@ -5,8 +5,11 @@ package deviceplugin
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,6 +93,34 @@ func TestAShimThatStartsWithKubeletKeepsAllAllocatedDevices(t *testing.T) {
 	r.restartKubelet()
 	r.run()
 	r.readmitOneByOne("c", "a", "b")
+}
+
+// TestAKubeletThatRestartsBeforeTheShimIsRegisteredKeepsAllAllocatedDevices restarts the kubelet long after the start of the shim. The
+// shim has no stream whose end would show the restart, because it could not register.
+func TestAKubeletThatRestartsBeforeTheShimIsRegisteredKeepsAllAllocatedDevices(t *testing.T) {
+	r := newRig(t, forever)
+	r.inUse()
+	r.stop()
+	if err := os.Remove(filepath.Join(r.kubelet.PluginsDir(), kubeletSocket)); err != nil {
+		t.Fatal(err)
+	}
+
+	r.registry = prometheus.NewRegistry()
+	r.publisher = r.another(forever)
+	var later atomic.Int64
+	begin := time.Now()
+	r.publisher.timing = timing{
+		now: func() time.Time { return begin.Add(time.Duration(later.Load())) }, debounce: time.Millisecond, deviceTTL: time.Millisecond,
+		startup: time.Minute, poll: forever, pollMax: forever,
+	}
+	r.plugin.ready(offered(1)) // the runtime has removed all containers
+	r.run()
+	r.soon("the shim has read the allocations", r.publisher.published.Load)
+
+	later.Store(int64(time.Hour))
+	r.restartKubelet()
+	r.awaitGold(3, 3)
+	r.readmit("c", "b", "a")
 }
 
 func TestTheDeviceOfAnEndedPodIsRemoved(t *testing.T) {

@@ -150,7 +150,7 @@ func (r *rig) another(grace time.Duration) *Publisher {
 		KubeletDir: r.kubelet.Root(), Grace: grace, Registry: r.registry, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	p.timing = timing{
-		debounce: time.Millisecond, deviceTTL: 50 * time.Millisecond, startup: 50 * time.Millisecond,
+		now: time.Now, debounce: time.Millisecond, deviceTTL: 50 * time.Millisecond, startup: 50 * time.Millisecond,
 		poll: 20 * time.Millisecond, pollMax: 50 * time.Millisecond,
 	}
 	return p

@@ -173,6 +173,13 @@ func TestAClaimOfAMissingClassChangesNothing(t *testing.T) {
 	r.wantPodLimits(t, id, silver)
 }
 
+func TestAVolumeWhoseClaimHasAMissingClassIsNotReported(t *testing.T) {
+	r := newVolumeRig(t)
+	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("lead")})
+	id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
+	r.wantVolumes(t, id, "")
+}
+
 func TestTheClassOfAClaimNeedsNoClassFileWithVolumeClasses(t *testing.T) {
 	r := newVolumeRig(t)
 	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})

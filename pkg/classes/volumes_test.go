@@ -89,6 +89,34 @@ func TestRequestsForVolumesAreRefusedInOneLine(t *testing.T) {
 	}
 }
 
+func TestAVolumeWithAClaimIsListedOnceIfTheClassExists(t *testing.T) {
+	c := NewCatalog([]Offer{{Resource: Resource{Name: ClaimResource, Scope: VolumeScope, Classes: []Class{{Name: "gold"}}}}})
+	for _, test := range []struct{ annotation, class, want string }{
+		{"", "gold", "/data"},
+		{"", "lead", ""},
+		{"/data=silver", "gold", "/data"},
+		{"/data=silver", "lead", "/data"},
+		{"/log=silver", "gold", "/log /data"},
+	} {
+		holder := withVolumes(test.annotation)
+		claimed := ClaimedVolume{Owner: holder.Owner(), Class: test.class}
+		claimed.Volume = "/data"
+		volumes, err := c.WithClaims([]ClaimedVolume{claimed}).Volumes(holder)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		var paths []string
+		for _, v := range volumes {
+			paths = append(paths, v.Volume)
+		}
+
+		if got := strings.Join(paths, " "); got != test.want {
+			t.Errorf("annotation %q, claim of class %s: the volumes are %q, want %q", test.annotation, test.class, got, test.want)
+		}
+	}
+}
+
 func TestAResourceOfVolumesIsRequestedForVolumesOnly(t *testing.T) {
 	c := volumeCatalog(nil)
 	for _, holder := range []Holder{
