@@ -5,9 +5,10 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
 // TestOnOtherSystemsItLinksNoModuleForLinux searches the list of linked packages for modules that compile only on Linux. It
@@ -15,7 +16,7 @@ import (
 func TestOnOtherSystemsItLinksNoModuleForLinux(t *testing.T) {
 	for _, system := range []string{"darwin", "windows"} {
 		t.Run(system, func(t *testing.T) {
-			list := exec.CommandContext(t.Context(), "go", "list", "-deps", ".")
+			list := child.Command(t, "go", "list", "-deps", ".")
 			list.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
 			packages, err := list.Output()
 			if err != nil {

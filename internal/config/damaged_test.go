@@ -6,7 +6,6 @@ package config_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
 func wideOf(text string) string {
@@ -145,7 +145,7 @@ func TestLargeFilesDoNotExceedTheMemoryLimit(t *testing.T) {
 			}
 
 			text.WriteString(test.end)
-			command := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^TestReadInAProcessOfItsOwn$")
+			command := child.Command(t, os.Args[0], "-test.v", "-test.run", "^TestReadInAProcessOfItsOwn$")
 			command.Env = append(os.Environ(), fileVariable+"="+directory(t, map[string]string{"a.yaml": text.String()}))
 			output, err := command.CombinedOutput()
 			if err != nil {

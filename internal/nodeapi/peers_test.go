@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -24,6 +23,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
+	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
 // clientSocket is the environment variable with the path of a socket. If it is set, the test program is a client of
@@ -121,9 +121,9 @@ func TestTheKernelReportsTheProcessesOfClients(t *testing.T) {
 		{"no member of any group", syscall.Credential{Uid: 1234, Gid: 1234}, codes.PermissionDenied},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), program)
+			cmd := child.Command(t, program)
 			cmd.Env = []string{clientSocket + "=" + socket}
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &test.who}
+			cmd.SysProcAttr.Credential = &test.who
 			out, err := cmd.CombinedOutput()
 			if got := strings.TrimSpace(string(out)); err != nil || got != test.want.String() {
 				t.Errorf("the response is %q, %v; want %s", got, err, test.want)

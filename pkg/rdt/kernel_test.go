@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/child"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -67,9 +67,8 @@ func (p processes) Threads(classes.Holder) ([]int, error) {
 
 func sleeping(t testing.TB) int {
 	t.Helper()
-	sleep := exec.Command("sleep", "10000")
+	sleep := child.Command(t, "sleep", "10000")
 	must(t, sleep.Start())
-	t.Cleanup(func() { _ = sleep.Process.Kill(); _ = sleep.Wait() })
 	return sleep.Process.Pid
 }
 

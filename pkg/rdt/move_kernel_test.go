@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/child"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -110,11 +110,10 @@ func forking(b *testing.B) (h classes.Holder, begin func()) {
 	must(b, os.MkdirAll(dir, 0o755))
 	var inputs []io.Closer
 	for range 4 {
-		shell := exec.Command("sh", "-c", "read line; while :; do (:); done")
+		shell := child.Command(b, "sh", "-c", "read line; while :; do (:); done")
 		input, err := shell.StdinPipe()
 		must(b, err)
 		must(b, shell.Start())
-		b.Cleanup(func() { _ = shell.Process.Kill(); _ = shell.Wait() })
 		h.PID = shell.Process.Pid
 		must(b, os.WriteFile(dir+"/cgroup.procs", []byte(strconv.Itoa(h.PID)), 0o644))
 		inputs = append(inputs, input)

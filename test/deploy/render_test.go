@@ -5,7 +5,6 @@ package deploy_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -21,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
 // root is the checkout.
@@ -144,7 +145,7 @@ func (c container) volume(mount corev1.VolumeMount) corev1.Volume {
 func program(t *testing.T, name string) string {
 	t.Helper()
 	output := filepath.Join(t.TempDir(), name)
-	build := exec.CommandContext(t.Context(), "go", "-C", root, "build", "-o", output, "./cmd/"+name)
+	build := child.Command(t, "go", "-C", root, "build", "-o", output, "./cmd/"+name)
 	build.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v: %s", name, err, out)

@@ -6,7 +6,6 @@ package deploy_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
 // TestTheProgramsAcceptTheirArguments adds --help to the arguments. Flags are parsed in order, so --help succeeds only
@@ -30,11 +31,11 @@ func TestTheProgramsAcceptTheirArguments(t *testing.T) {
 				t.Fatalf("the command of the container is %q", c.Command)
 			}
 			file := program(t, strings.TrimPrefix(c.Command[0], "/"))
-			out, err := exec.CommandContext(t.Context(), file, append(slices.Clone(c.Args), "--help")...).CombinedOutput()
+			out, err := child.Command(t, file, append(slices.Clone(c.Args), "--help")...).CombinedOutput()
 			if err != nil || !strings.Contains(string(out), "--metrics-address") {
 				t.Errorf("%v: %s", err, out)
 			}
-			if out, err := exec.CommandContext(t.Context(), file, append(slices.Clone(c.Args), "--no-such-flag", "--help")...).CombinedOutput(); err == nil {
+			if out, err := child.Command(t, file, append(slices.Clone(c.Args), "--no-such-flag", "--help")...).CombinedOutput(); err == nil {
 				t.Errorf("the program accepts an unknown flag: %s", out)
 			}
 		})
@@ -50,7 +51,7 @@ func TestTheClassFilesAreValid(t *testing.T) {
 		}
 	}
 
-	out, err := exec.CommandContext(t.Context(), program(t, "qos-nri-plugin"), "check", "--offline", dir).CombinedOutput()
+	out, err := child.Command(t, program(t, "qos-nri-plugin"), "check", "--offline", dir).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "OK") || strings.HasPrefix(string(out), "0 files") {
 		t.Errorf("%v: %s", err, out)
 	}

@@ -8,11 +8,12 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
 // rig has what all machines share.
@@ -64,7 +65,7 @@ func prepare(t *testing.T) *rig {
 
 // setUp runs setup.sh and returns the paths that it prints.
 func (r *rig) setUp(t *testing.T) map[string]string {
-	setup := exec.CommandContext(t.Context(), filepath.Join(r.source, "test/e2e/vm/setup.sh"))
+	setup := child.Command(t, filepath.Join(r.source, "test/e2e/vm/setup.sh"))
 	setup.Stderr = os.Stderr
 	output, err := setup.Output()
 	if err != nil {
@@ -83,7 +84,7 @@ func (r *rig) setUp(t *testing.T) map[string]string {
 // has the packages that the image's build has compiled.
 func (r *rig) build(t *testing.T, args ...string) {
 	t.Helper()
-	build := exec.CommandContext(t.Context(), "go", args...)
+	build := child.Command(t, "go", args...)
 	build.Dir = r.source
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath"))
 	if output, err := build.CombinedOutput(); err != nil {

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -20,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
 // machine is one configuration of the VM.
@@ -138,7 +139,7 @@ func (r *rig) run(t *testing.T, m machine, dir string) *report {
 	var err error
 	for range bootAttempts {
 		var results *report
-		if results, err = r.try(t.Context(), m, dir); results.has(m.test) {
+		if results, err = r.try(t, m, dir); results.has(m.test) {
 			if err != nil {
 				t.Errorf("run the VM: %v", err)
 			}
@@ -153,8 +154,8 @@ func (r *rig) run(t *testing.T, m machine, dir string) *report {
 }
 
 // try boots a VM once, and returns the report of its test program. It also copies the output of the tests to standard output.
-func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
-	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+func (r *rig) try(t *testing.T, m machine, dir string) (*report, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), runTimeout)
 	defer cancel()
 	boot := time.AfterFunc(bootTimeout, cancel)
 	defer boot.Stop()
@@ -171,12 +172,12 @@ func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
 		}
 	}
 
-	vm := exec.CommandContext(ctx, filepath.Join(r.source, "test/e2e/vm/boot.sh"), append([]string{dir, m.vendor}, environment...)...)
+	vm := child.CommandContext(ctx, t, filepath.Join(r.source, "test/e2e/vm/boot.sh"), append([]string{dir, m.vendor}, environment...)...)
 	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "QOS_INIT="+m.init, "KERNEL="+r.kernel, "QOS_VDB="+m.disk, "QOS_SMP="+m.cpus)
 	vm.Env = append(vm.Env, "QOS_HOST_PROGRAMS="+strings.Join(m.hostPrograms(), " "))
 	var diagnostics bytes.Buffer
 	vm.Stderr = &diagnostics
-	converter := exec.Command(r.test2json)
+	converter := child.Command(t, r.test2json)
 	raw, err := vm.StdoutPipe()
 	if err != nil {
 		return &report{}, err

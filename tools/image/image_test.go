@@ -12,7 +12,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -25,6 +24,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"github.com/qos-nri/qos-nri-plugin/tools/image/child"
 )
 
 // programs builds a static program for a platform under several names.
@@ -39,7 +40,7 @@ func programs(t *testing.T, arch string, names ...string) []string {
 	var paths []string
 	for _, name := range names {
 		output := filepath.Join(dir, name)
-		build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", output, source)
+		build := child.Command(t, "go", "build", "-trimpath", "-o", output, source)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
+	"github.com/qos-nri/qos-nri-plugin/test/child"
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -105,11 +105,10 @@ func TestTheKernelBehavesAsTheSimulation(t *testing.T) {
 		}
 	}()
 
-	sleep := exec.Command("sleep", "10000")
+	sleep := child.Command(t, "sleep", "10000")
 	if err := sleep.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = sleep.Process.Kill(); _ = sleep.Wait() }()
 	spec.CPUs = runtime.NumCPU()
 	if !*record {
 		for _, difference := range resctrl.Disagreements(hostfs.Root("/"), resctrl.MountPoint, sleep.Process.Pid, spec) {

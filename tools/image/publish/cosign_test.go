@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/tools/image/child"
 )
 
 // TestCosignVerifiesARelease runs the commands of docs/releases.md with a key that cosign has made. The test does
@@ -47,7 +49,7 @@ func TestCosignVerifiesARelease(t *testing.T) {
 func cosignVerify(t *testing.T, keys string, args []string) (string, error) {
 	t.Helper()
 	args = append([]string{args[0], "--key=cosign.pub", "--insecure-ignore-tlog=true"}, args[1:]...)
-	verify := exec.CommandContext(t.Context(), "cosign", args...)
+	verify := child.Command(t, "cosign", args...)
 	verify.Dir, verify.Env = keys, append(os.Environ(), "HOME="+keys)
 	output, err := verify.CombinedOutput()
 	return string(output), err

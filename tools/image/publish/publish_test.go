@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,6 +22,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
+
+	"github.com/qos-nri/qos-nri-plugin/tools/image/child"
 )
 
 // startRegistry returns the name of an empty registry in this process.
@@ -47,7 +48,7 @@ func build(t *testing.T) string {
 	}
 
 	for _, arch := range []string{"amd64", "arm64"} {
-		command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(programs, "linux", arch)+"/", "./plugin")
+		command := child.Command(t, "go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(programs, "linux", arch)+"/", "./plugin")
 		command.Dir, command.Env = source, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 		if output, err := command.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, output)

@@ -10,7 +10,6 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -20,6 +19,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"sigs.k8s.io/yaml"
+
+	"github.com/qos-nri/qos-nri-plugin/tools/image/child"
 )
 
 // checkout returns a copy of the files of this checkout, in a repository of its own with the tags v0.1.0 and v0.2.0.
@@ -51,7 +52,7 @@ func git(t *testing.T, dir string, args ...string) {
 
 func command(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
-	c := exec.CommandContext(t.Context(), name, args...)
+	c := child.Command(t, name, args...)
 	c.Dir, c.Env = dir, append(os.Environ(), env...)
 	output, err := c.CombinedOutput()
 	if err != nil {
@@ -63,7 +64,7 @@ func command(t *testing.T, dir string, env []string, name string, args ...string
 // makeRelease runs "make release".
 func makeRelease(t *testing.T, dir string, variables ...string) (string, error) {
 	t.Helper()
-	c := exec.CommandContext(t.Context(), "make", append([]string{"release"}, variables...)...)
+	c := child.Command(t, "make", append([]string{"release"}, variables...)...)
 	c.Dir = dir
 	output, err := c.CombinedOutput()
 	return string(output), err
