@@ -19,6 +19,7 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 
+	"github.com/qos-nri/qos-nri-plugin/test/child"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
 )
@@ -35,12 +36,11 @@ type process struct {
 	ended chan error
 }
 
-// start starts a plugin and waits until it is synchronized. The plugin ends with the test at the latest. r.kill does not
-// end it.
+// start starts a plugin and waits until it is synchronized. The plugin ends with the test at the latest.
 func (r *rig) start(t *testing.T) *process {
 	t.Helper()
 	log := &output{}
-	p := &process{r.command("state"), make(chan error, 1)}
+	p := &process{r.command(t), make(chan error, 1)}
 	p.Stderr = log
 	n := r.Synchronizations()
 	if err := p.Start(); err != nil {
@@ -151,11 +151,12 @@ func (p *process) goesOn(t *testing.T) {
 
 func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "qos-nri-plugin")
-	build := exec.Command("go", "build", "-C", "../..", "-o", binary, "./cmd/qos-nri-plugin")
+	build := child.Command(t, "go", "build", "-C", "../..", "-o", binary, "./cmd/qos-nri-plugin")
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the plugin: %v\n%s", err, text)
 	}
 
+	t.Run("the two sides have the expected versions of NRI", func(t *testing.T) { versions(t, binary) })
 	for name, test := range map[string]func(*testing.T, *rig){
 		"a plugin that gets no CPU for a while recovers":                            missesRequests,
 		"containers that were created meanwhile start in their class or not at all": startsWhatItMissed,
@@ -267,7 +268,7 @@ func reportsManyContainers(t *testing.T, r *rig) {
 // assignments returns the plugin's assignments.
 func (r *rig) assignments(t *testing.T) string {
 	t.Helper()
-	text, err := exec.Command(r.binary, "assignments", "--api-socket", filepath.Join(r.dir, "qos.sock")).Output()
+	text, err := child.Command(t, r.binary, "assignments", "--api-socket", filepath.Join(r.dir, "qos.sock")).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ package nri0123_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
+	"github.com/qos-nri/qos-nri-plugin/test/child"
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
@@ -51,7 +51,6 @@ type rig struct {
 	host   *hostdir.Host
 	binary string
 	dir    string
-	kill   func()
 }
 
 func newRig(t *testing.T, binary string) *rig {
@@ -80,18 +79,6 @@ func newRig(t *testing.T, binary string) *rig {
 	return r
 }
 
-// newRunningRig makes a rig with a synchronized plugin.
-func newRunningRig(t *testing.T, binary string) *rig {
-	t.Helper()
-	r := newRig(t, binary)
-	if err := r.Start(); err != nil {
-		t.Fatal(err)
-	}
-	r.startPlugin(t)
-	r.wait(t, 1)
-	return r
-}
-
 // output collects what a process writes.
 type output struct {
 	mu   sync.Mutex // guards text
@@ -110,41 +97,12 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// command returns the command that runs the plugin. state is the name of the plugin's state directory, below r.dir.
-func (r *rig) command(state string) *exec.Cmd {
-	return exec.Command(r.binary, "run", "--config", filepath.Join(r.dir, "classes.yaml"), "--nri-socket", r.Socket(),
-		"--api-socket", filepath.Join(r.dir, "qos.sock"), "--metrics-address=", "--host-root", r.host.Root,
-		"--state-dir", filepath.Join(r.dir, state), "--mount-resctrl=false")
-}
-
-func lastLine(text []byte) string {
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return lines[len(lines)-1]
-}
-
-// startPlugin starts a plugin, which runs until r.kill or the end of the test, and returns its output.
-func (r *rig) startPlugin(t *testing.T) *output {
+// command returns the command that runs the plugin.
+func (r *rig) command(t *testing.T) *exec.Cmd {
 	t.Helper()
-	log := &output{}
-	cmd := r.command("state")
-	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-
-	r.kill = sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // the error is that it was killed
-	})
-
-	t.Cleanup(r.kill)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("output of the plugin:\n%s", log)
-		}
-	})
-
-	return log
+	return child.Command(t, r.binary, "run", "--config", filepath.Join(r.dir, "classes.yaml"), "--nri-socket", r.Socket(),
+		"--api-socket", filepath.Join(r.dir, "qos.sock"), "--metrics-address=", "--host-root", r.host.Root,
+		"--state-dir", filepath.Join(r.dir, "state"), "--mount-resctrl=false")
 }
 
 // wait waits until plugins have been synchronized n times.
@@ -211,90 +169,6 @@ func (r *rig) holds(t *testing.T) {
 	}.Hold(t)
 }
 
-func TestRuntimeSideOfContainerd24(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "qos-nri-plugin")
-	build := exec.Command("go", "build", "-C", "../..", "-o", binary, "./cmd/qos-nri-plugin")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the plugin: %v\n%s", err, text)
-	}
-
-	t.Run("the two sides have the expected versions of NRI", func(t *testing.T) { versions(t, binary) })
-	t.Run("a container is created with the values of its class", func(t *testing.T) {
-		r := newRunningRig(t, binary)
-		got, err := r.host.ReadFile(r.mustRun(t, "pod", "heavy"), "io.weight")
-		if err != nil || got != "default 10000\n" {
-			t.Errorf("io.weight is %q, %v", got, err)
-		}
-	})
-	t.Run("an unknown class is refused with the names of known ones", func(t *testing.T) {
-		newRunningRig(t, binary).mustRefuse(t, "pod", "light", "default/pod", "main", "light", "solo", "heavy")
-	})
-	t.Run("a full class is refused until its container is removed", func(t *testing.T) {
-		r := newRunningRig(t, binary)
-		first := r.mustRun(t, "first", "solo")
-		r.mustRefuse(t, "second", "solo", "default/second", "solo", "1")
-		if err := r.RemoveContainer(t.Context(), first); err != nil {
-			t.Fatal(err)
-		}
-		r.mustRun(t, "third", "solo")
-		r.holds(t)
-	})
-	t.Run("after a restart of the runtime the plugin reconnects and is synchronized", func(t *testing.T) {
-		r := newRunningRig(t, binary)
-		r.mustRun(t, "first", "solo")
-		if err := r.Restart(); err != nil {
-			t.Fatal(err)
-		}
-		r.wait(t, 2)
-		r.mustRefuse(t, "second", "solo", "solo")
-		r.holds(t)
-	})
-	t.Run("a plugin that replaces a killed one is synchronized", func(t *testing.T) {
-		r := newRunningRig(t, binary)
-		r.mustRun(t, "first", "solo")
-		r.kill()
-		r.startPlugin(t)
-		r.wait(t, 2)
-		r.mustRefuse(t, "second", "solo", "solo")
-		r.holds(t)
-	})
-	t.Run("a second process ends at once, and the first one keeps running", func(t *testing.T) {
-		r := newRunningRig(t, binary)
-		for state, want := range map[string]string{
-			"state":       "another qos-nri-plugin runs on this node",
-			"other-state": "another process already serves this socket; stop that process",
-		} {
-			text, err := r.command(state).CombinedOutput()
-			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-				t.Errorf("with --state-dir %s the second process ended with %v, want exit code 1", state, err)
-			}
-			if line := lastLine(text); !strings.HasPrefix(line, "Error: ") || !strings.Contains(line, want) {
-				t.Errorf("with --state-dir %s the last line of the second process is %q, want %q", state, line, want)
-			}
-		}
-
-		if n := r.Synchronizations(); n != 1 {
-			t.Errorf("%d plugins were synchronized", n)
-		}
-
-		r.mustRun(t, "pod", "heavy")
-	})
-	t.Run("after a runtime was killed during the handshake, the plugin reconnects", func(t *testing.T) {
-		r := newRig(t, binary)
-		died, err := nriruntime.DieDuringHandshake(r.Socket())
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.startPlugin(t)
-		<-died
-		if err := r.Start(); err != nil {
-			t.Fatal(err)
-		}
-		r.wait(t, 1)
-		r.mustRun(t, "pod", "heavy")
-	})
-}
-
 // versions checks the version of NRI with which the plugin is built, and the version with which this test is built. It
 // asks the go command, because test programs have no build information.
 func versions(t *testing.T, binary string) {
@@ -302,7 +176,7 @@ func versions(t *testing.T, binary string) {
 		"github.com/containerd/nri\tv0.12.5":     {"version", "-m", binary},
 		"=> github.com/containerd/nri v0.12.3\n": {"list", "-m", "github.com/containerd/nri"},
 	} {
-		text, err := exec.Command("go", args...).Output()
+		text, err := child.Command(t, "go", args...).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
