@@ -45,13 +45,25 @@ QUICK ?=
 # With REAL=1, the demo uses this machine's resctrl and cgroups, the lab its memory, and the benchmark also containerd. All need root.
 REAL ?=
 
-# Further modules with tests. Each has its own versions of dependencies.
+# Further modules with tests. Each has its own versions of dependencies. Those in SLOW_MODULES compile Helm, an API server, an OpenTelemetry
+# collector, or programs for other platforms.
 TEST_MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod)) tools/docs tools/house tools/image
+SLOW_MODULES := test/chart test/deploy test/otlp tools/image
 
-# The race detector needs a C compiler. Without a compiler, tests run without the detector. The tests of manifests and tools always run
-# without the detector, because they have no goroutines, and compiling Helm for the detector takes minutes. These tests also run without
-# the test cache, because the cache does not notice changes of files outside of a module, which the tests read.
+# The race detector needs a C compiler. Without a compiler, tests run without the detector. The tests in SLOW_MODULES always run without the
+# detector, because they have no goroutines, and compiling Helm for the detector takes minutes. Tests of further modules run without the
+# test cache, because the cache does not notice changes of files outside of a module, which the tests read.
 RACE := $(if $(shell command -v "$$($(GO) env CC)"),-race)
+
+# test_modules FLAGS,MODULES,PACKAGES: tests the packages of each module, and fails at the end if a module failed.
+define test_modules
+	@failed=; \
+	for module in $(2); do \
+	  [ "$$module" = . ] || fresh=-count=1; \
+	  (set -x; $(GO) -C $$module test $(1) $${fresh:-} $(3)) || failed+=" $$module"; \
+	done; \
+	[ -z "$$failed" ] || { echo "failed in:$$failed" >&2; exit 1; }
+endef
 
 # Tools are built once, outside of the checkout. The directory of each set of tools is named after a hash of go.sum and Go's version.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/qos-nri-plugin
@@ -127,24 +139,28 @@ clean: ## Remove what was built in the checkout.
 ##@ Test
 
 .PHONY: test
-test: ## Run all tests that need no root and no kernel of their own, fuzz seeds included; PACKAGES=./pkg/rdt/...
+test: ## Run the tests that need neither root nor long builds, fuzz seeds included; PACKAGES=./pkg/rdt/...
 	@$(if $(RACE),,echo 'no C compiler: testing without the race detector')
-	@failed=; \
-	for module in . $(if $(filter ./...,$(PACKAGES)),$(TEST_MODULES)); do \
-	  case $$module in .|test/nri0123) flags=$(RACE) ;; *) flags=-count=1 ;; esac; \
-	  (set -x; $(GO) -C $$module test $$flags $(PACKAGES)) || failed+=" $$module"; \
-	done; \
-	[ -z "$$failed" ] || { echo "failed in:$$failed" >&2; exit 1; }
+	$(call test_modules,$(RACE),. $(if $(filter ./...,$(PACKAGES)),$(filter-out $(SLOW_MODULES),$(TEST_MODULES))),$(PACKAGES))
+
+# The timeout is for each package. It includes cross-compilation with empty caches on a busy machine.
+.PHONY: test-slow
+test-slow: ## Run the tests with long builds: Helm, an API server, an OpenTelemetry collector, a release for all platforms.
+	$(call test_modules,-timeout 60m,$(SLOW_MODULES),./...)
 
 .PHONY: fuzz
 fuzz: ## Fuzz every target for FUZZTIME=20s each, as many at once as there are CPUs.
 	scripts/fuzz.sh $(FUZZTIME)
 
+# This builds what is missing before the first test, so that no build slows tests down.
+.PHONY: e2e-setup
+e2e-setup: ## Build the kernel, the runtimes and Kubernetes for the end-to-end tests.
+	test/e2e/vm/setup.sh >/dev/null
+	[ "$$(id -u)" != 0 ] || test/e2e/kubernetes/setup.sh >/dev/null
+
 # The two targets run one after the other, because a VM keeps one CPU busy, and runtimes and kubelets time out on a busy host.
 .PHONY: e2e
-e2e: ## Run the end-to-end tests, e2e-kubernetes and e2e-vm.
-	test/e2e/vm/setup.sh >/dev/null # builds what is missing before the first test, so that no build slows tests down
-	[ "$$(id -u)" != 0 ] || test/e2e/kubernetes/setup.sh >/dev/null
+e2e: e2e-setup ## Run the end-to-end tests, e2e-kubernetes and e2e-vm.
 	$(MAKE) --no-print-directory -k e2e-kubernetes e2e-vm
 
 .PHONY: e2e-vm

@@ -74,8 +74,8 @@ type nodeCase struct {
 // the CPU, the cgroup version or the runtime runs on one machine only.
 func nodeCases() []nodeCase {
 	return []nodeCase{
-		{name: "containers and what is exec'd into them are in their groups", test: groups, on: everywhere},
-		{name: "throttles are in place before the first instruction and hold", test: throttles, on: everywhere},
+		{name: "containers and what is exec'd into them are in their groups", test: groups, on: byRunc},
+		{name: "throttles are in place before the first instruction and hold", test: throttles, on: byRunc},
 		{name: "rootfs and ephemeral are the disks of the runtime and of the kubelet", test: aliases, on: intelV2},
 		{name: "volumes have the limits of their classes, from the start of a container until its end", test: volumes, on: intelV2 | crioIntel},
 		{name: "volumes on each filesystem and of mode Block have their limits", test: filesystems, on: intelV2},
@@ -83,10 +83,10 @@ func nodeCases() []nodeCase {
 		{name: "the reported usage of classes is that of the kernel's counters", test: usage, on: containerd},
 		{name: "a monitored container is measured by itself", test: monitored, on: intelV2 | amdV2},
 		{name: "a container without a class is monitored as soon as there is an RMID for it", test: shortOfRMIDs, on: intelV2 | amdV2},
-		{name: "an unknown class or resource is refused with a list of the existing ones", test: unknownClass, on: everywhere},
-		{name: "a full class is refused until a slot is free", test: fullClass, on: everywhere},
-		{name: "a restarted container is not refused against itself", test: restartedContainer, on: containerd | crioIntel},
-		{name: "an update moves all processes of a container or none", test: changedClass, on: everywhere},
+		{name: "an unknown class or resource is refused with a list of the existing ones", test: unknownClass, on: eachRuntime},
+		{name: "a full class is refused until a slot is free", test: fullClass, on: eachRuntime},
+		{name: "a restarted container is not refused against itself", test: restartedContainer, on: intelV2 | crioIntel},
+		{name: "an update moves all processes of a container or none", test: changedClass, on: byRunc},
 		{name: "what is exec'd after an update is brought into the new class", test: laterProcesses, on: intelV1},
 		{name: "classes survive a resize of the container", test: resizes, on: intelV2 | intelV1 | crioIntel},
 		{name: "the class of a pod is changed", test: podChanges, on: amdV2 | crioIntel},
@@ -95,10 +95,10 @@ func nodeCases() []nodeCase {
 		{name: "a class that is removed drains, and comes back", test: removedClass, on: amdV2},
 		{name: "what others do to resctrl groups is put right", test: damagedGroups, on: intelV2},
 		{name: "disks come and go under what runs", test: disksComeAndGo, on: intelV2 | intelV1},
-		{name: "a start that cannot be enforced leaves nothing running outside of its class", test: startsOutside, on: crio},
-		{name: "a container that was moved out of its group before its start runs in it", test: movedBeforeStart, on: crio},
+		{name: "a start that cannot be enforced leaves nothing running outside of its class", test: startsOutside, on: crioIntel},
+		{name: "a container that was moved out of its group before its start runs in it", test: movedBeforeStart, on: crioIntel},
 		{name: "what was created while the plugin was away starts in its class", test: createdWithoutPlugin, on: crioIntel},
-		{name: "a creation that the OCI runtime refuses leaves its slot free", test: refusedByOCIRuntime, on: crio},
+		{name: "a creation that the OCI runtime refuses leaves its slot free", test: refusedByOCIRuntime, on: crioIntel},
 		{name: "a stopped sandbox takes no slot after a restart of the plugin", test: stoppedSandbox, on: crioIntel},
 		{name: "a pod that requires the plugin has no container without it", test: requiredPlugin, on: crioIntel},
 		{name: "restarts leave everything as it was", test: restarts, on: containerd | crioIntel | older},
@@ -141,6 +141,10 @@ const (
 	containerd = intelV2 | amdV2 | intelV1
 	crio       = crioIntel | crioAMD
 	everywhere = containerd | crio | older
+	// byRunc has each runtime, CPU and cgroup version. It leaves out crioAMD, where crun runs the cases.
+	byRunc = containerd | crioIntel | older
+	// eachRuntime has each version of each runtime once.
+	eachRuntime = intelV2 | crioIntel | older
 )
 
 // machine returns the machine on which the tests run.
