@@ -22,7 +22,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/uevent"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
-	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
@@ -124,7 +124,7 @@ func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed
 			case <-ctx.Done():
 				return nil
 			case event := <-watcher.Events:
-				if event.Has(fsnotify.Remove) && strings.HasPrefix(filepath.Base(event.Name), rdt.GroupPrefix) {
+				if event.Has(fsnotify.Remove) && strings.HasPrefix(filepath.Base(event.Name), groups.Prefix) {
 					signalTo(changed)
 				}
 			case err := <-watcher.Errors:

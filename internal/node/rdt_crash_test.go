@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
-	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
@@ -108,7 +108,7 @@ func TestACrashDuringAMoveLeavesNoProcessInAnotherClass(t *testing.T) {
 				if !slices.Contains(test.may, reported) {
 					t.Errorf("killed at step %d: the container is reported in class %q", n, reported)
 				}
-				if got, want := f.groups(), rdt.GroupOf(reported); len(got) != 1 || got[0] != want {
+				if got, want := f.groups(), groups.Of(reported); len(got) != 1 || got[0] != want {
 					t.Errorf("killed at step %d: the container is reported in class %q, but its processes are in %q", n, reported, got)
 				}
 			}
@@ -128,15 +128,15 @@ func TestThreadsFollowTheObservedClassOfAClassThatIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	f.host.Resctrl().AddTask(f.pids[2], rdt.GroupOf("gold")) // back to its former group, as if the change had not moved it yet
-	if err := f.host.Remove("/sys/fs/resctrl/" + rdt.GroupOf("silver")); err != nil {
+	f.host.Resctrl().AddTask(f.pids[2], groups.Of("gold")) // back to its former group, as if the change had not moved it yet
+	if err := f.host.Remove("/sys/fs/resctrl/" + groups.Of("silver")); err != nil {
 		t.Fatal(err)
 	}
 
 	f.text = strings.Replace(rdtFiles, `silver: {l3Allocation: "75%"}, `, "", 1)
 	f.recover(t)
 	f.Repair(t.Context())
-	if reported, got := f.class(t), f.groups(); len(got) != 1 || got[0] != rdt.GroupOf(reported) {
+	if reported, got := f.class(t), f.groups(); len(got) != 1 || got[0] != groups.Of(reported) {
 		t.Errorf("the container is reported in class %q, but its processes are in %q", reported, got)
 	}
 }

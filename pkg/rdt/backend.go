@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package rdt assigns containers to classes of cache and memory bandwidth, through the kernel's resctrl filesystem.
+//
+// Backend.mu is the only lock of this package, and is taken before those of pkg/rdt/monitoring. Adjust, Enforce and Observe do
+// not take it, so hooks never wait for a change of the configuration: they read the applied state, which is replaced as a whole.
 package rdt
 
 import (
@@ -15,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/monitoring"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -39,9 +44,14 @@ type Backend struct {
 	// live is the applied state. A change of the configuration replaces the whole state, so NRI hooks never wait for the change.
 	live atomic.Pointer[live]
 
-	monitors monitors
-	counts   counts
+	// Containers measures what classes and containers use.
+	*monitoring.Containers
 }
+
+var (
+	_ classes.Monitor    = (*Backend)(nil)
+	_ classes.ClassMeter = (*Backend)(nil)
+)
 
 // New returns a backend. It does no I/O.
 func New(opts Options) *Backend {
@@ -51,8 +61,7 @@ func New(opts Options) *Backend {
 	}
 
 	b := &Backend{host: opts.FS, threads: opts.Threads, mount: opts.MountResctrl, log: log}
-	b.monitors = newMonitors()
-	b.counts = counts{controls: map[string]*controlCount{}, containers: map[string]classes.Reading{}}
+	b.Containers = monitoring.New(b.threadsOf, log)
 	b.live.Store(&live{})
 	return b
 }
@@ -182,7 +191,7 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 	}
 	for _, op := range ops {
 		if op.Kind == Create {
-			b.counts.created(op.Group)
+			b.Created(op.Group)
 		}
 	}
 
@@ -194,12 +203,6 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 		b.root = before[resctrl.Root].RestrictedTo(wanted[resctrl.Root])
 	}
 	b.activate(next, reclaim)
-	b.findMonitors(next.machine)
-	if !config.monitored.enabled() {
-		for _, id := range b.Monitored() {
-			b.Unmonitor(id)
-		}
-	}
 	return nil
 }
 
@@ -213,7 +216,7 @@ func (b *Backend) mounted(config *Config) (resctrl.Tree, error) {
 	if err := mountFor(b.host, config); err != nil {
 		return resctrl.Tree{}, err
 	}
-	b.counts.mounted()
+	b.Mounted()
 	b.log.Info("mounted resctrl", "path", resctrl.DefaultMountPoint)
 	t, err = b.find()
 	return t, asUnavailable(err)
@@ -239,10 +242,11 @@ func (b *Backend) activate(next *live, removed []string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(next.effective)) {
 		if _, configured := next.resolution.Groups[name]; !configured {
-			next.draining = append(next.draining, classOf(name))
+			next.draining = append(next.draining, groups.ClassOf(name))
 		}
 	}
 	b.live.Store(next)
+	b.Use(monitoring.Machine{Tree: next.machine.Tree, Info: next.machine.info, Selection: next.config.monitored, Offered: next.offered})
 	b.log.Info("applied RDT configuration", "classes", len(next.offered), "draining", len(next.draining))
 }
 
@@ -263,11 +267,11 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 		removed := false
 		if !inUse(class) {
 			var err error
-			removed, err = now.machine.RemoveUnused(GroupOf(class))
+			removed, err = now.machine.RemoveUnused(groups.Of(class))
 			problems = append(problems, err)
 		}
 		if removed {
-			delete(next.effective, GroupOf(class))
+			delete(next.effective, groups.Of(class))
 		} else {
 			next.draining = append(next.draining, class)
 		}
@@ -285,7 +289,7 @@ func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	case to == classes.SystemDefault:
 		return classes.Adjustment{}, nil
 	case slices.Contains(now.offered, to), draining && from != classes.SystemDefault:
-		return classes.Adjustment{ClosID: GroupOf(to)}, nil
+		return classes.Adjustment{ClosID: groups.Of(to)}, nil
 	}
 
 	reason := "there are none"
@@ -300,12 +304,9 @@ func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 
 // Status implements classes.Backend.
 func (b *Backend) Status() classes.BackendStatus {
-	now := b.live.Load()
-	status := now.status()
-	if now.machine != nil {
-		monitored, conditions := b.monitors.status(now.config, now.machine.info)
-		status.Monitored, status.Conditions = monitored, append(status.Conditions, conditions...)
-	}
+	status := b.live.Load().status()
+	monitored, conditions := b.Containers.Status()
+	status.Monitored, status.Conditions = monitored, append(status.Conditions, conditions...)
 	return status
 }
 
@@ -314,7 +315,7 @@ func (b *Backend) Status() classes.BackendStatus {
 func (b *Backend) Schemata() map[string]string {
 	texts := map[string]string{}
 	for name, schemata := range b.live.Load().effective {
-		texts[strings.TrimPrefix(name, GroupPrefix)] = schemata.String()
+		texts[strings.TrimPrefix(name, groups.Prefix)] = schemata.String()
 	}
 	return texts
 }
@@ -344,7 +345,7 @@ func Kind(opts Options) classes.Kind {
 		Parse:   ParseConfig,
 		New:     func(string, classes.Scope) classes.Backend { return New(opts) },
 
-		Measures:  measures("a class"),
-		Monitored: measures("a container"),
+		Measures:  monitoring.Measures("a class"),
+		Monitored: monitoring.Measures("a container"),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 
 	"github.com/google/go-cmp/cmp"
@@ -275,7 +276,7 @@ func TestUnusedGroupsOfAFormerRunAreReleased(t *testing.T) {
 	groups := func() []string {
 		var names []string
 		for name := range dump(fs, "mode") {
-			if isManaged(name) {
+			if groups.IsManaged(name) {
 				names = append(names, name)
 			}
 		}

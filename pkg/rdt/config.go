@@ -8,30 +8,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/monitoring"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 
 	goresctrl "github.com/intel/goresctrl/pkg/rdt"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
-
-const (
-	// GroupPrefix is the prefix of the resctrl groups that this program manages. The program never changes groups
-	// without this prefix, except the root group.
-	GroupPrefix = "qos-"
-	// rootClass is the name that configurations use for the class of the root group.
-	rootClass = goresctrl.RootClassName
-	// maxFileName is the maximum length of the name of a Linux directory entry.
-	maxFileName = 255
-)
-
-// GroupOf returns the resctrl group of a class. The system default is the root group, whose name is empty.
-func GroupOf(class string) string {
-	if class == classes.SystemDefault {
-		return resctrl.Root
-	}
-	return GroupPrefix + class
-}
 
 // Config is an RDT configuration in goresctrl's format. Its settings have the same meaning as in goresctrl. ParseConfig
 // has checked everything that does not depend on the CPU.
@@ -41,7 +24,7 @@ type Config struct {
 	partitions []partition
 	// denials has the classes with denyPodAnnotation or denyContainerAnnotation.
 	denials   []string
-	monitored monitored
+	monitored monitoring.Selection
 }
 
 type partition struct {

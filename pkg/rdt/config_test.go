@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 
 	"github.com/google/go-cmp/cmp"
@@ -135,7 +136,7 @@ func FuzzParseConfig(f *testing.F) {
 func checkResolution(t *testing.T, config *Config, info resctrl.Info, resolution *Resolution) {
 	t.Helper()
 	for _, class := range config.ClassNames() {
-		if _, ok := resolution.Groups[GroupOf(class)]; !ok {
+		if _, ok := resolution.Groups[groups.Of(class)]; !ok {
 			t.Fatalf("class %q has no group", class)
 		}
 	}

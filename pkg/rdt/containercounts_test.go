@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -28,7 +30,7 @@ func newCountedContainer(t *testing.T) countedContainer {
 // If the parameter want is nil, the reading must have no total.
 func (c countedContainer) want(t *testing.T, class, counter string, want any) {
 	t.Helper()
-	c.fs.Count(monitorPath(GroupOf(class), target.ID), 0, "mbm_total_bytes", counter)
+	c.fs.Count(resctrl.MonitoringGroup(groups.Of(class), groups.Prefix+target.ID), 0, "mbm_total_bytes", counter)
 	if got := containerUses(t, c.b, target, "memory_bandwidth_bytes_total", class); got != want {
 		t.Errorf("with the counter at %s, the container has transferred %v bytes, want %v", counter, got, want)
 	}

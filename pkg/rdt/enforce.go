@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -23,15 +24,15 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 	if m == nil {
 		return fmt.Errorf("RDT class %q: no configuration is applied", to)
 	}
-	if to != classes.SystemDefault && !m.Exists(GroupOf(to)) {
-		return fmt.Errorf("RDT class %q: %w; its resctrl group %s does not exist", to, ErrNotOffered, GroupOf(to))
+	if to != classes.SystemDefault && !m.Exists(groups.Of(to)) {
+		return fmt.Errorf("RDT class %q: %w; its resctrl group %s does not exist", to, ErrNotOffered, groups.Of(to))
 	}
 
-	if group, err := m.GroupOfTask(target.PID); target.Starting && err == nil && group == GroupOf(to) {
+	if group, err := m.GroupOfTask(target.PID); target.Starting && err == nil && group == groups.Of(to) {
 		return nil
 	}
 	move := b.newMove(m.Tree, target, to)
-	followed := b.follow(m, target.ID, GroupOf(to))
+	followed := b.Follow(target.ID, groups.Of(to))
 	var err error
 	if !followed || !move.done(to) {
 		err = move.run(ctx, maxPasses)
@@ -40,10 +41,10 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 		err = move.hasFirst(target)
 	}
 	if err != nil && followed {
-		b.follow(m, target.ID, GroupOf(from))
+		b.Follow(target.ID, groups.Of(from))
 	}
 	if err != nil {
-		return move.undo(err, GroupOf(from))
+		return move.undo(err, groups.Of(from))
 	}
 
 	if !target.Starting {
@@ -82,8 +83,8 @@ func (b *Backend) Observe(_ context.Context, target classes.Holder, _ string) (c
 		return classes.Observation{}, fmt.Errorf("process %d: %w", target.PID, err)
 	case group == resctrl.Root:
 		return classes.Observation{Class: classes.SystemDefault, Known: true}, nil
-	case isManaged(group):
-		return classes.Observation{Class: classOf(group), Known: true}, nil
+	case groups.IsManaged(group):
+		return classes.Observation{Class: groups.ClassOf(group), Known: true}, nil
 	}
 	return classes.Observation{Foreign: resctrl.Describe(group)}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -151,7 +152,7 @@ func TestEnforceMovesAllThreadsAndTheirForks(t *testing.T) {
 				must(t, b.Enforce(t.Context(), target, "gold", to))
 				c.tids = slices.DeleteFunc(c.tids, func(tid int) bool { return tid == 11 })
 				for tid, group := range c.groups() {
-					if group != GroupOf(to) {
+					if group != groups.Of(to) {
 						t.Errorf("thread %d is in %q", tid, group)
 					}
 				}

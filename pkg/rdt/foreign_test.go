@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 
 	"github.com/google/go-cmp/cmp"
@@ -85,7 +86,7 @@ func takenUnchanged(t *testing.T, spec sim.Spec, text []byte) int {
 	}
 
 	for _, class := range resource.Classes {
-		if schemataIn(t, fs)[GroupOf(class.Name)] == "" {
+		if schemataIn(t, fs)[groups.Of(class.Name)] == "" {
 			t.Errorf("class %s has no group", class.Name)
 		}
 	}

@@ -91,7 +91,7 @@ func fakeTree(t *testing.T, spec sim.Spec) string {
 // theirs returns the schemata that goresctrl writes for a configuration on the machine in dir.
 func theirs(t *testing.T, dir, config string) (groups map[string]string, err error) {
 	t.Helper()
-	for _, group := range glob(dir, GroupPrefix+"*") {
+	for _, group := range glob(dir, "qos-*") {
 		if err := os.RemoveAll(group); err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func theirs(t *testing.T, dir, config string) (groups map[string]string, err err
 	goresctrlMounts = filepath.Join(dir, "mounts")
 	defer func() { goresctrlMounts = old }()
 	goresctrl.SetLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err := goresctrl.Initialize(GroupPrefix); err != nil {
+	if err := goresctrl.Initialize("qos-"); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
@@ -124,7 +124,7 @@ func theirs(t *testing.T, dir, config string) (groups map[string]string, err err
 		return nil, err
 	}
 	groups = map[string]string{}
-	for _, pattern := range []string{"schemata", GroupPrefix + "*/schemata"} {
+	for _, pattern := range []string{"schemata", "qos-" + "*/schemata"} {
 		for _, path := range glob(dir, pattern) {
 			text, err := os.ReadFile(path)
 			if err != nil {

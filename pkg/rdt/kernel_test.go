@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 
 	"github.com/google/go-cmp/cmp"
@@ -186,7 +187,7 @@ func reasonOf(err error) string {
 func measuresClasses(t *testing.T, b *Backend) {
 	total := classes.Series{Measure: "memory_bandwidth_bytes_total", Part: "1"}
 	for _, class := range []string{"gold", "bronze", classes.SystemDefault} {
-		group := filepath.Join(sim.MountPoint, GroupOf(class), "mon_data")
+		group := filepath.Join(sim.MountPoint, groups.Of(class), "mon_data")
 		counted := func(file string) float64 {
 			data, err := os.ReadFile(filepath.Join(group, file))
 			must(t, err)

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
@@ -46,15 +46,15 @@ type machine struct {
 }
 
 func readMachine(t resctrl.Tree) (*machine, error) {
-	info, groups, err := t.Read()
+	info, found, err := t.Read()
 	if err != nil {
 		return nil, asUnavailable(err)
 	}
 
 	m := &machine{Tree: t, info: info, groups: map[string]group{}}
-	for name, g := range groups {
+	for name, g := range found {
 		empty := false
-		if isManaged(name) {
+		if groups.IsManaged(name) {
 			tids, err := t.Tasks(name)
 			if resctrl.NotExist(err) { // another program removed the group meanwhile
 				continue
@@ -69,8 +69,6 @@ func readMachine(t resctrl.Tree) (*machine, error) {
 	return m, nil
 }
 
-func isManaged(name string) bool { return strings.HasPrefix(name, GroupPrefix) && name != GroupPrefix }
-
 // names returns the sorted names of those groups for which is(name) is true.
 func (m *machine) names(is func(name string) bool) []string {
 	names := slices.Sorted(maps.Keys(m.groups))
@@ -78,7 +76,7 @@ func (m *machine) names(is func(name string) bool) []string {
 }
 
 func (m *machine) foreign() []string {
-	return m.names(func(name string) bool { return name != resctrl.Root && !isManaged(name) })
+	return m.names(func(name string) bool { return name != resctrl.Root && !groups.IsManaged(name) })
 }
 
 func (m *machine) closids() int {

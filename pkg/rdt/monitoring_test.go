@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/monitoring"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -85,7 +86,7 @@ func inClass(class string, containers ...classes.Holder) (all []classes.InClass)
 func monitoredCondition(t *testing.T, b *Backend) classes.Condition {
 	t.Helper()
 	conditions := b.Status().Conditions
-	at := slices.IndexFunc(conditions, func(c classes.Condition) bool { return c.Type == ConditionMonitored })
+	at := slices.IndexFunc(conditions, func(c classes.Condition) bool { return c.Type == monitoring.ConditionMonitored })
 	if at < 0 {
 		t.Fatalf("no condition in %+v", conditions)
 	}
@@ -203,7 +204,7 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 			repair()
 			theirs := "qos-gold/mon_groups/theirs"
 			wantGroups(t, fs, map[string]string{theirs: "", "qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/qos-c2": "2"})
-			want := classes.Condition{Type: ConditionMonitored, Reason: "NotAllMonitored", Message: "containers monitored: 2 (gold: 2 of 4); " +
+			want := classes.Condition{Type: monitoring.ConditionMonitored, Reason: "NotAllMonitored", Message: "containers monitored: 2 (gold: 2 of 4); " +
 				"not monitored: 2 (all RMIDs for containers are in use: 2); " +
 				"of the 11 RMIDs of this machine, 8 are reserved for classes, and other programs use 1; " +
 				"the rest is shared evenly between classes, and between the pods of a class"}

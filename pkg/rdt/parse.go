@@ -11,6 +11,7 @@ import (
 	goresctrl "github.com/intel/goresctrl/pkg/rdt"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
@@ -52,7 +53,7 @@ func (r *reader) partition(f *classes.Field) {
 // class reads a class of a partition from the field f. partition has the fields of the partition.
 func (r *reader) class(f *classes.Field, partition map[string]*classes.Field) class {
 	name := f.Name
-	if name == rootClass {
+	if name == groups.RootClass {
 		name = classes.SystemDefault
 	}
 	r.checkName(f, name)
@@ -81,12 +82,12 @@ func (r *reader) checkName(f *classes.Field, name string) {
 	case name == classes.SystemDefault:
 	case strings.ContainsAny(name, "/\n"), name == ".", name == "..":
 		f.Report("a class name must not have %q or a line break, because a class name becomes a directory name", "/")
-	case len(GroupPrefix+name) > maxFileName:
-		f.Report("a class name must not be longer than %d characters", maxFileName-len(GroupPrefix))
+	case len(groups.Prefix+name) > groups.MaxName:
+		f.Report("a class name must not be longer than %d characters", groups.MaxName-len(groups.Prefix))
 	}
 
 	if line, ok := r.classes[name]; ok {
-		f.Report("class %q is already defined in line %d; a class can be in only one partition", cmp.Or(name, rootClass), line)
+		f.Report("class %q is already defined in line %d; a class can be in only one partition", cmp.Or(name, groups.RootClass), line)
 	}
 	r.classes[name] = f.Line()
 }

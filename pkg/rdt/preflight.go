@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -40,7 +41,7 @@ func orWrongMount(err error, info resctrl.Info) error {
 func (m *machine) configurable() map[string]resctrl.Schemata {
 	result := map[string]resctrl.Schemata{}
 	for name, group := range m.groups {
-		if name == resctrl.Root || isManaged(name) {
+		if name == resctrl.Root || groups.IsManaged(name) {
 			result[name] = group.Schemata
 		}
 	}
@@ -51,7 +52,7 @@ func (m *machine) configurable() map[string]resctrl.Schemata {
 func (m *machine) surplus(wanted map[string]resctrl.Schemata) []string {
 	return m.names(func(name string) bool {
 		_, ok := wanted[name]
-		return isManaged(name) && !ok
+		return groups.IsManaged(name) && !ok
 	})
 }
 
@@ -107,7 +108,7 @@ func (m *machine) exclusiveOverlaps(wanted map[string]resctrl.Schemata) error {
 			for _, overlap := range overlaps(wanted[name], m.groups[other].Schemata) {
 				problem := fmt.Sprintf("%s overlaps group %s, whose mode is %s; "+
 					"remove this cache share from the class, or set the mode of group %s to shareable", overlap, other, m.groups[other].Mode, other)
-				problems = append(problems, &ConfigError{Of: "class", Name: classOf(name), Problem: problem, Err: ErrExclusive})
+				problems = append(problems, &ConfigError{Of: "class", Name: className(name), Problem: problem, Err: ErrExclusive})
 			}
 		}
 	}
@@ -127,11 +128,4 @@ func overlaps(a, b resctrl.Schemata) []string {
 		}
 	}
 	return found
-}
-
-func classOf(group string) string {
-	if group == resctrl.Root {
-		return rootClass
-	}
-	return strings.TrimPrefix(group, GroupPrefix)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -21,7 +22,7 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.live.Load()
-	monitored := now.config != nil && now.config.monitored.enabled()
+	monitored := now.config != nil && now.config.monitored.Enabled()
 	if len(now.effective) == 0 && !monitored { // no class is configured or draining
 		return classes.Drift{}, nil
 	}
@@ -31,7 +32,7 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	case err == nil && len(found) > 0:
 		err = b.reapply(now)
 	case err == nil && monitored:
-		b.findMonitors(now.machine)
+		b.Find()
 	}
 	if err != nil {
 		b.live.Store(now.refused(err))
@@ -43,8 +44,8 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 func (b *Backend) reapply(now *live) error {
 	draining := map[string]resctrl.Schemata{}
 	for _, class := range now.draining {
-		if schemata, ok := now.effective[GroupOf(class)]; ok {
-			draining[GroupOf(class)] = schemata
+		if schemata, ok := now.effective[groups.Of(class)]; ok {
+			draining[groups.Of(class)] = schemata
 		}
 	}
 
@@ -65,7 +66,7 @@ func (b *Backend) drift(now *live) (found []string, err error) {
 		return nil, asUnavailable(err)
 	case t.String() != now.machine.String():
 		b.root = nil // the original values of the root group do not apply under other options
-		b.counts.mounted()
+		b.Mounted()
 		return []string{fmt.Sprintf("resctrl was remounted: %s instead of %s", t, now.machine.Tree)}, nil
 	}
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -46,7 +47,7 @@ var ErrBandwidthUnit = errors.New("resctrl is mounted for another unit of memory
 func Resolve(config *Config, info resctrl.Info) (*Resolution, error) {
 	r := &resolver{config: config, info: info, result: &Resolution{Groups: map[string]resctrl.Schemata{}, Ignored: map[string][]string{}}}
 	for class := range config.classes() {
-		r.result.Groups[GroupOf(class.name)] = resctrl.Schemata{}
+		r.result.Groups[groups.Of(class.name)] = resctrl.Schemata{}
 	}
 
 	r.caches(resctrl.L2, config.options.L2.Optional)
@@ -72,7 +73,7 @@ func (r *resolver) problem(of, name, format string, args ...any) {
 // report adds a problem once. Most problems would otherwise appear for every cache ID.
 func (r *resolver) report(err *ConfigError) {
 	if err.Of == "class" && err.Name == classes.SystemDefault {
-		err.Name = rootClass
+		err.Name = groups.RootClass
 	}
 	if !slices.ContainsFunc(r.problems, func(other error) bool { return other.Error() == err.Error() }) {
 		r.problems = append(r.problems, err)
@@ -135,7 +136,7 @@ func (r *resolver) caches(level string, optional bool) {
 				if err != nil {
 					r.problem("class", class.name, "%s: %v", schema, err)
 				}
-				r.result.Groups[GroupOf(class.name)][resctrl.Domain{Schema: schema, ID: id}] = mask
+				r.result.Groups[groups.Of(class.name)][resctrl.Domain{Schema: schema, ID: id}] = mask
 			}
 		}
 	}
@@ -174,7 +175,7 @@ func (r *resolver) bandwidth() {
 			// A partition gets at least the CPU's minimum, so that the percentages of its classes are never relative to 0.
 			base := max(info.Min, r.limit("partition", p.name, p.mb, id, info.Max))
 			value := r.limit("class", class.name, class.mb, id, base)
-			r.result.Groups[GroupOf(class.name)][resctrl.Domain{Schema: resctrl.MB, ID: id}] = max(info.Min, value)
+			r.result.Groups[groups.Of(class.name)][resctrl.Domain{Schema: resctrl.MB, ID: id}] = max(info.Min, value)
 		}
 	}
 }

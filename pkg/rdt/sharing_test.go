@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -59,7 +60,7 @@ func (c *twoClasses) want(t *testing.T, when string, gold, bronze int) {
 	t.Helper()
 	want, got, reported := map[string]int{"gold": gold, "bronze": bronze}, map[string]int{"gold": 0, "bronze": 0}, map[string]int{}
 	for group := range monitorGroups(c.fs) {
-		class, _, _ := strings.Cut(strings.TrimPrefix(group, GroupPrefix), "/")
+		class, _, _ := strings.Cut(strings.TrimPrefix(group, groups.Prefix), "/")
 		got[class]++
 	}
 	for class, monitored := range c.b.Status().Monitored {
@@ -151,7 +152,7 @@ func TestNoRMIDIsTakenAwayForNothing(t *testing.T) {
 				}
 				return nil
 			})
-		}, 8 - mostEnded},
+		}, 8 - 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newTwoClasses(t, sim.IntelSpec(), 8, 4)
@@ -223,4 +224,20 @@ func TestAContainerKeepsItsRMIDOverAChangeOfClass(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantGroups(t, c.fs, map[string]string{"qos-bronze/mon_groups/qos-c1": "1", "qos-gold/mon_groups/qos-c2": "2"})
+}
+
+func TestMonitoredContainersOfTheSystemDefaultCountForIt(t *testing.T) {
+	_, b, containers := newMonitored(t, sim.IntelSpec(), twoPartitions+"monitoring: {containers: [system/default]}", "", 1)
+	b.MonitorAll(t.Context(), inClass(classes.SystemDefault, containers...))
+
+	counted := map[string]int{}
+	for class, monitored := range b.Status().Monitored {
+		counted[class] = monitored.Containers
+	}
+	if diff := cmp.Diff(map[string]int{classes.SystemDefault: 1}, counted); diff != "" {
+		t.Errorf("monitored containers by class (-want +got):\n%s", diff)
+	}
+	if got := monitoredCondition(t, b).Message; got != "containers monitored: 1 (system/default: 1 of 1)" {
+		t.Errorf("the condition is %q", got)
+	}
 }

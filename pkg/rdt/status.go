@@ -4,12 +4,14 @@
 package rdt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -25,7 +27,6 @@ const (
 	ConditionCodeAndData = "CodeAndDataApart"
 	ConditionBandwidth   = "BandwidthExact"
 	ConditionDenials     = "AnnotationDenials"
-	ConditionMonitored   = "ContainersMonitored"
 )
 
 // live is the applied state. It is immutable.
@@ -133,7 +134,7 @@ func (l *live) classConditions() []classes.Condition {
 	var rounded []string
 	for _, name := range slices.Sorted(maps.Keys(l.resolution.Groups)) {
 		if asked, has := l.resolution.Groups[name].Values(resctrl.MB), l.effective[name].Values(resctrl.MB); asked != has {
-			rounded = append(rounded, fmt.Sprintf("%s has %s for %s", classOf(name), has, asked))
+			rounded = append(rounded, fmt.Sprintf("%s has %s for %s", className(name), has, asked))
 		}
 	}
 	if len(rounded) > 0 {
@@ -148,3 +149,6 @@ func (l *live) classConditions() []classes.Condition {
 	}
 	return conditions
 }
+
+// className returns the name that configurations use for the class of a group.
+func className(group string) string { return cmp.Or(groups.ClassOf(group), groups.RootClass) }

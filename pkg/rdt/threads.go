@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -55,7 +56,7 @@ func (b *Backend) MoveThreads(ctx context.Context, class string, targets []class
 		}
 
 		if class == classes.SystemDefault {
-			moves[i].movable = isManaged
+			moves[i].movable = groups.IsManaged
 		}
 		if err := moves[i].run(ctx, repairPasses); err != nil { // the moved threads stay; the next call moves the other threads
 			problems = append(problems, fmt.Errorf("container %s: %w", target.Container, err))
@@ -70,17 +71,17 @@ func (b *Backend) MoveThreads(ctx context.Context, class string, targets []class
 // outside returns a function that reports whether a thread is not in the group of a class. For the system default, the
 // function reports whether the thread is in a managed group.
 func outside(t resctrl.Tree, class string) (func(tid int) bool, error) {
-	groups, inside := []string{GroupOf(class)}, true
+	names, inside := []string{groups.Of(class)}, true
 	if class == classes.SystemDefault {
-		names, err := t.Groups()
+		controls, err := t.Groups()
 		if err != nil {
 			return nil, err
 		}
-		groups, inside = slices.DeleteFunc(names, func(name string) bool { return !isManaged(name) }), false
+		names, inside = slices.DeleteFunc(controls, func(name string) bool { return !groups.IsManaged(name) }), false
 	}
 
 	set := map[int]bool{}
-	for _, group := range groups {
+	for _, group := range names {
 		tids, err := t.Tasks(group)
 		if err != nil && !resctrl.NotExist(err) {
 			return nil, fmt.Errorf("%s: %w", resctrl.Describe(group), err)
@@ -106,17 +107,19 @@ type move struct {
 }
 
 func (b *Backend) newMove(t resctrl.Tree, target classes.Holder, class string) *move {
-	list := func() ([]int, error) {
-		if b.threads == nil {
-			return nil, errors.New("the threads of containers are unknown")
-		}
-		tids, err := b.threads.Threads(target)
-		if err != nil {
-			return nil, fmt.Errorf("list threads: %w", err)
-		}
-		return tids, nil
+	list := func() ([]int, error) { return b.threadsOf(target) }
+	return &move{Tree: t, list: list, to: groups.Of(class), movable: func(string) bool { return true }, origins: map[int]string{}}
+}
+
+func (b *Backend) threadsOf(target classes.Holder) ([]int, error) {
+	if b.threads == nil {
+		return nil, errors.New("the threads of containers are unknown")
 	}
-	return &move{Tree: t, list: list, to: GroupOf(class), movable: func(string) bool { return true }, origins: map[int]string{}}
+	tids, err := b.threads.Threads(target)
+	if err != nil {
+		return nil, fmt.Errorf("list threads: %w", err)
+	}
+	return tids, nil
 }
 
 // run records the groups of all threads. It then repeats passes until a pass finds no thread to move.

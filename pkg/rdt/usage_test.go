@@ -90,14 +90,3 @@ func TestWithoutMonitoringThereIsNothingToMeasure(t *testing.T) {
 		})
 	}
 }
-
-func FuzzParseCounter(f *testing.F) {
-	for _, text := range []string{"0\n", "18446744073709551615\n", "Unavailable\n", "-1", "1e9", "\n"} {
-		f.Add([]byte(text))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if value, ok := resctrl.ParseCounter(data); ok && value < 0 {
-			t.Errorf("the counter %q is parsed as %v, want no negative value", data, value)
-		}
-	})
-}

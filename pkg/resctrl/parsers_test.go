@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -175,4 +176,17 @@ func infoOf(t testing.TB, spec sim.Spec) Info {
 		t.Fatal(err)
 	}
 	return info
+}
+
+func FuzzParseCounter(f *testing.F) {
+	for _, text := range []string{"0\n", "18446744073709551615\n", "Unavailable\n", "-1", "1e9", "\n"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		value, ok := ParseCounter(data)
+		text := strings.TrimLeft(strings.TrimSpace(string(data)), "0")
+		if ok && strings.TrimLeft(strconv.FormatUint(value, 10), "0") != text {
+			t.Errorf("the counter %q is parsed as %d", data, value)
+		}
+	})
 }

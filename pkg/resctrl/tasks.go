@@ -4,6 +4,7 @@
 package resctrl
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 )
 
 // ParseTasks reads a tasks file. The file has one thread ID on each line.
@@ -133,8 +132,10 @@ func (t Tree) running(tid int) bool {
 	if err != nil {
 		return !NotExist(err) && !errors.Is(err, syscall.ESRCH)
 	}
-	const state = 3 // "Z" is a zombie, "X" is dead
-	return !slices.Contains([]string{"Z", "X"}, cgroup.StatField(stat, state))
+	// The state is the first field after the last ")", because the process name before it may have any characters
+	// (proc_pid_stat(5)). "Z" is a zombie, "X" is dead.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	return len(fields) == 0 || fields[0] != "Z" && fields[0] != "X"
 }
 
 // MoveTask moves a thread to a group. The kernel refuses a monitoring group of another control group with EINVAL. The error wraps

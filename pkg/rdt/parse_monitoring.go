@@ -7,29 +7,13 @@ import (
 	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/monitoring"
 )
-
-// monitored selects containers by their classes, which may include the system default.
-type monitored struct {
-	all     bool
-	classes []string
-}
-
-func (m monitored) enabled() bool { return m.all || len(m.classes) > 0 }
-
-func (m monitored) has(class string) bool { return m.all || slices.Contains(m.classes, class) }
-
-// monitoredClasses returns the selected classes that are configured, and the system default if it is selected.
-func (c *Config) monitoredClasses() []string {
-	if !c.monitored.all {
-		return c.monitored.classes
-	}
-	return append(c.ClassNames(), classes.SystemDefault)
-}
 
 // monitoring reads the field f, which selects the monitored containers. The value is the word "containers" (all
 // containers), or a mapping from "containers" to a list of classes.
-func (r *reader) monitoring(f *classes.Field) (m monitored) {
+func (r *reader) monitoring(f *classes.Field) (m monitoring.Selection) {
 	if f == nil {
 		return m
 	}
@@ -38,7 +22,7 @@ func (r *reader) monitoring(f *classes.Field) (m monitored) {
 		if ok && text != "containers" {
 			f.Report(`is %q; write "containers" to monitor all containers, or "containers: [CLASS]" for the containers of some classes`, text)
 		}
-		return monitored{all: true}
+		return monitoring.Selection{All: true}
 	}
 
 	fields := f.Fields("containers")
@@ -48,27 +32,28 @@ func (r *reader) monitoring(f *classes.Field) (m monitored) {
 		f.Report(`selects no container; write "containers" to monitor all containers, or "containers: [CLASS]" for the containers of some classes`)
 	}
 	for _, item := range items {
-		m.add(r, item)
+		r.monitoredClass(&m, item)
 	}
 	return m
 }
 
-func (m *monitored) add(r *reader, item *classes.Field) {
+// monitoredClass adds the class that an item names.
+func (r *reader) monitoredClass(m *monitoring.Selection, item *classes.Field) {
 	name, ok := item.Text()
 	if !ok {
 		return
 	}
-	if name == rootClass {
+	if name == groups.RootClass {
 		name = classes.SystemDefault
 	}
 
 	_, known := r.classes[name]
 	switch {
 	case !known && name != classes.SystemDefault:
-		item.Report("%q is not a class of this section; write one of its classes, or %s", name, rootClass)
-	case slices.Contains(m.classes, name):
+		item.Report("%q is not a class of this section; write one of its classes, or %s", name, groups.RootClass)
+	case slices.Contains(m.Classes, name):
 		item.Report("lists the class a second time")
 	default:
-		m.classes = append(m.classes, name)
+		m.Classes = append(m.Classes, name)
 	}
 }

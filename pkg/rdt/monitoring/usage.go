@@ -1,18 +1,19 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package rdt
+package monitoring
 
 import (
 	"context"
 	"strconv"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
-// measures returns the measure of each counter. The parameter `what` is the subject of the help texts, e.g. "a class".
-func measures(what string) []classes.Measure {
+// Measures returns the measure of each counter. The parameter `what` is the subject of the help texts, e.g. "a class".
+func Measures(what string) []classes.Measure {
 	const cache = "cache_id"
 	return []classes.Measure{
 		{Name: "llc_occupancy_bytes", Part: cache, Help: "Bytes of a last level cache that " + what + " occupies."},
@@ -53,15 +54,15 @@ func measure(t resctrl.Tree, group string) (classes.Reading, error) {
 // Cumulative values of a class count from the first creation of its group. If this backend has not created the group,
 // they count from the first reading. Cumulative values of a container count from the start of its monitoring, or from
 // the first reading if its monitoring group existed before this backend. They never decrease while the container runs.
-func (b *Backend) MeasureClass(ctx context.Context, class string) (classes.ClassReading, error) {
-	b.monitors.counting.RLock()
-	defer b.monitors.counting.RUnlock()
-	m, control := b.live.Load().machine, GroupOf(class)
+func (cs *Containers) MeasureClass(ctx context.Context, class string) (classes.ClassReading, error) {
+	cs.monitors.counting.RLock()
+	defer cs.monitors.counting.RUnlock()
+	m, control := cs.machine.Load(), groups.Of(class)
 	if m == nil {
 		return classes.ClassReading{}, nil
 	}
 
-	group := b.counts.of(control)
+	group := cs.counts.of(control)
 	shown, err := measure(m.Tree, control)
 	if len(shown) == 0 {
 		return classes.ClassReading{}, err
@@ -75,9 +76,9 @@ func (b *Backend) MeasureClass(ctx context.Context, class string) (classes.Class
 		parts[name] = readingOf(values)
 	}
 
-	reading := classes.ClassReading{Class: b.counts.add(control, group, shown, parts), Containers: b.monitors.containers(control, parts)}
+	reading := classes.ClassReading{Class: cs.counts.add(control, group, shown, parts), Containers: cs.monitors.containers(control, parts)}
 	for id, raw := range reading.Containers {
-		reading.Containers[id] = b.counts.used(id, raw)
+		reading.Containers[id] = cs.counts.used(id, raw)
 	}
 	return reading, err
 }

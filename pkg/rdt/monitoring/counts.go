@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package rdt
+package monitoring
 
 import (
 	"maps"
@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 )
 
 // counts has the total usage of each control group and of each container. The kernel shows only the sum of a control group's own counters and
@@ -110,14 +111,14 @@ func (c *counts) removePart(control, name string, last classes.Reading) {
 func (c *counts) forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.containers, GroupPrefix+id)
+	delete(c.containers, groups.Prefix+id)
 }
 
 // has reports whether a container has totals.
 func (c *counts) has(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.containers[GroupPrefix+id] != nil
+	return c.containers[groups.Prefix+id] != nil
 }
 
 // ids returns the IDs of the containers that have totals.
@@ -125,7 +126,7 @@ func (c *counts) ids() (ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name := range c.containers {
-		ids = append(ids, strings.TrimPrefix(name, GroupPrefix))
+		ids = append(ids, strings.TrimPrefix(name, groups.Prefix))
 	}
 	return ids
 }
@@ -134,7 +135,7 @@ func (c *counts) ids() (ids []string) {
 func (c *counts) used(id string, reading classes.Reading) classes.Reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	totals, used := c.totalsOf(GroupPrefix+id), maps.Clone(reading)
+	totals, used := c.totalsOf(groups.Prefix+id), maps.Clone(reading)
 	for series := range used {
 		if series.Cumulative() {
 			used[series] = totals[series]
@@ -146,7 +147,7 @@ func (c *counts) used(id string, reading classes.Reading) classes.Reading {
 // totalsOf returns the totals of the container to which a monitoring group belongs. For a monitoring group of another program,
 // it returns a new, empty Reading.
 func (c *counts) totalsOf(name string) classes.Reading {
-	if !strings.HasPrefix(name, GroupPrefix) {
+	if !strings.HasPrefix(name, groups.Prefix) {
 		return classes.Reading{}
 	}
 	if c.containers[name] == nil {

@@ -1,0 +1,139 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package monitoring
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+)
+
+// ConditionMonitored is the type of the condition that reports why containers are not monitored.
+const ConditionMonitored = "ContainersMonitored"
+
+// These are the reasons why a container is not monitored.
+var (
+	errNoRMID        = errors.New("all RMIDs for containers are in use")
+	errLimbo         = errors.New("the RMIDs of removed groups are not free yet")
+	errForeign       = errors.New("another program has put the container into a resctrl group")
+	errCannotMonitor = errors.New("the CPU or the kernel cannot monitor caches (info/L3_MON)")
+)
+
+// reason is an error and its name, which is the value of a label in metrics.
+type reason struct {
+	err  error
+	name string
+}
+
+// reasons returns all reasons. The last one stands for all other errors.
+func reasons() []reason {
+	return []reason{
+		{errNoRMID, "NoFreeRMID"}, {errLimbo, "RMIDsNotFreeYet"}, {errForeign, "ForeignGroup"}, {errCannotMonitor, "CannotMonitor"}, {nil, "Error"},
+	}
+}
+
+// whyMissing returns the reason to which an error belongs.
+func whyMissing(err error) reason {
+	all := reasons()
+	return all[slices.IndexFunc(all, func(r reason) bool { return r.err == nil || errors.Is(err, r.err) })]
+}
+
+// counts returns how many containers are monitored and how many are not, by class. It includes the selected classes without
+// containers.
+func (m *monitors) counts(selected []string) map[string]classes.Monitored {
+	found := map[string]classes.Monitored{}
+	add := func(class string, containers int, missing string) {
+		counted, has := found[class]
+		if !has {
+			counted.Missing = map[string]int{}
+			for _, r := range reasons() {
+				counted.Missing[r.name] = 0
+			}
+		}
+		counted.Containers += containers
+		if missing != "" {
+			counted.Missing[missing]++
+		}
+		found[class] = counted
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, class := range selected {
+		add(class, 0, "")
+	}
+	for _, control := range m.groups {
+		add(groups.ClassOf(control), 1, "")
+	}
+	for _, a := range m.missing {
+		add(groups.ClassOf(a.control), 0, whyMissing(a.why).name)
+	}
+	return found
+}
+
+// status reports how many containers are monitored, and why selected containers are not monitored.
+func (m *monitors) status(selected []string, info resctrl.Info) (map[string]classes.Monitored, []classes.Condition) {
+	counts := m.counts(selected)
+	if info.RMIDs == 0 {
+		return counts, []classes.Condition{{Type: ConditionMonitored, Reason: "CannotMonitor", Message: errCannotMonitor.Error()}}
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	condition := classes.Condition{Type: ConditionMonitored, Healthy: true, Reason: "Monitored"}
+	condition.Message = fmt.Sprintf("containers monitored: %d%s", len(m.groups), byClass(counts))
+	if len(m.missing) > 0 {
+		condition.Healthy, condition.Reason = false, "NotAllMonitored"
+		condition.Message += fmt.Sprintf("; not monitored: %d (%s); of the %d RMIDs of this machine, %d are reserved for classes, and other programs use %d; "+
+			"the rest is shared evenly between classes, and between the pods of a class",
+			len(m.missing), missingReasons(m.missing), info.RMIDs, info.CLOSIDs, m.foreign)
+	}
+	return counts, []classes.Condition{condition}
+}
+
+// byClass returns how many containers of each class are monitored, as text in parentheses. It leaves out classes without
+// containers.
+func byClass(counts map[string]classes.Monitored) string {
+	var texts []string
+	for _, class := range slices.Sorted(maps.Keys(counts)) {
+		all := counts[class].Containers
+		for _, missing := range counts[class].Missing {
+			all += missing
+		}
+		if all > 0 {
+			texts = append(texts, fmt.Sprintf("%s: %d of %d", cmp.Or(class, groups.RootClass), counts[class].Containers, all))
+		}
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(texts, ", ") + ")"
+}
+
+// missingReasons returns how many containers are not monitored for each reason.
+func missingReasons(missing map[string]absence) string {
+	counts := map[string]int{}
+	for _, a := range missing {
+		text := a.why
+		if r := whyMissing(a.why); r.err != nil {
+			text = r.err // without details that differ between containers
+		} else if errors.Is(a.why, resctrl.ErrEnded) {
+			text = resctrl.ErrEnded
+		}
+		counts[strings.ReplaceAll(text.Error(), "\n", "; ")]++
+	}
+
+	var texts []string
+	for _, text := range slices.Sorted(maps.Keys(counts)) {
+		texts = append(texts, fmt.Sprintf("%s: %d", text, counts[text]))
+	}
+	return strings.Join(texts, "; ")
+}
