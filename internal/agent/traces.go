@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
 	"github.com/qos-nri/qos-nri-plugin/internal/tracing"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -45,7 +46,7 @@ func attributesOf(h nriplugin.Hook) []tracing.Attribute {
 const maxAttribute = 256
 
 // Update changes the classes of a running container or pod.
-func (r refreshing) Update(ctx context.Context, owner classes.Owner, requests map[string]string) error {
+func (r refreshing) Update(ctx context.Context, owner qos.Subject, requests map[string]string) error {
 	began := time.Now()
 	err := r.Node.Update(ctx, owner, requests)
 	if r.tracer != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -67,7 +68,7 @@ func TestClaimsSurviveTheProcess(t *testing.T) {
 	want := classes.Claims{
 		Limits: map[string]map[string]uint64{"gold": {"maxReadBps": 1 << 60}},
 		Volumes: []classes.ClaimedVolume{
-			{Owner: classes.Owner{PodUID: "u", Container: "main", Volume: "/data"}, Claim: "db/data-0", Class: "gold"},
+			{Subject: qos.Subject{PodUID: "u", Container: "main", Volume: "/data"}, Claim: "db/data-0", Class: "gold"},
 		},
 	}
 

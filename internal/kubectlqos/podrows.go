@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -75,8 +76,8 @@ func claimsOf(node *nodeqosv1alpha1.NodeQOSResources) (claims []classes.ClaimedV
 		return nil
 	}
 	for _, v := range node.Spec.Volumes {
-		owner := classes.Owner{PodUID: v.PodUID, Container: v.Container, Volume: v.Path}
-		claims = append(claims, classes.ClaimedVolume{Owner: owner, Claim: v.Claim, Class: v.Class})
+		owner := qos.Subject{PodUID: v.PodUID, Container: v.Container, Volume: v.Path}
+		claims = append(claims, classes.ClaimedVolume{Subject: owner, Claim: v.Claim, Class: v.Class})
 	}
 	return claims
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -133,7 +134,7 @@ func (f *crashFixture) state(t *testing.T) []string {
 func (f *crashFixture) updateBoth(t *testing.T) error {
 	return errors.Join(
 		f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: ""}),
-		f.Update(t.Context(), classes.Owner{PodUID: "uid-a"}, map[string]string{net: "high"}),
+		f.Update(t.Context(), qos.Subject{PodUID: "uid-a"}, map[string]string{net: "high"}),
 	)
 }
 

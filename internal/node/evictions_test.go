@@ -42,7 +42,7 @@ func (f *fixture) wantEvicted(t *testing.T, when string, want ...string) {
 	t.Helper()
 	var got []string
 	for _, e := range f.Evictions() {
-		got = append(got, strings.Join([]string{e.PodName, e.Owner.Container, e.Resource, e.Class}, " "))
+		got = append(got, strings.Join([]string{e.PodName, e.Subject.Container, e.Resource, e.Class}, " "))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", when, diff)
@@ -96,7 +96,7 @@ func TestAnEvictionNamesTheHolderAndTheReason(t *testing.T) {
 		Message: `pod ns/a container main: class "gold" of test.example/cache was removed from the class files, and its resource has onClassRemoved: evict`,
 	}}
 
-	want[0].Owner.PodUID, want[1].Owner = "uid-a", ownerA
+	want[0].Subject.PodUID, want[1].Subject = "uid-a", ownerA
 	if diff := cmp.Diff(want, f.Evictions()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

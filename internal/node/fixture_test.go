@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
@@ -25,7 +26,7 @@ const (
 	net   = "test.example/net" // a resource of pod scope
 )
 
-var ownerA = classes.Owner{PodUID: "uid-a", Container: "main"}
+var ownerA = qos.Subject{PodUID: "uid-a", Container: "main"}
 
 const files = `
 apiVersion: qos.noderesource.dev/v1alpha1
@@ -168,7 +169,7 @@ func (f *fixture) mustRunPod(t *testing.T, p classes.Holder) {
 	}
 }
 
-func (f *fixture) mustUpdate(t *testing.T, owner classes.Owner, requests map[string]string) {
+func (f *fixture) mustUpdate(t *testing.T, owner qos.Subject, requests map[string]string) {
 	t.Helper()
 	if err := f.Update(t.Context(), owner, requests); err != nil {
 		t.Fatal(err)

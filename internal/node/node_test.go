@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -106,7 +107,7 @@ func TestSynchronizeRebuildsTheSameState(t *testing.T) {
 		exist = append(exist, running(p, f.mustRun(t, p, container([]string{"c1", "c2"}[i]))))
 	}
 
-	f.mustUpdate(t, classes.Owner{PodUID: "uid-b", Container: "main"}, map[string]string{disk: "fast"})
+	f.mustUpdate(t, qos.Subject{PodUID: "uid-b", Container: "main"}, map[string]string{disk: "fast"})
 	before := f.Assignments()
 	f.restart(t)
 	f.mustConfigure(t, files)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -18,8 +19,8 @@ func (f *fixture) wantRefused(t *testing.T, want ...string) {
 	var got []string
 	for _, r := range f.Refused() {
 		holder := r.PodName
-		if r.Owner.Container != "" {
-			holder += "/" + r.Owner.Container
+		if r.Subject.Container != "" {
+			holder += "/" + r.Subject.Container
 		}
 		got = append(got, holder+" "+r.Reason)
 		if !strings.Contains(r.Message, "created without the class, because qos-nri-plugin was not connected to the runtime") {
@@ -94,7 +95,7 @@ func TestTheRefusalOfARunningContainerDoesNotExpire(t *testing.T) {
 
 func TestAPendingRequestDoesNotUndoAChange(t *testing.T) {
 	f, _, _ := withPending(t)
-	f.mustUpdate(t, classes.Owner{PodUID: "uid-b", Container: "main"}, map[string]string{cache: "silver"})
+	f.mustUpdate(t, qos.Subject{PodUID: "uid-b", Container: "main"}, map[string]string{cache: "silver"})
 	f.Repair(t.Context())
 	f.wantClass(t, "c2", cache, "silver/update")
 	f.wantClass(t, "c2", disk, "fast/pod")

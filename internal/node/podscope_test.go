@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -91,11 +92,11 @@ func TestAPodIsNotUpdatedIntoAFullClass(t *testing.T) {
 	f.mustRunPod(t, sandbox("a", "a-1"))
 	low := pod("b", requesting("test.example/net=low"))
 	f.mustRunPod(t, low)
-	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-b"}, map[string]string{net: "high"}); !errors.Is(err, classes.ErrClassFull) {
+	if err := f.Update(t.Context(), qos.Subject{PodUID: "uid-b"}, map[string]string{net: "high"}); !errors.Is(err, classes.ErrClassFull) {
 		t.Errorf("error is %v, want ErrClassFull", err)
 	}
-	f.mustUpdate(t, classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"})
-	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-b"}, map[string]string{net: "high"}); err != nil {
+	f.mustUpdate(t, qos.Subject{PodUID: "uid-a"}, map[string]string{net: "low"})
+	if err := f.Update(t.Context(), qos.Subject{PodUID: "uid-b"}, map[string]string{net: "high"}); err != nil {
 		t.Errorf("the slot that a change freed is not available: %v", err)
 	}
 }
@@ -152,7 +153,7 @@ func TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", requesting("test.example/net=high"))
 	f.mustRunPod(t, p)
-	f.mustUpdate(t, classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"})
+	f.mustUpdate(t, qos.Subject{PodUID: "uid-a"}, map[string]string{net: "low"})
 	f.restart(t)
 	if err := f.Configure(t.Context(), classes.FileSet{Err: errors.New("a.yaml:3: wrong")}); err == nil {
 		t.Fatal("wrong class files are applied")
@@ -185,7 +186,7 @@ func TestADeadSandboxDoesNotChangeTheClassOfItsPod(t *testing.T) {
 			f := newFixture(t)
 			begin(t, f)
 			f.Reconcile(t.Context())
-			f.mustUpdate(t, classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"})
+			f.mustUpdate(t, qos.Subject{PodUID: "uid-a"}, map[string]string{net: "low"})
 			f.Repair(t.Context())
 			f.Stop("dead")
 			f.Repair(t.Context())

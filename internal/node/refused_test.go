@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -55,7 +56,7 @@ func TestRefusalsAreReportedUntilTheContainerStarts(t *testing.T) {
 	}
 
 	want := []state.Refused{{
-		Owner: classes.Owner{PodUID: "u-b", Container: "main"}, PodNamespace: "ns", PodName: "b", Reason: "ClassFull", Message: refusal.Error(),
+		Subject: qos.Subject{PodUID: "u-b", Container: "main"}, PodNamespace: "ns", PodName: "b", Reason: "ClassFull", Message: refusal.Error(),
 		Count: 3, First: c.time.Add(-3 * time.Minute), Last: c.time.Add(-time.Minute),
 	}}
 
@@ -98,7 +99,7 @@ func TestRefusalsExpire(t *testing.T) {
 		t.Fatal("a pod of an unknown class runs")
 	}
 
-	if got := f.Refused(); len(got) != 1 || got[0].Reason != "UnknownClass" || got[0].Owner.Container != "" {
+	if got := f.Refused(); len(got) != 1 || got[0].Reason != "UnknownClass" || got[0].Subject.Container != "" {
 		t.Errorf("refusals: %+v; want the pod's", got)
 	}
 

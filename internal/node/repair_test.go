@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -151,7 +152,7 @@ func TestStoredValuesOfLostDevicesAreReplaced(t *testing.T) {
 	f.mustRun(t, pod("a", requesting("test.example/disk=slow")), container("c-a"))
 	f.mustRun(t, pod("b", nil), container("c-b"))
 	f.mustRun(t, pod("c", requesting("test.example/disk=slow")), container("c-c"))
-	f.mustUpdate(t, classes.Owner{PodUID: "uid-c", Container: "main"}, map[string]string{disk: ""})
+	f.mustUpdate(t, qos.Subject{PodUID: "uid-c", Container: "main"}, map[string]string{disk: ""})
 	clear(f.unified)
 	f.Repair(t.Context())
 	if len(f.unified) > 0 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -151,7 +152,7 @@ func TestPodsAreTrackedWhileTheirResourceDrains(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", requesting("test.example/net=high"))
 	f.mustRunPod(t, p)
-	f.mustUpdate(t, classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"})
+	f.mustUpdate(t, qos.Subject{PodUID: "uid-a"}, map[string]string{net: "low"})
 	for _, text := range []string{fewer, files} {
 		f.mustConfigure(t, text)
 		f.Synchronize([]classes.Holder{p}, nil)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -70,12 +71,12 @@ func TestUpdateSurvivesARestartOnlyWhenItSucceeded(t *testing.T) {
 func TestUpdateRefuses(t *testing.T) {
 	cases := []struct {
 		name    string
-		owner   classes.Owner
+		owner   qos.Subject
 		request map[string]string
 		want    error
 	}{
-		{"a container that is not there", classes.Owner{PodUID: "uid-x", Container: "main"}, map[string]string{disk: "fast"}, state.ErrNotFound},
-		{"a container that was created but does not run", classes.Owner{PodUID: "uid-created", Container: "main"}, map[string]string{disk: "fast"}, state.ErrNotRunning},
+		{"a container that is not there", qos.Subject{PodUID: "uid-x", Container: "main"}, map[string]string{disk: "fast"}, state.ErrNotFound},
+		{"a container that was created but does not run", qos.Subject{PodUID: "uid-created", Container: "main"}, map[string]string{disk: "fast"}, state.ErrNotRunning},
 		{"an unknown resource", ownerA, map[string]string{"x.example/y": "fast"}, classes.ErrUnknownResource},
 		{"an unknown class", ownerA, map[string]string{disk: "platinum"}, classes.ErrUnknownClass},
 		{"a pod's resource for a container", ownerA, map[string]string{net: "high"}, classes.ErrBadRequest},
@@ -152,7 +153,7 @@ func TestWithoutTheRuntimeNoUpdateSucceeds(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting("test.example/cache=silver")), container("c1"))
 	f.Disconnected()
-	for _, owner := range []classes.Owner{ownerA, {PodUID: "unknown", Container: "main"}} {
+	for _, owner := range []qos.Subject{ownerA, {PodUID: "unknown", Container: "main"}} {
 		if err := f.Update(t.Context(), owner, map[string]string{cache: "silver"}); !errors.Is(err, state.ErrNotConnected) {
 			t.Errorf("the update of %s returned %v", owner, err)
 		}
@@ -230,7 +231,7 @@ func TestTheNewerOfTwoSandboxesOfAPodIsChangedAndReported(t *testing.T) {
 	for _, p := range []classes.Holder{older, newer} {
 		f.mustRunPod(t, p)
 	}
-	f.mustUpdate(t, classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"})
+	f.mustUpdate(t, qos.Subject{PodUID: "uid-a"}, map[string]string{net: "low"})
 	got := f.Assignments()[0]
 	if got.SandboxID != "aa-newer" || got.Assignments[0].Class != "low" {
 		t.Errorf("the pod is reported in class %q with sandbox %s, want low and aa-newer", got.Assignments[0].Class, got.SandboxID)

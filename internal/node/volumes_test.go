@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
@@ -98,11 +99,11 @@ func newClaimFixture(t *testing.T) (*fixture, map[string]*nodetest.Backend) {
 func TestAClaimDoesNotKeepAContainerFromItsClasses(t *testing.T) {
 	f, backends := newClaimFixture(t)
 	c := withVolumes("c1", "/data=gold,/other=gold")
-	owner := c.Owner()
+	owner := c.Subject()
 	owner.Volume = "/data"
 	claims := classes.Claims{
 		Limits:  map[string]map[string]uint64{"slow": {"maxReadBps": 2}},
-		Volumes: []classes.ClaimedVolume{{Owner: owner, Claim: "db/data", Class: "slow"}},
+		Volumes: []classes.ClaimedVolume{{Subject: owner, Claim: "db/data", Class: "slow"}},
 	}
 
 	if err := f.SetClaims(t.Context(), claims); err != nil {
@@ -118,7 +119,7 @@ func TestAClaimDoesNotKeepAContainerFromItsClasses(t *testing.T) {
 		if diff := cmp.Diff(want, backends[volumeIO].Enforced()); diff != "" {
 			t.Errorf("%s: classes of volumes (-want +got):\n%s", when, diff)
 		}
-		if refused := f.Refused(); len(refused) != 1 || refused[0].Owner != owner {
+		if refused := f.Refused(); len(refused) != 1 || refused[0].Subject != owner {
 			t.Errorf("%s: refusals are %+v", when, refused)
 		}
 	}
@@ -145,7 +146,7 @@ func TestAVolumeIsNotInForceUntilTheNewLimitsOfItsClassAre(t *testing.T) {
 	f, backends := newClaimFixture(t)
 	claims := classes.Claims{
 		Limits:  map[string]map[string]uint64{"slow": {"maxReadBps": 2}},
-		Volumes: []classes.ClaimedVolume{{Owner: classes.Owner{PodUID: "uid-p-c1", Container: "main", Volume: "/data"}, Claim: "db/data", Class: "slow"}},
+		Volumes: []classes.ClaimedVolume{{Subject: qos.Subject{PodUID: "uid-p-c1", Container: "main", Volume: "/data"}, Claim: "db/data", Class: "slow"}},
 	}
 
 	set := func(limit uint64) {

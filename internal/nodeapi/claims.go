@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -36,9 +37,9 @@ func claimsOf(r *qosv1alpha1.SetVolumeClaimsRequest) (classes.Claims, error) {
 		claims.Limits[class.GetName()] = limitsOf(class)
 	}
 
-	seen := map[classes.Owner]bool{}
+	seen := map[qos.Subject]bool{}
 	for _, v := range r.GetVolumes() {
-		owner := classes.Owner{PodUID: v.GetPodUid(), Container: v.GetContainer(), Volume: path.Clean(v.GetPath())}
+		owner := qos.Subject{PodUID: v.GetPodUid(), Container: v.GetContainer(), Volume: path.Clean(v.GetPath())}
 		switch {
 		case owner.PodUID == "" || owner.Container == "" || !path.IsAbs(owner.Volume):
 			return claims, status.Errorf(codes.InvalidArgument, "a volume of claim %q needs pod_uid, container, and an absolute path", v.GetClaim())
@@ -46,7 +47,7 @@ func claimsOf(r *qosv1alpha1.SetVolumeClaimsRequest) (classes.Claims, error) {
 			return claims, status.Errorf(codes.InvalidArgument, "%s is named twice", owner)
 		}
 		seen[owner] = true
-		claims.Volumes = append(claims.Volumes, classes.ClaimedVolume{Owner: owner, Claim: v.GetClaim(), Class: v.GetClass()})
+		claims.Volumes = append(claims.Volumes, classes.ClaimedVolume{Subject: owner, Claim: v.GetClaim(), Class: v.GetClass()})
 	}
 	return claims, nil
 }

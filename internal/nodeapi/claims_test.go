@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -48,7 +49,7 @@ func TestClaimsReachTheNode(t *testing.T) {
 		Limits: map[string]map[string]uint64{
 			"gold": {"maxReadBps": 3, "maxWriteBps": 4, "maxReadIops": 5, "maxWriteIops": 6}, "silver": {"maxReadIops": 2},
 		},
-		Volumes: []classes.ClaimedVolume{{Owner: classes.Owner{PodUID: "u", Container: "main", Volume: "/data"}, Claim: "db/data-0", Class: "gold"}},
+		Volumes: []classes.ClaimedVolume{{Subject: qos.Subject{PodUID: "u", Container: "main", Volume: "/data"}, Claim: "db/data-0", Class: "gold"}},
 	}
 
 	if diff := cmp.Diff(want, n.claims); diff != "" {

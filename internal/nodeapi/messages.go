@@ -225,7 +225,7 @@ func timestamp(t time.Time) *timestamppb.Timestamp {
 
 func refusalOf(r state.Refused) *qosv1alpha1.Refusal {
 	return &qosv1alpha1.Refusal{
-		PodUid: r.Owner.PodUID, Namespace: r.PodNamespace, Pod: r.PodName, Container: r.Owner.Container, Volume: r.Owner.Volume,
+		PodUid: r.Subject.PodUID, Namespace: r.PodNamespace, Pod: r.PodName, Container: r.Subject.Container, Volume: r.Subject.Volume,
 		Reason: r.Reason, Message: r.Message, Count: r.Count,
 		FirstTime: timestamppb.New(r.First), LastTime: timestamppb.New(r.Last),
 	}
@@ -233,7 +233,7 @@ func refusalOf(r state.Refused) *qosv1alpha1.Refusal {
 
 func evictionOf(e state.Eviction) *qosv1alpha1.Eviction {
 	return &qosv1alpha1.Eviction{
-		PodUid: e.Owner.PodUID, Namespace: e.PodNamespace, Pod: e.PodName, Container: e.Owner.Container,
+		PodUid: e.Subject.PodUID, Namespace: e.PodNamespace, Pod: e.PodName, Container: e.Subject.Container,
 		Resource: e.Resource, Class: e.Class, Reason: e.Reason, Message: e.Message,
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -29,10 +30,10 @@ type Node interface {
 	Refused() []state.Refused
 	Evictions() []state.Eviction
 	Synchronized() bool
-	Container(owner classes.Owner) (state.ContainerAssignments, bool)
+	Container(owner qos.Subject) (state.ContainerAssignments, bool)
 	// Changed returns a channel that is closed at the next change of the node's state.
 	Changed() <-chan struct{}
-	Update(ctx context.Context, owner classes.Owner, requests map[string]string) error
+	Update(ctx context.Context, owner qos.Subject, requests map[string]string) error
 	SetClaims(ctx context.Context, claims classes.Claims) error
 	Usage(ctx context.Context) (usage.Sample, error)
 }
@@ -90,12 +91,12 @@ func (s *service) assignments(namespace, podUID string) *qosv1alpha1.ListAssignm
 		}
 	}
 	for _, r := range s.node.Refused() {
-		if selected(r.PodNamespace, r.Owner.PodUID) {
+		if selected(r.PodNamespace, r.Subject.PodUID) {
 			list.Refusals = append(list.Refusals, refusalOf(r))
 		}
 	}
 	for _, e := range s.node.Evictions() {
-		if selected(e.PodNamespace, e.Owner.PodUID) {
+		if selected(e.PodNamespace, e.Subject.PodUID) {
 			list.Evictions = append(list.Evictions, evictionOf(e))
 		}
 	}
@@ -119,7 +120,7 @@ func (s *service) UpdateContainerQOSResources(
 		return nil, err
 	}
 
-	owner := classes.Owner{PodUID: r.GetPodUid(), Container: r.GetContainer()}
+	owner := qos.Subject{PodUID: r.GetPodUid(), Container: r.GetContainer()}
 	if err := s.node.Update(ctx, owner, requests); err != nil {
 		return nil, statusError(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -21,8 +22,8 @@ const (
 
 // claim requests a class for the volume /data of a container of pod a.
 func claim(class string) []classes.ClaimedVolume {
-	owner := classes.Owner{PodUID: "uid-a", Container: "main", Volume: "/data"}
-	return []classes.ClaimedVolume{{Owner: owner, Claim: "db/data-0", Class: class}}
+	owner := qos.Subject{PodUID: "uid-a", Container: "main", Volume: "/data"}
+	return []classes.ClaimedVolume{{Subject: owner, Claim: "db/data-0", Class: class}}
 }
 
 // claimClasses returns the classes that claims can have. The class file also defines a class gold, with other limits.
@@ -142,7 +143,7 @@ func TestAContainerStartsThoughTheClassOfItsClaimCannotBeEnforced(t *testing.T) 
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), onTmpfs)
 	r.wantClaimed(t, id, "", "")
 	refused := r.node.Refused()
-	if len(refused) != 1 || refused[0].Reason != "NoBlockDevice" || refused[0].Owner.Volume != "/data" {
+	if len(refused) != 1 || refused[0].Reason != "NoBlockDevice" || refused[0].Subject.Volume != "/data" {
 		t.Fatalf("refusals are %+v, want NoBlockDevice for /data", refused)
 	}
 

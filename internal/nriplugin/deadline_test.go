@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -139,7 +140,7 @@ func (r *rig) configureAgain() error {
 func (r *rig) update(pod, class string) error {
 	for _, p := range r.node.Assignments() {
 		if p.Name == pod {
-			return r.node.Update(context.Background(), classes.Owner{PodUID: p.UID, Container: "main"}, map[string]string{"test.example/cache": class})
+			return r.node.Update(context.Background(), qos.Subject{PodUID: p.UID, Container: "main"}, map[string]string{"test.example/cache": class})
 		}
 	}
 	return fmt.Errorf("no pod %s", pod)

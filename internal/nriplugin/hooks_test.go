@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
@@ -149,7 +150,7 @@ func (s *session) callAtRandom(t *testing.T, random *rand.Rand) {
 		})
 	default:
 		s.plugin.node.Reconcile(ctx)
-		owner := classes.Owner{PodUID: text(random), Container: text(random)}
+		owner := qos.Subject{PodUID: text(random), Container: text(random)}
 		_ = s.plugin.node.Update(ctx, owner, map[string]string{"test.example/cache": oneOf(random, "gold", "bronze", "", "x")})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
@@ -115,15 +116,15 @@ func TestACapacityBelowUseKeepsHoldersAndAdmitsNoOther(t *testing.T) {
 	p.world.Hold(t)
 }
 
-func (p *populated) owner(t *testing.T, pod string) classes.Owner {
+func (p *populated) owner(t *testing.T, pod string) qos.Subject {
 	t.Helper()
 	for _, a := range p.node.Assignments() {
 		if a.Name == pod {
-			return classes.Owner{PodUID: a.UID, Container: "main"}
+			return qos.Subject{PodUID: a.UID, Container: "main"}
 		}
 	}
 	t.Fatalf("no pod %s", pod)
-	return classes.Owner{}
+	return qos.Subject{}
 }
 
 // TestARemovedClassDrainsWithItsThreads removes a class, renames it, and removes its resource.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
@@ -236,7 +236,7 @@ func TestARunningContainerThatWasRefusedIsPending(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	owner := classes.Owner{PodUID: c.Spec.Annotations["io.kubernetes.cri.sandbox-uid"], Container: "main"}
+	owner := qos.Subject{PodUID: c.Spec.Annotations["io.kubernetes.cri.sandbox-uid"], Container: "main"}
 	if err := r.node.Update(t.Context(), owner, map[string]string{"blockio": "slow"}); err != nil {
 		t.Errorf("the class of the pending container cannot be changed: %v", err)
 	}

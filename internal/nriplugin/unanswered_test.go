@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
@@ -50,7 +50,7 @@ func TestAnUpdateThatTheRuntimeHasNotAnsweredIsNotCalledUndone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	updated := make(chan error, 1)
 	go func() {
-		updated <- r.node.Update(ctx, classes.Owner{PodUID: "uid-a", Container: "main"}, map[string]string{disks: "slow"})
+		updated <- r.node.Update(ctx, qos.Subject{PodUID: "uid-a", Container: "main"}, map[string]string{disks: "slow"})
 	}()
 
 	await(t, oci.reached)

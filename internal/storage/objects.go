@@ -18,6 +18,7 @@ import (
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -113,7 +114,7 @@ func (o *objects) mountsOn(pods []*corev1.Pod, before nodeqosv1alpha1.NodeQOSRes
 // withinLimits returns the mounts that the object can have, and a problem for each mount that is left out. The mounts
 // of the volumes in the present spec (before) take precedence.
 func withinLimits(mounts []mount, before []nodeqosv1alpha1.ClaimedVolume) (kept []mount, problems []problem) {
-	present := map[classes.Owner]bool{}
+	present := map[qos.Subject]bool{}
 	for _, v := range before {
 		present[ownerOf(v)] = true
 	}
@@ -154,8 +155,8 @@ func compare(a, b nodeqosv1alpha1.ClaimedVolume) int {
 }
 
 // ownerOf returns the key of a volume, which is unique in the object.
-func ownerOf(v nodeqosv1alpha1.ClaimedVolume) classes.Owner {
-	return classes.Owner{PodUID: v.PodUID, Container: v.Container, Volume: v.Path}
+func ownerOf(v nodeqosv1alpha1.ClaimedVolume) qos.Subject {
+	return qos.Subject{PodUID: v.PodUID, Container: v.Container, Volume: v.Path}
 }
 
 // claimNameOf returns the name of the claim of a pod's volume, or "" for a volume without a claim.

@@ -5,7 +5,11 @@
 // container or pod has which class. The package follows KEP-3008 and does no I/O.
 package classes
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
+)
 
 // Scope is the kind of object to which a resource assigns classes. Each resource has one scope.
 type Scope string
@@ -90,7 +94,7 @@ type Catalog struct {
 	index    map[string]int
 	families [2]family
 	// claims maps each container to its volumes whose PersistentVolumeClaims request a class.
-	claims map[Owner][]ClaimedVolume
+	claims map[qos.Subject][]ClaimedVolume
 	// containerDefaults and podDefaults have the assignments that apply if nothing is requested.
 	containerDefaults, podDefaults []Assignment
 }

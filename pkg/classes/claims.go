@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 )
 
 // ClaimResource is a resource of volume scope. Its classes are VolumeAttributesClasses that PersistentVolumeClaims
@@ -26,7 +28,7 @@ type Claims struct {
 
 // ClaimedVolume is a volume of a container. The volume's PersistentVolumeClaim requests a class.
 type ClaimedVolume struct {
-	Owner
+	qos.Subject
 	// Claim is the namespace and name of the claim, e.g. "db/data-0".
 	Claim string
 	// Class is a class of ClaimResource.
@@ -56,9 +58,9 @@ func (c Claims) Resource(kinds []Kind) (*ResourceConfig, error) {
 // WithClaims returns a copy of the catalog that has the claims of these volumes.
 func (c *Catalog) WithClaims(volumes []ClaimedVolume) *Catalog {
 	with := *c
-	with.claims = map[Owner][]ClaimedVolume{}
+	with.claims = map[qos.Subject][]ClaimedVolume{}
 	for _, volume := range volumes {
-		container := Owner{PodUID: volume.PodUID, Container: volume.Container}
+		container := qos.Subject{PodUID: volume.PodUID, Container: volume.Container}
 		with.claims[container] = append(with.claims[container], volume)
 	}
 	return &with
@@ -66,10 +68,10 @@ func (c *Catalog) WithClaims(volumes []ClaimedVolume) *Catalog {
 
 // ClaimOf returns the class that the claim of a volume requests. If this class cannot be assigned, ok is false. ClaimOf
 // returns no error, because a problem with a claim must not prevent the container from starting.
-func (c *Catalog) ClaimOf(volume Owner) (a Assignment, ok bool) {
+func (c *Catalog) ClaimOf(volume qos.Subject) (a Assignment, ok bool) {
 	offer, offered := c.Lookup(ClaimResource)
-	claims := c.claims[Owner{PodUID: volume.PodUID, Container: volume.Container}]
-	i := slices.IndexFunc(claims, func(v ClaimedVolume) bool { return v.Owner == volume })
+	claims := c.claims[qos.Subject{PodUID: volume.PodUID, Container: volume.Container}]
+	i := slices.IndexFunc(claims, func(v ClaimedVolume) bool { return v.Subject == volume })
 	if i < 0 || !offered {
 		return Assignment{}, false
 	}
@@ -81,9 +83,9 @@ func (c *Catalog) ClaimOf(volume Owner) (a Assignment, ok bool) {
 // is invalid, Volumes returns the volumes with claims, and the error. Errors are *RequestError.
 func (c *Catalog) Volumes(container Holder) ([]Holder, error) {
 	volumes, err := Volumes(container)
-	for _, claimed := range c.claims[container.Owner()] {
+	for _, claimed := range c.claims[container.Subject()] {
 		known := slices.ContainsFunc(volumes, func(v Holder) bool { return v.Volume == claimed.Volume })
-		if _, ok := c.ClaimOf(claimed.Owner); ok && !known {
+		if _, ok := c.ClaimOf(claimed.Subject); ok && !known {
 			volumes = append(volumes, volumeOf(container, claimed.Volume))
 		}
 	}

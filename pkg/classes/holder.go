@@ -7,22 +7,9 @@ import (
 	"cmp"
 	"maps"
 	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 )
-
-// Owner is the container, pod or volume that occupies a slot of a class. It is the pod if Container is empty, and a volume of the
-// container if Volume is not empty. A restarted container is the same owner as its predecessor, although its ID is new, so the two
-// containers need only one slot.
-type Owner struct{ PodUID, Container, Volume string }
-
-func (o Owner) String() string {
-	switch {
-	case o.Container == "":
-		return "pod " + clip(o.PodUID)
-	case o.Volume != "":
-		return "volume " + clip(o.Volume) + " of container " + quote(o.Container) + " of pod " + clip(o.PodUID)
-	}
-	return "container " + quote(o.Container) + " of pod " + clip(o.PodUID)
-}
 
 // Holder is a container as the runtime reports it, a pod sandbox if Container is empty, or a volume of a container if Volume is
 // not empty. A holder requests and holds classes. Backends enforce the classes on the holder's processes and cgroup.
@@ -63,8 +50,10 @@ type VolumeSource struct {
 	Device string
 }
 
-// Owner returns the owner of the holder's slots.
-func (h Holder) Owner() Owner { return Owner{h.PodUID, h.Container, h.Volume} }
+// Subject returns the identity under which the holder occupies slots.
+func (h Holder) Subject() qos.Subject {
+	return qos.Subject{PodUID: h.PodUID, Container: h.Container, Volume: h.Volume}
+}
 
 // Scope returns the scope of the classes that the holder can have.
 func (h Holder) Scope() Scope {

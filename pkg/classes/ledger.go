@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 )
 
 type slot struct{ resource, class string }
@@ -16,26 +18,26 @@ type Ledger struct {
 	holders map[string]Holding
 	// slots has the owners that occupy a slot of each class. The inner map has the number of holders and reservations
 	// of each owner. An owner occupies one slot of a class, even if this number is above 1. slots lacks the system default.
-	slots map[slot]map[Owner]int
+	slots map[slot]map[qos.Subject]int
 	// reserved maps the ID of a holder to the slots that it occupies in addition to those of its assignments.
 	reserved map[string]reservation
 }
 
 type reservation struct {
-	owner Owner
+	owner qos.Subject
 	slots []slot
 }
 
 // NewLedger makes an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{holders: map[string]Holding{}, slots: map[slot]map[Owner]int{}, reserved: map[string]reservation{}}
+	return &Ledger{holders: map[string]Holding{}, slots: map[slot]map[qos.Subject]int{}, reserved: map[string]reservation{}}
 }
 
 // Admit adds a holder, or replaces the holder with the same ID, if all of its classes have room. Otherwise it changes
 // nothing. An owner that already has a class needs no second slot in it. Errors are *RequestError.
 func (l *Ledger) Admit(h Holding, c *Catalog) error {
 	for _, a := range h.Assignments {
-		if err := l.checkRoom(h.Owner(), a, c); err != nil {
+		if err := l.checkRoom(h.Subject(), a, c); err != nil {
 			return refuseHolder(h.Holder, err)
 		}
 	}
@@ -46,7 +48,7 @@ func (l *Ledger) Admit(h Holding, c *Catalog) error {
 // Adopt adds a holder without checks, because running containers are never refused. If the ledger has a holder with the
 // same ID, Adopt replaces it.
 func (l *Ledger) Adopt(h Holding) {
-	if old, known := l.holders[h.ID]; known && old.Owner() == h.Owner() && slices.Equal(old.Assignments, h.Assignments) {
+	if old, known := l.holders[h.ID]; known && old.Subject() == h.Subject() && slices.Equal(old.Assignments, h.Assignments) {
 		l.holders[h.ID] = h // the holder keeps its slots
 		return
 	}
@@ -55,7 +57,7 @@ func (l *Ledger) Adopt(h Holding) {
 	l.holders[h.ID] = h
 	for _, a := range h.Assignments {
 		if a.Class != SystemDefault {
-			l.occupy(slot{a.Resource, a.Class}, h.Owner())
+			l.occupy(slot{a.Resource, a.Class}, h.Subject())
 		}
 	}
 }
@@ -82,7 +84,7 @@ func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assi
 // reserved, because the change may fail.
 func (l *Ledger) Reserve(id string, assignments []Assignment) {
 	r := l.reserved[id]
-	r.owner = l.holders[id].Owner()
+	r.owner = l.holders[id].Subject()
 	for _, a := range assignments {
 		if a.Class != SystemDefault {
 			r.slots = append(r.slots, slot{a.Resource, a.Class})
@@ -149,7 +151,7 @@ func (l *Ledger) remove(id string) {
 	delete(l.holders, id)
 	for _, a := range h.Assignments {
 		if a.Class != SystemDefault {
-			l.vacate(slot{a.Resource, a.Class}, h.Owner())
+			l.vacate(slot{a.Resource, a.Class}, h.Subject())
 		}
 	}
 }
@@ -181,14 +183,14 @@ func (l *Ledger) Used(resource string) map[string]int {
 	return used
 }
 
-func (l *Ledger) occupy(s slot, owner Owner) {
+func (l *Ledger) occupy(s slot, owner qos.Subject) {
 	if l.slots[s] == nil {
-		l.slots[s] = map[Owner]int{}
+		l.slots[s] = map[qos.Subject]int{}
 	}
 	l.slots[s][owner]++
 }
 
-func (l *Ledger) vacate(s slot, owner Owner) {
+func (l *Ledger) vacate(s slot, owner qos.Subject) {
 	owners := l.slots[s]
 	if owners[owner]--; owners[owner] > 0 {
 		return
@@ -200,7 +202,7 @@ func (l *Ledger) vacate(s slot, owner Owner) {
 
 // checkRoom returns the reason why an owner cannot have an assignment. It never refuses a class that the owner already
 // has, even if the catalog has changed.
-func (l *Ledger) checkRoom(owner Owner, a Assignment, c *Catalog) error {
+func (l *Ledger) checkRoom(owner qos.Subject, a Assignment, c *Catalog) error {
 	owners := l.slots[slot{a.Resource, a.Class}]
 	if a.Class == SystemDefault || owners[owner] > 0 {
 		return nil

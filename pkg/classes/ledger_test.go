@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 )
 
 // holder returns the Holding of a container "main". Its class of k8s.io/rdt is the parameter class. For
@@ -215,10 +217,10 @@ func TestHoldersAreInStableOrder(t *testing.T) {
 type model map[string]Holding
 
 func (m model) inUse(class string) int {
-	owners := map[Owner]bool{}
+	owners := map[qos.Subject]bool{}
 	for _, h := range m {
 		if h.Assignments[0].Class == class {
-			owners[h.Owner()] = true
+			owners[h.Subject()] = true
 		}
 	}
 	return len(owners)
@@ -230,7 +232,7 @@ func (m model) admits(h Holding) bool {
 		return true
 	}
 	for _, other := range m {
-		if other.Owner() == h.Owner() && other.Assignments[0].Class == "gold" {
+		if other.Subject() == h.Subject() && other.Assignments[0].Class == "gold" {
 			return true
 		}
 	}

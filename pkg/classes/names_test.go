@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
+
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 )
 
 func TestNamesFollowTheKEP(t *testing.T) {
@@ -106,14 +108,14 @@ func TestUserTextInErrorsIsShortAndOnOneLine(t *testing.T) {
 func TestHoldersAndOwnersOfAnyNameAreShortAndPrintable(t *testing.T) {
 	name := "\x1b[2J\u009b\n" + strings.Repeat("x", 1<<20)
 	for _, text := range []string{
-		Owner{PodUID: name}.String(), Owner{PodUID: name, Container: name}.String(),
+		qos.Subject{PodUID: name}.String(), qos.Subject{PodUID: name, Container: name}.String(),
 		Holder{PodNamespace: name, PodName: name, Container: name}.String(),
 	} {
 		if len(text) > 300 || Printable(text, len(text)) != text {
 			t.Errorf("the text is long or unprintable: %d bytes, %.300q", len(text), text)
 		}
 	}
-	if got, want := (Owner{PodUID: "1-2", Container: "main"}).String(), `container "main" of pod 1-2`; got != want {
+	if got, want := (qos.Subject{PodUID: "1-2", Container: "main"}).String(), `container "main" of pod 1-2`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

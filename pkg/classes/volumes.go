@@ -105,7 +105,7 @@ func (c *Catalog) resolveVolume(volume *Holder) (assignments []Assignment, _ err
 		}
 		assignments = append(assignments, requested)
 	}
-	if claimed, ok := c.ClaimOf(volume.Owner()); ok {
+	if claimed, ok := c.ClaimOf(volume.Subject()); ok {
 		assignments = append(assignments, claimed)
 	}
 	return assignments, nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -16,7 +17,7 @@ import (
 // requested classes or none (KEP-3008, "UpdateContainerResourcesRequest"). The map requests has the new class of each
 // resource, by the full or short name of the resource. Without a connection to the runtime, Update always fails, because
 // the runtime may have replaced the container or pod.
-func (r *Reconciler) Update(ctx context.Context, owner classes.Owner, requests map[string]string) error {
+func (r *Reconciler) Update(ctx context.Context, owner qos.Subject, requests map[string]string) error {
 	if err := r.acquire(ctx); err != nil {
 		return fmt.Errorf("%s: another change is still in progress: %w", owner, err)
 	}

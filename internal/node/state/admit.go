@@ -40,7 +40,7 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 // releaseOthers releases the other holders of the same owner whose record matches the filter. The caller holds mu.
 func (s *Store) releaseOthers(held classes.Holding, is func(record) bool) {
 	for id, r := range s.records {
-		if other, _ := s.ledger.Get(id); id != held.ID && other.Owner() == held.Owner() && is(r) {
+		if other, _ := s.ledger.Get(id); id != held.ID && other.Subject() == held.Subject() && is(r) {
 			s.release(id)
 		}
 	}
@@ -146,7 +146,7 @@ func (s *Store) begin(h classes.Holding) Entry {
 	if enforced {
 		s.modify(h.ID, func(r *record) { r.enforcing = true })
 	} else {
-		s.accept(h.Owner())
+		s.accept(h.Subject())
 	}
 	return s.entry(h)
 }
@@ -177,7 +177,7 @@ func (s *Store) Finish(e Entry, err error) error {
 		s.notEnforced(e, err)
 		return nil
 	}
-	s.accept(e.Owner())
+	s.accept(e.Subject())
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -31,7 +32,7 @@ var (
 //
 // The holder occupies slots of its old and of its new classes until Confirm is called, or until Observe records that
 // the holder is in its desired class. Because the old slots stay occupied, Revert needs no admission.
-func (s *Store) Change(owner classes.Owner, requests map[string]string) (before Entry, changes []classes.Assignment, err error) {
+func (s *Store) Change(owner qos.Subject, requests map[string]string) (before Entry, changes []classes.Assignment, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -57,7 +58,7 @@ func (s *Store) Change(owner classes.Owner, requests map[string]string) (before 
 }
 
 // running returns the newest holder of an owner. It returns an error if that holder is not running. The caller holds mu.
-func (s *Store) running(owner classes.Owner) (Entry, error) {
+func (s *Store) running(owner qos.Subject) (Entry, error) {
 	e := s.newest(owner)
 	switch {
 	case e.Number == 0:

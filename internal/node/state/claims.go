@@ -48,7 +48,7 @@ func (s *Store) setCatalog(offers []classes.Offer) {
 func (s *Store) followClaim(before classes.Holding) {
 	after := before
 	after.Assignments = slices.DeleteFunc(slices.Clone(before.Assignments), func(a classes.Assignment) bool { return a.Source == classes.SourceClaim })
-	if claimed, ok := s.catalog.ClaimOf(before.Owner()); ok {
+	if claimed, ok := s.catalog.ClaimOf(before.Subject()); ok {
 		after.Assignments = append(after.Assignments, claimed)
 	}
 
@@ -56,7 +56,7 @@ func (s *Store) followClaim(before classes.Holding) {
 	case slices.Equal(before.Assignments, after.Assignments):
 	case len(after.Assignments) == 0 && !s.records[before.ID].pending:
 		s.release(before.ID)
-		s.accept(before.Owner())
+		s.accept(before.Subject())
 	default:
 		s.replace(before, after)
 		s.signalDrained(before.Assignments)
@@ -70,7 +70,7 @@ func (s *Store) addClaimed(container classes.Holding) {
 		if _, known := s.ledger.Get(volume.ID); known {
 			continue
 		}
-		if claimed, ok := s.catalog.ClaimOf(volume.Owner()); ok {
+		if claimed, ok := s.catalog.ClaimOf(volume.Subject()); ok {
 			s.ledger.Adopt(holding(volume, []classes.Assignment{claimed}))
 			s.trackVolume(volume.ID, s.records[container.ID].started)
 		}

@@ -47,7 +47,7 @@ func (s *Store) clearPending(h classes.Holder) {
 
 	s.modify(h.ID, func(r *record) { r.request, r.pending = nil, false })
 	if !r.refused {
-		s.accept(h.Owner())
+		s.accept(h.Subject())
 	}
 }
 

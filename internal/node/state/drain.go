@@ -6,6 +6,7 @@ package state
 import (
 	"fmt"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -53,7 +54,7 @@ const ReasonClassRemoved = "ClassRemoved"
 
 // Eviction describes a pod that is to be evicted, because the pod or one of its containers has a removed class.
 type Eviction struct {
-	Owner                 classes.Owner
+	Subject               qos.Subject
 	PodNamespace, PodName string
 	// Resource and Class name the assignment for which the pod is to be evicted.
 	Resource, Class string
@@ -101,7 +102,7 @@ func (s *Store) eviction(h classes.Holder, a classes.Assignment) Eviction {
 		why = fmt.Sprintf("resource %s and its class %q were removed from the class files, and onClassRemoved was evict", a.Resource, a.Class)
 	}
 	return Eviction{
-		Owner: h.Owner(), PodNamespace: h.PodNamespace, PodName: h.PodName, Resource: a.Resource, Class: a.Class,
+		Subject: h.Subject(), PodNamespace: h.PodNamespace, PodName: h.PodName, Resource: a.Resource, Class: a.Class,
 		Reason: ReasonClassRemoved, Message: h.String() + ": " + why,
 	}
 }

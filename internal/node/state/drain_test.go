@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -37,7 +38,7 @@ func TestEvictions(t *testing.T) {
 
 			got := ""
 			for _, e := range f.Evictions() {
-				got += e.PodNamespace + "/" + e.PodName + " " + e.Owner.Container + " " + e.Resource + " " + e.Class
+				got += e.PodNamespace + "/" + e.PodName + " " + e.Subject.Container + " " + e.Resource + " " + e.Class
 			}
 
 			if got != test.want {
@@ -58,7 +59,7 @@ func TestAnEvictionNamesTheHolderTheClassAndTheReason(t *testing.T) {
 	f.run(t, container("a-1", "cache=gold"))
 	f.offer(withoutGold)
 	want := []state.Eviction{{
-		Owner: classes.Owner{PodUID: "uid-a", Container: "main"}, PodNamespace: "ns", PodName: "a", Resource: cache, Class: "gold",
+		Subject: qos.Subject{PodUID: "uid-a", Container: "main"}, PodNamespace: "ns", PodName: "a", Resource: cache, Class: "gold",
 		Reason: state.ReasonClassRemoved, Message: "pod ns/a container main: " + removed,
 	}}
 	if diff := cmp.Diff(want, f.Evictions()); diff != "" {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -190,9 +191,9 @@ func (s *Store) Unverified() (pods []Entry) {
 	return pods
 }
 
-func (s *Store) newest(owner classes.Owner) (newest Entry) {
+func (s *Store) newest(owner qos.Subject) (newest Entry) {
 	for id, r := range s.records {
-		if h, _ := s.ledger.Get(id); h.Owner() == owner && r.number > newest.Number {
+		if h, _ := s.ledger.Get(id); h.Subject() == owner && r.number > newest.Number {
 			newest = s.entry(h)
 		}
 	}
@@ -200,7 +201,7 @@ func (s *Store) newest(owner classes.Owner) (newest Entry) {
 }
 
 // isReplaced reports whether another holder of the same owner has got the classes that it requests. The caller holds mu.
-func (s *Store) isReplaced(id string, owner classes.Owner) bool {
+func (s *Store) isReplaced(id string, owner qos.Subject) bool {
 	newest := s.newest(owner)
 	return newest.ID != "" && newest.ID != id && !s.records[newest.ID].pending
 }
@@ -277,7 +278,7 @@ func (s *Store) Observe(id, resource, class string) {
 
 	if r := s.records[id]; r.refused && !r.pending && len(r.observed) == 0 {
 		s.modify(id, func(r *record) { r.refused = false })
-		s.accept(h.Owner())
+		s.accept(h.Subject())
 	}
 }
 

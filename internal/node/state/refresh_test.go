@@ -7,6 +7,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -130,7 +131,7 @@ func TestARetryThatIsRefusedAgainIsNotCountedAgain(t *testing.T) {
 // change changes a container's class of the resource cache.
 func (f *fixture) change(t *testing.T, podName, class string) {
 	t.Helper()
-	before, changes, err := f.Change(classes.Owner{PodUID: "uid-" + podName, Container: "main"}, map[string]string{cache: class})
+	before, changes, err := f.Change(qos.Subject{PodUID: "uid-" + podName, Container: "main"}, map[string]string{cache: class})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,9 +139,9 @@ func (f *fixture) change(t *testing.T, podName, class string) {
 }
 
 func TestChange(t *testing.T) {
-	main := classes.Owner{PodUID: "uid-a", Container: "main"}
+	main := qos.Subject{PodUID: "uid-a", Container: "main"}
 	for name, test := range map[string]struct {
-		owner    classes.Owner
+		owner    qos.Subject
 		requests map[string]string
 		err      error
 		want     string
@@ -153,8 +154,8 @@ func TestChange(t *testing.T) {
 		"a resource of pods":           {main, map[string]string{net: "high"}, classes.ErrBadRequest, ""},
 		"an immutable resource":        {main, map[string]string{disk: ""}, state.ErrImmutable, ""},
 		"one of two that cannot be":    {main, map[string]string{cache: "silver", disk: ""}, state.ErrImmutable, ""},
-		"a container that is not here": {classes.Owner{PodUID: "x", Container: "main"}, nil, state.ErrNotFound, ""},
-		"a container not yet started":  {classes.Owner{PodUID: "uid-c", Container: "main"}, nil, state.ErrNotRunning, ""},
+		"a container that is not here": {qos.Subject{PodUID: "x", Container: "main"}, nil, state.ErrNotFound, ""},
+		"a container not yet started":  {qos.Subject{PodUID: "uid-c", Container: "main"}, nil, state.ErrNotRunning, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
@@ -183,14 +184,14 @@ func TestAChangeOfAnUnavailableResourceIsRefused(t *testing.T) {
 	f := newFixture()
 	f.run(t, container("a-1", ""))
 	f.SetAvailability(cache, &classes.Unavailable{Message: "none"})
-	_, _, err := f.Change(classes.Owner{PodUID: "uid-a", Container: "main"}, map[string]string{cache: "silver"})
+	_, _, err := f.Change(qos.Subject{PodUID: "uid-a", Container: "main"}, map[string]string{cache: "silver"})
 	if !errors.Is(err, classes.ErrUnavailable) {
 		t.Errorf("error %v, want ErrUnavailable", err)
 	}
 }
 
 func TestAChangeEndsConfirmedOrReverted(t *testing.T) {
-	owner := classes.Owner{PodUID: "uid-a", Container: "main"}
+	owner := qos.Subject{PodUID: "uid-a", Container: "main"}
 	for name, test := range map[string]struct {
 		end  func(*fixture, state.Entry, []classes.Assignment)
 		want []string

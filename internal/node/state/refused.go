@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -36,7 +37,7 @@ type Refusals map[string]uint64
 // Refused is a container or pod whose request for classes was refused. Its creation or start failed, or it was created
 // while the plugin was not connected and runs without the classes that it requests.
 type Refused struct {
-	Owner                 classes.Owner
+	Subject               qos.Subject
 	PodNamespace, PodName string
 	// Reason is the key of the refusal in Refusals. Message is the text of the error.
 	Reason, Message string
@@ -53,8 +54,8 @@ func (s *Store) Refused() []Refused {
 	return slices.SortedFunc(maps.Values(s.refused), func(a, b Refused) int {
 		return cmp.Or(
 			strings.Compare(a.PodNamespace, b.PodNamespace), strings.Compare(a.PodName, b.PodName),
-			strings.Compare(a.Owner.PodUID, b.Owner.PodUID), strings.Compare(a.Owner.Container, b.Owner.Container),
-			strings.Compare(a.Owner.Volume, b.Owner.Volume),
+			strings.Compare(a.Subject.PodUID, b.Subject.PodUID), strings.Compare(a.Subject.Container, b.Subject.Container),
+			strings.Compare(a.Subject.Volume, b.Subject.Volume),
 		)
 	})
 }
@@ -77,9 +78,9 @@ func (s *Store) refuse(h classes.Holder, err error) error {
 // updates only the time of the last refusal. The caller holds mu.
 func (s *Store) refuseAgain(h classes.Holder, err error) {
 	err = oneLine{err}
-	if r, known := s.refused[h.Owner()]; known && r.Message == err.Error() {
+	if r, known := s.refused[h.Subject()]; known && r.Message == err.Error() {
 		r.Last = s.now()
-		s.refused[h.Owner()] = r
+		s.refused[h.Subject()] = r
 		return
 	}
 
@@ -88,14 +89,14 @@ func (s *Store) refuseAgain(h classes.Holder, err error) {
 }
 
 func (s *Store) recordRefused(h classes.Holder, err error) {
-	now, r := s.now(), s.refused[h.Owner()]
+	now, r := s.now(), s.refused[h.Subject()]
 	if reason := refusalReason(err); r.Reason != reason {
-		r = Refused{Owner: h.Owner(), Reason: reason, First: now}
+		r = Refused{Subject: h.Subject(), Reason: reason, First: now}
 	}
 
 	r.PodNamespace, r.PodName, r.Message, r.Last = h.PodNamespace, h.PodName, err.Error(), now
 	r.Count++
-	s.refused[h.Owner()] = r
+	s.refused[h.Subject()] = r
 
 	for len(s.refused) > maxRefused {
 		s.forgetOldestRefused()
@@ -109,7 +110,7 @@ func (s *Store) forgetOldestRefused() {
 			oldest = r
 		}
 	}
-	delete(s.refused, oldest.Owner)
+	delete(s.refused, oldest.Subject)
 }
 
 // countRefusal counts an error by its reason and returns it. The caller holds mu.
@@ -120,7 +121,7 @@ func (s *Store) countRefusal(err error) error {
 }
 
 // accept removes the refusal of an owner that got its classes. The caller holds mu.
-func (s *Store) accept(owner classes.Owner) {
+func (s *Store) accept(owner qos.Subject) {
 	if _, known := s.refused[owner]; known {
 		delete(s.refused, owner)
 		s.notify()
@@ -133,7 +134,7 @@ func (s *Store) ExpireRefused() {
 	defer s.mu.Unlock()
 
 	now, before := s.now(), len(s.refused)
-	maps.DeleteFunc(s.refused, func(_ classes.Owner, r Refused) bool { return now.Sub(r.Last) > refusedTime })
+	maps.DeleteFunc(s.refused, func(_ qos.Subject, r Refused) bool { return now.Sub(r.Last) > refusedTime })
 	if len(s.refused) < before {
 		s.notify()
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -30,7 +31,7 @@ func TestARefusalIsReportedWithItsCountAndTimes(t *testing.T) {
 	f.refuse(t, "a-2", "tin")
 
 	want := []state.Refused{{
-		Owner: classes.Owner{PodUID: "uid-a", Container: "main"}, PodNamespace: "ns", PodName: "a", Reason: "UnknownClass",
+		Subject: qos.Subject{PodUID: "uid-a", Container: "main"}, PodNamespace: "ns", PodName: "a", Reason: "UnknownClass",
 		Message: `pod ns/a container main: class "tin" of test.example/cache does not exist on this node; available: gold, silver, bronze ` +
 			`(requested by annotation qos.noderesource.dev/pod)`,
 		Count: 2, First: first, Last: f.time,
@@ -111,7 +112,7 @@ func TestRefusalsOfVolumesAreSorted(t *testing.T) {
 	for range 20 {
 		paths := ""
 		for _, r := range f.Refused() {
-			paths += r.Owner.Volume
+			paths += r.Subject.Volume
 		}
 		if paths != "/a/b/c/d" {
 			t.Fatalf("the refusals are in the order %s", paths)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -52,7 +53,7 @@ type Store struct {
 	runtime   RuntimeInfo
 	config    ConfigStatus
 	refusals  Refusals
-	refused   map[classes.Owner]Refused
+	refused   map[qos.Subject]Refused
 	drifts    map[Correction]uint64
 	adopted   uint64
 	watchers  chan struct{} // closed and replaced at every change
@@ -83,7 +84,7 @@ func New(changes Changes, now func() time.Time) *Store {
 	return &Store{
 		now: now, changes: changes, claims: changes.Claims().Volumes,
 		catalog: classes.NewCatalog(nil), resources: map[string]Resource{}, ledger: classes.NewLedger(), records: map[string]record{},
-		refusals: Refusals{}, refused: map[classes.Owner]Refused{}, drifts: map[Correction]uint64{},
+		refusals: Refusals{}, refused: map[qos.Subject]Refused{}, drifts: map[Correction]uint64{},
 		watchers: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
 }

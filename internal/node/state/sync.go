@@ -63,8 +63,8 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 	}
 
 	for id, r := range records {
-		if r.pending && !s.records[id].pending && (!r.refused || s.isReplaced(id, r.request.Owner())) {
-			s.accept(r.request.Owner())
+		if r.pending && !s.records[id].pending && (!r.refused || s.isReplaced(id, r.request.Subject())) {
+			s.accept(r.request.Subject())
 		}
 		s.modify(id, func(now *record) { now.refused, now.inForce = now.refused || r.refused, r.inForce })
 	}

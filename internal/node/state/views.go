@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -189,7 +190,7 @@ func (s *Store) Assignments() []PodAssignments {
 
 // Container returns the assignments of the container or pod with this owner. If several containers have this owner, it
 // returns those of the newest container. The result ok is false if no such container or pod runs.
-func (s *Store) Container(owner classes.Owner) (ctr ContainerAssignments, ok bool) {
+func (s *Store) Container(owner qos.Subject) (ctr ContainerAssignments, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

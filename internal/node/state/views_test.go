@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -104,7 +105,7 @@ func TestAssignmentsReportTheClassOfEveryResource(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 
-			got, ok := f.Container(classes.Owner{PodUID: "uid-a", Container: "main"})
+			got, ok := f.Container(qos.Subject{PodUID: "uid-a", Container: "main"})
 			if diff := cmp.Diff(want[0].Containers[0], got); !ok || diff != "" {
 				t.Errorf("assignments of the container (-want +got):\n%s", diff)
 			}
@@ -126,7 +127,7 @@ func TestAContainerWithoutAProcessIsNotReported(t *testing.T) {
 	if _, _, err := f.Admit(container("a-1", "")); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := f.Container(classes.Owner{PodUID: "uid-a", Container: "main"}); ok {
+	if got, ok := f.Container(qos.Subject{PodUID: "uid-a", Container: "main"}); ok {
 		t.Errorf("reported %+v, although the container is not started", got)
 	}
 }

@@ -104,7 +104,7 @@ func (s *Store) adoptVolumes(c Existing) (failed []FailedAdoption) {
 		if err != nil && !c.Started {
 			continue // StartVolumes refuses the start
 		}
-		if claimed, ok := s.catalog.ClaimOf(volume.Owner()); ok && err != nil {
+		if claimed, ok := s.catalog.ClaimOf(volume.Subject()); ok && err != nil {
 			wanted = []classes.Assignment{claimed}
 		}
 		s.ledger.Adopt(holding(volume, wanted))
