@@ -124,6 +124,6 @@ func otherPlugins(files Files) []Finding {
 		names[i] = path.Base(names[i])
 	}
 	return []Finding{{Warning, fmt.Sprintf("the runtime starts other NRI plugins from %s: %s; "+
-		"only one plugin can set each field of a container (docs/neighbours.md); "+
+		"only one plugin can set each field of a container (docs/compatibility.md); "+
 		"after a container was created, qos-nri-plugin status lists all NRI plugins", dir, strings.Join(names, ", "))}}
 }

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// TestTheValuesInThePageAreValid renders the chart with each block of values in docs/helm.md. The chart has a schema that
-// refuses unknown keys.
+// TestTheValuesInThePageAreValid renders the chart with each block of values in docs/kubernetes.md: those that begin with the image or the
+// pools. The chart has a schema that refuses unknown keys.
 func TestTheValuesInThePageAreValid(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs/helm.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs/kubernetes.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)\n```yaml\n(.*?)\n```\n").FindAllSubmatch(page, -1)
+	blocks := regexp.MustCompile("(?s)\n```yaml\n((?:image|pools):\n.*?)\n```\n").FindAllSubmatch(page, -1)
 	if len(blocks) < 2 {
 		t.Errorf("the page has %d blocks of values, want at least 2", len(blocks))
 	}

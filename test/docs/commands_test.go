@@ -123,7 +123,7 @@ func checkFlags(t *testing.T, built string) {
 	for program, place := range map[string]struct{ page, heading string }{
 		"qos-nri-plugin":   {"docs/plugin.md", "\n## Flags\n"},
 		"qos-kubelet-shim": {"docs/shim.md", "\n## Flags\n"},
-		"qos-storage":      {"docs/storage.md", "\n### Flags of qos-storage\n"},
+		"qos-storage":      {"docs/volumes.md", "\n### Flags of qos-storage\n"},
 	} {
 		help, err := exec.CommandContext(t.Context(), filepath.Join(built, program), "--help").Output()
 		if err != nil {

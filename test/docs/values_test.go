@@ -33,16 +33,18 @@ func TestTheValuesPageHasAllValues(t *testing.T) {
 	checkGenerated(t, "docs/values.md", want.String())
 }
 
-// TestValuesInThePagesExist looks up the values that the tables and the commands of docs/helm.md name.
+// TestValuesInThePagesExist looks up the values that the table of values and the commands of docs/kubernetes.md name.
 func TestValuesInThePagesExist(t *testing.T) {
 	known := map[string]bool{}
 	for _, v := range valuesOf(t) {
 		known[v.path] = true
 	}
 
-	page := read(t, "docs/helm.md")
+	page := read(t, "docs/kubernetes.md")
+	_, table, _ := strings.Cut(page, "\n## Values of the chart\n")
+	table, _, _ = strings.Cut(table, "\n## ")
 	var named []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([\\w.]+)").FindAllStringSubmatch(page, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([\\w.]+)").FindAllStringSubmatch(table, -1) {
 		named = append(named, row[1])
 	}
 
@@ -56,7 +58,7 @@ func TestValuesInThePagesExist(t *testing.T) {
 
 	for _, name := range named {
 		if !known[name] {
-			t.Errorf("docs/helm.md names %q, which is not a value of the chart", name)
+			t.Errorf("docs/kubernetes.md names %q, which is not a value of the chart", name)
 		}
 	}
 }

@@ -22,10 +22,10 @@ func TestSiteOfThisCheckout(t *testing.T) {
 	}
 
 	for name, want := range map[string]string{
-		"index.html":      `href="docs/kubernetes.html"`,
-		"docs/helm.html":  `href="https://repository.example/tree/main/deploy/chart"`,
-		"docs/index.html": `href="decisions/index.html"`,
-		"docs/rdt.html":   `<a href="rdt.html" aria-current="page">`,
+		"index.html":           `href="docs/kubernetes.html"`,
+		"docs/kubernetes.html": `href="https://repository.example/tree/main/deploy/chart"`,
+		"docs/index.html":      `href="decisions/index.html"`,
+		"docs/rdt.html":        `<a href="rdt.html" aria-current="page">`,
 	} {
 		if !strings.Contains(string(files[name]), want) {
 			t.Errorf("%s does not contain %s", name, want)

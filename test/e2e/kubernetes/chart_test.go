@@ -67,7 +67,7 @@ func (n *node) helmRelease(t *testing.T, command, version string, args ...string
 }
 
 // TestChart installs the previous version from a registry. It upgrades to the release of this checkout, rolls back,
-// uninstalls, and installs again, with the commands of docs/helm.md, while pods run.
+// uninstalls, and installs again, with the commands of docs/kubernetes.md, while pods run.
 func TestChart(t *testing.T) {
 	n := ready(t)
 	d := &daemonSet{node: n}

@@ -52,7 +52,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// install installs the chart with a pool for each node, as docs/helm.md describes.
+// install installs the chart with a pool for each node, as docs/kubernetes.md describes.
 func (p pools) install(t *testing.T, classFiles ...string) {
 	t.Helper()
 	n := p[0].node

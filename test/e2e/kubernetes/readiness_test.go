@@ -13,7 +13,7 @@ import (
 
 const readinessTaint = "readiness.k8s.io/qos-plugin-ready"
 
-// awaitPlugin taints the node as the kubelet does on its registration (docs/node-readiness.md), and runs a pod that requests
+// awaitPlugin taints the node as the kubelet does on its registration (docs/kubernetes.md), and runs a pod that requests
 // a class by annotation. Without the taint, the pod would start on a node without the plugin, and so without its class.
 func (n *node) awaitPlugin(t *testing.T) {
 	n.kubectl(t, "taint", "node", n.name, readinessTaint+"=pending:NoSchedule")
@@ -32,7 +32,7 @@ func taintKeepsPodsOff(t *testing.T, n *node) {
 }
 
 // readinessIsReported checks the rights that the reporter of the Node Readiness Controller needs to write the condition of
-// docs/node-readiness.md. The reporter does not run. Instead, the test sends the requests of the reporter: with the token of the
+// docs/kubernetes.md. The reporter does not run. Instead, the test sends the requests of the reporter: with the token of the
 // publisher's pod, and with impersonation of the node.
 func readinessIsReported(t *testing.T, n *node) {
 	const rights = deploy + "kubernetes-node-readiness/rights/rbac.yaml"

@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// claimQuota tests the quota of docs/storage.md. No driver serves the VolumeAttributesClass that the test uses.
+// claimQuota tests the quota of docs/volumes.md. No driver serves the VolumeAttributesClass that the test uses.
 func claimQuota(t *testing.T, n *node) {
 	n.apply(t, `{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, metadata: {name: rare}, driverName: loop.example, parameters: {iops: "500"}}`)
 	t.Cleanup(func() { n.kubectl(t, "delete", "volumeattributesclass", "rare") })
