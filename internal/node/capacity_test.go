@@ -5,8 +5,13 @@ package node_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -95,4 +100,136 @@ func TestAContainerThatCannotLeaveAClassKeepsItsSlotThere(t *testing.T) {
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c-a", cache, "silver/pod")
 	f.mustRun(t, b, container("c-b"))
+}
+
+// TestVolumesThatWereCreatedWithoutThePluginStayWithinTheCapacity: the plugin is away for a moment, e.g. during an
+// upgrade. Meanwhile, containers start whose volumes request a class of capacity 1.
+func TestVolumesThatWereCreatedWithoutThePluginStayWithinTheCapacity(t *testing.T) {
+	f, volumes := newVolumeFixture(t)
+	var all []state.Existing
+	for _, id := range []string{"c1", "c2", "c3"} {
+		c := withVolumes(id, "/data=rare")
+		c.PID = 1
+		all = append(all, state.Existing{Holder: c, Started: true})
+	}
+
+	for range 2 { // the second connection finds what the first one left
+		f.Synchronize(nil, all)
+		f.Reconcile(t.Context())
+		if diff := cmp.Diff(map[string]string{"c1:/data": "rare"}, volumes.Enforced()); diff != "" {
+			t.Errorf("classes of volumes (-want +got):\n%s", diff)
+		}
+		if used, refused := f.InUse(volumeIO, "rare"), f.Refused(); used != 1 || len(refused) != 2 {
+			t.Errorf("%d slots of rare are in use, and %d volumes are refused; want 1 and 2", used, len(refused))
+		}
+	}
+
+	f.Stop("c1")
+	f.Reconcile(t.Context())
+	if used, refused := f.InUse(volumeIO, "rare"), f.Refused(); used != 1 || len(refused) != 1 {
+		t.Errorf("after the first container ended, %d slots of rare are in use, and %d volumes are refused; want 1 and 1", used, len(refused))
+	}
+}
+
+func TestAVolumeKeepsItsClassWhenThePluginRestarts(t *testing.T) {
+	f, volumes := newVolumeFixture(t)
+	f.Synchronize(nil, nil)
+	first, second := withVolumes("c1", "/data=rare"), withVolumes("c2", "/data=rare")
+	first.PID, second.PID = 1, 2
+	c := f.mustRun(t, pod("p-c1", first.PodAnnotations), container("c1"))
+
+	f.restart(t)
+	f.mustConfigure(t, volumeFiles)
+	f.Synchronize(nil, []state.Existing{{Holder: second, Started: true}, running(pod("p-c1", first.PodAnnotations), c)})
+	f.Reconcile(t.Context())
+	if diff := cmp.Diff(map[string]string{"c1:/data": "rare"}, volumes.Enforced()); diff != "" {
+		t.Errorf("classes of volumes (-want +got):\n%s", diff)
+	}
+}
+
+func TestAVolumeOfACreatedContainerGetsAFullClassOnlyAtItsStart(t *testing.T) {
+	f, _ := newVolumeFixture(t)
+	c1, c2 := withVolumes("c1", "/data=rare"), withVolumes("c2", "/data=rare")
+	c1.PID, c2.PID = 1, 2
+	f.Synchronize(nil, []state.Existing{{Holder: c1, Started: true}, {Holder: c2}})
+	f.Reconcile(t.Context())
+	if err := finish(t)(f.StartContainer(c2)); !errors.Is(err, classes.ErrClassFull) {
+		t.Errorf("the start returned %v, want ErrClassFull", err)
+	}
+	f.Stop("c1")
+	if err := finish(t)(f.StartContainer(c2)); err != nil {
+		t.Errorf("the start returned %v when the class had room", err)
+	}
+}
+
+// TestALateStartGetsAClassOnlyIfItHasRoom: a client of the runtime creates a container, and starts it more than five
+// minutes later. containerd makes the cgroup only at the start, so the plugin has released the container meanwhile.
+func TestALateStartGetsAClassOnlyIfItHasRoom(t *testing.T) {
+	now := time.Now()
+	started := map[string]bool{}
+	f := newFixture(t)
+	f.restart(t, func(o *node.Options) {
+		o.Now = func() time.Time { return now }
+		o.HasCgroup = func(h classes.Holder) bool { return h.Container == "" || started[h.ID] }
+	})
+	f.mustConfigure(t, files)
+	f.Synchronize(nil, nil)
+
+	a, b := pod("a", requesting(cache+"=gold")), pod("b", requesting(cache+"=gold"))
+	first, _, err := f.create(t, a, container("c-a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(6 * time.Minute)
+	f.Reconcile(t.Context())
+	started["c-b"] = true
+	f.mustRun(t, b, container("c-b"))
+
+	started["c-a"] = true
+	f.wantLateStartRefused(t, a, first)
+}
+
+// TestAStartThatTheListLackedGetsAClassOnlyIfItHasRoom: the plugin restarts while the runtime creates a container. The
+// runtime does not list the container yet, so the new process gives its slot to another container.
+func TestAStartThatTheListLackedGetsAClassOnlyIfItHasRoom(t *testing.T) {
+	f := newFixture(t)
+	a, b := pod("a", requesting(cache+"=gold")), pod("b", requesting(cache+"=gold"))
+	first, _, err := f.create(t, a, container("c-a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.restart(t)
+	f.mustConfigure(t, files)
+	f.Synchronize(nil, nil)
+	f.mustRun(t, b, container("c-b"))
+	f.wantLateStartRefused(t, a, first)
+}
+
+// wantLateStartRefused starts container c-a, which was created in class gold, while c-b has the only slot. Some runtimes
+// start the container nevertheless. It must then leave the class.
+func (f *fixture) wantLateStartRefused(t *testing.T, p, c classes.Holder) {
+	t.Helper()
+	c.PID = 1
+	if err := f.start(t, p, c); !errors.Is(err, classes.ErrClassFull) {
+		t.Errorf("the late start returned %v, want ErrClassFull", err)
+	}
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c-b", cache, "gold/pod")
+	f.wantClass(t, "c-a", cache, "bronze/default")
+	if used := f.inUse("gold"); used != 1 {
+		t.Errorf("%d slots of gold are in use, want 1", used)
+	}
+
+	f.Stop("c-b")
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c-a", cache, "gold/pod")
+}
+
+func TestAPodThatRequestsMoreThanTheCapacityLearnsSo(t *testing.T) {
+	f, _ := newVolumeFixture(t)
+	f.Synchronize(nil, nil)
+	const want = `is full: 1 of 1 in use, all by this pod itself, which requests more; available: gold`
+	if _, _, err := f.CreateContainer(withVolumes("c1", "/a=rare,/b=rare,/c=rare")); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the error is %v; want %q in it", err, want)
+	}
 }

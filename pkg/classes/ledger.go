@@ -220,8 +220,26 @@ func (l *Ledger) checkRoom(owner qos.Subject, a Assignment, c *Catalog) error {
 		return nil
 	}
 	// Users read this error. It does not name the holders of the class, because these may be pods of other users.
-	return refuse(Assignment{Resource: a.Resource, Class: a.Class}, ErrClassFull, "class %s of %s is full: %d of %d in use; available: %s",
-		quote(a.Class), clip(a.Resource), len(owners), class.Capacity, list(l.withRoom(offer)))
+	return refuse(Assignment{Resource: a.Resource, Class: a.Class}, ErrClassFull, "class %s of %s is full: %d of %d in use%s; available: %s",
+		quote(a.Class), clip(a.Resource), len(owners), class.Capacity, ofThePod(owner, owners), list(l.withRoom(offer)))
+}
+
+// ofThePod describes how many slots the pod of an owner occupies itself. It returns "" if the pod occupies none.
+func ofThePod(owner Owner, owners map[Owner]int) string {
+	own := 0
+	for other := range owners {
+		if other.PodUID == owner.PodUID {
+			own++
+		}
+	}
+
+	switch own {
+	case 0:
+		return ""
+	case len(owners):
+		return ", all by this pod itself, which requests more"
+	}
+	return fmt.Sprintf(", %d of them by this pod itself", own)
 }
 
 // withRoom returns the classes of a resource that have a free slot.

@@ -31,7 +31,7 @@ func (r *Reconciler) Reconcile(ctx context.Context) (moved int) {
 
 func (r *Reconciler) reconcileAll(ctx context.Context, moved func(state.Entry, []Step)) {
 	r.releaseNotCreated(ctx)
-	r.verifyPods(ctx)
+	r.verify(ctx)
 	for _, id := range r.store.Started() {
 		if ctx.Err() != nil {
 			return
@@ -280,10 +280,10 @@ func storedSteps(e state.Entry) (steps []Step) {
 	return steps
 }
 
-// verifyPods reads the classes of unverified pods from the kernel. A pod whose class cannot be read stays unverified. A
-// pod for which the kernel's values do not identify a class gets its requested class if a slot is free. Such pods get
-// free slots before pods that are in another class.
-func (r *Reconciler) verifyPods(ctx context.Context) {
+// verify reads the classes of unverified pods and volumes from the kernel. One whose class cannot be read stays
+// unverified. One for which the kernel's values do not identify a class gets its requested class if a slot is free, and
+// before those that are in another class.
+func (r *Reconciler) verify(ctx context.Context) {
 	var inClass, unclear, elsewhere []string
 	for _, e := range r.store.Unverified() {
 		observed, err := r.observe(ctx, e)

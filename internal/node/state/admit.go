@@ -97,10 +97,7 @@ func (s *Store) Start(h classes.Holder) (Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	_, known := s.ledger.Get(h.ID)
-	if has := recordedOn(h); !known && has != nil { // the container was released, because its creation seemed to have failed
-		s.adoptRecorded(Existing{Holder: h}, has)
-	} else if !known {
+	if _, known := s.ledger.Get(h.ID); !known {
 		if err := s.adoptStarting(h); err != nil {
 			s.endEnforcing(h.ID)
 			return Entry{}, err
@@ -119,16 +116,18 @@ func (s *Store) Start(h classes.Holder) (Entry, error) {
 	return e, nil
 }
 
-// adoptStarting adopts a container that is about to start and was created while the plugin was not connected. The
-// caller holds mu.
+// adoptStarting adopts a container that is about to start and is not in the ledger: it was created while the plugin was
+// not connected, or it was released because its creation seemed to have failed. In both cases it has no slots, and is
+// admitted only if its classes have free slots. The caller holds mu.
 func (s *Store) adoptStarting(h classes.Holder) error {
-	err := s.adoptUnrecorded(h)
+	has := recordedOn(h)
+	err := s.adoptWithoutSlots(h, has)
 	held, _ := s.ledger.Get(h.ID)
 	switch {
 	case err != nil:
 		s.modify(h.ID, func(r *record) { r.refused = r.pending })
 		return err
-	case slices.ContainsFunc(held.Assignments, isRequested):
+	case has == nil && slices.ContainsFunc(held.Assignments, isRequested):
 		s.adopted++
 	}
 	s.notify()

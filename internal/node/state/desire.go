@@ -135,10 +135,10 @@ func isRequested(a classes.Assignment) bool {
 	return a.Source != classes.SourceDefault && a.Source != classes.SourceClaim && a.Source != classes.SourceNone
 }
 
-// Verified records which unverified pods are in the classes that they request. The parameter inClass lists the pods
-// that are in these classes, and the parameter elsewhere lists the pods that may be in other classes. Verified admits
-// the pods of the second list to the requested classes if these classes have free slots, and returns the pods that it
-// could not admit.
+// Verified records which unverified pods and volumes are in the classes that they request. The parameter `inClass` lists
+// those that are in these classes, and the parameter `elsewhere` lists those that may be in other classes. Verified
+// admits the second list to the requested classes if these classes have free slots, and returns those that it could not
+// admit.
 func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +151,7 @@ func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) 
 	for _, id := range elsewhere {
 		if held, known := s.ledger.Get(id); known {
 			late = append(late, held)
-			s.ledger.Release(id) // release all pods before admitting any, so that no pod keeps a slot that it was not admitted to
+			s.ledger.Release(id) // release all before admitting any, so that none keeps a slot that it was not admitted to
 		}
 	}
 	for _, held := range late {
@@ -160,7 +160,8 @@ func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) 
 	return failed
 }
 
-// readmit admits a pod to the classes that it requests. If the admission fails, the pod gets the defaults. The caller holds mu.
+// readmit admits a pod or volume to the classes that it requests. If the admission fails, a pod gets the defaults, and a
+// volume keeps the class of its claim. The caller holds mu.
 func (s *Store) readmit(held classes.Holding) (failed []FailedAdoption) {
 	request := held.Holder
 	if r := s.records[held.ID]; r.request != nil {
@@ -174,8 +175,8 @@ func (s *Store) readmit(held classes.Holding) (failed []FailedAdoption) {
 	}
 
 	_ = s.postpone(request, err)
-	held.Assignments = nil
-	held.Assignments = s.defaults(held)
+	claimed := slices.DeleteFunc(slices.Clone(held.Assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceClaim })
+	held.Assignments = append(claimed, s.defaults(holding(held.Holder, nil))...)
 	s.ledger.Adopt(held)
 	s.notify()
 	return []FailedAdoption{{request, err}}

@@ -33,8 +33,8 @@ type record struct {
 	// foreign maps a resource to a description of what another program has set, if the holder has no class of the
 	// resource. The map is replaced at each change and never modified.
 	foreign map[string]string
-	// unverified is true for a pod that may have been created while the plugin was not connected. It becomes false when
-	// the reconciler has read the pod's classes from the kernel.
+	// unverified is true for a pod or volume that may have been created while the plugin was not connected. It becomes
+	// false when the reconciler has read its classes from the kernel.
 	unverified bool
 	// pending is true while a holder runs without the classes that it requests.
 	pending bool
@@ -175,20 +175,20 @@ func (s *Store) Where(selected func(Entry) bool) (entries []Entry) {
 	return entries
 }
 
-// Unverified returns the pods that may have been created while the plugin was not connected, in the order of their
-// adoption.
-func (s *Store) Unverified() (pods []Entry) {
+// Unverified returns the pods and volumes that may have been created while the plugin was not connected, in the order of
+// their adoption.
+func (s *Store) Unverified() (entries []Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	for id, r := range s.records {
 		if r.unverified {
 			h, _ := s.ledger.Get(id)
-			pods = append(pods, s.entry(h))
+			entries = append(entries, s.entry(h))
 		}
 	}
-	slices.SortFunc(pods, func(a, b Entry) int { return cmp.Compare(a.Number, b.Number) })
-	return pods
+	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Number, b.Number) })
+	return entries
 }
 
 func (s *Store) newest(owner qos.Subject) (newest Entry) {

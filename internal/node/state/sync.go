@@ -4,6 +4,7 @@
 package state
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -41,6 +42,7 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 
 	podScope := s.podScope() // the result depends on the old ledger, so it is read before the ledger is replaced
 	ledger, records := s.ledger, s.records
+	containers = s.withStarted(containers)
 	s.ledger, s.records = classes.NewLedger(), make(map[string]record, len(containers))
 	defer func() { s.countAdopted(ledger) }()
 
@@ -59,14 +61,14 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 	}
 	failed = append(failed, s.adoptContainers(containers)...)
 	for _, c := range containers {
-		failed = append(failed, s.adoptVolumes(c)...)
+		failed = append(failed, s.adoptVolumes(c, ledger)...)
 	}
 
 	for id, r := range records {
 		if r.pending && !s.records[id].pending && (!r.refused || s.isReplaced(id, r.request.Subject())) {
 			s.accept(r.request.Subject())
 		}
-		s.modify(id, func(now *record) { now.refused, now.inForce = now.refused || r.refused, r.inForce })
+		s.keepKnown(id, ledger, r)
 	}
 	s.changes.Keep(func(id string) bool {
 		_, known := s.ledger.Get(id)
@@ -79,6 +81,63 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 	s.signalRelease() // the running containers are known now, so backends can release unused groups of an earlier process
 	s.notify()
 	return failed
+}
+
+// withStarted returns the containers, and marks those as started whose start hook was called. The runtime's list may be
+// older than the call of the hook. The caller holds mu.
+func (s *Store) withStarted(containers []Existing) []Existing {
+	containers = slices.Clone(containers)
+	for i := range containers {
+		c := &containers[i]
+		if s.records[c.ID].started && !c.Started {
+			held, _ := s.ledger.Get(c.ID)
+			c.Started, c.PID = true, cmp.Or(max(c.PID, 0), held.PID)
+		}
+	}
+	return containers
+}
+
+// keepKnown keeps what this process knows about a holder, because a synchronization does not change the machine: the
+// classes that were observed, also those of resources for which the holder has no class any more, what the runtime was
+// asked to store, and the hook that is in progress. Without that, a class that the holder has still to leave would be
+// forgotten. The caller holds mu.
+func (s *Store) keepKnown(id string, ledger *classes.Ledger, r record) {
+	held, listed := s.ledger.Get(id)
+	if !listed || !r.started {
+		return
+	}
+
+	before, _ := ledger.Get(id)
+	held.Assignments = s.withResourcesOf(held.Assignments, before.Assignments)
+	s.ledger.Adopt(held)
+	for _, a := range before.Assignments {
+		class, differs := r.observed[a.Resource]
+		if !differs {
+			class = a.Class
+		}
+		s.observe(id, a.Resource, class)
+	}
+	s.modify(id, func(now *record) {
+		now.enforcing, now.refused = r.enforcing, now.refused || r.refused
+		now.stale, now.updated = now.stale || r.stale, r.updated
+		now.inForce, now.foreign = r.inForce, r.foreign
+		if before.PID == held.PID {
+			now.startTime = r.startTime
+		}
+	})
+}
+
+// withResourcesOf returns the assignments and, for each resource of which only the assignments in former have a class,
+// the system default, so that the holder leaves that class. It skips resources that no backend can enforce. The caller
+// holds mu.
+func (s *Store) withResourcesOf(assignments, former []classes.Assignment) []classes.Assignment {
+	all := slices.Clone(assignments)
+	for _, a := range withoutResourcesOf(former, assignments) {
+		if _, enforceable := s.resources[a.Resource]; enforceable {
+			all = append(all, classes.Assignment{Resource: a.Resource})
+		}
+	}
+	return all
 }
 
 // countAdopted counts, in s.adopted, the running containers that request classes and have no RecordAnnotation. It skips
@@ -170,7 +229,7 @@ func (s *Store) adoptContainers(containers []Existing) (failed []FailedAdoption)
 
 	for _, c := range containers {
 		if _, adopted := s.ledger.Get(c.ID); !adopted && c.Started {
-			if err := s.adoptUnrecorded(c.Holder); err != nil {
+			if err := s.adoptWithoutSlots(c.Holder, nil); err != nil {
 				failed = append(failed, FailedAdoption{c.Holder, err})
 			}
 		}
@@ -180,40 +239,51 @@ func (s *Store) adoptContainers(containers []Existing) (failed []FailedAdoption)
 }
 
 func (s *Store) adoptRecorded(c Existing, has []classes.Assignment) {
-	wanted, err := s.catalog.Resolve(c.Holder)
-	if err == nil {
-		wanted = classes.Overlay(wanted, withoutDefaults(has))
-	} else {
-		wanted = has
-	}
+	wanted := s.recordedClasses(c.Holder, has)
 	if changed, ok := s.changes.Get(c.ID); ok {
 		wanted = classes.Overlay(wanted, changed)
 	}
 
-	s.ledger.Adopt(holding(c.Holder, wanted))
+	s.ledger.Adopt(holding(c.Holder, s.withResourcesOf(wanted, has)))
 	s.track(c.ID, record{started: c.Started, created: has})
 	s.observeAll(c.ID, func(resource string) string { return classes.ClassOf(has, resource) })
 }
 
-// adoptUnrecorded adopts a container that has no valid RecordAnnotation, and so was created without classes. The
-// container gets the classes that it requests or, if these cannot be assigned, the default classes. The container keeps
-// every class that an update has assigned since the container's creation, because the update has already admitted the
-// class.
-//
-// If the requested classes cannot be assigned, adoptUnrecorded returns the reason, and the request stays pending.
-func (s *Store) adoptUnrecorded(h classes.Holder) error {
+// recordedClasses returns the classes of a container with a RecordAnnotation: those that it was created with, and the
+// current defaults. The caller holds mu.
+func (s *Store) recordedClasses(h classes.Holder, has []classes.Assignment) []classes.Assignment {
 	wanted, err := s.catalog.Resolve(h)
+	if err != nil {
+		return has
+	}
+	return classes.Overlay(wanted, withoutDefaults(has))
+}
+
+// adoptWithoutSlots adopts a container that occupies no slots. It was created with the classes `has` of its
+// RecordAnnotation, or without classes if it has no valid RecordAnnotation. The container gets the classes of the
+// annotation, or the classes that it requests if there is none. If these cannot be assigned, it gets the default classes.
+// The container keeps every class that an update has assigned since the container's creation, because the update has
+// already admitted the class.
+//
+// If the classes cannot be assigned, adoptWithoutSlots returns the reason, and the request stays pending.
+func (s *Store) adoptWithoutSlots(h classes.Holder, has []classes.Assignment) (err error) {
+	wanted := has
+	if has != nil {
+		wanted = s.recordedClasses(h, has)
+	} else {
+		wanted, err = s.catalog.Resolve(h)
+	}
 	changed, _ := s.changes.Get(h.ID)
 	if err == nil {
 		err = s.ledger.Admit(holding(h, withoutResourcesOf(wanted, changed)), s.catalog)
 	}
 	if err != nil {
-		wanted = s.defaults(holding(h, nil))
+		wanted = s.withResourcesOf(s.defaults(holding(h, nil)), has)
 	}
 
 	s.ledger.Adopt(holding(h, classes.Overlay(wanted, changed)))
-	s.track(h.ID, record{started: true})
-	s.observeAll(h.ID, func(string) string { return classes.SystemDefault })
+	s.track(h.ID, record{started: true, created: has})
+	s.observeAll(h.ID, func(resource string) string { return classes.ClassOf(has, resource) })
 	return s.postpone(h, err)
 }
 

@@ -5,6 +5,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -91,29 +92,50 @@ func (s *Store) StartVolumes(container classes.Holder) ([]Entry, error) {
 	return entries, nil
 }
 
-// adoptVolumes adopts the volumes of an existing container, and assigns the classes that the pod and claims request. If the request of
-// the pod became invalid, a volume keeps the class of its claim. The caller holds mu.
-func (s *Store) adoptVolumes(c Existing) (failed []FailedAdoption) {
+// adoptVolumes adopts the volumes of an existing container, and assigns the classes that the pod and claims request. The
+// parameter `before` is the ledger before the synchronization. The caller holds mu.
+func (s *Store) adoptVolumes(c Existing, before *classes.Ledger) (failed []FailedAdoption) {
 	volumes, err := s.catalog.Volumes(c.Holder)
 	if err != nil {
 		failed = append(failed, FailedAdoption{c.Holder, err})
 	}
 
 	for _, volume := range volumes {
-		wanted, err := s.catalog.Resolve(volume)
-		if err != nil && !c.Started {
-			continue // StartVolumes refuses the start
-		}
-		if claimed, ok := s.catalog.ClaimOf(volume.Subject()); ok && err != nil {
-			wanted = []classes.Assignment{claimed}
-		}
-		s.ledger.Adopt(holding(volume, wanted))
-		s.trackVolume(volume.ID, c.Started)
-		if err := s.postpone(volume, err); err != nil {
+		if err := s.adoptVolume(volume, c.Started, before); err != nil {
 			failed = append(failed, FailedAdoption{volume, err})
 		}
 	}
 	return failed
+}
+
+// adoptVolume adopts a volume of an existing container. The runtime stores no record of a volume's classes, so a running
+// volume that the ledger `before` lacks must be verified: it may have been created while the plugin was not connected. A
+// volume whose request became invalid, or whose class is full, keeps the class of its claim. If the container has not
+// started yet, such a volume is left to StartVolumes. The caller holds mu.
+func (s *Store) adoptVolume(volume classes.Holder, started bool, before *classes.Ledger) error {
+	wanted, err := s.catalog.Resolve(volume)
+	had, known := before.Get(volume.ID)
+	unverified := err == nil && started && !known && slices.ContainsFunc(wanted, isRequested)
+	if err == nil && !unverified && !slices.Equal(had.Assignments, wanted) {
+		err = s.ledger.Admit(holding(volume, wanted), s.catalog)
+	}
+	if err != nil && !started {
+		return nil
+	}
+
+	if err != nil {
+		wanted = nil
+		if claimed, ok := s.catalog.ClaimOf(volume.Subject()); ok {
+			wanted = append(wanted, claimed)
+		}
+	}
+	s.ledger.Adopt(holding(volume, wanted))
+	s.trackVolume(volume.ID, started)
+	if unverified {
+		request := requestOf(volume)
+		s.modify(volume.ID, func(r *record) { r.unverified, r.request = true, request })
+	}
+	return s.postpone(volume, err)
 }
 
 // trackVolume creates the record of a volume. The volume is reported without its class until a hook or the reconciler
