@@ -225,7 +225,7 @@ func (l *Ledger) checkRoom(owner qos.Subject, a Assignment, c *Catalog) error {
 }
 
 // ofThePod describes how many slots the pod of an owner occupies itself. It returns "" if the pod occupies none.
-func ofThePod(owner Owner, owners map[Owner]int) string {
+func ofThePod(owner qos.Subject, owners map[qos.Subject]int) string {
 	own := 0
 	for other := range owners {
 		if other.PodUID == owner.PodUID {

@@ -31,6 +31,8 @@ type Backend struct {
 	// operation calls before it waits.
 	stuck   map[string]<-chan struct{}
 	reached map[string]func()
+	// before is called at the beginning of each operation. It is nil if there is nothing to call.
+	before func()
 	// Status and Preview return status together with unavailable.
 	status   classes.BackendStatus
 	applied  int
@@ -113,6 +115,23 @@ func (b *Backend) Stick(operation string, released <-chan struct{}) (reached <-c
 	return waits
 }
 
+// Before sets a function that is called at the beginning of each call into the machine.
+func (b *Backend) Before(do func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.before = do
+}
+
+// begin calls the function that Before has set.
+func (b *Backend) begin() {
+	b.mu.Lock()
+	before := b.before
+	b.mu.Unlock()
+	if before != nil {
+		before()
+	}
+}
+
 // wait blocks if Stick was called for the operation.
 func (b *Backend) wait(operation string) {
 	b.mu.Lock()
@@ -147,6 +166,7 @@ func (b *Backend) Live() ([]string, int) {
 
 // Check is part of classes.Backend.
 func (b *Backend) Check(context.Context, classes.BackendConfig) error {
+	b.begin()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.unavailable != nil {
@@ -157,6 +177,7 @@ func (b *Backend) Check(context.Context, classes.BackendConfig) error {
 
 // Apply is part of classes.Backend.
 func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
+	b.begin()
 	b.wait("apply")
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,6 +191,7 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 
 // Repair is part of classes.Backend. It finds the drift that Damage has set.
 func (b *Backend) Repair(context.Context) (classes.Drift, error) {
+	b.begin()
 	b.wait("repair")
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,6 +235,7 @@ func (b *Backend) IsStale(_ string, stored map[string]string) bool {
 
 // MoveThreads is part of classes.ThreadMover.
 func (b *Backend) MoveThreads(_ context.Context, class string, targets []classes.Holder) (moved []string, err error) {
+	b.begin()
 	for _, target := range targets {
 		b.wait("moveThreads " + target.ID)
 	}
@@ -239,6 +262,7 @@ func (b *Backend) Targets() []string {
 
 // Withdraw is part of classes.Backend.
 func (b *Backend) Withdraw(context.Context) error {
+	b.begin()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.classes = nil
@@ -247,6 +271,7 @@ func (b *Backend) Withdraw(context.Context) error {
 
 // Release is part of classes.Backend.
 func (b *Backend) Release(context.Context, func(string) bool) error {
+	b.begin()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.released++
@@ -265,6 +290,7 @@ func (b *Backend) Adjust(_, to string) (classes.Adjustment, error) {
 
 // Enforce is part of classes.Backend.
 func (b *Backend) Enforce(_ context.Context, target classes.Holder, _, to string) error {
+	b.begin()
 	b.wait("enforce")
 	b.wait("enforce " + to)
 	b.mu.Lock()
@@ -286,6 +312,7 @@ func (b *Backend) Enforce(_ context.Context, target classes.Holder, _, to string
 
 // Observe is part of classes.Backend.
 func (b *Backend) Observe(_ context.Context, target classes.Holder, _ string) (classes.Observation, error) {
+	b.begin()
 	b.wait("observe")
 	b.wait("observe " + target.ID)
 	b.mu.Lock()

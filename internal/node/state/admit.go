@@ -6,7 +6,6 @@ package state
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -122,13 +121,13 @@ func (s *Store) Start(h classes.Holder) (Entry, error) {
 func (s *Store) adoptStarting(h classes.Holder) error {
 	has := recordedOn(h)
 	err := s.adoptWithoutSlots(h, has)
-	held, _ := s.ledger.Get(h.ID)
-	switch {
-	case err != nil:
+	if err != nil {
 		s.modify(h.ID, func(r *record) { r.refused = r.pending })
 		return err
-	case has == nil && slices.ContainsFunc(held.Assignments, isRequested):
-		s.adopted++
+	}
+
+	if has == nil {
+		s.countAdopted(h.ID)
 	}
 	s.notify()
 	return nil
@@ -201,9 +200,15 @@ func (s *Store) ReleasePod(sandboxID string) {
 	}
 }
 
-// release removes a holder and its volumes from the ledger and the records. The caller holds mu.
+// release removes a holder and its volumes, and the saved changes of the holder's classes. The caller holds mu.
 func (s *Store) release(id string) {
 	s.releaseVolumes(id)
+	s.drop(id)
+	s.changes.Forget(id)
+}
+
+// drop removes a holder from the ledger and the records. The caller holds mu.
+func (s *Store) drop(id string) {
 	h, known := s.ledger.Get(id)
 	if !known {
 		return
@@ -212,7 +217,6 @@ func (s *Store) release(id string) {
 	s.clearPending(h.Holder)
 	s.ledger.Release(id)
 	delete(s.records, id)
-	s.changes.Forget(id)
 	s.signalDrained(h.Assignments)
 	s.notify()
 }

@@ -150,14 +150,19 @@ func TestPodsAreTrackedWhileAResourceOfPodsIsConfiguredOrInUse(t *testing.T) {
 	f.wantHolders(t)
 }
 
-func TestOnlyPodsWithOtherClassesThanBeforeAreUnverified(t *testing.T) {
+func TestAPodIsUnverifiedUntilItIsVerifiedOnce(t *testing.T) {
 	f := newFixture()
-	for i, want := range []bool{true, false} {
+	synchronize := func(unverified bool) {
+		t.Helper()
 		f.Rebuild([]classes.Holder{pod("a-1", "net=high")}, nil)
-		if unverified := len(f.Unverified()) > 0; unverified != want {
-			t.Errorf("after synchronization %d, the pod is unverified: %v", i, unverified)
+		if got := len(f.Unverified()) > 0; got != unverified {
+			t.Errorf("the pod is unverified: %v, want %v", got, unverified)
 		}
 	}
+	synchronize(true)
+	synchronize(true)
+	f.Verified([]string{"a-1"}, nil)
+	synchronize(false)
 }
 
 func TestVerifiedPodsGetTheirClassesWhereThereIsRoom(t *testing.T) {

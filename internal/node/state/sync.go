@@ -4,10 +4,11 @@
 package state
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -27,10 +28,11 @@ type FailedAdoption struct {
 	Err error
 }
 
-// Rebuild replaces all holders by the containers and pods that exist on the node, and returns those that did not get
-// the classes that they request.
+// Rebuild makes the store match the containers and pods that exist on the node: it keeps those that it knows, adopts the
+// others, and releases the holders that do not exist any more. It returns the adopted holders that did not get the
+// classes that they request. A known holder stays as it is, because a synchronization changes nothing on the machine.
 //
-// A container with a RecordAnnotation keeps the classes in this annotation and the classes that it got by later
+// A container with a RecordAnnotation is adopted with the classes in this annotation and the classes that it got by later
 // updates, even if a class then exceeds its capacity. A container without the annotation was created while the plugin
 // was not connected. It gets the classes that it requests if they have free slots.
 //
@@ -40,35 +42,23 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	podScope := s.podScope() // the result depends on the old ledger, so it is read before the ledger is replaced
-	ledger, records := s.ledger, s.records
-	containers = s.withStarted(containers)
-	s.ledger, s.records = classes.NewLedger(), make(map[string]record, len(containers))
-	defer func() { s.countAdopted(ledger) }()
-
-	var failed []FailedAdoption
-	for _, c := range containers {
-		if c.Started {
-			s.ledger.CopyReserved(ledger, c.ID) // the slots of a change that is in progress stay reserved
-		}
+	if !s.podScope() {
+		running = nil
 	}
-	if podScope {
-		for _, pod := range running {
-			s.ledger.CopyReserved(ledger, pod.ID)
-			before, _ := ledger.Get(pod.ID)
-			failed = append(failed, s.adoptPod(pod, before.Assignments)...)
-		}
+	ended := s.releaseUnlisted(running, containers)
+	var failed []FailedAdoption
+	for _, pod := range running {
+		failed = append(failed, s.adoptPod(pod)...)
 	}
 	failed = append(failed, s.adoptContainers(containers)...)
 	for _, c := range containers {
-		failed = append(failed, s.adoptVolumes(c, ledger)...)
+		failed = append(failed, s.adoptVolumes(c)...)
 	}
 
-	for id, r := range records {
-		if r.pending && !s.records[id].pending && (!r.refused || s.isReplaced(id, r.request.Subject())) {
+	for id, r := range ended {
+		if r.pending && s.isReplaced(id, r.request.Subject()) {
 			s.accept(r.request.Subject())
 		}
-		s.keepKnown(id, ledger, r)
 	}
 	s.changes.Keep(func(id string) bool {
 		_, known := s.ledger.Get(id)
@@ -83,74 +73,50 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 	return failed
 }
 
-// withStarted returns the containers, and marks those as started whose start hook was called. The runtime's list may be
-// older than the call of the hook. The caller holds mu.
-func (s *Store) withStarted(containers []Existing) []Existing {
-	containers = slices.Clone(containers)
-	for i := range containers {
-		c := &containers[i]
-		if s.records[c.ID].started && !c.Started {
-			held, _ := s.ledger.Get(c.ID)
-			c.Started, c.PID = true, cmp.Or(max(c.PID, 0), held.PID)
-		}
+// releaseUnlisted releases the holders that the runtime does not list, and returns their records. The caller holds mu.
+func (s *Store) releaseUnlisted(pods []classes.Holder, containers []Existing) map[string]record {
+	listed := map[string]bool{}
+	for _, pod := range pods {
+		listed[pod.ID] = true
 	}
-	return containers
-}
-
-// keepKnown keeps what this process knows about a holder, because a synchronization does not change the machine: the
-// classes that were observed, also those of resources for which the holder has no class any more, what the runtime was
-// asked to store, and the hook that is in progress. Without that, a class that the holder has still to leave would be
-// forgotten. The caller holds mu.
-func (s *Store) keepKnown(id string, ledger *classes.Ledger, r record) {
-	held, listed := s.ledger.Get(id)
-	if !listed || !r.started {
-		return
+	for _, c := range containers {
+		listed[c.ID] = true
 	}
 
-	before, _ := ledger.Get(id)
-	held.Assignments = s.withResourcesOf(held.Assignments, before.Assignments)
-	s.ledger.Adopt(held)
-	for _, a := range before.Assignments {
-		class, differs := r.observed[a.Resource]
-		if !differs {
-			class = a.Class
-		}
-		s.observe(id, a.Resource, class)
-	}
-	s.modify(id, func(now *record) {
-		now.enforcing, now.refused = r.enforcing, now.refused || r.refused
-		now.stale, now.updated = now.stale || r.stale, r.updated
-		now.inForce, now.foreign = r.inForce, r.foreign
-		if before.PID == held.PID {
-			now.startTime = r.startTime
-		}
+	ended := maps.Clone(s.records)
+	maps.DeleteFunc(ended, func(id string, _ record) bool {
+		h, _ := s.ledger.Get(id)
+		return listed[containerOf(h.Holder)]
 	})
+	for id := range ended {
+		s.drop(id)
+	}
+	return ended
 }
 
-// withResourcesOf returns the assignments and, for each resource of which only the assignments in former have a class,
-// the system default, so that the holder leaves that class. It skips resources that no backend can enforce. The caller
-// holds mu.
-func (s *Store) withResourcesOf(assignments, former []classes.Assignment) []classes.Assignment {
-	all := slices.Clone(assignments)
-	for _, a := range withoutResourcesOf(former, assignments) {
-		if _, enforceable := s.resources[a.Resource]; enforceable {
-			all = append(all, classes.Assignment{Resource: a.Resource})
-		}
+// containerOf returns the ID of a holder, or of the container if the holder is a volume.
+func containerOf(h classes.Holder) string {
+	if h.Scope() == classes.VolumeScope {
+		return strings.TrimSuffix(h.ID, classes.VolumeID("", h.Volume))
 	}
-	return all
+	return h.ID
 }
 
-// countAdopted counts, in s.adopted, the running containers that request classes and have no RecordAnnotation. It skips
-// the containers that the ledger had before the synchronization. The caller holds mu.
-func (s *Store) countAdopted(before *classes.Ledger) {
-	for id, r := range s.records {
-		_, known := before.Get(id)
-		held, _ := s.ledger.Get(id)
-		unrecorded := held.Scope() == classes.ContainerScope && r.created == nil
-		if unrecorded && !known && (r.pending || slices.ContainsFunc(held.Assignments, isRequested)) {
-			s.adopted++
-		}
+// keepKnown updates a holder that the ledger has already, and reports whether there is such a holder. The runtime's list
+// may be older than the call of the start hook, so a holder that has started stays started. The caller holds mu.
+func (s *Store) keepKnown(h classes.Holder, started bool) bool {
+	held, known := s.ledger.Get(h.ID)
+	if !known {
+		return false
 	}
+
+	if h.PID <= 0 {
+		h.PID = held.PID
+	}
+	s.ledger.Adopt(holding(h, held.Assignments))
+	s.sequence++
+	s.modify(h.ID, func(r *record) { r.number, r.started = s.sequence, r.started || started })
+	return true
 }
 
 // withoutStopped removes the sandboxes that have neither a process nor a listed container, because runtimes list
@@ -172,7 +138,7 @@ func (s *Store) AdoptPod(pod classes.Holder) {
 	defer s.mu.Unlock()
 
 	if _, known := s.ledger.Get(pod.ID); !known && s.podScope() {
-		s.adoptPod(pod, nil) // a failed adoption is reported as a refusal
+		s.adoptPod(pod) // a failed adoption is reported as a refusal
 		s.notify()
 	}
 }
@@ -196,9 +162,13 @@ func (s *Store) podScope() bool {
 }
 
 // adoptPod adopts a pod, and assigns the classes that the pod requests, because the runtime stores no record of a pod's
-// classes. If the requested classes differ from the assignments before the synchronization, the pod may have been
-// created while the plugin was not connected, and must be verified. The caller holds mu.
-func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (failed []FailedAdoption) {
+// classes. The pod may have been created while the plugin was not connected, so its classes must be verified. The caller
+// holds mu.
+func (s *Store) adoptPod(pod classes.Holder) (failed []FailedAdoption) {
+	if s.keepKnown(pod, true) {
+		return nil
+	}
+
 	wanted, err := s.catalog.Resolve(pod)
 	if err != nil {
 		failed = append(failed, FailedAdoption{pod, err})
@@ -209,7 +179,7 @@ func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (faile
 	}
 
 	s.ledger.Adopt(holding(pod, wanted))
-	r := record{started: true, unverified: !slices.Equal(before, wanted)}
+	r := record{started: true, unverified: len(wanted) > 0}
 	if r.unverified {
 		r.request = requestOf(pod)
 	}
@@ -218,24 +188,35 @@ func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (faile
 	return failed
 }
 
-// adoptContainers adopts all containers. It begins with the containers that have a RecordAnnotation, because these
-// containers already occupy slots of their classes.
+// adoptContainers adopts all containers that are not known. It begins with the containers that have a RecordAnnotation,
+// because these containers already occupy slots of their classes. The caller holds mu.
 func (s *Store) adoptContainers(containers []Existing) (failed []FailedAdoption) {
 	for _, c := range containers {
-		if has := recordedOn(c.Holder); has != nil {
+		if has := recordedOn(c.Holder); !s.keepKnown(c.Holder, c.Started) && has != nil {
 			s.adoptRecorded(c, has)
 		}
 	}
 
 	for _, c := range containers {
 		if _, adopted := s.ledger.Get(c.ID); !adopted && c.Started {
-			if err := s.adoptWithoutSlots(c.Holder, nil); err != nil {
+			err := s.adoptWithoutSlots(c.Holder, nil)
+			if err != nil {
 				failed = append(failed, FailedAdoption{c.Holder, err})
 			}
+			s.countAdopted(c.ID)
 		}
 		s.checkStored(c.ID, c.Stored)
 	}
 	return failed
+}
+
+// countAdopted counts, in s.adopted, a running container that requests classes and was created without them. The caller
+// holds mu.
+func (s *Store) countAdopted(id string) {
+	held, _ := s.ledger.Get(id)
+	if s.records[id].pending || slices.ContainsFunc(held.Assignments, isRequested) {
+		s.adopted++
+	}
 }
 
 func (s *Store) adoptRecorded(c Existing, has []classes.Assignment) {
@@ -247,6 +228,19 @@ func (s *Store) adoptRecorded(c Existing, has []classes.Assignment) {
 	s.ledger.Adopt(holding(c.Holder, s.withResourcesOf(wanted, has)))
 	s.track(c.ID, record{started: c.Started, created: has})
 	s.observeAll(c.ID, func(resource string) string { return classes.ClassOf(has, resource) })
+}
+
+// withResourcesOf returns the assignments and, for each resource of which only the assignments `has` have a class, the
+// system default, so that the holder leaves that class. It skips resources that no backend can enforce. The caller holds
+// mu.
+func (s *Store) withResourcesOf(assignments, has []classes.Assignment) []classes.Assignment {
+	all := slices.Clone(assignments)
+	for _, a := range withoutResourcesOf(has, assignments) {
+		if _, enforceable := s.resources[a.Resource]; enforceable {
+			all = append(all, classes.Assignment{Resource: a.Resource})
+		}
+	}
+	return all
 }
 
 // recordedClasses returns the classes of a container with a RecordAnnotation: those that it was created with, and the

@@ -93,15 +93,15 @@ func (s *Store) StartVolumes(container classes.Holder) ([]Entry, error) {
 }
 
 // adoptVolumes adopts the volumes of an existing container, and assigns the classes that the pod and claims request. The
-// parameter `before` is the ledger before the synchronization. The caller holds mu.
-func (s *Store) adoptVolumes(c Existing, before *classes.Ledger) (failed []FailedAdoption) {
+// caller holds mu.
+func (s *Store) adoptVolumes(c Existing) (failed []FailedAdoption) {
 	volumes, err := s.catalog.Volumes(c.Holder)
 	if err != nil {
 		failed = append(failed, FailedAdoption{c.Holder, err})
 	}
 
 	for _, volume := range volumes {
-		if err := s.adoptVolume(volume, c.Started, before); err != nil {
+		if err := s.adoptVolume(volume, c.Started); err != nil {
 			failed = append(failed, FailedAdoption{volume, err})
 		}
 	}
@@ -109,14 +109,16 @@ func (s *Store) adoptVolumes(c Existing, before *classes.Ledger) (failed []Faile
 }
 
 // adoptVolume adopts a volume of an existing container. The runtime stores no record of a volume's classes, so a running
-// volume that the ledger `before` lacks must be verified: it may have been created while the plugin was not connected. A
-// volume whose request became invalid, or whose class is full, keeps the class of its claim. If the container has not
-// started yet, such a volume is left to StartVolumes. The caller holds mu.
-func (s *Store) adoptVolume(volume classes.Holder, started bool, before *classes.Ledger) error {
+// volume must be verified: it may have been created while the plugin was not connected. A volume whose request became
+// invalid keeps the class of its claim. If the container has not started yet, a volume whose request is invalid or whose
+// class is full is left to StartVolumes. The caller holds mu.
+func (s *Store) adoptVolume(volume classes.Holder, started bool) error {
+	if s.keepKnown(volume, started) {
+		return nil
+	}
 	wanted, err := s.catalog.Resolve(volume)
-	had, known := before.Get(volume.ID)
-	unverified := err == nil && started && !known && slices.ContainsFunc(wanted, isRequested)
-	if err == nil && !unverified && !slices.Equal(had.Assignments, wanted) {
+	unverified := err == nil && started && slices.ContainsFunc(wanted, isRequested)
+	if err == nil && !unverified {
 		err = s.ledger.Admit(holding(volume, wanted), s.catalog)
 	}
 	if err != nil && !started {
