@@ -99,7 +99,7 @@ func TestAVolumeWithAClaimIsListedOnceIfTheClassExists(t *testing.T) {
 		{"/log=silver", "gold", "/log /data"},
 	} {
 		holder := withVolumes(test.annotation)
-		claimed := ClaimedVolume{Owner: holder.Owner(), Class: test.class}
+		claimed := ClaimedVolume{Subject: holder.Subject(), Class: test.class}
 		claimed.Volume = "/data"
 		volumes, err := c.WithClaims([]ClaimedVolume{claimed}).Volumes(holder)
 		if err != nil {
