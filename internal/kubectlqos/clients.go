@@ -193,8 +193,11 @@ func others(words string, names []string) string {
 	return words + strings.Join(names, ", ")
 }
 
-// errForbidden is the error for a missing permission. Other errors wrap it.
-var errForbidden = errors.New("a permission is missing")
+// These are the errors for a missing permission and for a missing CRD. Other errors wrap them.
+var (
+	errForbidden = errors.New("a permission is missing")
+	errNoKind    = errors.New("this cluster has no kind NodeQOSResources")
+)
 
 // explain converts an error of the API server, or of the connection to the server, to one line that has the remedy.
 func explain(err error) error {
@@ -202,8 +205,8 @@ func explain(err error) error {
 	case kubeapi.OK:
 		return nil
 	case kubeapi.NoSuchKind:
-		return errors.New("this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; " +
-			"if only the CRD is missing, run: kubectl apply -f deploy/kubernetes/crd.yaml")
+		return fmt.Errorf("%w; install the plugin as docs/kubernetes.md describes; "+
+			"if only the CRD is missing, run: kubectl apply -f deploy/kubernetes/crd.yaml", errNoKind)
 	case kubeapi.Forbidden:
 		return fmt.Errorf("%w: %s; list your permissions with: kubectl auth can-i --list", errForbidden, kubeapi.Message(err))
 	case kubeapi.Unauthorized:

@@ -128,13 +128,12 @@ func (c *cluster) completeNode(cmd *cobra.Command, args []string, _ string) ([]s
 }
 
 func (c *cluster) completePod(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, noFiles
-	}
 	return c.complete(cmd, func(ctx context.Context, api *clients) (names []string, err error) {
 		pods, err := api.listPods(ctx, api.namespace, "")
 		for i := range pods {
-			names = append(names, pods[i].Name)
+			if !slices.Contains(args, pods[i].Name) {
+				names = append(names, pods[i].Name)
+			}
 		}
 		return names, err
 	}), noFiles

@@ -41,7 +41,6 @@ func TestWhatTheClusterCannotDoIsALineWithTheRemedy(t *testing.T) {
 	}{
 		{"the CRD is missing", []string{"nodes"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only the CRD is missing, run: kubectl apply -f deploy/kubernetes/crd.yaml"},
 		{"the CRD is missing, and a node named", []string{"nodes", "node-1"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only the CRD is missing, run: kubectl apply -f deploy/kubernetes/crd.yaml"},
-		{"the CRD is missing for pods", []string{"pods"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only the CRD is missing, run: kubectl apply -f deploy/kubernetes/crd.yaml"},
 		{"a permission is missing", []string{"top"}, forbidden, `a permission is missing: nodeqosresources.qos.noderesource.dev is forbidden: User "eve" cannot list resource "nodeqosresources" in API group "qos.noderesource.dev" at the cluster scope; list your permissions with: kubectl auth can-i --list`},
 		{"credentials are not accepted", []string{"nodes"}, apierrors.NewUnauthorized("Unauthorized"), "the API server does not accept the credentials: Unauthorized; log in again, or choose others with --kubeconfig or --context"},
 		{"nobody answers", []string{"nodes"}, unreachable, "the API server at https://10.0.0.1:6443 does not answer: connection refused; check the cluster with: kubectl config current-context"},
@@ -60,10 +59,21 @@ func TestWithoutTheRightToReadNodesThePodConditionsAreShown(t *testing.T) {
 	r.objects.PrependReactor("*", nodeqosv1alpha1.Plural, failing(apierrors.NewForbidden(nodeqosv1alpha1.Resource("x"), "", errors.New("no"))))
 	wantAnswer(t, answer{Out: `
 POD    CONTAINER   RESOURCE     REQUESTED   EFFECTIVE   SOURCE      WHY
-cart   main        k8s.io/rdt   gold        unknown     container   NodeNotReported: no NodeQOSResources of node-1 can be read; check that qos-kubelet-shim runs there (condition of the pod: main: k8s.io/rdt gold (container); sidecar: k8s.io/rdt silver (update))
-cart   sidecar     k8s.io/rdt   bronze      unknown     container   NodeNotReported: no NodeQOSResources of node-1 can be read; check that qos-kubelet-shim runs there (condition of the pod: main: k8s.io/rdt gold (container); sidecar: k8s.io/rdt silver (update))
-`, Errors: `Note: assigned classes cannot be shown: a permission is missing: x.qos.noderesource.dev is forbidden: no; list your permissions with: kubectl auth can-i --list
+cart   main        k8s.io/rdt   gold        gold        container
+cart   sidecar     k8s.io/rdt   bronze      silver      update      Changed: the class was changed at run time; a new container gets the class that the pod requests
+`, Errors: `Note: only what is in the Pod objects can be shown: a permission is missing: x.qos.noderesource.dev is forbidden: no; list your permissions with: kubectl auth can-i --list
 `}, r.run(t, "pods", "-n", "shop", "cart"))
+}
+
+func TestWithoutTheCRDThePodsAreShown(t *testing.T) {
+	r := newRig(t, "pods.yaml")
+	r.objects.PrependReactor("*", nodeqosv1alpha1.Plural, failing(apierrors.NewGenericServerResponse(
+		http.StatusNotFound, "list", nodeqosv1alpha1.Resource(nodeqosv1alpha1.Plural), "", "404 page not found", 0, true)))
+	got := r.run(t, "pods", "-n", "shop", "cart")
+	if got.Code != 0 || !strings.Contains(bare(got.Out), "cart | sidecar | k8s.io/rdt | bronze | silver | update") ||
+		!strings.HasPrefix(got.Errors, "Note: only what is in the Pod objects can be shown: this cluster has no kind NodeQOSResources; install") {
+		t.Errorf("answer is %+v", got)
+	}
 }
 
 func TestAConfigurationThatNamesNoClusterIsALine(t *testing.T) {

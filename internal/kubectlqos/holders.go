@@ -39,6 +39,9 @@ type holdings struct {
 // holdingsOf returns the classes of a resource that the node reports for a container, a volume of it, or the pod itself.
 func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, c containerView, resource string) holdings {
 	var found holdings
+	if node == nil {
+		return found
+	}
 	for _, r := range scopedResources(node) {
 		if r.Name != resource {
 			continue

@@ -26,11 +26,12 @@ type podsCommand struct {
 	// which the volumes' limits are in force.
 	volumes bool
 	output
-	pod, selector string
-	everywhere    bool
-	watch         bool
-	// forbidden is true if the user has no permission to read NodeQOSResources.
-	forbidden bool
+	names      []string
+	selector   string
+	everywhere bool
+	watch      bool
+	// unreadable is true if the user has no permission to read NodeQOSResources, or if the cluster has no such kind.
+	unreadable bool
 
 	table *tablePrinter
 	shown shown
@@ -39,7 +40,7 @@ type podsCommand struct {
 func newPodsCommand(c *cluster) *cobra.Command {
 	o := &podsCommand{cluster: c, shown: shown{}}
 	cmd := &cobra.Command{
-		Use:     "pods [POD]",
+		Use:     "pods [POD…]",
 		Aliases: []string{"pod", "po"},
 		Short:   "Show which classes pods request and have, and why they differ",
 		Long: `pods shows a line for each container, or pod, and QoS-class resource of its node: the requested class, the class
@@ -56,7 +57,6 @@ in place of the system default.`,
 		Example: `  kubectl qos pods -A
   kubectl qos pods web -o wide
   kubectl qos pods -l app=web -o json | jq '.items[] | select(.reason != "")'`,
-		Args:              onePod,
 		ValidArgsFunction: c.completePod,
 		RunE:              o.runE,
 	}
@@ -67,7 +67,7 @@ in place of the system default.`,
 func newVolumesCommand(c *cluster) *cobra.Command {
 	o := &podsCommand{cluster: c, shown: shown{}, volumes: true}
 	cmd := &cobra.Command{
-		Use:     "volumes [POD]",
+		Use:     "volumes [POD…]",
 		Aliases: []string{"volume", "vol"},
 		Short:   "Show the classes of volumes, and the devices that the classes limit",
 		Long: `volumes shows a line for each volume for which a pod requests a class: the requested class, the class whose limits are
@@ -77,20 +77,11 @@ whole has one line without a volume.
 Documents (-o json, yaml, …) have the "items" of "kubectl qos pods" with volume, device and since.`,
 		Example: `  kubectl qos volumes -A
   kubectl qos volumes db -w`,
-		Args:              onePod,
 		ValidArgsFunction: c.completePod,
 		RunE:              o.runE,
 	}
 	o.addPodFlags(cmd)
 	return cmd
-}
-
-// onePod accepts the name of at most one pod.
-func onePod(cmd *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return program.UsageError(cmd, fmt.Errorf("at most one POD can be given, not %d; choose several with -l", len(args)))
-	}
-	return nil
 }
 
 func (o *podsCommand) runE(cmd *cobra.Command, args []string) error {
@@ -110,14 +101,16 @@ func (o *podsCommand) addPodFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After the table, show every change until interrupted.")
 }
 
-// check stores the pod's name from the arguments. It returns an error if the command line is invalid.
-func (o *podsCommand) check(args []string) (err error) {
-	if len(args) == 1 {
-		if o.pod, err = podName(args[0]); err != nil {
+// check stores the names of pods from the arguments. It returns an error if the command line is invalid.
+func (o *podsCommand) check(args []string) error {
+	for _, arg := range args {
+		name, err := podName(arg)
+		if err != nil {
 			return err
 		}
+		o.names = append(o.names, name)
 	}
-	if o.pod != "" && (o.everywhere || o.selector != "") {
+	if len(o.names) > 0 && (o.everywhere || o.selector != "") {
 		return errors.New("POD cannot be combined with -A or -l")
 	}
 
@@ -153,11 +146,11 @@ func (o *podsCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.showFirst(podRows(pods, nodes, !o.forbidden, o.now()), namespace); err != nil || !o.watch {
+	if err := o.showFirst(podRows(pods, nodes, !o.unreadable, o.now()), namespace); err != nil || !o.watch {
 		return err
 	}
 
-	w := newPodWatch(api, namespace, o.pod, o.selector, o.streams.ErrOut)
+	w := newPodWatch(api, namespace, o.names, o.selector, o.streams.ErrOut)
 	return w.follow(ctx, func() error {
 		nodes, err := allTyped(w.nodes())
 		if err != nil {
@@ -167,27 +160,31 @@ func (o *podsCommand) run(ctx context.Context) error {
 	})
 }
 
-// readNodes reads the NodeQOSResources. If the user has no permission to read them, the command shows only the requests
-// and the conditions of pods.
+// readNodes reads the NodeQOSResources. If the user has no permission to read them, or the cluster has no such kind, the
+// command shows what is in the pods: their requests and conditions.
 func (o *podsCommand) readNodes(ctx context.Context, api *clients) ([]nodeqosv1alpha1.NodeQOSResources, error) {
 	nodes, err := api.nodeObjects(ctx)
-	if errors.Is(err, errForbidden) && !o.watch {
-		fmt.Fprintln(o.streams.ErrOut, "Note: assigned classes cannot be shown:", err)
-		o.forbidden = true
+	if (errors.Is(err, errForbidden) || errors.Is(err, errNoKind)) && !o.watch {
+		fmt.Fprintln(o.streams.ErrOut, "Note: only what is in the Pod objects can be shown:", err)
+		o.unreadable = true
 		return nil, nil
 	}
 	return nodes, err
 }
 
 func (o *podsCommand) readPods(ctx context.Context, api *clients, namespace string) ([]corev1.Pod, error) {
-	if o.pod == "" {
+	if len(o.names) == 0 {
 		return api.listPods(ctx, namespace, o.selector)
 	}
-	pod, err := api.getPod(ctx, o.pod)
-	if err != nil {
-		return nil, err
+	var pods []corev1.Pod
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(o.names))) {
+		pod, err := api.getPod(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		pods = append(pods, *pod)
 	}
-	return []corev1.Pod{*pod}, nil
+	return pods, nil
 }
 
 func (o *podsCommand) showFirst(rows []podRow, namespace string) error {
@@ -199,8 +196,8 @@ func (o *podsCommand) showFirst(rows []podRow, namespace string) error {
 		return o.show(rows)
 	case o.volumes:
 		fmt.Fprintln(o.streams.ErrOut, "No pods that request classes for volumes found.")
-	case o.pod != "":
-		fmt.Fprintf(o.streams.ErrOut, "Pod %s requests no QoS class, and its node reports no QoS-class resources.\n", o.pod)
+	case len(o.names) > 0:
+		fmt.Fprintf(o.streams.ErrOut, "Pod %s requests no QoS class, and its node reports no QoS-class resources.\n", strings.Join(o.names, ", "))
 	case namespace == metav1.NamespaceAll:
 		fmt.Fprintln(o.streams.ErrOut, "No pods with QoS-class resources found.")
 	default:

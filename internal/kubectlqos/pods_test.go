@@ -219,7 +219,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 
 		{"the condition is newer than the holders", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:59:30"), "main=gold", nil,
-			"p | main | k8s.io/rdt | silver | gold | container | NotReported: the node's report is older than the latest change (condition of the pod: main: k8s.io/rdt silver (update))"},
+			"p | main | k8s.io/rdt | silver | silver | update"},
 		{"the holders are newer than the condition", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (container)", "12:40:00"), "main=gold", nil,
 			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the container started, and is not applied yet"},
@@ -231,7 +231,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"not all holders are named, but the pod's condition has the class", aPod("p").on("n1").asks("rdt=gold").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container)", "12:40:00"), "", func(t *testing.T, r *rig) {
 			r.updateRDT(t, "gold", func(of map[string]any) { of["holdersOmitted"] = int64(3) })
-		}, `p | main | k8s.io/rdt | gold | unknown | container | NotReported: the container or pod has just started, or its node does not list all containers and pods that have classes; see "qos-nri-plugin assignments" on the node (condition of the pod: main: k8s.io/rdt gold (container))`},
+		}, "p | main | k8s.io/rdt | gold | gold | container"},
 		{"it is to be evicted", aPod("p").on("n1").asks("rdt=old").running(), "main=old/container", func(t *testing.T, r *rig) {
 			r.updateRDT(t, "old", func(of map[string]any) { of["holders"].([]any)[0].(map[string]any)["reason"] = "ClassRemoved" })
 		}, "p | main | k8s.io/rdt | old | old | container | ClassRemoved: the class is no longer configured, and the pod will be evicted"},
@@ -284,5 +284,24 @@ func TestDocumentsOfPodsDistinguishTheSystemDefaultFromNone(t *testing.T) {
 
 	if diff := cmp.Diff(want, document.Items); diff != "" {
 		t.Errorf("items differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestSeveralPodsCanBeNamed(t *testing.T) {
+	r := newRig(t, "plain.yaml")
+	for _, name := range []string{"a", "b", "c"} {
+		if err := r.core.Tracker().Add(aPod(name).on("n1").running().Pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	want := "a | main | k8s.io/rdt | - | <system default> | default | "
+	got := r.run(t, "pods", "pod/c", "a", "a")
+	if rows := bare(got.Out); got.Code != 0 || !strings.HasPrefix(rows, want) || !strings.Contains(rows, "\nc | main") || strings.Count(rows, "\n") != 1 {
+		t.Errorf("answer is %+v, rows\n%s", got, rows)
+	}
+	wantAnswer(t, answer{Code: 1, Errors: "Error: there is no pod \"d\" in namespace \"default\"; name another namespace with -n\n"}, r.run(t, "pods", "a", "d"))
+	if got := r.run(t, "__completeNoDesc", "pods", "a", ""); got.Out != "b\nc\n:4\n" {
+		t.Errorf("completes %q", got.Out)
 	}
 }

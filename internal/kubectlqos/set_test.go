@@ -114,6 +114,14 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 				r.holds(t, "main=silver")
 			})
 		}, answer{Errors: waiting, Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
+		{"another class, reported by the pod's condition alone", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+			r.afterPatch(time.Second, func() {
+				r.updatePod(t, "p", func(pod *corev1.Pod) {
+					pod.Status.Conditions[0].Message = "main: k8s.io/rdt silver (update)"
+					pod.ManagedFields[0].Time.Time = r.now
+				})
+			})
+		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
 		{"the class of the pod itself", goldPod(), []string{"p", "--pod", "vendor.example/disk=fast"}, func(t *testing.T, r *setRig) {
 			r.addPodResource(t, "vendor.example/disk", true)
 			r.afterPatch(time.Second, func() {

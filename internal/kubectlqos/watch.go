@@ -33,6 +33,7 @@ const refreshInterval = time.Minute
 type liveView struct {
 	nodeInformer cache.SharedIndexInformer
 	podInformer  cache.SharedIndexInformer // nil without pods
+	podNames     []string                  // the pods to show; empty for all
 	changed      chan struct{}
 	errs         io.Writer
 
@@ -48,8 +49,13 @@ func newNodeWatch(api *clients, node string, errs io.Writer) *liveView {
 }
 
 // newPodWatch returns a view that follows all NodeQOSResources, and the selected pods of a namespace.
-func newPodWatch(api *clients, namespace, name, selector string, errs io.Writer) *liveView {
+func newPodWatch(api *clients, namespace string, names []string, selector string, errs io.Writer) *liveView {
 	v := newNodeWatch(api, "", errs)
+	v.podNames = names
+	name := ""
+	if len(names) == 1 {
+		name = names[0]
+	}
 	v.podInformer = coreinformers.NewFilteredPodInformer(api.core, namespace, 0, cache.Indexers{}, selecting(name, selector))
 	return v
 }
@@ -153,7 +159,7 @@ func (v *liveView) nodes() []unstructured.Unstructured {
 func (v *liveView) pods() []corev1.Pod {
 	var all []corev1.Pod
 	for _, object := range v.podInformer.GetStore().List() {
-		if pod, ok := object.(*corev1.Pod); ok {
+		if pod, ok := object.(*corev1.Pod); ok && (len(v.podNames) == 0 || slices.Contains(v.podNames, pod.Name)) {
 			all = append(all, *pod)
 		}
 	}

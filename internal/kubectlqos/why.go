@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -26,39 +27,39 @@ const (
 // reportTime is the maximum time until a node reports the class of a new container.
 const reportTime = time.Minute
 
-// effective returns which class of the resource a container or pod has, and whether this class is known. If the node
-// reports no class and its report is complete, the class is the system default. If the node reports two classes,
-// effective prefers the wanted class.
+// effective returns which class of the resource a container or pod has, and whether this class is known. It takes the newer
+// of the node's report and the pod's condition. If the report is complete and has no class, the class is the system default.
+// If the node reports two classes, effective prefers the wanted class.
 func (v *podView) effective(c containerView, resource, wanted string) (assignment, state) {
 	alive, started := v.alive(c)
-	if v.node == nil {
-		if alive && !finished(v.pod) {
-			return assignment{}, notKnown
-		}
-		return assignment{}, notRunning
-	}
-
 	held := holdingsOf(v.node, v.pod, c, resource)
-	has, ok := held.pick(wanted)
+	has, listed := held.pick(wanted)
+	incomplete := held.omitted || v.now.Sub(started) < reportTime && wanted != classes.SystemDefault
+	said, isSaid := conditionOf(v.pod, c, resource)
+
 	switch {
 	case finished(v.pod):
 		return assignment{}, notRunning
-	case ok:
+	case alive && isSaid && (v.node == nil || v.reportDelayed() || !listed && incomplete):
+		return said, inClass
+	case listed:
 		return has, inClass
 	case !alive:
 		return assignment{}, notRunning
-	case held.omitted, v.now.Sub(started) < reportTime && v.mayHaveClass(c, resource):
+	case v.node == nil, incomplete:
 		return assignment{}, notKnown
 	}
 	return assignment{}, inClass
 }
 
-func (v *podView) mayHaveClass(c containerView, resource string) bool {
-	wanted, err := v.catalog.Resolve(requestOf(v.offers, v.pod, c))
-	if err != nil {
-		return false
+// conditionOf returns the class that the condition qos.noderesource.dev/Assigned has for a container or pod. The condition may
+// be newer than the node's report, and a user who may not read NodeQOSResources can still read the condition.
+func conditionOf(pod *corev1.Pod, c containerView, resource string) (has assignment, ok bool) {
+	if c.volume != "" {
+		return assignment{}, false
 	}
-	return slices.ContainsFunc(wanted, func(a classes.Assignment) bool { return a.Resource == resource && a.Class != classes.SystemDefault })
+	class, foreign, source, ok := podspec.Assigned(assignedCondition(pod), c.name, resource)
+	return assignment{class: class, foreign: foreign, source: classes.Source(source)}, ok
 }
 
 // alive reports whether a container, or the pod as a whole, runs, and since when it runs.
@@ -195,8 +196,7 @@ func (v *podView) unknown() (reason, message string) {
 		`the container or pod has just started, or its node does not list all containers and pods that have classes; see "qos-nri-plugin assignments" on the node`)
 }
 
-// withCondition adds the message of the pod's condition qos.noderesource.dev/Assigned. The condition may be newer than the
-// node's report, and a user who may not read NodeQOSResources can still read the condition.
+// withCondition adds the message of the pod's condition qos.noderesource.dev/Assigned, which may have the reason.
 func (v *podView) withCondition(message string) string {
 	if condition := assignedCondition(v.pod); condition != nil {
 		message = strings.TrimSpace(message + " (condition of the pod: " + condition.Message + ")")
@@ -207,7 +207,7 @@ func (v *podView) withCondition(message string) string {
 // differs returns the reason why the class of a running container differs from the requested class, and a message.
 func (v *podView) differs(c containerView, want classes.Assignment, has assignment) (reason, message string) {
 	switch {
-	case v.reportDelayed():
+	case c.volume != "" && v.reportDelayed():
 		return "NotReported", v.withCondition("the node's report is older than the latest change")
 	case c.volume != "":
 		return "NotEnforced", "the limits of the class are not in force; if the request was added after the container started, " +
@@ -217,7 +217,7 @@ func (v *podView) differs(c containerView, want classes.Assignment, has assignme
 	case has.source == classes.SourceAdopted:
 		return "Adopted", "qos-nri-plugin could not move the container or pod from this class; its log has the reason"
 	case want.Source == classes.SourceContainer || want.Source == classes.SourcePod:
-		if v.node.Status.FollowsAnnotations {
+		if v.node == nil || v.node.Status.FollowsAnnotations {
 			return "NotFollowed", "the class was requested after the container started, and is not applied yet"
 		}
 		return "NotFollowed", "the class was requested after the container started; qos-kubelet-shim runs " +
@@ -230,5 +230,5 @@ func (v *podView) differs(c containerView, want classes.Assignment, has assignme
 // The shim may write the pod's condition first, so the classes and refusals in the NodeQOSResources may be outdated.
 func (v *podView) reportDelayed() bool {
 	condition, written := assignedCondition(v.pod), writtenAt(&v.pod.ObjectMeta)
-	return condition != nil && v.now.Sub(written) < reportTime && written.After(writtenAt(&v.node.ObjectMeta))
+	return condition != nil && v.now.Sub(written) < reportTime && !written.Before(writtenAt(&v.node.ObjectMeta))
 }

@@ -47,7 +47,7 @@ func plan(
 	var changes []*qosv1alpha1.ContainerQOSResource
 	for _, want := range different(wanted, has.GetQosResources(), first) {
 		if offer, ok := catalog.Lookup(want.Resource); ok && !offer.Mutable {
-			return nil, fmt.Errorf("%s: cannot change the class of %s to %s: %w; recreate the pod", request, want.Resource, ClassName(want.Class), errFixed)
+			return nil, fmt.Errorf("%s: cannot change the class of %s to %s: %w; recreate the pod", request, want.Resource, podspec.ClassName(want.Class), errFixed)
 		}
 		changes = append(changes, &qosv1alpha1.ContainerQOSResource{Name: want.Resource, Class: want.Class})
 	}
@@ -165,13 +165,4 @@ func ContainerOf(key string) string {
 	}
 	_, name, _ := strings.Cut(key, "/container.")
 	return name
-}
-
-// ClassName returns the name of a class for messages. The system default has no name, so ClassName returns "system
-// default".
-func ClassName(class string) string {
-	if class == classes.SystemDefault {
-		return "system default"
-	}
-	return class
 }

@@ -16,13 +16,9 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
-	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
-
-// inEffect is the text between the problems and the classes in effect in a condition's message.
-const inEffect = "; in effect: "
 
 // maxMessage is the maximum size of the message of a condition, in bytes. The API server limits only the size of the whole pod.
 const maxMessage = 4096
@@ -184,11 +180,7 @@ func describeVolume(volume *qosv1alpha1.VolumeAssignments) string {
 func describe(assignments []*qosv1alpha1.Assignment) string {
 	parts := make([]string, 0, len(assignments))
 	for _, a := range assignments {
-		text := a.GetName() + " " + cmp.Or(a.GetForeign(), podrequests.ClassName(a.GetClass()))
-		if source := a.GetSource().Name(); source != "" {
-			text += " (" + source + ")"
-		}
-		parts = append(parts, text)
+		parts = append(parts, podspec.AssignedText(a.GetName(), a.GetClass(), a.GetForeign(), a.GetSource().Name()))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -216,7 +208,7 @@ func refusedMessage(messages, effective []string) string {
 		return text
 	}
 
-	text += inEffect
+	text += podspec.InEffect
 	return text + joinUpTo(effective, maxMessage-len(text))
 }
 

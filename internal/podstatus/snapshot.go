@@ -16,7 +16,6 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
-	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 )
 
@@ -151,7 +150,7 @@ func differences(before, after []*qosv1alpha1.Assignment) []string {
 	for _, now := range after {
 		for _, was := range before {
 			if was.GetName() == now.GetName() && was.GetClass() != now.GetClass() && !isInitialDefault(was, now) {
-				parts = append(parts, now.GetName()+" "+podrequests.ClassName(was.GetClass())+" -> "+podrequests.ClassName(now.GetClass()))
+				parts = append(parts, now.GetName()+" "+podspec.ClassName(was.GetClass())+" -> "+podspec.ClassName(now.GetClass()))
 			}
 		}
 	}

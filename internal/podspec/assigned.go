@@ -1,0 +1,68 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"cmp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// InEffect separates the problems from the classes in effect, in the message of the condition
+	// qos.noderesource.dev/Assigned. A condition that is True has no problems.
+	InEffect = "; in effect: "
+	// systemDefault stands for the empty class in messages.
+	systemDefault = "system default"
+)
+
+// ClassName returns the name of a class for messages. The system default has no name, so ClassName returns "system
+// default".
+func ClassName(class string) string { return cmp.Or(class, systemDefault) }
+
+// AssignedText describes the class of a resource in the message of the condition. foreign is what another program has set
+// in place of a class, or "". source is the source of the class, or "".
+func AssignedText(resource, class, foreign, source string) string {
+	text := resource + " " + cmp.Or(foreign, ClassName(class))
+	if source != "" {
+		text += " (" + source + ")"
+	}
+	return text
+}
+
+// Assigned reads what AssignedText wrote for a container, or for the pod itself if container is "". found is false if the
+// condition does not have the resource.
+func Assigned(condition *corev1.PodCondition, container, resource string) (class, foreign, source string, found bool) {
+	if condition == nil {
+		return "", "", "", false
+	}
+	text := condition.Message
+	if condition.Status != corev1.ConditionTrue {
+		at := strings.LastIndex(text, InEffect)
+		if at < 0 {
+			return "", "", "", false
+		}
+		text = text[at+len(InEffect):]
+	}
+
+	for part := range strings.SplitSeq(text, "; ") {
+		list, _ := strings.CutPrefix(part, cmp.Or(container, "pod")+": ")
+		for item := range strings.SplitSeq(list, ", ") {
+			value, is := strings.CutPrefix(item, resource+" ")
+			if !is || list == part {
+				continue
+			}
+			class, source, _ = strings.Cut(strings.TrimSuffix(value, ")"), " (")
+			switch {
+			case class == systemDefault:
+				return "", "", source, true
+			case strings.Contains(class, " "): // names of classes have no spaces
+				return "", class, source, true
+			}
+			return class, "", source, true
+		}
+	}
+	return "", "", "", false
+}
