@@ -33,7 +33,7 @@ type turn struct{ begin, end string }
 func shareRMIDs(candidates []candidate, free, most int) (turns []turn) {
 	s := newSharing(candidates)
 	for range free {
-		to, _ := s.extremes(s.all)
+		to, _ := s.extremes(func(candidate) bool { return true })
 		if to == nil {
 			break
 		}
@@ -56,62 +56,48 @@ func shareRMIDs(candidates []candidate, free, most int) (turns []turn) {
 	return turns
 }
 
-// sharing has the number of RMIDs of each class and pod.
+// sharing has the candidates in the order of their creation, and the number of RMIDs of each class and pod.
 type sharing struct {
-	all     []*sharer
+	all     []candidate
 	classes map[string]int
 	pods    map[podOfClass]int
 }
 
 type podOfClass struct{ class, pod string }
 
-// sharer is a candidate with its position in the order of creation.
-type sharer struct {
-	candidate
-	position int
-}
-
 func newSharing(candidates []candidate) *sharing {
-	s := &sharing{classes: map[string]int{}, pods: map[podOfClass]int{}}
-	for i, c := range candidates {
-		s.all = append(s.all, &sharer{c, i})
-		s.count(c, 0)
+	s := &sharing{slices.Clone(candidates), map[string]int{}, map[podOfClass]int{}}
+	for i, c := range s.all {
 		if c.monitored {
-			s.count(c, 1)
+			s.set(&s.all[i], true)
 		}
 	}
 	return s
 }
 
-func (s *sharing) count(c candidate, by int) {
-	s.classes[c.class] += by
-	s.pods[podOfClass{c.class, c.pod}] += by
-}
-
-func (s *sharing) set(c *sharer, monitored bool) {
-	c.monitored = monitored
+func (s *sharing) set(c *candidate, monitored bool) {
 	by := -1
 	if monitored {
 		by = 1
 	}
-	s.count(c.candidate, by)
+	c.monitored = monitored
+	s.classes[c.class] += by
+	s.pods[podOfClass{c.class, c.pod}] += by
 }
-
-// class and pod return the number of RMIDs of a container's class, and of its pod in this class.
-func (s *sharing) class(c *sharer) int { return s.classes[c.class] }
-func (s *sharing) pod(c *sharer) int   { return s.pods[podOfClass{c.class, c.pod}] }
 
 // exchange returns the container that gets an RMID, and the container that loses this RMID. Both results are nil if the RMIDs
 // are shared evenly.
-func (s *sharing) exchange() (to, from *sharer) {
-	to, from = s.extremes(s.all)
-	if to != nil && from != nil && s.class(from)-s.class(to) > 1 {
+func (s *sharing) exchange() (to, from *candidate) {
+	class := func(c *candidate) int { return s.classes[c.class] }
+	to, from = s.extremes(func(candidate) bool { return true })
+	if to != nil && from != nil && class(from)-class(to) > 1 {
 		return to, from
 	}
 
-	for _, class := range slices.Sorted(maps.Keys(s.classes)) {
-		to, from = s.extremes(filter(s.all, func(c *sharer) bool { return c.class == class }))
-		if to != nil && from != nil && s.pod(from)-s.pod(to) > 1 {
+	pod := func(c *candidate) int { return s.pods[podOfClass{c.class, c.pod}] }
+	for _, name := range slices.Sorted(maps.Keys(s.classes)) {
+		to, from = s.extremes(func(c candidate) bool { return c.class == name })
+		if to != nil && from != nil && pod(from)-pod(to) > 1 {
 			return to, from
 		}
 	}
@@ -120,24 +106,20 @@ func (s *sharing) exchange() (to, from *sharer) {
 
 // extremes returns the unmonitored container that gets the next RMID, and the monitored container that is the first to lose
 // its RMID. A result is nil if there is no such container.
-func (s *sharing) extremes(among []*sharer) (to, from *sharer) {
-	compare := func(a, b *sharer) int {
-		return cmp.Or(cmp.Compare(s.class(a), s.class(b)), cmp.Compare(s.pod(a), s.pod(b)), cmp.Compare(a.position, b.position))
+func (s *sharing) extremes(among func(candidate) bool) (to, from *candidate) {
+	fewer := func(a, b *candidate) bool {
+		byPod := cmp.Compare(s.pods[podOfClass{a.class, a.pod}], s.pods[podOfClass{b.class, b.pod}])
+		return cmp.Or(cmp.Compare(s.classes[a.class], s.classes[b.class]), byPod) < 0
 	}
-	if waiting := filter(among, func(c *sharer) bool { return !c.monitored }); len(waiting) > 0 {
-		to = slices.MinFunc(waiting, compare)
-	}
-	if monitored := filter(among, func(c *sharer) bool { return c.monitored }); len(monitored) > 0 {
-		from = slices.MaxFunc(monitored, compare)
-	}
-	return to, from
-}
-
-func filter(all []*sharer, selected func(*sharer) bool) (found []*sharer) {
-	for _, c := range all {
-		if selected(c) {
-			found = append(found, c)
+	for i := range s.all {
+		c := &s.all[i]
+		switch {
+		case !among(*c):
+		case !c.monitored && (to == nil || fewer(c, to)): // the oldest one of several
+			to = c
+		case c.monitored && (from == nil || !fewer(c, from)): // the newest one of several
+			from = c
 		}
 	}
-	return found
+	return to, from
 }
