@@ -8,19 +8,30 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/objectbudget"
 )
 
-// holdersBudget limits the size of the JSON of all holders and foreign settings in the object, in bytes. Kubernetes allows objects of
-// about 1.5 MB. This object must be much smaller, because it may be written after every container start.
-const holdersBudget = 512 << 10
-
-// holders has the holders of all classes, and the part of holdersBudget that is not used yet.
+// holders has the holders of all classes, and the settings of other programs, as far as they fit into the object.
 type holders struct {
-	byClass map[classKey][]nodeqosv1alpha1.Holder
-	foreign map[resourceKey][]nodeqosv1alpha1.ForeignSetting
-	budget  int
+	byClass map[classKey]list[nodeqosv1alpha1.Holder]
+	foreign map[resourceKey]list[nodeqosv1alpha1.ForeignSetting]
+
+	found   []found
 	reasons map[holderKey]string // why a holder's pod is to be evicted
 	added   map[assignmentKey]bool
+}
+
+// list has the items of a list of the object, and the number of items that are left out.
+type list[T any] struct {
+	listed  []T
+	omitted int64
+}
+
+// found is a holder of a class, or a foreign setting of a resource.
+type found struct {
+	class   classKey
+	holder  *nodeqosv1alpha1.Holder
+	foreign *nodeqosv1alpha1.ForeignSetting
 }
 
 type (
@@ -41,7 +52,7 @@ type (
 
 func newHolders(assignments *qosv1alpha1.ListAssignmentsResponse) *holders {
 	h := &holders{
-		byClass: map[classKey][]nodeqosv1alpha1.Holder{}, foreign: map[resourceKey][]nodeqosv1alpha1.ForeignSetting{}, budget: holdersBudget,
+		byClass: map[classKey]list[nodeqosv1alpha1.Holder]{}, foreign: map[resourceKey]list[nodeqosv1alpha1.ForeignSetting]{},
 		reasons: map[holderKey]string{}, added: map[assignmentKey]bool{},
 	}
 	for _, e := range assignments.GetEvictions() {
@@ -59,6 +70,7 @@ func newHolders(assignments *qosv1alpha1.ListAssignmentsResponse) *holders {
 			}
 		}
 	}
+	h.fit()
 	return h
 }
 
@@ -111,9 +123,9 @@ func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1a
 			if holder.Volume != "" {
 				setting = "volume " + holder.Volume + ": " + setting
 			}
-			h.foreign[resource] = append(h.foreign[resource], nodeqosv1alpha1.ForeignSetting{
+			h.found = append(h.found, found{class: classKey{resourceKey: resource}, foreign: &nodeqosv1alpha1.ForeignSetting{
 				Namespace: holder.Namespace, Pod: holder.Pod, Container: holder.Container, Setting: cut(setting, longestDescription),
-			})
+			}})
 		}
 		if a.GetClass() == "" {
 			continue
@@ -121,34 +133,51 @@ func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1a
 		key := classKey{resource, a.GetClass()}
 		owner.volume = "" // evictions name the container of a volume
 		holder.Source, holder.Reason = a.GetSource().Name(), h.reasons[owner]
-		h.byClass[key] = append(h.byClass[key], holder)
+		h.found = append(h.found, found{class: key, holder: new(holder)})
 	}
 }
 
-func (h *holders) take(key classKey) (listed []nodeqosv1alpha1.Holder, omitted int64) {
-	return fit(h.byClass[key], &h.budget, func(holder nodeqosv1alpha1.Holder) int {
-		size := len(`{"namespace":"","pod":"","container":"","source":"","reason":""},`) +
-			len(holder.Namespace) + len(holder.Pod) + len(holder.Container) + len(holder.Source) + len(holder.Reason)
-		if holder.Volume != "" {
-			size += len(`"volume":"","device":"","since":"2026-01-01T00:00:00Z",`) + len(holder.Volume) + len(holder.Device)
+// fit sets the fields byClass and foreign to that part of the field found that fits into the object.
+func (h *holders) fit() {
+	kept, omitted := objectbudget.Fit(h.found, objectbudget.Holders, objectbudget.Holders, func(f found) (string, int) {
+		if f.foreign != nil {
+			return f.foreign.Namespace, objectbudget.Size(f.foreign)
 		}
-		return size
+		return f.holder.Namespace, objectbudget.Size(f.holder)
 	})
-}
 
-func (h *holders) takeForeign(key resourceKey) (listed []nodeqosv1alpha1.ForeignSetting, omitted int64) {
-	return fit(h.foreign[key], &h.budget, func(f nodeqosv1alpha1.ForeignSetting) int {
-		return len(`{"namespace":"","pod":"","container":"","setting":""},`) + len(f.Namespace) + len(f.Pod) + len(f.Container) + len(f.Setting)
-	})
-}
-
-// fit returns the first items whose sizes fit into the budget, at most MaxHolders, and the number of the other items. It subtracts
-// the sizes from the budget.
-func fit[T any](all []T, budget *int, size func(T) int) (listed []T, omitted int64) {
-	end := 0
-	for end < min(len(all), nodeqosv1alpha1.MaxHolders) && size(all[end]) <= *budget {
-		*budget -= size(all[end])
-		end++
+	byClass, foreign := map[classKey][]nodeqosv1alpha1.Holder{}, map[resourceKey][]nodeqosv1alpha1.ForeignSetting{}
+	for _, f := range kept {
+		if f.foreign != nil {
+			foreign[f.class.resourceKey] = append(foreign[f.class.resourceKey], *f.foreign)
+			continue
+		}
+		byClass[f.class] = append(byClass[f.class], *f.holder)
 	}
-	return all[:end:end], int64(len(all) - end)
+	for key, all := range byClass {
+		h.byClass[key] = listOf(all, func(holder nodeqosv1alpha1.Holder) string { return holder.Namespace })
+	}
+	for key, all := range foreign {
+		h.foreign[key] = listOf(all, func(f nodeqosv1alpha1.ForeignSetting) string { return f.Namespace })
+	}
+
+	for _, f := range omitted {
+		if f.foreign != nil {
+			l := h.foreign[f.class.resourceKey]
+			l.omitted++
+			h.foreign[f.class.resourceKey] = l
+			continue
+		}
+		l := h.byClass[f.class]
+		l.omitted++
+		h.byClass[f.class] = l
+	}
+}
+
+// listOf returns a list of at most MaxHolders items.
+func listOf[T any](all []T, namespace func(T) string) list[T] {
+	kept, omitted := objectbudget.Fit(all, nodeqosv1alpha1.MaxHolders, nodeqosv1alpha1.MaxHolders, func(item T) (string, int) {
+		return namespace(item), 1
+	})
+	return list[T]{kept, int64(len(omitted))}
 }

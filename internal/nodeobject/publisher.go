@@ -83,6 +83,8 @@ type Publisher struct {
 	owner   types.UID // UID of the Node when the Node was last read
 	applied applied
 	claims  followed
+	// reducedUntil is the time until which the status has no lists, because the API server has refused a larger object.
+	reducedUntil time.Time
 }
 
 // New returns a publisher. It does no I/O and starts nothing.

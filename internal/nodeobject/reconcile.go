@@ -63,6 +63,7 @@ func (p *Publisher) publish(
 	}
 	p.setVolumes(&desired, typed, state)
 	p.setRefusals(&desired, state)
+	limitSize(&desired, typed.Spec, p.now().Before(p.reducedUntil), before.Conditions, p.now())
 	desired.FollowsAnnotations, desired.LastHeartbeatTime = p.followsAnnotations, before.LastHeartbeatTime
 	next = pause.Shortest(next, p.untilHeartbeat(before))
 
@@ -106,8 +107,11 @@ func (p *Publisher) untilHeartbeat(status nodeqosv1alpha1.NodeQOSResourcesStatus
 
 func (p *Publisher) applyStatus(ctx context.Context, object *unstructured.Unstructured, status nodeqosv1alpha1.NodeQOSResourcesStatus) error {
 	after, err := p.apply(ctx, nodeqosv1alpha1.NodeQOSResources{Status: status}, "status")
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		p.observed.set(object, true)
+	case isTooLarge(err):
+		p.reducedUntil = p.now().Add(reducedTime)
 	}
 	if err != nil {
 		return err

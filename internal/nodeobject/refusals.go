@@ -11,12 +11,9 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/internal/objectbudget"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
-
-// refusalsBudget limits the size of the JSON of all refusals in the object, in bytes. Refusals have their own budget,
-// because every user who can create pods can cause refusals, and they must not displace the holders.
-const refusalsBudget = 64 << 10
 
 // refusedChanges has the refused class changes of running containers. It is safe for concurrent use.
 type refusedChanges struct {
@@ -78,11 +75,11 @@ func (p *Publisher) setRefusals(desired *nodeqosv1alpha1.NodeQOSResourcesStatus,
 	for i := range refusals {
 		refusals[i].Message = shortMessage(refusals[i])
 	}
-	budget := refusalsBudget
-	desired.Refusals, desired.RefusalsOmitted = fit(refusals, &budget, func(r nodeqosv1alpha1.Refusal) int {
-		return len(`{"namespace":"","pod":"","podUID":"","container":"","volume":"","reason":"","message":""},`) +
-			len(r.Namespace) + len(r.Pod) + len(r.PodUID) + len(r.Container) + len(r.Volume) + len(r.Reason) + len(r.Message)
+	// Refusals have a budget of their own, because every user who can create pods can cause refusals.
+	kept, omitted := objectbudget.Fit(refusals, objectbudget.Refusals, nodeqosv1alpha1.MaxHolders, func(r nodeqosv1alpha1.Refusal) (string, int) {
+		return r.Namespace, objectbudget.Size(r)
 	})
+	desired.Refusals, desired.RefusalsOmitted = kept, int64(len(omitted))
 }
 
 // shortMessage returns the message of a refusal without the names at its beginning, which are in other fields.

@@ -108,10 +108,10 @@ func (h *holders) resources(
 	}
 	all := make([]nodeqosv1alpha1.QOSResourceInfo, 0, len(infos))
 	for _, info := range infos {
-		foreign, omitted := h.takeForeign(resourceKey{scope, info.GetName()})
+		foreign := h.foreign[resourceKey{scope, info.GetName()}]
 		all = append(all, nodeqosv1alpha1.QOSResourceInfo{
 			Name: info.GetName(), Mutable: info.GetMutable(), DefaultClass: info.GetDefaultClass(),
-			Classes: h.classes(scope, info), Foreign: foreign, ForeignOmitted: omitted,
+			Classes: h.classes(scope, info), Foreign: foreign.listed, ForeignOmitted: foreign.omitted,
 			Conditions: conditions(info.GetConditions(), known[info.GetName()].Conditions, now),
 		})
 	}
@@ -121,12 +121,12 @@ func (h *holders) resources(
 func (h *holders) classes(scope qosv1alpha1.Scope, info *qosv1alpha1.QOSResourceInfo) []nodeqosv1alpha1.QOSResourceClassInfo {
 	all := make([]nodeqosv1alpha1.QOSResourceClassInfo, 0, len(info.GetClasses()))
 	for _, class := range info.GetClasses() {
-		listed, omitted := h.take(classKey{resourceKey{scope, info.GetName()}, class.GetName()})
+		holders := h.byClass[classKey{resourceKey{scope, info.GetName()}, class.GetName()}]
 		all = append(all, nodeqosv1alpha1.QOSResourceClassInfo{
 			Name: class.GetName(), Capacity: signed(class.GetCapacity()), InUse: signed(class.GetInUse()),
 			Description: cut(class.GetDescription(), longestDescription), Degraded: cut(class.GetDegraded(), longestMessage),
 			Draining: class.GetDraining(), ExtendedResource: class.GetExtendedResource(),
-			Holders: listed, HoldersOmitted: omitted,
+			Holders: holders.listed, HoldersOmitted: holders.omitted,
 		})
 	}
 	return all

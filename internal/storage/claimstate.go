@@ -30,7 +30,7 @@ func (o *objects) claimsOfHandle(driver, handle string) (claims []*corev1.Persis
 			continue
 		}
 		claim, err := o.claims.PersistentVolumeClaims(v.Spec.ClaimRef.Namespace).Get(v.Spec.ClaimRef.Name)
-		if err == nil && claim.UID == v.Spec.ClaimRef.UID && claim.Spec.VolumeName == v.Name {
+		if err == nil && o.volumeOf(claim) == v {
 			claims = append(claims, claim)
 		}
 	}
@@ -56,7 +56,7 @@ func (c *controller) checkVolume(driver, handle string, limits nodeqosv1alpha1.V
 		case err != nil:
 			problem = err
 			continue
-		case class == nil || !sameLimits(*class, limits):
+		case class == nil || !sameLimits(class.VolumeClass, limits):
 			continue
 		}
 		if err := c.checkInForce(claim, limits); err != nil {

@@ -69,13 +69,17 @@ func newController(
 	typed := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	core, storage := typed.Core().V1(), typed.Storage().V1()
 	resource := nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)
+	nodeObjects := dynamicinformer.NewDynamicSharedInformerFactory(nodes, 0).ForResource(resource).Informer()
+	if err := nodeObjects.SetTransform(trim); err != nil {
+		return nil, fmt.Errorf("watch NodeQOSResources: %w", err)
+	}
 	c := &controller{
 		objects: objects{
 			claims: core.PersistentVolumeClaims().Lister(), volumes: core.PersistentVolumes().Lister(),
 			classes: storage.VolumeAttributesClasses().Lister(), storageClasses: storage.StorageClasses().Lister(), drivers: drivers,
 		},
 		pods:     core.Pods().Informer(),
-		nodes:    dynamicinformer.NewDynamicSharedInformerFactory(nodes, 0).ForResource(resource).Informer(),
+		nodes:    nodeObjects,
 		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
 		writer:   nodes.Resource(resource),
 		recorder: recorder, log: log, reported: map[string]map[types.UID]string{},
@@ -110,44 +114,6 @@ func (c *controller) watch(handlers map[cache.SharedIndexInformer]func(object an
 		c.informers = append(c.informers, informer)
 	}
 	return nil
-}
-
-// trim removes the fields that the controller does not read, to save memory.
-func trim(object any) (any, error) {
-	accessor, ok := object.(metav1.Object)
-	if !ok {
-		return object, nil
-	}
-	accessor.SetManagedFields(nil)
-
-	if pod, ok := object.(*corev1.Pod); ok {
-		kept := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion}}
-		kept.Spec.NodeName, kept.Spec.Volumes, kept.Status.Phase = pod.Spec.NodeName, pod.Spec.Volumes, pod.Status.Phase
-		kept.Spec.InitContainers, kept.Spec.Containers = mountsOnly(pod.Spec.InitContainers), mountsOnly(pod.Spec.Containers)
-		kept.Status.InitContainerStatuses = runningOnly(pod.Status.InitContainerStatuses)
-		kept.Status.ContainerStatuses = runningOnly(pod.Status.ContainerStatuses)
-		return kept, nil
-	}
-	return object, nil
-}
-
-func mountsOnly(containers []corev1.Container) []corev1.Container {
-	kept := make([]corev1.Container, len(containers))
-	for i := range containers {
-		kept[i] = corev1.Container{Name: containers[i].Name, VolumeMounts: containers[i].VolumeMounts, VolumeDevices: containers[i].VolumeDevices}
-	}
-	return kept
-}
-
-// runningOnly returns the statuses of the containers that run, without details.
-func runningOnly(statuses []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
-	for i := range statuses {
-		if statuses[i].State.Running != nil {
-			running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-			kept = append(kept, corev1.ContainerStatus{Name: statuses[i].Name, State: running})
-		}
-	}
-	return kept
 }
 
 func nodeIndex(object any) ([]string, error) {

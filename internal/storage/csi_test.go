@@ -24,8 +24,8 @@ import (
 
 // modifiable has the manifests of a CSI volume with a handle, of its claim, and of a pod on node-1 whose container main runs.
 var modifiable = strings.NewReplacer(
-	"spec: {csi: {driver: topolvm.io}}", "spec: {csi: {driver: topolvm.io, volumeHandle: handle-1}, claimRef: {namespace: a, name: data}}",
-	"spec:\n  volumes:", "status: {containerStatuses: [{name: main, state: {running: {}}}]}\nspec:\n  nodeName: node-1\n  volumes:",
+	"csi: {driver: topolvm.io}", "csi: {driver: topolvm.io, volumeHandle: handle-1}",
+	"spec:\n  nodeName:", "status: {containerStatuses: [{name: main, state: {running: {}}}]}\nspec:\n  nodeName:",
 ).Replace(manifests)
 
 // nodeWithLimits is the NodeQOSResources object of node-1 while the limits of class silver are in force on the node.
@@ -100,7 +100,7 @@ func TestAVolumeIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
 			code: codes.FailedPrecondition, want: "volume /data of container main: NotRunning"},
 		{name: "a parameter with the prefix of the external-resizer's", parameters: map[string]string{"iops": "500", "csi.storage.k8s.io/fstype": "xfs"},
 			code: codes.InvalidArgument, want: `parameter "csi.storage.k8s.io/fstype" is unknown`},
-		{name: "a claim that was created again", objects: []string{"claimRef: {namespace: a, name: data}", "claimRef: {namespace: a, name: data, uid: former}"},
+		{name: "a claim that was created again", objects: []string{"name: data, uid: c1}}", "name: data, uid: former}}"},
 			parameters: silver, code: codes.NotFound, want: "is bound to a claim"},
 		{name: "an unknown parameter", parameters: map[string]string{"iopz": "500"}, code: codes.InvalidArgument, want: `parameter "iopz" is unknown`},
 		{name: "no parameter", parameters: map[string]string{"csi.storage.k8s.io/pvc/name": "data"}, code: codes.InvalidArgument, want: "it sets no limit"},

@@ -6,7 +6,6 @@ package storage
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -29,16 +28,9 @@ const DefaultClassAnnotation = classes.Domain + "/default-volume-attributes-clas
 // LocalDriver is the driver of local volumes, as their StorageClass names it.
 const LocalDriver = "kubernetes.io/no-provisioner"
 
-const (
-	// maxVolumes is the CRD's maximum number of volumes of a node.
-	maxVolumes = 1000
-	// maxPath is the maximum length of a path, in bytes. It keeps the object small, because each path is in the spec, in the status, and
-	// in their managed fields.
-	maxPath = 256
-	// maxProblem is the maximum length of the problem of a claim in the object, in bytes. The event on
-	// the claim has up to maxNote bytes of the problem.
-	maxProblem = 256
-)
+// maxProblem is the maximum length of the problem of a claim in the object, in bytes. The event on the claim has up to maxNote bytes of
+// the problem.
+const maxProblem = 256
 
 // objects are the objects of the cluster that decide on limits.
 type objects struct {
@@ -60,7 +52,13 @@ type problem struct {
 type mount struct {
 	nodeqosv1alpha1.ClaimedVolume
 	claim *corev1.PersistentVolumeClaim
-	class *nodeqosv1alpha1.VolumeClass
+	class *classLimits
+}
+
+// classLimits has the limits of a class.
+type classLimits struct {
+	nodeqosv1alpha1.VolumeClass
+	former bool // whether these limits are those of the present spec, because the VolumeAttributesClass is no longer valid
 }
 
 // specOf returns the spec of a node with these pods, in a stable order, and the problems of their claims. The parameter
@@ -70,22 +68,18 @@ func (o *objects) specOf(
 	pods []*corev1.Pod, before nodeqosv1alpha1.NodeQOSResourcesSpec,
 ) (spec nodeqosv1alpha1.NodeQOSResourcesSpec, problems []problem) {
 	mounts, problems := o.mountsOn(pods, before)
-	// If a container mounts volumes at /data and /data/, the same path, only the pod's first volume counts.
 	slices.SortStableFunc(mounts, func(a, b mount) int { return compare(a.ClaimedVolume, b.ClaimedVolume) })
 	mounts = slices.CompactFunc(mounts, func(a, b mount) bool { return compare(a.ClaimedVolume, b.ClaimedVolume) == 0 })
-	mounts, omitted := withinLimits(mounts, before.Volumes)
+	mounts, invalid := withinPods(mounts, before.Volumes)
+	mounts, omitted := withinNode(mounts)
 
-	spec.Written = true
-	limits := map[string]nodeqosv1alpha1.VolumeClass{}
+	spec.Written, spec.VolumesOmitted = true, int64(len(omitted))
 	for _, m := range mounts {
-		limits[m.class.Name] = *m.class
 		spec.Volumes = append(spec.Volumes, m.ClaimedVolume)
 	}
-	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		spec.VolumeClasses = append(spec.VolumeClasses, limits[name])
-	}
 	slices.SortFunc(spec.Volumes, compare)
-	return spec, append(problems, omitted...)
+	spec.VolumeClasses = limitsOfMounts(mounts)
+	return spec, slices.Concat(problems, invalid, omitted)
 }
 
 // mountsOn returns the mounts of volumes that have a class. It leaves out the mounts of ended pods.
@@ -109,45 +103,6 @@ func (o *objects) mountsOn(pods []*corev1.Pod, before nodeqosv1alpha1.NodeQOSRes
 		}
 	}
 	return mounts, problems
-}
-
-// withinLimits returns the mounts that the object can have, and a problem for each mount that is left out. The mounts
-// of the volumes in the present spec (before) take precedence.
-func withinLimits(mounts []mount, before []nodeqosv1alpha1.ClaimedVolume) (kept []mount, problems []problem) {
-	present := map[qos.Subject]bool{}
-	for _, v := range before {
-		present[ownerOf(v)] = true
-	}
-	slices.SortStableFunc(mounts, func(a, b mount) int {
-		switch is, other := present[ownerOf(a.ClaimedVolume)], present[ownerOf(b.ClaimedVolume)]; {
-		case is && !other:
-			return -1
-		case other && !is:
-			return 1
-		}
-		return 0
-	})
-
-	inPod := map[string]int{}
-	for _, m := range mounts {
-		var err error
-		switch {
-		case len(m.Path) > maxPath:
-			err = fmt.Errorf("its path is longer than %d bytes", maxPath)
-		case inPod[m.PodUID] == classes.MaxVolumes:
-			err = fmt.Errorf("its pod has more than %d volumes with limits", classes.MaxVolumes)
-		case len(kept) == maxVolumes:
-			err = fmt.Errorf("its node has more than %d volumes with limits", maxVolumes)
-		}
-		if err != nil {
-			err = fmt.Errorf("the volume gets no limits in container %s of the pod with UID %s: %w", m.Container, m.PodUID, err)
-			problems = append(problems, problem{m.claim, err})
-			continue
-		}
-		inPod[m.PodUID]++
-		kept = append(kept, m)
-	}
-	return kept, problems
 }
 
 func compare(a, b nodeqosv1alpha1.ClaimedVolume) int {
@@ -187,7 +142,7 @@ func (o *objects) claimOf(pod *corev1.Pod, volume corev1.Volume) *corev1.Persist
 // mountsOf returns the mounts of a pod's volume in its containers. The parameter problem is the reason why the volume
 // does not have the class that the claim requests, or nil.
 func mountsOf(
-	pod *corev1.Pod, volume string, claim *corev1.PersistentVolumeClaim, class *nodeqosv1alpha1.VolumeClass, problem error,
+	pod *corev1.Pod, volume string, claim *corev1.PersistentVolumeClaim, class *classLimits, problem error,
 ) (mounts []mount) {
 	text := ""
 	if problem != nil {
@@ -232,13 +187,13 @@ func pathsOf(container *corev1.Container, volume string) (paths []string) {
 // one, its former claim was removed, or replaced by another claim with the same name.
 func (o *objects) classOf(
 	claim *corev1.PersistentVolumeClaim, before nodeqosv1alpha1.NodeQOSResourcesSpec,
-) (class *nodeqosv1alpha1.VolumeClass, problem error) {
-	if claim.Spec.VolumeName == "" {
-		return o.formerClass(claim, "", before), nil
-	}
-	volume, err := o.volumes.Get(claim.Spec.VolumeName)
-	if err != nil || !slices.Contains(o.drivers, driverOf(volume)) {
-		return nil, nil //nolint:nilnil,nilerr // a volume of a driver that is not listed has no class
+) (class *classLimits, problem error) {
+	volume := o.volumeOf(claim)
+	switch {
+	case volume == nil:
+		return o.formerClass(claim, anyDriver, before), nil
+	case !slices.Contains(o.drivers, driverOf(volume)):
+		return nil, nil //nolint:nilnil // a volume of a driver that is not listed has no class
 	}
 
 	for i, name := range o.candidates(claim) {
@@ -256,11 +211,25 @@ func (o *objects) classOf(
 	return class, problem
 }
 
+// volumeOf returns the volume to which a claim is bound, or nil if the claim is not bound. Every user may set the volume name of a
+// claim, so the volume must name the claim, too.
+func (o *objects) volumeOf(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	volume, err := o.volumes.Get(claim.Spec.VolumeName)
+	if err != nil { // the only error is that the volume does not exist
+		return nil
+	}
+	of := volume.Spec.ClaimRef
+	if of == nil || of.Namespace != claim.Namespace || of.Name != claim.Name || of.UID != claim.UID {
+		return nil
+	}
+	return volume
+}
+
 // formerClass returns the class that a claim has in the spec of a node, or nil if it has none there. If the class is no longer
 // valid, formerClass returns the limits in the spec.
 func (o *objects) formerClass(
 	claim *corev1.PersistentVolumeClaim, driver string, spec nodeqosv1alpha1.NodeQOSResourcesSpec,
-) *nodeqosv1alpha1.VolumeClass {
+) *classLimits {
 	i := slices.IndexFunc(spec.Volumes, func(v nodeqosv1alpha1.ClaimedVolume) bool { return v.Claim == claim.Namespace+"/"+claim.Name })
 	if i < 0 {
 		return nil
@@ -274,7 +243,7 @@ func (o *objects) formerClass(
 	if i < 0 {
 		return nil
 	}
-	return &spec.VolumeClasses[i]
+	return &classLimits{VolumeClass: spec.VolumeClasses[i], former: true}
 }
 
 // candidates returns the names of the classes that a claim may have, the best first: the class that it requests, the class that it had
@@ -295,14 +264,18 @@ func (o *objects) candidates(claim *corev1.PersistentVolumeClaim) (names []strin
 	return names
 }
 
-func (o *objects) class(name, driver string) (*nodeqosv1alpha1.VolumeClass, error) {
+// anyDriver stands for the driver of a volume that is not known.
+const anyDriver = ""
+
+// class returns the limits of a VolumeAttributesClass. An error means that a volume of the driver cannot have the class.
+func (o *objects) class(name, driver string) (*classLimits, error) {
 	class, err := o.classes.Get(name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("VolumeAttributesClass %q does not exist", name)
 	case err != nil:
 		return nil, err
-	case class.DriverName != driver:
+	case class.DriverName != driver && driver != anyDriver:
 		return nil, invalidClass{fmt.Errorf("VolumeAttributesClass %q is for driver %s, but the volume has driver %s", name, class.DriverName, driver)}
 	}
 
@@ -310,7 +283,7 @@ func (o *objects) class(name, driver string) (*nodeqosv1alpha1.VolumeClass, erro
 	if err != nil {
 		return nil, invalidClass{err}
 	}
-	return &limits, nil
+	return &classLimits{VolumeClass: limits}, nil
 }
 
 // invalidClass is the reason why a claim can never have a class.

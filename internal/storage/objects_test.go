@@ -25,6 +25,7 @@ import (
 const manifests = `kind: Pod
 metadata: {name: db, namespace: a, uid: u1}
 spec:
+  nodeName: node-1
   volumes:
   - {name: data, persistentVolumeClaim: {claimName: data}}
   - {name: tmp, emptyDir: {}}
@@ -34,12 +35,12 @@ spec:
   - {name: other}
 ---
 kind: PersistentVolumeClaim
-metadata: {name: data, namespace: a}
+metadata: {name: data, namespace: a, uid: c1}
 spec: {volumeName: pv-1, volumeAttributesClassName: silver, storageClassName: fast}
 ---
 kind: PersistentVolume
 metadata: {name: pv-1}
-spec: {csi: {driver: topolvm.io}}
+spec: {csi: {driver: topolvm.io}, claimRef: {namespace: a, name: data, uid: c1}}
 ---
 kind: VolumeAttributesClass
 metadata: {name: silver}
@@ -170,7 +171,7 @@ func podsWithMounts(pods int, paths ...string) string {
 			mounts = append(mounts, "{name: data, mountPath: "+path+"}")
 		}
 		text = fmt.Sprintf("kind: Pod\nmetadata: {name: db%d, namespace: a, uid: u%03d}\n"+
-			"spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: data}}], containers: [{name: main, volumeMounts: [%s]}]}\n---\n",
+			"spec: {nodeName: node-1, volumes: [{name: data, persistentVolumeClaim: {claimName: data}}], containers: [{name: main, volumeMounts: [%s]}]}\n---\n",
 			i, i, strings.Join(mounts, ", ")) + text
 	}
 	return text
@@ -181,39 +182,6 @@ func paths(number int) (paths []string) {
 		paths = append(paths, fmt.Sprintf("/data/%02d", i))
 	}
 	return paths
-}
-
-func TestVolumesThatAreLeftOutAreReported(t *testing.T) {
-	for _, test := range []struct {
-		name, manifests string
-		volumes         int
-		problem         string
-	}{
-		{"as many volumes of a pod as an annotation may have", podsWithMounts(1, paths(32)...), 32, ""},
-		{"too many volumes of a pod", podsWithMounts(2, paths(33)...), 64, "container main of the pod with UID u000: its pod has more than 32 volumes"},
-		{"a long path", podsWithMounts(1, "/"+strings.Repeat("x", 256), "/data"), 1, "its path is longer than 256 bytes"},
-		{"too many volumes of a node", podsWithMounts(41, paths(25)...), 1000, "UID u040: its node has more than 1000 volumes"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			objects, pods := read(t, test.manifests)
-			spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
-			if len(spec.Volumes) != test.volumes {
-				t.Errorf("%d volumes, want %d", len(spec.Volumes), test.volumes)
-			}
-			if (len(problems) > 0) != (test.problem != "") || len(problems) > 0 && !strings.Contains(problems[0].err.Error(), test.problem) {
-				t.Errorf("problems are %v, want %q", problems, test.problem)
-			}
-		})
-	}
-}
-
-func TestVolumesOfAFullNodeStay(t *testing.T) {
-	objects, pods := read(t, podsWithMounts(41, paths(25)...))
-	before := nodeqosv1alpha1.NodeQOSResourcesSpec{Volumes: []nodeqosv1alpha1.ClaimedVolume{{PodUID: "u040", Container: "main", Path: "/data/24"}}}
-	spec, problems := objects.specOf(pods, before)
-	if last := spec.Volumes[len(spec.Volumes)-1]; len(spec.Volumes) != 1000 || last.PodUID != "u040" || last.Path != "/data/24" {
-		t.Errorf("the spec has %d volumes, the last is %+v; the problems are %v", len(spec.Volumes), last, problems)
-	}
 }
 
 func TestTheClassOfAClaim(t *testing.T) {
@@ -243,7 +211,8 @@ func TestTheClassOfAClaim(t *testing.T) {
 			`VolumeAttributesClass "other" is for driver ebs.csi.aws.com, but the volume has driver topolvm.io`},
 		{"can be that of local volumes", []string{"csi: {driver: topolvm.io}", "local: {path: /vol}", "driverName: topolvm.io\nparameters: {iops: \"500\"}",
 			"driverName: kubernetes.io/no-provisioner\nparameters: {iops: \"500\"}"}, "silver", ""},
-		{"is also that of an ephemeral volume", []string{"persistentVolumeClaim: {claimName: data}", "ephemeral: {}", "{name: data, namespace", "{name: db-data, namespace"},
+		{"is also that of an ephemeral volume", []string{"persistentVolumeClaim: {claimName: data}", "ephemeral: {}", "{name: data, namespace", "{name: db-data, namespace",
+			"{namespace: a, name: data", "{namespace: a, name: db-data"},
 			"silver", ""},
 		{"does not matter for a pod that has ended", []string{"kind: Pod\n", "kind: Pod\nstatus: {phase: Succeeded}\n"}, "", ""},
 	} {
@@ -316,7 +285,7 @@ func TestARemovedClaimLeavesTheLimits(t *testing.T) {
 	objects, pods := read(t, manifests)
 	before, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 	for name, objects := range map[string]string{
-		"the claim is removed":  strings.Replace(manifests, "metadata: {name: data, namespace: a}", "metadata: {name: another, namespace: a}", 1),
+		"the claim is removed":  strings.Replace(manifests, "metadata: {name: data, namespace: a, uid: c1}", "metadata: {name: another, namespace: a, uid: c1}", 1),
 		"another claim follows": strings.Replace(manifests, "volumeName: pv-1, volumeAttributesClassName: silver, ", "volumeAttributesClassName: gold, ", 1),
 	} {
 		t.Run(name, func(t *testing.T) {

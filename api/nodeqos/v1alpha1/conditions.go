@@ -5,13 +5,19 @@ package v1alpha1
 
 import "github.com/qos-nri/qos-nri-plugin/pkg/classes"
 
-// Types of conditions of the node as a whole. The shim reports ConditionPluginReady, and the plugin reports the others.
+// Types of conditions of the node as a whole. The shim reports ConditionPluginReady and ConditionReportComplete, and
+// the plugin reports the others.
 const (
 	ConditionPluginReady          = "PluginReady"
 	ConditionConfigurationApplied = classes.ConditionConfigurationApplied
 	ConditionRuntimeRegistered    = classes.ConditionRuntimeRegistered
 	ConditionKernelAnswers        = classes.ConditionKernelAnswers
+	// ConditionReportComplete is False while the object leaves something out. Otherwise the object does not have the condition.
+	ConditionReportComplete = "ReportComplete"
 )
+
+// ReasonTooLarge is the reason of the condition ReportComplete.
+const ReasonTooLarge = "TooLarge"
 
 // Reasons of the condition PluginReady.
 const (

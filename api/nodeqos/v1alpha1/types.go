@@ -90,7 +90,8 @@ type NodeQOSResourcesStatus struct {
 	// registered with the container runtime; otherwise the rest of the status is the last known state. ConfigurationApplied is
 	// True while the class files on disk are in force. RuntimeRegistered is True while the plugin is registered with the
 	// container runtime; otherwise no container gets a class. KernelAnswers is False while the kernel does not answer a call
-	// of the plugin; the classes of the containers that the message names are then not verified.
+	// of the plugin; the classes of the containers that the message names are then not verified. ReportComplete is False while
+	// the object leaves something out, because it would be too large; otherwise the object does not have this condition.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -26,6 +26,11 @@ type NodeQOSResourcesSpec struct {
 	// +listMapKey=path
 	// +kubebuilder:validation:MaxItems=1000
 	Volumes []ClaimedVolume `json:"volumes,omitempty"`
+
+	// The number of volumes that are left out, because the object would be too large. They get no limits, and their claims have events.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	VolumesOmitted int64 `json:"volumesOmitted,omitempty"`
 }
 
 // VolumeClass has the limits of a class. Absent limits are unlimited.
