@@ -64,21 +64,24 @@ share this work.`,
 func newAwaitResetCommand() *cobra.Command {
 	var logging program.LogOptions
 	var kubeconfig string
+	timeout := kubeletshim.ResetTimeout
 	command := &cobra.Command{
 		Use:   "await-reset",
 		Short: "Wait until no node offers a class",
 		Long: `await-reset waits until no node offers a class of containers or pods. It does not wait for classes that were removed from the class
-files and that containers still have, and not for nodes that have not reported for ten minutes. The Helm chart runs it before an
-uninstall, after it has removed the classes from all class files.`,
+files and that containers still have, and not for nodes that have not reported for ten minutes. After the timeout, it names the nodes that
+still offer classes, with the reasons, and exits with code 1. The Helm chart runs it before an uninstall, after it has removed the
+classes from all class files.`,
 		Args: program.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := logging.Logger(cmd.ErrOrStderr())
 			if err != nil {
 				return program.UsageError(cmd, err)
 			}
-			return kubeletshim.AwaitReset(cmd.Context(), kubeconfig, program.Version(version), log)
+			return kubeletshim.AwaitReset(cmd.Context(), kubeconfig, program.Version(version), timeout, log)
 		},
 	}
+	command.Flags().DurationVar(&timeout, "timeout", timeout, "the longest time to wait")
 	addKubeconfig(command.Flags(), &kubeconfig)
 	logging.AddFlags(command.Flags())
 	return command

@@ -4,6 +4,7 @@
 package kubeletshim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
@@ -21,12 +24,24 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// resetInterval is how often AwaitReset lists the nodes.
-const resetInterval = 2 * time.Second
+const (
+	// resetInterval is how often AwaitReset lists the nodes.
+	resetInterval = 2 * time.Second
+	// ResetTimeout is the default of the longest duration of AwaitReset. It is shorter than the default of Helm's --timeout, 5 minutes,
+	// so that the reason is in the log before Helm gives up.
+	ResetTimeout = 4 * time.Minute
+	// rightsTimeout is how long the API server may refuse the list. A right that was just granted takes a moment to come into force.
+	rightsTimeout = 30 * time.Second
+	// maxNamedNodes is the maximum number of nodes that a message names.
+	maxNamedNodes = 10
+	// maxReason is the maximum length of the reason of a node, in bytes.
+	maxReason = 300
+)
 
 // AwaitReset waits until no node offers a class of containers or pods, and no container or pod has a class that was assigned as the
-// default class. It ignores nodes that have stopped reporting. It returns an error if it has no credentials, or if ctx ends.
-func AwaitReset(ctx context.Context, kubeconfig, version string, log *slog.Logger) error {
+// default class. It ignores nodes that have stopped reporting. It returns an error if it has no credentials or rights, after the
+// timeout, or if ctx ends. The error names the nodes with their reasons.
+func AwaitReset(ctx context.Context, kubeconfig, version string, timeout time.Duration, log *slog.Logger) error {
 	config, err := kubeapi.Config(kubeconfig, "qos-kubelet-shim/"+version)
 	if err != nil {
 		return err
@@ -35,57 +50,97 @@ func AwaitReset(ctx context.Context, kubeconfig, version string, log *slog.Logge
 	if err != nil {
 		return err
 	}
-	return awaitReset(ctx, objects, log)
+	return awaitReset(ctx, objects, timeout, log)
 }
 
-func awaitReset(ctx context.Context, objects dynamic.Interface, log *slog.Logger) error {
+func awaitReset(ctx context.Context, objects dynamic.Interface, timeout time.Duration, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	began := time.Now()
+	var refusedSince time.Time // zero if the API server did not refuse the last list
 	for logged := ""; ; {
-		waitsFor, err := notReset(ctx, objects)
-		if err == nil && len(waitsFor) == 0 {
+		problem, err := notReset(ctx, objects, time.Now())
+		switch refused := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err); {
+		case err == nil && problem == "":
 			return nil
+		case !refused:
+			refusedSince = time.Time{}
+		case refusedSince.IsZero():
+			refusedSince = time.Now()
+		case time.Since(refusedSince) >= rightsTimeout:
+			return fmt.Errorf("%w; the rights of this Job are gone, so nobody waits for it any more: run \"helm uninstall\" again", err)
 		}
 
-		problem := "nodes offer classes: " + strings.Join(waitsFor, ", ")
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			problem = err.Error()
 		}
-		if problem != logged {
+		if problem != logged && problem != "" {
 			logged = problem
 			log.Info("waiting until no node offers a class", "problem", problem)
 		}
 		if pause.For(ctx, resetInterval); ctx.Err() != nil {
-			return fmt.Errorf("%w; %s", ctx.Err(), problem)
+			return fmt.Errorf("nodes still offer classes after %s: %s", time.Since(began).Round(time.Second), cmp.Or(logged, "no node was listed"))
 		}
 	}
 }
 
-// notReset returns the names of the nodes that offer classes.
-func notReset(ctx context.Context, objects dynamic.Interface) ([]string, error) {
+// notReset returns the nodes that offer classes, with their reasons. It returns "" if there are none.
+func notReset(ctx context.Context, objects dynamic.Interface, now time.Time) (string, error) {
 	list, err := objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("list NodeQOSResources: %w", err)
+		return "", fmt.Errorf("list NodeQOSResources: %w", err)
 	}
 
-	var names []string
+	var reasons []string
 	for _, item := range list.Items {
 		var node nodeqosv1alpha1.NodeQOSResources
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &node); err != nil {
-			return nil, fmt.Errorf("read NodeQOSResources %s: %w", item.GetName(), err)
+			return "", fmt.Errorf("read NodeQOSResources %s: %w", item.GetName(), err)
 		}
-		if offersClasses(&node.Status, time.Now()) {
-			names = append(names, node.Name)
+		if reason := offered(&node.Status, now); reason != "" {
+			reasons = append(reasons, fmt.Sprintf("node %s %s", node.Name, classes.Printable(reason, maxReason)))
 		}
 	}
-	return names, nil
+	if more := len(reasons) - maxNamedNodes; more > 0 {
+		reasons = append(reasons[:maxNamedNodes], fmt.Sprintf("and %d more nodes", more))
+	}
+	return strings.Join(reasons, "; "), nil
 }
 
-// offersClasses reports whether a node offers classes, or still has containers or pods that got their class as the default class.
-// It ignores classes of volumes, because class files do not configure them.
-func offersClasses(status *nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time) bool {
-	resources := slices.Concat(status.QOSResources.ContainerQOSResources, status.QOSResources.PodQOSResources)
-	return !status.Expired(now) && slices.ContainsFunc(resources, func(r nodeqosv1alpha1.QOSResourceInfo) bool {
-		return slices.ContainsFunc(r.Classes, func(c nodeqosv1alpha1.QOSResourceClassInfo) bool {
-			return !c.Draining || slices.ContainsFunc(c.Holders, func(h nodeqosv1alpha1.Holder) bool { return h.Source == string(classes.SourceDefault) })
-		})
-	})
+// offered says what a node still offers, and why. It returns "" for a node that offers no class, and has no containers or pods that got
+// their class as the default class. It ignores classes of volumes, because class files do not configure them.
+func offered(status *nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time) string {
+	if status.Expired(now) {
+		return ""
+	}
+	for _, r := range slices.Concat(status.QOSResources.ContainerQOSResources, status.QOSResources.PodQOSResources) {
+		for i := range r.Classes {
+			if left := leftOf(&r.Classes[i]); left != "" {
+				return fmt.Sprintf("%s class %s of %s%s", left, r.Classes[i].Name, r.Name, reasonOf(status))
+			}
+		}
+	}
+	return ""
+}
+
+// leftOf says in which way a class is not removed yet. It returns "" for a class that was removed.
+func leftOf(class *nodeqosv1alpha1.QOSResourceClassInfo) string {
+	if !class.Draining {
+		return "offers"
+	}
+	i := slices.IndexFunc(class.Holders, func(h nodeqosv1alpha1.Holder) bool { return h.Source == string(classes.SourceDefault) })
+	if i < 0 {
+		return ""
+	}
+	return fmt.Sprintf("has pod %s/%s with the removed default", class.Holders[i].Namespace, class.Holders[i].Pod)
+}
+
+// reasonOf returns the condition that explains why a node does not apply class files, or "".
+func reasonOf(status *nodeqosv1alpha1.NodeQOSResourcesStatus) string {
+	for _, kind := range []string{nodeqosv1alpha1.ConditionPluginReady, nodeqosv1alpha1.ConditionConfigurationApplied} {
+		if c := meta.FindStatusCondition(status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
+			return fmt.Sprintf(" (%s: %s)", c.Reason, c.Message)
+		}
+	}
+	return ""
 }

@@ -5,16 +5,19 @@ package kubeletshim
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
@@ -46,31 +49,43 @@ func TestANodeIsResetWhenNothingHasAClassThatItDidNotRequest(t *testing.T) {
 				"container": {ContainerQOSResources: resource}, "pod": {PodQOSResources: resource},
 			} {
 				status := &nodeqosv1alpha1.NodeQOSResourcesStatus{QOSResources: resources, LastHeartbeatTime: &metav1.Time{Time: now.Add(-test.age)}}
-				if got := offersClasses(status, now); got != test.offered {
-					t.Errorf("the node offers classes of scope %s: %t", scope, got)
+				if got := offered(status, now); (got != "") != test.offered {
+					t.Errorf("the node offers classes of scope %s: %q", scope, got)
 				}
 			}
 		})
 	}
 }
 
+// nodesWith returns a client for nodes with the given NodeQOSResources.status.
+func nodesWith(t *testing.T, nodes map[string]map[string]any) *dynamicfake.FakeDynamicClient {
+	t.Helper()
+	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{nodeObjects: "NodeQOSResourcesList"})
+	for name, status := range nodes {
+		node := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}, "status": status}}
+		node.SetGroupVersionKind(nodeqosv1alpha1.GroupVersion.WithKind("NodeQOSResources"))
+		if _, err := objects.Resource(nodeObjects).Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return objects
+}
+
+var nodeObjects = nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)
+
+// offering returns the status of a node that offers the given classes.
+func offering(classes ...any) map[string]any {
+	return map[string]any{"qosResources": map[string]any{
+		"containerQOSResources": []any{map[string]any{"name": "k8s.io/rdt", "mutable": true, "classes": classes}},
+	}}
+}
+
 func TestAwaitResetReturnsWhenTheLastNodeIsReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nodes := nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)
-		objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-			map[schema.GroupVersionResource]string{nodes: "NodeQOSResourcesList"})
-		for name, classes := range map[string][]any{"n1": {}, "n2": {map[string]any{"name": "gold", "inUse": int64(0)}}} {
-			node := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}, "status": map[string]any{
-				"qosResources": map[string]any{"containerQOSResources": []any{map[string]any{"name": "k8s.io/rdt", "mutable": true, "classes": classes}}},
-			}}}
-			node.SetGroupVersionKind(nodeqosv1alpha1.GroupVersion.WithKind("NodeQOSResources"))
-			if _, err := objects.Resource(nodes).Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-
+		objects := nodesWith(t, map[string]map[string]any{"n1": offering(), "n2": offering(map[string]any{"name": "gold", "inUse": int64(0)})})
 		ended := make(chan error, 1)
-		go func() { ended <- awaitReset(t.Context(), objects, slog.New(slog.DiscardHandler)) }()
+		go func() { ended <- awaitReset(t.Context(), objects, ResetTimeout, slog.New(slog.DiscardHandler)) }()
 
 		synctest.Wait()
 		select {
@@ -79,12 +94,48 @@ func TestAwaitResetReturnsWhenTheLastNodeIsReset(t *testing.T) {
 		default:
 		}
 
-		if err := objects.Resource(nodes).Delete(context.WithoutCancel(t.Context()), "n2", metav1.DeleteOptions{}); err != nil {
+		if err := objects.Resource(nodeObjects).Delete(context.WithoutCancel(t.Context()), "n2", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+func TestAwaitResetEndsWithTheNamesOfTheNodesAndTheReasons(t *testing.T) {
+	gold, held := map[string]any{"name": "gold", "inUse": int64(0)}, map[string]any{"name": "bronze", "inUse": int64(1), "draining": true}
+	held["holders"] = []any{map[string]any{"namespace": "a", "pod": "web", "source": "default"}}
+	silent := offering(gold)
+	silent["conditions"] = []any{map[string]any{
+		"type": "PluginReady", "status": "False", "reason": "NotAnswering", "message": "it does not answer", "lastTransitionTime": "2026-01-01T00:00:00Z",
+	}}
+	synctest.Test(t, func(t *testing.T) {
+		objects := nodesWith(t, map[string]map[string]any{"n1": offering(), "n2": silent, "n3": offering(held)})
+		began := time.Now()
+		err := awaitReset(t.Context(), objects, ResetTimeout, slog.New(slog.DiscardHandler))
+		const want = "nodes still offer classes after 4m0s: node n2 offers class gold of k8s.io/rdt (NotAnswering: it does not answer); " +
+			"node n3 has pod a/web with the removed default class bronze of k8s.io/rdt"
+		if err == nil || err.Error() != want || time.Since(began) > 5*time.Minute {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestAwaitResetEndsWithoutRights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		objects, lists := nodesWith(t, nil), 0
+		objects.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if lists++; lists == 1 { // a list that times out once is no reason to end
+				return true, nil, apierrors.NewTimeoutError("slow", 1)
+			}
+			return true, nil, apierrors.NewForbidden(nodeObjects.GroupResource(), "", errors.New("no rights"))
+		})
+		began := time.Now()
+		err := awaitReset(t.Context(), objects, time.Hour, slog.New(slog.DiscardHandler))
+		if !apierrors.IsForbidden(err) || time.Since(began) > time.Minute {
+			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
 }

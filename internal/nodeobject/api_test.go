@@ -31,7 +31,8 @@ type object map[string]any
 // that it works in a synctest bubble. It implements what a publisher needs: applies, resource versions, and watches
 // that start at a version.
 type api struct {
-	t *testing.T
+	t       *testing.T
+	applied *fieldManager
 
 	mu       sync.Mutex // guards all below
 	nodeUID  string     // empty if the Node does not exist
@@ -57,7 +58,7 @@ type event struct {
 // serve starts an API server that has the node with this UID.
 func serve(t *testing.T, nodeUID string) *api {
 	t.Helper()
-	a := &api{t: t, nodeUID: nodeUID, version: 100, changed: make(chan struct{}), conns: map[net.Conn]bool{}, accepted: make(chan net.Conn)}
+	a := &api{t: t, applied: newFieldManager(t), nodeUID: nodeUID, version: 100, changed: make(chan struct{}), conns: map[net.Conn]bool{}, accepted: make(chan net.Conn)}
 	server := &http.Server{Handler: http.HandlerFunc(a.handle)}
 	done := make(chan struct{})
 	go func() {
@@ -345,6 +346,11 @@ func (a *api) apply(w http.ResponseWriter, r *http.Request, subresource string) 
 		notFound(w, `nodeqosresources.qos.noderesource.dev "n1" not found`)
 		return
 	case subresource == "/status":
+		if reason := a.applied.refuse(body); reason != "" {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = io.WriteString(w, failure(http.StatusUnprocessableEntity, "Invalid", reason))
+			return
+		}
 		next["status"] = merge(next["status"], body["status"])
 	case next == nil:
 		delete(body, "status")

@@ -99,14 +99,15 @@ func pluginReady(state nodecache.State, overdue bool) metav1.Condition {
 	return ready
 }
 
+// resources returns the resources of a scope, or nil if there are none. A list that is empty, but not nil, would make qosResources an
+// empty object in the JSON. Server-side apply turns an empty object whose lists it removes into null, which the API server refuses.
 func (h *holders) resources(
 	scope qosv1alpha1.Scope, infos []*qosv1alpha1.QOSResourceInfo, before []nodeqosv1alpha1.QOSResourceInfo, now time.Time,
-) []nodeqosv1alpha1.QOSResourceInfo {
+) (all []nodeqosv1alpha1.QOSResourceInfo) {
 	known := make(map[string]nodeqosv1alpha1.QOSResourceInfo, len(before))
 	for _, resource := range before {
 		known[resource.Name] = resource
 	}
-	all := make([]nodeqosv1alpha1.QOSResourceInfo, 0, len(infos))
 	for _, info := range infos {
 		foreign := h.foreign[resourceKey{scope, info.GetName()}]
 		all = append(all, nodeqosv1alpha1.QOSResourceInfo{
