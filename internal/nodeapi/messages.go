@@ -211,6 +211,8 @@ func sourceOf(source classes.Source) qosv1alpha1.Source {
 		return qosv1alpha1.Source_SOURCE_ADOPTED
 	case classes.SourceUpdate:
 		return qosv1alpha1.Source_SOURCE_UPDATE
+	case classes.SourceRuntimeHandler:
+		return qosv1alpha1.Source_SOURCE_RUNTIME_HANDLER
 	case classes.SourceNone:
 	}
 	return qosv1alpha1.Source_SOURCE_UNSPECIFIED

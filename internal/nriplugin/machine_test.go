@@ -17,6 +17,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
+	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
@@ -172,8 +173,7 @@ func (r *machineRig) newNode(t *testing.T) *node.Node {
 	}
 
 	log := slog.New(slog.DiscardHandler)
-	r.kinds = append(blockio.Kinds(blockio.Options{FS: r.host, Tree: tree, Log: log}),
-		rdt.Kind(rdt.Options{FS: r.host, Threads: tree, MountResctrl: true, Log: log}))
+	r.kinds = config.Kinds(rdt.Options{FS: r.host, Threads: tree, MountResctrl: true, Log: log}, blockio.Options{FS: r.host, Tree: tree, Log: log})
 	if r.checkpoint == "" {
 		r.checkpoint = filepath.Join(t.TempDir(), "changes.json")
 	}

@@ -286,7 +286,7 @@ func podOf(p *api.PodSandbox) classes.Holder {
 	return classes.Holder{
 		ID: p.GetId(), SandboxID: p.GetId(), PodUID: cmp.Or(nameOf(p.GetUid()), p.GetId()),
 		PodName: nameOf(p.GetName()), PodNamespace: nameOf(p.GetNamespace()),
-		PodAnnotations: p.GetAnnotations(), CgroupsPath: p.GetLinux().GetCgroupParent(), PID: int(p.GetPid()),
+		RuntimeHandler: nameOf(p.GetRuntimeHandler()), PodAnnotations: p.GetAnnotations(), CgroupsPath: p.GetLinux().GetCgroupParent(), PID: int(p.GetPid()),
 		PodCgroupsPath: p.GetLinux().GetCgroupParent(),
 	}
 }

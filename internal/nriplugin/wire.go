@@ -24,7 +24,7 @@ type fieldNumbers map[protowire.Number]fieldNumbers
 // pods and field 2 has the containers.
 func decodedFields() fieldNumbers {
 	return fieldNumbers{
-		1: {1: nil, 2: nil, 3: nil, 4: nil, 6: nil, 8: {3: nil}, 9: nil},
+		1: {1: nil, 2: nil, 3: nil, 4: nil, 6: nil, 7: nil, 8: {3: nil}, 9: nil},
 		2: {
 			1: nil, 2: nil, 3: nil, 4: nil, 6: nil, 9: {1: nil, 3: nil},
 			11: {2: {1: nil, 2: nil, 3: nil, 4: nil}, 3: {6: nil}, 5: nil, 12: {1: nil}},

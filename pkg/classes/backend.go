@@ -20,6 +20,11 @@ type Kind struct {
 	Single bool
 	// Mutable is true if Backend.Enforce can change the class of a running container or pod.
 	Mutable bool
+	// AnyClass is true if the backend needs no configuration of a class. A resource of this kind has the classes that it lists.
+	AnyClass bool
+	// AnyHandler is true if pods of every runtime handler can have classes, also of handlers that do not share the node's kernel,
+	// unless the class file says otherwise.
+	AnyHandler bool
 	// Parse reads the value of the field, strictly and without I/O. It reports problems with the methods of Field. Its
 	// result is valid only if it reported no problem.
 	Parse func(section *Field) BackendConfig
@@ -35,7 +40,7 @@ type Kind struct {
 
 // BackendConfig is the result of Kind.Parse.
 type BackendConfig interface {
-	// ClassNames returns the configured classes, in a stable order.
+	// ClassNames returns the configured classes, in a stable order. It returns none if the kind has AnyClass.
 	ClassNames() []string
 }
 

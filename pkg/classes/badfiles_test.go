@@ -25,11 +25,11 @@ var badFiles = []struct {
 	{"two documents", resource("name: rdt", gold) + "---\na: b\n", []string{"a.yaml:6: begins a second YAML document; write one document per file"}},
 	{"resources that are no list", head + "  a: b\n", []string{"a.yaml:3: resources: must be a list, not a mapping"}},
 	{"a resource that is a word", head + "- rdt\n", []string{
-		`a.yaml:4: resources[0]: must be a mapping with the fields name, scope, defaultClass, onClassRemoved, classes, rdt, blockio, network, not "rdt"`,
+		`a.yaml:4: resources[0]: must be a mapping with the fields name, scope, defaultClass, onClassRemoved, runtimeHandlers, classes, rdt, blockio, network, not "rdt"`,
 	}},
 	{"unknown fields of everything", "spec: 1\n" + resource("name: rdt", "defaultclass: gold", "classes: [{name: gold, cap: 2}]", gold), []string{
 		"a.yaml:1: spec: unknown field; the known fields are apiVersion, kind, resources",
-		"a.yaml:6: resources[0].defaultclass: unknown field; the known fields are name, scope, defaultClass, onClassRemoved, classes, rdt, blockio, network",
+		"a.yaml:6: resources[0].defaultclass: unknown field; the known fields are name, scope, defaultClass, onClassRemoved, runtimeHandlers, classes, rdt, blockio, network",
 		"a.yaml:7: resources[0].classes[0].cap: unknown field; the known fields are name, capacity, description",
 	}},
 	{"duplicate keys", resource("name: rdt", "name: blockio", "rdt:", "  classes: {gold: {}, gold: {}}"), []string{
@@ -43,6 +43,12 @@ var badFiles = []struct {
 		`a.yaml:6: resources[0].defaultClass: must be a string, not the boolean "true"; put the value in quotes`,
 		`a.yaml:7: resources[0].classes: must be a list, not "gold"`,
 		`a.yaml:8: resources[0].rdt: must be a mapping with the configuration of rdt, not the number "3"`,
+	}},
+	{"runtime handlers", resource("name: rdt", "runtimeHandlers: []", gold) +
+		"- name: vendor.example/net\n  scope: pod\n  runtimeHandlers: [Kata, 1]\n  network: {classes: {fast: {}}}\n", []string{
+		"a.yaml:5: resources[0].runtimeHandlers: has no handler; omit the field for the handlers that share the node's kernel",
+		`a.yaml:9: resources[1].runtimeHandlers[0]: "Kata" cannot be a runtime handler; write the field handler of a RuntimeClass, e.g. runc`,
+		`a.yaml:9: resources[1].runtimeHandlers[1]: must be a string, not the number "1"; put the value in quotes`,
 	}},
 	{"empty values", resource("name:", "classes: [{name: , capacity: }, {}]", "rdt:"), []string{
 		"a.yaml:4: resources[0].name: must be a string, not an empty value",

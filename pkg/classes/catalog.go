@@ -53,6 +53,9 @@ type Resource struct {
 	Mutable bool
 	// DefaultClass is assigned to containers or pods that request nothing. It is SystemDefault if the resource has no default.
 	DefaultClass string
+	// RuntimeHandlers has the handlers of RuntimeClasses whose pods can have classes of the resource. Pods without a RuntimeClass always
+	// can. nil means all handlers.
+	RuntimeHandlers []string
 	// OnClassRemoved is the policy for containers, pods or volumes that requested a class, if this class is removed.
 	// Containers and pods that got the class only because it was the default get the new default class.
 	OnClassRemoved Removal
@@ -69,6 +72,17 @@ func (r *Resource) Class(name string) (Class, bool) {
 	return r.Classes[i], true
 }
 
+// KernelSharingHandlers returns the runtime handlers that are known to run containers on the node's own kernel. A handler has the
+// name that the administrator of the node has given to it, so these are common names.
+func KernelSharingHandlers() []string {
+	return []string{"runc", "crun", "youki", "nvidia", "nvidia-cdi", "nvidia-legacy", "high-performance"}
+}
+
+// Serves reports whether pods of a runtime handler can have classes of the resource.
+func (r *Resource) Serves(handler string) bool {
+	return handler == "" || r.RuntimeHandlers == nil || slices.Contains(r.RuntimeHandlers, handler)
+}
+
 // Offer is a configured resource, with its availability on this node.
 type Offer struct {
 	Resource
@@ -76,11 +90,14 @@ type Offer struct {
 	Unavailable *Unavailable
 }
 
-// Default returns the assignment that applies if nothing is requested. An unavailable resource has no default, because
-// its classes cannot be enforced.
-func (o *Offer) Default() Assignment {
-	if o.DefaultClass == SystemDefault || o.Unavailable != nil {
+// Default returns the assignment that applies if a pod of a runtime handler requests nothing. An unavailable resource has no default,
+// because its classes cannot be enforced.
+func (o *Offer) Default(handler string) Assignment {
+	switch {
+	case o.DefaultClass == SystemDefault || o.Unavailable != nil:
 		return Assignment{Resource: o.Name}
+	case !o.Serves(handler):
+		return Assignment{Resource: o.Name, Source: SourceRuntimeHandler}
 	}
 	return Assignment{Resource: o.Name, Class: o.DefaultClass, Source: SourceDefault}
 }
@@ -95,7 +112,7 @@ type Catalog struct {
 	families [2]family
 	// claims maps each container to its volumes whose PersistentVolumeClaims request a class.
 	claims map[qos.Subject][]ClaimedVolume
-	// containerDefaults and podDefaults have the assignments that apply if nothing is requested.
+	// containerDefaults and podDefaults have the assignments that apply if nothing is requested, for pods without a RuntimeClass.
 	containerDefaults, podDefaults []Assignment
 }
 
@@ -108,9 +125,9 @@ func NewCatalog(offers []Offer) *Catalog {
 		c.index[offer.Name] = i
 		switch offer.Scope {
 		case ContainerScope:
-			c.containerDefaults = append(c.containerDefaults, offer.Default())
+			c.containerDefaults = append(c.containerDefaults, offer.Default(""))
 		case PodScope:
-			c.podDefaults = append(c.podDefaults, offer.Default())
+			c.podDefaults = append(c.podDefaults, offer.Default(""))
 		case VolumeScope: // has no default
 		}
 	}
@@ -123,6 +140,23 @@ func NewCatalog(offers []Offer) *Catalog {
 	}
 	c.podDefaults, c.containerDefaults = slices.Clip(c.podDefaults), slices.Clip(c.containerDefaults)
 	return c
+}
+
+// defaults returns the assignments that apply if a holder requests nothing. The result is read-only.
+func (c *Catalog) defaults(h *Holder) []Assignment {
+	shared := c.containerDefaults
+	if h.Container == "" {
+		shared = c.podDefaults
+	}
+	if h.RuntimeHandler == "" {
+		return shared
+	}
+
+	own := slices.Clone(shared)
+	for i := range own {
+		own[i] = c.offers[c.index[own[i].Resource]].Default(h.RuntimeHandler)
+	}
+	return own
 }
 
 // At returns a copy of the catalog whose errors name another place than "on this node", e.g. "on node-1".

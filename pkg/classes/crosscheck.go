@@ -20,12 +20,16 @@ func (r *draft) checkClasses(defaultClass *Field) {
 	}
 
 	for _, class := range r.Classes {
-		if !configured[class.Name] {
+		if !configured[class.Name] && !r.kind.AnyClass {
 			r.classes[class.Name].Report("class %s is not configured under %s; available: %s",
 				quote(class.Name), r.Kind, list(r.Backend.ClassNames()))
 		}
 	}
 
+	if r.kind.AnyClass && len(r.Classes) == 0 {
+		r.section.Report("has no classes; list the resource's classes in its field classes, e.g. classes: [{name: gold, capacity: 2}]")
+		return
+	}
 	if r.DefaultClass == SystemDefault {
 		return
 	}

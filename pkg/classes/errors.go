@@ -20,6 +20,7 @@ var (
 	ErrUnavailable     = errors.New("QoS resource is unavailable")
 	ErrContradiction   = errors.New("contradicting QoS requests")
 	ErrBadRequest      = errors.New("malformed QoS request")
+	ErrRuntimeHandler  = errors.New("the pod's runtime handler has no QoS classes")
 	ErrNoBlockDevice   = errors.New("the volume has no block device")
 	ErrSharedDisk      = errors.New("the disk of the volume is shared")
 	ErrUnknownHolder   = errors.New("no holder has this ID")
@@ -42,6 +43,7 @@ func refusalReasons() []refusalReason {
 		{ErrUnavailable, "Unavailable"},
 		{ErrContradiction, "Contradiction"},
 		{ErrBadRequest, "BadRequest"},
+		{ErrRuntimeHandler, "RuntimeHandler"},
 		{ErrNoBlockDevice, "NoBlockDevice"},
 		{ErrSharedDisk, "SharedDisk"},
 	}
@@ -141,6 +143,15 @@ func (c *Catalog) check(o *Offer, a Assignment) error {
 		return c.unknownClass(o, a)
 	}
 	return nil
+}
+
+// checkFor works like check. It also returns an error if pods of the holder's runtime handler cannot have classes of the resource.
+func (c *Catalog) checkFor(h *Holder, o *Offer, a Assignment) error {
+	if a.Class != SystemDefault && !o.Serves(h.RuntimeHandler) {
+		return refuse(a, ErrRuntimeHandler, "class %s of %s is not for pods of runtime handler %s; the resource's runtimeHandlers are: %s",
+			quote(a.Class), o.Name, quote(h.RuntimeHandler), list(o.RuntimeHandlers))
+	}
+	return c.check(o, a)
 }
 
 func (r *Resource) classNames() string {

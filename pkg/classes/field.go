@@ -105,7 +105,7 @@ func (f *Field) match(same func(a, b string) bool, known []string) map[string]*F
 		i := slices.IndexFunc(known, func(name string) bool { return same(name, child.Name) })
 		switch {
 		case i < 0:
-			child.Report("unknown field; the known fields are %s", strings.Join(known, ", "))
+			child.Report("unknown field; the known fields are %s", list(known))
 		case fields[known[i]] != nil:
 			child.reportDuplicate(fields[known[i]])
 		default:

@@ -24,6 +24,8 @@ type Holder struct {
 	Volume string
 	// SandboxID is the runtime's ID of the pod sandbox.
 	SandboxID string
+	// RuntimeHandler is the handler that the pod's RuntimeClass names, e.g. "kata". It is empty for a pod without a RuntimeClass.
+	RuntimeHandler string
 	// PodAnnotations and ContainerAnnotations may request classes.
 	PodAnnotations, ContainerAnnotations map[string]string
 	// CgroupsPath has the format of the OCI runtime spec: a path below the cgroup root, or "slice:prefix:name" with the
@@ -116,6 +118,9 @@ const (
 	SourceDefault Source = "default"
 	// SourceClaim means that the PersistentVolumeClaim of a volume requested the class.
 	SourceClaim Source = "claim"
+	// SourceRuntimeHandler means that nothing is requested, and that pods of this runtime handler do not get the resource's
+	// DefaultClass. The class is SystemDefault.
+	SourceRuntimeHandler Source = "runtime-handler"
 	// SourceNone means that nothing is requested and the resource has no default. The class is SystemDefault.
 	SourceNone Source = ""
 	// SourceAdopted means that a running container or pod was found in the class.
@@ -130,6 +135,15 @@ type Assignment struct {
 	Source          Source
 	// Key is the key of the annotation, or the name of the claim, that requests the class. It is empty if the class has another source.
 	Key string
+}
+
+// IsRequested reports whether the container, pod or volume itself has the class, and not only because nothing was requested.
+func (a Assignment) IsRequested() bool {
+	switch a.Source {
+	case SourceDefault, SourceClaim, SourceRuntimeHandler, SourceNone:
+		return false
+	}
+	return true
 }
 
 // Holding is a holder with its assignments, which are read-only.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
 // maxCapacity is the highest capacity of a class. It limits the size of the device plugin's ListAndWatch response,
@@ -17,7 +19,7 @@ import (
 const maxCapacity = 100_000
 
 func (p *parser) readResource(f *Field) {
-	known := append([]string{"name", "scope", "defaultClass", "onClassRemoved", "classes"}, p.kindFields()...)
+	known := append([]string{"name", "scope", "defaultClass", "onClassRemoved", "runtimeHandlers", "classes"}, p.kindFields()...)
 	fields := f.exactFields(known...)
 	if fields == nil {
 		return
@@ -34,6 +36,7 @@ func (p *parser) readResource(f *Field) {
 	}
 	r.OnClassRemoved = oneOf(fields["onClassRemoved"], Drain, Evict)
 	p.readBackend(r, fields)
+	r.readHandlers(fields["runtimeHandlers"])
 	if classes := fields["classes"]; classes != nil {
 		r.readClasses(classes)
 	} else {
@@ -83,6 +86,32 @@ func (r *draft) readScope(f *Field) {
 	if r.Scope != ContainerScope && (r.Name == RDTResource || r.Name == BlockIOResource) {
 		f.Report("%s is always in container scope; omit the scope, or use another name for a resource of pods, like %s/pod-%s",
 			r.Name, Domain, strings.TrimPrefix(r.Name, officialDomain+"/"))
+	}
+}
+
+// readHandlers reads the runtime handlers whose pods can have classes of the resource.
+func (r *draft) readHandlers(f *Field) {
+	if f == nil {
+		if r.kind != nil && !r.kind.AnyHandler {
+			r.RuntimeHandlers = KernelSharingHandlers()
+		}
+		return
+	}
+
+	handlers := f.elements()
+	if f.IsList() && len(handlers) == 0 {
+		f.Report("has no handler; omit the field for the handlers that share the node's kernel")
+	}
+	r.RuntimeHandlers = make([]string, 0, len(handlers))
+	for _, handler := range handlers {
+		name, ok := handler.Text()
+		switch {
+		case !ok:
+		case len(content.IsDNS1123Label(name)) > 0:
+			handler.Report("%s cannot be a runtime handler; write the field handler of a RuntimeClass, e.g. runc", quote(name))
+		default:
+			r.RuntimeHandlers = append(r.RuntimeHandlers, name)
+		}
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +35,7 @@ func TestParseReadsWholeResources(t *testing.T) {
 - name: vendor.example/net
   scope: pod
   onClassRemoved: evict
+  runtimeHandlers: [kata, runc]
   network: {classes: {fast: {}, slow: {}}}
 `
 
@@ -48,12 +47,13 @@ func TestParseReadsWholeResources(t *testing.T) {
 	want := &Config{Resources: []ResourceConfig{{
 		Resource: Resource{
 			Name: "k8s.io/rdt", Scope: ContainerScope, Mutable: true, DefaultClass: "bronze", OnClassRemoved: Drain,
-			Classes: []Class{{Name: "gold", Capacity: 2, Description: "for few"}, {Name: "bronze"}},
+			RuntimeHandlers: KernelSharingHandlers(),
+			Classes:         []Class{{Name: "gold", Capacity: 2, Description: "for few"}, {Name: "bronze"}},
 		},
 		Kind: "rdt", Backend: fakeConfig{"gold", "bronze", "hidden"}, File: "a.yaml", Line: 5,
 	}, {
 		Resource: Resource{
-			Name: "vendor.example/net", Scope: PodScope, OnClassRemoved: Evict, Classes: []Class{{Name: "fast"}, {Name: "slow"}},
+			Name: "vendor.example/net", Scope: PodScope, OnClassRemoved: Evict, RuntimeHandlers: []string{"kata", "runc"}, Classes: []Class{{Name: "fast"}, {Name: "slow"}},
 		},
 		Kind: "network", Backend: fakeConfig{"fast", "slow"}, File: "a.yaml", Line: 12,
 	}}}
@@ -271,24 +271,6 @@ func anyKinds(names ...string) []Kind {
 		kinds[i].Parse = func(*Field) BackendConfig { return fakeConfig(names) }
 	}
 	return kinds
-}
-
-func TestExamplesAreValid(t *testing.T) {
-	examples, err := filepath.Glob("../../config/*.yaml")
-	if err != nil || len(examples) < 3 {
-		t.Fatalf("the examples are %v with the error %v, want at least 3", examples, err)
-	}
-
-	for _, name := range examples {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kinds := anyKinds("exclusive", "limited", "high-prio", "throttled", "fast", "slow", "shared", "quiet")
-		if _, err := Parse([]File{{name, data}}, kinds, nil); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 func TestProblemsOfAFileAreLimited(t *testing.T) {

@@ -79,7 +79,7 @@ func (s *resolver) resolve() ([]Assignment, error) {
 		if err := s.readPairs(podLevel, s.holder.PodAnnotations, PodKey); err != nil {
 			return nil, err
 		}
-		return s.decide(PodScope, s.catalog.podDefaults)
+		return s.decide(PodScope)
 	}
 
 	if err := s.readPod(); err != nil {
@@ -88,7 +88,7 @@ func (s *resolver) resolve() ([]Assignment, error) {
 	if err := s.readContainer(); err != nil {
 		return nil, err
 	}
-	return s.decide(ContainerScope, s.catalog.containerDefaults)
+	return s.decide(ContainerScope)
 }
 
 func (s *resolver) readPod() error {
@@ -219,7 +219,8 @@ func (s *resolver) add(l level, offer int, key, class string) {
 	}
 }
 
-func (s *resolver) decide(scope Scope, defaults []Assignment) ([]Assignment, error) {
+func (s *resolver) decide(scope Scope) ([]Assignment, error) {
+	defaults := s.catalog.defaults(s.holder)
 	if s.asks == nil {
 		return defaults, nil
 	}
@@ -260,7 +261,7 @@ func (s *resolver) decideOne(offer *Offer, requests *asks, decided *Assignment) 
 	for l, request := range requests {
 		if request.key != "" {
 			*decided = Assignment{offer.Name, request.class, level(l).source(), request.key}
-			return s.catalog.check(offer, *decided)
+			return s.catalog.checkFor(s.holder, offer, *decided)
 		}
 	}
 	return nil

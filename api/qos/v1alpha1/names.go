@@ -10,7 +10,7 @@ func (x Source) Name() string {
 	if x == Source_SOURCE_UNSPECIFIED {
 		return ""
 	}
-	return strings.ToLower(strings.TrimPrefix(x.String(), "SOURCE_"))
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(x.String(), "SOURCE_"), "_", "-"))
 }
 
 // Name returns the lower-case name of a scope, e.g. "pod".

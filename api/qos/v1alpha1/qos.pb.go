@@ -108,6 +108,8 @@ const (
 	Source_SOURCE_UPDATE Source = 6
 	// The PersistentVolumeClaim of a volume.
 	Source_SOURCE_CLAIM Source = 7
+	// Nothing was requested, and pods of this runtime handler get no default class of the resource: the system default.
+	Source_SOURCE_RUNTIME_HANDLER Source = 8
 )
 
 // Enum value maps for Source.
@@ -121,16 +123,18 @@ var (
 		5: "SOURCE_ADOPTED",
 		6: "SOURCE_UPDATE",
 		7: "SOURCE_CLAIM",
+		8: "SOURCE_RUNTIME_HANDLER",
 	}
 	Source_value = map[string]int32{
-		"SOURCE_UNSPECIFIED": 0,
-		"SOURCE_CONTAINER":   1,
-		"SOURCE_ALLOCATED":   2,
-		"SOURCE_POD":         3,
-		"SOURCE_DEFAULT":     4,
-		"SOURCE_ADOPTED":     5,
-		"SOURCE_UPDATE":      6,
-		"SOURCE_CLAIM":       7,
+		"SOURCE_UNSPECIFIED":     0,
+		"SOURCE_CONTAINER":       1,
+		"SOURCE_ALLOCATED":       2,
+		"SOURCE_POD":             3,
+		"SOURCE_DEFAULT":         4,
+		"SOURCE_ADOPTED":         5,
+		"SOURCE_UPDATE":          6,
+		"SOURCE_CLAIM":           7,
+		"SOURCE_RUNTIME_HANDLER": 8,
 	}
 )
 
@@ -2778,7 +2782,7 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSCOPE_CONTAINER\x10\x01\x12\r\n" +
 	"\tSCOPE_POD\x10\x02\x12\x10\n" +
-	"\fSCOPE_VOLUME\x10\x03*\xa9\x01\n" +
+	"\fSCOPE_VOLUME\x10\x03*\xc5\x01\n" +
 	"\x06Source\x12\x16\n" +
 	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SOURCE_CONTAINER\x10\x01\x12\x14\n" +
@@ -2788,7 +2792,8 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x0eSOURCE_DEFAULT\x10\x04\x12\x12\n" +
 	"\x0eSOURCE_ADOPTED\x10\x05\x12\x11\n" +
 	"\rSOURCE_UPDATE\x10\x06\x12\x10\n" +
-	"\fSOURCE_CLAIM\x10\a2\x8f\x05\n" +
+	"\fSOURCE_CLAIM\x10\a\x12\x1a\n" +
+	"\x16SOURCE_RUNTIME_HANDLER\x10\b2\x8f\x05\n" +
 	"\aNodeQOS\x12C\n" +
 	"\x06Status\x12\x1b.qos.v1alpha1.StatusRequest\x1a\x1c.qos.v1alpha1.StatusResponse\x12B\n" +
 	"\x05Watch\x12\x1a.qos.v1alpha1.WatchRequest\x1a\x1b.qos.v1alpha1.WatchResponse0\x01\x12^\n" +

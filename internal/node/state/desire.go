@@ -120,7 +120,7 @@ func (s *Store) defaults(h classes.Holding) []classes.Assignment {
 	var now []classes.Assignment
 	for _, offer := range s.catalog.Offers() {
 		if offer.Scope == h.Scope() && offer.Scope != classes.VolumeScope && !requested(offer.Name) {
-			now = append(now, offer.Default())
+			now = append(now, offer.Default(h.RuntimeHandler))
 		}
 	}
 	for _, a := range h.Assignments {
@@ -131,9 +131,7 @@ func (s *Store) defaults(h classes.Holding) []classes.Assignment {
 	return now
 }
 
-func isRequested(a classes.Assignment) bool {
-	return a.Source != classes.SourceDefault && a.Source != classes.SourceClaim && a.Source != classes.SourceNone
-}
+func isRequested(a classes.Assignment) bool { return a.IsRequested() }
 
 // Verified records which unverified pods and volumes are in the classes that they request. The parameter `inClass` lists
 // those that are in these classes, and the parameter `elsewhere` lists those that may be in other classes. Verified

@@ -1,0 +1,142 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"strings"
+	"testing"
+
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+)
+
+const externalFiles = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: vendor.example/xyz-qos
+  defaultClass: low
+  classes: [{name: high, capacity: 1}, {name: low}]
+  external: {}
+- name: vendor.example/net
+  scope: pod
+  classes: [{name: fast, capacity: 1}, {name: slow}]
+  external: {}
+`
+
+const (
+	xyz    = "vendor.example/xyz-qos"
+	netQoS = "vendor.example/net"
+)
+
+func newExternalRig(t *testing.T) *machineRig {
+	t.Helper()
+	return newMachineRigOn(t, newMachine(simcgroup.New()), externalFiles, nriruntime.Options{})
+}
+
+func TestExternalClassesAreCountedAssignedAndChangedLikeOthers(t *testing.T) {
+	r := newExternalRig(t)
+	high := r.mustRun(t, r.pod(t, "a", xyz+"=high"))
+	low := r.mustRun(t, r.pod(t, "b", ""))
+	r.wantReported(t, high, xyz, "high/pod")
+	r.wantReported(t, low, xyz, "low/default")
+
+	_, err := r.CreateContainer(t.Context(), r.pod(t, "c", xyz+"=high"), nriruntime.ContainerConfig{Name: "main"})
+	if err == nil || !strings.Contains(err.Error(), `class "high" of vendor.example/xyz-qos is full: 1 of 1 in use; available: low`) {
+		t.Errorf("a second container of a class with capacity 1: %v", err)
+	}
+
+	b := r.subject(t, low)
+	if err := r.node.Update(t.Context(), b, map[string]string{xyz: ""}); err != nil {
+		t.Error(err)
+	}
+	r.wantReported(t, low, xyz, "/update")
+
+	r.mustConfigure(t, strings.Replace(externalFiles, "{name: high, capacity: 1}, ", "", 1))
+	r.wantReported(t, high, xyz, "high/pod") // the class drains
+	if got := r.node.Draining(); got != 1 {
+		t.Errorf("%d assignments drain, want 1", got)
+	}
+	r.mustStop(t, high)
+	if got := r.node.Draining(); got != 0 {
+		t.Errorf("%d assignments drain after the end of the container, want 0", got)
+	}
+}
+
+func TestAnExternalClassOfPodScopeIsRefusedBeforeThePodRuns(t *testing.T) {
+	r := newExternalRig(t)
+	pod := r.pod(t, "a", netQoS+"=fast")
+	if e, _ := r.node.Get(pod); e.Class(netQoS) != "fast" {
+		t.Errorf("the pod has the class %q, want fast", e.Class(netQoS))
+	}
+
+	_, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: "b", Annotations: map[string]string{classes.PodKey: netQoS + "=fast"}})
+	if err == nil || !strings.Contains(err.Error(), `class "fast" of vendor.example/net is full: 1 of 1 in use; available: slow`) {
+		t.Errorf("a second pod of a class with capacity 1: %v", err)
+	}
+}
+
+func TestExternalClassesSurviveARestartOfThePlugin(t *testing.T) {
+	r := newExternalRig(t)
+	high := r.mustRun(t, r.pod(t, "a", xyz+"=high"))
+	r.startNewWith(t, externalFiles)
+	r.wantReported(t, high, xyz, "high/pod")
+	if _, err := r.CreateContainer(t.Context(), r.pod(t, "b", xyz+"=high"), nriruntime.ContainerConfig{Name: "main"}); err == nil {
+		t.Error("after a restart, a second container got a class with capacity 1")
+	}
+}
+
+// subject returns the identity of a container.
+func (r *machineRig) subject(t *testing.T, id string) qos.Subject {
+	t.Helper()
+	e, known := r.node.Get(id)
+	if !known {
+		t.Fatalf("container %.12s is unknown", id)
+	}
+	return e.Subject()
+}
+
+func TestPodsOfARuntimeHandlerWithItsOwnKernelGetNoDefaultClass(t *testing.T) {
+	for _, test := range []struct{ name, field, handler, want string }{
+		{"no RuntimeClass", "", "", "bronze/default"},
+		{"a handler that shares the kernel", "", "crun", "bronze/default"},
+		{"a handler with a kernel of its own", "", "kata-qemu", "/runtime-handler"},
+		{"a handler that the resource names", "runtimeHandlers: [kata-qemu]", "kata-qemu", "bronze/default"},
+		{"a handler that the resource does not name", "runtimeHandlers: [kata-qemu]", "runc", "/runtime-handler"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			files := strings.Replace(machineFiles, "- name: k8s.io/rdt\n", "- name: k8s.io/rdt\n  "+test.field+"\n", 1)
+			r := newMachineRigOn(t, newMachine(simcgroup.New()), files, nriruntime.Options{})
+			pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: "a", RuntimeHandler: test.handler})
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := r.mustRun(t, pod)
+			r.wantReported(t, id, "k8s.io/rdt", test.want)
+
+			r.startNewWith(t, files)
+			r.wantReported(t, id, "k8s.io/rdt", test.want)
+		})
+	}
+}
+
+func TestARequestOfAPodWhoseRuntimeHandlerHasItsOwnKernelIsRefused(t *testing.T) {
+	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, nriruntime.Options{})
+	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{
+		Name: "a", RuntimeHandler: "kata-qemu", Annotations: map[string]string{classes.PodKey: "rdt=gold"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, err = r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	want := `pod default/a container main: class "gold" of k8s.io/rdt is not for pods of runtime handler "kata-qemu"; the resource's runtimeHandlers are: runc, crun`
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	r.wantRefused(t, "a RuntimeHandler")
+}

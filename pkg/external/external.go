@@ -1,0 +1,51 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package external is the kind of resources whose classes another program enforces, e.g. a CNI plugin or a vendor's agent. The plugin
+// counts, advertises, assigns and reports these classes like all others, and changes nothing on the machine.
+package external
+
+import (
+	"context"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Kind returns the kind that class files configure with "external: {}".
+func Kind() classes.Kind {
+	return classes.Kind{
+		Field:   "external",
+		Scopes:  []classes.Scope{classes.ContainerScope, classes.PodScope},
+		Mutable: true, AnyClass: true, AnyHandler: true,
+		Parse: func(section *classes.Field) classes.BackendConfig {
+			section.Fields()
+			return config{}
+		},
+		New: func(string, classes.Scope) classes.Backend { return backend{} },
+	}
+}
+
+// config is empty: the resource's own list has the classes.
+type config struct{}
+
+func (config) ClassNames() []string { return nil }
+
+// backend implements classes.Backend. It has no state, so every class is always in force.
+type backend struct{}
+
+func (backend) Check(context.Context, classes.BackendConfig) error     { return nil }
+func (backend) Apply(context.Context, classes.BackendConfig) error     { return nil }
+func (backend) Repair(context.Context) (classes.Drift, error)          { return classes.Drift{}, nil }
+func (backend) Withdraw(context.Context) error                         { return nil }
+func (backend) Release(context.Context, func(class string) bool) error { return nil }
+
+func (backend) Adjust(string, string) (classes.Adjustment, error) { return classes.Adjustment{}, nil }
+
+func (backend) Enforce(context.Context, classes.Holder, string, string) error { return nil }
+
+// Observe implements classes.Backend. The kernel shows nothing of the class, so it is the desired one.
+func (backend) Observe(_ context.Context, _ classes.Holder, want string) (classes.Observation, error) {
+	return classes.Observation{Class: want, Known: true}, nil
+}
+
+func (backend) Status() classes.BackendStatus { return classes.BackendStatus{} }
