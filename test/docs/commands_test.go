@@ -6,13 +6,14 @@ package docs
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
 // programs builds the programs of this project, and returns their directory. It uses the flags of "make build", so that
@@ -20,7 +21,7 @@ import (
 func programs(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", directory+"/", "./cmd/...")
+	build := child.Command(t, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", directory+"/", "./cmd/...")
 	build.Dir, build.Env = repository, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -103,7 +104,7 @@ func checkCommand(t *testing.T, built, makefile string, words []string) (string,
 		}
 		return name, nil
 	case "qos-nri-plugin", "qos-kubelet-shim", "qos-storage", "kubectl-qos":
-		out, err := exec.CommandContext(t.Context(), filepath.Join(built, name), append(words[1:], "--help")...).CombinedOutput()
+		out, err := child.Command(t, filepath.Join(built, name), append(words[1:], "--help")...).CombinedOutput()
 		if err != nil {
 			return name, fmt.Errorf("%w: %s", err, out)
 		}
@@ -125,7 +126,7 @@ func checkFlags(t *testing.T, built string) {
 		"qos-kubelet-shim": {"docs/shim.md", "\n## Flags\n"},
 		"qos-storage":      {"docs/volumes.md", "\n### Flags of qos-storage\n"},
 	} {
-		help, err := exec.CommandContext(t.Context(), filepath.Join(built, program), "--help").Output()
+		help, err := child.Command(t, filepath.Join(built, program), "--help").Output()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,12 +6,13 @@ package docs
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
 // checkCommandsPage compares docs/commands.md with the help of the programs that have several commands.
@@ -31,7 +32,7 @@ func checkCommandsPage(t *testing.T, built string) {
 // helpOf returns the help of a command. It sets HOME, so that the help does not depend on the user who runs the test.
 func helpOf(t *testing.T, built, program string, words ...string) string {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), filepath.Join(built, program), append(words, "--help")...)
+	command := child.Command(t, filepath.Join(built, program), append(words, "--help")...)
 	command.Env = append(os.Environ(), "HOME=~", "KUBECACHEDIR=")
 	help, err := command.CombinedOutput()
 	if err != nil {
