@@ -30,6 +30,8 @@ E2E_TIMEOUT ?= 60m
 E2E_RUN ?= .
 # How many times each end-to-end test runs.
 E2E_COUNT ?= 1
+# Commit with which "make mutants" compares.
+BASE ?= main
 # Duration and seed of a soak; seed 0 is random.
 MINUTES ?= 5
 SEED ?= 0
@@ -73,6 +75,7 @@ GENERATE_DIR = $(call tools_dir,generate,$(GO) list -m google.golang.org/protobu
 GENERATE_CRD_DIR = $(call tools_dir,generate-crd,true)
 LINT_DIR = $(call tools_dir,lint,true)
 LINT = $(LINT_DIR)/golangci-lint
+MUTANTS_DIR = $(call tools_dir,mutants,true)
 VULNERABILITIES_DIR = $(call tools_dir,vulnerabilities,true)
 PROMTOOL_DIR = $(call tools_dir,prometheus,true)
 
@@ -196,6 +199,10 @@ bench: ## Measure hooks, reloads and memory, and fail if a goal is missed; REAL=
 soak: ## Test a simulated node with random actions; MINUTES=5, SEED=N repeats them.
 	$(GO) run ./test/soak -minutes $(MINUTES) -seed $(SEED)
 
+.PHONY: mutants
+mutants: $(MUTANTS_DIR)/.built ## Change operators in the lines that differ from BASE=main, and print what no test notices.
+	PATH="$(MUTANTS_DIR):$$PATH" scripts/mutants.sh '$(BASE)'
+
 .PHONY: cover
 cover: ## Measure test coverage by function, into cover.out and on the terminal.
 	$(GO) test -coverpkg=./pkg/...,./internal/...,./cmd/... -coverprofile=cover.out ./...
@@ -242,7 +249,7 @@ verify-modules: ## Check that go.mod and go.sum are tidy, and that downloaded mo
 ##@ Tools
 
 .PHONY: tools
-tools: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built $(LINT_DIR)/.built $(VULNERABILITIES_DIR)/.built $(PROMTOOL_DIR)/.built ## Build the tools now rather than when first needed (some minutes).
+tools: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built $(LINT_DIR)/.built $(MUTANTS_DIR)/.built $(VULNERABILITIES_DIR)/.built $(PROMTOOL_DIR)/.built ## Build the tools now rather than when first needed (some minutes).
 
 $(GENERATE_DIR)/.built:
 	mkdir -p $(@D)
@@ -258,6 +265,11 @@ $(GENERATE_CRD_DIR)/.built:
 $(LINT_DIR)/.built:
 	mkdir -p $(@D)
 	$(GO) -C tools/lint build -o $(@D)/ tool
+	touch $@
+
+$(MUTANTS_DIR)/.built:
+	mkdir -p $(@D)
+	$(GO) -C tools/mutants build -o $(@D)/ tool
 	touch $@
 
 $(VULNERABILITIES_DIR)/.built:
