@@ -30,7 +30,7 @@ func unifiedDiff(t *testing.T, before, after string) string {
 	}
 
 	// diff returns an error if the files differ.
-	output, err := exec.CommandContext(t.Context(), "diff", "--unified=3", "--label=default", "--label=values",
+	output, err := exec.CommandContext(t.Context(), "diff", "--unified=3", "--label=default", "--label=values", //nolint:forbidigo // ends soon
 		filepath.Join(dir, "before"), filepath.Join(dir, "after")).Output()
 	if len(output) == 0 {
 		t.Fatalf("the values do not change the manifests (%v)", err)
