@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -29,6 +30,8 @@ type endpoint struct {
 	server   *grpc.Server
 	socket   socket
 	leaving  map[string]time.Time // when each device became unwanted, see phaseOut; only publishLoop uses it
+
+	cancelRegistration atomic.Pointer[context.CancelFunc] // ends the registration in progress; nil if there is none
 
 	ctx              context.Context //nolint:containedctx // canceled when the endpoint ends
 	stop             context.CancelFunc

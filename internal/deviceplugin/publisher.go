@@ -73,9 +73,8 @@ type Publisher struct {
 	podResourcesUnavailable bool
 	withheld                bool // true while free devices are unhealthy, because the plugin has been unready for too long
 
-	kubeletRestarted atomic.Bool             // true if kubelet may have restarted and the allocation cache has not recorded this yet
-	published        atomic.Bool             // true after the classes have been published for the first time
-	attempt          atomic.Pointer[attempt] // the registration in progress, or nil
+	kubeletRestarted atomic.Bool // true if kubelet may have restarted and the allocation cache has not recorded this yet
+	published        atomic.Bool // true after the classes have been published for the first time
 
 	mu        sync.Mutex // guards the fields below
 	endpoints map[string]*endpoint

@@ -12,6 +12,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -143,14 +145,23 @@ func (p *Publisher) registerAll(ctx context.Context) error {
 		_, err := p.bind(ctx, e)
 		first = cmp.Or(first, err)
 	}
-	for _, e := range p.unregistered() {
-		err := p.registerOne(ctx, e)
-		first = cmp.Or(first, err)
-		if errors.Is(err, errNoKubelet) || ctx.Err() != nil {
-			break
-		}
+	return cmp.Or(first, p.registerMissing(ctx))
+}
+
+// registerMissing registers all endpoints that kubelet does not watch, at the same time. So the time without devices after a restart of
+// kubelet does not grow with the number of classes. It returns the first error in the order of the endpoints. Other errors take
+// precedence over errInterrupted.
+func (p *Publisher) registerMissing(ctx context.Context) error {
+	missing := p.unregistered()
+	errs := make([]error, len(missing))
+	var registrations sync.WaitGroup
+	for i, e := range missing {
+		registrations.Go(func() { errs[i] = p.registerOne(ctx, e) })
 	}
-	return first
+	registrations.Wait()
+
+	lasting := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, errInterrupted) })
+	return cmp.Or(cmp.Or(lasting...), cmp.Or(errs...))
 }
 
 // checkDirectory returns an error if kubelet's directory cannot be used. The error includes the remedy.
@@ -184,18 +195,12 @@ func (p *Publisher) bind(ctx context.Context, e *endpoint) (name string, err err
 	return name, nil
 }
 
-// errNoKubelet means that kubelet does not answer. registerAll then skips the remaining classes, because their
-// registration would fail, too.
+// errNoKubelet means that kubelet does not answer.
 var errNoKubelet = errors.New("kubelet does not answer")
 
 // errInterrupted means that kubelet removed the socket of the endpoint during the registration. The publisher retries
 // the registration at once.
 var errInterrupted = errors.New("the socket was removed during the registration")
-
-type attempt struct {
-	endpoint *endpoint
-	cancel   context.CancelFunc
-}
 
 // registerOne registers an endpoint. It serves the endpoint before it calls Register, because kubelet connects to the
 // endpoint before it answers the call. Kubelet tries to connect for up to 10 s. If kubelet restarts meanwhile and
@@ -205,8 +210,8 @@ func (p *Publisher) registerOne(ctx context.Context, e *endpoint) error {
 	defer cancel()
 	attemptCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p.attempt.Store(&attempt{endpoint: e, cancel: cancel})
-	defer p.attempt.Store(nil)
+	e.cancelRegistration.Store(&cancel)
+	defer e.cancelRegistration.Store(nil)
 
 	name, err := p.bind(attemptCtx, e)
 	if err != nil {
@@ -230,8 +235,10 @@ func (p *Publisher) registerOne(ctx context.Context, e *endpoint) error {
 }
 
 func (p *Publisher) socketRemoved() {
-	if a := p.attempt.Load(); a != nil && !a.endpoint.socket.exists() {
-		a.cancel()
+	for _, e := range p.sorted() {
+		if cancel := e.cancelRegistration.Load(); cancel != nil && !e.socket.exists() {
+			(*cancel)()
+		}
 	}
 	wake(p.register)
 }

@@ -3,9 +3,21 @@
 
 package classes
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 const gold = "rdt: {classes: {gold: {}, bronze: {}}}"
+
+// manyClasses returns a section with the given number of classes.
+func manyClasses(number int) string {
+	names := make([]string, number)
+	for i := range names {
+		names[i] = fmt.Sprintf("c%03d: {}", i)
+	}
+	return "rdt: {classes: {" + strings.Join(names, ", ") + "}}"
+}
 
 var badFiles = []struct {
 	name, text string
@@ -107,6 +119,11 @@ var badFiles = []struct {
 		"a.yaml:5: resources[0].classes[0].capacity: must not be more than 100000; 0 means unlimited",
 		"a.yaml:5: resources[0].classes[1].capacity: must not be more than 100000; 0 means unlimited",
 	}},
+	{"more classes than a node can have", resource("name: rdt", manyClasses(258)), []string{
+		`a.yaml:5: resources[0].rdt: class "c256" is one too many: a node can have at most 256 classes`,
+	}},
+	{"more classes of two resources", resource("name: rdt", manyClasses(256)) + "- {name: vendor.example/x, scope: pod, classes: [{name: a}], network: {classes: {a: {}}}}\n",
+		[]string{`a.yaml:6: resources[1].classes[0].name: class "a" is one too many: a node can have at most 256 classes`}},
 	{"a list of no classes", resource("name: rdt", "classes: []", gold), []string{
 		"a.yaml:5: resources[0].classes: has no class; omit the field to offer every class of the backend",
 	}},

@@ -8,6 +8,10 @@ import (
 	"fmt"
 )
 
+// maxClasses is the maximum number of classes of a node. It limits the memory of the shim, which has a device plugin for each class, and
+// the size of the NodeQOSResources object.
+const maxClasses = 256
+
 // checkClasses reports classes that the resource offers, but that are not configured in its backend's section. It also
 // reports a default class that does not exist or that has a capacity.
 func (r *draft) checkClasses(defaultClass *Field) {
@@ -57,6 +61,23 @@ func (p *parser) crossCheck() {
 		}
 		if r.Name != "" && r.checkName(names) {
 			r.checkExtended(extended)
+		}
+	}
+	p.checkNumber()
+}
+
+// checkNumber reports the first class that is one too many for a node.
+func (p *parser) checkNumber() {
+	number := 0
+	for _, r := range p.resources {
+		if r.File == claimFile { // qos-storage limits the number of these classes
+			continue
+		}
+		for _, class := range r.Classes {
+			if number++; number > maxClasses {
+				r.classes[class.Name].Report("class %s is one too many: a node can have at most %d classes", quote(class.Name), maxClasses)
+				return
+			}
 		}
 	}
 }

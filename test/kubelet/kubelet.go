@@ -26,6 +26,8 @@ type Kubelet struct {
 	// DuringAllocate, if set, is called after a device plugin has answered Allocate, and before kubelet uses the
 	// answer.
 	DuringAllocate func()
+	// DuringRegister, if set, is called before kubelet answers a registration.
+	DuringRegister func(ctx context.Context)
 
 	root string
 

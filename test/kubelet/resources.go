@@ -114,6 +114,9 @@ func (s *registration) Register(ctx context.Context, r *devicepluginv1beta1.Regi
 	}
 
 	s.kubelet.counted(r.GetResourceName())
+	if s.kubelet.DuringRegister != nil {
+		s.kubelet.DuringRegister(ctx)
+	}
 	c, err := connect(ctx, filepath.Join(s.kubelet.PluginsDir(), r.GetEndpoint()))
 	if err != nil {
 		return nil, fmt.Errorf("failed to dial device plugin: %w", err)

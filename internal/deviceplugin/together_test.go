@@ -1,0 +1,66 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+// door opens when a number of goroutines wait at it.
+type door struct {
+	missing atomic.Int64
+	open    chan struct{}
+}
+
+func newDoor(number int64) *door {
+	d := &door{open: make(chan struct{})}
+	d.missing.Store(number)
+	return d
+}
+
+func (d *door) pass(ctx context.Context) {
+	if d.missing.Add(-1) == 0 {
+		close(d.open)
+	}
+	select {
+	case <-d.open:
+	case <-ctx.Done():
+	}
+}
+
+// TestAllClassesAreRegisteredAtTheSameTime has a kubelet that answers no registration before it has got those of all classes.
+func TestAllClassesAreRegisteredAtTheSameTime(t *testing.T) {
+	const number = 30
+	r := newRig(t, forever)
+	var door atomic.Pointer[door]
+	door.Store(newDoor(number))
+	r.kubelet.DuringRegister = func(ctx context.Context) { door.Load().pass(ctx) }
+
+	info := &qosv1alpha1.QOSResourceInfo{Name: "k8s.io/rdt"}
+	for i := range number {
+		name := fmt.Sprintf("c%02d", i)
+		info.Classes = append(info.Classes, &qosv1alpha1.QOSResourceClassInfo{Name: name, ExtendedResource: "qos.noderesource.dev/rdt." + name})
+	}
+	r.plugin.ready(&qosv1alpha1.ResourcesInfo{ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{info}})
+	r.startKubelet()
+	r.run()
+
+	registered := func() bool {
+		for _, class := range info.Classes {
+			if r.kubelet.Resource(class.ExtendedResource).Allocatable == 0 {
+				return false
+			}
+		}
+		return true
+	}
+	r.until("all classes are registered", registered)
+	door.Store(newDoor(number))
+	r.restartKubelet()
+	r.until("all classes are registered again", registered)
+}
