@@ -5,6 +5,7 @@ package nriplugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -23,7 +24,8 @@ import (
 const (
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 10 * time.Second
-	// registrationTime limits the registration, which ends when the runtime has called Configure.
+	// registrationTime limits the registration, which ends when the runtime has called Configure. It is longer than the timeout of
+	// runtimes, which is 5 s by default and often set to 10 s.
 	registrationTime = 15 * time.Second
 )
 
@@ -130,7 +132,7 @@ func (s *session) serve(ctx context.Context, conn *watchedConn) {
 // register starts the stub. If the runtime dies between RegisterPlugin and Configure, stub.Start would block forever.
 // In this case register calls the stub's Configure itself. This call fails, and its error ends stub.Start.
 func (s *session) register(ctx context.Context, conn *watchedConn) error {
-	ctx, cancel := context.WithTimeout(ctx, registrationTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, registrationTime, errNotAnswered)
 	defer cancel()
 
 	// The stub uses the context of Start until the connection ends, so this context has no timeout.
@@ -146,21 +148,38 @@ func (s *session) register(ctx context.Context, conn *watchedConn) error {
 	conn.close()
 	select {
 	case err := <-started: // Start failed before it waited for Configure
-		return err
+		return explain(ctx, err)
 	case <-s.registered:
 	}
 	if service, ok := s.stub.(api.PluginService); ok && !s.configured.Swap(true) {
 		_, _ = service.Configure(context.WithoutCancel(ctx), &api.ConfigureRequest{}) // stub.Start returns the error of Configure
 	}
-	return <-started
+	return explain(ctx, <-started)
 }
 
-// interceptRegistration is a ttrpc interceptor. After a successful RegisterPlugin, it closes s.registered.
+// errNotAnswered means that the runtime has not registered and configured the plugin within registrationTime.
+var errNotAnswered = fmt.Errorf("the runtime does not answer the registration within %s, and containers start without classes meanwhile; "+
+	"reduce its load, and look for \"nri\" in its log", registrationTime)
+
+// explain returns the reason why a registration ended: that of the context, if it has ended, or the error of the stub.
+func explain(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errNotAnswered) {
+		return fmt.Errorf("%w (%w)", cause, err)
+	}
+	return err
+}
+
+// interceptRegistration is a ttrpc interceptor. After a successful RegisterPlugin, it closes s.registered. It replaces the timeout of the
+// stub, a constant of 5 s, by that of the method register, which closes the connection.
 func (s *session) interceptRegistration(ctx context.Context, request *ttrpc.Request, response *ttrpc.Response, info *ttrpc.UnaryClientInfo,
 	invoke ttrpc.Invoker,
 ) error {
-	err := invoke(ctx, request, response)
-	if err == nil && path.Base(info.FullMethod) == "RegisterPlugin" {
+	if path.Base(info.FullMethod) != "RegisterPlugin" {
+		return invoke(ctx, request, response)
+	}
+	request.TimeoutNano = registrationTime.Nanoseconds()
+	err := invoke(context.WithoutCancel(ctx), request, response)
+	if err == nil {
 		s.once.Do(func() { close(s.registered) })
 	}
 	return err
