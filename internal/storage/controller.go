@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,10 @@ import (
 const (
 	// debounce is the delay between a change and the write, so that one write covers several related changes.
 	debounce = 200 * time.Millisecond
+	// writeInterval is the average time between two writes for a node, after writeBurst writes without a wait. Each write makes the node
+	// apply all classes of volumes and observe all containers, and every user can change the class of a claim as often as the API allows.
+	writeInterval = 10 * time.Second
+	writeBurst    = 5
 	// writeTimeout is the maximum duration of one write.
 	writeTimeout = 30 * time.Second
 	// maxNote is the maximum length of an event's note, in bytes. The API allows 1024. The difference is for the dots at the end of a
@@ -60,6 +65,8 @@ type controller struct {
 
 	// reported has the present problems of the claims on each node. Only the worker uses it.
 	reported map[string]map[types.UID]string
+	// writes limits the writes for each node. Only the worker uses it.
+	writes map[string]*rate.Limiter
 }
 
 // newController returns a controller. It starts nothing.
@@ -82,7 +89,7 @@ func newController(
 		nodes:    nodeObjects,
 		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
 		writer:   nodes.Resource(resource),
-		recorder: recorder, log: log, reported: map[string]map[types.UID]string{},
+		recorder: recorder, log: log, reported: map[string]map[types.UID]string{}, writes: map[string]*rate.Limiter{},
 	}
 
 	if err := c.pods.AddIndexers(cache.Indexers{byNode: nodeIndex, byClaim: claimIndex}); err != nil {
@@ -215,6 +222,7 @@ func (c *controller) reconcile(ctx context.Context, node string) error {
 	object, exists, err := c.nodes.GetStore().GetByKey(node)
 	if err != nil || !exists {
 		delete(c.reported, node)
+		delete(c.writes, node)
 		return err
 	}
 	stored, err := c.pods.GetIndexer().ByIndex(byNode, node)
@@ -234,9 +242,29 @@ func (c *controller) reconcile(ctx context.Context, node string) error {
 	if err == nil && equality.Semantic.DeepEqual(present.Spec, spec) {
 		return nil
 	}
+	if wait := c.untilWrite(node); wait > 0 {
+		c.queue.AddAfter(node, wait) // the write then has all changes until that time
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	return c.write(ctx, node, spec)
+}
+
+// untilWrite returns how long the controller must wait before it may write the object of a node. If the result is 0, it counts a write.
+func (c *controller) untilWrite(node string) time.Duration {
+	limiter := c.writes[node]
+	if limiter == nil {
+		limiter = rate.NewLimiter(rate.Every(writeInterval), writeBurst)
+		c.writes[node] = limiter
+	}
+
+	reservation := limiter.Reserve()
+	wait := reservation.Delay()
+	if wait > 0 {
+		reservation.Cancel()
+	}
+	return wait
 }
 
 // nodeIn converts an object of the informer nodes to its Go type.

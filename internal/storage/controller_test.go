@@ -9,7 +9,10 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 )
 
 func TestAClaimHasAnEventForEachNewProblem(t *testing.T) {
@@ -90,7 +94,7 @@ func TestTheSpecOfANodeWithoutVolumesIsWrittenOnce(t *testing.T) {
 	c := &controller{
 		nodes:  informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)},
 		pods:   informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byNode: nodeIndex})},
-		writer: w, reported: map[string]map[types.UID]string{}, log: slog.New(slog.DiscardHandler),
+		writer: w, reported: map[string]map[types.UID]string{}, writes: map[string]*rate.Limiter{}, log: slog.New(slog.DiscardHandler),
 	}
 
 	for _, step := range []struct {
@@ -111,4 +115,55 @@ func TestTheSpecOfANodeWithoutVolumesIsWrittenOnce(t *testing.T) {
 			t.Errorf("after the object %v, the patch is %q", step.object, w.patch)
 		}
 	}
+}
+
+// TestAClaimWhoseClassChangesAgainAndAgainIsWrittenSeldom changes the class of a claim each second. The node gets the last class.
+func TestAClaimWhoseClassChangesAgainAndAgainIsWrittenSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		objects, pods := read(t, manifests)
+		w := &writer{}
+		c := &controller{
+			objects: *objects, nodes: informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)},
+			pods:   informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byNode: nodeIndex})},
+			queue:  workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
+			writer: w, reported: map[string]map[types.UID]string{}, writes: map[string]*rate.Limiter{}, log: slog.New(slog.DiscardHandler),
+		}
+		defer c.queue.ShutDown()
+		node := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "node-1"}}}
+		if err := errors.Join(c.nodes.GetStore().Add(node), c.pods.GetStore().Add(pods[0])); err != nil {
+			t.Fatal(err)
+		}
+		claim, err := objects.claims.PersistentVolumeClaims("a").Get("data")
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		writes := 0
+		reconcile := func() {
+			w.patch = ""
+			if err := c.reconcile(t.Context(), "node-1"); err != nil {
+				t.Fatal(err)
+			}
+			if w.patch != "" {
+				writes++
+			}
+		}
+		for i := range 100 {
+			claim.Spec.VolumeAttributesClassName = new([]string{"silver", "gold"}[i%2])
+			reconcile()
+			<-time.After(time.Second)
+		}
+		if writes < 10 || writes > 15 {
+			t.Errorf("%d writes for 100 changes", writes)
+		}
+
+		if key, _ := c.queue.Get(); key != "node-1" {
+			t.Fatalf("the queue has %q", key)
+		}
+		<-time.After(writeInterval)
+		reconcile()
+		if !strings.Contains(w.patch, `"class":"gold"`) {
+			t.Errorf("the last patch is %q, want class gold", w.patch)
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -20,7 +21,7 @@ var onOtherNode = strings.NewReplacer("u1", "u2", "node-1", "node-2")
 // because node-1 is offline.
 func TestAVolumeMovesWithItsPod(t *testing.T) {
 	endpoint := endpointOf(t, onOtherNode.Replace(modifiable), strings.Replace(nodeWithLimits, "generation: 2}", "generation: 3}", 1))
-	endpoint.controller.reported = map[string]map[types.UID]string{}
+	endpoint.controller.reported, endpoint.controller.writes = map[string]map[types.UID]string{}, map[string]*rate.Limiter{}
 
 	for _, test := range []struct {
 		name, node2 string
