@@ -4,6 +4,7 @@
 package nodeapi
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -47,18 +48,29 @@ func configurationApplied(c state.ConfigStatus) *qosv1alpha1.Condition {
 	switch {
 	case c.Err != nil && c.Loaded.IsZero():
 		condition.Reason = classes.ReasonRefused
-		condition.Message = "The class files have errors, and none is in force: containers that request a class are refused. " +
-			"Correct them; \"qos-nri-plugin check\" lists the errors."
+		condition.Message = "The class files have errors, and none is in force: containers that request a class are refused. " + correct(c.Err)
 	case c.Err != nil:
 		condition.Reason = classes.ReasonRefused
-		condition.Message = "The class files have errors, so the previous class files stay in force. " +
-			"Correct them; \"qos-nri-plugin check\" lists the errors."
+		condition.Message = "The class files have errors, so the previous class files stay in force. " + correct(c.Err)
 	case c.Loaded.IsZero():
 		condition.Reason, condition.Message = "NotLoadedYet", "The class files have not been read yet; wait a moment."
 	default:
 		condition.Healthy, condition.Reason, condition.Message = true, classes.ReasonApplied, "The class files are in force."
 	}
 	return condition
+}
+
+// longestError is the maximum length of the error in a condition, in bytes.
+const longestError = 512
+
+// correct says how to correct class files. It names the first error, one of the lines of err.
+func correct(err error) string {
+	first, rest, _ := strings.Cut(err.Error(), "\n")
+	text := "Correct them: " + classes.Printable(first, longestError)
+	if rest != "" {
+		text += fmt.Sprintf("; and %d more", strings.Count(rest, "\n")+1)
+	}
+	return text + "; \"qos-nri-plugin check\" lists all errors."
 }
 
 func runtimeRegistered(r state.RuntimeInfo) *qosv1alpha1.Condition {
@@ -77,7 +89,8 @@ func runtimeRegistered(r state.RuntimeInfo) *qosv1alpha1.Condition {
 	default:
 		condition.Reason = "ConnectionLost"
 		condition.Message = "The connection to the container runtime is lost, so no container gets a class. " +
-			"Check that the runtime runs; the plugin registers again by itself."
+			"Check that the runtime runs, and that a changed configuration has not disabled NRI, for example with " +
+			"\"qos-nri-plugin check --runtime-endpoint\"; the plugin registers again by itself."
 	}
 	return condition
 }

@@ -141,6 +141,10 @@ func TestStatusReportsWhyClassFilesAreNotApplied(t *testing.T) {
 	if c := state.GetConditions()[0]; c.GetType() != classes.ConditionConfigurationApplied || c.GetHealthy() || c.GetReason() != "Refused" {
 		t.Errorf("condition is %v", c)
 	}
+	const first = `Correct them: classes.yaml:1: kind: is "Wrong"; only QOSClassConfig is known; and 1 more;`
+	if message := state.GetConditions()[0].GetMessage(); !strings.Contains(message, first) {
+		t.Errorf("the condition says %q, want %q", message, first)
+	}
 
 	if err := f.Load(t.Context(), apitest.Files); err != nil {
 		t.Fatal(err)
@@ -159,7 +163,8 @@ func TestStatusReportsALostConnectionToTheRuntime(t *testing.T) {
 	if r := state.GetRuntime(); r.GetRegistered() || r.GetName() != "containerd" || !r.GetRegisteredAt().AsTime().Equal(since.AsTime()) {
 		t.Errorf("runtime is %v", r)
 	}
-	if c := state.GetConditions()[1]; c.GetHealthy() || c.GetReason() != "ConnectionLost" {
+	c := state.GetConditions()[1]
+	if c.GetHealthy() || c.GetReason() != "ConnectionLost" || !strings.Contains(c.GetMessage(), "has not disabled NRI") {
 		t.Errorf("condition is %v", c)
 	}
 }

@@ -78,6 +78,15 @@ func TestTheDefaultClassOfAContainerThatThePluginFoundIsNoChange(t *testing.T) {
 	if got := changed(found, assigned(ctr("plugin", "1", has("k8s.io/rdt", "gold", container))), time.Now()); len(got) != 1 {
 		t.Errorf("a requested class is not reported as a change: %v", got)
 	}
+
+	// After a new registration of the plugin, the container is found again.
+	before := assigned(ctr("plugin", "1", has("k8s.io/rdt", "bronze", qosv1alpha1.Source_SOURCE_DEFAULT)))
+	if got := changed(before, found, time.Now()); len(got) > 0 {
+		t.Errorf("a container that is found again is reported as a change: %v", got)
+	}
+	if got := changed(before, assigned(ctr("plugin", "1", has("k8s.io/rdt", "", none))), time.Now()); len(got) != 1 {
+		t.Errorf("the end of a default class is not reported as a change: %v", got)
+	}
 }
 
 func TestClassChangesAreKeptUntilThePodIsReconciled(t *testing.T) {

@@ -149,7 +149,7 @@ func differences(before, after []*qosv1alpha1.Assignment) []string {
 	var parts []string
 	for _, now := range after {
 		for _, was := range before {
-			if was.GetName() == now.GetName() && was.GetClass() != now.GetClass() && !isInitialDefault(was, now) {
+			if was.GetName() == now.GetName() && was.GetClass() != now.GetClass() && !isInitialDefault(was, now) && !isInitialDefault(now, was) {
 				parts = append(parts, now.GetName()+" "+podspec.ClassName(was.GetClass())+" -> "+podspec.ClassName(now.GetClass()))
 			}
 		}
@@ -158,7 +158,8 @@ func differences(before, after []*qosv1alpha1.Assignment) []string {
 }
 
 // isInitialDefault reports whether the change is the first assignment of a default class to a container that was created
-// while the plugin was not running. The plugin's own container is always such a container.
+// while the plugin was not running. The plugin's own container is always such a container. After a new registration, the plugin reports
+// such a container for a moment as it was found, without its default class.
 func isInitialDefault(was, now *qosv1alpha1.Assignment) bool {
 	return was.GetSource() == qosv1alpha1.Source_SOURCE_ADOPTED && was.GetClass() == "" && now.GetSource() == qosv1alpha1.Source_SOURCE_DEFAULT
 }
