@@ -151,7 +151,9 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 		group.Go(func() error { tracer.Run(ctx); return nil })
 	}
 	if listener != nil {
-		group.Go(func() error { return newMetricsServer(n, hooks, a.kinds).Serve(ctx, listener) })
+		group.Go(func() error {
+			return newMetricsServer(n, a.options.MetricsAddress, hooks, a.kinds).Serve(ctx, listener)
+		})
 	}
 	return waitAtMost(ctx, group, stopTime)
 }

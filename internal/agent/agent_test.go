@@ -187,6 +187,55 @@ func TestProbesAndMetricsReportAHealthyAgent(t *testing.T) {
 	r.until(t, "/metrics", `qos_class_used_bytes_total{class="gold",resource="test.example/cache"} 0`)
 }
 
+// TestUsageIsServedToThePodItself uses an address without a host, as in the manifests.
+func TestUsageIsServedToThePodItself(t *testing.T) {
+	r := newRig(t, files)
+	_, port, err := net.SplitHostPort(r.options.MetricsAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.options.MetricsAddress = ":" + port
+	r.start(t)
+	if err := r.run(t, "test.example/cache=gold"); err != nil {
+		t.Fatal(err)
+	}
+
+	r.options.MetricsAddress = net.JoinHostPort("127.0.0.1", port)
+	if status, body := r.get(t, "/usage"); status != http.StatusOK || !strings.Contains(body, `"gold"`) {
+		t.Errorf("/usage answers %d: %s", status, body)
+	}
+	t.Run("and not to other pods", func(t *testing.T) {
+		r.options.MetricsAddress = net.JoinHostPort(addressOfThisMachine(t), port)
+		if status, body := r.get(t, "/usage"); status != http.StatusForbidden || !strings.Contains(body, "kubectl qos top usage") {
+			t.Errorf("/usage answers %d: %s", status, body)
+		}
+	})
+}
+
+// addressOfThisMachine returns an address that is not a loopback address.
+func addressOfThisMachine(t *testing.T) string {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range addresses {
+		if ip, _, err := net.ParseCIDR(address.String()); err == nil && ip.IsGlobalUnicast() {
+			return ip.String()
+		}
+	}
+	t.Skip("this machine has only loopback addresses")
+	return ""
+}
+
+func TestUsageIsNotServedToUsersOfTheNode(t *testing.T) {
+	r := newRig(t, files)
+	r.start(t)
+	if status, _ := r.get(t, "/usage"); status != http.StatusNotFound {
+		t.Errorf("/usage answers %d", status)
+	}
+}
+
 func TestWithWrongClassFilesRequestsAreRefused(t *testing.T) {
 	r := newRig(t, strings.ReplaceAll(files, "capacity: 2", "capacity: -2"))
 	r.start(t)

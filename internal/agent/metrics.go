@@ -6,6 +6,8 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,10 +19,20 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func newMetricsServer(n *node.Node, hooks *hookMetrics, kinds []classes.Kind) *metrics.Server {
+// newMetricsServer returns the server of --metrics-address. It also serves the usage if the address names no host, because the
+// plugin then runs in a pod. On a node, every user of the node could connect.
+func newMetricsServer(n *node.Node, address string, hooks *hookMetrics, kinds []classes.Kind) *metrics.Server {
 	registry := metrics.NewRegistry()
 	registry.MustRegister(hooks.seconds, hooks.errors, newCollector(n), newUsageCollector(n, kinds))
-	return metrics.NewServer(registry, func() error { return ready(n.Status(), n.BlockedCalls()) })
+	server := metrics.NewServer(registry, func() error { return ready(n.Status(), n.BlockedCalls()) })
+	if host, _, err := net.SplitHostPort(address); err != nil || host != "" {
+		return server
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", server.Handler)
+	mux.HandleFunc("GET /usage", func(w http.ResponseWriter, r *http.Request) { serveUsage(n, w, r) })
+	server.Handler = mux
+	return server
 }
 
 // ready returns why the plugin is not ready. It returns nil if the plugin is ready.

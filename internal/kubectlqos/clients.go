@@ -40,7 +40,7 @@ type clients struct {
 	objects dynamic.Interface
 	// namespace is the value of --namespace, or the namespace of the kubeconfig's context.
 	namespace string
-	execute   execute
+	fetch     fetch
 }
 
 // connect makes clients from kubectl's flags. It sends no request.
@@ -65,7 +65,7 @@ func connect(flags genericclioptions.RESTClientGetter, agent string, warnings io
 	if err != nil {
 		return nil, unusable(err)
 	}
-	return &clients{core: core, objects: objects, namespace: namespace, execute: newExecute(config, core)}, nil
+	return &clients{core: core, objects: objects, namespace: namespace, fetch: newFetch(config, core)}, nil
 }
 
 func unusable(err error) error {

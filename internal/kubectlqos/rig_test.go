@@ -165,7 +165,7 @@ func (r *rig) execute(ctx context.Context, out, errs writer, args ...string) int
 	c.connect = func() (*clients, error) {
 		api := &clients{core: r.core, objects: r.objects, namespace: namespace}
 		if r.plugins != nil {
-			api.execute = r.plugins.execute
+			api.fetch = r.plugins.fetch
 		}
 		return api, nil
 	}

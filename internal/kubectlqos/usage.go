@@ -44,7 +44,7 @@ With --by-node it adds up the classes of each node. With --containers it also sh
 over the interval. WAITING and STALLED are the shares of the time in which some or all tasks of a container waited for I/O, added up
 over the containers of a class. PART is the cache or the disk that has the values.
 
-It runs "qos-nri-plugin top" in the plugin's pod of each node, with your right to execute commands there (pods/exec).
+It reads the usage from the plugin's pod of each node, with your right to forward ports there (pods/portforward).
 
 Documents (-o json, yaml, …) have "items" with node, resource, class and measurements; items of containers also have namespace,
 pod, container (missing for the whole pod) and id. Their values whose name ends in "_total" are cumulative.`,

@@ -5,6 +5,7 @@ package kubectlqos
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,10 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/internal/usagetable"
 )
 
 // plugins simulates the plugins of the nodes, from which "kubectl qos top usage" requests the usage.
@@ -27,12 +33,12 @@ type plugins struct {
 	answers map[string]string
 }
 
-// execute answers for node-1 and node-2 as "qos-nri-plugin top" would. The time of each answer is 5 s
+// fetch answers for node-1 and node-2 as the plugin would. The time of each answer is 5 s
 // after the time of the previous answer.
-func (p *plugins) execute(_ context.Context, pod *corev1.Pod, container string, command ...string) ([]byte, error) {
+func (p *plugins) fetch(_ context.Context, pod *corev1.Pod, port int32, path string) ([]byte, error) {
 	node := pod.Spec.NodeName
-	if got := strings.Join(command, " "); got != "qos-nri-plugin top --once -o json" || container != pluginContainer {
-		return nil, fmt.Errorf("asked for %q in container %s", got, container)
+	if port != 9420 || path != "/usage" {
+		return nil, fmt.Errorf("asked for %s on port %d", path, port)
 	}
 
 	if answer, has := p.answers[node]; has || p.fails[node] != nil {
@@ -57,7 +63,7 @@ func (p *plugins) execute(_ context.Context, pod *corev1.Pod, container string, 
 }
 
 // notAnswering is the error of a node on which the plugin does not run.
-const notAnswering = "cannot connect to the node API on /run/qos-nri-plugin/api.sock: connection refused; check that qos-nri-plugin runs"
+const notAnswering = "failed to connect to localhost:9420: connection refused"
 
 // withPlugins adds the plugin's pods of two nodes. The plugin of node-2 does not answer.
 func (r *rig) withPlugins(t *testing.T) *rig {
@@ -65,25 +71,26 @@ func (r *rig) withPlugins(t *testing.T) *rig {
 	for _, text := range documentsIn(t, "plugin.yaml") {
 		r.add(t, text)
 	}
-	r.plugins = &plugins{fails: map[string]error{"node-2": commandError{notAnswering}}, answers: map[string]string{}}
+	r.plugins = &plugins{fails: map[string]error{"node-2": podError{notAnswering}}, answers: map[string]string{}}
 	return r
 }
 
 func TestANodeThatCannotBeAskedIsNoted(t *testing.T) {
-	forbidden := apierrors.NewForbidden(corev1.Resource("pods/exec"), "qos-nri-plugin-x7vwq", errors.New("no rule allows it"))
+	forbidden := apierrors.NewForbidden(corev1.Resource("pods/portforward"), "qos-nri-plugin-x7vwq", errors.New("no rule allows it"))
 	for _, test := range []struct {
 		name, answer string
 		fails        error
 		phase        corev1.PodPhase
 		want         string
 	}{
-		{name: "the plugin does not run", fails: commandError{notAnswering},
+		{name: "the plugin does not run", fails: podError{notAnswering},
 			want: notAnswering + "; see: kubectl logs -n qos-system qos-nri-plugin-x7vwq -c plugin"},
 		{name: "without the right", fails: forbidden,
-			want: `a permission is missing: pods/exec "qos-nri-plugin-x7vwq" is forbidden: no rule allows it; ` +
-				"this command needs a Role in namespace qos-system with the verbs get and create for pods/exec"},
+			want: `a permission is missing: pods/portforward "qos-nri-plugin-x7vwq" is forbidden: no rule allows it; ` +
+				"this command needs a Role in namespace qos-system with the verbs get and create for pods/portforward"},
 		{name: "the pod does not run", phase: corev1.PodPending,
 			want: "pod qos-nri-plugin-x7vwq is Pending; see: kubectl describe pod -n qos-system qos-nri-plugin-x7vwq"},
+		{name: "the plugin cannot measure", fails: podError{"the usage cannot be measured now"}, want: "the usage cannot be measured now; see: kubectl logs"},
 		{name: "another version", answer: `{"time": 5}`, want: "the answer of qos-nri-plugin cannot be read: "},
 		{name: "a machine that measures nothing", answer: `{"time": "2026-05-01T13:00:00Z"}`, want: "nothing is measured: "},
 		{name: "no monitoring", answer: `{"time": "2026-05-01T13:00:00Z", "classes": [{"resource": "k8s.io/rdt"}, {"resource": "k8s.io/rdt", "class": "gold"}]}`,
@@ -184,5 +191,32 @@ func TestUsageRefusesWrongFlags(t *testing.T) {
 		if got := r.run(t, append([]string{"top", "usage"}, args...)...); got.Code != program.ExitUsage || !strings.Contains(got.Errors, want) {
 			t.Errorf("%s: answer is %+v", args, got)
 		}
+	}
+}
+
+func TestThePluginsAnswerIsRead(t *testing.T) {
+	at := time.Date(2026, 5, 1, 13, 0, 0, 500, time.UTC)
+	measurements := []*qosv1alpha1.Measurement{{Name: "fs_reads_total", Part: "sda", Value: 1 << 40}}
+	data, err := protojson.Marshal(&qosv1alpha1.WatchUsageResponse{
+		Time:       timestamppb.New(at),
+		Classes:    []*qosv1alpha1.ClassUsage{{Resource: "k8s.io/rdt", Class: "gold", Measurements: measurements}},
+		Containers: []*qosv1alpha1.ContainerUsage{{Resource: "k8s.io/rdt", Namespace: "shop", Pod: "cart", Container: "main", Id: "c1", Measurements: measurements}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var got nodeUsage
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	read := []usagetable.Measurement{{Name: "fs_reads_total", Part: "sda", Value: 1 << 40}}
+	want := nodeUsage{
+		Time:       at,
+		Classes:    []measured{{Resource: "k8s.io/rdt", Class: "gold", Measurements: read}},
+		Containers: []measured{{Resource: "k8s.io/rdt", Namespace: "shop", Pod: "cart", Container: "main", ID: "c1", Measurements: read}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the answer differs (-want +got):\n%s", diff)
 	}
 }

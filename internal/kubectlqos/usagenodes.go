@@ -22,9 +22,12 @@ import (
 )
 
 const (
-	// pluginSelector and pluginContainer select the plugin in the manifests and in the chart.
+	// pluginSelector selects the plugin's pods in the manifests and in the chart. The container and its port for metrics have
+	// the name pluginContainer.
 	pluginSelector  = "app.kubernetes.io/name=qos-nri-plugin"
 	pluginContainer = "plugin"
+	// usagePath is the path of the usage on this port.
+	usagePath = "/usage"
 	// usageTime limits how long a node may take to answer.
 	usageTime = 10 * time.Second
 )
@@ -43,7 +46,7 @@ type measured struct {
 	Measurements []usagetable.Measurement `json:"measurements"`
 }
 
-// nodeUsage is the answer of a node: qos.v1alpha1.WatchUsageResponse.
+// nodeUsage is the answer of a node: the JSON form of qos.v1alpha1.WatchUsageResponse, whose Go type would link gRPC.
 type nodeUsage struct {
 	Time       time.Time  `json:"time"`
 	Classes    []measured `json:"classes"`
@@ -80,15 +83,20 @@ func (c *clients) usageOf(ctx context.Context, pod *corev1.Pod) (usage nodeUsage
 		return usage, fmt.Errorf("pod %[1]s is %[2]s; see: kubectl describe pod -n %[3]s %[1]s", pod.Name, pod.Status.Phase, pod.Namespace)
 	}
 
+	port := metricsPort(pod)
+	if port == 0 {
+		return usage, fmt.Errorf("pod %s has no port %q; install the plugin as the manifests do, with --metrics-address and this port", pod.Name, pluginContainer)
+	}
+
 	ctx, cancel := context.WithTimeout(ctx, usageTime)
 	defer cancel()
-	out, err := c.execute(ctx, pod, pluginContainer, "qos-nri-plugin", "top", "--once", "-o", "json")
-	var failed commandError
+	out, err := c.fetch(ctx, pod, port, usagePath)
+	var failed podError
 	switch {
 	case errors.As(err, &failed):
 		return usage, fmt.Errorf("%w; see: kubectl logs -n %s %s -c %s", err, pod.Namespace, pod.Name, pluginContainer)
 	case kubeapi.OutcomeOf(err) == kubeapi.Forbidden:
-		return usage, fmt.Errorf("%w: %s; this command needs a Role in namespace %s with the verbs get and create for pods/exec",
+		return usage, fmt.Errorf("%w: %s; this command needs a Role in namespace %s with the verbs get and create for pods/portforward",
 			errForbidden, kubeapi.Message(err), pod.Namespace)
 	case err != nil && ctx.Err() != nil:
 		return usage, fmt.Errorf("no answer within %s; see: kubectl describe pod -n %s %s", usageTime, pod.Namespace, pod.Name)
@@ -99,6 +107,18 @@ func (c *clients) usageOf(ctx context.Context, pod *corev1.Pod) (usage nodeUsage
 		return usage, fmt.Errorf("the answer of qos-nri-plugin cannot be read: %w; use the version of kubectl qos that matches the plugin", err)
 	}
 	return usage, nil
+}
+
+// metricsPort returns the number of the plugin's port for metrics, or 0.
+func metricsPort(pod *corev1.Pod) int32 {
+	for i := range pod.Spec.Containers {
+		for _, port := range pod.Spec.Containers[i].Ports {
+			if port.Name == pluginContainer {
+				return port.ContainerPort
+			}
+		}
+	}
+	return 0
 }
 
 // lacks returns notes on what a node does not measure. Each note includes the remedy.

@@ -39,7 +39,7 @@ func (s *service) WatchUsage(r *qosv1alpha1.WatchUsageRequest, stream grpc.Serve
 		if err != nil {
 			return status.Errorf(codes.Unavailable, "the usage cannot be measured now: %v", err)
 		}
-		if err := stream.Send(usageOf(sample)); err != nil {
+		if err := stream.Send(UsageOf(sample)); err != nil {
 			return err
 		}
 		if err := s.wait(stream.Context(), closed, interval); err != nil {
@@ -48,7 +48,8 @@ func (s *service) WatchUsage(r *qosv1alpha1.WatchUsageRequest, stream grpc.Serve
 	}
 }
 
-func usageOf(sample usage.Sample) *qosv1alpha1.WatchUsageResponse {
+// UsageOf returns the message for a sample.
+func UsageOf(sample usage.Sample) *qosv1alpha1.WatchUsageResponse {
 	message := &qosv1alpha1.WatchUsageResponse{Time: timestamppb.New(sample.Time)}
 	for _, c := range sample.Classes {
 		message.Classes = append(message.Classes, &qosv1alpha1.ClassUsage{

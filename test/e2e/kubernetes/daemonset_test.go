@@ -126,15 +126,15 @@ func suppliedClassesWork(t *testing.T, n *node) {
 	})
 }
 
-// usageIsShown runs "kubectl qos top" as an administrator, and as a user who may not execute commands in the plugin's pod.
+// usageIsShown runs "kubectl qos top" as an administrator, and as a user who may not forward ports of the plugin's pod.
 func usageIsShown(t *testing.T, n *node) {
 	if output := n.qos(t, "top", "usage", "--once", "--containers", "--interval=1s"); !strings.Contains(output, "k8s.io/blockio") {
 		t.Errorf("kubectl qos top usage says:\n%s", output)
 	}
 	n.kubectl(t, "-n", "qos-system", "create", "rolebinding", "viewer", "--clusterrole=view", "--user=viewer")
 	output, err := n.tryQOS("", "top", "usage", "--once", "--as=viewer")
-	if err == nil || !strings.Contains(output, "the verbs get and create for pods/exec") {
-		t.Errorf("kubectl qos top without the permission to execute commands: %v\n%s", err, output)
+	if err == nil || !strings.Contains(output, "the verbs get and create for pods/portforward") {
+		t.Errorf("kubectl qos top without the permission to forward ports: %v\n%s", err, output)
 	}
 }
 
