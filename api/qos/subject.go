@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package qos identifies what has classes, in the same way for the plugin, the shim and kubectl. It imports nothing of this project.
+// Package qos has the identities and the conditions that the plugin, the shim and kubectl name in the same way. It imports nothing
+// of this project.
 package qos
 
 import (

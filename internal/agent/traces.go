@@ -13,7 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
 	"github.com/qos-nri/qos-nri-plugin/internal/tracing"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 // observe returns the function that is called after each hook. This function records metrics and, if tracer is not nil,
@@ -36,7 +36,7 @@ func attributesOf(h nriplugin.Hook) []tracing.Attribute {
 		{Key: "container.id", Value: h.Container.GetId()},
 	} {
 		if a.Value != "" {
-			all = append(all, tracing.Attribute{Key: a.Key, Value: classes.Printable(a.Value, maxAttribute)})
+			all = append(all, tracing.Attribute{Key: a.Key, Value: printable.Text(a.Value, maxAttribute)})
 		}
 	}
 	return all

@@ -22,6 +22,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 const (
@@ -98,7 +99,7 @@ func notReset(ctx context.Context, objects dynamic.Interface, now time.Time) (st
 			return "", fmt.Errorf("read NodeQOSResources %s: %w", item.GetName(), err)
 		}
 		if reason := offered(&node.Status, now); reason != "" {
-			reasons = append(reasons, fmt.Sprintf("node %s %s", node.Name, classes.Printable(reason, maxReason)))
+			reasons = append(reasons, fmt.Sprintf("node %s %s", node.Name, printable.Text(reason, maxReason)))
 		}
 	}
 	if more := len(reasons) - maxNamedNodes; more > 0 {

@@ -12,10 +12,12 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 func statusOf(s state.Status, blocked []kernel.BlockedCall, plugin *qosv1alpha1.PluginInfo) *qosv1alpha1.StatusResponse {
@@ -43,19 +45,19 @@ func statusOf(s state.Status, blocked []kernel.BlockedCall, plugin *qosv1alpha1.
 }
 
 func configurationApplied(c state.ConfigStatus) *qosv1alpha1.Condition {
-	condition := &qosv1alpha1.Condition{Type: classes.ConditionConfigurationApplied}
+	condition := &qosv1alpha1.Condition{Type: qos.ConditionConfigurationApplied}
 
 	switch {
 	case c.Err != nil && c.Loaded.IsZero():
-		condition.Reason = classes.ReasonRefused
+		condition.Reason = qos.ReasonRefused
 		condition.Message = "The class files have errors, and none is in force: containers that request a class are refused. " + correct(c.Err)
 	case c.Err != nil:
-		condition.Reason = classes.ReasonRefused
+		condition.Reason = qos.ReasonRefused
 		condition.Message = "The class files have errors, so the previous class files stay in force. " + correct(c.Err)
 	case c.Loaded.IsZero():
 		condition.Reason, condition.Message = "NotLoadedYet", "The class files have not been read yet; wait a moment."
 	default:
-		condition.Healthy, condition.Reason, condition.Message = true, classes.ReasonApplied, "The class files are in force."
+		condition.Healthy, condition.Reason, condition.Message = true, qos.ReasonApplied, "The class files are in force."
 	}
 	return condition
 }
@@ -66,7 +68,7 @@ const longestError = 512
 // correct says how to correct class files. It names the first error, one of the lines of err.
 func correct(err error) string {
 	first, rest, _ := strings.Cut(err.Error(), "\n")
-	text := "Correct them: " + classes.Printable(first, longestError)
+	text := "Correct them: " + printable.Text(first, longestError)
 	if rest != "" {
 		text += fmt.Sprintf("; and %d more", strings.Count(rest, "\n")+1)
 	}
@@ -74,7 +76,7 @@ func correct(err error) string {
 }
 
 func runtimeRegistered(r state.RuntimeInfo) *qosv1alpha1.Condition {
-	condition := &qosv1alpha1.Condition{Type: classes.ConditionRuntimeRegistered}
+	condition := &qosv1alpha1.Condition{Type: qos.ConditionRuntimeRegistered}
 
 	switch {
 	case r.Synchronized:
@@ -96,7 +98,7 @@ func runtimeRegistered(r state.RuntimeInfo) *qosv1alpha1.Condition {
 }
 
 func kernelAnswers(blocked []kernel.BlockedCall) *qosv1alpha1.Condition {
-	condition := &qosv1alpha1.Condition{Type: classes.ConditionKernelAnswers}
+	condition := &qosv1alpha1.Condition{Type: qos.ConditionKernelAnswers}
 	if len(blocked) == 0 {
 		condition.Healthy, condition.Reason, condition.Message = true, "Answers", "The kernel answers."
 		return condition

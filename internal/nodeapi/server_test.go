@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -138,7 +139,7 @@ func TestStatusReportsWhyClassFilesAreNotApplied(t *testing.T) {
 		t.Errorf("config is %v, want generation 1 with the problems, one a line, and their time", got)
 	}
 
-	if c := state.GetConditions()[0]; c.GetType() != classes.ConditionConfigurationApplied || c.GetHealthy() || c.GetReason() != "Refused" {
+	if c := state.GetConditions()[0]; c.GetType() != qos.ConditionConfigurationApplied || c.GetHealthy() || c.GetReason() != "Refused" {
 		t.Errorf("condition is %v", c)
 	}
 	const first = `Correct them: classes.yaml:1: kind: is "Wrong"; only QOSClassConfig is known; and 1 more;`

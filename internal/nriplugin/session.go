@@ -21,6 +21,8 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/kubeletdir"
+	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 var errAborted = errors.New("the runtime closed the connection, or did not answer, before the plugin was configured")
@@ -278,7 +280,7 @@ func (s *session) observe(hook string, pod *api.PodSandbox, container *api.Conta
 
 // nameOf returns a name from the runtime for use in errors, logs and lists. It does not change names that Kubernetes
 // allows. On a machine without a kubelet, a name may contain any characters, and may be a megabyte long.
-func nameOf(name string) string { return classes.Printable(name, content.DNS1123SubdomainMaxLength) }
+func nameOf(name string) string { return printable.Text(name, content.DNS1123SubdomainMaxLength) }
 
 // podOf returns a pod as a holder. A pod that was not created by a kubelet has no UID. The sandbox ID then replaces the
 // UID, because two such pods must not share the slots of one owner.
@@ -304,7 +306,7 @@ func containerOf(p *api.PodSandbox, c *api.Container) classes.Holder {
 func volumeSources(podUID string, c *api.Container) map[string]classes.VolumeSource {
 	sources := map[string]classes.VolumeSource{}
 	for _, mount := range c.GetMounts() {
-		if classes.IsVolumeDir(mount.GetSource(), podUID) {
+		if kubeletdir.IsVolume(mount.GetSource(), podUID) {
 			sources[path.Clean(mount.GetDestination())] = classes.VolumeSource{Dir: mount.GetSource()}
 		}
 	}

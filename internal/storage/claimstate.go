@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 // errNoVolume means that no PersistentVolume with the given driver and volume handle is bound to a claim.
@@ -141,7 +141,7 @@ func checkMount(
 	case status.Reason == nodeqosv1alpha1.ReasonNotRunning && !runs(pod, volume.Container):
 		return nil // a container that does not run gets the limits when it starts
 	}
-	return fmt.Errorf("%s: %s", status.Reason, classes.Printable(status.Message, maxNote))
+	return fmt.Errorf("%s: %s", status.Reason, printable.Text(status.Message, maxNote))
 }
 
 // runs reports whether a container runs, according to the status of its pod.

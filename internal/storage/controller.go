@@ -28,7 +28,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 const (
@@ -300,7 +300,7 @@ func (c *controller) report(node string, problems []problem) {
 		if _, reported := now[p.claim.UID]; reported {
 			continue
 		}
-		message := classes.Printable(p.err.Error(), maxNote)
+		message := printable.Text(p.err.Error(), maxNote)
 		now[p.claim.UID] = message
 		if before[p.claim.UID] != message {
 			c.recorder.Eventf(p.claim, nil, corev1.EventTypeWarning, "VolumeAttributesClassNotEnforced", "Limit", "%s", message)

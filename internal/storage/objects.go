@@ -19,6 +19,7 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 // DefaultClassAnnotation is an annotation of a StorageClass. Its value names the VolumeAttributesClass for those claims of
@@ -146,7 +147,7 @@ func mountsOf(
 ) (mounts []mount) {
 	text := ""
 	if problem != nil {
-		text = classes.Printable(problem.Error(), maxProblem)
+		text = printable.Text(problem.Error(), maxProblem)
 	}
 
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {

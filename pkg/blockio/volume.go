@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/kubeletdir"
 )
 
 // errNoPID is the error for a volume that can only be found in the mounts of its container.
@@ -28,7 +29,7 @@ type volume struct {
 // subPath, the kubelet first mounts the whole filesystem for the pod. mounts has the mounts of PID 1.
 func (v volume) isWhole(mounts []*mount) bool {
 	return v.mount != nil && (v.mount.isWhole || slices.ContainsFunc(mounts, func(m *mount) bool {
-		return isSame(m, v.mount) && m.isWhole && classes.IsVolumeDir(m.point, v.target.PodUID)
+		return isSame(m, v.mount) && m.isWhole && kubeletdir.IsVolume(m.point, v.target.PodUID)
 	}))
 }
 
@@ -126,7 +127,7 @@ func (f *finder) mountOfKubelet(target classes.Holder) (*mount, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the disk of the volume: %w", err)
 	}
-	if mount := mountOf(f.host, mounts, dir); mount != nil && classes.IsVolumeDir(mount.point, target.PodUID) {
+	if mount := mountOf(f.host, mounts, dir); mount != nil && kubeletdir.IsVolume(mount.point, target.PodUID) {
 		return mount, nil
 	}
 	return nil, nil //nolint:nilnil // the directory is on a filesystem of the node

@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 const (
@@ -39,9 +41,9 @@ func (d *document) report(line int, field, format string, args ...any) {
 	for i, arg := range args {
 		switch arg := arg.(type) {
 		case string:
-			args[i] = Printable(arg, maxArgument)
+			args[i] = printable.Text(arg, maxArgument)
 		case error:
-			args[i] = Printable(arg.Error(), maxArgument)
+			args[i] = printable.Text(arg.Error(), maxArgument)
 		}
 	}
 	d.problems = append(d.problems, &FieldError{d.file, line, field, fmt.Sprintf(format, args...)})

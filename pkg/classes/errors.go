@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 // These are the reasons to refuse a request or an admission. RequestError wraps each of them except the
@@ -177,24 +177,7 @@ func list(names []string) string {
 const maxEcho = 64
 
 // clip makes text from users short and printable, so that it fits into an error of one line.
-func clip(text string) string { return Printable(text, maxEcho) }
-
-// Printable makes text safe for one line in a terminal or a log: it replaces each unprintable character with "?". If
-// text is longer than limit bytes, the result is its beginning and "...".
-func Printable(text string, limit int) string {
-	dots := ""
-	if len(text) > limit {
-		text, dots = text[:limit], "..."
-	}
-	return strings.Map(replaceUnprintable, text) + dots
-}
-
-func replaceUnprintable(r rune) rune {
-	if r == utf8.RuneError || !unicode.IsPrint(r) {
-		return '?'
-	}
-	return r
-}
+func clip(text string) string { return printable.Text(text, maxEcho) }
 
 // clipKey clips an annotation key. It clips the part before the first "/" and the part after it separately.
 func clipKey(key string) string {

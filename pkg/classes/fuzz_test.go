@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 func FuzzParse(f *testing.F) {
@@ -47,7 +49,7 @@ func checkFieldErrors(t *testing.T, err error) {
 		if !errors.As(problem, &field) || field.File == "" || field.Problem == "" || field.Line < 0 {
 			t.Errorf("the error is not a FieldError with a place: %#v", problem)
 		}
-		if text := problem.Error(); len(text) > 8<<10 || Printable(text, len(text)) != text {
+		if text := problem.Error(); len(text) > 8<<10 || printable.Text(text, len(text)) != text {
 			t.Errorf("the error is not a short printable line: %d bytes, %.500q", len(text), text)
 		}
 	}

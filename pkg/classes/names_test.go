@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 func TestNamesFollowTheKEP(t *testing.T) {
@@ -111,7 +112,7 @@ func TestHoldersAndOwnersOfAnyNameAreShortAndPrintable(t *testing.T) {
 		qos.Subject{PodUID: name}.String(), qos.Subject{PodUID: name, Container: name}.String(),
 		Holder{PodNamespace: name, PodName: name, Container: name}.String(),
 	} {
-		if len(text) > 300 || Printable(text, len(text)) != text {
+		if len(text) > 300 || printable.Text(text, len(text)) != text {
 			t.Errorf("the text is long or unprintable: %d bytes, %.300q", len(text), text)
 		}
 	}

@@ -12,12 +12,6 @@ import (
 // the classes of a pod grows with the square of this number.
 const MaxVolumes = 32
 
-// IsVolumeDir reports whether a path on the node is below a directory in which the kubelet mounts the pod's volumes or
-// their subPaths (pkg/kubelet/config/defaults.go of Kubernetes).
-func IsVolumeDir(path, podUID string) bool {
-	return strings.Contains(path, "/pods/"+podUID+"/volumes/") || strings.Contains(path, "/pods/"+podUID+"/volume-subpaths/")
-}
-
 type volumeRequest struct{ path, class string }
 
 // Volumes returns those volumes of a container for which the pod requests classes. Errors are *RequestError.

@@ -8,12 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/monitoring"
-	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
-
 	goresctrl "github.com/intel/goresctrl/pkg/rdt"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/monitoring"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
 // Config is an RDT configuration in goresctrl's format. Its settings have the same meaning as in goresctrl. ParseConfig

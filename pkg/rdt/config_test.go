@@ -8,12 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
-	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 

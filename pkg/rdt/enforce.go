@@ -8,10 +8,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
-
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // Enforce implements classes.Backend. It moves all threads of the target to the group, and moves them back after an

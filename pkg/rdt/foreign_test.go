@@ -7,12 +7,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
-	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	"github.com/qos-nri/qos-nri-plugin/test/foreign"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )

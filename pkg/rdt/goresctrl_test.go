@@ -15,12 +15,11 @@ import (
 	"testing"
 	_ "unsafe" // for go:linkname
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
-
 	"github.com/google/go-cmp/cmp"
 	goresctrl "github.com/intel/goresctrl/pkg/rdt"
 	"sigs.k8s.io/yaml"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 

@@ -15,14 +15,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
-	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
-
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	"github.com/qos-nri/qos-nri-plugin/test/child"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )

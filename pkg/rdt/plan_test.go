@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
-
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
 // planInfo returns a CPU. The parameters width and least are the maximum and the minimum number of bits in a cache mask.

@@ -9,11 +9,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
-
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -147,7 +147,7 @@ func TestAFailedRepairIsAnError(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 
-			if conditions := b.Status().Conditions; conditions[0].Type != classes.ConditionConfigurationApplied || conditions[0].Healthy {
+			if conditions := b.Status().Conditions; conditions[0].Type != qos.ConditionConfigurationApplied || conditions[0].Healthy {
 				t.Errorf("the conditions are %v, want ConfigurationApplied first and not healthy", conditions)
 			}
 

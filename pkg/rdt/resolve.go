@@ -10,10 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
-
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // Resolution is the result of resolving a configuration on one CPU.

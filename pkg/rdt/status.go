@@ -11,13 +11,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
-
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These are the types of conditions of the live configuration. Another such type is classes.ConditionConfigurationApplied, which
+// These are the types of conditions of the live configuration. Another such type is qos.ConditionConfigurationApplied, which
 // also reports why the last attempt to replace or restore the live configuration failed.
 const (
 	ConditionMounted     = "ResctrlMounted"
@@ -60,7 +60,7 @@ func (l *live) status() classes.BackendStatus {
 	status := classes.BackendStatus{Unavailable: l.unavailable}
 	if l.err != nil {
 		status.Conditions = append(status.Conditions, classes.Condition{
-			Type: classes.ConditionConfigurationApplied, Reason: refusalReason(l.err), Message: l.err.Error(),
+			Type: qos.ConditionConfigurationApplied, Reason: refusalReason(l.err), Message: l.err.Error(),
 		})
 	}
 	if l.config == nil {
@@ -75,7 +75,7 @@ func (l *live) status() classes.BackendStatus {
 	}
 	if l.err == nil {
 		status.Conditions = append(status.Conditions, classes.Condition{
-			Type: classes.ConditionConfigurationApplied, Healthy: true, Reason: classes.ReasonApplied,
+			Type: qos.ConditionConfigurationApplied, Healthy: true, Reason: qos.ReasonApplied,
 			Message: fmt.Sprintf("%d classes have resctrl groups", len(l.offered)),
 		})
 	}
@@ -90,7 +90,7 @@ func refusalReason(err error) string {
 	if errors.Is(err, ErrRollback) {
 		return "RollbackFailed"
 	}
-	return classes.ReasonRefused
+	return qos.ReasonRefused
 }
 
 func (l *live) machineConditions() []classes.Condition {

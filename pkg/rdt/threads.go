@@ -9,10 +9,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
-
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // ErrUnsettled is the error for a container that creates threads faster than they can be moved.

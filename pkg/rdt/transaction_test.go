@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -59,7 +59,7 @@ func faultAtAnyOperation(t *testing.T, spec sim.Spec, late bool) {
 		if diff := cmp.Diff(schemata, b.Schemata()); diff != "" {
 			t.Errorf("after a failure of operation %d, the reported schemata have changed: %s", n, diff)
 		}
-		if condition := b.Status().Conditions[0]; condition.Type != classes.ConditionConfigurationApplied || condition.Healthy || condition.Message != err.Error() {
+		if condition := b.Status().Conditions[0]; condition.Type != qos.ConditionConfigurationApplied || condition.Healthy || condition.Message != err.Error() {
 			t.Errorf("operation %d: status is %+v", n, condition)
 		}
 		if _, err := b.Adjust("", "gold"); err != nil {

@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
-
 	goresctrl "github.com/intel/goresctrl/pkg/rdt"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
 // proportion is a requested share of a cache, independent of the CPU. It is a mask or a range in per cent.

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
-
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 

@@ -3,15 +3,15 @@
 
 package v1alpha1
 
-import "github.com/qos-nri/qos-nri-plugin/pkg/classes"
+import "github.com/qos-nri/qos-nri-plugin/api/qos"
 
 // Types of conditions of the node as a whole. The shim reports ConditionPluginReady and ConditionReportComplete, and
 // the plugin reports the others.
 const (
 	ConditionPluginReady          = "PluginReady"
-	ConditionConfigurationApplied = classes.ConditionConfigurationApplied
-	ConditionRuntimeRegistered    = classes.ConditionRuntimeRegistered
-	ConditionKernelAnswers        = classes.ConditionKernelAnswers
+	ConditionConfigurationApplied = qos.ConditionConfigurationApplied
+	ConditionRuntimeRegistered    = qos.ConditionRuntimeRegistered
+	ConditionKernelAnswers        = qos.ConditionKernelAnswers
 	// ConditionReportComplete is False while the object leaves something out. Otherwise the object does not have the condition.
 	ConditionReportComplete = "ReportComplete"
 )

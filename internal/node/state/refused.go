@@ -13,6 +13,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 const (
@@ -144,7 +145,7 @@ func (s *Store) ExpireRefused() {
 type oneLine struct{ error }
 
 func (e oneLine) Error() string {
-	return classes.Printable(strings.ReplaceAll(e.error.Error(), "\n", "; "), maxMessage)
+	return printable.Text(strings.ReplaceAll(e.error.Error(), "\n", "; "), maxMessage)
 }
 
 func (e oneLine) Unwrap() error { return e.error }

@@ -13,10 +13,9 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
-
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // mostEnded is the maximum number of monitoring groups that one call of MonitorAll removes to give their RMIDs to other

@@ -11,10 +11,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
-
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // monitors has the monitoring groups of this program. Each has the threads of one container, and is in the control group of the

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package classes
+package qos
 
 // These are the types of the conditions of the plugin as a whole, in the node API and in NodeQOSResources. A backend may also
 // report ConditionConfigurationApplied for its resource.
