@@ -118,7 +118,7 @@ func Explain(err error) string {
 		return "the API server rejects the credentials: " + Message(err) +
 			"; check that --kubeconfig belongs to this cluster and is still valid, or that the pod's service account exists"
 	case NoSuchKind:
-		return "the API server has no kind NodeQOSResources; install its CRD with: kubectl apply -f deploy/kubernetes/crd.yaml"
+		return "the API server has no kind NodeQOSResources; install its CRD with \"helm upgrade\" and crds.install=true, or: kubectl apply -f deploy/kubernetes/crd.yaml"
 	case Conflict:
 		return "the object was modified concurrently, trying again: " + Message(err)
 	case Invalid:
@@ -152,7 +152,7 @@ func explainInvalid(err error) string {
 	}
 	line := "the API server rejects the " + kind + ": " + Message(err)
 	if kind == OurKind {
-		line += "; if the CRD is of another version, update it with: kubectl apply -f deploy/kubernetes/crd.yaml"
+		line += "; if the CRD is of another version, update it with \"helm upgrade\", or: kubectl apply -f deploy/kubernetes/crd.yaml"
 	}
 	return line
 }
@@ -169,7 +169,7 @@ func explainForbidden(text string) string {
 	if group != "" {
 		resource += " (" + group + ")"
 	}
-	return fmt.Sprintf("%s may not %s %s; bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml with: "+
+	return fmt.Sprintf("%s may not %s %s; bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml with \"helm upgrade\", or: "+
 		"kubectl apply -n qos-system -f deploy/kubernetes/rbac.yaml",
 		user, verb, resource)
 }

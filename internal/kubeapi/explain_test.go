@@ -95,12 +95,12 @@ func TestExplain(t *testing.T) {
 			code: 403, outcome: kubeapi.Forbidden,
 			body: statusBody(403, metav1.StatusReasonForbidden, `nodeqosresources.qos.noderesource.dev "n1" is forbidden: User "system:serviceaccount:q:shim" `+
 				`cannot patch resource "nodeqosresources/status" in API group "qos.noderesource.dev" at the cluster scope`),
-			line: "system:serviceaccount:q:shim may not patch nodeqosresources/status (qos.noderesource.dev); bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml with: kubectl apply -n qos-system -f deploy/kubernetes/rbac.yaml",
+			line: "system:serviceaccount:q:shim may not patch nodeqosresources/status (qos.noderesource.dev); bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml with \"helm upgrade\", or: kubectl apply -n qos-system -f deploy/kubernetes/rbac.yaml",
 		},
 		"missing permission in the core group has no empty group": {
 			code: 403, outcome: kubeapi.Forbidden,
 			body: statusBody(403, metav1.StatusReasonForbidden, `nodes "n1" is forbidden: User "u" cannot get resource "nodes" in API group "" at the cluster scope`),
-			line: "u may not get nodes; bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml with: kubectl apply -n qos-system -f deploy/kubernetes/rbac.yaml",
+			line: "u may not get nodes; bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml with \"helm upgrade\", or: kubectl apply -n qos-system -f deploy/kubernetes/rbac.yaml",
 		},
 		"a rejection by a policy has the policy's message": {
 			code: 403, outcome: kubeapi.Forbidden,
@@ -109,7 +109,7 @@ func TestExplain(t *testing.T) {
 		},
 		"a CRD that is not installed differs from an object that is missing": {
 			code: 404, body: "404 page not found", outcome: kubeapi.NoSuchKind,
-			line: "the API server has no kind NodeQOSResources; install its CRD with: kubectl apply -f deploy/kubernetes/crd.yaml",
+			line: "the API server has no kind NodeQOSResources; install its CRD with \"helm upgrade\" and crds.install=true, or: kubectl apply -f deploy/kubernetes/crd.yaml",
 		},
 		"an object that is missing is named": {
 			code: 404, body: statusBody(404, metav1.StatusReasonNotFound, `nodeqosresources.qos.noderesource.dev "n1" not found`), outcome: kubeapi.NotFound,
@@ -258,7 +258,7 @@ func TestTheRejectedKindIsNamed(t *testing.T) {
 	for kind, want := range map[string]string{
 		"pod condition":    "the API server rejects the pod condition: too long",
 		"event":            "the API server rejects the event: too long",
-		"NodeQOSResources": "the API server rejects the NodeQOSResources: too long; if the CRD is of another version, update it with: kubectl apply -f deploy/kubernetes/crd.yaml",
+		"NodeQOSResources": "the API server rejects the NodeQOSResources: too long; if the CRD is of another version, update it with \"helm upgrade\", or: kubectl apply -f deploy/kubernetes/crd.yaml",
 	} {
 		if got := kubeapi.Explain(fmt.Errorf("apply: %w", &kubeapi.About{Kind: kind, Err: invalid})); got != want {
 			t.Errorf("got %s, want %s", got, want)

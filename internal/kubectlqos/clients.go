@@ -206,9 +206,13 @@ func explain(err error) error {
 		return nil
 	case kubeapi.NoSuchKind:
 		return fmt.Errorf("%w; install the plugin as docs/kubernetes.md describes; "+
-			"if only the CRD is missing, run: kubectl apply -f deploy/kubernetes/crd.yaml", errNoKind)
+			"if only the CRD is missing, run \"helm upgrade\" with crds.install=true, or kubectl apply -f deploy/kubernetes/crd.yaml", errNoKind)
 	case kubeapi.Forbidden:
-		return fmt.Errorf("%w: %s; list your permissions with: kubectl auth can-i --list", errForbidden, kubeapi.Message(err))
+		remedy := "list your permissions with: kubectl auth can-i --list"
+		if strings.Contains(kubeapi.Message(err), nodeqosv1alpha1.Plural) {
+			remedy = "ask an administrator to name you in the value viewers of the Helm chart, or to grant you the ClusterRole of docs/kubectl.md"
+		}
+		return fmt.Errorf("%w: %s; %s", errForbidden, kubeapi.Message(err), remedy)
 	case kubeapi.Unauthorized:
 		return fmt.Errorf("the API server does not accept the credentials: %s; log in again, or choose others with --kubeconfig or --context", kubeapi.Message(err))
 	case kubeapi.Unavailable:

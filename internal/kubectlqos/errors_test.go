@@ -39,9 +39,9 @@ func TestWhatTheClusterCannotDoIsALineWithTheRemedy(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"the CRD is missing", []string{"nodes"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only the CRD is missing, run: kubectl apply -f deploy/kubernetes/crd.yaml"},
-		{"the CRD is missing, and a node named", []string{"nodes", "node-1"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only the CRD is missing, run: kubectl apply -f deploy/kubernetes/crd.yaml"},
-		{"a permission is missing", []string{"top"}, forbidden, `a permission is missing: nodeqosresources.qos.noderesource.dev is forbidden: User "eve" cannot list resource "nodeqosresources" in API group "qos.noderesource.dev" at the cluster scope; list your permissions with: kubectl auth can-i --list`},
+		{"the CRD is missing", []string{"nodes"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only the CRD is missing, run \"helm upgrade\" with crds.install=true, or kubectl apply -f deploy/kubernetes/crd.yaml"},
+		{"the CRD is missing, and a node named", []string{"nodes", "node-1"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only the CRD is missing, run \"helm upgrade\" with crds.install=true, or kubectl apply -f deploy/kubernetes/crd.yaml"},
+		{"a permission is missing", []string{"top"}, forbidden, `a permission is missing: nodeqosresources.qos.noderesource.dev is forbidden: User "eve" cannot list resource "nodeqosresources" in API group "qos.noderesource.dev" at the cluster scope; ask an administrator to name you in the value viewers of the Helm chart, or to grant you the ClusterRole of docs/kubectl.md`},
 		{"credentials are not accepted", []string{"nodes"}, apierrors.NewUnauthorized("Unauthorized"), "the API server does not accept the credentials: Unauthorized; log in again, or choose others with --kubeconfig or --context"},
 		{"nobody answers", []string{"nodes"}, unreachable, "the API server at https://10.0.0.1:6443 does not answer: connection refused; check the cluster with: kubectl config current-context"},
 		{"the server has no time", []string{"top"}, apierrors.NewTooManyRequests("too many requests", 1), "the API server is overloaded: too many requests; try again later"},

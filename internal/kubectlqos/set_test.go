@@ -244,7 +244,7 @@ func TestSetWritesNothingThatNoNodeWouldMake(t *testing.T) {
 		want string
 	}{
 		{"a change that nobody would make", goldPod(), status("followsAnnotations", false), []string{"p", "rdt=silver"}, 1,
-			`pod/p cannot be changed by annotation, because qos-kubelet-shim of n1 runs without --follow-annotations; add this flag as deploy/kubernetes-follow-annotations does, or run "qos-nri-plugin update" on the node`},
+			`pod/p cannot be changed by annotation, because qos-kubelet-shim of n1 runs without --follow-annotations; add this flag as deploy/kubernetes-follow-annotations and the value followAnnotations of the Helm chart do, or run "qos-nri-plugin update" on the node`},
 		{"a change while the plugin is away", goldPod(), notReady, []string{"p", "rdt=silver"}, 1,
 			"pod/p cannot be changed, because qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z; see kubectl qos nodes n1"},
 		{"a change on a node that does not report any more", goldPod(), status("lastHeartbeatTime", "2026-05-01T10:00:00Z"), []string{"p", "rdt=silver"}, 1,

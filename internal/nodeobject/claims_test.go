@@ -280,7 +280,7 @@ func TestAPublisherWithTheReadOnlySocketReportsIt(t *testing.T) {
 		r := p.withGold(t, withClaim("gold", "253:3"))
 		p.take()
 		pass(time.Hour)
-		r.expectVolume(t, notEnforced("gold", "NotPermitted", "this socket is read-only; give the publisher the plugin's read-write socket, as deploy/storage does"), 2)
+		r.expectVolume(t, notEnforced("gold", "NotPermitted", "this socket is read-only; give the publisher the plugin's read-write socket, as deploy/storage and the value storage.enabled of the Helm chart do"), 2)
 		if got := p.take(); len(got) != 1 {
 			t.Errorf("the plugin got the same spec %d times", len(got))
 		}

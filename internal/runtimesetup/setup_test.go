@@ -122,7 +122,7 @@ func TestARuntimeThatIsSetUpHasNoProblems(t *testing.T) {
 	r := fakeRuntime{name: "containerd", version: "v2.4.2", info: map[string]string{"config": config}}
 	o := host(t, r, true, map[string]string{
 		"/etc/containerd/config.toml":    "version = 4\nimports = ['/etc/containerd/conf.d/*.toml']\n[plugins.'io.containerd.service.v1.tasks-service']\n  rdt_config_file = ''\n",
-		"/etc/containerd/conf.d/50.toml": "version = 4\n",
+		"/etc/containerd/conf.d/50.toml": "version = 4\n[plugins.\"io.containerd.nri.v1.nri\".default_validator]\n  enable = true # for pods\n[x]\nenable = false\n",
 	})
 
 	o.Features = func(context.Context, string) ([]byte, error) {
@@ -135,6 +135,7 @@ func TestARuntimeThatIsSetUpHasNoProblems(t *testing.T) {
 		"ok: the OCI runtime runc 1.5.2 (/opt/runc) can set RDT groups and limit several disks",
 		"ok: NRI is on: /run/nri.sock answers",
 		"ok: containerd has no RDT or block I/O configuration of its own in /etc/containerd/config.toml, /etc/containerd/conf.d/50.toml",
+		"ok: NRI's default validator is on: pods that require the plugin wait for it",
 		"ok: containerd leaves rdt.resources.beta.kubernetes.io annotations to the plugin",
 		"warning: containerd refuses pods with blockio.resources.beta.kubernetes.io annotations; if you use these annotations, set ignore_blockio_not_enabled_errors = true in containerd's CRI configuration",
 	}
@@ -145,7 +146,8 @@ func TestARuntimeThatIsSetUpHasNoProblems(t *testing.T) {
 }
 
 func TestACRIOThatIsSetUpHasNoProblems(t *testing.T) {
-	o := host(t, crioReports("1.37.0", "", ""), true, map[string]string{"/etc/crio/crio.conf": "[crio.runtime]\nrdt_config_file = '/overridden'\n"})
+	o := host(t, crioReports("1.37.0", "", ""), true, map[string]string{"/etc/crio/crio.conf": "[crio.runtime]\nrdt_config_file = '/overridden'\n",
+		"/etc/crio/crio.conf.d/10": "[crio.nri.default_validator]\nnri_enable_default_validator = true\n"})
 	want := []string{
 		"ok: the runtime is cri-o 1.37.0",
 		"ok: NRI of CRI-O 1.37.0 can set RDT groups",
@@ -153,6 +155,7 @@ func TestACRIOThatIsSetUpHasNoProblems(t *testing.T) {
 			"in a container, this check executes no programs of the host; run on the node: /usr/libexec/crio/crun --version",
 		"ok: NRI is on: /run/nri.sock answers",
 		"ok: cri-o has no RDT or block I/O configuration of its own",
+		"ok: NRI's default validator is on: pods that require the plugin wait for it",
 		"warning: CRI-O refuses pods with rdt.resources.beta.kubernetes.io annotations; " +
 			"if you use these annotations, replace them (see docs/requests.md), because CRI-O has no setting to ignore them",
 		"ok: CRI-O leaves blockio.resources.beta.kubernetes.io annotations to the plugin",
@@ -240,6 +243,8 @@ func TestFindings(t *testing.T) {
 		{"a CRI-O that does not report its configuration", fakeRuntime{name: "cri-o", version: "1.37.0"}, true, nil, "unknown: whether cri-o has an RDT configuration of its own"},
 		{"a runtime that does not report its OCI runtime", containerdOf("v2.4.2"), true, nil, "1.18 or later): containerd does not report its OCI runtime"},
 		{"a containerd that does not report its flags for annotations", containerdOf("v2.4.2"), true, nil, "unknown: whether containerd refuses pods with rdt.resources.beta.kubernetes.io annotations"},
+		{"a validator that is off", containerdOf("v2.4.2"), true, map[string]string{main: "[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable = false\n[a]\nenable = true\n"},
+			"warning: NRI's default validator seems to be off in containerd, so the policy required-plugin has no effect"},
 		{"another NRI plugin", containerdOf("v2.4.2"), true, map[string]string{"/opt/nri/plugins/90-balloons": ""}, "warning: the runtime starts other NRI plugins from /opt/nri/plugins: 90-balloons;"},
 		{"a runtime that fails", fakeRuntime{failing: status.Error(codes.Internal, "out of order")}, true, nil, "problem: the runtime does not answer on unix:///run/cri.sock: out of order"},
 	} {

@@ -207,7 +207,7 @@ func requestsStay(t *testing.T, n *node) {
 			`{"metadata":{"annotations":{"` + ours + `":"blockio=gold"}}}`},
 	} {
 		output, err := n.try(args...)
-		kept := "cannot be changed in a pod that exists; make a new pod, or let the namespace allow changes: " +
+		kept := "cannot be changed in a pod that exists; make a new pod; only where the nodes follow annotations, let the namespace allow changes: " +
 			"kubectl label namespace default qos.noderesource.dev/allow-changes=true"
 		contradicts := "its limits have qos.noderesource.dev/blockio.slow" // another policy also refuses the request, and the API server reports one of the two
 		if err == nil || !strings.Contains(output, kept) && !strings.Contains(output, contradicts) {
