@@ -30,12 +30,13 @@ type match struct {
 }
 
 // matchDevices finds the disks that an entry of Devices selects.
-func matchDevices(host FS, pattern string) (match, error) {
+func matchDevices(node *nodeMounts, pattern string) (match, error) {
 	if isAlias(pattern) {
-		return matchAlias(host, pattern)
+		return matchAlias(node, pattern)
 	}
 
 	var found match
+	host := node.host
 	paths, err := host.Glob(pattern)
 	if err != nil {
 		return found, fmt.Errorf("match %q: %w", pattern, err)

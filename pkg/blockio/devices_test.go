@@ -53,7 +53,7 @@ func TestPatternsMatchWholeDisks(t *testing.T) {
 		{"/dev/plain", nil, "", "/dev/plain is ignored: stat /dev/plain: not a block device"},
 	} {
 		t.Run(test.pattern, func(t *testing.T) {
-			got, err := matchDevices(linked(), test.pattern)
+			got, err := matchDevices(newNodeMounts(linked()), test.pattern)
 			if err != nil {
 				t.Fatal(err)
 			}

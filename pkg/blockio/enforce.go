@@ -94,7 +94,7 @@ func (b *Backend) enforce(
 		change = state.changeTo(change) // a former run of this program knew the class, and may have set any of the values
 	}
 	if b.pods != nil {
-		change = b.pods.tighten(newFinder(b.opts.FS), target, b.resource, change, state)
+		change = b.pods.tighten(b.pods.finder(b.opts.FS, target), target, b.resource, change, state)
 	}
 	rest := change.remaining(state)
 	if len(rest) == 0 {

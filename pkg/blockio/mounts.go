@@ -35,7 +35,7 @@ var (
 // aliasedDirs returns the directories of an alias. It takes them from the mounts of running pods, because the runtime
 // and the kubelet can be configured to use other directories than usual. Without such mounts, it returns the usual directories
 // that exist.
-func aliasedDirs(host FS, mounts []*mount, alias string) ([]string, error) {
+func (t *mountTable) aliasedDirs(alias string) ([]string, error) {
 	match, usual := func(m *mount) []string { return layerDir.FindStringSubmatch(m.layer) },
 		[]string{"/var/lib/containerd", "/var/lib/containers/storage"}
 	if alias == aliasEphemeral {
@@ -43,7 +43,7 @@ func aliasedDirs(host FS, mounts []*mount, alias string) ([]string, error) {
 	}
 
 	var dirs []string
-	for _, mount := range mounts {
+	for _, mount := range t.all {
 		if found := match(mount); len(found) > 1 && !slices.Contains(dirs, found[1]) {
 			dirs = append(dirs, found[1])
 		}
@@ -53,7 +53,7 @@ func aliasedDirs(host FS, mounts []*mount, alias string) ([]string, error) {
 	}
 
 	for _, dir := range usual {
-		if _, err := followSymlinks(host, dir); err == nil {
+		if _, err := followSymlinks(t.host, dir); err == nil {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -92,25 +92,16 @@ func upperDir(m mountinfo.Mount) string {
 	return ""
 }
 
-func mountsOf(host FS, pid int) (mounts []*mount, err error) {
-	limit := int64(mountinfo.ContainerLimit)
-	if pid == 1 {
-		limit = mountinfo.NodeLimit
-	}
-	err = mountinfo.Read(host, mountinfo.File(pid), limit, func(m mountinfo.Mount) { mounts = append(mounts, newMount(m)) })
-	return mounts, err
-}
-
-func matchAlias(host FS, alias string) (match, error) {
-	mounts, err := mountsOf(host, 1)
-	if err != nil {
-		return match{}, fmt.Errorf("find the disk of %s: %w", alias, err)
+func matchAlias(node *nodeMounts, alias string) (match, error) {
+	mounts := node.read()
+	if len(mounts.all) == 0 && mounts.err != nil {
+		return match{}, fmt.Errorf("find the disk of %s: %w", alias, mounts.err)
 	}
 
 	var found match
-	dirs, err := aliasedDirs(host, mounts, alias)
+	dirs, err := mounts.aliasedDirs(alias)
 	for _, dir := range dirs {
-		disks, dirErr := disksOfDir(host, mounts, dir)
+		disks, dirErr := node.disksOfDir(dir)
 		found.disks, err = append(found.disks, disks...), errors.Join(err, dirErr)
 	}
 	if err != nil {
@@ -120,32 +111,16 @@ func matchAlias(host FS, alias string) (match, error) {
 }
 
 // disksOfDir returns the disks of the filesystem that contains a directory.
-func disksOfDir(host FS, mounts []*mount, dir string) ([]disk, error) {
-	mount := mountOf(host, mounts, dir)
+func (n *nodeMounts) disksOfDir(dir string) ([]disk, error) {
+	mount := n.read().of(dir)
 	if mount == nil {
 		return nil, fmt.Errorf("%s is on no mounted filesystem", dir)
 	}
-	disks, err := disksOfMount(host, mount)
+	disks, err := n.disksOf(mount)
 	if err != nil {
 		return nil, fmt.Errorf("%s is on %s: %w", dir, mount.fstype, err)
 	}
 	return disks, nil
-}
-
-// mountOf returns the mount that contains a directory, or nil.
-func mountOf(host FS, mounts []*mount, dir string) *mount {
-	if target, err := followSymlinks(host, dir); err == nil {
-		dir = target // if this program runs in a container, a directory of the host may not exist; dir then stays as it is
-	}
-
-	var deepest *mount
-	for _, mount := range mounts {
-		isAbove := strings.HasPrefix(dir+"/", strings.TrimSuffix(mount.point, "/")+"/")
-		if isAbove && (deepest == nil || len(mount.point) >= len(deepest.point)) {
-			deepest = mount // of several mounts on one directory, the last hides the others
-		}
-	}
-	return deepest
 }
 
 // errNoBlockDevice is the error for a filesystem without a block device. Limits of block devices have no effect on its

@@ -83,7 +83,7 @@ func TestAliasesAreTheDisksOfTheRuntimeAndOfTheKubelet(t *testing.T) {
 			"ephemeral is ignored: /var/lib/kubelet/pods is on fuseblk: this filesystem has no block device"},
 	} {
 		t.Run(test.alias+": "+test.name, func(t *testing.T) {
-			found, err := matchDevices(test.machine, test.alias)
+			found, err := matchDevices(newNodeMounts(test.machine), test.alias)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func FuzzAliases(f *testing.F) {
 		m := disks(simcgroup.New())
 		m.AddFile("/proc/1/mountinfo", mountinfo)
 		for _, alias := range []string{aliasRootFS, aliasEphemeral} {
-			found, err := matchDevices(m, alias)
+			found, err := matchDevices(newNodeMounts(m), alias)
 			if err == nil && len(found.disks) == 0 && len(found.ignored) == 0 {
 				t.Errorf("%s matches no disk, and no reason is given", alias)
 			}

@@ -47,7 +47,7 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	}
 
 	if b.pods != nil {
-		state = b.pods.without(newFinder(b.opts.FS), target, b.resource, state, s.classes[want].values)
+		state = b.pods.without(b.pods.finder(b.opts.FS, target), target, b.resource, state, s.classes[want].values)
 	}
 	named, seen := state.only(s.named.has), classes.Observation{Class: want, Known: true}
 	if wanted, err := s.valuesOf(want); err != nil || !named.equals(wanted) {

@@ -26,6 +26,8 @@ type pods struct {
 	holdings func(podUID string) []classes.Holding
 	// byResource has the backends of pod scope and of volume scope whose configuration was applied.
 	byResource map[string]limiter
+	// round is the finder of the present round of observations. It is nil outside of a round.
+	round *finder
 }
 
 // limiter is a backend of pod scope or of volume scope.
@@ -34,6 +36,40 @@ type limiter interface {
 	limitsFor(f *finder, h classes.Holder, class string) (values, error)
 	// classLimits returns the limits of all classes, including those of former configurations.
 	classLimits() []value
+}
+
+// beginRound begins a round of observations, and returns the function that ends it.
+func (p *pods) beginRound(host FS) (end func()) {
+	p.setRound(newFinder(host, p.volumesOf))
+	return func() { p.setRound(nil) }
+}
+
+func (p *pods) setRound(f *finder) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.round = f
+}
+
+// finder returns the finder of the present round, or a new one. A target that is starting gets a new one, because the kubelet
+// may have mounted its volumes after the round began.
+func (p *pods) finder(host FS, target classes.Holder) *finder {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.round != nil && !target.Starting {
+		return p.round
+	}
+	return newFinder(host, p.volumesOf)
+}
+
+// volumesOf returns the paths of the volumes of a container that have classes.
+func (p *pods) volumesOf(container, podUID string) (paths []string) {
+	holdings, _ := p.in(podUID)
+	for _, h := range holdings {
+		if classes.IsVolumeOf(h.ID, container) {
+			paths = append(paths, h.Volume)
+		}
+	}
+	return paths
 }
 
 func newPods() *pods { return &pods{seed: maphash.MakeSeed(), byResource: map[string]limiter{}} }
@@ -183,6 +219,17 @@ func (p *pods) volumeLimits() (all []value) {
 	}
 	return all
 }
+
+// BeginRound implements classes.RoundObserver.
+func (b *Backend) BeginRound() (end func()) {
+	if b.pods == nil {
+		return func() {}
+	}
+	return b.pods.beginRound(b.opts.FS)
+}
+
+// BeginRound implements classes.RoundObserver.
+func (b *VolumeBackend) BeginRound() (end func()) { return b.pods.beginRound(b.opts.FS) }
 
 // ShareWith implements classes.Sharer.
 func (b *Backend) ShareWith(holdings func(podUID string) []classes.Holding) {

@@ -14,7 +14,7 @@ import (
 
 // resolver resolves the classes of a configuration to values for this machine.
 type resolver struct {
-	host    FS
+	node    *nodeMounts
 	machine machine
 	matches map[string]match
 	// weighs is true if any class has a weight.
@@ -85,7 +85,7 @@ func (r *resolver) match(pattern string) (match, error) {
 	if found, known := r.matches[pattern]; known {
 		return found, nil
 	}
-	found, err := matchDevices(r.host, pattern)
+	found, err := matchDevices(r.node, pattern)
 	if err != nil {
 		return found, err
 	}

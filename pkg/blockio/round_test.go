@@ -52,27 +52,27 @@ func TestRepairReadsTheMountsOfTheNodeOnceForAllVolumes(t *testing.T) {
 
 	clear(host.reads)
 	v.repair()
-	// /var is read three times, once for each of the usual directories of the runtimes and of the kubelet below /var.
-	for path, want := range map[string]int{"/proc/1/mountinfo": 1, "/proc/10/mountinfo": 1, "/proc/11/mountinfo": 1, "/var": 3} {
+	for path, want := range map[string]int{"/proc/1/mountinfo": 1, "/proc/10/mountinfo": 1, "/proc/11/mountinfo": 1} {
 		if got := host.reads[path]; got != want {
 			t.Errorf("%s was read %d times, want %d", path, got, want)
 		}
 	}
 }
 
-// TestTheNextPodIsFoundInMountsOfItsOwn covers a reused PID: a process of the first pod has ended, and a process of the
-// second pod has the same PID.
-func TestTheNextPodIsFoundInMountsOfItsOwn(t *testing.T) {
-	m := withMounts("50 40 8:16 / /a rw - ext4 /dev/sdb rw")
-	f := newFinder(m)
-	for _, mount := range []string{"8:16 / /a rw - ext4 /dev/sdb rw", "7:0 / /a rw - ext4 /dev/loop0 rw"} {
-		m.AddFile("/proc/10/mountinfo", "50 40 "+mount+"\n")
-		f.next()
-		found, err := f.find(classes.Holder{PID: 10, Volume: "/a"})
-		if err != nil || !strings.HasPrefix(mount, found.disks[0].device.String()+" ") {
-			t.Errorf("%s: disks %v, %v", mount, found.disks, err)
-		}
+// TestAContainerIsFoundInMountsOfItsOwn covers a reused PID: a process of the first container has ended, and a process of the
+// second container has the same PID.
+func TestAContainerIsFoundInMountsOfItsOwn(t *testing.T) {
+	v := newVolumes(t, withMounts("50 40 8:16 / /a rw - ext4 /dev/sdb rw"))
+	defer v.volume.(classes.RoundObserver).BeginRound()()
+	v.mustStart(10, "/a", "silver")
+	v.wantObserved(10, "/a", "silver", "silver")
+	v.machine.AddFile("/proc/10/mountinfo", "50 40 7:0 / /a rw - ext4 /dev/loop0 rw\n")
+	next := v.addIn("2", 10, "/a", "silver")
+	next.ID = classes.VolumeID("next", "/a")
+	if err := v.volume.Enforce(t.Context(), next, "silver", "silver"); err != nil {
+		t.Fatal(err)
 	}
+	v.want("/sys/fs/cgroup/kubepods/pod2/io.max", "7:0 "+silverLimits)
 }
 
 // stuck is a host on which a write of a file does not return until the channel released is closed.

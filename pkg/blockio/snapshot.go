@@ -52,7 +52,7 @@ func newSnapshot(opts Options, scope classes.Scope, config *Config) (*snapshot, 
 			"to the pod's containers; use cgroup v2, or container scope"}
 	}
 
-	resolver := &resolver{host: opts.FS, machine: m, matches: map[string]match{}}
+	resolver := &resolver{node: newNodeMounts(opts.FS), machine: m, matches: map[string]match{}}
 	s := &snapshot{config: config, machine: m, classes: map[string]liveClass{}}
 	s.status.Degraded = map[string]string{}
 	for _, class := range config.classes {

@@ -7,13 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"regexp"
-	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/kubeletdir"
+	"github.com/qos-nri/qos-nri-plugin/pkg/mountinfo"
 )
 
 // errNoPID is the error for a volume that can only be found in the mounts of its container.
@@ -25,17 +24,6 @@ type volume struct {
 	disks  []disk
 }
 
-// isWhole reports whether the volume is a whole filesystem, or a subPath of a filesystem that belongs to the pod. For a
-// subPath, the kubelet first mounts the whole filesystem for the pod. mounts has the mounts of PID 1.
-func (v volume) isWhole(mounts []*mount) bool {
-	return v.mount != nil && (v.mount.isWhole || slices.ContainsFunc(mounts, func(m *mount) bool {
-		return isSame(m, v.mount) && m.isWhole && kubeletdir.IsVolume(m.point, v.target.PodUID)
-	}))
-}
-
-// isSame reports whether two mounts have the same filesystem.
-func isSame(a, b *mount) bool { return a.device == b.device }
-
 // limit returns values that set the same limits on each disk of the volume.
 func (v volume) limit(limits value) values {
 	all := values{}
@@ -45,75 +33,160 @@ func (v volume) limit(limits value) values {
 	return all
 }
 
-// finder finds the disks of volumes. It reads mounts and disks only once, so each operation needs a new finder.
+// finder finds the disks of volumes. It reads each file and finds each volume only once, so a finder is used for one
+// operation, or for one round. It is safe for concurrent use.
 type finder struct {
-	host   FS
-	mounts map[int][]*mount
-	disks  map[*mount]disksFound
-	// ofNode has the mounts that contain the node's own directories. checkShared fills it at its first call.
-	ofNode []*mount
+	host FS
+	node *nodeMounts
+	// volumesOf returns the paths of the volumes of a container that have classes.
+	volumesOf func(container, podUID string) []string
+	// running has the results of checkRunning, and inContainer the mounts, by the ID of the container. The key is not the PID,
+	// because a new process may have the PID of an ended one.
+	running     memo[string, error]
+	inContainer memo[string, containerMounts]
+	// found has the volumes, and shared the results of checkShared, by the ID of the volume.
+	found  memo[string, foundVolume]
+	shared memo[string, error]
 }
 
-type disksFound struct {
-	disks []disk
-	err   error
+// containerMounts has the last mount at each path at which a container has a volume, or nil if there is no mount.
+type containerMounts struct {
+	at  map[string]*mount
+	err error
 }
 
-func newFinder(host FS) *finder {
-	return &finder{host: host, mounts: map[int][]*mount{}, disks: map[*mount]disksFound{}}
+type foundVolume struct {
+	volume volume
+	err    error
 }
 
-// next makes the finder ready for another pod. It drops all mounts but those of PID 1, because a new process may have
-// the PID of an ended one. If the mounts of PID 1 are outdated, the worst result is that a pod keeps all its limits.
-func (f *finder) next() {
-	maps.DeleteFunc(f.mounts, func(pid int, _ []*mount) bool { return pid != 1 })
+func newFinder(host FS, volumesOf func(container, podUID string) []string) *finder {
+	return &finder{host: host, node: newNodeMounts(host), volumesOf: volumesOf}
 }
 
-func (f *finder) mountsOf(pid int) ([]*mount, error) {
-	if mounts, read := f.mounts[pid]; read {
-		return mounts, nil
+// containerID returns the ID of the container that has a volume.
+func containerID(target classes.Holder) string {
+	return strings.TrimSuffix(target.ID, ":"+target.Volume)
+}
+
+// find finds the disks and the mount of a volume. A volume that is a block device has no mount. The error is
+// classes.ErrNoBlockDevice if the filesystem has no block device, and classes.ErrEnded if the container's process has
+// ended.
+func (f *finder) find(target classes.Holder) (volume, error) {
+	found := f.found.get(target.ID, func() foundVolume {
+		v, err := f.search(target)
+		return foundVolume{v, err}
+	})
+	return found.volume, found.err
+}
+
+// findExclusive works like find. If a disk of the volume also has data outside of the volume, the error is
+// classes.ErrSharedDisk.
+func (f *finder) findExclusive(target classes.Holder) (volume, error) {
+	found, err := f.find(target)
+	if err != nil {
+		return found, err
 	}
-	mounts, err := mountsOf(f.host, pid)
-	if err == nil {
-		f.mounts[pid] = mounts
-	}
-	return mounts, err
+	return found, f.shared.get(target.ID, func() error { return f.node.checkShared(found) })
 }
 
-// mountsOfContainer returns the mounts of a container, or none if the runtime has not reported the container's PID.
-func (f *finder) mountsOfContainer(target classes.Holder) ([]*mount, error) {
+func (f *finder) search(target classes.Holder) (volume, error) {
+	found := volume{target: target}
+	if device := target.VolumeSources[target.Volume].Device; device != "" {
+		if err := f.checkRunning(target); err != nil {
+			return found, err
+		}
+		whole, err := f.diskOf(device)
+		if err != nil {
+			return found, fmt.Errorf("find the disk of %s: %w", target.Volume, err)
+		}
+		found.disks = []disk{whole}
+		return found, nil
+	}
+
+	mount, err := f.mountOf(target)
+	if err != nil {
+		return found, err
+	}
+	found.mount = mount
+	found.disks, err = f.node.disksOf(mount)
+	if errors.Is(err, errNoBlockDevice) {
+		return found, fmt.Errorf("%w: %s is on %s, but the kernel limits only the I/O of block devices; remove the request",
+			classes.ErrNoBlockDevice, target.Volume, mount.fstype)
+	}
+	if err != nil {
+		return found, fmt.Errorf("find the disk of %s: %w", target.Volume, err)
+	}
+	return found, nil
+}
+
+// checkRunning returns classes.ErrEnded if the process of the container has ended. It does not read the mounts of the
+// container.
+func (f *finder) checkRunning(target classes.Holder) error {
 	if target.PID <= 0 {
-		return nil, nil
+		return nil
 	}
-	return f.mountsOf(target.PID)
+	return f.running.get(containerID(target), func() error {
+		file, err := mountinfo.Open(f.host, mountinfo.File(target.PID))
+		if err != nil {
+			return fmt.Errorf("find the disk of the volume: %w", orEnded(err))
+		}
+		return file.Close()
+	})
 }
 
-func (f *finder) disksOf(mount *mount) ([]disk, error) {
-	found, known := f.disks[mount]
-	if !known {
-		found.disks, found.err = disksOfMount(f.host, mount)
-		f.disks[mount] = found
+// orEnded returns classes.ErrEnded for the error with which the kernel refuses to show the mounts of an ended process or, with
+// EINVAL, of a zombie (fs/proc_namespace.c).
+func orEnded(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EINVAL) {
+		return fmt.Errorf("%w: %w", classes.ErrEnded, err)
 	}
-	return found.disks, found.err
+	return err
 }
 
 // mountOf returns the mount of a volume. If the kubelet mounted the volume for the pod, mountOf returns the kubelet's
-// mount. For other volumes, e.g. hostPath volumes, it searches the parameter mounts, which has the container's own mounts.
-// The container's mounts are the second choice, because the container can change them: a symbolic link in its image changes
-// the path of a mount, and a process with its own mount namespace can hide a mount.
-func (f *finder) mountOf(target classes.Holder, mounts []*mount) (*mount, error) {
+// mount. For other volumes, e.g. hostPath volumes, it searches the container's own mounts. They are the second choice,
+// because the container can change them: a symbolic link in its image changes the path of a mount, a process with its own
+// mount namespace can hide a mount, and it can have so many mounts that reading them takes too long.
+func (f *finder) mountOf(target classes.Holder) (*mount, error) {
 	ofKubelet, err := f.mountOfKubelet(target)
-	if err != nil || ofKubelet != nil {
-		return ofKubelet, err
-	}
-	if target.PID <= 0 {
+	switch {
+	case err != nil:
+		return nil, err
+	case ofKubelet != nil:
+		return ofKubelet, f.checkRunning(target)
+	case target.PID <= 0:
 		return nil, fmt.Errorf("find the disk of the volume: %w", errNoPID)
 	}
-	if mount := lastAt(mounts, target.Volume); mount != nil {
+
+	mounts := f.inContainer.get(containerID(target), func() containerMounts {
+		return mountsAt(f.host, target.PID, f.volumesOf(containerID(target), target.PodUID))
+	})
+	if _, read := mounts.at[target.Volume]; !read && mounts.err == nil {
+		mounts = mountsAt(f.host, target.PID, []string{target.Volume})
+	}
+	if mounts.err != nil {
+		return nil, fmt.Errorf("find the disk of the volume: %w", orEnded(mounts.err))
+	}
+	if mount := mounts.at[target.Volume]; mount != nil {
 		return mount, nil
 	}
 	return nil, fmt.Errorf("%w: the container has no mount and no device at %s; name the mountPath or devicePath of a volume",
 		classes.ErrNoBlockDevice, target.Volume)
+}
+
+// mountsAt returns the mounts of a process at some paths. The last mount at a path hides the earlier ones.
+func mountsAt(host FS, pid int, paths []string) containerMounts {
+	found := containerMounts{at: map[string]*mount{}}
+	for _, path := range paths {
+		found.at[path] = nil
+	}
+	found.err = mountinfo.Read(host, mountinfo.File(pid), mountinfo.ContainerLimit, func(m mountinfo.Mount) {
+		if _, wanted := found.at[m.Point]; wanted {
+			found.at[m.Point] = newMount(m)
+		}
+	})
+	return found
 }
 
 // mountOfKubelet returns the mount that the kubelet made for a volume of a pod, or nil if there is none, e.g. for an emptyDir volume,
@@ -123,62 +196,15 @@ func (f *finder) mountOfKubelet(target classes.Holder) (*mount, error) {
 	if dir == "" {
 		return nil, nil //nolint:nilnil // the kubelet has mounted nothing for the volume
 	}
-	mounts, err := f.mountsOf(1)
-	if err != nil {
-		return nil, fmt.Errorf("find the disk of the volume: %w", err)
-	}
-	if mount := mountOf(f.host, mounts, dir); mount != nil && kubeletdir.IsVolume(mount.point, target.PodUID) {
+	mounts := f.node.read()
+	mount := mounts.of(dir)
+	if mount != nil && kubeletdir.IsVolume(mount.point, target.PodUID) {
 		return mount, nil
 	}
+	if mounts.err != nil {
+		return nil, fmt.Errorf("find the disk of the volume: %w", mounts.err)
+	}
 	return nil, nil //nolint:nilnil // the directory is on a filesystem of the node
-}
-
-// lastAt returns the last mount at a path, or nil if there is no mount at the path. The last mount hides the earlier ones.
-func lastAt(mounts []*mount, path string) (last *mount) {
-	for _, mount := range mounts {
-		if mount.point == path {
-			last = mount
-		}
-	}
-	return last
-}
-
-// find finds the disks and the mount of a volume. A volume that is a block device has no mount. The error is
-// classes.ErrNoBlockDevice if the filesystem has no block device, and classes.ErrEnded if the container's process has
-// ended.
-func (f *finder) find(target classes.Holder) (volume, error) {
-	found := volume{target: target}
-	mounts, err := f.mountsOfContainer(target)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EINVAL) { // EINVAL is the error of a zombie (fs/proc_namespace.c)
-		return found, fmt.Errorf("find the disk of the volume: %w: %w", classes.ErrEnded, err)
-	}
-	if err != nil {
-		return found, fmt.Errorf("find the disk of the volume: %w", err)
-	}
-
-	if device := target.VolumeSources[target.Volume].Device; device != "" {
-		whole, err := f.diskOf(device)
-		if err != nil {
-			return found, fmt.Errorf("find the disk of %s: %w", target.Volume, err)
-		}
-		found.disks = []disk{whole}
-		return found, nil
-	}
-
-	mount, err := f.mountOf(target, mounts)
-	if err != nil {
-		return found, err
-	}
-	found.mount = mount
-	found.disks, err = f.disksOf(found.mount)
-	if errors.Is(err, errNoBlockDevice) {
-		return found, fmt.Errorf("%w: %s is on %s, but the kernel limits only the I/O of block devices; remove the request",
-			classes.ErrNoBlockDevice, target.Volume, found.mount.fstype)
-	}
-	if err != nil {
-		return found, fmt.Errorf("find the disk of %s: %w", target.Volume, err)
-	}
-	return found, nil
 }
 
 // diskOf returns the whole disk of a volume of mode Block. numbers has the major and minor number of its device, e.g. "8:17".
@@ -189,56 +215,4 @@ func (f *finder) diskOf(numbers string) (disk, error) {
 	}
 	whole, _, err := wholeDisk(f.host, dev)
 	return whole, err
-}
-
-// volumeDir matches the directories in which the kubelet mounts volumes.
-var volumeDir = regexp.MustCompile(`/pods/[^/]+/(?:volumes|volume-subpaths)/|/plugins/kubernetes\.io/`)
-
-// checkShared returns classes.ErrSharedDisk if a disk of the volume also has data outside of the volume. A limit of
-// this disk would also apply to the pod's I/O to that data. A disk has such data if the host has mounted a filesystem
-// of the disk for itself, or if the volume is only a directory of its filesystem.
-func (f *finder) checkShared(v volume) error {
-	mounts, err := f.mountsOf(1)
-	if err != nil {
-		return fmt.Errorf("check whether the disk of %s is shared: %w", v.target.Volume, err)
-	}
-	if f.ofNode == nil {
-		f.ofNode = mountsOfNode(f.host, mounts)
-	}
-	isWhole := v.isWhole(mounts)
-
-	for _, other := range mounts {
-		isVolume := isWhole && isSame(other, v.mount) && !slices.Contains(f.ofNode, other)
-		if isVolume || volumeDir.MatchString(other.point) {
-			continue
-		}
-		disks, err := f.disksOf(other)
-		if err != nil {
-			continue // the mount is on no disk
-		}
-		for _, disk := range disks {
-			if slices.Contains(v.disks, disk) {
-				return fmt.Errorf("%w: disk %s of %s also contains the node's mount %s; use a class with sharedDisk: limit, or remove the request",
-					classes.ErrSharedDisk, disk, v.target.Volume, other.point)
-			}
-		}
-	}
-	return nil
-}
-
-// mountsOfNode returns the mounts that contain the node's own directories. A volume on such a mount shares its disk
-// with the node.
-func mountsOfNode(host FS, mounts []*mount) []*mount {
-	dirs := []string{"/"}
-	for _, alias := range []string{aliasRootFS, aliasEphemeral} {
-		if found, err := aliasedDirs(host, mounts, alias); err == nil {
-			dirs = append(dirs, found...)
-		}
-	}
-
-	var all []*mount
-	for _, dir := range dirs {
-		all = append(all, mountOf(host, mounts, dir))
-	}
-	return all
 }

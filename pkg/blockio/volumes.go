@@ -194,11 +194,10 @@ func (b *VolumeBackend) forgetDevices(holdings []classes.Holding) {
 
 // find finds a volume, and checks whether a class may limit its disks.
 func (b *VolumeBackend) find(f *finder, target classes.Holder, class volumeClass) (volume, error) {
-	found, err := f.find(target)
-	if err == nil && !class.limitsSharedDisks {
-		err = f.checkShared(found)
+	if class.limitsSharedDisks {
+		return f.find(target)
 	}
-	return found, err
+	return f.findExclusive(target)
 }
 
 func (b *VolumeBackend) open(target classes.Holder) (group, error) {
@@ -222,7 +221,7 @@ func (b *VolumeBackend) Enforce(ctx context.Context, target classes.Holder, _, t
 	if err != nil {
 		return err
 	}
-	finder := newFinder(b.opts.FS)
+	finder := b.pods.finder(b.opts.FS, target)
 	found, err := b.find(finder, target, class)
 	if err != nil {
 		return err
@@ -268,7 +267,7 @@ func (b *VolumeBackend) Observe(_ context.Context, target classes.Holder, want s
 		return classes.Observation{}, err
 	}
 
-	finder := newFinder(b.opts.FS)
+	finder := b.pods.finder(b.opts.FS, target)
 	found, err := finder.find(target)
 	if errors.Is(err, classes.ErrEnded) {
 		return classes.Observation{}, err
@@ -307,12 +306,11 @@ func (b *VolumeBackend) Repair(ctx context.Context) (classes.Drift, error) {
 
 	holdings, _ := b.pods.in("")
 	b.forgetDevices(holdings)
-	finder := newFinder(b.opts.FS)
+	finder := newFinder(b.opts.FS, b.pods.volumesOf)
 	for _, h := range holdings {
 		if h.Scope() != classes.PodScope || ctx.Err() != nil {
 			continue
 		}
-		finder.next()
 		if err := b.removeUnused(finder, h.Holder); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, cgroup.ErrNoCgroup) {
 			b.opts.Log.Warn("cannot remove the limits of a volume; retrying", "holder", h.String(), "error", err)
 		}

@@ -133,6 +133,15 @@ type Sharer interface {
 	ShareWith(holdings func(podUID string) []Holding)
 }
 
+// RoundObserver is a Backend that reads less if it observes many holders in one round.
+type RoundObserver interface {
+	Backend
+	// BeginRound begins a round. Until the caller calls `end`, Observe may use what the backend has read since the beginning
+	// of the round, and so may Enforce for holders that are not starting. All holders that are observed in a round must have
+	// started before it. BeginRound does no I/O.
+	BeginRound() (end func())
+}
+
 // Locator is a Backend that reports the devices of volumes.
 type Locator interface {
 	Backend

@@ -32,17 +32,40 @@ func (r *Reconciler) Reconcile(ctx context.Context) (moved int) {
 func (r *Reconciler) reconcileAll(ctx context.Context, moved func(state.Entry, []Step)) {
 	r.releaseNotCreated(ctx)
 	r.verify(ctx)
-	for _, id := range r.store.Started() {
+	r.reconcileStarted(ctx, moved)
+	r.monitor(ctx)
+
+	if r.runtimeErr != nil && ctx.Err() == nil {
+		r.log.Warn("the runtime does not update containers; retrying", "error", r.runtimeErr)
+	}
+}
+
+func (r *Reconciler) reconcileStarted(ctx context.Context, moved func(state.Entry, []Step)) {
+	ids := r.store.Started()
+	defer r.beginRound()()
+	for _, id := range ids {
 		if ctx.Err() != nil {
 			return
 		}
 		r.store.Refresh(id)
 		r.reconcile(ctx, id, moved)
 	}
-	r.monitor(ctx)
+}
 
-	if r.runtimeErr != nil && ctx.Err() == nil {
-		r.log.Warn("the runtime does not update containers; retrying", "error", r.runtimeErr)
+// beginRound begins a round of observations in all backends, and returns the function that ends it. The holders that are
+// observed must have started before.
+func (r *Reconciler) beginRound() (end func()) {
+	var ends []func()
+	for _, name := range r.store.ResourceNames() {
+		resource, _ := r.store.Resource(name)
+		if observer, ok := resource.Backend.(classes.RoundObserver); ok {
+			ends = append(ends, observer.BeginRound())
+		}
+	}
+	return func() {
+		for _, end := range ends {
+			end()
+		}
 	}
 }
 
@@ -285,7 +308,9 @@ func storedSteps(e state.Entry) (steps []Step) {
 // before those that are in another class.
 func (r *Reconciler) verify(ctx context.Context) {
 	var inClass, unclear, elsewhere []string
-	for _, e := range r.store.Unverified() {
+	unverified := r.store.Unverified()
+	defer r.beginRound()()
+	for _, e := range unverified {
 		observed, err := r.observe(ctx, e)
 		switch {
 		case errors.Join(err, ctx.Err()) != nil:

@@ -1,0 +1,93 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/mountinfo"
+)
+
+// hostileVariable is set in the environment of a process that runs mountManyTimes instead of tests.
+const hostileVariable = "QOS_TEST_HOSTILE"
+
+// mountManyTimes mounts a directory with a long path onto itself, 300 times. Its mountinfo then has 36 MB.
+func mountManyTimes() error {
+	if err := syscall.Mount("t", "/mnt", "tmpfs", 0, "size=64m"); err != nil {
+		return fmt.Errorf("tmpfs: %w", err)
+	}
+	if err := os.Chdir("/mnt"); err != nil {
+		return err
+	}
+	name := strings.Repeat(" ", 255) // the kernel shows a blank as \040
+	for range 60 {
+		if err := errors.Join(os.Mkdir(name, 0o755), os.Chdir(name)); err != nil {
+			return err
+		}
+	}
+	for range 300 {
+		if err := syscall.Mount(".", ".", "", syscall.MS_BIND, ""); err != nil {
+			return fmt.Errorf("bind: %w", err)
+		}
+	}
+	return nil
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(hostileVariable) == "" {
+		m.Run()
+		return
+	}
+	result := "ready"
+	if err := mountManyTimes(); err != nil {
+		result = err.Error()
+	}
+	_, _ = fmt.Fprintln(os.Stdout, result)
+	_, _ = os.Stdin.Read(make([]byte, 1)) // until the test ends
+}
+
+// TestTheMountsOfAProcessTakeLittleMemory reads the mounts of a process that has no privilege outside of its own user namespace.
+func TestTheMountsOfAProcessTakeLittleMemory(t *testing.T) {
+	tenant := exec.CommandContext(t.Context(), "/proc/self/exe")
+	tenant.Env = append(os.Environ(), hostileVariable+"=1")
+	tenant.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	in, inErr := tenant.StdinPipe()
+	out, err := tenant.StdoutPipe()
+	if err := errors.Join(err, inErr); err != nil {
+		t.Fatal(err)
+	}
+	if err := tenant.Start(); err != nil {
+		t.Skip("there are no user namespaces:", err)
+	}
+	defer func() { _ = in.Close(); _ = tenant.Wait() }()
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Skip("the process cannot mount:", line, err)
+	}
+
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = newFinder(hostfs.Root("/"), func(string, string) []string { return nil }).find(
+		classes.Holder{ID: "c1:/data", PodUID: "u1", Container: "main", Volume: "/data", PID: tenant.Process.Pid})
+	runtime.ReadMemStats(&after)
+	if !errors.Is(err, mountinfo.ErrTooLarge) {
+		t.Errorf("got %.300v", err)
+	}
+	if used := after.TotalAlloc - before.TotalAlloc; used > 4*mountinfo.ContainerLimit {
+		t.Errorf("%d bytes were allocated", used)
+	}
+}
