@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
@@ -32,7 +33,7 @@ type usage struct {
 func ownersOf(c class, assignments *qosv1alpha1.ListAssignmentsResponse) map[owner]bool {
 	owners := map[owner]bool{}
 	for _, pod := range assignments.GetPods() {
-		o := owner{namespace: pod.GetNamespace(), pod: pod.GetName(), uid: pod.GetUid()}
+		o := owner{namespace: pod.GetNamespace(), pod: pod.GetName(), Subject: qos.Subject{PodUID: pod.GetUid()}}
 		add := func(assignments []*qosv1alpha1.Assignment, podScope bool) {
 			for _, assigned := range assignments {
 				if c.is(assigned.GetName(), assigned.GetClass(), podScope) {
@@ -43,7 +44,7 @@ func ownersOf(c class, assignments *qosv1alpha1.ListAssignmentsResponse) map[own
 
 		add(pod.GetQosResources(), true)
 		for _, ctr := range pod.GetContainers() {
-			o.container = ctr.GetName()
+			o.Container = ctr.GetName()
 			add(ctr.GetQosResources(), false)
 		}
 	}
@@ -53,7 +54,7 @@ func ownersOf(c class, assignments *qosv1alpha1.ListAssignmentsResponse) map[own
 func podsWithDevices(c class, assignments *qosv1alpha1.ListAssignmentsResponse) map[owner]bool {
 	pods := map[owner]bool{}
 	for o, allocated := range ownersOf(c, assignments) {
-		if allocated || o.container == "" {
+		if allocated || o.Container == "" {
 			pods[o.podInKubelet()] = true
 		}
 	}
@@ -131,7 +132,7 @@ func accountFromCache(c class, assignments *qosv1alpha1.ListAssignmentsResponse,
 			case is != allocated:
 			case holders[o.inKubelet()]:
 				u.accounted++
-			case is, o.container == "" && left > 0:
+			case is, o.Container == "" && left > 0:
 				u.accounted++
 				left--
 			case c.capacity != 0:

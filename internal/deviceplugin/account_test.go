@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
@@ -144,7 +145,7 @@ func TestAccount(t *testing.T) {
 func TestWithoutAllocationsTheSourcesOfAssignmentsCount(t *testing.T) {
 	a := assignments(podOf("a", inGold("app", "1", allocated), inGold("side", "2", annotated)))
 	h := newAllocations()
-	h.add(gold, owner{namespace: "default", pod: "gone", container: "app"}, ids(2, 2, 1))
+	h.add(gold, owner{namespace: "default", pod: "gone", Subject: qos.Subject{Container: "app"}}, ids(2, 2, 1))
 	got := accountFromCache(goldClass(3), a, h)
 	if diff := cmp.Diff(usage{allocated: ids(1, 2), accounted: 1, unaccounted: 1, needsPoll: true}, got, cmp.AllowUnexported(usage{})); diff != "" {
 		t.Errorf("usage differs (-want +got):\n%s", diff)
@@ -161,7 +162,7 @@ func TestWithoutAllocationsAPodWithACachedDeviceIsAccountedFor(t *testing.T) {
 	another := podOf("another")
 	another.QosResources = has.QosResources
 	h := newAllocations()
-	h.add(gold, owner{namespace: "default", pod: "has", container: "app"}, ids(1))
+	h.add(gold, owner{namespace: "default", pod: "has", Subject: qos.Subject{Container: "app"}}, ids(1))
 	h.granted[gold] = ids(2)
 	got := accountFromCache(c, assignments(has, granted, another), h)
 	if diff := cmp.Diff(usage{allocated: ids(1, 2), accounted: 2, unaccounted: 1, needsPoll: true}, got, cmp.AllowUnexported(usage{})); diff != "" {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/unixsocket"
 )
@@ -28,12 +29,15 @@ const (
 	maxAnswer = 16 << 20
 )
 
-// owner identifies a container that has a class. If container is empty, it identifies a pod. A container stays the same
-// owner when it restarts. Kubelet reports only names, so owners that are read from kubelet's answers have no UID.
-type owner struct{ namespace, pod, uid, container string }
+// owner is a container or pod that has a class. Kubelet reports only names, so owners that are read from kubelet's answers
+// have no UID.
+type owner struct {
+	namespace, pod string
+	qos.Subject
+}
 
 func (o owner) inKubelet() owner {
-	o.uid = ""
+	o.PodUID = ""
 	return o
 }
 
@@ -43,7 +47,7 @@ func (o owner) podInKubelet() owner {
 
 func compareOwners(a, b owner) int {
 	return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.pod, b.pod),
-		strings.Compare(a.uid, b.uid), strings.Compare(a.container, b.container))
+		strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.Container, b.Container))
 }
 
 type allocations struct {
@@ -88,7 +92,7 @@ func parseAllocations(list *podresourcesv1.ListPodResourcesResponse) *allocation
 		o := owner{namespace: pod.GetNamespace(), pod: pod.GetName()}
 		a.pods[o] = true
 		for _, ctr := range pod.GetContainers() {
-			o.container = ctr.GetName()
+			o.Container = ctr.GetName()
 			for _, d := range ctr.GetDevices() {
 				a.add(d.GetResourceName(), o, d.GetDeviceIds())
 			}
