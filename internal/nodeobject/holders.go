@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/objectbudget"
 )
@@ -43,7 +44,10 @@ type (
 		scope qosv1alpha1.Scope
 		name  string
 	}
-	holderKey     struct{ uid, container, volume, resource string }
+	holderKey struct {
+		qos.Subject
+		resource string
+	}
 	assignmentKey struct {
 		holderKey
 		class string
@@ -56,7 +60,7 @@ func newHolders(assignments *qosv1alpha1.ListAssignmentsResponse) *holders {
 		reasons: map[holderKey]string{}, added: map[assignmentKey]bool{},
 	}
 	for _, e := range assignments.GetEvictions() {
-		h.reasons[holderKey{uid: e.GetPodUid(), container: e.GetContainer(), resource: e.GetResource()}] = e.GetReason()
+		h.reasons[holderKey{qos.Subject{PodUID: e.GetPodUid(), Container: e.GetContainer()}, e.GetResource()}] = e.GetReason()
 	}
 
 	for _, pod := range assignments.GetPods() {
@@ -86,22 +90,22 @@ func volumeOf(container nodeqosv1alpha1.Holder, v *qosv1alpha1.VolumeAssignments
 // keepSince restores the times at which the limits of volumes came into force. It takes them from the object's present
 // status, because a plugin that has restarted does not know these times.
 func keepSince(volumes, before []nodeqosv1alpha1.QOSResourceInfo) {
-	since := map[nodeqosv1alpha1.Holder]*metav1.Time{}
-	each := func(resources []nodeqosv1alpha1.QOSResourceInfo, do func(key nodeqosv1alpha1.Holder, h *nodeqosv1alpha1.Holder)) {
+	type key struct{ namespace, pod, container, volume, device, resource, class string }
+	since := map[key]*metav1.Time{}
+	each := func(resources []nodeqosv1alpha1.QOSResourceInfo, do func(k key, h *nodeqosv1alpha1.Holder)) {
 		for _, r := range resources {
 			for _, class := range r.Classes {
 				for i := range class.Holders {
-					key := class.Holders[i]
-					key.Since, key.Source, key.Reason = nil, r.Name, class.Name
-					do(key, &class.Holders[i])
+					h := &class.Holders[i]
+					do(key{h.Namespace, h.Pod, h.Container, h.Volume, h.Device, r.Name, class.Name}, h)
 				}
 			}
 		}
 	}
-	each(before, func(key nodeqosv1alpha1.Holder, h *nodeqosv1alpha1.Holder) { since[key] = h.Since })
-	each(volumes, func(key nodeqosv1alpha1.Holder, h *nodeqosv1alpha1.Holder) {
+	each(before, func(k key, h *nodeqosv1alpha1.Holder) { since[k] = h.Since })
+	each(volumes, func(k key, h *nodeqosv1alpha1.Holder) {
 		if h.Since == nil {
-			h.Since = since[key]
+			h.Since = since[k]
 		}
 	})
 }
@@ -111,7 +115,7 @@ func keepSince(volumes, before []nodeqosv1alpha1.QOSResourceInfo) {
 // predecessor count as one holder.
 func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1alpha1.Scope, assignments []*qosv1alpha1.Assignment) {
 	for _, a := range assignments {
-		owner := holderKey{podUID, holder.Container, holder.Volume, a.GetName()}
+		owner := holderKey{qos.Subject{PodUID: podUID, Container: holder.Container, Volume: holder.Volume}, a.GetName()}
 		assignment := assignmentKey{owner, a.GetClass()}
 		if h.added[assignment] || a.GetClass() == "" && a.GetForeign() == "" {
 			continue
@@ -131,7 +135,7 @@ func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1a
 			continue
 		}
 		key := classKey{resource, a.GetClass()}
-		owner.volume = "" // evictions name the container of a volume
+		owner.Volume = "" // evictions name the container of a volume
 		holder.Source, holder.Reason = a.GetSource().Name(), h.reasons[owner]
 		h.found = append(h.found, found{class: key, holder: new(holder)})
 	}
