@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -48,7 +47,7 @@ func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, c conta
 		}
 		found.omitted = found.omitted || r.ForeignOmitted > 0
 		for _, f := range r.Foreign {
-			if c.volume == "" && f.Namespace == pod.Namespace && f.Pod == pod.Name && f.Container == c.name {
+			if c.Volume == "" && f.Namespace == pod.Namespace && f.Pod == pod.Name && f.Container == c.Container {
 				found.assignments = append(found.assignments, assignment{foreign: f.Setting})
 			}
 		}
@@ -56,7 +55,7 @@ func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, c conta
 			class := &r.Classes[i]
 			found.omitted = found.omitted || class.HoldersOmitted > 0
 			for _, h := range class.Holders {
-				if h.Namespace == pod.Namespace && h.Pod == pod.Name && h.Container == c.name && h.Volume == c.volume {
+				if h.Namespace == pod.Namespace && h.Pod == pod.Name && h.Container == c.Container && h.Volume == c.Volume {
 					found.assignments = append(found.assignments, assignment{
 						class: class.Name, source: classes.Source(h.Source), device: h.Device, since: h.Since, evicted: h.Reason,
 					})
@@ -98,7 +97,7 @@ func refusalOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, c contai
 	}
 	for i := range node.Status.Refusals {
 		r := &node.Status.Refusals[i]
-		if r.Namespace == pod.Namespace && r.Pod == pod.Name && r.PodUID == podspec.UID(pod) && r.Container == c.name && r.Volume == c.volume {
+		if r.Namespace == pod.Namespace && r.Pod == pod.Name && r.Subject() == c.Subject {
 			return r
 		}
 	}

@@ -130,7 +130,7 @@ func assumed(pod *corev1.Pod) []classes.Offer {
 		}
 	}
 	for _, c := range containersOf(pod) {
-		for name := range podspec.LimitsOf(pod, c.name) {
+		for name := range podspec.LimitsOf(pod, c.Container) {
 			if resource, class, ok := classBehind(nil, string(name)); ok {
 				add(resource, class)
 			}
@@ -156,17 +156,20 @@ func volumeClasses(pod *corev1.Pod) (all []classes.Class) {
 	return all
 }
 
-// containerView is a container that may have classes. If the field name is empty, the containerView stands for the pod as
-// a whole. If the field volume is not empty, it is a path, and the containerView stands for the container's volume there.
+// containerView is a container that may have classes. Its Subject can also be the pod as a whole, or a volume of the
+// container.
 type containerView struct {
-	name string
+	qos.Subject
 	// status is nil if the container has no status yet.
 	status *corev1.ContainerStatus
-	volume string
+}
+
+func viewOf(pod *corev1.Pod, name string, status *corev1.ContainerStatus) containerView {
+	return containerView{Subject: qos.Subject{PodUID: podspec.UID(pod), Container: name}, status: status}
 }
 
 func (c containerView) scope() classes.Scope {
-	return classes.Holder{Container: c.name, Volume: c.volume}.Scope()
+	return classes.Holder{Container: c.Container, Volume: c.Volume}.Scope()
 }
 
 // containersOf returns the containers of a pod in order. It leaves out completed init containers, and ephemeral
@@ -178,18 +181,18 @@ func containersOf(pod *corev1.Pod) []containerView {
 		status := statusOf(pod.Status.InitContainerStatuses, c.Name)
 		done := status != nil && status.State.Terminated != nil && status.State.Terminated.ExitCode == 0
 		if sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways; sidecar || !done {
-			all = append(all, containerView{name: c.Name, status: status})
+			all = append(all, viewOf(pod, c.Name, status))
 		}
 	}
 
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
-		all = append(all, containerView{name: name, status: statusOf(pod.Status.ContainerStatuses, name)})
+		all = append(all, viewOf(pod, name, statusOf(pod.Status.ContainerStatuses, name)))
 	}
 	for i := range pod.Spec.EphemeralContainers {
 		name := pod.Spec.EphemeralContainers[i].Name
 		if status := statusOf(pod.Status.EphemeralContainerStatuses, name); status != nil && status.State.Terminated == nil {
-			all = append(all, containerView{name: name, status: status})
+			all = append(all, viewOf(pod, name, status))
 		}
 	}
 	return all
@@ -209,7 +212,7 @@ func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerS
 func (v *podView) rows() []podRow {
 	var rows []podRow
 	if slices.ContainsFunc(v.offers, func(o classes.Offer) bool { return o.Scope == classes.PodScope }) {
-		rows = v.rowsOf(containerView{})
+		rows = v.rowsOf(viewOf(v.pod, "", nil))
 	}
 	for _, c := range containersOf(v.pod) {
 		rows = append(append(rows, v.rowsOf(c)...), v.volumeRows(c)...)
@@ -234,7 +237,7 @@ func (v *podView) volumeRows(c containerView) (rows []podRow) {
 	}
 
 	for _, volume := range volumes {
-		c.volume = volume.Volume
+		c.Volume = volume.Volume
 		rows = append(rows, v.rowsOf(c)...)
 	}
 	return rows
@@ -260,12 +263,12 @@ func (v *podView) rowsOf(c containerView) []podRow {
 		case v.offers[i].Scope != c.scope():
 		case concerned:
 			rows, refusalShown = append(rows, v.refusedRow(c, name, refused)), true
-		case v.node != nil && c.volume == "" || asks(want[name]):
+		case v.node != nil && c.Volume == "" || asks(want[name]):
 			rows = append(rows, v.row(c, name, want[name]))
 		}
 	}
 	// If a container requests a resource that the node lacks, the container gets a row for this resource.
-	if !refusalShown && c.name != "" {
+	if !refusalShown && c.Container != "" {
 		rows = append(rows, v.refusedRow(c, refused.Resource, refused))
 	}
 	return rows
@@ -303,7 +306,7 @@ func (v *podView) refusedRow(c containerView, resource string, refused *classes.
 func (v *podView) effectiveRow(c containerView, resource string, want classes.Assignment) (row podRow, has assignment, is state) {
 	has, is = v.effective(c, resource, want.Class)
 	row = podRow{
-		Namespace: v.pod.Namespace, Pod: v.pod.Name, Container: c.name, Volume: c.volume, Resource: resource, Node: v.pod.Spec.NodeName,
+		Namespace: v.pod.Namespace, Pod: v.pod.Name, Container: c.Container, Volume: c.Volume, Resource: resource, Node: v.pod.Spec.NodeName,
 		Source: string(want.Source), unknown: is == notKnown,
 	}
 	if is == inClass {

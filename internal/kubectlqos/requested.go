@@ -83,11 +83,11 @@ func union(all, more []classes.Class) []classes.Class {
 // requestOf derives the annotations that the kubelet adds for allocated devices.
 func requestOf(offers []classes.Offer, pod *corev1.Pod, c containerView) classes.Holder {
 	request := classes.Holder{
-		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: string(pod.UID), Container: c.name, Volume: c.volume,
+		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: string(pod.UID), Container: c.Container, Volume: c.Volume,
 		PodAnnotations: pod.Annotations,
 	}
-	if c.name != "" {
-		request.ContainerAnnotations = allocatedOf(offers, podspec.LimitsOf(pod, c.name))
+	if c.Container != "" {
+		request.ContainerAnnotations = allocatedOf(offers, podspec.LimitsOf(pod, c.Container))
 	}
 	return request
 }

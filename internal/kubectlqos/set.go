@@ -168,15 +168,15 @@ func (o *setCommand) choose(pod *corev1.Pod) error {
 	c, _ := containerNamed(pod, o.container)
 	if alive, _ := (&podView{pod: pod}).alive(c); !alive {
 		reason, _ := notCreated(c)
-		return fmt.Errorf("container %s of pod %s does not run (%s); only classes of running containers can be changed", c.name, pod.Name, reason)
+		return fmt.Errorf("container %s of pod %s does not run (%s); only classes of running containers can be changed", c.Container, pod.Name, reason)
 	}
 	return nil
 }
 
 func askable(pod *corev1.Pod) (names []string) {
 	for _, c := range containersOf(pod) {
-		if !isEphemeral(pod, c.name) {
-			names = append(names, c.name)
+		if !isEphemeral(pod, c.Container) {
+			names = append(names, c.Container)
 		}
 	}
 	return names

@@ -155,9 +155,9 @@ func (v *podView) targets(p *settingPlan, container string, c change) ([]target,
 
 	var targets []target
 	var overridden []string
-	for _, of := range append(containersOf(v.pod), containerView{}) {
+	for _, of := range append(containersOf(v.pod), viewOf(v.pod, "", nil)) {
 		alive, _ := v.alive(of)
-		if !alive || container != "" && of.name != container {
+		if !alive || container != "" && of.Container != container {
 			continue
 		}
 		wanted, err := v.catalog.Resolve(requestOf(v.offers, after, of))
@@ -169,9 +169,9 @@ func (v *podView) targets(p *settingPlan, container string, c change) ([]target,
 			switch {
 			case !slices.Contains(c.resources, want.Resource):
 			case isPair && want.Key != p.key:
-				overridden = append(overridden, fmt.Sprintf("%s (by %s)", of.name, keyText(want.Key)))
+				overridden = append(overridden, fmt.Sprintf("%s (by %s)", of.Container, keyText(want.Key)))
 			default:
-				t := target{container: of.name, resource: want.Resource, class: want.Class}
+				t := target{container: of.Container, resource: want.Resource, class: want.Class}
 				if has, is := v.effective(of, want.Resource, ""); is == inClass {
 					t.before = &has.class
 				}

@@ -122,8 +122,8 @@ func (o *setCommand) look(ctx context.Context, api *clients, plan *settingPlan) 
 }
 
 func containerNamed(pod *corev1.Pod, name string) (containerView, bool) {
-	for _, c := range append(containersOf(pod), containerView{}) {
-		if c.name == name {
+	for _, c := range append(containersOf(pod), viewOf(pod, "", nil)) {
+		if c.Container == name {
 			return c, true
 		}
 	}

@@ -55,16 +55,16 @@ func (v *podView) effective(c containerView, resource, wanted string) (assignmen
 // conditionOf returns the class that the condition qos.noderesource.dev/Assigned has for a container or pod. The condition may
 // be newer than the node's report, and a user who may not read NodeQOSResources can still read the condition.
 func conditionOf(pod *corev1.Pod, c containerView, resource string) (has assignment, ok bool) {
-	if c.volume != "" {
+	if c.Volume != "" {
 		return assignment{}, false
 	}
-	class, foreign, source, ok := podspec.Assigned(assignedCondition(pod), c.name, resource)
+	class, foreign, source, ok := podspec.Assigned(assignedCondition(pod), c.Container, resource)
 	return assignment{class: class, foreign: foreign, source: classes.Source(source)}, ok
 }
 
 // alive reports whether a container, or the pod as a whole, runs, and since when it runs.
 func (v *podView) alive(c containerView) (alive bool, since time.Time) {
-	if c.name == "" {
+	if c.Container == "" {
 		if v.pod.Status.StartTime != nil {
 			since = v.pod.Status.StartTime.Time
 		}
@@ -207,9 +207,9 @@ func (v *podView) withCondition(message string) string {
 // differs returns the reason why the class of a running container differs from the requested class, and a message.
 func (v *podView) differs(c containerView, want classes.Assignment, has assignment) (reason, message string) {
 	switch {
-	case c.volume != "" && v.reportDelayed():
+	case c.Volume != "" && v.reportDelayed():
 		return "NotReported", v.withCondition("the node's report is older than the latest change")
-	case c.volume != "":
+	case c.Volume != "":
 		return "NotEnforced", "the limits of the class are not in force; if the request was added after the container started, " +
 			"recreate the pod; otherwise see the log of qos-nri-plugin"
 	case has.source == classes.SourceUpdate:

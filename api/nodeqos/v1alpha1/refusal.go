@@ -3,6 +3,8 @@
 
 package v1alpha1
 
+import "github.com/qos-nri/qos-nri-plugin/api/qos"
+
 // Refusal is a refused request of a pod, a container, or a volume of a container.
 type Refusal struct {
 	// Namespace of the pod.
@@ -33,4 +35,9 @@ type Refusal struct {
 	// The human-readable reason, with the remedy.
 	// +required
 	Message string `json:"message"`
+}
+
+// Subject returns the pod, container or volume whose request is refused.
+func (r *Refusal) Subject() qos.Subject {
+	return qos.Subject{PodUID: r.PodUID, Container: r.Container, Volume: r.Volume}
 }
