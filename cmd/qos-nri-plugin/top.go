@@ -16,7 +16,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
-	"github.com/qos-nri/qos-nri-plugin/internal/usagetable"
+	"github.com/qos-nri/qos-nri-plugin/internal/tables"
 )
 
 type topOptions struct {
@@ -43,8 +43,8 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.WatchUsa
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case o.view.SortBy != "" && !slices.Contains(usagetable.Orders(), o.view.SortBy):
-				return program.UsageError(cmd, fmt.Errorf("--sort-by %q is not one of %s", o.view.SortBy, strings.Join(usagetable.Orders(), ", ")))
+			case o.view.SortBy != "" && !slices.Contains(tables.Orders(), o.view.SortBy):
+				return program.UsageError(cmd, fmt.Errorf("--sort-by %q is not one of %s", o.view.SortBy, strings.Join(tables.Orders(), ", ")))
 			case o.interval < time.Second:
 				return program.UsageError(cmd, fmt.Errorf("--interval %s is shorter than 1s", o.interval))
 			}
@@ -59,11 +59,11 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.WatchUsa
 	}
 	o.apiOptions = newAPIOptions(cmd)
 	cmd.Flags().BoolVar(&o.view.Containers, "containers", false, "also show containers and pods")
-	cmd.Flags().StringVar(&o.view.SortBy, "sort-by", "", "order by a column, largest first: one of "+strings.Join(usagetable.Orders(), ", "))
+	cmd.Flags().StringVar(&o.view.SortBy, "sort-by", "", "order by a column, largest first: one of "+strings.Join(tables.Orders(), ", "))
 	cmd.Flags().DurationVar(&o.interval, "interval", 2*time.Second, "time between two measurements, at least 1s")
 	cmd.Flags().BoolVar(&o.once, "once", false, "show the usage of one interval, then end; with -o json or yaml, show one measurement")
 	// The call returns an error only if the flag does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(usagetable.Orders(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(tables.Orders(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

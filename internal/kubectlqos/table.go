@@ -6,7 +6,6 @@ package kubectlqos
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/internal/tables"
 )
 
 // Tables show these texts for values that are empty, missing or unlimited.
@@ -68,36 +68,11 @@ func (p *tablePrinter) format(rows [][]string) (string, error) {
 		return "", err
 	}
 	err := p.aligned.Flush()
-	return trimLines(p.text.String(), ""), err
+	return tables.Trim(p.text.String(), ""), err
 }
 
-// align formats rows without a header, each with the given indentation. The rows may have different numbers of cells.
-func align(rows [][]string, indent string) string {
-	columns := 0
-	for _, row := range rows {
-		columns = max(columns, len(row))
-	}
-
-	var text strings.Builder
-	w := printers.GetNewTabWriter(&text)
-	for _, row := range rows {
-		cells := make([]string, columns)
-		for i, cell := range row {
-			cells[i] = program.Printable(cell)
-		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
-	}
-	_ = w.Flush() // a strings.Builder has no errors
-	return trimLines(text.String(), indent)
-}
-
-func trimLines(text, indent string) string {
-	var trimmed strings.Builder
-	for line := range strings.Lines(text) {
-		trimmed.WriteString(strings.TrimRight(indent+line, " \n") + "\n")
-	}
-	return trimmed.String()
-}
+// align formats rows without a header, with the distances that kubectl's tables have.
+func align(rows [][]string, indent string) string { return tables.Align(rows, indent, 6, 3) }
 
 func className(class string) string { return cmp.Or(class, systemDefault) }
 

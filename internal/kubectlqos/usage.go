@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
-	"github.com/qos-nri/qos-nri-plugin/internal/usagetable"
+	"github.com/qos-nri/qos-nri-plugin/internal/tables"
 )
 
 // usageAtOnce is the maximum number of nodes that the command queries at the same time.
@@ -57,7 +57,7 @@ pod, container (missing for the whole pod) and id. Their values whose name ends 
 			if len(args) == 1 {
 				o.node, err = nameOf(args[0], "node", "nodes", "no")
 			}
-			switch orders := usagetable.Orders(); {
+			switch orders := tables.Orders(); {
 			case err != nil:
 			case o.view.sortBy != "" && !slices.Contains(orders, o.view.sortBy):
 				err = fmt.Errorf("--sort-by %q is not one of %s", o.view.sortBy, strings.Join(orders, ", "))
@@ -79,11 +79,11 @@ pod, container (missing for the whole pod) and id. Their values whose name ends 
 	o.addFlags(cmd, false)
 	cmd.Flags().BoolVar(&o.view.byNode, "by-node", false, "Add up the classes of each node.")
 	cmd.Flags().BoolVar(&o.view.containers, "containers", false, "Also show containers and pods.")
-	cmd.Flags().StringVar(&o.view.sortBy, "sort-by", "", "Order by a column, largest first. One of: ("+strings.Join(usagetable.Orders(), ", ")+").")
+	cmd.Flags().StringVar(&o.view.sortBy, "sort-by", "", "Order by a column, largest first. One of: ("+strings.Join(tables.Orders(), ", ")+").")
 	cmd.Flags().DurationVar(&o.interval, "interval", 5*time.Second, "Time between two measurements, at least 1s.")
 	cmd.Flags().BoolVar(&o.once, "once", false, "Show the usage of one interval, then end; with -o json or yaml, show one measurement.")
 	cmd.Flags().StringVar(&o.pluginNamespace, "plugin-namespace", "qos-system", "The namespace of the plugin's pods.")
-	completeFlag(cmd, "sort-by", cobra.FixedCompletions(usagetable.Orders(), noFiles))
+	completeFlag(cmd, "sort-by", cobra.FixedCompletions(tables.Orders(), noFiles))
 	completeFlag(cmd, "plugin-namespace", c.completeNamespace)
 	return cmd
 }

@@ -21,7 +21,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
-	"github.com/qos-nri/qos-nri-plugin/internal/usagetable"
+	"github.com/qos-nri/qos-nri-plugin/internal/tables"
 )
 
 // plugins simulates the plugins of the nodes, from which "kubectl qos top usage" requests the usage.
@@ -210,7 +210,7 @@ func TestThePluginsAnswerIsRead(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	read := []usagetable.Measurement{{Name: "fs_reads_total", Part: "sda", Value: 1 << 40}}
+	read := []tables.Measurement{{Name: "fs_reads_total", Part: "sda", Value: 1 << 40}}
 	want := nodeUsage{
 		Time:       at,
 		Classes:    []measured{{Resource: "k8s.io/rdt", Class: "gold", Measurements: read}},

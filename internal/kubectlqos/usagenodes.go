@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
-	"github.com/qos-nri/qos-nri-plugin/internal/usagetable"
+	"github.com/qos-nri/qos-nri-plugin/internal/tables"
 )
 
 const (
@@ -39,11 +39,11 @@ type measured struct {
 	Resource string `json:"resource"`
 	Class    string `json:"class"`
 	// Namespace, Pod and ID are empty for a class. Container is also empty for a pod as a whole.
-	Namespace    string                   `json:"namespace,omitempty"`
-	Pod          string                   `json:"pod,omitempty"`
-	Container    string                   `json:"container,omitempty"`
-	ID           string                   `json:"id,omitempty"`
-	Measurements []usagetable.Measurement `json:"measurements"`
+	Namespace    string               `json:"namespace,omitempty"`
+	Pod          string               `json:"pod,omitempty"`
+	Container    string               `json:"container,omitempty"`
+	ID           string               `json:"id,omitempty"`
+	Measurements []tables.Measurement `json:"measurements"`
 }
 
 // nodeUsage is the answer of a node: the JSON form of qos.v1alpha1.WatchUsageResponse, whose Go type would link gRPC.
@@ -163,65 +163,42 @@ func (n nodesUsage) items(containers bool) (items []measured) {
 	return items
 }
 
-// key returns a text that identifies a class or container among those of all nodes.
-func (m *measured) key() string {
-	return strings.Join([]string{m.Node, m.Resource, m.Class, m.ID}, " ")
-}
-
 // usageView selects what usage tables show.
 type usageView struct {
 	// byNode adds up the classes of each node. containers adds a table of containers and pods.
 	byNode, containers bool
-	// sortBy is one of usagetable.Orders, or empty for the order of the names.
+	// sortBy is one of tables.Orders, or empty for the order of the names.
 	sortBy string
 }
 
-// header returns the column names for the cells that row returns.
-func (v usageView) header(m *measured) []string {
+// item returns what the tables show of a class, a container or a pod.
+func (v usageView) item(m *measured, took time.Duration) tables.Item {
+	item := tables.Item{
+		Key: strings.Join([]string{m.Node, m.Resource, m.Class, m.ID}, " "), Resource: m.Resource, Measurements: m.Measurements, Took: took,
+		Header: []string{"NODE", "RESOURCE", "CLASS"}, Names: []string{m.Node, m.Resource, className(m.Class)},
+	}
 	switch {
 	case m.Pod != "":
-		return []string{"NODE", "RESOURCE", "NAMESPACE", "POD", "CONTAINER", "CLASS"}
+		item.Header = []string{"NODE", "RESOURCE", "NAMESPACE", "POD", "CONTAINER", "CLASS"}
+		item.Names = []string{m.Node, m.Resource, m.Namespace, m.Pod, cmp.Or(m.Container, wholePod), className(m.Class)}
 	case v.byNode:
-		return []string{"NODE", "RESOURCE"}
+		item.Header, item.Names = item.Header[:2], item.Names[:2]
 	}
-	return []string{"NODE", "RESOURCE", "CLASS"}
-}
-
-func (v usageView) row(m *measured) []string {
-	switch {
-	case m.Pod != "":
-		return []string{m.Node, m.Resource, m.Namespace, m.Pod, cmp.Or(m.Container, wholePod), className(m.Class)}
-	case v.byNode:
-		return []string{m.Node, m.Resource}
-	}
-	return []string{m.Node, m.Resource, className(m.Class)}
+	return item
 }
 
 // usageTables formats the usage between two answers of each node: a table for the classes of each resource, and one for the containers.
 func usageTables(before, now nodesUsage, view usageView) string {
-	earlier := map[string][]usagetable.Measurement{}
-	for _, item := range before.items(view.containers) {
-		earlier[item.key()] = item.Measurements
+	var earlier, later []tables.Item
+	for _, m := range before.items(view.containers) {
+		earlier = append(earlier, view.item(&m, 0))
 	}
-
-	type table struct {
-		usagetable.Table
-		header []string
-	}
-	tables := map[string]*table{}
-	for _, item := range now.items(view.containers) {
-		header := view.header(&item)
-		name := fmt.Sprint(len(header), item.Resource) // sorts the tables of classes before the tables of containers
-		if tables[name] == nil {
-			tables[name] = &table{header: header}
-		}
-		took := now[item.Node].Time.Sub(before[item.Node].Time)
-		tables[name].Add(earlier[item.key()], item.Measurements, took, view.row(&item)...)
+	for _, m := range now.items(view.containers) {
+		later = append(later, view.item(&m, now[m.Node].Time.Sub(before[m.Node].Time)))
 	}
 
 	var texts []string
-	for _, name := range slices.Sorted(maps.Keys(tables)) {
-		cells := tables[name].Cells(view.sortBy, tables[name].header...)
+	for _, cells := range tables.Usage(earlier, later, view.sortBy) {
 		texts = append(texts, align(cells, ""))
 	}
 	return strings.Join(texts, "\n")

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -18,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"sigs.k8s.io/yaml"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/internal/tables"
 )
 
 // The output has these texts in place of values that are empty or 0.
@@ -44,19 +43,7 @@ func (t table) appendTo(text *strings.Builder) {
 		text.WriteByte('\n')
 	}
 
-	var aligned strings.Builder
-	w := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
-	for _, row := range t {
-		cells := make([]string, 0, len(row))
-		for _, cell := range row {
-			cells = append(cells, program.Printable(cell))
-		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
-	}
-	_ = w.Flush() // writing to a strings.Builder cannot fail
-	for line := range strings.Lines(aligned.String()) {
-		text.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
+	text.WriteString(tables.Align(t, "", 0, 2))
 }
 
 func classText(class string) string { return cmp.Or(class, SystemDefault) }

@@ -4,50 +4,27 @@
 package shell
 
 import (
-	"maps"
-	"slices"
 	"strings"
+	"time"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/usagetable"
+	"github.com/qos-nri/qos-nri-plugin/internal/tables"
 )
 
 // UsageView selects what a usage table shows.
 type UsageView struct {
 	// Containers adds a table of containers and pods.
 	Containers bool
-	// SortBy is one of usagetable.Orders, or empty for the order of the names.
+	// SortBy is one of tables.Orders, or empty for the order of the names.
 	SortBy string
 }
 
 // Usage formats the resource usage in the time between two messages of WatchUsage.
 func Usage(before, now *qosv1alpha1.WatchUsageResponse, view UsageView) string {
-	took := now.GetTime().AsTime().Sub(before.GetTime().AsTime())
-	byResource := map[string]*usageTable{}
-	tableOf := func(resource string, names ...string) *usageTable {
-		if byResource[resource] == nil {
-			byResource[resource] = &usageTable{names: names}
-		}
-		return byResource[resource]
-	}
-
-	earlier := measurementsByID(before)
-	for _, c := range now.GetClasses() {
-		tableOf("1 "+c.GetResource(), "RESOURCE", "CLASS").
-			Add(earlier[idOfClass(c)], measurements(c.GetMeasurements()), took, c.GetResource(), classText(c.GetClass()))
-	}
-	for _, c := range now.GetContainers() {
-		if view.Containers {
-			tableOf("2 "+c.GetResource(), "RESOURCE", "NAMESPACE", "POD", "CONTAINER", "CLASS").
-				Add(earlier[idOfContainer(c)], measurements(c.GetMeasurements()), took,
-					c.GetResource(), c.GetNamespace(), c.GetPod(), containerText(c.GetContainer()), classText(c.GetClass()))
-		}
-	}
-
 	var text strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(byResource)) {
-		t := byResource[name]
-		table(t.Cells(view.SortBy, t.names...)).appendTo(&text)
+	took := now.GetTime().AsTime().Sub(before.GetTime().AsTime())
+	for _, cells := range tables.Usage(items(before, 0, view), items(now, took, view), view.SortBy) {
+		table(cells).appendTo(&text)
 	}
 	if text.Len() == 0 {
 		return "Nothing is measured on this node: no resource is available, or the machine cannot measure usage.\n"
@@ -55,29 +32,28 @@ func Usage(before, now *qosv1alpha1.WatchUsageResponse, view UsageView) string {
 	return text.String()
 }
 
-type usageTable struct {
-	usagetable.Table
-	names []string
-}
-
-func idOfClass(c *qosv1alpha1.ClassUsage) string { return c.GetResource() + "=" + c.GetClass() }
-
-func idOfContainer(c *qosv1alpha1.ContainerUsage) string { return c.GetResource() + " " + c.GetId() }
-
-func measurementsByID(message *qosv1alpha1.WatchUsageResponse) map[string][]usagetable.Measurement {
-	all := map[string][]usagetable.Measurement{}
+func items(message *qosv1alpha1.WatchUsageResponse, took time.Duration, view UsageView) (all []tables.Item) {
 	for _, c := range message.GetClasses() {
-		all[idOfClass(c)] = measurements(c.GetMeasurements())
+		all = append(all, tables.Item{
+			Key: c.GetResource() + "=" + c.GetClass(), Resource: c.GetResource(), Took: took, Measurements: measurements(c.GetMeasurements()),
+			Header: []string{"RESOURCE", "CLASS"}, Names: []string{c.GetResource(), classText(c.GetClass())},
+		})
 	}
 	for _, c := range message.GetContainers() {
-		all[idOfContainer(c)] = measurements(c.GetMeasurements())
+		if view.Containers {
+			all = append(all, tables.Item{
+				Key: c.GetResource() + " " + c.GetId(), Resource: c.GetResource(), Took: took, Measurements: measurements(c.GetMeasurements()),
+				Header: []string{"RESOURCE", "NAMESPACE", "POD", "CONTAINER", "CLASS"},
+				Names:  []string{c.GetResource(), c.GetNamespace(), c.GetPod(), containerText(c.GetContainer()), classText(c.GetClass())},
+			})
+		}
 	}
 	return all
 }
 
-func measurements(messages []*qosv1alpha1.Measurement) (all []usagetable.Measurement) {
+func measurements(messages []*qosv1alpha1.Measurement) (all []tables.Measurement) {
 	for _, m := range messages {
-		all = append(all, usagetable.Measurement{Name: m.GetName(), Part: m.GetPart(), Value: m.GetValue()})
+		all = append(all, tables.Measurement{Name: m.GetName(), Part: m.GetPart(), Value: m.GetValue()})
 	}
 	return all
 }

@@ -1,8 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package usagetable computes the tables that show what classes and containers use.
-package usagetable
+package tables
 
 import (
 	"cmp"
@@ -52,9 +51,45 @@ type Measurement struct {
 	Value float64 `json:"value"`
 }
 
-// Table has a row for each part of each class or container, or of a group of classes.
-type Table struct {
-	rows []*row
+// Item is what a class, a container or a pod uses.
+type Item struct {
+	// Key identifies the item among those of one moment.
+	Key      string
+	Resource string
+	// Names are the first cells of the item's rows, and Header has the names of their columns. Items with equal names are added
+	// up.
+	Header, Names []string
+	Measurements  []Measurement
+	// Took is the time since the earlier moment.
+	Took time.Duration
+}
+
+// Usage returns the tables of the usage between two moments, each with its header: for each resource one of classes, and then
+// for each resource one of containers, which have more names. sortBy is one of Orders, or empty for the order of the items.
+func Usage(before, now []Item, sortBy string) (all [][][]string) {
+	earlier := map[string][]Measurement{}
+	for _, item := range before {
+		earlier[item.Key] = item.Measurements
+	}
+
+	byName := map[string]*table{}
+	for _, item := range now {
+		name := fmt.Sprint(len(item.Header), item.Resource)
+		if byName[name] == nil {
+			byName[name] = &table{header: item.Header, index: map[string]*row{}}
+		}
+		byName[name].add(earlier[item.Key], item.Measurements, item.Took, item.Names)
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		all = append(all, byName[name].cells(sortBy))
+	}
+	return all
+}
+
+// table has a row for each part of each class or container, or of a group of classes.
+type table struct {
+	header []string
+	rows   []*row
 	// index has the rows by their names and part.
 	index map[string]*row
 }
@@ -66,10 +101,8 @@ type row struct {
 	values map[string]float64
 }
 
-// Add adds the measurements of a class or container. Each row begins with the parameter names, e.g. a resource and a class.
-// Measurements with the same names and part are added up in one row. The parameters before and now are measurements at two
-// times, and the parameter took is the time between them.
-func (t *Table) Add(before, now []Measurement, took time.Duration, names ...string) {
+// add adds the measurements of an item. Measurements with the same names and part are added up in one row.
+func (t *table) add(before, now []Measurement, took time.Duration, names []string) {
 	type series struct{ measure, part string }
 	earlier := map[series]float64{}
 	for _, m := range before {
@@ -92,22 +125,17 @@ func (t *Table) Add(before, now []Measurement, took time.Duration, names ...stri
 }
 
 // rowOf returns the row with these names and this part, and adds it to the table if it is missing.
-func (t *Table) rowOf(names []string, part string) *row {
+func (t *table) rowOf(names []string, part string) *row {
 	key := strings.Join(append(slices.Clone(names), part), "\x00")
 	if t.index[key] == nil {
-		if t.index == nil {
-			t.index = map[string]*row{}
-		}
 		t.index[key] = &row{names: names, part: part, values: map[string]float64{}}
 		t.rows = append(t.rows, t.index[key])
 	}
 	return t.index[key]
 }
 
-// Cells returns the header and the rows. The parameter names has the headers of the first columns. The column PART and a
-// column for each measure with values follow. sortBy is one of Orders, or empty to keep the order in which the rows were
-// added.
-func (t *Table) Cells(sortBy string, names ...string) [][]string {
+// cells returns the header and the rows. The column PART and a column for each measure with values follow the names.
+func (t *table) cells(sortBy string) [][]string {
 	columns := t.columns()
 	for _, c := range columns {
 		if c.sort == sortBy && sortBy != "" {
@@ -115,7 +143,7 @@ func (t *Table) Cells(sortBy string, names ...string) [][]string {
 		}
 	}
 
-	header := append(slices.Clone(names), "PART")
+	header := append(slices.Clone(t.header), "PART")
 	for _, c := range columns {
 		header = append(header, c.header)
 	}
@@ -135,7 +163,7 @@ func (t *Table) Cells(sortBy string, names ...string) [][]string {
 }
 
 // columns returns the columns that have values: first the known columns, then the other measures, sorted by name.
-func (t *Table) columns() []column {
+func (t *table) columns() []column {
 	measured := map[string]bool{}
 	for _, r := range t.rows {
 		for measure := range r.values {
