@@ -144,7 +144,7 @@ clean: ## Remove what was built in the checkout.
 .PHONY: test
 test: ## Run the tests that need neither root nor long builds, fuzz seeds included; PACKAGES=./pkg/rdt/...
 	@$(if $(RACE),,echo 'no C compiler: testing without the race detector')
-	$(call test_modules,$(RACE),. $(if $(filter ./...,$(PACKAGES)),$(filter-out $(SLOW_MODULES),$(TEST_MODULES))),$(PACKAGES))
+	$(call test_modules,-timeout 30m $(RACE),. $(if $(filter ./...,$(PACKAGES)),$(filter-out $(SLOW_MODULES),$(TEST_MODULES))),$(PACKAGES))
 
 # The timeout is for each package. It includes cross-compilation with empty caches on a busy machine.
 .PHONY: test-slow

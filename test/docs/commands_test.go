@@ -16,13 +16,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
-// programs builds the programs of this project, and returns their directory. It uses the flags of "make build", so that
-// Go finds packages that "make build" has compiled in its cache.
+// programs builds the programs of this project, and returns their directory. It uses the flags of "make test", so that Go finds the
+// packages in its cache.
 func programs(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
-	build := child.Command(t, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", directory+"/", "./cmd/...")
-	build.Dir, build.Env = repository, append(os.Environ(), "CGO_ENABLED=0")
+	build := child.Command(t, "go", "build", buildFlags, "-buildvcs=false", "-ldflags=-s -w", "-o", directory+"/", "./cmd/...")
+	build.Dir = repository
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
