@@ -149,13 +149,9 @@ func infoOf(t testing.TB, spec sim.Spec) resctrl.Info {
 	t.Helper()
 	fs := sim.New(spec)
 	tree, err := resctrl.Find(fs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m, err := readMachine(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m.info
 }
 
