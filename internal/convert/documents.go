@@ -37,6 +37,8 @@ type document struct {
 	// read or reported before, so that these fields cause no further error.
 	lists   map[*yaml.Node]*yaml.Node
 	handled map[*yaml.Node]bool
+	// ofPods has the annotations of pods and pod templates.
+	ofPods map[*yaml.Node]bool
 
 	// edits has functions that change root. added has new documents, written after this document.
 	edits []func()
@@ -133,7 +135,7 @@ const (
 )
 
 func (d *document) parse() {
-	d.lists, d.handled = map[*yaml.Node]*yaml.Node{}, map[*yaml.Node]bool{}
+	d.lists, d.handled, d.ofPods = map[*yaml.Node]*yaml.Node{}, map[*yaml.Node]bool{}, map[*yaml.Node]bool{}
 	d.json = json.Valid(d.body)
 	root, err := parseText(d.body, d.json)
 	if root != nil {

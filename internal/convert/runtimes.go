@@ -5,6 +5,7 @@ package convert
 
 import (
 	"bytes"
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -47,9 +48,33 @@ func (d *document) walkAnnotations(n *yaml.Node, at place) {
 
 	ignored := ignoredFields(n)
 	for key, value := range fields(n) {
-		if !slices.Contains(ignored, key.Value) {
-			d.walkAnnotations(value, at.at(key, "."+key.Value))
+		if slices.Contains(ignored, key.Value) {
+			continue
 		}
+		if strings.HasSuffix(strings.ToLower(key.Value), "annotations") {
+			d.noteAnnotations(value, at.at(key, "."+key.Value))
+		}
+		d.walkAnnotations(value, at.at(key, "."+key.Value))
+	}
+}
+
+// noteAnnotations notes each annotation of the runtimes and of nri-plugins that is not converted, because it is not in the metadata of a
+// pod. Controllers copy annotations from many fields of custom resources to pods, and there is no list of these fields.
+func (d *document) noteAnnotations(annotations *yaml.Node, at place) {
+	if d.ofPods[annotations] {
+		return
+	}
+	for key, value := range fields(annotations) {
+		resource, rest, ok := cutRuntimeKey(key.Value)
+		if !ok || value.Kind != yaml.ScalarNode {
+			continue
+		}
+		ours := classes.PodKey
+		if container, isContainer := strings.CutPrefix(rest, "container."); isContainer {
+			ours = classes.ContainerKeyPrefix + container
+		}
+		d.note("annotation %s in %s of %s is not converted, because it is not in the metadata of a pod; if a controller copies it to pods, "+
+			"write %s: %s=%s instead", key.Value, at.field, cmp.Or(at.object, d.name), ours, shortName(resource), value.Value)
 	}
 }
 
@@ -57,6 +82,7 @@ func (d *document) walkAnnotations(n *yaml.Node, at place) {
 func (d *document) runtimeAnnotations(owner, spec *yaml.Node, at place) {
 	_, metadata := find(owner, "metadata")
 	annotations := valueOf(metadata, "annotations")
+	d.ofPods[annotations] = true
 	for key, value := range fields(metadata) {
 		if isMerge(key) {
 			d.refuseMerged(mergedNames(value, "annotations"), at.at(key, ".metadata.annotations"))

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/convert"
 )
 
 // annotated returns the manifest of a pod with one container. The argument has the lines of its annotations, with an
@@ -102,5 +104,34 @@ func TestAnnotationsOfRuntimesHaveNotes(t *testing.T) {
 				t.Errorf("notes (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAnnotationsInOtherPlacesAreNoted(t *testing.T) {
+	const custom = `apiVersion: acid.example/v1
+kind: Postgres
+metadata: {name: db}
+spec:
+  podMetadata:
+    annotations: {rdt.resources.beta.kubernetes.io/container.main: gold, team: a}
+  pods:
+  - podAnnotations:
+      blockio.resources.beta.kubernetes.io/pod: slow
+  template:
+    metadata: {annotations: {rdt.resources.beta.kubernetes.io/pod: gold}}
+    spec: {containers: [{name: main}]}
+`
+	results, err := convert.Convert([]convert.Input{{Name: "a.yaml", Text: []byte(custom)}}, convert.Options{Known: known()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"annotation rdt.resources.beta.kubernetes.io/container.main in spec.podMetadata.annotations of Postgres db is not converted, because it is not in the " +
+			"metadata of a pod; if a controller copies it to pods, write container.qos.noderesource.dev/main: rdt=gold instead",
+		"annotation blockio.resources.beta.kubernetes.io/pod in spec.pods[0].podAnnotations of Postgres db is not converted, because it is not in the " +
+			"metadata of a pod; if a controller copies it to pods, write qos.noderesource.dev/pod: blockio=slow instead",
+	}
+	if diff := cmp.Diff(want, results[0].Notes); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 }
