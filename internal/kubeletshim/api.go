@@ -19,6 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
+	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 	"github.com/qos-nri/qos-nri-plugin/internal/podeviction"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
@@ -101,7 +102,7 @@ func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
 	var all []publisher
 	pods := a.podOptions()
 	if a.options.publishes(NodeObject) {
-		object := nodeobject.New(a.cache, objects, client.Nodes(), a.objectOptions())
+		object := nodeobject.New(a.cache, objects, client.Nodes(), a.objectOptions(client))
 		pods.RefusedChanges = object.SetRefusedChanges
 		all = append(all, object)
 	}
@@ -116,9 +117,12 @@ func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
 	return all, nil
 }
 
-func (a *apiPublishers) objectOptions() nodeobject.Options {
+func (a *apiPublishers) objectOptions(client kubeapi.Core) nodeobject.Options {
 	options := nodeobject.Options{
 		NodeName: a.options.NodeName, FollowsAnnotations: a.options.FollowAnnotations, Registry: a.registry, Log: a.log,
+	}
+	if a.options.publishes(Events) {
+		options.RecordEvent = podevents.NewRecorder(client, kubeapi.NewWrites(a.registry), a.options.NodeName).WriteNode
 	}
 	if a.options.FollowClaims {
 		options.SetClaims = func(ctx context.Context, claims *qosv1alpha1.SetVolumeClaimsRequest) error {

@@ -22,6 +22,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 )
 
 const (
@@ -52,8 +53,10 @@ type Options struct {
 	FollowsAnnotations bool
 	// SetClaims makes the plugin enforce the classes of claims. If it is nil, the publisher does not follow the spec of the object.
 	SetClaims func(ctx context.Context, claims *qosv1alpha1.SetVolumeClaimsRequest) error
-	Registry  prometheus.Registerer
-	Log       *slog.Logger
+	// RecordEvent writes an event of the object with this UID. If it is nil, the publisher writes no events.
+	RecordEvent func(ctx context.Context, uid types.UID, record podevents.Record) error
+	Registry    prometheus.Registerer
+	Log         *slog.Logger
 }
 
 // Publisher reconciles the NodeQOSResources object of the node with the plugin's state. It writes the object if the
@@ -66,6 +69,7 @@ type Publisher struct {
 	heartbeat          time.Duration
 	followsAnnotations bool
 	setClaims          func(ctx context.Context, claims *qosv1alpha1.SetVolumeClaimsRequest) error
+	recordEvent        func(ctx context.Context, uid types.UID, record podevents.Record) error
 
 	objects dynamic.ResourceInterface
 	nodes   kubeapi.Nodes
@@ -92,12 +96,12 @@ func New(cache Cache, objects dynamic.Interface, nodes kubeapi.Nodes, options Op
 	return &Publisher{
 		cache: cache, node: options.NodeName, nodes: nodes, now: time.Now,
 		heartbeat: nodeqosv1alpha1.HeartbeatInterval - rand.N(heartbeatJitter), followsAnnotations: options.FollowsAnnotations,
-		setClaims: options.SetClaims,
-		objects:   objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)),
-		writes:    kubeapi.NewWrites(options.Registry),
-		log:       options.Log,
-		refused:   newRefusedChanges(),
-		problems:  problems{outcomes: kubeapi.OutcomeLog{What: "publish NodeQOSResources " + options.NodeName, Log: options.Log}},
+		setClaims: options.SetClaims, recordEvent: options.RecordEvent,
+		objects:  objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)),
+		writes:   kubeapi.NewWrites(options.Registry),
+		log:      options.Log,
+		refused:  newRefusedChanges(),
+		problems: problems{outcomes: kubeapi.OutcomeLog{What: "publish NodeQOSResources " + options.NodeName, Log: options.Log}},
 	}
 }
 

@@ -14,16 +14,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
+	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 )
 
 type applied struct {
@@ -90,7 +93,30 @@ func (p *Publisher) publish(
 		return next, nil
 	}
 	desired.LastHeartbeatTime = new(seconds(p.now()))
-	return pause.Shortest(graceLeft(state, p.now()), p.heartbeat), p.applyStatus(ctx, object, desired)
+	if err := p.applyStatus(ctx, object, desired); err != nil {
+		return 0, err
+	}
+	p.reportClassFiles(ctx, object, before, desired)
+	return pause.Shortest(graceLeft(state, p.now()), p.heartbeat), nil
+}
+
+// reportClassFiles writes an event if the status that was written has a new reason why class files are refused. It does not retry: the
+// status has the reason anyway.
+func (p *Publisher) reportClassFiles(
+	ctx context.Context, object *unstructured.Unstructured, before, written nodeqosv1alpha1.NodeQOSResourcesStatus,
+) {
+	now := meta.FindStatusCondition(written.Conditions, nodeqosv1alpha1.ConditionConfigurationApplied)
+	was := meta.FindStatusCondition(before.Conditions, nodeqosv1alpha1.ConditionConfigurationApplied)
+	if p.recordEvent == nil || now == nil || now.Reason != qos.ReasonRefused || was != nil && was.Message == now.Message {
+		return
+	}
+
+	record := podevents.Record{
+		Reason: podevents.ClassFilesRefused, Warning: true, Series: now.Message, Message: now.Message, Count: 1, First: p.now(), Last: p.now(),
+	}
+	if err := p.recordEvent(ctx, object.GetUID(), record); err != nil && ctx.Err() == nil {
+		p.log.Warn("cannot write the event about class files", "name", p.node, "problem", err)
+	}
 }
 
 // untilHeartbeat returns the time after which the status must be written even if it has not changed.

@@ -1,10 +1,11 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podevents writes events about pods. It writes a series of similar occurrences as one event with a count.
+// Package podevents writes events about pods, and about the NodeQOSResources of the node. It writes a series of similar occurrences as one event with a count.
 package podevents
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
@@ -29,6 +31,8 @@ const (
 	ChangeRefused = "QOSChangeRefused"
 	// ClassRemoved warns that the pod's class was removed, and that the pod is evicted or cannot be evicted.
 	ClassRemoved = "QOSClassRemoved"
+	// ClassFilesRefused warns that the class files of the node have errors. It is an event of the node's NodeQOSResources.
+	ClassFilesRefused = "QOSClassFilesRefused"
 )
 
 const (
@@ -76,11 +80,21 @@ func NewRecorder(client kubeapi.Core, writes *kubeapi.Writes, node string) *Reco
 // Write creates the event of a record. If the event already exists, Write raises the event's count. The event may be
 // from before a restart of the shim. If the namespace is being deleted, Write drops the record.
 func (r *Recorder) Write(ctx context.Context, pod Pod, record Record) error {
-	err := r.write(ctx, r.eventOf(pod, record), record)
+	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+	err := r.write(ctx, r.eventOf(about, record), record)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
 	}
 	return err
+}
+
+// WriteNode works like Write, for an event of the NodeQOSResources of the recorder's node. Events of objects without a namespace are in
+// the namespace "default".
+func (r *Recorder) WriteNode(ctx context.Context, uid types.UID, record Record) error {
+	about := corev1.ObjectReference{
+		APIVersion: nodeqosv1alpha1.GroupVersion.String(), Kind: nodeqosv1alpha1.Kind, Name: r.node, UID: uid,
+	}
+	return r.write(ctx, r.eventOf(about, record), record)
 }
 
 func (r *Recorder) write(ctx context.Context, event *corev1.Event, record Record) error {
@@ -133,10 +147,10 @@ func countOf(event *corev1.Event, record Record) (count int32, changed bool) {
 
 func count32(count uint64) int32 { return int32(min(count, 1<<31-1)) } //nolint:gosec // it is bounded
 
-func (r *Recorder) eventOf(pod Pod, record Record) *corev1.Event {
+func (r *Recorder) eventOf(about corev1.ObjectReference, record Record) *corev1.Event {
 	event := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, Name: nameOf(pod, record)},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: cmp.Or(about.Namespace, metav1.NamespaceDefault), Name: nameOf(about, record)},
+		InvolvedObject: about,
 		Reason:         record.Reason, Message: kubeapi.Cut(record.Message, maxMessage, " … (cut)"), Type: corev1.EventTypeNormal,
 		Source:              corev1.EventSource{Component: component, Host: r.node},
 		ReportingController: component, ReportingInstance: r.node,
@@ -154,10 +168,10 @@ func (r *Recorder) eventOf(pod Pod, record Record) *corev1.Event {
 
 // nameOf returns the name of a record's event. The name depends only on the arguments, so that a restarted recorder
 // finds the existing event.
-func nameOf(pod Pod, record Record) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{string(pod.UID), record.Container, record.Reason, record.Series}, "\x00")))
+func nameOf(about corev1.ObjectReference, record Record) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(about.UID), record.Container, record.Reason, record.Series}, "\x00")))
 	suffix := "." + hex.EncodeToString(sum[:8])
-	name := pod.Name
+	name := about.Name
 	if most := maxName - len(suffix); len(name) > most {
 		name = strings.TrimRight(name[:most], "-.")
 	}

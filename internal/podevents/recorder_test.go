@@ -37,7 +37,7 @@ func TestCountOfAnExistingEvent(t *testing.T) {
 }
 
 func TestEachSeriesHasAnEventName(t *testing.T) {
-	pod := Pod{Namespace: "default", Name: "web", UID: "uid-web"}
+	pod := corev1.ObjectReference{Namespace: "default", Name: "web", UID: "uid-web"}
 	r := Record{Reason: ClassRefused, Container: "main", Series: "ClassFull", Message: "1 of 1"}
 	name := nameOf(pod, r)
 	repeated := r

@@ -172,7 +172,7 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 		otherObject = "the NodeQOSResources are those of another node"
 		otherOwner  = "the owner of the NodeQOSResources must be the node"
 		metadata    = "the publisher may not change labels, annotations or finalizers"
-		otherEvent  = "the publisher may write only events of pods that name the publisher and its node as the source"
+		otherEvent  = "the publisher may write only events of pods and of its NodeQOSResources that name the publisher and its node as the source"
 	)
 
 	confinement := newConfinement(t)
@@ -220,6 +220,12 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 
 		{"an event", created(event(nil), "events"), nil},
 		{"a count of an event", request{"events", "", event(nil), event(func(e *corev1.Event) { e.Count = 2 })}, nil},
+		{"an event of its NodeQOSResources", created(event(func(e *corev1.Event) {
+			e.InvolvedObject.Kind, e.InvolvedObject.Name = "NodeQOSResources", "node-1"
+		}), "events"), nil},
+		{"an event of other NodeQOSResources", created(event(func(e *corev1.Event) {
+			e.InvolvedObject.Kind, e.InvolvedObject.Name = "NodeQOSResources", "node-2"
+		}), "events"), []string{otherEvent}},
 		{"an event of another kind", created(event(func(e *corev1.Event) { e.InvolvedObject.Kind = "Node" }), "events"), []string{otherEvent}},
 		{"an event of another source", created(event(func(e *corev1.Event) { e.Source.Component = "kubelet" }), "events"), []string{otherEvent}},
 		{"an event of another node", created(event(func(e *corev1.Event) { e.Source.Host = "node-2" }), "events"), []string{otherEvent}},
