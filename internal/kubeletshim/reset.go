@@ -33,13 +33,16 @@ const (
 	ResetTimeout = 4 * time.Minute
 	// rightsTimeout is how long the API server may refuse the list. A right that was just granted takes a moment to come into force.
 	rightsTimeout = 30 * time.Second
+	// settleTime is how long all nodes must have been reset. In this time, the plugins remove the resctrl groups whose last threads have
+	// just moved, which they do every 15 s. An uninstall that ends the plugins earlier would leave empty groups behind.
+	settleTime = 30 * time.Second
 	// maxNamedNodes is the maximum number of nodes that a message names.
 	maxNamedNodes = 10
 	// maxReason is the maximum length of the reason of a node, in bytes.
 	maxReason = 300
 )
 
-// AwaitReset waits until no node offers a class of containers or pods, and no container or pod has a class that was assigned as the
+// AwaitReset waits until, for half a minute, no node offers a class of containers or pods, and no container or pod has a class that was assigned as the
 // default class. It ignores nodes that have stopped reporting. It returns an error if it has no credentials or rights, after the
 // timeout, or if ctx ends. The error names the nodes with their reasons.
 func AwaitReset(ctx context.Context, kubeconfig, version string, timeout time.Duration, log *slog.Logger) error {
@@ -59,10 +62,13 @@ func awaitReset(ctx context.Context, objects dynamic.Interface, timeout time.Dur
 	defer cancel()
 	began := time.Now()
 	var refusedSince time.Time // zero if the API server did not refuse the last list
+	var resetSince time.Time   // zero if a node offered a class in the last list, or if there was no list
 	for logged := ""; ; {
 		problem, err := notReset(ctx, objects, time.Now())
 		switch refused := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err); {
-		case err == nil && problem == "":
+		case err == nil && problem == "" && resetSince.IsZero():
+			resetSince = time.Now()
+		case err == nil && problem == "" && time.Since(resetSince) >= settleTime:
 			return nil
 		case !refused:
 			refusedSince = time.Time{}
@@ -74,6 +80,9 @@ func awaitReset(ctx context.Context, objects dynamic.Interface, timeout time.Dur
 
 		if err != nil && ctx.Err() == nil {
 			problem = err.Error()
+		}
+		if problem != "" {
+			resetSince = time.Time{}
 		}
 		if problem != logged && problem != "" {
 			logged = problem

@@ -104,6 +104,24 @@ func TestAwaitResetReturnsWhenTheLastNodeIsReset(t *testing.T) {
 	})
 }
 
+// TestAwaitResetWaitsUntilGroupsAreRemoved has an API server that does not answer for a moment.
+func TestAwaitResetWaitsUntilGroupsAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		objects := nodesWith(t, nil)
+		began := time.Now()
+		objects.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if since := time.Since(began); since < 20*time.Second || since > 21*time.Second {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewTimeoutError("slow", 1)
+		})
+		err := awaitReset(t.Context(), objects, ResetTimeout, slog.New(slog.DiscardHandler))
+		if took := time.Since(began); err != nil || took < 50*time.Second || took > time.Minute {
+			t.Errorf("it returned after %v: %v", took, err)
+		}
+	})
+}
+
 func TestAwaitResetEndsWithTheNamesOfTheNodesAndTheReasons(t *testing.T) {
 	gold, held := map[string]any{"name": "gold", "inUse": int64(0)}, map[string]any{"name": "bronze", "inUse": int64(1), "draining": true}
 	held["holders"] = []any{map[string]any{"namespace": "a", "pod": "web", "source": "default"}}
