@@ -67,13 +67,16 @@ func (m *machine) reclaim(wanted map[string]resctrl.Schemata) ([]string, error) 
 		return nil, nil
 	}
 
-	empty := slices.DeleteFunc(m.surplus(wanted), func(name string) bool {
-		return !m.groups[name].empty || m.groups[name].Mode != resctrl.Shareable
-	})
+	empty := slices.DeleteFunc(m.surplus(wanted), func(name string) bool { return !m.removable(name) })
 	if len(empty) < short {
 		return nil, m.noCLOSID(wanted, short-len(empty))
 	}
 	return empty[:short], nil
+}
+
+// removable reports whether a group of a former class can be removed to free its CLOSID.
+func (m *machine) removable(name string) bool {
+	return m.groups[name].empty && m.groups[name].Mode == resctrl.Shareable
 }
 
 func (m *machine) noCLOSID(wanted map[string]resctrl.Schemata, short int) error {
@@ -86,7 +89,7 @@ func (m *machine) noCLOSID(wanted map[string]resctrl.Schemata, short int) error 
 	if foreign := m.foreign(); len(foreign) > 0 {
 		text += fmt.Sprintf(", groups of other programs (%s) use %d", strings.Join(foreign, ", "), len(foreign))
 	}
-	if busy := m.surplus(wanted); len(busy) > 0 {
+	if busy := slices.DeleteFunc(m.surplus(wanted), m.removable); len(busy) > 0 {
 		text += fmt.Sprintf(", groups of former classes that are in use (%s) use %d", strings.Join(busy, ", "), len(busy))
 	}
 

@@ -45,7 +45,7 @@ func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 		"CLOSIDs of others count, those of empty groups of ours do not": {occupied(t, sim.AMDSpec()), manyClasses(4), nil},
 		"too many beside others": {occupied(t, sim.AMDSpec()), manyClasses(6), []string{
 			"6 classes are 2 too many: the CPU has 8 CLOSIDs, of which resctrl's root group uses 1, groups of other programs (alone, theirs) use 2, " +
-				"groups of former classes that are in use (qos-bronze, qos-busy, qos-orphan) use 3; remove classes, or resctrl groups of other programs: out of CLOSIDs"}},
+				"groups of former classes that are in use (qos-busy) use 1; remove classes, or resctrl groups of other programs: out of CLOSIDs"}},
 		"an exclusive group": {exclusive(t, sim.IntelSpec()), "partitions: {p: {l2Allocation: '0xf', l3Allocation: '0xf00', classes: {gold: }}}", []string{
 			`class "gold": L3 0: mask 0xf00 (bits 0x200) overlaps group alone, whose mode is exclusive; remove this cache share from the class, or set the mode of group alone to shareable`,
 			`class "gold": L3 1: mask 0xf00 (bits 0x200) overlaps group alone, whose mode is exclusive; remove this cache share from the class, or set the mode of group alone to shareable`}},
