@@ -146,7 +146,7 @@ func list(path string) (dir string, names []string, err error) {
 }
 
 // HostFiles returns a function that reads the files named in configFile fields. The function resolves every path below the
-// parameter root, the directory that contains the host's files. A path with ".." cannot leave this directory.
+// parameter `root`, the directory that contains the host's files. A path with ".." cannot leave this directory.
 func HostFiles(root string) func(path string) ([]byte, error) {
 	return func(path string) ([]byte, error) { return readBounded(filepath.Join(root, filepath.Join("/", path))) }
 }

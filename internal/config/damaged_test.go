@@ -186,7 +186,7 @@ func TestTruncatedFilesAreRefusedOrHaveFewerClasses(t *testing.T) {
 	}
 }
 
-// wantPart checks that every class of a truncated file (the parameter part) is also a class of the whole file.
+// wantPart checks that every class of a truncated file (the parameter `part`) is also a class of the whole file.
 func wantPart(t *testing.T, n int, whole, part *classes.Config) {
 	t.Helper()
 	offered := map[string]bool{}

@@ -24,7 +24,7 @@ const byteOrderMark = "\ufeff"
 type document struct {
 	*file
 	// raw has all bytes of the document. head has the line with the marker "---". body has
-	// the bytes after head, and the field line has the number of body's first line.
+	// the bytes after head, and the field `line` has the number of body's first line.
 	raw, head, body []byte
 	line            int
 

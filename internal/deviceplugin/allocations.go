@@ -172,7 +172,7 @@ func (l *allocationCache) grant(granted map[string][]string, now time.Time) {
 
 // merge stores kubelet's answer, and adds the cached devices of pods that are missing from the answer. While kubelet
 // starts, merge adds them for every missing pod. Later it adds them only for a missing pod with a class of pod scope or
-// a class that kubelet allocated. The parameter assignments is nil if the assignments are unknown.
+// a class that kubelet allocated. The parameter `assignments` is nil if the assignments are unknown.
 //
 // If in doubt, merge keeps a device. A free device that stays listed is harmless, but if an allocated device is not
 // listed, kubelet fails the device's pod.

@@ -33,7 +33,7 @@ type rig struct {
 	core    *corefake.Clientset
 	objects *dynamicfake.FakeDynamicClient
 	now     time.Time
-	clock   func() time.Time // replaces the field now, unless it is nil
+	clock   func() time.Time // replaces the field `now`, unless it is nil
 	plugins *plugins
 	pause   func(context.Context, time.Duration) // if it is nil, commands do not wait
 }

@@ -236,7 +236,7 @@ func disconnected(conn net.Conn) {
 func TestASilentClientIsDisconnected(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		// The field send has the bytes that the client sends. If the field reads is true, the client then reads until the
+		// The field `send` has the bytes that the client sends. If the field `reads` is true, the client then reads until the
 		// server closes the connection.
 		send  string
 		reads bool

@@ -82,7 +82,7 @@ func TestACrashDuringAMoveLeavesNoProcessInAnotherClass(t *testing.T) {
 	for _, test := range []struct {
 		name, request string
 		before, do    func(*testing.T, *rdtMachine)
-		// The field may lists the allowed classes after the recovery.
+		// The field `may` lists the allowed classes after the recovery.
 		may []string
 	}{
 		{"by an update", "rdt=gold", nil, update("silver"), []string{"gold", "silver"}},

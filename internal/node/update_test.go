@@ -132,7 +132,7 @@ func (r *lateRuntime) SetUnified(ctx context.Context, _ string, unified map[stri
 	}
 }
 
-// late runs a test with a lateRuntime whose delay is the parameter after. The test has a container, "c1", in the given
+// late runs a test with a lateRuntime whose delay is the parameter `after`. The test has a container, "c1", in the given
 // class of the resource disk.
 func late(t *testing.T, class string, after time.Duration, test func(t *testing.T, f *fixture, runtime *lateRuntime)) {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
-// withVolume returns the state of a node with a volume on a device. The parameter since is the time at which the
+// withVolume returns the state of a node with a volume on a device. The parameter `since` is the time at which the
 // volume's limits came into force, or nil.
 func withVolume(device string, since *timestamppb.Timestamp) nodecache.State {
 	s := &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{VolumeQosResources: []*qosv1alpha1.QOSResourceInfo{

@@ -111,7 +111,7 @@ func (l slowLog) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // briefRuntime returns the plugin's end of a connection to a runtime that registers and configures the plugin, and then
-// disconnects. The parameter synchronization is the timeout with which the runtime synchronizes the plugin before it
+// disconnects. The parameter `synchronization` is the timeout with which the runtime synchronizes the plugin before it
 // disconnects. If the parameter is 0, the runtime does not synchronize the plugin.
 func briefRuntime(t *testing.T, synchronization time.Duration) net.Conn {
 	here, there := net.Pipe()

@@ -62,7 +62,7 @@ func populate(t *testing.T, m *sim.Machine) {
 }
 
 // notExclusive returns class files whose classes do not use the cache portions of the foreign group "alone", because
-// this group has the mode exclusive. The parameter rest is the L3 bit mask of the partition "shared".
+// this group has the mode exclusive. The parameter `rest` is the L3 bit mask of the partition "shared".
 func notExclusive(rest string) string {
 	return strings.NewReplacer(`exclusive: {l3Allocation: "50%"`, `exclusive: {l2Allocation: "0x3ff", l3Allocation: "0x3f"`,
 		`shared: {l3Allocation: "50%"`, `shared: {l2Allocation: "0x7fc00", l3Allocation: "`+rest+`"`).Replace(machineFiles)

@@ -56,7 +56,7 @@ type controller struct {
 	objects objects
 	pods    cache.SharedIndexInformer
 	nodes   cache.SharedIndexInformer
-	// informers has all informers, including the fields pods and nodes.
+	// informers has all informers, including the fields `pods` and `nodes`.
 	informers []cache.SharedIndexInformer
 	queue     workqueue.TypedRateLimitingInterface[string] // its keys are names of nodes
 	writer    dynamic.ResourceInterface

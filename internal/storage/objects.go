@@ -63,7 +63,7 @@ type classLimits struct {
 }
 
 // specOf returns the spec of a node with these pods, in a stable order, and the problems of their claims. The parameter
-// before is the present spec of the node. If the node has more volumes than the spec may have, the volumes of the
+// `before` is the present spec of the node. If the node has more volumes than the spec may have, the volumes of the
 // present spec take precedence.
 func (o *objects) specOf(
 	pods []*corev1.Pod, before nodeqosv1alpha1.NodeQOSResourcesSpec,
@@ -140,7 +140,7 @@ func (o *objects) claimOf(pod *corev1.Pod, volume corev1.Volume) *corev1.Persist
 	return claim
 }
 
-// mountsOf returns the mounts of a pod's volume in its containers. The parameter problem is the reason why the volume
+// mountsOf returns the mounts of a pod's volume in its containers. The parameter `problem` is the reason why the volume
 // does not have the class that the claim requests, or nil.
 func mountsOf(
 	pod *corev1.Pod, volume string, claim *corev1.PersistentVolumeClaim, class *classLimits, problem error,
@@ -181,7 +181,7 @@ func pathsOf(container *corev1.Container, volume string) (paths []string) {
 // classOf returns the class of a claim, or nil if the claim has none.
 //
 // If the requested class is invalid, classOf returns an error and the next valid class of candidates. If no candidate is valid, it returns
-// the error and the class that the claim has in the present spec (the parameter before). Therefore, a wrong class name does not remove
+// the error and the class that the claim has in the present spec (the parameter `before`). Therefore, a wrong class name does not remove
 // limits.
 //
 // A claim that is not bound gets the class that it has in the present spec. No pod can start with such a claim. If a running pod has

@@ -128,7 +128,7 @@ func newIdentity() (string, error) {
 	return host + "_" + string(uuid.NewUUID()), nil
 }
 
-// lead calls run while this process is the leader. The parameter replica of run is the name of this process. When ctx ends, lead first
+// lead calls run while this process is the leader. The parameter `replica` of run is the name of this process. When ctx ends, lead first
 // waits until run has returned, and then releases the Lease. So the next leader writes nothing while this process still writes.
 func lead(ctx context.Context, client kubernetes.Interface, namespace string, run func(ctx context.Context, replica string)) error {
 	identity, err := newIdentity()

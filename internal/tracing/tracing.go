@@ -59,7 +59,7 @@ type Exporter struct {
 }
 
 // New returns an exporter for the collector whose URL is endpoint. If the URL has no path, New adds the path /v1/traces.
-// The parameter resource has the attributes of this process. New does no I/O.
+// The parameter `resource` has the attributes of this process. New does no I/O.
 func New(endpoint string, resource []Attribute, log *slog.Logger) (*Exporter, error) {
 	parsed, err := url.Parse(endpoint)
 	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {

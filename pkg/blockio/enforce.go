@@ -171,7 +171,7 @@ func (g group) writeAll(change values) error {
 	return nil
 }
 
-// undo restores the values in the parameter state, even if only a part of the change was written. It continues after a failed write.
+// undo restores the values in the parameter `state`, even if only a part of the change was written. It continues after a failed write.
 func (g group) undo(change, state values) error {
 	now, err := g.read(g.machine.weightsOf(change))
 	if err != nil {

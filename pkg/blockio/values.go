@@ -67,7 +67,7 @@ func (v values) merge(other values) values {
 	return merged
 }
 
-// changeTo returns the change that turns v into the values in the parameter to. The change resets the settings that only
+// changeTo returns the change that turns v into the values in the parameter `to`. The change resets the settings that only
 // v has.
 func (v values) changeTo(to values) values {
 	change := values{}

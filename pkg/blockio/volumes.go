@@ -30,11 +30,11 @@ type VolumeBackend struct {
 	classes map[string]volumeClass
 	// written has the limits that classes have, or had since the machine was started. Cgroups may have these limits.
 	written map[value]bool
-	// memory stores the field written across restarts of the plugin. It may be nil.
+	// memory stores the field `written` across restarts of the plugin. It may be nil.
 	memory classes.Memory
 	// devices maps the ID of a volume to the numbers of its devices.
 	devices map[string]string
-	// offered has the names of the classes in the live configuration. The field classes also has removed classes that are still in use.
+	// offered has the names of the classes in the live configuration. The field `classes` also has removed classes that are still in use.
 	offered     map[string]bool
 	unavailable *classes.Unavailable
 }

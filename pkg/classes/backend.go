@@ -69,7 +69,7 @@ type Backend interface {
 	Release(ctx context.Context, inUse func(class string) bool) error
 
 	// Adjust returns what the runtime must set to move a container from one class to another. When a container is
-	// created, the parameter from is SystemDefault. If from and to are equal, the adjustment replaces all values of the
+	// created, the parameter `from` is SystemDefault. If from and to are equal, the adjustment replaces all values of the
 	// resource that the runtime may have stored. Adjust does no I/O and must be fast, because hooks wait for it.
 	Adjust(from, to string) (Adjustment, error)
 
@@ -78,7 +78,7 @@ type Backend interface {
 	// before.
 	//
 	// Enforce is called when the class of a running container changes, and before the first instruction of a new
-	// container. For a new container, the parameter from is SystemDefault.
+	// container. For a new container, the parameter `from` is SystemDefault.
 	Enforce(ctx context.Context, target Holder, from, to string) error
 
 	// Observe reads the class of a running target from the kernel. If the values in the kernel match several classes,
@@ -104,7 +104,7 @@ type ThreadMover interface {
 type StoredValueChecker interface {
 	Backend
 	// IsStale reports whether the values that a runtime has stored for a container of the class are stale. The
-	// parameter stored maps cgroup v2 files to these values. They are stale if they differ from the values of the class,
+	// parameter `stored` maps cgroup v2 files to these values. They are stale if they differ from the values of the class,
 	// or name a device that the machine lost. If a stored value belongs to no class, the backend remembers it, so that
 	// the next change of a container's class clears this value. IsStale does no I/O.
 	IsStale(class string, stored map[string]string) bool
@@ -166,7 +166,7 @@ type Observation struct {
 
 // ObservedEnforcer is a Backend that can enforce a class without another read of what Observe has just read.
 type ObservedEnforcer interface {
-	// EnforceObserved works like Enforce. The parameter observed is the target's last observation. Neither this program
+	// EnforceObserved works like Enforce. The parameter `observed` is the target's last observation. Neither this program
 	// nor the runtime has changed the target since.
 	EnforceObserved(ctx context.Context, target Holder, observed Observation, from, to string) error
 }

@@ -28,7 +28,7 @@ type IgnoredAnnotation struct {
 //   - annotations for a container that the pod does not have, and
 //   - annotations with an unknown key in the domain of this project or of the KEP.
 //
-// Annotations whose keys belong to the kubelet or a container runtime are left out. The parameter containers has the
+// Annotations whose keys belong to the kubelet or a container runtime are left out. The parameter `containers` has the
 // names of the pod's containers.
 func Ignored(annotations map[string]string, containers []string) []IgnoredAnnotation {
 	all := families()

@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 )
 
-// holder returns the Holding of a container "main". Its class of k8s.io/rdt is the parameter class. For
+// holder returns the Holding of a container "main". Its class of k8s.io/rdt is the parameter `class`. For
 // k8s.io/blockio, it has the system default.
 func holder(id, pod, class string) Holding {
 	return Holding{

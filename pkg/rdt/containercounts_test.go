@@ -27,7 +27,7 @@ func newCountedContainer(t *testing.T) countedContainer {
 }
 
 // want sets the counter of the container's monitoring group in a class, and compares the measured total of the container.
-// If the parameter want is nil, the reading must have no total.
+// If the parameter `want` is nil, the reading must have no total.
 func (c countedContainer) want(t *testing.T, class, counter string, want any) {
 	t.Helper()
 	c.fs.Count(resctrl.MonitoringGroup(groups.Of(class), groups.Prefix+target.ID), 0, "mbm_total_bytes", counter)

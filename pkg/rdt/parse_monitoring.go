@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/monitoring"
 )
 
-// monitoring reads the field f, which selects the monitored containers. The value is the word "containers" (all
+// monitoring reads the field `f`, which selects the monitored containers. The value is the word "containers" (all
 // containers), or a mapping from "containers" to a list of classes.
 func (r *reader) monitoring(f *classes.Field) (m monitoring.Selection) {
 	if f == nil {

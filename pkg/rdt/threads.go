@@ -190,7 +190,7 @@ func (m *move) each(do func(tid int, group string) error) error {
 	return nil
 }
 
-// undo moves each thread back to its group in m.origins. The parameter before is the group for threads that were
+// undo moves each thread back to its group in m.origins. The parameter `before` is the group for threads that were
 // created during the move. undo ignores the context of the move, so that no container stays divided between two
 // groups.
 func (m *move) undo(cause error, before string) error {

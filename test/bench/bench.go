@@ -204,7 +204,7 @@ func pluginKind(name, binary, classFile string, host hostdir.Options, metrics st
 	}}
 }
 
-// idleKind describes a side with an idle plugin. If the parameter calls is not nil, the plugin makes these system calls.
+// idleKind describes a side with an idle plugin. If the parameter `calls` is not nil, the plugin makes these system calls.
 func idleKind(name string, host hostdir.Options, calls *startCalls, flags ...string) kind {
 	return kind{name, host, func(dir, socket, root string) (*exec.Cmd, error) {
 		self, err := copySelf(filepath.Join(dir, "idle-plugin"))

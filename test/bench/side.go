@@ -97,7 +97,7 @@ func (s *side) stop() error {
 	return fmt.Errorf("%s: %s", s.name, s.output.String())
 }
 
-// fill starts containers: the number of running containers rises from the parameter from to the parameter to. Every
+// fill starts containers: the number of running containers rises from the parameter `from` to the parameter `to`. Every
 // second container requests a class.
 func (s *side) fill(ctx context.Context, from, to int) error {
 	for n := from; n < to; n++ {

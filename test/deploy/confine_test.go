@@ -69,7 +69,7 @@ func newConfinement(t *testing.T) *confinement {
 	}
 }
 
-// request is a write of an object. The field before is nil if the object is created.
+// request is a write of an object. The field `before` is nil if the object is created.
 type request struct {
 	resource, subresource string
 	before, after         runtime.Object
@@ -163,7 +163,7 @@ func event(change func(e *corev1.Event)) *corev1.Event {
 }
 
 // TestThePublisherIsConfinedToItsNode sends writes as the publisher on node-1. The policy must accept the writes for which
-// the field want is empty, and refuse the others. It must refuse all writes with a token that names no node.
+// the field `want` is empty, and refuse the others. It must refuse all writes with a token that names no node.
 func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 	const (
 		noNode      = "the token of this request does not name a node; it must be the token of a pod, from Kubernetes 1.30 or later"

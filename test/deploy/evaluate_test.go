@@ -18,8 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// evaluate returns the results of a policy's expressions for a request with a pod. The parameter after is the requested
-// pod. The parameter before is the existing pod if the request is an update, and nil if it is a creation.
+// evaluate returns the results of a policy's expressions for a request with a pod. The parameter `after` is the requested
+// pod. The parameter `before` is the existing pod if the request is an update, and nil if it is a creation.
 func (p *policy) evaluate(t *testing.T, before, after *corev1.Pod, expressions []plugincel.ExpressionAccessor) []plugincel.EvaluationResult {
 	t.Helper()
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, 35)))

@@ -31,7 +31,7 @@ func RDT() (map[string][]byte, error) {
 // BlockIO returns the configuration in goresctrl's documentation of block I/O.
 func BlockIO() ([]byte, error) { return example("doc/blockio.md", "Classes:\n") }
 
-// example returns the first fenced block of a document whose text begins with the parameter beginning.
+// example returns the first fenced block of a document whose text begins with the parameter `beginning`.
 func example(name, beginning string) ([]byte, error) {
 	text, err := read(name)
 	if err != nil {

@@ -50,7 +50,7 @@ type check struct {
 	found   []string
 }
 
-// holder is a container or a pod that the API reports. For a pod, the field container is empty.
+// holder is a container or a pod that the API reports. For a pod, the field `container` is empty.
 type holder struct {
 	pod       *qosv1alpha1.PodAssignments
 	container string

@@ -85,7 +85,7 @@ func (k *Kubelet) Admit(ctx context.Context, p Pod) error {
 }
 
 // Readmit makes a restarted kubelet admit a pod again. From then on, the pod-resources API lists the pod. The parameter
-// running has the names of those containers of the pod that still run; their devices are not checked. The devices of the
+// `running` has the names of those containers of the pod that still run; their devices are not checked. The devices of the
 // other containers must be healthy. Otherwise the pod fails and is removed.
 func (k *Kubelet) Readmit(namespace, name string, running ...string) error {
 	k.mu.Lock()

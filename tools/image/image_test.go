@@ -175,7 +175,7 @@ func TestTheImageRunsTheProgramsAndNothingElse(t *testing.T) {
 }
 
 // listing returns the mode and the name of every file, sorted. It fails the test if a file does not belong to root, or
-// does not have the time given by the parameter at.
+// does not have the time given by the parameter `at`.
 func listing(t *testing.T, image v1.Image, at int64) []string {
 	t.Helper()
 	content := mutate.Extract(image)

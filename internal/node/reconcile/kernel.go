@@ -29,7 +29,7 @@ const (
 	updateTime = 20 * time.Second
 )
 
-// await works like kernel.Await, but waits no longer than the parameter limit. If ctx ends earlier, await cancels the context of
+// await works like kernel.Await, but waits no longer than the parameter `limit`. If ctx ends earlier, await cancels the context of
 // the function do. It still waits for this function until the limit, so that no change is abandoned half-way.
 func await[T any](
 	ctx context.Context, r *Reconciler, limit time.Duration, call kernel.Call, what func() string, do func(context.Context) (T, error),

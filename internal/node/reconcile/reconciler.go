@@ -31,7 +31,7 @@ type StartTime func(pid int) (at uint64, exists bool)
 // HasCgroup reports whether a container or pod has a cgroup.
 type HasCgroup func(classes.Holder) bool
 
-// BeforeMove is called before a holder leaves a class of a resource. The parameter from is the name of this class.
+// BeforeMove is called before a holder leaves a class of a resource. The parameter `from` is the name of this class.
 // BeforeMove is also called when a holder has ended.
 type BeforeMove func(ctx context.Context, h classes.Holder, resource, from string)
 

@@ -40,7 +40,7 @@ type Meter struct {
 	store *state.Store
 	guard *kernel.Guard
 	now   func() time.Time
-	// The semaphore sampling lets one caller at a time take a sample. It guards the field sample.
+	// The semaphore sampling lets one caller at a time take a sample. It guards the field `sample`.
 	sampling *semaphore.Weighted
 	sample   Sample
 
@@ -57,7 +57,7 @@ type Meter struct {
 
 type class struct{ resource, name string }
 
-// key identifies a class or a holder. id is empty for a class, and the field class is empty for a holder.
+// key identifies a class or a holder. id is empty for a class, and the field `class` is empty for a holder.
 type key struct{ resource, class, id string }
 
 // Sample is the usage at one moment.

@@ -54,7 +54,7 @@ func (m *monitors) exists(id string) bool {
 	return exists
 }
 
-// differs reports whether the monitoring of a container must change. The parameter to is the name of the container's
+// differs reports whether the monitoring of a container must change. The parameter `to` is the name of the container's
 // control group. A selected container needs a monitoring group in this group. Other containers need no monitoring group.
 func (m *monitors) differs(id string, selected bool, to string) bool {
 	m.mu.Lock()
@@ -114,7 +114,7 @@ func (m *monitors) free(info resctrl.Info) int {
 	return info.RMIDs - info.CLOSIDs - m.foreign - len(m.groups)
 }
 
-// waiting returns the number of containers that wait for an RMID. The parameter except is the ID of a container that is not counted.
+// waiting returns the number of containers that wait for an RMID. The parameter `except` is the ID of a container that is not counted.
 func (m *monitors) waiting(except string) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -26,7 +26,7 @@ type turn struct{ begin, end string }
 // loses an RMID to another pod of its class. So the result is max-min fair, and no RMID moves back and forth. The container that
 // loses its RMID is the newest one of the class or pod.
 //
-// The parameter most is the maximum number of RMIDs that shareRMIDs takes away from containers. If free is not 0, shareRMIDs takes
+// The parameter `most` is the maximum number of RMIDs that shareRMIDs takes away from containers. If free is not 0, shareRMIDs takes
 // none away. If free is positive, the kernel may still hold the RMIDs of removed groups, and removing another group would not help.
 // If free is negative, other programs use RMIDs that are reserved for classes. An RMID that a container loses would then be
 // reserved for classes, and no other container could get it.

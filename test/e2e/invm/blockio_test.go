@@ -44,7 +44,7 @@ func (n *node) limits(t testing.TB, cgroup string) ioLimits {
 }
 
 // add adds the throttles in the content of a file. The file is io.max, or a file of cgroup v1 that has only one throttle,
-// whose name is the parameter key. The value "max" is no limit and is left out.
+// whose name is the parameter `key`. The value "max" is no limit and is left out.
 func (l ioLimits) add(key, content string) {
 	for _, line := range strings.Split(strings.TrimSpace(content), "\n") {
 		fields := strings.Fields(line)

@@ -219,7 +219,7 @@ func (s *soakSite) StopPlugin(context.Context) error {
 	return nil
 }
 
-// KillPlugin kills the plugin at once if the parameter at is 0. Otherwise KillPlugin returns, and the plugin is killed
+// KillPlugin kills the plugin at once if the parameter `at` is 0. Otherwise KillPlugin returns, and the plugin is killed
 // some milliseconds later, during its work.
 func (s *soakSite) KillPlugin(_ context.Context, at int) error {
 	s.killed = true

@@ -186,7 +186,7 @@ func (n *node) ioOf(t *testing.T, class string) ioUsage {
 	return usage
 }
 
-// ioCounter is a counter in a file of a cgroup. The field line has the beginning of the counter's line, and the field key
+// ioCounter is a counter in a file of a cgroup. The field `line` has the beginning of the counter's line, and the field `key`
 // has the text that precedes the value in this line.
 type ioCounter struct{ measure, file, line, key string }
 

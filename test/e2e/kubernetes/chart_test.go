@@ -53,7 +53,7 @@ func (n *node) collector(t *testing.T) (url string, received func() string) {
 }
 
 // chartValues returns the argument of helm that sets the class files of the chart to those of the tests. The parameter
-// gold is the capacity of the class gold.
+// `gold` is the capacity of the class gold.
 func (n *node) chartValues(t *testing.T, gold int) string {
 	t.Helper()
 	return `--set-file=classFiles.classes\.yaml=` + n.write(t, fmt.Sprintf("classes-%d.yaml", gold), fmt.Sprintf(classes+podScope, gold))

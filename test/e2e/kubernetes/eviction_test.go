@@ -114,7 +114,7 @@ func evictionNeedsItsRight(t *testing.T, n *node, d *daemonSet) {
 	n.condition(t, n.tenant(t, first), "False UnknownClass: ")
 }
 
-// tenant waits until the deployment has only one pod, and this pod is a new one: its name differs from the parameter before.
+// tenant waits until the deployment has only one pod, and this pod is a new one: its name differs from the parameter `before`.
 // It returns the name.
 func (n *node) tenant(t *testing.T, before string) (name string) {
 	t.Helper()

@@ -90,8 +90,8 @@ func failed(err error) int {
 	return 1
 }
 
-// inside runs this program again in new namespaces, for one cluster. The parameter skipped lists the tests that the
-// program does not run. The parameter built is the directory with the programs and images.
+// inside runs this program again in new namespaces, for one cluster. The parameter `skipped` lists the tests that the
+// program does not run. The parameter `built` is the directory with the programs and images.
 func inside(ctx context.Context, built string, skipped []string, output io.Writer) int {
 	dir, err := os.MkdirTemp("", "qos-e2e-")
 	if err != nil {

@@ -154,7 +154,7 @@ type container struct {
 	lines  *lines // printed by the container
 }
 
-// start runs a container on a CPU. The parameter work is "chase" or "stream".
+// start runs a container on a CPU. The parameter `work` is "chase" or "stream".
 func (e *experiment) start(ctx context.Context, name, work string, cpu, size int) (*container, error) {
 	program, err := os.Executable()
 	if err != nil {

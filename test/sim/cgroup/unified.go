@@ -210,7 +210,7 @@ func (g *group) setBFQDefault(weight uint64) error {
 	return nil
 }
 
-// costText returns the content of io.cost.qos. Only the value of the parameter enable can change.
+// costText returns the content of io.cost.qos. Only the value of the parameter `enable` can change.
 func (m *Machine) costText() []byte {
 	var all []string
 	for _, d := range m.disks {

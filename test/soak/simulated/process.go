@@ -43,7 +43,7 @@ type process struct {
 	// ended is closed when the agent has ended. err is then its error.
 	ended chan struct{}
 	err   error
-	// killed is closed when the process is killed. After that, the field checkpoint gets the content of the checkpoint
+	// killed is closed when the process is killed. After that, the field `checkpoint` gets the content of the checkpoint
 	// file at the kill, and then dead is closed.
 	killed, dead chan struct{}
 	checkpoint   []byte

@@ -14,7 +14,7 @@ import (
 )
 
 // Index returns the index of the images for several platforms. After each image, the index has the image's attestations: an
-// SBOM and a provenance. The parameter builder is the URI of the system that ran the build. The attestations are stored as BuildKit
+// SBOM and a provenance. The parameter `builder` is the URI of the system that ran the build. The attestations are stored as BuildKit
 // stores them, because registries and tools show this form:
 // https://github.com/moby/buildkit/blob/master/docs/attestations/attestation-storage.md
 func Index(specs []Spec, builder string) (v1.ImageIndex, error) {

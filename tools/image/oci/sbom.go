@@ -77,7 +77,7 @@ func SBOM(s Spec, dir string) ([]byte, error) {
 }
 
 // sbom lists the programs, and the modules that are linked into them: https://spdx.github.io/spdx-spec/v2.3/
-// The parameter name is the name of the document. The parameter id is unique for the document's content.
+// The parameter `name` is the name of the document. The parameter `id` is unique for the document's content.
 func sbom(s Spec, name, id string, programs []program) *spdx.Document {
 	document := &spdx.Document{
 		SPDXVersion:       spdx.Version,

@@ -141,8 +141,8 @@ type statement struct {
 	Predicate     json.RawMessage
 }
 
-// checkAttestations checks that an image has an SBOM and a provenance as its layers. The parameter digest names this image.
-// The parameter about is the digest of the image that the SBOM and the provenance describe.
+// checkAttestations checks that an image has an SBOM and a provenance as its layers. The parameter `digest` names this image.
+// The parameter `about` is the digest of the image that the SBOM and the provenance describe.
 func checkAttestations(t *testing.T, index v1.ImageIndex, digest, about v1.Hash) {
 	t.Helper()
 	image, err := index.Image(digest)
