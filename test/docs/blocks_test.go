@@ -5,9 +5,11 @@ package docs
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 )
@@ -52,45 +55,98 @@ func blocksOf(page, text string) (all []block) {
 	return all
 }
 
-// A resource of a class file has a name and one of these sections.
-var (
-	resourceItem = regexp.MustCompile(`(?m)\A(?: *#.*\n)*- name: `)
-	section      = regexp.MustCompile(`(?m)^  (rdt|blockio|volumeio):`)
-)
+// resourceItem finds an item of the list of resources of a class file: its name has a domain, or is short for one.
+var resourceItem = regexp.MustCompile(`(?m)\A(?: *#.*\n)*- name: (?:[\w.-]+/[\w.-]+|rdt|blockio)\s`)
 
 // classFile returns the class file in a block. A block can have a whole class file, or items of its list of resources.
 func classFile(b block) (string, bool) {
 	switch {
-	case b.language != "yaml" || strings.Contains(b.text, "{…}"):
+	case b.language != "yaml":
 		return "", false
 	case strings.Contains("\n"+b.text, "\nkind: QOSClassConfig"):
 		return b.text, true
 	}
-	return "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n" + b.text,
-		resourceItem.MatchString(b.text) && section.MatchString(b.text)
+	return "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n" + b.text, resourceItem.MatchString(b.text)
+}
+
+// classFiles returns the class files in a block: the block itself, and those in the values of the chart.
+func classFiles(t *testing.T, b block) (all []string) {
+	t.Helper()
+	if text, is := classFile(b); is {
+		return []string{text}
+	}
+	if b.language != "yaml" || !strings.Contains(b.text, "classFiles:") {
+		return nil
+	}
+
+	type files struct{ ClassFiles map[string]string }
+	var values struct {
+		files `json:",inline"`
+		Pools []files
+	}
+	if err := yaml.Unmarshal([]byte(b.text), &values); err != nil {
+		t.Fatalf("%s: %v", b.page, err)
+	}
+	for _, files := range append(values.Pools, values.files) {
+		all = slices.AppendSeq(all, maps.Values(files.ClassFiles))
+	}
+	return all
 }
 
 // TestClassFilesOfThePagesAreValid reads the class files in the pages as "qos-nri-plugin check --offline" does.
 func TestClassFilesOfThePagesAreValid(t *testing.T) {
 	count := 0
 	for _, b := range blocks(t) {
-		text, is := classFile(b)
-		if !is {
-			continue
-		}
-		count++
-		file := filepath.Join(t.TempDir(), "classes.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := config.Read(file, config.OfflineKinds(), config.HostFiles(t.TempDir())).Err; err != nil {
-			t.Errorf("%s: %v\n%s", b.page, err, text)
+		for _, text := range classFiles(t, b) {
+			count++
+			file := filepath.Join(t.TempDir(), "classes.yaml")
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := config.Read(file, config.OfflineKinds(), config.HostFiles(t.TempDir())).Err; err != nil {
+				t.Errorf("%s: %v\n%s", b.page, err, text)
+			}
 		}
 	}
 
-	if count < 11 {
+	if count < 20 {
 		t.Errorf("the pages have %d class files", count)
 	}
+}
+
+// TestPagesOfferTheVendorResourcesThatTheyName compares the resources of vendors in the pages, and their extended resources, with the
+// class files of the same page and with the example in docs/class-files.md.
+func TestPagesOfferTheVendorResourcesThatTheyName(t *testing.T) {
+	example := blocksOf("docs/class-files.md", read(t, "docs/class-files.md"))
+	named := regexp.MustCompile(`vendor\.example/([\w-]+)(?:[.=]([\w-]+))?`)
+	count := 0
+	for _, page := range []string{"docs/class-files.md", "docs/requests.md", "docs/policies.md", "docs/kubectl.md", "docs/plugin.md", "docs/shim.md"} {
+		text := read(t, page)
+		offered := offeredBy(t, append(blocksOf(page, text), example...))
+		for _, found := range named.FindAllStringSubmatch(text, -1) {
+			resource, class := "vendor.example/"+found[1], found[2]
+			if resource == "vendor.example/a" {
+				continue // an example of a name alone
+			}
+			count++
+			if class == "" && !anyOf(offered, resource+"=") || class != "" && !offered[resource+"="+class] {
+				t.Errorf("%s names %s, and no class file offers it", page, found[0])
+			}
+		}
+	}
+	if count < 20 {
+		t.Errorf("the pages name vendors' resources %d times", count)
+	}
+}
+
+// anyOf reports whether a key begins with prefix.
+func anyOf(keys map[string]bool, prefix string) bool {
+	for key := range keys {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // TestYAMLOfThePagesParses parses each block of YAML. A duplicate key is an error, too.

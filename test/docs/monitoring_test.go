@@ -16,8 +16,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/dashboard"
 )
 
-// query is a PromQL expression of an alert, a panel, or a variable of the dashboard. The field name names this alert,
-// panel or variable. The field text is the template that shows the result.
+// query is a PromQL expression of an alert, a panel, or a variable of the dashboard. The field `name` names this alert,
+// panel or variable. The field `text` is the template that shows the result.
 type query struct{ name, expr, text string }
 
 type alert struct {

@@ -74,7 +74,7 @@ func rows(out *strings.Builder, prefix string, parent schema) {
 	}
 }
 
-// meaning returns the description of a field with its rules. If the field is a list, the parameter below is the schema of
+// meaning returns the description of a field with its rules. If the field is a list, the parameter `below` is the schema of
 // its items; otherwise, it is the schema of the field itself.
 func meaning(field, below schema, required bool) string {
 	text := field.Description
