@@ -69,6 +69,7 @@ func sleeping(t testing.TB) int {
 	t.Helper()
 	sleep := child.Command(t, "sleep", "10000")
 	must(t, sleep.Start())
+	t.Cleanup(func() { _ = sleep.Process.Kill(); _ = sleep.Wait() })
 	return sleep.Process.Pid
 }
 

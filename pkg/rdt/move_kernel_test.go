@@ -114,6 +114,7 @@ func forking(b *testing.B) (h classes.Holder, begin func()) {
 		input, err := shell.StdinPipe()
 		must(b, err)
 		must(b, shell.Start())
+		b.Cleanup(func() { _ = shell.Process.Kill(); _ = shell.Wait() })
 		h.PID = shell.Process.Pid
 		must(b, os.WriteFile(dir+"/cgroup.procs", []byte(strconv.Itoa(h.PID)), 0o644))
 		inputs = append(inputs, input)

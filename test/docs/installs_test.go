@@ -70,9 +70,7 @@ func installedBy(t *testing.T, page, section string) []block {
 
 // shownIn returns the classes that a text requests or shows, in the forms of offeredBy.
 func shownIn(text string) (shown []string) {
-	for _, found := range regexp.MustCompile(`qos\.noderesource\.dev/(?:rdt|blockio)\.[\w-]+`).FindAllString(text, -1) {
-		shown = append(shown, found)
-	}
+	shown = append(shown, regexp.MustCompile(`qos\.noderesource\.dev/(?:rdt|blockio)\.[\w-]+`).FindAllString(text, -1)...)
 	for _, found := range regexp.MustCompile(`\b(rdt|blockio)=([\w-]+)`).FindAllStringSubmatch(text, -1) {
 		shown = append(shown, "k8s.io/"+found[1]+"="+found[2])
 	}

@@ -109,6 +109,7 @@ func TestTheKernelBehavesAsTheSimulation(t *testing.T) {
 	if err := sleep.Start(); err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = sleep.Process.Kill(); _ = sleep.Wait() }()
 	spec.CPUs = runtime.NumCPU()
 	if !*record {
 		for _, difference := range resctrl.Disagreements(hostfs.Root("/"), resctrl.MountPoint, sleep.Process.Pid, spec) {
