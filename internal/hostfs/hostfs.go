@@ -18,9 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotBlockDevice is returned by BlockDevice if the file is not a block device.
-var ErrNotBlockDevice = errors.New("not a block device")
-
 // Root is the directory that contains the host's /sys, /dev and /proc. The methods of Root take paths as they are on the host.
 type Root string
 
@@ -189,7 +186,7 @@ func (r Root) Glob(pattern string) ([]string, error) {
 	return matches, err
 }
 
-// BlockDevice returns the device numbers of a block device. It returns ErrNotBlockDevice for other files.
+// BlockDevice returns the device numbers of a block device. The error for other files is ENOTBLK.
 func (r Root) BlockDevice(path string) (major, minor uint32, err error) {
 	info, err := os.Stat(r.path(path))
 	if err != nil {
@@ -198,7 +195,7 @@ func (r Root) BlockDevice(path string) (major, minor uint32, err error) {
 
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || stat.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return 0, 0, &fs.PathError{Op: "stat", Path: path, Err: ErrNotBlockDevice}
+		return 0, 0, &fs.PathError{Op: "stat", Path: path, Err: unix.ENOTBLK}
 	}
 	return unix.Major(stat.Rdev), unix.Minor(stat.Rdev), nil
 }

@@ -191,12 +191,12 @@ func TestASymlinkIsReadAndNotFollowed(t *testing.T) {
 
 func TestOnlyBlockDevicesHaveNumbers(t *testing.T) {
 	root := host(t, map[string]string{"/dev/file": ""})
-	for file, want := range map[string]error{"/dev/file": ErrNotBlockDevice, "/dev": ErrNotBlockDevice, "/dev/nothing": fs.ErrNotExist} {
+	for file, want := range map[string]error{"/dev/file": syscall.ENOTBLK, "/dev": syscall.ENOTBLK, "/dev/nothing": fs.ErrNotExist} {
 		if _, _, err := root.BlockDevice(file); !errors.Is(err, want) {
 			t.Errorf("%s: got %v", file, err)
 		}
 	}
-	if _, _, err := Root("/").BlockDevice("/dev/null"); !errors.Is(err, ErrNotBlockDevice) {
+	if _, _, err := Root("/").BlockDevice("/dev/null"); !errors.Is(err, syscall.ENOTBLK) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -292,6 +292,30 @@ func TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim(t *testing.T) {
 	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "5000000", 1))
 }
 
+// TestTheVolumeThatHidesAnotherIsLimited mounts two volumes at /data/ and /data.
+func TestTheVolumeThatHidesAnotherIsLimited(t *testing.T) {
+	const volumes = "/var/lib/kubelet/pods/uid-a/volumes/kubernetes.io~csi/"
+	for name, test := range map[string]struct {
+		sources []string
+		want    string
+	}{
+		"a volume hides a volume":      {[]string{volumes + "other/mount", volumes + "pv/mount"}, "254:16"},
+		"a hostPath hides a volume":    {[]string{volumes + "other/mount", "/srv"}, "254:16"},
+		"a volume hides a hostPath":    {[]string{"/srv", volumes + "pv/mount"}, "254:16"},
+		"the same volume at two paths": {[]string{volumes + "pv/mount", volumes + "pv/mount"}, "254:16"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newVolumeRig(t)
+			r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+			r.host.Cgroups().Mount("61 1 254:16 / " + volumes + "pv/mount rw - ext4 /dev/vdb rw")
+			r.host.Cgroups().Mount("62 1 254:0 / " + volumes + "other/mount rw - ext4 /dev/vda rw")
+			r.mounts = []*api.Mount{{Destination: "/data/", Source: test.sources[0]}, {Destination: "/data", Source: test.sources[1]}}
+			id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
+			r.wantClaimed(t, id, "gold", test.want)
+		})
+	}
+}
+
 func claimOf(pod string) []classes.ClaimedVolume {
 	volumes := claim("gold")
 	volumes[0].PodUID = "uid-" + pod

@@ -302,12 +302,14 @@ func containerOf(p *api.PodSandbox, c *api.Container) classes.Holder {
 }
 
 // volumeSources returns the VolumeSources of a container. It leaves out mounts of directories that are not the pod's own, e.g. hostPath
-// volumes.
+// volumes. Of several mounts at one path, e.g. /data and /data/, the last one hides the others.
 func volumeSources(podUID string, c *api.Container) map[string]classes.VolumeSource {
 	sources := map[string]classes.VolumeSource{}
 	for _, mount := range c.GetMounts() {
+		at := path.Clean(mount.GetDestination())
+		delete(sources, at)
 		if kubeletdir.IsVolume(mount.GetSource(), podUID) {
-			sources[path.Clean(mount.GetDestination())] = classes.VolumeSource{Dir: mount.GetSource()}
+			sources[at] = classes.VolumeSource{Dir: mount.GetSource()}
 		}
 	}
 	for _, device := range c.GetLinux().GetDevices() {

@@ -162,6 +162,24 @@ func TestAPathThatAContainerMountsTwiceIsOneVolume(t *testing.T) {
 	}
 }
 
+func TestTheVolumeThatHidesAnotherHasThePath(t *testing.T) {
+	for name, test := range map[string]struct {
+		mounts string
+		want   int
+	}{
+		"the claim hides a directory": {"{name: tmp, mountPath: /data/}, {name: data, mountPath: /data, subPath: x}", 2},
+		"a directory hides the claim": {"{name: data, mountPath: /data, subPath: x}, {name: tmp, mountPath: /data/}", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, pods := read(t, strings.ReplaceAll(manifests, "{name: data, mountPath: /data, subPath: x}", test.mounts))
+			spec, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+			if len(spec.Volumes) != test.want || spec.Volumes[test.want-1].Path != "/init" {
+				t.Errorf("the volumes are %+v, want %d", spec.Volumes, test.want)
+			}
+		})
+	}
+}
+
 // podsWithMounts returns pods whose container main mounts the volume data at the given paths.
 func podsWithMounts(pods int, paths ...string) string {
 	_, text, _ := strings.Cut(manifests, "---\n")

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"syscall"
 )
 
 // maxSymlinks is the maximum number of symbolic links in one path, as in the kernel (path_resolution(7)).
@@ -29,7 +30,8 @@ type match struct {
 	partitions, ignored []string
 }
 
-// matchDevices finds the disks that an entry of Devices selects.
+// matchDevices finds the disks that an entry of Devices selects. If a pattern matches disks and other files, e.g. the character
+// device /dev/nvme0 of the controller of the disk /dev/nvme0n1, the other files do not count.
 func matchDevices(node *nodeMounts, pattern string) (match, error) {
 	if isAlias(pattern) {
 		return matchAlias(node, pattern)
@@ -42,13 +44,23 @@ func matchDevices(node *nodeMounts, pattern string) (match, error) {
 		return found, fmt.Errorf("match %q: %w", pattern, err)
 	}
 
+	var others []string
 	for _, name := range paths {
-		if err := found.add(host, name); err != nil {
-			found.ignored = append(found.ignored, fmt.Sprintf("%s is ignored: %v", name, err))
+		err := found.add(host, name)
+		switch {
+		case errors.Is(err, syscall.ENOTBLK):
+			others = append(others, ignored(name, err))
+		case err != nil:
+			found.ignored = append(found.ignored, ignored(name, err))
 		}
+	}
+	if len(found.disks) == 0 {
+		found.ignored = append(found.ignored, others...)
 	}
 	return found, nil
 }
+
+func ignored(name string, err error) string { return fmt.Sprintf("%s is ignored: %v", name, err) }
 
 func (m *match) add(host FS, name string) error {
 	node, err := followSymlinks(host, name)

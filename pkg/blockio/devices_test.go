@@ -47,10 +47,12 @@ func TestPatternsMatchWholeDisks(t *testing.T) {
 		{"/dev/mapper/data", []string{"dm-0 (253:0)"}, "", ""},
 		{"/dev/loop0", []string{"loop0 (7:0)"}, "", ""},
 		{"/dev/nvme*", nil, "", ""},
+		{"/dev/[ns]*", []string{"sda (8:0)", "sda (8:0)", "sdb (8:16)"}, "/dev/sda1 is a partition", ""},
+		{"/dev/p*", nil, "", "/dev/plain is ignored: stat /dev/plain: block device required"},
 		{"/dev/disk/by-id/gone", nil, "", "/dev/disk/by-id/gone is ignored: readlink /dev/sdz: no such file or directory"},
 		{"/dev/loop-a", nil, "", "/dev/loop-a is ignored: more than 40 symbolic links"},
-		{"/dev/null", nil, "", "/dev/null is ignored: stat /dev/null: not a block device"},
-		{"/dev/plain", nil, "", "/dev/plain is ignored: stat /dev/plain: not a block device"},
+		{"/dev/null", nil, "", "/dev/null is ignored: stat /dev/null: block device required"},
+		{"/dev/plain", nil, "", "/dev/plain is ignored: stat /dev/plain: block device required"},
 	} {
 		t.Run(test.pattern, func(t *testing.T) {
 			got, err := matchDevices(newNodeMounts(linked()), test.pattern)
@@ -115,7 +117,7 @@ Classes:
 		},
 		Conditions: []classes.Condition{
 			{Type: "DevicesMatched", Reason: "SomeIgnored", Message: "/dev/null matches no block device; /dev/nvme9* matches no block device; " +
-				"/dev/nvme9n1 matches no block device; /dev/vd? matches no block device; /dev/null is ignored: stat /dev/null: not a block device; correct the field Devices, or attach the devices"},
+				"/dev/nvme9n1 matches no block device; /dev/vd? matches no block device; /dev/null is ignored: stat /dev/null: block device required; correct the field Devices, or attach the devices"},
 			{Type: "WholeDisks", Reason: "PartitionMeansDisk",
 				Message: "/dev/sda1 is a partition: the class applies to its whole disk sda (8:0); name the disk"},
 		},

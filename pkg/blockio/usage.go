@@ -100,14 +100,18 @@ func (legacy) usage() []usageFile {
 	}
 }
 
-// parseIOStat reads io.stat. A device may have no values. Some kernels then write the next device on the same line.
+// parseIOStat reads io.stat. A device may have no values. Some kernels then write the next device on the same line. A device
+// without a number, e.g. "(unknown)" for a path of an NVMe multipath device, is skipped with its values.
 func parseIOStat(reading classes.Reading, data []byte, name func(device) string) {
 	measures := map[string]string{"rbytes": readBytes, "wbytes": writeBytes, "rios": reads, "wios": writes}
 	part := ""
 	for word := range strings.FieldsSeq(string(data)) {
 		key, text, isValue := strings.Cut(word, "=")
-		if dev, err := parseDevice(word); !isValue && err == nil {
-			part = name(dev)
+		if !isValue {
+			part = ""
+			if dev, err := parseDevice(word); err == nil {
+				part = name(dev)
+			}
 		}
 		value, err := strconv.ParseUint(text, 10, 64)
 		if measure := measures[key]; measure != "" && err == nil && part != "" {

@@ -89,3 +89,18 @@ func FuzzUsage(f *testing.F) {
 		}
 	})
 }
+
+// TestARowWithoutADeviceNumberAddsToNoDisk has the rows of a path of an NVMe multipath device, or of a ZFS pool.
+func TestARowWithoutADeviceNumberAddsToNoDisk(t *testing.T) {
+	const disk, unknown = "8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n", "(unknown) rbytes=70000 wbytes=71000 rios=72 wios=73 dbytes=0 dios=0\n"
+	for _, rows := range []string{disk + unknown, unknown + disk, disk + unknown + unknown + "8:16 rbytes=1 wbytes=1 rios=1 wios=1\n"} {
+		f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+		f.machine.AddFile(v2Dir+"/io.stat", rows)
+		got := f.measured(container())
+		for series, want := range map[classes.Series]float64{of(readBytes, "sda"): 4096, of(writeBytes, "sda"): 8192, of(reads, "sda"): 1, of(writes, "sda"): 2} {
+			if got[series] != want {
+				t.Errorf("%q: %v is %v, want %v", rows, series, got[series], want)
+			}
+		}
+	}
+}

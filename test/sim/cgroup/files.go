@@ -160,7 +160,7 @@ func (m *Machine) BlockDevice(name string) (major, minor uint32, err error) {
 		return 0, 0, err
 	}
 	if n.kind != block {
-		return 0, 0, failure("stat", name, ErrNotBlockDevice)
+		return 0, 0, failure("stat", name, syscall.ENOTBLK)
 	}
 	return n.major, n.minor, nil
 }

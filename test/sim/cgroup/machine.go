@@ -4,7 +4,6 @@
 package cgroup
 
 import (
-	"errors"
 	"io/fs"
 	"path"
 	"slices"
@@ -12,9 +11,6 @@ import (
 	"sync"
 	"syscall"
 )
-
-// ErrNotBlockDevice is the error of BlockDevice for a file that is not a block device.
-var ErrNotBlockDevice = errors.New("not a block device")
 
 // Machine implements the FS interfaces of pkg/cgroup and pkg/blockio. It is safe for concurrent use.
 type Machine struct {
