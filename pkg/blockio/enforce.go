@@ -128,6 +128,9 @@ func (b *Backend) open(s *snapshot, target classes.Holder) (group, error) {
 func (g group) read(weights []weightFile) (values, error) {
 	state := values{}
 	for i, file := range g.layout.files(weights) {
+		if g.machine.cannotLimit && !slices.Contains(weights, weightFile(strings.TrimSuffix(file, "_device"))) {
+			continue
+		}
 		data, err := g.host.ReadFile(path.Join(g.dir, file))
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && i == 0:

@@ -23,6 +23,8 @@ type machine struct {
 	// byRuntime is true if container runtimes write values to the cgroup files of this hierarchy.
 	byRuntime bool
 	names     map[device]string
+	// cannotLimit is true if the kernel has an io controller, but no files for limits.
+	cannotLimit bool
 	// weightFiles are the weight files of cgroups on this machine, sorted.
 	weightFiles []weightFile
 	// accepts has the weight settings that can be written for single devices. acts has the devices on which the I/O
@@ -50,6 +52,7 @@ func inspect(host FS, tree Tree) (machine, error) {
 	}
 
 	m.root, m.version, m.byRuntime = root, version, version == 2 && tree.Unified()
+	m.cannotLimit = cannotLimit(host, root, version)
 	if err := m.inspectDisks(host); err != nil {
 		return m, err
 	}
@@ -58,6 +61,24 @@ func inspect(host FS, tree Tree) (machine, error) {
 	}
 	slices.Sort(m.weightFiles)
 	return m, nil
+}
+
+// cannotLimit reports whether the kernel was built without CONFIG_BLK_DEV_THROTTLING. Then the cgroups with an io controller have
+// no files for limits. In cgroup v2, the root cgroup has no such files anyway, so cannotLimit looks into the cgroups below it.
+func cannotLimit(host FS, root string, version int) bool {
+	groups, counter, limit := []string{""}, "cgroup.procs", throttleFiles()[0]
+	if version == 2 {
+		groups, _ = host.ReadDir(root)
+		counter, limit = "io.stat", ioMax
+	}
+
+	for _, group := range groups {
+		files, err := host.ReadDir(path.Join(root, group))
+		if err == nil && slices.Contains(files, counter) {
+			return !slices.Contains(files, limit)
+		}
+	}
+	return false // no cgroup shows it
 }
 
 func (m *machine) inspectDisks(host FS) error {

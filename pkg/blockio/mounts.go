@@ -6,6 +6,7 @@ package blockio
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -28,13 +29,15 @@ var (
 	// layerDir matches the directory of an overlay mount's writable layer, as containerd's snapshotters and CRI-O's
 	// storage library name it.
 	layerDir = regexp.MustCompile(`^(/.+/(?:io\.containerd\.snapshotter\.v1\.\w+/snapshots|overlay))/[^/]+/(?:fs|diff)$`)
+	// rootDir matches the root directory of a container, as containerd names it.
+	rootDir = regexp.MustCompile(`/io\.containerd\.runtime\.v2\.task/[^/]+/[^/]+/rootfs$`)
 	// kubeletDir matches the mount point of a pod's volume.
 	kubeletDir = regexp.MustCompile(`^(/.+/pods)/[^/]+/volumes/`)
 )
 
 // aliasedDirs returns the directories of an alias. It takes them from the mounts of running pods, because the runtime
 // and the kubelet can be configured to use other directories than usual. Without such mounts, it returns the usual directories
-// that exist.
+// that exist, unless the writable layers of containers are no overlays.
 func (t *mountTable) aliasedDirs(alias string) ([]string, error) {
 	match, usual := func(m *mount) []string { return layerDir.FindStringSubmatch(m.layer) },
 		[]string{"/var/lib/containerd", "/var/lib/containers/storage"}
@@ -48,7 +51,7 @@ func (t *mountTable) aliasedDirs(alias string) ([]string, error) {
 			dirs = append(dirs, found[1])
 		}
 	}
-	if len(dirs) > 0 {
+	if len(dirs) > 0 || alias == aliasRootFS && len(t.plainRoots()) > 0 {
 		return dirs, nil
 	}
 
@@ -92,6 +95,37 @@ func upperDir(m mountinfo.Mount) string {
 	return ""
 }
 
+// plainRoots returns the root directories of containers that are no overlays. The snapshotters for device mapper, ZFS, btrfs and
+// plain directories make them.
+func (t *mountTable) plainRoots() (roots []*mount) {
+	for _, mount := range t.all {
+		if mount.fstype != "overlay" && rootDir.MatchString(mount.point) {
+			roots = append(roots, mount)
+		}
+	}
+	return roots
+}
+
+// disksOfRoots returns the disks of the root directories that are no overlays. A class cannot limit a root directory with a device
+// of its own, because each container has another device.
+func (n *nodeMounts) disksOfRoots() (disks []disk, err error) {
+	reasons := map[string]bool{}
+	for _, root := range n.read().plainRoots() {
+		found, err := n.disksOf(root)
+		if err == nil && root.isWhole && root.major != 0 {
+			found, err = nil, errors.New("each container has a device of its own")
+		}
+		disks = append(disks, found...)
+		if err != nil {
+			reasons[fmt.Sprintf("the root directories of containers are on %s: %v", root.fstype, err)] = true
+		}
+	}
+	if len(reasons) > 0 {
+		err = errors.New(strings.Join(slices.Sorted(maps.Keys(reasons)), "; "))
+	}
+	return disks, err
+}
+
 func matchAlias(node *nodeMounts, alias string) (match, error) {
 	mounts := node.read()
 	if len(mounts.all) == 0 && mounts.err != nil {
@@ -100,6 +134,10 @@ func matchAlias(node *nodeMounts, alias string) (match, error) {
 
 	var found match
 	dirs, err := mounts.aliasedDirs(alias)
+	if alias == aliasRootFS {
+		disks, rootErr := node.disksOfRoots()
+		found.disks, err = disks, errors.Join(err, rootErr)
+	}
 	for _, dir := range dirs {
 		disks, dirErr := node.disksOfDir(dir)
 		found.disks, err = append(found.disks, disks...), errors.Join(err, dirErr)

@@ -18,6 +18,7 @@ import (
 const (
 	rootMount    = "28 1 8:1 / / rw - ext4 /dev/sda1 rw"
 	layerOf      = "99 28 0:50 / %s rw - overlay overlay rw,lowerdir=/l/1:/l/2,upperdir=%s,workdir=/w"
+	rootOf       = "97 28 %[2]s/run/containerd/io.containerd.runtime.v2.task/k8s.io/%[1]s/rootfs rw - %[3]s rw"
 	volumeOf     = "98 28 0:51 / %s/pods/6f0c/volumes/kubernetes.io~projected/token rw - tmpfs tmpfs rw"
 	someKubelet  = "/var/lib/kubelet"
 	aliasSection = "Classes: {all: [{Devices: [rootfs], ThrottleReadBps: 1M}, {Devices: [ephemeral], ThrottleWriteBps: 2M}]}"
@@ -73,6 +74,20 @@ func TestAliasesAreTheDisksOfTheRuntimeAndOfTheKubelet(t *testing.T) {
 				m.AddSymlink("/sys/fs/btrfs/bb/devices/sda1", "../../../../devices/virtual/block/sda/sda1")
 				return m
 			}(), "dm-0 (253:0), sda (8:0)"},
+		{"a device for each container", "rootfs",
+			func() *simcgroup.Machine {
+				m := mounted(fmt.Sprintf(rootOf, "1", "253:0 / ", "ext4 /dev/mapper/snap-1"), fmt.Sprintf(rootOf, "2", "7:0 / ", "ext4 /dev/loop0"))
+				m.AddFile("/var/lib/containerd/x", "")
+				return m
+			}(), "rootfs is ignored: the root directories of containers are on ext4: each container has a device of its own"},
+		{"ZFS", "rootfs",
+			func() *simcgroup.Machine {
+				m := mounted(fmt.Sprintf(rootOf, "1", "0:78 / ", "zfs tank/1"), fmt.Sprintf(rootOf, "2", "0:79 / ", "zfs tank/2"))
+				m.AddFile("/var/lib/containerd/x", "")
+				return m
+			}(), "rootfs is ignored: the root directories of containers are on zfs: this filesystem has no block device"},
+		{"directories of a disk", "rootfs",
+			mounted(fmt.Sprintf(rootOf, "1", "8:16 /containerd/io.containerd.snapshotter.v1.native/snapshots/1 ", "xfs /dev/sdb")), "sdb (8:16)"},
 		{"nothing", "rootfs", mounted(),
 			"rootfs is ignored: the directory is unknown: no mount of a running pod shows it, and there is no /var/lib/containerd or /var/lib/containers/storage"},
 		{"tmpfs", "ephemeral", mounted("40 28 0:40 / /var/lib/kubelet rw - tmpfs tmpfs rw", fmt.Sprintf(volumeOf, someKubelet)),

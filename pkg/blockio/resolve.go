@@ -42,7 +42,7 @@ func (r *resolver) resolve(c class) (v values, degraded []string) {
 			merged.add(item, disk.device)
 		}
 	}
-	return r.machine.valuesOf(merged), append(degraded, r.machine.weightless(merged)...)
+	return r.machine.valuesOf(merged), slices.Concat(degraded, r.machine.limitless(merged), r.machine.weightless(merged))
 }
 
 // disksOf returns the disks that an item selects. degraded has the reasons why disks may be missing.
@@ -133,7 +133,9 @@ func (m *merged) add(item *item, dev device) {
 func (m *machine) valuesOf(merged merged) values {
 	v := values{}
 	for dev, limits := range merged.limits {
-		v.setLimits(dev, limits)
+		if !m.cannotLimit {
+			v.setLimits(dev, limits)
+		}
 	}
 
 	for _, file := range m.weightFiles {
@@ -144,6 +146,19 @@ func (m *machine) valuesOf(merged merged) values {
 		}
 	}
 	return v
+}
+
+// noLimits is the reason why a kernel cannot limit I/O.
+const noLimits = "this kernel has no files for limits, such as io.max; boot a kernel with CONFIG_BLK_DEV_THROTTLING"
+
+// limitless returns the reason why the limits of a class have no effect, or nothing.
+func (m *machine) limitless(merged merged) []string {
+	for _, limits := range merged.limits {
+		if m.cannotLimit && limits != (value{}) {
+			return []string{"the limits have no effect: " + noLimits}
+		}
+	}
+	return nil
 }
 
 func (m *machine) weightless(merged merged) (reasons []string) {

@@ -71,6 +71,10 @@ func (b *VolumeBackend) inspect() (machine, error) {
 			"to the pod's containers; use cgroup v2"}
 	}
 
+	if err == nil && m.cannotLimit {
+		err = &classes.Unavailable{Reason: "NoThrottling", Message: noLimits}
+	}
+
 	var unavailable *classes.Unavailable
 	errors.As(err, &unavailable)
 	b.mu.Lock()
