@@ -186,7 +186,7 @@ func weightRemedy(version int) string {
 	return remedy
 }
 
-func (r *resolver) conditions() []classes.Condition {
+func (r *resolver) conditions(scope classes.Scope) []classes.Condition {
 	slices.Sort(r.missing)
 
 	devices := classes.Condition{Type: "DevicesMatched", Healthy: true, Reason: "AllMatched",
@@ -202,14 +202,21 @@ func (r *resolver) conditions() []classes.Condition {
 			Message: strings.Join(r.partitions, "; ") + "; name the disk"})
 	}
 	if r.weighs {
-		all = append(all, r.machine.weightsCondition())
+		all = append(all, r.machine.weightsCondition(scope))
 	}
 	return all
 }
 
-func (m *machine) weightsCondition() classes.Condition {
+// weightsCondition reports whether weights have an effect, and against whom. The kernel compares the weights of cgroups with the
+// same parent.
+func (m *machine) weightsCondition(scope classes.Scope) classes.Condition {
 	if len(m.acts) > 0 {
-		return classes.Condition{Type: "WeightsEffective", Healthy: true, Reason: "SchedulerActs", Message: "weights are enabled on at least one device"}
+		against := "the weight of a container counts only against other containers of its pod; to weight pods, use a resource with scope: pod"
+		if scope == classes.PodScope {
+			against = "the weight of a pod counts only against pods of the same quality of service (guaranteed, burstable or best effort)"
+		}
+		return classes.Condition{Type: "WeightsEffective", Healthy: true, Reason: "SchedulerActs",
+			Message: "weights are enabled on at least one device; " + against}
 	}
 	return classes.Condition{Type: "WeightsEffective", Reason: "NoScheduler",
 		Message: "weights are not enabled on any device, so they have no effect; " + weightRemedy(m.version)}

@@ -62,7 +62,7 @@ func newSnapshot(opts Options, scope classes.Scope, config *Config) (*snapshot, 
 			s.status.Degraded[class.name] = strings.Join(degraded, "; ")
 		}
 	}
-	s.status.Conditions = resolver.conditions()
+	s.status.Conditions = resolver.conditions(scope)
 	return s, errors.Join(resolver.problems...)
 }
 

@@ -144,6 +144,18 @@ func TestLeavingAClassRestoresTheInitialWeights(t *testing.T) {
 	f.want(v2Dir+"/io.weight", "default 100\n")
 }
 
+func TestTheStatusSaysAgainstWhomAWeightCounts(t *testing.T) {
+	for scope, want := range map[classes.Scope]string{
+		classes.ContainerScope: "counts only against other containers of its pod", classes.PodScope: "counts only against pods of the same quality of service",
+	} {
+		f := newFixture(t, bfqOnAll(disks(simcgroup.New())), scope).apply("Classes: {high-prio: [{Weight: 1000}], low-prio: [{Weight: 10}]}")
+		conditions := f.backend.Status().Conditions
+		if last := conditions[len(conditions)-1]; last.Type != "WeightsEffective" || !strings.Contains(last.Message, want) {
+			t.Errorf("scope %s: the condition is %+v, want %q", scope, last, want)
+		}
+	}
+}
+
 func TestWithoutWeightsThereIsNoConditionAboutThem(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	for _, condition := range f.backend.Status().Conditions {
