@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"syscall"
@@ -17,6 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/mountinfo"
+	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
 // hostileVariable is set in the environment of a process that runs mountManyTimes instead of tests.
@@ -59,13 +59,11 @@ func TestMain(m *testing.M) {
 
 // TestTheMountsOfAProcessTakeLittleMemory reads the mounts of a process that has no privilege outside of its own user namespace.
 func TestTheMountsOfAProcessTakeLittleMemory(t *testing.T) {
-	tenant := exec.CommandContext(t.Context(), "/proc/self/exe")
+	tenant := child.Command(t, "/proc/self/exe")
 	tenant.Env = append(os.Environ(), hostileVariable+"=1")
-	tenant.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
+	tenant.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
+	tenant.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+	tenant.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	in, inErr := tenant.StdinPipe()
 	out, err := tenant.StdoutPipe()
 	if err := errors.Join(err, inErr); err != nil {
