@@ -79,16 +79,6 @@ func (h *holdings) pick(class string) (picked assignment, ok bool) {
 	return h.assignments[0], true
 }
 
-// assignedCondition returns the pod's condition qos.noderesource.dev/Assigned, or nil if the pod does not have it.
-func assignedCondition(pod *corev1.Pod) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == nodeqosv1alpha1.PodConditionAssigned {
-			return &pod.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
 // refusalOf returns the refusal that a node reports for a container, a volume, or the pod itself, or nil. If there are two,
 // it returns the refused change, which nodes report first.
 func refusalOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, c containerView) *nodeqosv1alpha1.Refusal {

@@ -296,7 +296,7 @@ func (v *podView) refusedRow(c containerView, resource string, refused *classes.
 		row.Requested, row.RequestedBy = &refused.Class, keyText(refused.Key)
 	}
 	row.Reason, row.Message = classes.RefusalReason(refused), refused.Problem
-	if finished(v.pod) || v.pod.DeletionTimestamp != nil { // the node may have changed since
+	if podspec.Finished(v.pod) || v.pod.DeletionTimestamp != nil { // the node may have changed since
 		row.Reason, row.Message = v.ending(refused.Key)
 	}
 	return row

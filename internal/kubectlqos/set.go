@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
@@ -148,7 +149,7 @@ func (o *setCommand) choose(pod *corev1.Pod) error {
 	switch {
 	case mirror:
 		return fmt.Errorf("pod %s is a static pod; change the requests in its manifest file on node %s", pod.Name, pod.Spec.NodeName)
-	case finished(pod) || pod.DeletionTimestamp != nil:
+	case podspec.Finished(pod) || pod.DeletionTimestamp != nil:
 		return fmt.Errorf("pod %s has ended or is being deleted; there is nothing to change", pod.Name)
 	case pod.Spec.NodeName == "":
 		return fmt.Errorf("pod %s is not scheduled to a node yet; change the requests in the object that creates the pod", pod.Name)

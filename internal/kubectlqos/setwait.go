@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 )
 
 // pollInterval is the time between two polls of the pod and its node.
@@ -92,7 +93,7 @@ func over(ctx context.Context) bool {
 func (o *setCommand) look(ctx context.Context, api *clients, plan *settingPlan) (done bool, refused string, stale bool, err error) {
 	pod, err := api.core.CoreV1().Pods(plan.pod.Namespace).Get(ctx, plan.pod.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err), err == nil && (pod.UID != plan.pod.UID || finished(pod)):
+	case apierrors.IsNotFound(err), err == nil && (pod.UID != plan.pod.UID || podspec.Finished(pod)):
 		return false, "", false, fmt.Errorf("pod/%s: %w", plan.pod.Name, errPodGone)
 	case err != nil:
 		return false, "", false, explain(err)

@@ -38,7 +38,7 @@ func (v *podView) effective(c containerView, resource, wanted string) (assignmen
 	said, isSaid := conditionOf(v.pod, c, resource)
 
 	switch {
-	case finished(v.pod):
+	case podspec.Finished(v.pod):
 		return assignment{}, notRunning
 	case alive && isSaid && (v.node == nil || v.reportDelayed() || !listed && incomplete):
 		return said, inClass
@@ -58,7 +58,7 @@ func conditionOf(pod *corev1.Pod, c containerView, resource string) (has assignm
 	if c.Volume != "" {
 		return assignment{}, false
 	}
-	class, foreign, source, ok := podspec.Assigned(assignedCondition(pod), c.Container, resource)
+	class, foreign, source, ok := podspec.Assigned(podspec.AssignedCondition(pod), c.Container, resource)
 	return assignment{class: class, foreign: foreign, source: classes.Source(source)}, ok
 }
 
@@ -84,15 +84,11 @@ func hasSandbox(pod *corev1.Pod) bool {
 	})
 }
 
-func finished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 // why returns a reason and a message if a container does not have the wanted class, will be evicted, or has a state
 // that may be outdated. Otherwise, it returns empty strings.
 func (v *podView) why(c containerView, want classes.Assignment, has assignment, is state, satisfied bool) (reason, message string) {
 	switch {
-	case finished(v.pod):
+	case podspec.Finished(v.pod):
 		return v.ending(want.Key)
 	case v.pod.Spec.NodeName == "":
 		return v.notScheduled()
@@ -135,7 +131,7 @@ func (v *podView) ending(key string) (reason, message string) {
 	switch {
 	case v.pod.Status.Reason != "":
 		return v.pod.Status.Reason, message
-	case finished(v.pod):
+	case podspec.Finished(v.pod):
 		return string(v.pod.Status.Phase), message
 	}
 	return "Terminating", "the pod is being deleted"
@@ -198,7 +194,7 @@ func (v *podView) unknown() (reason, message string) {
 
 // withCondition adds the message of the pod's condition qos.noderesource.dev/Assigned, which may have the reason.
 func (v *podView) withCondition(message string) string {
-	if condition := assignedCondition(v.pod); condition != nil {
+	if condition := podspec.AssignedCondition(v.pod); condition != nil {
 		message = strings.TrimSpace(message + " (condition of the pod: " + condition.Message + ")")
 	}
 	return message
@@ -229,6 +225,6 @@ func (v *podView) differs(c containerView, want classes.Assignment, has assignme
 // reportDelayed reports whether the pod's condition qos.noderesource.dev/Assigned is newer than the NodeQOSResources.
 // The shim may write the pod's condition first, so the classes and refusals in the NodeQOSResources may be outdated.
 func (v *podView) reportDelayed() bool {
-	condition, written := assignedCondition(v.pod), writtenAt(&v.pod.ObjectMeta)
+	condition, written := podspec.AssignedCondition(v.pod), writtenAt(&v.pod.ObjectMeta)
 	return condition != nil && v.now.Sub(written) < reportTime && !written.Before(writtenAt(&v.node.ObjectMeta))
 }

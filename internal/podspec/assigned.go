@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
 const (
@@ -30,6 +32,16 @@ func AssignedText(resource, class, foreign, source string) string {
 		text += " (" + source + ")"
 	}
 	return text
+}
+
+// AssignedCondition returns the pod's condition qos.noderesource.dev/Assigned, or nil if the pod does not have it.
+func AssignedCondition(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == nodeqosv1alpha1.PodConditionAssigned {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
 }
 
 // Assigned reads what AssignedText wrote for a container, or for the pod itself if container is "". found is false if the

@@ -40,3 +40,8 @@ func UID(pod *corev1.Pod) string {
 	}
 	return string(pod.UID)
 }
+
+// Finished reports whether all containers of a pod have ended for good.
+func Finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}

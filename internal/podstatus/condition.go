@@ -38,7 +38,7 @@ type observed struct {
 
 // condition returns the wanted condition qos.noderesource.dev/Assigned, or nil if the pod's condition must not change.
 func (o *observed) condition(now metav1.Time) *corev1.PodCondition {
-	current := conditionOf(o.pod)
+	current := podspec.AssignedCondition(o.pod)
 	effective, ignored := o.effective(), o.ignored()
 	want := &corev1.PodCondition{Type: nodeqosv1alpha1.PodConditionAssigned, Status: corev1.ConditionFalse, LastTransitionTime: now}
 
@@ -62,14 +62,6 @@ func (o *observed) condition(now metav1.Time) *corev1.PodCondition {
 		want.LastTransitionTime = current.LastTransitionTime
 	}
 	return want
-}
-
-func conditionOf(pod *corev1.Pod) *corev1.PodCondition {
-	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == nodeqosv1alpha1.PodConditionAssigned })
-	if i < 0 {
-		return nil
-	}
-	return &pod.Status.Conditions[i]
 }
 
 func same(current, want *corev1.PodCondition) bool {

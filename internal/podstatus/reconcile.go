@@ -155,7 +155,7 @@ func (p *Publisher) logOutcome(ctx context.Context, what, key, kind string, err 
 
 func (p *Publisher) writeCondition(ctx context.Context, key string, o *observed) error {
 	want := o.condition(metav1.Now())
-	if !p.options.Conditions || want == nil || same(conditionOf(o.pod), want) {
+	if !p.options.Conditions || want == nil || same(podspec.AssignedCondition(o.pod), want) {
 		return nil
 	}
 

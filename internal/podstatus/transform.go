@@ -119,5 +119,5 @@ func unchanged(before, after any) bool {
 
 // finished reports whether a pod is ending or has ended. This package does not change the condition and events of such a pod.
 func finished(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return pod.DeletionTimestamp != nil || podspec.Finished(pod)
 }
