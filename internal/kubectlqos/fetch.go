@@ -45,7 +45,7 @@ func newFetch(config *rest.Config, core kubernetes.Interface) fetch {
 		if err != nil {
 			return nil, err
 		}
-		defer connection.Close()
+		defer func() { _ = connection.Close() }()
 		defer context.AfterFunc(ctx, func() { _ = connection.Close() })()
 
 		return get(ctx, connection, port, path)
@@ -110,7 +110,7 @@ func get(ctx context.Context, connection httpstream.Connection, port int32, path
 		}
 		return nil, podError{cmp.Or(program.OneLine(string(text)), err.Error())}
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 
 	body, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {

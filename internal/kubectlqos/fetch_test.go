@@ -30,19 +30,17 @@ func (f *forwarded) CreateStream(headers http.Header) (httpstream.Stream, error)
 	kind := headers.Get(corev1.StreamType)
 	f.created = append(f.created, kind+" "+headers.Get(corev1.PortHeader))
 	client, node := net.Pipe()
-	switch {
-	case kind == corev1.StreamTypeError:
+	if kind == corev1.StreamTypeError {
 		_ = node.Close()
 		return stream{Conn: client, text: strings.NewReader(f.refusal), headers: headers}, nil
-	default:
-		go func() {
-			defer node.Close()
-			request, err := http.ReadRequest(bufio.NewReader(node))
-			if err == nil && f.refusal == "" {
-				fmt.Fprint(node, f.serve(request))
-			}
-		}()
 	}
+	go func() {
+		defer node.Close()
+		request, err := http.ReadRequest(bufio.NewReader(node))
+		if err == nil && f.refusal == "" {
+			fmt.Fprint(node, f.serve(request))
+		}
+	}()
 	return stream{Conn: client, headers: headers}, nil
 }
 

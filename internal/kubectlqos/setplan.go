@@ -139,7 +139,8 @@ func newSettingPlan(
 	}
 	if !node.Status.FollowsAnnotations {
 		return nil, fmt.Errorf("pod/%s cannot be changed by annotation, because qos-kubelet-shim of %s runs without --follow-annotations; "+
-			"add this flag as deploy/kubernetes-follow-annotations and the value followAnnotations of the Helm chart do, or run \"qos-nri-plugin update\" on the node", pod.Name, node.Name)
+			"add this flag as deploy/kubernetes-follow-annotations and the value followAnnotations of the Helm chart do, "+
+			"or run \"qos-nri-plugin update\" on the node", pod.Name, node.Name)
 	}
 	return p, nil
 }
