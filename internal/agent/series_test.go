@@ -81,7 +81,7 @@ func (n *monitoringNode) start(t *testing.T, name, class string, pid int) {
 	c.PID = pid
 	n.machine.Cgroups().AddCgroup(path)
 	n.machine.Cgroups().AddProcess(path, pid)
-	n.machine.Resctrl().AddTask(pid, adjustment.ClosID)
+	n.machine.Resctrl().AddTask(pid, adjustment[classes.Setting{Name: classes.SettingClosID}])
 	enforce, err := n.StartContainer(c)
 	if err == nil && enforce != nil {
 		err = enforce(t.Context())

@@ -61,7 +61,7 @@ func newBlockIOMachine(t *testing.T, legacy bool, class string) *blockioMachine 
 	f.runtime = f
 	f.restart(t)
 	f.Synchronize(nil, nil)
-	if err := m.SetUnified(machinePath, f.create(t, 1).Unified); err != nil {
+	if err := m.SetUnified(machinePath, f.create(t, 1).Unified()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -58,7 +58,7 @@ func newMonitoredOn(t *testing.T, kindOn func(crashHost) classes.Kind, files, re
 	adjustment := f.create(t, 100)
 	f.host.Cgroups().AddCgroup(machinePath)
 	f.host.Cgroups().AddProcess(machinePath, 100)
-	f.host.Resctrl().AddTask(100, adjustment.ClosID)
+	f.host.Resctrl().AddTask(100, adjustment[classes.Setting{Name: classes.SettingClosID}])
 	f.start(t)
 	return f
 }

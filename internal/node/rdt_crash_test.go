@@ -42,7 +42,7 @@ func newRDTMachine(t *testing.T, request string) *rdtMachine {
 	f.host.Cgroups().AddCgroup(machinePath)
 	for i, pid := range f.pids {
 		f.host.Cgroups().AddProcess(machinePath, pid)
-		f.host.Resctrl().AddTask(pid, adjustment.ClosID)
+		f.host.Resctrl().AddTask(pid, adjustment[classes.Setting{Name: classes.SettingClosID}])
 		if i == 0 {
 			f.start(t)
 		}

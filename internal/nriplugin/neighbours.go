@@ -6,24 +6,22 @@ package nriplugin
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
-	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// neighbours observes the other NRI plugins of the runtime. NRI lets only one plugin set a field of a container. If two
+// neighbours observes the other NRI plugins of the runtime. NRI lets only one plugin set a value of a container. If two
 // plugins set the same field, the runtime does not create the container, and does not report the reason to the plugins.
 type neighbours struct {
 	mu sync.Mutex
-	// creations has the containers for which the plugin has set fields. The key is the container's ID. The entry of a
+	// creations has the containers for which the plugin has set values. The key is the container's ID. The entry of a
 	// container is removed when the runtime has merged the fields of all plugins, or when the creation has failed.
 	creations map[string]creation
 	// plugins lists the NRI plugins that the runtime called for the most recent creation of a container, e.g. "90-balloons".
@@ -32,53 +30,43 @@ type neighbours struct {
 
 type creation struct {
 	holder classes.Holder
-	fields fields
-	// taken has those fields of the container that already had a value when the runtime called the plugin.
-	taken []string
+	set    classes.Adjustment
+	// taken has those settings of the container that already had a value when the runtime called the plugin.
+	taken classes.Adjustment
 }
 
-// fields maps fields of a container's OCI specification to their values.
-type fields map[string]string
-
-const closID = "linux.intelRdt.closID"
-
-func fieldsOf(a classes.Adjustment) fields {
-	set := fields{}
-	if a.ClosID != "" {
-		set[closID] = a.ClosID
+func names(a classes.Adjustment) string {
+	var names []string
+	for _, setting := range a.Settings() {
+		names = append(names, setting.String())
 	}
-	for file, value := range a.Unified {
-		set["linux.resources.unified["+file+"]"] = value
-	}
-	return set
+	return strings.Join(names, ", ")
 }
-
-func (f fields) names() []string { return slices.Sorted(maps.Keys(f)) }
 
 // validates reports whether the runtime supports the hook ValidateContainerAdjustment, which NRI has since version
 // 0.10. An older runtime would refuse a subscription to this hook.
-func (s *session) validates() bool {
-	nri, err := version.ParseGeneric(s.stub.RuntimeNRIVersion())
-	return err == nil && nri.AtLeast(version.MustParseGeneric("0.10.0"))
-}
+func (s *session) validates() bool { return atLeast(s.stub.RuntimeNRIVersion(), "0.10") }
 
 func (s *session) subscription() api.EventMask {
 	return events(s.plugin.node.HasPodScope(), s.validates())
 }
 
 // created stores which fields the plugin has set for a container that the runtime is about to create.
-func (s *session) created(h classes.Holder, c *api.Container, a classes.Adjustment) {
-	set := fieldsOf(a)
-	if len(set) == 0 || !s.validates() {
+func (s *session) created(h classes.Holder, a classes.Adjustment) {
+	if len(a) == 0 || !s.validates() {
 		return
 	}
-	before := fieldsOf(classes.Adjustment{ClosID: c.GetLinux().GetRdt().GetClosId().GetValue(), Unified: c.GetLinux().GetResources().GetUnified()})
-	taken := slices.DeleteFunc(set.names(), func(field string) bool { return before[field] == "" })
+	taken := classes.Adjustment{}
+	for setting := range a {
+		if value, ok := h.Spec.Settings[setting]; ok {
+			taken[setting] = value
+		}
+	}
 
 	s.neighbours.mu.Lock()
 	defer s.neighbours.mu.Unlock()
 	h.PodAnnotations, h.ContainerAnnotations = nil, nil
-	s.neighbours.creations[c.GetId()] = creation{h, set, taken}
+	s.neighbours.creations[h.ID] = creation{h, a, taken}
 }
 
 func (n *neighbours) take(id string) (c creation, known bool, plugins []string) {
@@ -114,34 +102,33 @@ func (s *session) ValidateContainerAdjustment(_ context.Context, r *api.Validate
 		return nil
 	}
 
-	adjust := r.GetAdjust().GetLinux()
-	now := fieldsOf(classes.Adjustment{ClosID: adjust.GetRdt().GetClosId().GetValue(), Unified: adjust.GetResources().GetUnified()})
-	for _, field := range c.fields.names() {
-		if now[field] == c.fields[field] {
+	now := adjusted(r.GetAdjust())
+	for _, setting := range c.set.Settings() {
+		if now[setting] == c.set[setting] {
 			continue
 		}
 		err := fmt.Errorf("%s: %w: %s has %q instead of %q; configure the other NRI plugin (%s) so that it does not change this container",
-			c.holder, state.ErrAdjustmentChanged, field, now[field], c.fields[field], others(r.GetPlugins()))
+			c.holder, state.ErrAdjustmentChanged, setting, now[setting], c.set[setting], others(r.GetPlugins()))
 		return s.plugin.node.Refuse(c.holder, err)
 	}
 	return nil
 }
 
-// notCreated records a refusal if the runtime did not create a container for which the plugin has set fields.
+// notCreated records a refusal if the runtime did not create a container for which the plugin has set values.
 func (s *session) notCreated(id string) {
 	c, known, plugins := s.neighbours.take(id)
 	if !known {
 		return
 	}
 
-	which := c.fields.names()
+	which := names(c.set)
 	if len(c.taken) > 0 {
-		which = c.taken
+		which = names(c.taken)
 	}
 	err := fmt.Errorf("%s: %w: either another NRI plugin also sets %s, or an NRI plugin refused the container (plugins of the runtime: %s); "+
 		"see the runtime's error in the pod's events; "+
 		"let only one plugin set each field; for block I/O, set Direct: true in the class file",
-		c.holder, state.ErrNotCreated, strings.Join(which, ", "), orNone(plugins))
+		c.holder, state.ErrNotCreated, which, orNone(plugins))
 	s.plugin.options.Log.Warn("the creation of a container failed after the plugin's hook", "error", s.plugin.node.Refuse(c.holder, err), "fields", which)
 }
 

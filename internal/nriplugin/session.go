@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 	"golang.org/x/sync/semaphore"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -41,8 +42,8 @@ type session struct {
 	updating *semaphore.Weighted
 	// events are the hooks to which the session is subscribed.
 	events api.EventMask
-	// decodes has the numbers of the fields of requests that the session decodes.
-	decodes fieldNumbers
+	// decodes has the fields of each request that the session decodes.
+	decodes map[protoreflect.FullName]fieldNumbers
 	// The session sends a value to synchronized after each call of Synchronize.
 	synchronized chan struct{}
 	listing      listing
@@ -117,7 +118,7 @@ func (s *session) CreateContainer(
 	if err != nil {
 		return nil, nil, err
 	}
-	adjust, err = adjustmentOf(adjustment, assignments)
+	adjust, err = s.adjustmentOf(h, adjustment, assignments)
 	volumes, _ := classes.Volumes(h)
 	if s.leaving.Err() != nil && (adjust != nil || len(volumes) > 0) {
 		err = fmt.Errorf("%s: %w", h, errLeaving) // the plugin disconnects before the runtime would call StartContainer
@@ -126,7 +127,7 @@ func (s *session) CreateContainer(
 		s.plugin.node.Stop(c.GetId())
 		return nil, nil, err
 	}
-	s.created(h, c, adjustment)
+	s.created(h, adjustment)
 	return adjust, nil, nil
 }
 
@@ -156,6 +157,26 @@ func (s *session) kill(ctx context.Context, container classes.Holder) {
 		s.plugin.options.Log.Warn("cannot end a container whose start was refused; "+
 			"if the runtime starts the container nevertheless, the plugin retries to move it to its class", "container", container.String(), "error", err)
 	}
+}
+
+// UpdateContainer is called before the runtime changes the resources of a container. Its answer is part of the same change. It is nil
+// unless the change affects values of the container's classes, because some runtimes lose other values of an answer.
+func (s *session) UpdateContainer(_ context.Context, p *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	defer s.observe("UpdateContainer", p, c, time.Now(), nil)
+	again := s.plugin.node.UpdateContainer(c.GetId(), specOf(p, &api.Container{Linux: &api.LinuxContainer{Resources: r}}))
+	if len(again) == 0 {
+		return nil, nil
+	}
+	return []*api.ContainerUpdate{unifiedUpdate(c.GetId(), again.Unified())}, nil
+}
+
+func unifiedUpdate(id string, unified map[string]string) *api.ContainerUpdate {
+	update := &api.ContainerUpdate{}
+	update.SetContainerId(id)
+	for file, value := range unified {
+		update.AddLinuxUnified(file, value)
+	}
+	return update
 }
 
 // StopContainer is called after a container has stopped.
@@ -207,13 +228,7 @@ func (s *session) RemovePodSandbox(_ context.Context, p *api.PodSandbox) error {
 // SetUnified sets cgroup v2 files of a container through the runtime, and the runtime stores the values. It
 // implements reconcile.Runtime.
 func (s *session) SetUnified(ctx context.Context, id string, unified map[string]string) error {
-	update := &api.ContainerUpdate{}
-	update.SetContainerId(id)
-	for file, value := range unified {
-		update.AddLinuxUnified(file, value)
-	}
-
-	if err := s.update(ctx, []*api.ContainerUpdate{update}); err != nil {
+	if err := s.update(ctx, []*api.ContainerUpdate{unifiedUpdate(id, unified)}); err != nil {
 		return fmt.Errorf("update container %s through the runtime: %w", id, err)
 	}
 	return nil
@@ -297,6 +312,7 @@ func containerOf(p *api.PodSandbox, c *api.Container) classes.Holder {
 	h := podOf(p)
 	h.ID, h.Container, h.ContainerAnnotations = c.GetId(), nameOf(c.GetName()), c.GetAnnotations()
 	h.CgroupsPath, h.PID = c.GetLinux().GetCgroupsPath(), int(c.GetPid())
+	h.Spec = specOf(p, c)
 	h.VolumeSources = volumeSources(h.PodUID, c)
 	return h
 }
@@ -329,20 +345,4 @@ func existingOf(p *api.PodSandbox, c *api.Container) state.Existing {
 		Holder: containerOf(p, c), Stored: c.GetLinux().GetResources().GetUnified(),
 		Started: c.GetState() != api.ContainerState_CONTAINER_CREATED,
 	}
-}
-
-func adjustmentOf(a classes.Adjustment, assignments []classes.Assignment) (*api.ContainerAdjustment, error) {
-	record, err := state.Record(assignments)
-	if err != nil || record == "" {
-		return nil, err
-	}
-	adjust := &api.ContainerAdjustment{}
-	adjust.AddAnnotation(state.RecordAnnotation, record)
-	if a.ClosID != "" {
-		adjust.SetLinuxRDTClosID(a.ClosID)
-	}
-	for file, value := range a.Unified {
-		adjust.AddLinuxUnified(file, value)
-	}
-	return adjust, nil
 }

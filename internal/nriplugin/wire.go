@@ -5,6 +5,7 @@ package nriplugin
 
 import (
 	"context"
+	"strings"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/ttrpc"
@@ -19,20 +20,59 @@ import (
 // fields in the same way. The value nil means that the plugin reads the whole field.
 type fieldNumbers map[protowire.Number]fieldNumbers
 
-// decodedFields returns the fields that session and its handlers read in requests of the runtime. All other fields are
-// empty in the handlers, so a field that a handler reads must be listed here. In all of these requests, field 1 has the
-// pods and field 2 has the containers.
-func decodedFields() fieldNumbers {
-	return fieldNumbers{
-		1: {1: nil, 2: nil, 3: nil, 4: nil, 6: nil, 7: nil, 8: {3: nil}, 9: nil},
-		2: {
-			1: nil, 2: nil, 3: nil, 4: nil, 6: nil, 9: {1: nil, 3: nil},
-			11: {2: {1: nil, 2: nil, 3: nil, 4: nil}, 3: {6: nil}, 5: nil, 12: {1: nil}},
-			12: nil, 14: nil,
-		},
-		3: nil, // in a synchronization: whether more messages follow; in a validation: the adjustment
-		6: nil, // in a validation: the plugins
+// decodedFields maps each request of the runtime to the fields that session and its handlers read. All other fields are empty in the
+// handlers, so a field that a handler reads must be listed here.
+func decodedFields() map[protoreflect.FullName]fieldNumbers {
+	const (
+		pod       = "id name uid namespace annotations runtime_handler linux.cgroup_parent pid"
+		container = "id pod_sandbox_id name state annotations mounts.destination mounts.source pid rlimits created_at " +
+			"linux.devices.path linux.devices.type linux.devices.major linux.devices.minor linux.cgroups_path linux.oom_score_adj " +
+			"linux.io_priority linux.sysctl linux.scheduler linux.rdt.clos_id linux.resources.unified " +
+			"linux.resources.memory.limit linux.resources.cpu.quota linux.resources.cpu.period linux.resources.cpu.shares"
+	)
+	decoded := map[protoreflect.FullName]fieldNumbers{}
+	read := func(request proto.Message, pods, containers string, others ...string) {
+		descriptor, fields := request.ProtoReflect().Descriptor(), fieldNumbers{}
+		for path := range strings.FieldsSeq(pod) {
+			fields.add(descriptor, pods+"."+path)
+		}
+		for path := range strings.FieldsSeq(container) {
+			if containers != "" {
+				fields.add(descriptor, containers+"."+path)
+			}
+		}
+		for _, path := range others {
+			fields.add(descriptor, path)
+		}
+		decoded[descriptor.FullName()] = fields
 	}
+
+	read(&api.SynchronizeRequest{}, "pods", "containers", "more")
+	for _, request := range []proto.Message{
+		&api.CreateContainerRequest{}, &api.StartContainerRequest{}, &api.StopContainerRequest{}, &api.RemoveContainerRequest{},
+	} {
+		read(request, "pod", "container")
+	}
+	read(&api.UpdateContainerRequest{}, "pod", "container", "linux_resources")
+	read(&api.ValidateContainerAdjustmentRequest{}, "pod", "container", "adjust", "plugins")
+	for _, request := range []proto.Message{&api.RunPodSandboxRequest{}, &api.StopPodSandboxRequest{}, &api.RemovePodSandboxRequest{}} {
+		read(request, "pod", "")
+	}
+	return decoded
+}
+
+// add adds a field by its path of names. It panics if NRI has no such field, as every test would show.
+func (f fieldNumbers) add(message protoreflect.MessageDescriptor, path string) {
+	name, rest, nested := strings.Cut(path, ".")
+	field := message.Fields().ByName(protoreflect.Name(name))
+	if !nested {
+		f[field.Number()] = nil
+		return
+	}
+	if f[field.Number()] == nil {
+		f[field.Number()] = fieldNumbers{}
+	}
+	f[field.Number()].add(field.Message(), rest)
 }
 
 // pick appends to dst those fields of an encoded message that f lists. dst may begin at the address of the message and
@@ -72,19 +112,20 @@ func (f fieldNumbers) pick(dst, message []byte) ([]byte, error) {
 // time, and much memory during a synchronization.
 func (s *session) interceptRequest(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
 	return method(ctx, func(request any) error {
-		switch request := request.(type) {
-		case *api.SynchronizeRequest:
-			if err := s.decodes.decode(request, unmarshal); err != nil {
-				return err
-			}
-			s.listing.received(request)
-			return nil
-		case *api.CreateContainerRequest, *api.StartContainerRequest, *api.StopContainerRequest, *api.RemoveContainerRequest,
-			*api.ValidateContainerAdjustmentRequest, *api.RunPodSandboxRequest, *api.StopPodSandboxRequest, *api.RemovePodSandboxRequest:
-			message, _ := request.(proto.Message) // every request is a message
-			return s.decodes.decode(message, unmarshal)
+		message, ok := request.(proto.Message)
+		if !ok {
+			return unmarshal(request)
 		}
-		return unmarshal(request)
+		fields, listed := s.decodes[message.ProtoReflect().Descriptor().FullName()]
+		if !listed {
+			return unmarshal(request)
+		}
+
+		err := fields.decode(message, unmarshal)
+		if list, ok := request.(*api.SynchronizeRequest); ok && err == nil {
+			s.listing.received(list)
+		}
+		return err
 	})
 }
 

@@ -4,12 +4,18 @@
 package nriplugin
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // FuzzPick decodes a request twice, once with only the fields that the plugin reads and once as a whole, and compares
@@ -42,14 +48,15 @@ func FuzzPick(f *testing.F) {
 	}
 
 	f.Add(seed)
+	decoded := decodedFields()[whole.ProtoReflect().Descriptor().FullName()]
 	f.Fuzz(func(t *testing.T, encoded []byte) {
 		var want, got api.SynchronizeRequest
 		if proto.Unmarshal(encoded, &want) != nil {
-			_, _ = decodedFields().pick(nil, slices.Clone(encoded))
+			_, _ = decoded.pick(nil, slices.Clone(encoded))
 			return
 		}
 
-		err := decodedFields().decode(&got, func(message any) error { return proto.Unmarshal(slices.Clone(encoded), message.(proto.Message)) })
+		err := decoded.decode(&got, func(message any) error { return proto.Unmarshal(slices.Clone(encoded), message.(proto.Message)) })
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
@@ -74,4 +81,116 @@ func FuzzPick(f *testing.F) {
 			}
 		}
 	})
+}
+
+// handled is what the handlers read of a request.
+type handled struct {
+	Pods       []classes.Holder
+	Containers []classes.Holder
+	Existing   []state.Existing
+	Others     []string
+	Update     classes.Spec
+	Adjusted   classes.Adjustment
+	Plugins    []string
+}
+
+type podAndContainer interface {
+	GetPod() *api.PodSandbox
+	GetContainer() *api.Container
+}
+
+func handledOf(request proto.Message) (h handled) {
+	pods, containers := []*api.PodSandbox{}, []*api.Container{}
+	switch r := request.(type) {
+	case *api.SynchronizeRequest:
+		pods, containers = r.GetPods(), r.GetContainers()
+		h.Others = append(h.Others, fmt.Sprint(r.GetMore()))
+	case podAndContainer:
+		pods, containers = append(pods, r.GetPod()), append(containers, r.GetContainer())
+	case interface{ GetPod() *api.PodSandbox }:
+		pods = append(pods, r.GetPod())
+	}
+	switch r := request.(type) {
+	case *api.UpdateContainerRequest:
+		h.Update = specOf(r.GetPod(), &api.Container{Linux: &api.LinuxContainer{Resources: r.GetLinuxResources()}})
+	case *api.ValidateContainerAdjustmentRequest:
+		h.Adjusted = adjusted(r.GetAdjust())
+		for _, p := range r.GetPlugins() {
+			h.Plugins = append(h.Plugins, p.GetIndex()+"-"+p.GetName())
+		}
+	}
+
+	for i, p := range pods {
+		h.Pods = append(h.Pods, podOf(p))
+		if i < len(containers) {
+			c := containers[i]
+			h.Containers, h.Existing = append(h.Containers, containerOf(p, c)), append(h.Existing, existingOf(p, c))
+			h.Others = append(h.Others, c.GetPodSandboxId(), c.GetState().String(), fmt.Sprint(c.GetCreatedAt()))
+		}
+	}
+	return h
+}
+
+// fill sets every field of a message, also of nested messages.
+func fill(m protoreflect.Message) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		field := fields.Get(i)
+		switch {
+		case field.IsMap():
+			value := filled(field.MapValue(), m.NewField(field).Map().NewValue())
+			m.Mutable(field).Map().Set(filled(field.MapKey(), protoreflect.Value{}).MapKey(), value)
+		case field.IsList():
+			list := m.Mutable(field).List()
+			list.Append(filled(field, list.NewElement()))
+		default:
+			m.Set(field, filled(field, m.NewField(field)))
+		}
+	}
+}
+
+func filled(field protoreflect.FieldDescriptor, value protoreflect.Value) protoreflect.Value {
+	switch field.Kind() {
+	case protoreflect.MessageKind:
+		fill(value.Message())
+	case protoreflect.StringKind:
+		return protoreflect.ValueOfString("/" + string(field.Name()))
+	case protoreflect.BoolKind:
+		return protoreflect.ValueOfBool(true)
+	case protoreflect.EnumKind:
+		return protoreflect.ValueOfEnum(1)
+	case protoreflect.Int32Kind:
+		return protoreflect.ValueOfInt32(7)
+	case protoreflect.Int64Kind:
+		return protoreflect.ValueOfInt64(7)
+	case protoreflect.Uint32Kind:
+		return protoreflect.ValueOfUint32(7)
+	case protoreflect.Uint64Kind:
+		return protoreflect.ValueOfUint64(7)
+	}
+	return value
+}
+
+func TestEveryFieldThatHandlersReadIsDecodedInEachRequest(t *testing.T) {
+	for name, fields := range decodedFields() {
+		t.Run(string(name.Name()), func(t *testing.T) {
+			kind, err := protoregistry.GlobalTypes.FindMessageByName(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole, picked := kind.New().Interface(), kind.New().Interface()
+			fill(whole.ProtoReflect())
+			encoded, err := proto.Marshal(whole)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := fields.decode(picked, func(message any) error { return proto.Unmarshal(encoded, message.(proto.Message)) }); err != nil {
+				t.Fatal(err)
+			}
+
+			if diff := cmp.Diff(handledOf(whole), handledOf(picked)); diff != "" {
+				t.Errorf("(-whole request +decoded fields):\n%s", diff)
+			}
+		})
+	}
 }

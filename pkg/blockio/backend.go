@@ -193,11 +193,11 @@ func (b *Backend) Withdraw(context.Context) error {
 // Adjust implements classes.Backend. If the runtime writes the values, the adjustment has the texts for io.max and the
 // weight files, with one line for each device. Otherwise the adjustment is empty. If from and to are equal, the
 // adjustment has texts for all files of all classes, because the runtime may store a text of any class for any file.
-func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
+func (b *Backend) Adjust(_ classes.Holder, from, to string) (classes.Adjustment, error) {
 	s := b.live.Load()
 	change, _, err := s.change(from, to)
 	if err != nil || !s.byRuntime(b.scope) {
-		return classes.Adjustment{}, err
+		return nil, err
 	}
 	if from == to {
 		change = s.named.changeTo(change)
@@ -210,7 +210,7 @@ func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 		change, files = s.settable(change), s.neutral(change)
 	}
 	maps.Copy(files, texts(unified{}.writes(change)))
-	return classes.Adjustment{}.Merge(classes.Adjustment{Unified: files}), nil
+	return classes.UnifiedFiles(files), nil
 }
 
 // Status implements classes.Backend.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -99,11 +100,11 @@ func (f fixture) enforce(target classes.Holder, from, to string) {
 // runtime simulates the container runtime, which writes the adjusted values when it creates or updates a container.
 func (f fixture) runtime(from, to string) {
 	f.t.Helper()
-	adjustment, err := f.backend.Adjust(from, to)
+	adjustment, err := f.backend.Adjust(classes.Holder{}, from, to)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if err := f.machine.SetUnified(groupPath, adjustment.Unified); err != nil {
+	if err := f.machine.SetUnified(groupPath, adjustment.Unified()); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -149,11 +150,11 @@ func TestAdjust(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, disks(test.machine), test.scope).apply(throttling)
-			got, err := f.backend.Adjust(test.from, test.to)
+			got, err := f.backend.Adjust(classes.Holder{}, test.from, test.to)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(classes.Adjustment{Unified: test.want}, got); diff != "" {
+			if diff := cmp.Diff(test.want, got.Unified(), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -163,7 +164,7 @@ func TestAdjust(t *testing.T) {
 func TestTheErrorOfAnUnknownClassListsTheClasses(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	const want = `unknown QoS class "fast"; there are free, slow, slower`
-	_, err := f.backend.Adjust("", "fast")
+	_, err := f.backend.Adjust(classes.Holder{}, "", "fast")
 	if !errors.Is(err, classes.ErrUnknownClass) || err.Error() != want {
 		t.Errorf("Adjust: %v, want %s", err, want)
 	}
@@ -173,7 +174,7 @@ func TestTheErrorOfAnUnknownClassListsTheClasses(t *testing.T) {
 }
 
 func TestBeforeAConfigurationIsAppliedThereAreNoClasses(t *testing.T) {
-	_, err := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).backend.Adjust("", "fast")
+	_, err := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).backend.Adjust(classes.Holder{}, "", "fast")
 	if err == nil || err.Error() != `unknown QoS class "fast"; there are none` {
 		t.Errorf("got %v", err)
 	}

@@ -56,6 +56,14 @@ func (c *Config) ClassNames() []string {
 	return names
 }
 
+// Sets implements classes.Setter. Direct values are written by the plugin itself, and not set through the runtime.
+func (c *Config) Sets() []classes.Setting {
+	if c.direct {
+		return nil
+	}
+	return []classes.Setting{classes.Unified(ioMax), classes.Unified("io.bfq.weight"), classes.Unified("io.weight")}
+}
+
 // rateFields returns the field names of the rates in goresctrl's configuration.
 func rateFields() []string {
 	return []string{"ThrottleReadBps", "ThrottleWriteBps", "ThrottleReadIOPS", "ThrottleWriteIOPS"}

@@ -161,7 +161,7 @@ func TestValuesThatTheKernelRefusesAreRefusedEarlier(t *testing.T) {
 	if got := classes.SplitErrors(err); len(got) != 2 || !strings.Contains(got[1].Error(), "Classes.a[1].ThrottleWriteIOPS: the kernel refuses 1") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := f.backend.Adjust("", "slow"); err != nil {
+	if _, err := f.backend.Adjust(classes.Holder{}, "", "slow"); err != nil {
 		t.Errorf("after a refused configuration, Adjust to a class of the previous one returns %v, want no error", err)
 	}
 	legacy := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope)

@@ -23,7 +23,7 @@ func TestARemovedClassIsKeptUntilItIsReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := f.backend.Adjust("", "slow"); !errors.Is(err, classes.ErrUnknownClass) {
+	if _, err := f.backend.Adjust(classes.Holder{}, "", "slow"); !errors.Is(err, classes.ErrUnknownClass) {
 		t.Errorf("a class that was released returns %v, want ErrUnknownClass", err)
 	}
 
@@ -35,7 +35,7 @@ func TestARemovedClassIsKeptUntilItIsReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := f.backend.Adjust("", "slower"); !errors.Is(err, classes.ErrUnknownClass) {
+	if _, err := f.backend.Adjust(classes.Holder{}, "", "slower"); !errors.Is(err, classes.ErrUnknownClass) {
 		t.Errorf("the error is %v, want classes.ErrUnknownClass", err)
 	}
 }
@@ -50,8 +50,8 @@ func TestAChangedClassClearsItsFormerValues(t *testing.T) {
 	if err := f.backend.Release(t.Context(), func(string) bool { return false }); err != nil {
 		t.Fatal(err)
 	}
-	adjustment, err := f.backend.Adjust("slower", "")
-	if want := "8:0 rbps=max wbps=max riops=max wiops=max"; err != nil || adjustment.Unified[ioMax] != want {
+	adjustment, err := f.backend.Adjust(classes.Holder{}, "slower", "")
+	if want := "8:0 rbps=max wbps=max riops=max wiops=max"; err != nil || adjustment[classes.Unified(ioMax)] != want {
 		t.Errorf("got %v, %v; want %s", adjustment, err, want)
 	}
 }
@@ -73,7 +73,7 @@ func TestHooksAndReloadsMayRunAtTheSameTime(t *testing.T) {
 	for range 4 {
 		running.Go(func() {
 			for range 50 {
-				_, _ = f.backend.Adjust("", "slow")
+				_, _ = f.backend.Adjust(classes.Holder{}, "", "slow")
 				_ = f.backend.Enforce(t.Context(), container(), "", "slow")
 				f.backend.Status()
 			}
@@ -90,7 +90,7 @@ func TestHooksAndReloadsMayRunAtTheSameTime(t *testing.T) {
 	}
 
 	running.Wait()
-	if _, err := f.backend.Adjust("", "slow"); err != nil {
+	if _, err := f.backend.Adjust(classes.Holder{}, "", "slow"); err != nil {
 		t.Error(err)
 	}
 }

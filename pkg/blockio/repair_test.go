@@ -63,8 +63,8 @@ func TestADiskThatIsRemovedIsDroppedFromClasses(t *testing.T) {
 	// When the last disk of the class is gone, the class has no values. Adjust then replaces the stored value with a value without effect.
 	f.machine.RemoveDisk("sda")
 	f.repair("disk 8:0 (sda) is gone")
-	adjustment, err := f.backend.Adjust("slower", "slower")
-	if want := "7:0 rbps=max wbps=max riops=max wiops=max"; err != nil || adjustment.Unified[ioMax] != want {
+	adjustment, err := f.backend.Adjust(classes.Holder{}, "slower", "slower")
+	if want := "7:0 rbps=max wbps=max riops=max wiops=max"; err != nil || adjustment[classes.Unified(ioMax)] != want {
 		t.Errorf("got %v, %v; want %q", adjustment, err, want)
 	}
 
@@ -192,14 +192,14 @@ func TestStoredValuesOfDisksThatAreGoneAreStale(t *testing.T) {
 
 func TestAWeightOfADiskThatIsGoneIsReplacedByOneWithoutEffect(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {heavy: [{Devices: [/dev/sda], Weight: 400}]}")
-	before, err := f.backend.Adjust("", "heavy")
-	if want := "8:0 400"; err != nil || before.Unified["io.bfq.weight"] != want {
+	before, err := f.backend.Adjust(classes.Holder{}, "", "heavy")
+	if want := "8:0 400"; err != nil || before[classes.Unified("io.bfq.weight")] != want {
 		t.Fatalf("got %v, %v; want %q", before, err, want)
 	}
 	f.machine.RemoveDisk("sda")
 	f.repair("disk 8:0 (sda) is gone")
-	after, err := f.backend.Adjust("heavy", "heavy")
-	if want := "default 100"; err != nil || after.Unified["io.bfq.weight"] != want {
+	after, err := f.backend.Adjust(classes.Holder{}, "heavy", "heavy")
+	if want := "default 100"; err != nil || after[classes.Unified("io.bfq.weight")] != want {
 		t.Errorf("got %v, %v; want %q", after, err, want)
 	}
 }

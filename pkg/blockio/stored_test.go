@@ -18,15 +18,15 @@ func TestStoredValuesOfTheClassAreNotStale(t *testing.T) {
 			f := newFixture(t, machine, classes.ContainerScope).apply(everything)
 			for _, from := range []string{"", "before", "after"} {
 				for _, to := range []string{"", "before", "after"} {
-					stored, err := f.backend.Adjust(from, to)
+					stored, err := f.backend.Adjust(classes.Holder{}, from, to)
 					if err != nil {
 						t.Fatal(err)
 					}
-					if f.backend.IsStale(to, stored.Unified) {
-						t.Errorf("from %q to %q: %q is stale", from, to, stored.Unified)
+					if f.backend.IsStale(to, stored.Unified()) {
+						t.Errorf("from %q to %q: %q is stale", from, to, stored.Unified())
 					}
-					if other := "before"; to == "after" && !f.backend.IsStale(other, stored.Unified) {
-						t.Errorf("%q is not stale for a container that has another class", stored.Unified)
+					if other := "before"; to == "after" && !f.backend.IsStale(other, stored.Unified()) {
+						t.Errorf("%q is not stale for a container that has another class", stored.Unified())
 					}
 				}
 			}
@@ -52,12 +52,12 @@ func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 	}
 
 	for _, from := range []string{"slow", "of-a-former-run"} {
-		adjustment, err := f.backend.Adjust(from, "slow")
+		adjustment, err := f.backend.Adjust(classes.Holder{}, from, "slow")
 		want := map[string]string{
 			ioMax:           "8:0 rbps=10000000 wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max",
 			"io.bfq.weight": "default 100\n8:16 default",
 		}
-		if diff := cmp.Diff(want, adjustment.Unified); diff != "" || err != nil {
+		if diff := cmp.Diff(want, adjustment.Unified()); diff != "" || err != nil {
 			t.Errorf("from %s: %v (-want +got):\n%s", from, err, diff)
 		}
 	}
@@ -83,9 +83,9 @@ func TestStoredValuesAreKeptWhileAConfigurationIsApplied(t *testing.T) {
 	if err := <-applied; err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.backend.Adjust("slow", "slow")
+	got, err := f.backend.Adjust(classes.Holder{}, "slow", "slow")
 	want := "8:0 rbps=1000000 wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max"
-	if err != nil || got.Unified[ioMax] != want {
+	if err != nil || got[classes.Unified(ioMax)] != want {
 		t.Errorf("got %v, %v", got, err)
 	}
 }

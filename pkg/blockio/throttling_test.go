@@ -52,8 +52,8 @@ func TestLimitsAreDegradedOnAKernelWithoutThrottling(t *testing.T) {
 			if len(s.Degraded) != 1 || !strings.Contains(s.Degraded["slow"], "boot a kernel with CONFIG_BLK_DEV_THROTTLING") {
 				t.Errorf("degraded: %v", s.Degraded)
 			}
-			if a, err := f.backend.Adjust("", "slow"); err != nil || len(a.Unified) > 0 {
-				t.Errorf("a container of the class gets %v, %v, which the kernel refuses", a.Unified, err)
+			if a, err := f.backend.Adjust(classes.Holder{}, "", "slow"); err != nil || len(a) > 0 {
+				t.Errorf("a container of the class gets %v, %v, which the kernel refuses", a, err)
 			}
 
 			target := container()

@@ -143,9 +143,9 @@ func (b *VolumeBackend) Release(_ context.Context, inUse func(class string) bool
 }
 
 // Adjust implements classes.Backend. The Adjustment is empty, because runtimes write no values to the cgroups of pods.
-func (b *VolumeBackend) Adjust(_, to string) (classes.Adjustment, error) {
+func (b *VolumeBackend) Adjust(_ classes.Holder, _, to string) (classes.Adjustment, error) {
 	_, err := b.class(to)
-	return classes.Adjustment{}, err
+	return nil, err
 }
 
 // Status implements classes.Backend.

@@ -6,7 +6,6 @@ package classes
 import (
 	"context"
 	"errors"
-	"maps"
 )
 
 // Kind is a type of backend. A field of the resource in the class file selects the kind: a resource with the field
@@ -68,17 +67,17 @@ type Backend interface {
 	// Release removes the state that the backend keeps for classes that are neither configured nor in use.
 	Release(ctx context.Context, inUse func(class string) bool) error
 
-	// Adjust returns what the runtime must set to move a container from one class to another. When a container is
-	// created, the parameter `from` is SystemDefault. If from and to are equal, the adjustment replaces all values of the
-	// resource that the runtime may have stored. Adjust does no I/O and must be fast, because hooks wait for it.
-	Adjust(from, to string) (Adjustment, error)
+	// Adjust returns what the runtime must set to move a container from one class to another. `target` is the container as the runtime
+	// described it. When a container is created, `from` is SystemDefault. If `from` and `to` are equal, the adjustment replaces all values
+	// of the resource that the runtime may have stored. Adjust does no I/O and must be fast, because hooks wait for it.
+	Adjust(target Holder, from, to string) (Adjustment, error)
 
 	// Enforce moves the target from one class to another, and reads the class back from the kernel. It writes the
 	// values from Adjust only if the runtime has not set them. If Enforce returns an error, the target is as it was
 	// before.
 	//
-	// Enforce is called when the class of a running container changes, and before the first instruction of a new
-	// container. For a new container, the parameter `from` is SystemDefault.
+	// Enforce is called when the class of a running container changes. It is also called before the first instruction of a new
+	// container, and when a class must be enforced again: `from` and `to` are then equal, and target.Starting tells the two apart.
 	Enforce(ctx context.Context, target Holder, from, to string) error
 
 	// Observe reads the class of a running target from the kernel. If the values in the kernel match several classes,
@@ -181,30 +180,6 @@ type Drift struct {
 
 // ErrEnded is the error for a target that has ended.
 var ErrEnded = errors.New("has ended")
-
-// Adjustment is what the runtime must set on a container.
-type Adjustment struct {
-	// ClosID is the resctrl group of the container (OCI linux.intelRdt.closID).
-	ClosID string
-	// Unified maps cgroup v2 files to their values (OCI linux.resources.unified).
-	Unified map[string]string
-}
-
-// Merge returns the union of the settings of a and other. If both set ClosID or the same file, the value of other wins.
-func (a Adjustment) Merge(other Adjustment) Adjustment {
-	if other.ClosID != "" {
-		a.ClosID = other.ClosID
-	}
-	if len(other.Unified) == 0 {
-		return a
-	}
-
-	unified := make(map[string]string, len(a.Unified)+len(other.Unified))
-	maps.Copy(unified, a.Unified)
-	maps.Copy(unified, other.Unified)
-	a.Unified = unified
-	return a
-}
 
 // BackendStatus is the state of the resource on this machine.
 type BackendStatus struct {

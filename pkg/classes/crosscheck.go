@@ -52,6 +52,7 @@ func (r *draft) place() string { return fmt.Sprintf("%s:%d", r.File, r.Line) }
 // crossCheck reports resources that contradict each other, e.g. two resources with the same name, even in different files.
 func (p *parser) crossCheck() {
 	names, singles, extended := map[string]*draft{}, map[string]*draft{}, map[string]*draft{}
+	setters := map[Setting]*draft{}
 	for _, r := range p.resources {
 		if r.kind != nil && r.kind.Single {
 			r.checkSingle(singles)
@@ -61,6 +62,9 @@ func (p *parser) crossCheck() {
 		}
 		if r.Name != "" && r.checkName(names) {
 			r.checkExtended(extended)
+		}
+		if r.Scope == ContainerScope {
+			r.checkSettings(setters)
 		}
 	}
 	p.checkNumber()
@@ -93,6 +97,21 @@ func (r *draft) checkSingle(seen map[string]*draft) {
 		return
 	}
 	seen[key] = r
+}
+
+// checkSettings reports a setting of containers that another resource sets, too.
+func (r *draft) checkSettings(seen map[Setting]*draft) {
+	setter, ok := r.Backend.(Setter)
+	if !ok {
+		return
+	}
+	for _, setting := range setter.Sets() {
+		if first := seen[setting]; first != nil && (first.Kind != r.Kind || !r.kind.Single) { // checkSingle reports the others
+			r.section.Report("sets %s, and so does %s at %s; let only one resource set it", setting, cmp.Or(first.Name, "another resource"), first.place())
+			return
+		}
+		seen[setting] = r
+	}
 }
 
 // checkName returns true if the name of a resource is new. Otherwise it reports the problem and returns false.

@@ -33,6 +33,8 @@ type Holder struct {
 	CgroupsPath string
 	// PodCgroupsPath is the pod's cgroup parent.
 	PodCgroupsPath string
+	// Spec is the container as it was described to the runtime. It is empty in pod scope.
+	Spec Spec
 	// VolumeSources maps paths in the container to the sources of its volumes. It has the volumes that the kubelet
 	// mounted for the pod, and block devices. It is nil in pod scope.
 	VolumeSources map[string]VolumeSource

@@ -39,7 +39,7 @@ func (backend) Repair(context.Context) (classes.Drift, error)          { return 
 func (backend) Withdraw(context.Context) error                         { return nil }
 func (backend) Release(context.Context, func(class string) bool) error { return nil }
 
-func (backend) Adjust(string, string) (classes.Adjustment, error) { return classes.Adjustment{}, nil }
+func (backend) Adjust(classes.Holder, string, string) (classes.Adjustment, error) { return nil, nil } //nolint:nilnil // sets nothing
 
 func (backend) Enforce(context.Context, classes.Holder, string, string) error { return nil }
 

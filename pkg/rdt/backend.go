@@ -281,14 +281,14 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 
 // Adjust implements classes.Backend. It refuses a draining class for a new container, but not for a running one: after a
 // failed change of class, a running container must get back its former class, which may be draining.
-func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
+func (b *Backend) Adjust(_ classes.Holder, from, to string) (classes.Adjustment, error) {
 	now := b.live.Load()
 	draining := slices.Contains(now.draining, to)
 	switch {
 	case to == classes.SystemDefault:
-		return classes.Adjustment{}, nil
+		return nil, nil //nolint:nilnil // the system default sets nothing
 	case slices.Contains(now.offered, to), draining && from != classes.SystemDefault:
-		return classes.Adjustment{ClosID: groups.Of(to)}, nil
+		return classes.Adjustment{{Name: classes.SettingClosID}: groups.Of(to)}, nil
 	}
 
 	reason := "there are none"
@@ -298,7 +298,7 @@ func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	if draining {
 		reason = "the class was removed, and remains only for running containers; " + reason
 	}
-	return classes.Adjustment{}, fmt.Errorf("RDT class %q: %w; %s", to, ErrNotOffered, reason)
+	return nil, fmt.Errorf("RDT class %q: %w; %s", to, ErrNotOffered, reason)
 }
 
 // Status implements classes.Backend.

@@ -310,7 +310,7 @@ func TestAClassThatIsRemovedDrains(t *testing.T) {
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)
 	apply(t, b, others)
-	if _, err := b.Adjust("", "gold"); !errors.Is(err, ErrNotOffered) || !strings.Contains(err.Error(), "the class was removed") {
+	if _, err := b.Adjust(classes.Holder{}, "", "gold"); !errors.Is(err, ErrNotOffered) || !strings.Contains(err.Error(), "the class was removed") {
 		t.Errorf("a removed class returns %v, want ErrNotOffered with the reason", err)
 	}
 

@@ -111,6 +111,9 @@ func (c *Config) ClassNames() []string {
 	return names
 }
 
+// Sets implements classes.Setter.
+func (c *Config) Sets() []classes.Setting { return []classes.Setting{{Name: classes.SettingClosID}} }
+
 // classes iterates over all classes, together with the partition of each class.
 func (c *Config) classes() func(yield func(class, partition) bool) {
 	return func(yield func(class, partition) bool) {

@@ -75,11 +75,11 @@ func kernels() map[string]sim.Spec {
 func TestAdjustNamesTheGroupOfTheClass(t *testing.T) {
 	_, b := newContainer(t, sim.IntelSpec(), "")
 	for class, want := range map[string]string{"gold": "qos-gold", "": ""} {
-		if got, err := b.Adjust("", class); err != nil || got.ClosID != want || got.Unified != nil {
+		if got, err := b.Adjust(classes.Holder{}, "", class); err != nil || got[classes.Setting{Name: classes.SettingClosID}] != want || len(got.Unified()) > 0 {
 			t.Errorf("for class %q, Adjust returns %+v, %v", class, got, err)
 		}
 	}
-	_, err := b.Adjust("", "system/default")
+	_, err := b.Adjust(classes.Holder{}, "", "system/default")
 	if !errors.Is(err, ErrNotOffered) || !strings.Contains(err.Error(), "there are bronze, gold") {
 		t.Errorf("got %v", err)
 	}

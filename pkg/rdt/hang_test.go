@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -34,7 +35,7 @@ func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	fs.hangs.Store(true)
 	go func() { done <- b.Apply(t.Context(), config) }()
 	<-fs.reached
-	if got, err := b.Adjust("", "gold"); err != nil || got.ClosID != "qos-gold" {
+	if got, err := b.Adjust(classes.Holder{}, "", "gold"); err != nil || got[classes.Setting{Name: classes.SettingClosID}] != "qos-gold" {
 		t.Errorf("the adjustment of a new container is %+v, with the error %v", got, err)
 	}
 
@@ -51,7 +52,7 @@ func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := b.Adjust("", "tin"); err != nil {
+	if _, err := b.Adjust(classes.Holder{}, "", "tin"); err != nil {
 		t.Error(err)
 	}
 }

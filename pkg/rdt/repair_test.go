@@ -290,7 +290,7 @@ func TestTheGroupOfAClassOfAFormerRunIsRestored(t *testing.T) {
 		t.Errorf("schemata (-want +got):\n%s", diff)
 	}
 
-	if _, err := b.Adjust("tin", "tin"); err != nil {
+	if _, err := b.Adjust(classes.Holder{}, "tin", "tin"); err != nil {
 		t.Error(err)
 	}
 }

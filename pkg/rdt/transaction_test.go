@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -62,7 +63,7 @@ func faultAtAnyOperation(t *testing.T, spec sim.Spec, late bool) {
 		if condition := b.Status().Conditions[0]; condition.Type != qos.ConditionConfigurationApplied || condition.Healthy || condition.Message != err.Error() {
 			t.Errorf("operation %d: status is %+v", n, condition)
 		}
-		if _, err := b.Adjust("", "gold"); err != nil {
+		if _, err := b.Adjust(classes.Holder{}, "", "gold"); err != nil {
 			t.Errorf("operation %d: the old configuration is not live: %v", n, err)
 		}
 		apply(t, b, to)

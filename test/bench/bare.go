@@ -114,7 +114,7 @@ func costsOfHooks(ctx context.Context, dir string, legacy bool) (costs hookCosts
 	costs.createClass = testing.AllocsPerRun(100, create(asked))
 
 	adjustment, _, createErr := l.CreateContainer(asked)
-	_, machineErr := l.machine.Create(ctx, nriruntime.Spec{ID: asked.ID, CgroupsPath: asked.CgroupsPath, Unified: adjustment.Unified})
+	_, machineErr := l.machine.Create(ctx, nriruntime.Spec{ID: asked.ID, CgroupsPath: asked.CgroupsPath, Unified: adjustment.Unified()})
 	start := func() {
 		enforce, startErr := l.StartContainer(asked)
 		if startErr == nil {

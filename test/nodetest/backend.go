@@ -279,13 +279,13 @@ func (b *Backend) Release(context.Context, func(string) bool) error {
 }
 
 // Adjust is part of classes.Backend. The returned adjustment lets the runtime write the class into a file "test.class".
-func (b *Backend) Adjust(_, to string) (classes.Adjustment, error) {
+func (b *Backend) Adjust(_ classes.Holder, _, to string) (classes.Adjustment, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.failures["adjust"]; err != nil {
-		return classes.Adjustment{}, err
+		return nil, err
 	}
-	return classes.Adjustment{ClosID: "test-" + to, Unified: map[string]string{"test.class": to}}, nil
+	return classes.Adjustment{{Name: classes.SettingClosID}: "test-" + to, classes.Unified("test.class"): to}, nil
 }
 
 // Enforce is part of classes.Backend.

@@ -43,6 +43,8 @@ type Spec struct {
 	ClosID string
 	// Monitoring is linux.intelRdt.enableMonitoring.
 	Monitoring bool
+	// OOMScoreAdj is process.oomScoreAdj. The kubelet always sets it.
+	OOMScoreAdj int
 }
 
 // NoMachine is an OCI that only assigns process IDs. It is for tests that need only hooks.

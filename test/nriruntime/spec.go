@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // These are annotations that containerd puts into every spec (its internal/cri/annotations).
@@ -125,11 +126,30 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 		c.spec.Monitoring = rdt.GetEnableMonitoring().GetValue()
 	}
 
-	if len(a.GetMounts()) > 0 || len(a.GetEnv()) > 0 || len(a.GetArgs()) > 0 || len(a.GetLinux().GetDevices()) > 0 {
-		return errors.New("only annotations, unified values and RDT can be adjusted here")
+	if score := a.GetLinux().GetOomScoreAdj(); score != nil {
+		c.spec.OOMScoreAdj = int(score.GetValue())
 	}
 
+	rest := proto.Clone(a).(*api.ContainerAdjustment)
+	if rest.Annotations = nil; rest.Linux != nil {
+		rest.Linux.Rdt, rest.Linux.OomScoreAdj = nil, nil
+		if rest.Linux.Resources != nil {
+			rest.Linux.Resources.Unified = nil
+		}
+	}
+	if hasValue(rest.ProtoReflect()) {
+		return fmt.Errorf("only annotations, unified values, RDT and the OOM score can be adjusted here, and not %v", rest)
+	}
 	return nil
+}
+
+// hasValue reports whether a message or one of its nested messages has a value. NRI makes some messages although they have none.
+func hasValue(m protoreflect.Message) (has bool) {
+	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		has = field.Message() == nil || field.IsList() || field.IsMap() || hasValue(value.Message())
+		return !has
+	})
+	return has
 }
 
 // nri returns the container as plugins see it.
@@ -161,6 +181,7 @@ func (c *container) nri() *api.Container {
 			Devices:     slices.Clone(c.config.Devices),
 			Resources:   proto.Clone(c.resources).(*api.LinuxResources),
 			CgroupsPath: c.spec.CgroupsPath,
+			OomScoreAdj: api.Int(c.spec.OOMScoreAdj),
 			Rdt:         c.rdt(),
 		},
 	}

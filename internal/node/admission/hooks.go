@@ -40,6 +40,12 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 	return h.store.Admit(container)
 }
 
+// UpdateContainer is called before the runtime changes a container, e.g. in a resize by the kubelet. It returns the cgroup v2 values that
+// the runtime must set in the same change, so that the container's classes stay in force without interruption. It works in memory only.
+func (h *Hooks) UpdateContainer(id string, requested classes.Spec) classes.Adjustment {
+	return h.store.Resize(id, requested)
+}
+
 // StartContainer records the process of a container that is about to start. It returns the function enforce, which
 // enforces and verifies the container's classes. The caller must call enforce unless it is nil. If StartContainer or
 // enforce returns an error, the caller must not start the container, and must call Kill while the runtime still waits

@@ -281,7 +281,7 @@ func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 		return
 	}
 
-	unified, err := r.unified(storedSteps(e))
+	unified, err := r.unified(e.Holder, storedSteps(e))
 	if err == nil {
 		err = r.updateRuntime(ctx, e.Holder, unified)
 	}

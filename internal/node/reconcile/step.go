@@ -71,7 +71,7 @@ func backendOf(store *state.Store, resource string) (classes.Backend, error) {
 // them, and then enforces and verifies the classes with the backends. If a step fails, make undoes all steps as far
 // as possible. If the runtime does not answer, make has enforced nothing yet, and undoes nothing.
 func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) error {
-	unified, err := r.unified(steps)
+	unified, err := r.unified(h, steps)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) e
 
 	ctx = context.WithoutCancel(ctx)
 	r.runtimeErr = nil // the runtime may have carried out a request that returned an error, so it is called again
-	unified, err := r.unified(back)
+	unified, err := r.unified(h, back)
 	runtimeErr := r.updateRuntime(ctx, h, unified)
 	if runtimeErr != nil {
 		r.store.SetStored(h.ID, true)
@@ -145,7 +145,7 @@ func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) e
 
 // unified returns the cgroup v2 values that the runtime must set for the steps. If one step fails, unified still
 // returns the values of the other steps.
-func (r *Reconciler) unified(steps []Step) (map[string]string, error) {
+func (r *Reconciler) unified(h classes.Holder, steps []Step) (map[string]string, error) {
 	var all classes.Adjustment
 	var errs []error
 	for _, s := range steps {
@@ -154,14 +154,17 @@ func (r *Reconciler) unified(steps []Step) (map[string]string, error) {
 			errs = append(errs, err)
 			continue
 		}
-		one, err := backend.Adjust(s.From, s.To)
+		one, err := backend.Adjust(h, s.From, s.To)
 		if err != nil {
 			errs = append(errs, s.errorf(err))
 			continue
 		}
+		if s.To == classes.SystemDefault {
+			one = one.Restored(h.Spec.Originals)
+		}
 		all = all.Merge(one)
 	}
-	return all.Unified, errors.Join(errs...)
+	return all.Unified(), errors.Join(errs...)
 }
 
 // updateRuntime sets cgroup v2 values through the runtime. If the plugin is not connected, or the runtime is busy or

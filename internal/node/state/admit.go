@@ -18,16 +18,16 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 
 	held, err := s.admit(h)
 	if err != nil {
-		return classes.Adjustment{}, nil, s.refuse(h, err)
+		return nil, nil, s.refuse(h, err)
 	}
-	adjustment, err := s.adjustment(held.Assignments)
+	adjustment, err := s.adjustment(held)
 	if err != nil {
 		s.ledger.Release(h.ID)
-		return classes.Adjustment{}, nil, s.refuse(h, fmt.Errorf("%s: %w", h, err))
+		return nil, nil, s.refuse(h, fmt.Errorf("%s: %w", h, err))
 	}
 	if err := s.admitVolumes(h); err != nil {
 		s.ledger.Release(h.ID)
-		return classes.Adjustment{}, nil, s.refuse(h, err)
+		return nil, nil, s.refuse(h, err)
 	}
 
 	s.track(h.ID, record{created: held.Assignments})
@@ -56,15 +56,14 @@ func (s *Store) admit(h classes.Holder) (classes.Holding, error) {
 }
 
 // adjustment merges the adjustments of the backends for the classes of a new holder. The caller holds mu.
-func (s *Store) adjustment(assignments []classes.Assignment) (classes.Adjustment, error) {
-	var all classes.Adjustment
-	for _, a := range assignments {
+func (s *Store) adjustment(held classes.Holding) (all classes.Adjustment, _ error) {
+	for _, a := range held.Assignments {
 		if a.Class == classes.SystemDefault {
 			continue
 		}
-		one, err := s.resources[a.Resource].Adjust(classes.SystemDefault, a.Class)
+		one, err := s.resources[a.Resource].Adjust(held.Holder, classes.SystemDefault, a.Class)
 		if err != nil {
-			return classes.Adjustment{}, fmt.Errorf("class %q of %s: %w", a.Class, a.Resource, err)
+			return nil, fmt.Errorf("class %q of %s: %w", a.Class, a.Resource, err)
 		}
 		all = all.Merge(one)
 	}

@@ -71,7 +71,7 @@ func TestAdmitReturnsWhatTheRuntimeMustSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if adjustment.ClosID != "test-gold" || adjustment.Unified["test.class"] != "gold" {
+	if adjustment[classes.Setting{Name: classes.SettingClosID}] != "test-gold" || adjustment[classes.Unified("test.class")] != "gold" {
 		t.Errorf("adjustment %+v, want that of class gold", adjustment)
 	}
 	if got := classes.ClassOf(assignments, cache); got != "gold" {

@@ -40,7 +40,7 @@ func (s *Store) Change(owner qos.Subject, requests map[string]string) (before En
 	if err != nil {
 		return before, nil, err
 	}
-	changes, err = s.changesOf(before.Holder, requests)
+	changes, err = s.changesOf(before.Holding, requests)
 	if err != nil {
 		return before, nil, fmt.Errorf("%s: %w", before, err)
 	}
@@ -71,7 +71,7 @@ func (s *Store) running(owner qos.Subject) (Entry, error) {
 
 // changesOf returns the assignments that an update requests. It returns an error if the class of a requested resource
 // cannot be changed. The caller holds mu.
-func (s *Store) changesOf(h classes.Holder, requests map[string]string) ([]classes.Assignment, error) {
+func (s *Store) changesOf(h classes.Holding, requests map[string]string) ([]classes.Assignment, error) {
 	scope := h.Scope()
 	var changes []classes.Assignment
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
@@ -86,6 +86,9 @@ func (s *Store) changesOf(h classes.Holder, requests map[string]string) ([]class
 			return nil, fmt.Errorf("%s: %w", offer.Name, ErrImmutable)
 		case class != classes.SystemDefault && offer.Unavailable != nil:
 			return nil, fmt.Errorf("%s: %w: %w", offer.Name, classes.ErrUnavailable, offer.Unavailable)
+		}
+		if err := s.checkMutable(h.Holder, offer.Name, h.Class(offer.Name), class); err != nil {
+			return nil, err
 		}
 		changes = append(changes, classes.Assignment{Resource: offer.Name, Class: class, Source: classes.SourceUpdate})
 	}

@@ -331,10 +331,10 @@ func updates(assignments []classes.Assignment) []classes.Assignment {
 	return slices.DeleteFunc(slices.Clone(assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceUpdate })
 }
 
-// holding returns the Holding that the ledger stores for a holder. It removes the annotations. For a pod, it also
+// holding returns the Holding that the ledger stores for a holder. It removes the annotations and the settings. For a pod, it also
 // removes the PID of the sandbox, because the sandbox's process is not in the pod's cgroup.
 func holding(h classes.Holder, assignments []classes.Assignment) classes.Holding {
-	h.PodAnnotations, h.ContainerAnnotations = nil, nil
+	h.PodAnnotations, h.ContainerAnnotations, h.Spec.Settings = nil, nil, nil
 	if h.Container == "" {
 		h.PID, h.SandboxID = 0, h.ID
 	}

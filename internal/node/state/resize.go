@@ -1,0 +1,95 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Resize records that the runtime is about to change a container, and returns the cgroup v2 values of the container's classes that it
+// must set together with its own. These are the values that the runtime's change would overwrite, and those that depend on a limit that
+// changes. `requested` has the new limits, and the settings that the runtime would write; these become the container's originals.
+//
+// Resize lasts until a restart of the plugin: after it, the originals are those of the container's creation.
+func (s *Store) Resize(id string, requested classes.Spec) classes.Adjustment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	before, known := s.ledger.Get(id)
+	if !known {
+		return nil
+	}
+	after := before
+	after.Spec = resized(before.Spec, requested)
+
+	var again classes.Adjustment
+	for _, a := range before.Assignments {
+		if a.Class == classes.SystemDefault {
+			continue
+		}
+		backend := s.resources[a.Resource].Backend
+		was, err := backend.Adjust(before.Holder, a.Class, a.Class)
+		now, errNow := backend.Adjust(after.Holder, a.Class, a.Class)
+		if err != nil || errNow != nil {
+			continue // the class was removed; the runtime's change is not refused for that, and the reconciler enforces the class again
+		}
+		again = again.Merge(overwritten(was, now, requested.Settings))
+	}
+
+	for setting := range again {
+		if wanted, ok := requested.Settings[setting]; ok {
+			after.Spec.Originals = after.Spec.Originals.Merge(classes.Adjustment{setting: wanted})
+		}
+	}
+	s.ledger.Adopt(after)
+	return again
+}
+
+// resized returns the description of a container after a change. A limit that the runtime does not name stays.
+func resized(spec, requested classes.Spec) classes.Spec {
+	if requested.MemoryLimit != 0 {
+		spec.MemoryLimit = requested.MemoryLimit
+	}
+	if requested.CPUQuota != 0 || requested.CPUPeriod != 0 {
+		spec.CPUQuota, spec.CPUPeriod = requested.CPUQuota, requested.CPUPeriod
+	}
+	if requested.CPUShares != 0 {
+		spec.CPUShares = requested.CPUShares
+	}
+	return spec
+}
+
+// overwritten returns the cgroup v2 values of a class (`now`) that the runtime would overwrite, or that a changed limit has changed.
+func overwritten(was, now, requested classes.Adjustment) classes.Adjustment {
+	values := maps.Clone(now)
+	maps.DeleteFunc(values, func(setting classes.Setting, value string) bool {
+		wanted, overwrites := requested[setting]
+		return setting.Name != classes.SettingUnified || (!overwrites || wanted == value) && was[setting] == value
+	})
+	return values
+}
+
+// checkMutable returns an error if a class sets something that NRI cannot change in a running container. The caller holds mu.
+func (s *Store) checkMutable(h classes.Holder, resource, from, to string) error {
+	backend := s.resources[resource].Backend
+	of := func(class string) classes.Adjustment {
+		if class == classes.SystemDefault {
+			return h.Spec.Originals
+		}
+		adjustment, err := backend.Adjust(h, classes.SystemDefault, class)
+		if err != nil {
+			return nil // the change of class itself reports the error
+		}
+		return adjustment
+	}
+
+	if setting, found := classes.Immutable(of(from), of(to)); found {
+		return fmt.Errorf("%s: %w: class %q has another %s than class %q, and a runtime sets it only when it creates a container; "+
+			"create the pod again with the new class", resource, ErrImmutable, to, setting, from)
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// originalsAnnotation is an annotation of a container. It has the values that the container had, before the creation, of those settings
+// that the plugin has set, by Setting.String. The runtime returns the annotation to a plugin that has restarted.
+const originalsAnnotation = "originals." + classes.Domain
+
+// specOf returns a container as the runtime describes it.
+func specOf(p *api.PodSandbox, c *api.Container) classes.Spec {
+	resources := c.GetLinux().GetResources()
+	spec := classes.Spec{
+		MemoryLimit: resources.GetMemory().GetLimit().GetValue(), CPUQuota: resources.GetCpu().GetQuota().GetValue(),
+		CPUPeriod: resources.GetCpu().GetPeriod().GetValue(), CPUShares: resources.GetCpu().GetShares().GetValue(),
+		Settings: described(c),
+	}
+	// A user may have added the annotation to the pod, and some runtimes copy a pod's annotations to its containers.
+	text, recorded := c.GetAnnotations()[originalsAnnotation]
+	if _, forged := p.GetAnnotations()[originalsAnnotation]; recorded && !forged {
+		spec.Originals = parseOriginals(text)
+	}
+	return spec
+}
+
+// originals returns the text of originalsAnnotation for an adjustment, or "" if the container had none of the values.
+func originals(spec classes.Spec, adjustment classes.Adjustment) (string, error) {
+	had := map[string]string{}
+	for setting := range adjustment {
+		if value, ok := spec.Settings[setting]; ok {
+			had[setting.String()] = value
+		}
+	}
+	if len(had) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(had)
+	if err != nil {
+		return "", fmt.Errorf("record the original values: %w", err)
+	}
+	return string(text), nil
+}
+
+func parseOriginals(text string) classes.Adjustment {
+	var had map[string]string
+	if json.Unmarshal([]byte(text), &had) != nil {
+		return nil
+	}
+	values := classes.Adjustment{}
+	for name, value := range had {
+		values[classes.ParseSetting(name)] = value
+	}
+	return values
+}
+
+// adjustmentOf returns what the runtime must set for the classes of a new container. It returns nil if the container has no class.
+func (s *session) adjustmentOf(h classes.Holder, a classes.Adjustment, assignments []classes.Assignment) (*api.ContainerAdjustment, error) {
+	record, err := state.Record(assignments)
+	if err != nil || record == "" {
+		return nil, err
+	}
+	adjust := &api.ContainerAdjustment{}
+	adjust.AddAnnotation(state.RecordAnnotation, record)
+
+	had, err := originals(h.Spec, a)
+	if err != nil {
+		return nil, err
+	}
+	if had != "" {
+		adjust.AddAnnotation(originalsAnnotation, had)
+	}
+	if err := setAll(adjust, a, s.stub.RuntimeNRIVersion()); err != nil {
+		return nil, s.plugin.node.Refuse(h, fmt.Errorf("%s: %w", h, err))
+	}
+	return adjust, nil
+}
