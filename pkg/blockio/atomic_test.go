@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -96,16 +97,16 @@ func TestAnyFailingWriteLeavesTheCgroupAsItWas(t *testing.T) {
 
 func TestALostWriteIsAnError(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	f.machine.Inject(simcgroup.Fault{Op: "write", File: ioMax, Lasting: true})
+	f.machine.Inject(simcgroup.Fault{Op: "write", File: iocgroup.IOMax, Lasting: true})
 	err := f.backend.Enforce(t.Context(), container(), "", "slow")
-	if !errors.Is(err, ErrNotApplied) || !strings.Contains(err.Error(), slowLine) {
+	if !errors.Is(err, iocgroup.ErrNotApplied) || !strings.Contains(err.Error(), slowLine) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestAFailingUndoReportsBothErrors(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	f.machine.Inject(simcgroup.Fault{Op: "write", File: ioMax, Skip: 1, Err: syscall.EIO, Lasting: true})
+	f.machine.Inject(simcgroup.Fault{Op: "write", File: iocgroup.IOMax, Skip: 1, Err: syscall.EIO, Lasting: true})
 	err := f.backend.Enforce(t.Context(), container(), "", "slower")
 	if err == nil || !strings.Contains(err.Error(), "restore the previous values") || !errors.Is(err, syscall.EIO) {
 		t.Errorf("got %v", err)
@@ -114,7 +115,7 @@ func TestAFailingUndoReportsBothErrors(t *testing.T) {
 
 func TestAFailingReadIsAnError(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	f.machine.Inject(simcgroup.Fault{Op: "read", File: ioMax, Err: syscall.EIO})
+	f.machine.Inject(simcgroup.Fault{Op: "read", File: iocgroup.IOMax, Err: syscall.EIO})
 	if err := f.backend.Enforce(t.Context(), container(), "", "slow"); !errors.Is(err, syscall.EIO) {
 		t.Errorf("the error is %v, want syscall.EIO", err)
 	}

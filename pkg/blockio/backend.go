@@ -15,25 +15,19 @@ import (
 	"sync/atomic"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
 // FS is the part of the host's filesystem that the backend needs. Paths are paths on the host.
 type FS interface {
-	ReadFile(path string) ([]byte, error)
-	// WriteFile does one write(2) to an existing file.
-	WriteFile(path string, data []byte) error
-	ReadDir(path string) ([]string, error)
-	Readlink(path string) (string, error)
+	iocgroup.FS
 	Glob(pattern string) ([]string, error)
 	BlockDevice(path string) (major, minor uint32, err error)
 }
 
 // Tree finds cgroups. *cgroup.Tree implements it.
 type Tree interface {
-	// IORoot returns the mount point of the hierarchy with the io controller, and the cgroup version of this hierarchy.
-	IORoot() (dir string, version int, err error)
-	// Unified reports whether container runtimes accept values for cgroup v2 files (OCI linux.resources.unified).
-	Unified() bool
+	iocgroup.Tree
 	// IODir returns the directory with the target's io controller files, and the cgroup version of this directory.
 	IODir(target classes.Holder) (dir string, version int, err error)
 }
@@ -142,7 +136,7 @@ func (b *Backend) goLive(next func(now *snapshot) *snapshot) {
 	s := next(b.live.Load())
 	s.named = s.former
 	for _, live := range s.classes {
-		s.named = s.named.merge(live.touched)
+		s.named = s.named.Merge(live.touched)
 	}
 	b.live.Store(s)
 }
@@ -200,7 +194,7 @@ func (b *Backend) Adjust(_ classes.Holder, from, to string) (classes.Adjustment,
 		return nil, err
 	}
 	if from == to {
-		change = s.named.changeTo(change)
+		change = s.named.ChangeTo(change)
 	}
 
 	files := map[string]string{}
@@ -209,7 +203,7 @@ func (b *Backend) Adjust(_ classes.Holder, from, to string) (classes.Adjustment,
 	} else {
 		change, files = s.settable(change), s.neutral(change)
 	}
-	maps.Copy(files, texts(unified{}.writes(change)))
+	maps.Copy(files, iocgroup.Texts(iocgroup.Unified{}.Writes(change)))
 	return classes.UnifiedFiles(files), nil
 }
 
@@ -226,7 +220,7 @@ func (b *Backend) Effective() map[string]map[string]string {
 	s := b.live.Load()
 	effective := map[string]map[string]string{}
 	for _, name := range s.offered() {
-		effective[name] = texts(layoutOf(s.machine.version).writes(s.classes[name].values))
+		effective[name] = iocgroup.Texts(iocgroup.LayoutOf(s.machine.Version).Writes(s.classes[name].values))
 	}
 	return effective
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -133,16 +134,16 @@ func TestAdjust(t *testing.T) {
 		want           map[string]string
 	}{
 		{"A new container gets one line for each disk", "", "slower", simcgroup.New(), classes.ContainerScope, map[string]string{
-			ioMax: "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n8:16 rbps=1000000 wbps=max riops=100 wiops=max"}},
+			iocgroup.IOMax: "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n8:16 rbps=1000000 wbps=max riops=100 wiops=max"}},
 		{"A change clears the disks that the new class does not limit", "slower", "slow", simcgroup.New(), classes.ContainerScope,
-			map[string]string{ioMax: slowLine + "\n8:16 rbps=max wbps=max riops=max wiops=max"}},
+			map[string]string{iocgroup.IOMax: slowLine + "\n8:16 rbps=max wbps=max riops=max wiops=max"}},
 		{"A change to the system default clears everything", "slow", "", simcgroup.New(), classes.ContainerScope,
-			map[string]string{ioMax: "8:0 rbps=max wbps=max riops=max wiops=max"}},
+			map[string]string{iocgroup.IOMax: "8:0 rbps=max wbps=max riops=max wiops=max"}},
 		{"A class without effect sets nothing", "", "free", simcgroup.New(), classes.ContainerScope, nil},
 		{"All values that may be stored are replaced by those of the class", "free", "free", simcgroup.New(), classes.ContainerScope,
-			map[string]string{ioMax: "8:0 rbps=max wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max"}},
+			map[string]string{iocgroup.IOMax: "8:0 rbps=max wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max"}},
 		{"All values that may be stored are replaced by those of the system default", "", "", simcgroup.New(), classes.ContainerScope,
-			map[string]string{ioMax: "8:0 rbps=max wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max"}},
+			map[string]string{iocgroup.IOMax: "8:0 rbps=max wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max"}},
 		{"Pods are not set by the runtime", "", "slow", simcgroup.New(), classes.PodScope, nil},
 		{"Cgroup v1 is not set by the runtime", "", "slow", simcgroup.NewLegacy(), classes.ContainerScope, nil},
 		{"A hybrid machine is not set by the runtime", "", "slow", simcgroup.NewHybrid(), classes.ContainerScope, nil},
@@ -276,7 +277,7 @@ func TestTheErrorOfADisabledIOControllerNamesTheAncestor(t *testing.T) {
 	err := f.backend.Enforce(t.Context(), container(), "", "slow")
 	const want = `read the values of class "slow" back: the io controller is not enabled in /sys/fs/cgroup/kubepods/pod1/c1: ` +
 		`/sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control lacks io; run: echo +io > /sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control`
-	if !errors.Is(err, ErrNotEnabled) || err.Error() != want {
+	if !errors.Is(err, iocgroup.ErrNotEnabled) || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	f.enforce(container(), "slow", "") // the cgroup has no values to clear
@@ -284,8 +285,8 @@ func TestTheErrorOfADisabledIOControllerNamesTheAncestor(t *testing.T) {
 
 func TestEffectiveReturnsTheFilesOfEachClass(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	want := map[string]map[string]string{"free": {}, "slow": {ioMax: slowLine},
-		"slower": {ioMax: "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n8:16 rbps=1000000 wbps=max riops=100 wiops=max"}}
+	want := map[string]map[string]string{"free": {}, "slow": {iocgroup.IOMax: slowLine},
+		"slower": {iocgroup.IOMax: "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n8:16 rbps=1000000 wbps=max riops=100 wiops=max"}}
 	if diff := cmp.Diff(want, f.backend.Effective()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

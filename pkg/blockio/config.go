@@ -11,8 +11,10 @@ import (
 	"strings"
 
 	goresctrl "github.com/intel/goresctrl/pkg/blockio"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
 // Config is a parsed blockio section.
@@ -33,7 +35,7 @@ type item struct {
 	goresctrl.DevicesParameters
 	// rates has the parsed rates, by kind. If the item does not set a rate, this rate is nil, and the rate of an
 	// earlier item stays.
-	rates [rateKinds]*uint64
+	rates [iocgroup.RateKinds]*uint64
 	// weight is the parsed weight, from 10 to 1000. It is 0 if the item does not set a weight.
 	weight uint64
 	place  classes.FieldError
@@ -61,7 +63,7 @@ func (c *Config) Sets() []classes.Setting {
 	if c.direct {
 		return nil
 	}
-	return []classes.Setting{classes.Unified(ioMax), classes.Unified("io.bfq.weight"), classes.Unified("io.weight")}
+	return []classes.Setting{classes.Unified(iocgroup.IOMax), classes.Unified("io.bfq.weight"), classes.Unified("io.weight")}
 }
 
 // rateFields returns the field names of the rates in goresctrl's configuration.
@@ -111,18 +113,18 @@ func parseItem(f *classes.Field) item {
 		parsed.Devices = append(parsed.Devices, parsePattern(device))
 	}
 
-	for kind, text := range [rateKinds]string{parsed.ThrottleReadBps, parsed.ThrottleWriteBps, parsed.ThrottleReadIOPS, parsed.ThrottleWriteIOPS} {
+	for kind, text := range [iocgroup.RateKinds]string{parsed.ThrottleReadBps, parsed.ThrottleWriteBps, parsed.ThrottleReadIOPS, parsed.ThrottleWriteIOPS} {
 		if text == "" {
 			continue
 		}
 		rate := fields[names[kind]]
-		parsed.rates[kind] = new(parseQuantity(rate, text, 0, maxRate(kind)))
+		parsed.rates[kind] = new(parseQuantity(rate, text, 0, iocgroup.MaxRate(kind)))
 		if parsed.Devices == nil {
 			rate.Report("throttles no device; list the devices in the field Devices")
 		}
 	}
 	if parsed.Weight != "" {
-		parsed.weight = parseQuantity(fields["Weight"], parsed.Weight, minWeight, maxWeight)
+		parsed.weight = parseQuantity(fields["Weight"], parsed.Weight, iocgroup.MinWeight, iocgroup.MaxWeight)
 	}
 	return parsed
 }
@@ -135,4 +137,25 @@ func parsePattern(f *classes.Field) string {
 		f.Report("%q is not an absolute path; write one like /dev/sd[a-z], or "+aliasRootFS+" or "+aliasEphemeral, pattern)
 	}
 	return pattern
+}
+
+// parseQuantity reads a Kubernetes quantity, like "10M", "64Ki" or "500". It rounds up to a whole number, as goresctrl does.
+func parseQuantity(f *classes.Field, text string, least, most uint64) uint64 {
+	zero := ""
+	if least == 0 {
+		zero = ", and 0 is unlimited"
+	}
+
+	quantity, err := resource.ParseQuantity(text)
+	switch {
+	case err != nil:
+		f.Report("%q is not a quantity; write one like 500, 10M or 64Ki", text)
+	case quantity.Sign() < 0 || quantity.CmpInt64(int64(least)) < 0:
+		f.Report("%q is too small; the minimum is %d%s", text, least, zero)
+	case quantity.CmpInt64(int64(most)) > 0:
+		f.Report("%q is too large; the maximum is %d%s", text, most, zero)
+	default:
+		return uint64(quantity.Value())
+	}
+	return 0
 }

@@ -6,25 +6,13 @@ package blockio
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
-	"strings"
 	"syscall"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// maxSymlinks is the maximum number of symbolic links in one path, as in the kernel (path_resolution(7)).
-const maxSymlinks = 40
-
-// disk is a whole block device. The io controller accepts only whole devices.
-type disk struct {
-	device
-	name string // in /sys/block
-}
-
-func (d disk) String() string { return fmt.Sprintf("%s (%s)", d.name, d.device) }
-
 type match struct {
-	disks []disk
+	disks []iocgroup.Disk
 	// partitions has one sentence for each matched file that is a partition. ignored has one sentence, with the reason,
 	// for each matched file that is ignored.
 	partitions, ignored []string
@@ -63,7 +51,7 @@ func matchDevices(node *nodeMounts, pattern string) (match, error) {
 func ignored(name string, err error) string { return fmt.Sprintf("%s is ignored: %v", name, err) }
 
 func (m *match) add(host FS, name string) error {
-	node, err := followSymlinks(host, name)
+	node, err := iocgroup.FollowSymlinks(host, name)
 	if err != nil {
 		return err
 	}
@@ -71,7 +59,7 @@ func (m *match) add(host FS, name string) error {
 	if err != nil {
 		return err
 	}
-	whole, isPartition, err := wholeDisk(host, device{major, minor})
+	whole, isPartition, err := iocgroup.WholeDisk(host, iocgroup.Device{Major: major, Minor: minor})
 	if err != nil {
 		return err
 	}
@@ -81,55 +69,4 @@ func (m *match) add(host FS, name string) error {
 	}
 	m.disks = append(m.disks, whole)
 	return nil
-}
-
-// followSymlinks resolves all symbolic links in a path on the host. Its result differs from filepath.EvalSymlinks,
-// because the host's root directory may differ from the root directory of this process.
-func followSymlinks(host FS, name string) (string, error) {
-	done, rest := "/", strings.Split(strings.Trim(path.Clean(name), "/"), "/")
-	for links := 0; len(rest) > 0; {
-		next := path.Join(done, rest[0])
-		rest = rest[1:]
-		target, err := host.Readlink(next)
-		if errors.Is(err, fs.ErrNotExist) {
-			return "", err
-		}
-		if err != nil { // not a symbolic link
-			done = next
-			continue
-		}
-
-		if links++; links > maxSymlinks {
-			return "", fmt.Errorf("more than %d symbolic links, perhaps a loop", maxSymlinks)
-		}
-		if path.IsAbs(target) {
-			done = "/"
-		}
-		rest = append(strings.Split(strings.Trim(path.Clean(target), "/"), "/"), rest...)
-	}
-	return done, nil
-}
-
-// wholeDisk returns the disk of a device. For a partition it returns the disk that has the partition; for another
-// device it returns the device itself. Device mapper, loop and md devices count as disks.
-func wholeDisk(host FS, dev device) (whole disk, isPartition bool, err error) {
-	node := "/sys/dev/block/" + dev.String()
-	link, err := host.Readlink(node)
-	if err != nil {
-		return disk{}, false, fmt.Errorf("device %s is not in /sys/dev/block: %w", dev, err)
-	}
-	if _, err := host.ReadFile(node + "/partition"); err != nil {
-		return disk{device: dev, name: path.Base(link)}, false, nil
-	}
-
-	name := path.Base(path.Dir(link))
-	number, err := host.ReadFile("/sys/block/" + name + "/dev")
-	if err != nil {
-		return disk{}, true, fmt.Errorf("find the disk of partition %s: %w", dev, err)
-	}
-	parent, err := parseDevice(strings.TrimSpace(string(number)))
-	if err != nil {
-		return disk{}, true, fmt.Errorf("/sys/block/%s/dev: %w", name, err)
-	}
-	return disk{device: parent, name: name}, true, nil
 }

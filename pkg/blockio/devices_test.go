@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -93,7 +94,7 @@ Classes:
     ThrottleReadIOPS: 0
 `)
 
-	want := map[string]map[string]string{"mixed": {ioMax: "8:0 rbps=100000000 wbps=10000000 riops=max wiops=max\n" +
+	want := map[string]map[string]string{"mixed": {iocgroup.IOMax: "8:0 rbps=100000000 wbps=10000000 riops=max wiops=max\n" +
 		"8:16 rbps=50000000 wbps=10000000 riops=10000 wiops=max"}}
 	if diff := cmp.Diff(want, f.backend.Effective()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -147,7 +148,7 @@ func TestPatternsOfAListAreAlternatives(t *testing.T) {
 			if diff := cmp.Diff(want, f.backend.Status(), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if got := f.backend.Effective()["throttled"][ioMax]; !strings.HasPrefix(got, fmt.Sprintf("%d:0 rbps=20000000 wbps=20000000", number)) {
+			if got := f.backend.Effective()["throttled"][iocgroup.IOMax]; !strings.HasPrefix(got, fmt.Sprintf("%d:0 rbps=20000000 wbps=20000000", number)) {
 				t.Errorf("io.max of the class is %q, want the throttles of the class file", got)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/mountinfo"
 )
 
@@ -56,7 +57,7 @@ func (t *mountTable) aliasedDirs(alias string) ([]string, error) {
 	}
 
 	for _, dir := range usual {
-		if _, err := followSymlinks(t.host, dir); err == nil {
+		if _, err := iocgroup.FollowSymlinks(t.host, dir); err == nil {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -68,7 +69,7 @@ func (t *mountTable) aliasedDirs(alias string) ([]string, error) {
 
 // mount is a mount of the node or of a container.
 type mount struct {
-	device
+	iocgroup.Device
 	point, fstype, source string
 	// isWhole is true if the mount shows the whole filesystem, and not only a directory of it.
 	isWhole bool
@@ -78,7 +79,7 @@ type mount struct {
 
 func newMount(m mountinfo.Mount) *mount {
 	return &mount{
-		device: device{m.Major, m.Minor}, point: m.Point, fstype: m.Type, source: m.Source, isWhole: m.Root == "/", layer: upperDir(m),
+		Device: iocgroup.Device{Major: m.Major, Minor: m.Minor}, point: m.Point, fstype: m.Type, source: m.Source, isWhole: m.Root == "/", layer: upperDir(m),
 	}
 }
 
@@ -108,11 +109,11 @@ func (t *mountTable) plainRoots() (roots []*mount) {
 
 // disksOfRoots returns the disks of the root directories that are no overlays. A class cannot limit a root directory with a device
 // of its own, because each container has another device.
-func (n *nodeMounts) disksOfRoots() (disks []disk, err error) {
+func (n *nodeMounts) disksOfRoots() (disks []iocgroup.Disk, err error) {
 	reasons := map[string]bool{}
 	for _, root := range n.read().plainRoots() {
 		found, err := n.disksOf(root)
-		if err == nil && root.isWhole && root.major != 0 {
+		if err == nil && root.isWhole && root.Major != 0 {
 			found, err = nil, errors.New("each container has a device of its own")
 		}
 		disks = append(disks, found...)
@@ -149,7 +150,7 @@ func matchAlias(node *nodeMounts, alias string) (match, error) {
 }
 
 // disksOfDir returns the disks of the filesystem that contains a directory.
-func (n *nodeMounts) disksOfDir(dir string) ([]disk, error) {
+func (n *nodeMounts) disksOfDir(dir string) ([]iocgroup.Disk, error) {
 	mount := n.read().of(dir)
 	if mount == nil {
 		return nil, fmt.Errorf("%s is on no mounted filesystem", dir)
@@ -168,20 +169,20 @@ var errNoBlockDevice = errors.New("this filesystem has no block device")
 // disksOfMount returns the disks with the data of a mounted filesystem. It returns errNoBlockDevice for overlay, tmpfs,
 // FUSE and network filesystems, because their data is on no block device or on an unknown one. The major device number
 // of most of these mounts is 0.
-func disksOfMount(host FS, m *mount) ([]disk, error) {
+func disksOfMount(host FS, m *mount) ([]iocgroup.Disk, error) {
 	switch {
 	case m.fstype == "btrfs":
 		return disksOfBtrfs(host, m.source)
-	case m.major == 0 || strings.HasPrefix(m.fstype, "fuse"):
+	case m.Major == 0 || strings.HasPrefix(m.fstype, "fuse"):
 		return nil, errNoBlockDevice
 	}
-	whole, _, err := wholeDisk(host, m.device)
-	return []disk{whole}, err
+	whole, _, err := iocgroup.WholeDisk(host, m.Device)
+	return []iocgroup.Disk{whole}, err
 }
 
 // disksOfBtrfs returns all disks of a btrfs. The mount has an anonymous device number, and its source is one of the disks.
-func disksOfBtrfs(host FS, source string) ([]disk, error) {
-	node, err := followSymlinks(host, source)
+func disksOfBtrfs(host FS, source string) ([]iocgroup.Disk, error) {
+	node, err := iocgroup.FollowSymlinks(host, source)
 	if err != nil {
 		return nil, err
 	}
@@ -194,27 +195,27 @@ func disksOfBtrfs(host FS, source string) ([]disk, error) {
 		return nil, err
 	}
 
-	byFilesystem := map[string][]device{}
+	byFilesystem := map[string][]iocgroup.Device{}
 	filesystem := ""
 	for _, file := range files {
 		number, err := host.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		dev, err := parseDevice(strings.TrimSpace(string(number)))
+		dev, err := iocgroup.ParseDevice(strings.TrimSpace(string(number)))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		of := path.Dir(path.Dir(file))
 		byFilesystem[of] = append(byFilesystem[of], dev)
-		if dev == (device{major, minor}) {
+		if dev == (iocgroup.Device{Major: major, Minor: minor}) {
 			filesystem = of
 		}
 	}
 
-	var disks []disk
+	var disks []iocgroup.Disk
 	for _, dev := range byFilesystem[filesystem] {
-		whole, _, err := wholeDisk(host, dev)
+		whole, _, err := iocgroup.WholeDisk(host, dev)
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/kubeletdir"
 	"github.com/qos-nri/qos-nri-plugin/pkg/mountinfo"
 )
@@ -22,18 +23,18 @@ type nodeMounts struct {
 	disks  memo[filesystem, disksFound]
 	// byDisk has the mounts of each disk that are no volumes of pods. ofNode has the mounts that contain the node's own
 	// directories.
-	byDisk memo[struct{}, map[disk][]*mount]
+	byDisk memo[struct{}, map[iocgroup.Disk][]*mount]
 	ofNode memo[struct{}, []*mount]
 }
 
 // filesystem identifies a filesystem. The source is empty if the device number identifies the disk.
 type filesystem struct {
-	device
+	iocgroup.Device
 	fstype, source string
 }
 
 type disksFound struct {
-	disks []disk
+	disks []iocgroup.Disk
 	err   error
 }
 
@@ -64,7 +65,7 @@ func (n *nodeMounts) read() *mountTable {
 // of returns the mount that contains a directory, or nil.
 func (t *mountTable) of(dir string) *mount {
 	dir = path.Clean(dir)
-	if target, err := followSymlinks(t.host, dir); err == nil {
+	if target, err := iocgroup.FollowSymlinks(t.host, dir); err == nil {
 		dir = target // if this program runs in a container, a directory of the host may not exist; dir then stays as it is
 	}
 	for {
@@ -76,9 +77,9 @@ func (t *mountTable) of(dir string) *mount {
 }
 
 // disksOf returns the disks of a mounted filesystem.
-func (n *nodeMounts) disksOf(m *mount) ([]disk, error) {
-	key := filesystem{device: m.device, fstype: m.fstype}
-	if m.major == 0 {
+func (n *nodeMounts) disksOf(m *mount) ([]iocgroup.Disk, error) {
+	key := filesystem{Device: m.Device, fstype: m.fstype}
+	if m.Major == 0 {
 		key.source = m.source
 	}
 	found := n.disks.get(key, func() disksFound {
@@ -91,9 +92,9 @@ func (n *nodeMounts) disksOf(m *mount) ([]disk, error) {
 // volumeDir matches the directories in which the kubelet mounts volumes.
 var volumeDir = regexp.MustCompile(`/pods/[^/]+/(?:volumes|volume-subpaths)/|/plugins/kubernetes\.io/`)
 
-func (n *nodeMounts) mountsByDisk() map[disk][]*mount {
-	return n.byDisk.get(struct{}{}, func() map[disk][]*mount {
-		byDisk := map[disk][]*mount{}
+func (n *nodeMounts) mountsByDisk() map[iocgroup.Disk][]*mount {
+	return n.byDisk.get(struct{}{}, func() map[iocgroup.Disk][]*mount {
+		byDisk := map[iocgroup.Disk][]*mount{}
 		for _, mount := range n.read().all {
 			if volumeDir.MatchString(mount.point) {
 				continue
@@ -118,7 +119,7 @@ func (n *nodeMounts) checkShared(v volume) error {
 	isWhole := table.isWhole(v)
 	for _, disk := range v.disks {
 		for _, other := range n.mountsByDisk()[disk] {
-			if isWhole && other.device == v.mount.device && !slices.Contains(n.mountsOfNode(), other) {
+			if isWhole && other.Device == v.mount.Device && !slices.Contains(n.mountsOfNode(), other) {
 				continue // the volume is mounted there, too
 			}
 			return fmt.Errorf("%w: disk %s of %s also contains the node's mount %s; use a class with sharedDisk: limit, or remove the request",
@@ -132,7 +133,7 @@ func (n *nodeMounts) checkShared(v volume) error {
 // subPath, the kubelet first mounts the whole filesystem for the pod.
 func (t *mountTable) isWhole(v volume) bool {
 	return v.mount != nil && (v.mount.isWhole || slices.ContainsFunc(t.all, func(m *mount) bool {
-		return m.isWhole && m.device == v.mount.device && kubeletdir.IsVolume(m.point, v.target.PodUID)
+		return m.isWhole && m.Device == v.mount.Device && kubeletdir.IsVolume(m.point, v.target.PodUID)
 	}))
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
 // Observe implements classes.Backend. It compares the cgroup's values with the values of each class and of the system
@@ -37,45 +38,29 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	if err != nil {
 		return classes.Observation{}, err
 	}
-	weights := s.machine.weightsOf(s.named)
+	weights := s.machine.WeightsOf(s.named)
 	if want == classes.SystemDefault {
-		weights = s.machine.weightFiles // Foreign lists the weights of other programs
+		weights = s.machine.WeightFiles // Foreign lists the weights of other programs
 	}
-	state, err := group.read(weights)
-	if err != nil && !errors.Is(err, ErrNotEnabled) {
+	state, err := group.Read(weights)
+	if err != nil && !errors.Is(err, iocgroup.ErrNotEnabled) {
 		return classes.Observation{}, err
 	}
 
 	if b.pods != nil {
 		state = b.pods.without(b.pods.finder(b.opts.FS, target), target, b.resource, state, s.classes[want].values)
 	}
-	named, seen := state.only(s.named.has), classes.Observation{Class: want, Known: true}
-	if wanted, err := s.valuesOf(want); err != nil || !named.equals(wanted) {
+	named, seen := state.Only(s.named.Has), classes.Observation{Class: want, Known: true}
+	if wanted, err := s.valuesOf(want); err != nil || !named.Equals(wanted) {
 		seen.Class, seen.Known = s.recognize(named)
 	}
 	if seen.Class == classes.SystemDefault {
-		seen.Foreign = group.machine.describe(state)
+		seen.Foreign = group.Machine.Describe(state)
 	}
 	if b.pods == nil && err == nil {
 		seen.Read = &reading{state, weights}
 	}
 	return seen, nil
-}
-
-// describe lists the disks and files whose values in a state differ from those in a new cgroup.
-func (m *machine) describe(state values) string {
-	var parts []string
-	for _, s := range state.only(func(s setting) bool { return state[s] != s.initial() }).sorted() {
-		switch {
-		case s.isDefaultWeight():
-			parts = append(parts, string(s.file))
-		case s.file == "":
-			parts = append(parts, "limits of "+m.diskName(s.device))
-		default:
-			parts = append(parts, string(s.file)+" of "+m.diskName(s.device))
-		}
-	}
-	return strings.Join(parts, ", ")
 }
 
 // hasEnded reports whether a target without a cgroup has ended. It checks whether the container's process exists,
@@ -90,14 +75,14 @@ func (b *Backend) hasEnded(target classes.Holder) bool {
 
 // recognize returns the class that has the values in state. If several classes have these values, or none has them, ok
 // is false.
-func (s *snapshot) recognize(state values) (class string, ok bool) {
+func (s *snapshot) recognize(state iocgroup.Values) (class string, ok bool) {
 	matches := 0
-	if state.equals(nil) {
+	if state.Equals(nil) {
 		matches++ // the system default
 	}
 
 	for name, live := range s.classes {
-		if state.equals(live.values) {
+		if state.Equals(live.values) {
 			class = name
 			matches++
 		}
@@ -119,37 +104,37 @@ func (b *Backend) IsStale(class string, files map[string]string) bool {
 	}
 
 	stored, deviceGone := now.stored(files)
-	former := stored.only(func(s setting) bool { return !now.named.has(s) })
+	former := stored.Only(func(s iocgroup.Setting) bool { return !now.named.Has(s) })
 	if len(former) > 0 {
 		b.goLive(func(now *snapshot) *snapshot {
 			next := *now
-			next.former = now.former.merge(former)
+			next.former = now.former.Merge(former)
 			return &next
 		})
 	}
 
 	wanted, err := now.valuesOf(class)
-	return deviceGone || err == nil && !stored.equals(wanted)
+	return deviceGone || err == nil && !stored.Equals(wanted)
 }
 
-func (s *snapshot) stored(files map[string]string) (stored values, deviceGone bool) {
-	stored = values{}
-	for _, file := range []string{ioMax, string(ioWeight), string(ioBFQWeight)} {
+func (s *snapshot) stored(files map[string]string) (stored iocgroup.Values, deviceGone bool) {
+	stored = iocgroup.Values{}
+	for _, file := range []string{iocgroup.IOMax, string(iocgroup.IOWeight), string(iocgroup.IOBFQWeight)} {
 		var set strings.Builder
 		for line := range strings.Lines(files[file]) {
 			name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
-			dev, err := parseDevice(name)
-			deviceGone = deviceGone || err == nil && s.machine.names[dev] == ""
+			dev, err := iocgroup.ParseDevice(name)
+			deviceGone = deviceGone || err == nil && s.machine.Names[dev] == ""
 			if text != "default" {
 				set.WriteString(line)
 			}
 		}
 
-		one := values{}
-		known := file == ioMax || slices.Contains(s.machine.weightFiles, weightFile(file))
-		if err := (unified{}).parse(one, file, []byte(set.String())); err == nil && known {
-			stored = stored.merge(one)
+		one := iocgroup.Values{}
+		known := file == iocgroup.IOMax || slices.Contains(s.machine.WeightFiles, iocgroup.WeightFile(file))
+		if err := (iocgroup.Unified{}).Parse(one, file, []byte(set.String())); err == nil && known {
+			stored = stored.Merge(one)
 		}
 	}
-	return s.machine.present(stored).only(func(of setting) bool { return stored[of] != of.initial() }), deviceGone
+	return s.machine.Present(stored).Only(func(of iocgroup.Setting) bool { return stored[of] != of.Initial() }), deviceGone
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -38,7 +39,7 @@ func TestObserve(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(test.section)
-			if err := f.machine.SetUnified(groupPath, map[string]string{ioMax: test.ioMax}); err != nil {
+			if err := f.machine.SetUnified(groupPath, map[string]string{iocgroup.IOMax: test.ioMax}); err != nil {
 				t.Fatal(err)
 			}
 			got, err := f.backend.Observe(t.Context(), container(), test.should)
@@ -71,10 +72,10 @@ func TestValuesOfAnotherProgramAreForeignWhereNoClassIs(t *testing.T) {
 		files map[string]string
 		want  classes.Observation
 	}{
-		{map[string]string{ioMax: "8:16 rbps=7000"}, classes.Observation{Known: true, Foreign: "limits of 8:16 (sdb)"}},
-		{map[string]string{ioMax: "8:0 rbps=7000"}, classes.Observation{Foreign: "limits of 8:0 (sda), limits of 8:16 (sdb)"}},
-		{map[string]string{ioMax: "8:0 rbps=10000000", "io.bfq.weight": "default 200\n8:16 300"}, classes.Observation{Class: "slow", Known: true}},
-		{map[string]string{ioMax: "8:0 rbps=max\n8:16 rbps=max"}, classes.Observation{Known: true, Foreign: "io.bfq.weight, io.bfq.weight of 8:16 (sdb)"}},
+		{map[string]string{iocgroup.IOMax: "8:16 rbps=7000"}, classes.Observation{Known: true, Foreign: "limits of 8:16 (sdb)"}},
+		{map[string]string{iocgroup.IOMax: "8:0 rbps=7000"}, classes.Observation{Foreign: "limits of 8:0 (sda), limits of 8:16 (sdb)"}},
+		{map[string]string{iocgroup.IOMax: "8:0 rbps=10000000", "io.bfq.weight": "default 200\n8:16 300"}, classes.Observation{Class: "slow", Known: true}},
+		{map[string]string{iocgroup.IOMax: "8:0 rbps=max\n8:16 rbps=max"}, classes.Observation{Known: true, Foreign: "io.bfq.weight, io.bfq.weight of 8:16 (sdb)"}},
 	} {
 		if err := f.machine.SetUnified(groupPath, test.files); err != nil {
 			t.Fatal(err)
@@ -116,7 +117,7 @@ func TestValuesThatWereObservedAreNotReadAgain(t *testing.T) {
 // TestWeightsThatNoClassSetsAreNotRead uses a weight file that cannot be read.
 func TestWeightsThatNoClassSetsAreNotRead(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	f.machine.Inject(simcgroup.Fault{Op: "read", File: string(ioBFQWeight), Err: syscall.EIO, Lasting: true})
+	f.machine.Inject(simcgroup.Fault{Op: "read", File: string(iocgroup.IOBFQWeight), Err: syscall.EIO, Lasting: true})
 	f.enforce(container(), "", "slow")
 	got, err := f.backend.Observe(t.Context(), container(), "slow")
 	if err != nil || got.Class != "slow" {
@@ -132,7 +133,7 @@ func TestWeightsThatNoClassSetsAreNotRead(t *testing.T) {
 // cgroup already had a weight at that time. EnforceObserved must read this weight and clear it.
 func TestWeightsAreReadThatAClassGotAfterTheObservation(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	if err := f.machine.SetUnified(groupPath, map[string]string{string(ioBFQWeight): "8:0 300"}); err != nil {
+	if err := f.machine.SetUnified(groupPath, map[string]string{string(iocgroup.IOBFQWeight): "8:0 300"}); err != nil {
 		t.Fatal(err)
 	}
 	observed, err := f.backend.Observe(t.Context(), container(), "slow")
@@ -144,12 +145,12 @@ func TestWeightsAreReadThatAClassGotAfterTheObservation(t *testing.T) {
 	if err := f.backend.EnforceObserved(t.Context(), container(), observed, "heavy", "slow"); err != nil {
 		t.Fatal(err)
 	}
-	f.want(v2Dir+"/"+string(ioBFQWeight), "default 100\n")
+	f.want(v2Dir+"/"+string(iocgroup.IOBFQWeight), "default 100\n")
 }
 
 func TestACgroupThatCannotBeReadIsAnError(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	f.machine.Inject(simcgroup.Fault{Op: "read", File: ioMax, Err: syscall.EIO})
+	f.machine.Inject(simcgroup.Fault{Op: "read", File: iocgroup.IOMax, Err: syscall.EIO})
 	if _, err := f.backend.Observe(t.Context(), container(), ""); !errors.Is(err, syscall.EIO) {
 		t.Errorf("the error is %v, want syscall.EIO", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
 // pods combines the limits of a pod's class with those of its volumes' classes, because all of them are set in one
@@ -33,9 +34,9 @@ type pods struct {
 // limiter is a backend of pod scope or of volume scope.
 type limiter interface {
 	// limitsFor returns the limits that a class sets for a holder, by device. It returns no limits if the holder has ended.
-	limitsFor(f *finder, h classes.Holder, class string) (values, error)
+	limitsFor(f *finder, h classes.Holder, class string) (iocgroup.Values, error)
 	// classLimits returns the limits of all classes, including those of former configurations.
-	classLimits() []value
+	classLimits() []iocgroup.Value
 }
 
 // beginRound begins a round of observations, and returns the function that ends it.
@@ -113,9 +114,9 @@ func (p *pods) in(podUID string) ([]classes.Holding, map[string]limiter) {
 // target's classes of other resources. It leaves out the target's class of the given resource.
 // state has the present limits of the cgroup. If limitsOfOthers cannot find the disks of a holder, e.g. because the
 // container hides the mount, the result also includes all limits in state, so that no limit is lost.
-func (p *pods) limitsOfOthers(f *finder, target classes.Holder, resource string, state values) values {
+func (p *pods) limitsOfOthers(f *finder, target classes.Holder, resource string, state iocgroup.Values) iocgroup.Values {
 	holdings, byResource := p.in(target.PodUID)
-	limits, foundAll := values{}, true
+	limits, foundAll := iocgroup.Values{}, true
 	for _, h := range holdings {
 		if h.CgroupsPath != target.CgroupsPath {
 			continue
@@ -126,34 +127,34 @@ func (p *pods) limitsOfOthers(f *finder, target classes.Holder, resource string,
 				continue
 			}
 			found, err := backend.limitsFor(f, h.Holder, a.Class)
-			limits, foundAll = limits.lowest(found), foundAll && err == nil
+			limits, foundAll = limits.Lowest(found), foundAll && err == nil
 		}
 	}
 
 	if !foundAll {
-		limits = limits.lowest(state.only(setting.isLimit))
+		limits = limits.Lowest(state.Only(iocgroup.Setting.IsLimit))
 	}
 	return limits
 }
 
 // tighten returns change, but lowers its limits to those that limitsOfOthers returns. state has the present limits of
 // the cgroup.
-func (p *pods) tighten(f *finder, target classes.Holder, resource string, change, state values) values {
+func (p *pods) tighten(f *finder, target classes.Holder, resource string, change, state iocgroup.Values) iocgroup.Values {
 	others := p.limitsOfOthers(f, target, resource, state)
-	return change.lowest(others.only(change.has))
+	return change.Lowest(others.Only(change.Has))
 }
 
 // shared returns the change that sets the limits of a volume's disks. Each limit is the lowest of three: the limit in own,
 // the limit of another class in the pod, and the limit that another program has set. foreign has the limits of other
 // programs that are lower than the first two. A limit in state is from another program if no class has or had this limit.
-func (p *pods) shared(f *finder, target classes.Holder, resource string, own, state values) (change, foreign values) {
-	change, foreign = p.tighten(f, target, resource, own, state), values{}
+func (p *pods) shared(f *finder, target classes.Holder, resource string, own, state iocgroup.Values) (change, foreign iocgroup.Values) {
+	change, foreign = p.tighten(f, target, resource, own, state), iocgroup.Values{}
 	known := p.classLimits()
-	for s, limits := range state.only(change.has) {
+	for s, limits := range state.Only(change.Has) {
 		ours := change[s]
-		change[s] = ours.lowest(limits.foreignTo(append(known, ours)))
+		change[s] = ours.Lowest(limits.ForeignTo(append(known, ours)))
 		if change[s] != ours {
-			foreign[s] = change[s].foreignTo([]value{ours})
+			foreign[s] = change[s].ForeignTo([]iocgroup.Value{ours})
 		}
 	}
 	return change, foreign
@@ -165,12 +166,12 @@ func (p *pods) shared(f *finder, target classes.Holder, resource string, own, st
 //   - If the present limits of a device are the lowest of wanted and of these two kinds, the device gets the limits in wanted.
 //   - If they are the lowest of these two kinds alone, the device gets no limits.
 //   - All other values are those in state.
-func (p *pods) without(f *finder, target classes.Holder, resource string, state, wanted values) values {
+func (p *pods) without(f *finder, target classes.Holder, resource string, state, wanted iocgroup.Values) iocgroup.Values {
 	alone, others := maps.Clone(state), p.limitsOfOthers(f, target, resource, state)
 	ofVolumes := p.volumeLimits()
-	for s, limits := range state.only(setting.isLimit) {
+	for s, limits := range state.Only(iocgroup.Setting.IsLimit) {
 		candidates := append(slices.Clone(ofVolumes), others[s])
-		hasWanted := wanted.has(s) && limits.lowest(wanted[s]) == limits
+		hasWanted := wanted.Has(s) && limits.Lowest(wanted[s]) == limits
 		switch {
 		case hasWanted && isLowestOf(limits, append(candidates, wanted[s])):
 			alone[s] = wanted[s]
@@ -181,20 +182,20 @@ func (p *pods) without(f *finder, target classes.Holder, resource string, state,
 	return alone
 }
 
-func (b *Backend) limitsFor(_ *finder, _ classes.Holder, class string) (values, error) {
-	return b.live.Load().classes[class].values.only(setting.isLimit), nil
+func (b *Backend) limitsFor(_ *finder, _ classes.Holder, class string) (iocgroup.Values, error) {
+	return b.live.Load().classes[class].values.Only(iocgroup.Setting.IsLimit), nil
 }
 
 // classLimits implements limiter.
-func (b *Backend) classLimits() (all []value) {
+func (b *Backend) classLimits() (all []iocgroup.Value) {
 	for _, class := range b.live.Load().classes {
-		all = slices.AppendSeq(all, maps.Values(class.touched.only(setting.isLimit)))
+		all = slices.AppendSeq(all, maps.Values(class.touched.Only(iocgroup.Setting.IsLimit)))
 	}
 	return all
 }
 
 // classLimits returns the limits of all present and former classes of pods and volumes.
-func (p *pods) classLimits() (all []value) {
+func (p *pods) classLimits() (all []iocgroup.Value) {
 	p.mu.Lock()
 	byResource := maps.Clone(p.byResource)
 	p.mu.Unlock()
@@ -207,7 +208,7 @@ func (p *pods) classLimits() (all []value) {
 
 // volumeLimits returns the limits of all present and former volume classes of all resources, because each limit in a
 // cgroup may come from a class of any resource.
-func (p *pods) volumeLimits() (all []value) {
+func (p *pods) volumeLimits() (all []iocgroup.Value) {
 	p.mu.Lock()
 	byResource := maps.Clone(p.byResource)
 	p.mu.Unlock()
@@ -238,7 +239,7 @@ func (b *Backend) ShareWith(holdings func(podUID string) []classes.Holding) {
 	}
 }
 
-func (b *VolumeBackend) limitsFor(f *finder, target classes.Holder, name string) (values, error) {
+func (b *VolumeBackend) limitsFor(f *finder, target classes.Holder, name string) (iocgroup.Values, error) {
 	class, err := b.class(name)
 	if err != nil {
 		return nil, err
@@ -253,36 +254,13 @@ func (b *VolumeBackend) limitsFor(f *finder, target classes.Holder, name string)
 	return found.limit(class.limits), nil
 }
 
-func (s setting) isLimit() bool { return s.file == "" }
-
-// lowest returns the union of v and other. If both have limits for a device, the lower limit of each kind wins.
-func (v values) lowest(other values) values {
-	merged := v.merge(other)
-	for s, limits := range other {
-		if s.isLimit() && v.has(s) {
-			merged[s] = limits.lowest(v[s])
-		}
-	}
-	return merged
-}
-
 // isLowestOf reports whether limits are the lowest values of one or more candidates.
-func isLowestOf(limits value, candidates []value) bool {
-	var lowest value
+func isLowestOf(limits iocgroup.Value, candidates []iocgroup.Value) bool {
+	var lowest iocgroup.Value
 	for _, candidate := range candidates {
-		if limits.lowest(candidate) == limits { // the candidate is not below the limits
-			lowest = lowest.lowest(candidate)
+		if limits.Lowest(candidate) == limits { // the candidate is not below the limits
+			lowest = lowest.Lowest(candidate)
 		}
 	}
 	return lowest == limits
-}
-
-// lowest returns, for each kind of limit, the lower of the two limits. 0 means unlimited.
-func (v value) lowest(other value) value {
-	for kind, limit := range other {
-		if limit != 0 && (v[kind] == 0 || limit < v[kind]) {
-			v[kind] = limit
-		}
-	}
-	return v
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -51,7 +52,7 @@ func TestAChangedClassClearsItsFormerValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	adjustment, err := f.backend.Adjust(classes.Holder{}, "slower", "")
-	if want := "8:0 rbps=max wbps=max riops=max wiops=max"; err != nil || adjustment[classes.Unified(ioMax)] != want {
+	if want := "8:0 rbps=max wbps=max riops=max wiops=max"; err != nil || adjustment[classes.Unified(iocgroup.IOMax)] != want {
 		t.Errorf("got %v, %v; want %s", adjustment, err, want)
 	}
 }

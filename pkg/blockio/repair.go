@@ -34,7 +34,7 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 
 func (s *snapshot) loses(next *snapshot) bool {
 	for of := range s.named {
-		if s.machine.names[of.device] != "" && next.machine.names[of.device] == "" {
+		if s.machine.Names[of.Device] != "" && next.machine.Names[of.Device] == "" {
 			return true
 		}
 	}
@@ -43,11 +43,11 @@ func (s *snapshot) loses(next *snapshot) bool {
 
 // differences describes how the machine of the next snapshot differs from the machine of s. Each difference is one sentence.
 func (s *snapshot) differences(next *snapshot) (found []string) {
-	for _, dev := range s.machine.without(next.machine) {
-		found = append(found, fmt.Sprintf("disk %s is gone", s.machine.diskName(dev)))
+	for _, dev := range s.machine.Without(next.machine) {
+		found = append(found, fmt.Sprintf("disk %s is gone", s.machine.DiskName(dev)))
 	}
-	for _, dev := range next.machine.without(s.machine) {
-		found = append(found, fmt.Sprintf("disk %s is new", next.machine.diskName(dev)))
+	for _, dev := range next.machine.Without(s.machine) {
+		found = append(found, fmt.Sprintf("disk %s is new", next.machine.DiskName(dev)))
 	}
 	if len(found) == 0 && !s.resolvesLike(next) {
 		found = append(found, "device files, mounts or I/O schedulers changed")

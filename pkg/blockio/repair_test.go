@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -64,7 +65,7 @@ func TestADiskThatIsRemovedIsDroppedFromClasses(t *testing.T) {
 	f.machine.RemoveDisk("sda")
 	f.repair("disk 8:0 (sda) is gone")
 	adjustment, err := f.backend.Adjust(classes.Holder{}, "slower", "slower")
-	if want := "7:0 rbps=max wbps=max riops=max wiops=max"; err != nil || adjustment[classes.Unified(ioMax)] != want {
+	if want := "7:0 rbps=max wbps=max riops=max wiops=max"; err != nil || adjustment[classes.Unified(iocgroup.IOMax)] != want {
 		t.Errorf("got %v, %v; want %q", adjustment, err, want)
 	}
 
@@ -158,7 +159,7 @@ func TestADiskThatIsGoneBeforeAReloadIsReportedOnce(t *testing.T) {
 func TestStoredValuesOfDisksThatAreGoneAreStale(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope)
 	const limits = " rbps=1000000 wbps=max riops=100 wiops=max"
-	stored := map[string]string{ioMax: "8:0" + limits + "\n8:16" + limits}
+	stored := map[string]string{iocgroup.IOMax: "8:0" + limits + "\n8:16" + limits}
 	if f.backend.IsStale("slower", stored) {
 		t.Error("before a configuration is applied, no value is stale")
 	}
@@ -171,12 +172,12 @@ func TestStoredValuesOfDisksThatAreGoneAreStale(t *testing.T) {
 	}{
 		{"", nil, false},
 		{"slower", stored, false},
-		{"slow", map[string]string{ioMax: slowLine + "\n9:9 rbps=max"}, true},
-		{"", map[string]string{ioMax: "9:9 rbps=1"}, true},
+		{"slow", map[string]string{iocgroup.IOMax: slowLine + "\n9:9 rbps=max"}, true},
+		{"", map[string]string{iocgroup.IOMax: "9:9 rbps=1"}, true},
 		{"", map[string]string{"io.bfq.weight": "default 100\n9:9 200"}, true},
 		{"", map[string]string{"io.bfq.weight": "9:9 default"}, true},
 		{"", map[string]string{"io.weight": "default 100"}, false},
-		{"", map[string]string{"memory.max": "9:9 1", ioMax: "nonsense"}, false},
+		{"", map[string]string{"memory.max": "9:9 1", iocgroup.IOMax: "nonsense"}, false},
 	} {
 		if got := f.backend.IsStale(test.class, test.stored); got != test.want {
 			t.Errorf("IsStale of %v is %v", test.stored, got)

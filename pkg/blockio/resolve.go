@@ -10,12 +10,13 @@ import (
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
 // resolver resolves the classes of a configuration to values for this machine.
 type resolver struct {
 	node    *nodeMounts
-	machine machine
+	machine iocgroup.Machine
 	matches map[string]match
 	// weighs is true if any class has a weight.
 	weighs bool
@@ -25,13 +26,13 @@ type resolver struct {
 	problems                     []error
 }
 
-func (r *resolver) resolve(c class) (v values, degraded []string) {
-	merged := merged{limits: map[device]value{}, weights: map[device]uint64{}}
+func (r *resolver) resolve(c class) (v iocgroup.Values, degraded []string) {
+	merged := merged{limits: map[iocgroup.Device]iocgroup.Value{}, weights: map[iocgroup.Device]uint64{}}
 	for i := range c.items {
 		item := &c.items[i]
 		r.weighs = r.weighs || item.weight != 0
 		if item.Devices == nil {
-			merged.add(item, device{})
+			merged.add(item, iocgroup.Device{})
 			continue
 		}
 
@@ -39,14 +40,14 @@ func (r *resolver) resolve(c class) (v values, degraded []string) {
 		degraded = append(degraded, reasons...)
 		r.checkRates(item)
 		for _, disk := range disks {
-			merged.add(item, disk.device)
+			merged.add(item, disk.Device)
 		}
 	}
-	return r.machine.valuesOf(merged), slices.Concat(degraded, r.machine.limitless(merged), r.machine.weightless(merged))
+	return valuesOf(&r.machine, merged), slices.Concat(degraded, limitless(&r.machine, merged), weightless(&r.machine, merged))
 }
 
 // disksOf returns the disks that an item selects. degraded has the reasons why disks may be missing.
-func (r *resolver) disksOf(item *item) (disks []disk, degraded []string) {
+func (r *resolver) disksOf(item *item) (disks []iocgroup.Disk, degraded []string) {
 	if len(item.Devices) == 0 {
 		degraded = append(degraded, item.place.Field+" lists no device")
 	}
@@ -97,7 +98,7 @@ func (r *resolver) match(pattern string) (match, error) {
 }
 
 func (r *resolver) checkRates(item *item) {
-	if r.machine.version != 2 {
+	if r.machine.Version != 2 {
 		return
 	}
 	for kind, limit := range item.rates {
@@ -110,12 +111,12 @@ func (r *resolver) checkRates(item *item) {
 
 // merged is the result of merging all items of a class. Later items override earlier ones.
 type merged struct {
-	limits map[device]value
+	limits map[iocgroup.Device]iocgroup.Value
 	// weights has weights in goresctrl's units. The weight of the zero device is the default for devices without their own weight.
-	weights map[device]uint64
+	weights map[iocgroup.Device]uint64
 }
 
-func (m *merged) add(item *item, dev device) {
+func (m *merged) add(item *item, dev iocgroup.Device) {
 	limits := m.limits[dev]
 	for kind, limit := range item.rates {
 		if limit != nil {
@@ -130,18 +131,18 @@ func (m *merged) add(item *item, dev device) {
 }
 
 // valuesOf distributes the values of a class to the cgroup files that exist on this machine.
-func (m *machine) valuesOf(merged merged) values {
-	v := values{}
+func valuesOf(m *iocgroup.Machine, merged merged) iocgroup.Values {
+	v := iocgroup.Values{}
 	for dev, limits := range merged.limits {
-		if !m.cannotLimit {
-			v.setLimits(dev, limits)
+		if !m.CannotLimit {
+			v.SetLimits(dev, limits)
 		}
 	}
 
-	for _, file := range m.weightFiles {
+	for _, file := range m.WeightFiles {
 		for dev, weight := range merged.weights {
-			if s := (setting{file, dev}); s.isDefaultWeight() || m.accepts[s] {
-				v[s] = value{file.convert(weight)}
+			if s := (iocgroup.Setting{File: file, Device: dev}); s.IsDefaultWeight() || m.Accepts[s] {
+				v[s] = iocgroup.Value{file.Convert(weight)}
 			}
 		}
 	}
@@ -152,38 +153,30 @@ func (m *machine) valuesOf(merged merged) values {
 const noLimits = "this kernel has no files for limits, such as io.max; boot a kernel with CONFIG_BLK_DEV_THROTTLING"
 
 // limitless returns the reason why the limits of a class have no effect, or nothing.
-func (m *machine) limitless(merged merged) []string {
+func limitless(m *iocgroup.Machine, merged merged) []string {
 	for _, limits := range merged.limits {
-		if m.cannotLimit && limits != (value{}) {
+		if m.CannotLimit && limits != (iocgroup.Value{}) {
 			return []string{"the limits have no effect: " + noLimits}
 		}
 	}
 	return nil
 }
 
-func (m *machine) weightless(merged merged) (reasons []string) {
-	for _, dev := range slices.SortedFunc(maps.Keys(merged.weights), compareDevices) {
+func weightless(m *iocgroup.Machine, merged merged) (reasons []string) {
+	for _, dev := range slices.SortedFunc(maps.Keys(merged.weights), iocgroup.CompareDevices) {
 		var where string
 		switch {
-		case dev == device{} && len(m.acts) == 0:
+		case dev == iocgroup.Device{} && len(m.Acts) == 0:
 			where = ", because weights are not enabled on any device"
-		case dev != device{} && !m.acts[dev]:
-			where = fmt.Sprintf(" on %s, because weights are not enabled on this device", m.diskName(dev))
+		case dev != iocgroup.Device{} && !m.Acts[dev]:
+			where = fmt.Sprintf(" on %s, because weights are not enabled on this device", m.DiskName(dev))
 		default:
 			continue
 		}
 
-		reasons = append(reasons, fmt.Sprintf("weight %d has no effect%s; %s", merged.weights[dev], where, weightRemedy(m.version)))
+		reasons = append(reasons, fmt.Sprintf("weight %d has no effect%s; %s", merged.weights[dev], where, iocgroup.WeightRemedy(m.Version)))
 	}
 	return reasons
-}
-
-func weightRemedy(version int) string {
-	remedy := "to enable weights, set the I/O scheduler of the disk to bfq (echo bfq > /sys/block/DISK/queue/scheduler)"
-	if version == 2 {
-		remedy += " or enable iocost for the disk (echo MAJ:MIN enable=1 > /sys/fs/cgroup/io.cost.qos)"
-	}
-	return remedy
 }
 
 func (r *resolver) conditions(scope classes.Scope) []classes.Condition {
@@ -202,15 +195,15 @@ func (r *resolver) conditions(scope classes.Scope) []classes.Condition {
 			Message: strings.Join(r.partitions, "; ") + "; name the disk"})
 	}
 	if r.weighs {
-		all = append(all, r.machine.weightsCondition(scope))
+		all = append(all, weightsCondition(&r.machine, scope))
 	}
 	return all
 }
 
 // weightsCondition reports whether weights have an effect, and against whom. The kernel compares the weights of cgroups with the
 // same parent.
-func (m *machine) weightsCondition(scope classes.Scope) classes.Condition {
-	if len(m.acts) > 0 {
+func weightsCondition(m *iocgroup.Machine, scope classes.Scope) classes.Condition {
+	if len(m.Acts) > 0 {
 		against := "the weight of a container counts only against other containers of its pod; to weight pods, use a resource with scope: pod"
 		if scope == classes.PodScope {
 			against = "the weight of a pod counts only against pods of the same quality of service (guaranteed, burstable or best effort)"
@@ -219,5 +212,5 @@ func (m *machine) weightsCondition(scope classes.Scope) classes.Condition {
 			Message: "weights are enabled on at least one device; " + against}
 	}
 	return classes.Condition{Type: "WeightsEffective", Reason: "NoScheduler",
-		Message: "weights are not enabled on any device, so they have no effect; " + weightRemedy(m.version)}
+		Message: "weights are not enabled on any device, so they have no effect; " + iocgroup.WeightRemedy(m.Version)}
 }

@@ -11,43 +11,45 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
 // snapshot is a live configuration. It is immutable, so that hooks can read it while the next one is built.
 type snapshot struct {
 	// config is the applied configuration. It is nil before the first Apply.
 	config  *Config
-	machine machine
+	machine iocgroup.Machine
 	classes map[string]liveClass
 	status  classes.BackendStatus
 	// former has values that runtimes still store for containers, although no class has them any more.
-	former values
+	former iocgroup.Values
 	// named has the values of all classes and of the field former. A running container may have any of these values,
 	// because this program may have been killed while it changed the container's class.
-	named values
+	named iocgroup.Values
 }
 
 // liveClass is a class of a snapshot. It has the values that the class sets, and the values to clear when a target
 // leaves the class.
 type liveClass struct {
-	values values
+	values iocgroup.Values
 	// configured has the values of the class, including the values of devices that the machine lost.
-	configured values
+	configured iocgroup.Values
 	// touched has the values of the class and its values in former configurations. Running containers may still have the
 	// former values.
-	touched values
+	touched iocgroup.Values
 	// offered is false for a class that is still in use after it was removed from the configuration.
 	offered bool
 }
 
 // newSnapshot resolves a configuration on this machine. It writes nothing. The error joins all problems.
 func newSnapshot(opts Options, scope classes.Scope, config *Config) (*snapshot, error) {
-	m, err := inspect(opts.FS, opts.Tree)
+	m, err := inspectMachine(opts)
 	if err != nil {
 		return nil, err
 	}
-	if scope == classes.PodScope && m.version == 1 {
+	if scope == classes.PodScope && m.Version == 1 {
 		return nil, &classes.Unavailable{Reason: "NoHierarchyInV1", Message: "cgroup v1 does not apply the limits of a pod's cgroup " +
 			"to the pod's containers; use cgroup v2, or container scope"}
 	}
@@ -69,7 +71,7 @@ func newSnapshot(opts Options, scope classes.Scope, config *Config) (*snapshot, 
 // byRuntime reports whether the runtime writes the values of classes to cgroups. Runtimes do so only for containers,
 // and only in cgroup v2. If the configuration sets Direct, the plugin writes all values instead.
 func (s *snapshot) byRuntime(scope classes.Scope) bool {
-	return scope == classes.ContainerScope && s.machine.byRuntime && (s.config == nil || !s.config.direct)
+	return scope == classes.ContainerScope && s.machine.ByRuntime && (s.config == nil || !s.config.direct)
 }
 
 func (s *snapshot) inherit(previous *snapshot) *snapshot {
@@ -77,10 +79,10 @@ func (s *snapshot) inherit(previous *snapshot) *snapshot {
 	for name, old := range previous.classes {
 		live, stays := s.classes[name]
 		if stays {
-			live.touched = old.touched.merge(live.values)
+			live.touched = old.touched.Merge(live.values)
 		} else {
 			live = old
-			live.offered, live.values = false, s.machine.present(old.configured)
+			live.offered, live.values = false, s.machine.Present(old.configured)
 		}
 		s.classes[name] = live
 	}
@@ -109,16 +111,16 @@ func (s *snapshot) released(inUse func(class string) bool) *snapshot {
 
 // change returns the change that moves a cgroup from one class to another. known is false if the snapshot lacks the
 // first class.
-func (s *snapshot) change(from, to string) (change values, known bool, err error) {
+func (s *snapshot) change(from, to string) (change iocgroup.Values, known bool, err error) {
 	target, err := s.valuesOf(to)
 	if err != nil {
 		return nil, false, err
 	}
 	left, known := s.classes[from]
-	return left.touched.merge(s.former).changeTo(target), known || from == classes.SystemDefault, nil
+	return left.touched.Merge(s.former).ChangeTo(target), known || from == classes.SystemDefault, nil
 }
 
-func (s *snapshot) valuesOf(name string) (values, error) {
+func (s *snapshot) valuesOf(name string) (iocgroup.Values, error) {
 	live, ok := s.classes[name]
 	if !ok && name != classes.SystemDefault {
 		return nil, fmt.Errorf("%w %q; there are %s", classes.ErrUnknownClass, name, cmp.Or(strings.Join(s.offered(), ", "), "none"))
@@ -135,23 +137,32 @@ func (s *snapshot) offered() (names []string) {
 	return names
 }
 
-func (s *snapshot) settable(change values) values {
-	return s.machine.present(change).only(func(of setting) bool {
-		return of.file == "" || change[of] != value{} || s.machine.accepts[of]
+func (s *snapshot) settable(change iocgroup.Values) iocgroup.Values {
+	return s.machine.Present(change).Only(func(of iocgroup.Setting) bool {
+		return of.File == "" || change[of] != iocgroup.Value{} || s.machine.Accepts[of]
 	})
 }
 
 // neutral returns a text without effect for each file of a change. A runtime stores the text of a file for a container,
 // and cannot drop it any more. If the container's new class has no values for the file, Adjust replaces the stored text
 // with the text from neutral.
-func (s *snapshot) neutral(change values) map[string]string {
-	neutral, disks := map[string]string{}, s.machine.disks()
+func (s *snapshot) neutral(change iocgroup.Values) map[string]string {
+	neutral, disks := map[string]string{}, s.machine.Disks()
 	for of := range change {
-		if of.file != "" {
-			neutral[string(of.file)] = fmt.Sprintf("default %d", of.file.initial())
+		if of.File != "" {
+			neutral[string(of.File)] = fmt.Sprintf("default %d", of.File.Initial())
 		} else if len(disks) > 0 {
-			neutral[ioMax] = ioMaxLine(disks[0], value{})
+			neutral[iocgroup.IOMax] = iocgroup.IOMaxLine(disks[0], iocgroup.Value{})
 		}
 	}
 	return neutral
+}
+
+// inspectMachine reads the state of the machine. If it has no io controller, the error is a *classes.Unavailable.
+func inspectMachine(opts Options) (iocgroup.Machine, error) {
+	m, err := iocgroup.Inspect(opts.FS, opts.Tree)
+	if errors.Is(err, cgroup.ErrNoIO) {
+		err = &classes.Unavailable{Reason: "NoIOController", Message: err.Error()}
+	}
+	return m, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -31,7 +32,7 @@ func TestStoredValuesOfTheClassAreNotStale(t *testing.T) {
 				}
 			}
 
-			if f.backend.IsStale("", map[string]string{"memory.max": "8:0 1", ioMax: "nonsense"}) {
+			if f.backend.IsStale("", map[string]string{"memory.max": "8:0 1", iocgroup.IOMax: "nonsense"}) {
 				t.Error("IsStale is true for text that is not a value")
 			}
 		})
@@ -41,7 +42,7 @@ func TestStoredValuesOfTheClassAreNotStale(t *testing.T) {
 // TestStoredValuesOfAFormerConfigurationAreCleared stores limits and weights that no class sets any more.
 func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
-	stored := map[string]string{ioMax: "8:0 rbps=10000000 wbps=max riops=max wiops=max\n8:16 rbps=5000000 wbps=max riops=max wiops=max",
+	stored := map[string]string{iocgroup.IOMax: "8:0 rbps=10000000 wbps=max riops=max wiops=max\n8:16 rbps=5000000 wbps=max riops=max wiops=max",
 		"io.bfq.weight": "default 400\n8:16 200"}
 	if err := f.machine.SetUnified(groupPath, stored); err != nil {
 		t.Fatal(err)
@@ -54,7 +55,7 @@ func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 	for _, from := range []string{"slow", "of-a-former-run"} {
 		adjustment, err := f.backend.Adjust(classes.Holder{}, from, "slow")
 		want := map[string]string{
-			ioMax:           "8:0 rbps=10000000 wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max",
+			iocgroup.IOMax:  "8:0 rbps=10000000 wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max",
 			"io.bfq.weight": "default 100\n8:16 default",
 		}
 		if diff := cmp.Diff(want, adjustment.Unified()); diff != "" || err != nil {
@@ -79,13 +80,13 @@ func TestStoredValuesAreKeptWhileAConfigurationIsApplied(t *testing.T) {
 	config := f.parse("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 1M}]}")
 	applied := make(chan error, 1)
 	go func() { applied <- f.backend.Apply(t.Context(), config) }()
-	f.backend.IsStale("slow", map[string]string{ioMax: "8:16 rbps=5000000 wbps=max riops=max wiops=max"})
+	f.backend.IsStale("slow", map[string]string{iocgroup.IOMax: "8:16 rbps=5000000 wbps=max riops=max wiops=max"})
 	if err := <-applied; err != nil {
 		t.Fatal(err)
 	}
 	got, err := f.backend.Adjust(classes.Holder{}, "slow", "slow")
 	want := "8:0 rbps=1000000 wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max"
-	if err != nil || got[classes.Unified(ioMax)] != want {
+	if err != nil || got[classes.Unified(iocgroup.IOMax)] != want {
 		t.Errorf("got %v, %v", got, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
 // These are the names of the measures. cAdvisor gives the measures of a container the same names, with the prefix "container_".
@@ -51,11 +52,11 @@ func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (class
 
 	reading := classes.Reading{}
 	var problems []error
-	for _, file := range group.layout.usage() {
-		data, err := b.opts.FS.ReadFile(path.Join(group.dir, file.name))
+	for _, file := range usageFiles(group.Version) {
+		data, err := b.opts.FS.ReadFile(path.Join(group.Dir, file.name))
 		switch {
 		case err == nil:
-			file.parse(reading, data, group.machine.partName)
+			file.parse(reading, data, group.Machine.PartName)
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.EOPNOTSUPP):
 			problems = append(problems, fmt.Errorf("measure I/O: %w", err))
 		}
@@ -68,10 +69,10 @@ func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (class
 }
 
 // SumsEnded implements classes.HolderMeter. With cgroup v1, the sums of a cgroup leave out cgroups that were removed.
-func (b *Backend) SumsEnded() bool { return b.live.Load().machine.version == 2 }
+func (b *Backend) SumsEnded() bool { return b.live.Load().machine.Version == 2 }
 
 // openRunning opens the cgroup of a target. The error is classes.ErrEnded if the target has no cgroup.
-func (b *Backend) openRunning(target classes.Holder) (group, error) {
+func (b *Backend) openRunning(target classes.Holder) (iocgroup.Group, error) {
 	group, err := b.open(b.live.Load(), target)
 	if errors.Is(err, cgroup.ErrNoCgroup) {
 		err = fmt.Errorf("%w: %w", classes.ErrEnded, err)
@@ -79,37 +80,33 @@ func (b *Backend) openRunning(target classes.Holder) (group, error) {
 	return group, err
 }
 
-// partName returns the name of a disk. It is "" for a disk that was added after the last inspection of the machine. The
-// value of such a disk is not reported under its number, because it would be counted again under its name later.
-func (m *machine) partName(dev device) string { return m.names[dev] }
-
 // usageFile is a cgroup file that counts I/O. parse adds the values in the file to a reading, and skips disks without a name.
 type usageFile struct {
 	name  string
-	parse func(reading classes.Reading, data []byte, name func(device) string)
+	parse func(reading classes.Reading, data []byte, name func(iocgroup.Device) string)
 }
 
-func (unified) usage() []usageFile {
-	return []usageFile{{"io.stat", parseIOStat}, {"io.pressure", parsePressure}}
-}
-
-func (legacy) usage() []usageFile {
-	return []usageFile{
-		{"blkio.throttle.io_service_bytes_recursive", parseService(readBytes, writeBytes)},
-		{"blkio.throttle.io_serviced_recursive", parseService(reads, writes)},
+// usageFiles returns the files that count I/O in a cgroup of a version, with their parsers.
+func usageFiles(version int) []usageFile {
+	if version == 1 {
+		return []usageFile{
+			{"blkio.throttle.io_service_bytes_recursive", parseService(readBytes, writeBytes)},
+			{"blkio.throttle.io_serviced_recursive", parseService(reads, writes)},
+		}
 	}
+	return []usageFile{{"io.stat", parseIOStat}, {"io.pressure", parsePressure}}
 }
 
 // parseIOStat reads io.stat. A device may have no values. Some kernels then write the next device on the same line. A device
 // without a number, e.g. "(unknown)" for a path of an NVMe multipath device, is skipped with its values.
-func parseIOStat(reading classes.Reading, data []byte, name func(device) string) {
+func parseIOStat(reading classes.Reading, data []byte, name func(iocgroup.Device) string) {
 	measures := map[string]string{"rbytes": readBytes, "wbytes": writeBytes, "rios": reads, "wios": writes}
 	part := ""
 	for word := range strings.FieldsSeq(string(data)) {
 		key, text, isValue := strings.Cut(word, "=")
 		if !isValue {
 			part = ""
-			if dev, err := parseDevice(word); err == nil {
+			if dev, err := iocgroup.ParseDevice(word); err == nil {
 				part = name(dev)
 			}
 		}
@@ -121,7 +118,7 @@ func parseIOStat(reading classes.Reading, data []byte, name func(device) string)
 }
 
 // parsePressure reads io.pressure (Documentation/accounting/psi.rst). The totals in this file are microseconds.
-func parsePressure(reading classes.Reading, data []byte, _ func(device) string) {
+func parsePressure(reading classes.Reading, data []byte, _ func(iocgroup.Device) string) {
 	measures := map[string]string{"some": waiting, "full": stalled}
 	for line := range strings.Lines(string(data)) {
 		kind, rest, _ := strings.Cut(line, " ")
@@ -136,15 +133,15 @@ func parsePressure(reading classes.Reading, data []byte, _ func(device) string) 
 // parseService returns the parser of a file of cgroup v1, which has lines of the form "8:0 Read 4096". Since Linux 6.10
 // (blk_should_throtl in block/blk-throttle.h), the kernel counts the I/O to a disk only after some cgroup has got a
 // limit for the disk. Until then, the file has no line for the disk.
-func parseService(read, write string) func(classes.Reading, []byte, func(device) string) {
+func parseService(read, write string) func(classes.Reading, []byte, func(iocgroup.Device) string) {
 	measures := map[string]string{"Read": read, "Write": write}
-	return func(reading classes.Reading, data []byte, name func(device) string) {
+	return func(reading classes.Reading, data []byte, name func(iocgroup.Device) string) {
 		for line := range strings.Lines(string(data)) {
 			fields := strings.Fields(line)
 			if len(fields) != 3 || measures[fields[1]] == "" {
 				continue
 			}
-			dev, errDevice := parseDevice(fields[0])
+			dev, errDevice := iocgroup.ParseDevice(fields[0])
 			value, err := strconv.ParseUint(fields[2], 10, 64)
 			if part := name(dev); errDevice == nil && err == nil && part != "" {
 				reading[classes.Series{Measure: measures[fields[1]], Part: part}] = float64(value)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -79,8 +80,8 @@ func FuzzUsage(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, data []byte) {
 		reading := classes.Reading{}
-		for _, file := range slices.Concat(unified{}.usage(), legacy{}.usage()) {
-			file.parse(reading, data, device.String)
+		for _, file := range slices.Concat(usageFiles(2), usageFiles(1)) {
+			file.parse(reading, data, iocgroup.Device.String)
 		}
 		for series, value := range reading {
 			if value < 0 || !series.Cumulative() {

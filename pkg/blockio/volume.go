@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/kubeletdir"
 	"github.com/qos-nri/qos-nri-plugin/pkg/mountinfo"
 )
@@ -21,14 +22,14 @@ var errNoPID = errors.New("the runtime has not reported the PID of the container
 type volume struct {
 	target classes.Holder
 	mount  *mount // nil for a block device without a filesystem
-	disks  []disk
+	disks  []iocgroup.Disk
 }
 
 // limit returns values that set the same limits on each disk of the volume.
-func (v volume) limit(limits value) values {
-	all := values{}
+func (v volume) limit(limits iocgroup.Value) iocgroup.Values {
+	all := iocgroup.Values{}
 	for _, disk := range v.disks {
-		all[setting{device: disk.device}] = limits
+		all[iocgroup.Setting{Device: disk.Device}] = limits
 	}
 	return all
 }
@@ -100,7 +101,7 @@ func (f *finder) search(target classes.Holder) (volume, error) {
 		if err != nil {
 			return found, fmt.Errorf("find the disk of %s: %w", target.Volume, err)
 		}
-		found.disks = []disk{whole}
+		found.disks = []iocgroup.Disk{whole}
 		return found, nil
 	}
 
@@ -208,11 +209,11 @@ func (f *finder) mountOfKubelet(target classes.Holder) (*mount, error) {
 }
 
 // diskOf returns the whole disk of a volume of mode Block. numbers has the major and minor number of its device, e.g. "8:17".
-func (f *finder) diskOf(numbers string) (disk, error) {
-	dev, err := parseDevice(numbers)
+func (f *finder) diskOf(numbers string) (iocgroup.Disk, error) {
+	dev, err := iocgroup.ParseDevice(numbers)
 	if err != nil {
-		return disk{}, err
+		return iocgroup.Disk{}, err
 	}
-	whole, _, err := wholeDisk(f.host, dev)
+	whole, _, err := iocgroup.WholeDisk(f.host, dev)
 	return whole, err
 }

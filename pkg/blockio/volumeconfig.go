@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
 // VolumeConfig is a parsed volumeio section.
@@ -16,7 +17,7 @@ type VolumeConfig struct{ classes []volumeClass }
 // volumeClass has the limits that a class sets for each disk of a volume.
 type volumeClass struct {
 	name   string
-	limits value
+	limits iocgroup.Value
 	// limitsSharedDisks is true if the class may limit a disk that also has data outside of the volume.
 	limitsSharedDisks bool
 }
@@ -41,7 +42,7 @@ func ParseVolumeConfig(section *classes.Field) classes.BackendConfig {
 }
 
 func parseVolumeClass(f *classes.Field) volumeClass {
-	rates := [rateKinds]string{"maxReadBps", "maxWriteBps", "maxReadIops", "maxWriteIops"}
+	rates := [iocgroup.RateKinds]string{"maxReadBps", "maxWriteBps", "maxReadIops", "maxWriteIops"}
 	fields := f.Fields(append(rates[:], "sharedDisk")...)
 
 	class := volumeClass{name: f.Name}
@@ -49,7 +50,7 @@ func parseVolumeClass(f *classes.Field) volumeClass {
 	for kind, name := range rates {
 		if text := fields[name].Scalar(); text != "" {
 			set = true
-			class.limits[kind] = parseQuantity(fields[name], text, minRate, maxRate(kind))
+			class.limits[kind] = parseQuantity(fields[name], text, minRate, iocgroup.MaxRate(kind))
 		}
 	}
 	if !set {

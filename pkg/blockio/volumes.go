@@ -16,6 +16,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
 // VolumeBackend enforces classes of volumes. It sets limits for the disks of a volume in the cgroup of the pod.
@@ -26,10 +27,10 @@ type VolumeBackend struct {
 
 	// mu guards the fields below. The backend makes no call into the kernel while it holds mu.
 	mu      sync.Mutex
-	machine machine
+	machine iocgroup.Machine
 	classes map[string]volumeClass
 	// written has the limits that classes have, or had since the machine was started. Cgroups may have these limits.
-	written map[value]bool
+	written map[iocgroup.Value]bool
 	// memory stores the field `written` across restarts of the plugin. It may be nil.
 	memory classes.Memory
 	// devices maps the ID of a volume to the numbers of its devices.
@@ -48,30 +49,30 @@ func volumeKind(opts Options, shared *pods) classes.Kind {
 		New: func(resource string, _ classes.Scope) classes.Backend {
 			return &VolumeBackend{
 				opts: opts, resource: resource, pods: shared,
-				classes: map[string]volumeClass{}, written: map[value]bool{}, devices: map[string]string{},
+				classes: map[string]volumeClass{}, written: map[iocgroup.Value]bool{}, devices: map[string]string{},
 			}
 		},
 	}
 }
 
-func (b *VolumeBackend) resolve(config classes.BackendConfig) (*VolumeConfig, machine, error) {
+func (b *VolumeBackend) resolve(config classes.BackendConfig) (*VolumeConfig, iocgroup.Machine, error) {
 	own, ok := config.(*VolumeConfig)
 	if !ok {
-		return nil, machine{}, fmt.Errorf("configuration is a %T, not a %T", config, own)
+		return nil, iocgroup.Machine{}, fmt.Errorf("configuration is a %T, not a %T", config, own)
 	}
 	m, err := b.inspect()
 	return own, m, err
 }
 
 // inspect inspects the machine, and records whether classes of volumes are available on it.
-func (b *VolumeBackend) inspect() (machine, error) {
-	m, err := inspect(b.opts.FS, b.opts.Tree)
-	if err == nil && m.version == 1 {
+func (b *VolumeBackend) inspect() (iocgroup.Machine, error) {
+	m, err := inspectMachine(b.opts)
+	if err == nil && m.Version == 1 {
 		err = &classes.Unavailable{Reason: "NoHierarchyInV1", Message: "cgroup v1 does not apply the limits of a pod's cgroup " +
 			"to the pod's containers; use cgroup v2"}
 	}
 
-	if err == nil && m.cannotLimit {
+	if err == nil && m.CannotLimit {
 		err = &classes.Unavailable{Reason: "NoThrottling", Message: noLimits}
 	}
 
@@ -177,10 +178,10 @@ func (b *VolumeBackend) Device(volumeID string) string {
 	return b.devices[volumeID]
 }
 
-func (b *VolumeBackend) setDevices(volumeID string, disks []disk) {
+func (b *VolumeBackend) setDevices(volumeID string, disks []iocgroup.Disk) {
 	numbers := make([]string, len(disks))
 	for i, disk := range disks {
-		numbers[i] = disk.device.String()
+		numbers[i] = disk.Device.String()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -204,14 +205,14 @@ func (b *VolumeBackend) find(f *finder, target classes.Holder, class volumeClass
 	return f.findExclusive(target)
 }
 
-func (b *VolumeBackend) open(target classes.Holder) (group, error) {
+func (b *VolumeBackend) open(target classes.Holder) (iocgroup.Group, error) {
 	dir, version, err := b.opts.Tree.IODir(target)
 	if err != nil {
-		return group{}, fmt.Errorf("find the cgroup of the pod: %w", err)
+		return iocgroup.Group{}, fmt.Errorf("find the cgroup of the pod: %w", err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return group{host: b.opts.FS, machine: b.machine, layout: layoutOf(version), dir: dir}, nil
+	return iocgroup.Group{Host: b.opts.FS, Machine: b.machine, Version: version, Layout: iocgroup.LayoutOf(version), Dir: dir}, nil
 }
 
 // Enforce implements classes.Backend. It writes the limits of the class for each disk of the volume. If the pod or
@@ -239,19 +240,19 @@ func (b *VolumeBackend) Enforce(ctx context.Context, target classes.Holder, _, t
 	if err != nil {
 		return err
 	}
-	state, err := group.read(nil)
+	state, err := group.Read(nil)
 	if err != nil {
 		return fmt.Errorf("read the limits of the pod: %w", err)
 	}
 
 	b.setDevices(target.ID, found.disks)
 	change, _ := b.pods.shared(finder, target, b.resource, found.limit(class.limits), state)
-	rest := change.remaining(state)
+	rest := change.Remaining(state)
 	if len(rest) == 0 {
 		return nil
 	}
-	if err := group.apply(rest, state, change); err != nil {
-		return fmt.Errorf("enforce class %q in %s: %w", to, group.dir, err)
+	if err := group.Apply(rest, state, change); err != nil {
+		return fmt.Errorf("enforce class %q in %s: %w", to, group.Dir, err)
 	}
 	return nil
 }
@@ -279,13 +280,13 @@ func (b *VolumeBackend) Observe(_ context.Context, target classes.Holder, want s
 	if err != nil {
 		return classes.Observation{Known: true}, nil //nolint:nilerr // Enforce returns the error
 	}
-	state, err := group.read(nil)
+	state, err := group.Read(nil)
 	if err != nil {
 		return classes.Observation{}, err
 	}
 
 	change, foreign := b.pods.shared(finder, target, b.resource, found.limit(class.limits), state)
-	if len(change.remaining(state)) > 0 {
+	if len(change.Remaining(state)) > 0 {
 		return classes.Observation{Known: true}, nil
 	}
 	b.setDevices(target.ID, found.disks)
@@ -335,8 +336,8 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 	if err != nil {
 		return err
 	}
-	state, err := group.read(nil)
-	if errors.Is(err, ErrNotEnabled) || len(state) == 0 {
+	state, err := group.Read(nil)
+	if errors.Is(err, iocgroup.ErrNotEnabled) || len(state) == 0 {
 		return nil // nothing limits the pod
 	}
 	if err != nil {
@@ -344,19 +345,19 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 	}
 
 	wanted := b.pods.limitsOfOthers(f, pod, "", state)
-	change, removed := values{}, []string{}
+	change, removed := iocgroup.Values{}, []string{}
 	for s, limits := range state {
-		foreign := limits.foreignTo(append(b.pods.classLimits(), wanted[s]))
-		rest := wanted[s].lowest(foreign)
-		if limits != rest && isLowestOf(limits.except(foreign), except(append(b.pods.volumeLimits(), wanted[s]), foreign)) {
+		foreign := limits.ForeignTo(append(b.pods.classLimits(), wanted[s]))
+		rest := wanted[s].Lowest(foreign)
+		if limits != rest && isLowestOf(limits.Except(foreign), except(append(b.pods.volumeLimits(), wanted[s]), foreign)) {
 			change[s] = rest
-			removed = append(removed, ioMaxLine(s.device, limits))
+			removed = append(removed, iocgroup.IOMaxLine(s.Device, limits))
 		}
 	}
 
 	var errs []error
-	for _, w := range group.layout.writes(change) {
-		if err := group.write(w); !errors.Is(err, syscall.ENODEV) { // the kernel has dropped the limits of a removed device
+	for _, w := range group.Layout.Writes(change) {
+		if err := group.Write(w); !errors.Is(err, syscall.ENODEV) { // the kernel has dropped the limits of a removed device
 			errs = append(errs, err)
 		}
 	}

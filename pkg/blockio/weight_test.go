@@ -12,20 +12,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
 func TestWeightsAreConvertedToTheUnitsOfTheirFile(t *testing.T) {
 	for _, test := range []struct {
-		file   weightFile
+		file   iocgroup.WeightFile
 		weight uint64
 		want   uint64
 	}{
-		{ioWeight, 10, 1}, {ioWeight, 100, 910}, {ioWeight, 400, 3940}, {ioWeight, 1000, 10000},
-		{ioBFQWeight, 10, 10}, {ioBFQWeight, 1000, 1000},
-		{blkioBFQWeight, 400, 400}, {blkioWeight, 400, 400},
+		{iocgroup.IOWeight, 10, 1}, {iocgroup.IOWeight, 100, 910}, {iocgroup.IOWeight, 400, 3940}, {iocgroup.IOWeight, 1000, 10000},
+		{iocgroup.IOBFQWeight, 10, 10}, {iocgroup.IOBFQWeight, 1000, 1000},
+		{iocgroup.BlkioBFQWeight, 400, 400}, {iocgroup.BlkioWeight, 400, 400},
 	} {
-		if got := test.file.convert(test.weight); got != test.want {
+		if got := test.file.Convert(test.weight); got != test.want {
 			t.Errorf("%d in %s is %d, want %d", test.weight, test.file, got, test.want)
 		}
 	}

@@ -11,10 +11,11 @@ import (
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
 // save saves limits before the backend writes them to a cgroup.
-func (b *VolumeBackend) save(written []value) {
+func (b *VolumeBackend) save(written []iocgroup.Value) {
 	if b.memory == nil {
 		return
 	}
@@ -29,7 +30,7 @@ func (b *VolumeBackend) save(written []value) {
 
 // Remember implements classes.Rememberer.
 func (b *VolumeBackend) Remember(memory classes.Memory) error {
-	var written []value
+	var written []iocgroup.Value
 	if data := memory.Load(); data != nil {
 		if err := json.Unmarshal(data, &written); err != nil {
 			return fmt.Errorf("read the saved limits of volumes: %w", err)
@@ -45,46 +46,26 @@ func (b *VolumeBackend) Remember(memory classes.Memory) error {
 }
 
 // classLimits implements limiter.
-func (b *VolumeBackend) classLimits() (all []value) {
+func (b *VolumeBackend) classLimits() (all []iocgroup.Value) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Collect(maps.Keys(b.written))
 }
 
-// foreignTo returns the limits in v that differ from the limit of the same kind in every candidate.
-func (v value) foreignTo(candidates []value) (foreign value) {
-	for kind, limit := range v {
-		if !slices.ContainsFunc(candidates, func(c value) bool { return c[kind] == limit }) {
-			foreign[kind] = limit
-		}
-	}
-	return foreign
-}
-
-// except returns v without each kind of limit that the argument other also has.
-func (v value) except(other value) value {
-	for kind, limit := range other {
-		if limit != 0 {
-			v[kind] = 0
-		}
-	}
-	return v
-}
-
-func except(all []value, other value) []value {
-	rest := make([]value, len(all))
+func except(all []iocgroup.Value, other iocgroup.Value) []iocgroup.Value {
+	rest := make([]iocgroup.Value, len(all))
 	for i, limits := range all {
-		rest[i] = limits.except(other)
+		rest[i] = limits.Except(other)
 	}
 	return rest
 }
 
 // describeLower describes limits that another program has set, or returns "" if there are none.
-func describeLower(foreign values) string {
+func describeLower(foreign iocgroup.Values) string {
 	var parts []string
-	for _, s := range foreign.sorted() {
-		part := s.device.String()
-		for kind, key := range rateKeys() {
+	for _, s := range foreign.Sorted() {
+		part := s.Device.String()
+		for kind, key := range iocgroup.RateKeys() {
 			if limit := foreign[s][kind]; limit != 0 {
 				part += fmt.Sprintf(" %s=%d", key, limit)
 			}

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package iocgroup
 
 import (
 	"fmt"
@@ -21,17 +21,17 @@ func fieldsOf(data []byte) (lines [][]string) {
 
 // parseIOMax reads io.max. Each line is "MAJ:MIN rbps=… wbps=… riops=… wiops=…"; the lines are in any order. Devices
 // that have no limit have no line.
-func parseIOMax(into values, data []byte) error {
+func parseIOMax(into Values, data []byte) error {
 	for _, fields := range fieldsOf(data) {
-		dev, err := parseDevice(fields[0])
+		dev, err := ParseDevice(fields[0])
 		if err != nil {
 			return err
 		}
 
-		limits := into[setting{device: dev}]
+		limits := into[Setting{Device: dev}]
 		for _, field := range fields[1:] {
 			key, text, _ := strings.Cut(field, "=")
-			kind := slices.Index(rateKeys(), key)
+			kind := slices.Index(RateKeys(), key)
 			if kind < 0 {
 				continue // the key is unknown, from a newer kernel
 			}
@@ -39,7 +39,7 @@ func parseIOMax(into values, data []byte) error {
 				return err
 			}
 		}
-		into.setLimits(dev, limits)
+		into.SetLimits(dev, limits)
 	}
 	return nil
 }
@@ -59,40 +59,40 @@ func parseLimit(text string) (uint64, error) {
 // the line "default 100" (before Linux 5.4: "100"), and the weight of a device on a line like "8:0 200". In cgroup v1,
 // the weights of devices are in a second file, whose name ends in "_device". For the content of either file, callers pass
 // the name of the first file, e.g. "blkio.weight".
-func parseWeights(into values, file weightFile, data []byte) error {
+func parseWeights(into Values, file WeightFile, data []byte) error {
 	for _, fields := range fieldsOf(data) {
 		weight, err := strconv.ParseUint(fields[len(fields)-1], 10, 64)
 		if err != nil || len(fields) > 2 {
 			return fmt.Errorf("%q is not a weight", strings.Join(fields, " "))
 		}
 
-		s := setting{file: file}
+		s := Setting{File: file}
 		if len(fields) == 2 && fields[0] != "default" {
-			if s.device, err = parseDevice(fields[0]); err != nil {
+			if s.Device, err = ParseDevice(fields[0]); err != nil {
 				return err
 			}
 		}
-		into[s] = value{weight}
+		into[s] = Value{weight}
 	}
 	return nil
 }
 
 // parseThrottle reads a blkio.throttle.*_device file of cgroup v1. Each line is "MAJ:MIN limit".
-func parseThrottle(into values, kind int, data []byte) error {
+func parseThrottle(into Values, kind int, data []byte) error {
 	for _, fields := range fieldsOf(data) {
 		if len(fields) != 2 {
 			return fmt.Errorf("%q is not of the form MAJOR:MINOR LIMIT", strings.Join(fields, " "))
 		}
-		dev, err := parseDevice(fields[0])
+		dev, err := ParseDevice(fields[0])
 		if err != nil {
 			return err
 		}
 
-		limits := into[setting{device: dev}]
+		limits := into[Setting{Device: dev}]
 		if limits[kind], err = parseLimit(fields[1]); err != nil {
 			return err
 		}
-		into.setLimits(dev, limits)
+		into.SetLimits(dev, limits)
 	}
 	return nil
 }
@@ -115,10 +115,10 @@ func parseScheduler(data []byte) (active string, known []string) {
 
 // parseCostQoS reads io.cost.qos of the root cgroup. It returns the devices for which iocost is set up, and for each
 // device whether iocost is enabled.
-func parseCostQoS(data []byte) (map[device]bool, error) {
-	enabled := map[device]bool{}
+func parseCostQoS(data []byte) (map[Device]bool, error) {
+	enabled := map[Device]bool{}
 	for _, fields := range fieldsOf(data) {
-		dev, err := parseDevice(fields[0])
+		dev, err := ParseDevice(fields[0])
 		if err != nil {
 			return nil, fmt.Errorf("io.cost.qos: %w", err)
 		}
