@@ -52,7 +52,7 @@ func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSRe
 		wanted.reason, wanted.message = nodeqosv1alpha1.ReasonInvalidClasses, grpcstatus.Convert(err).Message()
 	case codes.PermissionDenied:
 		wanted.reason = nodeqosv1alpha1.ReasonNotPermitted
-		wanted.message = grpcstatus.Convert(err).Message() + "; give the publisher the plugin's read-write socket, "+
+		wanted.message = grpcstatus.Convert(err).Message() + "; give the publisher the plugin's read-write socket, " +
 			"as deploy/storage and the value storage.enabled of the Helm chart do"
 	default:
 		return false, fmt.Errorf("apply the spec of NodeQOSResources %s to the node: %w", p.node, err)
