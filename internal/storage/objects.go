@@ -163,14 +163,10 @@ func mountsOf(
 	return mounts
 }
 
-// pathsOf returns the paths at which a container has a volume: mountPaths, or devicePaths of a volume of mode Block. Of several
-// mounts at one path, e.g. /data and /data/, the last one hides the others.
+// pathsOf returns the paths at which a container has a volume: mountPaths, or devicePaths of a volume of mode Block.
 func pathsOf(container *corev1.Container, volume string) (paths []string) {
-	for i, m := range container.VolumeMounts {
-		isHidden := slices.ContainsFunc(container.VolumeMounts[i+1:], func(later corev1.VolumeMount) bool {
-			return path.Join("/", later.MountPath) == path.Join("/", m.MountPath)
-		})
-		if m.Name == volume && !isHidden {
+	for _, m := range container.VolumeMounts {
+		if m.Name == volume {
 			paths = append(paths, m.MountPath)
 		}
 	}
