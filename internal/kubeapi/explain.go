@@ -118,7 +118,8 @@ func Explain(err error) string {
 		return "the API server rejects the credentials: " + Message(err) +
 			"; check that --kubeconfig belongs to this cluster and is still valid, or that the pod's service account exists"
 	case NoSuchKind:
-		return "the API server has no kind NodeQOSResources; install its CRD with \"helm upgrade\" and crds.install=true, or: kubectl apply -f deploy/kubernetes/crd.yaml"
+		return "the API server has no kind NodeQOSResources; install its CRD with \"helm upgrade\" and crds.install=true, " +
+			"or: kubectl apply -f deploy/kubernetes/crd.yaml"
 	case Conflict:
 		return "the object was modified concurrently, trying again: " + Message(err)
 	case Invalid:
