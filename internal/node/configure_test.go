@@ -75,7 +75,7 @@ func TestARemovedClassDrains(t *testing.T) {
 	f.mustRun(t, pod("a", requesting("test.example/cache=gold,test.example/disk=slow")), container("c1"))
 	f.mustConfigure(t, fewer)
 	f.wantClass(t, "c1", cache, "gold/pod")
-	if got := f.Draining(); got != 2 {
+	if got := nodetest.Draining(f.Store); got != 2 {
 		t.Errorf("%d assignments drain, want 2", got)
 	}
 
@@ -88,7 +88,7 @@ func TestARemovedClassDrains(t *testing.T) {
 	}
 
 	f.Stop("c1")
-	if got := f.Draining(); got != 0 {
+	if got := nodetest.Draining(f.Store); got != 0 {
 		t.Errorf("%d assignments drain after the end, want 0", got)
 	}
 }
@@ -101,7 +101,7 @@ func TestAClassThatIsConfiguredAgainDrainsNoMore(t *testing.T) {
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "gold/pod")
 	f.wantClass(t, "c1", disk, "slow/pod")
-	if got := f.Draining(); got != 0 {
+	if got := nodetest.Draining(f.Store); got != 0 {
 		t.Errorf("%d assignments drain, want 0", got)
 	}
 	if _, err := f.run(t, pod("b", requesting("test.example/cache=gold")), container("c2")); !errors.Is(err, classes.ErrClassFull) {

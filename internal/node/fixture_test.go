@@ -151,10 +151,17 @@ func (f *fixture) create(t *testing.T, p classes.Holder, c classes.Holder) (clas
 	return c, adjustment, nil
 }
 
-// start starts a container, and waits for the hook as the runtime does.
+// start starts a container, and waits for the hook as the runtime does. If the hook refuses the start, start calls Kill,
+// as the plugin does.
 func (f *fixture) start(t *testing.T, p classes.Holder, c classes.Holder) error {
 	t.Helper()
-	return finish(t)(f.StartContainer(in(p, c)))
+	err := finish(t)(f.StartContainer(in(p, c)))
+	if err != nil {
+		if killErr := f.Kill(t.Context(), in(p, c)); killErr != nil {
+			t.Fatal(killErr)
+		}
+	}
+	return err
 }
 
 func (f *fixture) runPod(t *testing.T, p classes.Holder) error {

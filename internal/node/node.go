@@ -45,11 +45,14 @@ type Node struct {
 
 // New returns a node that offers no classes yet.
 func New(o Options) *Node {
+	if o.Changes == nil {
+		o.Changes = state.NoChanges{}
+	}
 	store := state.New(o.Changes, o.Now)
 	guard := kernel.New(o.Now, store.Notify)
 	meter := usage.New(store, guard, o.Now)
 	return &Node{
 		Store: store, Guard: guard, Hooks: admission.New(store, guard, o.Kill, meter), Meter: meter,
-		Reconciler: reconcile.New(store, guard, o.Kinds, store.Changes(), o.StartTime, o.HasCgroup, meter.Before, o.Log),
+		Reconciler: reconcile.New(store, guard, o.Kinds, o.Changes, o.StartTime, o.HasCgroup, meter.Before, o.Log),
 	}
 }

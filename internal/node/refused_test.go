@@ -132,3 +132,54 @@ func TestTheNewestRefusalsAreKept(t *testing.T) {
 		t.Errorf("%d refusals, beginning with %s; want 1000 from p0100 on", len(got), got[0].PodName)
 	}
 }
+
+// TestTheReconcilerLeavesADyingContainerAlone runs the reconciler between a refused start and the end of the container's
+// processes. It must neither admit the container nor end its refusal.
+func TestTheReconcilerLeavesADyingContainerAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		refuse func(*fixture, *testing.T, classes.Holder) error
+		reason string
+	}{
+		"the class was full": {func(f *fixture, t *testing.T, p classes.Holder) error {
+			holds := pod("b", requesting(cache+"=gold"))
+			f.mustRun(t, holds, container("c-b"))
+			_, err := f.StartContainer(in(p, container("c-a"))) // was created without the plugin
+			f.Stop("c-b")
+			return err
+		}, "ClassFull"},
+		"the class could not be enforced": {func(f *fixture, t *testing.T, p classes.Holder) error {
+			created, _, err := f.create(t, p, container("c-a"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.backends[cache].Fail("enforce", errors.New("no space left on device"))
+			defer f.backends[cache].Fail("enforce", nil)
+			return finish(t)(f.StartContainer(in(p, created)))
+		}, "EnforcementFailed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			p := pod("a", requesting(cache+"=gold"))
+			if err := c.refuse(f, t, p); err == nil {
+				t.Fatal("the start was not refused")
+			}
+			f.Repair(t.Context())
+			if refused := f.Refused(); len(refused) != 1 || refused[0].Reason != c.reason {
+				t.Errorf("before the kill, the refusals are %+v", refused)
+			}
+			if class := f.backends[cache].Enforced()["c-a"]; class != "" {
+				t.Errorf("a dying container was moved to class %q", class)
+			}
+
+			if err := f.Kill(t.Context(), in(p, container("c-a"))); err != nil {
+				t.Fatal(err)
+			}
+			f.Repair(t.Context()) // the runtime started the container nevertheless
+			f.wantClass(t, "c-a", cache, "gold/pod")
+			f.Repair(t.Context())
+			if refused := f.Refused(); len(refused) != 0 {
+				t.Errorf("in its class, the container is reported as refused: %+v", refused)
+			}
+		})
+	}
+}

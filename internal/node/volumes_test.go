@@ -65,6 +65,9 @@ func TestVolumesOfARefusedStartAreEnforcedIfTheContainerRuns(t *testing.T) {
 	if _, err := f.StartContainer(c); !errors.Is(err, classes.ErrUnknownClass) {
 		t.Fatalf("the start returned %v", err)
 	}
+	if err := f.Kill(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
 	f.Reconcile(t.Context())
 	if diff := cmp.Diff(map[string]string{"c1:/data": "gold"}, volumes.Enforced()); diff != "" {
 		t.Errorf("classes of volumes (-want +got):\n%s", diff)

@@ -29,7 +29,7 @@ type Node interface {
 	Assignments() []state.PodAssignments
 	Refused() []state.Refused
 	Evictions() []state.Eviction
-	Synchronized() bool
+	Runtime() state.RuntimeInfo
 	Container(owner qos.Subject) (state.ContainerAssignments, bool)
 	// Changed returns a channel that is closed at the next change of the node's state.
 	Changed() <-chan struct{}
@@ -80,7 +80,7 @@ func (s *service) ListAssignments(
 
 func (s *service) assignments(namespace, podUID string) *qosv1alpha1.ListAssignmentsResponse {
 	// Read Synchronized before the assignments, so that the list is at least as new as this flag.
-	list := &qosv1alpha1.ListAssignmentsResponse{Synchronized: s.node.Synchronized()}
+	list := &qosv1alpha1.ListAssignmentsResponse{Synchronized: s.node.Runtime().Synchronized}
 	selected := func(ofNamespace, ofPod string) bool {
 		return (namespace == "" || ofNamespace == namespace) && (podUID == "" || ofPod == podUID)
 	}

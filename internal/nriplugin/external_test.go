@@ -11,6 +11,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
@@ -58,11 +59,11 @@ func TestExternalClassesAreCountedAssignedAndChangedLikeOthers(t *testing.T) {
 
 	r.mustConfigure(t, strings.Replace(externalFiles, "{name: high, capacity: 1}, ", "", 1))
 	r.wantReported(t, high, xyz, "high/pod") // the class drains
-	if got := r.node.Draining(); got != 1 {
+	if got := nodetest.Draining(r.node.Store); got != 1 {
 		t.Errorf("%d assignments drain, want 1", got)
 	}
 	r.mustStop(t, high)
-	if got := r.node.Draining(); got != 0 {
+	if got := nodetest.Draining(r.node.Store); got != 0 {
 		t.Errorf("%d assignments drain after the end of the container, want 0", got)
 	}
 }

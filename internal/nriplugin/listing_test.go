@@ -113,7 +113,7 @@ func TestEnvironmentsThatNRICannotTransferAreNamed(t *testing.T) {
 		t.Errorf("the log has no reason:\n%s", log.String())
 	}
 
-	for !r.node.Synchronized() {
+	for !r.node.Runtime().Synchronized {
 		<-r.node.Changed()
 	}
 

@@ -95,7 +95,7 @@ func (s *session) ValidateContainerAdjustment(_ context.Context, r *api.Validate
 		s.observe("ValidateContainerAdjustment", r.GetPod(), r.GetContainer(), begin, err)
 	}(time.Now())
 	if changed, names := s.neighbours.see(r.GetPlugins()); changed {
-		s.plugin.node.SetPlugins(names)
+		s.plugin.node.UpdateRuntime(func(r *state.RuntimeInfo) { r.Plugins = names })
 	}
 	c, known, _ := s.neighbours.take(r.GetContainer().GetId())
 	if !known {

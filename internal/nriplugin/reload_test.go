@@ -12,6 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
@@ -174,7 +175,7 @@ func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 			p.mustStop(t, p.gold, p.slow, p.plain)
 			<-p.node.Drained()
 			p.mustRelease(t)
-			if got := p.node.Draining(); got != 0 {
+			if got := nodetest.Draining(p.node.Store); got != 0 {
 				t.Errorf("%d assignments drain, although no container runs", got)
 			}
 

@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 	"github.com/containerd/ttrpc"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
@@ -78,7 +79,7 @@ func (p *Plugin) connect(ctx context.Context) error {
 	select {
 	case <-conn.ended:
 		err := s.listing.failure(s.requestTimeout())
-		p.node.SyncFailed(err)
+		p.node.UpdateRuntime(func(r *state.RuntimeInfo) { r.SyncFailure = err })
 		return err
 	default:
 	}

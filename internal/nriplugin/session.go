@@ -146,11 +146,8 @@ func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.
 }
 
 // kill ends a container whose start the plugin refuses. While the runtime waits for the hook, the container has
-// executed no instruction. If ctx has ended, kill ends nothing, because the runtime may have started the container.
+// executed no instruction.
 func (s *session) kill(ctx context.Context, container classes.Holder) {
-	if ctx.Err() != nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, s.requestTimeout()*2/10)
 	defer cancel()
 	if err := s.plugin.node.Kill(ctx, container); err != nil {

@@ -23,7 +23,6 @@ var (
 	ErrRuntimeHandler  = errors.New("the pod's runtime handler has no QoS classes")
 	ErrNoBlockDevice   = errors.New("the volume has no block device")
 	ErrSharedDisk      = errors.New("the disk of the volume is shared")
-	ErrUnknownHolder   = errors.New("no holder has this ID")
 )
 
 // ErrAllocated is an ErrContradiction: an annotation requests another class than the one that the kubelet allocated.

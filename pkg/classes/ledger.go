@@ -5,7 +5,6 @@ package classes
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
@@ -13,9 +12,15 @@ import (
 
 type slot struct{ resource, class string }
 
+// Held is what a Ledger records: a Holding, or a type that embeds one and adds to it.
+type Held interface{ Held() Holding }
+
+// Held returns the holding itself.
+func (h Holding) Held() Holding { return h }
+
 // Ledger records which holder has which class. It is not safe for concurrent use.
-type Ledger struct {
-	holders map[string]Holding
+type Ledger[H Held] struct {
+	holders map[string]H
 	// slots has the owners that occupy a slot of each class. The inner map has the number of holders and reservations
 	// of each owner. An owner occupies one slot of a class, even if this number is above 1. slots lacks the system default.
 	slots map[slot]map[qos.Subject]int
@@ -29,32 +34,34 @@ type reservation struct {
 }
 
 // NewLedger makes an empty ledger.
-func NewLedger() *Ledger {
-	return &Ledger{holders: map[string]Holding{}, slots: map[slot]map[qos.Subject]int{}, reserved: map[string]reservation{}}
+func NewLedger[H Held]() *Ledger[H] {
+	return &Ledger[H]{holders: map[string]H{}, slots: map[slot]map[qos.Subject]int{}, reserved: map[string]reservation{}}
 }
 
 // Admit adds a holder, or replaces the holder with the same ID, if all of its classes have room. Otherwise it changes
 // nothing. An owner that already has a class needs no second slot in it. Errors are *RequestError.
-func (l *Ledger) Admit(h Holding, c *Catalog) error {
+func (l *Ledger[H]) Admit(holder H, c *Catalog) error {
+	h := holder.Held()
 	for _, a := range h.Assignments {
 		if err := l.checkRoom(h.Subject(), a, c); err != nil {
 			return refuseHolder(h.Holder, err)
 		}
 	}
-	l.Adopt(h)
+	l.Adopt(holder)
 	return nil
 }
 
 // Adopt adds a holder without checks, because running containers are never refused. If the ledger has a holder with the
 // same ID, Adopt replaces it.
-func (l *Ledger) Adopt(h Holding) {
-	if old, known := l.holders[h.ID]; known && old.Subject() == h.Subject() && slices.Equal(old.Assignments, h.Assignments) {
-		l.holders[h.ID] = h // the holder keeps its slots
+func (l *Ledger[H]) Adopt(holder H) {
+	h := holder.Held()
+	if old, known := l.holders[h.ID]; known && old.Held().Subject() == h.Subject() && slices.Equal(old.Held().Assignments, h.Assignments) {
+		l.holders[h.ID] = holder // the holder keeps its slots
 		return
 	}
 
 	l.remove(h.ID)
-	l.holders[h.ID] = h
+	l.holders[h.ID] = holder
 	for _, a := range h.Assignments {
 		if a.Class != SystemDefault {
 			l.occupy(slot{a.Resource, a.Class}, h.Subject())
@@ -62,29 +69,12 @@ func (l *Ledger) Adopt(h Holding) {
 	}
 }
 
-// Change assigns classes to a holder, either all of them or none, and returns all assignments that the holder had
-// before. The holder's assignments of other resources stay. To undo the change, call Adopt with the returned
-// assignments. Errors are *RequestError or ErrUnknownHolder.
-func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assignment, error) {
-	h, ok := l.holders[id]
-	if !ok {
-		return nil, fmt.Errorf("change the classes of %s: %w", clip(id), ErrUnknownHolder)
-	}
-
-	before := h.Assignments
-	h.Assignments = Overlay(before, assignments)
-	if err := l.Admit(h, c); err != nil {
-		return nil, err
-	}
-	return before, nil
-}
-
 // Reserve lets a holder occupy slots of these classes in addition to its own slots, until Settle or Release is called.
 // It does not check whether the classes have room. Before a holder's class changes, its old and its new class are
 // reserved, because the change may fail.
-func (l *Ledger) Reserve(id string, assignments []Assignment) {
+func (l *Ledger[H]) Reserve(id string, assignments []Assignment) {
 	r := l.reserved[id]
-	r.owner = l.holders[id].Subject()
+	r.owner = l.holders[id].Held().Subject()
 	for _, a := range assignments {
 		if a.Class != SystemDefault {
 			r.slots = append(r.slots, slot{a.Resource, a.Class})
@@ -95,7 +85,7 @@ func (l *Ledger) Reserve(id string, assignments []Assignment) {
 }
 
 // Reserved returns the classes that are reserved for a holder.
-func (l *Ledger) Reserved(id string) (reserved []Assignment) {
+func (l *Ledger[H]) Reserved(id string) (reserved []Assignment) {
 	for _, s := range l.reserved[id].slots {
 		reserved = append(reserved, Assignment{Resource: s.resource, Class: s.class})
 	}
@@ -103,7 +93,7 @@ func (l *Ledger) Reserved(id string) (reserved []Assignment) {
 }
 
 // Settle removes a holder's reservations for the classes of a resource. It returns these classes.
-func (l *Ledger) Settle(id, resource string) (ended []Assignment) {
+func (l *Ledger[H]) Settle(id, resource string) (ended []Assignment) {
 	r := l.reserved[id]
 	r.slots = slices.DeleteFunc(slices.Clone(r.slots), func(s slot) bool {
 		if s.resource != resource {
@@ -120,20 +110,8 @@ func (l *Ledger) Settle(id, resource string) (ended []Assignment) {
 	return ended
 }
 
-// CopyReserved copies the reservations of a holder from another ledger. l must have no reservations for this holder.
-func (l *Ledger) CopyReserved(from *Ledger, id string) {
-	r, ok := from.reserved[id]
-	if !ok {
-		return
-	}
-	l.reserved[id] = r
-	for _, s := range r.slots {
-		l.occupy(s, r.owner)
-	}
-}
-
 // Release removes a holder and its reservations. An unknown ID is not an error.
-func (l *Ledger) Release(id string) {
+func (l *Ledger[H]) Release(id string) {
 	l.remove(id)
 	r := l.reserved[id]
 	delete(l.reserved, id)
@@ -143,12 +121,13 @@ func (l *Ledger) Release(id string) {
 }
 
 // remove removes a holder, but not its reservations.
-func (l *Ledger) remove(id string) {
-	h, ok := l.holders[id]
+func (l *Ledger[H]) remove(id string) {
+	holder, ok := l.holders[id]
 	if !ok {
 		return
 	}
 	delete(l.holders, id)
+	h := holder.Held()
 	for _, a := range h.Assignments {
 		if a.Class != SystemDefault {
 			l.vacate(slot{a.Resource, a.Class}, h.Subject())
@@ -157,23 +136,29 @@ func (l *Ledger) remove(id string) {
 }
 
 // Get returns a holder by its ID.
-func (l *Ledger) Get(id string) (Holding, bool) {
+func (l *Ledger[H]) Get(id string) (H, bool) {
 	h, ok := l.holders[id]
 	return h, ok
 }
 
-// Holdings returns all holders, sorted by pod, container and ID.
-func (l *Ledger) Holdings() []Holding {
-	return slices.SortedFunc(maps.Values(l.holders), compareHoldings)
+// Where returns the holders for which the function `selected` returns true, sorted by pod, container and ID.
+func (l *Ledger[H]) Where(selected func(H) bool) (holders []H) {
+	for _, h := range l.holders {
+		if selected(h) {
+			holders = append(holders, h)
+		}
+	}
+	slices.SortFunc(holders, func(a, b H) int { return compareHoldings(a.Held(), b.Held()) })
+	return holders
 }
 
 // InUse returns the number of slots of a class that are in use: one for each owner. It returns 0 for the system default.
-func (l *Ledger) InUse(resource, class string) int {
+func (l *Ledger[H]) InUse(resource, class string) int {
 	return len(l.slots[slot{CanonicalResource(resource), class}])
 }
 
 // Used returns the classes of a resource that are in use, each with its number of owners. The system default is left out.
-func (l *Ledger) Used(resource string) map[string]int {
+func (l *Ledger[H]) Used(resource string) map[string]int {
 	used := map[string]int{}
 	for s, owners := range l.slots {
 		if s.resource == resource {
@@ -183,14 +168,14 @@ func (l *Ledger) Used(resource string) map[string]int {
 	return used
 }
 
-func (l *Ledger) occupy(s slot, owner qos.Subject) {
+func (l *Ledger[H]) occupy(s slot, owner qos.Subject) {
 	if l.slots[s] == nil {
 		l.slots[s] = map[qos.Subject]int{}
 	}
 	l.slots[s][owner]++
 }
 
-func (l *Ledger) vacate(s slot, owner qos.Subject) {
+func (l *Ledger[H]) vacate(s slot, owner qos.Subject) {
 	owners := l.slots[s]
 	if owners[owner]--; owners[owner] > 0 {
 		return
@@ -202,7 +187,7 @@ func (l *Ledger) vacate(s slot, owner qos.Subject) {
 
 // checkRoom returns the reason why an owner cannot have an assignment. It never refuses a class that the owner already
 // has, even if the catalog has changed.
-func (l *Ledger) checkRoom(owner qos.Subject, a Assignment, c *Catalog) error {
+func (l *Ledger[H]) checkRoom(owner qos.Subject, a Assignment, c *Catalog) error {
 	owners := l.slots[slot{a.Resource, a.Class}]
 	if a.Class == SystemDefault || owners[owner] > 0 {
 		return nil
@@ -243,7 +228,7 @@ func ofThePod(owner qos.Subject, owners map[qos.Subject]int) string {
 }
 
 // withRoom returns the classes of a resource that have a free slot.
-func (l *Ledger) withRoom(offer *Offer) []string {
+func (l *Ledger[H]) withRoom(offer *Offer) []string {
 	var names []string
 	for _, class := range offer.Classes {
 		used := uint64(l.InUse(offer.Name, class.Name))

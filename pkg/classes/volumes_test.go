@@ -143,7 +143,7 @@ func TestAVolumeOccupiesASlotOfItsOwn(t *testing.T) {
 
 	again := volumes[0]
 	again.ID = VolumeID("c2", "/a")
-	l := NewLedger()
+	l := NewLedger[Holding]()
 	for _, v := range append(volumes, again) {
 		l.Adopt(Holding{Holder: v, Assignments: []Assignment{{Resource: volumeIO, Class: "gold"}}})
 	}

@@ -18,3 +18,15 @@ func Has(pods []state.PodAssignments, id, resource string) string {
 	}
 	return "not reported"
 }
+
+// Draining returns the number of assignments of removed classes.
+func Draining(store *state.Store) (count int) {
+	for _, h := range store.Where(func(state.Holding) bool { return true }) {
+		for _, a := range h.Assignments {
+			if store.Live().Drains(a) {
+				count++
+			}
+		}
+	}
+	return count
+}

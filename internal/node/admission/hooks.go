@@ -54,11 +54,7 @@ func (h *Hooks) UpdateContainer(id string, requested classes.Spec) classes.Adjus
 // A container that was created while the plugin was not connected has no classes. StartContainer then admits it to the
 // classes that it requests.
 func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.Context) error, err error) {
-	volumes, err := h.store.StartVolumes(container)
-	if err != nil {
-		return nil, err
-	}
-	e, err := h.store.Start(container)
+	e, volumes, err := h.store.Start(container)
 	if err != nil {
 		return nil, err
 	}
@@ -68,9 +64,11 @@ func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.C
 
 // Kill ends a container whose start was refused, before the container executes its first instruction. Some runtimes
 // would start the container nevertheless, e.g. CRI-O, which ignores the error of the hook. Kill returns when ctx ends,
-// even if the kernel has not answered.
+// even if the kernel has not answered. If ctx has ended already, Kill ends nothing, because the runtime may have started the
+// container. Kill must be called in any case: it lets the reconciler enforce the classes of a container that runs on.
 func (h *Hooks) Kill(ctx context.Context, container classes.Holder) error {
-	if h.kill == nil {
+	defer h.store.StartRefused(container.ID)
+	if h.kill == nil || ctx.Err() != nil {
 		return nil
 	}
 	call := kernel.Call{Resource: "cgroup.kill", HolderID: container.ID}
@@ -113,8 +111,8 @@ func (h *Hooks) StopPod(sandboxID string) {
 // the first one. enforcement returns nil if there is nothing to enforce.
 //
 // The classes of claims are enforced last, and their errors are not returned, because a claim must not keep a container from starting.
-func (h *Hooks) enforcement(entries ...state.Entry) func(context.Context) error {
-	entries = slices.DeleteFunc(entries, func(e state.Entry) bool {
+func (h *Hooks) enforcement(entries ...state.Holding) func(context.Context) error {
+	entries = slices.DeleteFunc(entries, func(e state.Holding) bool {
 		steps, ofClaims := reconcile.Enforcement(e)
 		return len(steps)+len(ofClaims) == 0
 	})
@@ -143,7 +141,7 @@ func (h *Hooks) enforcement(entries ...state.Entry) func(context.Context) error 
 
 // monitoring returns a function that calls enforce, unless it is nil, and then begins to monitor the container. If the
 // container is not to be monitored, monitoring returns enforce itself.
-func (h *Hooks) monitoring(e state.Entry, enforce func(context.Context) error) func(context.Context) error {
+func (h *Hooks) monitoring(e state.Holding, enforce func(context.Context) error) func(context.Context) error {
 	if !reconcile.Monitored(h.store, e) {
 		return enforce
 	}

@@ -112,7 +112,7 @@ func (r *Reconciler) SetClaims(ctx context.Context, claims classes.Claims) error
 
 	r.store.FollowClaims(claims.Volumes, func(class string) bool { return !maps.Equal(former[class], claims.Limits[class]) })
 	moved := 0
-	r.reconcileAll(ctx, func(state.Entry, []Step) { moved++ })
+	r.reconcileAll(ctx, func(state.Holding, []Step) { moved++ })
 	r.log.Info("classes of claims applied", "classes", len(claims.Limits), "volumes", len(claims.Volumes), "moved", moved)
 	return nil
 }
@@ -139,7 +139,7 @@ func (r *Reconciler) apply(ctx context.Context, files classes.FileSet, goLive fu
 	r.files = files
 	for _, gone := range goLive(live, next) {
 		// The classes of a removed resource drain: containers that have such a class keep it until they end.
-		if err := r.awaitResource(ctx, gone, "withdraw", next[gone].Withdraw); err != nil {
+		if err := r.withdraw(ctx, gone); err != nil {
 			r.log.Warn("cannot clean up a resource that was removed from the class files", "resource", gone, "error", err)
 		}
 	}
@@ -166,11 +166,11 @@ func (r *Reconciler) check(ctx context.Context, config *classes.Config) (map[str
 }
 
 func (r *Reconciler) resourceFor(config classes.ResourceConfig) state.Resource {
-	old, ok := r.store.Resource(config.Name)
+	old, ok := r.store.Live().Resource(config.Name)
 	if !ok || old.Config.Kind != config.Kind || old.Config.Scope != config.Scope {
 		backend := r.kinds[config.Kind].New(config.Name, config.Scope)
 		if sharer, ok := backend.(classes.Sharer); ok {
-			sharer.ShareWith(r.store.InPod)
+			sharer.ShareWith(r.inPod)
 		}
 		if rememberer, ok := backend.(classes.Rememberer); ok {
 			if err := rememberer.Remember(memory{r.changes, config.Name}); err != nil {
@@ -180,6 +180,22 @@ func (r *Reconciler) resourceFor(config classes.ResourceConfig) state.Resource {
 		return state.Resource{Backend: backend, Config: config}
 	}
 	return state.Resource{Backend: old.Backend, Config: config}
+}
+
+// inPod returns a pod and its volumes with their desired classes. If podUID is empty, it returns all pods and volumes.
+func (r *Reconciler) inPod(podUID string) (holdings []classes.Holding) {
+	for _, h := range r.store.Where(func(h state.Holding) bool {
+		return h.Scope() != classes.ContainerScope && (podUID == "" || h.PodUID == podUID)
+	}) {
+		holdings = append(holdings, h.Holding)
+	}
+	return holdings
+}
+
+// withdraw withdraws the configuration of a resource that was removed from the class files.
+func (r *Reconciler) withdraw(ctx context.Context, name string) error {
+	resource, _ := r.store.Live().Resource(name)
+	return r.awaitResource(ctx, name, "withdraw", resource.Withdraw)
 }
 
 // memory is the part of the checkpoint that belongs to the backend of a resource.
@@ -237,7 +253,7 @@ func (r *Reconciler) rollBack(ctx context.Context, applied []classes.ResourceCon
 		}
 
 		back := func(ctx context.Context) error {
-			if old, ok := r.store.Resource(c.Name); ok && old.Unavailable == nil {
+			if old, ok := r.store.Live().Resource(c.Name); ok && old.Unavailable == nil {
 				return old.Apply(ctx, old.Config.Backend)
 			}
 			return errors.Join(fresh.Withdraw(ctx), fresh.Release(ctx, func(string) bool { return false }))
@@ -259,13 +275,13 @@ func (r *Reconciler) ReleaseUnused(ctx context.Context) error {
 }
 
 func (r *Reconciler) releaseUnused(ctx context.Context) error {
-	if !r.store.EverSynchronized() {
+	if r.store.Runtime().Since.IsZero() {
 		return nil
 	}
 
 	var errs []error
-	for _, name := range r.store.ResourceNames() {
-		resource, _ := r.store.Resource(name)
+	for _, name := range r.store.Live().Names() {
+		resource, _ := r.store.Live().Resource(name)
 		inUse := func(class string) bool { return r.store.InUse(name, class) > 0 }
 		err := r.awaitResource(ctx, name, "release", func(ctx context.Context) error { return resource.Release(ctx, inUse) })
 		if err != nil {

@@ -16,8 +16,8 @@ import (
 // monitors returns the available resources that can monitor containers.
 func monitors(store *state.Store) map[string]classes.Monitor {
 	found := map[string]classes.Monitor{}
-	for _, name := range store.ResourceNames() {
-		resource, _ := store.Resource(name)
+	for _, name := range store.Live().Names() {
+		resource, _ := store.Live().Resource(name)
 		if monitor, ok := resource.Backend.(classes.Monitor); ok && resource.Unavailable == nil {
 			found[name] = monitor
 		}
@@ -26,7 +26,7 @@ func monitors(store *state.Store) map[string]classes.Monitor {
 }
 
 // Monitored reports whether a container is to be monitored.
-func Monitored(store *state.Store, e state.Entry) bool {
+func Monitored(store *state.Store, e state.Holding) bool {
 	for name, monitor := range monitors(store) {
 		if monitor.Monitors(e.Class(name)) {
 			return true
@@ -37,7 +37,7 @@ func Monitored(store *state.Store, e state.Entry) bool {
 
 // Monitor creates the monitoring groups of a container that has its classes and is about to start. Monitor reports no
 // errors, and waits for the kernel no longer than kernel.Briefly waits.
-func Monitor(ctx context.Context, store *state.Store, guard *kernel.Guard, e state.Entry) {
+func Monitor(ctx context.Context, store *state.Store, guard *kernel.Guard, e state.Holding) {
 	for name, monitor := range monitors(store) {
 		briefly(ctx, guard, kernel.Call{Resource: "monitoring of " + name}, func(ctx context.Context) {
 			monitor.Monitor(ctx, e.Holder, e.Class(name))
@@ -72,18 +72,12 @@ func briefly(ctx context.Context, guard *kernel.Guard, call kernel.Call, do func
 // mayExist reports whether a container may exist. It returns true until the runtime has reported its containers.
 func mayExist(store *state.Store, id string) bool {
 	_, known := store.Get(id)
-	return known || !store.EverSynchronized()
+	return known || store.Runtime().Since.IsZero()
 }
 
 // monitor brings the monitoring of all running containers into the state that the configuration defines.
 func (r *Reconciler) monitor(ctx context.Context) {
-	var running []state.Entry
-	for _, id := range r.store.Started() {
-		if e, known := r.store.Get(id); known && e.Scope() == classes.ContainerScope {
-			running = append(running, e)
-		}
-	}
-	slices.SortFunc(running, func(a, b state.Entry) int { return cmp.Compare(a.Number, b.Number) })
+	running := inOrder(r.store.Where(func(h state.Holding) bool { return h.Phase.Reconciled() && h.Scope() == classes.ContainerScope }))
 
 	for name, monitor := range monitors(r.store) {
 		call := kernel.Call{Resource: "monitoring of " + name}
@@ -99,8 +93,14 @@ func (r *Reconciler) monitor(ctx context.Context) {
 	}
 }
 
+// inOrder sorts holders by the order in which the store got to know them.
+func inOrder(holders []state.Holding) []state.Holding {
+	slices.SortFunc(holders, func(a, b state.Holding) int { return cmp.Compare(a.Number, b.Number) })
+	return holders
+}
+
 // inClasses returns holders with their observed classes of a resource.
-func inClasses(entries []state.Entry, resource string) (all []classes.InClass) {
+func inClasses(entries []state.Holding, resource string) (all []classes.InClass) {
 	for _, e := range entries {
 		all = append(all, classes.InClass{Holder: e.Holder, Class: e.ObservedClass(resource)})
 	}

@@ -25,11 +25,11 @@ func (r *Reconciler) Reconcile(ctx context.Context) (moved int) {
 	}
 	defer r.release()
 
-	r.reconcileAll(ctx, func(state.Entry, []Step) { moved++ })
+	r.reconcileAll(ctx, func(state.Holding, []Step) { moved++ })
 	return moved
 }
 
-func (r *Reconciler) reconcileAll(ctx context.Context, moved func(state.Entry, []Step)) {
+func (r *Reconciler) reconcileAll(ctx context.Context, moved func(state.Holding, []Step)) {
 	r.releaseNotCreated(ctx)
 	r.verify(ctx)
 	r.reconcileStarted(ctx, moved)
@@ -40,8 +40,8 @@ func (r *Reconciler) reconcileAll(ctx context.Context, moved func(state.Entry, [
 	}
 }
 
-func (r *Reconciler) reconcileStarted(ctx context.Context, moved func(state.Entry, []Step)) {
-	ids := r.store.Started()
+func (r *Reconciler) reconcileStarted(ctx context.Context, moved func(state.Holding, []Step)) {
+	ids := r.reconciled()
 	defer r.beginRound()()
 	for _, id := range ids {
 		if ctx.Err() != nil {
@@ -56,8 +56,7 @@ func (r *Reconciler) reconcileStarted(ctx context.Context, moved func(state.Entr
 // observed must have started before.
 func (r *Reconciler) beginRound() (end func()) {
 	var ends []func()
-	for _, name := range r.store.ResourceNames() {
-		resource, _ := r.store.Resource(name)
+	for _, resource := range r.store.Live().Resources {
 		if observer, ok := resource.Backend.(classes.RoundObserver); ok {
 			ends = append(ends, observer.BeginRound())
 		}
@@ -69,9 +68,17 @@ func (r *Reconciler) beginRound() (end func()) {
 	}
 }
 
+// reconciled returns the IDs of the holders that the reconciler compares with their desired classes.
+func (r *Reconciler) reconciled() (ids []string) {
+	for _, h := range r.store.Where(func(h state.Holding) bool { return h.Phase.Reconciled() }) {
+		ids = append(ids, h.ID)
+	}
+	return ids
+}
+
 // reconcile compares the desired classes of one holder with its observed classes, and carries out the steps that bring
 // the holder into the desired classes. If the class of a claim cannot be enforced, the other classes stay in force.
-func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.Entry, []Step)) {
+func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.Holding, []Step)) {
 	e, known := r.store.Get(id)
 	if !known {
 		return
@@ -105,7 +112,7 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 }
 
 // move carries out steps for a holder, and records their outcome.
-func (r *Reconciler) move(ctx context.Context, e state.Entry, steps []Step) (done bool) {
+func (r *Reconciler) move(ctx context.Context, e state.Holding, steps []Step) (done bool) {
 	if err := r.make(ctx, e.Holder, steps); err != nil {
 		r.logFailure(e, steps, err)
 		r.store.NotEnforced(e, err)
@@ -113,7 +120,7 @@ func (r *Reconciler) move(ctx context.Context, e state.Entry, steps []Step) (don
 		return false
 	}
 
-	r.store.Enforced(e.ID)
+	r.store.Modify(e.ID, func(h *state.Holding) { h.InForce = r.store.Now() })
 	for _, s := range steps {
 		r.store.Observe(e.ID, s.Resource, s.To)
 	}
@@ -131,9 +138,9 @@ type observation struct {
 
 // observe reads the class of each resource from the kernel. If reading the class of one resource fails, observe
 // continues with the other resources.
-func (r *Reconciler) observe(ctx context.Context, e state.Entry) (observed []observation, err error) {
+func (r *Reconciler) observe(ctx context.Context, e state.Holding) (observed []observation, err error) {
 	for _, a := range e.Assignments {
-		resource, there := r.store.Resource(a.Resource)
+		resource, there := r.store.Live().Resource(a.Resource)
 		if !there {
 			continue // no backend can enforce the class now
 		}
@@ -143,8 +150,7 @@ func (r *Reconciler) observe(ctx context.Context, e state.Entry) (observed []obs
 			err = errors.Join(err, observeErr)
 			continue
 		}
-		draining := a.Class != classes.SystemDefault && !r.store.Offered(a)
-		observed = append(observed, observation{a, now, resource.Unavailable != nil, draining})
+		observed = append(observed, observation{a, now, resource.Unavailable != nil, r.store.Live().Drains(a)})
 	}
 	return observed, err
 }
@@ -152,9 +158,9 @@ func (r *Reconciler) observe(ctx context.Context, e state.Entry) (observed []obs
 // plan returns the steps from the observed classes to the desired classes. For a resource that needs no step, plan
 // records the observed class. If the kernel does not show the class, plan records the last observed class again. It
 // also records what other programs have set for the holder.
-func (r *Reconciler) plan(e state.Entry, observed []observation) (steps []Step) {
+func (r *Reconciler) plan(e state.Holding, observed []observation) (steps []Step) {
 	for _, o := range observed {
-		r.store.SetForeign(e.ID, o.assigned.Resource, o.Foreign)
+		r.store.Modify(e.ID, func(h *state.Holding) { h.SetForeign(o.assigned.Resource, o.Foreign) })
 		if step, needed := o.step(e); needed {
 			step.observed = &o.Observation
 			steps = append(steps, step)
@@ -171,7 +177,7 @@ func (r *Reconciler) plan(e state.Entry, observed []observation) (steps []Step) 
 
 // step returns the step that a holder needs for a resource. If the kernel does not show the holder's class, step
 // assumes the class in e.Observed, or the desired class if e.Observed has no class for the resource.
-func (o observation) step(e state.Entry) (s Step, needed bool) {
+func (o observation) step(e state.Holding) (s Step, needed bool) {
 	want := o.assigned.Class
 	s = Step{Resource: o.assigned.Resource, From: want, To: want}
 	recorded, elsewhere := e.Observed[s.Resource]
@@ -191,14 +197,14 @@ func (o observation) step(e state.Entry) (s Step, needed bool) {
 	return s, want != classes.SystemDefault && !o.draining
 }
 
-func (r *Reconciler) observeSteps(ctx context.Context, e state.Entry, steps []Step) {
+func (r *Reconciler) observeSteps(ctx context.Context, e state.Holding, steps []Step) {
 	ctx = context.WithoutCancel(ctx)
 	for _, s := range steps {
 		class := s.From
 		if s.From == s.To {
 			class = classes.SystemDefault // the holder may have none of the values of the class
 		}
-		if resource, ok := r.store.Resource(s.Resource); ok {
+		if resource, ok := r.store.Live().Resource(s.Resource); ok {
 			if now, err := r.observeClass(ctx, resource, s.Resource, e.Holder, s.To); err == nil && now.Known {
 				class = now.Class
 			}
@@ -214,11 +220,11 @@ func (r *Reconciler) observeSteps(ctx context.Context, e state.Entry, steps []St
 // A container without a PID has ended if it has no cgroup any more, and the runtime reports the PIDs of other containers:
 // containerd lists a container that is ending as running, without a PID. If the plugin registers at this time, containerd
 // does not report the end again. CRI-O before 1.36 reports no PIDs, and the cgroup of e.g. a Kata container is not on the host.
-func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr error) bool {
+func (r *Reconciler) hasEnded(ctx context.Context, e state.Holding, observeErr error) bool {
 	switch {
 	case errors.Is(observeErr, classes.ErrEnded), errors.Is(observeErr, fs.ErrNotExist) && e.Container == "":
 		return true
-	case e.Container == "", e.PID <= 0 && r.store.HasPIDs():
+	case e.Container == "", e.PID <= 0 && r.store.Runtime().ReportsPIDs:
 		return !r.mayHaveCgroup(ctx, e)
 	case r.startTime == nil || e.PID <= 0:
 		return false
@@ -234,7 +240,12 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr err
 		at, exists := r.startTime(e.PID)
 		return process{at, exists}, nil
 	})
-	return err == nil && (!now.exists || r.store.SetStartTime(e.ID, now.startTime))
+	if err != nil || !now.exists {
+		return err == nil
+	}
+	replaced := false
+	r.store.Modify(e.ID, func(h *state.Holding) { replaced = h.SetStartTime(now.startTime) })
+	return replaced
 }
 
 // releaseNotCreated releases the containers whose creation failed without a report. For example, CRI-O calls no hook if
@@ -242,7 +253,7 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr err
 // runtimes, e.g. containerd, make the cgroup only when the container starts. The start hook then adopts the container that
 // was released by mistake.
 func (r *Reconciler) releaseNotCreated(ctx context.Context) {
-	for _, e := range r.store.Late() {
+	for _, e := range r.store.Where(func(h state.Holding) bool { return h.IsLate(r.store.Now()) }) {
 		if !r.mayHaveCgroup(ctx, e) {
 			r.log.Info("a container was not created, but the runtime has not reported the failure", "holder", e.String())
 			r.store.Release(e.ID)
@@ -251,7 +262,7 @@ func (r *Reconciler) releaseNotCreated(ctx context.Context) {
 }
 
 // mayHaveCgroup returns false if a holder has no cgroup. If that is unknown, it returns true.
-func (r *Reconciler) mayHaveCgroup(ctx context.Context, e state.Entry) bool {
+func (r *Reconciler) mayHaveCgroup(ctx context.Context, e state.Holding) bool {
 	if r.hasCgroup == nil {
 		return true
 	}
@@ -265,7 +276,7 @@ func (r *Reconciler) mayHaveCgroup(ctx context.Context, e state.Entry) bool {
 
 // logFailure logs a failed move. The first failure is a warning. While the holder stays outside of its class, further failures
 // are debug messages.
-func (r *Reconciler) logFailure(e state.Entry, steps []Step, err error) {
+func (r *Reconciler) logFailure(e state.Holding, steps []Step, err error) {
 	log := r.log.Debug
 	for _, s := range steps {
 		if _, before := e.Observed[s.Resource]; !before {
@@ -276,8 +287,8 @@ func (r *Reconciler) logFailure(e state.Entry, steps []Step, err error) {
 }
 
 // restoreStored replaces the values that the runtime has stored for a holder, if they differ from the desired classes.
-func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
-	if !e.Stale {
+func (r *Reconciler) restoreStored(ctx context.Context, e state.Holding) {
+	if e.Stored != state.StoredStale {
 		return
 	}
 
@@ -287,14 +298,14 @@ func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 	}
 	switch {
 	case err == nil:
-		r.store.SetStored(e.ID, false)
+		r.store.Modify(e.ID, func(h *state.Holding) { h.Stored = state.StoredByUpdate })
 	case r.runtimeErr == nil: // the runtime answered, but rejected the update
 		r.log.Debug("the runtime still stores values of another class; retrying", "holder", e.String(), "error", err)
 	}
 }
 
 // storedSteps returns the steps whose values replace all values that the runtime has stored for a container.
-func storedSteps(e state.Entry) (steps []Step) {
+func storedSteps(e state.Holding) (steps []Step) {
 	for _, a := range e.Assignments {
 		if e.Container != "" {
 			steps = append(steps, Step{Resource: a.Resource, From: a.Class, To: a.Class})
@@ -308,7 +319,7 @@ func storedSteps(e state.Entry) (steps []Step) {
 // before those that are in another class.
 func (r *Reconciler) verify(ctx context.Context) {
 	var inClass, unclear, elsewhere []string
-	unverified := r.store.Unverified()
+	unverified := inOrder(r.store.Where(func(h state.Holding) bool { return h.Phase == state.Unverified }))
 	defer r.beginRound()()
 	for _, e := range unverified {
 		observed, err := r.observe(ctx, e)

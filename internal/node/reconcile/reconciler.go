@@ -100,13 +100,17 @@ func (r *Reconciler) release() { r.round.Release(1) }
 // Connected records the runtime with which the plugin has registered. It must be called before Synchronize.
 func (r *Reconciler) Connected(runtime Runtime, info state.RuntimeInfo) {
 	r.runtime.Store(&runtime)
-	r.store.Connect(info)
+	r.store.UpdateRuntime(func(r *state.RuntimeInfo) {
+		info.Since, info.SyncFailure = r.Since, r.SyncFailure
+		info.ReportsPIDs = r.ReportsPIDs && info.Name == r.Name && info.Version == r.Version
+		*r = info
+	})
 }
 
 // Disconnected records that the plugin is not connected to the runtime. All assignments stay as they are.
 func (r *Reconciler) Disconnected() {
 	r.runtime.Store(nil)
-	r.store.Disconnect()
+	r.store.UpdateRuntime(func(r *state.RuntimeInfo) { r.Synchronized = false })
 }
 
 // Synchronize rebuilds the state from the containers and pods that exist on the node. It moves no container or pod; a

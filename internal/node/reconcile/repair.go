@@ -26,23 +26,23 @@ func (r *Reconciler) Repair(ctx context.Context) {
 	}
 	defer r.release()
 
-	for _, name := range r.store.ResourceNames() {
+	for _, name := range r.store.Live().Names() {
 		r.repair(ctx, name)
 	}
-	r.reconcileAll(ctx, func(e state.Entry, steps []Step) {
+	r.reconcileAll(ctx, func(e state.Holding, steps []Step) {
 		for _, s := range steps {
-			r.store.Corrected(s.Resource, state.AssignmentDrift, 1)
+			r.corrected(s.Resource, state.AssignmentDrift, 1)
 			r.log.Warn("drift corrected: moved a container or pod to its class", "holder", e.String(), "resource", s.Resource, "from", s.From, "to", s.To)
 		}
 	})
-	r.moveThreads(ctx, func(state.Entry, string) bool { return true })
+	r.moveThreads(ctx, func(state.Holding, string) bool { return true })
 }
 
 func (r *Reconciler) repair(ctx context.Context, name string) {
-	resource, _ := r.store.Resource(name)
+	resource, _ := r.store.Live().Resource(name)
 	var drift classes.Drift
 	var err error
-	if resource.Unavailable == nil || !r.store.Configured(name) {
+	if resource.Unavailable == nil || !r.store.Live().Configured(name) {
 		drift, err = await(ctx, r, changeTime, kernel.Call{Resource: name}, func() string { return "repair " + name }, resource.Repair)
 	} else {
 		err = r.awaitResource(ctx, name, "apply", func(ctx context.Context) error {
@@ -56,13 +56,21 @@ func (r *Reconciler) repair(ctx context.Context, name string) {
 	switch {
 	case len(drift.Found) > 0:
 		r.recordDrift(name, strings.Join(drift.Found, "; "), err)
-	case err == nil:
-		r.store.ConfigurationInSync(name)
+	case err == nil && resource.Drift.Uncorrected():
+		r.store.UpdateResource(name, func(r *state.Resource) { r.Drift.ConfigurationInSync() })
 	}
 	if drift.DevicesGone {
-		r.store.DevicesLost(name)
+		r.devicesLost(name)
 	}
 	r.setAvailability(name, unavailableFor(err))
+}
+
+// devicesLost marks each holder as stale for which the runtime may have stored values of a resource. These values may name
+// devices that the machine lost.
+func (r *Reconciler) devicesLost(resource string) {
+	for _, h := range r.store.Where(func(h state.Holding) bool { return h.MayStore(resource) }) {
+		r.store.Modify(h.ID, stale)
+	}
 }
 
 func (r *Reconciler) recordDrift(name, found string, err error) {
@@ -71,14 +79,27 @@ func (r *Reconciler) recordDrift(name, found string, err error) {
 	} else {
 		r.log.Error("drift not corrected; retrying", "resource", name, "found", found, "error", err)
 	}
-	r.store.ConfigurationDrifted(name, found, err == nil)
+	r.store.UpdateResource(name, func(resource *state.Resource) {
+		resource.Drift.ConfigurationDrifted(found, err == nil, r.store.Now())
+	})
+}
+
+// corrected counts corrections of drift.
+func (r *Reconciler) corrected(resource, kind string, count int) {
+	r.store.UpdateResource(resource, func(r *state.Resource) { r.Drift.Corrected(kind, count) })
 }
 
 func (r *Reconciler) setAvailability(name string, why *classes.Unavailable) {
-	switch changed := r.store.SetAvailability(name, why); {
-	case changed && why == nil:
+	before, _ := r.store.Live().Resource(name)
+	if was := before.Unavailable; was == why || was != nil && why != nil && *was == *why {
+		return
+	}
+
+	r.store.UpdateResource(name, func(r *state.Resource) { r.Unavailable = why })
+	switch {
+	case why == nil:
 		r.log.Info("resource available again", "resource", name)
-	case changed:
+	default:
 		r.log.Warn("resource unavailable", "resource", name, "reason", why.Reason, "message", why.Message)
 	}
 }
@@ -100,7 +121,7 @@ func (r *Reconciler) MoveThreads(ctx context.Context) {
 	}
 	defer r.release()
 
-	r.moveThreads(ctx, func(e state.Entry, resource string) bool {
+	r.moveThreads(ctx, func(e state.Holding, resource string) bool {
 		return e.ObservedClass(resource) != classes.ClassOf(e.Created, resource)
 	})
 }
@@ -110,14 +131,14 @@ type threadGroup struct {
 	resource, class string
 }
 
-func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Entry, resource string) bool) {
+func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Holding, resource string) bool) {
 	for group, holders := range r.threadGroups(selected) {
 		moved, err := r.moveGroup(ctx, group, holders)
 		if ctx.Err() == nil {
 			r.logThreadError(group, err)
 		}
 		if len(moved) > 0 {
-			r.store.Corrected(group.resource, state.ThreadDrift, len(moved))
+			r.corrected(group.resource, state.ThreadDrift, len(moved))
 		}
 	}
 }
@@ -126,14 +147,14 @@ func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Entr
 // process. So all threads of a container are moved to one class even if the container cannot get its desired class,
 // e.g. because the group of that class was removed. threadGroups includes a container only if selected returns true for
 // the container and the resource, and if the container's threads can be moved now.
-func (r *Reconciler) threadGroups(selected func(e state.Entry, resource string) bool) map[threadGroup][]classes.Holder {
+func (r *Reconciler) threadGroups(selected func(e state.Holding, resource string) bool) map[threadGroup][]classes.Holder {
 	movers := r.movers()
 	if len(movers) == 0 {
 		return nil
 	}
-	moves := func(e state.Entry, resource string) bool { return movers[resource] != nil && selected(e, resource) }
-	entries := r.store.Where(func(e state.Entry) bool {
-		return e.Started && e.Container != "" &&
+	moves := func(e state.Holding, resource string) bool { return movers[resource] != nil && selected(e, resource) }
+	entries := r.store.Where(func(e state.Holding) bool {
+		return e.Phase.Started() && e.Container != "" &&
 			slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return moves(e, a.Resource) })
 	})
 
@@ -152,8 +173,8 @@ func (r *Reconciler) threadGroups(selected func(e state.Entry, resource string) 
 // movers returns the backends that move threads, by resource. It leaves out unavailable resources.
 func (r *Reconciler) movers() map[string]classes.ThreadMover {
 	movers := map[string]classes.ThreadMover{}
-	for _, name := range r.store.ResourceNames() {
-		resource, _ := r.store.Resource(name)
+	for _, name := range r.store.Live().Names() {
+		resource, _ := r.store.Live().Resource(name)
 		if mover, ok := resource.Backend.(classes.ThreadMover); ok && resource.Unavailable == nil {
 			movers[name] = mover
 		}

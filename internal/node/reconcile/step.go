@@ -24,7 +24,7 @@ type Step struct {
 func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", s.To, s.Resource, err) }
 
 // Enforcement returns the steps that enforce the classes of a new holder. The steps for classes of claims are separate.
-func Enforcement(e state.Entry) (steps, ofClaims []Step) {
+func Enforcement(e state.Holding) (steps, ofClaims []Step) {
 	for _, a := range e.Assignments {
 		// The class is enforced again, because its values may have changed since the runtime created the container.
 		step := Step{Resource: a.Resource, From: a.Class, To: a.Class}
@@ -61,7 +61,7 @@ func (s Step) enforce(ctx context.Context, backend classes.Backend, h classes.Ho
 }
 
 func backendOf(store *state.Store, resource string) (classes.Backend, error) {
-	if r, ok := store.Resource(resource); ok {
+	if r, ok := store.Live().Resource(resource); ok {
 		return r.Backend, nil
 	}
 	return nil, fmt.Errorf("%s is not configured any more: %w", resource, classes.ErrUnknownResource)
@@ -130,7 +130,7 @@ func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) e
 	unified, err := r.unified(h, back)
 	runtimeErr := r.updateRuntime(ctx, h, unified)
 	if runtimeErr != nil {
-		r.store.SetStored(h.ID, true)
+		r.store.Modify(h.ID, stale)
 	}
 	errs := []error{err, runtimeErr}
 	for _, s := range back {
@@ -167,6 +167,9 @@ func (r *Reconciler) unified(h classes.Holder, steps []Step) (map[string]string,
 	return all.Unified(), errors.Join(errs...)
 }
 
+// stale marks a holder for which the runtime may have stored values that differ from the desired classes.
+func stale(h *state.Holding) { h.Stored = state.StoredStale }
+
 // updateRuntime sets cgroup v2 values through the runtime. If the plugin is not connected, or the runtime is busy or
 // does not answer, the next calls in this round fail at once and do not wait for the timeout again. A runtime that does
 // not answer may still set the values later, so updateRuntime marks the holder as stale.
@@ -182,12 +185,12 @@ func (r *Reconciler) updateRuntime(ctx context.Context, h classes.Holder, unifie
 	if runtime := r.runtime.Load(); runtime != nil {
 		ctx, cancel := context.WithTimeout(ctx, r.patience)
 		defer cancel()
-		r.store.UpdatedStored(h.ID)
+		r.store.Modify(h.ID, (*state.Holding).AskedToStore)
 		err = (*runtime).SetUnified(ctx, h.ID, unified)
 	}
 	switch {
 	case errors.Is(err, state.ErrUnanswered):
-		r.store.SetStored(h.ID, true)
+		r.store.Modify(h.ID, stale)
 		r.runtimeErr = err
 	case errors.Is(err, state.ErrNotConnected), errors.Is(err, state.ErrRuntimeBusy):
 		r.runtimeErr = err

@@ -77,7 +77,7 @@ func TestObservationStep(t *testing.T) {
 				classes.Assignment{Resource: "r", Class: test.desired},
 				classes.Observation{Class: test.observed.class, Known: test.observed.known}, test.observed.unavailable, test.observed.draining,
 			}
-			got, needed := o.step(state.Entry{Observed: test.recorded})
+			got, needed := o.step(state.Holding{Observed: test.recorded})
 			if needed != (test.want != nil) {
 				t.Fatalf("step %+v, needed is %v", got, needed)
 			}
@@ -89,7 +89,7 @@ func TestObservationStep(t *testing.T) {
 }
 
 func TestEnforcementIsAStepForEachClass(t *testing.T) {
-	e := state.Entry{Holding: classes.Holding{Assignments: []classes.Assignment{{Resource: "r", Class: "gold"}, {Resource: "s"}}}}
+	e := state.Holding{Holding: classes.Holding{Assignments: []classes.Assignment{{Resource: "r", Class: "gold"}, {Resource: "s"}}}}
 	if got, ofClaims := Enforcement(e); len(ofClaims) > 0 || len(got) != 1 || got[0] != (Step{Resource: "r", From: "gold", To: "gold"}) {
 		t.Errorf("steps %+v", got)
 	}

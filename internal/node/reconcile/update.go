@@ -23,7 +23,7 @@ func (r *Reconciler) Update(ctx context.Context, owner qos.Subject, requests map
 	}
 	defer r.release()
 	r.patience = updateTime
-	if !r.store.Synchronized() {
+	if !r.store.Runtime().Synchronized {
 		return fmt.Errorf("%s: %w; try again", owner, state.ErrNotConnected)
 	}
 
@@ -47,7 +47,7 @@ func (r *Reconciler) Update(ctx context.Context, owner qos.Subject, requests map
 	return nil
 }
 
-func stepsTo(changes []classes.Assignment, before state.Entry) (steps []Step) {
+func stepsTo(changes []classes.Assignment, before state.Holding) (steps []Step) {
 	for _, a := range changes {
 		if from := before.ObservedClass(a.Resource); from != a.Class {
 			steps = append(steps, Step{Resource: a.Resource, From: from, To: a.Class})
@@ -57,7 +57,7 @@ func stepsTo(changes []classes.Assignment, before state.Entry) (steps []Step) {
 }
 
 // revert restores the classes that a holder had before a failed change. It returns the error of the change.
-func (r *Reconciler) revert(ctx context.Context, before state.Entry, steps []Step, err error) error {
+func (r *Reconciler) revert(ctx context.Context, before state.Holding, steps []Step, err error) error {
 	if _, known := r.store.Get(before.ID); !known {
 		return fmt.Errorf("%s: %w any more: %w", before, state.ErrNotFound, err)
 	}
@@ -65,7 +65,7 @@ func (r *Reconciler) revert(ctx context.Context, before state.Entry, steps []Ste
 	if errors.Is(err, state.ErrUnanswered) {
 		err = fmt.Errorf("%w; if the runtime makes the change, qos-nri-plugin restores the previous class; try again", err)
 	}
-	r.store.Revert(before.Holding)
+	r.store.Modify(before.ID, func(h *state.Holding) { h.Assignments = before.Assignments })
 	r.observeSteps(ctx, before, steps)
 	return errors.Join(fmt.Errorf("%s: %w", before, err), r.remember(before.ID))
 }

@@ -6,6 +6,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -13,209 +14,239 @@ import (
 // Admit assigns classes to a container that is about to be created. It returns what the runtime must set for these
 // classes. If Admit returns an error, it assigns nothing.
 func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignment, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
+	n := &s.node
 
-	held, err := s.admit(h)
+	held, err := n.admit(h)
 	if err != nil {
-		return nil, nil, s.refuse(h, err)
+		return nil, nil, n.refuse(h, err)
 	}
-	adjustment, err := s.adjustment(held)
+	adjustment, err := n.live.adjustment(held.Holding)
 	if err != nil {
-		s.ledger.Release(h.ID)
-		return nil, nil, s.refuse(h, fmt.Errorf("%s: %w", h, err))
+		n.table.Release(h.ID)
+		return nil, nil, n.refuse(h, fmt.Errorf("%s: %w", h, err))
 	}
-	if err := s.admitVolumes(h); err != nil {
-		s.ledger.Release(h.ID)
-		return nil, nil, s.refuse(h, err)
+	if err := n.admitVolumes(h); err != nil {
+		n.table.Release(h.ID)
+		return nil, nil, n.refuse(h, err)
 	}
 
-	s.track(h.ID, record{created: held.Assignments})
-	s.releaseOthers(held, func(r record) bool { return !r.started }) // their creation failed, and the runtime did not report the failure
-	s.notify()
+	n.releaseOthers(held, func(h Holding) bool { return h.Phase == Created }) // their creation failed, and the runtime did not report the failure
+	n.changed = true
 	return adjustment, held.Assignments, nil
 }
 
-// releaseOthers releases the other holders of the same owner whose record matches the filter. The caller holds mu.
-func (s *Store) releaseOthers(held classes.Holding, is func(record) bool) {
-	for id, r := range s.records {
-		if other, _ := s.ledger.Get(id); id != held.ID && other.Subject() == held.Subject() && is(r) {
-			s.release(id)
-		}
+// releaseOthers releases the other holders of the same subject that match the filter.
+func (n *node) releaseOthers(held Holding, is func(Holding) bool) {
+	for _, other := range n.table.Where(func(h Holding) bool { return h.ID != held.ID && h.Subject() == held.Subject() && is(h) }) {
+		n.release(other.ID)
 	}
 }
 
-// admit assigns the requested classes to a holder if each of these classes has a free slot. The caller holds mu.
-func (s *Store) admit(h classes.Holder) (classes.Holding, error) {
-	assignments, err := s.catalog.Resolve(h)
+// admit assigns the requested classes to a holder that is about to be created, if each of these classes has a free slot.
+func (n *node) admit(h classes.Holder) (Holding, error) {
+	assignments, err := n.live.Catalog.Resolve(h)
 	if err != nil {
-		return classes.Holding{}, err
+		return Holding{}, err
 	}
-	held := holding(h, assignments)
-	return held, s.ledger.Admit(held, s.catalog)
+	held := n.newHolding(h, assignments, Created)
+	if h.Scope() == classes.ContainerScope {
+		held.Created = assignments
+	}
+	return held, n.table.Admit(held, n.live.Catalog)
 }
 
-// adjustment merges the adjustments of the backends for the classes of a new holder. The caller holds mu.
-func (s *Store) adjustment(held classes.Holding) (all classes.Adjustment, _ error) {
-	for _, a := range held.Assignments {
-		if a.Class == classes.SystemDefault {
-			continue
-		}
-		one, err := s.resources[a.Resource].Adjust(held.Holder, classes.SystemDefault, a.Class)
-		if err != nil {
-			return nil, fmt.Errorf("class %q of %s: %w", a.Class, a.Resource, err)
-		}
-		all = all.Merge(one)
+// newHolding returns the Holding of a holder that the table lacks. A volume is reported without its class until a hook or
+// the reconciler has enforced or observed the limits.
+func (n *node) newHolding(h classes.Holder, assignments []classes.Assignment, phase Phase) Holding {
+	held := n.table.numbered(holding(h, assignments), phase)
+	if h.Scope() == classes.VolumeScope {
+		held.observeAll(func(string) string { return classes.SystemDefault })
 	}
-	return all, nil
+	return held
 }
 
 // AdmitPod assigns pod-scope classes to a pod that is about to run. The caller must then enforce these classes and call Finish.
-func (s *Store) AdmitPod(h classes.Holder) (Entry, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Store) AdmitPod(h classes.Holder) (Holding, error) {
+	defer s.lock()()
+	n := &s.node
 
-	held, err := s.admit(h)
+	held, err := n.admit(h)
 	if err != nil {
-		return Entry{}, s.refuse(h, err)
+		return Holding{}, n.refuse(h, err)
 	}
 
-	s.track(h.ID, record{started: true})
 	// An earlier sandbox of the pod is dead, and the pod's cgroup now belongs to the new sandbox.
-	s.releaseOthers(held, func(record) bool { return true })
-	s.notify()
-	return s.begin(held), nil
+	n.releaseOthers(held, func(Holding) bool { return true })
+	n.changed = true
+	return n.begin(held.ID), nil
 }
 
-// Start records the process of a container that is about to start. The caller must then enforce the container's classes
-// and call Finish. If a container was created while the plugin was not connected, Start admits the container to the
-// classes that it requests. If this admission fails, Start returns an error. Some runtimes start the container
-// nevertheless, so the request stays pending until the container ends.
-func (s *Store) Start(h classes.Holder) (Entry, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// Start records the process of a container that is about to start, also for each of the container's volumes. The caller
+// must then enforce the classes of the volumes and of the container, and call Finish for each of them. If a container was
+// created while the plugin was not connected, Start admits the container to the classes that it requests.
+//
+// If Start or Finish returns an error, the caller must end the container's processes and call StartRefused. Some runtimes
+// start the container nevertheless, so a request that was not admitted stays pending until the container ends.
+func (s *Store) Start(h classes.Holder) (container Holding, volumes []Holding, err error) {
+	defer s.lock()()
+	n := &s.node
 
-	if _, known := s.ledger.Get(h.ID); !known {
-		if err := s.adoptStarting(h); err != nil {
-			s.endEnforcing(h.ID)
-			return Entry{}, err
+	volumes, err = n.startVolumes(h)
+	if err != nil {
+		return Holding{}, nil, err
+	}
+	if _, known := n.table.Get(h.ID); !known {
+		if err := n.adoptStarting(h); err != nil {
+			return Holding{}, nil, err
 		}
 	}
 
-	held, _ := s.ledger.Get(h.ID)
-	held = holding(h, held.Assignments)
-	s.ledger.Adopt(held)
-	s.modify(h.ID, func(r *record) { r.started = true })
-
-	e := s.begin(held)
+	n.runtime.ReportsPIDs = n.runtime.ReportsPIDs || h.PID > 0
+	n.update(h.ID, func(held *Holding) { held.Holder = holding(h, nil).Holder })
+	container = n.begin(h.ID)
 	// Observed is not empty if the container was created in a class that is not its desired class. The backend must then
 	// move the container. Otherwise the runtime has already set the class, and the backend only verifies the class.
-	e.Starting = len(e.Observed) == 0
-	return e, nil
+	container.Starting = len(container.Observed) == 0
+	return container, volumes, nil
 }
 
-// adoptStarting adopts a container that is about to start and is not in the ledger: it was created while the plugin was
-// not connected, or it was released because its creation seemed to have failed. In both cases it has no slots, and is
-// admitted only if its classes have free slots. The caller holds mu.
-func (s *Store) adoptStarting(h classes.Holder) error {
+// adoptStarting adopts a container that is about to start and is not known: it was created while the plugin was not
+// connected, or it was released because its creation seemed to have failed. In both cases it has no slots, and is
+// admitted only if its classes have free slots.
+func (n *node) adoptStarting(h classes.Holder) error {
 	has := recordedOn(h)
-	err := s.adoptWithoutSlots(h, has)
-	if err != nil {
-		s.modify(h.ID, func(r *record) { r.refused = r.pending })
+	if err := n.adoptWithoutSlots(h, has); err != nil {
+		n.update(h.ID, func(held *Holding) {
+			if held.Phase.isWaiting() {
+				held.happens(startRefused)
+			}
+		})
 		return err
 	}
 
 	if has == nil {
-		s.countAdopted(h.ID)
+		n.countAdopted(h.ID)
 	}
-	s.notify()
+	n.changed = true
 	return nil
 }
 
-// begin records that a hook is enforcing the classes of a holder. If the holder has no class, there is nothing to enforce, and
-// begin only removes the holder's refusal. The caller holds mu.
-func (s *Store) begin(h classes.Holding) Entry {
-	enforced := false
-	for _, a := range h.Assignments {
-		enforced = enforced || a.Class != classes.SystemDefault
+// begin records that a hook is enforcing the classes of a holder. If the holder has no class, there is nothing to
+// enforce, and begin only removes the holder's refusal.
+func (n *node) begin(id string) Holding {
+	held, _ := n.table.Get(id)
+	event := started
+	if slices.ContainsFunc(held.Assignments, func(a classes.Assignment) bool { return a.Class != classes.SystemDefault }) {
+		event = hookBegan
+	} else {
+		n.accept(held.Subject())
 	}
 
-	if enforced {
-		s.modify(h.ID, func(r *record) { r.enforcing = true })
-	} else {
-		s.accept(h.Subject())
-	}
-	return s.entry(h)
+	n.update(id, func(h *Holding) { h.happens(event) })
+	held, _ = n.table.Get(id)
+	return held
 }
 
 // Finish records the result of a hook that enforces classes. The parameter `err` is nil if the hook has enforced all
 // classes. If err is a ClaimError, only the class of a claim is not in force. Finish then reports err as a refusal and
 // returns nil, and the reconciler retries. Finish records and counts any other error as a refusal, and returns this
 // error.
-func (s *Store) Finish(e Entry, err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Store) Finish(e Holding, err error) error {
+	defer s.lock()()
+	n := &s.node
 
-	s.modify(e.ID, func(r *record) { r.enforcing = false })
 	_, ofClaim := errors.AsType[ClaimError](err)
 	if err != nil && !ofClaim {
-		s.modify(e.ID, func(r *record) { r.refused = true })
-		s.observeAll(e.ID, func(string) string { return classes.SystemDefault }) // not verified
-		return s.refuse(e.Holder, fmt.Errorf("%s: %w", e, err))
+		n.update(e.ID, func(h *Holding) {
+			h.happens(startRefused)
+			h.observeAll(func(string) string { return classes.SystemDefault }) // not verified
+		})
+		if e.Container == "" {
+			n.endStart(e.ID) // the runtime itself ends the sandbox
+		}
+		return n.refuse(e.Holder, fmt.Errorf("%s: %w", e, err))
 	}
 
-	s.modify(e.ID, func(r *record) { r.inForce = s.now() })
-	for resource := range s.records[e.ID].observed {
-		s.observe(e.ID, resource, e.Class(resource))
-		s.notify()
-	}
+	n.update(e.ID, func(h *Holding) {
+		h.happens(hookEnded)
+		h.InForce = n.now()
+		for resource := range h.Observed {
+			h.observe(resource, e.Class(resource))
+		}
+	})
 	if ofClaim {
-		s.observe(e.ID, classes.ClaimResource, classes.SystemDefault)
-		s.notEnforced(e, err)
+		n.update(e.ID, func(h *Holding) {
+			for _, a := range h.Assignments {
+				if a.Source == classes.SourceClaim {
+					h.observe(a.Resource, classes.SystemDefault)
+				}
+			}
+		})
+		n.notEnforced(e, err)
 		return nil
 	}
-	s.accept(e.Subject())
+	n.accept(e.Subject())
 	return nil
+}
+
+// StartRefused records that the processes of a container whose start was refused were ended, as far as possible. If the
+// runtime starts the container nevertheless, the reconciler enforces its classes and those of its volumes from now on.
+func (s *Store) StartRefused(id string) {
+	defer s.lock()()
+	s.node.endStart(id)
+	for _, volume := range s.node.table.volumesOf(id) {
+		s.node.endStart(volume.ID)
+	}
+}
+
+func (n *node) endStart(id string) {
+	n.update(id, func(h *Holding) {
+		pending := h.Phase == Ending && h.Request != nil
+		request := h.Request
+		h.happens(processesEnded)
+		if pending {
+			h.happens(postponed)
+			h.Request = request
+		}
+	})
 }
 
 // Release frees the slots of a container or pod sandbox that has stopped or is removed. It may be called several
 // times for the same ID, and for unknown IDs.
 func (s *Store) Release(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.release(id)
+	defer s.lock()()
+	s.node.release(id)
 }
 
 // ReleasePod frees the slots of a pod sandbox that has stopped or is removed, and of its containers. ReleasePod also
 // releases containers whose creation the OCI runtime refused, because CRI-O does not report their end.
 func (s *Store) ReleasePod(sandboxID string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	for id := range s.records {
-		if h, _ := s.ledger.Get(id); h.SandboxID == sandboxID {
-			s.release(id)
-		}
+	defer s.lock()()
+	for _, h := range s.node.table.Where(func(h Holding) bool { return h.SandboxID == sandboxID }) {
+		s.node.release(h.ID)
 	}
 }
 
-// release removes a holder and its volumes, and the saved changes of the holder's classes. The caller holds mu.
-func (s *Store) release(id string) {
-	s.releaseVolumes(id)
-	s.drop(id)
-	s.changes.Forget(id)
+// release removes a holder and its volumes, and the saved changes of the holder's classes.
+func (n *node) release(id string) {
+	n.dropVolumes(id)
+	n.drop(id)
+	n.changes.Forget(id)
 }
 
-// drop removes a holder from the ledger and the records. The caller holds mu.
-func (s *Store) drop(id string) {
-	h, known := s.ledger.Get(id)
+// drop removes a holder from the table. The refusal of a start stays reported, because it is the reason why the container
+// has ended.
+func (n *node) drop(id string) {
+	h, known := n.table.Get(id)
 	if !known {
 		return
 	}
 
-	s.clearPending(h.Holder)
-	s.ledger.Release(id)
-	delete(s.records, id)
-	s.signalDrained(h.Assignments)
-	s.notify()
+	if h.Phase == Waiting {
+		n.accept(h.Subject())
+	}
+	n.left(slices.Concat(h.Assignments, n.table.Reserved(id)))
+	n.table.Release(id)
+	n.changed = true
 }

@@ -39,11 +39,11 @@ func TestAdmit(t *testing.T) {
 			holder: container("a-1", "cache=lead"), err: classes.ErrUnknownClass,
 		},
 		"a class of an unavailable resource is refused": {
-			before: func(f *fixture, _ *testing.T) { f.SetAvailability(cache, &classes.Unavailable{Message: "none"}) },
+			before: func(f *fixture, _ *testing.T) { f.lackCache() },
 			holder: container("a-1", "cache=gold"), err: classes.ErrUnavailable,
 		},
 		"an unavailable resource has no default": {
-			before: func(f *fixture, _ *testing.T) { f.SetAvailability(cache, &classes.Unavailable{Message: "none"}) },
+			before: func(f *fixture, _ *testing.T) { f.lackCache() },
 			holder: container("a-1", ""), want: []string{"a-1"},
 		},
 		"a class that the backend cannot enforce is refused": {
@@ -152,7 +152,7 @@ func TestAHolderIsLeftToItsHookUntilTheHookEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if ids := f.Started(); len(ids) != 0 {
+	if ids := f.Where(func(h state.Holding) bool { return h.Phase.Reconciled() }); len(ids) != 0 {
 		t.Errorf("the reconciler gets %v during the hook, want nothing", ids)
 	}
 
@@ -160,7 +160,7 @@ func TestAHolderIsLeftToItsHookUntilTheHookEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if ids := f.Started(); len(ids) != 1 {
+	if ids := f.Where(func(h state.Holding) bool { return h.Phase.Reconciled() }); len(ids) != 1 {
 		t.Errorf("the reconciler gets %v after the hook", ids)
 	}
 }
@@ -242,6 +242,7 @@ func TestARetryIsNoProofThatARefusedContainerRuns(t *testing.T) {
 				t.Fatalf("error %v", err)
 			}
 			f.Release("a-1")
+			f.StartRefused("b-1")
 			f.Refresh("b-1")
 			test.after(f)
 			f.wantRefused(t, test.refuse...)
@@ -272,6 +273,7 @@ func TestARefusalEndsWhenTheContainerRunsInItsClassNevertheless(t *testing.T) {
 			}
 
 			f.wantHolders(t, "a-1 cache=gold()")
+			f.StartRefused("a-1")
 			meanwhile(f)
 			f.wantRefused(t, "a EnforcementFailed")
 			f.Observe("a-1", cache, "gold")

@@ -6,9 +6,6 @@ package state
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -31,116 +28,67 @@ var (
 // holder as it was before the change.
 //
 // The holder occupies slots of its old and of its new classes until Confirm is called, or until Observe records that
-// the holder is in its desired class. Because the old slots stay occupied, Revert needs no admission.
-func (s *Store) Change(owner qos.Subject, requests map[string]string) (before Entry, changes []classes.Assignment, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// the holder is in its desired class. Because the old slots stay occupied, a failed change is reverted without admission.
+func (s *Store) Change(subject qos.Subject, requests map[string]string) (before Holding, changes []classes.Assignment, err error) {
+	defer s.lock()()
+	n := &s.node
 
-	before, err = s.running(owner)
+	before, err = n.table.running(subject)
 	if err != nil {
 		return before, nil, err
 	}
-	changes, err = s.changesOf(before.Holding, requests)
+	changes, err = n.live.changesOf(before.Holding, requests)
 	if err != nil {
 		return before, nil, fmt.Errorf("%s: %w", before, err)
 	}
-	if _, err := s.ledger.Change(before.ID, changes, s.catalog); err != nil {
-		return before, nil, s.countRefusal(err)
+	after := before
+	after.Assignments = classes.Overlay(before.Assignments, changes)
+	if err := n.table.Admit(after, n.live.Catalog); err != nil {
+		return before, nil, n.countRefusal(err)
 	}
 
 	for _, a := range changes {
 		if class := before.Class(a.Resource); class != a.Class {
-			s.ledger.Reserve(before.ID, []classes.Assignment{a, {Resource: a.Resource, Class: class}})
+			n.table.Reserve(before.ID, []classes.Assignment{a, {Resource: a.Resource, Class: class}})
 		}
 	}
-	s.notify()
+	n.changed = true
 	return before, changes, nil
 }
 
-// running returns the newest holder of an owner. It returns an error if that holder is not running. The caller holds mu.
-func (s *Store) running(owner qos.Subject) (Entry, error) {
-	e := s.newest(owner)
-	switch {
-	case e.Number == 0:
-		return e, fmt.Errorf("%s: %w on this node", owner, ErrNotFound)
-	case !e.Started:
-		return e, fmt.Errorf("%s: %w", e, ErrNotRunning)
-	}
-	return e, nil
-}
-
-// changesOf returns the assignments that an update requests. It returns an error if the class of a requested resource
-// cannot be changed. The caller holds mu.
-func (s *Store) changesOf(h classes.Holding, requests map[string]string) ([]classes.Assignment, error) {
-	scope := h.Scope()
-	var changes []classes.Assignment
-	for _, name := range slices.Sorted(maps.Keys(requests)) {
-		class := requests[name]
-		offer, ok := s.catalog.Lookup(name)
-		switch {
-		case !ok:
-			return nil, fmt.Errorf("%w: %q; this node has %s", classes.ErrUnknownResource, name, s.resourceList())
-		case offer.Scope != scope:
-			return nil, fmt.Errorf("%s is for %ss, not for %ss: %w", offer.Name, offer.Scope, scope, classes.ErrBadRequest)
-		case !offer.Mutable:
-			return nil, fmt.Errorf("%s: %w", offer.Name, ErrImmutable)
-		case class != classes.SystemDefault && offer.Unavailable != nil:
-			return nil, fmt.Errorf("%s: %w: %w", offer.Name, classes.ErrUnavailable, offer.Unavailable)
-		}
-		if err := s.checkMutable(h.Holder, offer.Name, h.Class(offer.Name), class); err != nil {
-			return nil, err
-		}
-		changes = append(changes, classes.Assignment{Resource: offer.Name, Class: class, Source: classes.SourceUpdate})
-	}
-	return changes, nil
-}
-
-func (s *Store) resourceList() string {
-	offers := s.catalog.Offers()
-	names := make([]string, 0, len(offers))
-	for _, offer := range offers {
-		names = append(names, offer.Name)
-	}
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
-}
-
-// Confirm records that a change has been enforced. It assigns the classes again, because a synchronization during the
-// change may have replaced them.
+// Confirm records that a change has been enforced. It assigns the classes again, because they may have been replaced
+// during the change.
 func (s *Store) Confirm(id string, changes []classes.Assignment) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
+	n := &s.node
 
-	held, known := s.ledger.Get(id)
-	if !known {
-		return
-	}
-	held.Assignments = classes.Overlay(held.Assignments, changes)
-	s.ledger.Adopt(held)
+	n.update(id, func(h *Holding) {
+		h.Assignments = classes.Overlay(h.Assignments, changes)
+		for _, a := range changes {
+			h.observe(a.Resource, a.Class)
+		}
+	})
 	for _, a := range changes {
-		s.observe(id, a.Resource, a.Class)
-		s.settle(id, a.Resource)
+		n.left(n.table.Settle(id, a.Resource))
 	}
-	s.notify()
+	n.changed = true
 }
 
-// settle frees the slots that a change of a resource has reserved. It reports whether it freed any slot. The caller holds mu.
-func (s *Store) settle(id, resource string) bool {
-	ended := s.ledger.Settle(id, resource)
-	s.signalDrained(ended)
-	return len(ended) > 0
-}
+// Observe records that a holder was observed in a class of a resource. If this is the desired class, Observe frees the slots
+// that a failed change still reserves. It keeps them while the stored values are stale, because the runtime may still make
+// that change. If the holder runs in all its classes although its start was refused, Observe ends the refusal.
+func (s *Store) Observe(id, resource, class string) {
+	defer s.lock()()
+	n := &s.node
 
-// Revert restores the desired classes that a holder had before a change, if the holder still exists. The holder keeps the
-// slots of its old and its new classes until Observe records that the holder is in the old class.
-func (s *Store) Revert(before classes.Holding) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if _, known := s.ledger.Get(before.ID); known {
-		s.ledger.Adopt(before)
-		s.notify()
+	if h, _ := n.table.Get(id); class == h.Class(resource) && h.Stored != StoredStale {
+		ended := n.table.Settle(id, resource)
+		n.left(ended)
+		n.changed = n.changed || len(ended) > 0
 	}
+	n.update(id, func(h *Holding) {
+		if h.observe(resource, class); len(h.Observed) == 0 {
+			h.happens(inClasses)
+		}
+	})
 }

@@ -4,7 +4,6 @@
 package state
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -14,65 +13,63 @@ import (
 // next reconcile enforces. The function redefined reports whether the limits of a class have changed. A volume of such a
 // class counts as not in the class until a hook or the reconciler has enforced or observed the new limits.
 func (s *Store) FollowClaims(volumes []classes.ClaimedVolume, redefined func(class string) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
+	n := &s.node
 
-	s.claims = volumes
-	s.setCatalog(s.catalog.Offers())
-	for id := range maps.Clone(s.records) {
-		held, _ := s.ledger.Get(id)
-		if class := held.Class(classes.ClaimResource); class != classes.SystemDefault && redefined(class) {
-			s.observe(id, classes.ClaimResource, classes.SystemDefault)
+	n.claims = volumes
+	n.setCatalog(n.live.Catalog.Offers())
+	for _, h := range n.table.all() {
+		for _, a := range h.Assignments {
+			if a.Source == classes.SourceClaim && redefined(a.Class) {
+				n.update(h.ID, func(h *Holding) { h.observe(a.Resource, classes.SystemDefault) })
+			}
 		}
 	}
-	s.notify()
+	n.changed = true
 }
 
 // setCatalog replaces the catalog, and updates the classes of volumes that have a claim: the new catalog may offer
-// other classes. The caller holds mu.
-func (s *Store) setCatalog(offers []classes.Offer) {
-	s.catalog = classes.NewCatalog(offers).WithClaims(s.claims)
-	for id := range maps.Clone(s.records) {
-		switch held, _ := s.ledger.Get(id); held.Scope() {
+// other classes.
+func (n *node) setCatalog(offers []classes.Offer) {
+	n.live.Catalog = classes.NewCatalog(offers).WithClaims(n.claims)
+	for _, h := range n.table.all() {
+		switch h.Scope() {
 		case classes.VolumeScope:
-			s.followClaim(held)
+			n.followClaim(h)
 		case classes.ContainerScope:
-			s.addClaimed(held)
+			n.addClaimed(h)
 		case classes.PodScope: // has no claims
 		}
 	}
 }
 
 // followClaim gives a volume the class that its claim requests. It releases a volume that has no requested class any
-// more. The caller holds mu.
-func (s *Store) followClaim(before classes.Holding) {
-	after := before
-	after.Assignments = slices.DeleteFunc(slices.Clone(before.Assignments), func(a classes.Assignment) bool { return a.Source == classes.SourceClaim })
-	if claimed, ok := s.catalog.ClaimOf(before.Subject()); ok {
-		after.Assignments = append(after.Assignments, claimed)
+// more.
+func (n *node) followClaim(before Holding) {
+	after := slices.DeleteFunc(slices.Clone(before.Assignments), func(a classes.Assignment) bool { return a.Source == classes.SourceClaim })
+	if claimed, ok := n.live.Catalog.ClaimOf(before.Subject()); ok {
+		after = append(after, claimed)
 	}
 
 	switch {
-	case slices.Equal(before.Assignments, after.Assignments):
-	case len(after.Assignments) == 0 && !s.records[before.ID].pending:
-		s.release(before.ID)
-		s.accept(before.Subject())
+	case slices.Equal(before.Assignments, after):
+	case len(after) == 0 && !before.Phase.isWaiting():
+		n.release(before.ID)
+		n.accept(before.Subject())
 	default:
-		s.replace(before, after)
-		s.signalDrained(before.Assignments)
+		n.update(before.ID, func(h *Holding) { h.assign(after) })
 	}
 }
 
-// addClaimed adopts those volumes of a container that have a claim and are not in the ledger yet. The caller holds mu.
-func (s *Store) addClaimed(container classes.Holding) {
-	volumes, _ := s.catalog.Volumes(container.Holder) // the ledger has no annotations, so these are the volumes with claims
+// addClaimed adopts those volumes of a container that have a claim and are not known yet.
+func (n *node) addClaimed(container Holding) {
+	volumes, _ := n.live.Catalog.Volumes(container.Holder) // the table has no annotations, so these are the volumes with claims
 	for _, volume := range volumes {
-		if _, known := s.ledger.Get(volume.ID); known {
+		if _, known := n.table.Get(volume.ID); known {
 			continue
 		}
-		if claimed, ok := s.catalog.ClaimOf(volume.Subject()); ok {
-			s.ledger.Adopt(holding(volume, []classes.Assignment{claimed}))
-			s.trackVolume(volume.ID, s.records[container.ID].started)
+		if claimed, ok := n.live.Catalog.ClaimOf(volume.Subject()); ok {
+			n.table.Adopt(n.newHolding(volume, []classes.Assignment{claimed}, phaseOf(container.Phase.Started())))
 		}
 	}
 }

@@ -27,108 +27,56 @@ func requestOf(h classes.Holder) *classes.Holder {
 }
 
 // postpone marks the request of a running holder as pending. As long as the request is pending, the holder is reported
-// as refused for the reason err. postpone returns the refusal. If err is nil, postpone does nothing. The caller holds mu.
-func (s *Store) postpone(h classes.Holder, err error) error {
+// as refused for the reason err. postpone returns the refusal. If err is nil, postpone does nothing.
+func (n *node) postpone(h classes.Holder, err error) error {
 	if err == nil {
 		return nil
 	}
-	request := requestOf(h)
-	s.modify(h.ID, func(r *record) { r.request, r.pending = request, request != nil })
-	return s.refuse(h, errCreatedWithout(err))
-}
-
-// clearPending removes the pending request of a holder, and the holder's reported refusal. If the start of the holder was
-// refused, the refusal stays until Observe shows that the holder runs in its classes. The caller holds mu.
-func (s *Store) clearPending(h classes.Holder) {
-	r := s.records[h.ID]
-	if !r.pending {
-		return
+	if request := requestOf(h); request != nil {
+		n.update(h.ID, func(held *Holding) {
+			held.happens(postponed)
+			held.Request = request
+		})
 	}
-
-	s.modify(h.ID, func(r *record) { r.request, r.pending = nil, false })
-	if !r.refused {
-		s.accept(h.Subject())
-	}
+	return n.refuse(h, errCreatedWithout(err))
 }
 
 // Refresh updates the desired classes of a holder. It replaces default classes by the current defaults, and retries a
 // pending request. It does not change assignments that an update made.
 func (s *Store) Refresh(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	s.followDefaults(id)
-	s.retryPending(id)
+	defer s.lock()()
+	s.node.followDefaults(id)
+	s.node.retryPending(id)
 }
 
 // followDefaults assigns the current default classes to a holder, for the resources that the holder did not request.
-// The caller holds mu.
-func (s *Store) followDefaults(id string) {
-	before, known := s.ledger.Get(id)
-	if !known {
-		return
-	}
-
-	after := before
-	after.Assignments = classes.Overlay(before.Assignments, s.defaults(before))
-	if slices.Equal(before.Assignments, after.Assignments) {
-		return
-	}
-
-	s.replace(before, after)
-	s.signalDrained(before.Assignments)
+func (n *node) followDefaults(id string) {
+	n.update(id, func(h *Holding) {
+		if now := classes.Overlay(h.Assignments, n.live.defaults(h.Holding)); !slices.Equal(now, h.Assignments) {
+			h.assign(now)
+		}
+	})
 }
 
-// retryPending admits a pending request if all requested classes now have a free slot. The caller holds mu.
-func (s *Store) retryPending(id string) {
-	before, known := s.ledger.Get(id)
-	r := s.records[id]
-	if !known || !r.pending {
+// retryPending admits a pending request if all requested classes now have a free slot.
+func (n *node) retryPending(id string) {
+	before, _ := n.table.Get(id)
+	if !before.Phase.isWaiting() {
 		return
 	}
 
 	after := before
-	wanted, err := s.catalog.Resolve(*r.request)
+	wanted, err := n.live.Catalog.Resolve(*before.Request)
 	if err == nil {
-		after.Assignments = classes.Overlay(wanted, updates(before.Assignments))
-		err = s.ledger.Admit(after, s.catalog)
+		after.assign(classes.Overlay(wanted, updates(before.Assignments)))
+		after.happens(admitted)
+		err = n.table.Admit(after, n.live.Catalog)
 	}
 	if err != nil {
-		s.refuseAgain(before.Holder, errCreatedWithout(err))
+		n.refuseAgain(before.Holder, errCreatedWithout(err))
 		return
 	}
-
-	s.replace(before, after)
-	s.clearPending(before.Holder)
-}
-
-// replace changes the desired classes of a holder, and does not change its observed classes. The caller holds mu.
-func (s *Store) replace(before, after classes.Holding) {
-	observed := s.entry(before).ObservedClass
-	s.ledger.Adopt(after)
-	s.observeAll(after.ID, observed)
-	s.notify()
-}
-
-// defaults returns the default assignments for the resources that a holder did not request. The caller holds mu.
-func (s *Store) defaults(h classes.Holding) []classes.Assignment {
-	requested := func(resource string) bool {
-		i := slices.IndexFunc(h.Assignments, func(a classes.Assignment) bool { return a.Resource == resource })
-		return i >= 0 && isRequested(h.Assignments[i])
-	}
-
-	var now []classes.Assignment
-	for _, offer := range s.catalog.Offers() {
-		if offer.Scope == h.Scope() && offer.Scope != classes.VolumeScope && !requested(offer.Name) {
-			now = append(now, offer.Default(h.RuntimeHandler))
-		}
-	}
-	for _, a := range h.Assignments {
-		if a.Source == classes.SourceDefault && !s.configured(a.Resource) {
-			now = append(now, classes.Assignment{Resource: a.Resource}) // the default of a removed resource ends at once, instead of draining
-		}
-	}
-	return now
+	n.follow(before, after)
 }
 
 func isRequested(a classes.Assignment) bool { return a.IsRequested() }
@@ -138,53 +86,48 @@ func isRequested(a classes.Assignment) bool { return a.IsRequested() }
 // admits the second list to the requested classes if these classes have free slots, and returns those that it could not
 // admit.
 func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
+	n := &s.node
 
 	for _, id := range inClass {
-		s.setVerified(id)
-	}
-
-	var late []classes.Holding
-	for _, id := range elsewhere {
-		if held, known := s.ledger.Get(id); known {
-			late = append(late, held)
-			s.ledger.Release(id) // release all before admitting any, so that none keeps a slot that it was not admitted to
+		if h, _ := n.table.Get(id); h.Phase == Unverified {
+			n.update(id, func(h *Holding) { h.happens(verified) })
+			n.accept(h.Subject())
 		}
 	}
-	for _, held := range late {
-		failed = append(failed, s.readmit(held)...)
+
+	var late []Holding
+	for _, id := range elsewhere {
+		if h, _ := n.table.Get(id); h.Phase == Unverified {
+			late = append(late, h)
+			n.table.Release(id) // release all before admitting any, so that none keeps a slot that it was not admitted to
+		}
+	}
+	for _, h := range late {
+		failed = append(failed, n.readmit(h)...)
 	}
 	return failed
 }
 
 // readmit admits a pod or volume to the classes that it requests. If the admission fails, a pod gets the defaults, and a
-// volume keeps the class of its claim. The caller holds mu.
-func (s *Store) readmit(held classes.Holding) (failed []FailedAdoption) {
-	request := held.Holder
-	if r := s.records[held.ID]; r.request != nil {
-		request = *r.request
-	}
-	s.setVerified(held.ID)
-
-	err := s.ledger.Admit(held, s.catalog)
+// volume keeps the class of its claim.
+func (n *node) readmit(before Holding) (failed []FailedAdoption) {
+	after := before
+	after.happens(verified)
+	err := n.table.Admit(after, n.live.Catalog)
 	if err == nil {
 		return nil
 	}
 
-	_ = s.postpone(request, err)
-	claimed := slices.DeleteFunc(slices.Clone(held.Assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceClaim })
-	held.Assignments = append(claimed, s.defaults(holding(held.Holder, nil))...)
-	s.ledger.Adopt(held)
-	s.notify()
-	return []FailedAdoption{{request, err}}
-}
+	claimed := slices.DeleteFunc(slices.Clone(before.Assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceClaim })
+	after.Assignments = append(claimed, n.live.defaults(classes.Holding{Holder: before.Holder})...)
+	n.table.Adopt(after)
+	n.changed = true
 
-func (s *Store) setVerified(id string) {
-	s.modify(id, func(r *record) {
-		r.unverified = false
-		if !r.pending {
-			r.request = nil
-		}
-	})
+	request := before.Holder
+	if before.Request != nil {
+		request = *before.Request
+	}
+	_ = n.postpone(request, err)
+	return []FailedAdoption{{request, err}}
 }

@@ -10,44 +10,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Draining counts the assignments of classes that are not offered any more.
-func (s *Store) Draining() (count int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	for _, h := range s.ledger.Holdings() {
-		for _, a := range h.Assignments {
-			if s.drains(a) {
-				count++
-			}
-		}
-	}
-	return count
-}
-
-func (s *Store) drains(a classes.Assignment) bool {
-	return a.Class != classes.SystemDefault && !s.offered(a)
-}
-
-// Drained returns a channel that receives a value when a holder has left a class that is no longer offered.
-func (s *Store) Drained() <-chan struct{} { return s.drained }
-
-// signalDrained sends a signal to s.drained if one of the ended assignments has a removed class. The caller holds mu.
-func (s *Store) signalDrained(ended []classes.Assignment) {
-	for _, a := range ended {
-		if s.drains(a) {
-			s.signalRelease()
-		}
-	}
-}
-
-func (s *Store) signalRelease() {
-	select {
-	case s.drained <- struct{}{}:
-	default: // a signal is already waiting in the channel
-	}
-}
-
 // ReasonClassRemoved is the Reason of an Eviction. It means that the class was removed from the class files, alone or
 // together with its resource.
 const ReasonClassRemoved = "ClassRemoved"
@@ -69,17 +31,17 @@ type Eviction struct {
 // After a restart of the plugin, the list lacks the targets of two kinds of removed classes: those whose whole resource
 // was removed before the restart, and those of pod scope.
 func (s *Store) Evictions() []Eviction {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
+	n := &s.node
 
 	var list []Eviction
 	listed := map[Eviction]bool{} // a container and its dead predecessor have the same owner, and are listed once
-	for _, h := range s.ledger.Holdings() {
+	for _, h := range n.table.all() {
 		for _, a := range h.Assignments {
-			if !s.isEvicted(a) {
+			if !n.live.isEvicted(a) {
 				continue
 			}
-			if e := s.eviction(h.Holder, a); !listed[e] {
+			if e := n.live.eviction(h.Holder, a); !listed[e] {
 				listed[e] = true
 				list = append(list, e)
 			}
@@ -88,17 +50,17 @@ func (s *Store) Evictions() []Eviction {
 	return list
 }
 
-// isEvicted reports whether the holder of an assignment is to be evicted. The caller holds mu.
-func (s *Store) isEvicted(a classes.Assignment) bool {
+// isEvicted reports whether the holder of an assignment is to be evicted.
+func (o Offering) isEvicted(a classes.Assignment) bool {
 	// A removed resource keeps its last configuration, including the policy OnClassRemoved. If there are no class files
 	// at all, nothing is evicted.
-	evict := len(s.config.Files) > 0 && s.resources[a.Resource].Config.OnClassRemoved == classes.Evict
-	return evict && isRequested(a) && s.drains(a)
+	evict := len(o.Config.Files) > 0 && o.Resources[a.Resource].Config.OnClassRemoved == classes.Evict
+	return evict && isRequested(a) && o.Drains(a)
 }
 
-func (s *Store) eviction(h classes.Holder, a classes.Assignment) Eviction {
+func (o Offering) eviction(h classes.Holder, a classes.Assignment) Eviction {
 	why := fmt.Sprintf("class %q of %s was removed from the class files, and its resource has onClassRemoved: evict", a.Class, a.Resource)
-	if !s.configured(a.Resource) {
+	if !o.Configured(a.Resource) {
 		why = fmt.Sprintf("resource %s and its class %q were removed from the class files, and onClassRemoved was evict", a.Resource, a.Class)
 	}
 	return Eviction{

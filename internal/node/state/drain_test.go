@@ -11,6 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
 func TestEvictions(t *testing.T) {
@@ -92,7 +93,7 @@ func TestTheEndOfADrainingAssignmentIsSignalled(t *testing.T) {
 			if got := signalled(f.Drained()); got != test.want {
 				t.Errorf("the channel of Drained was signalled: %v", got)
 			}
-			if got := f.Draining(); got != 0 {
+			if got := nodetest.Draining(f.Store); got != 0 {
 				t.Errorf("%d assignments drain, want none", got)
 			}
 		})
@@ -103,7 +104,7 @@ func TestDrainingAssignmentsAreCounted(t *testing.T) {
 	f := newFixture()
 	f.run(t, container("a-1", "cache=gold,disk=fast"))
 	f.offer(withoutGold)
-	if got := f.Draining(); got != 1 {
+	if got := nodetest.Draining(f.Store); got != 1 {
 		t.Errorf("%d assignments drain, want 1", got)
 	}
 }
@@ -127,11 +128,11 @@ func TestDrift(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
 			for _, corrected := range test.corrected {
-				f.ConfigurationDrifted(cache, "a group", corrected)
+				f.UpdateResource(cache, func(r *state.Resource) { r.Drift.ConfigurationDrifted("a group", corrected, f.time) })
 			}
 
 			if test.inSync {
-				f.ConfigurationInSync(cache)
+				f.UpdateResource(cache, func(r *state.Resource) { r.Drift.ConfigurationInSync() })
 			}
 
 			f.offer(nil) // the count of drifts survives a change of the configuration
@@ -155,8 +156,9 @@ func drift(corrected bool, message string) []classes.Condition {
 
 func TestCorrectionsAddUp(t *testing.T) {
 	f := newFixture()
-	f.Corrected(cache, state.ThreadDrift, 2)
-	f.Corrected(cache, state.ThreadDrift, 1)
+	for _, count := range []int{2, 1} {
+		f.UpdateResource(cache, func(r *state.Resource) { r.Drift.Corrected(state.ThreadDrift, count) })
+	}
 	if diff := cmp.Diff(map[state.Correction]uint64{{Resource: cache, What: "threads"}: 3}, f.Status().Corrections); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -5,6 +5,7 @@ package state
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -30,7 +31,12 @@ type Correction struct {
 	Resource, What string
 }
 
-type driftRecord struct {
+// Drift is the drift of a resource that was found since the process started. Its map is replaced at each change and never
+// modified.
+type Drift struct {
+	// corrections counts the corrections by kind of drift.
+	corrections map[string]uint64
+	// count, last and at describe the drift of the configuration.
 	count uint64
 	last  string
 	at    time.Time
@@ -38,43 +44,38 @@ type driftRecord struct {
 	uncorrected bool
 }
 
-// Corrected adds count to the counter of drift corrections for a resource and a kind of drift.
-func (s *Store) Corrected(resource, what string, count int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.drifts[Correction{resource, what}] += uint64(count) //nolint:gosec // a count is not negative
-}
-
-// ConfigurationDrifted records that the configuration of a resource has drifted, and whether the drift was corrected.
-func (s *Store) ConfigurationDrifted(resource, found string, corrected bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	r := s.resources[resource]
-	r.drift = driftRecord{count: r.drift.count + 1, last: found, at: s.now(), uncorrected: !corrected}
-	s.resources[resource] = r
-	if corrected {
-		s.drifts[Correction{resource, ConfigurationDrift}]++
+// Corrected adds to the counter of corrections for a kind of drift.
+func (d *Drift) Corrected(kind string, count int) {
+	corrections := maps.Clone(d.corrections)
+	if corrections == nil {
+		corrections = map[string]uint64{}
 	}
-	s.notify()
+	corrections[kind] += uint64(count) //nolint:gosec // a count is not negative
+	d.corrections = corrections
 }
 
-// ConfigurationInSync records that the configuration of a resource shows no drift. If earlier drift could not be
-// corrected, ConfigurationInSync counts that drift as corrected.
-func (s *Store) ConfigurationInSync(resource string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// ConfigurationDrifted records that the configuration has drifted, and whether the drift was corrected.
+func (d *Drift) ConfigurationDrifted(found string, corrected bool, at time.Time) {
+	d.count, d.last, d.at, d.uncorrected = d.count+1, found, at, !corrected
+	if corrected {
+		d.Corrected(ConfigurationDrift, 1)
+	}
+}
 
-	if r := s.resources[resource]; r.drift.uncorrected {
-		r.drift.uncorrected = false
-		s.resources[resource] = r
-		s.drifts[Correction{resource, ConfigurationDrift}]++
-		s.notify()
+// Uncorrected reports whether the last drift of the configuration is still present.
+func (d Drift) Uncorrected() bool { return d.uncorrected }
+
+// ConfigurationInSync records that the configuration shows no drift. If earlier drift could not be corrected,
+// ConfigurationInSync counts that drift as corrected.
+func (d *Drift) ConfigurationInSync() {
+	if d.uncorrected {
+		d.uncorrected = false
+		d.Corrected(ConfigurationDrift, 1)
 	}
 }
 
 // conditions reports the drift of a resource as conditions. It returns none if no drift was ever found.
-func (d driftRecord) conditions() []classes.Condition {
+func (d Drift) conditions() []classes.Condition {
 	if d.count == 0 {
 		return nil
 	}

@@ -155,7 +155,7 @@ func TestAPodIsUnverifiedUntilItIsVerifiedOnce(t *testing.T) {
 	synchronize := func(unverified bool) {
 		t.Helper()
 		f.Rebuild([]classes.Holder{pod("a-1", "net=high")}, nil)
-		if got := len(f.Unverified()) > 0; got != unverified {
+		if got := f.Where(isUnverified) != nil; got != unverified {
 			t.Errorf("the pod is unverified: %v, want %v", got, unverified)
 		}
 	}
@@ -187,7 +187,7 @@ func TestVerifiedPodsGetTheirClassesWhereThereIsRoom(t *testing.T) {
 			}
 			f.wantHolders(t, test.want...)
 			f.wantRefused(t, test.refused...)
-			if len(f.Unverified()) > 0 {
+			if f.Where(isUnverified) != nil {
 				t.Error("unverified pods are left")
 			}
 		})
@@ -209,42 +209,41 @@ func TestValuesThatTheRuntimeHasStoredAreStale(t *testing.T) {
 			f := newFixture()
 			test.container.Stored = map[string]string{"test.class": test.stored}
 			f.Rebuild(nil, []state.Existing{test.container})
-			if e, _ := f.Get("a-1"); e.Stale != test.want {
-				t.Errorf("Stale is %v", e.Stale)
+			if e, _ := f.Get("a-1"); (e.Stored == state.StoredStale) != test.want {
+				t.Errorf("Stale is %v", e.Stored)
 			}
-			f.SetStored("a-1", false)
-			if e, _ := f.Get("a-1"); e.Stale {
+			f.Modify("a-1", func(h *state.Holding) { h.Stored = state.StoredByUpdate })
+			if e, _ := f.Get("a-1"); e.Stored == state.StoredStale {
 				t.Error("Stale is true after the values were replaced")
 			}
 		})
 	}
 }
 
-func TestStoredValuesMayNameDevicesThatAResourceHasLost(t *testing.T) {
+func TestTheRuntimeMayStoreValuesOfAResource(t *testing.T) {
 	f := newFixture()
 	f.run(t, container("a-1", "disk=fast"))
 	f.run(t, container("b-1", ""))
 	f.run(t, container("c-1", "")) // its class was changed by an update before
-	f.UpdatedStored("c-1")
-	f.DevicesLost(disk)
+	f.Modify("c-1", (*state.Holding).AskedToStore)
 	for id, want := range map[string]bool{"a-1": true, "b-1": false, "c-1": true} {
-		if e, _ := f.Get(id); e.Stale != want {
-			t.Errorf("container %s: Stale is %v", id, e.Stale)
+		if h, _ := f.Get(id); h.MayStore(disk) != want {
+			t.Errorf("container %s: MayStore is %v", id, !want)
 		}
 	}
 }
 
 func TestTheNodeIsSynchronizedFromRebuildToTheEndOfTheConnection(t *testing.T) {
 	f := newFixture()
-	if f.Synchronized() || f.EverSynchronized() {
+	if f.Runtime().Synchronized || !f.Runtime().Since.IsZero() {
 		t.Error("synchronized before the runtime has reported anything")
 	}
 	f.Rebuild(nil, nil)
-	if !f.Synchronized() || !f.Status().Runtime.Since.Equal(f.time) {
+	if !f.Runtime().Synchronized || !f.Status().Runtime.Since.Equal(f.time) {
 		t.Errorf("after a synchronization, the status of the runtime is %+v", f.Status().Runtime)
 	}
-	f.Disconnect()
-	if f.Synchronized() || !f.EverSynchronized() {
+	f.UpdateRuntime(func(r *state.RuntimeInfo) { r.Synchronized = false })
+	if f.Runtime().Synchronized || f.Runtime().Since.IsZero() {
 		t.Error("after the runtime disconnected: Synchronized is true, or EverSynchronized is false")
 	}
 }

@@ -183,7 +183,7 @@ func TestChange(t *testing.T) {
 func TestAChangeOfAnUnavailableResourceIsRefused(t *testing.T) {
 	f := newFixture()
 	f.run(t, container("a-1", ""))
-	f.SetAvailability(cache, &classes.Unavailable{Message: "none"})
+	f.lackCache()
 	_, _, err := f.Change(qos.Subject{PodUID: "uid-a", Container: "main"}, map[string]string{cache: "silver"})
 	if !errors.Is(err, classes.ErrUnavailable) {
 		t.Errorf("error %v, want ErrUnavailable", err)
@@ -193,34 +193,36 @@ func TestAChangeOfAnUnavailableResourceIsRefused(t *testing.T) {
 func TestAChangeEndsConfirmedOrReverted(t *testing.T) {
 	owner := qos.Subject{PodUID: "uid-a", Container: "main"}
 	for name, test := range map[string]struct {
-		end  func(*fixture, state.Entry, []classes.Assignment)
+		end  func(*fixture, state.Holding, []classes.Assignment)
 		want []string
 	}{
 		"confirmed": {
-			func(f *fixture, before state.Entry, changes []classes.Assignment) { f.Confirm(before.ID, changes) },
+			func(f *fixture, before state.Holding, changes []classes.Assignment) { f.Confirm(before.ID, changes) },
 			[]string{"a-1 cache=silver"},
 		},
 		"confirmed after a synchronization that did not include it": {
-			func(f *fixture, before state.Entry, changes []classes.Assignment) {
+			func(f *fixture, before state.Holding, changes []classes.Assignment) {
 				f.Rebuild(nil, []state.Existing{existing(container("a-1", ""), assigned(cache, "bronze", classes.SourceDefault))})
 				f.Confirm(before.ID, changes)
 			},
 			[]string{"a-1 cache=silver"},
 		},
 		"confirmed after the end of the container": {
-			func(f *fixture, before state.Entry, changes []classes.Assignment) {
+			func(f *fixture, before state.Holding, changes []classes.Assignment) {
 				f.Release(before.ID)
 				f.Confirm(before.ID, changes)
 			}, nil,
 		},
 		"reverted": {
-			func(f *fixture, before state.Entry, _ []classes.Assignment) { f.Revert(before.Holding) },
+			func(f *fixture, before state.Holding, _ []classes.Assignment) {
+				f.Modify(before.ID, func(h *state.Holding) { h.Assignments = before.Assignments })
+			},
 			[]string{"a-1 cache=bronze"},
 		},
 		"reverted after the end of the container": {
-			func(f *fixture, before state.Entry, _ []classes.Assignment) {
+			func(f *fixture, before state.Holding, _ []classes.Assignment) {
 				f.Release(before.ID)
-				f.Revert(before.Holding)
+				f.Modify(before.ID, func(h *state.Holding) { h.Assignments = before.Assignments })
 			}, nil,
 		},
 	} {

@@ -47,12 +47,75 @@ type Refused struct {
 	First, Last time.Time
 }
 
-// Refused returns recent refusals, sorted by namespace, pod, container and volume.
-func (s *Store) Refused() []Refused {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// refusalLog has the recent refusals, and counts all of them. It is not safe for concurrent use.
+type refusalLog struct {
+	now    func() time.Time
+	counts Refusals
+	recent map[qos.Subject]Refused
+}
 
-	return slices.SortedFunc(maps.Values(s.refused), func(a, b Refused) int {
+func newRefusalLog(now func() time.Time) refusalLog {
+	return refusalLog{now: now, counts: Refusals{}, recent: map[qos.Subject]Refused{}}
+}
+
+// count counts an error by its reason.
+func (l refusalLog) count(err error) { l.counts[refusalReason(err)]++ }
+
+// record records the refusal of a holder.
+func (l refusalLog) record(h classes.Holder, err error) {
+	now, r := l.now(), l.recent[h.Subject()]
+	if reason := refusalReason(err); r.Reason != reason {
+		r = Refused{Subject: h.Subject(), Reason: reason, First: now}
+	}
+
+	r.PodNamespace, r.PodName, r.Message, r.Last = h.PodNamespace, h.PodName, err.Error(), now
+	r.Count++
+	l.recent[h.Subject()] = r
+
+	for len(l.recent) > maxRefused {
+		l.forgetOldest()
+	}
+}
+
+// repeat records that the retry of a refused request was also refused. If the message is the same as before, it updates
+// only the time of the last refusal, and returns false.
+func (l refusalLog) repeat(h classes.Holder, err error) (changed bool) {
+	if r, known := l.recent[h.Subject()]; known && r.Message == err.Error() {
+		r.Last = l.now()
+		l.recent[h.Subject()] = r
+		return false
+	}
+	l.record(h, err)
+	return true
+}
+
+func (l refusalLog) forgetOldest() {
+	var oldest Refused
+	for _, r := range l.recent {
+		if oldest.Last.IsZero() || r.Last.Before(oldest.Last) {
+			oldest = r
+		}
+	}
+	delete(l.recent, oldest.Subject)
+}
+
+// remove removes the refusal of a subject, and reports whether there was one.
+func (l refusalLog) remove(subject qos.Subject) bool {
+	_, known := l.recent[subject]
+	delete(l.recent, subject)
+	return known
+}
+
+// expire removes refusals that were not repeated for refusedTime, and reports whether there were any.
+func (l refusalLog) expire() bool {
+	now, before := l.now(), len(l.recent)
+	maps.DeleteFunc(l.recent, func(_ qos.Subject, r Refused) bool { return now.Sub(r.Last) > refusedTime })
+	return len(l.recent) < before
+}
+
+// list returns the recent refusals, sorted by namespace, pod, container and volume.
+func (l refusalLog) list() []Refused {
+	return slices.SortedFunc(maps.Values(l.recent), func(a, b Refused) int {
 		return cmp.Or(
 			strings.Compare(a.PodNamespace, b.PodNamespace), strings.Compare(a.PodName, b.PodName),
 			strings.Compare(a.Subject.PodUID, b.Subject.PodUID), strings.Compare(a.Subject.Container, b.Subject.Container),
@@ -61,84 +124,43 @@ func (s *Store) Refused() []Refused {
 	})
 }
 
+// Refused returns recent refusals, sorted by namespace, pod, container and volume.
+func (s *Store) Refused() []Refused {
+	defer s.lock()()
+	return s.node.refused.list()
+}
+
 // Refuse records and counts the refusal of a holder, and returns the error.
 func (s *Store) Refuse(h classes.Holder, err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.refuse(h, err)
-}
-
-// refuse records and counts the refusal of a holder, and returns the error. The caller holds mu.
-func (s *Store) refuse(h classes.Holder, err error) error {
-	err = oneLine{err}
-	s.recordRefused(h, err)
-	return s.countRefusal(err)
-}
-
-// refuseAgain records that the retry of a refused request was also refused. If the message is the same as before, it
-// updates only the time of the last refusal. The caller holds mu.
-func (s *Store) refuseAgain(h classes.Holder, err error) {
-	err = oneLine{err}
-	if r, known := s.refused[h.Subject()]; known && r.Message == err.Error() {
-		r.Last = s.now()
-		s.refused[h.Subject()] = r
-		return
-	}
-
-	s.recordRefused(h, err)
-	s.notify()
-}
-
-func (s *Store) recordRefused(h classes.Holder, err error) {
-	now, r := s.now(), s.refused[h.Subject()]
-	if reason := refusalReason(err); r.Reason != reason {
-		r = Refused{Subject: h.Subject(), Reason: reason, First: now}
-	}
-
-	r.PodNamespace, r.PodName, r.Message, r.Last = h.PodNamespace, h.PodName, err.Error(), now
-	r.Count++
-	s.refused[h.Subject()] = r
-
-	for len(s.refused) > maxRefused {
-		s.forgetOldestRefused()
-	}
-}
-
-func (s *Store) forgetOldestRefused() {
-	var oldest Refused
-	for _, r := range s.refused {
-		if oldest.Last.IsZero() || r.Last.Before(oldest.Last) {
-			oldest = r
-		}
-	}
-	delete(s.refused, oldest.Subject)
-}
-
-// countRefusal counts an error by its reason and returns it. The caller holds mu.
-func (s *Store) countRefusal(err error) error {
-	s.refusals[refusalReason(err)]++
-	s.notify()
-	return err
-}
-
-// accept removes the refusal of an owner that got its classes. The caller holds mu.
-func (s *Store) accept(owner qos.Subject) {
-	if _, known := s.refused[owner]; known {
-		delete(s.refused, owner)
-		s.notify()
-	}
+	defer s.lock()()
+	return s.node.refuse(h, err)
 }
 
 // ExpireRefused removes refusals that were not repeated for ten minutes. It must be called periodically.
 func (s *Store) ExpireRefused() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
+	s.node.changed = s.node.refused.expire()
+}
 
-	now, before := s.now(), len(s.refused)
-	maps.DeleteFunc(s.refused, func(_ qos.Subject, r Refused) bool { return now.Sub(r.Last) > refusedTime })
-	if len(s.refused) < before {
-		s.notify()
+// refuse records and counts the refusal of a holder, and returns the error.
+func (n *node) refuse(h classes.Holder, err error) error {
+	err = oneLine{err}
+	n.refused.record(h, err)
+	return n.countRefusal(err)
+}
+
+// refuseAgain records that the retry of a refused request was also refused.
+func (n *node) refuseAgain(h classes.Holder, err error) {
+	if n.refused.repeat(h, oneLine{err}) {
+		n.changed = true
 	}
+}
+
+// countRefusal counts an error by its reason and returns it.
+func (n *node) countRefusal(err error) error {
+	n.refused.count(err)
+	n.changed = true
+	return err
 }
 
 // oneLine is an error whose text is one printable line of limited length, as container runtimes and logs need it.

@@ -41,7 +41,7 @@ func TestARefusalIsReportedWithItsCountAndTimes(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
-	f.SetAvailability(cache, &classes.Unavailable{Message: "none"})
+	f.lackCache()
 	f.refuse(t, "a-3", "gold")
 	if r := f.Refused()[0]; r.Reason != "Unavailable" || r.Count != 1 || !r.First.Equal(f.time) {
 		t.Errorf("a refusal for another reason is reported as %+v, want reason Unavailable and count 1", r)

@@ -16,10 +16,10 @@ import (
 //
 // Resize lasts until a restart of the plugin: after it, the originals are those of the container's creation.
 func (s *Store) Resize(id string, requested classes.Spec) classes.Adjustment {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
+	n := &s.node
 
-	before, known := s.ledger.Get(id)
+	before, known := n.table.Get(id)
 	if !known {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (s *Store) Resize(id string, requested classes.Spec) classes.Adjustment {
 		if a.Class == classes.SystemDefault {
 			continue
 		}
-		backend := s.resources[a.Resource].Backend
+		backend := n.live.Resources[a.Resource].Backend
 		was, err := backend.Adjust(before.Holder, a.Class, a.Class)
 		now, errNow := backend.Adjust(after.Holder, a.Class, a.Class)
 		if err != nil || errNow != nil {
@@ -45,7 +45,7 @@ func (s *Store) Resize(id string, requested classes.Spec) classes.Adjustment {
 			after.Spec.Originals = after.Spec.Originals.Merge(classes.Adjustment{setting: wanted})
 		}
 	}
-	s.ledger.Adopt(after)
+	n.table.Adopt(after)
 	return again
 }
 
@@ -73,9 +73,9 @@ func overwritten(was, now, requested classes.Adjustment) classes.Adjustment {
 	return values
 }
 
-// checkMutable returns an error if a class sets something that NRI cannot change in a running container. The caller holds mu.
-func (s *Store) checkMutable(h classes.Holder, resource, from, to string) error {
-	backend := s.resources[resource].Backend
+// checkMutable returns an error if a class sets something that NRI cannot change in a running container.
+func (o Offering) checkMutable(h classes.Holder, resource, from, to string) error {
+	backend := o.Resources[resource].Backend
 	of := func(class string) classes.Adjustment {
 		if class == classes.SystemDefault {
 			return h.Spec.Originals

@@ -6,12 +6,9 @@
 package state
 
 import (
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -37,252 +34,128 @@ type Changes interface {
 	SetMemory(resource string, data []byte) error
 }
 
-// Store is the state of the node. It is safe for concurrent use.
+// Store is the state of the node. It is safe for concurrent use: each method locks the node, calls the node's functions,
+// and unlocks it.
 type Store struct {
+	// mu guards the fields below. All hooks of the runtime wait for mu, so no caller does I/O while it holds mu.
+	mu       sync.Mutex
+	node     node
+	watchers chan struct{} // closed and replaced at every change
+	drained  chan struct{} // receives a value when a holder has left a class that is no longer offered
+}
+
+// node is the state that a Store guards.
+type node struct {
 	now     func() time.Time
 	changes Changes
 
-	// mu guards the fields below. All hooks of the runtime wait for mu, so no caller does I/O while it holds mu.
-	mu        sync.Mutex
-	catalog   *classes.Catalog
-	claims    []classes.ClaimedVolume
-	resources map[string]Resource // by name, including the resources that were removed from the configuration
-	ledger    *classes.Ledger
-	records   map[string]record // by the ID of the container or sandbox, like the ledger
-	sequence  uint64            // the highest number of a record
-	runtime   RuntimeInfo
-	config    ConfigStatus
-	refusals  Refusals
-	refused   map[qos.Subject]Refused
-	drifts    map[Correction]uint64
-	adopted   uint64
-	watchers  chan struct{} // closed and replaced at every change
-	drained   chan struct{} // receives a value when a holder has left a class that is no longer offered
+	live    Offering
+	claims  []classes.ClaimedVolume
+	table   *table
+	refused refusalLog
+	runtime RuntimeInfo
+	adopted uint64
+
+	// changed is true if a reported state has changed, and released is true if a class that is no longer offered has lost a
+	// holder, since the node was locked.
+	changed, released bool
 }
 
-// Resource is the backend of a resource, with the configuration that the backend applied last.
-type Resource struct {
-	classes.Backend
-	Config classes.ResourceConfig
-	// Unavailable is the reason why the resource cannot be used on this machine. It is nil if the resource is
-	// available.
-	Unavailable *classes.Unavailable
-
-	drift driftRecord
-}
-
-// New returns a store that offers no classes yet. If now is nil, the store uses time.Now. If changes is nil, the store
-// does not save changed classes and claims, so a restart of the plugin loses them.
+// New returns a store that offers no classes yet. If now is nil, the store uses time.Now. NoChanges is an
+// implementation of Changes for nodes that lose changed classes and claims at a restart.
 func New(changes Changes, now func() time.Time) *Store {
-	if changes == nil {
-		changes = noChanges{}
-	}
 	if now == nil {
 		now = time.Now
 	}
 
 	return &Store{
-		now: now, changes: changes, claims: changes.Claims().Volumes,
-		catalog: classes.NewCatalog(nil), resources: map[string]Resource{}, ledger: classes.NewLedger(), records: map[string]record{},
-		refusals: Refusals{}, refused: map[qos.Subject]Refused{}, drifts: map[Correction]uint64{},
+		node: node{
+			now: now, changes: changes, claims: changes.Claims().Volumes,
+			live:  Offering{Catalog: classes.NewCatalog(nil), Resources: map[string]Resource{}},
+			table: newTable(now), refused: newRefusalLog(now),
+		},
 		watchers: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
 }
 
-// Changes returns the store of changed classes that New received.
-func (s *Store) Changes() Changes { return s.changes }
+// NoChanges stores nothing.
+type NoChanges struct{}
 
-type noChanges struct{}
+func (NoChanges) Get(string) ([]classes.Assignment, bool) { return nil, false }
+func (NoChanges) Set(string, []classes.Assignment) error  { return nil }
+func (NoChanges) Forget(string)                           {}
+func (NoChanges) Keep(func(string) bool)                  {}
+func (NoChanges) Claims() classes.Claims                  { return classes.Claims{} }
+func (NoChanges) SetClaims(classes.Claims) error          { return nil }
+func (NoChanges) Memory(string) []byte                    { return nil }
+func (NoChanges) SetMemory(string, []byte) error          { return nil }
 
-func (noChanges) Get(string) ([]classes.Assignment, bool) { return nil, false }
-func (noChanges) Set(string, []classes.Assignment) error  { return nil }
-func (noChanges) Forget(string)                           {}
-func (noChanges) Keep(func(string) bool)                  {}
-func (noChanges) Claims() classes.Claims                  { return classes.Claims{} }
-func (noChanges) SetClaims(classes.Claims) error          { return nil }
-func (noChanges) Memory(string) []byte                    { return nil }
-func (noChanges) SetMemory(string, []byte) error          { return nil }
+// lock locks the node. The function that it returns unlocks the node, and signals what has changed.
+func (s *Store) lock() (unlock func()) {
+	s.mu.Lock()
+	return func() {
+		if s.node.changed {
+			close(s.watchers)
+			s.watchers = make(chan struct{})
+		}
+		if s.node.released {
+			select {
+			case s.drained <- struct{}{}:
+			default: // a signal is already waiting in the channel
+			}
+		}
+		s.node.changed, s.node.released = false, false
+		s.mu.Unlock()
+	}
+}
+
+// Now returns the time.
+func (s *Store) Now() time.Time { return s.node.now() }
 
 // Changed returns a channel that is closed when the reported state changes.
 func (s *Store) Changed() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	return s.watchers
 }
 
 // Notify wakes all watchers. It must be called when a reported state that is not in the store has changed.
 func (s *Store) Notify() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.notify()
+	defer s.lock()()
+	s.node.changed = true
 }
 
-// notify wakes all watchers. The caller holds mu.
-func (s *Store) notify() {
-	close(s.watchers)
-	s.watchers = make(chan struct{})
+// Drained returns a channel that receives a value when a holder has left a class that is no longer offered.
+func (s *Store) Drained() <-chan struct{} { return s.drained }
+
+// Get returns a holder by its ID.
+func (s *Store) Get(id string) (Holding, bool) {
+	defer s.lock()()
+	return s.node.table.Get(id)
 }
 
-// Connect records the runtime with which the plugin has registered. It must be called before Synchronize.
-func (s *Store) Connect(info RuntimeInfo) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	info.Since, info.SyncFailure = s.runtime.Since, s.runtime.SyncFailure
-	s.runtime = info
-	s.notify()
+// Where returns the holders for which the function `selected` returns true, sorted by pod, container and ID. It copies no
+// other holder. The function must not call methods of the store.
+func (s *Store) Where(selected func(Holding) bool) []Holding {
+	defer s.lock()()
+	return s.node.table.Where(selected)
 }
 
-// SetPlugins records the NRI plugins of the runtime.
-func (s *Store) SetPlugins(names []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.runtime.Plugins = names
-	s.notify()
+// Modify changes a holder. An unknown ID is not an error. The function `change` must not call methods of the store, and
+// must not change who the holder is.
+func (s *Store) Modify(id string, change func(*Holding)) {
+	defer s.lock()()
+	s.node.update(id, change)
 }
 
-// Disconnect records that the plugin is not connected to the runtime. All assignments stay as they are.
-func (s *Store) Disconnect() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	s.runtime.Synchronized = false
-	s.notify()
+// UpdateRuntime changes what the store knows about the runtime and the connection to it.
+func (s *Store) UpdateRuntime(change func(*RuntimeInfo)) {
+	defer s.lock()()
+	change(&s.node.runtime)
+	s.node.changed = true
 }
 
-// SyncFailed records the reason why the runtime did not synchronize the plugin, or nil if the runtime did.
-func (s *Store) SyncFailed(why error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	s.runtime.SyncFailure = why
-	s.notify()
-}
-
-// Resource returns a resource of the live configuration, or a resource that was removed from it since the process
-// started.
-func (s *Store) Resource(name string) (Resource, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, ok := s.resources[name]
-	return r, ok
-}
-
-// ResourceNames returns the names of all resources, sorted. It includes the resources that were removed from the
-// configuration since the process started.
-func (s *Store) ResourceNames() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Sorted(maps.Keys(s.resources))
-}
-
-// Configured reports whether a resource is in the live configuration.
-func (s *Store) Configured(resource string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.configured(resource)
-}
-
-func (s *Store) configured(resource string) bool {
-	_, ok := s.catalog.Lookup(resource)
-	return ok
-}
-
-// Offered reports whether the class of an assignment is in the live configuration.
-func (s *Store) Offered(a classes.Assignment) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.offered(a)
-}
-
-func (s *Store) offered(a classes.Assignment) bool {
-	offer, ok := s.catalog.Lookup(a.Resource)
-	if !ok {
-		return false
-	}
-	_, ok = offer.Class(a.Class)
-	return ok
-}
-
-// InUse returns the number of owners that have the given class.
-func (s *Store) InUse(resource, class string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.InUse(resource, class)
-}
-
-// GoLive offers the resources of class files that were applied. It keeps removed resources, because containers or pods
-// may still use them, and returns their names.
-func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	s.config = ConfigStatus{Loaded: s.now(), Hash: files.Hash, Files: files.Files, Generation: s.config.Generation + 1}
-	return s.offer(files.Config, next)
-}
-
-// ClaimsGoLive works like GoLive, but is called after a change of the classes of claims. It does not record that class
-// files were loaded, because the class files did not change.
-func (s *Store) ClaimsGoLive(files classes.FileSet, next map[string]Resource) (gone []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.offer(files.Config, next)
-}
-
-// offer replaces the resources of the store. The caller holds mu.
-func (s *Store) offer(config *classes.Config, next map[string]Resource) (gone []string) {
-	offers := make([]classes.Offer, 0, len(config.Resources))
-	for _, resource := range config.Resources {
-		offers = append(offers, classes.Offer{Resource: resource.Resource, Unavailable: next[resource.Name].Unavailable})
-	}
-
-	for name, old := range s.resources {
-		now, kept := next[name]
-		if !kept {
-			now = old
-			gone = append(gone, name)
-		}
-		now.drift = old.drift
-		next[name] = now
-	}
-
-	s.resources = next
-	s.setCatalog(offers)
-	s.notify()
-	return gone
-}
-
-// RejectConfig records why class files were not applied. If the same error is already recorded, RejectConfig changes nothing.
-func (s *Store) RejectConfig(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if before := s.config.Err; before == nil || before.Error() != err.Error() {
-		s.config.Err, s.config.Failed = err, s.now()
-		s.notify()
-	}
-}
-
-// SetAvailability records the reason why a resource is unavailable, or nil if the resource is available. It reports
-// whether the availability changed.
-func (s *Store) SetAvailability(name string, why *classes.Unavailable) (changed bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	r := s.resources[name]
-	if r.Unavailable == nil && why == nil || r.Unavailable != nil && why != nil && *r.Unavailable == *why {
-		return false
-	}
-
-	r.Unavailable = why
-	s.resources[name] = r
-	offers := slices.Clone(s.catalog.Offers())
-	for i := range offers {
-		if offers[i].Name == name {
-			offers[i].Unavailable = why
-		}
-	}
-	s.setCatalog(offers)
-	s.notify()
-	return true
+// Runtime returns what the store knows about the runtime and the connection to it.
+func (s *Store) Runtime() RuntimeInfo {
+	defer s.lock()()
+	return s.node.runtime
 }

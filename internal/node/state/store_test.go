@@ -166,7 +166,7 @@ func (f *fixture) start(t *testing.T, h classes.Holder) {
 func (f *fixture) wantHolders(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
-	for _, e := range f.Entries() {
+	for _, e := range f.Where(func(state.Holding) bool { return true }) {
 		line := []string{e.ID}
 		for _, a := range e.Assignments {
 			name := strings.TrimPrefix(a.Resource, "test.example/")
@@ -208,4 +208,22 @@ func signalled(c <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// setForeign records what another program has set for a holder.
+func (f *fixture) setForeign(id, resource, text string) {
+	f.Modify(id, func(h *state.Holding) { h.SetForeign(resource, text) })
+}
+
+func isUnverified(h state.Holding) bool { return h.Phase == state.Unverified }
+
+// lackCache makes the resource cache unavailable.
+func (f *fixture) lackCache() {
+	f.UpdateResource(cache, func(r *state.Resource) { r.Unavailable = &classes.Unavailable{Message: "none"} })
+}
+
+// Start returns the container that the store returns for the start of a container without volumes.
+func (f *fixture) Start(h classes.Holder) (state.Holding, error) {
+	container, _, err := f.Store.Start(h)
+	return container, err
 }

@@ -6,9 +6,7 @@ package state
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -39,42 +37,43 @@ type FailedAdoption struct {
 // If two containers have the same name, the caller must list the newer one last.
 func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAdoption {
 	running := withoutStopped(pods, containers)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
+	n := &s.node
 
-	if !s.podScope() {
+	if !n.podScope() {
 		running = nil
 	}
-	ended := s.releaseUnlisted(running, containers)
+	n.runtime.ReportsPIDs = n.runtime.ReportsPIDs || slices.ContainsFunc(containers, func(c Existing) bool { return c.Started && c.PID > 0 })
+	ended := n.releaseUnlisted(running, containers)
 	var failed []FailedAdoption
 	for _, pod := range running {
-		failed = append(failed, s.adoptPod(pod)...)
+		failed = append(failed, n.adoptPod(pod)...)
 	}
-	failed = append(failed, s.adoptContainers(containers)...)
+	failed = append(failed, n.adoptContainers(containers)...)
 	for _, c := range containers {
-		failed = append(failed, s.adoptVolumes(c)...)
+		failed = append(failed, n.adoptVolumes(c)...)
 	}
 
-	for id, r := range ended {
-		if r.pending && s.isReplaced(id, r.request.Subject()) {
-			s.accept(r.request.Subject())
+	for _, h := range ended {
+		if h.Phase.isRefused() && n.table.isReplaced(h.ID, h.Subject()) {
+			n.accept(h.Subject())
 		}
 	}
-	s.changes.Keep(func(id string) bool {
-		_, known := s.ledger.Get(id)
+	n.changes.Keep(func(id string) bool {
+		_, known := n.table.Get(id)
 		return known || slices.ContainsFunc(pods, func(p classes.Holder) bool { return p.ID == id })
 	})
 
-	if !s.runtime.Synchronized {
-		s.runtime.Synchronized, s.runtime.Since, s.runtime.SyncFailure = true, s.now(), nil
+	if !n.runtime.Synchronized {
+		n.runtime.Synchronized, n.runtime.Since, n.runtime.SyncFailure = true, n.now(), nil
 	}
-	s.signalRelease() // the running containers are known now, so backends can release unused groups of an earlier process
-	s.notify()
+	n.released = true // the running containers are known now, so backends can release unused groups of an earlier process
+	n.changed = true
 	return failed
 }
 
-// releaseUnlisted releases the holders that the runtime does not list, and returns their records. The caller holds mu.
-func (s *Store) releaseUnlisted(pods []classes.Holder, containers []Existing) map[string]record {
+// releaseUnlisted releases the holders that the runtime does not list, and returns them.
+func (n *node) releaseUnlisted(pods []classes.Holder, containers []Existing) []Holding {
 	listed := map[string]bool{}
 	for _, pod := range pods {
 		listed[pod.ID] = true
@@ -83,39 +82,34 @@ func (s *Store) releaseUnlisted(pods []classes.Holder, containers []Existing) ma
 		listed[c.ID] = true
 	}
 
-	ended := maps.Clone(s.records)
-	maps.DeleteFunc(ended, func(id string, _ record) bool {
-		h, _ := s.ledger.Get(id)
-		return listed[containerOf(h.Holder)]
-	})
-	for id := range ended {
-		s.drop(id)
+	ended := n.table.Where(func(h Holding) bool { return !listed[h.container()] })
+	for _, h := range ended {
+		n.drop(h.ID)
 	}
 	return ended
 }
 
-// containerOf returns the ID of a holder, or of the container if the holder is a volume.
-func containerOf(h classes.Holder) string {
-	if h.Scope() == classes.VolumeScope {
-		return strings.TrimSuffix(h.ID, classes.VolumeID("", h.Volume))
-	}
-	return h.ID
-}
-
-// keepKnown updates a holder that the ledger has already, and reports whether there is such a holder. The runtime's list
-// may be older than the call of the start hook, so a holder that has started stays started. The caller holds mu.
-func (s *Store) keepKnown(h classes.Holder, started bool) bool {
-	held, known := s.ledger.Get(h.ID)
+// keepKnown updates a holder that is known already, and reports whether there is such a holder. The runtime's list may be
+// older than the call of the start hook, so a holder that has started stays started.
+func (n *node) keepKnown(h classes.Holder, running bool) bool {
+	before, known := n.table.Get(h.ID)
 	if !known {
 		return false
 	}
 
 	if h.PID <= 0 {
-		h.PID = held.PID
+		h.PID = before.PID
 	}
-	s.ledger.Adopt(holding(h, held.Assignments))
-	s.sequence++
-	s.modify(h.ID, func(r *record) { r.number, r.started = s.sequence, r.started || started })
+	if before.Spec.Originals != nil {
+		h.Spec.Originals = before.Spec.Originals // a later change of the container may have replaced those of its creation
+	}
+	n.table.sequence++
+	n.update(h.ID, func(held *Holding) {
+		held.Holder, held.Number = holding(h, nil).Holder, n.table.sequence
+		if running {
+			held.happens(started)
+		}
+	})
 	return true
 }
 
@@ -134,12 +128,12 @@ func withoutStopped(pods []classes.Holder, containers []Existing) []classes.Hold
 // AdoptPod adopts the pod of a container that is about to be created, if resources of pod scope or volume scope are configured and the
 // pod is unknown.
 func (s *Store) AdoptPod(pod classes.Holder) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
+	n := &s.node
 
-	if _, known := s.ledger.Get(pod.ID); !known && s.podScope() {
-		s.adoptPod(pod) // a failed adoption is reported as a refusal
-		s.notify()
+	if _, known := n.table.Get(pod.ID); !known && n.podScope() {
+		n.adoptPod(pod) // a failed adoption is reported as a refusal
+		n.changed = true
 	}
 }
 
@@ -147,14 +141,13 @@ func (s *Store) AdoptPod(pod classes.Holder) {
 // use. Classes of both scopes are enforced in the cgroups of pods. If no claim has a class any more, pods stay tracked,
 // because the backend still has to remove limits from their cgroups.
 func (s *Store) HasPodScope() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.podScope()
+	defer s.lock()()
+	return s.node.podScope()
 }
 
-func (s *Store) podScope() bool {
-	for name, r := range s.resources {
-		if r.Config.Scope != classes.ContainerScope && (s.configured(name) || len(s.ledger.Used(name)) > 0 || name == classes.ClaimResource) {
+func (n *node) podScope() bool {
+	for name, r := range n.live.Resources {
+		if r.Config.Scope != classes.ContainerScope && (n.live.Configured(name) || len(n.table.Used(name)) > 0 || name == classes.ClaimResource) {
 			return true
 		}
 	}
@@ -162,123 +155,99 @@ func (s *Store) podScope() bool {
 }
 
 // adoptPod adopts a pod, and assigns the classes that the pod requests, because the runtime stores no record of a pod's
-// classes. The pod may have been created while the plugin was not connected, so its classes must be verified. The caller
-// holds mu.
-func (s *Store) adoptPod(pod classes.Holder) (failed []FailedAdoption) {
-	if s.keepKnown(pod, true) {
+// classes. The pod may have been created while the plugin was not connected, so its classes must be verified.
+func (n *node) adoptPod(pod classes.Holder) (failed []FailedAdoption) {
+	if n.keepKnown(pod, true) {
 		return nil
 	}
 
-	wanted, err := s.catalog.Resolve(pod)
+	wanted, err := n.live.Catalog.Resolve(pod)
 	if err != nil {
 		failed = append(failed, FailedAdoption{pod, err})
-		wanted = s.defaults(holding(pod, nil))
+		wanted = n.live.defaults(classes.Holding{Holder: pod})
 	}
-	if changed, ok := s.changes.Get(pod.ID); ok {
+	if changed, ok := n.changes.Get(pod.ID); ok {
 		wanted = classes.Overlay(wanted, changed)
 	}
 
-	s.ledger.Adopt(holding(pod, wanted))
-	r := record{started: true, unverified: len(wanted) > 0}
-	if r.unverified {
-		r.request = requestOf(pod)
+	held := n.newHolding(pod, wanted, Running)
+	if len(wanted) > 0 {
+		held.Phase, held.Request = Unverified, requestOf(pod)
 	}
-	s.track(pod.ID, r)
-	_ = s.postpone(pod, err)
+	n.table.Adopt(held)
+	_ = n.postpone(pod, err)
 	return failed
 }
 
 // adoptContainers adopts all containers that are not known. It begins with the containers that have a RecordAnnotation,
-// because these containers already occupy slots of their classes. The caller holds mu.
-func (s *Store) adoptContainers(containers []Existing) (failed []FailedAdoption) {
+// because these containers already occupy slots of their classes.
+func (n *node) adoptContainers(containers []Existing) (failed []FailedAdoption) {
 	for _, c := range containers {
-		if has := recordedOn(c.Holder); !s.keepKnown(c.Holder, c.Started) && has != nil {
-			s.adoptRecorded(c, has)
+		if has := recordedOn(c.Holder); !n.keepKnown(c.Holder, c.Started) && has != nil {
+			n.adoptRecorded(c, has)
 		}
 	}
 
 	for _, c := range containers {
-		if _, adopted := s.ledger.Get(c.ID); !adopted && c.Started {
-			err := s.adoptWithoutSlots(c.Holder, nil)
+		if _, adopted := n.table.Get(c.ID); !adopted && c.Started {
+			err := n.adoptWithoutSlots(c.Holder, nil)
 			if err != nil {
 				failed = append(failed, FailedAdoption{c.Holder, err})
 			}
-			s.countAdopted(c.ID)
+			n.countAdopted(c.ID)
 		}
-		s.checkStored(c.ID, c.Stored)
+		n.checkStored(c.ID, c.Stored)
 	}
 	return failed
 }
 
-// countAdopted counts, in s.adopted, a running container that requests classes and was created without them. The caller
-// holds mu.
-func (s *Store) countAdopted(id string) {
-	held, _ := s.ledger.Get(id)
-	if s.records[id].pending || slices.ContainsFunc(held.Assignments, isRequested) {
-		s.adopted++
+// countAdopted counts, in n.adopted, a running container that requests classes and was created without them.
+func (n *node) countAdopted(id string) {
+	if h, _ := n.table.Get(id); h.Phase.isWaiting() || slices.ContainsFunc(h.Assignments, isRequested) {
+		n.adopted++
 	}
 }
 
-func (s *Store) adoptRecorded(c Existing, has []classes.Assignment) {
-	wanted := s.recordedClasses(c.Holder, has)
-	if changed, ok := s.changes.Get(c.ID); ok {
+func (n *node) adoptRecorded(c Existing, has []classes.Assignment) {
+	wanted := n.live.recordedClasses(c.Holder, has)
+	if changed, ok := n.changes.Get(c.ID); ok {
 		wanted = classes.Overlay(wanted, changed)
 	}
-
-	s.ledger.Adopt(holding(c.Holder, s.withResourcesOf(wanted, has)))
-	s.track(c.ID, record{started: c.Started, created: has})
-	s.observeAll(c.ID, func(resource string) string { return classes.ClassOf(has, resource) })
+	n.adoptCreated(c.Holder, n.live.withResourcesOf(wanted, has), has, phaseOf(c.Started))
 }
 
-// withResourcesOf returns the assignments and, for each resource of which only the assignments `has` have a class, the
-// system default, so that the holder leaves that class. It skips resources that no backend can enforce. The caller holds
-// mu.
-func (s *Store) withResourcesOf(assignments, has []classes.Assignment) []classes.Assignment {
-	all := slices.Clone(assignments)
-	for _, a := range withoutResourcesOf(has, assignments) {
-		if _, enforceable := s.resources[a.Resource]; enforceable {
-			all = append(all, classes.Assignment{Resource: a.Resource})
-		}
-	}
-	return all
+// adoptCreated adopts a container that was created in the classes `has`.
+func (n *node) adoptCreated(h classes.Holder, wanted, has []classes.Assignment, phase Phase) {
+	held := n.newHolding(h, wanted, phase)
+	held.Created = has
+	held.observeAll(func(resource string) string { return classes.ClassOf(has, resource) })
+	n.table.Adopt(held)
 }
 
-// recordedClasses returns the classes of a container with a RecordAnnotation: those that it was created with, and the
-// current defaults. The caller holds mu.
-func (s *Store) recordedClasses(h classes.Holder, has []classes.Assignment) []classes.Assignment {
-	wanted, err := s.catalog.Resolve(h)
-	if err != nil {
-		return has
-	}
-	return classes.Overlay(wanted, withoutDefaults(has))
-}
-
-// adoptWithoutSlots adopts a container that occupies no slots. It was created with the classes `has` of its
+// adoptWithoutSlots adopts a running container that occupies no slots. It was created with the classes `has` of its
 // RecordAnnotation, or without classes if it has no valid RecordAnnotation. The container gets the classes of the
 // annotation, or the classes that it requests if there is none. If these cannot be assigned, it gets the default classes.
 // The container keeps every class that an update has assigned since the container's creation, because the update has
 // already admitted the class.
 //
 // If the classes cannot be assigned, adoptWithoutSlots returns the reason, and the request stays pending.
-func (s *Store) adoptWithoutSlots(h classes.Holder, has []classes.Assignment) (err error) {
+func (n *node) adoptWithoutSlots(h classes.Holder, has []classes.Assignment) (err error) {
 	wanted := has
 	if has != nil {
-		wanted = s.recordedClasses(h, has)
+		wanted = n.live.recordedClasses(h, has)
 	} else {
-		wanted, err = s.catalog.Resolve(h)
+		wanted, err = n.live.Catalog.Resolve(h)
 	}
-	changed, _ := s.changes.Get(h.ID)
+	changed, _ := n.changes.Get(h.ID)
 	if err == nil {
-		err = s.ledger.Admit(holding(h, withoutResourcesOf(wanted, changed)), s.catalog)
+		err = n.table.Admit(holding(h, withoutResourcesOf(wanted, changed)), n.live.Catalog)
 	}
 	if err != nil {
-		wanted = s.withResourcesOf(s.defaults(holding(h, nil)), has)
+		wanted = n.live.withResourcesOf(n.live.defaults(classes.Holding{Holder: h}), has)
 	}
 
-	s.ledger.Adopt(holding(h, classes.Overlay(wanted, changed)))
-	s.track(h.ID, record{started: true, created: has})
-	s.observeAll(h.ID, func(resource string) string { return classes.ClassOf(has, resource) })
-	return s.postpone(h, err)
+	n.adoptCreated(h, classes.Overlay(wanted, changed), has, Running)
+	return n.postpone(h, err)
 }
 
 func withoutResourcesOf(assignments, others []classes.Assignment) []classes.Assignment {
@@ -294,59 +263,19 @@ func withoutDefaults(assignments []classes.Assignment) []classes.Assignment {
 }
 
 // checkStored marks a container as stale if the values that the runtime has stored for it differ from its classes.
-// The caller holds mu.
-func (s *Store) checkStored(id string, stored map[string]string) {
-	held, known := s.ledger.Get(id)
+func (n *node) checkStored(id string, stored map[string]string) {
+	held, known := n.table.Get(id)
 	if !known || len(stored) == 0 {
 		return
 	}
 
-	for name, r := range s.resources {
+	for name, r := range n.live.Resources {
 		checker, ok := r.Backend.(classes.StoredValueChecker)
 		if !ok || r.Config.Scope != classes.ContainerScope {
 			continue
 		}
-		if s.mayBeStored(id, name) && checker.IsStale(held.Class(name), stored) {
-			s.modify(id, func(r *record) { r.stale = true })
-		}
-	}
-}
-
-// SetStored records whether the runtime may have stored values that differ from the desired classes of a holder.
-func (s *Store) SetStored(id string, stale bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.modify(id, func(r *record) { r.stale = stale })
-}
-
-// mayBeStored reports whether the runtime may have stored, for a holder, values of a class of a resource. The runtime may
-// have stored such values if the holder has or had a class of the resource, or if the runtime was asked to change the
-// holder's stored values. The caller holds mu.
-func (s *Store) mayBeStored(id, resource string) bool {
-	held, _ := s.ledger.Get(id)
-	r := s.records[id]
-	return r.updated || classes.ClassOf(r.created, resource) != classes.SystemDefault ||
-		slices.ContainsFunc(held.Assignments, func(a classes.Assignment) bool {
-			return a.Resource == resource && (a.Class != classes.SystemDefault || a.Source == classes.SourceUpdate)
-		})
-}
-
-// UpdatedStored records that the runtime was asked to change the values that it has stored for a holder.
-func (s *Store) UpdatedStored(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.modify(id, func(r *record) { r.updated = true })
-}
-
-// DevicesLost marks each holder as stale for which the runtime may have stored values of a resource. These values may
-// name devices that the machine lost.
-func (s *Store) DevicesLost(resource string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	for id := range s.records {
-		if s.mayBeStored(id, resource) {
-			s.modify(id, func(r *record) { r.stale = true })
+		if held.MayStore(name) && checker.IsStale(held.Class(name), stored) {
+			n.update(id, func(h *Holding) { h.Stored = StoredStale })
 		}
 	}
 }

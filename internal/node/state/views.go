@@ -43,6 +43,8 @@ type RuntimeInfo struct {
 	// Plugins lists the NRI plugins that the runtime called for the most recent creation of a container, e.g. "90-balloons".
 	// It is nil before the first creation, and if the runtime does not report its plugins.
 	Plugins []string
+	// ReportsPIDs is true if the runtime has ever reported the PID of a container.
+	ReportsPIDs bool
 	// Synchronized becomes true at the end of Synchronize, and false when the connection is lost.
 	Synchronized bool
 	// Since is the time when Synchronized last became true. It is zero if Synchronized was never true.
@@ -68,49 +70,34 @@ type ConfigStatus struct {
 
 // Status returns what the node offers now.
 func (s *Store) Status() Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
+	n := &s.node
 
 	status := Status{
-		Runtime: s.runtime, Config: s.config, Refusals: maps.Clone(s.refusals), Corrections: maps.Clone(s.drifts), Adopted: s.adopted,
+		Runtime: n.runtime, Config: n.live.Config, Refusals: maps.Clone(n.refused.counts), Corrections: n.live.corrections(), Adopted: n.adopted,
 	}
-	for _, offer := range s.reported() {
-		r := s.resources[offer.Name]
+	for _, offer := range n.reported() {
+		r := n.live.Resources[offer.Name]
 		backend := r.Status()
 		status.Resources = append(status.Resources, ResourceStatus{
-			Offer: offer, InUse: s.ledger.Used(offer.Name), Degraded: backend.Degraded, Monitored: backend.Monitored,
-			Conditions: slices.Concat(backend.Conditions, r.drift.conditions()),
+			Offer: offer, InUse: n.table.Used(offer.Name), Degraded: backend.Degraded, Monitored: backend.Monitored,
+			Conditions: slices.Concat(backend.Conditions, r.Drift.conditions()),
 		})
 	}
 	return status
 }
 
 // reported returns the offers of the configured resources. For each removed resource that is still in use, it adds an
-// offer without classes. The caller holds mu.
-func (s *Store) reported() []classes.Offer {
-	offers := slices.Clone(s.catalog.Offers())
-	for _, name := range slices.Sorted(maps.Keys(s.resources)) {
-		if !s.configured(name) && len(s.ledger.Used(name)) > 0 {
-			config := s.resources[name].Config
+// offer without classes.
+func (n *node) reported() []classes.Offer {
+	offers := slices.Clone(n.live.Catalog.Offers())
+	for _, name := range n.live.Names() {
+		if !n.live.Configured(name) && len(n.table.Used(name)) > 0 {
+			config := n.live.Resources[name].Config
 			offers = append(offers, classes.Offer{Resource: classes.Resource{Name: name, Scope: config.Scope, Mutable: config.Mutable}})
 		}
 	}
 	return offers
-}
-
-// Synchronized reports whether the runtime has reported all existing containers and is still connected, so that it
-// reports new containers.
-func (s *Store) Synchronized() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.runtime.Synchronized
-}
-
-// EverSynchronized reports whether the runtime has ever reported all existing containers.
-func (s *Store) EverSynchronized() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.runtime.Since.IsZero()
 }
 
 // PodAssignments lists the assignments of a pod and of its containers.
@@ -144,9 +131,9 @@ type ContainerAssignments struct {
 // Assignments returns every running pod with the class of every resource, sorted by namespace and name. If the
 // observed class differs from the desired class, Assignments returns the observed class.
 func (s *Store) Assignments() []PodAssignments {
-	s.mu.Lock()
-	entries, offers := s.entries(), s.reported()
-	s.mu.Unlock()
+	unlock := s.lock()
+	entries, offers, live := s.node.table.all(), s.node.reported(), s.node.live
+	unlock()
 
 	pods := map[string]*PodAssignments{}
 	newest := map[string]uint64{} // the number of the newest sandbox of each pod
@@ -160,8 +147,7 @@ func (s *Store) Assignments() []PodAssignments {
 
 		switch scope := e.Scope(); {
 		case scope == classes.VolumeScope:
-			container := strings.TrimSuffix(e.ID, classes.VolumeID("", e.Volume))
-			volumes[container] = append(volumes[container], s.reportVolume(e, offers))
+			volumes[e.container()] = append(volumes[e.container()], live.reportVolume(e, offers))
 		case scope == classes.ContainerScope:
 			pod.Containers = append(pod.Containers, e.report(offers))
 		case e.Number > newest[e.PodUID]:
@@ -191,19 +177,18 @@ func (s *Store) Assignments() []PodAssignments {
 // Container returns the assignments of the container or pod with this owner. If several containers have this owner, it
 // returns those of the newest container. The result ok is false if no such container or pod runs.
 func (s *Store) Container(owner qos.Subject) (ctr ContainerAssignments, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 
-	e, err := s.running(owner)
+	e, err := s.node.table.running(owner)
 	if err != nil {
 		return ContainerAssignments{}, false
 	}
-	return e.report(s.reported()), true
+	return e.report(s.node.reported()), true
 }
 
 // report returns the class of the holder for every resource. It includes resources that were configured after the
 // holder was admitted.
-func (e Entry) report(offers []classes.Offer) ContainerAssignments {
+func (e Holding) report(offers []classes.Offer) ContainerAssignments {
 	all := make([]Reported, 0, len(offers))
 	for _, a := range e.Assignments {
 		if class, differs := e.Observed[a.Resource]; differs {

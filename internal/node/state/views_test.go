@@ -64,13 +64,13 @@ func TestAssignmentsReportTheClassOfEveryResource(t *testing.T) {
 			func(*fixture) {}, []classes.Assignment{bronze, {Resource: disk}}, "",
 		},
 		"what another program has set in place of the system default": {
-			func(f *fixture) { f.SetForeign("a-1", disk, "limits of sda") }, []classes.Assignment{bronze, {Resource: disk}}, "limits of sda",
+			func(f *fixture) { f.setForeign("a-1", disk, "limits of sda") }, []classes.Assignment{bronze, {Resource: disk}}, "limits of sda",
 		},
 		"nothing of another program in a class": {
-			func(f *fixture) { f.SetForeign("a-1", cache, "group b") }, []classes.Assignment{bronze, {Resource: disk}}, "",
+			func(f *fixture) { f.setForeign("a-1", cache, "group b") }, []classes.Assignment{bronze, {Resource: disk}}, "",
 		},
 		"nothing of another program after its end": {
-			func(f *fixture) { f.SetForeign("a-1", disk, "limits of sda"); f.SetForeign("a-1", disk, "") },
+			func(f *fixture) { f.setForeign("a-1", disk, "limits of sda"); f.setForeign("a-1", disk, "") },
 			[]classes.Assignment{bronze, {Resource: disk}}, "",
 		},
 		"as observed where that differs": {
@@ -139,7 +139,9 @@ func TestAnotherStartTimeIsAnotherProcess(t *testing.T) {
 		at      uint64
 		differs bool
 	}{{0, false}, {7, false}, {7, false}, {0, false}, {8, true}} {
-		if got := f.SetStartTime("a-1", test.at); got != test.differs {
+		var got bool
+		f.Modify("a-1", func(h *state.Holding) { got = h.SetStartTime(test.at) })
+		if got != test.differs {
 			t.Errorf("call %d of SetStartTime returned %v", i, got)
 		}
 	}
@@ -164,18 +166,6 @@ func (f *fixture) reported() (names []string) {
 		names = append(names, r.Name)
 	}
 	return names
-}
-
-func TestAvailabilityIsAChangeOnce(t *testing.T) {
-	f := newFixture()
-	for i, test := range []struct {
-		why     *classes.Unavailable
-		changed bool
-	}{{nil, false}, {&classes.Unavailable{Reason: "A"}, true}, {&classes.Unavailable{Reason: "A"}, false}, {nil, true}} {
-		if got := f.SetAvailability(cache, test.why); got != test.changed {
-			t.Errorf("call %d of SetAvailability returned %v", i, got)
-		}
-	}
 }
 
 func TestTheConfigurationIsReported(t *testing.T) {

@@ -22,7 +22,7 @@ type VolumeAssignments struct {
 	InForce time.Time
 }
 
-func (s *Store) reportVolume(e Entry, offers []classes.Offer) VolumeAssignments {
+func (o Offering) reportVolume(e Holding, offers []classes.Offer) VolumeAssignments {
 	v := VolumeAssignments{Path: e.Volume, Assignments: e.report(offers).Assignments}
 	if len(e.Observed) > 0 {
 		return v
@@ -30,7 +30,7 @@ func (s *Store) reportVolume(e Entry, offers []classes.Offer) VolumeAssignments 
 
 	v.InForce = e.InForce
 	for _, a := range e.Assignments {
-		resource, _ := s.Resource(a.Resource)
+		resource := o.Resources[a.Resource]
 		if locator, ok := resource.Backend.(classes.Locator); ok {
 			v.Device = locator.Device(e.ID)
 		}
@@ -38,70 +38,66 @@ func (s *Store) reportVolume(e Entry, offers []classes.Offer) VolumeAssignments 
 	return v
 }
 
-// admitVolumes assigns classes to the volumes of a container that is about to be created: to all of them, or to none. The caller
-// holds mu.
-func (s *Store) admitVolumes(container classes.Holder) error {
-	volumes, err := s.catalog.Volumes(container)
+// admitVolumes assigns classes to the volumes of a container that is about to be created: to all of them, or to none.
+func (n *node) admitVolumes(container classes.Holder) error {
+	volumes, err := n.live.Catalog.Volumes(container)
 	if err != nil {
 		return err
 	}
 	for _, volume := range volumes {
-		var held classes.Holding
-		if held, err = s.admit(volume); err != nil {
+		var held Holding
+		if held, err = n.admit(volume); err != nil {
 			break
 		}
-		s.trackVolume(volume.ID, false)
-		s.releaseOthers(held, func(r record) bool { return !r.started })
+		n.releaseOthers(held, func(h Holding) bool { return h.Phase == Created })
 	}
 
 	if err != nil {
-		s.releaseVolumes(container.ID)
+		n.dropVolumes(container.ID)
 	}
 	return err
 }
 
-// StartVolumes is called for a container that is about to start. It records the container's process for each of the
-// container's volumes. The caller must then enforce the classes of the volumes and call Finish for each of them. If the
-// container was created while the plugin was not connected, StartVolumes first admits the container's volumes, either
-// all of them or none.
-func (s *Store) StartVolumes(container classes.Holder) ([]Entry, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	volumes, err := s.catalog.Volumes(container)
-	if err != nil {
-		return nil, s.refuse(container, err)
+// dropVolumes releases the volumes of a container.
+func (n *node) dropVolumes(containerID string) {
+	for _, volume := range n.table.volumesOf(containerID) {
+		n.drop(volume.ID)
 	}
-	var entries []Entry
-	for _, volume := range volumes {
-		if _, known := s.ledger.Get(volume.ID); !known {
-			if _, err := s.admit(volume); err != nil {
-				s.releaseVolumes(container.ID)
-				return nil, s.refuse(volume, err)
-			}
-			s.trackVolume(volume.ID, false)
-		}
-
-		held, _ := s.ledger.Get(volume.ID)
-		held = holding(volume, held.Assignments)
-		s.ledger.Adopt(held)
-		s.modify(volume.ID, func(r *record) { r.started = true })
-		entries = append(entries, s.begin(held))
-		s.notify()
-	}
-	return entries, nil
 }
 
-// adoptVolumes adopts the volumes of an existing container, and assigns the classes that the pod and claims request. The
-// caller holds mu.
-func (s *Store) adoptVolumes(c Existing) (failed []FailedAdoption) {
-	volumes, err := s.catalog.Volumes(c.Holder)
+// startVolumes records the process of a container that is about to start for each of the container's volumes. If the
+// container was created while the plugin was not connected, startVolumes first admits the container's volumes, either all
+// of them or none.
+func (n *node) startVolumes(container classes.Holder) ([]Holding, error) {
+	volumes, err := n.live.Catalog.Volumes(container)
+	if err != nil {
+		return nil, n.refuse(container, err)
+	}
+	var started []Holding
+	for _, volume := range volumes {
+		if _, known := n.table.Get(volume.ID); !known {
+			if _, err := n.admit(volume); err != nil {
+				n.dropVolumes(container.ID)
+				return nil, n.refuse(volume, err)
+			}
+		}
+
+		n.update(volume.ID, func(h *Holding) { h.Holder = holding(volume, nil).Holder })
+		started = append(started, n.begin(volume.ID))
+		n.changed = true
+	}
+	return started, nil
+}
+
+// adoptVolumes adopts the volumes of an existing container, and assigns the classes that the pod and claims request.
+func (n *node) adoptVolumes(c Existing) (failed []FailedAdoption) {
+	volumes, err := n.live.Catalog.Volumes(c.Holder)
 	if err != nil {
 		failed = append(failed, FailedAdoption{c.Holder, err})
 	}
 
 	for _, volume := range volumes {
-		if err := s.adoptVolume(volume, c.Started); err != nil {
+		if err := n.adoptVolume(volume, c.Started); err != nil {
 			failed = append(failed, FailedAdoption{volume, err})
 		}
 	}
@@ -111,15 +107,19 @@ func (s *Store) adoptVolumes(c Existing) (failed []FailedAdoption) {
 // adoptVolume adopts a volume of an existing container. The runtime stores no record of a volume's classes, so a running
 // volume must be verified: it may have been created while the plugin was not connected. A volume whose request became
 // invalid keeps the class of its claim. If the container has not started yet, a volume whose request is invalid or whose
-// class is full is left to StartVolumes. The caller holds mu.
-func (s *Store) adoptVolume(volume classes.Holder, started bool) error {
-	if s.keepKnown(volume, started) {
+// class is full is left to Start.
+func (n *node) adoptVolume(volume classes.Holder, started bool) error {
+	if n.keepKnown(volume, started) {
 		return nil
 	}
-	wanted, err := s.catalog.Resolve(volume)
-	unverified := err == nil && started && slices.ContainsFunc(wanted, isRequested)
-	if err == nil && !unverified {
-		err = s.ledger.Admit(holding(volume, wanted), s.catalog)
+
+	wanted, err := n.live.Catalog.Resolve(volume)
+	held := n.newHolding(volume, wanted, phaseOf(started))
+	switch {
+	case err == nil && started && slices.ContainsFunc(wanted, isRequested):
+		held.Phase, held.Request = Unverified, requestOf(volume)
+	case err == nil:
+		err = n.table.Admit(held, n.live.Catalog)
 	}
 	if err != nil && !started {
 		return nil
@@ -127,57 +127,26 @@ func (s *Store) adoptVolume(volume classes.Holder, started bool) error {
 
 	if err != nil {
 		wanted = nil
-		if claimed, ok := s.catalog.ClaimOf(volume.Subject()); ok {
+		if claimed, ok := n.live.Catalog.ClaimOf(volume.Subject()); ok {
 			wanted = append(wanted, claimed)
 		}
+		held = n.newHolding(volume, wanted, Running)
 	}
-	s.ledger.Adopt(holding(volume, wanted))
-	s.trackVolume(volume.ID, started)
-	if unverified {
-		request := requestOf(volume)
-		s.modify(volume.ID, func(r *record) { r.unverified, r.request = true, request })
-	}
-	return s.postpone(volume, err)
-}
-
-// trackVolume creates the record of a volume. The volume is reported without its class until a hook or the reconciler
-// has enforced or observed the limits. The caller holds mu.
-func (s *Store) trackVolume(id string, started bool) {
-	s.track(id, record{started: started})
-	s.observeAll(id, func(string) string { return classes.SystemDefault })
+	n.table.Adopt(held)
+	return n.postpone(volume, err)
 }
 
 // NotEnforced records why the class of a running volume is not in force. The store reports this reason as a refusal
 // until the class is in force. For a container or pod, NotEnforced does nothing, because the store reports the observed
 // class.
-func (s *Store) NotEnforced(e Entry, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.notEnforced(e, err)
+func (s *Store) NotEnforced(e Holding, err error) {
+	defer s.lock()()
+	s.node.notEnforced(e, err)
 }
 
-func (s *Store) notEnforced(e Entry, err error) {
-	if _, known := s.records[e.ID]; known && e.Volume != "" {
-		s.refuseAgain(e.Holder, fmt.Errorf("%s: %w", e, err))
-		s.modify(e.ID, func(r *record) { r.refused = true })
-	}
-}
-
-// endEnforcing records that no hook will enforce the classes of a container's volumes. If the runtime starts the
-// container although its start was refused, the reconciler enforces these classes. The caller holds mu.
-func (s *Store) endEnforcing(containerID string) {
-	for id := range s.records {
-		if classes.IsVolumeOf(id, containerID) {
-			s.modify(id, func(r *record) { r.enforcing = false })
-		}
-	}
-}
-
-// releaseVolumes releases the volumes of a container. The caller holds mu.
-func (s *Store) releaseVolumes(containerID string) {
-	for id := range s.records {
-		if classes.IsVolumeOf(id, containerID) {
-			s.release(id)
-		}
+func (n *node) notEnforced(e Holding, err error) {
+	if _, known := n.table.Get(e.ID); known && e.Volume != "" {
+		n.refuseAgain(e.Holder, fmt.Errorf("%s: %w", e, err))
+		n.update(e.ID, func(h *Holding) { h.happens(notEnforced) })
 	}
 }

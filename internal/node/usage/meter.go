@@ -116,7 +116,7 @@ func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 // instruction. Without this record, the usage counts only from the first reading, because the container's earlier classes
 // are unknown. For the first container of a pod, Started also begins to count the pod. If the container has a class,
 // Started waits for the reading of the pod, but no longer than kernel.Briefly waits.
-func (m *Meter) Started(e state.Entry) {
+func (m *Meter) Started(e state.Holding) {
 	first, hasClass := m.startAtZero(e)
 	if len(first) == 0 || len(m.others(e.Holder)) > 0 {
 		return // the pod is counted already, or it ran before this process, so that beginPods begins to count it
@@ -139,7 +139,7 @@ func (m *Meter) Started(e state.Entry) {
 
 // startAtZero records that a container has used nothing. It returns the resources for which its pod is to be counted and is not
 // counted yet, and whether the container has a class of any resource.
-func (m *Meter) startAtZero(e state.Entry) (first []string, hasClass bool) {
+func (m *Meter) startAtZero(e state.Holding) (first []string, hasClass bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, a := range e.Assignments {
@@ -161,7 +161,7 @@ func (m *Meter) startAtZero(e state.Entry) (first []string, hasClass bool) {
 // called before the store releases the holder.
 func (m *Meter) Last(id string) {
 	e, known := m.store.Get(id)
-	if !known || !e.Started {
+	if !known || !e.Phase.Started() {
 		m.drop(id)
 		return
 	}
@@ -230,7 +230,7 @@ func (m *Meter) measureHolder(ctx context.Context, h classes.Holder, resource st
 
 // holderMeter returns the backend of an available resource, or nil if the kernel does not measure holders for it.
 func (m *Meter) holderMeter(resource string) classes.HolderMeter {
-	r, _ := m.store.Resource(resource)
+	r, _ := m.store.Live().Resource(resource)
 	meter, ok := r.Backend.(classes.HolderMeter)
 	if !ok || r.Unavailable != nil {
 		return nil

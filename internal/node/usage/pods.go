@@ -18,15 +18,15 @@ func podOf(resource string, container classes.Holder) key {
 }
 
 // beginFirst begins to count the pod of a container that is about to start. The pod has no other running container.
-func (m *Meter) beginFirst(ctx context.Context, resource string, e state.Entry) {
+func (m *Meter) beginFirst(ctx context.Context, resource string, e state.Holding) {
 	_, _ = m.count(ctx, e.Holder, resource, e.ObservedClass(resource)) // what the OCI runtime has used in the container's cgroup
 	m.beginPod(ctx, resource, e.Holder)
 }
 
 // beginPods begins to count the pods of running containers, as beginPod does. The caller has counted these containers.
-func (m *Meter) beginPods(ctx context.Context, resource string, entries []state.Entry) {
+func (m *Meter) beginPods(ctx context.Context, resource string, entries []state.Holding) {
 	for _, e := range entries {
-		if e.Started && e.Scope() == classes.ContainerScope {
+		if e.Phase.Started() && e.Scope() == classes.ContainerScope {
 			m.beginPod(ctx, resource, e.Holder)
 		}
 	}
@@ -114,8 +114,8 @@ func (m *Meter) measureOthers(ctx context.Context, h classes.Holder, resource st
 }
 
 // others returns the other running containers in the pod of a container.
-func (m *Meter) others(h classes.Holder) []state.Entry {
-	return m.store.Where(func(e state.Entry) bool {
-		return e.PodUID == h.PodUID && e.ID != h.ID && e.Started && e.Scope() == classes.ContainerScope
+func (m *Meter) others(h classes.Holder) []state.Holding {
+	return m.store.Where(func(e state.Holding) bool {
+		return e.PodUID == h.PodUID && e.ID != h.ID && e.Phase.Started() && e.Scope() == classes.ContainerScope
 	})
 }

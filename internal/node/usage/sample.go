@@ -40,18 +40,18 @@ func (m *Meter) measure(ctx context.Context) Sample {
 	return sample
 }
 
-func (m *Meter) measureResource(ctx context.Context, resource state.ResourceStatus, entries []state.Entry) (part Sample) {
-	backend, _ := m.store.Resource(resource.Name)
+func (m *Meter) measureResource(ctx context.Context, resource state.ResourceStatus, entries []state.Holding) (part Sample) {
+	backend, _ := m.store.Live().Resource(resource.Name)
 	switch meter := backend.Backend.(type) {
 	case classes.ClassMeter:
 		var containers map[string]classes.Reading
 		part.Classes, containers = m.measureClasses(ctx, meter, resource)
-		part.Holders = holdersOf(resource.Name, entries, func(e state.Entry) (classes.Reading, bool) {
+		part.Holders = holdersOf(resource.Name, entries, func(e state.Holding) (classes.Reading, bool) {
 			reading := containers[e.ID]
 			return reading, len(reading) > 0
 		})
 	case classes.HolderMeter:
-		part.Holders = holdersOf(resource.Name, entries, func(e state.Entry) (classes.Reading, bool) {
+		part.Holders = holdersOf(resource.Name, entries, func(e state.Holding) (classes.Reading, bool) {
 			reading, err := m.count(ctx, e.Holder, resource.Name, e.ObservedClass(resource.Name))
 			return reading, err == nil
 		})
@@ -103,10 +103,10 @@ func (m *Meter) measureClasses(
 }
 
 // holdersOf measures the running holders that have a class of a resource, in the order of their names.
-func holdersOf(resource string, entries []state.Entry, measure func(state.Entry) (classes.Reading, bool)) (all []Holder) {
+func holdersOf(resource string, entries []state.Holding, measure func(state.Holding) (classes.Reading, bool)) (all []Holder) {
 	for _, e := range entries {
 		assigned := slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return a.Resource == resource })
-		if !assigned || !e.Started {
+		if !assigned || !e.Phase.Started() {
 			continue
 		}
 		if reading, ok := measure(e); ok {
@@ -138,7 +138,7 @@ func (m *Meter) total(c class) classes.Reading {
 
 // forget removes what the meter stores about released holders, and about classes that are neither offered nor in use.
 // It returns the entries of all holders in the store.
-func (m *Meter) forget(status state.Status) []state.Entry {
+func (m *Meter) forget(status state.Status) []state.Holding {
 	named := map[class]bool{}
 	for _, resource := range status.Resources {
 		for _, name := range namesOf(resource) {
@@ -148,7 +148,7 @@ func (m *Meter) forget(status state.Status) []state.Entry {
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	entries := m.store.Entries() // within mu, so that Started does not record a holder that is not in entries
+	entries := m.store.Where(func(state.Holding) bool { return true }) // within mu, so that Started does not record a holder that is not in entries
 	holders, sandboxes := map[string]bool{}, map[string]bool{}
 	for _, e := range entries {
 		holders[e.ID], sandboxes[e.SandboxID] = true, true

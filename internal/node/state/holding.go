@@ -1,0 +1,174 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Holding is what the node knows about one container, pod or volume. Its assignments are the desired classes. Its maps
+// and slices are replaced at each change and never modified, so that copies may share them.
+type Holding struct {
+	classes.Holding
+	Phase Phase
+	// Number orders the holders of one subject. The newest holder has the highest number.
+	Number uint64
+	// Since is when the store got to know the holder.
+	Since time.Time
+	// StartTime is the start time of the holder's first process, as it was first observed. It is 0 if unknown.
+	StartTime uint64
+	// Created lists the classes that the holder had at its creation. The runtime has stored these classes.
+	Created []classes.Assignment
+	// Observed maps a resource to the last observed class, if this class differs from the desired class.
+	Observed map[string]string
+	// Foreign maps a resource to a description of what another program has set, if the holder has no class of the resource.
+	Foreign map[string]string
+	// InForce is when the classes of the holder were last enforced. It is zero if a former process enforced them.
+	InForce time.Time
+	// Stored says how the values that the runtime has stored relate to the desired classes.
+	Stored Stored
+	// Request is the request of a holder that is not admitted yet. It is nil if the request is too large to keep.
+	Request *classes.Holder
+}
+
+// Stored says how the values that the runtime has stored for a container relate to its desired classes.
+type Stored int
+
+const (
+	// StoredAtCreation means that the runtime was asked for no change since the holder was created or adopted.
+	StoredAtCreation Stored = iota
+	// StoredByUpdate means that the runtime was asked to store other values, and has answered.
+	StoredByUpdate
+	// StoredStale means that the stored values may differ from those of the desired classes.
+	StoredStale
+)
+
+// ObservedClass returns the last observed class of a resource.
+func (h Holding) ObservedClass(resource string) string {
+	if class, differs := h.Observed[resource]; differs {
+		return class
+	}
+	return h.Class(resource)
+}
+
+// Updates returns the assignments that updates made after the holder's creation.
+func (h Holding) Updates() []classes.Assignment { return updates(h.Assignments) }
+
+func updates(assignments []classes.Assignment) []classes.Assignment {
+	return slices.DeleteFunc(slices.Clone(assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceUpdate })
+}
+
+// creationTime is how long the creation of a container may take. After that, a container that has neither a started
+// process nor a cgroup counts as not created. CRI-O gives an OCI runtime 240 s to create a container
+// (container_create_timeout), and the kubelet waits 2 minutes for the runtime (runtimeRequestTimeout).
+const creationTime = 5 * time.Minute
+
+// IsLate reports whether the holder has not started within the time that a creation may take. Its creation may have
+// failed. A volume counts as created and started together with its container.
+func (h Holding) IsLate(now time.Time) bool {
+	return h.Phase == Created && now.Sub(h.Since) > creationTime
+}
+
+// SetStartTime records when the first process of the holder was started. If another time is already recorded,
+// SetStartTime returns true, because the PID now belongs to another process.
+func (h *Holding) SetStartTime(at uint64) (differs bool) {
+	if h.StartTime != 0 && at != 0 && at != h.StartTime {
+		return true
+	}
+	if at != 0 {
+		h.StartTime = at
+	}
+	return false
+}
+
+// AskedToStore records that the runtime was asked to change the values that it has stored.
+func (h *Holding) AskedToStore() {
+	if h.Stored == StoredAtCreation {
+		h.Stored = StoredByUpdate
+	}
+}
+
+// MayStore reports whether the runtime may have stored, for the holder, values of a class of a resource. It may if the
+// holder has or had a class of the resource, or if the runtime was asked to change the stored values.
+func (h Holding) MayStore(resource string) bool {
+	return h.Stored != StoredAtCreation || classes.ClassOf(h.Created, resource) != classes.SystemDefault ||
+		slices.ContainsFunc(h.Assignments, func(a classes.Assignment) bool {
+			return a.Resource == resource && (a.Class != classes.SystemDefault || a.Source == classes.SourceUpdate)
+		})
+}
+
+// SetForeign records what another program has set for a resource of which the holder has no class. If there is no such
+// setting, text is empty.
+func (h *Holding) SetForeign(resource, text string) {
+	if h.Foreign[resource] != text {
+		h.Foreign = with(h.Foreign, resource, text, text != "")
+	}
+}
+
+// observe records the observed class of a resource.
+func (h *Holding) observe(resource, class string) {
+	recorded, differs := h.Observed[resource]
+	if want := h.Class(resource); differs != (class != want) || differs && recorded != class {
+		h.Observed = with(h.Observed, resource, class, class != want)
+	}
+}
+
+// observeAll records the observed classes of all resources for which the holder has an assignment.
+func (h *Holding) observeAll(observed func(resource string) string) {
+	for _, a := range h.Assignments {
+		h.observe(a.Resource, observed(a.Resource))
+	}
+}
+
+// assign replaces the desired classes. The observed classes stay what they are.
+func (h *Holding) assign(assignments []classes.Assignment) {
+	observed := h.ObservedClass
+	h.Assignments, h.Observed = assignments, nil
+	h.observeAll(observed)
+}
+
+// happens moves the holder to the phase that follows an event.
+func (h *Holding) happens(e event) {
+	h.Phase = h.Phase.after(e)
+	if !h.Phase.isWaiting() && h.Phase != Unverified && h.Phase != Ending {
+		h.Request = nil
+	}
+}
+
+// container returns the ID of the holder, or of its container if the holder is a volume.
+func (h Holding) container() string {
+	if h.Scope() == classes.VolumeScope {
+		return strings.TrimSuffix(h.ID, classes.VolumeID("", h.Volume))
+	}
+	return h.ID
+}
+
+// with returns a copy of a map. If keep is true, the copy has the value under the key. Otherwise it lacks the key.
+func with(values map[string]string, key, value string, keep bool) map[string]string {
+	values = maps.Clone(values)
+	if !keep {
+		delete(values, key)
+		return values
+	}
+	if values == nil {
+		values = map[string]string{}
+	}
+	values[key] = value
+	return values
+}
+
+// holding returns the Holding of a holder with its desired classes. It removes the annotations and the settings. For a pod, it also
+// removes the PID of the sandbox, because the sandbox's process is not in the pod's cgroup.
+func holding(h classes.Holder, assignments []classes.Assignment) Holding {
+	h.PodAnnotations, h.ContainerAnnotations, h.Spec.Settings = nil, nil, nil
+	if h.Container == "" {
+		h.PID, h.SandboxID = 0, h.ID
+	}
+	return Holding{Holding: classes.Holding{Holder: h, Assignments: assignments}}
+}

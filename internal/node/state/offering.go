@@ -1,0 +1,166 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Offering is the live configuration with its backends: what the node offers. It is a value that is replaced as a whole;
+// nobody modifies its map.
+type Offering struct {
+	Catalog *classes.Catalog
+	// Resources has the resources by name, including those that were removed from the configuration since the process started.
+	Resources map[string]Resource
+	Config    ConfigStatus
+}
+
+// Resource is the backend of a resource, with the configuration that the backend applied last.
+type Resource struct {
+	classes.Backend
+	Config classes.ResourceConfig
+	// Unavailable is the reason why the resource cannot be used on this machine. It is nil if the resource is
+	// available.
+	Unavailable *classes.Unavailable
+
+	// Drift is the drift that was found on this machine.
+	Drift Drift
+}
+
+// Resource returns a resource of the live configuration, or a resource that was removed from it since the process
+// started.
+func (o Offering) Resource(name string) (Resource, bool) {
+	r, ok := o.Resources[name]
+	return r, ok
+}
+
+// Names returns the names of all resources, sorted.
+func (o Offering) Names() []string { return slices.Sorted(maps.Keys(o.Resources)) }
+
+// Configured reports whether a resource is in the live configuration.
+func (o Offering) Configured(resource string) bool {
+	_, ok := o.Catalog.Lookup(resource)
+	return ok
+}
+
+// Drains reports whether the class of an assignment was removed from the live configuration.
+func (o Offering) Drains(a classes.Assignment) bool {
+	if a.Class == classes.SystemDefault {
+		return false
+	}
+	offer, ok := o.Catalog.Lookup(a.Resource)
+	if !ok {
+		return true
+	}
+	_, ok = offer.Class(a.Class)
+	return !ok
+}
+
+// corrections returns the counters of drift corrections.
+func (o Offering) corrections() map[Correction]uint64 {
+	all := map[Correction]uint64{}
+	for name, r := range o.Resources {
+		for kind, count := range r.Drift.corrections {
+			all[Correction{name, kind}] = count
+		}
+	}
+	return all
+}
+
+// with returns a copy in which a resource is replaced.
+func (o Offering) with(name string, resource Resource) Offering {
+	o.Resources = maps.Clone(o.Resources)
+	o.Resources[name] = resource
+	return o
+}
+
+// Live returns the live configuration.
+func (s *Store) Live() Offering {
+	defer s.lock()()
+	return s.node.live
+}
+
+// InUse returns the number of subjects that have the given class.
+func (s *Store) InUse(resource, class string) int {
+	defer s.lock()()
+	return s.node.table.InUse(resource, class)
+}
+
+// GoLive offers the resources of class files that were applied. It keeps removed resources, because containers or pods
+// may still use them, and returns their names.
+func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []string) {
+	defer s.lock()()
+	n := &s.node
+	n.live.Config = ConfigStatus{Loaded: n.now(), Hash: files.Hash, Files: files.Files, Generation: n.live.Config.Generation + 1}
+	return n.offer(files.Config, next)
+}
+
+// ClaimsGoLive works like GoLive, but is called after a change of the classes of claims. It does not record that class
+// files were loaded, because the class files did not change.
+func (s *Store) ClaimsGoLive(files classes.FileSet, next map[string]Resource) (gone []string) {
+	defer s.lock()()
+	return s.node.offer(files.Config, next)
+}
+
+// offer replaces the resources of the node.
+func (n *node) offer(config *classes.Config, next map[string]Resource) (gone []string) {
+	offers := make([]classes.Offer, 0, len(config.Resources))
+	for _, resource := range config.Resources {
+		offers = append(offers, classes.Offer{Resource: resource.Resource, Unavailable: next[resource.Name].Unavailable})
+	}
+
+	next = maps.Clone(next)
+	for name, old := range n.live.Resources {
+		now, kept := next[name]
+		if !kept {
+			now = old
+			gone = append(gone, name)
+		}
+		now.Drift = old.Drift
+		next[name] = now
+	}
+
+	n.live.Resources = next
+	n.setCatalog(offers)
+	n.changed = true
+	return gone
+}
+
+// RejectConfig records why class files were not applied. If the same error is already recorded, RejectConfig changes nothing.
+func (s *Store) RejectConfig(err error) {
+	defer s.lock()()
+
+	config := &s.node.live.Config
+	if before := config.Err; before == nil || before.Error() != err.Error() {
+		config.Err, config.Failed = err, s.node.now()
+		s.node.changed = true
+	}
+}
+
+// UpdateResource changes what the store knows about a resource, e.g. whether the resource is available. The function
+// `change` must not call methods of the store.
+func (s *Store) UpdateResource(name string, change func(*Resource)) {
+	defer s.lock()()
+	n := &s.node
+
+	before := n.live.Resources[name]
+	after := before
+	change(&after)
+	n.live = n.live.with(name, after)
+	n.changed = true
+	if before.Unavailable == after.Unavailable {
+		return
+	}
+
+	offers := slices.Clone(n.live.Catalog.Offers())
+	for i := range offers {
+		if offers[i].Name == name {
+			offers[i].Unavailable = after.Unavailable
+		}
+	}
+	n.setCatalog(offers)
+}

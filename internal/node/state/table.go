@@ -1,0 +1,107 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// table has the holdings of the node, and the slots that they occupy.
+type table struct {
+	*classes.Ledger[Holding]
+	now      func() time.Time
+	sequence uint64 // the highest number of a Holding
+}
+
+func newTable(now func() time.Time) *table {
+	return &table{Ledger: classes.NewLedger[Holding](), now: now}
+}
+
+// numbered returns a holding with the next number.
+func (t *table) numbered(h Holding, phase Phase) Holding {
+	t.sequence++
+	h.Phase, h.Number, h.Since = phase, t.sequence, t.now()
+	return h
+}
+
+// all returns all holdings, in a stable order.
+func (t *table) all() []Holding { return t.Where(func(Holding) bool { return true }) }
+
+// newest returns the newest holding of a subject. Its number is 0 if there is none.
+func (t *table) newest(subject qos.Subject) (newest Holding) {
+	for _, h := range t.Where(func(h Holding) bool { return h.Subject() == subject }) {
+		if h.Number > newest.Number {
+			newest = h
+		}
+	}
+	return newest
+}
+
+// running returns the newest holder of a subject. It returns an error if that holder is not running.
+func (t *table) running(subject qos.Subject) (Holding, error) {
+	h := t.newest(subject)
+	switch {
+	case h.Number == 0:
+		return h, fmt.Errorf("%s: %w on this node", subject, ErrNotFound)
+	case !h.Phase.Started():
+		return h, fmt.Errorf("%s: %w", h, ErrNotRunning)
+	}
+	return h, nil
+}
+
+// isReplaced reports whether another holding of the same subject has got the classes that it requests.
+func (t *table) isReplaced(id string, subject qos.Subject) bool {
+	newest := t.newest(subject)
+	return newest.ID != "" && newest.ID != id && !newest.Phase.isWaiting() && newest.Phase != Ending
+}
+
+// volumesOf returns the volumes of a container.
+func (t *table) volumesOf(containerID string) []Holding {
+	return t.Where(func(h Holding) bool { return classes.IsVolumeOf(h.ID, containerID) })
+}
+
+// update changes a holding. An unknown ID is not an error.
+func (n *node) update(id string, change func(*Holding)) {
+	before, known := n.table.Get(id)
+	if !known {
+		return
+	}
+	after := before
+	change(&after)
+	n.table.Adopt(after)
+	n.follow(before, after)
+}
+
+// follow records what follows from the change of a holding: whether a refusal has ended, whether a class that is no longer
+// offered has lost a holder, and whether a reported state has changed.
+func (n *node) follow(before, after Holding) {
+	if before.Phase.isRefused() && !after.Phase.isRefused() {
+		n.accept(after.Subject())
+	}
+	if !slices.Equal(before.Assignments, after.Assignments) {
+		n.left(before.Assignments)
+		n.changed = true
+	}
+	if !maps.Equal(before.Observed, after.Observed) || !maps.Equal(before.Foreign, after.Foreign) {
+		n.changed = true
+	}
+}
+
+// left records that a holder has left classes.
+func (n *node) left(assignments []classes.Assignment) {
+	n.released = n.released || slices.ContainsFunc(assignments, n.live.Drains)
+}
+
+// accept removes the refusal of a subject that got its classes.
+func (n *node) accept(subject qos.Subject) {
+	if n.refused.remove(subject) {
+		n.changed = true
+	}
+}
