@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -282,4 +283,22 @@ func TestCgroupV1KeepsNothingOfARemovedCgroup(t *testing.T) {
 		f.ends(t, "one")
 		f.wantRead(t, map[string]float64{"first": 100, "second": 6000})
 	})
+}
+
+// TestAContainerThatIsListedWithoutAPIDEndsAlone: containerd lists a container that is ending as running, without a PID. All
+// containers with a PID have ended meanwhile.
+func TestAContainerThatIsListedWithoutAPIDEndsAlone(t *testing.T) {
+	f := newFixture(t)
+	a, b := pod("a", requesting(cache+"=gold")), pod("b", nil)
+	ending, other := f.mustRun(t, a, container("c-a")), f.mustRun(t, b, container("c-b"))
+
+	f.restart(t, func(o *node.Options) { o.HasCgroup = func(h classes.Holder) bool { return h.Container == "" } })
+	f.mustConfigure(t, files)
+	ending.PID = 0
+	f.Synchronize([]classes.Holder{a, b}, []state.Existing{running(a, ending), running(b, other)})
+	f.Stop("c-b")
+	f.Reconcile(t.Context())
+	if used := f.inUse("gold"); used != 0 {
+		t.Errorf("%d slots of gold are in use by a container that has ended", used)
+	}
 }

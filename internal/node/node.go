@@ -46,7 +46,7 @@ type Node struct {
 // New returns a node that offers no classes yet.
 func New(o Options) *Node {
 	if o.Changes == nil {
-		o.Changes = state.NoChanges{}
+		o.Changes = state.NoChanges()
 	}
 	store := state.New(o.Changes, o.Now)
 	guard := kernel.New(o.Now, store.Notify)

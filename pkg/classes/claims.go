@@ -55,6 +55,9 @@ func (c Claims) Resource(kinds []Kind) (*ResourceConfig, error) {
 	return &config.Resources[0], nil
 }
 
+// FromClaims reports whether the configuration comes from claims, and not from class files.
+func (c ResourceConfig) FromClaims() bool { return c.File == claimFile }
+
 // WithClaims returns a copy of the catalog that has the claims of these volumes.
 func (c *Catalog) WithClaims(volumes []ClaimedVolume) *Catalog {
 	with := *c

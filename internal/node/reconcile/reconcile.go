@@ -77,7 +77,7 @@ func (r *Reconciler) reconciled() (ids []string) {
 }
 
 // reconcile compares the desired classes of one holder with its observed classes, and carries out the steps that bring
-// the holder into the desired classes. If the class of a claim cannot be enforced, the other classes stay in force.
+// the holder into the desired classes. If an optional step fails, the other classes stay in force.
 func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.Holding, []Step)) {
 	e, known := r.store.Get(id)
 	if !known {
@@ -98,13 +98,8 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 		r.store.NotEnforced(e, err)
 	}
 
-	steps := r.plan(e, observed)
-	isOfClaim := func(s Step) bool { return s.Resource == classes.ClaimResource }
-	i := len(steps)
-	if n := slices.IndexFunc(steps, isOfClaim); n >= 0 { // the step for the class of a claim is the last one
-		i = n
-	}
-	for _, some := range [][]Step{steps[:i], steps[i:]} {
+	steps, optional := splitOptional(r.plan(e, observed))
+	for _, some := range [][]Step{steps, optional} {
 		if len(some) > 0 && r.move(ctx, e, some) {
 			moved(e, some)
 		}
@@ -179,7 +174,7 @@ func (r *Reconciler) plan(e state.Holding, observed []observation) (steps []Step
 // assumes the class in e.Observed, or the desired class if e.Observed has no class for the resource.
 func (o observation) step(e state.Holding) (s Step, needed bool) {
 	want := o.assigned.Class
-	s = Step{Resource: o.assigned.Resource, From: want, To: want}
+	s = Step{Resource: o.assigned.Resource, From: want, To: want, optional: o.assigned.Source == classes.SourceClaim}
 	recorded, elsewhere := e.Observed[s.Resource]
 
 	switch {

@@ -96,10 +96,9 @@ func (r *Reconciler) setAvailability(name string, why *classes.Unavailable) {
 	}
 
 	r.store.UpdateResource(name, func(r *state.Resource) { r.Unavailable = why })
-	switch {
-	case why == nil:
+	if why == nil {
 		r.log.Info("resource available again", "resource", name)
-	default:
+	} else {
 		r.log.Warn("resource unavailable", "resource", name, "reason", why.Reason, "message", why.Message)
 	}
 }

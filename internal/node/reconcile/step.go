@@ -17,26 +17,36 @@ import (
 // class again, and clears values that an earlier configuration of the class has set.
 type Step struct {
 	Resource, From, To string
+	// optional is true if the class is requested by the claim of a volume. The holder keeps its other classes if such a step
+	// fails, and its start is not refused.
+	optional bool
 	// observed is what the kernel showed before the step. It is nil if that is unknown, or may have changed since.
 	observed *classes.Observation
 }
 
 func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", s.To, s.Resource, err) }
 
-// Enforcement returns the steps that enforce the classes of a new holder. The steps for classes of claims are separate.
-func Enforcement(e state.Holding) (steps, ofClaims []Step) {
+// Enforcement returns the steps that enforce the classes of a new holder. Optional steps are separate.
+func Enforcement(e state.Holding) (steps, optional []Step) {
 	for _, a := range e.Assignments {
 		// The class is enforced again, because its values may have changed since the runtime created the container.
-		step := Step{Resource: a.Resource, From: a.Class, To: a.Class}
-		switch {
-		case a.Class == classes.SystemDefault:
-		case a.Source == classes.SourceClaim:
-			ofClaims = append(ofClaims, step)
-		default:
-			steps = append(steps, step)
+		if a.Class != classes.SystemDefault {
+			steps = append(steps, Step{Resource: a.Resource, From: a.Class, To: a.Class, optional: a.Source == classes.SourceClaim})
 		}
 	}
-	return steps, ofClaims
+	return splitOptional(steps)
+}
+
+// splitOptional separates optional steps from the others.
+func splitOptional(steps []Step) (required, optional []Step) {
+	for _, s := range steps {
+		if s.optional {
+			optional = append(optional, s)
+		} else {
+			required = append(required, s)
+		}
+	}
+	return required, optional
 }
 
 // Enforce carries out the steps with the backends only, without a call to the runtime. It stops at the first error.

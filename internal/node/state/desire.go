@@ -120,7 +120,7 @@ func (n *node) readmit(before Holding) (failed []FailedAdoption) {
 	}
 
 	claimed := slices.DeleteFunc(slices.Clone(before.Assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceClaim })
-	after.Assignments = append(claimed, n.live.defaults(classes.Holding{Holder: before.Holder})...)
+	after.Assignments = slices.Concat(claimed, n.live.defaults(classes.Holding{Holder: before.Holder}))
 	n.table.Adopt(after)
 	n.changed = true
 

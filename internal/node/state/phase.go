@@ -64,14 +64,17 @@ func (p Phase) after(e event) Phase { return transitions()[p][e] }
 func transitions() [phases][events]Phase {
 	//   started, hookBegan, hookEnded, startRefused, processesEnded, notEnforced, postponed, admitted, verified, inClasses
 	return [phases][events]Phase{
-		Created:           {0, Running, Enforcing, Created, Ending, Created, Created, Waiting, Created, Created, Created},
-		Enforcing:         {0, Enforcing, Enforcing, Running, Ending, Running, NotInForce, Waiting, Enforcing, Enforcing, Enforcing},
-		Running:           {0, Running, Enforcing, Running, Ending, Running, NotInForce, Waiting, Running, Running, Running},
-		Unverified:        {0, Unverified, Enforcing, Unverified, Ending, Unverified, Unverified, Waiting, Unverified, Running, Unverified},
-		Waiting:           {0, Waiting, Waiting, Waiting, Ending, Waiting, WaitingNotInForce, Waiting, Running, Waiting, Waiting},
-		Ending:            {0, Ending, Ending, Ending, Ending, NotInForce, Ending, Ending, Ending, Ending, Ending},
-		NotInForce:        {0, NotInForce, NotInForce, Running, Ending, NotInForce, NotInForce, WaitingNotInForce, NotInForce, NotInForce, Running},
-		WaitingNotInForce: {0, WaitingNotInForce, WaitingNotInForce, WaitingNotInForce, Ending, WaitingNotInForce, WaitingNotInForce, WaitingNotInForce, NotInForce, WaitingNotInForce, WaitingNotInForce},
+		Created:    {0, Running, Enforcing, Created, Ending, Created, Created, Waiting, Created, Created, Created},
+		Enforcing:  {0, Enforcing, Enforcing, Running, Ending, Running, NotInForce, Waiting, Enforcing, Enforcing, Enforcing},
+		Running:    {0, Running, Enforcing, Running, Ending, Running, NotInForce, Waiting, Running, Running, Running},
+		Unverified: {0, Unverified, Enforcing, Unverified, Ending, Unverified, Unverified, Waiting, Unverified, Running, Unverified},
+		Waiting:    {0, Waiting, Waiting, Waiting, Ending, Waiting, WaitingNotInForce, Waiting, Running, Waiting, Waiting},
+		Ending:     {0, Ending, Ending, Ending, Ending, NotInForce, Ending, Ending, Ending, Ending, Ending},
+		NotInForce: {0, NotInForce, NotInForce, Running, Ending, NotInForce, NotInForce, WaitingNotInForce, NotInForce, NotInForce, Running},
+		WaitingNotInForce: {
+			0, WaitingNotInForce, WaitingNotInForce, WaitingNotInForce, Ending, WaitingNotInForce, WaitingNotInForce, WaitingNotInForce,
+			NotInForce, WaitingNotInForce, WaitingNotInForce,
+		},
 	}
 }
 

@@ -61,8 +61,8 @@ type node struct {
 	changed, released bool
 }
 
-// New returns a store that offers no classes yet. If now is nil, the store uses time.Now. NoChanges is an
-// implementation of Changes for nodes that lose changed classes and claims at a restart.
+// New returns a store that offers no classes yet. If now is nil, the store uses time.Now. NoChanges serves
+// nodes that may lose changed classes and claims at a restart.
 func New(changes Changes, now func() time.Time) *Store {
 	if now == nil {
 		now = time.Now
@@ -78,17 +78,19 @@ func New(changes Changes, now func() time.Time) *Store {
 	}
 }
 
-// NoChanges stores nothing.
-type NoChanges struct{}
+// NoChanges returns Changes that store nothing.
+func NoChanges() Changes { return noChanges{} }
 
-func (NoChanges) Get(string) ([]classes.Assignment, bool) { return nil, false }
-func (NoChanges) Set(string, []classes.Assignment) error  { return nil }
-func (NoChanges) Forget(string)                           {}
-func (NoChanges) Keep(func(string) bool)                  {}
-func (NoChanges) Claims() classes.Claims                  { return classes.Claims{} }
-func (NoChanges) SetClaims(classes.Claims) error          { return nil }
-func (NoChanges) Memory(string) []byte                    { return nil }
-func (NoChanges) SetMemory(string, []byte) error          { return nil }
+type noChanges struct{}
+
+func (noChanges) Get(string) ([]classes.Assignment, bool) { return nil, false }
+func (noChanges) Set(string, []classes.Assignment) error  { return nil }
+func (noChanges) Forget(string)                           {}
+func (noChanges) Keep(func(string) bool)                  {}
+func (noChanges) Claims() classes.Claims                  { return classes.Claims{} }
+func (noChanges) SetClaims(classes.Claims) error          { return nil }
+func (noChanges) Memory(string) []byte                    { return nil }
+func (noChanges) SetMemory(string, []byte) error          { return nil }
 
 // lock locks the node. The function that it returns unlocks the node, and signals what has changed.
 func (s *Store) lock() (unlock func()) {

@@ -147,7 +147,7 @@ func (s *Store) HasPodScope() bool {
 
 func (n *node) podScope() bool {
 	for name, r := range n.live.Resources {
-		if r.Config.Scope != classes.ContainerScope && (n.live.Configured(name) || len(n.table.Used(name)) > 0 || name == classes.ClaimResource) {
+		if r.Config.Scope != classes.ContainerScope && (n.live.Configured(name) || len(n.table.Used(name)) > 0 || r.Config.FromClaims()) {
 			return true
 		}
 	}
@@ -231,12 +231,10 @@ func (n *node) adoptCreated(h classes.Holder, wanted, has []classes.Assignment, 
 // already admitted the class.
 //
 // If the classes cannot be assigned, adoptWithoutSlots returns the reason, and the request stays pending.
-func (n *node) adoptWithoutSlots(h classes.Holder, has []classes.Assignment) (err error) {
-	wanted := has
+func (n *node) adoptWithoutSlots(h classes.Holder, has []classes.Assignment) error {
+	wanted, err := n.live.Catalog.Resolve(h)
 	if has != nil {
-		wanted = n.live.recordedClasses(h, has)
-	} else {
-		wanted, err = n.live.Catalog.Resolve(h)
+		wanted, err = n.live.recordedClasses(h, has), nil
 	}
 	changed, _ := n.changes.Get(h.ID)
 	if err == nil {

@@ -188,24 +188,24 @@ func (s *Store) Container(owner qos.Subject) (ctr ContainerAssignments, ok bool)
 
 // report returns the class of the holder for every resource. It includes resources that were configured after the
 // holder was admitted.
-func (e Holding) report(offers []classes.Offer) ContainerAssignments {
+func (h Holding) report(offers []classes.Offer) ContainerAssignments {
 	all := make([]Reported, 0, len(offers))
-	for _, a := range e.Assignments {
-		if class, differs := e.Observed[a.Resource]; differs {
+	for _, a := range h.Assignments {
+		if class, differs := h.Observed[a.Resource]; differs {
 			a = classes.Assignment{Resource: a.Resource, Class: class, Source: classes.SourceAdopted}
 		}
 		r := Reported{Assignment: a}
-		if a.Class == classes.SystemDefault || e.Volume != "" {
-			r.Foreign = e.Foreign[a.Resource]
+		if a.Class == classes.SystemDefault || h.Volume != "" {
+			r.Foreign = h.Foreign[a.Resource]
 		}
 		all = append(all, r)
 	}
 
 	for _, offer := range offers {
-		assigned := slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return a.Resource == offer.Name })
-		if offer.Scope == e.Scope() && !assigned {
+		assigned := slices.ContainsFunc(h.Assignments, func(a classes.Assignment) bool { return a.Resource == offer.Name })
+		if offer.Scope == h.Scope() && !assigned {
 			all = append(all, Reported{Assignment: classes.Assignment{Resource: offer.Name}})
 		}
 	}
-	return ContainerAssignments{ID: e.ID, Name: e.Container, Assignments: all}
+	return ContainerAssignments{ID: h.ID, Name: h.Container, Assignments: all}
 }
