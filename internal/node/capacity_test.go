@@ -135,7 +135,7 @@ func TestAVolumeKeepsItsClassWhenThePluginRestarts(t *testing.T) {
 	f, volumes := newVolumeFixture(t)
 	f.Synchronize(nil, nil)
 	first, second := withVolumes("c1", "/data=rare"), withVolumes("c2", "/data=rare")
-	first.PID, second.PID = 1, 2
+	second.PID = 2
 	c := f.mustRun(t, pod("p-c1", first.PodAnnotations), container("c1"))
 
 	f.restart(t)

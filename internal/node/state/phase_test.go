@@ -3,10 +3,7 @@
 
 package state
 
-import (
-	"fmt"
-	"testing"
-)
+import "testing"
 
 func allPhases() []Phase {
 	var all []Phase
@@ -52,7 +49,7 @@ func TestEachPhaseIsReachedAndHasAName(t *testing.T) {
 	}
 	names := map[string]bool{}
 	for _, p := range allPhases() {
-		if names[fmt.Sprint(p)] = true; !reached[p] {
+		if names[p.String()] = true; !reached[p] {
 			t.Errorf("no event leads to %s", p)
 		}
 	}
