@@ -1,0 +1,188 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+// conforming has a resource of each kind, by the kind's field. Its classes a and b have different effects. A new kind adds a row.
+func conforming() map[string]string {
+	return map[string]string{
+		"rdt":      `rdt: {partitions: {p: {l3Allocation: "100%", classes: {a: {l3Allocation: "50%"}, b: {l3Allocation: "25%"}}}}}`,
+		"blockio":  `blockio: {Classes: {a: [{Devices: [/dev/vda], ThrottleReadBps: 50M}], b: [{Devices: [/dev/vda], ThrottleReadBps: 1M}]}}`,
+		"volumeio": `volumeio: {classes: {a: {maxReadBps: 50M}, b: {maxReadBps: 1M}}}`,
+		"external": `external: {}`,
+	}
+}
+
+const conformanceResource = "vendor.example/conforming"
+
+func conformanceFile(scope classes.Scope, capacity int, section string, names ...string) string {
+	listed := make([]string, len(names))
+	for i, name := range names {
+		listed[i] = fmt.Sprintf("{name: %s, capacity: %d}", name, capacity)
+	}
+	return fmt.Sprintf("apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- name: %s\n  scope: %s\n  classes: [%s]\n  %s\n",
+		conformanceResource, scope, strings.Join(listed, ", "), section)
+}
+
+// conformance is one kind in one scope, on a simulated machine.
+type conformance struct {
+	*machineRig
+	scope   classes.Scope
+	section string
+}
+
+// run makes a holder of a class, and returns its ID.
+func (c *conformance) run(t *testing.T, pod, class string) (id string, err error) {
+	t.Helper()
+	request := map[string]string{classes.PodKey: conformanceResource + "=" + class}
+	id, err = c.RunPod(t.Context(), nriruntime.PodConfig{Name: pod, Annotations: request})
+	if err != nil || c.scope == classes.PodScope {
+		return id, err
+	}
+	return c.machineRig.run(t, id)
+}
+
+// wantClass compares the class that the backend reads from the kernel, and the reported class, with the wanted class.
+func (c *conformance) wantClass(t *testing.T, id, want string) {
+	t.Helper()
+	e, known := c.node.Get(id)
+	if !known || e.ObservedClass(conformanceResource) != want {
+		t.Errorf("the class is reported as %q, want %q", e.ObservedClass(conformanceResource), want)
+	}
+	resource, _ := c.node.Live().Resource(conformanceResource)
+	got, err := resource.Observe(t.Context(), e.Holder, want)
+	if err != nil || !got.Known || got.Class != want {
+		t.Errorf("the backend observes %+v, %v, want class %q", got, err, want)
+	}
+}
+
+func TestEachKindConformsToTheContract(t *testing.T) {
+	kinds := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, nriruntime.Options{}).kinds
+	for _, kind := range kinds {
+		section, ok := conforming()[kind.Field]
+		if !ok {
+			t.Errorf("kind %s has no resource in conforming()", kind.Field)
+			continue
+		}
+		for _, scope := range kind.Scopes {
+			if scope == classes.VolumeScope {
+				continue // a volume needs a mount; volumes_test.go has these tests
+			}
+			t.Run(kind.Field+" in scope "+string(scope), func(t *testing.T) { testConformance(t, scope, section) })
+		}
+	}
+}
+
+func testConformance(t *testing.T, scope classes.Scope, section string) {
+	start := func(t *testing.T) *conformance {
+		t.Helper()
+		r := newMachineRigOn(t, newMachine(simcgroup.New()), conformanceFile(scope, 1, section, "a", "b"), nriruntime.Options{})
+		return &conformance{r, scope, section}
+	}
+	mustRun := func(t *testing.T, c *conformance) string {
+		t.Helper()
+		id, err := c.run(t, "first", "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+
+	t.Run("a holder is in its class, and a second one is refused", func(t *testing.T) {
+		c := start(t)
+		c.wantClass(t, mustRun(t, c), "a")
+		_, err := c.run(t, "second", "a")
+		if want := `class "a" of ` + conformanceResource + " is full: 1 of 1 in use"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	})
+
+	t.Run("a class changes and is left", func(t *testing.T) {
+		c := start(t)
+		id := mustRun(t, c)
+		e, _ := c.node.Get(id)
+		for _, class := range []string{"b", classes.SystemDefault, "a"} {
+			if err := c.node.Update(t.Context(), e.Subject(), map[string]string{conformanceResource: class}); err != nil {
+				t.Fatal(err)
+			}
+			c.wantClass(t, id, class)
+		}
+	})
+
+	t.Run("a class outlives the plugin", func(t *testing.T) {
+		c := start(t)
+		id := mustRun(t, c)
+		c.startNewWith(t, conformanceFile(scope, 1, section, "a", "b"))
+		c.wantClass(t, id, "a")
+		if _, err := c.run(t, "second", "a"); err == nil {
+			t.Error("a second holder got the slot")
+		}
+	})
+
+	t.Run("a removed class stays until its last holder ends", func(t *testing.T) {
+		c := start(t)
+		id := mustRun(t, c)
+		c.mustConfigure(t, conformanceFile(scope, 1, section, "b"))
+		c.wantClass(t, id, "a")
+		if _, err := c.run(t, "second", "a"); !strings.Contains(fmt.Sprint(err), "available: b") {
+			t.Errorf("a holder of a removed class: %v", err)
+		}
+	})
+
+	t.Run("the same adjustment results each time", func(t *testing.T) {
+		c := start(t)
+		resource, _ := c.node.Live().Resource(conformanceResource)
+		for _, from := range []string{classes.SystemDefault, "a", "b"} {
+			first, err := resource.Adjust(classes.Holder{}, from, "a")
+			again, errAgain := resource.Adjust(classes.Holder{}, from, "a")
+			if err != nil || errAgain != nil || !reflect.DeepEqual(first, again) {
+				t.Errorf("from class %q: %v, %v, and then %v, %v", from, first, err, again, errAgain)
+			}
+		}
+	})
+}
+
+func TestABackendWithoutAConfigurationDoesNothing(t *testing.T) {
+	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, nriruntime.Options{})
+	for _, kind := range r.kinds {
+		t.Run(kind.Field, func(t *testing.T) {
+			scope := kind.Scopes[0]
+			text := conformanceFile(scope, 0, conforming()[kind.Field], "a", "b")
+			config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, r.kinds, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.host.intercept(func(op, path string) error { return fmt.Errorf("%s %s", op, path) })
+			defer r.host.intercept(func(string, string) error { return nil })
+
+			backend := kind.New(conformanceResource, scope)
+			var unavailable *classes.Unavailable
+			if drift, err := backend.Repair(t.Context()); len(drift.Found) > 0 || err != nil && !errors.As(err, &unavailable) {
+				t.Errorf("a repair before the first configuration: %v, %v", drift, err)
+			}
+			if err := backend.Check(t.Context(), config.Resources[0].Backend); err != nil {
+				t.Errorf("a check writes, or fails: %v", err)
+			}
+			for range 2 {
+				if err := backend.Withdraw(t.Context()); err != nil {
+					t.Errorf("a withdrawal without a configuration: %v", err)
+				}
+			}
+			if err := backend.Release(t.Context(), func(string) bool { return false }); err != nil {
+				t.Errorf("a release without a configuration: %v", err)
+			}
+		})
+	}
+}

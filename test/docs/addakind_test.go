@@ -1,0 +1,70 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// filesOfAKind returns the files that docs/add-a-kind.md lists for a kind, as patterns relative to the root of the repository.
+func filesOfAKind(t *testing.T, kind string) (patterns []string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/add-a-kind.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+/?[^`]*\\.[a-z*]+)` \\|").FindAllStringSubmatch(string(page), -1) {
+		patterns = append(patterns, strings.ReplaceAll(row[1], "network", kind))
+	}
+	return patterns
+}
+
+func TestThePageAddAKindListsEachFileOfAKind(t *testing.T) {
+	patterns := filesOfAKind(t, "external")
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(filepath.Join("../..", pattern))
+		if err != nil || len(files) == 0 {
+			t.Errorf("the page lists %s, which does not exist", pattern)
+		}
+		for _, file := range files {
+			if data, err := os.ReadFile(file); err != nil || !strings.Contains(string(data), "external") {
+				t.Errorf("the page lists %s, which does not name the kind external: %v", file, err)
+			}
+		}
+	}
+
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".go" {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(data), "qos-nri-plugin/pkg/external\"") {
+			return err
+		}
+		file, err := filepath.Rel("../..", path)
+		listed := slices.ContainsFunc(patterns, func(pattern string) bool {
+			matches, _ := filepath.Match(pattern, file)
+			return matches
+		})
+		if !listed {
+			t.Errorf("%s names the kind external, and the page does not list it", file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
