@@ -144,7 +144,7 @@ func pluginRestart(t *testing.T, p *pod) {
 	// Slots that were in use before the restart are still in use. A container that ends while the plugin does not run
 	// frees its slot.
 	_, err := p.create(t, spec{name: "next"})
-	wantRefusal(t, err, n.kind.containerRefused+`pod default/shared container next: class "gold" of k8s.io/rdt is full: 2 of 2 in use; `+
+	wantRefusal(t, err, n.kind.containerRefused+`pod default/shared container next: class "gold" of k8s.io/rdt is full: 2 of 2 in use, all by this pod itself, which requests more; `+
 		`available: silver, bronze`)
 	n.plugin.end(t, syscall.SIGKILL)
 	gone.remove(t)

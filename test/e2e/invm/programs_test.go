@@ -102,9 +102,9 @@ func realDemo(t *testing.T) {
 	must(t, err)
 	for _, part := range []string{
 		"the plugin, on this machine.",
-		`class "exclusive" of k8s.io/rdt is full: 2 of 2 in use`,
+		`class "gold" of k8s.io/rdt is full: 2 of 2 in use`,
 		"L3:0=000ff;1=000ff",
-		deviceNumber(t, "/dev/vda") + " rbps=10000000 wbps=10000000 riops=max wiops=max",
+		deviceNumber(t, "/dev/vda") + " rbps=20000000 wbps=20000000 riops=max wiops=max",
 		"default 400",
 	} {
 		if !strings.Contains(printed, part) {

@@ -59,7 +59,7 @@ func fullClass(t *testing.T, p *pod) {
 	first := p.admit(t, spec{name: "one"})
 	p.admit(t, spec{name: "two"})
 	_, err := p.create(t, spec{name: "three"})
-	wantRefusal(t, err, n.kind.containerRefused+`pod default/shared container three: class "gold" of k8s.io/rdt is full: 2 of 2 in use; `+
+	wantRefusal(t, err, n.kind.containerRefused+`pod default/shared container three: class "gold" of k8s.io/rdt is full: 2 of 2 in use, all by this pod itself, which requests more; `+
 		`available: silver, bronze`)
 	first.remove(t)
 	p.admit(t, spec{name: "three"})
@@ -72,6 +72,6 @@ func restartedContainer(t *testing.T, p *pod) {
 	p.admit(t, spec{name: "again", attempt: 1})
 	dead.remove(t)
 	_, err := p.create(t, spec{name: "other"})
-	wantRefusal(t, err, n.kind.containerRefused+`pod default/shared container other: class "single" of k8s.io/blockio is full: 1 of 1 in use; `+
+	wantRefusal(t, err, n.kind.containerRefused+`pod default/shared container other: class "single" of k8s.io/blockio is full: 1 of 1 in use, all by this pod itself, which requests more; `+
 		`available: throttled, slower, weighted`)
 }

@@ -172,6 +172,7 @@ func containerdRuntime(version, nri string) *containerRuntime {
 			"runtime: ok: the OCI runtime runc 1.",
 			"runtime: ok: NRI is on: /run/nri/nri.sock answers",
 			"runtime: ok: containerd has no RDT or block I/O configuration of its own in /etc/containerd/config.toml",
+			"runtime: warning: NRI's default validator seems to be off in containerd",
 			"runtime: warning: containerd refuses pods with rdt.resources.beta.kubernetes.io annotations",
 			"runtime: warning: containerd refuses pods with blockio.resources.beta.kubernetes.io annotations",
 		},

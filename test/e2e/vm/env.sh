@@ -30,7 +30,10 @@ KERNEL=${KERNEL:-${QOS_E2E_KERNEL:-$CACHE/kernel-${KERNEL_PACKAGE#linux-source-}
 once() {
   [ ! -s "$1" ] || return 0
   mkdir -p "$CACHE"
-  flock "$CACHE/lock" "${@:2}"
+  (
+    flock 9
+    [ -s "$1" ] || "${@:2}" # another run may have built the file meanwhile
+  ) 9>"$CACHE/lock"
 }
 
 # ensure_packages PACKAGE…: installs those Debian packages that are missing, or says what to install.
