@@ -40,6 +40,9 @@ func TestNode(t *testing.T) {
 	}
 
 	t.Run("a class of pod scope is on the pod's cgroup", func(t *testing.T) { podScope(t, n) })
+	if n.machine() == intelV2 {
+		t.Run("classes that another program enforces are assigned in both scopes", func(t *testing.T) { externalClasses(t, n) })
+	}
 
 	p := n.runPod(t, "shared", requests())
 	// As in Kubernetes, the pod always has a container: a restarted plugin finds CRI-O's pods by their containers.
