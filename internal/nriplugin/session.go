@@ -160,7 +160,8 @@ func (s *session) kill(ctx context.Context, container classes.Holder) {
 // unless the change affects values of the container's classes, because some runtimes lose other values of an answer.
 func (s *session) UpdateContainer(_ context.Context, p *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	defer s.observe("UpdateContainer", p, c, time.Now(), nil)
-	again := s.plugin.node.UpdateContainer(c.GetId(), specOf(p, &api.Container{Linux: &api.LinuxContainer{Resources: r}}))
+	requested := specOf(p, &api.Container{Linux: &api.LinuxContainer{Resources: r}})
+	again := s.plugin.node.UpdateContainer(c.GetId(), requested, described(c))
 	if len(again) == 0 {
 		return nil, nil
 	}

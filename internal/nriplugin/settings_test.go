@@ -159,6 +159,22 @@ func TestAContainerThatLeavesItsClassGetsTheOriginalValueBack(t *testing.T) {
 	}
 }
 
+// TestAValueThatTheRuntimeRequestsAgainIsNoWishOfTheKubelet simulates a runtime that requests all stored values in each change.
+func TestAValueThatTheRuntimeRequestsAgainIsNoWishOfTheKubelet(t *testing.T) {
+	r := newMemoryRig(t, nriruntime.Options{})
+	id := r.runWithMemory(t, memoryQoS+"=tight")
+	if err := r.UpdateContainer(t.Context(), id, memory(2000, "800")); err != nil { // "800" is stored, for the former limit
+		t.Fatal(err)
+	}
+	r.wantFile(t, id, "memory.high", "1600")
+
+	e, _ := r.node.Get(id)
+	if err := r.node.Update(t.Context(), e.Subject(), map[string]string{memoryQoS: ""}); err != nil {
+		t.Fatal(err)
+	}
+	r.wantFile(t, id, "memory.high", "700")
+}
+
 func TestAResizeOfAContainerWithoutAClassIsLeftAlone(t *testing.T) {
 	r := newMemoryRig(t, nriruntime.Options{})
 	id := r.runWithMemory(t, "")

@@ -41,9 +41,10 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 }
 
 // UpdateContainer is called before the runtime changes a container, e.g. in a resize by the kubelet. It returns the cgroup v2 values that
-// the runtime must set in the same change, so that the container's classes stay in force without interruption. It works in memory only.
-func (h *Hooks) UpdateContainer(id string, requested classes.Spec) classes.Adjustment {
-	return h.store.Resize(id, requested)
+// the runtime must set in the same change, so that the container's classes stay in force without interruption. `stored` has the settings
+// that the runtime has stored for the container. UpdateContainer works in memory only.
+func (h *Hooks) UpdateContainer(id string, requested classes.Spec, stored classes.Adjustment) classes.Adjustment {
+	return h.store.Resize(id, requested, stored)
 }
 
 // StartContainer records the process of a container that is about to start. It returns the function enforce, which

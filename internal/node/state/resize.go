@@ -12,10 +12,12 @@ import (
 
 // Resize records that the runtime is about to change a container, and returns the cgroup v2 values of the container's classes that it
 // must set together with its own. These are the values that the runtime's change would overwrite, and those that depend on a limit that
-// changes. `requested` has the new limits, and the settings that the runtime would write; these become the container's originals.
+// changes. `requested` has the new limits, and the settings that the runtime would write. `stored` has the settings that the runtime has
+// stored. A requested value that is not the stored one is a wish of the kubelet, and becomes an original of the container: some runtimes
+// request all stored values again, also those of a former class.
 //
 // Resize lasts until a restart of the plugin: after it, the originals are those of the container's creation.
-func (s *Store) Resize(id string, requested classes.Spec) classes.Adjustment {
+func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustment) classes.Adjustment {
 	defer s.lock()()
 	n := &s.node
 
@@ -41,7 +43,7 @@ func (s *Store) Resize(id string, requested classes.Spec) classes.Adjustment {
 	}
 
 	for setting := range again {
-		if wanted, ok := requested.Settings[setting]; ok {
+		if wanted, ok := requested.Settings[setting]; ok && wanted != stored[setting] {
 			after.Spec.Originals = after.Spec.Originals.Merge(classes.Adjustment{setting: wanted})
 		}
 	}
