@@ -19,7 +19,7 @@ import (
 type Resolution struct {
 	// Groups has the complete schemata of every configured group, by group name. The name of the root group is empty.
 	Groups map[string]resctrl.Schemata
-	// Ignored has the optional settings that this CPU does not support, by class.
+	// Ignored says, by class, which settings have no effect on this machine.
 	Ignored map[string][]string
 }
 
@@ -122,6 +122,9 @@ func (r *resolver) caches(level string, optional bool) {
 	}
 
 	cache := r.info.Caches[schemas[0]]
+	r.reportMissing(strings.ToLower(level)+"Allocation", cache.Domains, func(c class, p partition) []int {
+		return missingIDs(slices.Concat(c.caches[level], p.caches[level]), cache.Domains)
+	})
 	for _, id := range cache.Domains {
 		masks, err := r.partitionMasks(level, cache, id)
 		if err != nil {
@@ -169,6 +172,9 @@ func (r *resolver) bandwidth() {
 		return
 	}
 
+	r.reportMissing("mbAllocation", info.Domains, func(c class, p partition) []int {
+		return missingIDs(slices.Concat(c.mb, p.mb), info.Domains)
+	})
 	for class, p := range r.config.classes() {
 		for _, id := range info.Domains {
 			// A partition gets at least the CPU's minimum, so that the percentages of its classes are never relative to 0.

@@ -1,0 +1,47 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+func TestSettingsForCacheIDsThatTheMachineLacksDegradeTheClass(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		want       map[string]string
+	}{
+		{"every ID exists", `{partitions: {p: {l3Allocation: "100%", classes: {a: {l3Allocation: {"0-1": "20%"}}}}}}`, nil},
+		{"IDs of a class", `{partitions: {p: {l3Allocation: "100%", classes: {a: {l3Allocation: {"0-3,8": "20%"}}, b: {l3Allocation: "50%"}}}}}`,
+			map[string]string{"a": "l3Allocation of cache IDs 2-3, 8 has no effect: this machine has the IDs 0-1"}},
+		{"IDs of a partition", `{partitions: {p: {l3Allocation: {all: "100%", "5": "50%"}, classes: {a: {}}}}}`,
+			map[string]string{"a": "l3Allocation of cache IDs 5 has no effect: this machine has the IDs 0-1"}},
+		{"bandwidth", `{partitions: {p: {l3Allocation: "100%", mbAllocation: ["100%"], classes: {a: {mbAllocation: {all: ["100%"], "4": ["50%"]}}}}}}`,
+			map[string]string{"a": "mbAllocation of cache IDs 4 has no effect: this machine has the IDs 0-1"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBackend(sim.New(sim.IntelSpec()), nil)
+			config := parse(t, test.text)
+			preview, err := b.Preview(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, preview.Degraded, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("check (-want +got):\n%s", diff)
+			}
+
+			if err := b.Apply(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, b.Status().Degraded, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
