@@ -167,6 +167,7 @@ func codeOf(err error) codes.Code {
 		{state.ErrNotRunning, codes.FailedPrecondition},
 		{state.ErrImmutable, codes.FailedPrecondition},
 		{classes.ErrUnavailable, codes.FailedPrecondition},
+		{classes.ErrRuntimeHandler, codes.FailedPrecondition},
 		{classes.ErrClassFull, codes.ResourceExhausted},
 		{classes.ErrUnknownResource, codes.InvalidArgument},
 		{classes.ErrUnknownClass, codes.InvalidArgument},

@@ -4,6 +4,7 @@
 package nriplugin_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -140,4 +141,24 @@ func TestARequestOfAPodWhoseRuntimeHandlerHasItsOwnKernelIsRefused(t *testing.T)
 		t.Errorf("got %v, want %s", err, want)
 	}
 	r.wantRefused(t, "a RuntimeHandler")
+
+	id, err := r.CreateContainer(t.Context(), r.podOfHandler(t, "kata-qemu"), nriruntime.ContainerConfig{Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.StartContainer(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.node.Update(t.Context(), r.subject(t, id), map[string]string{"rdt": "gold"}); !errors.Is(err, classes.ErrRuntimeHandler) {
+		t.Errorf("an update of such a pod: %v", err)
+	}
+}
+
+func (r *machineRig) podOfHandler(t *testing.T, handler string) string {
+	t.Helper()
+	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: "b", RuntimeHandler: handler})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
 }

@@ -165,7 +165,9 @@ func (s *session) UpdateContainer(_ context.Context, p *api.PodSandbox, c *api.C
 	if len(again) == 0 {
 		return nil, nil
 	}
-	return []*api.ContainerUpdate{unifiedUpdate(c.GetId(), again.Unified())}, nil
+	update := unifiedUpdate(c.GetId(), again.Unified())
+	update.SetIgnoreFailure() // if another plugin sets the same file, the resize goes on, and the reconciler enforces the class again
+	return []*api.ContainerUpdate{update}, nil
 }
 
 func unifiedUpdate(id string, unified map[string]string) *api.ContainerUpdate {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/external"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
@@ -63,7 +64,13 @@ func (memoryBackend) Adjust(target classes.Holder, _, to string) (classes.Adjust
 	return classes.Adjustment{classes.Unified("memory.high"): "max"}, nil
 }
 
-const memoryQoS = "vendor.example/memory"
+const (
+	memoryQoS  = "vendor.example/memory"
+	memoryFile = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- {name: " + memoryQoS + ", memory: {}}\n" +
+		"- {name: " + xyz + ", classes: [{name: high}], external: {}}\n"
+)
+
+func memoryKinds() []classes.Kind { return []classes.Kind{memoryKind(), external.Kind()} }
 
 // newMemoryRig returns a runtime and a node with the resource memoryQoS.
 func newMemoryRig(t *testing.T, options nriruntime.Options) *rig {
@@ -73,8 +80,8 @@ func newMemoryRig(t *testing.T, options nriruntime.Options) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Stop)
-	r.node = node.New(node.Options{Kinds: []classes.Kind{memoryKind()}, Log: slog.New(slog.DiscardHandler)})
-	configure(t, r.node, []classes.Kind{memoryKind()}, "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- {name: "+memoryQoS+", memory: {}}\n")
+	r.node = node.New(node.Options{Kinds: memoryKinds(), Log: slog.New(slog.DiscardHandler)})
+	configure(t, r.node, memoryKinds(), memoryFile)
 	r.plugin, r.stop = startPlugin(t, r.node, r.Socket())
 	r.wait(t, 1)
 	return r
@@ -196,6 +203,36 @@ func TestAChangeOfAValueThatIsSetAtCreationOnlyIsRefused(t *testing.T) {
 	if now, _ := r.node.Get(id); now.Class(memoryQoS) != "tight" {
 		t.Errorf("the class is %q, want tight", now.Class(memoryQoS))
 	}
+}
+
+func TestAClassOfAnotherResourceCanChangeBesideAValueThatIsSetAtCreationOnly(t *testing.T) {
+	r := newMemoryRig(t, nriruntime.Options{})
+	id := r.runWithMemory(t, memoryQoS+"=low")
+	if err := r.Restart(); err != nil { // the original OOM score is then in the annotation of the container
+		t.Fatal(err)
+	}
+	r.wait(t, 2)
+
+	e, _ := r.node.Get(id)
+	for _, class := range []string{"high", ""} {
+		if err := r.node.Update(t.Context(), e.Subject(), map[string]string{xyz: class}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestAResizeWithoutTheResourceOfAClassChangesNothing restarts the plugin without class files, e.g. because they are invalid.
+func TestAResizeWithoutTheResourceOfAClassChangesNothing(t *testing.T) {
+	r := newMemoryRig(t, nriruntime.Options{})
+	id := r.runWithMemory(t, memoryQoS+"=tight")
+	r.stop()
+	r.node = node.New(node.Options{Kinds: memoryKinds(), Log: slog.New(slog.DiscardHandler)})
+	r.plugin, r.stop = startPlugin(t, r.node, r.Socket())
+	r.wait(t, 2)
+	if err := r.UpdateContainer(t.Context(), id, memory(2000, "1400")); err != nil {
+		t.Fatal(err)
+	}
+	r.wantFile(t, id, "memory.high", "1400")
 }
 
 // TestASettingThatTheRuntimeDoesNotKnowIsRefused simulates containerd 2.1, whose NRI 0.8 drops a scheduling policy without an error.

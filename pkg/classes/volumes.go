@@ -112,7 +112,7 @@ func (c *Catalog) requestedFor(volume *Holder, class string) (Assignment, error)
 	for i := range c.offers {
 		if offer := &c.offers[i]; offer.Scope == VolumeScope && offer.Name != ClaimResource {
 			a.Resource = offer.Name
-			return a, c.check(offer, a)
+			return a, c.checkFor(volume, offer, a)
 		}
 	}
 	return a, refuse(a, ErrUnknownResource, "class %s cannot be enforced: there is no resource of volume scope %s", quote(a.Class), c.place)

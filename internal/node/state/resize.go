@@ -30,10 +30,10 @@ func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustm
 
 	var again classes.Adjustment
 	for _, a := range before.Assignments {
-		if a.Class == classes.SystemDefault {
+		backend, there := n.live.Resource(a.Resource)
+		if a.Class == classes.SystemDefault || !there { // a former process has assigned a class of a resource that this one never had
 			continue
 		}
-		backend := n.live.Resources[a.Resource].Backend
 		was, err := backend.Adjust(before.Holder, a.Class, a.Class)
 		now, errNow := backend.Adjust(after.Holder, a.Class, a.Class)
 		if err != nil || errNow != nil {
@@ -75,12 +75,11 @@ func overwritten(was, now, requested classes.Adjustment) classes.Adjustment {
 	return values
 }
 
-// checkMutable returns an error if a class sets something that NRI cannot change in a running container.
-func (o Offering) checkMutable(h classes.Holder, resource, from, to string) error {
-	backend := o.Resources[resource].Backend
+// checkMutable returns an error if a class sets something that NRI cannot change in a running container. The caller holds the lock.
+func checkMutable(backend classes.Backend, h classes.Holder, resource, from, to string) error {
 	of := func(class string) classes.Adjustment {
 		if class == classes.SystemDefault {
-			return h.Spec.Originals
+			return nil
 		}
 		adjustment, err := backend.Adjust(h, classes.SystemDefault, class)
 		if err != nil {
@@ -89,9 +88,27 @@ func (o Offering) checkMutable(h classes.Holder, resource, from, to string) erro
 		return adjustment
 	}
 
-	if setting, found := classes.Immutable(of(from), of(to)); found {
+	before, after := of(from), of(to)
+	// The system default of these settings is what the kubelet had asked for.
+	switch classes.SystemDefault {
+	case from:
+		before = originalsOf(h, after)
+	case to:
+		after = originalsOf(h, before)
+	}
+	if setting, found := classes.Immutable(before, after); found {
 		return fmt.Errorf("%s: %w: class %q has another %s than class %q, and a runtime sets it only when it creates a container; "+
 			"create the pod again with the new class", resource, ErrImmutable, to, setting, from)
 	}
 	return nil
+}
+
+// originalsOf returns the original values of the settings of an adjustment. It lacks the settings that had no value.
+func originalsOf(h classes.Holder, adjustment classes.Adjustment) classes.Adjustment {
+	originals := maps.Clone(h.Spec.Originals)
+	maps.DeleteFunc(originals, func(setting classes.Setting, _ string) bool {
+		_, sets := adjustment[setting]
+		return !sets
+	})
+	return originals
 }

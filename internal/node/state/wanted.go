@@ -44,8 +44,10 @@ func (o Offering) changesOf(h classes.Holding, requests map[string]string) ([]cl
 			return nil, fmt.Errorf("%s: %w", offer.Name, ErrImmutable)
 		case class != classes.SystemDefault && offer.Unavailable != nil:
 			return nil, fmt.Errorf("%s: %w: %w", offer.Name, classes.ErrUnavailable, offer.Unavailable)
+		case class != classes.SystemDefault && !offer.Serves(h.RuntimeHandler):
+			return nil, fmt.Errorf("%s: %w: %q is not among the resource's runtimeHandlers", offer.Name, classes.ErrRuntimeHandler, h.RuntimeHandler)
 		}
-		if err := o.checkMutable(h.Holder, offer.Name, h.Class(offer.Name), class); err != nil {
+		if err := checkMutable(o.Resources[offer.Name].Backend, h.Holder, offer.Name, h.Class(offer.Name), class); err != nil {
 			return nil, err
 		}
 		changes = append(changes, classes.Assignment{Resource: offer.Name, Class: class, Source: classes.SourceUpdate})
