@@ -44,7 +44,7 @@ func crioRuntime() *containerRuntime {
 			"runtime: ok: the OCI runtime runc 1.",
 			"runtime: ok: NRI is on: /run/nri/nri.sock answers",
 			"runtime: ok: cri-o has no RDT or block I/O configuration of its own",
-			"runtime: warning: NRI's default validator seems to be off in cri-o",
+			"runtime: ok: NRI's default validator is on",
 			"runtime: warning: CRI-O refuses pods with rdt.resources.beta.kubernetes.io annotations",
 			"runtime: ok: CRI-O leaves blockio.resources.beta.kubernetes.io annotations to the plugin",
 		},
