@@ -113,6 +113,7 @@ func (s *session) CreateContainer(
 ) (adjust *api.ContainerAdjustment, _ []*api.ContainerUpdate, err error) {
 	defer func(begin time.Time) { s.observe("CreateContainer", p, c, begin, err) }(time.Now())
 	h := containerOf(p, c)
+	h.Spec.Settings = described(c) // only a creation needs them
 	s.plugin.node.AdoptPod(podOf(p))
 	adjustment, assignments, err := s.plugin.node.CreateContainer(h)
 	if err != nil {
@@ -160,7 +161,8 @@ func (s *session) kill(ctx context.Context, container classes.Holder) {
 // unless the change affects values of the container's classes, because some runtimes lose other values of an answer.
 func (s *session) UpdateContainer(_ context.Context, p *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	defer s.observe("UpdateContainer", p, c, time.Now(), nil)
-	requested := specOf(p, &api.Container{Linux: &api.LinuxContainer{Resources: r}})
+	requested := limitsOf(r)
+	requested.Settings = classes.UnifiedFiles(r.GetUnified())
 	again := s.plugin.node.UpdateContainer(c.GetId(), requested, described(c))
 	if len(again) == 0 {
 		return nil, nil
@@ -312,7 +314,10 @@ func containerOf(p *api.PodSandbox, c *api.Container) classes.Holder {
 	h := podOf(p)
 	h.ID, h.Container, h.ContainerAnnotations = c.GetId(), nameOf(c.GetName()), c.GetAnnotations()
 	h.CgroupsPath, h.PID = c.GetLinux().GetCgroupsPath(), int(c.GetPid())
-	h.Spec = specOf(p, c)
+	h.Spec = limitsOf(c.GetLinux().GetResources())
+	if had, recorded := h.OwnAnnotation(originalsAnnotation); recorded {
+		h.Spec.Originals = parseOriginals(had)
+	}
 	h.VolumeSources = volumeSources(h.PodUID, c)
 	return h
 }

@@ -5,7 +5,6 @@ package nriplugin
 
 import (
 	"fmt"
-	"maps"
 	"strconv"
 
 	"github.com/containerd/nri/pkg/api"
@@ -160,7 +159,7 @@ func described(c *api.Container) classes.Adjustment {
 
 func collect(values func(nriSetting) map[string]string) (all classes.Adjustment) {
 	for _, setting := range nriSettings() {
-		for key, value := range maps.All(values(setting)) {
+		for key, value := range values(setting) {
 			if all == nil {
 				all = classes.Adjustment{}
 			}

@@ -17,20 +17,12 @@ import (
 // that the plugin has set, by Setting.String. The runtime returns the annotation to a plugin that has restarted.
 const originalsAnnotation = "originals." + classes.Domain
 
-// specOf returns a container as the runtime describes it.
-func specOf(p *api.PodSandbox, c *api.Container) classes.Spec {
-	resources := c.GetLinux().GetResources()
-	spec := classes.Spec{
+// limitsOf returns the limits in a container's resources.
+func limitsOf(resources *api.LinuxResources) classes.Spec {
+	return classes.Spec{
 		MemoryLimit: resources.GetMemory().GetLimit().GetValue(), CPUQuota: resources.GetCpu().GetQuota().GetValue(),
 		CPUPeriod: resources.GetCpu().GetPeriod().GetValue(), CPUShares: resources.GetCpu().GetShares().GetValue(),
-		Settings: described(c),
 	}
-	// A user may have added the annotation to the pod, and some runtimes copy a pod's annotations to its containers.
-	text, recorded := c.GetAnnotations()[originalsAnnotation]
-	if _, forged := p.GetAnnotations()[originalsAnnotation]; recorded && !forged {
-		spec.Originals = parseOriginals(text)
-	}
-	return spec
 }
 
 // originals returns the text of originalsAnnotation for an adjustment, or "" if the container had none of the values.

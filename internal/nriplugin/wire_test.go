@@ -90,6 +90,8 @@ type handled struct {
 	Existing   []state.Existing
 	Others     []string
 	Update     classes.Spec
+	Requested  map[string]string
+	Described  []classes.Adjustment
 	Adjusted   classes.Adjustment
 	Plugins    []string
 }
@@ -112,7 +114,7 @@ func handledOf(request proto.Message) (h handled) {
 	}
 	switch r := request.(type) {
 	case *api.UpdateContainerRequest:
-		h.Update = specOf(r.GetPod(), &api.Container{Linux: &api.LinuxContainer{Resources: r.GetLinuxResources()}})
+		h.Update, h.Requested = limitsOf(r.GetLinuxResources()), r.GetLinuxResources().GetUnified()
 	case *api.ValidateContainerAdjustmentRequest:
 		h.Adjusted = adjusted(r.GetAdjust())
 		for _, p := range r.GetPlugins() {
@@ -125,6 +127,7 @@ func handledOf(request proto.Message) (h handled) {
 		if i < len(containers) {
 			c := containers[i]
 			h.Containers, h.Existing = append(h.Containers, containerOf(p, c)), append(h.Existing, existingOf(p, c))
+			h.Described = append(h.Described, described(c))
 			h.Others = append(h.Others, c.GetPodSandboxId(), c.GetState().String(), fmt.Sprint(c.GetCreatedAt()))
 		}
 	}

@@ -85,6 +85,16 @@ func (h Holder) String() string {
 	return strings.Join(parts, " ")
 }
 
+// OwnAnnotation returns an annotation of the container that the plugin itself has set. It returns none if the pod has the annotation, too,
+// because a user may have added it, and some runtimes copy a pod's annotations to its containers.
+func (h Holder) OwnAnnotation(key string) (value string, ok bool) {
+	if _, forged := h.PodAnnotations[key]; forged {
+		return "", false
+	}
+	value, ok = h.ContainerAnnotations[key]
+	return value, ok
+}
+
 // WithoutUnusedAnnotations returns the holder with only those annotations that Resolve reads.
 func (h Holder) WithoutUnusedAnnotations() Holder {
 	h.PodAnnotations, h.ContainerAnnotations = maps.Clone(h.PodAnnotations), maps.Clone(h.ContainerAnnotations)

@@ -135,7 +135,7 @@ type Spec struct {
 	// compute cpu.weight.
 	MemoryLimit, CPUQuota int64
 	CPUPeriod, CPUShares  uint64
-	// Settings has the values of those fields that an Adjustment can set.
+	// Settings has the values of those fields that an Adjustment can set. It is nil except during the creation of the container.
 	Settings Adjustment
 	// Originals has the values that the container had of the fields that classes have set.
 	Originals Adjustment

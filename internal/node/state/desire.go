@@ -79,8 +79,6 @@ func (n *node) retryPending(id string) {
 	n.follow(before, after)
 }
 
-func isRequested(a classes.Assignment) bool { return a.IsRequested() }
-
 // Verified records which unverified pods and volumes are in the classes that they request. The parameter `inClass` lists
 // those that are in these classes, and the parameter `elsewhere` lists those that may be in other classes. Verified
 // admits the second list to the requested classes if these classes have free slots, and returns those that it could not

@@ -55,7 +55,7 @@ func (o Offering) isEvicted(a classes.Assignment) bool {
 	// A removed resource keeps its last configuration, including the policy OnClassRemoved. If there are no class files
 	// at all, nothing is evicted.
 	evict := len(o.Config.Files) > 0 && o.Resources[a.Resource].Config.OnClassRemoved == classes.Evict
-	return evict && isRequested(a) && o.Drains(a)
+	return evict && a.IsRequested() && o.Drains(a)
 }
 
 func (o Offering) eviction(h classes.Holder, a classes.Assignment) Eviction {

@@ -203,7 +203,7 @@ func (n *node) adoptContainers(containers []Existing) (failed []FailedAdoption) 
 
 // countAdopted counts, in n.adopted, a running container that requests classes and was created without them.
 func (n *node) countAdopted(id string) {
-	if h, _ := n.table.Get(id); h.Phase.isWaiting() || slices.ContainsFunc(h.Assignments, isRequested) {
+	if h, _ := n.table.Get(id); h.Phase.isWaiting() || slices.ContainsFunc(h.Assignments, classes.Assignment.IsRequested) {
 		n.adopted++
 	}
 }
@@ -305,8 +305,8 @@ func Record(assignments []classes.Assignment) (string, error) {
 // also returns nil if the pod has this annotation, because a user may have added it, and some runtimes copy a pod's
 // annotations to its containers.
 func recordedOn(h classes.Holder) []classes.Assignment {
-	value, ok := h.ContainerAnnotations[RecordAnnotation]
-	if _, forged := h.PodAnnotations[RecordAnnotation]; forged || !ok {
+	value, ok := h.OwnAnnotation(RecordAnnotation)
+	if !ok {
 		return nil
 	}
 

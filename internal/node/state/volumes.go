@@ -116,7 +116,7 @@ func (n *node) adoptVolume(volume classes.Holder, started bool) error {
 	wanted, err := n.live.Catalog.Resolve(volume)
 	held := n.newHolding(volume, wanted, phaseOf(started))
 	switch {
-	case err == nil && started && slices.ContainsFunc(wanted, isRequested):
+	case err == nil && started && slices.ContainsFunc(wanted, classes.Assignment.IsRequested):
 		held.Phase, held.Request = Unverified, requestOf(volume)
 	case err == nil:
 		err = n.table.Admit(held, n.live.Catalog)

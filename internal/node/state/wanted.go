@@ -71,7 +71,7 @@ func (o Offering) resourceList() string {
 func (o Offering) defaults(h classes.Holding) []classes.Assignment {
 	requested := func(resource string) bool {
 		i := slices.IndexFunc(h.Assignments, func(a classes.Assignment) bool { return a.Resource == resource })
-		return i >= 0 && isRequested(h.Assignments[i])
+		return i >= 0 && h.Assignments[i].IsRequested()
 	}
 
 	var now []classes.Assignment
