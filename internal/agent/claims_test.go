@@ -22,7 +22,7 @@ func TestTheFirstClaimsRegisterThePluginAgain(t *testing.T) {
 	r := newRig(t, files)
 	backends := map[string]*nodetest.Backend{"test.example/cache": nodetest.NewBackend(), classes.ClaimResource: nodetest.NewBackend()}
 	volumes := nodetest.Kind("volumeio", []classes.Scope{classes.VolumeScope}, backends)
-	volumes.Parse = func(*classes.Field) classes.BackendConfig { return nodetest.Config{Names: []string{"gold"}} }
+	volumes.Claims = nodetest.ClaimedClasses()
 	kinds := []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope}, backends), volumes}
 	r.startAgent(t, agent.New(r.options, kinds, slog.New(slog.DiscardHandler)))
 

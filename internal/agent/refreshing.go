@@ -7,8 +7,8 @@ import (
 	"context"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/claims"
 	"github.com/qos-nri/qos-nri-plugin/internal/tracing"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // refreshing is the Node of the node API. It calls refresh after each SetClaims, because the new classes may need other
@@ -21,7 +21,7 @@ type refreshing struct {
 }
 
 // SetClaims makes the classes of the claims live.
-func (r refreshing) SetClaims(ctx context.Context, claims classes.Claims) error {
+func (r refreshing) SetClaims(ctx context.Context, claimed claims.Claims) error {
 	defer r.refresh()
-	return r.Node.SetClaims(ctx, claims)
+	return r.Node.SetClaims(ctx, claimed)
 }

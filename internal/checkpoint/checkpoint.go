@@ -1,9 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkpoint stores three things in one file: the classes that updates have assigned to running containers and
-// pods, the claims of volumes, and data of the backends. The plugin reads the file when it restarts, because neither
-// the runtime nor the kernel reports these data.
+// Package checkpoint stores, in one file, the classes that updates have assigned to running containers and pods, and data
+// by name, e.g. of the backends. The plugin reads the file when it restarts, because neither the runtime nor the kernel
+// reports these data.
 package checkpoint
 
 import (
@@ -24,22 +24,21 @@ import (
 const maxSize = 16 << 20
 
 // Changes stores the classes that updates have assigned to containers and pods, by their IDs in the runtime. It also
-// stores the claims of the node's volumes, and the data that backends save. The IDs and the state of the kernel do not
-// survive a reboot, so a checkpoint file is valid only for one boot of the machine.
+// stores other data by name. The IDs and the state of the kernel do not survive a reboot, so a checkpoint file is valid
+// only for one boot of the machine.
 type Changes struct {
 	path, bootID string
 
-	writing sync.Mutex // serializes Set, SetClaims and SetMemory; it is locked before mu
+	writing sync.Mutex // serializes Set and SetMemory; it is locked before mu
 	mu      sync.Mutex // guards the fields below; no caller holds it during I/O, because hooks wait for it
 	byID    map[string][]classes.Assignment
-	claims  classes.Claims
-	memory  map[string]json.RawMessage // the JSON of each backend, by resource
+	memory  map[string]json.RawMessage // the data by name
 }
 
 type content struct {
 	BootID  string                          `json:"bootID"`
 	Changes map[string][]classes.Assignment `json:"changes"`
-	Claims  classes.Claims                  `json:"claims"`
+	Claims  json.RawMessage                 `json:"claims,omitempty"` // of earlier versions
 	Memory  map[string]json.RawMessage      `json:"memory,omitempty"`
 }
 
@@ -56,7 +55,9 @@ func Open(path, bootID string, log *slog.Logger) *Changes {
 	case saved.BootID != bootID:
 		log.Info("the checkpoint of changed classes was written before the last boot, so it is ignored", "path", path)
 	default:
-		c.claims = saved.Claims
+		if saved.Claims != nil {
+			c.memory["claims"] = saved.Claims
+		}
 		maps.Copy(c.memory, saved.Memory)
 		if saved.Changes != nil {
 			c.byID = saved.Changes
@@ -104,33 +105,17 @@ func (c *Changes) Set(id string, changed []classes.Assignment) error {
 	return nil
 }
 
-// Claims returns the claims of the node's volumes.
-func (c *Changes) Claims() classes.Claims {
+// Memory returns the JSON that was saved under a name, or nil.
+func (c *Changes) Memory(name string) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.claims
+	return c.memory[name]
 }
 
-// SetClaims replaces the claims of the node's volumes, and writes the file. If writing fails, Claims returns the new
-// claims, but the file keeps the previous claims until the next write.
-func (c *Changes) SetClaims(claims classes.Claims) error {
-	if err := c.save(func() { c.claims = claims }); err != nil {
-		return fmt.Errorf("write the checkpoint of claims: %w", err)
-	}
-	return nil
-}
-
-// Memory returns the JSON that the backend of a resource has saved, or nil.
-func (c *Changes) Memory(resource string) []byte {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.memory[resource]
-}
-
-// SetMemory replaces the JSON of a backend. If the file cannot be written, it returns an error, but keeps the new JSON in memory.
-func (c *Changes) SetMemory(resource string, data []byte) error {
-	if err := c.save(func() { c.memory[resource] = data }); err != nil {
-		return fmt.Errorf("write the checkpoint of %s: %w", resource, err)
+// SetMemory replaces the JSON of a name. If the file cannot be written, it returns an error, but keeps the new JSON in memory.
+func (c *Changes) SetMemory(name string, data []byte) error {
+	if err := c.save(func() { c.memory[name] = data }); err != nil {
+		return fmt.Errorf("write the checkpoint of %s: %w", name, err)
 	}
 	return nil
 }
@@ -149,7 +134,7 @@ func (c *Changes) save(change func()) error {
 
 // content returns the content that is to be written to the file. The caller holds mu.
 func (c *Changes) content() content {
-	return content{BootID: c.bootID, Changes: maps.Clone(c.byID), Claims: c.claims, Memory: maps.Clone(c.memory)}
+	return content{BootID: c.bootID, Changes: maps.Clone(c.byID), Memory: maps.Clone(c.memory)}
 }
 
 func (c *Changes) replace(id string, changed []classes.Assignment) (before []classes.Assignment, all content) {

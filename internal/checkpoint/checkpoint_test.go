@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -63,27 +62,19 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
-func TestClaimsSurviveTheProcess(t *testing.T) {
+func TestTheClaimsOfAnEarlierVersionAreData(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
-	want := classes.Claims{
-		Limits: map[string]map[string]uint64{"gold": {"maxReadBps": 1 << 60}},
-		Volumes: []classes.ClaimedVolume{
-			{Subject: qos.Subject{PodUID: "u", Container: "main", Volume: "/data"}, Claim: "db/data-0", Class: "gold"},
-		},
-	}
-
-	c := open(path, "boot")
-	if err := c.SetClaims(want); err != nil {
+	want := `{"Limits":{"gold":{"maxReadBps":1152921504606846976}},"Volumes":null}`
+	if err := os.WriteFile(path, []byte(`{"bootID":"boot","changes":{},"claims":`+want+`}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
 	set(t, open(path, "boot"), "c1", gold)
-	if diff := cmp.Diff(want, open(path, "boot").Claims()); diff != "" {
-		t.Errorf("claims (-want +got):\n%s", diff)
+	if got := string(open(path, "boot").Memory("claims")); got != want {
+		t.Errorf("the claims are %s, want %s", got, want)
 	}
-
-	if diff := cmp.Diff(classes.Claims{}, open(path, "another boot").Claims()); diff != "" {
-		t.Errorf("claims after a reboot (-want +got):\n%s", diff)
+	if got := open(path, "another boot").Memory("claims"); got != nil {
+		t.Errorf("the claims after a reboot are %s, want none", got)
 	}
 }
 

@@ -18,7 +18,7 @@ func offersOf(node *nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
 	var offers []classes.Offer
 	for _, r := range scopedResources(node) {
 		offer := classes.Offer{Resource: classes.Resource{
-			Name: r.Name, Scope: scopeOf(r.scope), Mutable: r.Mutable, DefaultClass: r.DefaultClass,
+			Name: r.Name, Scope: scopeOf(r.scope), Mutable: r.Mutable, DefaultClass: r.DefaultClass, FromClaims: r.Name == classes.ClaimResource,
 		}}
 		for _, class := range r.Classes {
 			offer.Classes = append(offer.Classes, classes.Class{Name: class.Name, Capacity: uint64(max(class.Capacity, 0))})
@@ -28,7 +28,7 @@ func offersOf(node *nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
 
 	for _, u := range node.Status.UnavailableResources {
 		offers = append(offers, classes.Offer{
-			Resource:    classes.Resource{Name: u.Name, Scope: scopeOf(u.Scope)},
+			Resource:    classes.Resource{Name: u.Name, Scope: scopeOf(u.Scope), FromClaims: u.Name == classes.ClaimResource},
 			Unavailable: &classes.Unavailable{Reason: u.Reason, Message: u.Message},
 		})
 	}

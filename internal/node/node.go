@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package node is the core of the plugin. A Node combines the state store, the hooks that the runtime calls, the
-// reconciler, the meter, and the guard of calls into the kernel. It knows the resources of this machine, the containers and pods, and their classes.
+// reconciler, the claims, the meter, and the guard of calls into the kernel. It knows the resources of this machine, the
+// containers and pods, and their classes.
 package node
 
 import (
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/admission"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/claims"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -41,6 +43,7 @@ type Node struct {
 	*admission.Hooks
 	*reconcile.Reconciler
 	*usage.Meter
+	*claims.Follower
 }
 
 // New returns a node that offers no classes yet.
@@ -51,8 +54,9 @@ func New(o Options) *Node {
 	store := state.New(o.Changes, o.Now)
 	guard := kernel.New(o.Now, store.Notify)
 	meter := usage.New(store, guard, o.Now)
+	reconciler := reconcile.New(store, guard, o.Kinds, o.Changes, o.StartTime, o.HasCgroup, meter.Before, o.Log)
 	return &Node{
-		Store: store, Guard: guard, Hooks: admission.New(store, guard, o.Kill, meter), Meter: meter,
-		Reconciler: reconcile.New(store, guard, o.Kinds, o.Changes, o.StartTime, o.HasCgroup, meter.Before, o.Log),
+		Store: store, Guard: guard, Hooks: admission.New(store, guard, o.Kill, meter), Reconciler: reconciler, Meter: meter,
+		Follower: claims.New(reconciler, o.Kinds, state.MemoryOf(o.Changes, "claims"), o.Log),
 	}
 }

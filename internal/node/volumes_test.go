@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/claims"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
@@ -91,7 +92,7 @@ func newClaimFixture(t *testing.T) (*fixture, map[string]*nodetest.Backend) {
 	backends := map[string]*nodetest.Backend{volumeIO: nodetest.NewBackend(), classes.ClaimResource: nodetest.NewBackend()}
 	f := newFixtureOf(t, nodetest.Kind("test", []classes.Scope{classes.VolumeScope}, backends))
 	ofClaims := nodetest.Kind("volumeio", []classes.Scope{classes.VolumeScope}, backends)
-	ofClaims.Parse = func(*classes.Field) classes.BackendConfig { return nodetest.Config{Names: []string{"slow"}} }
+	ofClaims.Claims = nodetest.ClaimedClasses()
 	f.kinds = append(f.kinds, ofClaims)
 	f.restart(t)
 	_, text, _ := strings.Cut(volumeFiles, "- name: test.example/volume")
@@ -104,12 +105,12 @@ func TestAClaimDoesNotKeepAContainerFromItsClasses(t *testing.T) {
 	c := withVolumes("c1", "/data=gold,/other=gold")
 	owner := c.Subject()
 	owner.Volume = "/data"
-	claims := classes.Claims{
-		Limits:  map[string]map[string]uint64{"slow": {"maxReadBps": 2}},
+	claimed := claims.Claims{
+		Limits:  map[string]qos.VolumeLimits{"slow": {MaxReadBps: 2}},
 		Volumes: []classes.ClaimedVolume{{Subject: owner, Claim: "db/data", Class: "slow"}},
 	}
 
-	if err := f.SetClaims(t.Context(), claims); err != nil {
+	if err := f.SetClaims(t.Context(), claimed); err != nil {
 		t.Fatal(err)
 	}
 
@@ -147,15 +148,15 @@ func TestAClaimDoesNotKeepAContainerFromItsClasses(t *testing.T) {
 // fails.
 func TestAVolumeIsNotInForceUntilTheNewLimitsOfItsClassAre(t *testing.T) {
 	f, backends := newClaimFixture(t)
-	claims := classes.Claims{
-		Limits:  map[string]map[string]uint64{"slow": {"maxReadBps": 2}},
+	claimed := claims.Claims{
+		Limits:  map[string]qos.VolumeLimits{"slow": {MaxReadBps: 2}},
 		Volumes: []classes.ClaimedVolume{{Subject: qos.Subject{PodUID: "uid-p-c1", Container: "main", Volume: "/data"}, Claim: "db/data", Class: "slow"}},
 	}
 
-	set := func(limit uint64) {
+	set := func(limit int64) {
 		t.Helper()
-		claims.Limits = map[string]map[string]uint64{"slow": {"maxReadBps": limit}}
-		if err := f.SetClaims(t.Context(), claims); err != nil {
+		claimed.Limits = map[string]qos.VolumeLimits{"slow": {MaxReadBps: limit}}
+		if err := f.SetClaims(t.Context(), claimed); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,29 +12,30 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/claims"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // SetVolumeClaims implements NodeQOS.SetVolumeClaims.
 func (s *service) SetVolumeClaims(ctx context.Context, r *qosv1alpha1.SetVolumeClaimsRequest) (*qosv1alpha1.SetVolumeClaimsResponse, error) {
-	claims, err := claimsOf(r)
+	claimed, err := claimsOf(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.node.SetClaims(ctx, claims); err != nil {
+	if err := s.node.SetClaims(ctx, claimed); err != nil {
 		return nil, statusError(err)
 	}
 	return &qosv1alpha1.SetVolumeClaimsResponse{}, nil
 }
 
 // claimsOf checks whether the claims are well-formed, and returns them.
-func claimsOf(r *qosv1alpha1.SetVolumeClaimsRequest) (classes.Claims, error) {
-	claims := classes.Claims{Limits: map[string]map[string]uint64{}}
+func claimsOf(r *qosv1alpha1.SetVolumeClaimsRequest) (claimed claims.Claims, _ error) {
+	claimed.Limits = map[string]qos.VolumeLimits{}
 	for _, class := range r.GetClasses() {
-		if _, twice := claims.Limits[class.GetName()]; twice {
-			return claims, status.Errorf(codes.InvalidArgument, "class %q is named twice", class.GetName())
+		if _, twice := claimed.Limits[class.GetName()]; twice {
+			return claimed, status.Errorf(codes.InvalidArgument, "class %q is named twice", class.GetName())
 		}
-		claims.Limits[class.GetName()] = limitsOf(class)
+		claimed.Limits[class.GetName()] = class.Limits()
 	}
 
 	seen := map[qos.Subject]bool{}
@@ -42,25 +43,12 @@ func claimsOf(r *qosv1alpha1.SetVolumeClaimsRequest) (classes.Claims, error) {
 		owner := qos.Subject{PodUID: v.GetPodUid(), Container: v.GetContainer(), Volume: path.Clean(v.GetPath())}
 		switch {
 		case owner.PodUID == "" || owner.Container == "" || !path.IsAbs(owner.Volume):
-			return claims, status.Errorf(codes.InvalidArgument, "a volume of claim %q needs pod_uid, container, and an absolute path", v.GetClaim())
+			return claimed, status.Errorf(codes.InvalidArgument, "a volume of claim %q needs pod_uid, container, and an absolute path", v.GetClaim())
 		case seen[owner]:
-			return claims, status.Errorf(codes.InvalidArgument, "%s is named twice", owner)
+			return claimed, status.Errorf(codes.InvalidArgument, "%s is named twice", owner)
 		}
 		seen[owner] = true
-		claims.Volumes = append(claims.Volumes, classes.ClaimedVolume{Subject: owner, Claim: v.GetClaim(), Class: v.GetClass()})
+		claimed.Volumes = append(claimed.Volumes, classes.ClaimedVolume{Subject: owner, Claim: v.GetClaim(), Class: v.GetClass()})
 	}
-	return claims, nil
-}
-
-func limitsOf(class *qosv1alpha1.VolumeClass) map[string]uint64 {
-	limits := map[string]uint64{}
-	for field, limit := range map[string]uint64{
-		"maxReadBps": class.GetMaxReadBps(), "maxWriteBps": class.GetMaxWriteBps(),
-		"maxReadIops": class.GetMaxReadIops(), "maxWriteIops": class.GetMaxWriteIops(),
-	} {
-		if limit > 0 {
-			limits[field] = limit
-		}
-	}
-	return limits
+	return claimed, nil
 }

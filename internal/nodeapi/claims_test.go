@@ -5,6 +5,7 @@ package nodeapi_test
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -14,6 +15,8 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/claims"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
@@ -22,14 +25,14 @@ import (
 // claimed is a node that checks the classes of claims, and keeps the claims.
 type claimed struct {
 	*apitest.Node
-	claims classes.Claims
+	claims claims.Claims
 }
 
-func (c *claimed) SetClaims(_ context.Context, claims classes.Claims) error {
-	if _, err := claims.Resource(blockio.Kinds(blockio.Options{})); err != nil {
+func (c *claimed) SetClaims(_ context.Context, claimed claims.Claims) error {
+	if _, err := claimed.Resource(blockio.Kinds(blockio.Options{})); err != nil {
 		return err
 	}
-	c.claims = claims
+	c.claims = claimed
 	return nil
 }
 
@@ -45,9 +48,9 @@ func TestClaimsReachTheNode(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	want := classes.Claims{
-		Limits: map[string]map[string]uint64{
-			"gold": {"maxReadBps": 3, "maxWriteBps": 4, "maxReadIops": 5, "maxWriteIops": 6}, "silver": {"maxReadIops": 2},
+	want := claims.Claims{
+		Limits: map[string]qos.VolumeLimits{
+			"gold": {MaxReadBps: 3, MaxWriteBps: 4, MaxReadIops: 5, MaxWriteIops: 6}, "silver": {MaxReadIops: 2},
 		},
 		Volumes: []classes.ClaimedVolume{{Subject: qos.Subject{PodUID: "u", Container: "main", Volume: "/data"}, Claim: "db/data-0", Class: "gold"}},
 	}
@@ -63,7 +66,7 @@ func TestInvalidClaimsAreInvalidArguments(t *testing.T) {
 	}
 
 	type request = qosv1alpha1.SetVolumeClaimsRequest
-	_, client := serve(t, apitest.NewNode())
+	_, client := serve(t, node.New(node.Options{Kinds: blockio.Kinds(blockio.Options{}), Log: slog.New(slog.DiscardHandler)}))
 	for _, test := range []struct {
 		name    string
 		request *request
@@ -74,7 +77,12 @@ func TestInvalidClaimsAreInvalidArguments(t *testing.T) {
 		{"no pod", &request{Volumes: []*qosv1alpha1.ClaimedVolume{volume("", "main", "/data")}}, `a volume of claim "db/data-0" needs pod_uid`},
 		{"no container", &request{Volumes: []*qosv1alpha1.ClaimedVolume{volume("u", "", "/data")}}, "needs pod_uid, container"},
 		{"no absolute path", &request{Volumes: []*qosv1alpha1.ClaimedVolume{volume("u", "main", "data")}}, "an absolute path"},
-		{"an invalid class", &request{Classes: []*qosv1alpha1.VolumeClass{{Name: "a b", MaxReadBps: 2}}}, "NodeQOSResources:1: "},
+		{"an invalid class", &request{Classes: []*qosv1alpha1.VolumeClass{{Name: "a b", MaxReadBps: 2}}}, `NodeQOSResources: "a b" cannot be the name of a class`},
+		{"a limit that is too small", &request{Classes: []*qosv1alpha1.VolumeClass{{Name: "gold", MaxWriteIops: 1}}},
+			`NodeQOSResources: class "gold": maxWriteIops: "1" is too small; the minimum is 2`},
+		{"a limit that is too large", &request{Classes: []*qosv1alpha1.VolumeClass{{Name: "gold", MaxReadBps: 1 << 63}}},
+			`NodeQOSResources: class "gold": maxReadBps: "9223372036854775807" is too large; the maximum is 9223372036854775806`},
+		{"no limit", &request{Classes: []*qosv1alpha1.VolumeClass{{Name: "gold"}}}, `NodeQOSResources: class "gold": sets no limit`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := client.SetVolumeClaims(t.Context(), test.request)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/claims"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/usage"
@@ -34,7 +35,7 @@ type Node interface {
 	// Changed returns a channel that is closed at the next change of the node's state.
 	Changed() <-chan struct{}
 	Update(ctx context.Context, owner qos.Subject, requests map[string]string) error
-	SetClaims(ctx context.Context, claims classes.Claims) error
+	SetClaims(ctx context.Context, claimed claims.Claims) error
 	Usage(ctx context.Context) (usage.Sample, error)
 }
 

@@ -6,7 +6,6 @@ package nodeobject
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -15,7 +14,6 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // claimsTimeout is the maximum duration of one call of SetClaims. It is shorter than reconcileTimeout.
@@ -68,10 +66,7 @@ func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSRe
 func claimsOf(spec nodeqosv1alpha1.NodeQOSResourcesSpec) *qosv1alpha1.SetVolumeClaimsRequest {
 	request := &qosv1alpha1.SetVolumeClaimsRequest{}
 	for _, class := range spec.VolumeClasses {
-		request.Classes = append(request.Classes, &qosv1alpha1.VolumeClass{
-			Name: class.Name, MaxReadBps: unsigned(class.MaxReadBps), MaxWriteBps: unsigned(class.MaxWriteBps),
-			MaxReadIops: unsigned(class.MaxReadIops), MaxWriteIops: unsigned(class.MaxWriteIops),
-		})
+		request.Classes = append(request.Classes, qosv1alpha1.NewVolumeClass(class.Name, class.VolumeLimits))
 	}
 	for _, v := range spec.Volumes {
 		request.Volumes = append(request.Volumes, &qosv1alpha1.ClaimedVolume{
@@ -80,8 +75,6 @@ func claimsOf(spec nodeqosv1alpha1.NodeQOSResourcesSpec) *qosv1alpha1.SetVolumeC
 	}
 	return request
 }
-
-func unsigned(limit int64) uint64 { return uint64(min(max(limit, 0), math.MaxInt64)) }
 
 // setVolumes sets the volumes and the observed generation of a status. Until the plugin has accepted or refused the
 // current spec of the object, these fields keep their values. If the publisher cannot send specs to the plugin, they are
@@ -136,7 +129,7 @@ func (p *Publisher) volume(claimed nodeqosv1alpha1.ClaimedVolume, state nodecach
 
 	s.Reason, s.Message = nodeqosv1alpha1.ReasonNotRunning, "the container does not run"
 	for _, r := range state.Status.GetUnavailableResources() {
-		if r.GetName() == classes.ClaimResource {
+		if r.GetScope() == qosv1alpha1.Scope_SCOPE_VOLUME { // what makes one resource of volumes unavailable makes all so
 			s.Reason, s.Message = r.GetReason(), r.GetMessage()
 		}
 	}
@@ -181,7 +174,7 @@ func foreignOf(v *qosv1alpha1.VolumeAssignments) string {
 
 func hasClass(v *qosv1alpha1.VolumeAssignments, class string) bool {
 	for _, a := range v.GetQosResources() {
-		if a.GetName() == classes.ClaimResource {
+		if a.GetSource() == qosv1alpha1.Source_SOURCE_CLAIM {
 			return a.GetClass() == class
 		}
 	}

@@ -251,7 +251,7 @@ func TestTheReasonWhyAVolumeIsNotEnforcedIsReported(t *testing.T) {
 
 		state = withClaim("gold", "253:3")
 		state.Status.UnavailableResources = []*qosv1alpha1.UnavailableResource{
-			{Name: "qos.noderesource.dev/claim-io", Reason: "NoHierarchyInV1", Message: "use cgroup v2"},
+			{Name: "qos.noderesource.dev/claim-io", Scope: qosv1alpha1.Scope_SCOPE_VOLUME, Reason: "NoHierarchyInV1", Message: "use cgroup v2"},
 		}
 
 		state.Assignments.Pods = nil

@@ -71,7 +71,7 @@ func TestTheObjectIsAlwaysSmallEnough(t *testing.T) {
 			p := &plugin{}
 			state := ready(0)
 			state.Status.UnavailableResources = []*qosv1alpha1.UnavailableResource{
-				{Name: "qos.noderesource.dev/claim-io", Reason: "NoController", Message: strings.Repeat("<", 4000)},
+				{Name: "qos.noderesource.dev/claim-io", Scope: qosv1alpha1.Scope_SCOPE_VOLUME, Reason: "NoController", Message: strings.Repeat("<", 4000)},
 			}
 			r := p.withGold(t, state)
 			r.put(func(o object) object {

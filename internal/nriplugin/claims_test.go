@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/claims"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -27,13 +28,13 @@ func claim(class string) []classes.ClaimedVolume {
 }
 
 // claimClasses returns the classes that claims can have. The class file also defines a class gold, with other limits.
-func claimClasses() map[string]map[string]uint64 {
-	return map[string]map[string]uint64{"gold": {"maxReadBps": 15_000_000, "maxWriteIops": 700}, "bronze": {"maxReadBps": 5_000_000}}
+func claimClasses() map[string]qos.VolumeLimits {
+	return map[string]qos.VolumeLimits{"gold": {MaxReadBps: 15_000_000, MaxWriteIops: 700}, "bronze": {MaxReadBps: 5_000_000}}
 }
 
-func (r *volumeRig) setClaims(t *testing.T, claims classes.Claims) {
+func (r *volumeRig) setClaims(t *testing.T, claimed claims.Claims) {
 	t.Helper()
-	if err := r.node.SetClaims(t.Context(), claims); err != nil {
+	if err := r.node.SetClaims(t.Context(), claimed); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -64,7 +65,7 @@ func (r *volumeRig) wantClaimed(t *testing.T, id, class, device string) {
 
 func TestTheClassOfAClaimIsInForceBeforeTheFirstInstruction(t *testing.T) {
 	r := newVolumeRig(t)
-	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
 	id, err := r.create(t, r.podOf(t, "a", ""), onVdb)
 	if err != nil {
 		t.Fatal(err)
@@ -83,23 +84,23 @@ func TestTheClassOfAClaimChangesWhileTheContainerRuns(t *testing.T) {
 	r.wantPodLimits(t, id, "")
 
 	all := claimClasses()
-	r.setClaims(t, classes.Claims{Limits: all, Volumes: claim("gold")})
+	r.setClaims(t, claims.Claims{Limits: all, Volumes: claim("gold")})
 	r.wantPodLimits(t, id, fromClaim)
 	r.wantClaimed(t, id, "gold", "254:16")
 
-	r.setClaims(t, classes.Claims{Limits: all, Volumes: claim("bronze")})
+	r.setClaims(t, claims.Claims{Limits: all, Volumes: claim("bronze")})
 	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "5000000", 1))
 	r.wantClaimed(t, id, "bronze", "254:16")
 
-	all["bronze"]["maxReadBps"] = 6_000_000
-	r.setClaims(t, classes.Claims{Limits: all, Volumes: claim("bronze")})
+	all["bronze"] = qos.VolumeLimits{MaxReadBps: 6_000_000}
+	r.setClaims(t, claims.Claims{Limits: all, Volumes: claim("bronze")})
 	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "6000000", 1))
 
 	r.mustConfigure(t, strings.Replace(volumeFiles, "maxReadBps: 10M", "maxReadBps: 9M", 1))
 	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "6000000", 1))
 	r.wantClaimed(t, id, "bronze", "254:16")
 
-	r.setClaims(t, classes.Claims{})
+	r.setClaims(t, claims.Claims{})
 	r.wantClaimed(t, id, "", "")
 	r.node.Repair(t.Context())
 	r.wantPodLimits(t, id, "")
@@ -112,16 +113,16 @@ func TestTheClassOfAClaimChangesWhileTheContainerRuns(t *testing.T) {
 
 func TestAVolumeWithAnAnnotationAndAClaimHasTheLowerLimits(t *testing.T) {
 	r := newVolumeRig(t)
-	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
 	id := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
 	r.wantPodLimits(t, id, silverFirst)
 	r.wantClaimed(t, id, "gold", "254:16")
 
-	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("bronze")})
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("bronze")})
 	r.node.Repair(t.Context())
 	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "5000000", 1))
 
-	r.setClaims(t, classes.Claims{})
+	r.setClaims(t, claims.Claims{})
 	r.node.Repair(t.Context())
 	r.wantPodLimits(t, id, silver)
 	r.wantVolumes(t, id, "/data=silver on 254:16")
@@ -129,7 +130,7 @@ func TestAVolumeWithAnAnnotationAndAClaimHasTheLowerLimits(t *testing.T) {
 
 func TestLimitsOfAClaimAndAnAnnotationEndWithTheContainer(t *testing.T) {
 	r := newVolumeRig(t)
-	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
 	id := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
 	r.wantPodLimits(t, id, silverFirst)
 	r.mustStop(t, id)
@@ -139,7 +140,7 @@ func TestLimitsOfAClaimAndAnAnnotationEndWithTheContainer(t *testing.T) {
 
 func TestAContainerStartsThoughTheClassOfItsClaimCannotBeEnforced(t *testing.T) {
 	r := newVolumeRig(t)
-	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), onTmpfs)
 	r.wantClaimed(t, id, "", "")
 	refused := r.node.Refused()
@@ -158,9 +159,9 @@ func TestAContainerStartsThoughTheClassOfItsClaimCannotBeEnforced(t *testing.T) 
 
 func TestInvalidClassesOfClaimsChangeNothing(t *testing.T) {
 	r := newVolumeRig(t)
-	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
-	err := r.node.SetClaims(t.Context(), classes.Claims{Limits: map[string]map[string]uint64{"one": {"maxReadBps": 1}}, Volumes: claim("one")})
+	err := r.node.SetClaims(t.Context(), claims.Claims{Limits: map[string]qos.VolumeLimits{"one": {MaxReadBps: 1}}, Volumes: claim("one")})
 	if !errors.Is(err, classes.ErrBadRequest) || !strings.Contains(err.Error(), `"1" is too small; the minimum is 2`) {
 		t.Errorf("the error is %v, want ErrBadRequest with the minimum", err)
 	}
@@ -169,21 +170,21 @@ func TestInvalidClassesOfClaimsChangeNothing(t *testing.T) {
 
 func TestAClaimOfAMissingClassChangesNothing(t *testing.T) {
 	r := newVolumeRig(t)
-	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("lead")})
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("lead")})
 	id := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
 	r.wantPodLimits(t, id, silver)
 }
 
 func TestAVolumeWhoseClaimHasAMissingClassIsNotReported(t *testing.T) {
 	r := newVolumeRig(t)
-	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("lead")})
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("lead")})
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
 	r.wantVolumes(t, id, "")
 }
 
 func TestTheClassOfAClaimNeedsNoClassFileWithVolumeClasses(t *testing.T) {
 	r := newVolumeRig(t)
-	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
 	r.mustConfigure(t, machineFiles)
 	r.wantPodLimits(t, id, fromClaim)
@@ -197,7 +198,7 @@ func TestAChangeOfClaimsKeepsTheErrorOfTheClassFiles(t *testing.T) {
 	}
 
 	before := r.node.Status().Config
-	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
 	after := r.node.Status()
 	if after.Config.Err == nil || !after.Config.Failed.Equal(before.Failed) || !after.Config.Loaded.Equal(before.Loaded) ||
 		after.Config.Generation != before.Generation || after.Config.Hash != before.Hash {
@@ -221,7 +222,7 @@ func TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid(t *testing.T) {
 			r.stop()
 			id := r.mustRunWith(t, r.podOf(t, "a", test.annotation), onVdb)
 			r.startNewWith(t, test.files)
-			r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+			r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
 			r.wantPodLimits(t, id, fromClaim)
 
 			synchronizations := r.Synchronizations()
@@ -240,12 +241,12 @@ func TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid(t *testing.T) {
 // TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain uses class files that define classes of containers only.
 func TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain(t *testing.T) {
 	r := newVolumeRig(t)
-	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
 	r.mustConfigure(t, machineFiles)
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
 	r.wantPodLimits(t, id, fromClaim)
 
-	r.setClaims(t, classes.Claims{})
+	r.setClaims(t, claims.Claims{})
 	synchronizations := r.Synchronizations()
 	if err := r.Restart(); err != nil {
 		t.Fatal(err)
@@ -259,7 +260,7 @@ func TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain(t *testing.T) {
 // TestClaimsSurviveARestartOfThePlugin starts a new process of the plugin, which gets no claims before the container starts.
 func TestClaimsSurviveARestartOfThePlugin(t *testing.T) {
 	r := newVolumeRig(t)
-	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: append(claim("gold"), claimOf("b")...)})
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: append(claim("gold"), claimOf("b")...)})
 	running := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
 	r.wantPodLimits(t, running, silverFirst)
 
@@ -270,7 +271,7 @@ func TestClaimsSurviveARestartOfThePlugin(t *testing.T) {
 	started := r.mustRunWith(t, r.podOf(t, "b", ""), onVdb)
 	r.wantPodLimits(t, started, fromClaim)
 
-	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claimOf("b")})
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claimOf("b")})
 	r.node.Repair(t.Context())
 	r.wantPodLimits(t, running, silver)
 	r.wantPodLimits(t, started, fromClaim)
@@ -280,7 +281,7 @@ func TestClaimsSurviveARestartOfThePlugin(t *testing.T) {
 func TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim(t *testing.T) {
 	const dir = "/var/lib/kubelet/pods/uid-a/volumes/kubernetes.io~csi/pv/mount"
 	r := newVolumeRig(t)
-	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
 	r.host.Cgroups().Mount("61 1 254:16 / " + dir + " rw - ext4 /dev/vdb rw")
 	r.mounts = []*api.Mount{{Destination: "/data/", Source: dir}, {Destination: "/etc/hosts", Source: "/var/lib/kubelet/pods/uid-a/etc-hosts"}}
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), "50 40 254:16 / /elsewhere rw - ext4 /dev/vdb rw")
@@ -288,7 +289,7 @@ func TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim(t *testing.T) {
 	r.wantClaimed(t, id, "gold", "254:16")
 
 	r.startNewWith(t, volumeFiles)
-	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("bronze")})
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("bronze")})
 	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "5000000", 1))
 }
 
@@ -306,7 +307,7 @@ func TestTheVolumeThatHidesAnotherIsLimited(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newVolumeRig(t)
-			r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+			r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
 			r.host.Cgroups().Mount("61 1 254:16 / " + volumes + "pv/mount rw - ext4 /dev/vdb rw")
 			r.host.Cgroups().Mount("62 1 254:0 / " + volumes + "other/mount rw - ext4 /dev/vda rw")
 			r.mounts = []*api.Mount{{Destination: "/data/", Source: test.sources[0]}, {Destination: "/data", Source: test.sources[1]}}

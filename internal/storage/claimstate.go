@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
@@ -43,7 +44,7 @@ func (o *objects) claimsOfHandle(driver, handle string) (claims []*corev1.Persis
 // checkVolume checks the claims of a CSI volume. It returns nil if at least one claim requests the limits, and if the limits are in
 // force for each claim that requests the limits. Otherwise, it returns a reason. The reason does not name a claim, because the claims
 // may be in several namespaces.
-func (c *controller) checkVolume(driver, handle string, limits nodeqosv1alpha1.VolumeClass) error {
+func (c *controller) checkVolume(driver, handle string, limits qos.VolumeLimits) error {
 	claims, err := c.objects.claimsOfHandle(driver, handle)
 	if err != nil {
 		return err
@@ -56,7 +57,7 @@ func (c *controller) checkVolume(driver, handle string, limits nodeqosv1alpha1.V
 		case err != nil:
 			problem = err
 			continue
-		case class == nil || !sameLimits(class.VolumeClass, limits):
+		case class == nil || class.VolumeLimits != limits:
 			continue
 		}
 		if err := c.checkInForce(claim, limits); err != nil {
@@ -72,7 +73,7 @@ func (c *controller) checkVolume(driver, handle string, limits nodeqosv1alpha1.V
 
 // checkInForce returns nil if the limits of a claim's volume are in force: all running containers with this volume have the limits,
 // and containers that start later on the nodes of the volume's pods will have them. Otherwise, checkInForce returns the first reason.
-func (c *controller) checkInForce(claim *corev1.PersistentVolumeClaim, limits nodeqosv1alpha1.VolumeClass) error {
+func (c *controller) checkInForce(claim *corev1.PersistentVolumeClaim, limits qos.VolumeLimits) error {
 	pods, err := c.pods.GetIndexer().ByIndex(byClaim, claim.Namespace+"/"+claim.Name)
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func (c *controller) checkInForce(claim *corev1.PersistentVolumeClaim, limits no
 }
 
 // checkPod returns the reason why a pod does not have the limits, or nil.
-func (c *controller) checkPod(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, limits nodeqosv1alpha1.VolumeClass) error {
+func (c *controller) checkPod(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, limits qos.VolumeLimits) error {
 	object, exists, err := c.nodes.GetStore().GetByKey(pod.Spec.NodeName)
 	switch {
 	case err != nil:
@@ -116,11 +117,11 @@ func (c *controller) checkPod(pod *corev1.Pod, claim *corev1.PersistentVolumeCla
 }
 
 func checkMount(
-	pod *corev1.Pod, volume nodeqosv1alpha1.ClaimedVolume, limits nodeqosv1alpha1.VolumeClass, node nodeqosv1alpha1.NodeQOSResources,
+	pod *corev1.Pod, volume nodeqosv1alpha1.ClaimedVolume, limits qos.VolumeLimits, node nodeqosv1alpha1.NodeQOSResources,
 ) error {
 	specified := slices.ContainsFunc(node.Spec.Volumes, func(v nodeqosv1alpha1.ClaimedVolume) bool {
 		return ownerOf(v) == ownerOf(volume) && slices.ContainsFunc(node.Spec.VolumeClasses, func(class nodeqosv1alpha1.VolumeClass) bool {
-			return class.Name == v.Class && sameLimits(class, limits)
+			return class.Name == v.Class && class.VolumeLimits == limits
 		})
 	})
 	switch {
@@ -154,9 +155,4 @@ func runs(pod *corev1.Pod, container string) bool {
 		}
 	}
 	return false
-}
-
-func sameLimits(a, b nodeqosv1alpha1.VolumeClass) bool {
-	a.Name = b.Name
-	return a == b
 }

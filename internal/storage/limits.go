@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -33,18 +34,17 @@ const minLimit = 2
 // limitsOf returns the limits of a VolumeAttributesClass. The error joins all problems of its parameters.
 func limitsOf(class *storagev1.VolumeAttributesClass) (nodeqosv1alpha1.VolumeClass, error) {
 	limits, err := parseLimits(class.Parameters)
-	limits.Name = class.Name
 	if nameErr := classes.ValidateClassName(class.Name); nameErr != nil {
 		err = errors.Join(fmt.Errorf("its name %w", nameErr), err)
 	}
 	if err != nil {
 		return nodeqosv1alpha1.VolumeClass{}, fmt.Errorf("VolumeAttributesClass %q cannot be enforced: %w", class.Name, oneLine{err})
 	}
-	return limits, nil
+	return nodeqosv1alpha1.VolumeClass{Name: class.Name, VolumeLimits: limits}, nil
 }
 
-// parseLimits returns the limits in the parameters of a VolumeAttributesClass. The result has no name. The error joins all problems.
-func parseLimits(parameters map[string]string) (limits nodeqosv1alpha1.VolumeClass, _ error) {
+// parseLimits returns the limits in the parameters of a VolumeAttributesClass. The error joins all problems.
+func parseLimits(parameters map[string]string) (limits qos.VolumeLimits, _ error) {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(parameters)) {
 		var err error

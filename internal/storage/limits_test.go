@@ -11,8 +11,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/claims"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 func attributes(name string, parameters map[string]string) *storagev1.VolumeAttributesClass {
@@ -26,7 +27,9 @@ func TestALimitAppliesToEachDirection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := nodeqosv1alpha1.VolumeClass{Name: "gold", MaxReadBps: 100 << 20, MaxWriteBps: 100 << 20, MaxReadIops: 1000, MaxWriteIops: 1000}
+	want := nodeqosv1alpha1.VolumeClass{Name: "gold", VolumeLimits: qos.VolumeLimits{
+		MaxReadBps: 100 << 20, MaxWriteBps: 100 << 20, MaxReadIops: 1000, MaxWriteIops: 1000,
+	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
@@ -69,12 +72,8 @@ func FuzzLimits(f *testing.F) {
 		if err != nil {
 			return
 		}
-		claims := classes.Claims{Limits: map[string]map[string]uint64{"gold": {
-			"maxReadBps": uint64(limits.MaxReadBps), "maxWriteBps": uint64(limits.MaxWriteBps),
-			"maxReadIops": uint64(limits.MaxReadIops), "maxWriteIops": uint64(limits.MaxWriteIops),
-		}}}
-		kind := classes.Kind{Field: "volumeio", Scopes: []classes.Scope{classes.VolumeScope}, Single: true, Parse: blockio.ParseVolumeConfig}
-		if _, err := claims.Resource([]classes.Kind{kind}); err != nil {
+		claimed := claims.Claims{Limits: map[string]qos.VolumeLimits{"gold": limits.VolumeLimits}}
+		if _, err := claimed.Resource(blockio.Kinds(blockio.Options{})); err != nil {
 			t.Errorf("iops %q and throughput %q result in %+v, which the node refuses: %v", iops, throughput, limits, err)
 		}
 	})

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 )
 
 // manifests has the pod db, whose container main mounts the volume of the claim data, and the objects that the claim can refer to.
@@ -124,7 +125,7 @@ func TestTheSpecOfANodeHasTheVolumesOfItsPods(t *testing.T) {
 	spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 	want := nodeqosv1alpha1.NodeQOSResourcesSpec{
 		Written:       true,
-		VolumeClasses: []nodeqosv1alpha1.VolumeClass{{Name: "silver", MaxReadIops: 500, MaxWriteIops: 500}},
+		VolumeClasses: []nodeqosv1alpha1.VolumeClass{{Name: "silver", VolumeLimits: qos.VolumeLimits{MaxReadIops: 500, MaxWriteIops: 500}}},
 		Volumes: []nodeqosv1alpha1.ClaimedVolume{
 			{PodUID: "u1", Container: "main", Path: "/data", Claim: "a/data", Class: "silver"},
 			{PodUID: "u1", Container: "setup", Path: "/init", Claim: "a/data", Class: "silver"},

@@ -5,8 +5,12 @@ package blockio
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
@@ -42,7 +46,7 @@ func ParseVolumeConfig(section *classes.Field) classes.BackendConfig {
 }
 
 func parseVolumeClass(f *classes.Field) volumeClass {
-	rates := [iocgroup.RateKinds]string{"maxReadBps", "maxWriteBps", "maxReadIops", "maxWriteIops"}
+	rates := limitFields()
 	fields := f.Fields(append(rates[:], "sharedDisk")...)
 
 	class := volumeClass{name: f.Name}
@@ -54,7 +58,7 @@ func parseVolumeClass(f *classes.Field) volumeClass {
 		}
 	}
 	if !set {
-		f.Report("sets no limit; set at least one of maxReadBps, maxWriteBps, maxReadIops and maxWriteIops")
+		f.Report("%v", errNoLimit)
 	}
 
 	switch shared := fields["sharedDisk"].Scalar(); shared {
@@ -67,5 +71,52 @@ func parseVolumeClass(f *classes.Field) volumeClass {
 	return class
 }
 
+// limitFields returns the name of each limit in class files and in qos.VolumeLimits.
+func limitFields() [iocgroup.RateKinds]string {
+	return [iocgroup.RateKinds]string{"maxReadBps", "maxWriteBps", "maxReadIops", "maxWriteIops"}
+}
+
+var errNoLimit = errors.New("sets no limit; set at least one of maxReadBps, maxWriteBps, maxReadIops and maxWriteIops")
+
 // minRate is the smallest limit that the kernel accepts in cgroup v2 (block/blk-throttle.c, tg_set_limit).
 const minRate = 2
+
+// claimedClasses describes the resource of claims. Its classes are VolumeAttributesClasses.
+func claimedClasses() *classes.ClaimedClasses {
+	return &classes.ClaimedClasses{Resource: classes.ClaimResource, Config: configOfLimits}
+}
+
+// configOfLimits returns the configuration with a class for each of these limits. The error joins all problems.
+func configOfLimits(limits map[string]qos.VolumeLimits) (classes.BackendConfig, error) {
+	config := &VolumeConfig{}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		values, err := valueOf(limits[name])
+		for _, problem := range classes.SplitErrors(err) {
+			errs = append(errs, fmt.Errorf("class %q: %w", name, problem))
+		}
+		config.classes = append(config.classes, volumeClass{name: name, limits: values})
+	}
+	return config, errors.Join(errs...)
+}
+
+// valueOf checks limits as parseVolumeClass does. The error joins all problems.
+func valueOf(limits qos.VolumeLimits) (value iocgroup.Value, _ error) {
+	if limits == (qos.VolumeLimits{}) {
+		return value, errNoLimit
+	}
+
+	var errs []error
+	for kind, limit := range [iocgroup.RateKinds]int64{limits.MaxReadBps, limits.MaxWriteBps, limits.MaxReadIops, limits.MaxWriteIops} {
+		switch most := iocgroup.MaxRate(kind); {
+		case limit == 0: // unlimited
+		case limit < minRate:
+			errs = append(errs, fmt.Errorf(`%s: "%d" is too small; the minimum is %d`, limitFields()[kind], limit, minRate))
+		case uint64(limit) > most:
+			errs = append(errs, fmt.Errorf(`%s: "%d" is too large; the maximum is %d`, limitFields()[kind], limit, most))
+		default:
+			value[kind] = uint64(limit)
+		}
+	}
+	return value, errors.Join(errs...)
+}

@@ -46,6 +46,7 @@ func volumeKind(opts Options, shared *pods) classes.Kind {
 		Scopes: []classes.Scope{classes.VolumeScope},
 		Single: true,
 		Parse:  ParseVolumeConfig,
+		Claims: claimedClasses(),
 		New: func(resource string, _ classes.Scope) classes.Backend {
 			return &VolumeBackend{
 				opts: opts, resource: resource, pods: shared,

@@ -27,6 +27,8 @@ type Kind struct {
 	// Parse reads the value of the field, strictly and without I/O. It reports problems with the methods of Field. Its
 	// result is valid only if it reported no problem.
 	Parse func(section *Field) BackendConfig
+	// Claims describes the resource of this kind whose classes PersistentVolumeClaims request. It is nil if there is none.
+	Claims *ClaimedClasses
 	// New makes the backend of one resource. It does no I/O.
 	New func(resource string, scope Scope) Backend
 	// Measures describes the values that the backends measure. It is empty if they are neither a ClassMeter nor a

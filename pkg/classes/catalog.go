@@ -59,6 +59,8 @@ type Resource struct {
 	// OnClassRemoved is the policy for containers, pods or volumes that requested a class, if this class is removed.
 	// Containers and pods that got the class only because it was the default get the new default class.
 	OnClassRemoved Removal
+	// FromClaims is true if only PersistentVolumeClaims request the classes of the resource. They do not come from a class file.
+	FromClaims bool
 	// Classes has the classes in the order of the class file.
 	Classes []Class
 }

@@ -4,26 +4,18 @@
 package classes
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 )
 
-// ClaimResource is a resource of volume scope. Its classes are VolumeAttributesClasses that PersistentVolumeClaims
-// name. Class files cannot define this resource.
-const ClaimResource = Domain + "/claim-io"
-
-// claimFile stands for the file name in errors about Claims. Claims come from a NodeQOSResources object, and not from a file.
-const claimFile = "NodeQOSResources"
-
-// Claims has the classes that PersistentVolumeClaims request for volumes of this node.
-type Claims struct {
-	// Limits maps each class to its limits. The limits have the names of fields in volumeio of class files, e.g. "maxReadBps".
-	Limits map[string]map[string]uint64
-	// Volumes has the volumes with claims. A volume occurs once.
-	Volumes []ClaimedVolume
+// ClaimedClasses describes the resource whose classes PersistentVolumeClaims request. Its classes have only limits.
+type ClaimedClasses struct {
+	// Resource is the name of the resource. Class files cannot define it.
+	Resource string
+	// Config returns the configuration of the backend with a class for each of these limits, by the name of the class. The error
+	// joins all problems.
+	Config func(limits map[string]qos.VolumeLimits) (BackendConfig, error)
 }
 
 // ClaimedVolume is a volume of a container. The volume's PersistentVolumeClaim requests a class.
@@ -31,32 +23,9 @@ type ClaimedVolume struct {
 	qos.Subject
 	// Claim is the namespace and name of the claim, e.g. "db/data-0".
 	Claim string
-	// Class is a class of ClaimResource.
+	// Class is a class of the resource that has FromClaims.
 	Class string
 }
-
-// Resource returns the configuration of ClaimResource, or nil if there are no classes. The classes are parsed like a class file. The
-// error joins all problems. Each problem is a *FieldError.
-func (c Claims) Resource(kinds []Kind) (*ResourceConfig, error) {
-	if len(c.Limits) == 0 {
-		return nil, nil //nolint:nilnil // no classes are no resource
-	}
-
-	data, err := json.Marshal(map[string]any{"apiVersion": APIVersion, "kind": FileKind, "resources": []any{map[string]any{
-		"name": ClaimResource, "scope": VolumeScope, "volumeio": map[string]any{"classes": c.Limits},
-	}}})
-	if err != nil {
-		return nil, fmt.Errorf("encode the classes of claims: %w", err)
-	}
-	config, err := Parse([]File{{claimFile, data}}, kinds, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &config.Resources[0], nil
-}
-
-// FromClaims reports whether the configuration comes from claims, and not from class files.
-func (c ResourceConfig) FromClaims() bool { return c.File == claimFile }
 
 // WithClaims returns a copy of the catalog that has the claims of these volumes.
 func (c *Catalog) WithClaims(volumes []ClaimedVolume) *Catalog {
@@ -72,14 +41,14 @@ func (c *Catalog) WithClaims(volumes []ClaimedVolume) *Catalog {
 // ClaimOf returns the class that the claim of a volume requests. If this class cannot be assigned, ok is false. ClaimOf
 // returns no error, because a problem with a claim must not prevent the container from starting.
 func (c *Catalog) ClaimOf(volume qos.Subject) (a Assignment, ok bool) {
-	offer, offered := c.Lookup(ClaimResource)
+	offer := slices.IndexFunc(c.offers, func(o Offer) bool { return o.FromClaims })
 	claims := c.claims[qos.Subject{PodUID: volume.PodUID, Container: volume.Container}]
 	i := slices.IndexFunc(claims, func(v ClaimedVolume) bool { return v.Subject == volume })
-	if i < 0 || !offered {
+	if i < 0 || offer < 0 {
 		return Assignment{}, false
 	}
-	a = Assignment{Resource: ClaimResource, Class: claims[i].Class, Source: SourceClaim, Key: claims[i].Claim}
-	return a, c.check(offer, a) == nil
+	a = Assignment{Resource: c.offers[offer].Name, Class: claims[i].Class, Source: SourceClaim, Key: claims[i].Claim}
+	return a, c.check(&c.offers[offer], a) == nil
 }
 
 // Volumes returns those volumes of a container for which the pod or a claim requests a class. If the request of the pod

@@ -6,6 +6,7 @@ package classes
 import (
 	"cmp"
 	"fmt"
+	"slices"
 )
 
 // maxClasses is the maximum number of classes of a node. It limits the memory of the shim, which has a device plugin for each class, and
@@ -57,7 +58,7 @@ func (p *parser) crossCheck() {
 		if r.kind != nil && r.kind.Single {
 			r.checkSingle(singles)
 		}
-		if r.Name == ClaimResource && r.File != claimFile {
+		if slices.ContainsFunc(p.kinds, func(k Kind) bool { return k.Claims != nil && k.Claims.Resource == r.Name }) {
 			r.name.Report("%s is reserved for the classes of PersistentVolumeClaims; use another name", r.Name)
 		}
 		if r.Name != "" && r.checkName(names) {
@@ -74,9 +75,6 @@ func (p *parser) crossCheck() {
 func (p *parser) checkNumber() {
 	number := 0
 	for _, r := range p.resources {
-		if r.File == claimFile { // qos-storage limits the number of these classes
-			continue
-		}
 		for _, class := range r.Classes {
 			if number++; number > maxClasses {
 				r.classes[class.Name].Report("class %s is one too many: a node can have at most %d classes", quote(class.Name), maxClasses)

@@ -14,6 +14,9 @@ import (
 // Domain is the domain of this project's resources, annotations and API groups.
 const Domain = "qos.noderesource.dev"
 
+// ClaimResource is a resource of volume scope. Its classes are VolumeAttributesClasses that PersistentVolumeClaims name.
+const ClaimResource = Domain + "/claim-io"
+
 // These are the official resources of KEP-3008 ("Consts"). Both resources are in container scope.
 const (
 	RDTResource     = "k8s.io/rdt"

@@ -110,7 +110,7 @@ func (c *Catalog) resolveVolume(volume *Holder) (assignments []Assignment, _ err
 func (c *Catalog) requestedFor(volume *Holder, class string) (Assignment, error) {
 	a := Assignment{Class: class, Source: SourceContainer, Key: VolumeKeyPrefix + volume.Container}
 	for i := range c.offers {
-		if offer := &c.offers[i]; offer.Scope == VolumeScope && offer.Name != ClaimResource {
+		if offer := &c.offers[i]; offer.Scope == VolumeScope && !offer.FromClaims {
 			a.Resource = offer.Name
 			return a, c.checkFor(volume, offer, a)
 		}

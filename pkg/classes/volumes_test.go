@@ -90,7 +90,7 @@ func TestRequestsForVolumesAreRefusedInOneLine(t *testing.T) {
 }
 
 func TestAVolumeWithAClaimIsListedOnceIfTheClassExists(t *testing.T) {
-	c := NewCatalog([]Offer{{Resource: Resource{Name: ClaimResource, Scope: VolumeScope, Classes: []Class{{Name: "gold"}}}}})
+	c := NewCatalog([]Offer{{Resource: Resource{Name: ClaimResource, Scope: VolumeScope, FromClaims: true, Classes: []Class{{Name: "gold"}}}}})
 	for _, test := range []struct{ annotation, class, want string }{
 		{"", "gold", "/data"},
 		{"", "lead", ""},

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -75,6 +76,13 @@ func Kind(field string, scopes []classes.Scope, backends map[string]*Backend) cl
 		},
 		New: func(resource string, _ classes.Scope) classes.Backend { return backends[resource] },
 	}
+}
+
+// ClaimedClasses makes a kind one whose classes claims can request.
+func ClaimedClasses() *classes.ClaimedClasses {
+	return &classes.ClaimedClasses{Resource: classes.ClaimResource, Config: func(limits map[string]qos.VolumeLimits) (classes.BackendConfig, error) {
+		return Config{Names: slices.Sorted(maps.Keys(limits))}, nil
+	}}
 }
 
 // Fail makes an operation fail, until Fail is called with nil.

@@ -3,7 +3,11 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
+)
 
 // NodeQOSResourcesSpec has the volumes of a node, and the class that qos-storage requests for each of them.
 type NodeQOSResourcesSpec struct {
@@ -39,25 +43,7 @@ type VolumeClass struct {
 	// +required
 	Name string `json:"name"`
 
-	// Bytes a second that a pod may read from a volume.
-	// +optional
-	// +kubebuilder:validation:Minimum=2
-	MaxReadBps int64 `json:"maxReadBps,omitempty"`
-
-	// Bytes a second that a pod may write to a volume.
-	// +optional
-	// +kubebuilder:validation:Minimum=2
-	MaxWriteBps int64 `json:"maxWriteBps,omitempty"`
-
-	// Reads a second.
-	// +optional
-	// +kubebuilder:validation:Minimum=2
-	MaxReadIops int64 `json:"maxReadIops,omitempty"`
-
-	// Writes a second.
-	// +optional
-	// +kubebuilder:validation:Minimum=2
-	MaxWriteIops int64 `json:"maxWriteIops,omitempty"`
+	qos.VolumeLimits `json:",inline"`
 }
 
 // ClaimedVolume is a volume of a container. The PersistentVolumeClaim of the volume requests a class.

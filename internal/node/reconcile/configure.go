@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 
@@ -75,7 +74,7 @@ func (r *Reconciler) Configure(ctx context.Context, files classes.FileSet) error
 
 	err := files.Err
 	if err == nil {
-		err = r.apply(ctx, files, r.store.GoLive)
+		err = r.apply(ctx, files, true)
 	}
 	if err != nil {
 		r.store.RejectConfig(err)
@@ -83,43 +82,39 @@ func (r *Reconciler) Configure(ctx context.Context, files classes.FileSet) error
 	return err
 }
 
-// SetClaims makes the classes of the claims live, saves the claims for the next start of the plugin, and enforces the
-// classes on the volumes of this node. It replaces all earlier claims. If the classes are invalid, SetClaims returns an
-// error that wraps classes.ErrBadRequest, and the earlier claims stay. If a class cannot be enforced on a volume,
-// SetClaims returns no error: the volume is reported as refused, and the reconciler retries.
-func (r *Reconciler) SetClaims(ctx context.Context, claims classes.Claims) error {
-	resource, err := claims.Resource(slices.Collect(maps.Values(r.kinds)))
-	if err != nil {
-		return fmt.Errorf("%w: %w", classes.ErrBadRequest, err)
-	}
+// Restore sets the resource of claims, which is nil if there is none, and the volumes with claims. The next Configure makes them live.
+func (r *Reconciler) Restore(ofClaims *classes.ResourceConfig, volumes []classes.ClaimedVolume) {
+	r.claims = ofClaims
+	r.store.FollowClaims(volumes, func(string) bool { return false })
+}
+
+// Follow makes the resource of claims live, together with the class files, and enforces its classes on volumes. It replaces the
+// earlier resource and the earlier claims of all volumes. `ofClaims` is nil if there is no such resource. The function `redefined`
+// reports whether a class is not as before. Follow returns the number of holders that it has moved. After an error, the earlier
+// claims stay.
+func (r *Reconciler) Follow(
+	ctx context.Context, ofClaims *classes.ResourceConfig, volumes []classes.ClaimedVolume, redefined func(class string) bool,
+) (moved int, err error) {
 	if err := r.acquire(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	defer r.release()
 
-	former := r.changes.Claims().Limits
-	if before := r.claims; !reflect.DeepEqual(before, resource) {
-		r.claims = resource
-		if err := r.apply(ctx, r.files, r.store.ClaimsGoLive); err != nil {
+	if before := r.claims; !reflect.DeepEqual(before, ofClaims) {
+		r.claims = ofClaims
+		if err := r.apply(ctx, r.files, false); err != nil {
 			r.claims = before
-			return err
+			return 0, err
 		}
 	}
-	if err := r.changes.SetClaims(claims); err != nil {
-		r.log.Warn("cannot save the claims; after a restart, volumes have their former classes until qos-kubelet-shim sends the claims again",
-			"error", err)
-	}
-
-	r.store.FollowClaims(claims.Volumes, func(class string) bool { return !maps.Equal(former[class], claims.Limits[class]) })
-	moved := 0
+	r.store.FollowClaims(volumes, redefined)
 	r.reconcileAll(ctx, func(state.Holding, []Step) { moved++ })
-	r.log.Info("classes of claims applied", "classes", len(claims.Limits), "volumes", len(claims.Volumes), "moved", moved)
-	return nil
+	return moved, nil
 }
 
-// apply makes class files live, together with the classes of claims. It calls goLive to record the change in the store.
+// apply makes class files live, together with the classes of claims. The parameter `loaded` is false if the class files are live already.
 // Without class files, apply does nothing.
-func (r *Reconciler) apply(ctx context.Context, files classes.FileSet, goLive func(classes.FileSet, map[string]state.Resource) []string) error {
+func (r *Reconciler) apply(ctx context.Context, files classes.FileSet, loaded bool) error {
 	if files.Config == nil {
 		return nil
 	}
@@ -137,7 +132,7 @@ func (r *Reconciler) apply(ctx context.Context, files classes.FileSet, goLive fu
 	}
 
 	r.files = files
-	for _, gone := range goLive(live, next) {
+	for _, gone := range r.store.GoLive(live, next, loaded) {
 		// The classes of a removed resource drain: containers that have such a class keep it until they end.
 		if err := r.withdraw(ctx, gone); err != nil {
 			r.log.Warn("cannot clean up a resource that was removed from the class files", "resource", gone, "error", err)
@@ -173,7 +168,7 @@ func (r *Reconciler) resourceFor(config classes.ResourceConfig) state.Resource {
 			sharer.ShareWith(r.inPod)
 		}
 		if rememberer, ok := backend.(classes.Rememberer); ok {
-			if err := rememberer.Remember(memory{r.changes, config.Name}); err != nil {
+			if err := rememberer.Remember(state.MemoryOf(r.changes, config.Name)); err != nil {
 				r.log.Warn("cannot load what the backend of a former process has saved", "resource", config.Name, "error", err)
 			}
 		}
@@ -197,16 +192,6 @@ func (r *Reconciler) withdraw(ctx context.Context, name string) error {
 	resource, _ := r.store.Live().Resource(name)
 	return r.awaitResource(ctx, name, "withdraw", resource.Withdraw)
 }
-
-// memory is the part of the checkpoint that belongs to the backend of a resource.
-type memory struct {
-	changes  state.Changes
-	resource string
-}
-
-func (m memory) Load() []byte { return m.changes.Memory(m.resource) }
-
-func (m memory) Save(data []byte) error { return m.changes.SetMemory(m.resource, data) }
 
 func locate(config classes.ResourceConfig, err error) []error {
 	var located []error

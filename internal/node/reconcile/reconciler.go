@@ -59,14 +59,13 @@ type Reconciler struct {
 	// threadErrs maps each resource and class to the last error of moving the threads of this class, so that the
 	// reconciler logs each error once. The semaphore guards this map.
 	threadErrs map[string]string
-	// files are the live class files. claims is the live configuration of the classes of claims, or nil if there is
-	// none. The semaphore guards both fields.
+	// files are the live class files. claims is the live resource of claims, or nil if there is none. The semaphore guards both
+	// fields.
 	files  classes.FileSet
 	claims *classes.ResourceConfig
 }
 
-// New returns a reconciler with the saved claims, which the first Configure makes live. If startTime is nil, the start times
-// of processes are unknown. If hasCgroup is nil, every container is assumed to have a cgroup.
+// New returns a reconciler. If startTime is nil, the start times of processes are unknown. If hasCgroup is nil, every container is assumed to have a cgroup.
 func New(
 	store *state.Store, guard *kernel.Guard, kinds []classes.Kind, changes state.Changes, startTime StartTime, hasCgroup HasCgroup, before BeforeMove,
 	log *slog.Logger,
@@ -76,13 +75,9 @@ func New(
 		byField[kind.Field] = kind
 	}
 
-	claims, err := changes.Claims().Resource(kinds)
-	if err != nil {
-		log.Warn("ignoring the saved classes of claims until qos-kubelet-shim sends the claims again", "error", err)
-	}
 	return &Reconciler{
 		store: store, guard: guard, kinds: byField, changes: changes, startTime: startTime, hasCgroup: hasCgroup, before: before, log: log,
-		round: semaphore.NewWeighted(1), threadErrs: map[string]string{}, claims: claims,
+		round: semaphore.NewWeighted(1), threadErrs: map[string]string{},
 	}
 }
 

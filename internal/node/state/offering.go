@@ -90,20 +90,16 @@ func (s *Store) InUse(resource, class string) int {
 	return s.node.table.InUse(resource, class)
 }
 
-// GoLive offers the resources of class files that were applied. It keeps removed resources, because containers or pods
-// may still use them, and returns their names.
-func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []string) {
+// GoLive offers the resources of class files, and of claims, that were applied. It keeps removed resources, because containers
+// or pods may still use them, and returns their names. The parameter `loaded` is false if only the classes of claims have changed:
+// then the class files count as loaded before.
+func (s *Store) GoLive(files classes.FileSet, next map[string]Resource, loaded bool) (gone []string) {
 	defer s.lock()()
 	n := &s.node
-	n.live.Config = ConfigStatus{Loaded: n.now(), Hash: files.Hash, Files: files.Files, Generation: n.live.Config.Generation + 1}
+	if loaded {
+		n.live.Config = ConfigStatus{Loaded: n.now(), Hash: files.Hash, Files: files.Files, Generation: n.live.Config.Generation + 1}
+	}
 	return n.offer(files.Config, next)
-}
-
-// ClaimsGoLive works like GoLive, but is called after a change of the classes of claims. It does not record that class
-// files were loaded, because the class files did not change.
-func (s *Store) ClaimsGoLive(files classes.FileSet, next map[string]Resource) (gone []string) {
-	defer s.lock()()
-	return s.node.offer(files.Config, next)
 }
 
 // offer replaces the resources of the node.

@@ -12,9 +12,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Changes stores the classes that were changed after the creation of a container or pod, the claims of volumes, and
-// data of backends. After a restart of the plugin, neither the runtime nor the kernel reports these data. Only Set,
-// SetClaims and SetMemory do I/O, and Store never calls these methods.
+// Changes stores the classes that were changed after the creation of a container or pod, and other data by name. After a
+// restart of the plugin, neither the runtime nor the kernel reports these data. Only Set and SetMemory do I/O, and Store
+// never calls these methods.
 type Changes interface {
 	// Get returns the changed assignments of a container or sandbox.
 	Get(id string) ([]classes.Assignment, bool)
@@ -24,15 +24,24 @@ type Changes interface {
 	Forget(id string)
 	// Keep removes each ID unless live(id) is true.
 	Keep(live func(id string) bool)
-	// Claims returns the claims of the node's volumes.
-	Claims() classes.Claims
-	// SetClaims replaces the claims of the node's volumes, and saves them on disk.
-	SetClaims(claims classes.Claims) error
-	// Memory returns the JSON that the backend of a resource has saved, or nil.
-	Memory(resource string) []byte
-	// SetMemory replaces the JSON of a backend, and saves it on disk.
-	SetMemory(resource string, data []byte) error
+	// Memory returns the JSON that was saved under a name, e.g. by the backend of the resource with this name. It returns nil if
+	// there is none.
+	Memory(name string) []byte
+	// SetMemory replaces the JSON of a name, and saves it on disk.
+	SetMemory(name string, data []byte) error
 }
+
+// MemoryOf returns the part of the changes that is saved under a name.
+func MemoryOf(changes Changes, name string) classes.Memory { return memory{changes, name} }
+
+type memory struct {
+	changes Changes
+	name    string
+}
+
+func (m memory) Load() []byte { return m.changes.Memory(m.name) }
+
+func (m memory) Save(data []byte) error { return m.changes.SetMemory(m.name, data) }
 
 // Store is the state of the node. It is safe for concurrent use: each method locks the node, calls the node's functions,
 // and unlocks it.
@@ -70,7 +79,7 @@ func New(changes Changes, now func() time.Time) *Store {
 
 	return &Store{
 		node: node{
-			now: now, changes: changes, claims: changes.Claims().Volumes,
+			now: now, changes: changes,
 			live:  Offering{Catalog: classes.NewCatalog(nil), Resources: map[string]Resource{}},
 			table: newTable(now), refused: newRefusalLog(now),
 		},
@@ -87,8 +96,6 @@ func (noChanges) Get(string) ([]classes.Assignment, bool) { return nil, false }
 func (noChanges) Set(string, []classes.Assignment) error  { return nil }
 func (noChanges) Forget(string)                           {}
 func (noChanges) Keep(func(string) bool)                  {}
-func (noChanges) Claims() classes.Claims                  { return classes.Claims{} }
-func (noChanges) SetClaims(classes.Claims) error          { return nil }
 func (noChanges) Memory(string) []byte                    { return nil }
 func (noChanges) SetMemory(string, []byte) error          { return nil }
 

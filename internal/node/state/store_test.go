@@ -62,7 +62,7 @@ func (f *fixture) offer(edit func([]classes.Resource) []classes.Resource) {
 		next[r.Name] = state.Resource{Backend: f.backends[r.Name], Config: config}
 	}
 
-	f.GoLive(files, next)
+	f.GoLive(files, next, true)
 }
 
 // withoutGold removes class gold from the resource cache, which has onClassRemoved: evict.
@@ -92,8 +92,6 @@ func (c changes) Forget(id string) { delete(c, id) }
 func (c changes) Keep(live func(string) bool) {
 	maps.DeleteFunc(c, func(id string, _ []classes.Assignment) bool { return !live(id) })
 }
-func (c changes) Claims() classes.Claims         { return classes.Claims{} }
-func (c changes) SetClaims(classes.Claims) error { return nil }
 func (c changes) Memory(string) []byte           { return nil }
 func (c changes) SetMemory(string, []byte) error { return nil }
 

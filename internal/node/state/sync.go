@@ -147,7 +147,7 @@ func (s *Store) HasPodScope() bool {
 
 func (n *node) podScope() bool {
 	for name, r := range n.live.Resources {
-		if r.Config.Scope != classes.ContainerScope && (n.live.Configured(name) || len(n.table.Used(name)) > 0 || r.Config.FromClaims()) {
+		if r.Config.Scope != classes.ContainerScope && (n.live.Configured(name) || len(n.table.Used(name)) > 0 || r.Config.FromClaims) {
 			return true
 		}
 	}
