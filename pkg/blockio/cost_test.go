@@ -123,8 +123,8 @@ func manyVolumes(tb testing.TB, others int) (host opening, backend classes.Backe
 		for path := range sources {
 			holdings = append(holdings, classes.Holding{
 				Holder: classes.Holder{
-					ID: classes.VolumeID("c"+uid, path), PodUID: uid, Container: "c", Volume: path, PID: 100 + i, CgroupsPath: "/kubepods/pod" + uid,
-					VolumeSources: sources,
+					ID: classes.VolumeID("c"+uid, path), ContainerID: "c" + uid, PodUID: uid, Container: "c", Volume: path, PID: 100 + i,
+					CgroupsPath: "/kubepods/pod" + uid, VolumeSources: sources,
 				},
 				Assignments: []classes.Assignment{{Resource: "volume-io", Class: "silver"}},
 			})

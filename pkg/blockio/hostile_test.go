@@ -80,7 +80,7 @@ func TestTheMountsOfAProcessTakeLittleMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err = newFinder(hostfs.Root("/"), func(string, string) []string { return nil }).find(
-		classes.Holder{ID: "c1:/data", PodUID: "u1", Container: "main", Volume: "/data", PID: tenant.Process.Pid})
+		classes.Holder{ID: "c1:/data", ContainerID: "c1", PodUID: "u1", Container: "main", Volume: "/data", PID: tenant.Process.Pid})
 	runtime.ReadMemStats(&after)
 	if !errors.Is(err, mountinfo.ErrTooLarge) {
 		t.Errorf("got %.300v", err)

@@ -66,7 +66,7 @@ func (p *pods) finder(host FS, target classes.Holder) *finder {
 func (p *pods) volumesOf(container, podUID string) (paths []string) {
 	holdings, _ := p.in(podUID)
 	for _, h := range holdings {
-		if classes.IsVolumeOf(h.ID, container) {
+		if h.ContainerID == container {
 			paths = append(paths, h.Volume)
 		}
 	}

@@ -68,7 +68,7 @@ func TestAContainerIsFoundInMountsOfItsOwn(t *testing.T) {
 	v.wantObserved(10, "/a", "silver", "silver")
 	v.machine.AddFile("/proc/10/mountinfo", "50 40 7:0 / /a rw - ext4 /dev/loop0 rw\n")
 	next := v.addIn("2", 10, "/a", "silver")
-	next.ID = classes.VolumeID("next", "/a")
+	next.ID, next.ContainerID = classes.VolumeID("next", "/a"), "next"
 	if err := v.volume.Enforce(t.Context(), next, "silver", "silver"); err != nil {
 		t.Fatal(err)
 	}

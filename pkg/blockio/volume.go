@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"syscall"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -63,11 +62,6 @@ type foundVolume struct {
 
 func newFinder(host FS, volumesOf func(container, podUID string) []string) *finder {
 	return &finder{host: host, node: newNodeMounts(host), volumesOf: volumesOf}
-}
-
-// containerID returns the ID of the container that has a volume.
-func containerID(target classes.Holder) string {
-	return strings.TrimSuffix(target.ID, ":"+target.Volume)
 }
 
 // find finds the disks and the mount of a volume. A volume that is a block device has no mount. The error is
@@ -127,7 +121,7 @@ func (f *finder) checkRunning(target classes.Holder) error {
 	if target.PID <= 0 {
 		return nil
 	}
-	return f.running.get(containerID(target), func() error {
+	return f.running.get(target.ContainerID, func() error {
 		file, err := mountinfo.Open(f.host, mountinfo.File(target.PID))
 		if err != nil {
 			return fmt.Errorf("find the disk of the volume: %w", orEnded(err))
@@ -160,8 +154,8 @@ func (f *finder) mountOf(target classes.Holder) (*mount, error) {
 		return nil, fmt.Errorf("find the disk of the volume: %w", errNoPID)
 	}
 
-	mounts := f.inContainer.get(containerID(target), func() containerMounts {
-		return mountsAt(f.host, target.PID, f.volumesOf(containerID(target), target.PodUID))
+	mounts := f.inContainer.get(target.ContainerID, func() containerMounts {
+		return mountsAt(f.host, target.PID, f.volumesOf(target.ContainerID, target.PodUID))
 	})
 	if _, read := mounts.at[target.Volume]; !read && mounts.err == nil {
 		mounts = mountsAt(f.host, target.PID, []string{target.Volume})

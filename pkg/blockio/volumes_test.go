@@ -68,8 +68,10 @@ func (v *volumes) configure(section string) {
 
 // hold records the class of a volume, as the ledger does.
 func (v *volumes) hold(pid int, path, class string) classes.Holder {
+	container := fmt.Sprint("c", pid)
 	h := classes.Holder{
-		ID: classes.VolumeID(fmt.Sprint("c", pid), path), PodName: "pod", PodUID: "1", Container: "main", Volume: path, PID: pid, CgroupsPath: "/kubepods/pod1",
+		ID: classes.VolumeID(container, path), ContainerID: container, PodName: "pod", PodUID: "1", Container: "main", Volume: path, PID: pid,
+		CgroupsPath: "/kubepods/pod1",
 	}
 	v.release(h.ID)
 	v.holdings = append(v.holdings, classes.Holding{Holder: h, Assignments: []classes.Assignment{{Resource: "volume-io", Class: class}}})

@@ -16,6 +16,8 @@ import (
 type Holder struct {
 	// ID is the runtime's ID of the container or of the pod sandbox. The ID of a volume is VolumeID.
 	ID string
+	// ContainerID is the runtime's ID of the container that has the volume. It is empty in container scope and in pod scope.
+	ContainerID string
 	// PodUID is the pod's UID, or the ID of its sandbox if the runtime reports no UID.
 	PodNamespace, PodName, PodUID string
 	// Container is the name of the container in the pod. It is empty in pod scope.

@@ -31,7 +31,8 @@ func Volumes(container Holder) ([]Holder, error) {
 // volumeOf returns the volume that a container has at a path.
 func volumeOf(container Holder, path string) Holder {
 	volume := container
-	volume.ID, volume.Volume, volume.CgroupsPath = VolumeID(container.ID, path), path, container.PodCgroupsPath
+	volume.ID, volume.ContainerID = VolumeID(container.ID, path), container.ID
+	volume.Volume, volume.CgroupsPath = path, container.PodCgroupsPath
 	return volume
 }
 
@@ -46,11 +47,8 @@ func VolumeClass(volume Holder) string {
 	return SystemDefault
 }
 
-// VolumeID returns the ID of a volume of a container.
+// VolumeID returns the ID of a volume of a container. It is unique on the node.
 func VolumeID(containerID, volume string) string { return containerID + ":" + volume }
-
-// IsVolumeOf reports whether an ID is the ID of a volume of a container.
-func IsVolumeOf(id, containerID string) bool { return strings.HasPrefix(id, containerID+":/") }
 
 // volumeRequests reads "path=class" pairs, separated by commas. It leaves out pairs that request the system default.
 func volumeRequests(container Holder) (requests []volumeRequest, err error) {

@@ -4,9 +4,9 @@
 package state
 
 import (
+	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -143,10 +143,7 @@ func (h *Holding) happens(e event) {
 
 // container returns the ID of the holder, or of its container if the holder is a volume.
 func (h Holding) container() string {
-	if h.Scope() == classes.VolumeScope {
-		return strings.TrimSuffix(h.ID, classes.VolumeID("", h.Volume))
-	}
-	return h.ID
+	return cmp.Or(h.ContainerID, h.ID)
 }
 
 // with returns a copy of a map. If keep is true, the copy has the value under the key. Otherwise it lacks the key.

@@ -64,7 +64,7 @@ func (t *table) isReplaced(id string, subject qos.Subject) bool {
 
 // volumesOf returns the volumes of a container.
 func (t *table) volumesOf(containerID string) []Holding {
-	return t.Where(func(h Holding) bool { return classes.IsVolumeOf(h.ID, containerID) })
+	return t.Where(func(h Holding) bool { return h.ContainerID == containerID && h.Volume != "" })
 }
 
 // update changes a holding. An unknown ID is not an error.
