@@ -266,7 +266,7 @@ resources:
 `
 
 // TestTheUsageOfAGroupOnlyGrows simulates a counter that is unavailable for a while, and a group that another program
-// removes.
+// removes. This process has created the group, so its usage counts from the first byte.
 func TestTheUsageOfAGroupOnlyGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec := resctrl.IntelSpec()
@@ -287,7 +287,7 @@ func TestTheUsageOfAGroupOnlyGrows(t *testing.T) {
 		for _, step := range []struct {
 			counter string
 			want    any
-		}{{"1000", 0.0}, {"1100", 100.0}, {"Unavailable", nil}, {"1150", 150.0}, {"Unassigned", nil}, {"20", 150.0}, {"25", 155.0}} {
+		}{{"1000", 1000.0}, {"1100", 1100.0}, {"Unavailable", nil}, {"1150", 1150.0}, {"Unassigned", nil}, {"20", 1150.0}, {"25", 1155.0}} {
 			m.Resctrl().Count("qos-gold", 0, "mbm_total_bytes", step.counter)
 			if got := total(); got != step.want {
 				t.Errorf("with the counter at %s, usage is %v, want %v", step.counter, got, step.want)
@@ -303,7 +303,7 @@ func TestTheUsageOfAGroupOnlyGrows(t *testing.T) {
 		}
 
 		f.Repair(t.Context())
-		for _, want := range []any{155.0, 155.0} {
+		for _, want := range []any{1155.0, 1155.0} {
 			if got := total(); got != want {
 				t.Errorf("after the repair, usage is %v, want %v", got, want)
 			}

@@ -45,10 +45,10 @@ type Meter struct {
 	sample   Sample
 
 	mu sync.Mutex // guards the fields below
-	// The map base has the last reading of each class and holder. The usage of a holder counts from its first reading, or
+	// The map base has the last reading of each holder. The usage of a holder counts from its first reading, or
 	// from 0 if Started has recorded an empty reading.
 	base map[key]classes.Reading
-	// The map totals has the usage of each class since the process started.
+	// The map totals has the usage of each class since the process started, for resources that measure only holders.
 	totals map[class]classes.Reading
 	// The map pods has, by resource and sandbox, the part of the counters of a pod's cgroup that is already counted. This
 	// part is the values at the first reading, plus the growth that was counted for the pod's containers since then.
@@ -57,8 +57,8 @@ type Meter struct {
 
 type class struct{ resource, name string }
 
-// key identifies a class or a holder. id is empty for a class, and the field `class` is empty for a holder.
-type key struct{ resource, class, id string }
+// key identifies a holder by its ID, for one resource.
+type key struct{ resource, id string }
 
 // Sample is the usage at one moment.
 type Sample struct {
@@ -178,7 +178,7 @@ func (m *Meter) Last(id string) {
 func (m *Meter) drop(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.base, func(k key, _ classes.Reading) bool { return k.id != "" && k.id == id })
+	maps.DeleteFunc(m.base, func(k key, _ classes.Reading) bool { return k.id == id })
 	maps.DeleteFunc(m.pods, func(k key, _ classes.Reading) bool { return k.id == id })
 }
 
@@ -259,9 +259,11 @@ func (m *Meter) add(k key, c class, pod key, reading classes.Reading) {
 
 	base, known := m.base[k]
 	for series, value := range reading {
-		if before, counted := base[series]; series.Cumulative() && known && (counted || k.id != "") {
-			m.grow(c, pod, series, value-before)
-		} else if series.Cumulative() {
+		switch {
+		case !series.Cumulative():
+		case known:
+			m.grow(c, pod, series, value-base[series])
+		default:
 			m.grow(c, pod, series, 0)
 		}
 	}

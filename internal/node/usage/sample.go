@@ -85,19 +85,9 @@ func (m *Meter) measureClasses(
 			return meter.MeasureClass(ctx, name)
 		})
 		maps.Copy(containers, measured.Containers)
-		reading := measured.Class
-		if len(reading) == 0 {
-			continue // the next sample tries again
+		if len(measured.Class) > 0 { // otherwise the next sample tries again
+			all = append(all, Class{resource.Name, name, measured.Class})
 		}
-
-		m.add(key{resource: resource.Name, class: name}, class{resource.Name, name}, key{}, reading)
-		totals := m.total(class{resource.Name, name})
-		for series := range reading {
-			if series.Cumulative() {
-				reading[series] = totals[series]
-			}
-		}
-		all = append(all, Class{resource.Name, name, reading})
 	}
 	return all, containers
 }
@@ -155,8 +145,6 @@ func (m *Meter) forget(status state.Status) []state.Holding {
 	}
 	maps.DeleteFunc(m.pods, func(k key, _ classes.Reading) bool { return !sandboxes[k.id] })
 	maps.DeleteFunc(m.totals, func(c class, _ classes.Reading) bool { return !named[c] })
-	maps.DeleteFunc(m.base, func(k key, _ classes.Reading) bool {
-		return k.id != "" && !holders[k.id] || k.id == "" && !named[class{k.resource, k.class}]
-	})
+	maps.DeleteFunc(m.base, func(k key, _ classes.Reading) bool { return !holders[k.id] })
 	return entries
 }
