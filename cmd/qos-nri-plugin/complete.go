@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -91,41 +92,13 @@ func containerWords(state nodeState, pod string) []string {
 // pairWords completes the last pair in a list of "resource=class" pairs. It offers only mutable resources that no
 // earlier pair has.
 func pairWords(resources []*qosv1alpha1.QOSResourceInfo, begun string) []string {
-	done, last := "", begun
-	if at := strings.LastIndex(begun, ","); at >= 0 {
-		done, last = begun[:at+1], begun[at+1:]
-	}
-
-	var words []string
+	var offers []classes.Pair
 	for _, resource := range resources {
-		if !resource.GetMutable() || contains(done, resource.GetName()) {
-			continue
-		}
 		for _, class := range resource.GetClasses() {
-			if word, ok := pairWord(resource.GetName(), class.GetName(), last); ok && !class.GetDraining() {
-				words = append(words, done+word)
+			if resource.GetMutable() && !class.GetDraining() {
+				offers = append(offers, classes.Pair{Resource: resource.GetName(), Class: class.GetName()})
 			}
 		}
 	}
-	return words
-}
-
-func contains(pairs, resource string) bool {
-	for pair := range strings.SplitSeq(pairs, ",") {
-		if name, _, _ := strings.Cut(pair, "="); classes.CanonicalResource(name) == resource {
-			return true
-		}
-	}
-	return false
-}
-
-// pairWord returns the word "resource=class" if the word begins with the given text. It tries the short name of the
-// resource, then the full name. ok is false if neither word begins with that text.
-func pairWord(resource, class, begun string) (word string, ok bool) {
-	for _, name := range []string{strings.TrimPrefix(resource, "k8s.io/"), resource} {
-		if word := name + "=" + class; strings.HasPrefix(word, begun) {
-			return word, true
-		}
-	}
-	return "", false
+	return program.CompletePairs(offers, nil, begun)
 }

@@ -20,7 +20,7 @@ type annotation struct{ key, resource, class string }
 // nri-plugins, and their value is a class.
 func containerKeys(resource, container string) []string {
 	keys := []string{classes.ContainerKeyPrefix + container}
-	if short := shortName(resource); short != resource {
+	if short := classes.ShortResource(resource); short != resource {
 		keys = append(keys, short+".resources.kubernetes.io/container."+container, short+".resources.beta.kubernetes.io/container."+container,
 			short+nriPluginsDomain+"/container."+container)
 	}
@@ -31,19 +31,11 @@ func containerKeys(resource, container string) []string {
 // values have the formats that containerKeys describes.
 func podKeys(resource string) []string {
 	keys := []string{classes.PodKey}
-	if short := shortName(resource); short != resource {
+	if short := classes.ShortResource(resource); short != resource {
 		keys = append(keys, short+".resources.kubernetes.io/default", short+".resources.beta.kubernetes.io/pod",
 			short+nriPluginsDomain+"/pod", short+nriPluginsDomain)
 	}
 	return keys
-}
-
-func shortName(resource string) string {
-	if resource != classes.RDTResource && resource != classes.BlockIOResource {
-		return resource
-	}
-	_, short, _ := strings.Cut(resource, "/")
-	return short
 }
 
 func withDomain(resource string) string {
@@ -100,7 +92,7 @@ func (p *pod) addAnnotation(r *request, key string) {
 	case p.owner == nil || p.key.Value != "spec":
 		p.fault(r.place, "needs the annotation %s: %s=%s, but the conversion cannot find the pod's metadata; "+
 			"add the annotation to the pod's metadata, and remove this request",
-			key, shortName(r.resource), r.class)
+			key, classes.ShortResource(r.resource), r.class)
 	case len(p.annotated(r.resource, []string{key})) == 0: // otherwise the annotation already has this class
 		p.annotate = append(p.annotate, annotation{key, r.resource, r.class})
 		if kind := stringOf(p.owner, "kind"); kind != "" && kind != "Pod" && stringOf(p.owner, "apiVersion") != "" {
@@ -117,7 +109,7 @@ func (p *pod) editAnnotations() {
 		}
 		annotations := childMapping(childMapping(p.owner, "metadata"), "annotations")
 
-		text := shortName(a.resource) + "=" + a.class
+		text := classes.ShortResource(a.resource) + "=" + a.class
 		if key, value := find(annotations, a.key); key == nil {
 			addFields(annotations, field{key: a.key, value: newText(text)})
 		} else {

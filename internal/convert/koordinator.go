@@ -67,7 +67,7 @@ func addDefault(annotations *yaml.Node, a annotation) {
 		return
 	}
 
-	text := strings.TrimPrefix(before+","+shortName(a.resource)+"="+a.class, ",")
+	text := strings.TrimPrefix(before+","+classes.ShortResource(a.resource)+"="+a.class, ",")
 	if key == nil {
 		addFields(annotations, field{key: a.key, value: newText(text)})
 		return

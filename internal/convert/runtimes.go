@@ -74,7 +74,7 @@ func (d *document) noteAnnotations(annotations *yaml.Node, at place) {
 			ours = classes.ContainerKeyPrefix + container
 		}
 		d.note("annotation %s in %s of %s is not converted, because it is not in the metadata of a pod; if a controller copies it to pods, "+
-			"write %s: %s=%s instead", key.Value, at.field, cmp.Or(at.object, d.name), ours, shortName(resource), value.Value)
+			"write %s: %s=%s instead", key.Value, at.field, cmp.Or(at.object, d.name), ours, classes.ShortResource(resource), value.Value)
 	}
 }
 
@@ -185,7 +185,7 @@ func (d *document) runtimeAnnotation(annotations *yaml.Node, e entry, a annotati
 // replaceRuntimeAnnotation replaces the entry e by the annotation a. If the pod already has an annotation with the key of
 // a, replaceRuntimeAnnotation adds the request to the value of that annotation, and removes e.
 func replaceRuntimeAnnotation(annotations *yaml.Node, e entry, a annotation) {
-	text := shortName(a.resource) + "=" + a.class
+	text := classes.ShortResource(a.resource) + "=" + a.class
 	_, value := find(annotations, a.key)
 	if value == nil {
 		setText(e.key, a.key)

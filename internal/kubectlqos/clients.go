@@ -23,6 +23,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
 // requestsPerSecond and requestsAtOnce (the burst) limit the requests to the API server. kubectl has the same limits.
@@ -180,17 +181,11 @@ func nameOf(word string, types ...string) (string, error) {
 
 func podName(word string) (string, error) { return nameOf(word, "pod", "pods", "po") }
 
-// maxNames is the maximum number of names that an error lists.
-const maxNames = 8
-
 func others(words string, names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	if more := len(names) - maxNames; more > 0 {
-		return fmt.Sprintf("%s%s and %d more", words, strings.Join(names[:maxNames], ", "), more)
-	}
-	return words + strings.Join(names, ", ")
+	return words + program.List(names)
 }
 
 // These are the errors for a missing permission and for a missing CRD. Other errors wrap them.

@@ -175,49 +175,18 @@ func (c *cluster) completePairs(cmd *cobra.Command, args []string, begun string)
 			return nil, err
 		}
 		ofPod, _ := cmd.Flags().GetBool("pod")
-		return pairWords(node, ofPod, strings.Join(args[1:], ","), begun), nil
+		return program.CompletePairs(offered(node, ofPod), args[1:], begun), nil
 	}), noFiles | cobra.ShellCompDirectiveNoSpace
 }
 
-// pairWords completes the last RESOURCE=CLASS pair of an argument. It offers the mutable resources of the node and
-// their classes, except resources that already have a pair. It includes resources of pod scope only if ofPod is true.
-func pairWords(node *nodeqosv1alpha1.NodeQOSResources, ofPod bool, before, begun string) (words []string) {
-	at := strings.LastIndex(begun, ",") + 1
-	done, last := begun[:at], begun[at:]
+// offered returns the classes of a node that a pod can change to. It includes resources of pod scope only if ofPod is true.
+func offered(node *nodeqosv1alpha1.NodeQOSResources, ofPod bool) (offers []classes.Pair) {
 	for _, r := range scopedResources(node) {
-		if r.scope == nodeqosv1alpha1.ScopePod && !ofPod || !r.Mutable || names(before+","+done, r.Name) {
-			continue
-		}
 		for _, class := range r.Classes {
-			if word, ok := pairWord(r.Name, class.Name, last); ok && !class.Draining {
-				words = append(words, done+word)
+			if r.Mutable && !class.Draining && (ofPod || r.scope != nodeqosv1alpha1.ScopePod) {
+				offers = append(offers, classes.Pair{Resource: r.Name, Class: class.Name})
 			}
 		}
 	}
-	return words
-}
-
-func names(pairs, resource string) bool {
-	for pair := range strings.SplitSeq(pairs, ",") {
-		if name, _, _ := strings.Cut(pair, "="); classes.CanonicalResource(strings.TrimSuffix(name, removed)) == resource {
-			return true
-		}
-	}
-	return false
-}
-
-// pairWord returns the word RESOURCE=CLASS if the word begins with the given text. RESOURCE is the short name or, if
-// that does not match, the full name of the resource.
-func pairWord(resource, class, begun string) (word string, ok bool) {
-	short := resource
-	if resource == classes.RDTResource || resource == classes.BlockIOResource {
-		short = strings.TrimPrefix(resource, "k8s.io/")
-	}
-
-	for _, name := range []string{short, resource} {
-		if word := name + "=" + class; strings.HasPrefix(word, begun) {
-			return word, true
-		}
-	}
-	return "", false
+	return offers
 }

@@ -4,6 +4,7 @@
 package kubectlqos
 
 import (
+	"cmp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,15 +36,9 @@ func offersOf(node *nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
 	return offers
 }
 
+// scopeOf returns the scope in the form of class files. An unavailable resource without a scope counts as one of containers.
 func scopeOf(scope nodeqosv1alpha1.Scope) classes.Scope {
-	switch scope {
-	case nodeqosv1alpha1.ScopePod:
-		return classes.PodScope
-	case nodeqosv1alpha1.ScopeVolume:
-		return classes.VolumeScope
-	case nodeqosv1alpha1.ScopeContainer:
-	}
-	return classes.ContainerScope
+	return classes.Scope(strings.ToLower(string(cmp.Or(scope, nodeqosv1alpha1.ScopeContainer))))
 }
 
 // anyOf returns the offers for a pod that is not scheduled to a node yet. The offer of a resource has the classes of

@@ -132,15 +132,17 @@ func unavailableOf(r state.ResourceStatus) *qosv1alpha1.UnavailableResource {
 }
 
 func scopeOf(scope classes.Scope) qosv1alpha1.Scope {
-	switch scope {
-	case classes.ContainerScope:
-		return qosv1alpha1.Scope_SCOPE_CONTAINER
-	case classes.PodScope:
-		return qosv1alpha1.Scope_SCOPE_POD
-	case classes.VolumeScope:
-		return qosv1alpha1.Scope_SCOPE_VOLUME
-	}
-	return qosv1alpha1.Scope_SCOPE_UNSPECIFIED
+	return qosv1alpha1.Scope(qosv1alpha1.Scope_value[enumOf("SCOPE", string(scope))])
+}
+
+func sourceOf(source classes.Source) qosv1alpha1.Source {
+	return qosv1alpha1.Source(qosv1alpha1.Source_value[enumOf("SOURCE", string(source))])
+}
+
+// enumOf returns the name that a value of pkg/classes has in an enumeration of the node API. An empty or unknown value has no such name,
+// so it becomes UNSPECIFIED, the value 0.
+func enumOf(kind, name string) string {
+	return kind + "_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
 func resourceOf(r state.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
@@ -208,29 +210,6 @@ func assignmentsOf(assignments []state.Reported) []*qosv1alpha1.Assignment {
 		messages = append(messages, message)
 	}
 	return messages
-}
-
-func sourceOf(source classes.Source) qosv1alpha1.Source {
-	switch source {
-	case classes.SourceContainer:
-		return qosv1alpha1.Source_SOURCE_CONTAINER
-	case classes.SourceAllocated:
-		return qosv1alpha1.Source_SOURCE_ALLOCATED
-	case classes.SourcePod:
-		return qosv1alpha1.Source_SOURCE_POD
-	case classes.SourceDefault:
-		return qosv1alpha1.Source_SOURCE_DEFAULT
-	case classes.SourceClaim:
-		return qosv1alpha1.Source_SOURCE_CLAIM
-	case classes.SourceAdopted:
-		return qosv1alpha1.Source_SOURCE_ADOPTED
-	case classes.SourceUpdate:
-		return qosv1alpha1.Source_SOURCE_UPDATE
-	case classes.SourceRuntimeHandler:
-		return qosv1alpha1.Source_SOURCE_RUNTIME_HANDLER
-	case classes.SourceNone:
-	}
-	return qosv1alpha1.Source_SOURCE_UNSPECIFIED
 }
 
 func timestamp(t time.Time) *timestamppb.Timestamp {

@@ -4,6 +4,7 @@
 package program
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 )
@@ -22,4 +23,15 @@ func Printable(text string) string {
 // OneLine joins the lines of a text to one printable line.
 func OneLine(text string) string {
 	return Printable(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))
+}
+
+// maxNames is the maximum number of names that an error lists.
+const maxNames = 8
+
+// List joins names for an error. If they are many, the text has the first names, and the number of the others.
+func List(names []string) string {
+	if more := len(names) - maxNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }

@@ -9,9 +9,8 @@ import (
 	"strings"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
-
-const maxCandidates = 8
 
 // PodName returns the name of a pod in the form that commands accept.
 func PodName(pod *qosv1alpha1.PodAssignments) string { return pod.GetNamespace() + "/" + pod.GetName() }
@@ -57,11 +56,11 @@ func NoPod(list *qosv1alpha1.ListAssignmentsResponse, name string) error {
 	text := fmt.Sprintf("no pod %q with QoS-class resources is on this node", name)
 	switch {
 	case !strings.Contains(name, "/") && len(near) > 0:
-		return fmt.Errorf("%q is not the UID of a pod on this node; pods with this name: %s", name, candidates(near))
+		return fmt.Errorf("%q is not the UID of a pod on this node; pods with this name: %s", name, program.List(near))
 	case len(near) > 0:
-		return fmt.Errorf("%s; there is %s", text, candidates(near))
+		return fmt.Errorf("%s; there is %s", text, program.List(near))
 	case len(all) > 0:
-		return fmt.Errorf("%s; there are %s", text, candidates(all))
+		return fmt.Errorf("%s; there are %s", text, program.List(all))
 	}
 	return fmt.Errorf("no pod on this node has QoS-class resources, so there is no %q", name)
 }
@@ -80,7 +79,7 @@ func SelectPod(list *qosv1alpha1.ListAssignmentsResponse, name string) (*qosv1al
 	for _, pod := range found {
 		uids = append(uids, pod.GetUid())
 	}
-	return nil, fmt.Errorf("%d pods have the name %s; choose one of them by its UID: %s", len(found), name, candidates(uids))
+	return nil, fmt.Errorf("%d pods have the name %s; choose one of them by its UID: %s", len(found), name, program.List(uids))
 }
 
 // CheckContainer returns an error if a pod has no container with this name. The error lists the names of the pod's containers.
@@ -92,7 +91,7 @@ func CheckContainer(pod *qosv1alpha1.PodAssignments, name string) error {
 	case len(names) == 0:
 		return fmt.Errorf("pod %s has no containers", PodName(pod))
 	}
-	return fmt.Errorf("pod %s has no container %q; its containers: %s", PodName(pod), name, candidates(names))
+	return fmt.Errorf("pod %s has no container %q; its containers: %s", PodName(pod), name, program.List(names))
 }
 
 // ContainerNames returns the sorted names of the containers of a pod. Each name occurs once.
@@ -117,11 +116,4 @@ func Container(pod *qosv1alpha1.PodAssignments, id string) *qosv1alpha1.Containe
 		return &qosv1alpha1.ContainerAssignments{Id: id, QosResources: pod.GetQosResources()}
 	}
 	return nil
-}
-
-func candidates(names []string) string {
-	if more := len(names) - maxCandidates; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxCandidates], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }

@@ -40,6 +40,14 @@ func CanonicalResource(name string) string {
 	return name
 }
 
+// ShortResource is the inverse of CanonicalResource.
+func ShortResource(resource string) string {
+	if resource != RDTResource && resource != BlockIOResource {
+		return resource
+	}
+	return strings.TrimPrefix(resource, officialDomain+"/")
+}
+
 // ValidateResourceName returns an error if the name of a resource is invalid. The name must be a qualified Kubernetes name
 // with a domain (KEP-3008, "API server"). Names without a domain are reserved for Kubernetes itself ("Consts").
 func ValidateResourceName(name string) error {
