@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/tools/image/oci"
 )
@@ -57,29 +56,19 @@ func run(args []string, out, usage io.Writer) error {
 // parse returns the image that the command line describes, and the archive to write.
 func parse(args []string, usage io.Writer) (oci.Spec, string, error) {
 	var s oci.Spec
-	var name, platform, documents string
+	var name, platform string
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	flags.SetOutput(usage)
 	output := flags.String("output", "image.tar", "archive to write")
 	flags.StringVar(&name, "name", "", "name of the image, as registry/name:tag")
 	flags.StringVar(&platform, "platform", "", "platform that the programs are built for, e.g. linux/amd64")
-	epoch := flags.Int64("epoch", 0, "time of the image and of its files, in seconds since 1970")
-	flags.StringVar(&documents, "documents", "", "files to put into "+oci.DocumentsDir+", separated by commas")
 	flags.StringVar(&s.Title, "title", "", "title of the image")
-	flags.StringVar(&s.Source, "source", "", "URL of the source")
-	flags.StringVar(&s.Version, "version", "", "version of the programs")
-	flags.StringVar(&s.Revision, "revision", "", "commit that the programs are built from")
-	flags.StringVar(&s.Licenses, "licenses", "", "licences as an SPDX expression")
-	flags.StringVar(&s.Entrypoint, "entrypoint", "", "name of the program to start; the first one if empty")
+	s.AddFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return s, "", fmt.Errorf("%w; see -help", err)
 	}
 
-	s.Created, s.Programs = time.Unix(*epoch, 0).UTC(), flags.Args()
-	if documents != "" {
-		s.Documents = strings.Split(documents, ",")
-	}
-
+	s.Programs = flags.Args()
 	if len(s.Programs) == 0 {
 		return s, "", fmt.Errorf("no program is named; name the files for the image after the flags")
 	}

@@ -4,7 +4,10 @@
 package oci
 
 import (
+	"flag"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +28,26 @@ type Spec struct {
 	Entrypoint string
 	// Programs and Documents are the paths of files for the image. The image has each file under its base name.
 	Programs, Documents []string
+}
+
+// AddFlags adds the flags for the fields of s that images and SBOMs of all programs of this module have. Fields of the zero value are the
+// defaults.
+func (s *Spec) AddFlags(flags *flag.FlagSet) {
+	s.Created = time.Unix(0, 0).UTC()
+	flags.Func("epoch", "time of what is built and of its files, in seconds since 1970", func(text string) error {
+		seconds, err := strconv.ParseInt(text, 10, 64)
+		s.Created = time.Unix(seconds, 0).UTC()
+		return err
+	})
+	flags.StringVar(&s.Source, "source", "", "URL of the source")
+	flags.StringVar(&s.Version, "version", "", "version of the programs, e.g. v0.1.0")
+	flags.StringVar(&s.Revision, "revision", "", "commit that the programs are built from")
+	flags.StringVar(&s.Licenses, "licenses", "", "licences as an SPDX expression")
+	flags.StringVar(&s.Entrypoint, "entrypoint", "", "name of the program that an image starts; for one image, the first program if empty")
+	flags.Func("documents", "files to put into "+DocumentsDir+", separated by commas", func(text string) error {
+		s.Documents = slices.DeleteFunc(strings.Split(text, ","), func(file string) bool { return file == "" })
+		return nil
+	})
 }
 
 // labels returns the image's labels, with the predefined keys of the OCI image specification.

@@ -45,7 +45,7 @@ type release struct {
 func parse(args []string, usage io.Writer) (release, error) {
 	var r release
 	var s oci.Spec
-	var registry, platforms, programs, documents, key string
+	var registry, platforms, programs, key string
 	flags := flag.NewFlagSet("publish", flag.ContinueOnError)
 	flags.SetOutput(usage)
 	flags.BoolVar(&r.check, "check", false, "only check that the registry can be written to")
@@ -53,14 +53,8 @@ func parse(args []string, usage io.Writer) (release, error) {
 	flags.StringVar(&r.chartDir, "chart", "", "directory of the chart")
 	flags.StringVar(&platforms, "platforms", "", "platforms of the image, separated by commas")
 	flags.StringVar(&programs, "programs", "", "directory of the programs, with one directory for each platform, e.g. linux/amd64")
-	flags.StringVar(&documents, "documents", "", "files to put into "+oci.DocumentsDir+", separated by commas")
 	flags.StringVar(&s.Title, "name", "", "name of image and chart")
-	flags.StringVar(&s.Entrypoint, "entrypoint", "", "name of the program to start")
-	epoch := flags.Int64("epoch", 0, "creation time of image and chart, in seconds since 1970")
-	flags.StringVar(&s.Source, "source", "", "URL of the source")
-	flags.StringVar(&s.Version, "version", "", "version of the release, e.g. v0.1.0")
-	flags.StringVar(&s.Revision, "revision", "", "commit of the release")
-	flags.StringVar(&s.Licenses, "licenses", "", "licences as an SPDX expression")
+	s.AddFlags(flags)
 	flags.StringVar(&r.builder, "builder", "", "URI of the build system, for the provenance")
 	flags.StringVar(&key, "key", "", "file of a private key, as cosign generate-key-pair makes it; its password is in COSIGN_PASSWORD")
 	flags.StringVar(&r.sums, "sums", "", "file of checksums to sign with -key; the signature is in a file with the suffix .sig")
@@ -69,7 +63,6 @@ func parse(args []string, usage io.Writer) (release, error) {
 		return r, fmt.Errorf("%w; see -help", err)
 	}
 
-	s.Created, s.Documents = time.Unix(*epoch, 0).UTC(), strings.Split(documents, ",")
 	var err error
 	if r.image, err = oci.ParseName(registry + "/" + s.Title + ":" + s.Version); err != nil {
 		return r, err

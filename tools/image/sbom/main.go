@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/tools/image/oci"
 )
@@ -16,14 +15,10 @@ import (
 func main() {
 	var s oci.Spec
 	flag.StringVar(&s.Title, "name", "", "name of the document")
-	flag.StringVar(&s.Source, "source", "", "URL of the source")
-	flag.StringVar(&s.Version, "version", "", "version of the programs, e.g. v0.1.0")
-	flag.StringVar(&s.Licenses, "licenses", "", "licences as an SPDX expression")
-	epoch := flag.Int64("epoch", 0, "time of the document, in seconds since 1970")
+	s.AddFlags(flag.CommandLine)
 	programs := flag.String("programs", "", "directory of the programs, with one directory for each platform, e.g. linux/amd64")
 	output := flag.String("output", "", "file to write")
 	flag.Parse()
-	s.Created = time.Unix(*epoch, 0).UTC()
 
 	document, err := oci.SBOM(s, *programs)
 	if err == nil {
