@@ -16,11 +16,7 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 
-	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 	"github.com/qos-nri/qos-nri-plugin/test/child"
-	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
 )
@@ -151,22 +147,6 @@ func (r *rig) mustRefuse(t *testing.T, name, class string, words ...string) {
 			t.Errorf("the refusal does not name %q: %v", word, err)
 		}
 	}
-}
-
-// holds checks the invariants; see package invariant.
-func (r *rig) holds(t *testing.T) {
-	t.Helper()
-	conn, err := nodeclient.Connect(filepath.Join(r.dir, "qos.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	// KEP-2254 maps weights of the range 10 to 1000 to the range 1 to 10000.
-	weights := map[string]map[string]string{"solo": {"io.weight": "default 3940"}, "heavy": {"io.weight": "default 10000"}}
-	invariant.Machine{
-		API: qosv1alpha1.NewNodeQOSClient(conn), Host: hostfs.Root(r.host.Root), Live: invariant.LiveIn(r.Runtime),
-		Expect: invariant.Expect{Limits: map[string]map[string]map[string]string{"k8s.io/blockio": weights}},
-	}.Hold(t)
 }
 
 // versions checks the version of NRI with which the plugin is built, and the version with which this test is built. It
