@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Subject identifies a container, a pod or a volume. It is the pod if Container is empty, and a volume of the container if Volume is
+// Subject identifies a container, a pod or a volume. It is the pod if `Container` is empty, and a volume of the container if `Volume` is
 // not empty. A restarted container is the same Subject as its predecessor, although the runtime gives it a new ID, so the two
 // containers need only one slot of a class.
 type Subject struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// change is a requested change of classes. It changes a container or, if container is empty, the pod itself.
+// change is a requested change of classes. It changes a container or, if `container` is empty, the pod itself.
 type change struct {
 	pod, container string
 	pairs          []classes.Pair

@@ -97,7 +97,7 @@ func TestUpdateAsksForAUIDWhenTwoPodsHaveTheName(t *testing.T) {
 	}, f.ask(t, "update", "default/web", "main", "rdt=bronze"))
 }
 
-// stick makes the change to class bronze wait until the end of the test, or until release is called.
+// stick makes the change to class bronze wait until the end of the test, or until `release` is called.
 func (f *fixture) stick(t *testing.T) (release func()) {
 	t.Helper()
 	released := make(chan struct{})

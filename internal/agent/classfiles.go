@@ -36,7 +36,7 @@ type classFiles struct {
 	tracer *tracing.Exporter
 	// onApplied is called after each change of the configuration. It may be nil.
 	onApplied func()
-	// current is the hash of the files that were last applied or refused. next is the hash of newer
+	// current is the hash of the files that were last applied or refused. `next` is the hash of newer
 	// files that were read once and not applied yet.
 	current, next string
 	// refusedAt is the time when the current files could not be applied to the machine, although the files themselves are

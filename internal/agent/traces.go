@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
-// observe returns the function that is called after each hook. This function records metrics and, if tracer is not nil,
+// observe returns the function that is called after each hook. This function records metrics and, if `tracer` is not nil,
 // spans.
 func observe(hooks *hookMetrics, tracer *tracing.Exporter) func(nriplugin.Hook) {
 	return func(h nriplugin.Hook) {

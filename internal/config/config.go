@@ -20,7 +20,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Read reads a class file. If path is a directory, Read reads all *.yaml and *.yml files of the directory in the order of
+// Read reads a class file. If `path` is a directory, Read reads all *.yaml and *.yml files of the directory in the order of
 // their names. It calls the function readHostFile for the files named in configFile fields. FileSet.Err joins all problems.
 func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) classes.FileSet {
 	files, err := readFiles(path)
@@ -114,7 +114,7 @@ func readOnce(path string) ([]classes.File, error) {
 }
 
 // list returns the names of the class files in a directory, and the directory from which they must be read. Names that
-// begin with a dot are left out. If path is a file, list returns path and one empty name. If path is a mounted
+// begin with a dot are left out. If `path` is a file, list returns path and one empty name. If `path` is a mounted
 // ConfigMap, list returns the directory to which versionLink points, so that all files come from one version.
 func list(path string) (dir string, names []string, err error) {
 	info, err := os.Stat(path)

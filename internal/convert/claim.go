@@ -33,7 +33,7 @@ type claim struct {
 	place
 	surroundings
 	node *yaml.Node
-	// pvc has the name of the PersistentVolumeClaim. If isTemplate is true, words in upper case replace the parts of the
+	// pvc has the name of the PersistentVolumeClaim. If `isTemplate` is true, words in upper case replace the parts of the
 	// name that differ between the claims.
 	pvc        string
 	isTemplate bool

@@ -23,8 +23,8 @@ const byteOrderMark = "\ufeff"
 
 type document struct {
 	*file
-	// raw has all bytes of the document. head has the line with the marker "---". body has
-	// the bytes after head, and the field `line` has the number of body's first line.
+	// raw has all bytes of the document. `head` has the line with the marker "---". `body` has
+	// the bytes after `head`, and the field `line` has the number of body's first line.
 	raw, head, body []byte
 	line            int
 
@@ -40,7 +40,7 @@ type document struct {
 	// ofPods has the annotations of pods and pod templates.
 	ofPods map[*yaml.Node]bool
 
-	// edits has functions that change root. added has new documents, written after this document.
+	// edits has functions that change root. `added` has new documents, written after this document.
 	edits []func()
 	added []*yaml.Node
 }
@@ -229,7 +229,7 @@ func escapeForYAML(text []byte) []byte {
 	})
 }
 
-// expandAliases replaces the aliases below n by copies of their targets, and removes anchors. above has the
+// expandAliases replaces the aliases below n by copies of their targets, and removes anchors. `above` has the
 // ancestors of n. The result is false if an alias refers to its own ancestor, or if there are too many nodes.
 func (d *document) expandAliases(n *yaml.Node, above []*yaml.Node) bool {
 	above = append(above, n)

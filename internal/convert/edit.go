@@ -17,7 +17,7 @@ type field struct {
 	comments comments
 }
 
-// comments has the comments of removed nodes. head has the comments before the nodes, line has those at line
+// comments has the comments of removed nodes. `head` has the comments before the nodes, line has those at line
 // ends, and foot has those after the nodes.
 type comments struct{ head, line, foot string }
 
@@ -102,8 +102,8 @@ func addFields(m *yaml.Node, added ...field) {
 	}
 }
 
-// replaceField replaces the field `e` of the mapping m by a new field, whose value is a mapping with the fields in added.
-// name is the name of the new field. If m already has a field with this name, or if e does not exist, replaceField adds
+// replaceField replaces the field `e` of the mapping m by a new field, whose value is a mapping with the fields in `added`.
+// `name` is the name of the new field. If m already has a field with this name, or if e does not exist, replaceField adds
 // the fields to the field with this name, and removes e. replaceField keeps the comments in the parameter `lost`.
 func replaceField(m *yaml.Node, e entry, name string, added []field, lost string) {
 	if key, _ := find(m, name); key != nil || e.key == nil {
@@ -130,7 +130,7 @@ func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	}
 }
 
-// remove removes an element of a list, or the key and the value of a field. lost has the comments of the removed nodes.
+// remove removes an element of a list, or the key and the value of a field. `lost` has the comments of the removed nodes.
 // remove adds these comments to the next node or, if there is no next node, to the previous node.
 func remove(n *yaml.Node, i, count int, lost string) {
 	n.Content = slices.Delete(n.Content, i, i+count)

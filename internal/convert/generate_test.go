@@ -135,7 +135,7 @@ func (a *author) comment(percent int) string {
 	return fmt.Sprintf("# note %d.", a.notes)
 }
 
-// block writes a value after its key or dash, mostly in block style. The lines of the value begin with indent.
+// block writes a value after its key or dash, mostly in block style. The lines of the value begin with `indent`.
 func (a *author) block(out *strings.Builder, value any, indent string) {
 	fields, isMapping := value.([]pair)
 	list, isList := value.([]any)
@@ -219,8 +219,8 @@ func (a *author) ownLines(out *strings.Builder, indent string) {
 	}
 }
 
-// flow returns a value in flow style. If indent is empty, the value is on one line. Otherwise all lines after the first
-// begin with indent.
+// flow returns a value in flow style. If `indent` is empty, the value is on one line. Otherwise all lines after the first
+// begin with `indent`.
 func (a *author) flow(value any, indent string) string {
 	open, closing := "[", "]"
 	var parts []string

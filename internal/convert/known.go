@@ -72,7 +72,7 @@ func classNames(infos []v1alpha1.QOSResourceClassInfo) []string {
 	return names
 }
 
-// add records that a node has these classes of a resource. names is nil if the classes are unknown.
+// add records that a node has these classes of a resource. `names` is nil if the classes are unknown.
 func (k *Known) add(node, resource string, scope classes.Scope, names []string) error {
 	known, seen := k.resources[resource]
 	if seen && known.scope != scope {
@@ -98,7 +98,7 @@ func (k Known) scopeOf(resource string) classes.Scope {
 	return ""
 }
 
-// check returns the reason why a class cannot be requested. If class is empty, it returns the reason why the resource
+// check returns the reason why a class cannot be requested. If `class` is empty, it returns the reason why the resource
 // cannot be requested. If no reason is known, it returns "".
 func (k Known) check(resource, class string) string {
 	known, ok := k.resources[resource]

@@ -34,7 +34,7 @@ type container struct {
 	isInit                 bool
 	resources, limits, qos entry
 	requests               []request
-	// add has the extended resources that will be added to the limits. lost has the YAML comments of
+	// add has the extended resources that will be added to the limits. `lost` has the YAML comments of
 	// the qosResources elements that add no limit. The conversion moves these comments to another place in the file.
 	add  []field
 	lost string
@@ -132,7 +132,7 @@ func oneUnit(r *request, found comments) field {
 }
 
 // limited looks in the container's limits for an extended resource of the same QoS-class resource as the request r. It
-// returns this extended resource, or "" if there is none. contradicts is true if this extended resource is for another class.
+// returns this extended resource, or "" if there is none. `contradicts` is true if this extended resource is for another class.
 func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 	for key := range fields(c.limits.value) {
 		class, ok := strings.CutPrefix(key.Value, prefix(r.resource))

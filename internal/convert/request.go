@@ -15,9 +15,9 @@ import (
 
 type request struct {
 	place
-	// resource is the canonical name of the resource. class is empty for a request for the system default.
+	// resource is the canonical name of the resource. `class` is empty for a request for the system default.
 	resource, class string
-	// element has the node of the whole request. name has the node with the name of the resource.
+	// element has the node of the whole request. `name` has the node with the name of the resource.
 	element, name *yaml.Node
 }
 

@@ -26,7 +26,7 @@ type quota struct {
 	spec      *yaml.Node
 	qos, hard entry
 	resources []string
-	// add has what the conversion will add to spec.hard. lost has the comments of removed nodes until
+	// add has what the conversion will add to spec.hard. `lost` has the comments of removed nodes until
 	// the next added field gets them.
 	add  []field
 	lost string
@@ -182,7 +182,7 @@ func (q *quota) checkHard() {
 	}
 }
 
-// Quota converts a file that has only ResourceQuotas with the KEP's fields. If namespace is not empty, Quota sets it in
+// Quota converts a file that has only ResourceQuotas with the KEP's fields. If `namespace` is not empty, Quota sets it in
 // every ResourceQuota, and reports a ResourceQuota that is in another namespace.
 func Quota(name string, text []byte, known Known, namespace string) (Result, error) {
 	f := readFile(name, text, newRun(nil, Options{Known: known}))
@@ -199,7 +199,7 @@ func Quota(name string, text []byte, known Known, namespace string) (Result, err
 	return f.convert()
 }
 
-// checkQuotas reports objects below n that Quota cannot convert. If namespace is not empty, checkQuotas sets it in the
+// checkQuotas reports objects below n that Quota cannot convert. If `namespace` is not empty, checkQuotas sets it in the
 // objects that Quota can convert. It returns false if n has no object.
 func (d *document) checkQuotas(n *yaml.Node, at place, namespace string) bool {
 	at, _ = enter(n, at)

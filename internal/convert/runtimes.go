@@ -122,7 +122,7 @@ func cutRuntimeKey(key string) (resource, rest string, ok bool) {
 	return classes.CanonicalResource(parts[1]), parts[2], true
 }
 
-// ourKey returns this project's key for an annotation whose key a runtime defines. rest is the part of the runtime's key
+// ourKey returns this project's key for an annotation whose key a runtime defines. `rest` is the part of the runtime's key
 // after "/". ourKey returns "" if neither the runtimes nor nri-plugins read the runtime's key.
 func (d *document) ourKey(spec *yaml.Node, rest, key string) string {
 	container, isContainer := strings.CutPrefix(rest, "container.")

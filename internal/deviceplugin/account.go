@@ -19,7 +19,7 @@ type usage struct {
 	// computed from the assignments and the cached devices.
 	accounted int
 	// granted has the devices that Allocate has granted and kubelet has not reported. The latest grants are first.
-	// unreported is the number of these devices that kubelet may have allocated, e.g. to init containers.
+	// `unreported` is the number of these devices that kubelet may have allocated, e.g. to init containers.
 	granted    []string
 	unreported int
 	// unaccounted is the number of owners that have a class with a capacity but have no device of that class.

@@ -23,7 +23,7 @@ type directory struct {
 
 	// kubeletRestarted receives a value when kubelet's socket or directory was recreated.
 	kubeletRestarted chan struct{}
-	// socketRemoved is called when one of the publisher's sockets was removed. podResources is called when kubelet
+	// socketRemoved is called when one of the publisher's sockets was removed. `podResources` is called when kubelet
 	// starts to serve the pod-resources API.
 	socketRemoved, podResources func()
 }

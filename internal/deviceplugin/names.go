@@ -42,7 +42,7 @@ func digest(name string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// socketName returns the name of a class's socket in dir. The name has a readable beginning and a unique end, and is
+// socketName returns the name of a class's socket in `dir`. The name has a readable beginning and a unique end, and is
 // short enough for the kernel.
 func socketName(dir, extended string) (string, error) {
 	end := "-" + digest(extended) + socketSuffix

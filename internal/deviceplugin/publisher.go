@@ -196,8 +196,8 @@ func after(d time.Duration) <-chan time.Time {
 	return time.After(d)
 }
 
-// publish updates the endpoints for a state of the plugin. recheck is the time after which publish must be called
-// again even if nothing changes; 0 means never. needsPoll is true if kubelet must be polled.
+// publish updates the endpoints for a state of the plugin. `recheck` is the time after which publish must be called
+// again even if nothing changes; 0 means never. `needsPoll` is true if kubelet must be polled.
 func (p *Publisher) publish(ctx context.Context, state nodecache.State, now time.Time) (recheck time.Duration, needsPoll bool) {
 	if state.Status == nil {
 		return 0, false

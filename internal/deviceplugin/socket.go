@@ -25,7 +25,7 @@ type socket struct {
 	removed  bool        // true after remove was called
 }
 
-// bind creates the socket if its file does not exist, and passes the listener to serve, which must not block. bind closes
+// bind creates the socket if its file does not exist, and passes the listener to `serve`, which must not block. bind closes
 // the previous listener, whose connections stay open.
 func (s *socket) bind(ctx context.Context, path string, serve func(net.Listener)) error {
 	s.mu.Lock()

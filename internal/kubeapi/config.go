@@ -35,7 +35,7 @@ const (
 	requestBurst      = 30
 )
 
-// Config returns a client configuration for the file kubeconfig or, if kubeconfig is empty, for the pod's service
+// Config returns a client configuration for the file kubeconfig or, if `kubeconfig` is empty, for the pod's service
 // account. It makes no request. Typed clients use protobuf. A client does not retry a request that an overloaded server
 // rejects; the callers of the client use Retry.
 func Config(kubeconfig, userAgent string) (*rest.Config, error) {

@@ -20,10 +20,10 @@ type ListerWatcher[L runtime.Object] interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// NewInformer returns an informer for the objects of one type that match a field selector. example is an object of this
+// NewInformer returns an informer for the objects of one type that match a field selector. `example` is an object of this
 // type. The caller must run the informer until ctx ends.
 //
-// After each failed list or watch request, the informer passes the error to done. When a watch begins, it passes nil. It
+// After each failed list or watch request, the informer passes the error to `done`. When a watch begins, it passes nil. It
 // does not use client-go's error handler, because this handler would miss some failures. After a failure, the informer
 // waits as Retry does, in addition to client-go's backoff.
 func NewInformer[L runtime.Object](

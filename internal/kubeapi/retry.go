@@ -47,7 +47,7 @@ func (r *Retry) Reset() { *r = Retry{} }
 
 // delay returns the time to wait after err: a random part of a step, plus the time that the server requests. The step
 // begins at minStep, and doubles with each consecutive failure up to maxStep. If an administrator has to fix the error,
-// the step is always maxStep. random is at least 0 and less than 1.
+// the step is always maxStep. `random` is at least 0 and less than 1.
 func delay(err error, failures int, random float64) time.Duration {
 	step := maxStep
 	if !needsPerson(err) && failures < 10 {

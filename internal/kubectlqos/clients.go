@@ -164,7 +164,7 @@ func (c *clients) listPods(ctx context.Context, namespace, selector string) ([]c
 	return list.Items, nil
 }
 
-// nameOf returns NAME from a command-line argument of the form NAME or TYPE/NAME. types has the accepted names of the
+// nameOf returns NAME from a command-line argument of the form NAME or TYPE/NAME. `types` has the accepted names of the
 // type. Errors use the first of them.
 func nameOf(word string, types ...string) (string, error) {
 	of, name, typed := strings.Cut(word, "/")

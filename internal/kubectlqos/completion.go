@@ -179,7 +179,7 @@ func (c *cluster) completePairs(cmd *cobra.Command, args []string, begun string)
 	}), noFiles | cobra.ShellCompDirectiveNoSpace
 }
 
-// offered returns the classes of a node that a pod can change to. It includes resources of pod scope only if ofPod is true.
+// offered returns the classes of a node that a pod can change to. It includes resources of pod scope only if `ofPod` is true.
 func offered(node *nodeqosv1alpha1.NodeQOSResources, ofPod bool) (offers []classes.Pair) {
 	for _, r := range scopedResources(node) {
 		for _, class := range r.Classes {

@@ -24,7 +24,7 @@ metadata: {name: fast}
 provisioner: disk.example
 `
 
-// stockClaim returns the result of the conversion of kepClaim. driver is the name of the driver, with "-" instead of ".".
+// stockClaim returns the result of the conversion of kepClaim. `driver` is the name of the driver, with "-" instead of ".".
 func stockClaim(driver, classOfClaim string) string {
 	return strings.Replace(kepClaim, ", iops: 500", "", 1) + classOfClaim + `---
 apiVersion: storage.k8s.io/v1

@@ -19,7 +19,7 @@ type assignment struct {
 	// foreign is what another program has set in place of a class, e.g. "resctrl group batch". It is empty if there is a class.
 	foreign string
 	source  classes.Source
-	// device has the numbers of the devices that have a volume's limits. since has the time when
+	// device has the numbers of the devices that have a volume's limits. `since` has the time when
 	// these limits were put in force.
 	device string
 	since  *metav1.Time

@@ -33,7 +33,7 @@ type output struct {
 	documents printers.ResourcePrinter
 }
 
-// addFlags adds the flags to a command. named is true if the command prints objects of the Kubernetes API. Only such a
+// addFlags adds the flags to a command. `named` is true if the command prints objects of the Kubernetes API. Only such a
 // command has the output format "name".
 func (o *output) addFlags(cmd *cobra.Command, named bool) {
 	o.flags = genericclioptions.NewPrintFlags("")

@@ -90,7 +90,7 @@ func (p testPod) terminating() testPod {
 	return p
 }
 
-// reported sets the condition qos.noderesource.dev/Assigned as qos-kubelet-shim would set it. at is the time of day of
+// reported sets the condition qos.noderesource.dev/Assigned as qos-kubelet-shim would set it. `at` is the time of day of
 // the write, such as "12:55:00".
 func (p testPod) reported(status corev1.ConditionStatus, reason, message, at string) testPod {
 	written, err := time.Parse(time.RFC3339, "2026-05-01T"+at+"Z")

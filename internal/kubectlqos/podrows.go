@@ -274,7 +274,7 @@ func (v *podView) rowsOf(c containerView) []podRow {
 	return rows
 }
 
-// row returns the row of a resource. want is the assignment that the node would make. It is nil if the node would
+// row returns the row of a resource. `want` is the assignment that the node would make. It is nil if the node would
 // refuse the container because of another resource.
 func (v *podView) row(c containerView, resource string, want *classes.Assignment) podRow {
 	known := want != nil

@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// NewRootCommand makes the root command, which has kubectl's flags for connections. version is the version that the
+// NewRootCommand makes the root command, which has kubectl's flags for connections. `version` is the version that the
 // linker sets, and may be empty. NewRootCommand does no I/O.
 func NewRootCommand(version string, streams genericiooptions.IOStreams) *cobra.Command {
 	flags := genericclioptions.NewConfigFlags(true)

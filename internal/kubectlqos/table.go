@@ -31,7 +31,7 @@ type tablePrinter struct {
 	columns []metav1.TableColumnDefinition
 	printer printers.ResourcePrinter
 	text    bytes.Buffer
-	// aligned pads cells so that the columns align, and writes the result to text.
+	// aligned pads cells so that the columns align, and writes the result to `text`.
 	aligned interface {
 		io.Writer
 		Flush() error

@@ -56,7 +56,7 @@ type nodeUsage struct {
 // nodesUsage maps the name of a node to the node's answer.
 type nodesUsage map[string]nodeUsage
 
-// pluginPods returns the plugin's pods on a node, or on all nodes if node is empty, sorted by node.
+// pluginPods returns the plugin's pods on a node, or on all nodes if `node` is empty, sorted by node.
 func (c *clients) pluginPods(ctx context.Context, namespace, node string) ([]corev1.Pod, error) {
 	list, err := c.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: pluginSelector})
 	if err != nil {

@@ -41,7 +41,7 @@ type liveView struct {
 	lastError string
 }
 
-// newNodeWatch returns a view that follows the NodeQOSResources of one node, or of all nodes if node is "".
+// newNodeWatch returns a view that follows the NodeQOSResources of one node, or of all nodes if `node` is "".
 func newNodeWatch(api *clients, node string, errs io.Writer) *liveView {
 	informer := dynamicinformer.NewFilteredDynamicInformer(
 		api.objects, nodeKind(), metav1.NamespaceAll, 0, cache.Indexers{}, selecting(node, ""))

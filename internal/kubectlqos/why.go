@@ -120,7 +120,7 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 }
 
 // ending returns the reason why a pod has ended or is ending, and a message, for the row of one request. The parameter `key`
-// is the request's key. If the pod's message names extended resources of classes, but not the one in key, ending returns
+// is the request's key. If the pod's message names extended resources of classes, but not the one in `key`, ending returns
 // empty strings.
 func (v *podView) ending(key string) (reason, message string) {
 	message = v.pod.Status.Message

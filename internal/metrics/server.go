@@ -35,7 +35,7 @@ const (
 // the memory and the connections that clients can use, so that no client can keep it from answering probes.
 type Server struct{ http.Server }
 
-// NewServer returns a server for the metrics of a registry and for the probes of a program. ready returns an error
+// NewServer returns a server for the metrics of a registry and for the probes of a program. `ready` returns an error
 // while the program is not ready. NewServer starts nothing.
 func NewServer(registry *prometheus.Registry, ready func() error) *Server {
 	mux := http.NewServeMux()

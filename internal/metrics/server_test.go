@@ -21,7 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// collector blocks each scrape until release is closed.
+// collector blocks each scrape until `release` is closed.
 type collector struct{ collecting, release chan struct{} }
 
 func (c collector) Describe(chan<- *prometheus.Desc) {}

@@ -20,7 +20,7 @@ import (
 )
 
 // crashBackend is a backend whose process may be killed before each call into the kernel, and after each call that
-// enforces a class. If blind is true, the backend cannot read back which class is in effect.
+// enforces a class. If `blind` is true, the backend cannot read back which class is in effect.
 type crashBackend struct {
 	*nodetest.Backend
 	killer *killer

@@ -22,7 +22,7 @@ type transitions struct {
 	since map[conditionKey]transition
 }
 
-// conditionKey identifies a condition. resource is empty for a condition of the plugin as a whole.
+// conditionKey identifies a condition. `resource` is empty for a condition of the plugin as a whole.
 type conditionKey struct{ resource, conditionType string }
 
 type transition struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
-// serve runs a node API until stop is called.
+// serve runs a node API until `stop` is called.
 func serve(t *testing.T, socket string, n *apitest.Node) (stop func()) {
 	t.Helper()
 	server := nodeapi.New(n, nodeapi.Options{Socket: socket, Version: "v9", Log: slog.New(slog.DiscardHandler)})

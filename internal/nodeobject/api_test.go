@@ -125,8 +125,8 @@ contexts: [{name: x, context: {cluster: c}}]}`
 	return config
 }
 
-// setDown simulates an outage. If down is true, setDown closes all connections, and the server refuses new connections.
-// If down is false, the server accepts connections again.
+// setDown simulates an outage. If `down` is true, setDown closes all connections, and the server refuses new connections.
+// If `down` is false, the server accepts connections again.
 func (a *api) setDown(down bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

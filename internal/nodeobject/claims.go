@@ -21,7 +21,7 @@ const claimsTimeout = 20 * time.Second
 
 // followed identifies the last spec that the plugin has accepted or refused.
 type followed struct {
-	// uid and generation identify the spec of an object. started is the start time of the plugin.
+	// uid and generation identify the spec of an object. `started` is the start time of the plugin.
 	// A restarted plugin may have older claims, so the spec is sent again after a restart.
 	uid        string
 	generation int64

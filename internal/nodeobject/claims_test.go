@@ -75,7 +75,7 @@ func (a *api) setSpec(class string, generation int) {
 }
 
 // withClaim returns the state of a ready plugin. The claim of its only volume gives the volume a class. The limits are
-// in force if device is not empty.
+// in force if `device` is not empty.
 func withClaim(class, device string) nodecache.State {
 	state := ready(0)
 	volume := &qosv1alpha1.VolumeAssignments{Path: "/data", Device: device, QosResources: []*qosv1alpha1.Assignment{

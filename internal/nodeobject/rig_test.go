@@ -156,7 +156,7 @@ func (r *rig) writes() int {
 	return n
 }
 
-// expectLog checks that, since the last call, one line was logged for each text in want, and that this line contains
+// expectLog checks that, since the last call, one line was logged for each text in `want`, and that this line contains
 // the text.
 func (r *rig) expectLog(t *testing.T, want ...string) {
 	t.Helper()

@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// stick makes an operation of the backend hang until the test ends, or release is called.
+// stick makes an operation of the backend hang until the test ends, or `release` is called.
 func (r *rig) stick(t *testing.T, operation string) (reached <-chan struct{}, release func()) {
 	t.Helper()
 	released := make(chan struct{})

@@ -136,7 +136,7 @@ func newMachine(cgroups *simcgroup.Machine) *sim.Machine {
 	return sim.New(sim.Options{RDT: &spec, Cgroups: cgroups})
 }
 
-// newMachineRigOn returns a rig on a machine, with the class files in text. The tests fail if an existing group of
+// newMachineRigOn returns a rig on a machine, with the class files in `text`. The tests fail if an existing group of
 // resctrl is changed. If the options have no OCI runtime, the machine is the OCI runtime.
 func newMachineRigOn(t *testing.T, m *sim.Machine, text string, options nriruntime.Options) *machineRig {
 	t.Helper()

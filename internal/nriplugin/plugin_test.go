@@ -123,7 +123,7 @@ func configure(t *testing.T, n *node.Node, kinds []classes.Kind, text string) {
 	}
 }
 
-// startPlugin runs the plugin until the end of the test, or until stop is called.
+// startPlugin runs the plugin until the end of the test, or until `stop` is called.
 func startPlugin(t *testing.T, n *node.Node, socket string) (plugin *nriplugin.Plugin, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -15,7 +15,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// hang blocks each write to a path that contains the text in the parameter `below`, until release is called. The channel
+// hang blocks each write to a path that contains the text in the parameter `below`, until `release` is called. The channel
 // reached is closed when the first write is blocked.
 func (r *machineRig) hang(t *testing.T, below string) (reached <-chan struct{}, release func()) {
 	t.Helper()

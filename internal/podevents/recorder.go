@@ -131,7 +131,7 @@ func (r *Recorder) write(ctx context.Context, event *corev1.Event, record Record
 	return r.writes.Count("event", err)
 }
 
-// countOf returns the count of an existing event plus the count of a record. changed is false if the event already
+// countOf returns the count of an existing event plus the count of a record. `changed` is false if the event already
 // includes the record, e.g. after a restart. The comparison truncates times, because the API's times are in whole
 // seconds.
 func countOf(event *corev1.Event, record Record) (count int32, changed bool) {

@@ -20,7 +20,7 @@ type Series struct{ all []*series }
 
 type series struct {
 	Record
-	// writtenUpTo is the time of the last occurrence that was written. writtenAt is the time of that write. Both are
+	// writtenUpTo is the time of the last occurrence that was written. `writtenAt` is the time of that write. Both are
 	// zero before the first write.
 	writtenUpTo, writtenAt time.Time
 }

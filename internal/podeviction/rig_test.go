@@ -203,7 +203,7 @@ func (r *rig) wantEvictions(when string, want ...string) {
 	}
 }
 
-// wantLog checks that, since the last call, one line was logged for each text in want, and that the line contains the
+// wantLog checks that, since the last call, one line was logged for each text in `want`, and that the line contains the
 // text.
 func (r *rig) wantLog(when string, want ...string) {
 	r.t.Helper()

@@ -24,8 +24,8 @@ const (
 // default".
 func ClassName(class string) string { return cmp.Or(class, systemDefault) }
 
-// AssignedText describes the class of a resource in the message of the condition. foreign is what another program has set
-// in place of a class, or "". source is the source of the class, or "".
+// AssignedText describes the class of a resource in the message of the condition. `foreign` is what another program has set
+// in place of a class, or "". `source` is the source of the class, or "".
 func AssignedText(resource, class, foreign, source string) string {
 	text := resource + " " + cmp.Or(foreign, ClassName(class))
 	if source != "" {
@@ -44,7 +44,7 @@ func AssignedCondition(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// Assigned reads what AssignedText wrote for a container, or for the pod itself if container is "". found is false if the
+// Assigned reads what AssignedText wrote for a container, or for the pod itself if `container` is "". `found` is false if the
 // condition does not have the resource.
 func Assigned(condition *corev1.PodCondition, container, resource string) (class, foreign, source string, found bool) {
 	if condition == nil {

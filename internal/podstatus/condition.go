@@ -28,7 +28,7 @@ type observed struct {
 	pod *corev1.Pod
 	// assignments is nil if the plugin does not know the pod.
 	assignments *qosv1alpha1.PodAssignments
-	// refusals has a record for each container or pod that was not created. refusedChanges has a record for each
+	// refusals has a record for each container or pod that was not created. `refusedChanges` has a record for each
 	// refused change of a running container or pod. The field Series of a record is the reason.
 	refusals, refusedChanges []podevents.Record
 	// last maps the name of each container to its latest assignments, even if the container has ended and has not

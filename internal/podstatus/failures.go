@@ -18,7 +18,7 @@ import (
 const logInterval = time.Hour
 
 // failure identifies a group of failed attempts that have the same remedy. The attempts may concern several pods.
-// namespace is empty if the API server failed, because such a failure affects all namespaces.
+// `namespace` is empty if the API server failed, because such a failure affects all namespaces.
 type failure struct {
 	what, namespace string
 	outcome         kubeapi.Outcome

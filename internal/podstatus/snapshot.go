@@ -94,7 +94,7 @@ type classChanges struct {
 	byPod map[podevents.Pod][]podevents.Record
 }
 
-// add adds the changes between two snapshots. before is nil if after is the first snapshot.
+// add adds the changes between two snapshots. `before` is nil if `after` is the first snapshot.
 func (c *classChanges) add(before, after *snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

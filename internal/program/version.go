@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NewVersionCommand returns the command "version" of a program. linked is the version that the linker sets for
-// releases. If linked is empty, the command prints the version from the build information of the Go toolchain.
+// NewVersionCommand returns the command "version" of a program. `linked` is the version that the linker sets for
+// releases. If `linked` is empty, the command prints the version from the build information of the Go toolchain.
 func NewVersionCommand(name, linked string) *cobra.Command {
 	return &cobra.Command{
 		Use:               "version",

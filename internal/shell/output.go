@@ -33,7 +33,7 @@ const (
 // table has rows with the same number of cells. The first row is the header.
 type table [][]string
 
-// appendTo appends the table to text. It first appends an empty line if text is not empty. It appends nothing if the
+// appendTo appends the table to `text`. It first appends an empty line if `text` is not empty. It appends nothing if the
 // table has no rows below the header.
 func (t table) appendTo(text *strings.Builder) {
 	if len(t) < 2 {

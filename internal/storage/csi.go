@@ -41,7 +41,7 @@ type csiEndpoint struct {
 	driver, version string
 }
 
-// serve creates the socket of the driver in dir, and serves CSI on it until ctx ends.
+// serve creates the socket of the driver in `dir`, and serves CSI on it until ctx ends.
 func (e *csiEndpoint) serve(ctx context.Context, dir string) error {
 	path := filepath.Join(dir, e.driver+".sock")
 	if err := unixsocket.RemoveStale(ctx, path); err != nil {

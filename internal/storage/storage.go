@@ -129,7 +129,7 @@ func newIdentity() (string, error) {
 }
 
 // lead calls run while this process is the leader. The parameter `replica` of run is the name of this process. When ctx ends, lead first
-// waits until run has returned, and then releases the Lease. So the next leader writes nothing while this process still writes.
+// waits until `run` has returned, and then releases the Lease. So the next leader writes nothing while this process still writes.
 func lead(ctx context.Context, client kubernetes.Interface, namespace string, run func(ctx context.Context, replica string)) error {
 	identity, err := newIdentity()
 	if err != nil {

@@ -65,7 +65,7 @@ type Item struct {
 }
 
 // Usage returns the tables of the usage between two moments, each with its header: for each resource one of classes, and then
-// for each resource one of containers, which have more names. sortBy is one of Orders, or empty for the order of the items.
+// for each resource one of containers, which have more names. `sortBy` is one of Orders, or empty for the order of the items.
 func Usage(before, now []Item, sortBy string) (all [][][]string) {
 	earlier := map[string][]Measurement{}
 	for _, item := range before {

@@ -128,7 +128,7 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	return nil
 }
 
-// goLive passes the live snapshot to next, and makes the result the live snapshot. It does no I/O.
+// goLive passes the live snapshot to `next`, and makes the result the live snapshot. It does no I/O.
 func (b *Backend) goLive(next func(now *snapshot) *snapshot) {
 	b.replacing.Lock()
 	defer b.replacing.Unlock()

@@ -13,7 +13,7 @@ import (
 
 type match struct {
 	disks []iocgroup.Disk
-	// partitions has one sentence for each matched file that is a partition. ignored has one sentence, with the reason,
+	// partitions has one sentence for each matched file that is a partition. `ignored` has one sentence, with the reason,
 	// for each matched file that is ignored.
 	partitions, ignored []string
 }

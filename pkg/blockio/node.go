@@ -21,7 +21,7 @@ type nodeMounts struct {
 	host   FS
 	mounts memo[struct{}, *mountTable]
 	disks  memo[filesystem, disksFound]
-	// byDisk has the mounts of each disk that are no volumes of pods. ofNode has the mounts that contain the node's own
+	// byDisk has the mounts of each disk that are no volumes of pods. `ofNode` has the mounts that contain the node's own
 	// directories.
 	byDisk memo[struct{}, map[iocgroup.Disk][]*mount]
 	ofNode memo[struct{}, []*mount]

@@ -24,7 +24,7 @@ import (
 //   - Otherwise the class is unknown.
 //
 // If the class is the system default or unknown, Foreign lists the limits and weights that differ from those of a new
-// cgroup. If want is another class, Foreign lists only weights in files in which some class sets weights.
+// cgroup. If `want` is another class, Foreign lists only weights in files in which some class sets weights.
 func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (classes.Observation, error) {
 	if err := ctx.Err(); err != nil {
 		return classes.Observation{}, fmt.Errorf("observe: %w", err)

@@ -98,7 +98,7 @@ func (p *pods) lockOf(pod classes.Holder) *sync.Mutex {
 	return &p.cgroups[maphash.String(p.seed, pod.CgroupsPath)%uint64(len(p.cgroups))]
 }
 
-// in returns the holdings of a pod, or of all pods if podUID is empty, and a copy of byResource.
+// in returns the holdings of a pod, or of all pods if `podUID` is empty, and a copy of byResource.
 func (p *pods) in(podUID string) ([]classes.Holding, map[string]limiter) {
 	p.mu.Lock()
 	holdings, byResource := p.holdings, maps.Clone(p.byResource)
@@ -112,7 +112,7 @@ func (p *pods) in(podUID string) ([]classes.Holding, map[string]limiter) {
 
 // limitsOfOthers returns the limits that the pod's cgroup needs for the classes of other holders in the pod, and for the
 // target's classes of other resources. It leaves out the target's class of the given resource.
-// state has the present limits of the cgroup. If limitsOfOthers cannot find the disks of a holder, e.g. because the
+// `state` has the present limits of the cgroup. If limitsOfOthers cannot find the disks of a holder, e.g. because the
 // container hides the mount, the result also includes all limits in state, so that no limit is lost.
 func (p *pods) limitsOfOthers(f *finder, target classes.Holder, resource string, state iocgroup.Values) iocgroup.Values {
 	holdings, byResource := p.in(target.PodUID)
@@ -137,7 +137,7 @@ func (p *pods) limitsOfOthers(f *finder, target classes.Holder, resource string,
 	return limits
 }
 
-// tighten returns change, but lowers its limits to those that limitsOfOthers returns. state has the present limits of
+// tighten returns change, but lowers its limits to those that limitsOfOthers returns. `state` has the present limits of
 // the cgroup.
 func (p *pods) tighten(f *finder, target classes.Holder, resource string, change, state iocgroup.Values) iocgroup.Values {
 	others := p.limitsOfOthers(f, target, resource, state)
@@ -145,7 +145,7 @@ func (p *pods) tighten(f *finder, target classes.Holder, resource string, change
 }
 
 // shared returns the change that sets the limits of a volume's disks. Each limit is the lowest of three: the limit in own,
-// the limit of another class in the pod, and the limit that another program has set. foreign has the limits of other
+// the limit of another class in the pod, and the limit that another program has set. `foreign` has the limits of other
 // programs that are lower than the first two. A limit in state is from another program if no class has or had this limit.
 func (p *pods) shared(f *finder, target classes.Holder, resource string, own, state iocgroup.Values) (change, foreign iocgroup.Values) {
 	change, foreign = p.tighten(f, target, resource, own, state), iocgroup.Values{}
@@ -161,9 +161,9 @@ func (p *pods) shared(f *finder, target classes.Holder, resource string, own, st
 }
 
 // without returns the values that a pod's cgroup would have without two kinds of limits: those that limitsOfOthers returns,
-// and those that ended volumes have left. state has the present values, and wanted the values of the target's own class.
+// and those that ended volumes have left. `state` has the present values, and wanted the values of the target's own class.
 //
-//   - If the present limits of a device are the lowest of wanted and of these two kinds, the device gets the limits in wanted.
+//   - If the present limits of a device are the lowest of wanted and of these two kinds, the device gets the limits in `wanted`.
 //   - If they are the lowest of these two kinds alone, the device gets no limits.
 //   - All other values are those in state.
 func (p *pods) without(f *finder, target classes.Holder, resource string, state, wanted iocgroup.Values) iocgroup.Values {

@@ -23,7 +23,7 @@ func (f fixture) repair(want ...string) classes.Drift {
 	return drift
 }
 
-// observe checks that the backend observes a class for a container. should is the desired class of the container, and
+// observe checks that the backend observes a class for a container. `should` is the desired class of the container, and
 // want is the expected result.
 func (f fixture) observe(should, want string) {
 	f.t.Helper()

@@ -20,7 +20,7 @@ type resolver struct {
 	matches map[string]match
 	// weighs is true if any class has a weight.
 	weighs bool
-	// These fields have sentences for the messages of conditions. missing has one sentence for each device pattern that
+	// These fields have sentences for the messages of conditions. `missing` has one sentence for each device pattern that
 	// matches no disk.
 	partitions, ignored, missing []string
 	problems                     []error
@@ -46,7 +46,7 @@ func (r *resolver) resolve(c class) (v iocgroup.Values, degraded []string) {
 	return valuesOf(&r.machine, merged), slices.Concat(degraded, limitless(&r.machine, merged), weightless(&r.machine, merged))
 }
 
-// disksOf returns the disks that an item selects. degraded has the reasons why disks may be missing.
+// disksOf returns the disks that an item selects. `degraded` has the reasons why disks may be missing.
 func (r *resolver) disksOf(item *item) (disks []iocgroup.Disk, degraded []string) {
 	if len(item.Devices) == 0 {
 		degraded = append(degraded, item.place.Field+" lists no device")

@@ -109,7 +109,7 @@ func (s *snapshot) released(inUse func(class string) bool) *snapshot {
 	return &kept
 }
 
-// change returns the change that moves a cgroup from one class to another. known is false if the snapshot lacks the
+// change returns the change that moves a cgroup from one class to another. `known` is false if the snapshot lacks the
 // first class.
 func (s *snapshot) change(from, to string) (change iocgroup.Values, known bool, err error) {
 	target, err := s.valuesOf(to)

@@ -202,7 +202,7 @@ func (f *finder) mountOfKubelet(target classes.Holder) (*mount, error) {
 	return nil, nil //nolint:nilnil // the directory is on a filesystem of the node
 }
 
-// diskOf returns the whole disk of a volume of mode Block. numbers has the major and minor number of its device, e.g. "8:17".
+// diskOf returns the whole disk of a volume of mode Block. `numbers` has the major and minor number of its device, e.g. "8:17".
 func (f *finder) diskOf(numbers string) (iocgroup.Disk, error) {
 	dev, err := iocgroup.ParseDevice(numbers)
 	if err != nil {

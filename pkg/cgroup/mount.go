@@ -12,7 +12,7 @@ import (
 )
 
 type hierarchy struct {
-	// point is the mount point. root is the cgroup at the mount point. It is "/", except in containers that see only a part
+	// point is the mount point. `root` is the cgroup at the mount point. It is "/", except in containers that see only a part
 	// of the hierarchy.
 	point, root string
 	version     int

@@ -32,7 +32,7 @@ type family struct {
 	offer int
 	// cri is the key of a container annotation. Only the kubelet can set this annotation.
 	cri string
-	// kep has the KEP's keys of pod annotations. runtime has the keys that containerd and CRI-O have defined.
+	// kep has the KEP's keys of pod annotations. `runtime` has the keys that containerd and CRI-O have defined.
 	kep, runtime podKeys
 }
 
@@ -106,7 +106,7 @@ func ParsePairs(value string) ([]Pair, error) {
 	return pairs, nil
 }
 
-// eachPair calls use(resource, class) for each "resource=class" pair in value, with the canonical name of the resource.
+// eachPair calls use(resource, class) for each "resource=class" pair in `value`, with the canonical name of the resource.
 func eachPair(value string, use func(resource, class string) error) error {
 	if len(value) > maxPairsLength {
 		return badRequest("the request is longer than %d bytes", maxPairsLength)

@@ -54,7 +54,7 @@ type Backend interface {
 	Check(ctx context.Context, config BackendConfig) error
 
 	// Apply makes config the live configuration. If Apply returns an error, the previous configuration stays live as a
-	// whole. A class that is in use stays enforced until Release, even if config does not have it any more.
+	// whole. A class that is in use stays enforced until Release, even if `config` does not have it any more.
 	Apply(ctx context.Context, config BackendConfig) error
 
 	// Repair restores the parts of the live configuration that other programs have changed. It also adapts the
@@ -153,7 +153,7 @@ type Locator interface {
 
 // Observation is what the kernel shows about the class of a target.
 type Observation struct {
-	// Class is the class of the target, if Known is true. Known is false if the values in the kernel do not identify
+	// Class is the class of the target, if `Known` is true. Known is false if the values in the kernel do not identify
 	// one class.
 	Class string
 	Known bool

@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 )
 
-// Holder is a container as the runtime reports it, a pod sandbox if Container is empty, or a volume of a container if Volume is
+// Holder is a container as the runtime reports it, a pod sandbox if `Container` is empty, or a volume of a container if `Volume` is
 // not empty. A holder requests and holds classes. Backends enforce the classes on the holder's processes and cgroup.
 type Holder struct {
 	// ID is the runtime's ID of the container or of the pod sandbox. The ID of a volume is VolumeID.

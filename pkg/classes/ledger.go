@@ -243,7 +243,7 @@ func (l *Ledger[H]) withRoom(offer *Offer) []string {
 }
 
 // Overlay returns base, changed by the assignments in over. An assignment in over replaces the assignment of the same
-// resource in base. If base has no such assignment, Overlay appends it.
+// resource in base. If `base` has no such assignment, Overlay appends it.
 func Overlay(base, over []Assignment) []Assignment {
 	after := slices.Clone(base)
 	for _, o := range over {

@@ -97,7 +97,7 @@ type parser struct {
 type draft struct {
 	ResourceConfig
 	field *Field
-	// name is the resource's field "name". section is the field that configures its backend, e.g. "rdt". Both may be nil.
+	// name is the resource's field "name". `section` is the field that configures its backend, e.g. "rdt". Both may be nil.
 	name, section *Field
 	kind          *Kind
 	// classes maps the name of each class to the field that defines the class.

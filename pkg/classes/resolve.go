@@ -32,7 +32,7 @@ func (l level) source() Source {
 	return SourceContainer
 }
 
-// ask is one request for a class. If key is empty, there is no request.
+// ask is one request for a class. If `key` is empty, there is no request.
 type ask struct{ class, key string }
 
 type asks [levels]ask

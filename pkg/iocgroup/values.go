@@ -61,7 +61,7 @@ func (v Values) Only(keep func(Setting) bool) Values {
 	return kept
 }
 
-// Merge returns the union of v and other. If both have a setting, the value of other wins.
+// Merge returns the union of v and `other`. If both have a setting, the value of other wins.
 func (v Values) Merge(other Values) Values {
 	merged := Values{}
 	maps.Copy(merged, v)
@@ -95,7 +95,7 @@ func (v Values) Remaining(state Values) Values {
 	})
 }
 
-// undo returns the change that reverts v. state is the state before v was applied. If v changes the default weight in a
+// undo returns the change that reverts v. `state` is the state before v was applied. If v changes the default weight in a
 // file, the result also has the file's device weights, because bfq resets them when the default weight changes.
 func (v Values) undo(state Values) Values {
 	cleared := v.Only(func(s Setting) bool { return !s.IsDefaultWeight() })
@@ -136,7 +136,7 @@ func (v Value) Except(other Value) Value {
 // IsLimit reports whether the setting is the limits of a device.
 func (s Setting) IsLimit() bool { return s.File == "" }
 
-// Lowest returns the union of v and other. If both have limits for a device, the lower limit of each kind wins.
+// Lowest returns the union of v and `other`. If both have limits for a device, the lower limit of each kind wins.
 func (v Values) Lowest(other Values) Values {
 	merged := v.Merge(other)
 	for s, limits := range other {

@@ -55,7 +55,7 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 	return nil
 }
 
-// hasFirst returns an error if the move does not include the first process of a container. If target has no PID, any
+// hasFirst returns an error if the move does not include the first process of a container. If `target` has no PID, any
 // thread suffices.
 func (m *move) hasFirst(target classes.Holder) error {
 	if _, has := m.origins[target.PID]; has || target.PID == 0 && len(m.origins) > 0 {

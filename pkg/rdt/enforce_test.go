@@ -95,7 +95,7 @@ func TestEnforceAtTheStartVerifiesTheGroupInTheKernel(t *testing.T) {
 	}
 }
 
-// starting returns a container that is about to start. If pid is 0, the PID is unknown.
+// starting returns a container that is about to start. If `pid` is 0, the PID is unknown.
 func starting(pid int) classes.Holder { return classes.Holder{ID: "c", PID: pid, Starting: true} }
 
 func TestEnforceAtTheStartMovesAContainerThatTheRuntimePutElsewhere(t *testing.T) {

@@ -87,7 +87,7 @@ func fakeTree(t *testing.T, spec sim.Spec) string {
 	return dir
 }
 
-// theirs returns the schemata that goresctrl writes for a configuration on the machine in dir.
+// theirs returns the schemata that goresctrl writes for a configuration on the machine in `dir`.
 func theirs(t *testing.T, dir, config string) (groups map[string]string, err error) {
 	t.Helper()
 	for _, group := range glob(dir, "qos-*") {

@@ -32,7 +32,7 @@ func hasReason(err error, reason resctrl.Reason) bool {
 	return errors.As(err, &found) && found.Reason == reason
 }
 
-// group is a control group. empty is true for a managed group without tasks. It is always false for other groups.
+// group is a control group. `empty` is true for a managed group without tasks. It is always false for other groups.
 type group struct {
 	resctrl.Group
 	empty bool

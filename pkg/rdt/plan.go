@@ -33,7 +33,7 @@ type Op struct {
 }
 
 // Plan returns the operations that change groups from their current schemata to the wanted ones. It creates missing
-// groups, and does not change groups that are not in wanted.
+// groups, and does not change groups that are not in `wanted`.
 //
 // At every moment of the change,
 //

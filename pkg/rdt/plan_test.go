@@ -17,7 +17,7 @@ import (
 )
 
 // planInfo returns a CPU. The parameters width and least are the maximum and the minimum number of bits in a cache mask.
-// If sparse is true, masks may have gaps. If apart is true, code and data have separate masks.
+// If `sparse` is true, masks may have gaps. If `apart` is true, code and data have separate masks.
 func planInfo(width, least int, sparse, apart bool) resctrl.Info {
 	cache := resctrl.CacheInfo{Mask: 1<<width - 1, MinBits: least, Sparse: sparse, Domains: []int{0, 1}}
 	info := resctrl.Info{CLOSIDs: 16, Caches: map[resctrl.Schema]resctrl.CacheInfo{"L3": cache},
@@ -100,7 +100,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// checkPlan follows a plan step by step. The error names the step that breaks a guarantee. forced is true if two groups
+// checkPlan follows a plan step by step. The error names the step that breaks a guarantee. `forced` is true if two groups
 // overlapped at some step of the plan, although they overlap neither before nor after the change.
 func checkPlan(current, wanted map[string]resctrl.Schemata, info resctrl.Info) (forced bool, err error) {
 	now := map[string]resctrl.Schemata{}

@@ -47,7 +47,7 @@ func (m *machine) configurable() map[string]resctrl.Schemata {
 	return result
 }
 
-// surplus returns the managed groups that are not in wanted.
+// surplus returns the managed groups that are not in `wanted`.
 func (m *machine) surplus(wanted map[string]resctrl.Schemata) []string {
 	return m.names(func(name string) bool {
 		_, ok := wanted[name]

@@ -125,7 +125,7 @@ func dividePercent(requests []request, cache resctrl.CacheInfo) (map[string]uint
 	return masks, nil
 }
 
-// sizesOf returns the number of bits of each partition. total is the sum of the requests in per cent. Beginning with the
+// sizesOf returns the number of bits of each partition. `total` is the sum of the requests in per cent. Beginning with the
 // smallest request, sizesOf rounds each number down, but not below the CPU's minimum. The largest request gets the rest.
 func sizesOf(requests []request, total uint64, cache resctrl.CacheInfo) (map[string]uint64, error) {
 	ascending := slices.Clone(requests)

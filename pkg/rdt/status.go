@@ -31,18 +31,18 @@ const (
 
 // live is the applied state. It is immutable.
 type live struct {
-	// config is the applied configuration. It is nil before the first Apply. machine has the state of resctrl
+	// config is the applied configuration. It is nil before the first Apply. `machine` has the state of resctrl
 	// before this configuration was applied.
 	config     *Config
 	machine    *machine
 	resolution Resolution
-	// offered has the configured classes. draining has the classes that are not configured any more but still have a group.
+	// offered has the configured classes. `draining` has the classes that are not configured any more but still have a group.
 	// These include classes of a former run of this program.
 	offered, draining []string
 	// effective has the kernel's values of all managed groups, including the groups of draining classes. It includes
 	// the root group if the configuration sets the root group.
 	effective map[string]resctrl.Schemata
-	// err is the last error of an attempt to replace or restore the configuration. unavailable is the last of these
+	// err is the last error of an attempt to replace or restore the configuration. `unavailable` is the last of these
 	// errors that has the type *classes.Unavailable.
 	err         error
 	unavailable *classes.Unavailable

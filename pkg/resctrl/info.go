@@ -80,8 +80,8 @@ const maxMBps = 1<<32 - 1
 // have at most 11 bits (CPUID 0x80000020_EAX_x1).
 const amdMaxBandwidth = 2048
 
-// ParseInfo parses files below resctrl's directory info/. The keys of the map are paths, e.g. "L3/cbm_mask". root has
-// the root group's schemata. mbps reports whether resctrl is mounted with mba_MBps.
+// ParseInfo parses files below resctrl's directory info/. The keys of the map are paths, e.g. "L3/cbm_mask". `root` has
+// the root group's schemata. `mbps` reports whether resctrl is mounted with mba_MBps.
 func ParseInfo(files map[string][]byte, root Schemata, mbps bool) (Info, error) {
 	parse := infoParser{files: files}
 	info := Info{Caches: map[Schema]CacheInfo{}}

@@ -69,8 +69,8 @@ func (n *Node) Load(ctx context.Context, file string) error {
 	return n.Configure(ctx, classes.FileSet{Files: []string{"classes.yaml"}, Hash: "0123456789ab", Config: config, Err: err})
 }
 
-// RunPod runs a pod and its containers. The UID of the pod is "uid-" and the name. request is the value of the
-// annotation "qos.noderesource.dev/pod". If request is empty, the pod has no annotation.
+// RunPod runs a pod and its containers. The UID of the pod is "uid-" and the name. `request` is the value of the
+// annotation "qos.noderesource.dev/pod". If `request` is empty, the pod has no annotation.
 func (n *Node) RunPod(ctx context.Context, namespace, name, request string, containers ...string) error {
 	return n.RunPodAs(ctx, "uid-"+name, namespace, name, request, containers...)
 }
@@ -130,7 +130,7 @@ type Served struct {
 // End stops the server, and does not wait for its end.
 func (s *Served) End() { s.cancel() }
 
-// Serve serves a node on a socket in dir, until Stop.
+// Serve serves a node on a socket in `dir`, until Stop.
 func Serve(ctx context.Context, n nodeapi.Node, dir string) (*Served, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Served{Socket: filepath.Join(dir, "qos.sock"), cancel: cancel, ended: make(chan error, 1)}

@@ -56,7 +56,7 @@ func (p *barePlugin) StartContainer(_ context.Context, pod *api.PodSandbox, c *a
 	return repeat(calls)
 }
 
-// write writes the calls into a file, for a plugin whose host has the given root directory.
+// write writes the calls into a file. Their tree is below the directory `root`.
 func (s startCalls) write(file, root string) error {
 	data, err := json.Marshal(startCalls{Tree: filepath.Join(root, s.Tree), Calls: s.Calls})
 	if err != nil {

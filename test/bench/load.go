@@ -38,7 +38,7 @@ const metricsAddress = "127.0.0.1:19420"
 // requestKey is the annotation with which the pods of the benchmark request a class.
 const requestKey = "container.qos.noderesource.dev/main"
 
-// pod returns the n-th pod of a Deployment. If request is true, the pod requests a class for its container.
+// pod returns the n-th pod of a Deployment. If `request` is true, the pod requests a class for its container.
 func pod(n int, request bool) nriruntime.PodConfig {
 	name := fmt.Sprintf("web-frontend-7c9d8f6b5d-%05d", n)
 	annotations := map[string]string{

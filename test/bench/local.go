@@ -95,7 +95,7 @@ type recorder struct {
 	calls     []fileCall
 }
 
-// fileCall is a read of a file, or a write if Data is not nil.
+// fileCall is a read of a file, or a write if `Data` is not nil.
 type fileCall struct {
 	Path string
 	Data []byte

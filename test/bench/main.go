@@ -37,7 +37,7 @@ type options struct {
 	plugin string
 	// creations and synchronizations are how many times each of these operations is measured.
 	creations, synchronizations int
-	// live is the number of containers that run while creations are measured. many is the number of containers that run
+	// live is the number of containers that run while creations are measured. `many` is the number of containers that run
 	// while synchronizations are measured.
 	live, many int
 	// reloads is the number of changes of all classes.

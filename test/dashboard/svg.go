@@ -36,7 +36,7 @@ const (
 	legendLines = 4 // at most, of a panel
 )
 
-// SVG returns a picture of the dashboard. data has the series of each panel, by the panel's title. All charts show the same time.
+// SVG returns a picture of the dashboard. `data` has the series of each panel, by the panel's title. All charts show the same time.
 func (d *Dashboard) SVG(data map[string][]Series) string {
 	c := canvas{from: time.Unix(math.MaxInt32, 0)}
 	for _, series := range data {

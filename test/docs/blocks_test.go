@@ -139,7 +139,7 @@ func TestPagesOfferTheVendorResourcesThatTheyName(t *testing.T) {
 	}
 }
 
-// anyOf reports whether a key begins with prefix.
+// anyOf reports whether a key begins with `prefix`.
 func anyOf(keys map[string]bool, prefix string) bool {
 	for key := range keys {
 		if strings.HasPrefix(key, prefix) {

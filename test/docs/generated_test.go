@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the generated parts of the pages")
 
-// checkGenerated compares the generated part of a page with want, or writes want into the page. A page is generated from
+// checkGenerated compares the generated part of a page with `want`, or writes want into the page. A page is generated from
 // its first heading of the second level on.
 func checkGenerated(t *testing.T, file, want string) {
 	t.Helper()

@@ -119,7 +119,7 @@ func metricsInSources(t *testing.T) (all []metric) {
 }
 
 // metricOf returns the metric that a call creates: NewDesc, or a function such as NewCounterVec that gets options and
-// labels. lists has the variables with lists of labels.
+// labels. `lists` has the variables with lists of labels.
 func metricOf(call *ast.CallExpr, lists map[string][]string) (m metric) {
 	function, isMethod := call.Fun.(*ast.SelectorExpr)
 	if !isMethod || len(call.Args) == 0 {

@@ -51,7 +51,7 @@ type run struct {
 	clients map[string]*client
 }
 
-// New makes a kubelet with its root directory in dir. Start starts it.
+// New makes a kubelet with its root directory in `dir`. Start starts it.
 func New(dir string) *Kubelet {
 	return &Kubelet{root: dir, changed: make(chan struct{}), resources: map[string]*resource{}, pods: map[podKey]*pod{}}
 }
@@ -132,7 +132,7 @@ func removeSockets(dir string) error {
 	return nil
 }
 
-// serve starts a server on kubelet.sock in dir. The file stays after the server has ended, as when the process is
+// serve starts a server on kubelet.sock in `dir`. The file stays after the server has ended, as when the process is
 // killed.
 func (r *run) serve(server *grpc.Server, dir string) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {

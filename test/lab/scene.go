@@ -31,7 +31,7 @@ type Scene struct {
 	Rows []Row `json:"rows"`
 }
 
-// Row is a situation.
+// Row is what was measured in one situation, e.g. beside neighbours.
 type Row struct {
 	Name string `json:"name"`
 

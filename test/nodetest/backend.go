@@ -28,19 +28,19 @@ type Backend struct {
 	failures map[string]error
 	// unavailable is the reason why the machine does not have the resource. It is nil if the machine has it.
 	unavailable *classes.Unavailable
-	// The keys of the next two maps are operations. stuck has the channel on which an operation waits. reached has the function that the
+	// The keys of the next two maps are operations. stuck has the channel on which an operation waits. `reached` has the function that the
 	// operation calls before it waits.
 	stuck   map[string]<-chan struct{}
 	reached map[string]func()
 	// before is called at the beginning of each operation. It is nil if there is nothing to call.
 	before func()
-	// Status and Preview return status together with unavailable.
+	// Status and Preview return status together with `unavailable`.
 	status   classes.BackendStatus
 	applied  int
 	released int
 	drift    classes.Drift
 	blurred  bool
-	// strays has the targets with threads outside of their class. targets has "ID class" for each target of MoveThreads.
+	// strays has the targets with threads outside of their class. `targets` has "ID class" for each target of MoveThreads.
 	strays  map[string]bool
 	targets []string
 	// used is the usage of each target, by ID.

@@ -93,7 +93,7 @@ func (b *bridge) stop() {
 	}
 }
 
-// synchronize sends all pods and containers to a plugin, unless nri was stopped meanwhile.
+// synchronize sends all pods and containers to a plugin, unless `nri` was stopped meanwhile.
 func (b *bridge) synchronize(ctx context.Context, nri *adaptation.Adaptation, relay adaptation.SyncCB) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -67,7 +67,7 @@ type Runtime struct {
 	made       int
 }
 
-// New makes a runtime that will listen for plugins in dir, which must exist and have a short name. It starts nothing.
+// New makes a runtime that will listen for plugins in `dir`, which must exist and have a short name. It starts nothing.
 func New(dir string, options Options) (*Runtime, error) {
 	r := &Runtime{dir: dir, options: options, oci: options.OCI}
 	if len(r.Socket()) > maxSocketPath {

@@ -233,7 +233,7 @@ func (r *Runtime) Container(id string) (Container, error) {
 	}, nil
 }
 
-// container returns the container with an ID. If states are given and the container is in none of them, it returns
+// container returns the container with an ID. If `states` are given and the container is in none of them, it returns
 // ErrState.
 func (r *Runtime) container(id string, states ...api.ContainerState) (*container, error) {
 	r.mu.Lock()

@@ -176,7 +176,7 @@ func (m *Machine) destroy(c *container) error {
 	return err
 }
 
-// Fork starts a process in a container and returns its PID. parent is the PID of its parent, whose cgroup and resctrl group it
+// Fork starts a process in a container and returns its PID. `parent` is the PID of its parent, whose cgroup and resctrl group it
 // shares.
 func (m *Machine) Fork(id string, parent int) (int, error) {
 	m.runc.mu.Lock()

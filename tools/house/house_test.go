@@ -126,7 +126,7 @@ func TestLinkedModules(t *testing.T) {
 	})
 }
 
-// expect fails the test unless there is exactly one problem and it contains want. If want is empty, there must be no
+// expect fails the test unless there is exactly one problem and it contains want. If `want` is empty, there must be no
 // problem.
 func expect(t *testing.T, problems []error, want string) {
 	t.Helper()

@@ -63,7 +63,7 @@ func collect(ctx context.Context, root, file string) error {
 	return saveNotices(file, modules, strings.TrimSpace(goroot))
 }
 
-// sources returns the existing files that git tracks or would add. The paths are relative to root.
+// sources returns the existing files that git tracks or would add. The paths are relative to `root`.
 func sources(ctx context.Context, root string) ([]string, error) {
 	known, err := run(ctx, root, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	if err != nil {

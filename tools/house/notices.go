@@ -14,7 +14,7 @@ import (
 )
 
 // writeNotices writes what must be distributed with the programs: the licences of all linked modules and of Go, and the notices
-// that section 4d of Apache-2.0 requires. goroot has Go's licence.
+// that section 4d of Apache-2.0 requires. `goroot` has Go's licence.
 func writeNotices(w io.Writer, modules []module, goroot string) error {
 	modules = append([]module{{path: "the Go standard library", version: runtime.Version(), dir: goroot}}, modules...)
 	for _, m := range modules {

@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// run builds the image that the arguments describe, and prints its name and digest to out.
+// run builds the image that the arguments describe, and prints its name and digest to `out`.
 func run(args []string, out, usage io.Writer) error {
 	s, output, err := parse(args, usage)
 	if err != nil {

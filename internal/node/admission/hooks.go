@@ -49,7 +49,7 @@ func (h *Hooks) UpdateContainer(id string, requested classes.Spec, stored classe
 
 // StartContainer records the process of a container that is about to start. It returns the function enforce, which
 // enforces and verifies the container's classes. The caller must call enforce unless it is nil. If StartContainer or
-// enforce returns an error, the caller must not start the container, and must call Kill while the runtime still waits
+// `enforce` returns an error, the caller must not start the container, and must call Kill while the runtime still waits
 // for the hook.
 //
 // A container that was created while the plugin was not connected has no classes. StartContainer then admits it to the
@@ -81,7 +81,7 @@ func (h *Hooks) Kill(ctx context.Context, container classes.Holder) error {
 }
 
 // RunPod assigns pod-scope classes to a pod that is about to run. It returns the function enforce, which enforces these
-// classes on the pod's cgroup. The caller must call enforce unless it is nil. If RunPod or enforce returns an error,
+// classes on the pod's cgroup. The caller must call enforce unless it is nil. If RunPod or `enforce` returns an error,
 // the caller must not run the pod.
 func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error, err error) {
 	e, err := h.store.AdmitPod(pod)
@@ -140,7 +140,7 @@ func (h *Hooks) enforcement(entries ...state.Holding) func(context.Context) erro
 	}
 }
 
-// monitoring returns a function that calls enforce, unless it is nil, and then begins to monitor the container. If the
+// monitoring returns a function that calls `enforce`, unless it is nil, and then begins to monitor the container. If the
 // container is not to be monitored, monitoring returns enforce itself.
 func (h *Hooks) monitoring(e state.Holding, enforce func(context.Context) error) func(context.Context) error {
 	if !reconcile.Monitored(h.store, e) {

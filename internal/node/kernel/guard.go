@@ -44,7 +44,7 @@ type Guard struct {
 	blocked map[Call]BlockedCall
 }
 
-// New returns a guard without blocked calls. If now is nil, the guard uses time.Now. The guard calls the function
+// New returns a guard without blocked calls. If `now` is nil, the guard uses time.Now. The guard calls the function
 // changed when the blocked calls have changed.
 func New(now func() time.Time, changed func()) *Guard {
 	if now == nil {

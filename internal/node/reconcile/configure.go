@@ -177,7 +177,7 @@ func (r *Reconciler) resourceFor(config classes.ResourceConfig) state.Resource {
 	return state.Resource{Backend: old.Backend, Config: config}
 }
 
-// inPod returns a pod and its volumes with their desired classes. If podUID is empty, it returns all pods and volumes.
+// inPod returns a pod and its volumes with their desired classes. If `podUID` is empty, it returns all pods and volumes.
 func (r *Reconciler) inPod(podUID string) (holdings []classes.Holding) {
 	for _, h := range r.store.Where(func(h state.Holding) bool {
 		return h.Scope() != classes.ContainerScope && (podUID == "" || h.PodUID == podUID)

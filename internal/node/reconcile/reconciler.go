@@ -59,13 +59,14 @@ type Reconciler struct {
 	// threadErrs maps each resource and class to the last error of moving the threads of this class, so that the
 	// reconciler logs each error once. The semaphore guards this map.
 	threadErrs map[string]string
-	// files are the live class files. claims is the live resource of claims, or nil if there is none. The semaphore guards both
+	// files are the live class files. `claims` is the live resource of claims, or nil if there is none. The semaphore guards both
 	// fields.
 	files  classes.FileSet
 	claims *classes.ResourceConfig
 }
 
-// New returns a reconciler. If startTime is nil, the start times of processes are unknown. If hasCgroup is nil, every container is assumed to have a cgroup.
+// New returns a reconciler. If `startTime` is nil, the start times of processes are unknown. If `hasCgroup` is nil, every
+// container is assumed to have a cgroup.
 func New(
 	store *state.Store, guard *kernel.Guard, kinds []classes.Kind, changes state.Changes, startTime StartTime, hasCgroup HasCgroup, before BeforeMove,
 	log *slog.Logger,

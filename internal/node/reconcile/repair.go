@@ -144,7 +144,7 @@ func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Hold
 
 // threadGroups groups the containers by resource and observed class, which is the class of the container's first
 // process. So all threads of a container are moved to one class even if the container cannot get its desired class,
-// e.g. because the group of that class was removed. threadGroups includes a container only if selected returns true for
+// e.g. because the group of that class was removed. threadGroups includes a container only if `selected` returns true for
 // the container and the resource, and if the container's threads can be moved now.
 func (r *Reconciler) threadGroups(selected func(e state.Holding, resource string) bool) map[threadGroup][]classes.Holder {
 	movers := r.movers()

@@ -146,7 +146,7 @@ func (h Holding) container() string {
 	return cmp.Or(h.ContainerID, h.ID)
 }
 
-// with returns a copy of a map. If keep is true, the copy has the value under the key. Otherwise it lacks the key.
+// with returns a copy of a map. If `keep` is true, the copy has the value under the key. Otherwise it lacks the key.
 func with(values map[string]string, key, value string, keep bool) map[string]string {
 	values = maps.Clone(values)
 	if !keep {

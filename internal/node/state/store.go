@@ -70,7 +70,7 @@ type node struct {
 	changed, released bool
 }
 
-// New returns a store that offers no classes yet. If now is nil, the store uses time.Now. NoChanges serves
+// New returns a store that offers no classes yet. If `now` is nil, the store uses time.Now. NoChanges serves
 // nodes that may lose changed classes and claims at a restart.
 func New(changes Changes, now func() time.Time) *Store {
 	if now == nil {

@@ -39,7 +39,7 @@ func newFixture() *fixture {
 	return f
 }
 
-// offer makes the configuration of these tests live. If edit is not nil, it changes the resources first.
+// offer makes the configuration of these tests live. If `edit` is not nil, it changes the resources first.
 func (f *fixture) offer(edit func([]classes.Resource) []classes.Resource) {
 	resources := []classes.Resource{
 		{

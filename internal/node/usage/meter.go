@@ -82,7 +82,7 @@ type Holder struct {
 	Reading         classes.Reading
 }
 
-// New returns a meter. If now is nil, the meter uses time.Now.
+// New returns a meter. If `now` is nil, the meter uses time.Now.
 func New(store *state.Store, guard *kernel.Guard, now func() time.Time) *Meter {
 	if now == nil {
 		now = time.Now

@@ -101,7 +101,7 @@ func (cs *Containers) take(m *Machine, t turn, to classes.InClass) {
 	cs.monitor(to, true)
 }
 
-// monitor creates, replaces or removes the monitoring group of a container. If granted is false, monitor leaves a free RMID
+// monitor creates, replaces or removes the monitoring group of a container. If `granted` is false, monitor leaves a free RMID
 // to each other container that waits for an RMID.
 func (cs *Containers) monitor(c classes.InClass, granted bool) {
 	selected, to := cs.Monitors(c.Class), groups.Of(c.Class)

@@ -33,7 +33,7 @@ type monitors struct {
 	foreign int
 }
 
-// absence describes a missing monitoring group. control is its control group, and why is the reason why it is missing.
+// absence describes a missing monitoring group. `control` is its control group, and why is the reason why it is missing.
 type absence struct {
 	control string
 	why     error
@@ -97,7 +97,7 @@ func (m *monitors) wait(id, control string) {
 	m.missing[id] = absence{control, cmp.Or(m.missing[id].why, errNoRMID)}
 }
 
-// absence returns why a container that should be monitored has no monitoring group. missing is false if the container has a
+// absence returns why a container that should be monitored has no monitoring group. `missing` is false if the container has a
 // monitoring group, or if the backend has not tried to create the group yet.
 func (m *monitors) absence(id string) (a absence, missing bool) {
 	m.mu.Lock()
@@ -126,7 +126,7 @@ func (m *monitors) waiting(except string) (n int) {
 	return n
 }
 
-// containers returns the readings of the monitored containers in a control group, by container ID. parts has the
+// containers returns the readings of the monitored containers in a control group, by container ID. `parts` has the
 // readings of all monitoring groups in this control group, by name.
 func (m *monitors) containers(control string, parts map[string]classes.Reading) map[string]classes.Reading {
 	m.mu.Lock()

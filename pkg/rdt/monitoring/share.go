@@ -15,20 +15,20 @@ type candidate struct {
 	monitored      bool
 }
 
-// turn gives an RMID to the container whose ID is begin. If end is not empty, the container whose ID is end loses its RMID first.
+// turn gives an RMID to the container whose ID is begin. If `end` is not empty, the container whose ID is end loses its RMID first.
 type turn struct{ begin, end string }
 
 // shareRMIDs returns the changes that share the RMIDs evenly between classes, and the RMIDs of a class evenly between the class's
-// pods. The candidates are in the order of their creation. free is the number of RMIDs that no container has.
+// pods. The candidates are in the order of their creation. `free` is the number of RMIDs that no container has.
 //
 // A free RMID goes to the class with the fewest RMIDs, in this class to the pod with the fewest RMIDs, and in this pod to the
 // oldest container. If no RMID is free, a class loses an RMID to another class that has at least two fewer. In the same way, a pod
 // loses an RMID to another pod of its class. So the result is max-min fair, and no RMID moves back and forth. The container that
 // loses its RMID is the newest one of the class or pod.
 //
-// The parameter `most` is the maximum number of RMIDs that shareRMIDs takes away from containers. If free is not 0, shareRMIDs takes
-// none away. If free is positive, the kernel may still hold the RMIDs of removed groups, and removing another group would not help.
-// If free is negative, other programs use RMIDs that are reserved for classes. An RMID that a container loses would then be
+// The parameter `most` is the maximum number of RMIDs that shareRMIDs takes away from containers. If `free` is not 0, shareRMIDs takes
+// none away. If `free` is positive, the kernel may still hold the RMIDs of removed groups, and removing another group would not help.
+// If `free` is negative, other programs use RMIDs that are reserved for classes. An RMID that a container loses would then be
 // reserved for classes, and no other container could get it.
 func shareRMIDs(candidates []candidate, free, most int) (turns []turn) {
 	s := newSharing(candidates)

@@ -24,7 +24,7 @@ func Measures(what string) []classes.Measure {
 	}
 }
 
-// readingOf returns the values of counters as a reading. It is nil if counters is nil.
+// readingOf returns the values of counters as a reading. It is nil if `counters` is nil.
 func readingOf(counters resctrl.Counters) classes.Reading {
 	if counters == nil {
 		return nil

@@ -106,7 +106,7 @@ func (d *driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRe
 	return &csi.NodeExpandVolumeResponse{}, execute(ctx, "resize2fs", device)
 }
 
-// mount does nothing if there is a mount at target, because the kubelet repeats calls.
+// mount does nothing if there is a mount at `target`, because the kubelet repeats calls.
 func mount(source, target string, flags uintptr) error {
 	if mounted, err := mountinfo.Mounted(target); err != nil || mounted {
 		return err
@@ -114,7 +114,7 @@ func mount(source, target string, flags uintptr) error {
 	return unix.Mount(source, target, "ext4", flags, "")
 }
 
-// unmount does nothing if there is no mount at path.
+// unmount does nothing if there is no mount at `path`.
 func unmount(path string) error {
 	err := unix.Unmount(path, 0)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {

@@ -85,7 +85,7 @@ func aliases(t *testing.T, p *pod) {
 	c.remove(t) // in classFile, the class has other limits
 }
 
-// hasLimits returns an error if the throttles of a container differ from want.
+// hasLimits returns an error if the throttles of a container differ from `want`.
 func (n *node) hasLimits(t testing.TB, c *container, want ioLimits) error {
 	if got := n.limits(t, c.cgroup()); fmt.Sprint(got) != fmt.Sprint(want) {
 		return fmt.Errorf("throttles %v, want %v", got, want)

@@ -193,7 +193,7 @@ func assign(t *testing.T, container, request string, pods ...*pod) {
 	must(t, group.Wait())
 }
 
-// start runs a pod with one container. If critical is true, the container has the CPU shares of a Guaranteed pod;
+// start runs a pod with one container. If `critical` is true, the container has the CPU shares of a Guaranteed pod;
 // otherwise it has those of a BestEffort pod.
 func (l *laboratory) start(t *testing.T, name string, annotations map[string]string, critical bool, s spec) *container {
 	t.Helper()

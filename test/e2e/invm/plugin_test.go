@@ -110,7 +110,7 @@ func (n *node) assignments(t testing.TB) *qos.ListAssignmentsResponse {
 	return list
 }
 
-// assignment returns the class of a container, or of the pod if container is empty.
+// assignment returns the class of a container, or of the pod if `container` is empty.
 func (n *node) assignment(t testing.TB, p *pod, container, resource string) *qos.Assignment {
 	t.Helper()
 	list, err := n.api(t).ListAssignments(requestContext(t), &qos.ListAssignmentsRequest{PodUid: p.config.Metadata.Uid})
@@ -136,7 +136,7 @@ func (n *node) assignment(t testing.TB, p *pod, container, resource string) *qos
 	return nil
 }
 
-// wantAssignment checks the reported assignment of a container, or of the pod if container is empty.
+// wantAssignment checks the reported assignment of a container, or of the pod if `container` is empty.
 func (n *node) wantAssignment(t testing.TB, p *pod, container string, want *qos.Assignment) {
 	t.Helper()
 	got := n.assignment(t, p, container, want.Name)

@@ -20,7 +20,7 @@ import (
 // patience is how long tests wait for a condition, on an emulated CPU of a busy host.
 const patience = 5 * time.Minute
 
-// eventually waits until check returns nil. If it never does, the test fails with its last error. A check takes much of
+// eventually waits until `check` returns nil. If it never does, the test fails with its last error. A check takes much of
 // the time of an emulated CPU, so the interval between the checks grows.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()

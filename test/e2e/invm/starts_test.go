@@ -53,7 +53,7 @@ func startsOutside(t *testing.T, p *pod) {
 	}
 }
 
-// takeGroup removes a group, and takes all free CLOSIDs as other programs would, until release is called.
+// takeGroup removes a group, and takes all free CLOSIDs as other programs would, until `release` is called.
 func takeGroup(t *testing.T, group string) (release func()) {
 	t.Helper()
 	var taken []string

@@ -40,7 +40,7 @@ func unansweredHook(t *testing.T, p *pod) {
 }
 
 // reconfigureRuntime restarts the runtime with a changed configuration: the original configuration, in which the text is
-// replaced. If text is empty, the runtime gets the original configuration back.
+// replaced. If `text` is empty, the runtime gets the original configuration back.
 func (n *node) reconfigureRuntime(t *testing.T, text, replacement string) {
 	t.Helper()
 	n.stopRuntime(t)

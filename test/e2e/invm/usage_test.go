@@ -192,7 +192,7 @@ type ioCounter struct{ measure, file, line, key string }
 
 func isPressure(measure string) bool { return strings.HasPrefix(measure, "pressure") }
 
-// ioCounters returns the counters of a disk and of pressure. disk is the number of the disk.
+// ioCounters returns the counters of a disk and of pressure. `disk` is the number of the disk.
 func (n *node) ioCounters(disk string) []ioCounter {
 	if !n.cgroupV2 {
 		const bytes, operations = "blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive"

@@ -167,7 +167,7 @@ type pod struct {
 	annotations map[string]string
 	priority    string
 	node        string // the only node on which it may run; empty means any node
-	// init is a class that an init container requests; empty means no init container. If loops is true, the container
+	// init is a class that an init container requests; empty means no init container. If `loops` is true, the container
 	// main ends at once, so that the kubelet restarts it again and again.
 	init  string
 	loops bool

@@ -264,7 +264,7 @@ func wantLines(t *testing.T, output string, want ...string) {
 	}
 }
 
-// hasLines reports whether, for each text of want, a line of the output begins with the text. It ignores the number of blanks in the
+// hasLines reports whether, for each text of `want`, a line of the output begins with the text. It ignores the number of blanks in the
 // lines.
 func hasLines(output string, want ...string) bool {
 	var lines strings.Builder

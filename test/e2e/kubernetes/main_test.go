@@ -142,7 +142,7 @@ func inside(ctx context.Context, built string, skipped []string, output io.Write
 	return command.ProcessState.ExitCode()
 }
 
-// prepare builds all programs into dir/bin, and the container images into dir.
+// prepare builds all programs into dir/bin, and the container images into `dir`.
 func prepare(dir string) error {
 	bin := filepath.Join(dir, "bin")
 	if err := os.Mkdir(bin, 0o755); err != nil {

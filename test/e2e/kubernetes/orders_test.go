@@ -195,8 +195,8 @@ func (n *installs) uninstalled(t *testing.T) {
 	}
 }
 
-// check waits until the API server knows all policies, and then creates and changes pods. holds reports whether a
-// policy must act. If holds is nil, no policy has to act.
+// check waits until the API server knows all policies, and then creates and changes pods. `holds` reports whether a
+// policy must act. If `holds` is nil, no policy has to act.
 func (n *installs) check(t *testing.T, holds func(policy string) bool) {
 	t.Helper()
 	n.step++

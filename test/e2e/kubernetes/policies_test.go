@@ -56,7 +56,7 @@ func (n *node) installPolicies(t *testing.T) {
 	n.policiesAct(t)
 }
 
-// applyPolicies applies the policies. containerResources lists the QoS resources of containers in the format of the
+// applyPolicies applies the policies. `containerResources` lists the QoS resources of containers in the format of the
 // policies.
 func (n *node) applyPolicies(t *testing.T, containerResources string) {
 	t.Helper()

@@ -30,8 +30,8 @@ const (
 	newField = "observedGeneration"
 )
 
-// buildPublisher builds two programs into dir: publish, which publishes a release, and a registry. It also copies the
-// programs that "make image" has built into dir. They serve as the programs of the previous version.
+// buildPublisher builds two programs into `dir`: publish, which publishes a release, and a registry. It also copies the
+// programs that "make image" has built into `dir`. They serve as the programs of the previous version.
 func buildPublisher(dir string) error {
 	build := exec.Command("go", "-C", "../../../tools/image", "build", "-o", filepath.Join(dir, "bin")+"/",
 		"./publish", "github.com/google/go-containerregistry/cmd/registry")

@@ -85,7 +85,7 @@ func (n *node) placedOn(t *testing.T) map[string]int {
 	return placed
 }
 
-// scored schedules four pods. Two nodes have room for four pods each. want is the number of pods that one of the nodes must get.
+// scored schedules four pods. Two nodes have room for four pods each. `want` is the number of pods that one of the nodes must get.
 func scored(t *testing.T, n *node, profile string, want int) {
 	const gold = "qos.noderesource.dev/rdt.gold"
 	for _, name := range []string{"fake-1", "fake-2"} {

@@ -192,7 +192,7 @@ func showsForeignGroup(t *testing.T, n *node, v *vm) {
 	})
 }
 
-// configMapReaches changes the class gold in the ConfigMap: another capacity, and half of the memory bandwidth. want is the bandwidth that
+// configMapReaches changes the class gold in the ConfigMap: another capacity, and half of the memory bandwidth. `want` is the bandwidth that
 // the kernel must then have: a percentage on Intel, and an amount in units of 1/8 GB/s on AMD.
 func configMapReaches(t *testing.T, n *node, d *daemonSet, want string) {
 	n.run(t, pod{name: "in-gold", classes: n.asks("gold")})

@@ -82,7 +82,7 @@ func (c *Client) End(signal Signal) error {
 	return c.call("End", signal, &struct{}{})
 }
 
-// Kill kills a program whose command line begins with commandLine.
+// Kill kills a program whose command line begins with `commandLine`.
 func (c *Client) Kill(commandLine string) error {
 	return c.call("Kill", commandLine, &struct{}{})
 }

@@ -42,7 +42,7 @@ type Signal struct {
 // Result has the output of a program that has ended, and the reason if the program has failed.
 type Result struct{ Output, Failure string }
 
-// server does what clients ask for. Its exported methods are for package rpc.
+// server executes the requests of clients. net/rpc calls its exported methods.
 type server struct {
 	mu       sync.Mutex
 	programs map[string]*running
@@ -152,10 +152,10 @@ func (s *server) End(signal Signal, _ *struct{}) error {
 	return nil
 }
 
-// Kill kills a program whose command line begins with commandLine.
+// Kill kills a program whose command line begins with `commandLine`.
 func (*server) Kill(commandLine string, _ *struct{}) error { return Kill(commandLine) }
 
-// Kill kills a program of this machine whose command line begins with commandLine.
+// Kill kills a program of this machine whose command line begins with `commandLine`.
 func Kill(commandLine string) error {
 	pid, err := PIDOf(commandLine)
 	if err != nil {
@@ -164,7 +164,7 @@ func Kill(commandLine string) error {
 	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// PIDOf returns the PID of a program of this machine whose command line begins with commandLine.
+// PIDOf returns the PID of a program of this machine whose command line begins with `commandLine`.
 func PIDOf(commandLine string) (int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {

@@ -226,7 +226,7 @@ func (g *group) forget(gone *disk) {
 }
 
 // AddCgroup creates a cgroup and its ancestors in every hierarchy, and enables all controllers for them, as runtimes
-// do. name is relative to the root of the hierarchy.
+// do. `name` is relative to the root of the hierarchy.
 func (m *Machine) AddCgroup(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -128,7 +128,7 @@ func (m *Machine) put(name string, n *node) {
 }
 
 // find returns the file at a path. It follows symbolic links in the path. If the file itself is a symbolic link, find
-// follows it only if follow is true.
+// follows it only if `follow` is true.
 func (m *Machine) find(op, name string, follow bool) (string, *node, error) {
 	done, rest := "/", strings.Split(strings.Trim(path.Clean(name), "/"), "/")
 	if rest[0] == "" {

@@ -60,7 +60,7 @@ func (r Result) String() string {
 	return text
 }
 
-// Run does all operations on a resctrl without groups. task is the ID of a thread in the root group.
+// Run does all operations on a resctrl without groups. `task` is the ID of a thread in the root group.
 func Run(tree Tree, point string, task int, operations []Operation) []Result {
 	results := make([]Result, 0, len(operations))
 	for _, operation := range operations {

@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// Count sets the text in the file of a group's counter, e.g. "mbm_total_bytes". group is the path of the group below the
+// Count sets the text in the file of a group's counter, e.g. "mbm_total_bytes". `group` is the path of the group below the
 // mount point. For a control group, the file shows the sum of the numbers of the group and of its monitoring groups. If
 // one of them is not a number, such as "Unavailable", the sum does not include it. Count panics if the group does not
 // exist, because this is an error in the test.

@@ -81,7 +81,7 @@ type mounted struct {
 	root    *group
 	groups  map[string]*group
 	closids []bool
-	// rmids is the number of free RMIDs. limbo is the number of freed RMIDs that still have cache lines.
+	// rmids is the number of free RMIDs. `limbo` is the number of freed RMIDs that still have cache lines.
 	rmids, limbo int
 	status       string
 }
@@ -162,8 +162,8 @@ func (m *mounted) control() []*group {
 	return groups
 }
 
-// overlaps simulates rdtgroup_cbm_overlaps. It reports whether a mask shares bits with another group. If exclusive is
-// true, it checks only groups in exclusive mode. If exclusive is false, it also checks the bits that hardware shares.
+// overlaps simulates rdtgroup_cbm_overlaps. It reports whether a mask shares bits with another group. If `exclusive` is
+// true, it checks only groups in exclusive mode. If `exclusive` is false, it also checks the bits that hardware shares.
 func (m *mounted) overlaps(s *schema, id int, mask uint64, closid int, exclusive bool) bool {
 	if !exclusive && mask&s.cache.Shareable != 0 {
 		return true

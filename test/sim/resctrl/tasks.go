@@ -19,7 +19,7 @@ type task struct {
 	ended bool
 }
 
-// AddTask starts a thread in a group. group is the path of the group below the mount point, e.g. "g" or "g/mon_groups/m", or "" for the
+// AddTask starts a thread in a group. `group` is the path of the group below the mount point, e.g. "g" or "g/mon_groups/m", or "" for the
 // root group.
 func (f *FS) AddTask(tid int, group string) {
 	f.mu.Lock()

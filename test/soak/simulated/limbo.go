@@ -14,7 +14,7 @@ import (
 // Linux).
 const drainInterval = time.Second
 
-// drain frees the RMIDs in limbo at each interval, until stop is called.
+// drain frees the RMIDs in limbo at each interval, until `stop` is called.
 func drain(fs *resctrl.FS) (stop func()) {
 	ended := make(chan struct{})
 	var running sync.WaitGroup

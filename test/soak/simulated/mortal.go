@@ -28,7 +28,7 @@ type mortal struct {
 	refusal *refusal
 }
 
-// kill lets the process make at-1 more writes, and ends it at the write after them. If at is 0, kill ends the process
+// kill lets the process make at-1 more writes, and ends it at the write after them. If `at` is 0, kill ends the process
 // now.
 func (m *mortal) kill(at int, late bool) {
 	m.mu.Lock()

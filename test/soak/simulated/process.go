@@ -49,7 +49,7 @@ type process struct {
 	checkpoint   []byte
 }
 
-// startProcess starts an agent and waits until the agent answers. runtime is the path of the runtime's NRI socket. The
+// startProcess starts an agent and waits until the agent answers. `runtime` is the path of the runtime's NRI socket. The
 // agent connects to it through a cable, so that a kill can cut the connection.
 func startProcess(ctx context.Context, o agent.Options, machine *sim.Machine, runtime string, log *slog.Logger) (*process, error) {
 	p := &process{options: o, ended: make(chan struct{}), killed: make(chan struct{}), dead: make(chan struct{})}

@@ -32,7 +32,7 @@ type classFile struct {
 	// gold and silver are true if these classes exist. goldCapacity and lowCapacity are the capacities of gold and low.
 	gold, silver, blockIO, podIO bool
 	goldCapacity, lowCapacity    int
-	// share is the part of the cache, in per cent, that only gold has. bandwidth is the memory bandwidth of bronze.
+	// share is the part of the cache, in per cent, that only gold has. `bandwidth` is the memory bandwidth of bronze.
 	share, bandwidth int
 	// rate is the read limit of the class slow, and calmRate is that of the class calm, both in bytes a second.
 	rate, calmRate int

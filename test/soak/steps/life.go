@@ -81,7 +81,7 @@ func (p *pod) note(id, name string, started bool) {
 	p.containers = append(p.containers, &container{pod: p, id: id, name: name, state: in})
 }
 
-// runContainer creates a container, and starts it if start is true. It returns an empty ID if it fails. While s.calm is
+// runContainer creates a container, and starts it if `start` is true. It returns an empty ID if it fails. While s.calm is
 // true, it checks that a container with the name "main" is in its class when it starts.
 func (s *Soak) runContainer(ctx context.Context, p *pod, name string, start bool) (id string, err error) {
 	id, err = s.site.CreateContainer(ctx, p.id, Container{Name: name, Annotations: p.request.cri, Device: p.request.device})

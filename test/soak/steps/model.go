@@ -42,10 +42,10 @@ type operation struct {
 	do           func(ctx context.Context) error
 	// then records the outcome in the model. The outcomes of concurrent operations are recorded one after another.
 	then func(err error)
-	// may has the reasons for which the operation may fail. must is true if the operation must fail.
+	// may has the reasons for which the operation may fail. `must` is true if the operation must fail.
 	may  []string
 	must bool
-	// judged is true if the outcome is checked against may and must. This happens only while Soak.calm is true.
+	// judged is true if the outcome is checked against may and `must`. This happens only while Soak.calm is true.
 	judged bool
 	// touches is the pod that no concurrent operation may touch.
 	touches *pod
@@ -55,7 +55,7 @@ type operation struct {
 type action struct {
 	weight int
 	plan   func(s *Soak) *operation
-	// If alone or trouble is true, an operation of this kind never runs concurrently with other operations. If trouble is true,
+	// If alone or `trouble` is true, an operation of this kind never runs concurrently with other operations. If `trouble` is true,
 	// every later operation may fail until the node is settled again.
 	alone, trouble bool
 }

@@ -12,9 +12,9 @@ import (
 
 // request is the request of a pod with one container, "main".
 type request struct {
-	// pod has the pod's annotations. cri has the CRI annotations, which the kubelet sets on the container.
+	// pod has the pod's annotations. `cri` has the CRI annotations, which the kubelet sets on the container.
 	pod, cri map[string]string
-	// rdt, blockIO, podIO and volumeIO are the requested classes. requested has the resources for which there is a request.
+	// rdt, blockIO, podIO and volumeIO are the requested classes. `requested` has the resources for which there is a request.
 	rdt, blockIO, podIO, volumeIO string
 	requested                     map[string]bool
 	// device is the block device with the class volumeIO.
@@ -146,7 +146,7 @@ func newWrongRequest(r request, random *rand.Rand) request {
 	return r
 }
 
-// may returns the reasons for which the plugin may refuse the request while the class file c is in force. must is true if
+// may returns the reasons for which the plugin may refuse the request while the class file c is in force. `must` is true if
 // the plugin must refuse it.
 func (r request) may(c classFile) (reasons []string, must bool) {
 	if r.never != "" {

@@ -57,7 +57,7 @@ type Plugin interface {
 	StartPlugin(ctx context.Context) error
 	// StopPlugin ends the plugin as SIGTERM does, and waits for its end.
 	StopPlugin(ctx context.Context) error
-	// KillPlugin ends the plugin as SIGKILL does. If at is 0, it does so at once. Otherwise, it lets the plugin make
+	// KillPlugin ends the plugin as SIGKILL does. If `at` is 0, it does so at once. Otherwise, it lets the plugin make
 	// at-1 more writes to kernel files, and ends the plugin at the write after them.
 	KillPlugin(ctx context.Context, at int) error
 	// PluginRuns returns false after the plugin was stopped or killed. It returns an error if the plugin ended by
@@ -110,7 +110,7 @@ type Faults interface {
 	// RefuseWrite makes the kernel refuse the plugin's next write. The write first calls the given function, and fails
 	// when this function has returned. stop cancels the refusal; if the function was already called, stop waits for its end.
 	RefuseWrite(during func()) (stop func())
-	// RefuseUpdate makes the runtime refuse the next update of a container, until stop is called.
+	// RefuseUpdate makes the runtime refuse the next update of a container, until `stop` is called.
 	RefuseUpdate() (stop func())
 }
 
@@ -127,7 +127,7 @@ type Saboteur interface {
 	// RemoveGroup removes a resctrl group. RewriteGroup changes its schemata. The group may not exist.
 	RemoveGroup(ctx context.Context, group string) error
 	RewriteGroup(ctx context.Context, group, schemata string) error
-	// Remount unmounts resctrl, which loses all groups. It mounts resctrl again if again is true.
+	// Remount unmounts resctrl, which loses all groups. It mounts resctrl again if `again` is true.
 	Remount(ctx context.Context, again bool) error
 	// Stray moves a thread of a container to the root group.
 	Stray(ctx context.Context, id string) error

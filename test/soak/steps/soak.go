@@ -65,7 +65,7 @@ type Soak struct {
 	// calm is true if only pods and containers have changed since the node was settled. While calm is true, an operation
 	// may fail only for a permitted reason.
 	calm bool
-	// sabotaged is the time of the last sabotage. restarted is the time of the runtime's last restart.
+	// sabotaged is the time of the last sabotage. `restarted` is the time of the runtime's last restart.
 	sabotaged, restarted time.Time
 	seen                 seen
 	began                time.Time
@@ -245,7 +245,7 @@ func ofKind(operations []*operation, action string) bool {
 	return slices.ContainsFunc(operations, func(d *operation) bool { return d.action == action })
 }
 
-// judge returns what is wrong with an outcome, or "". If calm is true, an operation may fail only for a permitted reason, and an
+// judge returns what is wrong with an outcome, or "". If `calm` is true, an operation may fail only for a permitted reason, and an
 // operation that must fail may not succeed.
 func judge(d *operation, err error, calm, others bool) string {
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -46,7 +46,7 @@ type Summary struct {
 	// armed is true if a kill of the plugin is planned in the current round.
 	armed bool
 	// monitored has the monitoring groups, by name, that existed after a round. There is one for each container.
-	// notAll is the number of rounds after which the plugin reported that it could not monitor all containers.
+	// `notAll` is the number of rounds after which the plugin reported that it could not monitor all containers.
 	monitored map[string]bool
 	notAll    int
 	warm, end resources

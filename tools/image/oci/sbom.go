@@ -46,7 +46,7 @@ func readPrograms(files []string) ([]program, error) {
 	return programs, nil
 }
 
-// SBOM returns the SBOM of the programs in dir, as JSON. dir has a directory for each platform, such as linux/amd64. The name of the
+// SBOM returns the SBOM of the programs in `dir`, as JSON. `dir` has a directory for each platform, such as linux/amd64. The name of the
 // document is the title of s.
 func SBOM(s Spec, dir string) ([]byte, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*", "*"))

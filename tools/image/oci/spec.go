@@ -84,7 +84,7 @@ func (n Name) Name() string {
 	return n.Tag.Name()
 }
 
-// ParsePlatform returns the platform of text, e.g. linux/amd64. The operating system must be Linux.
+// ParsePlatform returns the platform of `text`, e.g. linux/amd64. The operating system must be Linux.
 func ParsePlatform(text string) (v1.Platform, error) {
 	platform, err := v1.ParsePlatform(text)
 	if err != nil || platform.OS != "linux" || platform.Architecture == "" {

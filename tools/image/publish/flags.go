@@ -26,7 +26,7 @@ type release struct {
 	// name is the name of the chart, and created the time of its files.
 	name    string
 	created time.Time
-	// images are the images of the platforms. builder is the URI of the system that built them.
+	// images are the images of the platforms. `builder` is the URI of the system that built them.
 	images  []oci.Spec
 	builder string
 	// chartDir has the source of the chart.
