@@ -154,7 +154,7 @@ func resourceOf(r state.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(r.InUse)) {
-		if _, offered := r.Class(name); !offered && r.InUse[name] > 0 {
+		if _, offered := r.Class(name); !offered {
 			message := classOf(r, name)
 			message.Draining = true
 			info.Classes = append(info.Classes, message)

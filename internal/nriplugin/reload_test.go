@@ -139,10 +139,7 @@ func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 		// because no holder has requested this class.
 		noDefault bool
 	}{
-		{"a class that is removed", func(*testing.T) string {
-			return changed("{name: gold, capacity: 2}, ", "", `classes: {gold: {l3Allocation: "100%"}}`, "classes: {}",
-				"{name: fast, capacity: 2}, ", "", "fast: [{Devices: [/dev/vda], ThrottleReadBps: 50M}]\n", "")
-		}, "", false},
+		{"a class that is removed", func(*testing.T) string { return withoutGold() }, "", false},
 		{"a class that has another name", func(*testing.T) string { return changed("gold", "platinum", "fast", "quick") }, "platinum", false},
 		{"a resource that is removed", func(t *testing.T) string { return without(t, groups) }, "", true},
 		{"all resources", func(*testing.T) string {
@@ -172,7 +169,11 @@ func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 				p.mustRun(t, p.pod(t, "new", "rdt="+test.offered))
 			}
 
-			p.mustStop(t, p.gold, p.slow, p.plain)
+			for _, id := range []string{p.gold, p.slow, p.plain} {
+				if err := p.StopPod(t.Context(), p.podOf(t, id)); err != nil {
+					t.Fatal(err)
+				}
+			}
 			<-p.node.Drained()
 			p.mustRelease(t)
 			if got := nodetest.Draining(p.node.Store); got != 0 {

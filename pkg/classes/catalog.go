@@ -161,6 +161,28 @@ func (c *Catalog) defaults(h *Holder) []Assignment {
 	return own
 }
 
+// With returns a catalog that also offers these resources, with their classes. A resource that the catalog has gets the additional classes.
+func (c *Catalog) With(resources []Resource) *Catalog {
+	if len(resources) == 0 {
+		return c
+	}
+
+	offers := slices.Clone(c.offers)
+	for _, more := range resources {
+		i := slices.IndexFunc(offers, func(o Offer) bool { return o.Name == more.Name })
+		if i < 0 {
+			offers = append(offers, Offer{Resource: more})
+			continue
+		}
+		known := offers[i].Resource
+		added := slices.DeleteFunc(slices.Clone(more.Classes), func(class Class) bool { _, has := known.Class(class.Name); return has })
+		offers[i].Classes = slices.Concat(known.Classes, added)
+	}
+	with := NewCatalog(offers)
+	with.place, with.claims = c.place, c.claims
+	return with
+}
+
 // At returns a copy of the catalog whose errors name another place than "on this node", e.g. "on node-1".
 func (c *Catalog) At(place string) *Catalog {
 	with := *c

@@ -96,9 +96,22 @@ func (e *RequestError) Error() string {
 		text = holder + ": " + text
 	}
 	if e.Key != "" {
-		text += " (requested by annotation " + clipKey(e.Key) + ")"
+		text += " (requested by " + e.requester() + ")"
 	}
 	return text
+}
+
+// requester says what in the pod requests the class. No user has written the annotation of an allocation: the kubelet adds it for the
+// extended resource of the class.
+func (e *RequestError) requester() string {
+	if !strings.HasPrefix(e.Key, AllocatedKeyPrefix) {
+		return "annotation " + clipKey(e.Key)
+	}
+	extended, err := ExtendedResource(e.Resource, e.Class)
+	if err != nil {
+		return "the kubelet's annotation " + clipKey(e.Key)
+	}
+	return "extended resource " + clipKey(extended) + " in the container's resources.limits"
 }
 
 func (e *RequestError) Unwrap() error { return e.Err }

@@ -158,18 +158,18 @@ func TestRefusedRequestsHaveAReasonInOneLine(t *testing.T) {
 		{"an unknown resource of the pod", notes{podKey: "x=gold"}, nil, ErrUnknownResource, `resource "x" does not exist on this node; available: k8s.io/rdt, k8s.io/blockio, qos.noderesource.dev/pod-blockio (requested by annotation qos.noderesource.dev/pod)`},
 		{"an unavailable resource", notes{ownKey: "v.example/gone=gold"}, nil, ErrUnavailable, `class "gold" of v.example/gone is unavailable on this node: the driver is not loaded; load it (requested by annotation container.qos.noderesource.dev/main)`},
 		{"a resource of pods in a container", notes{ownKey: podResource + "=gold"}, nil, ErrBadRequest, `qos.noderesource.dev/pod-blockio is for pods, not for containers; request it in annotation qos.noderesource.dev/pod (requested by annotation container.qos.noderesource.dev/main)`},
-		{"an allocation of the pod's class without a request", nil, notes{allocatedKey: podResource + "=gold"}, ErrBadRequest, `qos.noderesource.dev/pod-blockio is for pods, not for containers; request it in annotation qos.noderesource.dev/pod (requested by annotation allocated.qos.noderesource.dev/rdt)`},
+		{"an allocation of the pod's class without a request", nil, notes{allocatedKey: podResource + "=gold"}, ErrBadRequest, `qos.noderesource.dev/pod-blockio is for pods, not for containers; request it in annotation qos.noderesource.dev/pod (requested by extended resource qos.noderesource.dev/pod-blockio.gold in the container's resources.limits)`},
 		{"an allocation of another class of the pod", notes{podKey: podResource + "=bronze"}, notes{allocatedKey: podResource + "=gold"}, ErrAllocated, `class "bronze" of qos.noderesource.dev/pod-blockio contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits (requested by annotation qos.noderesource.dev/pod)`},
 		{"a container that contradicts its allocation", notes{ownKey: "rdt=bronze"}, notes{allocatedKey: "rdt=gold"}, ErrAllocated, `class "bronze" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits (requested by annotation container.qos.noderesource.dev/main)`},
 		{"a container that asks for nothing against its allocation", notes{kepKey: ""}, notes{allocatedKey: "rdt=gold"}, ErrAllocated, `class "" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits (requested by annotation rdt.resources.kubernetes.io/container.main)`},
-		{"two allocations", nil, notes{allocatedKey: "rdt=gold", allocatedKey + "-2": "rdt=bronze"}, ErrContradiction, `k8s.io/rdt has two classes, "gold" and "bronze"; keep one of them (requested by annotation allocated.qos.noderesource.dev/rdt-2)`},
+		{"two allocations", nil, notes{allocatedKey: "rdt=gold", allocatedKey + "-2": "rdt=bronze"}, ErrContradiction, `k8s.io/rdt has two classes, "gold" and "bronze"; keep one of them (requested by extended resource qos.noderesource.dev/rdt.bronze in the container's resources.limits)`},
 		{"two classes in one request", notes{ownKey: "rdt=gold,k8s.io/rdt=bronze"}, nil, ErrContradiction, `k8s.io/rdt has two classes, "gold" and "bronze"; keep one of them (requested by annotation container.qos.noderesource.dev/main)`},
 		{"no class", notes{ownKey: "rdt"}, nil, ErrBadRequest, `the request has "rdt", which is not of the form resource=class (requested by annotation container.qos.noderesource.dev/main)`},
 		{"no resource", notes{ownKey: "=gold"}, nil, ErrBadRequest, `the request has "=gold", which is not of the form resource=class (requested by annotation container.qos.noderesource.dev/main)`},
 		{"a comma too many", notes{podKey: "rdt=gold,"}, nil, ErrBadRequest, `the request has nothing before or after a comma; write resource=class[,resource=class...] (requested by annotation qos.noderesource.dev/pod)`},
 		{"spaces within", notes{ownKey: "rdt = gold"}, nil, ErrBadRequest, `the request has "rdt = gold"; write resource=class, without spaces and with only one "=" (requested by annotation container.qos.noderesource.dev/main)`},
 		{"two equals signs", notes{ownKey: "rdt=a=b"}, nil, ErrBadRequest, `the request has "rdt=a=b"; write resource=class, without spaces and with only one "=" (requested by annotation container.qos.noderesource.dev/main)`},
-		{"an allocation that is none", nil, notes{allocatedKey: "gold"}, ErrBadRequest, `the request has "gold", which is not of the form resource=class (requested by annotation allocated.qos.noderesource.dev/rdt)`},
+		{"an allocation that is none", nil, notes{allocatedKey: "gold"}, ErrBadRequest, `the request has "gold", which is not of the form resource=class (requested by the kubelet's annotation allocated.qos.noderesource.dev/rdt)`},
 		{"far too much", notes{ownKey: strings.Repeat("rdt=gold,", 200000)}, nil, ErrBadRequest, `the request is longer than 16384 bytes (requested by annotation container.qos.noderesource.dev/main)`},
 		{"a long class on several lines", notes{betaPodKey: strings.Repeat("a\n", 500000)}, nil, ErrUnknownClass, `class "` + strings.Repeat("a?", 32) + `..." of k8s.io/rdt does not exist on this node; available: gold, bronze (requested by annotation rdt.resources.beta.kubernetes.io/pod)`},
 	}
@@ -223,7 +223,7 @@ func TestOfSeveralProblemsTheSameIsReportedEachTime(t *testing.T) {
 	}
 	for range 10 {
 		_, err := resolveMain(testCatalog(), nil, allocated)
-		want := `pod default/web container main: k8s.io/rdt has two classes, "a" and "b"; keep one of them (requested by annotation allocated.qos.noderesource.dev/b)`
+		want := `pod default/web container main: k8s.io/rdt has two classes, "a" and "b"; keep one of them (requested by extended resource qos.noderesource.dev/rdt.b in the container's resources.limits)`
 		if errorText(err) != want {
 			t.Fatalf("got %v", err)
 		}

@@ -279,24 +279,20 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 	return errors.Join(problems...)
 }
 
-// Adjust implements classes.Backend. It refuses a draining class for a new container, but not for a running one: after a
-// failed change of class, a running container must get back its former class, which may be draining.
-func (b *Backend) Adjust(_ classes.Holder, from, to string) (classes.Adjustment, error) {
+// Adjust implements classes.Backend. It accepts draining classes: after a failed change of class, and after a restart, a container must
+// get back its former class, which may be draining.
+func (b *Backend) Adjust(_ classes.Holder, _, to string) (classes.Adjustment, error) {
 	now := b.live.Load()
-	draining := slices.Contains(now.draining, to)
 	switch {
 	case to == classes.SystemDefault:
 		return nil, nil //nolint:nilnil // the system default sets nothing
-	case slices.Contains(now.offered, to), draining && from != classes.SystemDefault:
+	case slices.Contains(now.offered, to), slices.Contains(now.draining, to):
 		return classes.Adjustment{{Name: classes.SettingClosID}: groups.Of(to)}, nil
 	}
 
 	reason := "there are none"
 	if len(now.offered) > 0 {
 		reason = "there are " + strings.Join(now.offered, ", ")
-	}
-	if draining {
-		reason = "the class was removed, and remains only for running containers; " + reason
 	}
 	return nil, fmt.Errorf("RDT class %q: %w; %s", to, ErrNotOffered, reason)
 }

@@ -310,8 +310,8 @@ func TestAClassThatIsRemovedDrains(t *testing.T) {
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)
 	apply(t, b, others)
-	if _, err := b.Adjust(classes.Holder{}, "", "gold"); !errors.Is(err, ErrNotOffered) || !strings.Contains(err.Error(), "the class was removed") {
-		t.Errorf("a removed class returns %v, want ErrNotOffered with the reason", err)
+	if adjustment, err := b.Adjust(classes.Holder{}, "", "gold"); err != nil || adjustment[classes.Setting{Name: classes.SettingClosID}] != "qos-gold" {
+		t.Errorf("the successor of a container in a removed class gets %v, %v, want the group of the class", adjustment, err)
 	}
 
 	if _, ok := dump(fs, "mode")["qos-gold"]; !ok {

@@ -267,7 +267,7 @@ func (r *Reconciler) releaseUnused(ctx context.Context) error {
 	var errs []error
 	for _, name := range r.store.Live().Names() {
 		resource, _ := r.store.Live().Resource(name)
-		inUse := func(class string) bool { return r.store.InUse(name, class) > 0 }
+		inUse := func(class string) bool { return r.store.MayBeUsed(name, class) }
 		err := r.awaitResource(ctx, name, "release", func(ctx context.Context) error { return resource.Release(ctx, inUse) })
 		if err != nil {
 			errs = append(errs, fmt.Errorf("release classes of %s: %w", name, err))

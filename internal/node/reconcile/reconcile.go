@@ -31,6 +31,7 @@ func (r *Reconciler) Reconcile(ctx context.Context) (moved int) {
 
 func (r *Reconciler) reconcileAll(ctx context.Context, moved func(state.Holding, []Step)) {
 	r.releaseNotCreated(ctx)
+	r.endKept(ctx)
 	r.verify(ctx)
 	r.reconcileStarted(ctx, moved)
 	r.monitor(ctx)
@@ -220,7 +221,7 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Holding, observeErr e
 	case errors.Is(observeErr, classes.ErrEnded), errors.Is(observeErr, fs.ErrNotExist) && e.Container == "":
 		return true
 	case e.Container == "", e.PID <= 0 && r.store.Runtime().ReportsPIDs:
-		return !r.mayHaveCgroup(ctx, e)
+		return !r.mayHaveCgroup(ctx, e.Holder)
 	case r.startTime == nil || e.PID <= 0:
 		return false
 	}
@@ -249,22 +250,31 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Holding, observeErr e
 // was released by mistake.
 func (r *Reconciler) releaseNotCreated(ctx context.Context) {
 	for _, e := range r.store.Where(func(h state.Holding) bool { return h.IsLate(r.store.Now()) }) {
-		if !r.mayHaveCgroup(ctx, e) {
+		if !r.mayHaveCgroup(ctx, e.Holder) {
 			r.log.Info("a container was not created, but the runtime has not reported the failure", "holder", e.String())
 			r.store.Release(e.ID)
 		}
 	}
 }
 
+// endKept ends the kept classes of pods whose end the runtime has not reported.
+func (r *Reconciler) endKept(ctx context.Context) {
+	for _, pod := range r.store.KeptPods() {
+		if pod.CgroupsPath != "" && !r.mayHaveCgroup(ctx, pod) {
+			r.store.EndKept(pod.ID)
+		}
+	}
+}
+
 // mayHaveCgroup returns false if a holder has no cgroup. If that is unknown, it returns true.
-func (r *Reconciler) mayHaveCgroup(ctx context.Context, e state.Holding) bool {
+func (r *Reconciler) mayHaveCgroup(ctx context.Context, h classes.Holder) bool {
 	if r.hasCgroup == nil {
 		return true
 	}
-	call := kernel.Call{HolderID: e.ID}
-	what := func() string { return "look for the cgroup of " + e.String() }
+	call := kernel.Call{HolderID: h.ID}
+	what := func() string { return "look for the cgroup of " + h.String() }
 	has, err := await(ctx, r, observeTime, call, what, func(context.Context) (bool, error) {
-		return r.hasCgroup(e.Holder), nil
+		return r.hasCgroup(h), nil
 	})
 	return has || err != nil
 }

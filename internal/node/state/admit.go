@@ -45,7 +45,7 @@ func (n *node) releaseOthers(held Holding, is func(Holding) bool) {
 
 // admit assigns the requested classes to a holder that is about to be created, if each of these classes has a free slot.
 func (n *node) admit(h classes.Holder) (Holding, error) {
-	assignments, err := n.live.Catalog.Resolve(h)
+	catalog, assignments, err := n.resolve(h)
 	if err != nil {
 		return Holding{}, err
 	}
@@ -53,7 +53,11 @@ func (n *node) admit(h classes.Holder) (Holding, error) {
 	if h.Scope() == classes.ContainerScope {
 		held.Created = assignments
 	}
-	return held, n.table.Admit(held, n.live.Catalog)
+	if err := n.table.Admit(held, catalog); err != nil {
+		return Holding{}, err
+	}
+	delete(n.kept, h.Subject())
+	return held, nil
 }
 
 // newHolding returns the Holding of a holder that the table lacks. A volume is reported without its class until a hook or
@@ -226,6 +230,7 @@ func (s *Store) ReleasePod(sandboxID string) {
 	for _, h := range s.node.table.Where(func(h Holding) bool { return h.SandboxID == sandboxID }) {
 		s.node.release(h.ID)
 	}
+	s.node.forget(func(id string) bool { return id == sandboxID })
 }
 
 // release removes a holder and its volumes, and the saved changes of the holder's classes.
@@ -246,6 +251,7 @@ func (n *node) drop(id string) {
 	if h.Phase == Waiting {
 		n.accept(h.Subject())
 	}
+	n.keep(h)
 	n.left(slices.Concat(h.Assignments, n.table.Reserved(id)))
 	n.table.Release(id)
 	n.changed = true

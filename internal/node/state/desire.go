@@ -66,11 +66,11 @@ func (n *node) retryPending(id string) {
 	}
 
 	after := before
-	wanted, err := n.live.Catalog.Resolve(*before.Request)
+	catalog, wanted, err := n.resolve(*before.Request)
 	if err == nil {
 		after.assign(classes.Overlay(wanted, updates(before.Assignments)))
 		after.happens(admitted)
-		err = n.table.Admit(after, n.live.Catalog)
+		err = n.table.Admit(after, catalog)
 	}
 	if err != nil {
 		n.refuseAgain(before.Holder, errCreatedWithout(err))

@@ -61,6 +61,7 @@ type node struct {
 	live    Offering
 	claims  []classes.ClaimedVolume
 	table   *table
+	kept    kept
 	refused refusalLog
 	runtime RuntimeInfo
 	adopted uint64
@@ -81,7 +82,7 @@ func New(changes Changes, now func() time.Time) *Store {
 		node: node{
 			now: now, changes: changes,
 			live:  Offering{Catalog: classes.NewCatalog(nil), Resources: map[string]Resource{}},
-			table: newTable(now), refused: newRefusalLog(now),
+			table: newTable(now), kept: kept{}, refused: newRefusalLog(now),
 		},
 		watchers: make(chan struct{}), drained: make(chan struct{}, 1),
 	}

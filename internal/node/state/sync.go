@@ -54,6 +54,9 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 		failed = append(failed, n.adoptVolumes(c)...)
 	}
 
+	n.forget(func(sandboxID string) bool {
+		return !slices.ContainsFunc(pods, func(p classes.Holder) bool { return p.ID == sandboxID })
+	})
 	for _, h := range ended {
 		if h.Phase.isRefused() && n.table.isReplaced(h.ID, h.Subject()) {
 			n.accept(h.Subject())
@@ -232,13 +235,13 @@ func (n *node) adoptCreated(h classes.Holder, wanted, has []classes.Assignment, 
 //
 // If the classes cannot be assigned, adoptWithoutSlots returns the reason, and the request stays pending.
 func (n *node) adoptWithoutSlots(h classes.Holder, has []classes.Assignment) error {
-	wanted, err := n.live.Catalog.Resolve(h)
+	catalog, wanted, err := n.resolve(h)
 	if has != nil {
 		wanted, err = n.live.recordedClasses(h, has), nil
 	}
 	changed, _ := n.changes.Get(h.ID)
 	if err == nil {
-		err = n.table.Admit(holding(h, withoutResourcesOf(wanted, changed)), n.live.Catalog)
+		err = n.table.Admit(holding(h, withoutResourcesOf(wanted, changed)), catalog)
 	}
 	if err != nil {
 		wanted = n.live.withResourcesOf(n.live.defaults(classes.Holding{Holder: h}), has)

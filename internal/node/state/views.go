@@ -29,7 +29,8 @@ type Status struct {
 // ResourceStatus is a resource and the use of its classes.
 type ResourceStatus struct {
 	classes.Offer
-	// InUse maps each class, including draining classes, to the number of its assignments.
+	// InUse maps each class, including draining classes, to the number of its assignments. A draining class that only ended containers
+	// may get again has 0.
 	InUse      map[string]int
 	Conditions []classes.Condition
 	Degraded   map[string]string
@@ -80,7 +81,7 @@ func (s *Store) Status() Status {
 		r := n.live.Resources[offer.Name]
 		backend := r.Status()
 		status.Resources = append(status.Resources, ResourceStatus{
-			Offer: offer, InUse: n.table.Used(offer.Name), Degraded: backend.Degraded, Monitored: backend.Monitored,
+			Offer: offer, InUse: n.used(offer.Name), Degraded: backend.Degraded, Monitored: backend.Monitored,
 			Conditions: slices.Concat(backend.Conditions, r.Drift.conditions()),
 		})
 	}
@@ -92,7 +93,7 @@ func (s *Store) Status() Status {
 func (n *node) reported() []classes.Offer {
 	offers := slices.Clone(n.live.Catalog.Offers())
 	for _, name := range n.live.Names() {
-		if !n.live.Configured(name) && len(n.table.Used(name)) > 0 {
+		if !n.live.Configured(name) && len(n.used(name)) > 0 {
 			config := n.live.Resources[name].Config
 			offers = append(offers, classes.Offer{Resource: classes.Resource{Name: name, Scope: config.Scope, Mutable: config.Mutable}})
 		}

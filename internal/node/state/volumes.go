@@ -40,7 +40,7 @@ func (o Offering) reportVolume(e Holding, offers []classes.Offer) VolumeAssignme
 
 // admitVolumes assigns classes to the volumes of a container that is about to be created: to all of them, or to none.
 func (n *node) admitVolumes(container classes.Holder) error {
-	volumes, err := n.live.Catalog.Volumes(container)
+	volumes, err := n.catalogFor(container).Volumes(container)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (n *node) dropVolumes(containerID string) {
 // container was created while the plugin was not connected, startVolumes first admits the container's volumes, either all
 // of them or none.
 func (n *node) startVolumes(container classes.Holder) ([]Holding, error) {
-	volumes, err := n.live.Catalog.Volumes(container)
+	volumes, err := n.catalogFor(container).Volumes(container)
 	if err != nil {
 		return nil, n.refuse(container, err)
 	}

@@ -1,0 +1,130 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// kept has the classes that containers and volumes requested and that have ended, by subject, while their pod runs. The kubelet may start
+// such a container again. If one of its classes was removed meanwhile, the class drains: the new container still gets it, because
+// otherwise a single crash would keep the pod from running for ever.
+//
+// These subjects occupy no slots. The kept classes end with the sandbox of the pod, and with the process of the plugin.
+type kept map[qos.Subject]classes.Holding
+
+// keep records the classes of a holder that is about to be removed from the table.
+func (n *node) keep(h Holding) {
+	requested := slices.DeleteFunc(slices.Clone(h.Assignments), func(a classes.Assignment) bool {
+		return a.Class == classes.SystemDefault || !a.IsRequested()
+	})
+	if h.Scope() != classes.PodScope && len(requested) > 0 {
+		n.kept[h.Subject()] = classes.Holding{Holder: h.Holder, Assignments: requested}
+	}
+}
+
+// forget ends the kept classes of the pods for which `ended` returns true.
+func (n *node) forget(ended func(sandboxID string) bool) {
+	for subject, held := range n.kept {
+		if ended(held.SandboxID) {
+			delete(n.kept, subject)
+			n.left(held.Assignments)
+		}
+	}
+}
+
+// resolve decides the classes of a holder that is about to be created, or was created while the plugin was not connected. It also returns
+// the catalog with which the holder must be admitted.
+func (n *node) resolve(h classes.Holder) (*classes.Catalog, []classes.Assignment, error) {
+	catalog := n.catalogFor(h)
+	assignments, err := catalog.Resolve(h)
+	if refused, ok := errors.AsType[*classes.RequestError](err); ok && refused.Class != classes.SystemDefault &&
+		n.live.Drains(refused.Assignment) && n.table.InUse(refused.Resource, refused.Class) > 0 {
+		refused.Problem += "; the class was removed from the class files, and only the pods that have it keep it"
+	}
+	return catalog, assignments, err
+}
+
+// catalogFor returns the live catalog, with the draining classes that the holder's pod and a former container of the same name have or had.
+func (n *node) catalogFor(h classes.Holder) *classes.Catalog {
+	var draining []classes.Resource
+	add := func(held classes.Holding) {
+		sameName := held.Container == "" || held.Container == h.Container
+		if held.PodUID != h.PodUID || !sameName {
+			return
+		}
+		for _, a := range held.Assignments {
+			if resource, there := n.live.Resource(a.Resource); there && a.IsRequested() && n.live.Drains(a) {
+				only := resource.Config.Resource
+				only.DefaultClass, only.Classes = classes.SystemDefault, []classes.Class{{Name: a.Class}}
+				draining = append(draining, only)
+			}
+		}
+	}
+
+	for _, other := range n.table.Where(func(other Holding) bool { return other.PodUID == h.PodUID }) {
+		add(other.Holding)
+	}
+	for _, held := range n.kept {
+		add(held)
+	}
+	return n.live.Catalog.With(draining)
+}
+
+// used returns the classes of a resource that are in use, each with its number of owners, and the draining classes that are kept.
+func (n *node) used(resource string) map[string]int {
+	used := n.table.Used(resource)
+	for _, held := range n.kept {
+		for _, a := range held.Assignments {
+			if _, counted := used[a.Class]; a.Resource == resource && n.live.Drains(a) && !counted {
+				used[a.Class] = 0
+			}
+		}
+	}
+	return used
+}
+
+// MayBeUsed reports whether a holder has a class, or may get the class again although the class was removed.
+func (s *Store) MayBeUsed(resource, class string) bool {
+	defer s.lock()()
+	n := &s.node
+
+	if n.table.InUse(resource, class) > 0 {
+		return true
+	}
+	for _, held := range n.kept {
+		if held.Class(resource) == class {
+			return true
+		}
+	}
+	return false
+}
+
+// EndKept ends the kept classes of a pod that has ended, although the runtime has not reported its end.
+func (s *Store) EndKept(sandboxID string) {
+	defer s.lock()()
+	s.node.forget(func(id string) bool { return id == sandboxID })
+}
+
+// KeptPods returns a Holder for each pod that has kept classes: the pod's name, its sandbox and its cgroup.
+func (s *Store) KeptPods() []classes.Holder {
+	defer s.lock()()
+
+	pods := map[string]classes.Holder{}
+	for _, held := range s.node.kept {
+		pods[held.SandboxID] = classes.Holder{
+			ID: held.SandboxID, SandboxID: held.SandboxID, PodUID: held.PodUID, PodNamespace: held.PodNamespace, PodName: held.PodName,
+			CgroupsPath: held.PodCgroupsPath, PodCgroupsPath: held.PodCgroupsPath,
+		}
+	}
+	all := make([]classes.Holder, 0, len(pods))
+	for _, pod := range pods {
+		all = append(all, pod)
+	}
+	return all
+}
