@@ -25,6 +25,8 @@ type assignment struct {
 	since  *metav1.Time
 	// evicted has the reason why the pod is to be evicted. It is empty if the pod is not to be evicted.
 	evicted string
+	// draining is true if the class was removed from the class files of the node.
+	draining bool
 }
 
 // holdings has what a node reports for one resource and one container or pod. It has two assignments if the runtime
@@ -58,6 +60,7 @@ func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, c conta
 				if h.Namespace == pod.Namespace && h.Pod == pod.Name && h.Container == c.Container && h.Volume == c.Volume {
 					found.assignments = append(found.assignments, assignment{
 						class: class.Name, source: classes.Source(h.Source), device: h.Device, since: h.Since, evicted: h.Reason,
+						draining: class.Draining,
 					})
 				}
 			}

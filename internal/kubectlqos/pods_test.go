@@ -115,7 +115,8 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			})
 		}, `p | main | k8s.io/rdt | <system default> | unknown | container | NotReported: the container or pod has just started, or its node does not list all containers and pods that have classes; see "qos-nri-plugin assignments" on the node`},
 		{"a class that drains stays", aPod("p").on("n1").asks("rdt=old").running(), "main=old", nil,
-			"p | main | k8s.io/rdt | old | old | container"},
+			"p | main | k8s.io/rdt | old | old | container | Draining: the class was removed from the class files of the node; the pod keeps it until it ends, " +
+				"and a pod that replaces it cannot get it there; change the request, or add the class again"},
 
 		{"no node has room", aPod("p").limited(gold).unschedulable("0/1 nodes are available: 1 Insufficient " + gold + "."), "", nil,
 			"p | main | k8s.io/rdt | gold | - | allocated | Unschedulable: 0/1 nodes are available: 1 Insufficient " + gold + "."},

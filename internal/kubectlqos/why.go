@@ -94,6 +94,9 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 		return v.notScheduled()
 	case satisfied && has.evicted != "":
 		return has.evicted, "the class is no longer configured, and the pod will be evicted"
+	case satisfied && has.draining && asks(&want):
+		return "Draining", "the class was removed from the class files of the node; the pod keeps it until it ends, and a pod that replaces " +
+			"it cannot get it there; change the request, or add the class again"
 	case satisfied:
 		return v.stale()
 	case v.pod.DeletionTimestamp != nil:

@@ -61,6 +61,7 @@ func desiredStatus(
 	}
 	ready := pluginReady(state, overdue)
 	status.Conditions = append(without(status.Conditions, ready.Type), dated(ready, before.Conditions, now))
+	reportDraining(&status, before.Conditions, now)
 	return status, true
 }
 

@@ -5,8 +5,8 @@ package v1alpha1
 
 import "github.com/qos-nri/qos-nri-plugin/api/qos"
 
-// Types of conditions of the node as a whole. The shim reports ConditionPluginReady and ConditionReportComplete, and
-// the plugin reports the others.
+// Types of conditions of the node as a whole. The shim reports ConditionPluginReady, ConditionReportComplete and
+// ConditionClassesDraining, and the plugin reports the others.
 const (
 	ConditionPluginReady          = "PluginReady"
 	ConditionConfigurationApplied = qos.ConditionConfigurationApplied
@@ -14,7 +14,13 @@ const (
 	ConditionKernelAnswers        = qos.ConditionKernelAnswers
 	// ConditionReportComplete is False while the object leaves something out. Otherwise the object does not have the condition.
 	ConditionReportComplete = "ReportComplete"
+	// ConditionClassesDraining is True while pods have requested a class that was removed from the class files. Otherwise the object
+	// does not have the condition.
+	ConditionClassesDraining = "ClassesDraining"
 )
+
+// ReasonClassRemoved is the reason of the condition ClassesDraining.
+const ReasonClassRemoved = "ClassRemoved"
 
 // ReasonTooLarge is the reason of the condition ReportComplete.
 const ReasonTooLarge = "TooLarge"

@@ -92,6 +92,8 @@ type NodeQOSResourcesStatus struct {
 	// container runtime; otherwise no container gets a class. KernelAnswers is False while the kernel does not answer a call
 	// of the plugin; the classes of the containers that the message names are then not verified. ReportComplete is False while
 	// the object leaves something out, because it would be too large; otherwise the object does not have this condition.
+	// ClassesDraining is True while pods have requested a class that was removed from the class files, and names these pods;
+	// otherwise the object does not have this condition.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
