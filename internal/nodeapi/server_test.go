@@ -213,8 +213,14 @@ func TestStatusMarksClassesThatDrain(t *testing.T) {
 	}
 
 	f.Stop("id-web-main")
+	want[1].InUse = 0
+	if diff := cmp.Diff(want, classesOf(), protocmp.Transform()); diff != "" {
+		t.Errorf("classes differ while the container may be started again (-want +got):\n%s", diff)
+	}
+
+	f.StopPod("sandbox-web")
 	if diff := cmp.Diff(want[:1], classesOf(), protocmp.Transform()); diff != "" {
-		t.Errorf("classes differ after the last container (-want +got):\n%s", diff)
+		t.Errorf("classes differ after the last pod (-want +got):\n%s", diff)
 	}
 }
 

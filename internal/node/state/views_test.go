@@ -155,6 +155,10 @@ func TestResourcesAreReportedWhileTheyAreConfiguredOrInUse(t *testing.T) {
 		t.Errorf("resources while slots are in use (-want +got):\n%s", diff)
 	}
 	f.Release("a-1")
+	if diff := cmp.Diff([]string{cache, disk}, f.reported()); diff != "" {
+		t.Errorf("resources while the container may be started again (-want +got):\n%s", diff)
+	}
+	f.ReleasePod("sandbox")
 	if diff := cmp.Diff([]string{cache}, f.reported()); diff != "" {
 		t.Errorf("resources after no slot is in use (-want +got):\n%s", diff)
 	}
