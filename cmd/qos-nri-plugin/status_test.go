@@ -56,7 +56,7 @@ func TestStatusIsAMessageOfTheAPIForPrograms(t *testing.T) {
 }
 
 // untilBoth is the output of a command that prints two words, one after the other. After each write, untilBoth calls end
-// if the output has the second word. If the output has only the first word, it calls saw. The function end interrupts the
+// if the output has the second word. If the output has only the first word, it calls saw. The function `end` interrupts the
 // command.
 type untilBoth struct {
 	bytes.Buffer

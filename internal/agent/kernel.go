@@ -47,7 +47,7 @@ func settling() []time.Duration {
 }
 
 // repair corrects drift periodically, after a disk was added or removed, and after a resctrl group was removed. It
-// calls the function watch at its start and after each repair.
+// calls the function `watch` at its start and after each repair.
 func (a *Agent) repair(ctx context.Context, n *node.Node, changed <-chan struct{}, watch func()) error {
 	repair, moveThreads := time.NewTicker(a.options.RepairInterval), time.NewTimer(threadsInterval)
 	defer repair.Stop()

@@ -22,7 +22,7 @@ import (
 // that the kernel does not provide at that time.
 type usageCollector struct {
 	node *node.Node
-	// The maps classes and containers have the description of each measure. Their keys are the names of the measures.
+	// The maps `classes` and containers have the description of each measure. Their keys are the names of the measures.
 	classes, containers map[string]*prometheus.Desc
 }
 

@@ -97,7 +97,7 @@ func TestAConfigMapIsReadInOneVersion(t *testing.T) {
 	}
 }
 
-// swapUntil swaps between two versions until the channel done is closed.
+// swapUntil swaps between two versions until the channel `done` is closed.
 func (m configMap) swapUntil(done <-chan struct{}) error {
 	for i := 0; ; i++ {
 		select {

@@ -278,7 +278,7 @@ func (a *author) scalar(text string, flow bool) string {
 	return text
 }
 
-// generate returns a random manifest and the number of its comments. The function object makes each object of the
+// generate returns a random manifest and the number of its comments. The function `object` makes each object of the
 // manifest. Each seed gives a different manifest.
 func generate(seed uint64, object func(*author) []pair) (text string, notes int) {
 	a := &author{Rand: rand.New(rand.NewPCG(seed, 1)), newline: "\n"}

@@ -30,9 +30,9 @@ const (
 // run has what the files of one conversion share.
 type run struct {
 	Options
-	// The map drivers has the drivers of the StorageClasses in the input, by name of the StorageClass.
+	// The map `drivers` has the drivers of the StorageClasses in the input, by name of the StorageClass.
 	drivers map[string]string
-	// The map classes has the VolumeAttributesClasses in the input and those that the conversion adds, by name.
+	// The map `classes` has the VolumeAttributesClasses in the input and those that the conversion adds, by name.
 	classes map[string]volumeClass
 }
 

@@ -117,7 +117,7 @@ func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *alloc
 	return u
 }
 
-// accountFromCache is used instead of the function account while kubelet does not answer. An owner counts as accounted
+// accountFromCache is used instead of the function `account` while kubelet does not answer. An owner counts as accounted
 // for if it has a cached device or if kubelet allocated the class to it. A pod that owns a class of pod scope also
 // counts if there is a granted device that no other owner uses.
 func accountFromCache(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {

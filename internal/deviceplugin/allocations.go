@@ -52,10 +52,10 @@ func compareOwners(a, b owner) int {
 
 type allocations struct {
 	pods map[owner]bool
-	// The map devices has the devices of each container by extended resource. Kubelet does not report init containers that
+	// The map `devices` has the devices of each container by extended resource. Kubelet does not report init containers that
 	// run to completion.
 	devices map[string]map[owner][]string
-	// The map granted has, by extended resource, the IDs of devices that Allocate has granted and kubelet has not reported
+	// The map `granted` has, by extended resource, the IDs of devices that Allocate has granted and kubelet has not reported
 	// since. The latest grants are first.
 	granted map[string][]string
 
@@ -138,10 +138,10 @@ type allocationCache struct {
 	startupEnd time.Time
 	// synced is true after kubelet has reported all of its pods once.
 	synced bool
-	// The map devices has the devices in kubelet's last answer. For pods that are missing from that answer, it has the
+	// The map `devices` has the devices in kubelet's last answer. For pods that are missing from that answer, it has the
 	// cached devices. It has the same keys as allocations.devices.
 	devices map[string]map[owner][]string
-	// The map granted has the devices that Allocate has granted, but kubelet has not reported since, e.g. because an init
+	// The map `granted` has the devices that Allocate has granted, but kubelet has not reported since, e.g. because an init
 	// container holds them. The keys are the extended resource and the device ID. The value is the time of the grant.
 	granted map[string]map[string]time.Time
 }

@@ -74,7 +74,7 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 }
 
 // insert adds c to a list. If the list already has a class with the same extended resource, only one of the two classes
-// stays in the list, and the other one is added to its field others.
+// stays in the list, and the other one is added to its field `others`.
 func insert(list []class, c class) []class {
 	i := slices.IndexFunc(list, func(other class) bool { return other.extended == c.extended })
 	if i < 0 {

@@ -13,7 +13,7 @@ import (
 // OutcomeLog logs the outcome of a repeated operation whenever the outcome changes. If the first attempt succeeds,
 // OutcomeLog does not log it. OutcomeLog is not safe for concurrent use.
 type OutcomeLog struct {
-	// What has the name of the operation, e.g. "publish NodeQOSResources worker-1".
+	// `What` names the operation, e.g. "publish NodeQOSResources worker-1".
 	What string
 	Log  *slog.Logger
 

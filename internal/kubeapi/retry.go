@@ -129,7 +129,7 @@ func ServerFailed(err error) bool {
 	return false
 }
 
-// Work reconciles the keys of a queue until the queue shuts down. The function reconcile returns the time after which
+// Work reconciles the keys of a queue until the queue shuts down. The function `reconcile` returns the time after which
 // the key must be reconciled again. If this time is 0, the key is not reconciled before it is enqueued again.
 func Work[K comparable](ctx context.Context, queue workqueue.TypedDelayingInterface[K], reconcile func(context.Context, K) time.Duration) {
 	for {

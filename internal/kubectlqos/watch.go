@@ -26,7 +26,7 @@ import (
 // example, a change of a pod and a change of its node are related.
 const settleTime = 200 * time.Millisecond
 
-// refreshInterval is how often follow calls the function show while nothing changes. The output may still
+// refreshInterval is how often follow calls the function `show` while nothing changes. The output may still
 // differ, because a node's state expires some time after its last report.
 const refreshInterval = time.Minute
 
@@ -69,7 +69,7 @@ func selecting(name, labels string) func(*metav1.ListOptions) {
 	}
 }
 
-// follow calls the function show after the first list, after every change, and every refreshInterval. It returns nil if
+// follow calls the function `show` after the first list, after every change, and every refreshInterval. It returns nil if
 // ctx ends.
 func (v *liveView) follow(ctx context.Context, show func() error) error {
 	ctx, cancel := context.WithCancel(ctx)

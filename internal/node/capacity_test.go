@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// during starts a change of a container's class to silver, and calls the function do while the change waits for the
+// during starts a change of a container's class to silver, and calls the function `do` while the change waits for the
 // kernel. If `refused` is true, the kernel then refuses the change. Otherwise the change succeeds.
 func (f *fixture) during(t *testing.T, refused bool, do func()) error {
 	t.Helper()

@@ -251,7 +251,7 @@ func TestThreadsOutsideTheirClassAreMoved(t *testing.T) {
 	}
 }
 
-// slowRuntime records the calls of SetUnified. For a container in the map errs, SetUnified returns this error.
+// slowRuntime records the calls of SetUnified. For a container in the map `errs`, SetUnified returns this error.
 type slowRuntime struct {
 	calls []string
 	errs  map[string]error

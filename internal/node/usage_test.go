@@ -28,7 +28,7 @@ func (f *fixture) used(t *testing.T, resource string) map[string]float64 {
 	return f.usedAtOnce(t, resource)
 }
 
-// usedAtOnce works like used, but does not wait. If the last sample is not older than a second, usedAtOnce returns the
+// usedAtOnce works like `used`, but does not wait. If the last sample is not older than a second, usedAtOnce returns the
 // usage of that sample.
 func (f *fixture) usedAtOnce(t *testing.T, resource string) map[string]float64 {
 	t.Helper()

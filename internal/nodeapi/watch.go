@@ -15,12 +15,12 @@ import (
 const (
 	// watchPause is the shortest time between two messages of a stream. All changes within this time are sent in one message.
 	watchPause = 50 * time.Millisecond
-	// observePause is the shortest time between two reads of the status by the method observe.
+	// observePause is the shortest time between two reads of the status by the method `observe`.
 	observePause = time.Second
 )
 
 // watch sends the present state, and then a new state after every change, if the new state differs from the last one
-// sent. A slow client skips states, because the function send waits for the client before watch reads the next state.
+// sent. A slow client skips states, because the function `send` waits for the client before watch reads the next state.
 func watch[T proto.Message](ctx context.Context, s *service, get func() T, send func(T) error) error {
 	var last T
 	for first := true; ; first = false {

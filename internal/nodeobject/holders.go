@@ -141,7 +141,7 @@ func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1a
 	}
 }
 
-// fit sets the fields byClass and foreign to that part of the field found that fits into the object.
+// fit sets the fields byClass and foreign to that part of the field `found` that fits into the object.
 func (h *holders) fit() {
 	kept, omitted := objectbudget.Fit(h.found, objectbudget.Holders, objectbudget.Holders, func(f found) (string, int) {
 		if f.foreign != nil {

@@ -62,7 +62,7 @@ func held(source qosv1alpha1.Source) nodecache.State {
 	return state
 }
 
-// described works like ready, but the description of the class also depends on inUse, so that two states differ in
+// described works like `ready`, but the description of the class also depends on `inUse`, so that two states differ in
 // more than the holders of the class.
 func described(inUse uint64) nodecache.State {
 	state := ready(inUse)

@@ -171,7 +171,7 @@ func explain(ctx context.Context, err error) error {
 }
 
 // interceptRegistration is a ttrpc interceptor. After a successful RegisterPlugin, it closes s.registered. It replaces the timeout of the
-// stub, a constant of 5 s, by that of the method register, which closes the connection.
+// stub, a constant of 5 s, by that of the method `register`, which closes the connection.
 func (s *session) interceptRegistration(ctx context.Context, request *ttrpc.Request, response *ttrpc.Response, info *ttrpc.UnaryClientInfo,
 	invoke ttrpc.Invoker,
 ) error {

@@ -276,7 +276,7 @@ func (s *session) within(ctx context.Context, enforce func(context.Context) erro
 	return enforce(ctx)
 }
 
-// deadline returns how long a hook may take: 60% of the runtime's request timeout. The method kill may take another
+// deadline returns how long a hook may take: 60% of the runtime's request timeout. The method `kill` may take another
 // 20%. The rest is a reserve for a busy node, because the runtime disconnects a plugin that exceeds the timeout.
 func (s *session) deadline() time.Duration { return s.requestTimeout() * 6 / 10 }
 

@@ -16,7 +16,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// slow is an OCI runtime whose updates wait until the channel released is closed. The channel reached is closed at the
+// slow is an OCI runtime whose updates wait until the channel `released` is closed. The channel `reached` is closed at the
 // first update.
 type slow struct {
 	nriruntime.OCI

@@ -61,7 +61,7 @@ type Evictor struct {
 	// targets is nil if the plugin is not ready.
 	targets atomic.Pointer[[]*target]
 
-	// The fields below are used only by the goroutine that runs the method reconcile.
+	// The fields below are used only by the goroutine that runs the method `reconcile`.
 	pods map[types.UID]*progress
 	// The map forbidden has a retry for each namespace in which the permission to evict pods is missing. `forbiddenLogged`
 	// is true after the missing permission was logged.

@@ -231,7 +231,7 @@ func reasonOf(err error) string {
 	switch code := status.Code(err); code {
 	case codes.ResourceExhausted:
 		return "ClassFull"
-	case codes.Unknown: // the error comes from the function plan, not from the plugin
+	case codes.Unknown: // the error comes from the function `plan`, not from the plugin
 		return "BadRequest"
 	default:
 		return code.String()

@@ -13,7 +13,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// hanging is a host on which the next search for devices blocks until the channel released is closed.
+// hanging is a host on which the next search for devices blocks until the channel `released` is closed.
 type hanging struct {
 	*simcgroup.Machine
 	hangs             *atomic.Bool

@@ -15,7 +15,7 @@ import (
 )
 
 // pods combines the limits of a pod's class with those of its volumes' classes, because all of them are set in one
-// cgroup. A disk gets the lowest limit. pods stores no classes: it gets them from the function holdings.
+// cgroup. A disk gets the lowest limit. pods stores no classes: it gets them from the function `holdings`.
 type pods struct {
 	seed maphash.Seed
 	// cgroups are locks that serialize the changes of a cgroup. The hash of the cgroup's path selects the lock. If a

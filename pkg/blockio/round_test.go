@@ -75,7 +75,7 @@ func TestAContainerIsFoundInMountsOfItsOwn(t *testing.T) {
 	v.want("/sys/fs/cgroup/kubepods/pod2/io.max", "7:0 "+silverLimits)
 }
 
-// stuck is a host on which a write of a file does not return until the channel released is closed.
+// stuck is a host on which a write of a file does not return until the channel `released` is closed.
 type stuck struct {
 	*simcgroup.Machine
 	file              string

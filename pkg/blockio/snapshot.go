@@ -25,7 +25,7 @@ type snapshot struct {
 	status  classes.BackendStatus
 	// former has values that runtimes still store for containers, although no class has them any more.
 	former iocgroup.Values
-	// named has the values of all classes and of the field former. A running container may have any of these values,
+	// named has the values of all classes and of the field `former`. A running container may have any of these values,
 	// because this program may have been killed while it changed the container's class.
 	named iocgroup.Values
 }

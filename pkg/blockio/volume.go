@@ -75,7 +75,7 @@ func (f *finder) find(target classes.Holder) (volume, error) {
 	return found.volume, found.err
 }
 
-// findExclusive works like find. If a disk of the volume also has data outside of the volume, the error is
+// findExclusive works like `find`. If a disk of the volume also has data outside of the volume, the error is
 // classes.ErrSharedDisk.
 func (f *finder) findExclusive(target classes.Holder) (volume, error) {
 	found, err := f.find(target)

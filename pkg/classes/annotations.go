@@ -45,7 +45,7 @@ type podKeys struct {
 
 func (k *podKeys) match(key string) bool { return key == k.pod || strings.HasPrefix(key, k.container) }
 
-// families returns the families of k8s.io/rdt and k8s.io/blockio. NewCatalog sets the field offer of each family.
+// families returns the families of k8s.io/rdt and k8s.io/blockio. NewCatalog sets the field `offer` of each family.
 func families() [2]family {
 	of := func(name string) family {
 		kep, beta := name+".resources.kubernetes.io/", name+".resources.beta.kubernetes.io/"

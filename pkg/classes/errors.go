@@ -157,7 +157,7 @@ func (c *Catalog) check(o *Offer, a Assignment) error {
 	return nil
 }
 
-// checkFor works like check. It also returns an error if pods of the holder's runtime handler cannot have classes of the resource.
+// checkFor works like `check`. It also returns an error if pods of the holder's runtime handler cannot have classes of the resource.
 func (c *Catalog) checkFor(h *Holder, o *Offer, a Assignment) error {
 	if a.Class != SystemDefault && !o.Serves(h.RuntimeHandler) {
 		return refuse(a, ErrRuntimeHandler, "class %s of %s is not for pods of runtime handler %s; the resource's runtimeHandlers are: %s",

@@ -123,7 +123,7 @@ func (v Value) ForeignTo(candidates []Value) (foreign Value) {
 	return foreign
 }
 
-// Except returns v without each kind of limit that the argument other also has.
+// Except returns v without each kind of limit that the argument `other` also has.
 func (v Value) Except(other Value) Value {
 	for kind, limit := range other {
 		if limit != 0 {

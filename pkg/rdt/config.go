@@ -51,7 +51,7 @@ type setting[T any] struct {
 	value T
 }
 
-// settingsOf converts each value of a goresctrl.CatConfig or MbaConfig with the function derive. It ignores errors,
+// settingsOf converts each value of a goresctrl.CatConfig or MbaConfig with the function `derive`. It ignores errors,
 // because ParseConfig has reported them.
 func settingsOf[V, T any](values map[string]V, derive func(V) T) []setting[T] {
 	if values == nil {

@@ -19,7 +19,7 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// container is a simulated container. It implements Threads, and calls the function listed each time that the backend
+// container is a simulated container. It implements Threads, and calls the function `listed` each time that the backend
 // lists the threads.
 type container struct {
 	fs   *sim.FS

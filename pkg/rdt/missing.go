@@ -10,7 +10,7 @@ import (
 )
 
 // reportMissing records, for each class, the settings for cache IDs that this machine does not have. Such a setting has no effect, so
-// the class may have more of the resource than its author meant. The function missing returns the IDs of a class and its partition.
+// the class may have more of the resource than its author meant. The function `missing` returns the IDs of a class and its partition.
 func (r *resolver) reportMissing(setting string, domains []int, missing func(class, partition) []int) {
 	for class, p := range r.config.classes() {
 		if ids := missing(class, p); len(ids) > 0 {

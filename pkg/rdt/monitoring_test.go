@@ -62,7 +62,7 @@ func wantGroups(t *testing.T, fs *sim.FS, want map[string]string) {
 	}
 }
 
-// containerUses returns a measured value of a container. The optional argument class is the class of the container. The
+// containerUses returns a measured value of a container. The optional argument `class` is the class of the container. The
 // default is gold.
 func containerUses(t *testing.T, b *Backend, h classes.Holder, measure string, class ...string) any {
 	t.Helper()

@@ -71,7 +71,7 @@ func BenchmarkChangeOfClassOnTheKernel(b *testing.B) {
 	}
 }
 
-// changeClass measures changes between the classes gold and bronze. It calls the function begin after the first change.
+// changeClass measures changes between the classes gold and bronze. It calls the function `begin` after the first change.
 func changeClass(b *testing.B, config string, threads Threads, h classes.Holder, begin func()) {
 	backend := newBackend(hostfs.Root("/"), threads)
 	apply(b, backend, config)
@@ -102,7 +102,7 @@ func changeClass(b *testing.B, config string, threads Threads, h classes.Holder,
 	apply(b, backend, twoPartitions) // without monitoring
 }
 
-// forking starts shells in a cgroup of their own. After a call of the function begin, the shells fork all the time. They
+// forking starts shells in a cgroup of their own. After a call of the function `begin`, the shells fork all the time. They
 // end with the benchmark.
 func forking(b *testing.B) (h classes.Holder, begin func()) {
 	h = classes.Holder{ID: "benchmark", Container: "main", CgroupsPath: "/benchmark"}

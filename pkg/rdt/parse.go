@@ -50,7 +50,7 @@ func (r *reader) partition(f *classes.Field) {
 	r.config.partitions = append(r.config.partitions, p)
 }
 
-// class reads a class of a partition from the field f. `partition` has the fields of the partition.
+// class reads a class of a partition from the field `f`. `partition` has the fields of the partition.
 func (r *reader) class(f *classes.Field, partition map[string]*classes.Field) class {
 	name := f.Name
 	if name == groups.RootClass {

@@ -25,7 +25,7 @@ type Resolution struct {
 
 // ConfigError is the error for a setting of a class or partition that this CPU does not support.
 type ConfigError struct {
-	// Of is "class" or "partition". Name is the name of this class or partition.
+	// `Of` is "class" or "partition". Name is the name of this class or partition.
 	Of, Name string
 	// Problem describes the error and its remedy.
 	Problem string

@@ -13,7 +13,7 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// watched is a machine that calls the function look after every operation, even if the operation fails.
+// watched is a machine that calls the function `look` after every operation, even if the operation fails.
 type watched struct {
 	*sim.FS
 	look func(op string)

@@ -313,7 +313,7 @@ func (m *measurements) measureSynchronizations(ctx context.Context, o options) e
 	})
 }
 
-// measureCPU measures the CPU time that the process of each side uses for one call. The function do makes the given
+// measureCPU measures the CPU time that the process of each side uses for one call. The function `do` makes the given
 // number of calls on each side.
 func measureCPU(sides []*side, what string, calls int, do func() error) error {
 	for _, s := range sides {

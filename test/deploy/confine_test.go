@@ -103,7 +103,7 @@ func (c *confinement) refusals(t *testing.T, who user.Info, r request) (messages
 	return messages
 }
 
-// podStatus returns a request that writes the status of a pod on node-1. The function change makes the changes that
+// podStatus returns a request that writes the status of a pod on node-1. The function `change` makes the changes that
 // are written.
 func podStatus(change func(pod *corev1.Pod)) request {
 	before := &corev1.Pod{

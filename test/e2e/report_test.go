@@ -27,7 +27,7 @@ type result struct {
 }
 
 // readEvents reads the events of test2json. It copies their output to the writer live, and puts the name of the machine
-// before each line. At the first event of a test, it calls the function begun.
+// before each line. At the first event of a test, it calls the function `begun`.
 func readEvents(events io.Reader, live io.Writer, machine string, begun func()) (*report, error) {
 	r := &report{results: map[string]*result{}}
 	decoder := json.NewDecoder(events)

@@ -9,7 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// LiveByCRI lists pods and containers over CRI, for Machine.Live. The function cgroup returns the cgroup of a container
+// LiveByCRI lists pods and containers over CRI, for Machine.Live. The function `cgroup` returns the cgroup of a container
 // ID, or of a sandbox ID.
 func LiveByCRI(runtime cri.RuntimeServiceClient, cgroup func(pod *cri.PodSandbox, id string) string) func(context.Context) (Live, error) {
 	return func(ctx context.Context) (Live, error) {

@@ -35,7 +35,7 @@ type Machine struct {
 	Classes func() map[string]map[string]string
 	// Kubernetes, if set, returns what the kubelet and the Kubernetes API have.
 	Kubernetes func(context.Context) (*Kubernetes, error)
-	// Before is an earlier result of ForeignOf. If it is nil, foreign files are not compared.
+	// `Before` is an earlier result of ForeignOf. If it is nil, foreign files are not compared.
 	Before map[string]string
 	// ForeignFiles are further foreign files.
 	ForeignFiles []string

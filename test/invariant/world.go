@@ -104,7 +104,7 @@ type Expect struct {
 	// to be monitored must have a monitoring group. If RMIDs is 0, a report of the plugin that it could not monitor all
 	// containers is accepted.
 	RMIDs int
-	// Most has an entry for each class whose capacity was lowered. The class may keep as many holders as it had at that time.
+	// `Most` has an entry for each class whose capacity was lowered. The class may keep as many holders as it had at that time.
 	Most map[Class]uint64
 }
 

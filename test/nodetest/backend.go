@@ -63,7 +63,7 @@ type Config struct {
 // ClassNames is part of classes.BackendConfig.
 func (c Config) ClassNames() []string { return c.Names }
 
-// Kind makes a kind of resource. The map backends has the backend of each resource, by the resource's name.
+// Kind makes a kind of resource. The map `backends` has the backend of each resource, by the resource's name.
 func Kind(field string, scopes []classes.Scope, backends map[string]*Backend) classes.Kind {
 	return classes.Kind{
 		Field: field, Scopes: scopes, Mutable: true, Measures: []classes.Measure{{Name: Used, Help: "Bytes that a class has used."}},
@@ -111,7 +111,7 @@ func (b *Backend) Preview(context.Context, classes.BackendConfig) (classes.Backe
 	return b.Status(), nil
 }
 
-// Stick makes an operation hang, like a blocked system call, until the channel released is closed. The operation is "apply", "repair",
+// Stick makes an operation hang, like a blocked system call, until the channel `released` is closed. The operation is "apply", "repair",
 // "observe", "observe <ID>", "moveThreads <ID>", "measure", "measure <ID>", "enforce" or "enforce <class>". The returned channel is
 // closed when the first call hangs.
 func (b *Backend) Stick(operation string, released <-chan struct{}) (reached <-chan struct{}) {

@@ -101,7 +101,7 @@ func (p *page) text(node ast.Node) string {
 	return out.String()
 }
 
-// anchor returns the id that forges such as GitHub give to a heading. The map used counts the ids of the page so far.
+// anchor returns the id that forges such as GitHub give to a heading. The map `used` counts the ids of the page so far.
 func anchor(title string, used map[string]int) string {
 	id := strings.Map(func(r rune) rune {
 		switch {

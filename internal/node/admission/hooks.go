@@ -47,7 +47,7 @@ func (h *Hooks) UpdateContainer(id string, requested classes.Spec, stored classe
 	return h.store.Resize(id, requested, stored)
 }
 
-// StartContainer records the process of a container that is about to start. It returns the function enforce, which
+// StartContainer records the process of a container that is about to start. It returns the function `enforce`, which
 // enforces and verifies the container's classes. The caller must call enforce unless it is nil. If StartContainer or
 // `enforce` returns an error, the caller must not start the container, and must call Kill while the runtime still waits
 // for the hook.
@@ -80,7 +80,7 @@ func (h *Hooks) Kill(ctx context.Context, container classes.Holder) error {
 	return err
 }
 
-// RunPod assigns pod-scope classes to a pod that is about to run. It returns the function enforce, which enforces these
+// RunPod assigns pod-scope classes to a pod that is about to run. It returns the function `enforce`, which enforces these
 // classes on the pod's cgroup. The caller must call enforce unless it is nil. If RunPod or `enforce` returns an error,
 // the caller must not run the pod.
 func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error, err error) {

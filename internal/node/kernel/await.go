@@ -12,7 +12,7 @@ import (
 // because the runtime waits for the hook.
 const hookTime = 200 * time.Millisecond
 
-// Await calls the function do and returns its result. A system call that is blocked in the kernel cannot be interrupted. If ctx ends
+// Await calls the function `do` and returns its result. A system call that is blocked in the kernel cannot be interrupted. If ctx ends
 // before do returns, Await therefore returns an error, and do continues in its own goroutine. Until `do` has returned,
 // Await refuses another run of the same call. The function what describes the call for error messages. Await calls this
 // function only if ctx ends before do returns.
@@ -42,7 +42,7 @@ func Await[T any](ctx context.Context, guard *Guard, call Call, what func() stri
 	return answer, context.Cause(ctx)
 }
 
-// outcome calls the function do, and returns a function that has the same outcome: the returned function returns the
+// outcome calls the function `do`, and returns a function that has the same outcome: the returned function returns the
 // results of do, or panics if do panicked.
 func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	defer func() {
@@ -54,7 +54,7 @@ func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	return func() (T, error) { return answer, err }
 }
 
-// Briefly calls the function do in a goroutine of its own, and waits no longer than 0.2 s for the function to return.
+// Briefly calls the function `do` in a goroutine of its own, and waits no longer than 0.2 s for the function to return.
 // Hooks use Briefly for work on which their result does not depend, e.g. monitoring. If the kernel takes longer, the
 // hook continues, and the work ends later.
 func Briefly(do func()) {

@@ -30,7 +30,7 @@ const (
 )
 
 // await works like kernel.Await, but waits no longer than the parameter `limit`. If ctx ends earlier, await cancels the context of
-// the function do. It still waits for this function until the limit, so that no change is abandoned half-way.
+// the function `do`. It still waits for this function until the limit, so that no change is abandoned half-way.
 func await[T any](
 	ctx context.Context, r *Reconciler, limit time.Duration, call kernel.Call, what func() string, do func(context.Context) (T, error),
 ) (T, error) {
@@ -47,7 +47,7 @@ func await[T any](
 	return answer, err
 }
 
-// awaitResource calls the function do for a resource as a whole, not for one container or class. If an earlier such call
+// awaitResource calls the function `do` for a resource as a whole, not for one container or class. If an earlier such call
 // for the same resource is still blocked, awaitResource returns an error.
 func (r *Reconciler) awaitResource(ctx context.Context, resource, what string, do func(context.Context) error) error {
 	call := kernel.Call{Resource: resource}

@@ -27,7 +27,7 @@ func Drifts() []string { return []string{ConfigurationDrift, AssignmentDrift, Th
 
 // Correction identifies a counter of drift corrections, by resource and kind of drift.
 type Correction struct {
-	// What is the kind of drift: ConfigurationDrift, AssignmentDrift or ThreadDrift.
+	// `What` is the kind of drift: ConfigurationDrift, AssignmentDrift or ThreadDrift.
 	Resource, What string
 }
 

@@ -19,7 +19,7 @@ type Holding struct {
 	Phase Phase
 	// Number orders the holders of one subject. The newest holder has the highest number.
 	Number uint64
-	// Since is when the store got to know the holder.
+	// `Since` is the time at which the store first saw the holder.
 	Since time.Time
 	// StartTime is the start time of the holder's first process, as it was first observed. It is 0 if unknown.
 	StartTime uint64

@@ -48,7 +48,7 @@ type RuntimeInfo struct {
 	ReportsPIDs bool
 	// Synchronized becomes true at the end of Synchronize, and false when the connection is lost.
 	Synchronized bool
-	// Since is the time when Synchronized last became true. It is zero if `Synchronized` was never true.
+	// `Since` is the time when Synchronized last became true. It is zero if `Synchronized` was never true.
 	Since time.Time
 	// SyncFailure is the reason why the runtime ended the last connection before it synchronized the plugin. It is nil if the
 	// runtime synchronized the plugin, or if the plugin was not registered.

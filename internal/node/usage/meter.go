@@ -45,12 +45,12 @@ type Meter struct {
 	sample   Sample
 
 	mu sync.Mutex // guards the fields below
-	// The map base has the last reading of each holder. The usage of a holder counts from its first reading, or
+	// The map `base` has the last reading of each holder. The usage of a holder counts from its first reading, or
 	// from 0 if Started has recorded an empty reading.
 	base map[key]classes.Reading
-	// The map totals has the usage of each class since the process started, for resources that measure only holders.
+	// The map `totals` has the usage of each class since the process started, for resources that measure only holders.
 	totals map[class]classes.Reading
-	// The map pods has, by resource and sandbox, the part of the counters of a pod's cgroup that is already counted. This
+	// The map `pods` has, by resource and sandbox, the part of the counters of a pod's cgroup that is already counted. This
 	// part is the values at the first reading, plus the growth that was counted for the pod's containers since then.
 	pods map[key]classes.Reading
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// podOf returns the key of a container's pod in the map pods. A new sandbox of a pod has another key.
+// podOf returns the key of a container's pod in the map `pods`. A new sandbox of a pod has another key.
 func podOf(resource string, container classes.Holder) key {
 	return key{resource: resource, id: container.SandboxID}
 }

@@ -58,7 +58,7 @@ type Containers struct {
 	counts   counts
 }
 
-// New returns Containers without groups. The function threads lists the threads of a container.
+// New returns Containers without groups. The function `threads` lists the threads of a container.
 func New(threads func(classes.Holder) ([]int, error), log *slog.Logger) *Containers {
 	return &Containers{
 		threads:  threads,

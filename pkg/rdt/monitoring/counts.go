@@ -23,7 +23,7 @@ type counts struct {
 	controls map[string]*controlCount
 	// containers has the totals of each container, by the name of its monitoring group: the sum of the growth of all counters
 	// since the monitoring began or this program started. A container keeps its totals when its group is created again or
-	// moved, and while it waits for an RMID, so the totals never decrease. The method forget removes the totals.
+	// moved, and while it waits for an RMID, so the totals never decrease. The method `forget` removes the totals.
 	containers map[string]classes.Reading
 }
 

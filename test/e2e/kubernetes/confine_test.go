@@ -132,7 +132,7 @@ func (n *node) request(t *testing.T, token, method, path, contentType, body stri
 	return n.requestAs(t, token, "", method, path, contentType, body)
 }
 
-// requestAs does the same as the method request. If `user` is not empty, the request impersonates this user.
+// requestAs does the same as the method `request`. If `user` is not empty, the request impersonates this user.
 func (n *node) requestAs(t *testing.T, token, user, method, path, contentType, body string) string {
 	t.Helper()
 	ca, err := os.ReadFile(n.cluster.file("ca.crt"))

@@ -28,7 +28,7 @@ type machine interface {
 	end(t *testing.T, n *node)
 	// node returns the settings of containerd and the kubelet for the machine.
 	node() settings
-	// path returns the path of a program on the machine. The method program returns a program that can be started and
+	// path returns the path of a program on the machine. The method `program` returns a program that can be started and
 	// ended. run runs a program to its end, and returns its output.
 	path(program string) string
 	program(name string, args ...string) program

@@ -106,7 +106,7 @@ const (
 	within   = "--timeout=10m"
 )
 
-// until calls the function look repeatedly until its result ok is true. The result seen describes the present state,
+// until calls the function `look` repeatedly until its result ok is true. The result seen describes the present state,
 // for the error message if the condition never becomes true. The interval between the calls grows, because most of
 // these functions run kubectl, which takes 0.1 s of CPU time.
 func until(t *testing.T, what string, look func() (ok bool, seen string)) {

@@ -72,7 +72,7 @@ func open(kind, name string) (*source, error) {
 	return &source{operation: o, file: file, size: size}, nil
 }
 
-// repeat makes transfers, one after another, until the function done returns true. Its parameter is the duration of the
+// repeat makes transfers, one after another, until the function `done` returns true. Its parameter is the duration of the
 // last transfer.
 func (s *source) repeat(done func(time.Duration) bool) error {
 	// Direct I/O needs a buffer whose address is a multiple of the disk's logical block size. Mmap returns such a buffer,

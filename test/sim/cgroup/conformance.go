@@ -20,7 +20,7 @@ type Operation struct {
 	Data string
 	// Errno is 0 when the write succeeds.
 	Errno syscall.Errno
-	// Want is the content of the file afterwards, its lines sorted and joined by "; ".
+	// `Want` is the content of the file afterwards, its lines sorted and joined by "; ".
 	Want string
 }
 

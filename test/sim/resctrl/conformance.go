@@ -30,7 +30,7 @@ type Operation struct {
 	Path string
 	// Data is the data of a write, or the new path of a rename. The text TaskMark in Data stands for a thread ID.
 	Data string
-	// Then has the files to read afterwards.
+	// `Then` has the files to read afterwards.
 	Then []string
 }
 

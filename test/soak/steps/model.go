@@ -51,7 +51,7 @@ type operation struct {
 	touches *pod
 }
 
-// action is a kind of operation. The function plan returns a new operation of this kind, or nil if none is possible now.
+// action is a kind of operation. The function `plan` returns a new operation of this kind, or nil if none is possible now.
 type action struct {
 	weight int
 	plan   func(s *Soak) *operation

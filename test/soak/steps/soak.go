@@ -18,7 +18,7 @@ import (
 type Options struct {
 	// Seed determines the operations. The order in which concurrent operations take effect depends on the machine.
 	Seed uint64
-	// For is the duration of the soak. Rounds is the maximum number of rounds, if it is not 0.
+	// `For` is the duration of the soak. Rounds is the maximum number of rounds, if it is not 0.
 	For    time.Duration
 	Rounds int
 	// Steps is the number of steps in a round, after which the invariants are checked.
