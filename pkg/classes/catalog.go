@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package classes defines QoS-class resources: their names, class files and requests, and the ledger that records which
-// container or pod has which class. The package follows KEP-3008 and does no I/O.
+// Package classes defines QoS-class resources: their names, class files and requests, and the interface of the backends that
+// enforce classes. The package follows KEP-3008 and does no I/O.
 package classes
 
 import (

@@ -4,8 +4,8 @@
 package classes
 
 import (
-	"cmp"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
@@ -179,12 +179,17 @@ func ClassOf(assignments []Assignment, resource string) string {
 	return SystemDefault
 }
 
-func compareHoldings(a, b Holding) int {
-	return cmp.Or(
-		strings.Compare(a.PodNamespace, b.PodNamespace),
-		strings.Compare(a.PodName, b.PodName),
-		strings.Compare(a.PodUID, b.PodUID),
-		strings.Compare(a.Container, b.Container),
-		strings.Compare(a.ID, b.ID),
-	)
+// Overlay returns `base`, changed by the assignments in `over`. An assignment in `over` replaces the assignment of the same
+// resource in `base`. If `base` has no such assignment, Overlay appends it.
+func Overlay(base, over []Assignment) []Assignment {
+	after := slices.Clone(base)
+	for _, o := range over {
+		i := slices.IndexFunc(after, func(a Assignment) bool { return a.Resource == o.Resource })
+		if i < 0 {
+			after = append(after, o)
+		} else {
+			after[i] = o
+		}
+	}
+	return after
 }

@@ -71,6 +71,27 @@ func (c *Catalog) Resolve(h Holder) ([]Assignment, error) {
 	return assignments, nil
 }
 
+// ResolveAll returns the holder with its classes, as Resolve does, and, if the holder is a container, its volumes with theirs.
+func (c *Catalog) ResolveAll(h Holder) ([]Holding, error) {
+	assignments, err := c.Resolve(h)
+	if err != nil || h.Scope() != ContainerScope {
+		return []Holding{{h, assignments}}, err
+	}
+	volumes, err := c.Volumes(h)
+	if err != nil {
+		return nil, err
+	}
+
+	all := append(make([]Holding, 0, 1+len(volumes)), Holding{h, assignments})
+	for _, volume := range volumes {
+		if assignments, err = c.Resolve(volume); err != nil {
+			return nil, err
+		}
+		all = append(all, Holding{volume, assignments})
+	}
+	return all, nil
+}
+
 func (s *resolver) resolve() ([]Assignment, error) {
 	if s.holder.Volume != "" {
 		return s.catalog.resolveVolume(s.holder)

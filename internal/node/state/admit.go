@@ -11,8 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Admit assigns classes to a container that is about to be created. It returns what the runtime must set for these
-// classes. If Admit returns an error, it assigns nothing.
+// Admit assigns classes to a container that is about to be created, and to its volumes. It returns what the runtime must set for the
+// classes of the container. If Admit returns an error, it assigns nothing.
 func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignment, error) {
 	defer s.lock()()
 	n := &s.node
@@ -21,19 +21,19 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 	if err != nil {
 		return nil, nil, n.refuse(h, err)
 	}
-	adjustment, err := n.live.adjustment(held.Holding)
+	adjustment, err := n.live.adjustment(held[0].Holding)
+	for _, one := range held {
+		if err != nil {
+			n.table.Release(one.ID)
+			continue
+		}
+		n.releaseOthers(one, func(h Holding) bool { return h.Phase == Created }) // their creation failed, and the runtime did not report the failure
+	}
 	if err != nil {
-		n.table.Release(h.ID)
 		return nil, nil, n.refuse(h, fmt.Errorf("%s: %w", h, err))
 	}
-	if err := n.admitVolumes(h); err != nil {
-		n.table.Release(h.ID)
-		return nil, nil, n.refuse(h, err)
-	}
-
-	n.releaseOthers(held, func(h Holding) bool { return h.Phase == Created }) // their creation failed, and the runtime did not report the failure
 	n.changed = true
-	return adjustment, held.Assignments, nil
+	return adjustment, held[0].Assignments, nil
 }
 
 // releaseOthers releases the other holders of the same subject that match the filter.
@@ -43,20 +43,28 @@ func (n *node) releaseOthers(held Holding, is func(Holding) bool) {
 	}
 }
 
-// admit assigns the requested classes to a holder that is about to be created, if each of these classes has a free slot.
-func (n *node) admit(h classes.Holder) (Holding, error) {
-	catalog, assignments, err := n.resolve(h)
+// admit assigns the requested classes to a holder that is about to be created and, if it is a container, to its volumes, if each of these
+// classes has a free slot. The first result is that of the holder itself.
+func (n *node) admit(h classes.Holder) ([]Holding, error) {
+	catalog := n.catalogFor(h)
+	wanted, err := catalog.ResolveAll(h)
 	if err != nil {
-		return Holding{}, err
+		return nil, n.explained(err)
 	}
-	held := n.newHolding(h, assignments, Created)
-	if h.Scope() == classes.ContainerScope {
-		held.Created = assignments
+
+	held := make([]Holding, len(wanted))
+	for i, one := range wanted {
+		held[i] = n.newHolding(one.Holder, one.Assignments, Created)
+		if one.Scope() == classes.ContainerScope {
+			held[i].Created = one.Assignments
+		}
 	}
-	if err := n.table.Admit(held, catalog); err != nil {
-		return Holding{}, err
+	if err := n.table.Admit(catalog, held...); err != nil {
+		return nil, err
 	}
-	delete(n.kept, h.Subject())
+	for _, one := range held {
+		delete(n.kept, one.Subject())
+	}
 	return held, nil
 }
 
@@ -81,9 +89,9 @@ func (s *Store) AdmitPod(h classes.Holder) (Holding, error) {
 	}
 
 	// An earlier sandbox of the pod is dead, and the pod's cgroup now belongs to the new sandbox.
-	n.releaseOthers(held, func(Holding) bool { return true })
+	n.releaseOthers(held[0], func(Holding) bool { return true })
 	n.changed = true
-	return n.begin(held.ID), nil
+	return n.begin(h.ID), nil
 }
 
 // Start records the process of a container that is about to start, also for each of the container's volumes. The caller

@@ -43,7 +43,7 @@ func (s *Store) Change(subject qos.Subject, requests map[string]string) (before 
 	}
 	after := before
 	after.Assignments = classes.Overlay(before.Assignments, changes)
-	if err := n.table.Admit(after, n.live.Catalog); err != nil {
+	if err := n.table.Admit(n.live.Catalog, after); err != nil {
 		return before, nil, n.countRefusal(err)
 	}
 

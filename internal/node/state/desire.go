@@ -70,7 +70,7 @@ func (n *node) retryPending(id string) {
 	if err == nil {
 		after.assign(classes.Overlay(wanted, updates(before.Assignments)))
 		after.happens(admitted)
-		err = n.table.Admit(after, catalog)
+		err = n.table.Admit(catalog, after)
 	}
 	if err != nil {
 		n.refuseAgain(before.Holder, errCreatedWithout(err))
@@ -112,7 +112,7 @@ func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) 
 func (n *node) readmit(before Holding) (failed []FailedAdoption) {
 	after := before
 	after.happens(verified)
-	err := n.table.Admit(after, n.live.Catalog)
+	err := n.table.Admit(n.live.Catalog, after)
 	if err == nil {
 		return nil
 	}

@@ -43,11 +43,16 @@ func (n *node) forget(ended func(sandboxID string) bool) {
 func (n *node) resolve(h classes.Holder) (*classes.Catalog, []classes.Assignment, error) {
 	catalog := n.catalogFor(h)
 	assignments, err := catalog.Resolve(h)
+	return catalog, assignments, n.explained(err)
+}
+
+// explained adds to the error of a request for a draining class why the class is refused, although other pods have it.
+func (n *node) explained(err error) error {
 	if refused, ok := errors.AsType[*classes.RequestError](err); ok && refused.Class != classes.SystemDefault &&
 		n.live.Drains(refused.Assignment) && n.table.InUse(refused.Resource, refused.Class) > 0 {
 		refused.Problem += "; the class was removed from the class files, and only the pods that have it keep it"
 	}
-	return catalog, assignments, err
+	return err
 }
 
 // catalogFor returns the live catalog, with the draining classes that the holder's pod and a former container of the same name have or had.

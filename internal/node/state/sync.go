@@ -241,7 +241,7 @@ func (n *node) adoptWithoutSlots(h classes.Holder, has []classes.Assignment) err
 	}
 	changed, _ := n.changes.Get(h.ID)
 	if err == nil {
-		err = n.table.Admit(holding(h, withoutResourcesOf(wanted, changed)), catalog)
+		err = n.table.Admit(catalog, holding(h, withoutResourcesOf(wanted, changed)))
 	}
 	if err != nil {
 		wanted = n.live.withResourcesOf(n.live.defaults(classes.Holding{Holder: h}), has)

@@ -15,13 +15,13 @@ import (
 
 // table has the holdings of the node, and the slots that they occupy.
 type table struct {
-	*classes.Ledger[Holding]
+	*ledger
 	now      func() time.Time
 	sequence uint64 // the highest number of a Holding
 }
 
 func newTable(now func() time.Time) *table {
-	return &table{Ledger: classes.NewLedger[Holding](), now: now}
+	return &table{ledger: newLedger(), now: now}
 }
 
 // numbered returns a holding with the next number.

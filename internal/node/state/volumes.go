@@ -38,26 +38,6 @@ func (o Offering) reportVolume(e Holding, offers []classes.Offer) VolumeAssignme
 	return v
 }
 
-// admitVolumes assigns classes to the volumes of a container that is about to be created: to all of them, or to none.
-func (n *node) admitVolumes(container classes.Holder) error {
-	volumes, err := n.catalogFor(container).Volumes(container)
-	if err != nil {
-		return err
-	}
-	for _, volume := range volumes {
-		var held Holding
-		if held, err = n.admit(volume); err != nil {
-			break
-		}
-		n.releaseOthers(held, func(h Holding) bool { return h.Phase == Created })
-	}
-
-	if err != nil {
-		n.dropVolumes(container.ID)
-	}
-	return err
-}
-
 // dropVolumes releases the volumes of a container.
 func (n *node) dropVolumes(containerID string) {
 	for _, volume := range n.table.volumesOf(containerID) {
@@ -119,7 +99,7 @@ func (n *node) adoptVolume(volume classes.Holder, started bool) error {
 	case err == nil && started && slices.ContainsFunc(wanted, classes.Assignment.IsRequested):
 		held.Phase, held.Request = Unverified, requestOf(volume)
 	case err == nil:
-		err = n.table.Admit(held, n.live.Catalog)
+		err = n.table.Admit(n.live.Catalog, held)
 	}
 	if err != nil && !started {
 		return nil

@@ -1,42 +1,53 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package classes
+package state
 
 import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // holder returns the Holding of a container "main". Its class of k8s.io/rdt is the parameter `class`. For
 // k8s.io/blockio, it has the system default.
 func holder(id, pod, class string) Holding {
-	return Holding{
-		Holder:      Holder{ID: id, PodUID: "uid-" + pod, Container: "main", PodNamespace: "default", PodName: pod},
-		Assignments: []Assignment{{Resource: RDTResource, Class: class}, {Resource: BlockIOResource}},
-	}
+	return Holding{Holding: classes.Holding{
+		Holder:      classes.Holder{ID: id, PodUID: "uid-" + pod, Container: "main", PodNamespace: "default", PodName: pod},
+		Assignments: []classes.Assignment{{Resource: classes.RDTResource, Class: class}, {Resource: classes.BlockIOResource}},
+	}}
 }
 
-func admit(t *testing.T, l *Ledger[Holding], holdings ...Holding) {
+// twoSlots returns a catalog in which class gold has two slots, and class bronze is unlimited.
+func twoSlots() *classes.Catalog {
+	of := []classes.Class{{Name: "gold", Capacity: 2}, {Name: "bronze"}}
+	return classes.NewCatalog([]classes.Offer{
+		{Resource: classes.Resource{Name: classes.RDTResource, Scope: classes.ContainerScope, Classes: of}},
+		{Resource: classes.Resource{Name: classes.BlockIOResource, Scope: classes.ContainerScope, Classes: of}},
+	})
+}
+
+func admit(t *testing.T, l *ledger, holdings ...Holding) {
 	t.Helper()
 	for _, h := range holdings {
-		if err := l.Admit(h, testCatalog()); err != nil {
+		if err := l.Admit(twoSlots(), h); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
 func TestFullClassIsRefusedWithTheAvailableClasses(t *testing.T) {
-	l := NewLedger[Holding]()
+	l := newLedger()
 	admit(t, l, holder("1", "b", "gold"), holder("2", "a", "gold"))
-	err := l.Admit(holder("3", "web", "gold"), testCatalog())
+	err := l.Admit(twoSlots(), holder("3", "web", "gold"))
 	want := `pod default/web container main: class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: bronze`
-	if !errors.Is(err, ErrClassFull) || err.Error() != want {
+	if !errors.Is(err, classes.ErrClassFull) || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
 	if _, ok := l.Get("3"); ok || l.InUse("rdt", "gold") != 2 {
@@ -47,58 +58,81 @@ func TestFullClassIsRefusedWithTheAvailableClasses(t *testing.T) {
 }
 
 func TestFullClassErrorHasFreeSlotsOfOtherClassesButNoHolders(t *testing.T) {
-	c := NewCatalog([]Offer{{Resource: Resource{Name: RDTResource, Scope: ContainerScope, Classes: []Class{
+	c := classes.NewCatalog([]classes.Offer{{Resource: classes.Resource{Name: classes.RDTResource, Scope: classes.ContainerScope, Classes: []classes.Class{
 		{Name: "gold", Capacity: 2}, {Name: "silver", Capacity: 3}, {Name: "copper", Capacity: 1}, {Name: "bronze"},
 	}}}})
 
-	l := NewLedger[Holding]()
+	l := newLedger()
 	for i := range 5 { // Adopt accepts more containers than the capacity
 		l.Adopt(holder(fmt.Sprint(i), fmt.Sprint("p", i), "gold"))
 	}
 
 	l.Adopt(holder("s", "secret", "silver"))
 	l.Adopt(holder("c", "secret", "copper"))
-	err := l.Admit(holder("new", "web", "gold"), c)
+	err := l.Admit(c, holder("new", "web", "gold"))
 	want := `pod default/web container main: class "gold" of k8s.io/rdt is full: 5 of 2 in use; available: silver (2 of 3 free), bronze`
-	if errorText(err) != want {
+	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestRestartedContainerDoesNotCompeteWithItsPredecessor(t *testing.T) {
-	l := NewLedger[Holding]()
+	l := newLedger()
 	admit(t, l, holder("1", "a", "gold"), holder("2", "b", "gold"), holder("1-again", "a", "gold"))
-	if got := l.InUse(RDTResource, "gold"); got != 2 {
+	if got := l.InUse(classes.RDTResource, "gold"); got != 2 {
 		t.Errorf("%d slots are in use, want 2", got)
 	}
 
 	l.Release("1")
-	if got := l.InUse(RDTResource, "gold"); got != 2 {
+	if got := l.InUse(classes.RDTResource, "gold"); got != 2 {
 		t.Errorf("after the predecessor was released, %d slots are in use, want 2", got)
 	}
 
 	l.Release("1-again")
 	l.Release("1-again")
-	if got := l.InUse(RDTResource, "gold"); got != 1 {
+	if got := l.InUse(classes.RDTResource, "gold"); got != 1 {
 		t.Errorf("after the predecessor and its successor were released, %d slots are in use, want 1", got)
 	}
 }
 
-func TestAdmissionIsAllOrNothing(t *testing.T) {
-	l := NewLedger[Holding]()
-	both := holder("3", "c", "gold")
-	both.Assignments = []Assignment{{Resource: BlockIOResource, Class: "gold"}, {Resource: RDTResource, Class: "gold"}}
-	admit(t, l, holder("1", "a", "gold"), holder("2", "b", "gold"))
-	if err := l.Admit(both, testCatalog()); !errors.Is(err, ErrClassFull) {
+func TestAVolumeOccupiesASlotOfItsOwn(t *testing.T) {
+	l := newLedger()
+	for _, path := range []string{"c1:/a", "c1:/b", "c2:/a"} { // the container c2 is the restarted container c1
+		h := holder(path, "a", "gold")
+		_, h.Volume, _ = strings.Cut(path, ":")
+		l.Adopt(h)
+	}
+	if got := l.InUse("rdt", "gold"); got != 2 {
+		t.Errorf("%d slots are in use, want 2", got)
+	}
+}
+
+// TestHoldersThatBelongTogetherAreAdmittedTogether admits three holders to a class with two slots.
+func TestHoldersThatBelongTogetherAreAdmittedTogether(t *testing.T) {
+	l := newLedger()
+	if err := l.Admit(twoSlots(), holder("1", "a", "gold"), holder("2", "b", "gold"), holder("3", "c", "gold")); !errors.Is(err, classes.ErrClassFull) {
 		t.Errorf("the error is %v, want ErrClassFull", err)
 	}
-	if got := l.InUse(BlockIOResource, "gold"); got != 0 {
+	if got := l.InUse("rdt", "gold"); got != 0 {
+		t.Errorf("after the refused admission, %d slots are in use, want 0", got)
+	}
+}
+
+func TestAdmissionIsAllOrNothing(t *testing.T) {
+	l := newLedger()
+	both := holder("3", "c", "gold")
+	both.Assignments = []classes.Assignment{{Resource: classes.BlockIOResource, Class: "gold"}, {Resource: classes.RDTResource, Class: "gold"}}
+	admit(t, l, holder("1", "a", "gold"), holder("2", "b", "gold"))
+	if err := l.Admit(twoSlots(), both); !errors.Is(err, classes.ErrClassFull) {
+		t.Errorf("the error is %v, want ErrClassFull", err)
+	}
+	if got := l.InUse(classes.BlockIOResource, "gold"); got != 0 {
 		t.Errorf("after the refused admission, %d slots of the block I/O class are in use, want 0", got)
 	}
 }
 
 func TestUnlimitedClassesAreNeverFull(t *testing.T) {
-	l := NewLedger[Holding]()
+	l := newLedger()
 	for i := range 100 {
 		admit(t, l, holder(fmt.Sprint("b", i), fmt.Sprint("b", i), "bronze"), holder(fmt.Sprint("d", i), fmt.Sprint("d", i), ""))
 	}
@@ -108,14 +142,14 @@ func TestUnlimitedClassesAreNeverFull(t *testing.T) {
 }
 
 func TestUnknownClassesAreRefusedUnlessTheOwnerHasThem(t *testing.T) {
-	l := NewLedger[Holding]()
+	l := newLedger()
 	gone := holder("1", "a", "old")
-	if err := l.Admit(gone, testCatalog()); !errors.Is(err, ErrUnknownClass) {
+	if err := l.Admit(twoSlots(), gone); !errors.Is(err, classes.ErrUnknownClass) {
 		t.Errorf("the error is %v, want ErrUnknownClass", err)
 	}
 	other := holder("2", "b", "gold")
-	other.Assignments = []Assignment{{Resource: "v.example/none", Class: "x"}}
-	if err := l.Admit(other, testCatalog()); !errors.Is(err, ErrUnknownResource) {
+	other.Assignments = []classes.Assignment{{Resource: "v.example/none", Class: "x"}}
+	if err := l.Admit(twoSlots(), other); !errors.Is(err, classes.ErrUnknownResource) {
 		t.Errorf("the error is %v, want ErrUnknownResource", err)
 	}
 	l.Adopt(gone)
@@ -124,7 +158,7 @@ func TestUnknownClassesAreRefusedUnlessTheOwnerHasThem(t *testing.T) {
 }
 
 func TestAdmittingAHolderAgainReplacesIt(t *testing.T) {
-	l := NewLedger[Holding]()
+	l := newLedger()
 	admit(t, l, holder("1", "a", "gold"), holder("1", "a", "bronze"))
 	if gold, bronze := l.InUse("rdt", "gold"), l.InUse("rdt", "bronze"); gold != 0 || bronze != 1 {
 		t.Errorf("%d slots of gold and %d of bronze are in use, want 0 and 1", gold, bronze)
@@ -134,18 +168,18 @@ func TestAdmittingAHolderAgainReplacesIt(t *testing.T) {
 // TestReservedSlotsAreOccupiedUntilTheyAreSettled checks that a reserved slot counts as occupied until Settle or
 // Release is called. The class gold has two slots. The holder with the reservation has changed from gold to bronze.
 func TestReservedSlotsAreOccupiedUntilTheyAreSettled(t *testing.T) {
-	gold := []Assignment{{Resource: RDTResource, Class: "gold"}}
-	for name, end := range map[string]func(l *Ledger[Holding]){
-		"settled":  func(l *Ledger[Holding]) { l.Settle("1", RDTResource) },
-		"released": func(l *Ledger[Holding]) { l.Release("1") },
+	gold := []classes.Assignment{{Resource: classes.RDTResource, Class: "gold"}}
+	for name, end := range map[string]func(l *ledger){
+		"settled":  func(l *ledger) { l.Settle("1", classes.RDTResource) },
+		"released": func(l *ledger) { l.Release("1") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := NewLedger[Holding]()
+			l := newLedger()
 			admit(t, l, holder("1", "a", "gold"), holder("2", "b", "gold"))
 			l.Reserve("1", gold)
 			l.Adopt(holder("1", "a", "bronze"))
-			l.Settle("1", BlockIOResource)
-			if err := l.Admit(holder("3", "c", "gold"), testCatalog()); !errors.Is(err, ErrClassFull) {
+			l.Settle("1", classes.BlockIOResource)
+			if err := l.Admit(twoSlots(), holder("3", "c", "gold")); !errors.Is(err, classes.ErrClassFull) {
 				t.Errorf("an admission to a class without a free slot returned %v, want ErrClassFull", err)
 			}
 			if end(l); l.InUse("rdt", "gold") != 1 {
@@ -157,7 +191,7 @@ func TestReservedSlotsAreOccupiedUntilTheyAreSettled(t *testing.T) {
 }
 
 func TestHoldersAreInStableOrder(t *testing.T) {
-	l := NewLedger[Holding]()
+	l := newLedger()
 	for _, i := range rand.Perm(20) {
 		l.Adopt(holder(fmt.Sprintf("%02d", i), fmt.Sprint("p", i/10), "bronze"))
 	}
@@ -198,7 +232,7 @@ func (m model) admits(h Holding) bool {
 
 // step applies one operation to the ledger and to the model. It returns an error if only one of them refuses the
 // operation. The function pick(n) chooses a number below n.
-func (m model) step(l *Ledger[Holding], c *Catalog, pick func(n int) int) error {
+func (m model) step(l *ledger, c *classes.Catalog, pick func(n int) int) error {
 	class := []string{"gold", "gold", "bronze", ""}[pick(4)]
 	h := holder(fmt.Sprint("id", pick(12)), fmt.Sprint("pod", pick(5)), class)
 	known, exists := m[h.ID]
@@ -214,14 +248,14 @@ func (m model) step(l *Ledger[Holding], c *Catalog, pick func(n int) int) error 
 			return nil
 		}
 		h.PodUID, h.PodName = known.PodUID, known.PodName
-		err := l.Admit(h, c)
+		err := l.Admit(c, h)
 		if allowed := m.admits(h); (err == nil) != allowed {
 			return fmt.Errorf("change %s to %q: allowed %v, but %w", h.ID, class, allowed, err)
 		} else if allowed {
 			m[h.ID] = h
 		}
 	default:
-		err := l.Admit(h, c)
+		err := l.Admit(c, h)
 		if allowed := m.admits(h); (err == nil) != allowed {
 			return fmt.Errorf("admit %s to %q: allowed %v, but %w", h.ID, class, allowed, err)
 		} else if allowed {
@@ -233,7 +267,7 @@ func (m model) step(l *Ledger[Holding], c *Catalog, pick func(n int) int) error 
 }
 
 // compare returns an error if a ledger differs from the model.
-func (m model) compare(l *Ledger[Holding]) error {
+func (m model) compare(l *ledger) error {
 	if gold, bronze := l.InUse("rdt", "gold"), l.InUse("rdt", "bronze"); gold != m.inUse("gold") || bronze != m.inUse("bronze") {
 		return fmt.Errorf("%d gold, %d bronze, want %d, %d", gold, bronze, m.inUse("gold"), m.inUse("bronze"))
 	}
@@ -244,7 +278,7 @@ func (m model) compare(l *Ledger[Holding]) error {
 }
 
 // empty releases all holders. It returns an error if the ledger still has occupied slots.
-func (m model) empty(l *Ledger[Holding]) error {
+func (m model) empty(l *ledger) error {
 	for id := range m {
 		l.Release(id)
 	}
@@ -255,10 +289,10 @@ func (m model) empty(l *Ledger[Holding]) error {
 }
 
 func TestLedgerAgreesWithASimpleModel(t *testing.T) {
-	c := testCatalog()
+	c := twoSlots()
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		l, m := NewLedger[Holding](), model{}
+		l, m := newLedger(), model{}
 		for range 400 {
 			if err := errors.Join(m.step(l, c, random.IntN), m.compare(l)); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
@@ -285,7 +319,7 @@ func FuzzLedger(f *testing.F) {
 			return int(first) % n
 		}
 
-		l, c, m := NewLedger[Holding](), testCatalog(), model{}
+		l, c, m := newLedger(), twoSlots(), model{}
 		for len(choices) > 0 {
 			if err := errors.Join(m.step(l, c, pick), m.compare(l)); err != nil {
 				t.Fatal(err)
@@ -299,14 +333,14 @@ func FuzzLedger(f *testing.F) {
 }
 
 func BenchmarkAdmitAndRelease(b *testing.B) {
-	l, c := NewLedger[Holding](), testCatalog()
+	l, c := newLedger(), twoSlots()
 	for i := range 250 {
 		l.Adopt(holder(fmt.Sprint(i), fmt.Sprint(i), "bronze"))
 	}
 	h := holder("new", "new", "gold")
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := l.Admit(h, c); err != nil {
+		if err := l.Admit(c, h); err != nil {
 			b.Fatal(err)
 		}
 		l.Release(h.ID)

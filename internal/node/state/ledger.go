@@ -1,0 +1,201 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+type slot struct{ resource, class string }
+
+// ledger records which holder has which class. It is not safe for concurrent use.
+type ledger struct {
+	holders map[string]Holding
+	// slots has the owners that occupy a slot of each class. The inner map has the number of holders and reservations
+	// of each owner. An owner occupies one slot of a class, even if this number is above 1. slots lacks the system default.
+	slots map[slot]classes.Owners
+	// reserved maps the ID of a holder to the slots that it occupies in addition to those of its assignments.
+	reserved map[string]reservation
+}
+
+type reservation struct {
+	owner qos.Subject
+	slots []slot
+}
+
+// newLedger makes an empty ledger.
+func newLedger() *ledger {
+	return &ledger{holders: map[string]Holding{}, slots: map[slot]classes.Owners{}, reserved: map[string]reservation{}}
+}
+
+// Admit adds holders, or replaces the holder with the same ID, if all of their classes have room. Otherwise it adds none of them. An
+// owner that already has a class needs no second slot in it. Errors are *RequestError.
+func (l *ledger) Admit(c *classes.Catalog, holders ...Holding) error {
+	for i, h := range holders {
+		if err := l.checkRoom(c, h); err != nil {
+			for _, admitted := range holders[:i] {
+				l.Release(admitted.ID)
+			}
+			return err
+		}
+		l.Adopt(h)
+	}
+	return nil
+}
+
+func (l *ledger) checkRoom(c *classes.Catalog, h Holding) error {
+	for _, a := range h.Assignments {
+		if err := c.CheckRoom(h.Holder, a, func(class string) classes.Owners { return l.slots[slot{a.Resource, class}] }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Adopt adds a holder without checks, because running containers are never refused. If the ledger has a holder with the
+// same ID, Adopt replaces it.
+func (l *ledger) Adopt(h Holding) {
+	if old, known := l.holders[h.ID]; known && old.Subject() == h.Subject() && slices.Equal(old.Assignments, h.Assignments) {
+		l.holders[h.ID] = h // the holder keeps its slots
+		return
+	}
+
+	l.remove(h.ID)
+	l.holders[h.ID] = h
+	for _, a := range h.Assignments {
+		if a.Class != classes.SystemDefault {
+			l.occupy(slot{a.Resource, a.Class}, h.Subject())
+		}
+	}
+}
+
+// Reserve lets a holder occupy slots of these classes in addition to its own slots, until Settle or Release is called.
+// It does not check whether the classes have room. Before a holder's class changes, its old and its new class are
+// reserved, because the change may fail.
+func (l *ledger) Reserve(id string, assignments []classes.Assignment) {
+	r := l.reserved[id]
+	r.owner = l.holders[id].Subject()
+	for _, a := range assignments {
+		if a.Class != classes.SystemDefault {
+			r.slots = append(r.slots, slot{a.Resource, a.Class})
+			l.occupy(slot{a.Resource, a.Class}, r.owner)
+		}
+	}
+	l.reserved[id] = r
+}
+
+// Reserved returns the classes that are reserved for a holder.
+func (l *ledger) Reserved(id string) (reserved []classes.Assignment) {
+	for _, s := range l.reserved[id].slots {
+		reserved = append(reserved, classes.Assignment{Resource: s.resource, Class: s.class})
+	}
+	return reserved
+}
+
+// Settle removes a holder's reservations for the classes of a resource. It returns these classes.
+func (l *ledger) Settle(id, resource string) (ended []classes.Assignment) {
+	r := l.reserved[id]
+	r.slots = slices.DeleteFunc(slices.Clone(r.slots), func(s slot) bool {
+		if s.resource != resource {
+			return false
+		}
+		l.vacate(s, r.owner)
+		ended = append(ended, classes.Assignment{Resource: s.resource, Class: s.class})
+		return true
+	})
+
+	if l.reserved[id] = r; len(r.slots) == 0 {
+		delete(l.reserved, id)
+	}
+	return ended
+}
+
+// Release removes a holder and its reservations. An unknown ID is not an error.
+func (l *ledger) Release(id string) {
+	l.remove(id)
+	r := l.reserved[id]
+	delete(l.reserved, id)
+	for _, s := range r.slots {
+		l.vacate(s, r.owner)
+	}
+}
+
+// remove removes a holder, but not its reservations.
+func (l *ledger) remove(id string) {
+	h, ok := l.holders[id]
+	if !ok {
+		return
+	}
+	delete(l.holders, id)
+	for _, a := range h.Assignments {
+		if a.Class != classes.SystemDefault {
+			l.vacate(slot{a.Resource, a.Class}, h.Subject())
+		}
+	}
+}
+
+// Get returns a holder by its ID.
+func (l *ledger) Get(id string) (Holding, bool) {
+	h, ok := l.holders[id]
+	return h, ok
+}
+
+// Where returns the holders for which the function `selected` returns true, sorted by pod, container and ID.
+func (l *ledger) Where(selected func(Holding) bool) (holders []Holding) {
+	for _, h := range l.holders {
+		if selected(h) {
+			holders = append(holders, h)
+		}
+	}
+	slices.SortFunc(holders, compareHoldings)
+	return holders
+}
+
+// InUse returns the number of slots of a class that are in use: one for each owner. It returns 0 for the system default.
+func (l *ledger) InUse(resource, class string) int {
+	return len(l.slots[slot{classes.CanonicalResource(resource), class}])
+}
+
+// Used returns the classes of a resource that are in use, each with its number of owners. The system default is left out.
+func (l *ledger) Used(resource string) map[string]int {
+	used := map[string]int{}
+	for s, owners := range l.slots {
+		if s.resource == resource {
+			used[s.class] = len(owners)
+		}
+	}
+	return used
+}
+
+func (l *ledger) occupy(s slot, owner qos.Subject) {
+	if l.slots[s] == nil {
+		l.slots[s] = classes.Owners{}
+	}
+	l.slots[s][owner]++
+}
+
+func (l *ledger) vacate(s slot, owner qos.Subject) {
+	owners := l.slots[s]
+	if owners[owner]--; owners[owner] > 0 {
+		return
+	}
+	if delete(owners, owner); len(owners) == 0 {
+		delete(l.slots, s)
+	}
+}
+
+func compareHoldings(a, b Holding) int {
+	return cmp.Or(
+		strings.Compare(a.PodNamespace, b.PodNamespace),
+		strings.Compare(a.PodName, b.PodName),
+		strings.Compare(a.PodUID, b.PodUID),
+		strings.Compare(a.Container, b.Container),
+		strings.Compare(a.ID, b.ID),
+	)
+}
