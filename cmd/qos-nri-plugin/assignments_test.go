@@ -10,6 +10,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
+// TestAssignments compares the tables that the command prints.
 func TestAssignments(t *testing.T) {
 	f := newFixture(t)
 	for _, test := range []struct {

@@ -9,6 +9,7 @@ import (
 	"testing"
 )
 
+// TestCompletion completes the last of the words after a command.
 func TestCompletion(t *testing.T) {
 	f := newFixture(t)
 	for _, test := range []struct {

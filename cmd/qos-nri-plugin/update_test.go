@@ -17,6 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
+// TestUpdate compares what the command prints, and its exit code.
 func TestUpdate(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -48,6 +48,7 @@ func kubeletPod(name string, devices map[string][]string) *podresourcesv1.PodRes
 	return pod
 }
 
+// TestAccount compares the assignments of the plugin with the allocations of the kubelet.
 func TestAccount(t *testing.T) {
 	podScope := goldClass(3)
 	podScope.podScope = true

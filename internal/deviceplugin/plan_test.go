@@ -51,6 +51,7 @@ func without(u usage, unaccounted int) usage {
 	return u
 }
 
+// TestPlan compares the numbers of the devices. The numbers of unhealthy devices are in parentheses.
 func TestPlan(t *testing.T) {
 	draining := goldClass(3)
 	draining.draining = true

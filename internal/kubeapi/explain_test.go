@@ -83,6 +83,7 @@ func statusBody(code int, reason metav1.StatusReason, message string) string {
 	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":%q}`, code, reason, message)
 }
 
+// TestExplain compares the outcome and the line for the log with an answer of the API server.
 func TestExplain(t *testing.T) {
 	for name, test := range map[string]struct {
 		code    int

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// TestRetryDelays compares the delays after the same error again and again.
 func TestRetryDelays(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
 	for name, test := range map[string]struct {
@@ -55,6 +56,7 @@ func TestRetryDelays(t *testing.T) {
 	})
 }
 
+// TestOutcomeLog compares the lines that a series of results logs; nil is a success.
 func TestOutcomeLog(t *testing.T) {
 	unavailable := apierrors.NewServiceUnavailable("etcd is away")
 	for name, test := range map[string]struct {

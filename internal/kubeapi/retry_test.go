@@ -15,6 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
+// TestBreaker checks which errors of a request open the breaker. An open breaker makes no request until its wait is over.
 func TestBreaker(t *testing.T) {
 	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("policy says no"))
 	for _, c := range []struct {

@@ -14,6 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
+// TestCompletion completes the last argument of a command.
 func TestCompletion(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -71,7 +71,7 @@ pod, container (missing for the whole pod) and id. Their values whose name ends 
 				return err
 			}
 			if o.view.byNode && o.documents != nil {
-				return program.UsageError(cmd, errors.New("--by-node needs a table; documents have the values of each class"))
+				return program.UsageError(cmd, errors.New("--by-node works for tables only; remove it, or -o"))
 			}
 			return o.run(cmd.Context())
 		},

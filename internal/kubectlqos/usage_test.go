@@ -184,7 +184,7 @@ func TestUsageRefusesWrongFlags(t *testing.T) {
 	for want, args := range map[string][]string{
 		`--sort-by "size" is not one of cache, memory,`: {"--sort-by=size"},
 		`--interval 500ms is shorter than 1s`:           {"--interval=500ms"},
-		`--by-node needs a table; documents have`:       {"--by-node", "-o=json"},
+		`--by-node works for tables only`:               {"--by-node", "-o=json"},
 		`at most one NODE can be given, not 2`:          {"a", "b"},
 		`"pod/a" is not a node`:                         {"pod/a"},
 	} {

@@ -152,6 +152,7 @@ func TestAShimThatPublishesToTheAPIAloneEndsWithoutCredentials(t *testing.T) {
 	}
 }
 
+// TestOptions changes the options of a node, and looks for the error.
 func TestOptions(t *testing.T) {
 	for _, test := range []struct {
 		name   string

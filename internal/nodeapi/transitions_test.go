@@ -10,6 +10,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
+// TestTransitionTimes checks the hour in which the health of a condition last changed.
 func TestTransitionTimes(t *testing.T) {
 	healthy, unhealthy, gone := true, false, (*bool)(nil)
 	for _, test := range []struct {

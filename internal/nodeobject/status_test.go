@@ -128,6 +128,7 @@ func notReady(reason, message string) metav1.Condition {
 	return metav1.Condition{Type: "PluginReady", Status: "False", Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(at(9, 30, 0))}
 }
 
+// TestDesiredStatus compares the status to publish with the state of the plugin and the status that was published before.
 func TestDesiredStatus(t *testing.T) {
 	eight := state(status(at(8, 0, 0)))
 	away := func(latest *qosv1alpha1.StatusResponse) nodecache.State {

@@ -26,6 +26,7 @@ import (
 // evictedEvent is the event of pod web after its eviction.
 const evictedEvent = "Warning QOSClassRemoved uid-web: evicted: container main: class gold was taken out"
 
+// TestEvictions runs each case in a bubble of synctest, in which time passes at once.
 func TestEvictions(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"a target is evicted once and gets an event": func(t *testing.T) {

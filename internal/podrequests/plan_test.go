@@ -62,6 +62,8 @@ func in(class string, source qosv1alpha1.Source) *qosv1alpha1.ContainerAssignmen
 	}}
 }
 
+// TestPlan checks which change the shim requests for a pod with these annotations, whose container has these classes. A
+// `want` that begins with "!" is a part of an error.
 func TestPlan(t *testing.T) {
 	const (
 		container = qosv1alpha1.Source_SOURCE_CONTAINER

@@ -53,6 +53,7 @@ func assigned(containers ...*qosv1alpha1.ContainerAssignments) *qosv1alpha1.PodA
 	return &qosv1alpha1.PodAssignments{Uid: "uid-web", Namespace: "default", Name: "web", Containers: containers}
 }
 
+// TestCondition compares the condition of a pod with what the plugin reports of it.
 func TestCondition(t *testing.T) {
 	network := assigned(ctr("main", "1", has("k8s.io/rdt", "", none)))
 	network.QosResources = []*qosv1alpha1.Assignment{has("vendor.example/network", "fast", fromPod)}

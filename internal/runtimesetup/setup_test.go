@@ -214,6 +214,7 @@ func TestAnOCIRuntimeThatFailsIsUnknown(t *testing.T) {
 	}
 }
 
+// TestFindings looks for a line in what "check" reports about a container runtime.
 func TestFindings(t *testing.T) {
 	containerdOf := func(version string) fakeRuntime { return fakeRuntime{name: "containerd", version: version} }
 	main := "/etc/containerd/config.toml"

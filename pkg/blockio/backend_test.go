@@ -126,6 +126,7 @@ const (
 	v1Dir = "/sys/fs/cgroup/blkio" + groupPath
 )
 
+// TestAdjust checks which cgroup values the runtime must set when a holder changes from one class to another.
 func TestAdjust(t *testing.T) {
 	for _, test := range []struct {
 		name, from, to string

@@ -14,6 +14,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
+// TestObserve checks which class is recognized by the values of a cgroup. `should` is the desired class, and `ok` is false if the
+// class cannot be known.
 func TestObserve(t *testing.T) {
 	const slow, slower, free = "{Devices: [/dev/sda], ThrottleReadBps: 10M}", "{Devices: [/dev/sda], ThrottleReadBps: 1M}", ""
 	for _, test := range []struct {

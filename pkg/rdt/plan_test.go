@@ -46,6 +46,7 @@ func groupsOf(t testing.TB, texts map[string]string) map[string]resctrl.Schemata
 	return groups
 }
 
+// TestPlan compares the operations, in their order, that change the current groups to the wanted ones.
 func TestPlan(t *testing.T) {
 	for name, test := range map[string]struct {
 		current, wanted map[string]string

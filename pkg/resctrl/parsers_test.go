@@ -61,6 +61,8 @@ func FuzzParseSchemata(f *testing.F) {
 	})
 }
 
+// TestParseInfo reads the directory info of several CPUs. `want` has, for each cache, the mask, the minimum number of bits and
+// whether masks may have gaps, and for the bandwidth its unit, minimum, granularity and maximum.
 func TestParseInfo(t *testing.T) {
 	noSparseFile := sim.AMDSpec()
 	noSparseFile.NoSparseFile = true

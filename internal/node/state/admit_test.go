@@ -14,6 +14,7 @@ import (
 // errNoRoom simulates an error of the kernel.
 var errNoRoom = errors.New("no space left on device")
 
+// TestAdmit checks which classes a new holder gets, or why it is refused. For the form of `want`, see wantHolders.
 func TestAdmit(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(*fixture, *testing.T)
@@ -79,6 +80,7 @@ func TestAdmitReturnsWhatTheRuntimeMustSet(t *testing.T) {
 	}
 }
 
+// TestRelease releases holders by their IDs, and counts the slots that are still in use.
 func TestRelease(t *testing.T) {
 	for name, test := range map[string]struct {
 		release []string

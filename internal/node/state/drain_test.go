@@ -14,6 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
+// TestEvictions checks which container is to be evicted after the edit of the class files; "" means none.
 func TestEvictions(t *testing.T) {
 	for name, test := range map[string]struct {
 		request string
@@ -109,6 +110,8 @@ func TestDrainingAssignmentsAreCounted(t *testing.T) {
 	}
 }
 
+// TestDrift records drift of the configuration, and checks the condition and the number of corrections. `corrected` says for each
+// record whether the drift was corrected.
 func TestDrift(t *testing.T) {
 	const once, twice = "drifts found: 1, the last at 2030-01-01T12:00:00Z: a group", "drifts found: 2, the last at 2030-01-01T12:00:00Z: a group"
 	for name, test := range map[string]struct {

@@ -10,6 +10,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
+// TestRebuild checks which classes pods and containers have after a start of the plugin, from what the runtime lists. For the
+// form of `want`, see wantHolders.
 func TestRebuild(t *testing.T) {
 	gold, iron := assigned(cache, "gold", classes.SourcePod), assigned(cache, "iron", classes.SourceDefault)
 	silver := []classes.Assignment{assigned(cache, "silver", classes.SourceUpdate)}

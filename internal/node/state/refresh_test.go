@@ -19,6 +19,8 @@ func pending(f *fixture, _ *testing.T) {
 	})
 }
 
+// TestRefresh checks the desired classes after the configuration has changed, or a slot has become free. For the form of `want`,
+// see wantHolders.
 func TestRefresh(t *testing.T) {
 	for name, test := range map[string]struct {
 		before  func(*fixture, *testing.T)
@@ -138,6 +140,7 @@ func (f *fixture) change(t *testing.T, podName, class string) {
 	f.Confirm(before.ID, changes)
 }
 
+// TestChange checks the classes after a client has requested others for a running container. For the form of `want`, see wantHolders.
 func TestChange(t *testing.T) {
 	main := qos.Subject{PodUID: "uid-a", Container: "main"}
 	for name, test := range map[string]struct {

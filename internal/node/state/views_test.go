@@ -14,6 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
+// TestObserve records one observed class after another. For the form of `want`, see wantHolders.
 func TestObserve(t *testing.T) {
 	for name, test := range map[string]struct {
 		id      string
