@@ -167,6 +167,7 @@ func TestAClassThatIsGoneHasNoUsage(t *testing.T) {
 		f.mustConfigure(t, strings.NewReplacer(", {name: silver}", "", "gold, silver, bronze", "gold, bronze").Replace(files))
 		f.wantUsed(t, cache, map[string]float64{"silver": 100})
 		f.Stop("c-a")
+		f.StopPod(pod("a", nil).ID) // until then, a restarted container would get the removed class again
 		f.wantUsed(t, cache, map[string]float64{})
 		f.mustConfigure(t, files)
 		f.wantUsed(t, cache, map[string]float64{})
