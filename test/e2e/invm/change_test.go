@@ -155,7 +155,7 @@ func podChanges(t *testing.T, shared *pod) {
 	wantLimits(t, n.limits(t, p.cgroup()), ioLimits{})
 }
 
-// removedClass: a removed class drains, and its group is removed when its last holder has ended.
+// removedClass: a removed class drains, a restarted container keeps it, and its group is removed when its last pod has ended.
 func removedClass(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "main"})
@@ -186,6 +186,9 @@ func removedClass(t *testing.T, p *pod) {
 
 	n.holds(t)
 	c.remove(t)
+	p.run(t, spec{name: "main", attempt: 1}).wantGroup(t, "qos-gold")
+	n.holds(t)
+	p.remove(t)
 	eventually(t, "the group of the class is gone", func() error { return emptyAndGone("qos-gold") })
 	writeClassFile(t, classFile)
 	eventually(t, "the class exists again", func() error {
