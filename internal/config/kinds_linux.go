@@ -21,5 +21,5 @@ func Kinds(r rdt.Options, b blockio.Options) []classes.Kind {
 // OfflineKinds returns every kind, for programs that only read class files.
 func OfflineKinds() []classes.Kind {
 	log := slog.New(slog.DiscardHandler)
-	return Kinds(rdt.Options{Log: log}, blockio.Options{Log: log})
+	return Kinds(rdt.Options{FilesAlone: true, Log: log}, blockio.Options{Log: log})
 }

@@ -53,3 +53,42 @@ func TestCheckSkipsObjectsOfOtherKindsInADirectory(t *testing.T) {
 		})
 	}
 }
+
+// TestCheckReportsPartitionsIntoWhichNoCacheCanBeDivided expects the words that a node uses for the same files.
+func TestCheckReportsPartitionsIntoWhichNoCacheCanBeDivided(t *testing.T) {
+	const (
+		ok   = "1 file, 1 resource, 2 classes: OK (not checked against this machine)\n"
+		head = "DIR/a.yaml:6: resources[0].rdt.partitions: "
+	)
+	for _, test := range []struct{ name, a, b, want string }{
+		{"all of a cache", "l3Allocation: 60%", "l3Allocation: 40%", ok},
+		{"more than all", "l3Allocation: 70%", "l3Allocation: 70%",
+			head + "L3, unified: the shares of the partitions (a 70%, b 70%) add up to 140%; reduce them to 100% or less\n"},
+		{"more than all of L2, and of L3", "l2Allocation: 70%, l3Allocation: 100%", "l2Allocation: 31%, l3Allocation: 1%",
+			head + "L2, unified: the shares of the partitions (a 70%, b 31%) add up to 101%; reduce them to 100% or less\n" +
+				head + "L3, unified: the shares of the partitions (a 100%, b 1%) add up to 101%; reduce them to 100% or less\n"},
+		{"more than all for code", "l3Allocation: {all: {unified: 50%, code: 60%, data: 50%}}", "l3Allocation: {all: {unified: 50%, code: 60%, data: 50%}}",
+			head + "L3, code: the shares of the partitions (a 60%, b 60%) add up to 120%; reduce them to 100% or less\n"},
+		{"more than all of one cache ID", "l3Allocation: {all: 50%, 2-5: 60%}", "l3Allocation: {all: 50%, 4: 50%}",
+			head + "L3 2, unified: the shares of the partitions (a 60%, b 50%) add up to 110%; reduce them to 100% or less\n"},
+		{"all of each cache ID that has a setting", "l3Allocation: {0: 60%, 1: 50%}", "l3Allocation: {0: 40%, 1: 50%}", ok},
+		{"masks that overlap", "l3Allocation: '0xff'", "l3Allocation: '0x180'",
+			head + `L3, unified: partitions "a" (0xff) and "b" (0x180) overlap; give each partition separate bits` + "\n"},
+		{"masks and per cent", "l3Allocation: '0xff'", "l3Allocation: 20%",
+			head + `L3, unified: partition "a" has 0xff and partition "b" has 20%; give all partitions per cent, or all of them masks` + "\n"},
+		{"memory bandwidth, which partitions do not divide", "mbAllocation: [70%]", "mbAllocation: [70%]", ok},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "a.yaml")
+			text := "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- name: k8s.io/rdt\n  rdt:\n    partitions:\n" +
+				"      a: {" + test.a + ", classes: {gold: }}\n      b: {" + test.b + ", classes: {tin: }}\n"
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got := newRig(t).run(t, "check", path)
+			if out := strings.ReplaceAll(got.Out, filepath.Dir(path), "DIR"); out != test.want {
+				t.Errorf("output:\n%s\nwant:\n%s", out, test.want)
+			}
+		})
+	}
+}

@@ -327,17 +327,23 @@ type Options struct {
 	Threads Threads
 	// MountResctrl allows Apply and Repair to mount resctrl at /sys/fs/resctrl if it is not mounted.
 	MountResctrl bool
-	Log          *slog.Logger
+	// FilesAlone is true if class files are checked without a machine.
+	FilesAlone bool
+	Log        *slog.Logger
 }
 
 // Kind returns the kind of resources that class files configure in the field "rdt".
 func Kind(opts Options) classes.Kind {
+	parse := ParseConfig
+	if opts.FilesAlone {
+		parse = parseAlone
+	}
 	return classes.Kind{
 		Field:   "rdt",
 		Scopes:  []classes.Scope{classes.ContainerScope},
 		Single:  true,
 		Mutable: true,
-		Parse:   ParseConfig,
+		Parse:   parse,
 		New:     func(string, classes.Scope) classes.Backend { return New(opts) },
 
 		Measures:  monitoring.Measures("a class"),

@@ -17,6 +17,12 @@ import (
 
 // ParseConfig reads an RDT configuration in goresctrl's format. It reports the problems that do not depend on the CPU.
 func ParseConfig(section *classes.Field) classes.BackendConfig {
+	config, _ := readConfig(section)
+	return config
+}
+
+// readConfig reads a configuration. It also returns the field with its partitions.
+func readConfig(section *classes.Field) (config *Config, partitions *classes.Field) {
 	r := reader{config: &Config{}, classes: map[string]int{}}
 	fields := section.Fields("options", "partitions", "monitoring")
 
@@ -31,7 +37,19 @@ func ParseConfig(section *classes.Field) classes.BackendConfig {
 
 	slices.SortFunc(r.config.partitions, func(a, b partition) int { return cmp.Compare(a.name, b.name) })
 	slices.Sort(r.config.denials)
-	return r.config
+	return r.config, fields["partitions"]
+}
+
+// parseAlone is ParseConfig for files that are checked without a machine. It also reports partitions into which no cache can be divided.
+// ParseConfig does not, because a machine that lacks such a cache accepts them if the setting is optional.
+func parseAlone(section *classes.Field) classes.BackendConfig {
+	config, partitions := readConfig(section)
+	for _, level := range []string{resctrl.L2, resctrl.L3} {
+		if err := config.indivisible(level); err != nil {
+			partitions.Report("%v", err)
+		}
+	}
+	return config
 }
 
 type reader struct {

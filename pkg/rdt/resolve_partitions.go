@@ -43,20 +43,12 @@ func (r *resolver) partitionMasks(level string, cache resctrl.CacheInfo, id int)
 // divide gives each partition a part of one cache, for one kind of use: unified, code or data. If no partition requests a share
 // of this kind, divide returns nil.
 func (r *resolver) divide(level string, cache resctrl.CacheInfo, id int, kind string) (map[string]uint64, error) {
-	var requests []request
-	without := ""
-	for _, p := range r.config.partitions {
-		if share := cacheShare(p.caches[level], id); share[kind] != nil {
-			requests = append(requests, request{p.name, share[kind]})
-		} else if without == "" {
-			without = p.name
-		}
-	}
+	requests, without := r.config.requests(level, id, kind)
 	if len(requests) == 0 {
 		return nil, nil
 	}
 
-	if len(requests) < len(r.config.partitions) {
+	if without != "" {
 		problem := fmt.Sprintf("has no %s share of %s %d, but partition %q has one; give a share to every partition, or to none",
 			kind, level, id, requests[0].partition)
 		return nil, &ConfigError{Of: "partition", Name: without, Problem: problem}
@@ -66,33 +58,94 @@ func (r *resolver) divide(level string, cache resctrl.CacheInfo, id int, kind st
 	if !requests[0].relative() {
 		divide = divideMasks
 	}
-	masks, err := divide(requests, cache)
+	masks, err := map[string]uint64(nil), divisible(requests)
+	if err == nil {
+		masks, err = divide(requests, cache)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %d, %s: %w", level, id, kind, err)
 	}
 	return masks, nil
 }
 
-func mixed(first, second request) error {
-	return fmt.Errorf("partition %q has %s and partition %q has %s; give all partitions per cent, or all of them masks",
-		first.partition, first.text, second.partition, second.text)
+// requests returns the shares that partitions request of one cache, for one kind of use. `without` is the name of the first partition that
+// requests none.
+func (c *Config) requests(level string, id int, kind string) (requests []request, without string) {
+	for _, p := range c.partitions {
+		if share := cacheShare(p.caches[level], id); share[kind] != nil {
+			requests = append(requests, request{p.name, share[kind]})
+		} else if without == "" {
+			without = p.name
+		}
+	}
+	return requests, without
+}
+
+// divisible returns an error if no cache can be divided into the requested shares.
+func divisible(requests []request) error {
+	total := uint64(0)
+	for i, wanted := range requests {
+		if first := requests[0]; wanted.relative() != first.relative() {
+			return fmt.Errorf("partition %q has %s and partition %q has %s; give all partitions per cent, or all of them masks",
+				first.partition, first.text, wanted.partition, wanted.text)
+		}
+		for _, other := range requests[:i] {
+			if other.mask&wanted.mask != 0 {
+				return fmt.Errorf("partitions %q (%s) and %q (%s) overlap; give each partition separate bits",
+					other.partition, other.text, wanted.partition, wanted.text)
+			}
+		}
+		total += wanted.high
+	}
+	if total > 100 {
+		return fmt.Errorf("the shares of the partitions (%s) add up to %d%%; reduce them to 100%% or less", describe(requests), total)
+	}
+	return nil
+}
+
+// indivisible returns an error for each cache level that no CPU can divide into the shares of the partitions.
+func (c *Config) indivisible(level string) error {
+	for _, id := range c.sharedIDs(level) {
+		for _, kind := range []string{unified, code, data} {
+			requests, _ := c.requests(level, id, kind)
+			switch err := divisible(requests); {
+			case err != nil && id < 0:
+				return fmt.Errorf("%s, %s: %w", level, kind, err)
+			case err != nil:
+				return fmt.Errorf("%s %d, %s: %w", level, id, kind, err)
+			}
+		}
+	}
+	return nil
+}
+
+// sharedIDs returns a cache ID for each combination of settings of the partitions that applies to a named cache ID. If the partitions name
+// none, it returns -1, because the settings then apply to all cache IDs.
+func (c *Config) sharedIDs(level string) (ids []int) {
+	var named spans
+	for _, p := range c.partitions {
+		for _, s := range p.caches[level] {
+			named = append(named, s.ids...)
+		}
+	}
+	for _, s := range named {
+		ids = append(ids, s.first)
+		if named.contains(s.last + 1) {
+			ids = append(ids, s.last+1)
+		}
+	}
+	if len(ids) == 0 {
+		return []int{-1}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 func divideMasks(requests []request, cache resctrl.CacheInfo) (map[string]uint64, error) {
 	masks := map[string]uint64{}
-	for i, wanted := range requests {
-		if wanted.relative() {
-			return nil, mixed(requests[0], wanted)
-		}
+	for _, wanted := range requests {
 		if err := cache.Check(wanted.mask); err != nil {
 			return nil, &ConfigError{Of: "partition", Name: wanted.partition, Problem: fmt.Sprintf("%s: %v", wanted.text, err)}
-		}
-
-		for _, other := range requests[:i] {
-			if other.mask&wanted.mask != 0 {
-				return nil, fmt.Errorf("partitions %q (%s) and %q (%s) overlap; give each partition separate bits",
-					other.partition, other.text, wanted.partition, wanted.text)
-			}
 		}
 		masks[wanted.partition] = wanted.mask
 	}
@@ -103,13 +156,7 @@ func divideMasks(requests []request, cache resctrl.CacheInfo) (map[string]uint64
 func dividePercent(requests []request, cache resctrl.CacheInfo) (map[string]uint64, error) {
 	total := uint64(0)
 	for _, wanted := range requests {
-		if !wanted.relative() {
-			return nil, mixed(requests[0], wanted)
-		}
 		total += wanted.high
-	}
-	if total > 100 {
-		return nil, fmt.Errorf("the shares of the partitions (%s) add up to %d%%; reduce them to 100%% or less", describe(requests), total)
 	}
 
 	sizes, err := sizesOf(requests, total, cache)
