@@ -20,7 +20,7 @@ func TestOnATerminalATableReplacesTheOneBefore(t *testing.T) {
 	}
 }
 
-func TestElsewhereATableFollowsTheOneBefore(t *testing.T) {
+func TestOutsideOfATerminalATableFollowsTheOneBefore(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/output")
 	if err != nil {
 		t.Fatal(err)

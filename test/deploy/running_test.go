@@ -196,7 +196,7 @@ func TestThePluginCanOpenTheReadOnlySocketToThePublisher(t *testing.T) {
 	}
 }
 
-func TestTheyRunOnEveryLinuxNodeAndOncePerNode(t *testing.T) {
+func TestTheDaemonSetsRunOncePerLinuxNode(t *testing.T) {
 	for _, d := range render(t).daemons {
 		pod, strategy := d.Spec.Template.Spec, d.Spec.UpdateStrategy.RollingUpdate
 		if !slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool {
