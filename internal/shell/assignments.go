@@ -80,10 +80,13 @@ func Change(pod *qosv1alpha1.PodAssignments, before, after *qosv1alpha1.Containe
 }
 
 // shownText returns the class. If another program has set something for a container or pod without a class, shownText
-// returns the description of this setting.
+// returns the description of this setting. Stale properties of a class follow its name.
 func shownText(a *qosv1alpha1.Assignment) string {
 	if a.GetForeign() != "" {
 		return "<" + a.GetForeign() + ">"
+	}
+	if a.GetStale() != "" {
+		return classText(a.GetClass()) + " [stale: " + a.GetStale() + "]"
 	}
 	return classText(a.GetClass())
 }

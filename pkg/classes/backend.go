@@ -160,6 +160,10 @@ type Observation struct {
 	// Foreign describes what another program has set for a target that has no class, e.g. `resctrl group "batch"`. For a
 	// volume, it describes limits that are lower than those of the class. Foreign is empty if no other program has set anything.
 	Foreign string
+	// Stale names the properties of the class that the target has with other values, e.g. "oomScoreAdj rlimits.nofile": the runtime
+	// sets them at the creation only, and the class was changed since, or the process has changed them. They are separated by
+	// spaces. The other properties of the class are in force.
+	Stale string
 	// Read is what the backend has read from the kernel. Only EnforceObserved of the same backend uses it. It is nil if
 	// EnforceObserved must read again.
 	Read any

@@ -156,7 +156,10 @@ func (r *Reconciler) observe(ctx context.Context, e state.Holding) (observed []o
 // also records what other programs have set for the holder.
 func (r *Reconciler) plan(e state.Holding, observed []observation) (steps []Step) {
 	for _, o := range observed {
-		r.store.Modify(e.ID, func(h *state.Holding) { h.SetForeign(o.assigned.Resource, o.Foreign) })
+		r.store.Modify(e.ID, func(h *state.Holding) {
+			h.SetForeign(o.assigned.Resource, o.Foreign)
+			h.SetStale(o.assigned.Resource, o.Stale)
+		})
 		if step, needed := o.step(e); needed {
 			step.observed = &o.Observation
 			steps = append(steps, step)
@@ -172,18 +175,19 @@ func (r *Reconciler) plan(e state.Holding, observed []observation) (steps []Step
 }
 
 // step returns the step that a holder needs for a resource. If the kernel does not show the holder's class, step
-// assumes the class in e.Observed, or the desired class if e.Observed has no class for the resource.
+// assumes the class in e.Observed, or the desired class if e.Observed has no class for the resource. Stale properties do not show
+// that a holder has moved to the desired class.
 func (o observation) step(e state.Holding) (s Step, needed bool) {
 	want := o.assigned.Class
 	s = Step{Resource: o.assigned.Resource, From: want, To: want, optional: o.assigned.Source == classes.SourceClaim}
 	recorded, elsewhere := e.Observed[s.Resource]
 
 	switch {
-	case o.Known && o.Class == want, o.unavailable:
+	case o.Known && o.Class == want && (o.Stale == "" || !elsewhere), o.unavailable:
 		return Step{}, false
 	case o.Known && o.draining:
 		return s, true // the step enforces the draining class again, because no holder can be moved into it from another class
-	case o.Known:
+	case o.Known && o.Class != want:
 		s.From = o.Class
 		return s, true
 	case elsewhere:

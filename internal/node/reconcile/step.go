@@ -26,12 +26,17 @@ type Step struct {
 
 func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", s.To, s.Resource, err) }
 
-// Enforcement returns the steps that enforce the classes of a new holder. Optional steps are separate.
+// Enforcement returns the steps that enforce the classes of a new holder. Optional steps are separate. A container that was created
+// without its class is moved to the class. The class of another holder is enforced again, because its values may have changed since
+// the runtime created the holder.
 func Enforcement(e state.Holding) (steps, optional []Step) {
 	for _, a := range e.Assignments {
-		// The class is enforced again, because its values may have changed since the runtime created the container.
 		if a.Class != classes.SystemDefault {
-			steps = append(steps, Step{Resource: a.Resource, From: a.Class, To: a.Class, optional: a.Source == classes.SourceClaim})
+			from := a.Class
+			if e.Container != "" && e.Volume == "" {
+				from = e.ObservedClass(a.Resource)
+			}
+			steps = append(steps, Step{Resource: a.Resource, From: from, To: a.Class, optional: a.Source == classes.SourceClaim})
 		}
 	}
 	return splitOptional(steps)

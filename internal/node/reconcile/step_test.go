@@ -16,6 +16,7 @@ func TestObservationStep(t *testing.T) {
 	type observed struct {
 		class                        string
 		known, unavailable, draining bool
+		stale                        string
 	}
 
 	for name, test := range map[string]struct {
@@ -32,6 +33,12 @@ func TestObservationStep(t *testing.T) {
 		},
 		"in another class": {
 			gold, observed{class: silver, known: true}, nil, &Step{From: silver, To: gold},
+		},
+		"in its class, with stale properties": {
+			gold, observed{class: gold, known: true, stale: "oomScoreAdj"}, nil, nil,
+		},
+		"recorded in another class, with stale properties": {
+			gold, observed{class: gold, known: true, stale: "oomScoreAdj"}, map[string]string{"r": none}, &Step{From: none, To: gold},
 		},
 		"in no class": {
 			gold, observed{class: none, known: true}, nil, &Step{From: none, To: gold},
@@ -76,7 +83,8 @@ func TestObservationStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := observation{
 				classes.Assignment{Resource: "r", Class: test.desired},
-				classes.Observation{Class: test.observed.class, Known: test.observed.known}, test.observed.unavailable, test.observed.draining,
+				classes.Observation{Class: test.observed.class, Known: test.observed.known, Stale: test.observed.stale},
+				test.observed.unavailable, test.observed.draining,
 			}
 			got, needed := o.step(state.Holding{Observed: test.recorded})
 			if needed != (test.want != nil) {
@@ -90,8 +98,12 @@ func TestObservationStep(t *testing.T) {
 }
 
 func TestEnforcementIsAStepForEachClass(t *testing.T) {
-	e := state.Holding{Holding: classes.Holding{Assignments: []classes.Assignment{{Resource: "r", Class: "gold"}, {Resource: "s"}}}}
-	if got, ofClaims := Enforcement(e); len(ofClaims) > 0 || len(got) != 1 || got[0] != (Step{Resource: "r", From: "gold", To: "gold"}) {
-		t.Errorf("steps %+v", got)
+	e := state.Holding{Holding: classes.Holding{Holder: classes.Holder{Container: "main"},
+		Assignments: []classes.Assignment{{Resource: "r", Class: "gold"}, {Resource: "s"}}}}
+	for _, from := range []string{"gold", classes.SystemDefault} {
+		if got, ofClaims := Enforcement(e); len(ofClaims) > 0 || len(got) != 1 || got[0] != (Step{Resource: "r", From: from, To: "gold"}) {
+			t.Errorf("steps %+v, want one from class %q", got, from)
+		}
+		e.Observed = map[string]string{"r": classes.SystemDefault} // created while the plugin was not connected
 	}
 }

@@ -29,6 +29,8 @@ type Holding struct {
 	Observed map[string]string
 	// Foreign maps a resource to a description of what another program has set, if the holder has no class of the resource.
 	Foreign map[string]string
+	// Stale maps a resource to the properties of its class that the holder has with other values (classes.Observation).
+	Stale map[string]string
 	// InForce is when the classes of the holder were last enforced. It is zero if a former process enforced them.
 	InForce time.Time
 	// Stored says how the values that the runtime has stored relate to the desired classes.
@@ -108,6 +110,13 @@ func (h Holding) MayStore(resource string) bool {
 func (h *Holding) SetForeign(resource, text string) {
 	if h.Foreign[resource] != text {
 		h.Foreign = with(h.Foreign, resource, text, text != "")
+	}
+}
+
+// SetStale records the properties of a class that the holder has with other values, or "".
+func (h *Holding) SetStale(resource, properties string) {
+	if h.Stale[resource] != properties {
+		h.Stale = with(h.Stale, resource, properties, properties != "")
 	}
 }
 

@@ -118,6 +118,8 @@ type Reported struct {
 	// volume with a class, it describes lower limits that another program has set. Foreign is empty if no other program
 	// has set anything.
 	Foreign string
+	// Stale has the properties of the class that the holder has with other values, separated by spaces.
+	Stale string
 }
 
 // ContainerAssignments lists the class of a container for every resource. It includes resources for which the
@@ -198,6 +200,9 @@ func (h Holding) report(offers []classes.Offer) ContainerAssignments {
 		r := Reported{Assignment: a}
 		if a.Class == classes.SystemDefault || h.Volume != "" {
 			r.Foreign = h.Foreign[a.Resource]
+		}
+		if a.Class != classes.SystemDefault {
+			r.Stale = h.Stale[a.Resource]
 		}
 		all = append(all, r)
 	}
