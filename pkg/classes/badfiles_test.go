@@ -41,7 +41,7 @@ var badFiles = []struct {
 	}},
 	{"unknown fields of everything", "spec: 1\n" + resource("name: rdt", "defaultclass: gold", "classes: [{name: gold, cap: 2}]", gold), []string{
 		"a.yaml:1: spec: unknown field; the known fields are apiVersion, kind, resources",
-		"a.yaml:6: resources[0].defaultclass: unknown field; the known fields are name, scope, defaultClass, onClassRemoved, runtimeHandlers, classes, rdt, blockio, network",
+		"a.yaml:6: resources[0].defaultclass: unknown field (did you mean defaultClass?); the known fields are name, scope, defaultClass, onClassRemoved, runtimeHandlers, classes, rdt, blockio, network",
 		"a.yaml:7: resources[0].classes[0].cap: unknown field; the known fields are name, capacity, description",
 	}},
 	{"duplicate keys", resource("name: rdt", "name: blockio", "rdt:", "  classes: {gold: {}, gold: {}}"), []string{

@@ -89,8 +89,11 @@ func (f *Field) Fields(known ...string) map[string]*Field {
 	return f.match(strings.EqualFold, known)
 }
 
-// exactFields is like Fields, but the case of a name matters, and null is a problem.
-func (f *Field) exactFields(known ...string) map[string]*Field {
+// ExactFields is like Fields, but the case of a name matters, and null is a problem. A field that is missing has no fields.
+func (f *Field) ExactFields(known ...string) map[string]*Field {
+	if f == nil {
+		return nil
+	}
 	return f.match(func(a, b string) bool { return a == b }, known)
 }
 
@@ -105,7 +108,7 @@ func (f *Field) match(same func(a, b string) bool, known []string) map[string]*F
 		i := slices.IndexFunc(known, func(name string) bool { return same(name, child.Name) })
 		switch {
 		case i < 0:
-			child.Report("unknown field; the known fields are %s", list(known))
+			child.Report("unknown field%s; the known fields are %s", Suggestion(child.Name, known), list(known))
 		case fields[known[i]] != nil:
 			child.reportDuplicate(fields[known[i]])
 		default:

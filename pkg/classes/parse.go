@@ -116,7 +116,7 @@ func (p *parser) readTop(top *Field) {
 		return
 	}
 
-	if resources := top.exactFields("apiVersion", "kind", "resources")["resources"]; resources != nil {
+	if resources := top.ExactFields("apiVersion", "kind", "resources")["resources"]; resources != nil {
 		for _, resource := range resources.elements() {
 			p.readResource(resource)
 		}

@@ -20,7 +20,7 @@ const maxCapacity = 100_000
 
 func (p *parser) readResource(f *Field) {
 	known := append([]string{"name", "scope", "defaultClass", "onClassRemoved", "runtimeHandlers", "classes"}, p.kindFields()...)
-	fields := f.exactFields(known...)
+	fields := f.ExactFields(known...)
 	if fields == nil {
 		return
 	}
@@ -126,7 +126,7 @@ func (r *draft) readClasses(f *Field) {
 }
 
 func (r *draft) readClass(f *Field) {
-	fields := f.exactFields("name", "capacity", "description")
+	fields := f.ExactFields("name", "capacity", "description")
 	if fields == nil {
 		return
 	}
