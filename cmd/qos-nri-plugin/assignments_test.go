@@ -48,11 +48,13 @@ pods:
       name: k8s.io/rdt
       requestedBy: qos.noderesource.dev/pod
       source: SOURCE_POD
+      stale: ""
     - class: ""
       foreign: ""
       name: k8s.io/blockio
       requestedBy: ""
       source: SOURCE_UNSPECIFIED
+      stale: ""
     volumes: []
   name: web
   namespace: default
@@ -62,6 +64,7 @@ pods:
     name: vendor.example/network
     requestedBy: qos.noderesource.dev/pod
     source: SOURCE_POD
+    stale: ""
   sandboxId: sandbox-web
   uid: uid-web
 refusals: []

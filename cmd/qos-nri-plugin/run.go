@@ -17,10 +17,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/tracing"
-	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
-	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 )
 
 func newRunCommand() *cobra.Command {
@@ -89,8 +87,5 @@ func hostKinds(hostRoot string, mountResctrl bool, log *slog.Logger) ([]classes.
 	if err != nil {
 		return nil, fmt.Errorf("find cgroups below --host-root %s: %w", hostRoot, err)
 	}
-	return config.Kinds(
-		rdt.Options{FS: host, Threads: tree, MountResctrl: mountResctrl, Log: log},
-		blockio.Options{FS: host, Tree: tree, Log: log},
-	), nil
+	return config.Kinds(config.Host{FS: host, Tree: tree, MountResctrl: mountResctrl, Log: log}), nil
 }

@@ -54,11 +54,13 @@ container:
     name: k8s.io/rdt
     requestedBy: ""
     source: SOURCE_UPDATE
+    stale: ""
   - class: ""
     foreign: ""
     name: k8s.io/blockio
     requestedBy: ""
     source: SOURCE_UNSPECIFIED
+    stale: ""
   volumes: []
 `}},
 		{"names the containers of a pod for a wrong one", []string{"kube-system/agent", "mian", "rdt=bronze"}, answer{

@@ -7,19 +7,43 @@ import (
 	"log/slog"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/external"
+	"github.com/qos-nri/qos-nri-plugin/pkg/linux"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
+
+// Host is the machine on which the kinds act.
+type Host struct {
+	FS   FS
+	Tree *cgroup.Tree
+	// MountResctrl allows the plugin to mount resctrl.
+	MountResctrl bool
+	// FilesAlone says that there is no machine: only class files are read.
+	FilesAlone bool
+	Log        *slog.Logger
+}
+
+// FS is what the kinds need of the host's filesystem.
+type FS interface {
+	resctrl.FS
+	blockio.FS
+	linux.FS
+}
 
 // Kinds returns every kind of resource that class files can configure. To add a kind, add it here. This Go file is
 // for Linux only, because the backends and their libraries do not compile for other systems.
-func Kinds(r rdt.Options, b blockio.Options) []classes.Kind {
-	return append([]classes.Kind{rdt.Kind(r), external.Kind()}, blockio.Kinds(b)...)
+func Kinds(host Host) []classes.Kind {
+	return append([]classes.Kind{
+		rdt.Kind(rdt.Options{FS: host.FS, Threads: host.Tree, MountResctrl: host.MountResctrl, FilesAlone: host.FilesAlone, Log: host.Log}),
+		linux.Kind(linux.Options{FS: host.FS, Tree: host.Tree, Log: host.Log}),
+		external.Kind(),
+	}, blockio.Kinds(blockio.Options{FS: host.FS, Tree: host.Tree, Log: host.Log})...)
 }
 
 // OfflineKinds returns every kind, for programs that only read class files.
 func OfflineKinds() []classes.Kind {
-	log := slog.New(slog.DiscardHandler)
-	return Kinds(rdt.Options{FilesAlone: true, Log: log}, blockio.Options{Log: log})
+	return Kinds(Host{FilesAlone: true, Log: slog.New(slog.DiscardHandler)})
 }

@@ -200,6 +200,16 @@ func (r Root) BlockDevice(path string) (major, minor uint32, err error) {
 	return unix.Major(stat.Rdev), unix.Minor(stat.Rdev), nil
 }
 
+// IOPriority returns the I/O priority of a process in the PID namespace of this program (ioprio_get(2)).
+func (Root) IOPriority(pid int) (int, error) {
+	const process = 1 // IOPRIO_WHO_PROCESS
+	priority, _, errno := unix.Syscall(unix.SYS_IOPRIO_GET, process, uintptr(pid), 0)
+	if errno != 0 {
+		return 0, os.NewSyscallError("ioprio_get", errno)
+	}
+	return int(priority), nil
+}
+
 // Mount mounts a filesystem that has no device.
 func (r Root) Mount(source, target, fstype, options string) error {
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)

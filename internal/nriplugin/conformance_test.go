@@ -22,6 +22,7 @@ func conforming() map[string]string {
 		"blockio":  `blockio: {Classes: {a: [{Devices: [/dev/vda], ThrottleReadBps: 50M}], b: [{Devices: [/dev/vda], ThrottleReadBps: 1M}]}}`,
 		"volumeio": `volumeio: {classes: {a: {maxReadBps: 50M}, b: {maxReadBps: 1M}}}`,
 		"external": `external: {}`,
+		"linux":    `linux: {classes: {a: {pids: {max: 100}, memory: {low: 1Mi}}, b: {pids: {max: 50}}}}`,
 	}
 }
 

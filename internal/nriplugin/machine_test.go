@@ -21,10 +21,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
-	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
-	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
@@ -173,7 +171,7 @@ func (r *machineRig) newNode(t *testing.T) *node.Node {
 	}
 
 	log := slog.New(slog.DiscardHandler)
-	r.kinds = config.Kinds(rdt.Options{FS: r.host, Threads: tree, MountResctrl: true, Log: log}, blockio.Options{FS: r.host, Tree: tree, Log: log})
+	r.kinds = config.Kinds(config.Host{FS: r.host, Tree: tree, MountResctrl: true, Log: log})
 	if r.checkpoint == "" {
 		r.checkpoint = filepath.Join(t.TempDir(), "changes.json")
 	}

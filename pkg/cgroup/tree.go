@@ -117,6 +117,21 @@ func (t *Tree) IODir(target classes.Holder) (dir string, version int, err error)
 	return t.payloadDir(target, dir), t.io.version, nil
 }
 
+// UnifiedDir returns the directory with the target's cgroup v2 files. The error is ErrNoCgroup or ErrBadPath, also if cgroup v2 is not
+// mounted.
+func (t *Tree) UnifiedDir(target classes.Holder) (string, error) {
+	for _, h := range t.hierarchies {
+		if h.version == 2 {
+			dir, err := t.dir(h, target)
+			if err != nil {
+				return "", err
+			}
+			return t.payloadDir(target, dir), nil
+		}
+	}
+	return "", fmt.Errorf("%w: cgroup v2 is not mounted", ErrNoCgroup)
+}
+
 // Exists reports whether the target has a cgroup in any hierarchy. For an unknown or malformed cgroups path, and if no
 // hierarchy is mounted, it returns true.
 func (t *Tree) Exists(target classes.Holder) bool {

@@ -17,10 +17,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
-	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
-	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
 )
 
@@ -51,7 +49,7 @@ func newLocal(ctx context.Context, dir string, legacy bool, classFile string) (*
 	}
 
 	log := slog.New(slog.DiscardHandler)
-	kinds := config.Kinds(rdt.Options{FS: files, Threads: tree, Log: log}, blockio.Options{FS: files, Tree: tree, Log: log})
+	kinds := config.Kinds(config.Host{FS: files, Tree: tree, Log: log})
 	n := node.New(node.Options{Kinds: kinds, Log: log, HasCgroup: tree.Exists})
 	l := &local{Node: n, machine: machine, files: files, kinds: kinds}
 	return l, l.configure(ctx, classFile)

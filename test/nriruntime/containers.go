@@ -26,6 +26,8 @@ type ContainerConfig struct {
 	Devices     []*api.LinuxDevice
 	// Resources has the limits in the CRI request.
 	Resources *api.LinuxResources
+	// OOMScoreAdj is the OOM score that the kubelet has computed.
+	OOMScoreAdj int
 	// ClosID is the resctrl group of the class that the runtime's own RDT configuration gives to the container.
 	ClosID string
 }
@@ -99,6 +101,7 @@ func (r *Runtime) newContainer(p *pod, config ContainerConfig) *container {
 			CgroupsPath: cgroupsPath(p.config.CgroupParent, id),
 			Unified:     resources.Unified,
 			ClosID:      config.ClosID,
+			OOMScoreAdj: config.OOMScoreAdj,
 			Annotations: map[string]string{
 				annotationContainerName: config.Name,
 				annotationContainerType: "container",

@@ -6,6 +6,8 @@ package nriruntime
 import (
 	"context"
 	"sync"
+
+	"github.com/containerd/nri/pkg/api"
 )
 
 // OCI stands in for the OCI runtime, e.g. runc, and makes pod cgroups as the kubelet does. It must be safe for
@@ -45,6 +47,10 @@ type Spec struct {
 	Monitoring bool
 	// OOMScoreAdj is process.oomScoreAdj. The kubelet always sets it.
 	OOMScoreAdj int
+	// Rlimits, IOPriority and Scheduler are fields of process.
+	Rlimits    []*api.POSIXRlimit
+	IOPriority *api.LinuxIOPriority
+	Scheduler  *api.LinuxScheduler
 }
 
 // NoMachine is an OCI that only assigns process IDs. It is for tests that need only hooks.

@@ -130,15 +130,24 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 		c.spec.OOMScoreAdj = int(score.GetValue())
 	}
 
+	c.spec.Rlimits = append(c.spec.Rlimits, a.GetRlimits()...)
+	if priority := a.GetLinux().GetIoPriority(); priority != nil {
+		c.spec.IOPriority = priority
+	}
+	if scheduler := a.GetLinux().GetScheduler(); scheduler != nil {
+		c.spec.Scheduler = scheduler
+	}
+
 	rest := proto.Clone(a).(*api.ContainerAdjustment)
+	rest.Rlimits = nil
 	if rest.Annotations = nil; rest.Linux != nil {
-		rest.Linux.Rdt, rest.Linux.OomScoreAdj = nil, nil
+		rest.Linux.Rdt, rest.Linux.OomScoreAdj, rest.Linux.IoPriority, rest.Linux.Scheduler = nil, nil, nil, nil
 		if rest.Linux.Resources != nil {
 			rest.Linux.Resources.Unified = nil
 		}
 	}
 	if hasValue(rest.ProtoReflect()) {
-		return fmt.Errorf("only annotations, unified values, RDT and the OOM score can be adjusted here, and not %v", rest)
+		return fmt.Errorf("only annotations, unified values, RDT and properties of processes can be adjusted here, and not %v", rest)
 	}
 	return nil
 }
@@ -175,6 +184,7 @@ func (c *container) nri() *api.Container {
 		Env:          slices.Clone(c.config.Env),
 		Mounts:       slices.Clone(c.config.Mounts),
 		Pid:          uint32(c.pid),
+		Rlimits:      slices.Clone(c.spec.Rlimits),
 		CreatedAt:    nanoseconds(c.createdAt),
 		StartedAt:    nanoseconds(c.startedAt),
 		Linux: &api.LinuxContainer{
@@ -182,6 +192,8 @@ func (c *container) nri() *api.Container {
 			Resources:   proto.Clone(c.resources).(*api.LinuxResources),
 			CgroupsPath: c.spec.CgroupsPath,
 			OomScoreAdj: api.Int(c.spec.OOMScoreAdj),
+			IoPriority:  c.spec.IOPriority,
+			Scheduler:   c.spec.Scheduler,
 			Rdt:         c.rdt(),
 		},
 	}

@@ -6,6 +6,7 @@ package sim
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -71,7 +72,19 @@ func (m *Machine) ReadFile(name string) ([]byte, error) {
 		return m.readBoth(name)
 	case path.Clean(name) == "/proc/sys/kernel/random/boot_id":
 		return []byte("5a3c1e7f-0b2d-4c6e-8f90-a1b2c3d4e5f6\n"), nil
-	case isResctrl(name):
+	}
+	data, err := m.readPart(name)
+	var pid int
+	if n, _ := fmt.Sscanf(path.Clean(name), "/proc/%d/", &pid); n == 1 {
+		if of, exists := m.readProcess(pid, path.Base(name), data); exists {
+			return of, nil
+		}
+	}
+	return data, err
+}
+
+func (m *Machine) readPart(name string) ([]byte, error) {
+	if isResctrl(name) {
 		return m.resctrl.ReadFile(name)
 	}
 	return m.cgroups.ReadFile(name)

@@ -27,6 +27,7 @@ type runc struct {
 
 	mu         sync.Mutex // guards the fields below
 	containers map[string]*container
+	processes  map[int]Process
 	lastPID    int
 }
 
@@ -38,7 +39,7 @@ type container struct {
 }
 
 func (r *runc) init(m *Machine) {
-	r.machine, r.containers, r.lastPID = m, map[string]*container{}, 1000
+	r.machine, r.containers, r.processes, r.lastPID = m, map[string]*container{}, map[int]Process{}, 1000
 }
 
 // MakePodCgroup is part of nriruntime.OCI.
@@ -141,6 +142,7 @@ func (m *Machine) Exec(_ context.Context, spec nriruntime.Spec) (int, error) {
 	m.runc.lastPID++
 	pid := m.runc.lastPID
 	m.cgroups.AddProcess(c.cgroup, pid)
+	m.runc.processes[pid] = processOf(spec)
 	m.resctrl.AddTask(pid, "")
 	if group := groupOf(spec); group != "" {
 		// Like runc in setnsProcess.start, Exec ignores that a group is missing.
@@ -189,6 +191,7 @@ func (m *Machine) Fork(id string, parent int) (int, error) {
 	pid := m.runc.lastPID
 	c.pids = append(c.pids, pid)
 	m.cgroups.AddProcess(c.cgroup, pid)
+	m.runc.processes[pid] = m.runc.processes[parent]
 	m.resctrl.Fork(parent, pid)
 	return pid, nil
 }

@@ -205,7 +205,7 @@ func (r *Reconciler) observeSteps(ctx context.Context, e state.Holding, steps []
 			class = classes.SystemDefault // the holder may have none of the values of the class
 		}
 		if resource, ok := r.store.Live().Resource(s.Resource); ok {
-			if now, err := r.observeClass(ctx, resource, s.Resource, e.Holder, s.To); err == nil && now.Known {
+			if now, err := r.observeClass(ctx, resource, s.Resource, e.Holder, s.To); err == nil && now.Known && (now.Stale == "" || s.From == s.To) {
 				class = now.Class
 			}
 		}

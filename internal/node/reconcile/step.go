@@ -86,6 +86,9 @@ func backendOf(store *state.Store, resource string) (classes.Backend, error) {
 // them, and then enforces and verifies the classes with the backends. If a step fails, make undoes all steps as far
 // as possible. If the runtime does not answer, make has enforced nothing yet, and undoes nothing.
 func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) error {
+	if err := possible(steps); err != nil {
+		return err
+	}
 	unified, err := r.unified(h, steps)
 	if err != nil {
 		return err
@@ -114,6 +117,16 @@ func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) e
 	}
 	if err != nil {
 		return errors.Join(err, r.undo(ctx, h, steps))
+	}
+	return nil
+}
+
+// possible returns an error if a container would have to change a property that a runtime sets at the creation only.
+func possible(steps []Step) error {
+	for _, s := range steps {
+		if s.From != s.To && s.observed != nil && s.observed.Stale != "" {
+			return s.errorf(fmt.Errorf("%w: a runtime sets %s only when it creates a container; create the pod again", state.ErrImmutable, s.observed.Stale))
+		}
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 	if err != nil {
 		return nil, nil, n.refuse(h, err)
 	}
-	adjustment, err := n.live.adjustment(held[0].Holding)
+	adjustment, err := n.live.adjustment(classes.Holding{Holder: h, Assignments: held[0].Assignments}) // held lacks the settings
 	for _, one := range held {
 		if err != nil {
 			n.table.Release(one.ID)

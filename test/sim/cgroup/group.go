@@ -37,7 +37,9 @@ type group struct {
 	// bfq has io.bfq.weight or blkio.bfq.weight, cost has io.weight.
 	bfq, cost weights
 	transfers map[*disk]transfers
-	dir       string
+	// values has what was written to plainFiles.
+	values map[string]string
+	dir    string
 }
 
 // rates has the limits for one disk, in the order of the keys in io.max. The value 0 means no limit.
@@ -65,7 +67,7 @@ func (m *Machine) mount(version int, point string, controllers ...string) {
 
 func newGroup(t *tree, parent *group, dir string) *group {
 	return &group{tree: t, parent: parent, dir: dir, processes: map[int][]int{}, rates: map[*disk]rates{},
-		bfq: initialWeights(), cost: initialWeights(), transfers: map[*disk]transfers{}}
+		bfq: initialWeights(), cost: initialWeights(), transfers: map[*disk]transfers{}, values: map[string]string{}}
 }
 
 func (g *group) child(dir string) *group { return newGroup(g.tree, g, dir) }
@@ -102,6 +104,7 @@ func (g *group) files() map[string]*node {
 	if slices.Contains(g.controllers(), "io") {
 		g.addUnifiedFiles(files)
 	}
+	g.addPlainFiles(files)
 
 	return files
 }

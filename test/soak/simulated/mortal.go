@@ -28,6 +28,9 @@ type mortal struct {
 	refusal *refusal
 }
 
+// IOPriority implements config.FS.
+func (m *mortal) IOPriority(pid int) (int, error) { return m.machine.IOPriority(pid) }
+
 // kill lets the process make at-1 more writes, and ends it at the write after them. If `at` is 0, kill ends the process
 // now.
 func (m *mortal) kill(at int, late bool) {

@@ -19,9 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/agent"
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
-	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
-	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 )
 
@@ -68,10 +66,7 @@ func startProcess(ctx context.Context, o agent.Options, machine *sim.Machine, ru
 	}
 
 	p.api = qosv1alpha1.NewNodeQOSClient(p.conn)
-	known := config.Kinds(
-		rdt.Options{FS: p.host, Threads: tree, MountResctrl: o.MountResctrl, Log: log},
-		blockio.Options{FS: p.host, Tree: tree, Log: log},
-	)
+	known := config.Kinds(config.Host{FS: p.host, Tree: tree, MountResctrl: o.MountResctrl, Log: log})
 
 	// The agent outlives the request that starts it.
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))

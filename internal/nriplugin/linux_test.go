@@ -1,0 +1,382 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+const profile = "vendor.example/profile"
+
+// profileFile returns a class file with the classes of a resource of kind linux.
+func profileFile(classes string) string {
+	return "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- name: " + profile + "\n  linux:\n    classes: {" + classes + "}\n"
+}
+
+func newProfileRig(t *testing.T, classes string) *machineRig {
+	t.Helper()
+	return newMachineRigOn(t, newMachine(simcgroup.New()), profileFile(classes), nriruntime.Options{})
+}
+
+// runBurstable runs a container with a memory limit of 1 GiB, half a CPU, the OOM score 900, and the values that kubelet 1.37 sets for its
+// MemoryQoS.
+func (r *machineRig) runBurstable(t *testing.T, pod string) (string, error) {
+	t.Helper()
+	id, err := r.CreateContainer(t.Context(), pod, burstable())
+	if err != nil {
+		return "", err
+	}
+	return id, r.StartContainer(t.Context(), id)
+}
+
+func burstable() nriruntime.ContainerConfig {
+	return nriruntime.ContainerConfig{Name: "main", OOMScoreAdj: 900, Resources: resources(1<<30, 50_000)}
+}
+
+func resources(limit, quota int64) *api.LinuxResources {
+	return &api.LinuxResources{
+		Memory: &api.LinuxMemory{Limit: api.Int64(limit)}, Cpu: &api.LinuxCPU{Quota: api.Int64(quota), Period: api.UInt64(100_000)},
+		Unified: map[string]string{"memory.high": "966365184", "memory.oom.group": "1", "cpu.max": fmt.Sprint(quota) + " 100000"},
+	}
+}
+
+func (r *machineRig) mustRunBurstable(t *testing.T, name, request string) string {
+	t.Helper()
+	id, err := r.runBurstable(t, r.pod(t, name, request))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// pidOf returns the first process of a container.
+func (r *machineRig) pidOf(t *testing.T, id string) int {
+	t.Helper()
+	c, err := r.Container(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.PID
+}
+
+func (r *machineRig) wantProcess(t *testing.T, id string, want map[string]string) {
+	t.Helper()
+	pid := r.pidOf(t, id)
+	for file, line := range want {
+		data, err := r.host.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+		if err != nil || !strings.Contains(strings.Join(strings.Fields(string(data)), " "), line) {
+			t.Errorf("%s is %q, %v; want %s", file, data, err, line)
+		}
+	}
+}
+
+// wantValue compares a file of a container's cgroup.
+func (r *machineRig) wantValue(t *testing.T, id, file, want string) {
+	t.Helper()
+	data, err := r.host.ReadFile(r.cgroupFile(t, id, file))
+	if err != nil || strings.TrimSpace(string(data)) != want {
+		t.Errorf("%s is %q, %v; want %s", file, data, err, want)
+	}
+}
+
+func (r *machineRig) cgroupFile(t *testing.T, id, file string) string {
+	t.Helper()
+	c, err := r.Container(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path.Join("/sys/fs/cgroup", nriruntime.CgroupDir(c.Spec.CgroupsPath), file)
+}
+
+// wantStale compares the stale properties that the node API reports for a container.
+func (r *machineRig) wantStale(t *testing.T, id, want string) {
+	t.Helper()
+	answer, err := r.world.API.ListAssignments(t.Context(), &qosv1alpha1.ListAssignmentsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range answer.GetPods() {
+		for _, ctr := range pod.GetContainers() {
+			for _, a := range ctr.GetQosResources() {
+				if ctr.GetId() == id && a.GetName() == profile && a.GetStale() != want {
+					t.Errorf("the stale properties are %q, want %q", a.GetStale(), want)
+				}
+			}
+		}
+	}
+}
+
+func (r *machineRig) updateProfile(t *testing.T, id, class string) error {
+	t.Helper()
+	return r.node.Update(t.Context(), r.subject(t, id), map[string]string{profile: class})
+}
+
+const database = "database: {oomScoreAdj: {add: -200}, rlimits: {nofile: 65536, memlock: unlimited}, ioPriority: {class: best-effort, priority: 2}, " +
+	"scheduler: {policy: batch, nice: -5}, memory: {high: 80%, oomGroup: false}, cpu: {burst: 50%}, pids: {max: 100}}"
+
+func TestAContainerStartsWithThePropertiesOfItsClass(t *testing.T) {
+	onEachRuntime(t, func(t *testing.T, options nriruntime.Options) {
+		if options.CRIO {
+			options.Name, options.Version = "cri-o", "v1.35.0"
+		}
+		r := newMachineRigOn(t, newMachine(simcgroup.New()), profileFile(database), options)
+		id := r.mustRunBurstable(t, "a", profile+"=database")
+		r.wantReported(t, id, profile, "database/pod")
+		r.wantStale(t, id, "")
+		r.wantProcess(t, id, map[string]string{"oom_score_adj": "700", "limits": "Max open files 65536 65536"})
+		r.wantProcess(t, id, map[string]string{"limits": "Max locked memory unlimited unlimited"})
+		for file, want := range map[string]string{
+			"memory.high": "858992640", "memory.oom.group": "0", "cpu.max.burst": "25000", "pids.max": "100",
+		} {
+			r.wantValue(t, id, file, want)
+		}
+		if got, err := r.host.IOPriority(r.pidOf(t, id)); err != nil || got != 2<<13|2 {
+			t.Errorf("the I/O priority is %#x, %v", got, err)
+		}
+	})
+}
+
+// dropping is an OCI runtime that ignores what it does not know, as crun before 1.8.5 ignores the scheduling policy.
+type dropping struct{ *sim.Machine }
+
+func (d dropping) Create(ctx context.Context, spec nriruntime.Spec) (int, error) {
+	spec.Scheduler = nil
+	return d.Machine.Create(ctx, spec)
+}
+
+func TestAPropertyThatTheOCIRuntimeIgnoresIsNeverInForce(t *testing.T) {
+	m := newMachine(simcgroup.New())
+	r := newMachineRigOn(t, m, profileFile("batch: {scheduler: {policy: batch}}"), nriruntime.Options{OCI: dropping{m}})
+	_, err := r.runBurstable(t, r.pod(t, "a", profile+"=batch"))
+	want := "process.scheduler is policy=SCHED_OTHER, and the class has policy=SCHED_BATCH: the container runtime has not set it; " +
+		`upgrade the OCI runtime, or remove the property from class "batch"`
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestAPropertyThatTheRuntimesNRILacksIsRefusedWithTheVersion(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1.7.20": "process.oomScoreAdj: the runtime has NRI v0.6.1, and only NRI 0.7 or later sets it; upgrade the runtime",
+		"v2.1.0":  "process.ioPriority: the runtime has NRI v0.8.0, and only NRI 0.10 or later sets it; upgrade the runtime",
+	} {
+		r := newMachineRigOn(t, newMachine(simcgroup.New()), profileFile("a: {oomScoreAdj: 5}, b: {ioPriority: idle}"),
+			nriruntime.Options{Name: "containerd", Version: version})
+		class := map[bool]string{true: "a", false: "b"}[version == "v1.7.20"]
+		if _, err := r.runBurstable(t, r.pod(t, "a", profile+"="+class)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", version, err, want)
+		}
+	}
+}
+
+func TestAChangedClassIsForNewContainersAndRunningOnesAreStale(t *testing.T) {
+	r := newProfileRig(t, "a: {oomScoreAdj: -500, rlimits: {nofile: 4096}, pids: {max: 100}}")
+	old := r.mustRunBurstable(t, "a", profile+"=a")
+	r.mustConfigure(t, profileFile("a: {oomScoreAdj: -600, rlimits: {nofile: 8192}, pids: {max: 200}}"))
+	r.wantReported(t, old, profile, "a/pod")
+	r.wantStale(t, old, "oomScoreAdj rlimits.nofile")
+	r.wantProcess(t, old, map[string]string{"oom_score_adj": "-500"})
+	r.wantValue(t, old, "pids.max", "200")
+
+	r.startNewWith(t, profileFile("a: {oomScoreAdj: -600, rlimits: {nofile: 8192}, pids: {max: 200}}"))
+	r.wantReported(t, old, profile, "a/pod")
+	r.wantStale(t, old, "oomScoreAdj rlimits.nofile")
+	now := r.mustRunBurstable(t, "b", profile+"=a")
+	r.wantStale(t, now, "")
+	r.wantProcess(t, now, map[string]string{"oom_score_adj": "-600"})
+	if refused := r.node.Refused(); len(refused) > 0 {
+		t.Errorf("refused: %+v", refused)
+	}
+}
+
+func TestAPropertyThatTheContainerHasChangedIsStale(t *testing.T) {
+	r := newProfileRig(t, "a: {oomScoreAdj: -500, rlimits: {nofile: {soft: 1024, hard: 4096}}}")
+	id := r.mustRunBurstable(t, "a", profile+"=a")
+	r.host.ChangeProcess(r.pidOf(t, id), func(p *sim.Process) {
+		p.OOMScoreAdj, p.Limits["Max open files"] = 0, [2]uint64{4096, 4096} // every program in Go raises this soft limit
+	})
+	r.node.Repair(t.Context())
+	r.wantStale(t, id, "oomScoreAdj")
+	r.wantReported(t, id, profile, "a/pod")
+}
+
+func TestAChangeToAClassWithAnotherPropertyOfTheProcessIsRefused(t *testing.T) {
+	r := newProfileRig(t, "a: {oomScoreAdj: -500, pids: {max: 100}}, b: {oomScoreAdj: 500}, c: {oomScoreAdj: -500, memory: {high: 64Mi}}")
+	id := r.mustRunBurstable(t, "a", profile+"=a")
+	for class, want := range map[string]string{
+		"b": `class "b" has another process.oomScoreAdj than class "a", and a runtime sets it only when it creates a container; create the pod again`,
+		"":  `class "" has another process.oomScoreAdj than class "a"`,
+	} {
+		if err := r.updateProfile(t, id, class); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %s", class, err, want)
+		}
+	}
+
+	if err := r.updateProfile(t, id, "c"); err != nil {
+		t.Fatal(err)
+	}
+	r.wantReported(t, id, profile, "c/update")
+	r.wantValue(t, id, "memory.high", fmt.Sprint(64<<20))
+	r.wantValue(t, id, "pids.max", "max")
+}
+
+// TestAContainerThatWasCreatedWithoutThePluginDoesNotHaveTheClass has a running container, whose process only the runtime could have changed.
+func TestAContainerThatWasCreatedWithoutThePluginDoesNotHaveTheClass(t *testing.T) {
+	for _, class := range []string{"a: {oomScoreAdj: -500, pids: {max: 100}}", "a: {oomScoreAdj: -500}"} {
+		r := newProfileRig(t, class)
+		r.stop()
+		id := r.mustRunWithoutPlugin(t, r.pod(t, "a", profile+"=a"))
+		r.startNewWith(t, profileFile(class))
+		r.host.intercept(func(op, path string) error { return fmt.Errorf("%s %s", op, path) })
+		for range 2 {
+			r.node.Repair(t.Context())
+			r.wantReported(t, id, profile, "/adopted")
+			r.wantValue(t, id, "pids.max", "max")
+		}
+	}
+}
+
+func TestAContainerThatWasCreatedWithoutThePluginDoesNotStartWithoutTheClass(t *testing.T) {
+	r := newProfileRig(t, "a: {oomScoreAdj: -500}")
+	r.stop()
+	pod := r.pod(t, "a", profile+"=a")
+	var id string
+	var err error
+	for range 2 { // the first call shows the runtime that the plugin has ended
+		if id, err = r.CreateContainer(t.Context(), pod, burstable()); err == nil {
+			break
+		}
+	}
+	r.startNewWith(t, profileFile("a: {oomScoreAdj: -500}"))
+	err = r.StartContainer(t.Context(), id)
+	want := "process.oomScoreAdj is 900, and the class has -500: a runtime sets it only when it creates a container; create the pod again"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func (r *machineRig) mustRunWithoutPlugin(t *testing.T, pod string) string {
+	t.Helper()
+	for range 2 { // the first call shows the runtime that the plugin has ended
+		if id, err := r.runBurstable(t, pod); err == nil {
+			return id
+		}
+	}
+	t.Fatal("the container does not run")
+	return ""
+}
+
+func TestAnotherProgramsValueIsReplacedByTheOneOfTheClass(t *testing.T) {
+	r := newProfileRig(t, database)
+	id := r.mustRunBurstable(t, "a", profile+"=database")
+	for _, file := range []string{"memory.high", "pids.max"} {
+		if err := r.host.Machine.WriteFile(r.cgroupFile(t, id, file), []byte("max")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.node.Repair(t.Context())
+	r.wantValue(t, id, "memory.high", "858992640")
+	r.wantValue(t, id, "pids.max", "100")
+	r.wantReported(t, id, profile, "database/pod")
+}
+
+func TestAResizeKeepsTheClassAndLeavingItBringsTheKubeletsValuesBack(t *testing.T) {
+	r := newProfileRig(t, "a: {memory: {high: 50%, min: 100%, oomGroup: false}, cpu: {burst: 100%}}")
+	id := r.mustRunBurstable(t, "a", profile+"=a")
+	resized := resources(2<<30, 50_000)
+	resized.Unified["memory.high"] = "1932730368"
+	if err := r.UpdateContainer(t.Context(), id, resized); err != nil {
+		t.Fatal(err)
+	}
+	r.wantValue(t, id, "memory.high", fmt.Sprint(1<<30))
+	r.wantValue(t, id, "memory.min", fmt.Sprint(2<<30))
+	r.wantValue(t, id, "memory.oom.group", "0")
+
+	if err := r.updateProfile(t, id, ""); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		"memory.high": "1932730368", "memory.min": "0", "memory.oom.group": "1", "cpu.max.burst": "0",
+	} {
+		r.wantValue(t, id, file, want)
+	}
+	r.node.Repair(t.Context())
+	r.wantReported(t, id, profile, "/update")
+}
+
+func TestAShareOfALimitThatAContainerLacks(t *testing.T) {
+	r := newProfileRig(t, "a: {memory: {high: 80%}}, b: {withoutLimit: skip, memory: {high: 80%}, pids: {max: 5}}")
+	_, err := r.run(t, r.pod(t, "a", profile+"=a"))
+	want := `pod default/a container main: class "a" of vendor.example/profile: memory.high: the class has 80% of the memory limit, ` +
+		"and the container has no limit; set resources.limits.memory in the pod, or withoutLimit: skip in the class"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+
+	id := r.mustRun(t, r.pod(t, "b", profile+"=b"))
+	r.wantReported(t, id, profile, "b/pod")
+	r.wantValue(t, id, "memory.high", "max")
+	r.wantValue(t, id, "pids.max", "5")
+}
+
+func TestAMachineThatCannotHaveAClassSaysWhy(t *testing.T) {
+	schedulers := newMachine(simcgroup.New())
+	for _, test := range []struct {
+		name, classes string
+		machine       *sim.Machine
+		want          string
+	}{
+		{"cgroup v1", "a: {pids: {max: 5}}", newMachine(simcgroup.NewLegacy()), "unavailable: " +
+			`class "a" sets pids.max, which needs cgroup v2; mount cgroup2 at /sys/fs/cgroup (boot with systemd.unified_cgroup_hierarchy=1), ` +
+			"or keep to properties of processes"},
+		{"processes of cgroup v1", "a: {oomScoreAdj: 5}", newMachine(simcgroup.NewLegacy()), ""},
+		{"too many files", "a: {rlimits: {nofile: unlimited}}", newMachine(simcgroup.New()), `refused: a.yaml:4: vendor.example/profile: class "a": rlimits.nofile: ` +
+			"the hard limit unlimited is above fs.nr_open of this machine, which is 1048576; lower it, or raise the sysctl"},
+		{"disks without I/O priorities", "a: {ioPriority: idle}", schedulers, "degraded: ioPriority has no effect on vda, vdb: " +
+			"their I/O scheduler knows no priorities; select mq-deadline or bfq in /sys/block/NAME/queue/scheduler"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newMachineRigOn(t, test.machine, externalFiles, nriruntime.Options{})
+			got := ""
+			if err := r.configure(t, profileFile(test.classes)); err != nil {
+				got = "refused: " + err.Error()
+			}
+			for _, resource := range r.node.Status().Resources {
+				if resource.Name == profile && resource.Unavailable != nil {
+					got = "unavailable: " + resource.Unavailable.Message
+				}
+				if resource.Name == profile && resource.Degraded["a"] != "" {
+					got = "degraded: " + resource.Degraded["a"]
+				}
+			}
+			if got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestTwoResourcesOfTheKindSetDifferentProperties(t *testing.T) {
+	r := newMachineRigOn(t, newMachine(simcgroup.New()), profileFile("a: {pids: {max: 5}}")+
+		"- name: vendor.example/oom\n  linux: {classes: {first: {oomScoreAdj: 1000}}}\n", nriruntime.Options{})
+	id := r.mustRun(t, r.pod(t, "a", profile+"=a,vendor.example/oom=first"))
+	r.wantReported(t, id, "vendor.example/oom", "first/pod")
+	r.wantReported(t, id, profile, "a/pod")
+	r.wantProcess(t, id, map[string]string{"oom_score_adj": "1000"})
+	if err := r.updateProfile(t, id, classes.SystemDefault); err != nil {
+		t.Error(err)
+	}
+}

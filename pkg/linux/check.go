@@ -1,0 +1,146 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// resolve checks a configuration against this machine.
+func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
+	own, ok := config.(*Config)
+	if !ok {
+		return nil, fmt.Errorf("configuration is a %T, not a %T", config, own)
+	}
+	if unavailable := b.unavailable(own.classes); unavailable != nil {
+		return nil, unavailable
+	}
+
+	var errs []error
+	for _, name := range own.names {
+		if err := b.checkLimits(own.classes[name]); err != nil {
+			errs = append(errs, fmt.Errorf("class %q: %w", name, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	s := &snapshot{classes: maps.Clone(own.classes), offered: map[string]bool{}, status: b.statusOf(own.classes)}
+	for _, name := range own.names {
+		s.offered[name] = true
+	}
+	return s, nil
+}
+
+// unavailable returns the reason why this machine cannot have the classes.
+func (b *Backend) unavailable(all map[string]class) error {
+	const root = "/sys/fs/cgroup"
+	var has []string
+	for _, name := range sortedKeys(all) {
+		for _, p := range all[name] {
+			f := fileOf(p.setting)
+			if f.file == "" {
+				continue
+			}
+			if !b.opts.Tree.Unified() {
+				return &classes.Unavailable{Reason: "NoCgroupV2", Message: fmt.Sprintf("class %q sets %s, which needs cgroup v2; "+
+					"mount cgroup2 at %s (boot with systemd.unified_cgroup_hierarchy=1), or keep to properties of processes", name, p.name, root)}
+			}
+			if has == nil {
+				data, err := b.opts.FS.ReadFile(path.Join(root, "cgroup.controllers"))
+				if err != nil {
+					return fmt.Errorf("list the cgroup controllers: %w", err)
+				}
+				has = strings.Fields(string(data))
+			}
+			if !slices.Contains(has, f.controller) {
+				return &classes.Unavailable{Reason: "NoController", Message: fmt.Sprintf("class %q sets %s, and this machine has no %s controller; "+
+					"boot without cgroup_disable=%s", name, p.name, f.controller, f.controller)}
+			}
+		}
+	}
+	return nil
+}
+
+// checkLimits reports a limit of open files that the kernel refuses at the start of each container.
+func (b *Backend) checkLimits(c class) error {
+	for _, p := range c {
+		if p.setting.Key != "RLIMIT_NOFILE" {
+			continue
+		}
+		const file = "/proc/sys/fs/nr_open"
+		text, err := b.read(file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		most, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", p.name, file, err)
+		}
+		if hard := hardOf(p.value); hard > most {
+			return fmt.Errorf("%s: the hard limit %s is above fs.nr_open of this machine, which is %d; lower it, or raise the sysctl",
+				p.name, limitText(hard), most)
+		}
+	}
+	return nil
+}
+
+func limitText(limit uint64) string {
+	if limit == math.MaxUint64 {
+		return unlimited
+	}
+	return strconv.FormatUint(limit, 10)
+}
+
+// hardOf returns the hard limit of a resource limit.
+func hardOf(v value) uint64 {
+	text, _, _ := v.text(classes.Spec{})
+	word, _, _ := strings.Cut(strings.TrimPrefix(text, "hard="), " ")
+	hard, _ := strconv.ParseUint(word, 10, 64)
+	return hard
+}
+
+// statusOf reports the classes whose I/O priority has no effect on this machine.
+func (b *Backend) statusOf(all map[string]class) classes.BackendStatus {
+	status := classes.BackendStatus{Degraded: map[string]string{}}
+	for _, name := range sortedKeys(all) {
+		if slices.ContainsFunc(all[name], func(p property) bool { return p.setting.Name == classes.SettingIOPriority }) {
+			if without := b.disksWithoutPriorities(); len(without) > 0 {
+				status.Degraded[name] = fmt.Sprintf("ioPriority has no effect on %s: their I/O scheduler knows no priorities; "+
+					"select mq-deadline or bfq in /sys/block/NAME/queue/scheduler", list(without))
+			}
+		}
+	}
+	return status
+}
+
+// disksWithoutPriorities returns the disks whose I/O scheduler ignores the priorities of processes, e.g. none.
+func (b *Backend) disksWithoutPriorities() (names []string) {
+	files, _ := b.opts.FS.Glob("/sys/block/*/queue/scheduler")
+	for _, file := range files {
+		text, err := b.read(file)
+		if err == nil && !strings.Contains(text, "[mq-deadline]") && !strings.Contains(text, "[bfq]") && strings.Contains(text, "[") {
+			names = append(names, path.Base(path.Dir(path.Dir(file))))
+		}
+	}
+	return names
+}
+
+// list joins names, at most 20 of them.
+func list(names []string) string {
+	const most = 20
+	if more := len(names) - most; more > 0 {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,196 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package linux is the kind of resources whose classes set properties of processes and cgroups of Linux: the OOM score, resource limits,
+// the I/O priority, the CPU scheduling policy, and limits of cgroup v2. The runtime sets all of them before the first instruction of a
+// container. Afterwards only the values of cgroups change.
+package linux
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// FS is the part of the host that the backend needs. Paths are paths on the host.
+type FS interface {
+	ReadFile(path string) ([]byte, error)
+	// WriteFile does one write(2) to an existing file.
+	WriteFile(path string, data []byte) error
+	Glob(pattern string) ([]string, error)
+	// IOPriority returns the I/O priority of a process, as ioprio_get(2) does.
+	IOPriority(pid int) (int, error)
+}
+
+// Tree finds cgroups. *cgroup.Tree implements it.
+type Tree interface {
+	// Unified reports whether container runtimes accept values for cgroup v2 files.
+	Unified() bool
+	// UnifiedDir returns the directory with the target's cgroup v2 files.
+	UnifiedDir(target classes.Holder) (string, error)
+	Threads(target classes.Holder) ([]int, error)
+}
+
+// Options has the dependencies of the backends of a Kind.
+type Options struct {
+	FS   FS
+	Tree Tree
+	Log  *slog.Logger
+}
+
+// Kind returns the kind that class files configure in the field "linux".
+func Kind(opts Options) classes.Kind {
+	return classes.Kind{
+		Field:   "linux",
+		Scopes:  []classes.Scope{classes.ContainerScope},
+		Mutable: true,
+		Parse:   ParseConfig,
+		New: func(resource string, _ classes.Scope) classes.Backend {
+			b := &Backend{opts: opts, log: opts.Log.With("resource", resource)}
+			b.live.Store(&snapshot{})
+			return b
+		},
+	}
+}
+
+// Backend enforces the classes of one resource.
+type Backend struct {
+	opts Options
+	log  *slog.Logger
+	live atomic.Pointer[snapshot]
+}
+
+// snapshot is the live configuration. It is replaced and never modified.
+type snapshot struct {
+	// classes also has removed classes until Release.
+	classes map[string]class
+	offered map[string]bool
+	status  classes.BackendStatus
+}
+
+// class returns the properties of a class. The system default has none.
+func (s *snapshot) class(name string) (class, error) {
+	c, known := s.classes[name]
+	if !known && name != classes.SystemDefault {
+		return nil, fmt.Errorf("class %q: %w", name, classes.ErrUnknownClass)
+	}
+	return c, nil
+}
+
+// Check implements classes.Backend.
+func (b *Backend) Check(_ context.Context, config classes.BackendConfig) error {
+	_, err := b.resolve(config)
+	return err
+}
+
+// Preview returns the status that the backend would report if config were the live configuration.
+func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (classes.BackendStatus, error) {
+	s, err := b.resolve(config)
+	if err != nil {
+		return classes.BackendStatus{}, err
+	}
+	return s.status, nil
+}
+
+// Apply implements classes.Backend. It changes nothing on the machine.
+func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
+	next, err := b.resolve(config)
+	if err != nil {
+		return err
+	}
+	b.live.Store(next.with(b.live.Load().classes))
+	for class, reason := range next.status.Degraded {
+		b.log.Warn("a class is enforced only in part", "class", class, "reason", reason)
+	}
+	return nil
+}
+
+// with adds the classes that the snapshot lacks.
+func (s *snapshot) with(former map[string]class) *snapshot {
+	for name, c := range former {
+		if _, kept := s.classes[name]; !kept {
+			s.classes[name] = c
+		}
+	}
+	return s
+}
+
+// Repair implements classes.Backend. It reads the state of the machine again: the classes themselves have none.
+func (b *Backend) Repair(context.Context) (classes.Drift, error) {
+	s := *b.live.Load()
+	if s.offered == nil {
+		return classes.Drift{}, nil
+	}
+	offered := map[string]class{}
+	for name := range s.offered {
+		offered[name] = s.classes[name]
+	}
+	if unavailable := b.unavailable(offered); unavailable != nil {
+		return classes.Drift{}, unavailable
+	}
+	s.status = b.statusOf(offered)
+	b.live.Store(&s)
+	return classes.Drift{}, nil
+}
+
+// Withdraw implements classes.Backend.
+func (b *Backend) Withdraw(context.Context) error {
+	b.live.Store(&snapshot{classes: b.live.Load().classes})
+	return nil
+}
+
+// Release implements classes.Backend.
+func (b *Backend) Release(_ context.Context, inUse func(class string) bool) error {
+	s := *b.live.Load()
+	kept := map[string]class{}
+	for name, c := range s.classes {
+		if s.offered[name] || inUse(name) {
+			kept[name] = c
+		}
+	}
+	s.classes = kept
+	b.live.Store(&s)
+	return nil
+}
+
+// Status implements classes.Backend.
+func (b *Backend) Status() classes.BackendStatus { return b.live.Load().status }
+
+// Adjust implements classes.Backend. To leave a class, it restores the values that the container had before.
+func (b *Backend) Adjust(target classes.Holder, from, to string) (classes.Adjustment, error) {
+	s := b.live.Load()
+	c, err := s.class(to)
+	if err != nil {
+		return nil, err
+	}
+	adjustment, err := c.adjustment(target.Spec)
+	if err != nil {
+		return nil, err
+	}
+	for setting := range s.left(from, to) {
+		if _, sets := adjustment[setting]; !sets {
+			adjustment[setting] = original(target.Spec, setting)
+		}
+	}
+	return adjustment, nil
+}
+
+// left returns the cgroup v2 files that a container which moves between two classes may have to get rid of. A container that is in the
+// system default, and stays there, may have stored the values of any class.
+func (s *snapshot) left(from, to string) map[classes.Setting]bool {
+	files := map[classes.Setting]bool{}
+	for name, c := range s.classes {
+		if name != from && (from != classes.SystemDefault || to != classes.SystemDefault) {
+			continue
+		}
+		for _, p := range c {
+			if p.setting.Name == classes.SettingUnified {
+				files[p.setting] = true
+			}
+		}
+	}
+	return files
+}
