@@ -14,6 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
 // during starts a change of a container's class to silver, and calls the function `do` while the change waits for the
@@ -40,7 +41,7 @@ func (f *fixture) wantObserved(t *testing.T, id, class string) {
 	}
 }
 
-func (f *fixture) inUse(class string) int { return f.InUse(cache, class) }
+func (f *fixture) inUse(class string) int { return nodetest.InUse(f.Status(), cache, class) }
 
 // TestNoOtherContainerGetsAClassThatAChangeMayReturnTo requests class gold, which has a capacity of 1, for a second
 // container, while a change moves the only container in gold to class silver.
@@ -119,14 +120,14 @@ func TestVolumesThatWereCreatedWithoutThePluginStayWithinTheCapacity(t *testing.
 		if diff := cmp.Diff(map[string]string{"c1:/data": "rare"}, volumes.Enforced()); diff != "" {
 			t.Errorf("classes of volumes (-want +got):\n%s", diff)
 		}
-		if used, refused := f.InUse(volumeIO, "rare"), f.Refused(); used != 1 || len(refused) != 2 {
+		if used, refused := nodetest.InUse(f.Status(), volumeIO, "rare"), f.Refused(); used != 1 || len(refused) != 2 {
 			t.Errorf("%d slots of rare are in use, and %d volumes are refused; want 1 and 2", used, len(refused))
 		}
 	}
 
 	f.Stop("c1")
 	f.Reconcile(t.Context())
-	if used, refused := f.InUse(volumeIO, "rare"), f.Refused(); used != 1 || len(refused) != 1 {
+	if used, refused := nodetest.InUse(f.Status(), volumeIO, "rare"), f.Refused(); used != 1 || len(refused) != 1 {
 		t.Errorf("after the first container ended, %d slots of rare are in use, and %d volumes are refused; want 1 and 1", used, len(refused))
 	}
 }

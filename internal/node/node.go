@@ -51,10 +51,15 @@ func New(o Options) *Node {
 	if o.Changes == nil {
 		o.Changes = state.NoChanges()
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	store := state.New(o.Changes, o.Now)
 	guard := kernel.New(o.Now, store.Notify)
 	meter := usage.New(store, guard, o.Now)
-	reconciler := reconcile.New(store, guard, o.Kinds, o.Changes, o.StartTime, o.HasCgroup, meter.Before, o.Log)
+	reconciler := reconcile.New(store, guard, reconcile.Options{
+		Kinds: o.Kinds, Changes: o.Changes, StartTime: o.StartTime, HasCgroup: o.HasCgroup, Before: meter.Before, Now: o.Now, Log: o.Log,
+	})
 	return &Node{
 		Store: store, Guard: guard, Hooks: admission.New(store, guard, o.Kill, meter), Reconciler: reconciler, Meter: meter,
 		Follower: claims.New(reconciler, o.Kinds, state.MemoryOf(o.Changes, "claims"), o.Log),

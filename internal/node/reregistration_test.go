@@ -13,6 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
 // withoutResource removes a resource from the class files.
@@ -109,7 +110,7 @@ func registeredAt(t *testing.T, step int, operation func(*testing.T, *fixture)) 
 			outcome[fmt.Sprint("enforced ", id, " ", resource)] = class
 		}
 		for _, class := range []string{"gold", "silver", "bronze", "fast", "slow", "high", "low"} {
-			outcome["used "+resource+" "+class] = fmt.Sprint(f.InUse(resource, class))
+			outcome["used "+resource+" "+class] = fmt.Sprint(nodetest.InUse(f.Status(), resource, class))
 		}
 	}
 	return outcome, steps

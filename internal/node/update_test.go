@@ -19,6 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
 func TestUpdateChangesClassesThroughRuntimeAndBackend(t *testing.T) {
@@ -182,7 +183,7 @@ func TestAnUpdateThatTheRuntimeMakesTooLateIsUndone(t *testing.T) {
 			}
 
 			f.Repair(t.Context())
-			if used := f.InUse(disk, "fast"); used != 1 {
+			if used := nodetest.InUse(f.Status(), disk, "fast"); used != 1 {
 				t.Errorf("%d slots are in use while the runtime may make the change, want 1", used)
 			}
 
@@ -193,7 +194,7 @@ func TestAnUpdateThatTheRuntimeMakesTooLateIsUndone(t *testing.T) {
 				t.Errorf("the runtime stores %v, want %q", stored, class)
 			}
 
-			if used := f.InUse(disk, "fast"); used != 0 {
+			if used := nodetest.InUse(f.Status(), disk, "fast"); used != 0 {
 				t.Errorf("%d slots are in use, want none", used)
 			}
 		})

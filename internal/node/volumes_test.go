@@ -81,7 +81,7 @@ func TestARefusedVolumeFreesTheOtherVolumesOfItsContainer(t *testing.T) {
 	if _, err := f.StartContainer(withVolumes("c1", "/a=rare,/b=lead")); !errors.Is(err, classes.ErrUnknownClass) {
 		t.Errorf("the start returned %v", err)
 	}
-	if got := f.InUse(volumeIO, "rare"); got != 0 {
+	if got := nodetest.InUse(f.Status(), volumeIO, "rare"); got != 0 {
 		t.Errorf("%d slots of rare are in use, want none", got)
 	}
 }

@@ -107,7 +107,7 @@ func TestHooksInAnyOrderWithAnyFieldsKeepTheNodeConsistent(t *testing.T) {
 		s, n := hostileSession(t)
 		for range 300 {
 			s.callAtRandom(t, random)
-			if inUse := n.InUse("test.example/cache", "gold"); inUse < 0 {
+			if inUse := nodetest.InUse(n.Status(), "test.example/cache", "gold"); inUse < 0 {
 				t.Fatalf("seed %d: %d slots of gold are in use", seed, inUse)
 			}
 			for _, r := range n.Refused() {
@@ -121,7 +121,7 @@ func TestHooksInAnyOrderWithAnyFieldsKeepTheNodeConsistent(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.Reconcile(t.Context())
-		if left := n.Assignments(); len(left) > 0 || n.InUse("test.example/cache", "gold") > 0 {
+		if left := n.Assignments(); len(left) > 0 || nodetest.InUse(n.Status(), "test.example/cache", "gold") > 0 {
 			t.Errorf("seed %d: after all pods have ended, the assignments are %v", seed, left)
 		}
 	}

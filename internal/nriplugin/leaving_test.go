@@ -38,8 +38,8 @@ func TestALeavingSessionRefusesContainersWhoseVolumesHaveClasses(t *testing.T) {
 	for request, want := range map[string]error{"/data=gold": errLeaving, "": nil} {
 		p := &api.PodSandbox{Id: "s", Uid: "u", Annotations: map[string]string{classes.VolumeKeyPrefix + "main": request}}
 		_, _, err := s.CreateContainer(t.Context(), p, &api.Container{Id: "c", Name: "main", PodSandboxId: "s"})
-		if !errors.Is(err, want) || n.InUse(resource, "gold") != 0 {
-			t.Errorf("request %q: the error is %v, and %d slots are in use", request, err, n.InUse(resource, "gold"))
+		if !errors.Is(err, want) || nodetest.InUse(n.Status(), resource, "gold") != 0 {
+			t.Errorf("request %q: the error is %v, and %d slots are in use", request, err, nodetest.InUse(n.Status(), resource, "gold"))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
@@ -238,7 +239,7 @@ func TestAVolumeThatCannotBeLimitedKeepsItsContainerFromStarting(t *testing.T) {
 		}
 	}
 
-	if got := r.node.InUse("qos.noderesource.dev/volume-io", "gold"); got != 0 {
+	if got := nodetest.InUse(r.node.Status(), "qos.noderesource.dev/volume-io", "gold"); got != 0 {
 		t.Errorf("containers that were refused occupy %d slots", got)
 	}
 }

@@ -19,6 +19,16 @@ func Has(pods []state.PodAssignments, id, resource string) string {
 	return "not reported"
 }
 
+// InUse returns the number of slots of a class that are in use. It returns 0 for the system default.
+func InUse(status state.Status, resource, class string) int {
+	for _, r := range status.Resources {
+		if r.Name == resource {
+			return r.InUse[class]
+		}
+	}
+	return 0
+}
+
 // Draining returns the number of assignments of removed classes.
 func Draining(store *state.Store) (count int) {
 	for _, h := range store.Where(func(state.Holding) bool { return true }) {

@@ -44,12 +44,8 @@ type Guard struct {
 	blocked map[Call]BlockedCall
 }
 
-// New returns a guard without blocked calls. If `now` is nil, the guard uses time.Now. The guard calls the function
-// changed when the blocked calls have changed.
+// New returns a guard without blocked calls. The guard calls the function `changed` when the blocked calls have changed.
 func New(now func() time.Time, changed func()) *Guard {
-	if now == nil {
-		now = time.Now
-	}
 	return &Guard{now: now, changed: changed, blocked: map[Call]BlockedCall{}}
 }
 

@@ -116,7 +116,7 @@ func (r *Reconciler) move(ctx context.Context, e state.Holding, steps []Step) (d
 		return false
 	}
 
-	r.store.Modify(e.ID, func(h *state.Holding) { h.InForce = r.store.Now() })
+	r.store.Modify(e.ID, func(h *state.Holding) { h.InForce = r.now() })
 	for _, s := range steps {
 		r.store.Observe(e.ID, s.Resource, s.To)
 	}
@@ -253,7 +253,7 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Holding, observeErr e
 // runtimes, e.g. containerd, make the cgroup only when the container starts. The start hook then adopts the container that
 // was released by mistake.
 func (r *Reconciler) releaseNotCreated(ctx context.Context) {
-	for _, e := range r.store.Where(func(h state.Holding) bool { return h.IsLate(r.store.Now()) }) {
+	for _, e := range r.store.Where(func(h state.Holding) bool { return h.IsLate(r.now()) }) {
 		if !r.mayHaveCgroup(ctx, e.Holder) {
 			r.log.Info("a container was not created, but the runtime has not reported the failure", "holder", e.String())
 			r.store.Release(e.ID)
@@ -265,7 +265,7 @@ func (r *Reconciler) releaseNotCreated(ctx context.Context) {
 func (r *Reconciler) endKept(ctx context.Context) {
 	for _, pod := range r.store.KeptPods() {
 		if pod.CgroupsPath != "" && !r.mayHaveCgroup(ctx, pod) {
-			r.store.EndKept(pod.ID)
+			r.store.ReleasePod(pod.ID)
 		}
 	}
 }

@@ -44,6 +44,7 @@ type Reconciler struct {
 	startTime StartTime
 	hasCgroup HasCgroup
 	before    BeforeMove
+	now       func() time.Time
 	log       *slog.Logger
 
 	runtime atomic.Pointer[Runtime]
@@ -65,20 +66,28 @@ type Reconciler struct {
 	claims *classes.ResourceConfig
 }
 
-// New returns a reconciler. If `startTime` is nil, the start times of processes are unknown. If `hasCgroup` is nil, every
-// container is assumed to have a cgroup.
-func New(
-	store *state.Store, guard *kernel.Guard, kinds []classes.Kind, changes state.Changes, startTime StartTime, hasCgroup HasCgroup, before BeforeMove,
-	log *slog.Logger,
-) *Reconciler {
+// Options are the dependencies of a Reconciler.
+type Options struct {
+	Kinds   []classes.Kind
+	Changes state.Changes
+	// StartTime may be nil. The start times of processes are then unknown.
+	StartTime StartTime
+	// HasCgroup may be nil. Every container is then assumed to have a cgroup.
+	HasCgroup HasCgroup
+	Before    BeforeMove
+	Now       func() time.Time
+	Log       *slog.Logger
+}
+
+// New returns a reconciler.
+func New(store *state.Store, guard *kernel.Guard, o Options) *Reconciler {
 	byField := map[string]classes.Kind{}
-	for _, kind := range kinds {
+	for _, kind := range o.Kinds {
 		byField[kind.Field] = kind
 	}
-
 	return &Reconciler{
-		store: store, guard: guard, kinds: byField, changes: changes, startTime: startTime, hasCgroup: hasCgroup, before: before, log: log,
-		round: semaphore.NewWeighted(1), threadErrs: map[string]string{},
+		store: store, guard: guard, kinds: byField, changes: o.Changes, startTime: o.StartTime, hasCgroup: o.HasCgroup, before: o.Before,
+		now: o.Now, log: o.Log, round: semaphore.NewWeighted(1), threadErrs: map[string]string{},
 	}
 }
 

@@ -80,7 +80,7 @@ func (r *Reconciler) recordDrift(name, found string, err error) {
 		r.log.Error("drift not corrected; retrying", "resource", name, "found", found, "error", err)
 	}
 	r.store.UpdateResource(name, func(resource *state.Resource) {
-		resource.Drift.ConfigurationDrifted(found, err == nil, r.store.Now())
+		resource.Drift.ConfigurationDrifted(found, err == nil, r.now())
 	})
 }
 

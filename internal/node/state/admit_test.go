@@ -9,6 +9,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
 // errNoRoom simulates an error of the kernel.
@@ -98,7 +99,7 @@ func TestRelease(t *testing.T) {
 			for _, id := range test.release {
 				f.Release(id)
 			}
-			if got := f.InUse(cache, "gold"); got != test.inUse {
+			if got := nodetest.InUse(f.Status(), cache, "gold"); got != test.inUse {
 				t.Errorf("%d slots of gold are in use, want %d", got, test.inUse)
 			}
 		})

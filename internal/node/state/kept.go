@@ -110,12 +110,6 @@ func (s *Store) MayBeUsed(resource, class string) bool {
 	return false
 }
 
-// EndKept ends the kept classes of a pod that has ended, although the runtime has not reported its end.
-func (s *Store) EndKept(sandboxID string) {
-	defer s.lock()()
-	s.node.forget(func(id string) bool { return id == sandboxID })
-}
-
 // KeptPods returns a Holder for each pod that has kept classes: the pod's name, its sandbox and its cgroup.
 func (s *Store) KeptPods() []classes.Holder {
 	defer s.lock()()

@@ -84,12 +84,6 @@ func (s *Store) Live() Offering {
 	return s.node.live
 }
 
-// InUse returns the number of subjects that have the given class.
-func (s *Store) InUse(resource, class string) int {
-	defer s.lock()()
-	return s.node.table.InUse(resource, class)
-}
-
 // GoLive offers the resources of class files, and of claims, that were applied. It keeps removed resources, because containers
 // or pods may still use them, and returns their names. The parameter `loaded` is false if only the classes of claims have changed:
 // then the class files count as loaded before.

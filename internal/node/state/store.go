@@ -71,13 +71,8 @@ type node struct {
 	changed, released bool
 }
 
-// New returns a store that offers no classes yet. If `now` is nil, the store uses time.Now. NoChanges serves
-// nodes that may lose changed classes and claims at a restart.
+// New returns a store that offers no classes yet. NoChanges serves nodes that may lose changed classes and claims at a restart.
 func New(changes Changes, now func() time.Time) *Store {
-	if now == nil {
-		now = time.Now
-	}
-
 	return &Store{
 		node: node{
 			now: now, changes: changes,
@@ -118,9 +113,6 @@ func (s *Store) lock() (unlock func()) {
 		s.mu.Unlock()
 	}
 }
-
-// Now returns the time.
-func (s *Store) Now() time.Time { return s.node.now() }
 
 // Changed returns a channel that is closed when the reported state changes.
 func (s *Store) Changed() <-chan struct{} {

@@ -82,11 +82,8 @@ type Holder struct {
 	Reading         classes.Reading
 }
 
-// New returns a meter. If `now` is nil, the meter uses time.Now.
+// New returns a meter.
 func New(store *state.Store, guard *kernel.Guard, now func() time.Time) *Meter {
-	if now == nil {
-		now = time.Now
-	}
 	return &Meter{
 		store: store, guard: guard, now: now, sampling: semaphore.NewWeighted(1), base: map[key]classes.Reading{}, totals: map[class]classes.Reading{},
 		pods: map[key]classes.Reading{},
