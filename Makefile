@@ -57,6 +57,10 @@ SLOW_MODULES := test/chart test/deploy test/otlp tools/image
 # test cache, because the cache does not notice changes of files outside of a module, which the tests read.
 RACE := $(if $(shell command -v "$$($(GO) env CC)"),-race)
 
+# Packages that are tested at once: two more than there are CPUs, because many tests wait. On two busy cores, the ten packages that wait
+# most took 60 to 80 s instead of 120 to 130 s.
+AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
+
 # test_modules FLAGS,MODULES,PACKAGES: tests the packages of each module, and fails at the end if a module failed.
 define test_modules
 	@failed=; \
@@ -144,7 +148,7 @@ clean: ## Remove what was built in the checkout.
 .PHONY: test
 test: ## Run the tests that need neither root nor long builds, fuzz seeds included; PACKAGES=./pkg/rdt/...
 	@$(if $(RACE),,echo 'no C compiler: testing without the race detector')
-	$(call test_modules,-timeout 30m $(RACE),. $(if $(filter ./...,$(PACKAGES)),$(filter-out $(SLOW_MODULES),$(TEST_MODULES))),$(PACKAGES))
+	$(call test_modules,-timeout 30m -p $(AT_ONCE) $(RACE),. $(if $(filter ./...,$(PACKAGES)),$(filter-out $(SLOW_MODULES),$(TEST_MODULES))),$(PACKAGES))
 
 # The timeout is for each package. It includes cross-compilation with empty caches on a busy machine.
 .PHONY: test-slow
