@@ -61,16 +61,16 @@ func (m machine) hostPrograms() []string {
 // machines returns all configurations. The slowest come first, so that the last machines end at about the same time.
 func machines() []machine {
 	return []machine{
-		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2", unmounted: true},
 		{name: "intel-cgroupv2", test: "TestNode", vendor: "intel", cgroup: "v2"},
-		{name: "intel-cgroupv1", test: "TestNode", vendor: "intel", cgroup: "v1"},
-		{name: "crio-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd", runtime: "cri-o"},
-		{name: "containerd-2.3", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "containerd-2.3", crun: true},
 		{name: "crio-intel", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "cri-o"},
-		{name: "intel-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd"},
+		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2", unmounted: true},
 		{name: "intel-soak", test: "TestSoak", vendor: "intel", cgroup: "v2"},
+		{name: "intel-cgroupv1", test: "TestNode", vendor: "intel", cgroup: "v1"},
+		{name: "containerd-2.3", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "containerd-2.3", crun: true},
+		{name: "intel-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd"},
 		{name: "crio-amd", test: "TestNode", vendor: "amd", cgroup: "v2", runtime: "cri-o", crun: true},
 		{name: "containerd-2.2", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "containerd-2.2"},
+		{name: "crio-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd", runtime: "cri-o"},
 		{name: "intel-simulation", test: "TestSimulation", vendor: "intel", cgroup: "v2"},
 		{name: "intel-simulation-cdp", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "cdp"},
 		{name: "intel-simulation-mbps", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "mba_MBps"},
