@@ -69,7 +69,7 @@ func integer(f *classes.Field, least, most int64) (number int64, ok bool) {
 	return number, true
 }
 
-// percent returns the number before a "%". It returns false if the text has no "%", or if the number is reported as wrong.
+// percent returns the number before a "%". `is` reports whether the text has a "%". `ok` is false if the number is reported as wrong.
 func percent(f *classes.Field, text string) (number int64, is, ok bool) {
 	digits, is := strings.CutSuffix(text, "%")
 	if !is {
