@@ -305,6 +305,14 @@ func TestAResizeKeepsTheClassAndLeavingItBringsTheKubeletsValuesBack(t *testing.
 	r.wantValue(t, id, "memory.min", fmt.Sprint(2<<30))
 	r.wantValue(t, id, "memory.oom.group", "0")
 
+	lower := resources(2<<30, 20_000) // the kernel refuses this CPU limit while the burst is above it
+	lower.Unified["memory.high"] = "1932730368"
+	if err := r.UpdateContainer(t.Context(), id, lower); err != nil {
+		t.Fatal(err)
+	}
+	r.wantValue(t, id, "cpu.max.burst", "20000")
+	r.wantReported(t, id, profile, "a/pod")
+
 	if err := r.updateProfile(t, id, ""); err != nil {
 		t.Fatal(err)
 	}

@@ -159,11 +159,18 @@ func (s *session) kill(ctx context.Context, container classes.Holder) {
 
 // UpdateContainer is called before the runtime changes the resources of a container. Its answer is part of the same change. It is nil
 // unless the change affects values of the container's classes, because some runtimes lose other values of an answer.
-func (s *session) UpdateContainer(_ context.Context, p *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	defer s.observe("UpdateContainer", p, c, time.Now(), nil)
 	requested := limitsOf(r)
 	requested.Settings = classes.UnifiedFiles(r.GetUnified())
-	again := s.plugin.node.UpdateContainer(c.GetId(), requested, described(c))
+	var again classes.Adjustment
+	err := s.within(ctx, func(ctx context.Context) (err error) {
+		again, err = s.plugin.node.UpdateContainer(ctx, c.GetId(), requested, described(c))
+		return err
+	})
+	if err != nil {
+		s.plugin.options.Log.Warn("cannot prepare a container for a resize; the runtime's change may fail", "container", c.GetId(), "error", err)
+	}
 	if len(again) == 0 {
 		return nil, nil
 	}

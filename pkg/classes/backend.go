@@ -111,6 +111,14 @@ type StoredValueChecker interface {
 	IsStale(class string, stored map[string]string) bool
 }
 
+// Resizer is a Backend with values that the kernel refuses together with a lower limit, so that they must be lowered first.
+type Resizer interface {
+	Backend
+	// BeforeResize lowers the values of a running container that its new limits do not allow. target.Spec has the new limits, which the
+	// runtime writes next.
+	BeforeResize(ctx context.Context, target Holder, class string) error
+}
+
 // Rememberer is a Backend that must recognize what a former process of the plugin has written.
 type Rememberer interface {
 	// Remember loads what the backend of a former process has saved. After Remember, the

@@ -120,6 +120,8 @@ type cgroupFile struct {
 	controller string
 }
 
+const burstFile = "cpu.max.burst"
+
 func cgroupFiles() []cgroupFile {
 	return []cgroupFile{
 		{"memory.min", "memory.min", "0", "memory"},
@@ -127,7 +129,7 @@ func cgroupFiles() []cgroupFile {
 		{"memory.high", "memory.high", "max", "memory"},
 		{"memory.swapMax", "memory.swap.max", "max", "memory"},
 		{"memory.oomGroup", "memory.oom.group", "0", "memory"},
-		{"cpu.burst", "cpu.max.burst", "0", "cpu"},
+		{"cpu.burst", burstFile, "0", "cpu"},
 		{"pids.max", "pids.max", "max", "pids"},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
@@ -129,6 +130,35 @@ func (b *Backend) write(target classes.Holder, files map[string]string) (err err
 		}
 	}
 	return nil
+}
+
+var _ classes.Resizer = (*Backend)(nil)
+
+// BeforeResize implements classes.Resizer. The kernel refuses a CPU limit that is lower than the burst (kernel/sched/core.c).
+func (b *Backend) BeforeResize(_ context.Context, target classes.Holder, class string) error {
+	adjustment, err := b.Adjust(target, class, class)
+	if err != nil {
+		return err
+	}
+	wanted, sets := adjustment[classes.Unified(burstFile)]
+	if !sets {
+		return nil
+	}
+	dir, err := b.opts.Tree.UnifiedDir(target)
+	if err != nil {
+		return fmt.Errorf("find the cgroup: %w", err)
+	}
+	has, err := b.read(path.Join(dir, burstFile))
+	if err != nil {
+		return err
+	}
+
+	before, beforeErr := strconv.ParseInt(has, 10, 64)
+	after, afterErr := strconv.ParseInt(wanted, 10, 64)
+	if beforeErr != nil || afterErr != nil || after >= before {
+		return errors.Join(beforeErr, afterErr)
+	}
+	return b.opts.FS.WriteFile(path.Join(dir, burstFile), []byte(wanted))
 }
 
 func (b *Backend) read(file string) (string, error) {

@@ -42,9 +42,31 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 
 // UpdateContainer is called before the runtime changes a container, e.g. in a resize by the kubelet. It returns the cgroup v2 values that
 // the runtime must set in the same change, so that the container's classes stay in force without interruption. `stored` has the settings
-// that the runtime has stored for the container. UpdateContainer works in memory only.
-func (h *Hooks) UpdateContainer(id string, requested classes.Spec, stored classes.Adjustment) classes.Adjustment {
-	return h.store.Resize(id, requested, stored)
+// that the runtime has stored for the container. If one of the backends is a Resizer, UpdateContainer waits for the kernel until ctx ends.
+// The error is that of a Resizer; the values are valid in any case.
+func (h *Hooks) UpdateContainer(
+	ctx context.Context, id string, requested classes.Spec, stored classes.Adjustment,
+) (values classes.Adjustment, err error) {
+	values = h.store.Resize(id, requested, stored)
+	if len(values) == 0 {
+		return nil, nil
+	}
+
+	e, _ := h.store.Get(id)
+	for _, a := range e.Assignments {
+		resource, _ := h.store.Live().Resource(a.Resource)
+		resizer, ok := resource.Backend.(classes.Resizer)
+		if !ok || a.Class == classes.SystemDefault {
+			continue
+		}
+		call := kernel.Call{Resource: a.Resource, HolderID: id}
+		what := func() string { return "prepare the resize of " + e.String() }
+		_, failed := kernel.Await(ctx, h.guard, call, what, func() (struct{}, error) {
+			return struct{}{}, resizer.BeforeResize(ctx, e.Holder, a.Class)
+		})
+		err = errors.Join(err, failed)
+	}
+	return values, err
 }
 
 // StartContainer records the process of a container that is about to start. It returns the function `enforce`, which

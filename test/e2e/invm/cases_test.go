@@ -43,6 +43,9 @@ func TestNode(t *testing.T) {
 	if n.machine() == intelV2 {
 		t.Run("classes that another program enforces are assigned in both scopes", func(t *testing.T) { externalClasses(t, n) })
 	}
+	if n.machine()&(intelV2|crioIntel) != 0 {
+		t.Run("the properties of processes and cgroups that a class sets", func(t *testing.T) { linuxClasses(t, n) })
+	}
 
 	p := n.runPod(t, "shared", requests())
 	// As in Kubernetes, the pod always has a container: a restarted plugin finds CRI-O's pods by their containers.

@@ -1,0 +1,119 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+const (
+	profileQoS     = "vendor.example/profile"
+	linuxResources = `
+- name: ` + profileQoS + `
+  linux:
+    classes:
+      database:
+        oomScoreAdj: {add: -200}
+        rlimits: {nofile: {soft: 2048, hard: 4096}, memlock: unlimited, core: 0}
+        ioPriority: {class: best-effort, priority: 2}
+        scheduler: {policy: batch, nice: -5}
+        memory: {min: 4Mi, low: 25%, high: 75%, swapMax: 8Mi, oomGroup: true}
+        cpu: {burst: 50%}
+        pids: {max: 100}
+      plain: {oomScoreAdj: {add: -200}, pids: {max: 50}}
+`
+)
+
+// linuxClasses: the runtime and the kernel take each property of a class, and keep the values of cgroups over a resize.
+func linuxClasses(t *testing.T, n *node) {
+	writeClassFile(t, classFile+linuxResources)
+	t.Cleanup(func() { writeClassFile(t, classFile) })
+	n.awaitOffered(t, profileQoS, "database", true)
+
+	const megabyte = 1 << 20
+	p := n.runPod(t, "linux", map[string]string{keyOf("main"): profileQoS + "=database"})
+	c := p.run(t, spec{name: "main", resources: limited(64*megabyte, 50_000)})
+	want := &qos.Assignment{Name: profileQoS, Class: "database", Source: qos.Source_SOURCE_CONTAINER, RequestedBy: keyOf("main")}
+	n.wantAssignment(t, p, "main", want)
+	c.wantProcess(t)
+	c.wantValues(t, map[string]string{
+		"memory.min": "4194304", "memory.low": fmt.Sprint(16 * megabyte), "memory.high": fmt.Sprint(48 * megabyte), "memory.swap.max": "8388608",
+		"memory.oom.group": "1", "cpu.max.burst": "25000", "pids.max": "100",
+	})
+
+	for _, resize := range []struct{ memory, quota int64 }{{128 * megabyte, 80_000}, {64 * megabyte, 20_000}} {
+		_, err := n.runtime.UpdateContainerResources(requestContext(t), &cri.UpdateContainerResourcesRequest{
+			ContainerId: c.id, Linux: limited(resize.memory, resize.quota),
+		})
+		must(t, err)
+		c.wantValues(t, map[string]string{
+			"memory.high": fmt.Sprint(resize.memory * 3 / 4), "memory.oom.group": "1", "cpu.max.burst": fmt.Sprint(resize.quota / 2), "pids.max": "100",
+		})
+	}
+	n.wantAssignment(t, p, "main", want)
+}
+
+// limited returns the resources that kubelet 1.36 requests for a container with limits, whose OOM score is 900.
+func limited(memory, quota int64) *cri.LinuxContainerResources {
+	return &cri.LinuxContainerResources{
+		MemoryLimitInBytes: memory, CpuQuota: quota, CpuPeriod: 100_000, CpuShares: 512, OomScoreAdj: 900,
+		Unified: map[string]string{"memory.oom.group": "0"},
+	}
+}
+
+// wantProcess compares the container's first process with the class database.
+func (c *container) wantProcess(t testing.TB) {
+	t.Helper()
+	pids := c.pod.node.processes(t, c.cgroup())
+	if len(pids) == 0 {
+		t.Fatal("the container has no process")
+	}
+	for file, lines := range map[string][]string{
+		"oom_score_adj": {"700"},
+		"limits":        {"Max open files 2048 4096", "Max locked memory unlimited unlimited", "Max core file size 0 0"},
+	} {
+		data, err := os.ReadFile(filepath.Join("/proc", pids[0], file))
+		must(t, err)
+		for _, line := range lines {
+			if !strings.Contains(strings.Join(strings.Fields(string(data)), " "), line) {
+				t.Errorf("/proc/%s/%s does not have %q:\n%s", pids[0], file, line, data)
+			}
+		}
+	}
+
+	var pid int
+	_, err := fmt.Sscan(pids[0], &pid)
+	must(t, err)
+	attributes, err := unix.SchedGetAttr(pid, 0)
+	must(t, err)
+	if attributes.Policy != unix.SCHED_BATCH || attributes.Nice != -5 {
+		t.Errorf("the scheduling attributes are %+v", attributes)
+	}
+	priority, _, errno := unix.Syscall(unix.SYS_IOPRIO_GET, 1, uintptr(pid), 0)
+	if errno != 0 || priority != 2<<13|2 {
+		t.Errorf("the I/O priority is %#x, %v", priority, errno)
+	}
+}
+
+// wantValues compares files of the container's cgroup.
+func (c *container) wantValues(t testing.TB, want map[string]string) {
+	t.Helper()
+	for file, value := range want {
+		data, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", c.cgroup(), file))
+		if err != nil || strings.TrimSpace(string(data)) != value {
+			t.Errorf("%s is %q, %v; want %s", file, data, err, value)
+		}
+	}
+}
