@@ -85,8 +85,9 @@ func (m *Machine) readProcess(pid int, file string, stat []byte) (data []byte, e
 		return fmt.Appendln(nil, p.OOMScoreAdj), true
 	case "limits":
 		text := fmt.Sprintf("%-25s %-20s %-20s %-10s\n", "Limit", "Soft Limit", "Hard Limit", "Units")
+		units := map[string]string{"Max open files": "files", "Max locked memory": "bytes", "Max core file size": "bytes", "Max processes": "processes"}
 		for title, limits := range p.Limits {
-			text += fmt.Sprintf("%-25s %-20s %-20s %-10s\n", title, limitText(limits[0]), limitText(limits[1]), "")
+			text += fmt.Sprintf("%-25s %-20s %-20s %-10s\n", title, limitText(limits[0]), limitText(limits[1]), units[title])
 		}
 		return []byte(text), true
 	case "stat":
