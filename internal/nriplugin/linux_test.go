@@ -169,15 +169,17 @@ func TestAPropertyThatTheOCIRuntimeIgnoresIsNeverInForce(t *testing.T) {
 }
 
 func TestAPropertyThatTheRuntimesNRILacksIsRefusedWithTheVersion(t *testing.T) {
-	for version, want := range map[string]string{
-		"v1.7.20": "process.oomScoreAdj: the runtime has NRI v0.6.1, and only NRI 0.7 or later sets it; upgrade the runtime",
-		"v2.1.0":  "process.ioPriority: the runtime has NRI v0.8.0, and only NRI 0.10 or later sets it; upgrade the runtime",
+	const lacks = "the runtime has NRI v0.%s, and only NRI %s or later sets it; upgrade the runtime"
+	for _, test := range []struct{ version, class, want string }{
+		{"v1.7.20", "oomScoreAdj: 5", "process.oomScoreAdj: " + fmt.Sprintf(lacks, "6.1", "0.7")},
+		{"v2.1.0", "ioPriority: idle", "process.ioPriority: " + fmt.Sprintf(lacks, "8.0", "0.10")},
+		{"v2.2.0", "scheduler: {policy: idle}", "process.scheduler: " + fmt.Sprintf(lacks, "10.0", "0.11")},
+		{"v2.2.1", "memoryPolicy: {mode: local}", "linux.memoryPolicy: " + fmt.Sprintf(lacks, "11.0", "0.12")},
 	} {
-		r := newMachineRigOn(t, newMachine(simcgroup.New()), profileFile("a: {oomScoreAdj: 5}, b: {ioPriority: idle}"),
-			nriruntime.Options{Name: "containerd", Version: version})
-		class := map[bool]string{true: "a", false: "b"}[version == "v1.7.20"]
-		if _, err := r.runBurstable(t, r.pod(t, "a", profile+"="+class)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %s", version, err, want)
+		r := newMachineRigOn(t, newMachine(simcgroup.New()), profileFile("a: {"+test.class+"}"),
+			nriruntime.Options{Name: "containerd", Version: test.version})
+		if _, err := r.runBurstable(t, r.pod(t, "a", profile+"=a")); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %s", test.version, err, test.want)
 		}
 	}
 }
@@ -353,6 +355,8 @@ func TestAMachineThatCannotHaveAClassSaysWhy(t *testing.T) {
 		{"processes of cgroup v1", "a: {oomScoreAdj: 5}", newMachine(simcgroup.NewLegacy()), ""},
 		{"too many files", "a: {rlimits: {nofile: unlimited}}", newMachine(simcgroup.New()), `refused: a.yaml:4: vendor.example/profile: class "a": rlimits.nofile: ` +
 			"the hard limit unlimited is above fs.nr_open of this machine, which is 1048576; lower it, or raise the sysctl"},
+		{"a NUMA node without memory", "a: {memoryPolicy: {mode: bind, nodes: 1-2}}", newMachine(simcgroup.New()), `refused: a.yaml:4: ` +
+			`vendor.example/profile: class "a": memoryPolicy: this machine has no memory on NUMA node 2; its nodes with memory are 0-1`},
 		{"disks without I/O priorities", "a: {ioPriority: idle}", schedulers, "degraded: ioPriority has no effect on vda, vdb: " +
 			"their I/O scheduler knows no priorities; select mq-deadline or bfq in /sys/block/NAME/queue/scheduler"},
 	} {

@@ -28,7 +28,7 @@ func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
 
 	var errs []error
 	for _, name := range own.names {
-		if err := b.checkLimits(own.classes[name]); err != nil {
+		if err := errors.Join(b.checkLimits(own.classes[name]), b.checkNodes(own.classes[name])); err != nil {
 			errs = append(errs, fmt.Errorf("class %q: %w", name, err))
 		}
 	}
@@ -90,6 +90,31 @@ func (b *Backend) checkLimits(c class) error {
 		if hard := hardOf(p.value); hard > most {
 			return fmt.Errorf("%s: the hard limit %s is above fs.nr_open of this machine, which is %d; lower it, or raise the sysctl",
 				p.name, limitText(hard), most)
+		}
+	}
+	return nil
+}
+
+// checkNodes reports NUMA nodes without memory, with which the kernel refuses each container.
+func (b *Backend) checkNodes(c class) error {
+	for _, p := range c {
+		policy, is := p.value.(numaPolicy)
+		if !is || len(policy.nodes) == 0 {
+			continue
+		}
+		const file = "/sys/devices/system/node/has_memory"
+		text, err := b.read(file)
+		if err != nil {
+			return fmt.Errorf("%s: find the NUMA nodes: %w", p.name, err)
+		}
+		has, err := parseNodes(text)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", p.name, file, err)
+		}
+		for _, node := range policy.nodes {
+			if !slices.Contains(has, node) {
+				return fmt.Errorf("%s: this machine has no memory on NUMA node %d; its nodes with memory are %s", p.name, node, text)
+			}
 		}
 	}
 	return nil

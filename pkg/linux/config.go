@@ -63,7 +63,8 @@ func parseClass(f *classes.Field) class {
 		f.Report("sets nothing; add a property, e.g. oomScoreAdj: 500")
 		return nil
 	}
-	fields := f.ExactFields("allowPrivileged", "withoutLimit", "oomScoreAdj", "rlimits", "ioPriority", "scheduler", "memory", "cpu", "pids")
+	fields := f.ExactFields("allowPrivileged", "withoutLimit", "oomScoreAdj", "rlimits", "ioPriority", "scheduler", "memoryPolicy",
+		"memory", "cpu", "pids")
 	if fields == nil {
 		return nil
 	}
@@ -77,6 +78,7 @@ func parseClass(f *classes.Field) class {
 	}
 	p.ioPriority(fields["ioPriority"])
 	p.scheduler(fields["scheduler"])
+	p.memoryPolicy(fields["memoryPolicy"])
 	p.memory(fields["memory"])
 	p.cpu(fields["cpu"])
 	p.pids(fields["pids"])

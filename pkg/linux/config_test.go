@@ -49,6 +49,9 @@ func TestAPropertyBecomesTheSettingOfAContainer(t *testing.T) {
 		{"an I/O priority with a number", "{ioPriority: {class: best-effort, priority: 7}}", classes.Spec{}, "process.ioPriority=class=IOPRIO_CLASS_BE priority=7"},
 		{"a scheduling policy", "{scheduler: {policy: batch, nice: 5}}", classes.Spec{}, "process.scheduler=policy=SCHED_BATCH nice=5"},
 		{"a real-time policy", "{allowPrivileged: true, scheduler: {policy: fifo, priority: 10}}", classes.Spec{}, "process.scheduler=policy=SCHED_FIFO priority=10"},
+		{"a memory policy", "{memoryPolicy: {mode: interleave, nodes: '0,1,3'}}", classes.Spec{}, "linux.memoryPolicy=mode=MPOL_INTERLEAVE nodes=0-1,3"},
+		{"a memory policy of one node", "{memoryPolicy: {mode: bind, nodes: 0}}", classes.Spec{}, "linux.memoryPolicy=mode=MPOL_BIND nodes=0"},
+		{"a memory policy without nodes", "{memoryPolicy: {mode: local}}", classes.Spec{}, "linux.memoryPolicy=mode=MPOL_LOCAL"},
 		{"a share of the memory limit", "{memory: {high: 80%, min: 100%}}", limited,
 			"linux.resources.unified[memory.high]=858992640 linux.resources.unified[memory.min]=1073741824"},
 		{"sizes", "{memory: {high: max, low: 64Mi, swapMax: 0, oomGroup: true}}", classes.Spec{}, "linux.resources.unified[memory.high]=max " +
@@ -99,42 +102,47 @@ func TestAClassCannotBeComputedWithoutWhatItIsRelativeTo(t *testing.T) {
 
 func TestAWrongPropertyIsReportedWithItsPlaceAndRemedy(t *testing.T) {
 	const class = "a.yaml:7: resources[0].linux.classes.a"
-	const section = "allowPrivileged, withoutLimit, oomScoreAdj, rlimits, ioPriority, scheduler, memory, cpu, pids"
+	const section = "allowPrivileged, withoutLimit, oomScoreAdj, rlimits, ioPriority, scheduler, memoryPolicy, memory, cpu, pids"
 	const privilege = "; to allow that, add allowPrivileged: true to the class"
 	for properties, want := range map[string]string{
-		"{oomScoreAdjust: 5}":                       ".oomScoreAdjust: unknown field; the known fields are " + section,
-		"{oomScoreAdh: 5}":                          ".oomScoreAdh: unknown field (did you mean oomScoreAdj?); the known fields are " + section,
-		"{oomscoreadj: 5}":                          ".oomscoreadj: unknown field (did you mean oomScoreAdj?); the known fields are " + section,
-		"{oomScoreAdj: 1001}":                       `.oomScoreAdj: must be a whole number from -1000 to 1000, not "1001"`,
-		"{oomScoreAdj: [1]}":                        ".oomScoreAdj: must be a whole number from -1000 to 1000",
-		"{oomScoreAdj: -998}":                       ".oomScoreAdj: a score below -997 protects the container more than the kubelet and the container runtime" + privilege,
-		"{oomScoreAdj: {ad: 1}}":                    ".oomScoreAdj.ad: unknown field (did you mean add?); the known fields are add",
-		"{rlimits: {nofiles: 1}}":                   ".rlimits.nofiles: unknown limit (did you mean nofile?); the known limits are as, core, cpu, data, fsize, locks, memlock, msgqueue, nice, nofile, nproc, rss, rtprio, rttime, sigpending, stack",
-		"{rlimits: {nofile: -1}}":                   `.rlimits.nofile: must be a whole number, or unlimited, not "-1"`,
-		"{rlimits: {nofile: {soft: 2, hard: 1}}}":   ".rlimits.nofile.soft: is above the hard limit",
-		"{rlimits: {nofile: {soft: 2}}}":            ".rlimits.nofile: needs the fields soft and hard, or one number for both",
-		"{rlimits: {rtprio: 5}}":                    ".rlimits.rtprio: a limit above 0 lets the container use real-time scheduling, with which it can stop all other programs" + privilege,
-		"{ioPriority: low}":                         `.ioPriority: must be one of best-effort, idle, realtime, not "low"`,
-		"{ioPriority: realtime}":                    ".ioPriority: with realtime a container can stop the I/O of all other programs" + privilege,
-		"{ioPriority: {class: idle, priority: 3}}":  ".ioPriority.priority: must be omitted: the class idle has no priorities",
-		"{ioPriority: {priority: 3}}":               ".ioPriority: needs the field class, e.g. {class: best-effort, priority: 7}",
-		"{scheduler: {nice: 5}}":                    ".scheduler: needs the field policy, e.g. {policy: batch}",
-		"{scheduler: {policy: batch, nice: 20}}":    `.scheduler.nice: must be a whole number from -20 to 19, not "20"`,
-		"{scheduler: {policy: batch, priority: 2}}": ".scheduler.priority: must be omitted: only fifo and rr have priorities",
-		"{scheduler: {policy: fifo}}":               ".scheduler: needs the field priority, from 1 to 99, because fifo is a real-time policy",
-		"{scheduler: {policy: rr, priority: 1}}":    ".scheduler.policy: with real-time scheduling a container can stop all other programs" + privilege,
-		"{memory: {high: 101%}}":                    `.memory.high: must be from 1% to 100%, not "101%"`,
-		"{memory: {high: much}}":                    `.memory.high: must be a size like 512Mi, a share of the memory limit like 80%, or max, not "much"`,
-		"{memory: {hihg: 1}}":                       ".memory.hihg: unknown field (did you mean high?); the known fields are min, low, high, swapMax, oomGroup",
-		"{memory: {oomGroup: maybe}}":               `.memory.oomGroup: must be true or false, not "maybe"`,
-		"{cpu: {burst: 2s}}":                        `.cpu.burst: must be a share of the CPU limit like 50%, or a time from 1us to 1s like 20ms, not "2s"`,
-		"{pids: {max: 0}}":                          `.pids.max: must be a whole number from 1 to 4194304, not "0"`,
-		"{withoutLimit: ignore, pids: {max: 1}}":    `.withoutLimit: must be one of refuse, skip, not "ignore"`,
-		"{oomScoreAdj: {}}":                         ".oomScoreAdj: needs the field add, e.g. {add: -200}",
-		"{cpu: {}}":                                 ".cpu: sets nothing; add one of the fields burst",
-		"{allowPrivileged: true}":                   ": sets nothing; add a property, e.g. oomScoreAdj: 500",
-		"{}":                                        ": sets nothing; add a property, e.g. oomScoreAdj: 500",
-		"":                                          ": sets nothing; add a property, e.g. oomScoreAdj: 500",
+		"{oomScoreAdjust: 5}":                           ".oomScoreAdjust: unknown field; the known fields are " + section,
+		"{oomScoreAdh: 5}":                              ".oomScoreAdh: unknown field (did you mean oomScoreAdj?); the known fields are " + section,
+		"{oomscoreadj: 5}":                              ".oomscoreadj: unknown field (did you mean oomScoreAdj?); the known fields are " + section,
+		"{oomScoreAdj: 1001}":                           `.oomScoreAdj: must be a whole number from -1000 to 1000, not "1001"`,
+		"{oomScoreAdj: [1]}":                            ".oomScoreAdj: must be a whole number from -1000 to 1000",
+		"{oomScoreAdj: -998}":                           ".oomScoreAdj: a score below -997 protects the container more than the kubelet and the container runtime" + privilege,
+		"{oomScoreAdj: {ad: 1}}":                        ".oomScoreAdj.ad: unknown field (did you mean add?); the known fields are add",
+		"{rlimits: {nofiles: 1}}":                       ".rlimits.nofiles: unknown limit (did you mean nofile?); the known limits are as, core, cpu, data, fsize, locks, memlock, msgqueue, nice, nofile, nproc, rss, rtprio, rttime, sigpending, stack",
+		"{rlimits: {nofile: -1}}":                       `.rlimits.nofile: must be a whole number, or unlimited, not "-1"`,
+		"{rlimits: {nofile: {soft: 2, hard: 1}}}":       ".rlimits.nofile.soft: is above the hard limit",
+		"{rlimits: {nofile: {soft: 2}}}":                ".rlimits.nofile: needs the fields soft and hard, or one number for both",
+		"{rlimits: {rtprio: 5}}":                        ".rlimits.rtprio: a limit above 0 lets the container use real-time scheduling, with which it can stop all other programs" + privilege,
+		"{ioPriority: low}":                             `.ioPriority: must be one of best-effort, idle, realtime, not "low"`,
+		"{ioPriority: realtime}":                        ".ioPriority: with realtime a container can stop the I/O of all other programs" + privilege,
+		"{ioPriority: {class: idle, priority: 3}}":      ".ioPriority.priority: must be omitted: the class idle has no priorities",
+		"{ioPriority: {priority: 3}}":                   ".ioPriority: needs the field class, e.g. {class: best-effort, priority: 7}",
+		"{scheduler: {nice: 5}}":                        ".scheduler: needs the field policy, e.g. {policy: batch}",
+		"{scheduler: {policy: batch, nice: 20}}":        `.scheduler.nice: must be a whole number from -20 to 19, not "20"`,
+		"{scheduler: {policy: batch, priority: 2}}":     ".scheduler.priority: must be omitted: only fifo and rr have priorities",
+		"{scheduler: {policy: fifo}}":                   ".scheduler: needs the field priority, from 1 to 99, because fifo is a real-time policy",
+		"{scheduler: {policy: rr, priority: 1}}":        ".scheduler.policy: with real-time scheduling a container can stop all other programs" + privilege,
+		"{memoryPolicy: {mode: local, nodes: 0}}":       ".memoryPolicy.nodes: must be omitted: the mode local has no nodes",
+		"{memoryPolicy: {mode: bind}}":                  ".memoryPolicy: needs the field nodes, e.g. {mode: bind, nodes: 0-1}",
+		"{memoryPolicy: {mode: bind, nodes: 1-0}}":      `.memoryPolicy.nodes: must be a list of NUMA nodes like 0-1, not "1-0"`,
+		"{memoryPolicy: {mode: preferred, nodes: 0-1}}": ".memoryPolicy.nodes: must be one node; the mode preferred-many has several",
+		"{memoryPolicy: {nodes: 0}}":                    ".memoryPolicy: needs the field mode, e.g. {mode: interleave, nodes: 0-1}",
+		"{memory: {high: 101%}}":                        `.memory.high: must be from 1% to 100%, not "101%"`,
+		"{memory: {high: much}}":                        `.memory.high: must be a size like 512Mi, a share of the memory limit like 80%, or max, not "much"`,
+		"{memory: {hihg: 1}}":                           ".memory.hihg: unknown field (did you mean high?); the known fields are min, low, high, swapMax, oomGroup",
+		"{memory: {oomGroup: maybe}}":                   `.memory.oomGroup: must be true or false, not "maybe"`,
+		"{cpu: {burst: 2s}}":                            `.cpu.burst: must be a share of the CPU limit like 50%, or a time from 1us to 1s like 20ms, not "2s"`,
+		"{pids: {max: 0}}":                              `.pids.max: must be a whole number from 1 to 4194304, not "0"`,
+		"{withoutLimit: ignore, pids: {max: 1}}":        `.withoutLimit: must be one of refuse, skip, not "ignore"`,
+		"{oomScoreAdj: {}}":                             ".oomScoreAdj: needs the field add, e.g. {add: -200}",
+		"{cpu: {}}":                                     ".cpu: sets nothing; add one of the fields burst",
+		"{allowPrivileged: true}":                       ": sets nothing; add a property, e.g. oomScoreAdj: 500",
+		"{}":                                            ": sets nothing; add a property, e.g. oomScoreAdj: 500",
+		"":                                              ": sets nothing; add a property, e.g. oomScoreAdj: 500",
 	} {
 		t.Run(properties, func(t *testing.T) {
 			_, err := parse(properties)
@@ -157,6 +165,22 @@ func TestOneResourceSetsAProperty(t *testing.T) {
 		_, err := classes.Parse(file(second), []classes.Kind{Kind(Options{Log: discard()})}, nil)
 		if fmt.Sprint(err) != want {
 			t.Errorf("%s: got %v, want %s", second, err, want)
+		}
+	}
+}
+
+func TestTheMemoryPolicyOfAProcessIsRead(t *testing.T) {
+	for line, want := range map[string]string{
+		"55f0 default file=/bin/a mapped=1":                "mode=MPOL_DEFAULT",
+		"55f0 local file=/bin/a:b mapped=1":                "mode=MPOL_LOCAL",
+		"55f0 bind:0-1,3 file=/bin/a mapped=1\n7f default": "mode=MPOL_BIND nodes=0-1,3",
+		"55f0 prefer:1 anon=1":                             "mode=MPOL_PREFERRED nodes=1",
+		"55f0 prefer (many):0-1 anon=1":                    "mode=MPOL_PREFERRED_MANY nodes=0-1",
+		"55f0 weighted interleave:0 anon=1":                "mode=MPOL_WEIGHTED_INTERLEAVE nodes=0",
+		"":                                                 "",
+	} {
+		if got, err := parseNUMA(line); got != want || (err != nil) != (want == "") {
+			t.Errorf("%q: got %q, %v; want %q", line, got, err, want)
 		}
 	}
 }
@@ -189,6 +213,9 @@ func FuzzProcess(f *testing.F) {
 	f.Fuzz(func(t *testing.T, limits, stat string) {
 		if text, err := parseLimits(limits, "RLIMIT_NOFILE"); err == nil && strings.Contains(text, "\n") {
 			t.Errorf("the limit in %q is %q", limits, text)
+		}
+		if text, err := parseNUMA(limits); err == nil && strings.Contains(text, "\n") {
+			t.Errorf("the memory policy in %q is %q", limits, text)
 		}
 		if text, err := parseStat([]byte(stat)); err == nil && strings.Contains(text, "\n") {
 			t.Errorf("the policy in %q is %q", stat, text)

@@ -6,6 +6,7 @@ package linux
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"slices"
@@ -93,13 +94,42 @@ func (p process) read(setting classes.Setting) (string, error) {
 	case classes.SettingIOPriority:
 		priority, err := p.fs.IOPriority(p.pid)
 		return ioPriorityText(priority>>13&7, priority&7), p.ended(err)
+	case classes.SettingMemoryPolicy:
+		data, err := p.file("numa_maps")
+		if err != nil {
+			return "", err
+		}
+		return parseNUMA(string(data))
 	}
 	return "", fmt.Errorf("%s cannot be read from the kernel", setting)
 }
 
+// opener is an FS that can read the beginning of a file.
+type opener interface {
+	Open(path string) (io.ReadCloser, error)
+}
+
+// file returns the content of a file of /proc/PID. It reads only the beginning of a long file: for each line of numa_maps, the kernel
+// walks through memory.
 func (p process) file(name string) ([]byte, error) {
-	data, err := p.fs.ReadFile(fmt.Sprintf("/proc/%d/%s", p.pid, name))
-	return data, p.ended(err)
+	file := fmt.Sprintf("/proc/%d/%s", p.pid, name)
+	fs, ok := p.fs.(opener)
+	if !ok {
+		data, err := p.fs.ReadFile(file)
+		return data, p.ended(err)
+	}
+
+	opened, err := fs.Open(file)
+	if err != nil {
+		return nil, p.ended(err)
+	}
+	defer func() { _ = opened.Close() }()
+	data := make([]byte, 4096) // all other files are shorter
+	n, err := io.ReadFull(opened, data)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return data[:n], p.ended(err)
 }
 
 func (p process) ended(err error) error {

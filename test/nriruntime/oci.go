@@ -51,6 +51,8 @@ type Spec struct {
 	Rlimits    []*api.POSIXRlimit
 	IOPriority *api.LinuxIOPriority
 	Scheduler  *api.LinuxScheduler
+	// MemoryPolicy is linux.memoryPolicy. NRI does not report it.
+	MemoryPolicy *api.LinuxMemoryPolicy
 }
 
 // NoMachine is an OCI that only assigns process IDs. It is for tests that need only hooks.

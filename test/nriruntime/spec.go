@@ -138,10 +138,15 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 		c.spec.Scheduler = scheduler
 	}
 
+	if policy := a.GetLinux().GetMemoryPolicy(); policy != nil {
+		c.spec.MemoryPolicy = policy
+	}
+
 	rest := proto.Clone(a).(*api.ContainerAdjustment)
 	rest.Rlimits = nil
 	if rest.Annotations = nil; rest.Linux != nil {
 		rest.Linux.Rdt, rest.Linux.OomScoreAdj, rest.Linux.IoPriority, rest.Linux.Scheduler = nil, nil, nil, nil
+		rest.Linux.MemoryPolicy = nil
 		if rest.Linux.Resources != nil {
 			rest.Linux.Resources.Unified = nil
 		}

@@ -80,6 +80,7 @@ func newMachine(options []Option) *Machine {
 	m.put("/proc/1/mountinfo", &node{kind: regular, read: mountinfo})
 	m.put("/proc/self/mountinfo", &node{kind: regular, read: mountinfo})
 	m.put("/proc/sys/fs/nr_open", &node{kind: regular, data: []byte("1048576\n")})
+	m.put("/sys/devices/system/node/has_memory", &node{kind: regular, data: []byte("0-1\n")})
 	m.put("/proc/filesystems", &node{kind: regular, data: []byte("nodev\tcgroup\nnodev\tcgroup2\n")})
 	return m
 }

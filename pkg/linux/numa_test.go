@@ -1,0 +1,49 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package linux
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+)
+
+// TestAMemoryPolicyIsReadBack enforces a class on a starting container whose runtime has set a policy.
+func TestAMemoryPolicyIsReadBack(t *testing.T) {
+	for _, test := range []struct{ class, want string }{
+		{"{memoryPolicy: {mode: interleave, nodes: 0-1}}", "<nil>"},
+		{"{memoryPolicy: {mode: bind, nodes: 1}}", "linux.memoryPolicy is mode=MPOL_INTERLEAVE nodes=0-1, and the class has mode=MPOL_BIND nodes=1: " +
+			`the container runtime has not set it; upgrade the OCI runtime, or remove the property from class "a"`},
+	} {
+		config, err := parse(test.class)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := sim.New(sim.Options{})
+		policy := &api.LinuxMemoryPolicy{Mode: api.MpolMode_MPOL_INTERLEAVE, Nodes: "0-1"}
+		pid, err := m.Create(t.Context(), nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1", MemoryPolicy: policy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, err := cgroup.Detect(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		backend := Kind(Options{FS: m, Tree: tree, Log: discard()}).New("vendor.example/profile", classes.ContainerScope)
+		if err := backend.Apply(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		target := classes.Holder{ID: "c1", Container: "main", CgroupsPath: "/kubepods/pod1/c1", PID: pid, Starting: true}
+		if err := backend.Enforce(t.Context(), target, "a", "a"); fmt.Sprint(err) != test.want {
+			t.Errorf("%s: got %v, want %s", test.class, err, test.want)
+		}
+	}
+}
