@@ -22,6 +22,12 @@ type Subject struct {
 	Volume string
 }
 
+// WithoutVolume returns the container of a volume. It returns a container or pod unchanged.
+func (s Subject) WithoutVolume() Subject {
+	s.Volume = ""
+	return s
+}
+
 // String returns a description for errors and logs. It is one printable line of limited length, whatever the fields contain.
 func (s Subject) String() string {
 	pod := "pod " + strings.Trim(fmt.Sprintf("%.80q", s.PodUID), `"`)

@@ -76,8 +76,7 @@ func claimsOf(node *nodeqosv1alpha1.NodeQOSResources) (claims []classes.ClaimedV
 		return nil
 	}
 	for _, v := range node.Spec.Volumes {
-		owner := qos.Subject{PodUID: v.PodUID, Container: v.Container, Volume: v.Path}
-		claims = append(claims, classes.ClaimedVolume{Subject: owner, Claim: v.Claim, Class: v.Class})
+		claims = append(claims, classes.ClaimedVolume{Subject: v.Subject(), Claim: v.Claim, Class: v.Class})
 	}
 	return claims
 }

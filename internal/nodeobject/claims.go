@@ -134,7 +134,7 @@ func (p *Publisher) volume(claimed nodeqosv1alpha1.ClaimedVolume, state nodecach
 		}
 	}
 	for _, r := range state.Assignments.GetRefusals() {
-		if r.GetPodUid() == claimed.PodUID && r.GetContainer() == claimed.Container && (r.GetVolume() == claimed.Path || r.GetVolume() == "") {
+		if refused := r.Subject(); refused == claimed.Subject() || refused == claimed.Subject().WithoutVolume() {
 			s.Reason, s.Message = r.GetReason(), r.GetMessage()
 		}
 	}

@@ -60,7 +60,7 @@ func newHolders(assignments *qosv1alpha1.ListAssignmentsResponse) *holders {
 		reasons: map[holderKey]string{}, added: map[assignmentKey]bool{},
 	}
 	for _, e := range assignments.GetEvictions() {
-		h.reasons[holderKey{qos.Subject{PodUID: e.GetPodUid(), Container: e.GetContainer()}, e.GetResource()}] = e.GetReason()
+		h.reasons[holderKey{e.Subject(), e.GetResource()}] = e.GetReason()
 	}
 
 	for _, pod := range assignments.GetPods() {
@@ -135,8 +135,8 @@ func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1a
 			continue
 		}
 		key := classKey{resource, a.GetClass()}
-		owner.Volume = "" // evictions name the container of a volume
-		holder.Source, holder.Reason = a.GetSource().Name(), h.reasons[owner]
+		evicted := holderKey{owner.WithoutVolume(), a.GetName()} // evictions name the container of a volume
+		holder.Source, holder.Reason = a.GetSource().Name(), h.reasons[evicted]
 		h.found = append(h.found, found{class: key, holder: new(holder)})
 	}
 }

@@ -4,6 +4,7 @@
 package podrequests
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -135,12 +136,8 @@ func offerOf(scope classes.Scope, r *qosv1alpha1.QOSResourceInfo) classes.Offer 
 }
 
 func unavailableOf(u *qosv1alpha1.UnavailableResource) classes.Offer {
-	scope := classes.ContainerScope
-	if u.GetScope() == qosv1alpha1.Scope_SCOPE_POD {
-		scope = classes.PodScope
-	}
 	return classes.Offer{
-		Resource:    classes.Resource{Name: u.GetName(), Scope: scope},
+		Resource:    classes.Resource{Name: u.GetName(), Scope: cmp.Or(classes.Scope(u.GetScope().Name()), classes.ContainerScope)},
 		Unavailable: &classes.Unavailable{Reason: u.GetReason(), Message: u.GetMessage()},
 	}
 }

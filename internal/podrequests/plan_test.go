@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 const (
@@ -170,6 +171,19 @@ func TestPodScopeClassesAreChangedIfMutable(t *testing.T) {
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: got %q, want %q", request, got, want)
+		}
+	}
+}
+
+func TestAnUnavailableResourceOfVolumesIsNoneOfContainers(t *testing.T) {
+	for scope, want := range map[qosv1alpha1.Scope]int{
+		qosv1alpha1.Scope_SCOPE_VOLUME: 0, qosv1alpha1.Scope_SCOPE_POD: 0, qosv1alpha1.Scope_SCOPE_CONTAINER: 1,
+		qosv1alpha1.Scope_SCOPE_UNSPECIFIED: 1, // an older plugin reports no scope
+	} {
+		status := &qosv1alpha1.StatusResponse{UnavailableResources: []*qosv1alpha1.UnavailableResource{{Name: "v.example/io", Scope: scope}}}
+		got, err := Catalog(status).Resolve(classes.Holder{PodUID: "u", Container: "main"})
+		if err != nil || len(got) != want {
+			t.Errorf("%s: a container gets the assignments %v and the error %v, want %d", scope, got, err, want)
 		}
 	}
 }

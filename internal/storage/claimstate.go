@@ -120,7 +120,7 @@ func checkMount(
 	pod *corev1.Pod, volume nodeqosv1alpha1.ClaimedVolume, limits qos.VolumeLimits, node nodeqosv1alpha1.NodeQOSResources,
 ) error {
 	specified := slices.ContainsFunc(node.Spec.Volumes, func(v nodeqosv1alpha1.ClaimedVolume) bool {
-		return ownerOf(v) == ownerOf(volume) && slices.ContainsFunc(node.Spec.VolumeClasses, func(class nodeqosv1alpha1.VolumeClass) bool {
+		return v.Subject() == volume.Subject() && slices.ContainsFunc(node.Spec.VolumeClasses, func(class nodeqosv1alpha1.VolumeClass) bool {
 			return class.Name == v.Class && class.VolumeLimits == limits
 		})
 	})
@@ -131,7 +131,7 @@ func checkMount(
 		return errors.New("the node has not applied the NodeQOSResources object yet; if this lasts, check the publisher and the plugin on the node")
 	}
 
-	i := slices.IndexFunc(node.Status.Volumes, func(v nodeqosv1alpha1.VolumeStatus) bool { return ownerOf(v.ClaimedVolume) == ownerOf(volume) })
+	i := slices.IndexFunc(node.Status.Volumes, func(v nodeqosv1alpha1.VolumeStatus) bool { return v.Subject() == volume.Subject() })
 	if i < 0 {
 		return errors.New("the node does not report the volume")
 	}

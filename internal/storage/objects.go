@@ -17,7 +17,6 @@ import (
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
@@ -108,11 +107,6 @@ func (o *objects) mountsOn(pods []*corev1.Pod, before nodeqosv1alpha1.NodeQOSRes
 
 func compare(a, b nodeqosv1alpha1.ClaimedVolume) int {
 	return cmp.Or(strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.Container, b.Container), strings.Compare(a.Path, b.Path))
-}
-
-// ownerOf returns the key of a volume, which is unique in the object.
-func ownerOf(v nodeqosv1alpha1.ClaimedVolume) qos.Subject {
-	return qos.Subject{PodUID: v.PodUID, Container: v.Container, Volume: v.Path}
 }
 
 // claimNameOf returns the name of the claim of a pod's volume, or "" for a volume without a claim.

@@ -32,16 +32,16 @@ const (
 func withinPods(mounts []mount, before []nodeqosv1alpha1.ClaimedVolume) (kept []mount, problems []problem) {
 	present := map[qos.Subject]bool{}
 	for _, v := range before {
-		present[ownerOf(v)] = true
+		present[v.Subject()] = true
 	}
 	ranks, number := make(map[qos.Subject]int, len(mounts)), map[qos.Subject]int{}
 	for _, m := range mounts {
 		sameClaim := qos.Subject{PodUID: m.PodUID, Container: m.Container, Volume: m.Claim}
-		ranks[ownerOf(m.ClaimedVolume)] = number[sameClaim]
+		ranks[m.Subject()] = number[sameClaim]
 		number[sameClaim]++
 	}
 	slices.SortStableFunc(mounts, func(a, b mount) int {
-		is, other := ownerOf(a.ClaimedVolume), ownerOf(b.ClaimedVolume)
+		is, other := a.Subject(), b.Subject()
 		switch byRank := cmp.Compare(ranks[is], ranks[other]); {
 		case byRank != 0:
 			return byRank

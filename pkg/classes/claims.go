@@ -32,7 +32,7 @@ func (c *Catalog) WithClaims(volumes []ClaimedVolume) *Catalog {
 	with := *c
 	with.claims = map[qos.Subject][]ClaimedVolume{}
 	for _, volume := range volumes {
-		container := qos.Subject{PodUID: volume.PodUID, Container: volume.Container}
+		container := volume.WithoutVolume()
 		with.claims[container] = append(with.claims[container], volume)
 	}
 	return &with
@@ -42,7 +42,7 @@ func (c *Catalog) WithClaims(volumes []ClaimedVolume) *Catalog {
 // returns no error, because a problem with a claim must not prevent the container from starting.
 func (c *Catalog) ClaimOf(volume qos.Subject) (a Assignment, ok bool) {
 	offer := slices.IndexFunc(c.offers, func(o Offer) bool { return o.FromClaims })
-	claims := c.claims[qos.Subject{PodUID: volume.PodUID, Container: volume.Container}]
+	claims := c.claims[volume.WithoutVolume()]
 	i := slices.IndexFunc(claims, func(v ClaimedVolume) bool { return v.Subject == volume })
 	if i < 0 || offer < 0 {
 		return Assignment{}, false

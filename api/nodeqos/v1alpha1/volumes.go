@@ -73,6 +73,11 @@ type ClaimedVolume struct {
 	Problem string `json:"problem,omitempty"`
 }
 
+// Subject returns the volume, which is unique in the object.
+func (v *ClaimedVolume) Subject() qos.Subject {
+	return qos.Subject{PodUID: v.PodUID, Container: v.Container, Volume: v.Path}
+}
+
 // VolumeState shows whether the limits of a volume are in force.
 type VolumeState string
 

@@ -3,7 +3,11 @@
 
 package qosv1alpha1
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
+)
 
 // Name returns the lower-case name of a source, e.g. "allocated". It returns "" if nothing was requested.
 func (x Source) Name() string {
@@ -13,5 +17,20 @@ func (x Source) Name() string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(x.String(), "SOURCE_"), "_", "-"))
 }
 
-// Name returns the lower-case name of a scope, e.g. "pod".
-func (x Scope) Name() string { return strings.ToLower(strings.TrimPrefix(x.String(), "SCOPE_")) }
+// Name returns the lower-case name of a scope, e.g. "pod". It returns "" if the scope is not known.
+func (x Scope) Name() string {
+	if x == Scope_SCOPE_UNSPECIFIED {
+		return ""
+	}
+	return strings.ToLower(strings.TrimPrefix(x.String(), "SCOPE_"))
+}
+
+// Subject returns the pod, container or volume whose request is refused.
+func (x *Refusal) Subject() qos.Subject {
+	return qos.Subject{PodUID: x.GetPodUid(), Container: x.GetContainer(), Volume: x.GetVolume()}
+}
+
+// Subject returns the pod or container that has the class for which the pod is to be evicted.
+func (x *Eviction) Subject() qos.Subject {
+	return qos.Subject{PodUID: x.GetPodUid(), Container: x.GetContainer()}
+}
