@@ -32,7 +32,7 @@ type Changes struct {
 	writing sync.Mutex // serializes Set and SetMemory; it is locked before mu
 	mu      sync.Mutex // guards the fields below; no caller holds it during I/O, because hooks wait for it
 	byID    map[string][]classes.Assignment
-	memory  map[string]json.RawMessage // the data by name
+	memory  map[string]json.RawMessage // the data by key
 }
 
 type content struct {
@@ -105,17 +105,29 @@ func (c *Changes) Set(id string, changed []classes.Assignment) error {
 	return nil
 }
 
-// Memory returns the JSON that was saved under a name, or nil.
-func (c *Changes) Memory(name string) []byte {
+// Memory returns the JSON that was saved, by key.
+func (c *Changes) Memory() map[string][]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.memory[name]
+	all := make(map[string][]byte, len(c.memory))
+	for key, data := range c.memory {
+		all[key] = data
+	}
+	return all
 }
 
-// SetMemory replaces the JSON of a name. If the file cannot be written, it returns an error, but keeps the new JSON in memory.
-func (c *Changes) SetMemory(name string, data []byte) error {
-	if err := c.save(func() { c.memory[name] = data }); err != nil {
-		return fmt.Errorf("write the checkpoint of %s: %w", name, err)
+// SetMemory replaces the JSON of the keys in the map. nil removes a key. If the file cannot be written, it returns an error, but keeps
+// the new JSON in memory.
+func (c *Changes) SetMemory(changed map[string][]byte) error {
+	err := c.save(func() {
+		for key, data := range changed {
+			if c.memory[key] = data; data == nil {
+				delete(c.memory, key)
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("write the checkpoint: %w", err)
 	}
 	return nil
 }

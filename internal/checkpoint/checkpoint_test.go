@@ -70,10 +70,10 @@ func TestTheClaimsOfAnEarlierVersionAreData(t *testing.T) {
 	}
 
 	set(t, open(path, "boot"), "c1", gold)
-	if got := string(open(path, "boot").Memory("claims")); got != want {
+	if got := string(open(path, "boot").Memory()["claims"]); got != want {
 		t.Errorf("the claims are %s, want %s", got, want)
 	}
-	if got := open(path, "another boot").Memory("claims"); got != nil {
+	if got := open(path, "another boot").Memory()["claims"]; got != nil {
 		t.Errorf("the claims after a reboot are %s, want none", got)
 	}
 }
@@ -81,23 +81,19 @@ func TestTheClaimsOfAnEarlierVersionAreData(t *testing.T) {
 func TestWhatBackendsSaveSurvivesTheProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	c := open(path, "boot")
-	if err := c.SetMemory("volume-io", []byte("[1]")); err != nil {
+	if err := c.SetMemory(map[string][]byte{"a": []byte("[1]"), "b": []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
 
-	if err := c.SetMemory("volume-io", []byte("[1,2]")); err != nil {
+	if err := c.SetMemory(map[string][]byte{"a": []byte("[1,2]"), "b": nil}); err != nil {
 		t.Fatal(err)
 	}
 
 	set(t, open(path, "boot"), "c1", gold)
-	for boot, want := range map[string]string{"boot": "[1,2]", "another boot": ""} {
-		if got := string(open(path, boot).Memory("volume-io")); got != want {
-			t.Errorf("after %s: %q, want %q", boot, got, want)
+	for boot, want := range map[string]map[string][]byte{"boot": {"a": []byte("[1,2]")}, "another boot": {}} {
+		if diff := cmp.Diff(want, open(path, boot).Memory()); diff != "" {
+			t.Errorf("after %s (-want +got):\n%s", boot, diff)
 		}
-	}
-
-	if got := open(path, "boot").Memory("claim-io"); got != nil {
-		t.Errorf("the memory of another resource is %q, want nothing", got)
 	}
 }
 

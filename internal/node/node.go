@@ -62,6 +62,6 @@ func New(o Options) *Node {
 	})
 	return &Node{
 		Store: store, Guard: guard, Hooks: admission.New(store, guard, o.Kill, meter), Reconciler: reconciler, Meter: meter,
-		Follower: claims.New(reconciler, o.Kinds, state.MemoryOf(o.Changes, "claims"), o.Log),
+		Follower: claims.New(reconciler, o.Kinds, state.MemoryOf(o.Changes), o.Log),
 	}
 }

@@ -186,6 +186,28 @@ func TestABlockDeviceIsLimitedWhileItsContainerRuns(t *testing.T) {
 	r.wantPodLimits(t, id, "")
 }
 
+// TestAContainerThatHasNotStartedLimitsNothing creates a container again after it has ended. Its pod has no limits until the start.
+func TestAContainerThatHasNotStartedLimitsNothing(t *testing.T) {
+	r := newVolumeRig(t)
+	r.devices = []*api.LinuxDevice{{Path: "/dev/data", Type: "b", Major: 254, Minor: 16}}
+	const mount = "50 40 0:50 / / rw - overlay overlay rw"
+	pod := r.podOf(t, "a", "/dev/data=silver")
+	r.mustStop(t, r.mustRunWith(t, pod, mount))
+	id, err := r.create(t, pod, mount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.node.Repair(t.Context())
+	r.wantPodLimits(t, id, "")
+
+	if err := r.StartContainer(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	r.wantPodLimits(t, id, silver)
+	r.node.Repair(t.Context())
+	r.wantPodLimits(t, id, silver)
+}
+
 // TestACharacterDeviceIsNoVolume uses a character device with the numbers of a disk.
 func TestACharacterDeviceIsNoVolume(t *testing.T) {
 	r := newVolumeRig(t)

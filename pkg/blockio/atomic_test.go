@@ -58,6 +58,9 @@ func (f fixture) state(dir string) map[string]string {
 			continue
 		}
 		data, err := f.machine.ReadFile(path.Join(dir, name))
+		if errors.Is(err, syscall.EISDIR) {
+			continue
+		}
 		if err != nil {
 			f.t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func Kinds(opts Options) []classes.Kind {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
 	}
-	shared := newPods()
+	shared := newPods(opts.Log)
 	return []classes.Kind{kind(opts, shared), volumeKind(opts, shared)}
 }
 
@@ -60,7 +60,7 @@ func kind(opts Options, shared *pods) classes.Kind {
 		Mutable: true,
 		Parse:   ParseConfig,
 		New: func(resource string, scope classes.Scope) classes.Backend {
-			b := &Backend{opts: opts, resource: resource, scope: scope, log: opts.Log.With("resource", resource)}
+			b := &Backend{opts: opts, resource: resource, scope: scope, log: opts.Log.With("resource", resource), shared: shared}
 			b.live.Store(&snapshot{})
 			if scope == classes.PodScope {
 				b.pods = shared
@@ -79,6 +79,8 @@ type Backend struct {
 	scope    classes.Scope
 	log      *slog.Logger
 	live     atomic.Pointer[snapshot]
+	// shared has what was applied to cgroups.
+	shared *pods
 	// pods combines the limits of pods and of their volumes. It is nil in container scope.
 	pods *pods
 	// replacing serializes the replacement of live. Hooks do not take this lock.
@@ -114,7 +116,7 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	}
 
 	b.goLive(func(now *snapshot) *snapshot {
-		if now.config != nil && now.loses(next) {
+		if now.config != nil && b.loses(now, next) {
 			b.devicesGone.Store(true)
 		}
 		return next.inherit(now)
@@ -133,12 +135,7 @@ func (b *Backend) goLive(next func(now *snapshot) *snapshot) {
 	b.replacing.Lock()
 	defer b.replacing.Unlock()
 
-	s := next(b.live.Load())
-	s.named = s.former
-	for _, live := range s.classes {
-		s.named = s.named.Merge(live.touched)
-	}
-	b.live.Store(s)
+	b.live.Store(next(b.live.Load()))
 }
 
 func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
@@ -185,27 +182,38 @@ func (b *Backend) Withdraw(context.Context) error {
 }
 
 // Adjust implements classes.Backend. If the runtime writes the values, the adjustment has the texts for io.max and the
-// weight files, with one line for each device. Otherwise the adjustment is empty. If from and to are equal, the
-// adjustment has texts for all files of all classes, because the runtime may store a text of any class for any file.
-func (b *Backend) Adjust(_ classes.Holder, from, to string) (classes.Adjustment, error) {
+// weight files, with one line for each device. It clears what was applied to the container and is not of the class. Otherwise the
+// adjustment is empty.
+func (b *Backend) Adjust(target classes.Holder, from, to string) (classes.Adjustment, error) {
 	s := b.live.Load()
-	change, _, err := s.change(from, to)
+	wanted, err := s.valuesOf(to)
 	if err != nil || !s.byRuntime(b.scope) {
 		return nil, err
 	}
-	if from == to {
-		change = s.named.ChangeTo(change)
-	}
 
-	files := map[string]string{}
-	if live, known := s.classes[to]; known && from == classes.SystemDefault {
-		change = live.values // a new container has no values to clear
-	} else {
-		change, files = s.settable(change), s.neutral(change)
-	}
-	maps.Copy(files, iocgroup.Texts(iocgroup.Unified{}.Writes(change)))
+	before := b.shared.records.Get(target).Settings().Merge(s.classes[from].values)
+	change := before.ChangeTo(wanted)
+	files := s.neutral(change)
+	maps.Copy(files, iocgroup.Texts(iocgroup.Unified{}.Writes(s.settable(change))))
 	return classes.UnifiedFiles(files), nil
 }
+
+// Record implements classes.Recorder.
+func (b *Backend) Record(target classes.Holder, to string) {
+	s := b.live.Load()
+	if wanted, err := s.valuesOf(to); err == nil && s.byRuntime(b.scope) {
+		b.shared.records.Expect(target, to, wanted)
+	}
+}
+
+// Remember implements classes.Rememberer.
+func (b *Backend) Remember(memory classes.Memory) error { return b.shared.records.Remember(memory) }
+
+var (
+	_ classes.Recorder   = (*Backend)(nil)
+	_ classes.Rememberer = (*Backend)(nil)
+	_ classes.Sharer     = (*Backend)(nil)
+)
 
 // Status implements classes.Backend.
 func (b *Backend) Status() classes.BackendStatus {

@@ -59,7 +59,9 @@ func newFixture(t *testing.T, m *simcgroup.Machine, scope classes.Scope) fixture
 		t.Fatal(err)
 	}
 	kind := Kind(Options{FS: m, Tree: tree, Log: slog.New(slog.DiscardHandler)})
-	return fixture{t, m, kind.New("k8s.io/blockio", scope).(*Backend)}
+	f := fixture{t, m, kind.New("k8s.io/blockio", scope).(*Backend)}
+	f.remember(newMemory())
+	return f
 }
 
 func parseConfig(section string) (classes.BackendConfig, error) {
@@ -101,13 +103,17 @@ func (f fixture) enforce(target classes.Holder, from, to string) {
 // runtime simulates the container runtime, which writes the adjusted values when it creates or updates a container.
 func (f fixture) runtime(from, to string) {
 	f.t.Helper()
-	adjustment, err := f.backend.Adjust(classes.Holder{}, from, to)
+	adjustment, err := f.backend.Adjust(container(), from, to)
 	if err != nil {
 		f.t.Fatal(err)
+	}
+	if from != "" {
+		f.backend.Record(container(), to)
 	}
 	if err := f.machine.SetUnified(groupPath, adjustment.Unified()); err != nil {
 		f.t.Fatal(err)
 	}
+	f.backend.IsStale(container(), to, adjustment.Unified())
 }
 
 func (f fixture) want(file, text string) {
@@ -141,10 +147,7 @@ func TestAdjust(t *testing.T) {
 		{"A change to the system default clears everything", "slow", "", simcgroup.New(), classes.ContainerScope,
 			map[string]string{iocgroup.IOMax: "8:0 rbps=max wbps=max riops=max wiops=max"}},
 		{"A class without effect sets nothing", "", "free", simcgroup.New(), classes.ContainerScope, nil},
-		{"All values that may be stored are replaced by those of the class", "free", "free", simcgroup.New(), classes.ContainerScope,
-			map[string]string{iocgroup.IOMax: "8:0 rbps=max wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max"}},
-		{"All values that may be stored are replaced by those of the system default", "", "", simcgroup.New(), classes.ContainerScope,
-			map[string]string{iocgroup.IOMax: "8:0 rbps=max wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max"}},
+		{"Nothing is cleared that was not applied", "free", "free", simcgroup.New(), classes.ContainerScope, nil},
 		{"Pods are not set by the runtime", "", "slow", simcgroup.New(), classes.PodScope, nil},
 		{"Cgroup v1 is not set by the runtime", "", "slow", simcgroup.NewLegacy(), classes.ContainerScope, nil},
 		{"A hybrid machine is not set by the runtime", "", "slow", simcgroup.NewHybrid(), classes.ContainerScope, nil},

@@ -10,20 +10,21 @@ import (
 	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// Enforce implements classes.Backend. It writes those values of the class that the cgroup lacks, and verifies them by
-// reading them back.
-func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to string) error {
-	return b.enforce(ctx, target, from, to, iocgroup.Group.Read)
+// Enforce implements classes.Backend. It writes those values of the class that the cgroup lacks, clears what was applied and is not
+// of the class, and verifies both by reading the values back.
+func (b *Backend) Enforce(ctx context.Context, target classes.Holder, _, to string) error {
+	return b.enforce(ctx, target, to, iocgroup.Group.Read)
 }
 
 var _ classes.ObservedEnforcer = (*Backend)(nil)
 
 // reading is what Observe has read from a cgroup: the limits, and the weights in some of the weight files.
 type reading struct {
-	state   iocgroup.Values
+	live    iocgroup.Values
 	weights []iocgroup.WeightFile
 }
 
@@ -34,27 +35,23 @@ func (b *Backend) EnforceObserved(ctx context.Context, target classes.Holder, ob
 	if !ok {
 		return b.Enforce(ctx, target, from, to)
 	}
-	return b.enforce(ctx, target, from, to, func(g iocgroup.Group, weights []iocgroup.WeightFile) (iocgroup.Values, error) {
+	return b.enforce(ctx, target, to, func(g iocgroup.Group, weights []iocgroup.WeightFile) (iocgroup.Values, error) {
 		unread := func(file iocgroup.WeightFile) bool { return !slices.Contains(seen.weights, file) }
 		if slices.ContainsFunc(weights, unread) {
 			return g.Read(weights) // the classes were changed after the observation
 		}
-		return seen.state, nil
+		return seen.live, nil
 	})
 }
 
-func (b *Backend) enforce(
-	ctx context.Context, target classes.Holder, from, to string, read func(iocgroup.Group, []iocgroup.WeightFile) (iocgroup.Values, error),
-) error {
+func (b *Backend) enforce(ctx context.Context, target classes.Holder, to string, read reader) error {
 	s := b.live.Load()
-	change, known, err := s.change(from, to)
+	wanted, err := s.valuesOf(to)
 	if err != nil {
 		return err
 	}
-	if !target.Starting {
-		change = s.named.ChangeTo(change)
-	}
-	if len(change) == 0 && known {
+	concerned := b.shared.records.Get(target).Settings().Merge(wanted)
+	if len(concerned) == 0 && !b.shared.records.IsNew(target) {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -68,35 +65,39 @@ func (b *Backend) enforce(
 	if err != nil {
 		return err
 	}
-	weights := s.machine.WeightsOf(change)
-	if !known {
-		weights = s.machine.WeightFiles
-	}
-	state, err := read(group, weights)
-	if errors.Is(err, iocgroup.ErrNotEnabled) && change.ClearsOnly() {
+	live, applied, err := b.shared.look(group, target, s.machine.WeightsOf(concerned), b.knownFor, read)
+	if errors.Is(err, iocgroup.ErrNotEnabled) && wanted.ClearsOnly() {
 		return nil // nothing limits the target
 	}
 	if err != nil {
 		return fmt.Errorf("read the values of class %q back: %w", to, err)
 	}
 
-	if !known {
-		change = state.ChangeTo(change) // a former run of this program knew the class, and may have set any of the values
-	}
-	if b.pods != nil {
-		change = b.pods.tighten(b.pods.finder(b.opts.FS, target), target, b.resource, change, state)
-	}
-	rest := change.Remaining(state)
-	if len(rest) == 0 {
-		return nil
-	}
-	if s.byRuntime(b.scope) {
+	change := b.compare(target, wanted, live, applied)
+	change.Applied.Class = to
+	if s.byRuntime(b.scope) && len(change.Values.Remaining(live)) > 0 {
 		b.log.Info("writing values that the runtime did not set", "class", to, "cgroup", group.Dir)
 	}
-	if err := group.Apply(rest, state, change); err != nil {
+	if err := b.shared.apply(group, target, to, live, change); err != nil {
 		return fmt.Errorf("enforce class %q in %s: %w", to, group.Dir, err)
 	}
 	return nil
+}
+
+// compare compares the cgroup of a target with the values of a class.
+func (b *Backend) compare(target classes.Holder, wanted, live iocgroup.Values, applied ioapply.Applied) ioapply.Change {
+	if b.pods != nil {
+		return b.pods.compare(b.pods.finder(b.opts.FS, target), target, b.resource, wanted, live, applied, all)
+	}
+	return applied.Compare(live, wanted, all, none)
+}
+
+// knownFor returns what the classes set that a target of the backend can have.
+func (b *Backend) knownFor() ioapply.Known {
+	if b.pods != nil {
+		return b.pods.known()
+	}
+	return b.known()
 }
 
 func (b *Backend) open(s *snapshot, target classes.Holder) (iocgroup.Group, error) {

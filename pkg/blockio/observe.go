@@ -4,6 +4,7 @@
 package blockio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,15 +17,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// Observe implements classes.Backend. It compares the cgroup's values with the values of each class and of the system
-// default. It compares only the settings that some class has.
+// Observe implements classes.Backend. It compares what was applied last, what the cgroup has, and the values of the class `want`.
 //
-//   - If the values are those of the class want, Observe returns want.
-//   - If they are those of exactly one class, Observe returns this class.
-//   - Otherwise the class is unknown.
+//   - If nothing has to be changed, the class is `want`.
+//   - Otherwise it is the class that was applied last. If that is `want` as well, the class is unknown: another program has changed
+//     the values.
 //
-// If the class is the system default or unknown, Foreign lists the limits and weights that differ from those of a new
-// cgroup. If `want` is another class, Foreign lists only weights in files in which some class sets weights.
+// If the class is the system default or unknown, Foreign lists the limits and weights that other programs have set.
 func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (classes.Observation, error) {
 	if err := ctx.Err(); err != nil {
 		return classes.Observation{}, fmt.Errorf("observe: %w", err)
@@ -38,27 +37,36 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	if err != nil {
 		return classes.Observation{}, err
 	}
-	weights := s.machine.WeightsOf(s.named)
-	if want == classes.SystemDefault {
+	wanted, unknownErr := s.valuesOf(want)
+	weights := s.machine.WeightsOf(b.shared.records.Get(target).Settings().Merge(wanted))
+	if want == classes.SystemDefault || b.shared.records.IsNew(target) {
 		weights = s.machine.WeightFiles // Foreign lists the weights of other programs
 	}
-	state, err := group.Read(weights)
+	live, applied, err := b.shared.look(group, target, weights, b.knownFor, iocgroup.Group.Read)
 	if err != nil && !errors.Is(err, iocgroup.ErrNotEnabled) {
 		return classes.Observation{}, err
 	}
 
-	if b.pods != nil {
-		state = b.pods.without(b.pods.finder(b.opts.FS, target), target, b.resource, state, s.classes[want].values)
+	change := b.compare(target, wanted, live, applied)
+	seen := classes.Observation{Class: want, Known: true}
+	switch {
+	case unknownErr != nil || len(change.Values.Remaining(live)) > 0:
+		seen.Class, seen.Known = applied.Class, applied.Class != want
+		if applied.Class == classes.SystemDefault {
+			seen.Known = b.pods != nil || !applied.In(live) // what was applied to a pod without a class are limits of its volumes
+		}
+	case err == nil:
+		change.Applied.Class = want
+		b.shared.records.Confirm(target, change.Applied)
 	}
-	named, seen := state.Only(s.named.Has), classes.Observation{Class: want, Known: true}
-	if wanted, err := s.valuesOf(want); err != nil || !named.Equals(wanted) {
-		seen.Class, seen.Known = s.recognize(named)
+	if !seen.Known {
+		seen.Class = classes.SystemDefault
 	}
 	if seen.Class == classes.SystemDefault {
-		seen.Foreign = group.Machine.Describe(state)
+		seen.Foreign = group.Machine.Describe(applied.Foreign(live))
 	}
 	if b.pods == nil && err == nil {
-		seen.Read = &reading{state, weights}
+		seen.Read = &reading{live, weights}
 	}
 	return seen, nil
 }
@@ -73,46 +81,20 @@ func (b *Backend) hasEnded(target classes.Holder) bool {
 	return target.PID > 0 && errors.Is(err, fs.ErrNotExist)
 }
 
-// recognize returns the class that has the values in state. If several classes have these values, or none has them, ok
-// is false.
-func (s *snapshot) recognize(state iocgroup.Values) (class string, ok bool) {
-	matches := 0
-	if state.Equals(nil) {
-		matches++ // the system default
-	}
-
-	for name, live := range s.classes {
-		if state.Equals(live.values) {
-			class = name
-			matches++
-		}
-	}
-	if matches != 1 {
-		return "", false
-	}
-	return class, true
-}
-
 var _ classes.StoredValueChecker = (*Backend)(nil)
 
-// IsStale implements classes.StoredValueChecker. If a stored value belongs to no class, IsStale remembers it, so that
-// the next change of a container's class clears this value.
-func (b *Backend) IsStale(class string, files map[string]string) bool {
+// IsStale implements classes.StoredValueChecker.
+func (b *Backend) IsStale(target classes.Holder, class string, files map[string]string) bool {
 	now := b.live.Load()
 	if now.config == nil || !now.byRuntime(b.scope) {
 		return false
 	}
 
 	stored, deviceGone := now.stored(files)
-	former := stored.Only(func(s iocgroup.Setting) bool { return !now.named.Has(s) })
-	if len(former) > 0 {
-		b.goLive(func(now *snapshot) *snapshot {
-			next := *now
-			next.former = now.former.Merge(former)
-			return &next
-		})
-	}
-
+	b.shared.records.Store(target, stored, func(s iocgroup.Setting) bool {
+		_, in := files[cmp.Or(string(s.File), iocgroup.IOMax)]
+		return in
+	})
 	wanted, err := now.valuesOf(class)
 	return deviceGone || err == nil && !stored.Equals(wanted)
 }

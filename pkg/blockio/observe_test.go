@@ -20,27 +20,24 @@ func TestObserve(t *testing.T) {
 	const slow, slower, free = "{Devices: [/dev/sda], ThrottleReadBps: 10M}", "{Devices: [/dev/sda], ThrottleReadBps: 1M}", ""
 	for _, test := range []struct {
 		name, section string
-		ioMax         string
+		applied       string // the class that was applied
+		ioMax         string // what another program has set since
 		should, want  string
 		ok            bool
 	}{
-		{"A cgroup with the values of one class is in it", "Classes: {slow: [" + slow + "], slower: [" + slower + "]}",
-			"8:0 rbps=1000000", "slow", "slower", true},
-		{"A cgroup without values is in the system default", "Classes: {slow: [" + slow + "]}", "", "slow", "", true},
-		{"A class without effect looks like the system default", "Classes: {slow: [" + slow + "], free: [" + free + "]}", "", "slow", "", false},
-		{"A class without effect is the one that it should be", "Classes: {slow: [" + slow + "], free: [" + free + "]}", "", "free", "free", true},
-		{"Two classes with the same values cannot be distinguished", "Classes: {a: [" + slow + "], b: [" + slow + "]}", "8:0 rbps=10000000", "", "", false},
-		{"Of two classes with the same values it is the one that it should be", "Classes: {a: [" + slow + "], b: [" + slow + "]}",
-			"8:0 rbps=10000000", "b", "b", true},
-		{"Other values are of no class", "Classes: {slow: [" + slow + "]}", "8:0 rbps=7000", "slow", "", false},
-		{"More than the values of a class is of no class", "Classes: {slow: [" + slow + "]}", "8:0 rbps=10000000 wbps=7000", "slow", "", false},
-		{"Values for a disk of no class are ignored", "Classes: {slow: [" + slow + "]}",
-			"8:0 rbps=10000000\n8:16 rbps=7000", "slow", "slow", true},
-		{"Values for a disk of another class are of no class", "Classes: {slow: [" + slow + "], other: [{Devices: [/dev/sdb], ThrottleReadBps: 10M}]}",
-			"8:0 rbps=10000000\n8:16 rbps=7000", "slow", "", false},
+		{"A cgroup has the class that was applied", "Classes: {slow: [" + slow + "], slower: [" + slower + "]}", "slower", "", "slow", "slower", true},
+		{"A cgroup to which nothing was applied is in the system default", "Classes: {slow: [" + slow + "]}", "", "", "slow", "", true},
+		{"A class without effect is the one that it should be", "Classes: {slow: [" + slow + "], free: [" + free + "]}", "", "", "free", "free", true},
+		{"Of two classes with the same values it is the one that it should be", "Classes: {a: [" + slow + "], b: [" + slow + "]}", "a", "", "b", "b", true},
+		{"Other values than those of the class are of no class", "Classes: {slow: [" + slow + "]}", "slow", "8:0 rbps=7000", "slow", "", false},
+		{"More than the values of the class is of no class", "Classes: {slow: [" + slow + "]}", "slow", "8:0 wbps=7000", "slow", "", false},
+		{"Values of another program for another disk are ignored", "Classes: {slow: [" + slow + "], other: [{Devices: [/dev/sdb], ThrottleReadBps: 7k}]}", "slow",
+			"8:16 rbps=7000", "slow", "slow", true},
+		{"Values of another program are of no class, even if they are those of a class", "Classes: {slow: [" + slow + "]}", "", "8:0 rbps=10000000", "", "", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(test.section)
+			f.enforce(container(), "", test.applied)
 			if err := f.machine.SetUnified(groupPath, map[string]string{iocgroup.IOMax: test.ioMax}); err != nil {
 				t.Fatal(err)
 			}
@@ -75,9 +72,9 @@ func TestValuesOfAnotherProgramAreForeignWhereNoClassIs(t *testing.T) {
 		want  classes.Observation
 	}{
 		{map[string]string{iocgroup.IOMax: "8:16 rbps=7000"}, classes.Observation{Known: true, Foreign: "limits of 8:16 (sdb)"}},
-		{map[string]string{iocgroup.IOMax: "8:0 rbps=7000"}, classes.Observation{Foreign: "limits of 8:0 (sda), limits of 8:16 (sdb)"}},
-		{map[string]string{iocgroup.IOMax: "8:0 rbps=10000000", "io.bfq.weight": "default 200\n8:16 300"}, classes.Observation{Class: "slow", Known: true}},
-		{map[string]string{iocgroup.IOMax: "8:0 rbps=max\n8:16 rbps=max"}, classes.Observation{Known: true, Foreign: "io.bfq.weight, io.bfq.weight of 8:16 (sdb)"}},
+		{map[string]string{iocgroup.IOMax: "8:0 rbps=7000"}, classes.Observation{Known: true, Foreign: "limits of 8:0 (sda), limits of 8:16 (sdb)"}},
+		{map[string]string{iocgroup.IOMax: "8:0 rbps=max\n8:16 rbps=max", "io.bfq.weight": "default 200\n8:16 300"},
+			classes.Observation{Known: true, Foreign: "io.bfq.weight, io.bfq.weight of 8:16 (sdb)"}},
 	} {
 		if err := f.machine.SetUnified(groupPath, test.files); err != nil {
 			t.Fatal(err)
@@ -132,7 +129,7 @@ func TestWeightsThatNoClassSetsAreNotRead(t *testing.T) {
 }
 
 // TestWeightsAreReadThatAClassGotAfterTheObservation gives a class a weight after an observation that read no weights. The
-// cgroup already had a weight at that time. EnforceObserved must read this weight and clear it.
+// cgroup already had a weight at that time. EnforceObserved must read this weight to restore it after an error.
 func TestWeightsAreReadThatAClassGotAfterTheObservation(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	if err := f.machine.SetUnified(groupPath, map[string]string{string(iocgroup.IOBFQWeight): "8:0 300"}); err != nil {
@@ -143,11 +140,12 @@ func TestWeightsAreReadThatAClassGotAfterTheObservation(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	f.apply("Classes: {slow: [], heavy: [{Devices: [/dev/sda], Weight: 500}]}")
-	if err := f.backend.EnforceObserved(t.Context(), container(), observed, "heavy", "slow"); err != nil {
+	f.apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 7M, Weight: 500}]}")
+	f.machine.Inject(simcgroup.Fault{Op: "read", File: string(iocgroup.IOBFQWeight), Skip: 1, Err: syscall.EIO}) // the verification
+	if err := f.backend.EnforceObserved(t.Context(), container(), observed, "slow", "slow"); !errors.Is(err, syscall.EIO) {
 		t.Fatal(err)
 	}
-	f.want(v2Dir+"/"+string(iocgroup.IOBFQWeight), "default 100\n")
+	f.want(v2Dir+"/"+string(iocgroup.IOBFQWeight), "default 100\n8:0 300\n")
 }
 
 func TestACgroupThatCannotBeReadIsAnError(t *testing.T) {

@@ -6,18 +6,23 @@ package blockio
 import (
 	"errors"
 	"hash/maphash"
+	"io/fs"
+	"log/slog"
 	"maps"
-	"slices"
+	"path"
 	"sync"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
 // pods combines the limits of a pod's class with those of its volumes' classes, because all of them are set in one
 // cgroup. A disk gets the lowest limit. pods stores no classes: it gets them from the function `holdings`.
 type pods struct {
-	seed maphash.Seed
+	records *ioapply.Records
+	seed    maphash.Seed
 	// cgroups are locks that serialize the changes of a cgroup. The hash of the cgroup's path selects the lock. If a
 	// write hangs in the kernel, only the few cgroups with the same lock wait for it.
 	cgroups [64]sync.Mutex
@@ -35,8 +40,8 @@ type pods struct {
 type limiter interface {
 	// limitsFor returns the limits that a class sets for a holder, by device. It returns no limits if the holder has ended.
 	limitsFor(f *finder, h classes.Holder, class string) (iocgroup.Values, error)
-	// classLimits returns the limits of all classes, including those of former configurations.
-	classLimits() []iocgroup.Value
+	// known returns what the classes set.
+	known() ioapply.Known
 }
 
 // beginRound begins a round of observations, and returns the function that ends it.
@@ -73,7 +78,9 @@ func (p *pods) volumesOf(container, podUID string) (paths []string) {
 	return paths
 }
 
-func newPods() *pods { return &pods{seed: maphash.MakeSeed(), byResource: map[string]limiter{}} }
+func newPods(log *slog.Logger) *pods {
+	return &pods{records: ioapply.NewRecords(log), seed: maphash.MakeSeed(), byResource: map[string]limiter{}}
+}
 
 func (p *pods) add(resource string, backend limiter) {
 	p.mu.Lock()
@@ -110,13 +117,44 @@ func (p *pods) in(podUID string) ([]classes.Holding, map[string]limiter) {
 	return holdings(podUID), byResource
 }
 
+// look reads the values of a cgroup with the function `read`, and returns them with what was applied to the cgroup.
+func (p *pods) look(group iocgroup.Group, target classes.Holder, weights []iocgroup.WeightFile, known func() ioapply.Known, read reader) (
+	live iocgroup.Values, applied ioapply.Applied, err error,
+) {
+	if p.records.IsNew(target) {
+		weights = group.Machine.WeightFiles
+	}
+	live, err = read(group, weights)
+	if err != nil {
+		return live, p.records.Get(target), err
+	}
+	return live, p.records.Look(target, live, known), nil
+}
+
+// reader reads the limits of a cgroup, and the weights in the given files.
+type reader func(iocgroup.Group, []iocgroup.WeightFile) (iocgroup.Values, error)
+
+// known returns what the classes of pods and volumes set.
+func (p *pods) known() ioapply.Known {
+	p.mu.Lock()
+	byResource := maps.Clone(p.byResource)
+	p.mu.Unlock()
+
+	all := ioapply.Known{Classes: map[string]iocgroup.Values{}}
+	for _, backend := range byResource {
+		one := backend.known()
+		maps.Copy(all.Classes, one.Classes)
+		all.Limits = append(all.Limits, one.Limits...)
+	}
+	return all
+}
+
 // limitsOfOthers returns the limits that the pod's cgroup needs for the classes of other holders in the pod, and for the
-// target's classes of other resources. It leaves out the target's class of the given resource.
-// `state` has the present limits of the cgroup. If limitsOfOthers cannot find the disks of a holder, e.g. because the
-// container hides the mount, the result also includes all limits in state, so that no limit is lost.
-func (p *pods) limitsOfOthers(f *finder, target classes.Holder, resource string, state iocgroup.Values) iocgroup.Values {
+// target's classes of other resources. It leaves out the target's class of the given resource. ofVolumes are those of volumes.
+// foundAll is false if it cannot find the disks of a holder, e.g. because the container hides the mount.
+func (p *pods) limitsOfOthers(f *finder, target classes.Holder, resource string) (limits, ofVolumes iocgroup.Values, foundAll bool) {
 	holdings, byResource := p.in(target.PodUID)
-	limits, foundAll := iocgroup.Values{}, true
+	limits, ofVolumes, foundAll = iocgroup.Values{}, iocgroup.Values{}, true
 	for _, h := range holdings {
 		if h.CgroupsPath != target.CgroupsPath {
 			continue
@@ -128,97 +166,81 @@ func (p *pods) limitsOfOthers(f *finder, target classes.Holder, resource string,
 			}
 			found, err := backend.limitsFor(f, h.Holder, a.Class)
 			limits, foundAll = limits.Lowest(found), foundAll && err == nil
+			if h.Scope() == classes.VolumeScope {
+				ofVolumes = ofVolumes.Merge(found)
+			}
 		}
 	}
-
-	if !foundAll {
-		limits = limits.Lowest(state.Only(iocgroup.Setting.IsLimit))
-	}
-	return limits
+	return limits, ofVolumes, foundAll
 }
 
-// tighten returns change, but lowers its limits to those that limitsOfOthers returns. `state` has the present limits of
-// the cgroup.
-func (p *pods) tighten(f *finder, target classes.Holder, resource string, change, state iocgroup.Values) iocgroup.Values {
-	others := p.limitsOfOthers(f, target, resource, state)
-	return change.Lowest(others.Only(change.Has))
-}
-
-// shared returns the change that sets the limits of a volume's disks. Each limit is the lowest of three: the limit in own,
-// the limit of another class in the pod, and the limit that another program has set. `foreign` has the limits of other
-// programs that are lower than the first two. A limit in state is from another program if no class has or had this limit.
-func (p *pods) shared(f *finder, target classes.Holder, resource string, own, state iocgroup.Values) (change, foreign iocgroup.Values) {
-	change, foreign = p.tighten(f, target, resource, own, state), iocgroup.Values{}
-	known := p.classLimits()
-	for s, limits := range state.Only(change.Has) {
-		ours := change[s]
-		change[s] = ours.Lowest(limits.ForeignTo(append(known, ours)))
-		if change[s] != ours {
-			foreign[s] = change[s].ForeignTo([]iocgroup.Value{ours})
-		}
-	}
-	return change, foreign
-}
-
-// without returns the values that a pod's cgroup would have without two kinds of limits: those that limitsOfOthers returns,
-// and those that ended volumes have left. `state` has the present values, and wanted the values of the target's own class.
+// compare compares the cgroup of a pod with what it should have: the values in `own` of the target, and the limits of other
+// classes on the same disks. The lowest limit wins. Where a volume is limited, this can be a limit of another program. compare
+// also looks at other settings that were applied, if `owns` returns true.
 //
-//   - If the present limits of a device are the lowest of wanted and of these two kinds, the device gets the limits in `wanted`.
-//   - If they are the lowest of these two kinds alone, the device gets no limits.
-//   - All other values are those in state.
-func (p *pods) without(f *finder, target classes.Holder, resource string, state, wanted iocgroup.Values) iocgroup.Values {
-	alone, others := maps.Clone(state), p.limitsOfOthers(f, target, resource, state)
-	ofVolumes := p.volumeLimits()
-	for s, limits := range state.Only(iocgroup.Setting.IsLimit) {
-		candidates := append(slices.Clone(ofVolumes), others[s])
-		hasWanted := wanted.Has(s) && limits.Lowest(wanted[s]) == limits
-		switch {
-		case hasWanted && isLowestOf(limits, append(candidates, wanted[s])):
-			alone[s] = wanted[s]
-		case isLowestOf(limits, candidates):
-			delete(alone, s)
+// While the disks of a volume are unknown, no limit that was applied is removed or raised.
+func (p *pods) compare(f *finder, target classes.Holder, resource string, own, live iocgroup.Values, applied ioapply.Applied,
+	owns func(iocgroup.Setting) bool,
+) ioapply.Change {
+	limits, ofVolumes, foundAll := p.limitsOfOthers(f, target, resource)
+	if !foundAll {
+		limits = limits.Lowest(applied.Ours(live))
+	}
+	wanted := own.Lowest(limits.Only(func(s iocgroup.Setting) bool { return own.Has(s) || owns(s) && applied.Has(s) }))
+
+	return applied.Compare(live, wanted, owns, func(s iocgroup.Setting) bool {
+		return !foundAll || ofVolumes.Has(s) || target.Scope() == classes.VolumeScope
+	})
+}
+
+// all and none are the functions that return true or false for every setting.
+func all(iocgroup.Setting) bool { return true }
+
+func none(iocgroup.Setting) bool { return false }
+
+// apply makes a change of a cgroup, and records it. class is the class of the container or pod, or empty for a volume.
+func (p *pods) apply(group iocgroup.Group, target classes.Holder, class string, live iocgroup.Values, change ioapply.Change) error {
+	rest := change.Values.Remaining(live)
+	if len(rest) > 0 {
+		p.records.Begin(target, class, &change, rest)
+		if err := group.Apply(rest, live, change.Values); err != nil {
+			return err
 		}
 	}
-	return alone
+	p.records.Confirm(target, change.Applied)
+	return nil
+}
+
+// tidy saves the records that have changed, and removes those of cgroups that are gone.
+func (p *pods) tidy(host FS, m *iocgroup.Machine) {
+	held := map[string]bool{}
+	holdings, _ := p.in("")
+	for _, h := range holdings {
+		held[h.CgroupsPath] = true
+	}
+	p.records.Prune(func(cgroupsPath string) bool {
+		below, err := cgroup.Path(cgroupsPath)
+		if held[cgroupsPath] || err != nil {
+			return held[cgroupsPath]
+		}
+		_, err = host.Readlink(path.Join(m.Root, below))
+		return !errors.Is(err, fs.ErrNotExist)
+	})
+	p.records.Save()
 }
 
 func (b *Backend) limitsFor(_ *finder, _ classes.Holder, class string) (iocgroup.Values, error) {
-	return b.live.Load().classes[class].values.Only(iocgroup.Setting.IsLimit), nil
+	values, err := b.live.Load().valuesOf(class)
+	return values.Only(iocgroup.Setting.IsLimit), err
 }
 
-// classLimits implements limiter.
-func (b *Backend) classLimits() (all []iocgroup.Value) {
-	for _, class := range b.live.Load().classes {
-		all = slices.AppendSeq(all, maps.Values(class.touched.Only(iocgroup.Setting.IsLimit)))
+// known implements limiter.
+func (b *Backend) known() ioapply.Known {
+	all := map[string]iocgroup.Values{}
+	for name, class := range b.live.Load().classes {
+		all[name] = class.values
 	}
-	return all
-}
-
-// classLimits returns the limits of all present and former classes of pods and volumes.
-func (p *pods) classLimits() (all []iocgroup.Value) {
-	p.mu.Lock()
-	byResource := maps.Clone(p.byResource)
-	p.mu.Unlock()
-
-	for _, backend := range byResource {
-		all = append(all, backend.classLimits()...)
-	}
-	return all
-}
-
-// volumeLimits returns the limits of all present and former volume classes of all resources, because each limit in a
-// cgroup may come from a class of any resource.
-func (p *pods) volumeLimits() (all []iocgroup.Value) {
-	p.mu.Lock()
-	byResource := maps.Clone(p.byResource)
-	p.mu.Unlock()
-
-	for _, backend := range byResource {
-		if volumes, ok := backend.(*VolumeBackend); ok {
-			all = append(all, volumes.classLimits()...)
-		}
-	}
-	return all
+	return ioapply.Known{Classes: all}
 }
 
 // BeginRound implements classes.RoundObserver.
@@ -234,33 +256,5 @@ func (b *VolumeBackend) BeginRound() (end func()) { return b.pods.beginRound(b.o
 
 // ShareWith implements classes.Sharer.
 func (b *Backend) ShareWith(holdings func(podUID string) []classes.Holding) {
-	if b.pods != nil {
-		b.pods.shareWith(holdings)
-	}
-}
-
-func (b *VolumeBackend) limitsFor(f *finder, target classes.Holder, name string) (iocgroup.Values, error) {
-	class, err := b.class(name)
-	if err != nil {
-		return nil, err
-	}
-	found, err := b.find(f, target, class)
-	if errors.Is(err, classes.ErrEnded) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return found.limit(class.limits), nil
-}
-
-// isLowestOf reports whether limits are the lowest values of one or more candidates.
-func isLowestOf(limits iocgroup.Value, candidates []iocgroup.Value) bool {
-	var lowest iocgroup.Value
-	for _, candidate := range candidates {
-		if limits.Lowest(candidate) == limits { // the candidate is not below the limits
-			lowest = lowest.Lowest(candidate)
-		}
-	}
-	return lowest == limits
+	b.shared.shareWith(holdings)
 }

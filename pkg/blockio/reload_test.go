@@ -60,7 +60,14 @@ func TestAChangedClassClearsItsFormerValues(t *testing.T) {
 func TestLeavingAClassOfAFormerRunClearsAllValues(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
+	stored, err := f.backend.Adjust(container(), "", "slower")
+	if err != nil {
+		t.Fatal(err)
+	}
 	restarted := newFixture(t, f.machine, classes.ContainerScope).apply(other)
+	if !restarted.backend.IsStale(container(), "other", stored.Unified()) {
+		t.Error("IsStale is false for the values of a class of a former run")
+	}
 	restarted.enforce(container(), "slower", "other")
 	restarted.want(v2Dir+"/io.max", "8:0 rbps=3000000 wbps=max riops=max wiops=max\n")
 	restarted.enforce(container(), "slower", "")

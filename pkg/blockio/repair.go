@@ -5,10 +5,14 @@ package blockio
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
 // Repair implements classes.Backend. It resolves the live configuration again, and makes the new snapshot live. It
@@ -25,17 +29,27 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	}
 
 	b.goLive(next.inherit)
-	drift := classes.Drift{DevicesGone: b.devicesGone.Swap(false) || now.loses(next)}
+	b.shared.tidy(b.opts.FS, &next.machine)
+	drift := classes.Drift{DevicesGone: b.devicesGone.Swap(false) || b.loses(now, next)}
 	if drift.DevicesGone || !now.resolvesLike(next) {
 		drift.Found = now.differences(next)
 	}
 	return drift, nil
 }
 
-func (s *snapshot) loses(next *snapshot) bool {
-	for of := range s.named {
-		if s.machine.Names[of.Device] != "" && next.machine.Names[of.Device] == "" {
-			return true
+// loses reports whether the machine has lost disks for which classes have or had values.
+func (b *Backend) loses(now, next *snapshot) bool {
+	return slices.ContainsFunc(now.machine.Without(next.machine), func(dev iocgroup.Device) bool {
+		return now.names(dev) || b.shared.records.HasDevice(dev)
+	})
+}
+
+func (s *snapshot) names(dev iocgroup.Device) bool {
+	for _, class := range s.classes {
+		for of := range class.values {
+			if of.Device == dev {
+				return true
+			}
 		}
 	}
 	return false
@@ -56,8 +70,9 @@ func (s *snapshot) differences(next *snapshot) (found []string) {
 }
 
 func (s *snapshot) resolvesLike(next *snapshot) bool {
-	for name, live := range next.classes {
-		if !reflect.DeepEqual(live.values, s.classes[name].values) {
+	for name := range next.classes {
+		after, err := next.valuesOf(name)
+		if before, errBefore := s.valuesOf(name); errors.Join(err, errBefore) != nil || !maps.Equal(before, after) {
 			return false
 		}
 	}

@@ -64,7 +64,7 @@ func TestADiskThatIsRemovedIsDroppedFromClasses(t *testing.T) {
 	// When the last disk of the class is gone, the class has no values. Adjust then replaces the stored value with a value without effect.
 	f.machine.RemoveDisk("sda")
 	f.repair("disk 8:0 (sda) is gone")
-	adjustment, err := f.backend.Adjust(classes.Holder{}, "slower", "slower")
+	adjustment, err := f.backend.Adjust(container(), "slower", "slower")
 	if want := "7:0 rbps=max wbps=max riops=max wiops=max"; err != nil || adjustment[classes.Unified(iocgroup.IOMax)] != want {
 		t.Errorf("got %v, %v; want %q", adjustment, err, want)
 	}
@@ -160,7 +160,7 @@ func TestStoredValuesOfDisksThatAreGoneAreStale(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope)
 	const limits = " rbps=1000000 wbps=max riops=100 wiops=max"
 	stored := map[string]string{iocgroup.IOMax: "8:0" + limits + "\n8:16" + limits}
-	if f.backend.IsStale("slower", stored) {
+	if f.backend.IsStale(container(), "slower", stored) {
 		t.Error("before a configuration is applied, no value is stale")
 	}
 
@@ -179,27 +179,25 @@ func TestStoredValuesOfDisksThatAreGoneAreStale(t *testing.T) {
 		{"", map[string]string{"io.weight": "default 100"}, false},
 		{"", map[string]string{"memory.max": "9:9 1", iocgroup.IOMax: "nonsense"}, false},
 	} {
-		if got := f.backend.IsStale(test.class, test.stored); got != test.want {
+		if got := f.backend.IsStale(container(), test.class, test.stored); got != test.want {
 			t.Errorf("IsStale of %v is %v", test.stored, got)
 		}
 	}
 
 	f.machine.RemoveDisk("sdb")
 	f.apply(throttling)
-	if !f.backend.IsStale("slower", stored) {
+	if !f.backend.IsStale(container(), "slower", stored) {
 		t.Error("the values of a disk that is gone are not stale")
 	}
 }
 
 func TestAWeightOfADiskThatIsGoneIsReplacedByOneWithoutEffect(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {heavy: [{Devices: [/dev/sda], Weight: 400}]}")
-	before, err := f.backend.Adjust(classes.Holder{}, "", "heavy")
-	if want := "8:0 400"; err != nil || before[classes.Unified("io.bfq.weight")] != want {
-		t.Fatalf("got %v, %v; want %q", before, err, want)
-	}
+	f.runtime("", "heavy")
+	f.want(v2Dir+"/io.bfq.weight", "default 100\n8:0 400\n")
 	f.machine.RemoveDisk("sda")
 	f.repair("disk 8:0 (sda) is gone")
-	after, err := f.backend.Adjust(classes.Holder{}, "heavy", "heavy")
+	after, err := f.backend.Adjust(container(), "heavy", "heavy")
 	if want := "default 100"; err != nil || after[classes.Unified("io.bfq.weight")] != want {
 		t.Errorf("got %v, %v; want %q", after, err, want)
 	}

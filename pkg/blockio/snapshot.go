@@ -23,22 +23,12 @@ type snapshot struct {
 	machine iocgroup.Machine
 	classes map[string]liveClass
 	status  classes.BackendStatus
-	// former has values that runtimes still store for containers, although no class has them any more.
-	former iocgroup.Values
-	// named has the values of all classes and of the field `former`. A running container may have any of these values,
-	// because this program may have been killed while it changed the container's class.
-	named iocgroup.Values
 }
 
-// liveClass is a class of a snapshot. It has the values that the class sets, and the values to clear when a target
-// leaves the class.
+// liveClass is a class of a snapshot.
 type liveClass struct {
+	// values has the values that the class sets. Those of a class that is not offered may be of devices that the machine lost.
 	values iocgroup.Values
-	// configured has the values of the class, including the values of devices that the machine lost.
-	configured iocgroup.Values
-	// touched has the values of the class and its values in former configurations. Running containers may still have the
-	// former values.
-	touched iocgroup.Values
 	// offered is false for a class that is still in use after it was removed from the configuration.
 	offered bool
 }
@@ -59,7 +49,7 @@ func newSnapshot(opts Options, scope classes.Scope, config *Config) (*snapshot, 
 	s.status.Degraded = map[string]string{}
 	for _, class := range config.classes {
 		v, degraded := resolver.resolve(class)
-		s.classes[class.name] = liveClass{values: v, configured: v, touched: v, offered: true}
+		s.classes[class.name] = liveClass{values: v, offered: true}
 		if len(degraded) > 0 {
 			s.status.Degraded[class.name] = strings.Join(degraded, "; ")
 		}
@@ -74,56 +64,31 @@ func (s *snapshot) byRuntime(scope classes.Scope) bool {
 	return scope == classes.ContainerScope && s.machine.ByRuntime && (s.config == nil || !s.config.direct)
 }
 
+// inherit adds the classes of the previous snapshot that were removed from the configuration.
 func (s *snapshot) inherit(previous *snapshot) *snapshot {
-	s.former = previous.former
 	for name, old := range previous.classes {
-		live, stays := s.classes[name]
-		if stays {
-			live.touched = old.touched.Merge(live.values)
-		} else {
-			live = old
-			live.offered, live.values = false, s.machine.Present(old.configured)
+		if _, stays := s.classes[name]; !stays {
+			s.classes[name] = liveClass{values: old.values}
 		}
-		s.classes[name] = live
 	}
-
 	return s
 }
 
-// released returns a copy of the snapshot without the classes that are neither offered nor in use. For a class that is
-// offered but not in use, it drops the values of former configurations, because no target can have them any more.
+// released returns a copy of the snapshot without the classes that are neither offered nor in use.
 func (s *snapshot) released(inUse func(class string) bool) *snapshot {
 	kept := *s
 	kept.classes = maps.Clone(s.classes)
-
-	for name, live := range s.classes {
-		switch {
-		case inUse(name):
-		case !live.offered:
-			delete(kept.classes, name)
-		default:
-			live.touched = live.values
-			kept.classes[name] = live
-		}
-	}
+	maps.DeleteFunc(kept.classes, func(name string, live liveClass) bool { return !live.offered && !inUse(name) })
 	return &kept
-}
-
-// change returns the change that moves a cgroup from one class to another. `known` is false if the snapshot lacks the
-// first class.
-func (s *snapshot) change(from, to string) (change iocgroup.Values, known bool, err error) {
-	target, err := s.valuesOf(to)
-	if err != nil {
-		return nil, false, err
-	}
-	left, known := s.classes[from]
-	return left.touched.Merge(s.former).ChangeTo(target), known || from == classes.SystemDefault, nil
 }
 
 func (s *snapshot) valuesOf(name string) (iocgroup.Values, error) {
 	live, ok := s.classes[name]
 	if !ok && name != classes.SystemDefault {
 		return nil, fmt.Errorf("%w %q; there are %s", classes.ErrUnknownClass, name, cmp.Or(strings.Join(s.offered(), ", "), "none"))
+	}
+	if !live.offered {
+		return s.machine.Present(live.values), nil
 	}
 	return live.values, nil
 }

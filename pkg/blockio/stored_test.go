@@ -23,16 +23,16 @@ func TestStoredValuesOfTheClassAreNotStale(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if f.backend.IsStale(to, stored.Unified()) {
+					if f.backend.IsStale(container(), to, stored.Unified()) {
 						t.Errorf("from %q to %q: %q is stale", from, to, stored.Unified())
 					}
-					if other := "before"; to == "after" && !f.backend.IsStale(other, stored.Unified()) {
+					if other := "before"; to == "after" && !f.backend.IsStale(container(), other, stored.Unified()) {
 						t.Errorf("%q is not stale for a container that has another class", stored.Unified())
 					}
 				}
 			}
 
-			if f.backend.IsStale("", map[string]string{"memory.max": "8:0 1", iocgroup.IOMax: "nonsense"}) {
+			if f.backend.IsStale(container(), "", map[string]string{"memory.max": "8:0 1", iocgroup.IOMax: "nonsense"}) {
 				t.Error("IsStale is true for text that is not a value")
 			}
 		})
@@ -48,12 +48,12 @@ func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if !f.backend.IsStale("slow", stored) {
+	if !f.backend.IsStale(container(), "slow", stored) {
 		t.Error("IsStale is false for values that no class sets, want true")
 	}
 
 	for _, from := range []string{"slow", "of-a-former-run"} {
-		adjustment, err := f.backend.Adjust(classes.Holder{}, from, "slow")
+		adjustment, err := f.backend.Adjust(container(), from, "slow")
 		want := map[string]string{
 			iocgroup.IOMax:  "8:0 rbps=10000000 wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max",
 			"io.bfq.weight": "default 100\n8:16 default",
@@ -80,11 +80,11 @@ func TestStoredValuesAreKeptWhileAConfigurationIsApplied(t *testing.T) {
 	config := f.parse("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 1M}]}")
 	applied := make(chan error, 1)
 	go func() { applied <- f.backend.Apply(t.Context(), config) }()
-	f.backend.IsStale("slow", map[string]string{iocgroup.IOMax: "8:16 rbps=5000000 wbps=max riops=max wiops=max"})
+	f.backend.IsStale(container(), "slow", map[string]string{iocgroup.IOMax: "8:16 rbps=5000000 wbps=max riops=max wiops=max"})
 	if err := <-applied; err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.backend.Adjust(classes.Holder{}, "slow", "slow")
+	got, err := f.backend.Adjust(container(), "slow", "slow")
 	want := "8:0 rbps=1000000 wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max"
 	if err != nil || got[classes.Unified(iocgroup.IOMax)] != want {
 		t.Errorf("got %v, %v", got, err)

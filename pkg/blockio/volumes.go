@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -29,10 +28,6 @@ type VolumeBackend struct {
 	mu      sync.Mutex
 	machine iocgroup.Machine
 	classes map[string]volumeClass
-	// written has the limits that classes have, or had since the machine was started. Cgroups may have these limits.
-	written map[iocgroup.Value]bool
-	// memory stores the field `written` across restarts of the plugin. It may be nil.
-	memory classes.Memory
 	// devices maps the ID of a volume to the numbers of its devices.
 	devices map[string]string
 	// offered has the names of the classes in the live configuration. The field `classes` also has removed classes that are still in use.
@@ -50,7 +45,7 @@ func volumeKind(opts Options, shared *pods) classes.Kind {
 		New: func(resource string, _ classes.Scope) classes.Backend {
 			return &VolumeBackend{
 				opts: opts, resource: resource, pods: shared,
-				classes: map[string]volumeClass{}, written: map[iocgroup.Value]bool{}, devices: map[string]string{},
+				classes: map[string]volumeClass{}, devices: map[string]string{},
 			}
 		},
 	}
@@ -100,17 +95,10 @@ func (b *VolumeBackend) Apply(_ context.Context, config classes.BackendConfig) e
 
 	defer b.pods.add(b.resource, b)
 	b.mu.Lock()
-	before := len(b.written)
+	defer b.mu.Unlock()
 	b.machine, b.offered = m, map[string]bool{}
 	for _, class := range own.classes {
 		b.classes[class.name], b.offered[class.name] = class, true
-		b.written[class.limits] = true
-	}
-	written := slices.Collect(maps.Keys(b.written))
-	b.mu.Unlock()
-
-	if len(written) > before {
-		b.save(written)
 	}
 	return nil
 }
@@ -241,18 +229,14 @@ func (b *VolumeBackend) Enforce(ctx context.Context, target classes.Holder, _, t
 	if err != nil {
 		return err
 	}
-	state, err := group.Read(nil)
+	live, applied, err := b.pods.look(group, target, nil, b.pods.known, iocgroup.Group.Read)
 	if err != nil {
 		return fmt.Errorf("read the limits of the pod: %w", err)
 	}
 
 	b.setDevices(target.ID, found.disks)
-	change, _ := b.pods.shared(finder, target, b.resource, found.limit(class.limits), state)
-	rest := change.Remaining(state)
-	if len(rest) == 0 {
-		return nil
-	}
-	if err := group.Apply(rest, state, change); err != nil {
+	change := b.pods.compare(finder, target, b.resource, found.limit(class.limits), live, applied, none)
+	if err := b.pods.apply(group, target, "", live, change); err != nil {
 		return fmt.Errorf("enforce class %q in %s: %w", to, group.Dir, err)
 	}
 	return nil
@@ -281,25 +265,26 @@ func (b *VolumeBackend) Observe(_ context.Context, target classes.Holder, want s
 	if err != nil {
 		return classes.Observation{Known: true}, nil //nolint:nilerr // Enforce returns the error
 	}
-	state, err := group.Read(nil)
+	live, applied, err := b.pods.look(group, target, nil, b.pods.known, iocgroup.Group.Read)
 	if err != nil {
 		return classes.Observation{}, err
 	}
 
-	change, foreign := b.pods.shared(finder, target, b.resource, found.limit(class.limits), state)
-	if len(change.Remaining(state)) > 0 {
+	change := b.pods.compare(finder, target, b.resource, found.limit(class.limits), live, applied, none)
+	if len(change.Values.Remaining(live)) > 0 {
 		return classes.Observation{Known: true}, nil
 	}
+	b.pods.records.Confirm(target, change.Applied)
 	b.setDevices(target.ID, found.disks)
-	return classes.Observation{Class: want, Known: true, Foreign: describeLower(foreign)}, nil
+	return classes.Observation{Class: want, Known: true, Foreign: describeLower(change.Lower)}, nil
 }
 
 // Repair implements classes.Backend. It removes the limits of volumes that have ended or moved to another disk.
 func (b *VolumeBackend) Repair(ctx context.Context) (classes.Drift, error) {
 	b.mu.Lock()
-	used := len(b.written) > 0
+	applied := b.machine.Version != 0
 	b.mu.Unlock()
-	if !used {
+	if !applied {
 		return classes.Drift{}, nil
 	}
 	m, err := b.inspect()
@@ -321,55 +306,15 @@ func (b *VolumeBackend) Repair(ctx context.Context) (classes.Drift, error) {
 			b.opts.Log.Warn("cannot remove the limits of a volume; retrying", "holder", h.String(), "error", err)
 		}
 	}
+	b.pods.tidy(b.opts.FS, &m)
 	return classes.Drift{}, nil
 }
 
-// removeUnused removes limits of volume classes from a pod's cgroup if no holder needs them any more. It keeps limits
-// that no class sets, because another program has set them. If the cgroup is locked for a change, removeUnused does
-// nothing, because the change may hang in the kernel. The next Repair tries again.
-func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
-	lock := b.pods.lockOf(pod)
-	if !lock.TryLock() {
-		return nil
-	}
-	defer lock.Unlock()
-	group, err := b.open(pod)
-	if err != nil {
-		return err
-	}
-	state, err := group.Read(nil)
-	if errors.Is(err, iocgroup.ErrNotEnabled) || len(state) == 0 {
-		return nil // nothing limits the pod
-	}
-	if err != nil {
-		return err
-	}
-
-	wanted := b.pods.limitsOfOthers(f, pod, "", state)
-	change, removed := iocgroup.Values{}, []string{}
-	for s, limits := range state {
-		foreign := limits.ForeignTo(append(b.pods.classLimits(), wanted[s]))
-		rest := wanted[s].Lowest(foreign)
-		if limits != rest && isLowestOf(limits.Except(foreign), except(append(b.pods.volumeLimits(), wanted[s]), foreign)) {
-			change[s] = rest
-			removed = append(removed, iocgroup.IOMaxLine(s.Device, limits))
-		}
-	}
-
-	var errs []error
-	for _, w := range group.Layout.Writes(change) {
-		if err := group.Write(w); !errors.Is(err, syscall.ENODEV) { // the kernel has dropped the limits of a removed device
-			errs = append(errs, err)
-		}
-	}
-	if err := errors.Join(errs...); err != nil || len(removed) == 0 {
-		return err
-	}
-	b.opts.Log.Info("removed limits that no class of the pod or of its volumes sets any more", "holder", pod.String(), "limits", removed)
-	return nil
-}
+// Remember implements classes.Rememberer.
+func (b *VolumeBackend) Remember(memory classes.Memory) error { return b.pods.records.Remember(memory) }
 
 var (
-	_ classes.Sharer  = (*VolumeBackend)(nil)
-	_ classes.Locator = (*VolumeBackend)(nil)
+	_ classes.Sharer     = (*VolumeBackend)(nil)
+	_ classes.Locator    = (*VolumeBackend)(nil)
+	_ classes.Rememberer = (*VolumeBackend)(nil)
 )

@@ -104,11 +104,11 @@ type ThreadMover interface {
 // changes, e.g. in a resize, the runtime writes the stored values to the cgroup again.
 type StoredValueChecker interface {
 	Backend
-	// IsStale reports whether the values that a runtime has stored for a container of the class are stale. The
-	// parameter `stored` maps cgroup v2 files to these values. They are stale if they differ from the values of the class,
-	// or name a device that the machine lost. If a stored value belongs to no class, the backend remembers it, so that
-	// the next change of a container's class clears this value. IsStale does no I/O.
-	IsStale(class string, stored map[string]string) bool
+	// IsStale records the values that a runtime has stored for a container of the class, and reports whether they are stale. The
+	// parameter `stored` maps cgroup v2 files to these values; values of other files stay stored. They are stale if they differ from
+	// the values of the class, or name a device that the machine lost. The next change of the container's class clears the recorded
+	// values. IsStale does no I/O.
+	IsStale(target Holder, class string, stored map[string]string) bool
 }
 
 // Resizer is a Backend with values that the kernel refuses together with a lower limit, so that they must be lowered first.
@@ -119,26 +119,35 @@ type Resizer interface {
 	BeforeResize(ctx context.Context, target Holder, class string) error
 }
 
-// Rememberer is a Backend that must recognize what a former process of the plugin has written.
+// Rememberer is a Backend that must know what a former process of the plugin has applied.
 type Rememberer interface {
-	// Remember loads what the backend of a former process has saved. After Remember, the
-	// backend saves each change with memory.Save.
+	// Remember loads what the backend of a former process has saved. After Remember, the backend saves each change with
+	// memory.Save. All backends of a node have one memory.
 	Remember(memory Memory) error
 }
 
-// Memory keeps data of a backend over restarts of the plugin, until the machine is restarted.
+// Memory keeps JSON of backends over restarts of the plugin, until the machine is restarted.
 type Memory interface {
-	// Load returns the data that were saved last, or nil.
-	Load() []byte
-	Save(data []byte) error
+	// Load returns the JSON that was saved last under each key.
+	Load() map[string][]byte
+	// Save replaces the JSON under each key in the map. nil removes a key.
+	Save(changed map[string][]byte) error
 }
 
-// Sharer is a Backend that sets values in a pod's cgroup, in which other backends set values, too. It must know all
-// classes of the pod and of the pod's volumes.
+// Recorder is a Backend that records what it applies to a container.
+type Recorder interface {
+	Backend
+	// Record records and saves, before the runtime is asked to set the values of a class for a running container, that the
+	// container may get these values.
+	Record(target Holder, to string)
+}
+
+// Sharer is a Backend that must know the classes of other holders, e.g. because it sets values in a pod's cgroup, in which other
+// backends set values, too.
 type Sharer interface {
 	Backend
-	// ShareWith sets the function that returns a pod and its volumes with their desired classes, in any order. If
-	// podUID is empty, the function returns all pods and volumes of the node. ShareWith does no I/O.
+	// ShareWith sets the function that returns a pod and its containers and volumes with their desired classes, in any order. If
+	// podUID is empty, the function returns those of all pods of the node. ShareWith does no I/O.
 	ShareWith(holdings func(podUID string) []Holding)
 }
 

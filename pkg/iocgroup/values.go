@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Setting identifies one value of a cgroup. The value is either the limits of a device, or a weight.
@@ -15,6 +16,33 @@ type Setting struct {
 	File WeightFile
 	// Device is the disk. It is zero if the setting is the default weight of the file.
 	Device Device
+}
+
+// String returns the device, the weight file, or both, as in "io.weight 8:0".
+func (s Setting) String() string {
+	switch {
+	case s.File == "":
+		return s.Device.String()
+	case s.IsDefaultWeight():
+		return string(s.File)
+	}
+	return string(s.File) + " " + s.Device.String()
+}
+
+// MarshalText implements encoding.TextMarshaler, so that a setting can be a key in JSON.
+func (s Setting) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Setting) UnmarshalText(text []byte) (err error) {
+	file, device, both := strings.Cut(string(text), " ")
+	if !both && strings.Contains(file, ":") {
+		file, device = "", file
+	}
+	*s = Setting{File: WeightFile(file)}
+	if device != "" {
+		s.Device, err = ParseDevice(device)
+	}
+	return err
 }
 
 // Value is the value of a setting. If the setting is a weight, the first element is the weight, and 0 means the file's

@@ -237,7 +237,7 @@ func (b *Backend) Blur(blurred bool) {
 }
 
 // IsStale is part of classes.StoredValueChecker: values that end in "gone" are stale.
-func (b *Backend) IsStale(_ string, stored map[string]string) bool {
+func (b *Backend) IsStale(_ classes.Holder, _ string, stored map[string]string) bool {
 	return strings.HasSuffix(stored["test.class"], "gone")
 }
 

@@ -16,6 +16,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
+// key is the key of the claims in the memory.
+const key = "claims"
+
 // Follower makes the claims of volumes live. It is safe for concurrent use.
 type Follower struct {
 	reconciler *reconcile.Reconciler
@@ -40,7 +43,7 @@ func New(reconciler *reconcile.Reconciler, kinds []classes.Kind, memory classes.
 }
 
 func (f *Follower) load() error {
-	data := f.memory.Load()
+	data := f.memory.Load()[key]
 	if data == nil {
 		return nil
 	}
@@ -80,5 +83,5 @@ func (f *Follower) save() error {
 	if err != nil {
 		return err
 	}
-	return f.memory.Save(data)
+	return f.memory.Save(map[string][]byte{key: data})
 }

@@ -168,7 +168,7 @@ func (r *Reconciler) resourceFor(config classes.ResourceConfig) state.Resource {
 			sharer.ShareWith(r.inPod)
 		}
 		if rememberer, ok := backend.(classes.Rememberer); ok {
-			if err := rememberer.Remember(state.MemoryOf(r.changes, config.Name)); err != nil {
+			if err := rememberer.Remember(state.MemoryOf(r.changes)); err != nil {
 				r.log.Warn("cannot load what the backend of a former process has saved", "resource", config.Name, "error", err)
 			}
 		}
@@ -177,10 +177,11 @@ func (r *Reconciler) resourceFor(config classes.ResourceConfig) state.Resource {
 	return state.Resource{Backend: old.Backend, Config: config}
 }
 
-// inPod returns a pod and its volumes with their desired classes. If `podUID` is empty, it returns all pods and volumes.
+// inPod returns a pod and its containers and volumes with their desired classes. If `podUID` is empty, it returns all. It leaves out
+// the volumes of containers that have not started, because their limits are not in force yet.
 func (r *Reconciler) inPod(podUID string) (holdings []classes.Holding) {
 	for _, h := range r.store.Where(func(h state.Holding) bool {
-		return h.Scope() != classes.ContainerScope && (podUID == "" || h.PodUID == podUID)
+		return (podUID == "" || h.PodUID == podUID) && (h.Phase.Started() || h.Scope() != classes.VolumeScope)
 	}) {
 		holdings = append(holdings, h.Holding)
 	}

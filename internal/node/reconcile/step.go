@@ -171,8 +171,8 @@ func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) e
 	return nil
 }
 
-// unified returns the cgroup v2 values that the runtime must set for the steps. If one step fails, unified still
-// returns the values of the other steps.
+// unified returns the cgroup v2 values that the runtime must set for the steps, and records that it may set them. If one step
+// fails, unified still returns the values of the other steps.
 func (r *Reconciler) unified(h classes.Holder, steps []Step) (map[string]string, error) {
 	var all classes.Adjustment
 	var errs []error
@@ -186,6 +186,9 @@ func (r *Reconciler) unified(h classes.Holder, steps []Step) (map[string]string,
 		if err != nil {
 			errs = append(errs, s.errorf(err))
 			continue
+		}
+		if recorder, ok := backend.(classes.Recorder); ok && len(one) > 0 {
+			recorder.Record(h, s.To)
 		}
 		if s.To == classes.SystemDefault {
 			one = one.Restored(h.Spec.Originals)
@@ -217,6 +220,8 @@ func (r *Reconciler) updateRuntime(ctx context.Context, h classes.Holder, unifie
 		err = (*runtime).SetUnified(ctx, h.ID, unified)
 	}
 	switch {
+	case err == nil:
+		r.store.SetStored(h.ID, unified)
 	case errors.Is(err, state.ErrUnanswered):
 		r.store.Modify(h.ID, stale)
 		r.runtimeErr = err

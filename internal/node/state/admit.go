@@ -32,6 +32,7 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 	if err != nil {
 		return nil, nil, n.refuse(h, fmt.Errorf("%s: %w", h, err))
 	}
+	n.setStored(h.ID, adjustment.Unified())
 	n.changed = true
 	return adjustment, held[0].Assignments, nil
 }

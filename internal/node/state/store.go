@@ -24,24 +24,20 @@ type Changes interface {
 	Forget(id string)
 	// Keep removes each ID unless live(id) is true.
 	Keep(live func(id string) bool)
-	// Memory returns the JSON that was saved under a name, e.g. by the backend of the resource with this name. It returns nil if
-	// there is none.
-	Memory(name string) []byte
-	// SetMemory replaces the JSON of a name, and saves it on disk.
-	SetMemory(name string, data []byte) error
+	// Memory returns the JSON that was saved, by key.
+	Memory() map[string][]byte
+	// SetMemory replaces the JSON of the keys in the map, and saves it on disk. nil removes a key.
+	SetMemory(changed map[string][]byte) error
 }
 
-// MemoryOf returns the part of the changes that is saved under a name.
-func MemoryOf(changes Changes, name string) classes.Memory { return memory{changes, name} }
+// MemoryOf returns the memory that is saved with the changes.
+func MemoryOf(changes Changes) classes.Memory { return memory{changes} }
 
-type memory struct {
-	changes Changes
-	name    string
-}
+type memory struct{ changes Changes }
 
-func (m memory) Load() []byte { return m.changes.Memory(m.name) }
+func (m memory) Load() map[string][]byte { return m.changes.Memory() }
 
-func (m memory) Save(data []byte) error { return m.changes.SetMemory(m.name, data) }
+func (m memory) Save(changed map[string][]byte) error { return m.changes.SetMemory(changed) }
 
 // Store is the state of the node. It is safe for concurrent use: each method locks the node, calls the node's functions,
 // and unlocks it.
@@ -92,8 +88,8 @@ func (noChanges) Get(string) ([]classes.Assignment, bool) { return nil, false }
 func (noChanges) Set(string, []classes.Assignment) error  { return nil }
 func (noChanges) Forget(string)                           {}
 func (noChanges) Keep(func(string) bool)                  {}
-func (noChanges) Memory(string) []byte                    { return nil }
-func (noChanges) SetMemory(string, []byte) error          { return nil }
+func (noChanges) Memory() map[string][]byte               { return nil }
+func (noChanges) SetMemory(map[string][]byte) error       { return nil }
 
 // lock locks the node. The function that it returns unlocks the node, and signals what has changed.
 func (s *Store) lock() (unlock func()) {

@@ -92,8 +92,8 @@ func (c changes) Forget(id string) { delete(c, id) }
 func (c changes) Keep(live func(string) bool) {
 	maps.DeleteFunc(c, func(id string, _ []classes.Assignment) bool { return !live(id) })
 }
-func (c changes) Memory(string) []byte           { return nil }
-func (c changes) SetMemory(string, []byte) error { return nil }
+func (c changes) Memory() map[string][]byte         { return nil }
+func (c changes) SetMemory(map[string][]byte) error { return nil }
 
 // qualified completes the names of resources in requests.
 var qualified = strings.NewReplacer("cache=", cache+"=", "disk=", disk+"=", "net=", net+"=")

@@ -263,11 +263,25 @@ func withoutDefaults(assignments []classes.Assignment) []classes.Assignment {
 	return slices.DeleteFunc(slices.Clone(assignments), func(a classes.Assignment) bool { return a.Source == classes.SourceDefault })
 }
 
+// SetStored tells the backends which cgroup v2 values the runtime has stored for a container.
+func (s *Store) SetStored(id string, stored map[string]string) {
+	defer s.lock()()
+	s.node.setStored(id, stored)
+}
+
 // checkStored marks a container as stale if the values that the runtime has stored for it differ from its classes.
 func (n *node) checkStored(id string, stored map[string]string) {
+	if n.setStored(id, stored) {
+		n.update(id, func(h *Holding) { h.Stored = StoredStale })
+	}
+}
+
+// setStored tells the backends which cgroup v2 values the runtime has stored for a container. It reports whether they differ from the
+// classes of the container.
+func (n *node) setStored(id string, stored map[string]string) (stale bool) {
 	held, known := n.table.Get(id)
 	if !known || len(stored) == 0 {
-		return
+		return false
 	}
 
 	for name, r := range n.live.Resources {
@@ -275,10 +289,11 @@ func (n *node) checkStored(id string, stored map[string]string) {
 		if !ok || r.Config.Scope != classes.ContainerScope {
 			continue
 		}
-		if held.MayStore(name) && checker.IsStale(held.Class(name), stored) {
-			n.update(id, func(h *Holding) { h.Stored = StoredStale })
+		if held.MayStore(name) && checker.IsStale(held.Holder, held.Class(name), stored) {
+			stale = true
 		}
 	}
+	return stale
 }
 
 // RecordAnnotation is the annotation in which the plugin lists the assignments of a container when the container is

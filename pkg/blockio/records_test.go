@@ -1,0 +1,292 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"errors"
+	"log/slog"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+// mortal is a machine on which the process is killed after some writes to cgroups.
+type mortal struct {
+	*simcgroup.Machine
+	left *int
+}
+
+// killed is the panic of a process that is killed.
+type killed struct{}
+
+func (m mortal) WriteFile(path string, data []byte) error {
+	if *m.left == 0 {
+		panic(killed{})
+	}
+	*m.left--
+	return m.Machine.WriteFile(path, data)
+}
+
+// survives calls a function, and reports whether the process was not killed.
+func survives(do func()) (alive bool) {
+	defer func() {
+		if cause := recover(); cause != nil && cause != (killed{}) {
+			panic(cause)
+		}
+	}()
+	do()
+	return true
+}
+
+// process returns a new process of the plugin with a configuration and a memory. host is the machine, or wraps it.
+func process(t *testing.T, host FS, m *simcgroup.Machine, scope classes.Scope, section string, saved *memory) fixture {
+	t.Helper()
+	tree, err := cgroup.Detect(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if host == nil {
+		host = m
+	}
+	kind := Kind(Options{FS: host, Tree: tree, Log: slog.New(slog.DiscardHandler)})
+	f := fixture{t, m, kind.New("blockio", scope).(*Backend)}
+	f.remember(saved)
+	return f.apply(section)
+}
+
+// reloaded is the configuration `everything` with other values and disks.
+const reloaded = `
+Classes:
+  before: [{Devices: [/dev/sda], ThrottleReadBps: 3M}]
+  after: [{Devices: [/dev/sdb], ThrottleWriteBps: 4M, Weight: 70}]
+`
+
+// TestAKillAtAnyWriteLeavesNothingOfTheFormerClass kills the plugin before each write of a change, also before the first and after the
+// last. While the plugin does not run, the class files change. Another program has a limit of a disk of no class, with a value
+// of one of the classes.
+func TestAKillAtAnyWriteLeavesNothingOfTheFormerClass(t *testing.T) {
+	for _, test := range []kill{
+		{machine: simcgroup.NewLegacy, target: container(), scope: classes.ContainerScope, dir: v1Dir,
+			file: "blkio.throttle.read_bps_device", foreign: "253:0 1000000"},
+		{machine: simcgroup.New, target: pod(), scope: classes.PodScope, dir: path.Dir(v2Dir), file: "io.max", foreign: "253:0 rbps=1000000"},
+	} {
+		for _, test.to = range []string{"after", ""} {
+			for _, test.section = range []string{everything, reloaded} {
+				writes := 0
+				for test.killAfter(t, writes) {
+					writes++
+				}
+				if writes < 4 {
+					t.Errorf("the change has only %d writes", writes)
+				}
+			}
+		}
+	}
+}
+
+type kill struct {
+	machine       func(...simcgroup.Option) *simcgroup.Machine
+	target        classes.Holder
+	scope         classes.Scope
+	dir           string
+	file, foreign string // a limit of another program
+	to, section   string // the class of the change, and the configuration of the next process
+}
+
+// killAfter kills the plugin after some writes of a change, and reports whether the change has more writes.
+func (k kill) killAfter(t *testing.T, writes int) (more bool) {
+	t.Helper()
+	m, saved, left := k.newMachine(t), newMemory(), -1
+	f := process(t, mortal{m, &left}, m, k.scope, everything, saved)
+	f.enforce(k.target, "", "before")
+	left = writes
+	alive := survives(func() { f.enforce(k.target, "before", k.to) })
+
+	next := process(t, m, m, k.scope, k.section, saved)
+	seen, err := next.backend.Observe(t.Context(), k.target, k.to)
+	if err != nil {
+		t.Error(err)
+	}
+	if seen.Class != k.to || !seen.Known && k.to != "" { // as the reconciler decides
+		next.enforce(k.target, seen.Class, k.to)
+	}
+
+	fresh := process(t, nil, k.newMachine(t), k.scope, k.section, newMemory())
+	fresh.enforce(k.target, "", k.to)
+	if diff := cmp.Diff(fresh.state(k.dir), next.state(k.dir)); diff != "" {
+		t.Errorf("%s, killed after %d writes of the change to %q: (-want +got):\n%s", k.dir, writes, k.to, diff)
+	}
+	return !alive
+}
+
+// newMachine returns a machine with the limit of the other program.
+func (k kill) newMachine(t *testing.T) *simcgroup.Machine {
+	t.Helper()
+	m := bfqOnAll(k.machine())
+	if err := m.WriteFile(path.Join(k.dir, k.file), []byte(k.foreign)); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestAnotherProgramMayUseTheValuesOfAClass is about a pod and a container in the system default.
+func TestAnotherProgramMayUseTheValuesOfAClass(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.PodScope).apply(throttling)
+	file := path.Dir(v2Dir) + "/io.max"
+	if err := f.machine.WriteFile(file, []byte(slowLine)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.backend.Observe(t.Context(), pod(), "")
+	if want := (classes.Observation{Known: true, Foreign: "limits of 8:0 (sda)"}); got != want || err != nil {
+		t.Errorf("got %+v, %v; want %+v", got, err, want)
+	}
+	f.enforce(pod(), "", "")
+	f.want(file, slowLine+"\n")
+}
+
+// TestWithoutRecordsTheValuesOfClassesCount loses the checkpoint. It also is the upgrade of a version without records.
+func TestWithoutRecordsTheValuesOfClassesCount(t *testing.T) {
+	for _, scope := range []classes.Scope{classes.PodScope, classes.ContainerScope} {
+		m := bfqOnAll(simcgroup.New())
+		target, dir := pod(), path.Dir(v2Dir)
+		if scope == classes.ContainerScope {
+			target, dir = container(), v2Dir
+		}
+		process(t, m, m, scope, everything, newMemory()).enforce(target, "", "before")
+
+		next := process(t, m, m, scope, everything, &memory{})
+		next.observeIn(target, "", "before")
+		next.enforce(target, "before", "")
+		next.want(dir+"/io.max", "")
+		next.want(dir+"/io.bfq.weight", "default 100\n")
+
+		if err := m.WriteFile(dir+"/io.max", []byte("8:0 rbps=1000000 wiops=50")); err != nil { // a value of the class "before"
+			t.Fatal(err)
+		}
+		next.observeIn(target, "", "") // the cgroup was looked at before, so this value is of another program
+		next.enforce(target, "", "")
+		next.want(dir+"/io.max", "8:0 rbps=1000000 wbps=max riops=max wiops=50\n")
+	}
+}
+
+func (f fixture) observeIn(target classes.Holder, desired, want string) {
+	f.t.Helper()
+	if got, err := f.backend.Observe(f.t.Context(), target, desired); got.Class != want || !got.Known || err != nil {
+		f.t.Errorf("observed %+v, %v; want %q", got, err, want)
+	}
+}
+
+// TestTheRuntimeMayWriteWhatItWasAskedTo kills the plugin before, during and after an update by the runtime. Then the class files change.
+func TestTheRuntimeMayWriteWhatItWasAskedTo(t *testing.T) {
+	for _, written := range []string{"nothing", "limits", "everything"} {
+		m, saved := bfqOnAll(simcgroup.New()), newMemory()
+		f := process(t, m, m, classes.ContainerScope, everything, saved)
+		f.runtime("", "after")
+		created, err := f.backend.Adjust(container(), "", "after")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.enforce(container(), "after", "after")
+
+		update, err := f.backend.Adjust(container(), "after", "before")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.backend.Record(container(), "before")
+		files := update.Unified()
+		switch written {
+		case "nothing":
+			files = nil
+		case "limits":
+			files = map[string]string{iocgroup.IOMax: files[iocgroup.IOMax]}
+		}
+		if err := m.SetUnified(groupPath, files); err != nil {
+			t.Fatal(err)
+		}
+
+		next := process(t, m, m, classes.ContainerScope,
+			"Classes: {before: [{Devices: [/dev/sda], ThrottleReadBps: 3M}], after: []}", saved)
+		next.backend.IsStale(container(), "before", created.Unified()) // the runtime has not stored the update
+		next.runtime("after", "before")
+		next.enforce(container(), "before", "before")
+		next.want(v2Dir+"/io.max", "8:0 rbps=3000000 wbps=max riops=max wiops=max\n")
+		next.want(v2Dir+"/io.bfq.weight", "default 100\n")
+	}
+}
+
+// TestAContainerWhoseClassChangesBeforeItsStartHasTheNewValues changes the class between the creation and the start of a container.
+func TestAContainerWhoseClassChangesBeforeItsStartHasTheNewValues(t *testing.T) {
+	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(everything)
+	f.runtime("", "before")
+	f.apply(reloaded)
+	target := container()
+	target.Starting = true
+	f.enforce(target, "before", "before")
+	f.want(v2Dir+"/io.max", "8:0 rbps=3000000 wbps=max riops=max wiops=max\n")
+	f.want(v2Dir+"/io.bfq.weight", "default 100\n")
+}
+
+// TestADeviceNumberThatIsUsedAgainBelongsToTheOtherProgram removes a disk with a limit. Another disk gets its number and a limit of another program.
+func TestADeviceNumberThatIsUsedAgainBelongsToTheOtherProgram(t *testing.T) {
+	for name, machine := range map[string]*simcgroup.Machine{"v2": simcgroup.New(), "v1": simcgroup.NewLegacy()} {
+		t.Run(name, func(t *testing.T) {
+			scope, target, dir := classes.PodScope, pod(), path.Dir(v2Dir)
+			file, line := iocgroup.IOMax, "8:16 rbps=7000000 wbps=max riops=max wiops=max\n"
+			if name == "v1" {
+				scope, target, dir, file, line = classes.ContainerScope, container(), v1Dir, "blkio.throttle.read_bps_device", "8:16 7000000\n"
+			}
+			f := newFixture(t, disks(machine), scope).apply("Classes: {slow: [{Devices: [/dev/sdb], ThrottleReadBps: 10M}]}")
+			f.enforce(target, "", "slow")
+			f.machine.RemoveDisk("sdb")
+			f.repair("disk 8:16 (sdb) is gone")
+			f.observeIn(target, "slow", "slow")
+			f.machine.AddDisk("sdz", 8, 16)
+			f.repair()
+			if err := f.machine.WriteFile(dir+"/"+file, []byte(line)); err != nil {
+				t.Fatal(err)
+			}
+			f.observeIn(target, "slow", "slow")
+			f.enforce(target, "slow", "")
+			f.want(dir+"/"+file, line)
+		})
+	}
+}
+
+func TestARecordThatCannotBeSavedKeepsNoContainerFromStarting(t *testing.T) {
+	saved := newMemory()
+	saved.err = errors.New("no space left on device")
+	var log strings.Builder
+	f := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope)
+	f.backend.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
+	f.remember(saved)
+	f.apply(throttling)
+	f.enforce(container(), "", "slow")
+	f.want(v1Dir+"/blkio.throttle.read_bps_device", "8:0 10000000\n")
+	if !strings.Contains(log.String(), "no space left on device") {
+		t.Errorf("the log is %q", log.String())
+	}
+
+	saved.err = nil
+	f.repair()
+	next := process(t, f.machine, f.machine, classes.ContainerScope, "Classes: {slow: []}", saved)
+	next.enforce(container(), "slow", "slow")
+	next.want(v1Dir+"/blkio.throttle.read_bps_device", "")
+}
+
+func TestRecordsThatCannotBeReadAreAnError(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope)
+	f.backend.shared.records = ioapply.NewRecords(slog.New(slog.DiscardHandler))
+	err := f.backend.Remember(&memory{data: map[string][]byte{"cgroup /kubepods/pod1": []byte(`{"values":1}`)}})
+	if err == nil || !strings.Contains(err.Error(), "read what was applied to cgroups") {
+		t.Errorf("got %v", err)
+	}
+}

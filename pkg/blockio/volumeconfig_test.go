@@ -1,0 +1,33 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+func TestVolumeClassesAreStrict(t *testing.T) {
+	section := "classes:\n  a: {maxReadBps: 1, maxWriteIops: x, sharedDisk: maybe}\n  b: {}\n  c: {maxReads: 5}\nunknown: 1\n"
+	_, err := classes.ParseSection(classes.File{Data: []byte(section)}, ParseVolumeConfig)
+	var got []string
+	for _, problem := range classes.SplitErrors(err) {
+		got = append(got, problem.Error())
+	}
+	text := strings.Join(got, "\n")
+	for _, want := range []string{
+		`"1" is too small; the minimum is 2`, `"x" is not a quantity`, `"maybe" is neither refuse nor limit`, `classes.b: sets no limit`, `maxReads`, `unknown`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no problem %q in:\n%s", want, text)
+		}
+	}
+	if diff := cmp.Diff(7, len(got)); diff != "" {
+		t.Errorf("problems (-want +got):\n%s\n%s", diff, text)
+	}
+}

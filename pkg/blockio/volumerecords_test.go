@@ -1,0 +1,86 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// TestLimitsOfAFormerProcessAreRemoved restarts the plugin. While it does not run, the class changes and the container with the class
+// ends.
+func TestLimitsOfAFormerProcessAreRemoved(t *testing.T) {
+	const left = "8:16 rbps=3000000 wbps=max riops=max wiops=max\n"
+	for _, test := range []struct {
+		name       string
+		load, save *memory // of the former and of the next process
+		want       string
+	}{
+		{"that has saved its records", newMemory(), nil, ""},
+		{"whose records are lost", newMemory(), &memory{}, left},
+		{"of a version without records, which has saved the limits of all classes", newMemory(),
+			&memory{data: map[string][]byte{"volume-io": []byte("[[10000000,5000000,0,0],[3000000,0,0,0]]")}}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m := withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw")
+			former := newVolumes(t, m)
+			former.remember(test.load)
+			former.configure("classes: {silver: {maxReadBps: 3M}}")
+			former.mustStart(10, "/data", "silver")
+
+			next := newVolumes(t, m)
+			if test.save == nil {
+				test.save = test.load
+			}
+			next.remember(test.save)
+			next.configure(volumeSection)
+			next.holdPod()
+			next.repair()
+			next.want(podMax, test.want)
+		})
+	}
+}
+
+// TestAKillAtAnyWriteOfAVolumeLeavesNothing kills the plugin while it limits a volume on two disks. While it does not run, the class
+// changes and the container ends.
+func TestAKillAtAnyWriteOfAVolumeLeavesNothing(t *testing.T) {
+	const foreign = "8:16 rbps=10000000 wbps=max riops=max wiops=max\n" // the value of a class
+	for writes := range 3 {
+		m, saved, left := withBtrfs(), newMemory(), -1
+		if err := m.WriteFile(podMax, []byte(foreign)); err != nil {
+			t.Fatal(err)
+		}
+		former := newVolumesOn(t, mortal{m, &left}, m, slog.DiscardHandler)
+		former.remember(saved)
+		left = writes
+		if alive := survives(func() { former.mustStart(10, "/data", "silver") }); alive != (writes == 2) {
+			t.Errorf("after %d writes, the process lives: %v", writes, alive)
+		}
+
+		next := newVolumes(t, m)
+		next.remember(saved)
+		next.configure("classes: {silver: {maxReadBps: 3M}}")
+		next.holdPod()
+		next.repair()
+		next.want(podMax, foreign)
+	}
+}
+
+// TestAVolumeKeepsTheRecordedWeightsOfItsPod sets limits of a volume in a pod that has a class with weights.
+func TestAVolumeKeepsTheRecordedWeightsOfItsPod(t *testing.T) {
+	m := withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw")
+	bfqOnAll(m)
+	v := newVolumes(t, m)
+	v.apply("Classes: {heavy: [{Weight: 400}]}")
+	v.holdPod()
+	v.enforce(pod(), "", "heavy")
+	v.mustStart(10, "/data", "silver")
+	v.release(classes.VolumeID("c10", "/data"))
+	v.repair()
+	v.enforce(pod(), "heavy", "")
+	v.want("/sys/fs/cgroup/kubepods/pod1/io.bfq.weight", "default 100\n")
+	v.want(podMax, "")
+}

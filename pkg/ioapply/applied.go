@@ -1,0 +1,153 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ioapply
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+)
+
+// Applied is what the plugin last applied to a cgroup: the values that it wrote, or asked the runtime to write. A value in the
+// cgroup that was not applied is of another program. An Applied is immutable.
+type Applied struct {
+	// Class is the class of the container or pod. It is empty if only volumes set the values.
+	Class string `json:"class,omitempty"`
+	// Values maps each setting to the value that was applied. Until a change has succeeded, it has several values, of which the
+	// cgroup may have any: those before the change, and the one after it.
+	Values map[iocgroup.Setting][]iocgroup.Value `json:"values,omitempty"`
+	// version is that of the record.
+	version int
+}
+
+// Has reports whether the setting was applied.
+func (a Applied) Has(s iocgroup.Setting) bool { return len(a.Values[s]) > 0 }
+
+// Settings returns the applied settings, with the last value of each.
+func (a Applied) Settings() iocgroup.Values {
+	last := iocgroup.Values{}
+	for s, values := range a.Values {
+		last[s] = values[len(values)-1]
+	}
+	return last
+}
+
+// with returns the record that also has the values. changed is false if it had them already.
+func (a Applied) with(values iocgroup.Values) (both Applied, changed bool) {
+	both = Applied{Class: a.Class, Values: maps.Clone(a.Values), version: a.version}
+	if both.Values == nil {
+		both.Values = map[iocgroup.Setting][]iocgroup.Value{}
+	}
+	for s, value := range values {
+		if !slices.Contains(a.Values[s], value) {
+			both.Values[s] = append(slices.Clone(a.Values[s]), value)
+			changed = true
+		}
+	}
+	return both, changed
+}
+
+// foreign returns the part of a setting's live value that was not applied. If nothing is set, it returns the zero value.
+func (a Applied) foreign(s iocgroup.Setting, live iocgroup.Value) iocgroup.Value {
+	if live == s.Initial() {
+		return iocgroup.Value{}
+	}
+	return live.ForeignTo(a.Values[s])
+}
+
+// has reports whether the plugin has set a part of the live value.
+func (a Applied) has(s iocgroup.Setting, live iocgroup.Value) bool {
+	return live != s.Initial() && a.foreign(s, live) != live
+}
+
+// Ours returns the part of a cgroup's limits that was applied.
+func (a Applied) Ours(live iocgroup.Values) iocgroup.Values {
+	ours := iocgroup.Values{}
+	for s := range a.Values {
+		if limits := live[s].Except(a.foreign(s, live[s])); s.IsLimit() {
+			ours.SetLimits(s.Device, limits)
+		}
+	}
+	return ours
+}
+
+// Foreign returns the values of a cgroup that other programs have set.
+func (a Applied) Foreign(live iocgroup.Values) iocgroup.Values {
+	theirs := iocgroup.Values{}
+	for s, value := range live {
+		if of := a.foreign(s, value); of != (iocgroup.Value{}) {
+			theirs[s] = of
+		}
+	}
+	return theirs
+}
+
+// Change is the difference between what a cgroup has and what it should have.
+type Change struct {
+	// Values has the wanted values, and resets the settings that were applied and are not wanted any more. Values of other programs stay.
+	Values iocgroup.Values
+	// Lower has the limits of other programs that apply in place of the wanted ones, because they are lower, or of a kind that
+	// is not wanted.
+	Lower iocgroup.Values
+	// Applied is what will have been applied after the change.
+	Applied Applied
+}
+
+// Compare compares what was applied last, what a cgroup has (live), and what it should have (wanted), as "kubectl apply" does. Where
+// yields returns true, lower limits of other programs stay. Compare looks only at the settings in `wanted`, and at those for which
+// `owns` returns true.
+func (a Applied) Compare(live, wanted iocgroup.Values, owns, yields func(iocgroup.Setting) bool) Change {
+	change := Change{Values: iocgroup.Values{}, Lower: iocgroup.Values{}, Applied: a}
+	change.Applied.Values = maps.Clone(a.Values)
+	if change.Applied.Values == nil {
+		change.Applied.Values = map[iocgroup.Setting][]iocgroup.Value{}
+	}
+
+	for s, want := range wanted {
+		value := want
+		if s.IsLimit() && yields(s) {
+			value = want.Lowest(a.foreign(s, live[s]).ForeignTo([]iocgroup.Value{want}))
+		}
+		change.Values[s] = value
+		lower := value.ForeignTo([]iocgroup.Value{want})
+		if lower != (iocgroup.Value{}) {
+			change.Lower[s] = lower
+		}
+		change.Applied.set(s, value.Except(lower))
+	}
+	for s := range a.Values {
+		if wanted.Has(s) || !owns(s) {
+			continue
+		}
+		delete(change.Applied.Values, s)
+		switch {
+		case !a.has(s, live[s]):
+		case s.IsLimit():
+			change.Values[s] = a.foreign(s, live[s])
+		default:
+			change.Values[s] = s.Initial()
+		}
+	}
+	return change
+}
+
+// set records the only value of a setting. The zero value is no value.
+func (a Applied) set(s iocgroup.Setting, value iocgroup.Value) {
+	if value == (iocgroup.Value{}) {
+		delete(a.Values, s)
+	} else {
+		a.Values[s] = []iocgroup.Value{value}
+	}
+}
+
+// In reports whether a cgroup has any value that was applied.
+func (a Applied) In(live iocgroup.Values) bool {
+	for s := range a.Values {
+		if a.has(s, live[s]) {
+			return true
+		}
+	}
+	return false
+}

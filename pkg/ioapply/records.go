@@ -1,0 +1,311 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ioapply
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+)
+
+// Records has what was applied to the cgroups of a node. It survives restarts of the plugin in a classes.Memory: before a change,
+// Begin saves the values before and after it, so a plugin that is killed at any moment knows later what it may have written.
+// The values that a runtime stores for a container are not saved, because the runtime returns them to a plugin that has restarted.
+type Records struct {
+	log *slog.Logger
+	now func() time.Time
+	// saving serializes writes of the memory. It is locked before mu.
+	saving sync.Mutex
+
+	// mu guards the fields below. No caller holds it during I/O.
+	mu       sync.Mutex
+	byCgroup map[string]record
+	// unsaved has the keys of the records that have changed since they were saved.
+	unsaved map[string]bool
+	memory  classes.Memory
+	// isLost is true until the records of an earlier process were loaded. What a cgroup then has, and a class has as well,
+	// counts as applied when the cgroup is first seen.
+	isLost bool
+	// isMarked is true if the memory has the marker.
+	isMarked bool
+	// former has the limits that volume classes had under a version of the plugin without records. It is empty after the next
+	// restart of the machine.
+	former []iocgroup.Value
+}
+
+type record struct {
+	Applied
+	// stored has the values that the runtime stores for a container. It writes them again when another setting changes.
+	stored iocgroup.Values
+	added  time.Time
+	// seen is true after Look has looked at the cgroup.
+	seen bool
+}
+
+// These are keys of the memory: `marker` says that records are saved in it, and `prefix` with a cgroup is the key of a record.
+const (
+	marker = "cgroups"
+	prefix = "cgroup "
+)
+
+// keepTime is how long the record of a missing cgroup is kept. The creation of a container takes less time.
+const keepTime = 10 * time.Minute
+
+// NewRecords returns the records of a node without memory.
+func NewRecords(log *slog.Logger) *Records {
+	return &Records{log: log, now: time.Now, byCgroup: map[string]record{}, unsaved: map[string]bool{}, isLost: true}
+}
+
+// Remember loads the records of an earlier process, and saves changes from now on. Only the first call has an effect.
+func (r *Records) Remember(memory classes.Memory) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.memory != nil {
+		return nil
+	}
+	r.memory = memory
+
+	var errs []error
+	for key, data := range memory.Load() {
+		cgroup, isRecord := strings.CutPrefix(key, prefix)
+		switch {
+		case key == marker:
+			r.isLost = false
+		case isRecord:
+			var one Applied
+			errs = append(errs, json.Unmarshal(data, &one))
+			r.byCgroup[cgroup] = record{Applied: one, added: r.now()}
+		case strings.HasPrefix(string(data), "["): // of a version without records, under the name of a resource
+			var limits []iocgroup.Value
+			errs = append(errs, json.Unmarshal(data, &limits))
+			r.former = append(r.former, limits...)
+		}
+	}
+	r.isMarked = !r.isLost
+	r.isLost = r.isLost || len(r.former) > 0
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("read what was applied to cgroups: %w", err)
+	}
+	return nil
+}
+
+// keyOf returns the key of the record of a target's cgroup.
+func keyOf(target classes.Holder) string { return cmp.Or(target.CgroupsPath, target.ID) }
+
+// Get returns what was applied to the cgroup of a target, and what the runtime may still write to it.
+func (r *Records) Get(target classes.Holder) Applied {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := r.byCgroup[keyOf(target)]
+	applied, _ := of.with(of.stored)
+	return applied
+}
+
+// Known has what classes set, for the first look at a cgroup whose record was lost.
+type Known struct {
+	// Classes has the values of the classes of a container or pod, and Limits those of volumes on any disk.
+	Classes map[string]iocgroup.Values
+	Limits  []iocgroup.Value
+}
+
+// Look returns what was applied to the cgroup of a target, like Get. If the records of an earlier process are lost and the
+// cgroup was not looked at before, those live values count as applied that a class has.
+func (r *Records) Look(target classes.Holder, live iocgroup.Values, known func() Known) Applied {
+	if !r.IsNew(target) {
+		return r.Get(target)
+	}
+	adopted := known().adopt(live, r.former)
+	r.mu.Lock()
+	of := r.recordOf(target)
+	both, _ := of.with(adopted.Settings())
+	both.Class, of.seen = cmp.Or(of.Class, adopted.Class), true
+	r.put(target, of, both)
+	r.mu.Unlock()
+	return r.Get(target)
+}
+
+// IsNew reports whether Look has to look at all values of the target's cgroup.
+func (r *Records) IsNew(target classes.Holder) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.isLost && !r.byCgroup[keyOf(target)].seen
+}
+
+func (k Known) adopt(live iocgroup.Values, former []iocgroup.Value) Applied {
+	found := Applied{Values: map[iocgroup.Setting][]iocgroup.Value{}}
+	candidates := map[iocgroup.Setting][]iocgroup.Value{}
+	for name, values := range k.Classes {
+		for s, value := range values {
+			candidates[s] = append(candidates[s], value)
+		}
+		if len(values) > 0 && len(values.Remaining(live)) == 0 && (found.Class == "" || name < found.Class) {
+			found.Class = name
+		}
+	}
+
+	for s, value := range live {
+		of := Applied{Values: candidates}
+		if s.IsLimit() {
+			of.Values = map[iocgroup.Setting][]iocgroup.Value{s: slices.Concat(candidates[s], k.Limits, former)}
+		}
+		if of.has(s, value) {
+			found.set(s, value.Except(of.foreign(s, value)))
+		}
+	}
+	return found
+}
+
+// Store records the values that the runtime stores for a container, in those files for which `in` returns true. It does no I/O.
+func (r *Records) Store(target classes.Holder, values iocgroup.Values, in func(iocgroup.Setting) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := r.recordOf(target)
+	of.stored = of.stored.Only(func(s iocgroup.Setting) bool { return !in(s) }).Merge(values)
+	of.version++
+	if _, known := r.byCgroup[keyOf(target)]; known || len(values) > 0 {
+		r.byCgroup[keyOf(target)] = of
+	}
+}
+
+// recordOf returns the record of a target, or a new one. The caller holds mu.
+func (r *Records) recordOf(target classes.Holder) record {
+	of, known := r.byCgroup[keyOf(target)]
+	if !known {
+		of.added = r.now()
+	}
+	return of
+}
+
+// Begin records and saves that a part of a change is about to be written. class is the class of a container or pod, or empty. An
+// error of the save is logged: a full disk must not keep containers from starting.
+func (r *Records) Begin(target classes.Holder, class string, change *Change, rest iocgroup.Values) {
+	change.Applied.version = r.Expect(target, class, change.Applied.Settings().Only(rest.Has))
+}
+
+// Expect records and saves that a cgroup may get values. It returns the version of the record.
+func (r *Records) Expect(target classes.Holder, class string, more iocgroup.Values) (version int) {
+	r.mu.Lock()
+	of := r.recordOf(target)
+	after, changed := of.with(more)
+	after.Class = cmp.Or(class, of.Class)
+	changed = changed || after.Class != of.Class && len(after.Values) > 0
+	version = r.put(target, of, after)
+	r.mu.Unlock()
+	if changed {
+		r.save(false)
+	}
+	return version
+}
+
+// Confirm records what a cgroup has after a change, or without one, unless the record has changed since. The next save saves it.
+func (r *Records) Confirm(target classes.Holder, applied Applied) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := r.recordOf(target)
+	if applied.version != of.version {
+		return
+	}
+	of.seen = true
+	for s, value := range of.stored {
+		if !of.Has(s) && slices.Equal(applied.Values[s], []iocgroup.Value{value}) {
+			delete(applied.Values, s) // the runtime returns it after a restart
+		}
+	}
+	r.put(target, of, applied)
+}
+
+// put replaces a record, and returns its version. The caller holds mu.
+func (r *Records) put(target classes.Holder, of record, applied Applied) (version int) {
+	key := keyOf(target)
+	if _, known := r.byCgroup[key]; !known && !r.isLost && len(applied.Values)+len(of.stored) == 0 {
+		return of.version
+	}
+	if len(applied.Values) > 0 && applied.Class != of.Class || !maps.EqualFunc(of.Values, applied.Values, slices.Equal) {
+		r.unsaved[key] = true
+	}
+	applied.version = of.version + 1
+	of.Applied = applied
+	r.byCgroup[key] = of
+	return applied.version
+}
+
+// Save saves the records that have changed. It must be called periodically.
+func (r *Records) Save() { r.save(true) }
+
+func (r *Records) save(mayMark bool) {
+	r.saving.Lock()
+	defer r.saving.Unlock()
+
+	r.mu.Lock()
+	memory, saved, changed := r.memory, r.unsaved, map[string][]byte{}
+	mark := mayMark && !r.isMarked && len(r.byCgroup) > 0
+	if memory == nil || len(saved) == 0 && !mark {
+		r.mu.Unlock()
+		return
+	}
+	var errs []error
+	if mark {
+		changed[marker], r.isMarked = []byte("{}"), true
+	}
+	for key := range r.unsaved {
+		changed[prefix+key] = nil
+		if of := r.byCgroup[key]; len(of.Values) > 0 {
+			data, err := json.Marshal(of.Applied)
+			changed[prefix+key], errs = data, append(errs, err)
+		}
+	}
+	r.unsaved = map[string]bool{}
+	r.mu.Unlock()
+
+	if err := errors.Join(append(errs, memory.Save(changed))...); err != nil {
+		r.log.Warn("cannot save what was applied to cgroups; after a restart, limits of former classes may stay", "error", err)
+		r.mu.Lock()
+		maps.Copy(r.unsaved, saved)
+		r.isMarked = r.isMarked && !mark
+		r.mu.Unlock()
+	}
+}
+
+// Prune removes the records of cgroups that have been removed.
+func (r *Records) Prune(exists func(key string) bool) {
+	r.mu.Lock()
+	old := maps.Clone(r.byCgroup)
+	r.mu.Unlock()
+	maps.DeleteFunc(old, func(key string, of record) bool {
+		return r.now().Sub(of.added) < keepTime || exists(key)
+	})
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, of := range old {
+		delete(r.byCgroup, key)
+		if len(of.Values) > 0 {
+			r.unsaved[key] = true
+		}
+	}
+}
+
+// HasDevice reports whether values were applied for a device.
+func (r *Records) HasDevice(dev iocgroup.Device) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, of := range r.byCgroup {
+		for s := range of.Settings().Merge(of.stored) {
+			if s.Device == dev {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,160 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ioapply
+
+import (
+	"log/slog"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+)
+
+type memory map[string][]byte
+
+func (m memory) Load() map[string][]byte { return m }
+
+func (m memory) Save(changed map[string][]byte) error {
+	maps.Copy(m, changed)
+	maps.DeleteFunc(m, func(_ string, data []byte) bool { return data == nil })
+	return nil
+}
+
+var (
+	sda    = iocgroup.Setting{Device: iocgroup.Device{Major: 8}}
+	sdb    = iocgroup.Setting{Device: iocgroup.Device{Major: 8, Minor: 16}}
+	weight = iocgroup.Setting{File: iocgroup.IOBFQWeight, Device: sda.Device}
+	target = classes.Holder{ID: "c1", Container: "main", CgroupsPath: "/kubepods/pod1/c1"}
+)
+
+func newRecords(t *testing.T, saved memory) *Records {
+	t.Helper()
+	r := NewRecords(slog.New(slog.DiscardHandler))
+	if err := r.Remember(saved); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// begin begins a change, as the plugin does before it writes the values.
+func begin(r *Records, class string, values iocgroup.Values) Change {
+	change := r.Get(target).Compare(nil, values, func(iocgroup.Setting) bool { return true }, func(iocgroup.Setting) bool { return false })
+	change.Applied.Class = class
+	r.Begin(target, class, &change, change.Values)
+	return change
+}
+
+func TestCompare(t *testing.T) {
+	ten, seven, five := iocgroup.Value{10}, iocgroup.Value{7}, iocgroup.Value{5}
+	yields := func(s iocgroup.Setting) bool { return s == sdb }
+	for _, test := range []struct {
+		name                                 string
+		applied                              map[iocgroup.Setting][]iocgroup.Value
+		live, wanted, change, lower, records iocgroup.Values
+	}{
+		{name: "A new cgroup gets the wanted values", wanted: iocgroup.Values{sda: ten}, change: iocgroup.Values{sda: ten}, records: iocgroup.Values{sda: ten}},
+		{name: "What was applied and is not wanted is cleared", applied: map[iocgroup.Setting][]iocgroup.Value{sda: {ten}, weight: {five}},
+			live: iocgroup.Values{sda: ten, weight: five}, change: iocgroup.Values{sda: {}, weight: {}}},
+		{name: "What may have been applied is cleared", applied: map[iocgroup.Setting][]iocgroup.Value{sda: {ten, seven}},
+			live: iocgroup.Values{sda: ten}, change: iocgroup.Values{sda: {}}},
+		{name: "What another program has changed stays", applied: map[iocgroup.Setting][]iocgroup.Value{sda: {ten}, weight: {five}},
+			live: iocgroup.Values{sda: seven, weight: seven}},
+		{name: "What another program has added to a disk stays", applied: map[iocgroup.Setting][]iocgroup.Value{sda: {ten}},
+			live: iocgroup.Values{sda: {10, 7}}, change: iocgroup.Values{sda: {0, 7}}},
+		{name: "A wanted value replaces that of another program", live: iocgroup.Values{sda: seven}, wanted: iocgroup.Values{sda: ten},
+			change: iocgroup.Values{sda: ten}, records: iocgroup.Values{sda: ten}},
+		{name: "A lower limit of another program stays where the plugin yields", live: iocgroup.Values{sdb: {7, 3}}, wanted: iocgroup.Values{sdb: ten},
+			change: iocgroup.Values{sdb: {7, 3}}, lower: iocgroup.Values{sdb: {7, 3}}},
+		{name: "A higher one does not", live: iocgroup.Values{sdb: ten}, wanted: iocgroup.Values{sdb: seven},
+			change: iocgroup.Values{sdb: seven}, records: iocgroup.Values{sdb: seven}},
+		{name: "Neither does a lower one that was applied", applied: map[iocgroup.Setting][]iocgroup.Value{sdb: {seven}}, live: iocgroup.Values{sdb: seven},
+			wanted: iocgroup.Values{sdb: ten}, change: iocgroup.Values{sdb: ten}, records: iocgroup.Values{sdb: ten}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := Applied{Values: test.applied}.Compare(test.live, test.wanted, func(iocgroup.Setting) bool { return true }, yields)
+			for what, pair := range map[string][2]iocgroup.Values{
+				"change": {test.change, got.Values}, "lower": {test.lower, got.Lower}, "records": {test.records, got.Applied.Settings()},
+			} {
+				if !maps.Equal(pair[0], pair[1]) {
+					t.Errorf("%s: got %v, want %v", what, pair[1], pair[0])
+				}
+			}
+		})
+	}
+}
+
+// TestAnObservationDoesNotReplaceALaterChange confirms what was read before a change that another goroutine has made meanwhile.
+func TestAnObservationDoesNotReplaceALaterChange(t *testing.T) {
+	r := newRecords(t, memory{})
+	before := r.Get(target)
+	change := begin(r, "slow", iocgroup.Values{sda: {10}})
+	r.Confirm(target, before)
+	if got := r.Get(target).Settings(); !maps.Equal(got, iocgroup.Values{sda: {10}}) {
+		t.Errorf("applied is %v", got)
+	}
+	r.Confirm(target, change.Applied)
+	if got := r.Get(target); got.Class != "slow" || !got.Has(sda) {
+		t.Errorf("applied is %+v", got)
+	}
+}
+
+func TestRecordsSurviveTheProcess(t *testing.T) {
+	saved := memory{}
+	r := newRecords(t, saved)
+	begin(r, "slow", iocgroup.Values{sda: {10, 0, 3}, weight: {200}, {File: iocgroup.IOWeight}: {300}})
+	begin(r, "fast", iocgroup.Values{sda: {20}})
+	want := map[iocgroup.Setting][]iocgroup.Value{sda: {{10, 0, 3}, {20}}, weight: {{200}}, {File: iocgroup.IOWeight}: {{300}}}
+	for range 2 {
+		got := newRecords(t, saved).Get(target)
+		if diff := cmp.Diff(want, got.Values); diff != "" || got.Class != "fast" {
+			t.Errorf("the class is %q, and the values (-want +got):\n%s", got.Class, diff)
+		}
+		r.Save()
+	}
+}
+
+// TestTheRuntimeReturnsWhatItHasStored saves nothing for a container whose values the runtime has stored.
+func TestTheRuntimeReturnsWhatItHasStored(t *testing.T) {
+	saved := memory{}
+	r := newRecords(t, saved)
+	values := iocgroup.Values{sda: {10}}
+	r.Store(target, values, func(iocgroup.Setting) bool { return true })
+	change := r.Get(target).Compare(values, values, func(iocgroup.Setting) bool { return true }, func(iocgroup.Setting) bool { return false })
+	change.Applied.Class = "slow"
+	r.Confirm(target, change.Applied)
+	r.Save()
+	if _, has := saved[prefix+target.CgroupsPath]; has || !r.Get(target).Has(sda) {
+		t.Errorf("the memory has %s, and applied is %+v", saved, r.Get(target))
+	}
+
+	r.Store(target, iocgroup.Values{}, func(iocgroup.Setting) bool { return true })
+	if r.Get(target).Has(sda) {
+		t.Error("a value that the runtime has replaced counts as applied")
+	}
+}
+
+func TestRecordsOfCgroupsThatAreGoneAreRemoved(t *testing.T) {
+	saved, now := memory{}, time.Unix(0, 0)
+	r := newRecords(t, saved)
+	r.now = func() time.Time { return now }
+	begin(r, "slow", iocgroup.Values{sda: {10}})
+	exists := false
+	prune := func() { r.Prune(func(string) bool { return exists }); r.Save() }
+
+	prune() // the runtime may not have created the cgroup yet
+	exists, now = true, now.Add(keepTime)
+	prune()
+	if _, has := saved[prefix+target.CgroupsPath]; !has || !r.Get(target).Has(sda) {
+		t.Errorf("the record is gone: %+v, %s", r.Get(target), saved)
+	}
+	exists = false
+	prune()
+	if _, has := saved[prefix+target.CgroupsPath]; has || r.Get(target).Has(sda) {
+		t.Errorf("the record is still there: %+v, %s", r.Get(target), saved)
+	}
+}
