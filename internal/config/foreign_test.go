@@ -14,6 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 	"github.com/qos-nri/qos-nri-plugin/test/foreign"
 )
@@ -45,7 +46,7 @@ func TestConfigFilesOfTheRuntimeAreReadBelowTheHostRoot(t *testing.T) {
 	})
 
 	dir := directory(t, map[string]string{"a.yaml": naming})
-	kinds := []classes.Kind{rdt.Kind(rdt.Options{}), blockio.Kind(blockio.Options{})}
+	kinds := []classes.Kind{rdt.Kind(rdt.Options{}), blockio.Kind(ioapply.New(ioapply.Options{}))}
 	source := config.Read(dir, kinds, config.HostFiles(host))
 	if source.Err != nil {
 		t.Fatal(source.Err)

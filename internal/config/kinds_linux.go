@@ -10,9 +10,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/external"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
 	"github.com/qos-nri/qos-nri-plugin/pkg/linux"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+	"github.com/qos-nri/qos-nri-plugin/pkg/volumeio"
 )
 
 // Host is the machine on which the kinds act.
@@ -29,18 +32,19 @@ type Host struct {
 // FS is what the kinds need of the host's filesystem.
 type FS interface {
 	resctrl.FS
-	blockio.FS
+	iodisks.FS
 	linux.FS
 }
 
 // Kinds returns every kind of resource that class files can configure. To add a kind, add it here. This Go file is
 // for Linux only, because the backends and their libraries do not compile for other systems.
 func Kinds(host Host) []classes.Kind {
-	return append([]classes.Kind{
+	cgroups := ioapply.New(ioapply.Options{FS: host.FS, Tree: host.Tree, Log: host.Log})
+	return []classes.Kind{
 		rdt.Kind(rdt.Options{FS: host.FS, Threads: host.Tree, MountResctrl: host.MountResctrl, FilesAlone: host.FilesAlone, Log: host.Log}),
 		linux.Kind(linux.Options{FS: host.FS, Tree: host.Tree, Log: host.Log}),
-		external.Kind(),
-	}, blockio.Kinds(blockio.Options{FS: host.FS, Tree: host.Tree, Log: host.Log})...)
+		external.Kind(), blockio.Kind(cgroups), volumeio.Kind(cgroups),
+	}
 }
 
 // OfflineKinds returns every kind, for programs that only read class files.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
@@ -54,7 +55,7 @@ func newBlockIOMachine(t *testing.T, legacy bool, class string) *blockioMachine 
 	m.AddCgroup(machinePath)
 
 	on := func(host crashHost) classes.Kind {
-		return blockio.Kind(blockio.Options{FS: host, Tree: treeOf(t, host), Log: slog.New(slog.DiscardHandler)})
+		return blockio.Kind(ioapply.New(ioapply.Options{FS: host, Tree: treeOf(t, host), Log: slog.New(slog.DiscardHandler)}))
 	}
 
 	f := &blockioMachine{newMachine(t, sim.New(sim.Options{Cgroups: m}), on, blockioFiles, "blockio="+class), legacy}

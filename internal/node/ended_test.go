@@ -16,6 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -35,7 +36,7 @@ func onIOMachine(t *testing.T, m *simcgroup.Machine, test func(*testing.T, *ioMa
 	t.Helper()
 	m.AddDisk("sda", 8, 0)
 	synctest.Test(t, func(t *testing.T) {
-		kind := blockio.Kind(blockio.Options{FS: m, Tree: treeOf(t, m), Log: slog.New(slog.DiscardHandler)})
+		kind := blockio.Kind(ioapply.New(ioapply.Options{FS: m, Tree: treeOf(t, m), Log: slog.New(slog.DiscardHandler)}))
 		f := &ioMachine{fixture: newFixtureOf(t, kind), host: m}
 		f.pod = pod("a", map[string]string{
 			classes.ContainerKeyPrefix + "one": "blockio=first", classes.ContainerKeyPrefix + "two": "blockio=second",

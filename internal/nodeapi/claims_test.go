@@ -17,8 +17,9 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/claims"
-	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
+	"github.com/qos-nri/qos-nri-plugin/pkg/volumeio"
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
@@ -29,7 +30,7 @@ type claimed struct {
 }
 
 func (c *claimed) SetClaims(_ context.Context, claimed claims.Claims) error {
-	if _, err := claimed.Resource(blockio.Kinds(blockio.Options{})); err != nil {
+	if _, err := claimed.Resource([]classes.Kind{volumeio.Kind(ioapply.New(ioapply.Options{}))}); err != nil {
 		return err
 	}
 	c.claims = claimed
@@ -66,7 +67,7 @@ func TestInvalidClaimsAreInvalidArguments(t *testing.T) {
 	}
 
 	type request = qosv1alpha1.SetVolumeClaimsRequest
-	_, client := serve(t, node.New(node.Options{Kinds: blockio.Kinds(blockio.Options{}), Log: slog.New(slog.DiscardHandler)}))
+	_, client := serve(t, node.New(node.Options{Kinds: []classes.Kind{volumeio.Kind(ioapply.New(ioapply.Options{}))}, Log: slog.New(slog.DiscardHandler)}))
 	for _, test := range []struct {
 		name    string
 		request *request

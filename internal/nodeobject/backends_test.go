@@ -22,6 +22,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
@@ -49,7 +50,7 @@ func statusWith(t *testing.T, spec simresctrl.Spec, mountResctrl bool, m *simcgr
 	log := slog.New(slog.DiscardHandler)
 	kinds := []classes.Kind{
 		rdt.Kind(rdt.Options{FS: simresctrl.New(spec), MountResctrl: mountResctrl, Log: log}),
-		blockio.Kind(blockio.Options{FS: m, Tree: tree, Log: log}),
+		blockio.Kind(ioapply.New(ioapply.Options{FS: m, Tree: tree, Log: log})),
 	}
 
 	n := node.New(node.Options{Kinds: kinds, Log: log})

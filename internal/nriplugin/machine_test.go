@@ -70,7 +70,7 @@ type host struct {
 // this error.
 func (h host) intercept(before func(op, path string) error) { h.before.Store(&before) }
 
-// ReadFile implements resctrl.FS and blockio.FS.
+// ReadFile implements resctrl.FS and iodisks.FS.
 func (h host) ReadFile(path string) ([]byte, error) {
 	data, err := h.Machine.ReadFile(path)
 	if h.readOnly.Load() && strings.HasSuffix(path, "/mountinfo") {
@@ -93,7 +93,7 @@ func (h host) begin(op, path string) error {
 	return nil
 }
 
-// WriteFile implements resctrl.FS and blockio.FS.
+// WriteFile implements resctrl.FS and iodisks.FS.
 func (h host) WriteFile(path string, data []byte) error {
 	if err := h.begin("write", path); err != nil {
 		return err

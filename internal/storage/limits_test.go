@@ -13,7 +13,9 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/claims"
-	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
+	"github.com/qos-nri/qos-nri-plugin/pkg/volumeio"
 )
 
 func attributes(name string, parameters map[string]string) *storagev1.VolumeAttributesClass {
@@ -73,7 +75,7 @@ func FuzzLimits(f *testing.F) {
 			return
 		}
 		claimed := claims.Claims{Limits: map[string]qos.VolumeLimits{"gold": limits.VolumeLimits}}
-		if _, err := claimed.Resource(blockio.Kinds(blockio.Options{})); err != nil {
+		if _, err := claimed.Resource([]classes.Kind{volumeio.Kind(ioapply.New(ioapply.Options{}))}); err != nil {
 			t.Errorf("iops %q and throughput %q result in %+v, which the node refuses: %v", iops, throughput, limits, err)
 		}
 	})

@@ -15,44 +15,12 @@ import (
 	"sync/atomic"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// FS is the part of the host's filesystem that the backend needs. Paths are paths on the host.
-type FS interface {
-	iocgroup.FS
-	Glob(pattern string) ([]string, error)
-	BlockDevice(path string) (major, minor uint32, err error)
-}
-
-// Tree finds cgroups. *cgroup.Tree implements it.
-type Tree interface {
-	iocgroup.Tree
-	// IODir returns the directory with the target's io controller files, and the cgroup version of this directory.
-	IODir(target classes.Holder) (dir string, version int, err error)
-}
-
-// Options has the dependencies of all backends of a Kind.
-type Options struct {
-	FS   FS
-	Tree Tree
-	// Log defaults to slog.Default().
-	Log *slog.Logger
-}
-
-// Kinds returns the kinds of resources that class files configure in the fields "blockio" and "volumeio".
-func Kinds(opts Options) []classes.Kind {
-	if opts.Log == nil {
-		opts.Log = slog.Default()
-	}
-	shared := newPods(opts.Log)
-	return []classes.Kind{kind(opts, shared), volumeKind(opts, shared)}
-}
-
-// Kind returns the kind that class files configure in the field "blockio".
-func Kind(opts Options) classes.Kind { return Kinds(opts)[0] }
-
-func kind(opts Options, shared *pods) classes.Kind {
+// Kind returns the kind that class files configure in the field "blockio". All kinds of block I/O on a node share their cgroups.
+func Kind(cgroups *ioapply.Cgroups) classes.Kind {
 	return classes.Kind{
 		Field:   "blockio",
 		Scopes:  []classes.Scope{classes.ContainerScope, classes.PodScope},
@@ -60,11 +28,8 @@ func kind(opts Options, shared *pods) classes.Kind {
 		Mutable: true,
 		Parse:   ParseConfig,
 		New: func(resource string, scope classes.Scope) classes.Backend {
-			b := &Backend{opts: opts, resource: resource, scope: scope, log: opts.Log.With("resource", resource), shared: shared}
+			b := &Backend{cgroups: cgroups, resource: resource, scope: scope, log: cgroups.Log.With("resource", resource)}
 			b.live.Store(&snapshot{})
-			if scope == classes.PodScope {
-				b.pods = shared
-			}
 			return b
 		},
 		Measures: measures(),
@@ -74,15 +39,11 @@ func kind(opts Options, shared *pods) classes.Kind {
 // Backend enforces the classes of one resource. Its methods read a snapshot without a lock, because Apply replaces the
 // snapshot as a whole.
 type Backend struct {
-	opts     Options
+	cgroups  *ioapply.Cgroups
 	resource string
 	scope    classes.Scope
 	log      *slog.Logger
 	live     atomic.Pointer[snapshot]
-	// shared has what was applied to cgroups.
-	shared *pods
-	// pods combines the limits of pods and of their volumes. It is nil in container scope.
-	pods *pods
 	// replacing serializes the replacement of live. Hooks do not take this lock.
 	replacing sync.Mutex
 	// devicesGone is true when Apply has found that the machine lost disks for which containers have values. Repair
@@ -121,8 +82,8 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 		}
 		return next.inherit(now)
 	})
-	if b.pods != nil {
-		b.pods.add(b.resource, b)
+	if b.scope == classes.PodScope {
+		b.cgroups.Add(b.resource, b)
 	}
 	for class, reason := range next.status.Degraded {
 		b.log.Warn("a class is enforced only in part", "class", class, "reason", reason)
@@ -144,7 +105,7 @@ func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
 		return nil, fmt.Errorf("configuration is a %T, not a %T", config, own)
 	}
 
-	s, err := newSnapshot(b.opts, b.scope, own)
+	s, err := newSnapshot(b.cgroups, b.scope, own)
 	var unavailable *classes.Unavailable
 	errors.As(err, &unavailable)
 	b.unavailable.Store(unavailable)
@@ -191,7 +152,7 @@ func (b *Backend) Adjust(target classes.Holder, from, to string) (classes.Adjust
 		return nil, err
 	}
 
-	before := b.shared.records.Get(target).Settings().Merge(s.classes[from].values)
+	before := b.cgroups.Records.Get(target).Settings().Merge(s.classes[from].values)
 	change := before.ChangeTo(wanted)
 	files := s.neutral(change)
 	maps.Copy(files, iocgroup.Texts(iocgroup.Unified{}.Writes(s.settable(change))))
@@ -202,12 +163,12 @@ func (b *Backend) Adjust(target classes.Holder, from, to string) (classes.Adjust
 func (b *Backend) Record(target classes.Holder, to string) {
 	s := b.live.Load()
 	if wanted, err := s.valuesOf(to); err == nil && s.byRuntime(b.scope) {
-		b.shared.records.Expect(target, to, wanted)
+		b.cgroups.Records.Expect(target, to, wanted)
 	}
 }
 
 // Remember implements classes.Rememberer.
-func (b *Backend) Remember(memory classes.Memory) error { return b.shared.records.Remember(memory) }
+func (b *Backend) Remember(memory classes.Memory) error { return b.cgroups.Records.Remember(memory) }
 
 var (
 	_ classes.Recorder   = (*Backend)(nil)

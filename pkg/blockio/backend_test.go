@@ -14,6 +14,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
@@ -58,7 +59,7 @@ func newFixture(t *testing.T, m *simcgroup.Machine, scope classes.Scope) fixture
 	if err != nil {
 		t.Fatal(err)
 	}
-	kind := Kind(Options{FS: m, Tree: tree, Log: slog.New(slog.DiscardHandler)})
+	kind := Kind(ioapply.New(ioapply.Options{FS: m, Tree: tree, Log: slog.New(slog.DiscardHandler)}))
 	f := fixture{t, m, kind.New("k8s.io/blockio", scope).(*Backend)}
 	f.remember(newMemory())
 	return f

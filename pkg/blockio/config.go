@@ -11,10 +11,11 @@ import (
 	"strings"
 
 	goresctrl "github.com/intel/goresctrl/pkg/blockio"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
 )
 
 // Config is a parsed blockio section.
@@ -118,13 +119,13 @@ func parseItem(f *classes.Field) item {
 			continue
 		}
 		rate := fields[names[kind]]
-		parsed.rates[kind] = new(parseQuantity(rate, text, 0, iocgroup.MaxRate(kind)))
+		parsed.rates[kind] = new(ioapply.ParseQuantity(rate, text, 0, iocgroup.MaxRate(kind)))
 		if parsed.Devices == nil {
 			rate.Report("throttles no device; list the devices in the field Devices")
 		}
 	}
 	if parsed.Weight != "" {
-		parsed.weight = parseQuantity(fields["Weight"], parsed.Weight, iocgroup.MinWeight, iocgroup.MaxWeight)
+		parsed.weight = ioapply.ParseQuantity(fields["Weight"], parsed.Weight, iocgroup.MinWeight, iocgroup.MaxWeight)
 	}
 	return parsed
 }
@@ -133,29 +134,8 @@ func parsePattern(f *classes.Field) string {
 	pattern := f.Scalar()
 	if _, err := path.Match(pattern, ""); err != nil {
 		f.Report("%q is not a file name pattern; write one like /dev/sd[a-z]", pattern)
-	} else if !strings.HasPrefix(pattern, "/") && !isAlias(pattern) {
-		f.Report("%q is not an absolute path; write one like /dev/sd[a-z], or "+aliasRootFS+" or "+aliasEphemeral, pattern)
+	} else if !strings.HasPrefix(pattern, "/") && !iodisks.IsAlias(pattern) {
+		f.Report("%q is not an absolute path; write one like /dev/sd[a-z], or "+iodisks.AliasRootFS+" or "+iodisks.AliasEphemeral, pattern)
 	}
 	return pattern
-}
-
-// parseQuantity reads a Kubernetes quantity, like "10M", "64Ki" or "500". It rounds up to a whole number, as goresctrl does.
-func parseQuantity(f *classes.Field, text string, least, most uint64) uint64 {
-	zero := ""
-	if least == 0 {
-		zero = ", and 0 is unlimited"
-	}
-
-	quantity, err := resource.ParseQuantity(text)
-	switch {
-	case err != nil:
-		f.Report("%q is not a quantity; write one like 500, 10M or 64Ki", text)
-	case quantity.Sign() < 0 || quantity.CmpInt64(int64(least)) < 0:
-		f.Report("%q is too small; the minimum is %d%s", text, least, zero)
-	case quantity.CmpInt64(int64(most)) > 0:
-		f.Report("%q is too large; the maximum is %d%s", text, most, zero)
-	default:
-		return uint64(quantity.Value())
-	}
-	return 0
 }

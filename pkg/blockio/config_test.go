@@ -15,6 +15,7 @@ import (
 	goresctrl "github.com/intel/goresctrl/pkg/blockio"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 )
 
 func TestGoresctrlConfigurationIsAccepted(t *testing.T) {
@@ -168,7 +169,7 @@ func TestEachScopeHasAtMostOneResource(t *testing.T) {
 			text += own
 		}
 		got := ""
-		if _, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, []classes.Kind{Kind(Options{})}, nil); err != nil {
+		if _, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, []classes.Kind{Kind(ioapply.New(ioapply.Options{}))}, nil); err != nil {
 			got = err.Error()
 		}
 		if got != test.want {

@@ -32,55 +32,6 @@ func linked() *simcgroup.Machine {
 	return m
 }
 
-func TestPatternsMatchWholeDisks(t *testing.T) {
-	for _, test := range []struct {
-		pattern string
-		want    []string
-		// partitions and ignored are parts of the sentences that matchDevices returns.
-		partitions, ignored string
-	}{
-		{"/dev/sda", []string{"sda (8:0)"}, "", ""},
-		{"/dev/sd[a-z]", []string{"sda (8:0)", "sdb (8:16)"}, "", ""},
-		{"/dev/sda1", []string{"sda (8:0)"}, "/dev/sda1 is a partition: the class applies to its whole disk sda (8:0)", ""},
-		{"/dev/disk/by-id/ata-SSD", []string{"sda (8:0)"}, "", ""},
-		{"/dev/disk/by-id/*SSD*", []string{"sda (8:0)", "sda (8:0)"}, "/dev/disk/by-id/ata-SSD-part1 is a partition", ""},
-		{"/dev/disk/by-id/ata-HDD", []string{"sdb (8:16)"}, "", ""},
-		{"/dev/mapper/data", []string{"dm-0 (253:0)"}, "", ""},
-		{"/dev/loop0", []string{"loop0 (7:0)"}, "", ""},
-		{"/dev/nvme*", nil, "", ""},
-		{"/dev/[ns]*", []string{"sda (8:0)", "sda (8:0)", "sdb (8:16)"}, "/dev/sda1 is a partition", ""},
-		{"/dev/p*", nil, "", "/dev/plain is ignored: stat /dev/plain: block device required"},
-		{"/dev/disk/by-id/gone", nil, "", "/dev/disk/by-id/gone is ignored: readlink /dev/sdz: no such file or directory"},
-		{"/dev/loop-a", nil, "", "/dev/loop-a is ignored: more than 40 symbolic links"},
-		{"/dev/null", nil, "", "/dev/null is ignored: stat /dev/null: block device required"},
-		{"/dev/plain", nil, "", "/dev/plain is ignored: stat /dev/plain: block device required"},
-	} {
-		t.Run(test.pattern, func(t *testing.T) {
-			got, err := matchDevices(newNodeMounts(linked()), test.pattern)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var names []string
-			for _, disk := range got.disks {
-				names = append(names, disk.String())
-			}
-			if diff := cmp.Diff(test.want, names); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			wantSentence(t, got.partitions, test.partitions)
-			wantSentence(t, got.ignored, test.ignored)
-		})
-	}
-}
-
-func wantSentence(t *testing.T, got []string, want string) {
-	t.Helper()
-	text := strings.Join(got, "; ")
-	if (want == "") != (text == "") || !strings.Contains(text, want) {
-		t.Errorf("got %q, want %q", text, want)
-	}
-}
-
 func TestLaterItemsOverrideEarlierOnes(t *testing.T) {
 	f := newFixture(t, linked(), classes.ContainerScope).apply(`
 Classes:

@@ -44,28 +44,28 @@ func (b *Backend) EnforceObserved(ctx context.Context, target classes.Holder, ob
 	})
 }
 
-func (b *Backend) enforce(ctx context.Context, target classes.Holder, to string, read reader) error {
+func (b *Backend) enforce(ctx context.Context, target classes.Holder, to string, read ioapply.Reader) error {
 	s := b.live.Load()
 	wanted, err := s.valuesOf(to)
 	if err != nil {
 		return err
 	}
-	concerned := b.shared.records.Get(target).Settings().Merge(wanted)
-	if len(concerned) == 0 && !b.shared.records.IsNew(target) {
+	concerned := b.cgroups.Records.Get(target).Settings().Merge(wanted)
+	if len(concerned) == 0 && !b.cgroups.Records.IsNew(target) {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("enforce class %q: %w", to, err)
 	}
 
-	if b.pods != nil {
-		defer b.pods.lock(target)()
+	if b.scope == classes.PodScope {
+		defer b.cgroups.Lock(target)()
 	}
-	group, err := b.open(s, target)
+	group, err := b.cgroups.Open(target, s.machine)
 	if err != nil {
 		return err
 	}
-	live, applied, err := b.shared.look(group, target, s.machine.WeightsOf(concerned), b.knownFor, read)
+	live, applied, err := b.cgroups.Look(group, target, s.machine.WeightsOf(concerned), b.knownFor, read)
 	if errors.Is(err, iocgroup.ErrNotEnabled) && wanted.ClearsOnly() {
 		return nil // nothing limits the target
 	}
@@ -78,7 +78,7 @@ func (b *Backend) enforce(ctx context.Context, target classes.Holder, to string,
 	if s.byRuntime(b.scope) && len(change.Values.Remaining(live)) > 0 {
 		b.log.Info("writing values that the runtime did not set", "class", to, "cgroup", group.Dir)
 	}
-	if err := b.shared.apply(group, target, to, live, change); err != nil {
+	if err := b.cgroups.Apply(group, target, to, live, change); err != nil {
 		return fmt.Errorf("enforce class %q in %s: %w", to, group.Dir, err)
 	}
 	return nil
@@ -86,24 +86,16 @@ func (b *Backend) enforce(ctx context.Context, target classes.Holder, to string,
 
 // compare compares the cgroup of a target with the values of a class.
 func (b *Backend) compare(target classes.Holder, wanted, live iocgroup.Values, applied ioapply.Applied) ioapply.Change {
-	if b.pods != nil {
-		return b.pods.compare(b.pods.finder(b.opts.FS, target), target, b.resource, wanted, live, applied, all)
+	if b.scope == classes.PodScope {
+		return b.cgroups.Compare(b.cgroups.Finder(target), target, b.resource, wanted, live, applied, ioapply.All)
 	}
-	return applied.Compare(live, wanted, all, none)
+	return applied.Compare(live, wanted, ioapply.All, ioapply.None)
 }
 
 // knownFor returns what the classes set that a target of the backend can have.
 func (b *Backend) knownFor() ioapply.Known {
-	if b.pods != nil {
-		return b.pods.known()
+	if b.scope == classes.PodScope {
+		return b.cgroups.Known()
 	}
-	return b.known()
-}
-
-func (b *Backend) open(s *snapshot, target classes.Holder) (iocgroup.Group, error) {
-	dir, version, err := b.opts.Tree.IODir(target)
-	if err != nil {
-		return iocgroup.Group{}, fmt.Errorf("find the cgroup: %w", err)
-	}
-	return iocgroup.Group{Host: b.opts.FS, Machine: s.machine, Version: version, Layout: iocgroup.LayoutOf(version), Dir: dir}, nil
+	return b.Known()
 }

@@ -37,7 +37,7 @@ func TestAFileOfContainerdAndCRIOIsAcceptedUnchanged(t *testing.T) {
 
 	m.AddSymlink("/dev/disk/by-id/ata-SSD_1", "../../sdb")
 	f := newFixture(t, m, classes.ContainerScope)
-	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(byFile)}}, []classes.Kind{Kind(f.backend.opts)},
+	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(byFile)}}, []classes.Kind{Kind(f.backend.cgroups)},
 		func(string) ([]byte, error) { return text, nil })
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -35,7 +36,7 @@ func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	kind := Kind(Options{FS: host, Tree: tree, Log: slog.New(slog.DiscardHandler)})
+	kind := Kind(ioapply.New(ioapply.Options{FS: host, Tree: tree, Log: slog.New(slog.DiscardHandler)}))
 	f := fixture{t, host.Machine, kind.New("k8s.io/blockio", classes.ContainerScope).(*Backend)}
 	f.apply(throttling)
 	config, done := f.parse(throttling), make(chan error, 1)

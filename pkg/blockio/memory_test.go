@@ -38,7 +38,7 @@ func newMemory() *memory { return &memory{data: map[string][]byte{"cgroups": []b
 // remember makes a backend use a memory instead of the one that it has.
 func (f fixture) remember(m *memory) {
 	f.t.Helper()
-	f.backend.shared.records = ioapply.NewRecords(f.backend.opts.Log)
+	f.backend.cgroups.Records = ioapply.NewRecords(f.backend.cgroups.Log)
 	if err := f.backend.Remember(m); err != nil {
 		f.t.Fatal(err)
 	}

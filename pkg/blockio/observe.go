@@ -30,7 +30,7 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	}
 
 	s := b.live.Load()
-	group, err := b.open(s, target)
+	group, err := b.cgroups.Open(target, s.machine)
 	if errors.Is(err, cgroup.ErrNoCgroup) && b.hasEnded(target) {
 		return classes.Observation{}, fmt.Errorf("%w: %w", classes.ErrEnded, err)
 	}
@@ -38,11 +38,11 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 		return classes.Observation{}, err
 	}
 	wanted, unknownErr := s.valuesOf(want)
-	weights := s.machine.WeightsOf(b.shared.records.Get(target).Settings().Merge(wanted))
-	if want == classes.SystemDefault || b.shared.records.IsNew(target) {
+	weights := s.machine.WeightsOf(b.cgroups.Records.Get(target).Settings().Merge(wanted))
+	if want == classes.SystemDefault || b.cgroups.Records.IsNew(target) {
 		weights = s.machine.WeightFiles // Foreign lists the weights of other programs
 	}
-	live, applied, err := b.shared.look(group, target, weights, b.knownFor, iocgroup.Group.Read)
+	live, applied, err := b.cgroups.Look(group, target, weights, b.knownFor, iocgroup.Group.Read)
 	if err != nil && !errors.Is(err, iocgroup.ErrNotEnabled) {
 		return classes.Observation{}, err
 	}
@@ -53,11 +53,11 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	case unknownErr != nil || len(change.Values.Remaining(live)) > 0:
 		seen.Class, seen.Known = applied.Class, applied.Class != want
 		if applied.Class == classes.SystemDefault {
-			seen.Known = b.pods != nil || !applied.In(live) // what was applied to a pod without a class are limits of its volumes
+			seen.Known = b.scope == classes.PodScope || !applied.In(live) // what was applied to a pod without a class are limits of its volumes
 		}
 	case err == nil:
 		change.Applied.Class = want
-		b.shared.records.Confirm(target, change.Applied)
+		b.cgroups.Records.Confirm(target, change.Applied)
 	}
 	if !seen.Known {
 		seen.Class = classes.SystemDefault
@@ -65,7 +65,7 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	if seen.Class == classes.SystemDefault {
 		seen.Foreign = group.Machine.Describe(applied.Foreign(live))
 	}
-	if b.pods == nil && err == nil {
+	if b.scope == classes.ContainerScope && err == nil {
 		seen.Read = &reading{live, weights}
 	}
 	return seen, nil
@@ -77,7 +77,7 @@ func (b *Backend) hasEnded(target classes.Holder) bool {
 	if target.Container == "" {
 		return true
 	}
-	_, err := b.opts.FS.ReadFile(fmt.Sprintf("/proc/%d/cgroup", target.PID))
+	_, err := b.cgroups.FS.ReadFile(fmt.Sprintf("/proc/%d/cgroup", target.PID))
 	return target.PID > 0 && errors.Is(err, fs.ErrNotExist)
 }
 
@@ -91,7 +91,7 @@ func (b *Backend) IsStale(target classes.Holder, class string, files map[string]
 	}
 
 	stored, deviceGone := now.stored(files)
-	b.shared.records.Store(target, stored, func(s iocgroup.Setting) bool {
+	b.cgroups.Records.Store(target, stored, func(s iocgroup.Setting) bool {
 		_, in := files[cmp.Or(string(s.File), iocgroup.IOMax)]
 		return in
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -48,7 +49,7 @@ func survives(do func()) (alive bool) {
 }
 
 // process returns a new process of the plugin with a configuration and a memory. host is the machine, or wraps it.
-func process(t *testing.T, host FS, m *simcgroup.Machine, scope classes.Scope, section string, saved *memory) fixture {
+func process(t *testing.T, host iodisks.FS, m *simcgroup.Machine, scope classes.Scope, section string, saved *memory) fixture {
 	t.Helper()
 	tree, err := cgroup.Detect(m)
 	if err != nil {
@@ -57,7 +58,7 @@ func process(t *testing.T, host FS, m *simcgroup.Machine, scope classes.Scope, s
 	if host == nil {
 		host = m
 	}
-	kind := Kind(Options{FS: host, Tree: tree, Log: slog.New(slog.DiscardHandler)})
+	kind := Kind(ioapply.New(ioapply.Options{FS: host, Tree: tree, Log: slog.New(slog.DiscardHandler)}))
 	f := fixture{t, m, kind.New("blockio", scope).(*Backend)}
 	f.remember(saved)
 	return f.apply(section)
@@ -266,7 +267,7 @@ func TestARecordThatCannotBeSavedKeepsNoContainerFromStarting(t *testing.T) {
 	saved.err = errors.New("no space left on device")
 	var log strings.Builder
 	f := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope)
-	f.backend.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
+	f.backend.cgroups.Log = slog.New(slog.NewTextHandler(&log, nil))
 	f.remember(saved)
 	f.apply(throttling)
 	f.enforce(container(), "", "slow")
@@ -284,7 +285,7 @@ func TestARecordThatCannotBeSavedKeepsNoContainerFromStarting(t *testing.T) {
 
 func TestRecordsThatCannotBeReadAreAnError(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope)
-	f.backend.shared.records = ioapply.NewRecords(slog.New(slog.DiscardHandler))
+	f.backend.cgroups.Records = ioapply.NewRecords(slog.New(slog.DiscardHandler))
 	err := f.backend.Remember(&memory{data: map[string][]byte{"cgroup /kubepods/pod1": []byte(`{"values":1}`)}})
 	if err == nil || !strings.Contains(err.Error(), "read what was applied to cgroups") {
 		t.Errorf("got %v", err)

@@ -29,7 +29,7 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	}
 
 	b.goLive(next.inherit)
-	b.shared.tidy(b.opts.FS, &next.machine)
+	b.cgroups.Tidy(&next.machine)
 	drift := classes.Drift{DevicesGone: b.devicesGone.Swap(false) || b.loses(now, next)}
 	if drift.DevicesGone || !now.resolvesLike(next) {
 		drift.Found = now.differences(next)
@@ -40,7 +40,7 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 // loses reports whether the machine has lost disks for which classes have or had values.
 func (b *Backend) loses(now, next *snapshot) bool {
 	return slices.ContainsFunc(now.machine.Without(next.machine), func(dev iocgroup.Device) bool {
-		return now.names(dev) || b.shared.records.HasDevice(dev)
+		return now.names(dev) || b.cgroups.Records.HasDevice(dev)
 	})
 }
 

@@ -11,13 +11,14 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
 )
 
 // resolver resolves the classes of a configuration to values for this machine.
 type resolver struct {
-	node    *nodeMounts
+	node    *iodisks.Node
 	machine iocgroup.Machine
-	matches map[string]match
+	matches map[string]iodisks.Match
 	// weighs is true if any class has a weight.
 	weighs bool
 	// These fields have sentences for the messages of conditions. `missing` has one sentence for each device pattern that
@@ -59,10 +60,10 @@ func (r *resolver) disksOf(item *item) (disks []iocgroup.Disk, degraded []string
 			r.problems = append(r.problems, item.problem("Devices", err.Error()))
 			continue
 		}
-		if len(found.disks) == 0 {
+		if len(found.Disks) == 0 {
 			unmatched = append(unmatched, pattern)
 		}
-		disks = append(disks, found.disks...)
+		disks = append(disks, found.Disks...)
 	}
 
 	// One matching pattern in Devices is enough, so that one class file fits nodes with different disks. A path that is
@@ -82,18 +83,18 @@ func isPattern(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
 // match returns the disks that match a pattern. It caches the result, so that all classes get the same disks for a
 // pattern, and each warning appears once.
-func (r *resolver) match(pattern string) (match, error) {
+func (r *resolver) match(pattern string) (iodisks.Match, error) {
 	if found, known := r.matches[pattern]; known {
 		return found, nil
 	}
-	found, err := matchDevices(r.node, pattern)
+	found, err := r.node.Match(pattern)
 	if err != nil {
 		return found, err
 	}
 
 	r.matches[pattern] = found
-	r.partitions = append(r.partitions, found.partitions...)
-	r.ignored = append(r.ignored, found.ignored...)
+	r.partitions = append(r.partitions, found.Partitions...)
+	r.ignored = append(r.ignored, found.Ignored...)
 	return found, nil
 }
 
@@ -149,14 +150,11 @@ func valuesOf(m *iocgroup.Machine, merged merged) iocgroup.Values {
 	return v
 }
 
-// noLimits is the reason why a kernel cannot limit I/O.
-const noLimits = "this kernel has no files for limits, such as io.max; boot a kernel with CONFIG_BLK_DEV_THROTTLING"
-
 // limitless returns the reason why the limits of a class have no effect, or nothing.
 func limitless(m *iocgroup.Machine, merged merged) []string {
 	for _, limits := range merged.limits {
 		if m.CannotLimit && limits != (iocgroup.Value{}) {
-			return []string{"the limits have no effect: " + noLimits}
+			return []string{"the limits have no effect: " + iocgroup.NoThrottling}
 		}
 	}
 	return nil

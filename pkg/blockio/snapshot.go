@@ -11,9 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
 )
 
 // snapshot is a live configuration. It is immutable, so that hooks can read it while the next one is built.
@@ -34,8 +35,8 @@ type liveClass struct {
 }
 
 // newSnapshot resolves a configuration on this machine. It writes nothing. The error joins all problems.
-func newSnapshot(opts Options, scope classes.Scope, config *Config) (*snapshot, error) {
-	m, err := inspectMachine(opts)
+func newSnapshot(cgroups *ioapply.Cgroups, scope classes.Scope, config *Config) (*snapshot, error) {
+	m, err := cgroups.Inspect()
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func newSnapshot(opts Options, scope classes.Scope, config *Config) (*snapshot, 
 			"to the pod's containers; use cgroup v2, or container scope"}
 	}
 
-	resolver := &resolver{node: newNodeMounts(opts.FS), machine: m, matches: map[string]match{}}
+	resolver := &resolver{node: iodisks.NewNode(cgroups.FS), machine: m, matches: map[string]iodisks.Match{}}
 	s := &snapshot{config: config, machine: m, classes: map[string]liveClass{}}
 	s.status.Degraded = map[string]string{}
 	for _, class := range config.classes {
@@ -121,13 +122,4 @@ func (s *snapshot) neutral(change iocgroup.Values) map[string]string {
 		}
 	}
 	return neutral
-}
-
-// inspectMachine reads the state of the machine. If it has no io controller, the error is a *classes.Unavailable.
-func inspectMachine(opts Options) (iocgroup.Machine, error) {
-	m, err := iocgroup.Inspect(opts.FS, opts.Tree)
-	if errors.Is(err, cgroup.ErrNoIO) {
-		err = &classes.Unavailable{Reason: "NoIOController", Message: err.Error()}
-	}
-	return m, err
 }

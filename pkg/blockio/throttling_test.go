@@ -4,14 +4,12 @@
 package blockio
 
 import (
-	"errors"
 	"io/fs"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
@@ -46,7 +44,7 @@ func TestLimitsAreDegradedOnAKernelWithoutThrottling(t *testing.T) {
 	for version, m := range map[string]*simcgroup.Machine{"v2": simcgroup.New(), "v1": simcgroup.NewLegacy()} {
 		t.Run(version, func(t *testing.T) {
 			f := newFixture(t, bfqOnAll(m), classes.ContainerScope)
-			f.backend.opts.FS = noThrottling{m}
+			f.backend.cgroups.FS = noThrottling{m}
 			f.apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}], light: [{Weight: 50}]}")
 			s := f.backend.Status()
 			if len(s.Degraded) != 1 || !strings.Contains(s.Degraded["slow"], "boot a kernel with CONFIG_BLK_DEV_THROTTLING") {
@@ -67,19 +65,5 @@ func TestLimitsAreDegradedOnAKernelWithoutThrottling(t *testing.T) {
 				t.Errorf("observed %+v, %v", seen, err)
 			}
 		})
-	}
-}
-
-func TestVolumeClassesNeedThrottling(t *testing.T) {
-	m := disks(simcgroup.New())
-	m.AddCgroup("/kubepods/pod1")
-	tree, err := cgroup.Detect(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	backend := Kinds(Options{FS: noThrottling{m}, Tree: tree})[1].New("volume-io", classes.VolumeScope)
-	var unavailable *classes.Unavailable
-	if err := backend.Check(t.Context(), &VolumeConfig{}); !errors.As(err, &unavailable) || unavailable.Reason != "NoThrottling" {
-		t.Errorf("got %v", err)
 	}
 }

@@ -53,7 +53,7 @@ func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (class
 	reading := classes.Reading{}
 	var problems []error
 	for _, file := range usageFiles(group.Version) {
-		data, err := b.opts.FS.ReadFile(path.Join(group.Dir, file.name))
+		data, err := b.cgroups.FS.ReadFile(path.Join(group.Dir, file.name))
 		switch {
 		case err == nil:
 			file.parse(reading, data, group.Machine.PartName)
@@ -73,7 +73,7 @@ func (b *Backend) SumsEnded() bool { return b.live.Load().machine.Version == 2 }
 
 // openRunning opens the cgroup of a target. The error is classes.ErrEnded if the target has no cgroup.
 func (b *Backend) openRunning(target classes.Holder) (iocgroup.Group, error) {
-	group, err := b.open(b.live.Load(), target)
+	group, err := b.cgroups.Open(target, b.live.Load().machine)
 	if errors.Is(err, cgroup.ErrNoCgroup) {
 		err = fmt.Errorf("%w: %w", classes.ErrEnded, err)
 	}

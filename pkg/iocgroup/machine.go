@@ -196,6 +196,9 @@ func (m *Machine) Describe(state Values) string {
 // value of such a disk is not reported under its number, because it would be counted again under its name later.
 func (m *Machine) PartName(dev Device) string { return m.Names[dev] }
 
+// NoThrottling is the reason why a kernel cannot limit I/O.
+const NoThrottling = "this kernel has no files for limits, such as io.max; boot a kernel with CONFIG_BLK_DEV_THROTTLING"
+
 // WeightRemedy says how to enable weights.
 func WeightRemedy(version int) string {
 	remedy := "to enable weights, set the I/O scheduler of the disk to bfq (echo bfq > /sys/block/DISK/queue/scheduler)"

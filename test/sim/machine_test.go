@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
 	kernelresctrl "github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
@@ -25,7 +25,7 @@ import (
 
 var _ interface {
 	kernelresctrl.FS
-	blockio.FS
+	iodisks.FS
 	cgroup.FS
 	nriruntime.OCI
 } = (*sim.Machine)(nil)

@@ -22,6 +22,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
@@ -32,7 +34,7 @@ import (
 // Host is the machine that the classes are applied on.
 type Host interface {
 	resctrl.FS
-	blockio.FS
+	iodisks.FS
 	nriruntime.OCI
 }
 
@@ -84,7 +86,7 @@ func (s *Stage) newNode(ctx context.Context, classFile string) (*node.Node, erro
 	rdtKind := rdt.Kind(rdt.Options{FS: s.Host, Threads: tree, MountResctrl: true, Log: log})
 	rdtKind.New = func(string, classes.Scope) classes.Backend { return s.Groups }
 	s.Groups = rdt.New(rdt.Options{FS: s.Host, Threads: tree, MountResctrl: true, Log: log})
-	kinds := []classes.Kind{rdtKind, blockio.Kind(blockio.Options{FS: s.Host, Tree: tree, Log: log})}
+	kinds := []classes.Kind{rdtKind, blockio.Kind(ioapply.New(ioapply.Options{FS: s.Host, Tree: tree, Log: log}))}
 	config, err := classes.Parse([]classes.File{{Name: "classes.yaml", Data: []byte(classFile)}}, kinds, nil)
 	if err != nil {
 		return nil, err

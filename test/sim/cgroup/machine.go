@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// Machine implements the FS interfaces of pkg/cgroup and pkg/blockio. It is safe for concurrent use.
+// Machine implements the FS interfaces of pkg/cgroup and pkg/iodisks. It is safe for concurrent use.
 type Machine struct {
 	mu sync.Mutex
 	// mu guards the fields below.

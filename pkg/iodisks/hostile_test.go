@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package iodisks
 
 import (
 	"bufio"
@@ -79,7 +79,7 @@ func TestTheMountsOfAProcessTakeLittleMemory(t *testing.T) {
 
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err = newFinder(hostfs.Root("/"), func(string, string) []string { return nil }).find(
+	_, err = NewFinder(hostfs.Root("/"), func(string, string) []string { return nil }).Find(
 		classes.Holder{ID: "c1:/data", ContainerID: "c1", PodUID: "u1", Container: "main", Volume: "/data", PID: tenant.Process.Pid})
 	runtime.ReadMemStats(&after)
 	if !errors.Is(err, mountinfo.ErrTooLarge) {

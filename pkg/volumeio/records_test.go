@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package volumeio
 
 import (
 	"log/slog"
@@ -72,7 +72,9 @@ func TestAKillAtAnyWriteOfAVolumeLeavesNothing(t *testing.T) {
 // TestAVolumeKeepsTheRecordedWeightsOfItsPod sets limits of a volume in a pod that has a class with weights.
 func TestAVolumeKeepsTheRecordedWeightsOfItsPod(t *testing.T) {
 	m := withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw")
-	bfqOnAll(m)
+	if err := m.WriteFile("/sys/block/sda/queue/scheduler", []byte("bfq")); err != nil {
+		t.Fatal(err)
+	}
 	v := newVolumes(t, m)
 	v.apply("Classes: {heavy: [{Weight: 400}]}")
 	v.holdPod()

@@ -1,13 +1,14 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package volumeio
 
 import (
 	"errors"
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
 )
 
 func TestTheMountOfTheKubeletDecides(t *testing.T) {
@@ -61,7 +62,7 @@ func TestAVolumeOfAContainerWithoutAPIDIsFoundWithoutTheContainersMounts(t *test
 			v := newVolumes(t, m)
 			target := v.hold(0, "/data", "silver")
 			target.VolumeSources = map[string]classes.VolumeSource{"/data": test.source}
-			if err := v.volume.Enforce(t.Context(), target, "silver", "silver"); (err == nil) != (test.want != "") || err != nil && !errors.Is(err, errNoPID) {
+			if err := v.volume.Enforce(t.Context(), target, "silver", "silver"); (err == nil) != (test.want != "") || err != nil && !errors.Is(err, iodisks.ErrNoPID) {
 				t.Errorf("got %v", err)
 			}
 			v.want(podMax, test.want)

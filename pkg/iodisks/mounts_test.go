@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package iodisks
 
 import (
 	"fmt"
@@ -11,21 +11,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
 const (
-	rootMount    = "28 1 8:1 / / rw - ext4 /dev/sda1 rw"
-	layerOf      = "99 28 0:50 / %s rw - overlay overlay rw,lowerdir=/l/1:/l/2,upperdir=%s,workdir=/w"
-	rootOf       = "97 28 %[2]s/run/containerd/io.containerd.runtime.v2.task/k8s.io/%[1]s/rootfs rw - %[3]s rw"
-	volumeOf     = "98 28 0:51 / %s/pods/6f0c/volumes/kubernetes.io~projected/token rw - tmpfs tmpfs rw"
-	someKubelet  = "/var/lib/kubelet"
-	aliasSection = "Classes: {all: [{Devices: [rootfs], ThrottleReadBps: 1M}, {Devices: [ephemeral], ThrottleWriteBps: 2M}]}"
+	rootMount   = "28 1 8:1 / / rw - ext4 /dev/sda1 rw"
+	layerOf     = "99 28 0:50 / %s rw - overlay overlay rw,lowerdir=/l/1:/l/2,upperdir=%s,workdir=/w"
+	rootOf      = "97 28 %[2]s/run/containerd/io.containerd.runtime.v2.task/k8s.io/%[1]s/rootfs rw - %[3]s rw"
+	volumeOf    = "98 28 0:51 / %s/pods/6f0c/volumes/kubernetes.io~projected/token rw - tmpfs tmpfs rw"
+	someKubelet = "/var/lib/kubelet"
 )
 
 func mounted(lines ...string) *simcgroup.Machine {
-	m := disks(simcgroup.New())
+	m := disks()
 	m.Mount(rootMount)
 	for _, line := range lines {
 		m.Mount(line)
@@ -98,12 +96,12 @@ func TestAliasesAreTheDisksOfTheRuntimeAndOfTheKubelet(t *testing.T) {
 			"ephemeral is ignored: /var/lib/kubelet/pods is on fuseblk: this filesystem has no block device"},
 	} {
 		t.Run(test.alias+": "+test.name, func(t *testing.T) {
-			found, err := matchDevices(newNodeMounts(test.machine), test.alias)
+			found, err := NewNode(test.machine).Match(test.alias)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := slices.Concat(found.ignored, found.partitions)
-			for _, disk := range found.disks {
+			got := slices.Concat(found.Ignored, found.Partitions)
+			for _, disk := range found.Disks {
 				got = append(got, disk.String())
 			}
 			if diff := cmp.Diff(test.want, strings.Join(got, ", ")); diff != "" {
@@ -113,38 +111,16 @@ func TestAliasesAreTheDisksOfTheRuntimeAndOfTheKubelet(t *testing.T) {
 	}
 }
 
-func TestAliasesFollowDirectoriesThatMove(t *testing.T) {
-	m := mounted(fmt.Sprintf(layerOf, "/run/x", "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs"), fmt.Sprintf(volumeOf, someKubelet))
-	f := newFixture(t, m, classes.PodScope).apply(aliasSection)
-	f.enforce(pod(), "", "all")
-	const podMax = "/sys/fs/cgroup/kubepods/pod1/io.max"
-	f.want(podMax, "8:0 rbps=1000000 wbps=2000000 riops=max wiops=max\n")
-
-	m.Mount("40 28 8:16 / /var/lib/kubelet rw - ext4 /dev/sdb rw")
-	f.repair("device files, mounts or I/O schedulers changed")
-	f.enforce(pod(), "all", "all")
-	f.want(podMax, "8:16 rbps=max wbps=2000000 riops=max wiops=max\n8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
-
-	m.Unmount(someKubelet)
-	m.Mount("40 28 0:40 / /var/lib/kubelet rw - tmpfs tmpfs rw")
-	f.repair("device files, mounts or I/O schedulers changed")
-	f.enforce(pod(), "all", "all")
-	f.want(podMax, "8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
-	if got, want := f.backend.Status().Degraded["all"], "pattern ephemeral matches no block device on this machine"; got != want {
-		t.Errorf("degraded: %q, want %q", got, want)
-	}
-}
-
 func FuzzAliases(f *testing.F) {
 	for _, line := range []string{rootMount, fmt.Sprintf(layerOf, "/x", "/var/lib/containers/storage/overlay/ab/diff"), fmt.Sprintf(volumeOf, someKubelet), "bad"} {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, mountinfo string) {
-		m := disks(simcgroup.New())
+		m := disks()
 		m.AddFile("/proc/1/mountinfo", mountinfo)
-		for _, alias := range []string{aliasRootFS, aliasEphemeral} {
-			found, err := matchDevices(newNodeMounts(m), alias)
-			if err == nil && len(found.disks) == 0 && len(found.ignored) == 0 {
+		for _, alias := range []string{AliasRootFS, AliasEphemeral} {
+			found, err := NewNode(m).Match(alias)
+			if err == nil && len(found.Disks) == 0 && len(found.Ignored) == 0 {
 				t.Errorf("%s matches no disk, and no reason is given", alias)
 			}
 		}

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package volumeio
 
 import (
 	"cmp"
@@ -12,14 +12,15 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// VolumeConfig is a parsed volumeio section.
-type VolumeConfig struct{ classes []volumeClass }
+// Config is a parsed volumeio section.
+type Config struct{ classes []class }
 
-// volumeClass has the limits that a class sets for each disk of a volume.
-type volumeClass struct {
+// class has the limits that a class sets for each disk of a volume.
+type class struct {
 	name   string
 	limits iocgroup.Value
 	// limitsSharedDisks is true if the class may limit a disk that also has data outside of the volume.
@@ -27,7 +28,7 @@ type volumeClass struct {
 }
 
 // ClassNames returns the sorted names of the classes.
-func (c *VolumeConfig) ClassNames() []string {
+func (c *Config) ClassNames() []string {
 	names := make([]string, len(c.classes))
 	for i, class := range c.classes {
 		names[i] = class.name
@@ -35,26 +36,26 @@ func (c *VolumeConfig) ClassNames() []string {
 	return names
 }
 
-// ParseVolumeConfig reads the section volumeio. It reports the problems that do not depend on the machine.
-func ParseVolumeConfig(section *classes.Field) classes.BackendConfig {
-	config := &VolumeConfig{}
+// ParseConfig reads the section volumeio. It reports the problems that do not depend on the machine.
+func ParseConfig(section *classes.Field) classes.BackendConfig {
+	config := &Config{}
 	for _, field := range section.Fields("classes")["classes"].Entries() {
-		config.classes = append(config.classes, parseVolumeClass(field))
+		config.classes = append(config.classes, parseClass(field))
 	}
-	slices.SortFunc(config.classes, func(a, b volumeClass) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(config.classes, func(a, b class) int { return cmp.Compare(a.name, b.name) })
 	return config
 }
 
-func parseVolumeClass(f *classes.Field) volumeClass {
+func parseClass(f *classes.Field) class {
 	rates := limitFields()
 	fields := f.Fields(append(rates[:], "sharedDisk")...)
 
-	class := volumeClass{name: f.Name}
+	class := class{name: f.Name}
 	set := false
 	for kind, name := range rates {
 		if text := fields[name].Scalar(); text != "" {
 			set = true
-			class.limits[kind] = parseQuantity(fields[name], text, minRate, iocgroup.MaxRate(kind))
+			class.limits[kind] = ioapply.ParseQuantity(fields[name], text, minRate, iocgroup.MaxRate(kind))
 		}
 	}
 	if !set {
@@ -88,19 +89,19 @@ func claimedClasses() *classes.ClaimedClasses {
 
 // configOfLimits returns the configuration with a class for each of these limits. The error joins all problems.
 func configOfLimits(limits map[string]qos.VolumeLimits) (classes.BackendConfig, error) {
-	config := &VolumeConfig{}
+	config := &Config{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		values, err := valueOf(limits[name])
 		for _, problem := range classes.SplitErrors(err) {
 			errs = append(errs, fmt.Errorf("class %q: %w", name, problem))
 		}
-		config.classes = append(config.classes, volumeClass{name: name, limits: values})
+		config.classes = append(config.classes, class{name: name, limits: values})
 	}
 	return config, errors.Join(errs...)
 }
 
-// valueOf checks limits as parseVolumeClass does. The error joins all problems.
+// valueOf checks limits as parseClass does. The error joins all problems.
 func valueOf(limits qos.VolumeLimits) (value iocgroup.Value, _ error) {
 	if limits == (qos.VolumeLimits{}) {
 		return value, errNoLimit

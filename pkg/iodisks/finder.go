@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package iodisks
 
 import (
 	"errors"
@@ -15,29 +15,30 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/mountinfo"
 )
 
-// errNoPID is the error for a volume that can only be found in the mounts of its container.
-var errNoPID = errors.New("the runtime has not reported the PID of the container; if the runtime is CRI-O, update it to 1.36 or later")
+// ErrNoPID is the error for a volume that can only be found in the mounts of its container.
+var ErrNoPID = errors.New("the runtime has not reported the PID of the container; if the runtime is CRI-O, update it to 1.36 or later")
 
-type volume struct {
+// Volume is a volume with its disks.
+type Volume struct {
 	target classes.Holder
 	mount  *mount // nil for a block device without a filesystem
-	disks  []iocgroup.Disk
+	Disks  []iocgroup.Disk
 }
 
-// limit returns values that set the same limits on each disk of the volume.
-func (v volume) limit(limits iocgroup.Value) iocgroup.Values {
+// Limit returns values that set the same limits on each disk of the volume.
+func (v Volume) Limit(limits iocgroup.Value) iocgroup.Values {
 	all := iocgroup.Values{}
-	for _, disk := range v.disks {
+	for _, disk := range v.Disks {
 		all[iocgroup.Setting{Device: disk.Device}] = limits
 	}
 	return all
 }
 
-// finder finds the disks of volumes. It reads each file and finds each volume only once, so a finder is used for one
+// Finder finds the disks of volumes. It reads each file and finds each volume only once, so a finder is used for one
 // operation, or for one round. It is safe for concurrent use.
-type finder struct {
+type Finder struct {
 	host FS
-	node *nodeMounts
+	node *Node
 	// volumesOf returns the paths of the volumes of a container that have classes.
 	volumesOf func(container, podUID string) []string
 	// running has the results of checkRunning, and inContainer the mounts, by the ID of the container. The key is not the PID,
@@ -56,18 +57,19 @@ type containerMounts struct {
 }
 
 type foundVolume struct {
-	volume volume
+	volume Volume
 	err    error
 }
 
-func newFinder(host FS, volumesOf func(container, podUID string) []string) *finder {
-	return &finder{host: host, node: newNodeMounts(host), volumesOf: volumesOf}
+// NewFinder returns a Finder. The function `volumesOf` returns the paths of the volumes of a container that have classes.
+func NewFinder(host FS, volumesOf func(container, podUID string) []string) *Finder {
+	return &Finder{host: host, node: NewNode(host), volumesOf: volumesOf}
 }
 
-// find finds the disks and the mount of a volume. A volume that is a block device has no mount. The error is
+// Find finds the disks and the mount of a volume. A volume that is a block device has no mount. The error is
 // classes.ErrNoBlockDevice if the filesystem has no block device, and classes.ErrEnded if the container's process has
 // ended.
-func (f *finder) find(target classes.Holder) (volume, error) {
+func (f *Finder) Find(target classes.Holder) (Volume, error) {
 	found := f.found.get(target.ID, func() foundVolume {
 		v, err := f.search(target)
 		return foundVolume{v, err}
@@ -75,18 +77,18 @@ func (f *finder) find(target classes.Holder) (volume, error) {
 	return found.volume, found.err
 }
 
-// findExclusive works like `find`. If a disk of the volume also has data outside of the volume, the error is
+// FindExclusive works like Find. If a disk of the volume also has data outside of the volume, the error is
 // classes.ErrSharedDisk.
-func (f *finder) findExclusive(target classes.Holder) (volume, error) {
-	found, err := f.find(target)
+func (f *Finder) FindExclusive(target classes.Holder) (Volume, error) {
+	found, err := f.Find(target)
 	if err != nil {
 		return found, err
 	}
 	return found, f.shared.get(target.ID, func() error { return f.node.checkShared(found) })
 }
 
-func (f *finder) search(target classes.Holder) (volume, error) {
-	found := volume{target: target}
+func (f *Finder) search(target classes.Holder) (Volume, error) {
+	found := Volume{target: target}
 	if device := target.VolumeSources[target.Volume].Device; device != "" {
 		if err := f.checkRunning(target); err != nil {
 			return found, err
@@ -95,7 +97,7 @@ func (f *finder) search(target classes.Holder) (volume, error) {
 		if err != nil {
 			return found, fmt.Errorf("find the disk of %s: %w", target.Volume, err)
 		}
-		found.disks = []iocgroup.Disk{whole}
+		found.Disks = []iocgroup.Disk{whole}
 		return found, nil
 	}
 
@@ -104,7 +106,7 @@ func (f *finder) search(target classes.Holder) (volume, error) {
 		return found, err
 	}
 	found.mount = mount
-	found.disks, err = f.node.disksOf(mount)
+	found.Disks, err = f.node.disksOf(mount)
 	if errors.Is(err, errNoBlockDevice) {
 		return found, fmt.Errorf("%w: %s is on %s, but the kernel limits only the I/O of block devices; remove the request",
 			classes.ErrNoBlockDevice, target.Volume, mount.fstype)
@@ -117,7 +119,7 @@ func (f *finder) search(target classes.Holder) (volume, error) {
 
 // checkRunning returns classes.ErrEnded if the process of the container has ended. It does not read the mounts of the
 // container.
-func (f *finder) checkRunning(target classes.Holder) error {
+func (f *Finder) checkRunning(target classes.Holder) error {
 	if target.PID <= 0 {
 		return nil
 	}
@@ -143,7 +145,7 @@ func orEnded(err error) error {
 // mount. For other volumes, e.g. hostPath volumes, it searches the container's own mounts. They are the second choice,
 // because the container can change them: a symbolic link in its image changes the path of a mount, a process with its own
 // mount namespace can hide a mount, and it can have so many mounts that reading them takes too long.
-func (f *finder) mountOf(target classes.Holder) (*mount, error) {
+func (f *Finder) mountOf(target classes.Holder) (*mount, error) {
 	ofKubelet, err := f.mountOfKubelet(target)
 	switch {
 	case err != nil:
@@ -151,7 +153,7 @@ func (f *finder) mountOf(target classes.Holder) (*mount, error) {
 	case ofKubelet != nil:
 		return ofKubelet, f.checkRunning(target)
 	case target.PID <= 0:
-		return nil, fmt.Errorf("find the disk of the volume: %w", errNoPID)
+		return nil, fmt.Errorf("find the disk of the volume: %w", ErrNoPID)
 	}
 
 	mounts := f.inContainer.get(target.ContainerID, func() containerMounts {
@@ -186,7 +188,7 @@ func mountsAt(host FS, pid int, paths []string) containerMounts {
 
 // mountOfKubelet returns the mount that the kubelet made for a volume of a pod, or nil if there is none, e.g. for an emptyDir volume,
 // which is only a directory.
-func (f *finder) mountOfKubelet(target classes.Holder) (*mount, error) {
+func (f *Finder) mountOfKubelet(target classes.Holder) (*mount, error) {
 	dir := target.VolumeSources[target.Volume].Dir
 	if dir == "" {
 		return nil, nil //nolint:nilnil // the kubelet has mounted nothing for the volume
@@ -203,7 +205,7 @@ func (f *finder) mountOfKubelet(target classes.Holder) (*mount, error) {
 }
 
 // diskOf returns the whole disk of a volume of mode Block. `numbers` has the major and minor number of its device, e.g. "8:17".
-func (f *finder) diskOf(numbers string) (iocgroup.Disk, error) {
+func (f *Finder) diskOf(numbers string) (iocgroup.Disk, error) {
 	dev, err := iocgroup.ParseDevice(numbers)
 	if err != nil {
 		return iocgroup.Disk{}, err

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package volumeio
 
 import (
 	"strings"
@@ -14,7 +14,7 @@ import (
 
 func TestVolumeClassesAreStrict(t *testing.T) {
 	section := "classes:\n  a: {maxReadBps: 1, maxWriteIops: x, sharedDisk: maybe}\n  b: {}\n  c: {maxReads: 5}\nunknown: 1\n"
-	_, err := classes.ParseSection(classes.File{Data: []byte(section)}, ParseVolumeConfig)
+	_, err := classes.ParseSection(classes.File{Data: []byte(section)}, ParseConfig)
 	var got []string
 	for _, problem := range classes.SplitErrors(err) {
 		got = append(got, problem.Error())

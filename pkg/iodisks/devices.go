@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package iodisks
 
 import (
 	"errors"
@@ -11,22 +11,23 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-type match struct {
-	disks []iocgroup.Disk
-	// partitions has one sentence for each matched file that is a partition. `ignored` has one sentence, with the reason,
+// Match has the disks that an entry of Devices selects.
+type Match struct {
+	Disks []iocgroup.Disk
+	// Partitions has one sentence for each matched file that is a partition. Ignored has one sentence, with the reason,
 	// for each matched file that is ignored.
-	partitions, ignored []string
+	Partitions, Ignored []string
 }
 
-// matchDevices finds the disks that an entry of Devices selects. If a pattern matches disks and other files, e.g. the character
+// Match finds the disks that an entry of Devices selects. If a pattern matches disks and other files, e.g. the character
 // device /dev/nvme0 of the controller of the disk /dev/nvme0n1, the other files do not count.
-func matchDevices(node *nodeMounts, pattern string) (match, error) {
-	if isAlias(pattern) {
-		return matchAlias(node, pattern)
+func (n *Node) Match(pattern string) (Match, error) {
+	if IsAlias(pattern) {
+		return matchAlias(n, pattern)
 	}
 
-	var found match
-	host := node.host
+	var found Match
+	host := n.host
 	paths, err := host.Glob(pattern)
 	if err != nil {
 		return found, fmt.Errorf("match %q: %w", pattern, err)
@@ -39,18 +40,18 @@ func matchDevices(node *nodeMounts, pattern string) (match, error) {
 		case errors.Is(err, syscall.ENOTBLK):
 			others = append(others, ignored(name, err))
 		case err != nil:
-			found.ignored = append(found.ignored, ignored(name, err))
+			found.Ignored = append(found.Ignored, ignored(name, err))
 		}
 	}
-	if len(found.disks) == 0 {
-		found.ignored = append(found.ignored, others...)
+	if len(found.Disks) == 0 {
+		found.Ignored = append(found.Ignored, others...)
 	}
 	return found, nil
 }
 
 func ignored(name string, err error) string { return fmt.Sprintf("%s is ignored: %v", name, err) }
 
-func (m *match) add(host FS, name string) error {
+func (m *Match) add(host FS, name string) error {
 	node, err := iocgroup.FollowSymlinks(host, name)
 	if err != nil {
 		return err
@@ -65,8 +66,8 @@ func (m *match) add(host FS, name string) error {
 	}
 
 	if isPartition {
-		m.partitions = append(m.partitions, fmt.Sprintf("%s is a partition: the class applies to its whole disk %s", name, whole))
+		m.Partitions = append(m.Partitions, fmt.Sprintf("%s is a partition: the class applies to its whole disk %s", name, whole))
 	}
-	m.disks = append(m.disks, whole)
+	m.Disks = append(m.Disks, whole)
 	return nil
 }

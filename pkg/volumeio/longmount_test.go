@@ -1,13 +1,11 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package volumeio
 
 import (
 	"strings"
 	"testing"
-
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // moved is the host's mount of a subPath of an emptyDir. The container, which also mounts the whole emptyDir, has moved the directory below 80
@@ -25,12 +23,4 @@ func TestALongMountOfOnePodDoesNotKeepAnotherPodFromItsVolume(t *testing.T) {
 		t.Errorf("the start of another pod's container: %.300v", err)
 	}
 	v.want(podMax, "8:16 "+silverLimits)
-}
-
-func TestALongMountOfOnePodDoesNotMakeBlockIOUnavailable(t *testing.T) {
-	m := mounted()
-	m.AddFile("/var/lib/containerd", "")
-	f := newFixture(t, m, classes.ContainerScope).apply("Classes: {slow: [{Devices: [rootfs], ThrottleReadBps: 10M}]}")
-	m.Mount(moved())
-	f.repair()
 }

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package volumeio
 
 import (
 	"bytes"
@@ -92,10 +92,11 @@ func (s *stuck) WriteFile(path string, data []byte) error {
 
 // otherLock returns the UID of a pod whose cgroup does not share its lock with the cgroup of pod 1.
 func otherLock(v *volumes) string {
-	shared := v.backend.pods
+	defer v.cgroups.Lock(classes.Holder{CgroupsPath: "/kubepods/pod1"})()
 	for i := 2; ; i++ {
 		uid := fmt.Sprint(i)
-		if shared.lockOf(classes.Holder{CgroupsPath: "/kubepods/pod" + uid}) != shared.lockOf(classes.Holder{CgroupsPath: "/kubepods/pod1"}) {
+		if unlock, ok := v.cgroups.TryLock(classes.Holder{CgroupsPath: "/kubepods/pod" + uid}); ok {
+			unlock()
 			return uid
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package iodisks
 
 import (
 	"fmt"
@@ -15,9 +15,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/mountinfo"
 )
 
-// nodeMounts has the mounts of the node, which it reads once, and the disks of their filesystems. It is safe for concurrent
+// Node has the mounts of the node, which it reads once, and the disks of their filesystems. It is safe for concurrent
 // use.
-type nodeMounts struct {
+type Node struct {
 	host   FS
 	mounts memo[struct{}, *mountTable]
 	disks  memo[filesystem, disksFound]
@@ -38,7 +38,8 @@ type disksFound struct {
 	err   error
 }
 
-func newNodeMounts(host FS) *nodeMounts { return &nodeMounts{host: host} }
+// NewNode returns the mounts of a node. It reads them when they are needed.
+func NewNode(host FS) *Node { return &Node{host: host} }
 
 // mountTable has the mounts of the node, in the order in which they were made.
 type mountTable struct {
@@ -50,7 +51,7 @@ type mountTable struct {
 	err error
 }
 
-func (n *nodeMounts) read() *mountTable {
+func (n *Node) read() *mountTable {
 	return n.mounts.get(struct{}{}, func() *mountTable {
 		table := &mountTable{host: n.host, at: map[string]*mount{}}
 		table.err = mountinfo.Read(n.host, mountinfo.File(1), mountinfo.NodeLimit, func(m mountinfo.Mount) {
@@ -77,7 +78,7 @@ func (t *mountTable) of(dir string) *mount {
 }
 
 // disksOf returns the disks of a mounted filesystem.
-func (n *nodeMounts) disksOf(m *mount) ([]iocgroup.Disk, error) {
+func (n *Node) disksOf(m *mount) ([]iocgroup.Disk, error) {
 	key := filesystem{Device: m.Device, fstype: m.fstype}
 	if m.Major == 0 {
 		key.source = m.source
@@ -92,7 +93,7 @@ func (n *nodeMounts) disksOf(m *mount) ([]iocgroup.Disk, error) {
 // volumeDir matches the directories in which the kubelet mounts volumes.
 var volumeDir = regexp.MustCompile(`/pods/[^/]+/(?:volumes|volume-subpaths)/|/plugins/kubernetes\.io/`)
 
-func (n *nodeMounts) mountsByDisk() map[iocgroup.Disk][]*mount {
+func (n *Node) mountsByDisk() map[iocgroup.Disk][]*mount {
 	return n.byDisk.get(struct{}{}, func() map[iocgroup.Disk][]*mount {
 		byDisk := map[iocgroup.Disk][]*mount{}
 		for _, mount := range n.read().all {
@@ -111,13 +112,13 @@ func (n *nodeMounts) mountsByDisk() map[iocgroup.Disk][]*mount {
 // checkShared returns classes.ErrSharedDisk if a disk of the volume also has data outside of the volume. A limit of
 // this disk would also apply to the pod's I/O to that data. A disk has such data if the host has mounted a filesystem
 // of the disk for itself, or if the volume is only a directory of its filesystem.
-func (n *nodeMounts) checkShared(v volume) error {
+func (n *Node) checkShared(v Volume) error {
 	table := n.read()
 	if table.err != nil {
 		return fmt.Errorf("check whether the disk of %s is shared: %w", v.target.Volume, table.err)
 	}
 	isWhole := table.isWhole(v)
-	for _, disk := range v.disks {
+	for _, disk := range v.Disks {
 		for _, other := range n.mountsByDisk()[disk] {
 			if isWhole && other.Device == v.mount.Device && !slices.Contains(n.mountsOfNode(), other) {
 				continue // the volume is mounted there, too
@@ -131,7 +132,7 @@ func (n *nodeMounts) checkShared(v volume) error {
 
 // isWhole reports whether the volume is a whole filesystem, or a subPath of a filesystem that belongs to the pod. For a
 // subPath, the kubelet first mounts the whole filesystem for the pod.
-func (t *mountTable) isWhole(v volume) bool {
+func (t *mountTable) isWhole(v Volume) bool {
 	return v.mount != nil && (v.mount.isWhole || slices.ContainsFunc(t.all, func(m *mount) bool {
 		return m.isWhole && m.Device == v.mount.Device && kubeletdir.IsVolume(m.point, v.target.PodUID)
 	}))
@@ -139,10 +140,10 @@ func (t *mountTable) isWhole(v volume) bool {
 
 // mountsOfNode returns the mounts that contain the node's own directories. A volume on such a mount shares its disk with the
 // node.
-func (n *nodeMounts) mountsOfNode() []*mount {
+func (n *Node) mountsOfNode() []*mount {
 	return n.ofNode.get(struct{}{}, func() []*mount {
 		table, dirs := n.read(), []string{"/"}
-		for _, alias := range []string{aliasRootFS, aliasEphemeral} {
+		for _, alias := range []string{AliasRootFS, AliasEphemeral} {
 			if found, err := table.aliasedDirs(alias); err == nil {
 				dirs = append(dirs, found...)
 			}

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package volumeio
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/mountinfo"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
@@ -136,7 +137,7 @@ func manyVolumes(tb testing.TB, others int) (host opening, backend classes.Backe
 		tb.Fatal(err)
 	}
 	host = opening{m, map[string]int{}}
-	backend = Kinds(Options{FS: host, Tree: tree, Log: slog.New(slog.DiscardHandler)})[1].New("volume-io", classes.VolumeScope)
+	backend = Kind(ioapply.New(ioapply.Options{FS: host, Tree: tree, Log: slog.New(slog.DiscardHandler)})).New("volume-io", classes.VolumeScope)
 	backend.(classes.Sharer).ShareWith(func(uid string) (of []classes.Holding) {
 		for i := range holdings {
 			if uid == "" || holdings[i].PodUID == uid {
@@ -145,7 +146,7 @@ func manyVolumes(tb testing.TB, others int) (host opening, backend classes.Backe
 		}
 		return of
 	})
-	config, err := classes.ParseSection(classes.File{Data: []byte(volumeSection)}, ParseVolumeConfig)
+	config, err := classes.ParseSection(classes.File{Data: []byte(volumeSection)}, ParseConfig)
 	if err == nil {
 		err = backend.Apply(tb.Context(), config)
 	}

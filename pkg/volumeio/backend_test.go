@@ -1,132 +1,19 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package volumeio
 
 import (
 	"errors"
-	"fmt"
-	"log/slog"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
-
-const (
-	podMax        = "/sys/fs/cgroup/kubepods/pod1/io.max"
-	volumeSection = "classes: {silver: {maxReadBps: 10M, maxWriteBps: 5M}, gold: {maxReadBps: 20M, maxReadIops: 500}, any: {maxReadBps: 1M, sharedDisk: limit}}"
-	silverLimits  = "rbps=10000000 wbps=5000000 riops=max wiops=max\n"
-)
-
-// volumes is the fixture for a pod with two containers that have volumes. It has a backend of pod scope and a backend of
-// volume scope. Both set limits in the pod's cgroup.
-type volumes struct {
-	fixture
-	kind     classes.Kind
-	volume   classes.Backend
-	holdings []classes.Holding
-}
-
-func newVolumes(t *testing.T, m *simcgroup.Machine) *volumes {
-	t.Helper()
-	return newVolumesOn(t, m, m, slog.DiscardHandler)
-}
-
-// newVolumesOn works like newVolumes, but the backends use the parameter `host`. It wraps the machine m, e.g. to count the reads.
-func newVolumesOn(t *testing.T, host FS, m *simcgroup.Machine, log slog.Handler) *volumes {
-	t.Helper()
-	tree, err := cgroup.Detect(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kinds := Kinds(Options{FS: host, Tree: tree, Log: slog.New(log)})
-	pod, _ := kinds[0].New("pod-blockio", classes.PodScope).(*Backend)
-	v := &volumes{fixture: fixture{t, m, pod}, kind: kinds[1], volume: kinds[1].New("volume-io", classes.VolumeScope)}
-	for _, backend := range []classes.Backend{pod, v.volume} {
-		backend.(classes.Sharer).ShareWith(func(string) []classes.Holding { return v.holdings })
-	}
-	v.remember(newMemory())
-	v.configure(volumeSection)
-	return v
-}
-
-func (v *volumes) configure(section string) {
-	v.t.Helper()
-	config, err := classes.ParseSection(classes.File{Data: []byte(section)}, ParseVolumeConfig)
-	if err == nil {
-		err = v.volume.Apply(v.t.Context(), config)
-	}
-	if err != nil {
-		v.t.Fatal(err)
-	}
-}
-
-// hold records the class of a volume, as the ledger does.
-func (v *volumes) hold(pid int, path, class string) classes.Holder {
-	container := fmt.Sprint("c", pid)
-	h := classes.Holder{
-		ID: classes.VolumeID(container, path), ContainerID: container, PodName: "pod", PodUID: "1", Container: "main", Volume: path, PID: pid,
-		CgroupsPath: "/kubepods/pod1",
-	}
-	v.release(h.ID)
-	v.holdings = append(v.holdings, classes.Holding{Holder: h, Assignments: []classes.Assignment{{Resource: "volume-io", Class: class}}})
-	return h
-}
-
-// holdPod records the pod of the volumes, without a class.
-func (v *volumes) holdPod() {
-	v.holdings = append(v.holdings, classes.Holding{Holder: classes.Holder{ID: "sandbox", PodUID: "1", CgroupsPath: "/kubepods/pod1"}})
-}
-
-func (v *volumes) release(id string) {
-	var rest []classes.Holding
-	for _, h := range v.holdings {
-		if h.ID != id {
-			rest = append(rest, h)
-		}
-	}
-	v.holdings = rest
-}
-
-// start enforces the class of a volume of a container that starts.
-func (v *volumes) start(pid int, path, class string) error {
-	return v.volume.Enforce(v.t.Context(), v.hold(pid, path, class), class, class)
-}
-
-func (v *volumes) mustStart(pid int, path, class string) {
-	v.t.Helper()
-	if err := v.start(pid, path, class); err != nil {
-		v.t.Fatal(err)
-	}
-}
-
-// wantObserved checks the observed class of a volume.
-func (v *volumes) wantObserved(pid int, path, desired, want string) {
-	v.t.Helper()
-	seen, err := v.volume.Observe(v.t.Context(), v.hold(pid, path, desired), desired)
-	if err != nil || !seen.Known || seen.Class != want {
-		v.t.Errorf("observed %+v, %v; want %q", seen, err, want)
-	}
-}
-
-func (v *volumes) repair() {
-	v.t.Helper()
-	if drift, err := v.volume.Repair(v.t.Context()); err != nil || len(drift.Found) > 0 {
-		v.t.Errorf("Repair returns %+v, %v, want no drift", drift, err)
-	}
-}
-
-// withMounts is a machine whose process 10 has mounts.
-func withMounts(lines ...string) *simcgroup.Machine {
-	m := mounted()
-	m.AddFile("/proc/10/mountinfo", strings.Join(lines, "\n")+"\n")
-	m.AddFile("/proc/11/mountinfo", strings.Join(lines, "\n")+"\n")
-	return m
-}
 
 func TestAVolumeIsLimitedOnTheDiskOfItsMount(t *testing.T) {
 	for _, test := range []struct{ name, mount, want string }{
@@ -228,9 +115,9 @@ func TestAVolumeThatCannotBeLimitedIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		backend := Kinds(Options{FS: m, Tree: tree})[1].New("volume-io", classes.VolumeScope)
+		backend := Kind(ioapply.New(ioapply.Options{FS: m, Tree: tree})).New("volume-io", classes.VolumeScope)
 		var unavailable *classes.Unavailable
-		if err := backend.Check(t.Context(), &VolumeConfig{}); !errors.As(err, &unavailable) || unavailable.Reason != "NoHierarchyInV1" {
+		if err := backend.Check(t.Context(), &Config{}); !errors.As(err, &unavailable) || unavailable.Reason != "NoHierarchyInV1" {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -375,7 +262,7 @@ func TestAConfigurationThatIsNotAppliedChangesNoLimits(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw"))
 	v.holdPod()
 	v.mustStart(10, "/data", "silver")
-	v.kind.New("volume-io", classes.VolumeScope)
+	Kind(v.cgroups).New("volume-io", classes.VolumeScope)
 	v.repair()
 	v.want(podMax, "7:0 "+silverLimits)
 }

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package volumeio
 
 import (
 	"errors"
@@ -12,24 +12,25 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
 )
 
 // removeUnused removes limits from a pod's cgroup that were applied and that no holder needs any more. If the cgroup is locked
 // for a change, removeUnused does nothing, because the change may hang in the kernel. The next Repair tries again.
-func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
-	lock := b.pods.lockOf(pod)
-	if !lock.TryLock() {
+func (b *Backend) removeUnused(f *iodisks.Finder, pod classes.Holder) error {
+	unlock, ok := b.cgroups.TryLock(pod)
+	if !ok {
 		return nil
 	}
-	defer lock.Unlock()
-	if records := b.pods.records; !records.IsNew(pod) && len(records.Get(pod).Values) == 0 {
+	defer unlock()
+	if records := b.cgroups.Records; !records.IsNew(pod) && len(records.Get(pod).Values) == 0 {
 		return nil
 	}
 	group, err := b.open(pod)
 	if err != nil {
 		return err
 	}
-	live, applied, err := b.pods.look(group, pod, nil, b.pods.known, iocgroup.Group.Read)
+	live, applied, err := b.cgroups.Look(group, pod, nil, b.cgroups.Known, iocgroup.Group.Read)
 	if errors.Is(err, iocgroup.ErrNotEnabled) {
 		return nil // nothing limits the pod
 	}
@@ -37,9 +38,9 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 		return err
 	}
 
-	change := b.pods.compare(f, pod, "", iocgroup.Values{}, live, applied, iocgroup.Setting.IsLimit)
+	change := b.cgroups.Compare(f, pod, "", iocgroup.Values{}, live, applied, iocgroup.Setting.IsLimit)
 	rest := change.Values.Remaining(live).Only(live.Has)
-	b.pods.records.Begin(pod, "", &change, rest)
+	b.cgroups.Records.Begin(pod, "", &change, rest)
 	var errs []error
 	for _, w := range group.Layout.Writes(rest) {
 		if err := group.Write(w); !errors.Is(err, syscall.ENODEV) { // the kernel has dropped the limits of a removed device
@@ -49,7 +50,7 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	b.pods.records.Confirm(pod, change.Applied)
+	b.cgroups.Records.Confirm(pod, change.Applied)
 	if len(rest) == 0 {
 		return nil
 	}
@@ -58,7 +59,7 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 	for _, s := range rest.Sorted() {
 		removed = append(removed, iocgroup.IOMaxLine(s.Device, live[s]))
 	}
-	b.opts.Log.Info("removed limits that no class of the pod or of its volumes sets any more", "holder", pod.String(), "limits", removed)
+	b.cgroups.Log.Info("removed limits that no class of the pod or of its volumes sets any more", "holder", pod.String(), "limits", removed)
 	return nil
 }
 
@@ -80,8 +81,8 @@ func describeLower(foreign iocgroup.Values) string {
 	return "lower limits on " + strings.Join(parts, ", ")
 }
 
-// limitsFor implements limiter.
-func (b *VolumeBackend) limitsFor(f *finder, target classes.Holder, name string) (iocgroup.Values, error) {
+// LimitsFor implements ioapply.Limiter.
+func (b *Backend) LimitsFor(f *iodisks.Finder, target classes.Holder, name string) (iocgroup.Values, error) {
 	class, err := b.class(name)
 	if err != nil {
 		return nil, err
@@ -93,11 +94,11 @@ func (b *VolumeBackend) limitsFor(f *finder, target classes.Holder, name string)
 	if err != nil {
 		return nil, err
 	}
-	return found.limit(class.limits), nil
+	return found.Limit(class.limits), nil
 }
 
-// known implements limiter.
-func (b *VolumeBackend) known() (all ioapply.Known) {
+// Known implements ioapply.Limiter.
+func (b *Backend) Known() (all ioapply.Known) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, class := range b.classes {

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package iodisks
 
 import (
 	"errors"
@@ -18,13 +18,14 @@ import (
 
 // An alias is an entry of Devices that names disks by their use. The disks can differ between nodes.
 const (
-	// aliasRootFS selects the disks that contain the writable layers of containers.
-	aliasRootFS = "rootfs"
-	// aliasEphemeral selects the disks that contain the kubelet's directory, where the emptyDir volumes are.
-	aliasEphemeral = "ephemeral"
+	// AliasRootFS selects the disks that contain the writable layers of containers.
+	AliasRootFS = "rootfs"
+	// AliasEphemeral selects the disks that contain the kubelet's directory, where the emptyDir volumes are.
+	AliasEphemeral = "ephemeral"
 )
 
-func isAlias(name string) bool { return name == aliasRootFS || name == aliasEphemeral }
+// IsAlias reports whether an entry of Devices is an alias.
+func IsAlias(name string) bool { return name == AliasRootFS || name == AliasEphemeral }
 
 var (
 	// layerDir matches the directory of an overlay mount's writable layer, as containerd's snapshotters and CRI-O's
@@ -42,7 +43,7 @@ var (
 func (t *mountTable) aliasedDirs(alias string) ([]string, error) {
 	match, usual := func(m *mount) []string { return layerDir.FindStringSubmatch(m.layer) },
 		[]string{"/var/lib/containerd", "/var/lib/containers/storage"}
-	if alias == aliasEphemeral {
+	if alias == AliasEphemeral {
 		match, usual = func(m *mount) []string { return kubeletDir.FindStringSubmatch(m.point) }, []string{"/var/lib/kubelet"}
 	}
 
@@ -52,7 +53,7 @@ func (t *mountTable) aliasedDirs(alias string) ([]string, error) {
 			dirs = append(dirs, found[1])
 		}
 	}
-	if len(dirs) > 0 || alias == aliasRootFS && len(t.plainRoots()) > 0 {
+	if len(dirs) > 0 || alias == AliasRootFS && len(t.plainRoots()) > 0 {
 		return dirs, nil
 	}
 
@@ -109,7 +110,7 @@ func (t *mountTable) plainRoots() (roots []*mount) {
 
 // disksOfRoots returns the disks of the root directories that are no overlays. A class cannot limit a root directory with a device
 // of its own, because each container has another device.
-func (n *nodeMounts) disksOfRoots() (disks []iocgroup.Disk, err error) {
+func (n *Node) disksOfRoots() (disks []iocgroup.Disk, err error) {
 	reasons := map[string]bool{}
 	for _, root := range n.read().plainRoots() {
 		found, err := n.disksOf(root)
@@ -127,30 +128,30 @@ func (n *nodeMounts) disksOfRoots() (disks []iocgroup.Disk, err error) {
 	return disks, err
 }
 
-func matchAlias(node *nodeMounts, alias string) (match, error) {
+func matchAlias(node *Node, alias string) (Match, error) {
 	mounts := node.read()
 	if len(mounts.all) == 0 && mounts.err != nil {
-		return match{}, fmt.Errorf("find the disk of %s: %w", alias, mounts.err)
+		return Match{}, fmt.Errorf("find the disk of %s: %w", alias, mounts.err)
 	}
 
-	var found match
+	var found Match
 	dirs, err := mounts.aliasedDirs(alias)
-	if alias == aliasRootFS {
+	if alias == AliasRootFS {
 		disks, rootErr := node.disksOfRoots()
-		found.disks, err = disks, errors.Join(err, rootErr)
+		found.Disks, err = disks, errors.Join(err, rootErr)
 	}
 	for _, dir := range dirs {
 		disks, dirErr := node.disksOfDir(dir)
-		found.disks, err = append(found.disks, disks...), errors.Join(err, dirErr)
+		found.Disks, err = append(found.Disks, disks...), errors.Join(err, dirErr)
 	}
 	if err != nil {
-		found.ignored = []string{fmt.Sprintf("%s is ignored: %v", alias, err)}
+		found.Ignored = []string{fmt.Sprintf("%s is ignored: %v", alias, err)}
 	}
 	return found, nil
 }
 
 // disksOfDir returns the disks of the filesystem that contains a directory.
-func (n *nodeMounts) disksOfDir(dir string) ([]iocgroup.Disk, error) {
+func (n *Node) disksOfDir(dir string) ([]iocgroup.Disk, error) {
 	mount := n.read().of(dir)
 	if mount == nil {
 		return nil, fmt.Errorf("%s is on no mounted filesystem", dir)

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package blockio
+package volumeio
 
 import (
 	"context"
@@ -15,19 +15,20 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
 )
 
-// VolumeBackend enforces classes of volumes. It sets limits for the disks of a volume in the cgroup of the pod.
-type VolumeBackend struct {
-	opts     Options
+// Backend enforces classes of volumes. It sets limits for the disks of a volume in the cgroup of the pod.
+type Backend struct {
+	cgroups  *ioapply.Cgroups
 	resource string
-	pods     *pods
 
 	// mu guards the fields below. The backend makes no call into the kernel while it holds mu.
 	mu      sync.Mutex
 	machine iocgroup.Machine
-	classes map[string]volumeClass
+	classes map[string]class
 	// devices maps the ID of a volume to the numbers of its devices.
 	devices map[string]string
 	// offered has the names of the classes in the live configuration. The field `classes` also has removed classes that are still in use.
@@ -35,24 +36,22 @@ type VolumeBackend struct {
 	unavailable *classes.Unavailable
 }
 
-func volumeKind(opts Options, shared *pods) classes.Kind {
+// Kind returns the kind that class files configure in the field "volumeio". All kinds of block I/O on a node share their cgroups.
+func Kind(cgroups *ioapply.Cgroups) classes.Kind {
 	return classes.Kind{
 		Field:  "volumeio",
 		Scopes: []classes.Scope{classes.VolumeScope},
 		Single: true,
-		Parse:  ParseVolumeConfig,
+		Parse:  ParseConfig,
 		Claims: claimedClasses(),
 		New: func(resource string, _ classes.Scope) classes.Backend {
-			return &VolumeBackend{
-				opts: opts, resource: resource, pods: shared,
-				classes: map[string]volumeClass{}, devices: map[string]string{},
-			}
+			return &Backend{cgroups: cgroups, resource: resource, classes: map[string]class{}, devices: map[string]string{}}
 		},
 	}
 }
 
-func (b *VolumeBackend) resolve(config classes.BackendConfig) (*VolumeConfig, iocgroup.Machine, error) {
-	own, ok := config.(*VolumeConfig)
+func (b *Backend) resolve(config classes.BackendConfig) (*Config, iocgroup.Machine, error) {
+	own, ok := config.(*Config)
 	if !ok {
 		return nil, iocgroup.Machine{}, fmt.Errorf("configuration is a %T, not a %T", config, own)
 	}
@@ -61,15 +60,15 @@ func (b *VolumeBackend) resolve(config classes.BackendConfig) (*VolumeConfig, io
 }
 
 // inspect inspects the machine, and records whether classes of volumes are available on it.
-func (b *VolumeBackend) inspect() (iocgroup.Machine, error) {
-	m, err := inspectMachine(b.opts)
+func (b *Backend) inspect() (iocgroup.Machine, error) {
+	m, err := b.cgroups.Inspect()
 	if err == nil && m.Version == 1 {
 		err = &classes.Unavailable{Reason: "NoHierarchyInV1", Message: "cgroup v1 does not apply the limits of a pod's cgroup " +
 			"to the pod's containers; use cgroup v2"}
 	}
 
 	if err == nil && m.CannotLimit {
-		err = &classes.Unavailable{Reason: "NoThrottling", Message: noLimits}
+		err = &classes.Unavailable{Reason: "NoThrottling", Message: iocgroup.NoThrottling}
 	}
 
 	var unavailable *classes.Unavailable
@@ -81,19 +80,19 @@ func (b *VolumeBackend) inspect() (iocgroup.Machine, error) {
 }
 
 // Check implements classes.Backend.
-func (b *VolumeBackend) Check(_ context.Context, config classes.BackendConfig) error {
+func (b *Backend) Check(_ context.Context, config classes.BackendConfig) error {
 	_, _, err := b.resolve(config)
 	return err
 }
 
 // Apply implements classes.Backend.
-func (b *VolumeBackend) Apply(_ context.Context, config classes.BackendConfig) error {
+func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	own, m, err := b.resolve(config)
 	if err != nil {
 		return err
 	}
 
-	defer b.pods.add(b.resource, b)
+	defer b.cgroups.Add(b.resource, b)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.machine, b.offered = m, map[string]bool{}
@@ -104,7 +103,7 @@ func (b *VolumeBackend) Apply(_ context.Context, config classes.BackendConfig) e
 }
 
 // Withdraw implements classes.Backend. It changes no cgroup.
-func (b *VolumeBackend) Withdraw(context.Context) error {
+func (b *Backend) Withdraw(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.offered, b.unavailable = nil, nil
@@ -112,7 +111,7 @@ func (b *VolumeBackend) Withdraw(context.Context) error {
 }
 
 // Release implements classes.Backend. A released class may have left limits in cgroups. Repair removes these limits.
-func (b *VolumeBackend) Release(_ context.Context, inUse func(class string) bool) error {
+func (b *Backend) Release(_ context.Context, inUse func(class string) bool) error {
 	b.mu.Lock()
 	var unused []string
 	for name := range b.classes {
@@ -133,24 +132,24 @@ func (b *VolumeBackend) Release(_ context.Context, inUse func(class string) bool
 }
 
 // Adjust implements classes.Backend. The Adjustment is empty, because runtimes write no values to the cgroups of pods.
-func (b *VolumeBackend) Adjust(_ classes.Holder, _, to string) (classes.Adjustment, error) {
+func (b *Backend) Adjust(_ classes.Holder, _, to string) (classes.Adjustment, error) {
 	_, err := b.class(to)
 	return nil, err
 }
 
 // Status implements classes.Backend.
-func (b *VolumeBackend) Status() classes.BackendStatus {
+func (b *Backend) Status() classes.BackendStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return classes.BackendStatus{Unavailable: b.unavailable}
 }
 
 // ShareWith implements classes.Sharer.
-func (b *VolumeBackend) ShareWith(holdings func(podUID string) []classes.Holding) {
-	b.pods.shareWith(holdings)
+func (b *Backend) ShareWith(holdings func(podUID string) []classes.Holding) {
+	b.cgroups.ShareWith(holdings)
 }
 
-func (b *VolumeBackend) class(name string) (volumeClass, error) {
+func (b *Backend) class(name string) (class, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	class, known := b.classes[name]
@@ -161,13 +160,13 @@ func (b *VolumeBackend) class(name string) (volumeClass, error) {
 }
 
 // Device implements classes.Locator.
-func (b *VolumeBackend) Device(volumeID string) string {
+func (b *Backend) Device(volumeID string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.devices[volumeID]
 }
 
-func (b *VolumeBackend) setDevices(volumeID string, disks []iocgroup.Disk) {
+func (b *Backend) setDevices(volumeID string, disks []iocgroup.Disk) {
 	numbers := make([]string, len(disks))
 	for i, disk := range disks {
 		numbers[i] = disk.Device.String()
@@ -178,7 +177,7 @@ func (b *VolumeBackend) setDevices(volumeID string, disks []iocgroup.Disk) {
 }
 
 // forgetDevices removes the devices of volumes that have ended.
-func (b *VolumeBackend) forgetDevices(holdings []classes.Holding) {
+func (b *Backend) forgetDevices(holdings []classes.Holding) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	maps.DeleteFunc(b.devices, func(id, _ string) bool {
@@ -187,27 +186,24 @@ func (b *VolumeBackend) forgetDevices(holdings []classes.Holding) {
 }
 
 // find finds a volume, and checks whether a class may limit its disks.
-func (b *VolumeBackend) find(f *finder, target classes.Holder, class volumeClass) (volume, error) {
+func (b *Backend) find(f *iodisks.Finder, target classes.Holder, class class) (iodisks.Volume, error) {
 	if class.limitsSharedDisks {
-		return f.find(target)
+		return f.Find(target)
 	}
-	return f.findExclusive(target)
+	return f.FindExclusive(target)
 }
 
-func (b *VolumeBackend) open(target classes.Holder) (iocgroup.Group, error) {
-	dir, version, err := b.opts.Tree.IODir(target)
-	if err != nil {
-		return iocgroup.Group{}, fmt.Errorf("find the cgroup of the pod: %w", err)
-	}
+func (b *Backend) open(target classes.Holder) (iocgroup.Group, error) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return iocgroup.Group{Host: b.opts.FS, Machine: b.machine, Version: version, Layout: iocgroup.LayoutOf(version), Dir: dir}, nil
+	m := b.machine
+	b.mu.Unlock()
+	return b.cgroups.Open(target, m)
 }
 
 // Enforce implements classes.Backend. It writes the limits of the class for each disk of the volume. If the pod or
 // another volume has a lower limit on the same disk, the lower limit applies. For the system default Enforce does
 // nothing, because Repair removes limits that no holder needs.
-func (b *VolumeBackend) Enforce(ctx context.Context, target classes.Holder, _, to string) error {
+func (b *Backend) Enforce(ctx context.Context, target classes.Holder, _, to string) error {
 	if to == classes.SystemDefault {
 		return nil
 	}
@@ -215,7 +211,7 @@ func (b *VolumeBackend) Enforce(ctx context.Context, target classes.Holder, _, t
 	if err != nil {
 		return err
 	}
-	finder := b.pods.finder(b.opts.FS, target)
+	finder := b.cgroups.Finder(target)
 	found, err := b.find(finder, target, class)
 	if err != nil {
 		return err
@@ -224,19 +220,19 @@ func (b *VolumeBackend) Enforce(ctx context.Context, target classes.Holder, _, t
 		return fmt.Errorf("enforce class %q: %w", to, ctx.Err())
 	}
 
-	defer b.pods.lock(target)()
+	defer b.cgroups.Lock(target)()
 	group, err := b.open(target)
 	if err != nil {
 		return err
 	}
-	live, applied, err := b.pods.look(group, target, nil, b.pods.known, iocgroup.Group.Read)
+	live, applied, err := b.cgroups.Look(group, target, nil, b.cgroups.Known, iocgroup.Group.Read)
 	if err != nil {
 		return fmt.Errorf("read the limits of the pod: %w", err)
 	}
 
-	b.setDevices(target.ID, found.disks)
-	change := b.pods.compare(finder, target, b.resource, found.limit(class.limits), live, applied, none)
-	if err := b.pods.apply(group, target, "", live, change); err != nil {
+	b.setDevices(target.ID, found.Disks)
+	change := b.cgroups.Compare(finder, target, b.resource, found.Limit(class.limits), live, applied, ioapply.None)
+	if err := b.cgroups.Apply(group, target, "", live, change); err != nil {
 		return fmt.Errorf("enforce class %q in %s: %w", to, group.Dir, err)
 	}
 	return nil
@@ -244,7 +240,7 @@ func (b *VolumeBackend) Enforce(ctx context.Context, target classes.Holder, _, t
 
 // Observe implements classes.Backend. It finds the disks of the volume again, because a container may mount another filesystem. If the
 // cgroup does not have the limits that it should have, the observed class is the system default.
-func (b *VolumeBackend) Observe(_ context.Context, target classes.Holder, want string) (classes.Observation, error) {
+func (b *Backend) Observe(_ context.Context, target classes.Holder, want string) (classes.Observation, error) {
 	class, err := b.class(want)
 	if err != nil {
 		return classes.Observation{}, err
@@ -257,30 +253,30 @@ func (b *VolumeBackend) Observe(_ context.Context, target classes.Holder, want s
 		return classes.Observation{}, err
 	}
 
-	finder := b.pods.finder(b.opts.FS, target)
-	found, err := finder.find(target)
+	finder := b.cgroups.Finder(target)
+	found, err := finder.Find(target)
 	if errors.Is(err, classes.ErrEnded) {
 		return classes.Observation{}, err
 	}
 	if err != nil {
 		return classes.Observation{Known: true}, nil //nolint:nilerr // Enforce returns the error
 	}
-	live, applied, err := b.pods.look(group, target, nil, b.pods.known, iocgroup.Group.Read)
+	live, applied, err := b.cgroups.Look(group, target, nil, b.cgroups.Known, iocgroup.Group.Read)
 	if err != nil {
 		return classes.Observation{}, err
 	}
 
-	change := b.pods.compare(finder, target, b.resource, found.limit(class.limits), live, applied, none)
+	change := b.cgroups.Compare(finder, target, b.resource, found.Limit(class.limits), live, applied, ioapply.None)
 	if len(change.Values.Remaining(live)) > 0 {
 		return classes.Observation{Known: true}, nil
 	}
-	b.pods.records.Confirm(target, change.Applied)
-	b.setDevices(target.ID, found.disks)
+	b.cgroups.Records.Confirm(target, change.Applied)
+	b.setDevices(target.ID, found.Disks)
 	return classes.Observation{Class: want, Known: true, Foreign: describeLower(change.Lower)}, nil
 }
 
 // Repair implements classes.Backend. It removes the limits of volumes that have ended or moved to another disk.
-func (b *VolumeBackend) Repair(ctx context.Context) (classes.Drift, error) {
+func (b *Backend) Repair(ctx context.Context) (classes.Drift, error) {
 	b.mu.Lock()
 	applied := b.machine.Version != 0
 	b.mu.Unlock()
@@ -295,26 +291,29 @@ func (b *VolumeBackend) Repair(ctx context.Context) (classes.Drift, error) {
 	b.machine = m
 	b.mu.Unlock()
 
-	holdings, _ := b.pods.in("")
+	holdings, _ := b.cgroups.Holdings("")
 	b.forgetDevices(holdings)
-	finder := newFinder(b.opts.FS, b.pods.volumesOf)
+	finder := b.cgroups.NewFinder()
 	for _, h := range holdings {
 		if h.Scope() != classes.PodScope || ctx.Err() != nil {
 			continue
 		}
 		if err := b.removeUnused(finder, h.Holder); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, cgroup.ErrNoCgroup) {
-			b.opts.Log.Warn("cannot remove the limits of a volume; retrying", "holder", h.String(), "error", err)
+			b.cgroups.Log.Warn("cannot remove the limits of a volume; retrying", "holder", h.String(), "error", err)
 		}
 	}
-	b.pods.tidy(b.opts.FS, &m)
+	b.cgroups.Tidy(&m)
 	return classes.Drift{}, nil
 }
 
 // Remember implements classes.Rememberer.
-func (b *VolumeBackend) Remember(memory classes.Memory) error { return b.pods.records.Remember(memory) }
+func (b *Backend) Remember(memory classes.Memory) error { return b.cgroups.Records.Remember(memory) }
+
+// BeginRound implements classes.RoundObserver.
+func (b *Backend) BeginRound() (end func()) { return b.cgroups.BeginRound() }
 
 var (
-	_ classes.Sharer     = (*VolumeBackend)(nil)
-	_ classes.Locator    = (*VolumeBackend)(nil)
-	_ classes.Rememberer = (*VolumeBackend)(nil)
+	_ classes.Sharer     = (*Backend)(nil)
+	_ classes.Locator    = (*Backend)(nil)
+	_ classes.Rememberer = (*Backend)(nil)
 )

@@ -1,0 +1,66 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+const (
+	layerOf      = "99 28 0:50 / %s rw - overlay overlay rw,lowerdir=/l/1:/l/2,upperdir=%s,workdir=/w"
+	volumeOf     = "98 28 0:51 / %s/pods/6f0c/volumes/kubernetes.io~projected/token rw - tmpfs tmpfs rw"
+	someKubelet  = "/var/lib/kubelet"
+	aliasSection = "Classes: {all: [{Devices: [rootfs], ThrottleReadBps: 1M}, {Devices: [ephemeral], ThrottleWriteBps: 2M}]}"
+)
+
+func mounted(lines ...string) *simcgroup.Machine {
+	m := disks(simcgroup.New())
+	m.Mount("28 1 8:1 / / rw - ext4 /dev/sda1 rw")
+	for _, line := range lines {
+		m.Mount(line)
+	}
+	return m
+}
+
+func TestAliasesFollowDirectoriesThatMove(t *testing.T) {
+	m := mounted(fmt.Sprintf(layerOf, "/run/x", "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs"), fmt.Sprintf(volumeOf, someKubelet))
+	f := newFixture(t, m, classes.PodScope).apply(aliasSection)
+	f.enforce(pod(), "", "all")
+	const podMax = "/sys/fs/cgroup/kubepods/pod1/io.max"
+	f.want(podMax, "8:0 rbps=1000000 wbps=2000000 riops=max wiops=max\n")
+
+	m.Mount("40 28 8:16 / /var/lib/kubelet rw - ext4 /dev/sdb rw")
+	f.repair("device files, mounts or I/O schedulers changed")
+	f.enforce(pod(), "all", "all")
+	f.want(podMax, "8:16 rbps=max wbps=2000000 riops=max wiops=max\n8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
+
+	m.Unmount(someKubelet)
+	m.Mount("40 28 0:40 / /var/lib/kubelet rw - tmpfs tmpfs rw")
+	f.repair("device files, mounts or I/O schedulers changed")
+	f.enforce(pod(), "all", "all")
+	f.want(podMax, "8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
+	if got, want := f.backend.Status().Degraded["all"], "pattern ephemeral matches no block device on this machine"; got != want {
+		t.Errorf("degraded: %q, want %q", got, want)
+	}
+}
+
+// moved is the host's mount of a subPath of an emptyDir. The container, which also mounts the whole emptyDir, has moved the directory below 80
+// directories whose names have 255 blanks. The kernel shows the present path of the directory, with four bytes for each blank.
+func moved() string {
+	return "900 28 8:1 /var/lib/kubelet/pods/2/volumes/kubernetes.io~empty-dir/v" + strings.Repeat("/"+strings.Repeat(`\040`, 255), 80) +
+		"/a /var/lib/kubelet/pods/2/volume-subpaths/v/main/1 rw - ext4 /dev/sda1 rw"
+}
+
+func TestALongMountOfOnePodDoesNotMakeBlockIOUnavailable(t *testing.T) {
+	m := mounted()
+	m.AddFile("/var/lib/containerd", "")
+	f := newFixture(t, m, classes.ContainerScope).apply("Classes: {slow: [{Devices: [rootfs], ThrottleReadBps: 10M}]}")
+	m.Mount(moved())
+	f.repair()
+}

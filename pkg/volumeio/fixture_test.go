@@ -1,0 +1,248 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumeio
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+const (
+	podMax        = "/sys/fs/cgroup/kubepods/pod1/io.max"
+	volumeSection = "classes: {silver: {maxReadBps: 10M, maxWriteBps: 5M}, gold: {maxReadBps: 20M, maxReadIops: 500}, any: {maxReadBps: 1M, sharedDisk: limit}}"
+	silverLimits  = "rbps=10000000 wbps=5000000 riops=max wiops=max\n"
+)
+
+// volumes is the fixture for a pod with two containers that have volumes. It has a backend of pod scope and a backend of
+// volume scope. Both set limits in the pod's cgroup.
+type volumes struct {
+	t       *testing.T
+	machine *simcgroup.Machine
+	cgroups *ioapply.Cgroups
+	// backend is that of the class of the pod, and volume that of the classes of its volumes.
+	backend, volume classes.Backend
+	holdings        []classes.Holding
+}
+
+func newVolumes(t *testing.T, m *simcgroup.Machine) *volumes {
+	t.Helper()
+	return newVolumesOn(t, m, m, slog.DiscardHandler)
+}
+
+// newVolumesOn works like newVolumes, but the backends use the parameter `host`. It wraps the machine m, e.g. to count the reads.
+func newVolumesOn(t *testing.T, host iodisks.FS, m *simcgroup.Machine, log slog.Handler) *volumes {
+	t.Helper()
+	tree, err := cgroup.Detect(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cgroups := ioapply.New(ioapply.Options{FS: host, Tree: tree, Log: slog.New(log)})
+	v := &volumes{
+		t: t, machine: m, cgroups: cgroups,
+		backend: blockio.Kind(cgroups).New("pod-blockio", classes.PodScope), volume: Kind(cgroups).New("volume-io", classes.VolumeScope),
+	}
+	v.volume.(classes.Sharer).ShareWith(func(string) []classes.Holding { return v.holdings })
+	v.remember(newMemory())
+	v.configure(volumeSection)
+	return v
+}
+
+func (v *volumes) configure(section string) { v.applyTo(v.volume, section, ParseConfig) }
+
+// apply configures the classes of pods.
+func (v *volumes) apply(section string) { v.applyTo(v.backend, section, blockio.ParseConfig) }
+
+func (v *volumes) applyTo(backend classes.Backend, section string, parse func(*classes.Field) classes.BackendConfig) {
+	v.t.Helper()
+	config, err := classes.ParseSection(classes.File{Data: []byte(section)}, parse)
+	if err == nil {
+		err = backend.Apply(v.t.Context(), config)
+	}
+	if err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// enforce enforces a class of a pod.
+func (v *volumes) enforce(pod classes.Holder, from, to string) {
+	v.t.Helper()
+	if err := v.backend.Enforce(v.t.Context(), pod, from, to); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// remember makes the backends use a memory instead of the one that they have.
+func (v *volumes) remember(m *memory) {
+	v.t.Helper()
+	v.cgroups.Records = ioapply.NewRecords(v.cgroups.Log)
+	if err := v.volume.(classes.Rememberer).Remember(m); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+func (v *volumes) want(file, text string) {
+	v.t.Helper()
+	data, err := v.machine.ReadFile(file)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if diff := cmp.Diff(text, string(data)); diff != "" {
+		v.t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+func pod() classes.Holder {
+	return classes.Holder{PodName: "pod", PodUID: "1", CgroupsPath: "/kubepods/pod1"}
+}
+
+const rootMount = "28 1 8:1 / / rw - ext4 /dev/sda1 rw"
+
+// disks adds disks and a cgroup to a machine. sda1 is a partition of sda. dm-0 and loop0 count as whole disks.
+func disks(m *simcgroup.Machine) *simcgroup.Machine {
+	m.AddDisk("sda", 8, 0)
+	m.AddPartition("sda", "sda1", 8, 1)
+	m.AddDisk("sdb", 8, 16)
+	m.AddDisk("dm-0", 253, 0)
+	m.AddDisk("loop0", 7, 0)
+	m.AddCgroup("/kubepods/pod1/c1")
+	return m
+}
+
+func mounted(lines ...string) *simcgroup.Machine {
+	m := disks(simcgroup.New())
+	m.Mount(rootMount)
+	for _, line := range lines {
+		m.Mount(line)
+	}
+	return m
+}
+
+// hold records the class of a volume, as the ledger does.
+func (v *volumes) hold(pid int, path, class string) classes.Holder {
+	container := fmt.Sprint("c", pid)
+	h := classes.Holder{
+		ID: classes.VolumeID(container, path), ContainerID: container, PodName: "pod", PodUID: "1", Container: "main", Volume: path, PID: pid,
+		CgroupsPath: "/kubepods/pod1",
+	}
+	v.release(h.ID)
+	v.holdings = append(v.holdings, classes.Holding{Holder: h, Assignments: []classes.Assignment{{Resource: "volume-io", Class: class}}})
+	return h
+}
+
+// holdPod records the pod of the volumes, without a class.
+func (v *volumes) holdPod() {
+	v.holdings = append(v.holdings, classes.Holding{Holder: classes.Holder{ID: "sandbox", PodUID: "1", CgroupsPath: "/kubepods/pod1"}})
+}
+
+func (v *volumes) release(id string) {
+	var rest []classes.Holding
+	for _, h := range v.holdings {
+		if h.ID != id {
+			rest = append(rest, h)
+		}
+	}
+	v.holdings = rest
+}
+
+// start enforces the class of a volume of a container that starts.
+func (v *volumes) start(pid int, path, class string) error {
+	return v.volume.Enforce(v.t.Context(), v.hold(pid, path, class), class, class)
+}
+
+func (v *volumes) mustStart(pid int, path, class string) {
+	v.t.Helper()
+	if err := v.start(pid, path, class); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// wantObserved checks the observed class of a volume.
+func (v *volumes) wantObserved(pid int, path, desired, want string) {
+	v.t.Helper()
+	seen, err := v.volume.Observe(v.t.Context(), v.hold(pid, path, desired), desired)
+	if err != nil || !seen.Known || seen.Class != want {
+		v.t.Errorf("observed %+v, %v; want %q", seen, err, want)
+	}
+}
+
+func (v *volumes) repair() {
+	v.t.Helper()
+	if drift, err := v.volume.Repair(v.t.Context()); err != nil || len(drift.Found) > 0 {
+		v.t.Errorf("Repair returns %+v, %v, want no drift", drift, err)
+	}
+}
+
+// withMounts is a machine whose process 10 has mounts.
+func withMounts(lines ...string) *simcgroup.Machine {
+	m := mounted()
+	m.AddFile("/proc/10/mountinfo", strings.Join(lines, "\n")+"\n")
+	m.AddFile("/proc/11/mountinfo", strings.Join(lines, "\n")+"\n")
+	return m
+}
+
+// memory implements classes.Memory. It returns err for each Save.
+type memory struct {
+	data map[string][]byte
+	err  error
+}
+
+func (m *memory) Load() map[string][]byte { return maps.Clone(m.data) }
+
+func (m *memory) Save(changed map[string][]byte) error {
+	if m.err != nil {
+		return m.err
+	}
+	if m.data == nil {
+		m.data = map[string][]byte{}
+	}
+	for key, data := range changed {
+		if m.data[key] = data; data == nil {
+			delete(m.data, key)
+		}
+	}
+	return nil
+}
+
+// newMemory returns the memory of a process that has applied nothing.
+func newMemory() *memory { return &memory{data: map[string][]byte{"cgroups": []byte("{}")}} }
+
+// mortal is a machine on which the process is killed after some writes to cgroups.
+type mortal struct {
+	*simcgroup.Machine
+	left *int
+}
+
+// killed is the panic of a process that is killed.
+type killed struct{}
+
+func (m mortal) WriteFile(path string, data []byte) error {
+	if *m.left == 0 {
+		panic(killed{})
+	}
+	*m.left--
+	return m.Machine.WriteFile(path, data)
+}
+
+// survives calls a function, and reports whether the process was not killed.
+func survives(do func()) (alive bool) {
+	defer func() {
+		if cause := recover(); cause != nil && cause != (killed{}) {
+			panic(cause)
+		}
+	}()
+	do()
+	return true
+}
