@@ -96,6 +96,17 @@ func TestAContainerStartsInItsClassAlthoughTheRuntimeIgnoredTheClass(t *testing.
 	})
 }
 
+// TestAValueOfACgroupThatTheRuntimeIgnoredIsWrittenBeforeTheStart uses classes of kind linux with one value and with two.
+func TestAValueOfACgroupThatTheRuntimeIgnoredIsWrittenBeforeTheStart(t *testing.T) {
+	for _, class := range []string{"pids: {max: 100}", "pids: {max: 100}, memory: {oomGroup: true}"} {
+		m := newMachine(simcgroup.New())
+		ignoring := newBegun(m)
+		ignoring.ignores = true
+		r := newMachineRigOn(t, m, profileFile("few: {"+class+"}"), nriruntime.Options{OCI: ignoring})
+		r.wantValue(t, r.mustRun(t, r.pod(t, "a", profile+"=few")), "pids.max", "100")
+	}
+}
+
 func TestAContainerDoesNotRunWhenItsClassCannotBeEnforced(t *testing.T) {
 	onEachRuntime(t, func(t *testing.T, options nriruntime.Options) {
 		r, begun := newStartRig(t, simcgroup.New(), options)
