@@ -63,8 +63,8 @@ func TestAFailingServerGetsFewRequestsHoweverManyPodsWait(t *testing.T) {
 					r.wantCondition("when the API server is back", fmt.Sprintf("pod-%d", i), "True Assigned: main: k8s.io/rdt silver (container)")
 				}
 
-				if got := len(r.events()); got != 40 {
-					t.Errorf("%d events when the API server is back, want one for each pod", got)
+				if got := len(r.events()); got != 80 {
+					t.Errorf("%d events when the API server is back, want the class and the change of each pod", got)
 				}
 			})
 		})

@@ -28,10 +28,12 @@ import (
 type podState struct {
 	uid types.UID
 	// last has the latest assignments for each container name.
-	last     map[string]*qosv1alpha1.ContainerAssignments
-	events   podevents.Series
-	follower *podrequests.Follower
-	retry    kubeapi.Retry
+	last map[string]*qosv1alpha1.ContainerAssignments
+	// announced has the names of the containers, and "" for the pod itself, whose classes an event reports.
+	announced map[string]bool
+	events    podevents.Series
+	follower  *podrequests.Follower
+	retry     kubeapi.Retry
 }
 
 // stateOf returns the state of a pod. If the key belonged to another pod before, stateOf returns a new state.
@@ -43,7 +45,7 @@ func (p *Publisher) stateOf(key string, pod *corev1.Pod) *podState {
 
 	p.forget(key)
 	state := &podState{
-		uid: pod.UID, last: map[string]*qosv1alpha1.ContainerAssignments{}, follower: podrequests.NewFollower(p.options.Update),
+		uid: pod.UID, last: map[string]*qosv1alpha1.ContainerAssignments{}, announced: map[string]bool{}, follower: podrequests.NewFollower(p.options.Update),
 	}
 	p.pods.Store(key, state)
 	return state
@@ -106,6 +108,9 @@ func (p *Publisher) recordEvents(state *podState, o *observed) {
 	state.events.Set(o.refusedChanges...)
 	if o.assignments != nil {
 		state.events.Add(p.changes.take(keyOf(o.assignments))...)
+	}
+	if p.options.Conditions { // without the condition, a restarted publisher would report all containers again
+		state.announce(o)
 	}
 }
 

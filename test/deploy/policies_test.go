@@ -155,8 +155,8 @@ func must(t *testing.T, err error) {
 func TestPoliciesCompile(t *testing.T) {
 	found, _ := policies(t, "deploy/policies")
 	environments, _ := policies(t, "deploy/policies-environments")
-	if len(found) != 10 || len(environments) != 2 {
-		t.Errorf("%d and %d policies, want 10 and 2", len(found), len(environments))
+	if len(found) != 11 || len(environments) != 2 {
+		t.Errorf("%d and %d policies, want 11 and 2", len(found), len(environments))
 	}
 
 	from35 := []string{"qos-annotations-to-resources", "qos-check-annotations", "qos-check-contradictions", "qos-check-units"}
@@ -182,8 +182,8 @@ func TestPoliciesCompile(t *testing.T) {
 func TestPoliciesApplyToSelectedNamespaces(t *testing.T) {
 	_, optedOut := policies(t, "deploy/policies")
 	_, optedIn := policies(t, "deploy/policies-opt-in")
-	if len(optedOut) != 10 || len(optedIn) != 10 {
-		t.Fatalf("%d bindings for all namespaces and %d for labelled ones, want one of each kind for 10 policies", len(optedOut), len(optedIn))
+	if len(optedOut) != 11 || len(optedIn) != 11 {
+		t.Fatalf("%d bindings for all namespaces and %d for labelled ones, want one of each kind for 11 policies", len(optedOut), len(optedIn))
 	}
 	for i := range optedOut {
 		if optedOut[i] != optedOut[0] || optedIn[i] != optedIn[0] || optedIn[i] == optedOut[i] {

@@ -31,6 +31,7 @@ func TestRequests(t *testing.T) {
 	t.Run("twenty containers and as many annotations are no problem", func(t *testing.T) { manyContainers(t, n) })
 	t.Run("pods of every kind of workload get defaults", func(t *testing.T) { workloads(t, n) })
 	t.Run("requests stay, unless the namespace allows changes", func(t *testing.T) { requestsStay(t, n) })
+	t.Run("a tenant cannot forge events about classes", func(t *testing.T) { eventsAreKept(t, n) })
 	t.Run("a quota holds even if many pods are created at once", func(t *testing.T) { quotaRace(t, n) })
 	t.Run("a quota with limits.* has no effect", func(t *testing.T) { quotaTrap(t, n) })
 	t.Run("a quota limits how many claims name a class", func(t *testing.T) { claimQuota(t, n) })
@@ -40,6 +41,33 @@ func TestRequests(t *testing.T) {
 	t.Run("while the plugin is away, no container starts without its class", func(t *testing.T) { pluginIsRequired(t, n, p) })
 	t.Run("pods that require the plugin wait while it is updated", func(t *testing.T) { requiredPodsWaitForThePlugin(t, n, p) })
 	t.Run("policies are limited to some namespaces, removed and installed again", func(t *testing.T) { policiesComeAndGo(t, n) })
+}
+
+// eventsAreKept writes events as a user who may write events, and as one who may also write the status of NodeQOSResources.
+func eventsAreKept(t *testing.T, n *node) {
+	n.kubectl(t, "create", "clusterrole", "writes-events", "--verb=create", "--resource=events")
+	n.kubectl(t, "create", "clusterrole", "writes-status", "--verb=patch", "--resource=nodeqosresources.qos.noderesource.dev/status")
+	n.kubectl(t, "create", "clusterrolebinding", "writes-events", "--clusterrole=writes-events", "--user=tenant", "--user=publisher")
+	n.kubectl(t, "create", "clusterrolebinding", "writes-status", "--clusterrole=writes-status", "--user=publisher")
+	t.Cleanup(func() {
+		n.kubectl(t, "delete", "clusterrolebinding", "writes-events", "writes-status")
+		n.kubectl(t, "delete", "clusterrole", "writes-events", "writes-status")
+	})
+
+	const refused = "only the publisher of qos-kubelet-shim writes events about QoS classes"
+	ours, others := eventOf("ours", "qos-kubelet-shim", "Pod"), eventOf("others", "kubelet", "Pod")
+	reason := strings.Replace(others, `"reason":"Test"`, `"reason":"QOSClassAssigned"`, 1)
+	for _, test := range []struct{ name, user, event, want string }{
+		{"an event of somebody else", "tenant", others, ""},
+		{"an event of the shim", "tenant", ours, refused},
+		{"an event about a class", "tenant", reason, refused},
+		{"an event of the shim, by the publisher", "publisher", ours, ""},
+	} {
+		output, err := n.kubectlCommand(test.event, "create", "--dry-run=server", "--as="+test.user, "-f", "-").CombinedOutput()
+		if (err != nil) != (test.want != "") || !strings.Contains(string(output), test.want) {
+			t.Errorf("%s: %v: %s, want %q", test.name, err, output, test.want)
+		}
+	}
 }
 
 // installPolicies installs all policies, as docs/policies.md says, and waits until they act.
