@@ -147,7 +147,7 @@ func warningsOf(resources []state.ResourceStatus) []string {
 			warnings = append(warnings, fmt.Sprintf("%s: class %s is enforced only in part: %s", r.Name, class, r.Degraded[class]))
 		}
 		for _, c := range r.Conditions {
-			if !c.Healthy {
+			if !c.Healthy || c.Limited {
 				warnings = append(warnings, fmt.Sprintf("%s: %s: %s: %s", r.Name, c.Type, c.Reason, c.Message))
 			}
 		}

@@ -120,11 +120,13 @@ func TestCheckWarnsOfPartlyEnforcedClasses(t *testing.T) {
 		Conditions: []classes.Condition{
 			{Type: "WeightsEffective", Reason: "NoScheduler", Message: "no disk acts on weights; set its scheduler to bfq"},
 			{Type: "DevicesFound", Healthy: true, Reason: "Found", Message: "1 disk"},
+			{Type: "Shared", Healthy: true, Limited: true, Reason: "WithinPods", Message: "only within a pod"},
 		},
 	})
 	wantAnswer(t, answer{
 		Out: "warning: k8s.io/blockio: class throttled is enforced only in part: no device matches /dev/vdz\n" +
 			"warning: k8s.io/blockio: WeightsEffective: NoScheduler: no disk acts on weights; set its scheduler to bfq\n" +
+			"warning: k8s.io/blockio: Shared: WithinPods: only within a pod\n" +
 			"1 file, 3 resources, 5 classes: OK\n",
 	}, f.check(t, f.dir))
 }

@@ -206,7 +206,7 @@ func weightsCondition(m *iocgroup.Machine, scope classes.Scope) classes.Conditio
 		if scope == classes.PodScope {
 			against = "the weight of a pod counts only against pods of the same quality of service (guaranteed, burstable or best effort)"
 		}
-		return classes.Condition{Type: "WeightsEffective", Healthy: true, Reason: "SchedulerActs",
+		return classes.Condition{Type: "WeightsEffective", Healthy: true, Limited: true, Reason: "SchedulerActs",
 			Message: "weights are enabled on at least one device; " + against}
 	}
 	return classes.Condition{Type: "WeightsEffective", Reason: "NoScheduler",

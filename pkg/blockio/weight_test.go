@@ -151,7 +151,7 @@ func TestTheStatusSaysAgainstWhomAWeightCounts(t *testing.T) {
 	} {
 		f := newFixture(t, bfqOnAll(disks(simcgroup.New())), scope).apply("Classes: {high-prio: [{Weight: 1000}], low-prio: [{Weight: 10}]}")
 		conditions := f.backend.Status().Conditions
-		if last := conditions[len(conditions)-1]; last.Type != "WeightsEffective" || !strings.Contains(last.Message, want) {
+		if last := conditions[len(conditions)-1]; last.Type != "WeightsEffective" || !last.Limited || !strings.Contains(last.Message, want) {
 			t.Errorf("scope %s: the condition is %+v, want %q", scope, last, want)
 		}
 	}

@@ -222,6 +222,9 @@ type Condition struct {
 	Type string
 	// Healthy is true if the condition is in the state that a user wants.
 	Healthy bool
+	// Limited is true if the message says how far the state goes, e.g. between which containers weights act. "check" prints such a
+	// condition although it is healthy.
+	Limited bool
 	// Reason is a word in CamelCase. Message is a sentence.
 	Reason, Message string
 }
