@@ -153,7 +153,7 @@ func (n *node) begin(id string) Holding {
 	if slices.ContainsFunc(held.Assignments, func(a classes.Assignment) bool { return a.Class != classes.SystemDefault }) {
 		event = hookBegan
 	} else {
-		n.accept(held.Subject())
+		n.accept(held)
 	}
 
 	n.update(id, func(h *Holding) { h.happens(event) })
@@ -199,7 +199,7 @@ func (s *Store) Finish(e Holding, err error) error {
 		n.notEnforced(e, err)
 		return nil
 	}
-	n.accept(e.Subject())
+	n.accept(e)
 	return nil
 }
 
@@ -257,11 +257,11 @@ func (n *node) drop(id string) {
 		return
 	}
 
-	if h.Phase == Waiting {
-		n.accept(h.Subject())
-	}
 	n.keep(h)
 	n.left(slices.Concat(h.Assignments, n.table.Reserved(id)))
 	n.table.Release(id)
 	n.changed = true
+	if other := n.table.newest(h.Subject()); h.Phase == Waiting && !other.Phase.isRefused() {
+		n.accept(h)
+	}
 }

@@ -55,7 +55,7 @@ func (n *node) followClaim(before Holding) {
 	case slices.Equal(before.Assignments, after):
 	case len(after) == 0 && !before.Phase.isWaiting():
 		n.release(before.ID)
-		n.accept(before.Subject())
+		n.accept(before)
 	default:
 		n.update(before.ID, func(h *Holding) { h.assign(after) })
 	}

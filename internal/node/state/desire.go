@@ -90,7 +90,7 @@ func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) 
 	for _, id := range inClass {
 		if h, _ := n.table.Get(id); h.Phase == Unverified {
 			n.update(id, func(h *Holding) { h.happens(verified) })
-			n.accept(h.Subject())
+			n.accept(h)
 		}
 	}
 

@@ -136,10 +136,12 @@ func (s *Store) Refuse(h classes.Holder, err error) error {
 	return s.node.refuse(h, err)
 }
 
-// ExpireRefused removes refusals that were not repeated for ten minutes. It must be called periodically.
+// ExpireRefused removes refusals that were not repeated for ten minutes, and those of containers and pods that have recovered. It must be
+// called periodically.
 func (s *Store) ExpireRefused() {
 	defer s.lock()()
 	s.node.changed = s.node.refused.expire()
+	s.node.acceptRecovered()
 }
 
 // refuse records and counts the refusal of a holder, and returns the error.

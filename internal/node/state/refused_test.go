@@ -89,6 +89,32 @@ func TestThePendingRequestOfARunningContainerDoesNotExpire(t *testing.T) {
 	f.wantRefused(t)
 }
 
+// TestTheRefusalOfOneOfTwoWaitingContainersStays ends one of two containers of the same name, both of which wait for their class.
+func TestTheRefusalOfOneOfTwoWaitingContainersStays(t *testing.T) {
+	for name, ended := range map[string]string{"the older one ends": "b-1", "the newer one ends": "b-2"} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			f.run(t, container("a-1", "cache=gold"))
+			for _, id := range []string{"b-1", "b-2"} {
+				f.Rebuild(nil, []state.Existing{existing(container("a-1", "cache=gold")), existing(container("b-1", "cache=gold")), existing(container(id, "cache=gold"))})
+			}
+			f.wantRefused(t, "b ClassFull")
+			f.Release(ended)
+			f.wantRefused(t, "b ClassFull")
+		})
+	}
+}
+
+// TestARefusalEndsWithTheRecoveryOfItsPod starts the successor of a refused container while the plugin is not connected.
+func TestARefusalEndsWithTheRecoveryOfItsPod(t *testing.T) {
+	f := newFixture()
+	f.refuse(t, "a-1", "lead")
+	f.time = f.time.Add(time.Second)
+	f.Rebuild(nil, []state.Existing{existing(container("a-2", "cache=gold"))})
+	f.ExpireRefused()
+	f.wantRefused(t)
+}
+
 func TestTheNewestThousandRefusalsAreReported(t *testing.T) {
 	f := newFixture()
 	for i := range 1002 {

@@ -59,7 +59,7 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 	})
 	for _, h := range ended {
 		if h.Phase.isRefused() && n.table.isReplaced(h.ID, h.Subject()) {
-			n.accept(h.Subject())
+			n.accept(h)
 		}
 	}
 	n.changes.Keep(func(id string) bool {

@@ -83,7 +83,7 @@ func (n *node) update(id string, change func(*Holding)) {
 // offered has lost a holder, and whether a reported state has changed.
 func (n *node) follow(before, after Holding) {
 	if before.Phase.isRefused() && !after.Phase.isRefused() {
-		n.accept(after.Subject())
+		n.accept(after)
 	}
 	if !slices.Equal(before.Assignments, after.Assignments) {
 		n.left(before.Assignments)
@@ -99,9 +99,28 @@ func (n *node) left(assignments []classes.Assignment) {
 	n.released = n.released || slices.ContainsFunc(assignments, n.live.Drains)
 }
 
-// accept removes the refusal of a subject that got its classes.
-func (n *node) accept(subject qos.Subject) {
-	if n.refused.remove(subject) {
+// accept removes the refusal of a holder that got its classes or has ended. The refusal stays if it is that of a newer holder of the
+// same subject.
+func (n *node) accept(h Holding) {
+	newest := n.table.newest(h.Subject())
+	if newest.Number > h.Number && newest.Phase.isRefused() {
+		return
+	}
+	if n.refused.remove(h.Subject()) {
 		n.changed = true
+	}
+}
+
+// acceptRecovered removes the refusals of subjects of which a newer holder has all its classes. The hooks do so, too, but not if the
+// newer holder was started while the plugin was not connected, or does not request a class for the volume any more.
+func (n *node) acceptRecovered() {
+	for _, r := range n.refused.list() {
+		newest := n.table.newest(r.Subject)
+		if newest.Number == 0 {
+			newest = n.table.newest(qos.Subject{PodUID: r.Subject.PodUID, Container: r.Subject.Container})
+		}
+		if newest.Number > 0 && newest.Phase == Running && newest.Since.After(r.Last) {
+			n.changed = n.refused.remove(r.Subject) || n.changed
+		}
 	}
 }
