@@ -41,7 +41,7 @@ func (r *draft) checkClasses(defaultClass *Field) {
 	class, ok := r.Class(r.DefaultClass)
 	switch {
 	case !ok:
-		defaultClass.Report("there is no class %s; available: %s", quote(r.DefaultClass), r.classNames())
+		defaultClass.Report("there is no class %s; available: %s%s", quote(r.DefaultClass), list(r.classNames()), Suggestion(r.DefaultClass, r.classNames()))
 	case class.Capacity > 0:
 		defaultClass.Report("class %s has capacity %d, but a default class must be unlimited, because containers without a request are never refused",
 			quote(class.Name), class.Capacity)

@@ -123,11 +123,14 @@ func (c *Catalog) unknownResource(a Assignment) error {
 			names = append(names, offer.Name)
 		}
 	}
-	return refuse(a, ErrUnknownResource, "resource %s does not exist %s; available: %s", quote(a.Resource), c.place, list(names))
+	return refuse(a, ErrUnknownResource, "resource %s does not exist %s; available: %s%s",
+		quote(a.Resource), c.place, list(names), Suggestion(a.Resource, names))
 }
 
 func (c *Catalog) unknownClass(o *Offer, a Assignment) error {
-	return refuse(a, ErrUnknownClass, "class %s of %s does not exist %s; available: %s", quote(a.Class), o.Name, c.place, o.classNames())
+	names := o.classNames()
+	return refuse(a, ErrUnknownClass, "class %s of %s does not exist %s; available: %s%s",
+		quote(a.Class), o.Name, c.place, list(names), Suggestion(a.Class, names))
 }
 
 func podScopeOnly(a Assignment) error {
@@ -166,12 +169,12 @@ func (c *Catalog) checkFor(h *Holder, o *Offer, a Assignment) error {
 	return c.check(o, a)
 }
 
-func (r *Resource) classNames() string {
+func (r *Resource) classNames() []string {
 	names := make([]string, 0, len(r.Classes))
 	for _, class := range r.Classes {
 		names = append(names, class.Name)
 	}
-	return list(names)
+	return names
 }
 
 func list(names []string) string {
