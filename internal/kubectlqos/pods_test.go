@@ -122,6 +122,8 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			"p | main | k8s.io/rdt | gold | - | allocated | Unschedulable: 0/1 nodes are available: 1 Insufficient " + gold + "."},
 		{"no node has the class", aPod("p").limited("qos.noderesource.dev/rdt.platin").unschedulable("…"), "", nil,
 			`p | main | k8s.io/rdt | platin | - | - | UnknownClass: class "platin" of k8s.io/rdt does not exist on any node; available: gold, silver, bronze, old`},
+		{"a misspelled class", aPod("p").limited("qos.noderesource.dev/rdt.slver").unschedulable("…"), "", nil,
+			`p | main | k8s.io/rdt | slver | - | - | UnknownClass: class "slver" of k8s.io/rdt does not exist on any node; available: gold, silver, bronze, old (did you mean silver?)`},
 		{"it is not scheduled yet", aPod("p").asks("rdt=gold"), "", nil,
 			"p | main | k8s.io/rdt | gold | - | container | Pending: the pod has no node yet"},
 
