@@ -98,3 +98,21 @@ func TestADrainingClassOutlivesARestartOfThePlugin(t *testing.T) {
 	p.wantReported(t, again, groups, "gold/pod")
 	p.world.Hold(t)
 }
+
+// TestARemovedGroupEndsInThePassThatFindsItEmpty has a process in the group of a removed class that is in no container. An uninstall that
+// removes the classes first waits for two passes of the reconciler, and would leave the group behind if it were removed later.
+func TestARemovedGroupEndsInThePassThatFindsItEmpty(t *testing.T) {
+	const stray = 99999
+	p := newPopulated(t)
+	p.host.Resctrl().AddTask(stray, "qos-bronze")
+	p.mustConfigure(t, without(t, groups))
+	if !p.host.exists(resctrl.MountPoint + "/qos-bronze") {
+		t.Fatal("a group with a process was removed")
+	}
+
+	p.host.Resctrl().Exit(stray)
+	p.node.Repair(t.Context())
+	if p.host.exists(resctrl.MountPoint + "/qos-bronze") {
+		t.Error("the group is empty, and exists after the pass")
+	}
+}

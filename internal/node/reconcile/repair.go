@@ -36,6 +36,10 @@ func (r *Reconciler) Repair(ctx context.Context) {
 		}
 	})
 	r.moveThreads(ctx, func(state.Holding, string) bool { return true })
+	// A group whose last thread has just moved or ended is removed in the same pass, because an uninstall waits for only two passes.
+	if err := r.releaseUnused(ctx); err != nil {
+		r.log.Debug("cannot clean up removed classes; retrying", "error", err)
+	}
 }
 
 func (r *Reconciler) repair(ctx context.Context, name string) {
