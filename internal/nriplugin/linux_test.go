@@ -327,6 +327,41 @@ func TestAResizeKeepsTheClassAndLeavingItBringsTheKubeletsValuesBack(t *testing.
 	r.wantReported(t, id, profile, "/update")
 }
 
+// TestAContainerThatGotItsClassLaterGetsTheKubeletsValuesBack has a container that was created without a class.
+func TestAContainerThatGotItsClassLaterGetsTheKubeletsValuesBack(t *testing.T) {
+	const class = "a: {memory: {high: 50%, oomGroup: false}, pids: {max: 5}}"
+	for name, before := range map[string]func(*machineRig, string){
+		"at once":                       func(*machineRig, string) {},
+		"after a restart of the plugin": func(r *machineRig, _ string) { r.startNewWith(t, profileFile(class)) },
+		"after a resize": func(r *machineRig, id string) {
+			resized := resources(2<<30, 50_000)
+			resized.Unified["memory.high"] = "1932730368"
+			if err := r.UpdateContainer(t.Context(), id, resized); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		r := newProfileRig(t, class)
+		id := r.mustRunBurstable(t, "a", "")
+		before(r, id)
+		want, err := r.host.ReadFile(r.cgroupFile(t, id, "memory.high"))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for _, to := range []string{"a", classes.SystemDefault} {
+			if err := r.updateProfile(t, id, to); err != nil {
+				t.Fatal(err)
+			}
+			r.node.Repair(t.Context())
+		}
+		t.Log(name)
+		r.wantValue(t, id, "memory.high", strings.TrimSpace(string(want)))
+		r.wantValue(t, id, "memory.oom.group", "1")
+		r.wantValue(t, id, "pids.max", "max")
+	}
+}
+
 func TestAShareOfALimitThatAContainerLacks(t *testing.T) {
 	r := newProfileRig(t, "a: {memory: {high: 80%}}, b: {withoutLimit: skip, memory: {high: 80%}, pids: {max: 5}}")
 	_, err := r.run(t, r.pod(t, "a", profile+"=a"))

@@ -116,7 +116,7 @@ func (s *Store) Start(h classes.Holder) (container Holding, volumes []Holding, e
 	}
 
 	n.runtime.ReportsPIDs = n.runtime.ReportsPIDs || h.PID > 0
-	n.update(h.ID, func(held *Holding) { held.Holder = holding(h, nil).Holder })
+	n.update(h.ID, func(held *Holding) { held.follows(h) })
 	container = n.begin(h.ID)
 	// Observed is not empty if the container was created in a class that is not its desired class. The backend must then
 	// move the container. Otherwise the runtime has already set the class, and the backend only verifies the class.

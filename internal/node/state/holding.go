@@ -169,9 +169,22 @@ func with(values map[string]string, key, value string, keep bool) map[string]str
 	return values
 }
 
-// holding returns the Holding of a holder with its desired classes. It removes the annotations and the settings. For a pod, it also
-// removes the PID of the sandbox, because the sandbox's process is not in the pod's cgroup.
+// follows sets the description of a holder that is known already. The originals in memory stay: those of the creation have more settings
+// than the container's annotation, and a later change of the container may have replaced some.
+func (h *Holding) follows(now classes.Holder) {
+	if h.Spec.Originals != nil {
+		now.Spec.Originals = h.Spec.Originals
+	}
+	h.Holder = holding(now, nil).Holder
+}
+
+// holding returns the Holding of a holder with its desired classes. It removes the annotations. The settings of a creation become the
+// originals, because no class has replaced them yet. For a pod, it also removes the PID of the sandbox, because the sandbox's process is
+// not in the pod's cgroup.
 func holding(h classes.Holder, assignments []classes.Assignment) Holding {
+	if h.Spec.Originals == nil {
+		h.Spec.Originals = h.Spec.Settings
+	}
 	h.PodAnnotations, h.ContainerAnnotations, h.Spec.Settings = nil, nil, nil
 	if h.Container == "" {
 		h.PID, h.SandboxID = 0, h.ID

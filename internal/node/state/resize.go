@@ -42,8 +42,8 @@ func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustm
 		again = again.Merge(overwritten(was, now, requested.Settings))
 	}
 
-	for setting := range again {
-		if wanted, ok := requested.Settings[setting]; ok && wanted != stored[setting] {
+	for setting, wanted := range requested.Settings {
+		if wanted != stored[setting] {
 			after.Spec.Originals = after.Spec.Originals.Merge(classes.Adjustment{setting: wanted})
 		}
 	}

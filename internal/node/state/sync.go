@@ -103,12 +103,10 @@ func (n *node) keepKnown(h classes.Holder, running bool) bool {
 	if h.PID <= 0 {
 		h.PID = before.PID
 	}
-	if before.Spec.Originals != nil {
-		h.Spec.Originals = before.Spec.Originals // a later change of the container may have replaced those of its creation
-	}
 	n.table.sequence++
 	n.update(h.ID, func(held *Holding) {
-		held.Holder, held.Number = holding(h, nil).Holder, n.table.sequence
+		held.follows(h)
+		held.Number = n.table.sequence
 		if running {
 			held.happens(started)
 		}
@@ -193,6 +191,9 @@ func (n *node) adoptContainers(containers []Existing) (failed []FailedAdoption) 
 
 	for _, c := range containers {
 		if _, adopted := n.table.Get(c.ID); !adopted && c.Started {
+			if _, changed := n.changes.Get(c.ID); !changed { // the plugin has set nothing
+				c.Spec.Settings = classes.UnifiedFiles(c.Stored)
+			}
 			err := n.adoptWithoutSlots(c.Holder, nil)
 			if err != nil {
 				failed = append(failed, FailedAdoption{c.Holder, err})
