@@ -362,6 +362,30 @@ func TestAContainerThatGotItsClassLaterGetsTheKubeletsValuesBack(t *testing.T) {
 	}
 }
 
+func TestAProtectionThatAParentCapsIsNotReportedAsInForce(t *testing.T) {
+	r := newProfileRig(t, "a: {memory: {low: 64Mi, min: 0}}")
+	id := r.mustRunBurstable(t, "a", profile+"=a")
+	r.node.Repair(t.Context())
+	r.wantStale(t, id, "memory.low")
+	reason := "memory.low has no effect, because kubepods has memory.low 0, and a cgroup protects at most what its parents protect; " +
+		"enable MemoryQoS of the kubelet, or set the value there"
+	if got := r.node.Status().Resources[0].Degraded["a"]; !strings.HasPrefix(got, reason) {
+		t.Errorf("the class is degraded: %q, want %s", got, reason)
+	}
+
+	pod := path.Dir(r.cgroupFile(t, id, ""))
+	for dir, bytes := range map[string]string{pod: "67108864", path.Dir(pod): "1073741824"} {
+		if err := r.host.Machine.WriteFile(path.Join(dir, "memory.low"), []byte(bytes)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.node.Repair(t.Context())
+	r.wantStale(t, id, "")
+	if got := r.node.Status().Resources[0].Degraded["a"]; got != "" {
+		t.Errorf("the class is degraded: %q", got)
+	}
+}
+
 func TestAShareOfALimitThatAContainerLacks(t *testing.T) {
 	r := newProfileRig(t, "a: {memory: {high: 80%}}, b: {withoutLimit: skip, memory: {high: 80%}, pids: {max: 5}}")
 	_, err := r.run(t, r.pod(t, "a", profile+"=a"))

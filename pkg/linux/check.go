@@ -135,15 +135,22 @@ func hardOf(v value) uint64 {
 	return hard
 }
 
-// statusOf reports the classes whose I/O priority has no effect on this machine.
+// statusOf reports the classes with properties that have no effect on this machine.
 func (b *Backend) statusOf(all map[string]class) classes.BackendStatus {
 	status := classes.BackendStatus{Degraded: map[string]string{}}
 	for _, name := range sortedKeys(all) {
+		var reasons []string
 		if slices.ContainsFunc(all[name], func(p property) bool { return p.setting.Name == classes.SettingIOPriority }) {
 			if without := b.disksWithoutPriorities(); len(without) > 0 {
-				status.Degraded[name] = fmt.Sprintf("ioPriority has no effect on %s: their I/O scheduler knows no priorities; "+
-					"select mq-deadline or bfq in /sys/block/NAME/queue/scheduler", list(without))
+				reasons = append(reasons, fmt.Sprintf("ioPriority has no effect on %s: their I/O scheduler knows no priorities; "+
+					"select mq-deadline or bfq in /sys/block/NAME/queue/scheduler", list(without)))
 			}
+		}
+		if reason := b.unprotected(all[name]); reason != "" {
+			reasons = append(reasons, reason)
+		}
+		if len(reasons) > 0 {
+			status.Degraded[name] = strings.Join(reasons, "; ")
 		}
 	}
 	return status

@@ -204,6 +204,9 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 			stale = append(stale, p.name)
 		}
 	}
+	if has {
+		stale = append(stale, b.capped(target, c, adjustment)...)
+	}
 	slices.Sort(stale)
 	seen := classes.Observation{Stale: strings.Join(stale, " ")}
 	if has {
