@@ -6,6 +6,7 @@ package linux
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"path"
@@ -104,6 +105,9 @@ func (b *Backend) checkNodes(c class) error {
 		}
 		const file = "/sys/devices/system/node/has_memory"
 		text, err := b.read(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s: this kernel has no NUMA policies; boot a kernel with CONFIG_NUMA, or remove the property", p.name)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: find the NUMA nodes: %w", p.name, err)
 		}

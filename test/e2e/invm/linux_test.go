@@ -27,7 +27,6 @@ const (
         rlimits: {nofile: {soft: 2048, hard: 4096}, memlock: unlimited, core: 0}
         ioPriority: {class: best-effort, priority: 2}
         scheduler: {policy: batch, nice: -5}
-        memoryPolicy: {mode: bind, nodes: 0}
         memory: {min: 4Mi, low: 25%, high: 75%, swapMax: 8Mi, oomGroup: true}
         cpu: {burst: 50%}
         pids: {max: 100}
@@ -84,7 +83,6 @@ func (c *container) wantProcess(t testing.TB) {
 		t.Fatal("the container has no process")
 	}
 	for file, lines := range map[string][]string{
-		"numa_maps":     {" bind:0 "},
 		"oom_score_adj": {"700"},
 		"limits":        {"Max open files 2048 4096", "Max locked memory unlimited unlimited", "Max core file size 0 0"},
 	} {
