@@ -46,6 +46,7 @@ func TestNoPathLeavesTheRoot(t *testing.T) {
 		t.Errorf("got %q, %v", data, err)
 	}
 	root.wantFile(t, "/../a", "of the host")
+	root.wantFile(t, "../a", "of the host")
 }
 
 func TestFilesAreReadToTheirEnd(t *testing.T) {

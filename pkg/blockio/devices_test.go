@@ -52,6 +52,18 @@ Classes:
 	}
 }
 
+func TestAPreviewIsTheStatusAfterApply(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope)
+	const lost = "Classes: {lost: [{Devices: [/dev/nvme9n1], ThrottleReadBps: 50M}]}"
+	preview, err := f.backend.Preview(t.Context(), f.parse(lost))
+	if err != nil || len(preview.Degraded) != 1 {
+		t.Errorf("got %+v, %v; want one degraded class", preview, err)
+	}
+	if diff := cmp.Diff(f.apply(lost).backend.Status(), preview); diff != "" {
+		t.Errorf("preview (-status +preview):\n%s", diff)
+	}
+}
+
 func TestTheStatusReportsPatternsThatMatchNoDisks(t *testing.T) {
 	f := newFixture(t, linked(), classes.ContainerScope).apply(`
 Classes:
