@@ -27,7 +27,10 @@ func (s *session) leave(conn *watchedConn) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
 
-	_ = s.update(ctx, nil) // returns when no hook runs, because the runtime calls hooks and updates under one lock
+	select {
+	case <-s.unanswered.close():
+	case <-ctx.Done():
+	}
 	conn.closeWrite()
 	select {
 	case <-conn.ended:

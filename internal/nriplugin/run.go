@@ -63,6 +63,7 @@ func (p *Plugin) connect(ctx context.Context) error {
 		return fmt.Errorf("connect to the runtime's NRI socket: %w", err)
 	}
 	s := newSession(p)
+	conn.answered = s.unanswered.answered
 	defer s.close(conn)
 
 	if s.stub, err = s.newStub(conn); err != nil {
@@ -186,11 +187,14 @@ func (s *session) interceptRegistration(ctx context.Context, request *ttrpc.Requ
 	return err
 }
 
-// watchedConn closes a channel when the connection ends, because a stub that is starting does not report this end.
+// watchedConn closes a channel when the connection ends, because a stub that is starting does not report this end. It calls answered
+// after each answer to a call of the runtime.
 type watchedConn struct {
 	net.Conn
-	once  sync.Once
-	ended chan struct{}
+	once     sync.Once
+	ended    chan struct{}
+	answers  answerFinder // the stub calls Write under a lock
+	answered func()
 }
 
 func (p *Plugin) dial(ctx context.Context) (*watchedConn, error) {
@@ -198,7 +202,15 @@ func (p *Plugin) dial(ctx context.Context) (*watchedConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watchedConn{Conn: conn, ended: make(chan struct{})}, nil
+	return &watchedConn{Conn: conn, ended: make(chan struct{}), answered: func() {}}, nil
+}
+
+func (c *watchedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if c.answers.ends(b[:n]) {
+		c.answered()
+	}
+	return n, err
 }
 
 func (c *watchedConn) Read(b []byte) (int, error) {

@@ -39,6 +39,7 @@ type session struct {
 	registered chan struct{}
 	once       sync.Once
 	// updating is a semaphore that allows one call to the runtime at a time.
+	unanswered unanswered
 	updating *semaphore.Weighted
 	// events are the hooks to which the session is subscribed.
 	events api.EventMask
