@@ -81,6 +81,9 @@ func runtimeRegistered(r state.RuntimeInfo) *qosv1alpha1.Condition {
 	switch {
 	case r.Synchronized:
 		condition.Healthy, condition.Reason, condition.Message = true, "Registered", "Registered with the container runtime."
+		if r.NoUpdates != "" {
+			condition.Message += " The plugin itself writes the values of changed classes to cgroups, because " + r.NoUpdates + "."
+		}
 	case r.Name == "":
 		condition.Reason = "NeverRegistered"
 		condition.Message = "The plugin has not reached the container runtime yet, so no container gets a class. " +

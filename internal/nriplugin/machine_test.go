@@ -62,6 +62,8 @@ func limits() map[string]map[string]string {
 type host struct {
 	*sim.Machine
 	before *atomic.Pointer[func(op, path string) error]
+	// written is called after each write. It may be nil.
+	written *atomic.Pointer[func(path string)]
 	// If readOnly is true, resctrl is mounted read-only.
 	readOnly *atomic.Bool
 }
@@ -69,6 +71,9 @@ type host struct {
 // intercept sets a function that is called before each change. If the function returns an error, the change fails with
 // this error.
 func (h host) intercept(before func(op, path string) error) { h.before.Store(&before) }
+
+// after sets a function that is called after each write.
+func (h host) after(written func(path string)) { h.written.Store(&written) }
 
 // ReadFile implements resctrl.FS and iodisks.FS.
 func (h host) ReadFile(path string) ([]byte, error) {
@@ -98,7 +103,11 @@ func (h host) WriteFile(path string, data []byte) error {
 	if err := h.begin("write", path); err != nil {
 		return err
 	}
-	return h.Machine.WriteFile(path, data)
+	err := h.Machine.WriteFile(path, data)
+	if written := h.written.Load(); written != nil {
+		(*written)(path)
+	}
+	return err
 }
 
 func (h host) Mkdir(path string) error {
@@ -138,7 +147,7 @@ func newMachine(cgroups *simcgroup.Machine) *sim.Machine {
 // resctrl is changed. If the options have no OCI runtime, the machine is the OCI runtime.
 func newMachineRigOn(t *testing.T, m *sim.Machine, text string, options nriruntime.Options) *machineRig {
 	t.Helper()
-	r := &machineRig{host: host{m, &atomic.Pointer[func(op, path string) error]{}, &atomic.Bool{}}}
+	r := &machineRig{host: host{m, &atomic.Pointer[func(op, path string) error]{}, &atomic.Pointer[func(path string)]{}, &atomic.Bool{}}}
 	if options.OCI == nil {
 		options.OCI = r.host
 	}

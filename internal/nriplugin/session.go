@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/internal/runtimesetup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/kubeletdir"
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
@@ -38,8 +39,8 @@ type session struct {
 	// registered is closed when RegisterPlugin has succeeded. The stub then waits for the runtime to call Configure.
 	registered chan struct{}
 	once       sync.Once
-	// updating is a semaphore that allows one call to the runtime at a time.
 	unanswered unanswered
+	// updating is a semaphore that allows one call to the runtime at a time.
 	updating *semaphore.Weighted
 	// events are the hooks to which the session is subscribed.
 	events api.EventMask
@@ -69,7 +70,8 @@ func (s *session) Configure(_ context.Context, _, name, version string) (api.Eve
 		return 0, errAborted
 	}
 
-	s.plugin.node.Connected(s, state.RuntimeInfo{Name: name, Version: version, NRIVersion: s.stub.RuntimeNRIVersion()})
+	nri := s.stub.RuntimeNRIVersion()
+	s.plugin.node.Connected(s, state.RuntimeInfo{Name: name, Version: version, NRIVersion: nri, NoUpdates: runtimesetup.NoUpdates(name, version, nri)})
 	s.events = s.subscription()
 	return s.events, nil
 }

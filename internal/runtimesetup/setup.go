@@ -79,6 +79,7 @@ func Inspect(ctx context.Context, o Options) ([]Finding, error) {
 
 	findings := []Finding{{OK, fmt.Sprintf("the runtime is %s %s", runtime.name, runtime.version)}}
 	findings = append(findings, rdtOverNRI(runtime), ociRuntime(ctx, o, runtime), nriSocket(ctx, o, runtime))
+	findings = append(findings, updates(runtime)...)
 	findings = append(findings, ownConfiguration(o.Files, runtime)...)
 	findings = append(findings, validator(o.Files, runtime)...)
 	findings = append(findings, otherPlugins(o.Files)...)

@@ -154,6 +154,7 @@ func TestACRIOThatIsSetUpHasNoProblems(t *testing.T) {
 		"unknown: whether the OCI runtime can set RDT groups and limit several disks (this requires runc 1.2 or later, or crun 1.18 or later): " +
 			"in a container, this check executes no programs of the host; run on the node: /usr/libexec/crio/crun --version",
 		"ok: NRI is on: /run/nri.sock answers",
+		"warning: CRI-O 1.37.0 can hang when an NRI plugin requests an update of a container; this plugin requests no updates then, but other plugins may",
 		"ok: cri-o has no RDT or block I/O configuration of its own",
 		"ok: NRI's default validator is on: pods that require the plugin wait for it",
 		"warning: CRI-O refuses pods with rdt.resources.beta.kubernetes.io annotations; " +

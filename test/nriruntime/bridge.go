@@ -5,6 +5,7 @@ package nriruntime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -131,8 +132,14 @@ func lifecycleOf(s api.ContainerState) lifecycle {
 	return running
 }
 
+// errHangs is the answer to an unsolicited update, where a real runtime may hang until it is restarted.
+var errHangs = errors.New("this version of the runtime may hang if a plugin requests an update")
+
 // update handles an unsolicited update, i.e. a request that a plugin makes outside of hooks.
 func (b *bridge) update(ctx context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
+	if b.runtime.options.CRIO || b.runtime.options.UpdatesHang {
+		return nil, errHangs
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	failed := b.apply(ctx, updates)

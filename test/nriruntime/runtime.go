@@ -42,7 +42,10 @@ type Options struct {
 	// CRIO makes the runtime behave like CRI-O 1.37 where it differs from containerd: CreateContainer calls runc create,
 	// and if this fails, plugins get no further hook for the container. A container starts even if a plugin's
 	// StartContainer hook fails. A sandbox has no process (drop_infra_ctr).
+	// Unsolicited updates fail as with UpdatesHang.
 	CRIO bool
+	// UpdatesHang makes the runtime refuse unsolicited updates. Some real runtimes, e.g. containerd 2.3, may hang instead.
+	UpdatesHang bool
 	// OCI does what runc does. The default is &NoMachine{}.
 	OCI OCI
 	// Observe, if set, is called after each hook with the time that all plugins together took. The runtime holds

@@ -83,8 +83,9 @@ func backendOf(store *state.Store, resource string) (classes.Backend, error) {
 }
 
 // make carries out the steps. It first sets the cgroup v2 values of the new classes through the runtime, which stores
-// them, and then enforces and verifies the classes with the backends. If a step fails, make undoes all steps as far
-// as possible. If the runtime does not answer, make has enforced nothing yet, and undoes nothing.
+// them, unless the runtime must not be asked for updates. Then it enforces and verifies the classes with the backends. If a
+// step fails, make undoes all steps as far as possible. If the runtime does not answer, make has enforced nothing yet, and
+// undoes nothing.
 func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) error {
 	if err := possible(steps); err != nil {
 		return err
@@ -113,7 +114,7 @@ func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) e
 		return err
 	}
 	if err == nil {
-		err = r.enforce(ctx, h, steps)
+		err = r.enforceAgain(ctx, h, steps)
 	}
 	if err != nil {
 		return errors.Join(err, r.undo(ctx, h, steps))
@@ -129,6 +130,16 @@ func possible(steps []Step) error {
 		}
 	}
 	return nil
+}
+
+// enforceAgain carries out the steps with the backends. If the runtime must not be asked for updates, it tries twice: a resize that began
+// before the steps may write the former values before they are verified.
+func (r *Reconciler) enforceAgain(ctx context.Context, h classes.Holder, steps []Step) error {
+	err := r.enforce(ctx, h, steps)
+	if err != nil && r.store.Runtime().NoUpdates != "" {
+		err = r.enforce(ctx, h, unobserved(steps))
+	}
+	return err
 }
 
 // unobserved returns the steps without what was observed before them.
@@ -172,7 +183,8 @@ func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) e
 }
 
 // unified returns the cgroup v2 values that the runtime must set for the steps, and records that it may set them. If one step
-// fails, unified still returns the values of the other steps.
+// fails, unified still returns the values of the other steps. It returns none if the runtime must not be asked for updates. The
+// backends then write the values, and Store.Resize replaces what the runtime has stored.
 func (r *Reconciler) unified(h classes.Holder, steps []Step) (map[string]string, error) {
 	var all classes.Adjustment
 	var errs []error
@@ -194,6 +206,9 @@ func (r *Reconciler) unified(h classes.Holder, steps []Step) (map[string]string,
 			one = one.Restored(h.Spec.Originals)
 		}
 		all = all.Merge(one)
+	}
+	if r.store.Runtime().NoUpdates != "" {
+		all = nil
 	}
 	return all.Unified(), errors.Join(errs...)
 }

@@ -12,7 +12,8 @@ import (
 
 // Resize records that the runtime is about to change a container, and returns the cgroup v2 values of the container's classes that it
 // must set together with its own. These are the values that the runtime's change would overwrite, and those that depend on a limit that
-// changes. `requested` has the new limits, and the settings that the runtime would write. `stored` has the settings that the runtime has
+// changes. If the runtime has stored values of another class, these are all values of the container's class, because the runtime may
+// write what it has stored. `requested` has the new limits, and the settings that the runtime would write. `stored` has the settings that the runtime has
 // stored. A requested value that is not the stored one is a wish of the kubelet, and becomes an original of the container: some runtimes
 // request all stored values again, also those of a former class.
 //
@@ -31,13 +32,21 @@ func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustm
 	var again classes.Adjustment
 	for _, a := range before.Assignments {
 		backend, there := n.live.Resource(a.Resource)
-		if a.Class == classes.SystemDefault || !there { // a former process has assigned a class of a resource that this one never had
+		if !there { // a former process has assigned a class of a resource that this one never had
 			continue
 		}
+		isStale := before.isStale(a, backend.Backend, stored) // before Adjust, which also replaces the stored values that are found here
 		was, err := backend.Adjust(before.Holder, a.Class, a.Class)
 		now, errNow := backend.Adjust(after.Holder, a.Class, a.Class)
 		if err != nil || errNow != nil {
 			continue // the class was removed; the runtime's change is not refused for that, and the reconciler enforces the class again
+		}
+		if isStale || before.differs(a, backend.Backend, was, stored) {
+			again = again.Merge(instead(now, a.Class, before.Spec.Originals, requested.Settings, stored))
+			continue
+		}
+		if a.Class == classes.SystemDefault {
+			continue
 		}
 		again = again.Merge(overwritten(was, now, requested.Settings))
 	}
@@ -49,6 +58,39 @@ func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustm
 	}
 	n.table.Adopt(after)
 	return again
+}
+
+// isStale reports whether a backend recognizes that the runtime has stored values for a container that differ from those of its class.
+func (h Holding) isStale(a classes.Assignment, backend classes.Backend, stored classes.Adjustment) bool {
+	checker, ok := backend.(classes.StoredValueChecker)
+	return ok && h.MayStore(a.Resource) && checker.IsStale(h.Holder, a.Class, stored.Unified())
+}
+
+// differs is isStale for a backend whose values are equal exactly if their texts are. `was` has the values of the container's class.
+func (h Holding) differs(a classes.Assignment, backend classes.Backend, was, stored classes.Adjustment) bool {
+	if _, ok := backend.(classes.StoredValueChecker); ok || !h.MayStore(a.Resource) {
+		return false
+	}
+	for setting, value := range was {
+		if has, stores := stored[setting]; setting.Name == classes.SettingUnified && stores && has != value {
+			return true
+		}
+	}
+	return false
+}
+
+// instead returns the cgroup v2 values of a class (`now`), which replace those that the runtime has stored. A container without a class
+// gets its originals, or what the kubelet requests with this change.
+func instead(now classes.Adjustment, class string, originals, requested, stored classes.Adjustment) classes.Adjustment {
+	if class == classes.SystemDefault {
+		now = now.Restored(originals)
+	}
+	values := maps.Clone(now)
+	maps.DeleteFunc(values, func(setting classes.Setting, _ string) bool {
+		wanted, requests := requested[setting]
+		return setting.Name != classes.SettingUnified || class == classes.SystemDefault && requests && wanted != stored[setting]
+	})
+	return values
 }
 
 // resized returns the description of a container after a change. A limit that the runtime does not name stays.

@@ -44,6 +44,9 @@ type RuntimeInfo struct {
 	// Plugins lists the NRI plugins that the runtime called for the most recent creation of a container, e.g. "90-balloons".
 	// It is nil before the first creation, and if the runtime does not report its plugins.
 	Plugins []string
+	// NoUpdates is the reason why the plugin does not ask the runtime to update containers, but writes to cgroups itself. It is
+	// empty if the runtime updates containers.
+	NoUpdates string
 	// ReportsPIDs is true if the runtime has ever reported the PID of a container.
 	ReportsPIDs bool
 	// Synchronized becomes true at the end of Synchronize, and false when the connection is lost.

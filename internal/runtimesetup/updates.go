@@ -1,0 +1,47 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package runtimesetup
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// NoUpdates returns the reason why an NRI plugin should not request updates of containers from a runtime, or "" if it can. `nri` is the
+// version of the runtime's NRI, or "" if it is not known.
+//
+// Before NRI 0.12.1, the runtime acquires two locks in one order for a hook, and in the other order for an update that a plugin
+// requests (containerd issue 13733). If an update meets a hook, the runtime hangs until it is restarted. containerd 2.4.0 is the first
+// version with NRI 0.12.1 or later. CRI-O has the same locks. It also makes an update under the lock of all hooks, and waits for a
+// container that stops (CRI-O pull request 9835).
+//
+// NoUpdates permits only what is known to work, because a runtime that hangs is worse than values that the plugin writes itself.
+func NoUpdates(name, has, nri string) string {
+	r := runtime{name: name, version: has}
+	switch {
+	case r.family() == containerd && (atLeast(nri, "0.12.1") || atLeast(has, "2.4.0")):
+		return ""
+	case r.family() == containerd:
+		return fmt.Sprintf("containerd %s can hang when an NRI plugin requests an update of a container; use containerd 2.4 or later", has)
+	case r.family() == crio:
+		return fmt.Sprintf("CRI-O %s can hang when an NRI plugin requests an update of a container", has)
+	}
+	return fmt.Sprintf("it is not known whether %s %s can hang when an NRI plugin requests an update of a container", name, has)
+}
+
+// atLeast reports whether a version, e.g. "v2.4.2-k3s1", is `least` or later. An unknown version is not.
+func atLeast(has, least string) bool {
+	v, err := version.ParseGeneric(has)
+	return err == nil && v.AtLeast(version.MustParseGeneric(least))
+}
+
+// updates reports whether the runtime can hang because of an NRI plugin.
+func updates(r runtime) []Finding {
+	reason := NoUpdates(r.name, r.version, "")
+	if reason == "" {
+		return nil
+	}
+	return []Finding{{Warning, reason + "; this plugin requests no updates then, but other plugins may"}}
+}
