@@ -135,6 +135,7 @@ func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 		"a plugin that gets no CPU for a while recovers":                 missesRequests,
 		"what a plugin that hangs means for pods that require it":        hangsInEachHook,
 		"the largest environments that NRI transfers need little memory": needsLittleMemory,
+		"changes of classes beside hooks do not hang the runtime":        changesBesideHooks,
 		"a plugin that is stopped leaves no container without its class": leavesBetweenHooks,
 	} {
 		t.Run(name, func(t *testing.T) {

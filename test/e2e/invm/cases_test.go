@@ -107,6 +107,7 @@ func nodeCases() []nodeCase {
 		{name: "a creation that the OCI runtime refuses leaves its slot free", test: refusedByOCIRuntime, on: crioIntel},
 		{name: "a stopped sandbox takes no slot after a restart of the plugin", test: stoppedSandbox, on: crioIntel},
 		{name: "a pod that requires the plugin has no container without it", test: requiredPlugin, on: crioIntel},
+		{name: "changes of classes do not hang the runtime", test: changesUnderLoad, on: eachRuntime},
 		{name: "restarts leave everything as it was", test: restarts, on: containerd | crioIntel | older},
 		{name: "a creation that the plugin does not answer fails, and the next is brought into its class later", test: unansweredHook, on: amdV2 | older},
 	}

@@ -43,6 +43,7 @@ func crioRuntime() *containerRuntime {
 			"runtime: ok: NRI of CRI-O 1.",
 			"runtime: ok: the OCI runtime runc 1.",
 			"runtime: ok: NRI is on: /run/nri/nri.sock answers",
+			"runtime: warning: CRI-O VERSION can hang when an NRI plugin requests an update of a container",
 			"runtime: ok: cri-o has no RDT or block I/O configuration of its own",
 			"runtime: ok: NRI's default validator is on",
 			"runtime: warning: CRI-O refuses pods with rdt.resources.beta.kubernetes.io annotations",
