@@ -131,6 +131,81 @@ func TestACrashDuringAnUpdateLeavesNoValuesOfOtherClasses(t *testing.T) {
 	}
 }
 
+// changedFiles has the classes of blockioFiles with limits on other disks, and without weights.
+const changedFiles = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: k8s.io/blockio
+  blockio:
+    Classes:
+      first: []
+      second: [{Devices: [/dev/sda], ThrottleReadBps: 3M}]
+      third: []
+`
+
+// TestAfterACrashAndAChangeOfClassesNoFormerValueStays kills the plugin at every step of an update by the runtime, and changes the class
+// files before the next process starts.
+func TestAfterACrashAndAChangeOfClassesNoFormerValueStays(t *testing.T) {
+	changed := newBlockIOMachine(t, false, "second")
+	changed.text = changedFiles
+	changed.recover(t)
+	want := changed.files(t)
+
+	for n, died := 1, true; died; n++ {
+		f := newBlockIOMachine(t, false, "first")
+		*f.killer = killer{at: n}
+		died = !f.killer.survives(func() {
+			if err := f.Update(t.Context(), ownerA, map[string]string{"blockio": "second"}); err != nil {
+				t.Error(err)
+			}
+		})
+		*f.killer = killer{}
+		f.text = changedFiles
+		f.recover(t)
+		if diff := cmp.Diff(want, f.files(t)); diff != "" {
+			t.Errorf("killed at step %d: the container in class %q has (-want +got):\n%s", n, f.class(t), diff)
+		}
+	}
+}
+
+// TestTheValuesOfTheCreationAreReplacedIfTheClassChangesBeforeTheStart: only the runtime has written the former values.
+func TestTheValuesOfTheCreationAreReplacedIfTheClassChangesBeforeTheStart(t *testing.T) {
+	f := newBlockIOMachine(t, false, "second")
+	const path = "/kubepods/poduid-a/c2"
+	f.host.Cgroups().AddCgroup(path)
+	f.ctr.ID, f.ctr.CgroupsPath = "c2", path
+	if err := f.host.Cgroups().SetUnified(path, f.create(t, 2).Unified()); err != nil {
+		t.Fatal(err)
+	}
+	f.mustConfigure(t, changedFiles)
+	f.start(t)
+
+	got, err := f.host.ReadFile("/sys/fs/cgroup" + path + "/io.max")
+	if want := "8:0 rbps=3000000 wbps=max riops=max wiops=max\n"; string(got) != want || err != nil {
+		t.Errorf("io.max is %q, %v; want %q", got, err, want)
+	}
+}
+
+// TestALimitThatAnotherProgramSetAfterAnUpdateStays: the runtime does not store the limit of the former class any more.
+func TestALimitThatAnotherProgramSetAfterAnUpdateStays(t *testing.T) {
+	f := newBlockIOMachine(t, false, "first")
+	for _, class := range []string{"second", ""} {
+		if err := f.Update(t.Context(), ownerA, map[string]string{"blockio": class}); err != nil {
+			t.Fatal(err)
+		}
+		if class == "second" {
+			if err := f.host.WriteFile("/sys/fs/cgroup"+machinePath+"/io.max", []byte("8:0 rbps=7000000")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const want = "8:0 rbps=7000000 wbps=max riops=max wiops=max\n"
+	if got := f.files(t)["io.max"]; got != want {
+		t.Errorf("io.max is %q, want %q", got, want)
+	}
+}
+
 // killBlockIOAt kills the process at step n of the last update, and reports whether there was such a step.
 func killBlockIOAt(t *testing.T, n int, legacy bool, updates []string, want map[string]string) (died bool) {
 	t.Helper()
