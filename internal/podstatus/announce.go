@@ -6,6 +6,7 @@ package podstatus
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
@@ -13,14 +14,16 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 )
 
-// announce records an event with the classes of the pod, and of each container, that the pod's condition does not have yet. "kubectl
-// describe pod" prints the status of the condition without its message, but prints events.
+// announce records an event with the classes of the pod and of its containers that the pod's condition does not have yet: one event,
+// because many pods may start at the same time. "kubectl describe pod" prints the status of the condition without its message, but
+// prints events.
 func (s *podState) announce(o *observed) {
 	current := podspec.AssignedCondition(o.pod)
 	if current != nil && len(current.Message) > maxMessage/2 {
 		return // the condition may not have all containers
 	}
 
+	var about, messages []string
 	add := func(container string, assignments []*qosv1alpha1.Assignment) {
 		inCondition := func(a *qosv1alpha1.Assignment) bool {
 			_, _, _, found := podspec.Assigned(current, container, a.GetName())
@@ -30,16 +33,23 @@ func (s *podState) announce(o *observed) {
 		if len(classes) == 0 || s.announced[container] || slices.ContainsFunc(assignments, inCondition) {
 			return
 		}
-
-		now := time.Now()
 		s.announced[container] = true
-		s.events.Set(podevents.Record{
-			Reason: podevents.ClassAssigned, Container: container, Message: cmp.Or(container, "pod") + ": " + describe(classes),
-			Count: 1, First: now, Last: now,
-		})
+		about, messages = append(about, container), append(messages, cmp.Or(container, "pod")+": "+describe(classes))
 	}
 	add("", o.assignments.GetQosResources())
 	for _, c := range o.containers() {
 		add(c.GetName(), c.GetQosResources())
 	}
+	if len(about) == 0 {
+		return
+	}
+
+	now := time.Now()
+	record := podevents.Record{
+		Reason: podevents.ClassAssigned, Series: about[0], Message: strings.Join(messages, "; "), Count: 1, First: now, Last: now,
+	}
+	if len(about) == 1 {
+		record.Container = about[0]
+	}
+	s.events.Set(record)
 }

@@ -47,6 +47,10 @@ func TestNode(t *testing.T) {
 		t.Run("the properties of processes and cgroups that a class sets", func(t *testing.T) { linuxClasses(t, n) })
 	}
 
+	if n.machine()&(intelV2|amdV2) != 0 {
+		t.Run("a container without a class is monitored as soon as there is an RMID for it", func(t *testing.T) { shortOfRMIDs(t, n) })
+	}
+
 	p := n.runPod(t, "shared", requests())
 	// As in Kubernetes, the pod always has a container: a restarted plugin finds CRI-O's pods by their containers.
 	p.run(t, spec{name: "resident"})
@@ -88,7 +92,6 @@ func nodeCases() []nodeCase {
 		{name: "weights are in the kernel, and the status reports whether a disk applies them", test: weights, on: containerd | crioIntel},
 		{name: "the reported usage of classes is that of the kernel's counters", test: usage, on: containerd},
 		{name: "a monitored container is measured by itself", test: monitored, on: intelV2 | amdV2},
-		{name: "a container without a class is monitored as soon as there is an RMID for it", test: shortOfRMIDs, on: intelV2 | amdV2},
 		{name: "an unknown class or resource is refused with a list of the existing ones", test: unknownClass, on: eachRuntime},
 		{name: "a full class is refused until a slot is free", test: fullClass, on: eachRuntime},
 		{name: "a restarted container is not refused against itself", test: restartedContainer, on: intelV2 | crioIntel},

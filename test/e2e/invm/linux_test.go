@@ -24,7 +24,7 @@ const (
     classes:
       database:
         oomScoreAdj: {add: -200}
-        rlimits: {nofile: {soft: 2048, hard: 4096}, memlock: unlimited, core: 0}
+        rlimits: {nofile: 4096, memlock: unlimited, core: 0}
         ioPriority: {class: best-effort, priority: 2}
         scheduler: {policy: batch, nice: -5}
         memory: {min: 4Mi, low: 25%, high: 75%, swapMax: 8Mi, oomGroup: true}
@@ -84,7 +84,7 @@ func (c *container) wantProcess(t testing.TB) {
 	}
 	for file, lines := range map[string][]string{
 		"oom_score_adj": {"700"},
-		"limits":        {"Max open files 2048 4096", "Max locked memory unlimited unlimited", "Max core file size 0 0"},
+		"limits":        {"Max open files 4096 4096", "Max locked memory unlimited unlimited", "Max core file size 0 0"},
 	} {
 		data, err := os.ReadFile(filepath.Join("/proc", pids[0], file))
 		must(t, err)

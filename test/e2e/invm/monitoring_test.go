@@ -154,9 +154,10 @@ func valueAfter(text, key string) (float64, error) {
 
 // shortOfRMIDs: the class files have no RDT classes, and enable the monitoring of containers without a class. While other
 // programs use all RMIDs, and while the RMIDs of their removed groups are not free yet, a new container runs and is not
-// monitored.
-func shortOfRMIDs(t *testing.T, p *pod) {
-	n := p.node
+// monitored. The pod is a new one, because a pod that had a class keeps the group of the removed class.
+func shortOfRMIDs(t *testing.T, n *node) {
+	p := n.runPod(t, "short", nil)
+	p.run(t, spec{name: "resident"})
 	initial := reuseRMIDs(t, "67108864")
 	before, _, _ := strings.Cut(classFile, "- name: k8s.io/rdt")
 	_, after, _ := strings.Cut(classFile, "- name: k8s.io/blockio")
