@@ -1,0 +1,133 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+func TestAnotherProgramsValueIsReplacedByTheOneOfTheClass(t *testing.T) {
+	r := newProfileRig(t, database)
+	id := r.mustRunBurstable(t, "a", profile+"=database")
+	for _, file := range []string{"memory.high", "pids.max"} {
+		if err := r.host.Machine.WriteFile(r.cgroupFile(t, id, file), []byte("max")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.node.Repair(t.Context())
+	r.wantValue(t, id, "memory.high", "858992640")
+	r.wantValue(t, id, "pids.max", "100")
+	r.wantReported(t, id, profile, "database/pod")
+}
+
+func TestAResizeKeepsTheClassAndLeavingItBringsTheKubeletsValuesBack(t *testing.T) {
+	r := newProfileRig(t, "a: {memory: {high: 50%, min: 100%, oomGroup: false}, cpu: {burst: 100%}}")
+	id := r.mustRunBurstable(t, "a", profile+"=a")
+	resized := resources(2<<30, 50_000)
+	resized.Unified["memory.high"] = "1932730368"
+	if err := r.UpdateContainer(t.Context(), id, resized); err != nil {
+		t.Fatal(err)
+	}
+	r.wantValue(t, id, "memory.high", fmt.Sprint(1<<30))
+	r.wantValue(t, id, "memory.min", fmt.Sprint(2<<30))
+	r.wantValue(t, id, "memory.oom.group", "0")
+
+	lower := resources(2<<30, 20_000) // the kernel refuses this CPU limit while the burst is above it
+	lower.Unified["memory.high"] = "1932730368"
+	if err := r.UpdateContainer(t.Context(), id, lower); err != nil {
+		t.Fatal(err)
+	}
+	r.wantValue(t, id, "cpu.max.burst", "20000")
+	r.wantReported(t, id, profile, "a/pod")
+
+	if err := r.updateProfile(t, id, ""); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		"memory.high": "1932730368", "memory.min": "0", "memory.oom.group": "1", "cpu.max.burst": "0",
+	} {
+		r.wantValue(t, id, file, want)
+	}
+	r.node.Repair(t.Context())
+	r.wantReported(t, id, profile, "/update")
+}
+
+// TestAContainerThatGotItsClassLaterGetsTheKubeletsValuesBack has a container that was created without a class.
+func TestAContainerThatGotItsClassLaterGetsTheKubeletsValuesBack(t *testing.T) {
+	const class = "a: {memory: {high: 50%, oomGroup: false}, pids: {max: 5}}"
+	for name, before := range map[string]func(*machineRig, string){
+		"at once":                       func(*machineRig, string) {},
+		"after a restart of the plugin": func(r *machineRig, _ string) { r.startNewWith(t, profileFile(class)) },
+		"after a resize": func(r *machineRig, id string) {
+			resized := resources(2<<30, 50_000)
+			resized.Unified["memory.high"] = "1932730368"
+			if err := r.UpdateContainer(t.Context(), id, resized); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		r := newProfileRig(t, class)
+		id := r.mustRunBurstable(t, "a", "")
+		before(r, id)
+		want, err := r.host.ReadFile(r.cgroupFile(t, id, "memory.high"))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for _, to := range []string{"a", classes.SystemDefault} {
+			if err := r.updateProfile(t, id, to); err != nil {
+				t.Fatal(err)
+			}
+			r.node.Repair(t.Context())
+		}
+		t.Log(name)
+		r.wantValue(t, id, "memory.high", strings.TrimSpace(string(want)))
+		r.wantValue(t, id, "memory.oom.group", "1")
+		r.wantValue(t, id, "pids.max", "max")
+	}
+}
+
+func TestAProtectionThatAParentCapsIsNotReportedAsInForce(t *testing.T) {
+	r := newProfileRig(t, "a: {memory: {low: 64Mi, min: 0}}")
+	id := r.mustRunBurstable(t, "a", profile+"=a")
+	r.node.Repair(t.Context())
+	r.wantStale(t, id, "memory.low")
+	reason := "memory.low has no effect, because kubepods has memory.low 0, and a cgroup protects at most what its parents protect; " +
+		"enable MemoryQoS of the kubelet, or set the value there"
+	if got := r.node.Status().Resources[0].Degraded["a"]; !strings.HasPrefix(got, reason) {
+		t.Errorf("the class is degraded: %q, want %s", got, reason)
+	}
+
+	pod := path.Dir(r.cgroupFile(t, id, ""))
+	for dir, bytes := range map[string]string{pod: "67108864", path.Dir(pod): "1073741824"} {
+		if err := r.host.Machine.WriteFile(path.Join(dir, "memory.low"), []byte(bytes)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.node.Repair(t.Context())
+	r.wantStale(t, id, "")
+	if got := r.node.Status().Resources[0].Degraded["a"]; got != "" {
+		t.Errorf("the class is degraded: %q", got)
+	}
+}
+
+func TestAShareOfALimitThatAContainerLacks(t *testing.T) {
+	r := newProfileRig(t, "a: {memory: {high: 80%}}, b: {withoutLimit: skip, memory: {high: 80%}, pids: {max: 5}}")
+	_, err := r.run(t, r.pod(t, "a", profile+"=a"))
+	want := `pod default/a container main: class "a" of vendor.example/profile: memory.high: the class has 80% of the memory limit, ` +
+		"and the container has no limit; set resources.limits.memory in the pod, or withoutLimit: skip in the class"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+
+	id := r.mustRun(t, r.pod(t, "b", profile+"=b"))
+	r.wantReported(t, id, profile, "b/pod")
+	r.wantValue(t, id, "memory.high", "max")
+	r.wantValue(t, id, "pids.max", "5")
+}
