@@ -10,10 +10,14 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // maxLines is the maximum length of a Go file.
 const maxLines = 400
+
+// maxColumns is the maximum length of a line of prose in a Markdown file.
+const maxColumns = 100
 
 // generated matches Go's mark of generated files: https://go.dev/s/generatedcode.
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
@@ -23,12 +27,16 @@ func checkFiles(tree fs.FS, files []string) []error {
 	var problems []error
 	for _, name := range files {
 		mark := comment(path.Ext(name))
-		if mark == "" {
+		if mark == "" && path.Ext(name) != ".md" {
 			continue
 		}
 		data, err := fs.ReadFile(tree, name)
 		if err != nil {
 			problems = append(problems, err)
+			continue
+		}
+		if mark == "" {
+			problems = append(problems, checkProse(name, string(data))...)
 			continue
 		}
 		if !hasHeader(data, mark) {
@@ -63,3 +71,21 @@ func hasHeader(data []byte, mark string) bool {
 	}
 	return strings.HasPrefix(text, mark+" Copyright The qos-nri-plugin Authors.\n"+mark+" SPDX-License-Identifier: Apache-2.0\n")
 }
+
+// checkProse checks the length of lines in a Markdown file. Tables, code and the addresses of links cannot be wrapped.
+func checkProse(name, text string) (problems []error) {
+	inCode, number := false, 0
+	for line := range strings.SplitSeq(text, "\n") {
+		number++
+		isFence := strings.HasPrefix(strings.TrimSpace(line), "```")
+		inCode = inCode != isFence
+		if inCode || unwrapped.MatchString(line) || utf8.RuneCountInString(line) <= maxColumns {
+			continue
+		}
+		problems = append(problems, fmt.Errorf("%s:%d: is longer than %d columns: wrap the paragraph", name, number, maxColumns))
+	}
+	return problems
+}
+
+// unwrapped matches a row of a table, a line of indented code, and the address of a link.
+var unwrapped = regexp.MustCompile(`^(\||    |\[[^]]+\]:)`)

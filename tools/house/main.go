@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command house checks what no linter checks: the licence headers and lengths of source files, and the licences of the
-// modules that are linked into the programs.
+// Command house checks what no linter checks: the licence headers and lengths of source files, the width of Markdown files, and the
+// licences of the modules that are linked into the programs.
 package main
 
 import (
