@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
 func TestAnotherProgramsValueIsReplacedByTheOneOfTheClass(t *testing.T) {
@@ -130,4 +132,24 @@ func TestAShareOfALimitThatAContainerLacks(t *testing.T) {
 	r.wantReported(t, id, profile, "b/pod")
 	r.wantValue(t, id, "memory.high", "max")
 	r.wantValue(t, id, "pids.max", "5")
+}
+
+// TestThePluginsOwnPodsGetTheDefaultClass has a container that was created before the plugin started, as that of the plugin itself, and one
+// that was created later, as that of the publisher.
+func TestThePluginsOwnPodsGetTheDefaultClass(t *testing.T) {
+	file := strings.Replace(profileFile("a: {pids: {max: 100}}"), "  linux:", "  defaultClass: a\n  linux:", 1)
+	r := newMachineRigOn(t, newMachine(simcgroup.New()), externalFiles, nriruntime.Options{})
+	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: "own", Namespace: "qos-system"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	plugin := r.mustRunWithoutPlugin(t, pod)
+	r.startNewWith(t, file)
+
+	for _, id := range []string{plugin, r.mustRun(t, pod)} {
+		r.node.Repair(t.Context())
+		r.wantReported(t, id, profile, "a/default")
+		r.wantValue(t, id, "pids.max", "100")
+	}
 }

@@ -184,7 +184,7 @@ func (e *Evictor) reportForbidden(pod string, err error) {
 	}
 	e.forbiddenLogged = true
 	e.options.Log.Warn("class files require evictions, but the permission to evict pods is missing; pods keep a removed class until they end",
-		"pod", pod, "problem", messageOf(err)+"; to grant it: kubectl apply -k deploy/kubernetes-eviction")
+		"pod", pod, "problem", messageOf(err)+"; to grant it, set the value evictions of the Helm chart, or: kubectl apply -k deploy/kubernetes-eviction")
 }
 
 func messageOf(err error) string {

@@ -201,7 +201,7 @@ func TestAMissingRightIsLoggedOnce(t *testing.T) {
 		r.pass(time.Second)
 		r.setTargets(all...)
 		r.pass(time.Hour)
-		r.wantLog("when another class is removed", "kubectl apply -k deploy/kubernetes-eviction")
+		r.wantLog("when another class is removed", "set the value evictions of the Helm chart, or: kubectl apply -k deploy/kubernetes-eviction")
 		r.takeRequests()
 		r.setAnswer(allow)
 		r.pass(2 * time.Minute)

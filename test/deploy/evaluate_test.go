@@ -102,7 +102,8 @@ func TestRequestsForVolumesAreKept(t *testing.T) {
 		"another class": podWith("volumes.qos.noderesource.dev/db", "/data=silver"),
 		"no class":      podWith("example.com/a", "b"),
 	} {
-		want := "annotation volumes.qos.noderesource.dev/db cannot be changed"
+		want := "annotation volumes.qos.noderesource.dev/db cannot be changed in a pod that exists; make a new pod; " +
+			"only where the nodes follow annotations, let the namespace allow changes: "
 		if got := keeps.refusal(t, gold, change); !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}

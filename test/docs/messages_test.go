@@ -4,7 +4,13 @@
 package docs
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -77,4 +83,62 @@ func (c protoComments) check(t *testing.T, path ...protoreflect.Descriptor) {
 	if c[strings.Join(names, ".")] == "" {
 		t.Errorf("qos.proto has no comment above %s", strings.Join(names, "."))
 	}
+}
+
+// TestRemediesWithManifestsAlsoNameHelm reads the messages of all programs. A user of the chart has no directory deploy/.
+func TestRemediesWithManifestsAlsoNameHelm(t *testing.T) {
+	manifests := regexp.MustCompile(`\bdeploy/(kubernetes|storage|policies|uninstall|scheduler)`)
+	found := 0
+	for _, dir := range []string{"cmd", "internal", "pkg"} {
+		for _, text := range messagesIn(t, filepath.Join("../..", dir)) {
+			if !manifests.MatchString(text) {
+				continue
+			}
+			if found++; !strings.Contains(strings.ToLower(text), "helm") {
+				t.Errorf("a message names manifests, and not what to do with the Helm chart: %s", text)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no message names manifests")
+	}
+}
+
+// messagesIn returns the strings in the Go files below a directory. Strings that an expression joins are one.
+func messagesIn(t *testing.T, dir string) (texts []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			_, isSum := node.(*ast.BinaryExpr)
+			literal, isLiteral := node.(*ast.BasicLit)
+			if isSum || isLiteral && literal.Kind == token.STRING {
+				texts = append(texts, joined(node))
+			}
+			return !isSum
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return texts
+}
+
+// joined returns the strings in an expression, one after the other.
+func joined(expression ast.Node) (text string) {
+	ast.Inspect(expression, func(node ast.Node) bool {
+		if literal, is := node.(*ast.BasicLit); is && literal.Kind == token.STRING {
+			part, _ := strconv.Unquote(literal.Value)
+			text += part
+		}
+		return true
+	})
+	return text
 }
