@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
@@ -18,6 +19,9 @@ type Applied struct {
 	// Values maps each setting to the value that was applied. Until a change has succeeded, it has several values, of which the
 	// cgroup may have any: those before the change, and the one after it.
 	Values map[iocgroup.Setting][]iocgroup.Value `json:"values,omitempty"`
+	// Disks maps the ID of each volume that got its limits to the disks that have them. It is nil if this is unknown, because records
+	// were lost, or saved by a version of the plugin without this field.
+	Disks map[string][]iocgroup.Device `json:"disks"`
 	// version is that of the record.
 	version int
 }
@@ -36,7 +40,8 @@ func (a Applied) Settings() iocgroup.Values {
 
 // with returns the record that also has the values. changed is false if it had them already.
 func (a Applied) with(values iocgroup.Values) (both Applied, changed bool) {
-	both = Applied{Class: a.Class, Values: maps.Clone(a.Values), version: a.version}
+	both = a
+	both.Values = maps.Clone(a.Values)
 	if both.Values == nil {
 		both.Values = map[iocgroup.Setting][]iocgroup.Value{}
 	}
@@ -71,6 +76,13 @@ func (a Applied) Ours(live iocgroup.Values) iocgroup.Values {
 		}
 	}
 	return ours
+}
+
+// mayLimit reports whether any of the holders may have limits in a setting.
+func (a Applied) mayLimit(s iocgroup.Setting, holders []classes.Holder) bool {
+	return slices.ContainsFunc(holders, func(h classes.Holder) bool {
+		return a.Disks == nil || h.Scope() != classes.VolumeScope || slices.Contains(a.Disks[h.ID], s.Device)
+	})
 }
 
 // Foreign returns the values of a cgroup that other programs have set.

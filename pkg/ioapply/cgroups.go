@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"path"
+	"slices"
 	"sync"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
@@ -106,6 +107,14 @@ func (c *Cgroups) volumesOf(container, podUID string) (paths []string) {
 		}
 	}
 	return paths
+}
+
+// Locate records the disks of a volume that is about to get its limits. It returns what was applied to the cgroup.
+func (c *Cgroups) Locate(target classes.Holder, disks []iocgroup.Disk) Applied {
+	holdings, _ := c.Holdings(target.PodUID)
+	return c.Records.Locate(target, disks, func(volumeID string) bool {
+		return slices.ContainsFunc(holdings, func(h classes.Holding) bool { return h.ID == volumeID })
+	})
 }
 
 // Inspect reads the state of the machine. If it has no io controller, the error is a *classes.Unavailable.
@@ -206,10 +215,10 @@ func (c *Cgroups) Known() Known {
 
 // limitsOfOthers returns the limits that the pod's cgroup needs for the classes of other holders in the pod, and for the
 // target's classes of other resources. It leaves out the target's class of the given resource. ofVolumes are those of volumes.
-// foundAll is false if it cannot find the disks of a holder, e.g. because the container hides the mount.
-func (c *Cgroups) limitsOfOthers(f *iodisks.Finder, target classes.Holder, resource string) (limits, ofVolumes iocgroup.Values, foundAll bool) {
+// unfound has the holders whose limits it cannot find, e.g. because the container hides the mount.
+func (c *Cgroups) limitsOfOthers(f *iodisks.Finder, target classes.Holder, resource string) (limits, ofVolumes iocgroup.Values, unfound []classes.Holder) {
 	holdings, byResource := c.Holdings(target.PodUID)
-	limits, ofVolumes, foundAll = iocgroup.Values{}, iocgroup.Values{}, true
+	limits, ofVolumes = iocgroup.Values{}, iocgroup.Values{}
 	for _, h := range holdings {
 		if h.CgroupsPath != target.CgroupsPath {
 			continue
@@ -220,31 +229,34 @@ func (c *Cgroups) limitsOfOthers(f *iodisks.Finder, target classes.Holder, resou
 				continue
 			}
 			found, err := backend.LimitsFor(f, h.Holder, a.Class)
-			limits, foundAll = limits.Lowest(found), foundAll && err == nil
+			limits = limits.Lowest(found)
+			if err != nil {
+				unfound = append(unfound, h.Holder)
+			}
 			if h.Scope() == classes.VolumeScope {
 				ofVolumes = ofVolumes.Merge(found)
 			}
 		}
 	}
-	return limits, ofVolumes, foundAll
+	return limits, ofVolumes, unfound
 }
 
 // Compare compares the cgroup of a pod with what it should have: the values in `own` of the target, and the limits of other
 // classes on the same disks. The lowest limit wins. Where a volume is limited, this can be a limit of another program. Compare
 // also looks at other settings that were applied, if `owns` returns true.
 //
-// While the disks of a volume are unknown, no limit that was applied is removed or raised.
+// While a volume cannot be found, no limit that was applied to the disks that it had is removed or raised. A volume that never got its
+// limits, e.g. because the runtime has not reported a PID, keeps no limits.
 func (c *Cgroups) Compare(f *iodisks.Finder, target classes.Holder, resource string, own, live iocgroup.Values, applied Applied,
 	owns func(iocgroup.Setting) bool,
 ) Change {
-	limits, ofVolumes, foundAll := c.limitsOfOthers(f, target, resource)
-	if !foundAll {
-		limits = limits.Lowest(applied.Ours(live))
-	}
+	limits, ofVolumes, unfound := c.limitsOfOthers(f, target, resource)
+	mayLimit := func(s iocgroup.Setting) bool { return applied.mayLimit(s, unfound) }
+	limits = limits.Lowest(applied.Ours(live).Only(mayLimit))
 	wanted := own.Lowest(limits.Only(func(s iocgroup.Setting) bool { return own.Has(s) || owns(s) && applied.Has(s) }))
 
 	return applied.Compare(live, wanted, owns, func(s iocgroup.Setting) bool {
-		return !foundAll || ofVolumes.Has(s) || target.Scope() == classes.VolumeScope
+		return mayLimit(s) || ofVolumes.Has(s) || target.Scope() == classes.VolumeScope
 	})
 }
 

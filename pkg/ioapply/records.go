@@ -130,6 +130,9 @@ func (r *Records) Look(target classes.Holder, live iocgroup.Values, known func()
 	of := r.recordOf(target)
 	both, _ := of.with(adopted.Settings())
 	both.Class, of.seen = cmp.Or(of.Class, adopted.Class), true
+	if both.Disks == nil && len(both.Values) == 0 {
+		both.Disks = map[string][]iocgroup.Device{} // no volume has limits
+	}
 	r.put(target, of, both)
 	r.mu.Unlock()
 	return r.Get(target)
@@ -184,7 +187,34 @@ func (r *Records) recordOf(target classes.Holder) record {
 	if !known {
 		of.added = r.now()
 	}
+	if !known && !r.isLost {
+		of.Disks = map[string][]iocgroup.Device{}
+	}
 	return of
+}
+
+// Locate records the disks of a volume that is about to get its limits, and removes those of volumes that are not `held` any more. It
+// returns what was applied, like Get.
+func (r *Records) Locate(target classes.Holder, disks []iocgroup.Disk, held func(volumeID string) bool) Applied {
+	devices := make([]iocgroup.Device, len(disks))
+	for i, disk := range disks {
+		devices[i] = disk.Device
+	}
+	r.mu.Lock()
+	of := r.recordOf(target)
+	changed := of.Disks != nil && !slices.Equal(of.Disks[target.ID], devices)
+	if changed {
+		of.Disks = maps.Clone(of.Disks)
+		maps.DeleteFunc(of.Disks, func(id string, _ []iocgroup.Device) bool { return !held(id) })
+		of.Disks[target.ID] = devices
+		of.version++
+		r.byCgroup[keyOf(target)], r.unsaved[keyOf(target)] = of, true
+	}
+	r.mu.Unlock()
+	if changed && len(of.Values) > 0 { // else Begin saves it
+		r.save(false)
+	}
+	return r.Get(target)
 }
 
 // Begin records and saves that a part of a change is about to be written. class is the class of a container or pod, or empty. An

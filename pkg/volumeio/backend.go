@@ -225,12 +225,13 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, _, to stri
 	if err != nil {
 		return err
 	}
-	live, applied, err := b.cgroups.Look(group, target, nil, b.cgroups.Known, iocgroup.Group.Read)
+	live, _, err := b.cgroups.Look(group, target, nil, b.cgroups.Known, iocgroup.Group.Read)
 	if err != nil {
 		return fmt.Errorf("read the limits of the pod: %w", err)
 	}
 
 	b.setDevices(target.ID, found.Disks)
+	applied := b.cgroups.Locate(target, found.Disks)
 	change := b.cgroups.Compare(finder, target, b.resource, found.Limit(class.limits), live, applied, ioapply.None)
 	if err := b.cgroups.Apply(group, target, "", live, change); err != nil {
 		return fmt.Errorf("enforce class %q in %s: %w", to, group.Dir, err)
