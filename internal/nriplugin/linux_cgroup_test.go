@@ -11,6 +11,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -151,5 +152,32 @@ func TestThePluginsOwnPodsGetTheDefaultClass(t *testing.T) {
 		r.node.Repair(t.Context())
 		r.wantReported(t, id, profile, "a/default")
 		r.wantValue(t, id, "pids.max", "100")
+	}
+}
+
+// TestAnUpdatedClassIsInForceAfterARestartOfThePlugin has a container whose record names the class of its creation. Neither a protection
+// that a parent caps, nor a property that the process has changed, shows that the container is still in that class.
+func TestAnUpdatedClassIsInForceAfterARestartOfThePlugin(t *testing.T) {
+	const file = "a: {oomScoreAdj: -500, pids: {max: 100}}, b: {oomScoreAdj: -500, memory: {low: 64Mi}}, c: {memory: {low: 64Mi}}"
+	for name, test := range map[string]struct {
+		request, to, stale string
+		change             func(*sim.Process)
+	}{
+		"a parent caps a protection":     {"", "c", "memory.low", func(*sim.Process) {}},
+		"the process changes a property": {profile + "=b", "a", "oomScoreAdj", func(p *sim.Process) { p.OOMScoreAdj = 0 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newProfileRig(t, file)
+			id := r.mustRunBurstable(t, "a", test.request)
+			if err := r.updateProfile(t, id, test.to); err != nil {
+				t.Fatal(err)
+			}
+			r.host.ChangeProcess(r.pidOf(t, id), test.change)
+
+			r.startNewWith(t, profileFile(file))
+			r.node.Repair(t.Context())
+			r.wantReported(t, id, profile, test.to+"/update")
+			r.wantStale(t, id, test.stale)
+		})
 	}
 }

@@ -204,13 +204,11 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 			stale = append(stale, p.name)
 		}
 	}
-	if has {
-		stale = append(stale, b.capped(target, c, adjustment)...)
-	}
 	slices.Sort(stale)
 	seen := classes.Observation{Stale: strings.Join(stale, " ")}
 	if has {
 		seen.Class, seen.Known = want, true
+		seen.Capped = strings.Join(b.capped(target, c, adjustment), " ")
 	}
 	return seen, nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -158,7 +159,7 @@ func (r *Reconciler) plan(e state.Holding, observed []observation) (steps []Step
 	for _, o := range observed {
 		r.store.Modify(e.ID, func(h *state.Holding) {
 			h.SetForeign(o.assigned.Resource, o.Foreign)
-			h.SetStale(o.assigned.Resource, o.Stale)
+			h.SetStale(o.assigned.Resource, notInForce(o.Observation))
 		})
 		if step, needed := o.step(e); needed {
 			step.observed = &o.Observation
@@ -172,6 +173,13 @@ func (r *Reconciler) plan(e state.Holding, observed []observation) (steps []Step
 		r.store.Observe(e.ID, o.assigned.Resource, class)
 	}
 	return steps
+}
+
+// notInForce returns the names of the properties that are stale or capped, sorted and separated by spaces.
+func notInForce(o classes.Observation) string {
+	names := slices.Concat(strings.Fields(o.Stale), strings.Fields(o.Capped))
+	slices.Sort(names)
+	return strings.Join(names, " ")
 }
 
 // step returns the step that a holder needs for a resource. If the kernel does not show the holder's class, step

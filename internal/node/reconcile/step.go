@@ -87,7 +87,7 @@ func backendOf(store *state.Store, resource string) (classes.Backend, error) {
 // step fails, make undoes all steps as far as possible. If the runtime does not answer, make has enforced nothing yet, and
 // undoes nothing.
 func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) error {
-	if err := possible(steps); err != nil {
+	if err := r.possible(h, steps); err != nil {
 		return err
 	}
 	unified, err := r.unified(h, steps)
@@ -122,14 +122,27 @@ func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) e
 	return nil
 }
 
-// possible returns an error if a container would have to change a property that a runtime sets at the creation only.
-func possible(steps []Step) error {
+// possible returns an error if a container would have to change a property that a runtime sets at the creation only. A stale property
+// that both classes set alike was changed by the container itself, and does not keep it from moving.
+func (r *Reconciler) possible(h classes.Holder, steps []Step) error {
 	for _, s := range steps {
-		if s.From != s.To && s.observed != nil && s.observed.Stale != "" {
+		if s.From != s.To && s.observed != nil && s.observed.Stale != "" && !r.setAlike(h, s) {
 			return s.errorf(fmt.Errorf("%w: a runtime sets %s only when it creates a container; create the pod again", state.ErrImmutable, s.observed.Stale))
 		}
 	}
 	return nil
+}
+
+// setAlike reports whether both classes of a step set the same properties that a runtime sets at the creation only.
+func (r *Reconciler) setAlike(h classes.Holder, s Step) bool {
+	backend, err := backendOf(r.store, s.Resource)
+	if err != nil {
+		return false
+	}
+	before, errBefore := backend.Adjust(h, s.From, s.From)
+	after, errAfter := backend.Adjust(h, s.To, s.To)
+	_, differs := classes.Immutable(before, after)
+	return errBefore == nil && errAfter == nil && !differs
 }
 
 // enforceAgain carries out the steps with the backends. If the runtime must not be asked for updates, it tries twice: a resize that began
