@@ -15,23 +15,24 @@ import (
 // such a container again. If one of its classes was removed meanwhile, the class drains: the new container still gets it, because
 // otherwise a single crash would keep the pod from running for ever.
 //
-// These subjects occupy no slots. The kept classes end with the sandbox of the pod, and with the process of the plugin.
+// These subjects occupy no slots. The kept classes end when a new holder of the subject has its classes, with the sandbox of the pod, and
+// with the process of the plugin.
 type kept map[qos.Subject]classes.Holding
 
-// keep records the classes of a holder that is about to be removed from the table.
+// keep records the classes of a holder that is about to be removed from the table, unless a new holder has replaced it already.
 func (n *node) keep(h Holding) {
 	requested := slices.DeleteFunc(slices.Clone(h.Assignments), func(a classes.Assignment) bool {
 		return a.Class == classes.SystemDefault || !a.IsRequested()
 	})
-	if h.Scope() != classes.PodScope && len(requested) > 0 {
+	if h.Scope() != classes.PodScope && len(requested) > 0 && !n.table.isReplaced(h.ID, h.Subject()) {
 		n.kept[h.Subject()] = classes.Holding{Holder: h.Holder, Assignments: requested}
 	}
 }
 
-// forget ends the kept classes of the pods for which `ended` returns true.
+// forget ends the kept classes of the pods for which `ended` returns true, and those of subjects that have a new holder.
 func (n *node) forget(ended func(sandboxID string) bool) {
 	for subject, held := range n.kept {
-		if ended(held.SandboxID) {
+		if ended(held.SandboxID) || n.table.isReplaced(held.ID, subject) {
 			delete(n.kept, subject)
 			n.left(held.Assignments)
 		}
