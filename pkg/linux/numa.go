@@ -4,6 +4,7 @@
 package linux
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -115,7 +116,7 @@ func nodesText(nodes []int) string {
 }
 
 // parseNUMA returns the text of the memory policy from the first line of /proc/PID/numa_maps. The mode is between the address and the
-// first word with a "=", and may have a blank.
+// first word with a "=", and may have a blank. A policy that no class can have, e.g. one with flags, is no error: the process has set it.
 func parseNUMA(maps string) (string, error) {
 	line, _, _ := strings.Cut(maps, "\n")
 	_, rest, _ := strings.Cut(line, " ")
@@ -136,5 +137,9 @@ func parseNUMA(maps string) (string, error) {
 	if rest == "default" || strings.HasPrefix(rest, "default ") {
 		return "mode=MPOL_DEFAULT", nil
 	}
-	return "", fmt.Errorf("unknown NUMA policy %s", quote(rest))
+	if rest == "" {
+		return "", errors.New("numa_maps has no NUMA policy")
+	}
+	shown, _, _ = strings.Cut(rest, " ")
+	return "mode=" + quote(shown), nil
 }

@@ -47,3 +47,36 @@ func TestAMemoryPolicyIsReadBack(t *testing.T) {
 		}
 	}
 }
+
+// TestAPolicyThatNoClassCanHaveIsStale has a process that has set a flag of its policy. The values of its cgroup are still observed.
+func TestAPolicyThatNoClassCanHaveIsStale(t *testing.T) {
+	config, err := parse("{memoryPolicy: {mode: bind, nodes: 0-1}, pids: {max: 100}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := sim.New(sim.Options{})
+	pid, err := m.Create(t.Context(), nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := cgroup.Detect(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend := Kind(Options{FS: m, Tree: tree, Log: discard()}).New("vendor.example/profile", classes.ContainerScope)
+	if err := backend.Apply(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	m.ChangeProcess(pid, func(p *sim.Process) { p.NUMA = "bind=static:0-1" })
+
+	target := classes.Holder{ID: "c1", Container: "main", CgroupsPath: "/kubepods/pod1/c1", PID: pid}
+	for _, known := range []bool{false, true} {
+		got, err := backend.Observe(t.Context(), target, "a")
+		if err != nil || got.Known != known || got.Stale != "memoryPolicy" {
+			t.Errorf("observed %+v, %v; want known %v, and the policy stale", got, err, known)
+		}
+		if err := backend.Enforce(t.Context(), target, "a", "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
