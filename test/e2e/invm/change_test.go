@@ -156,8 +156,9 @@ func podChanges(t *testing.T, shared *pod) {
 }
 
 // removedClass: a removed class drains, a restarted container keeps it, and its group is removed when its last pod has ended.
-func removedClass(t *testing.T, p *pod) {
-	n := p.node
+func removedClass(t *testing.T, shared *pod) {
+	n := shared.node
+	p := n.runPod(t, "removed", map[string]string{keyOf("main"): "rdt=gold", keyOf("one"): "rdt=gold"})
 	c := p.run(t, spec{name: "main"})
 	before := schemataLines(t, "qos-gold")
 	t.Cleanup(func() { writeClassFile(t, classFile) })
