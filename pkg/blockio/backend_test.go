@@ -16,6 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -38,13 +39,8 @@ Classes:
 )
 
 func disks(m *simcgroup.Machine) *simcgroup.Machine {
-	m.AddDisk("sda", 8, 0)
-	m.AddPartition("sda", "sda1", 8, 1)
-	m.AddDisk("sdb", 8, 16)
-	m.AddDisk("dm-0", 253, 0)
-	m.AddDisk("loop0", 7, 0)
 	m.AddCgroup(groupPath)
-	return m
+	return iotest.AddDisks(m)
 }
 
 type fixture struct {
@@ -61,7 +57,7 @@ func newFixture(t *testing.T, m *simcgroup.Machine, scope classes.Scope) fixture
 	}
 	kind := Kind(ioapply.New(ioapply.Options{FS: m, Tree: tree, Log: slog.New(slog.DiscardHandler)}))
 	f := fixture{t, m, kind.New("k8s.io/blockio", scope).(*Backend)}
-	f.remember(newMemory())
+	f.remember(iotest.NewMemory())
 	return f
 }
 
@@ -294,5 +290,14 @@ func TestEffectiveReturnsTheFilesOfEachClass(t *testing.T) {
 		"slower": {iocgroup.IOMax: "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n8:16 rbps=1000000 wbps=max riops=100 wiops=max"}}
 	if diff := cmp.Diff(want, f.backend.Effective()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// remember makes a backend use a memory instead of the one that it has.
+func (f fixture) remember(m *iotest.Memory) {
+	f.t.Helper()
+	f.backend.cgroups.Records = ioapply.NewRecords(f.backend.cgroups.Log)
+	if err := f.backend.Remember(m); err != nil {
+		f.t.Fatal(err)
 	}
 }

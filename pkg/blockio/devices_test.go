@@ -14,23 +14,11 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-func linked() *simcgroup.Machine {
-	m := disks(simcgroup.New())
-	m.AddSymlink("/dev/disk/by-id/ata-SSD", "../../sda")
-	m.AddSymlink("/dev/disk/by-id/ata-SSD-part1", "../../sda1")
-	m.AddSymlink("/dev/disk/by-id/ata-HDD", "/dev/disk/by-name/two") // through another symbolic link
-	m.AddSymlink("/dev/disk/by-name", "../names")
-	m.AddSymlink("/dev/names/two", "/dev/sdb")
-	m.AddSymlink("/dev/disk/by-id/gone", "../../sdz")
-	m.AddSymlink("/dev/loop-a", "loop-b")
-	m.AddSymlink("/dev/loop-b", "loop-a")
-	m.AddSymlink("/dev/mapper/data", "../dm-0")
-	m.AddFile("/dev/plain", "text")
-	return m
-}
+func linked() *simcgroup.Machine { return iotest.AddLinks(disks(simcgroup.New())) }
 
 func TestLaterItemsOverrideEarlierOnes(t *testing.T) {
 	f := newFixture(t, linked(), classes.ContainerScope).apply(`

@@ -17,39 +17,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
+	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// mortal is a machine on which the process is killed after some writes to cgroups.
-type mortal struct {
-	*simcgroup.Machine
-	left *int
-}
-
-// killed is the panic of a process that is killed.
-type killed struct{}
-
-func (m mortal) WriteFile(path string, data []byte) error {
-	if *m.left == 0 {
-		panic(killed{})
-	}
-	*m.left--
-	return m.Machine.WriteFile(path, data)
-}
-
-// survives calls a function, and reports whether the process was not killed.
-func survives(do func()) (alive bool) {
-	defer func() {
-		if cause := recover(); cause != nil && cause != (killed{}) {
-			panic(cause)
-		}
-	}()
-	do()
-	return true
-}
-
 // process returns a new process of the plugin with a configuration and a memory. host is the machine, or wraps it.
-func process(t *testing.T, host iodisks.FS, m *simcgroup.Machine, scope classes.Scope, section string, saved *memory) fixture {
+func process(t *testing.T, host iodisks.FS, m *simcgroup.Machine, scope classes.Scope, section string, saved *iotest.Memory) fixture {
 	t.Helper()
 	tree, err := cgroup.Detect(m)
 	if err != nil {
@@ -106,11 +79,11 @@ type kill struct {
 // killAfter kills the plugin after some writes of a change, and reports whether the change has more writes.
 func (k kill) killAfter(t *testing.T, writes int) (more bool) {
 	t.Helper()
-	m, saved, left := k.newMachine(t), newMemory(), -1
-	f := process(t, mortal{m, &left}, m, k.scope, everything, saved)
+	m, saved, left := k.newMachine(t), iotest.NewMemory(), -1
+	f := process(t, iotest.Mortal{Machine: m, Left: &left}, m, k.scope, everything, saved)
 	f.enforce(k.target, "", "before")
 	left = writes
-	alive := survives(func() { f.enforce(k.target, "before", k.to) })
+	alive := iotest.Survives(func() { f.enforce(k.target, "before", k.to) })
 
 	next := process(t, m, m, k.scope, k.section, saved)
 	seen, err := next.backend.Observe(t.Context(), k.target, k.to)
@@ -121,7 +94,7 @@ func (k kill) killAfter(t *testing.T, writes int) (more bool) {
 		next.enforce(k.target, seen.Class, k.to)
 	}
 
-	fresh := process(t, nil, k.newMachine(t), k.scope, k.section, newMemory())
+	fresh := process(t, nil, k.newMachine(t), k.scope, k.section, iotest.NewMemory())
 	fresh.enforce(k.target, "", k.to)
 	if diff := cmp.Diff(fresh.state(k.dir), next.state(k.dir)); diff != "" {
 		t.Errorf("%s, killed after %d writes of the change to %q: (-want +got):\n%s", k.dir, writes, k.to, diff)
@@ -162,9 +135,9 @@ func TestWithoutRecordsTheValuesOfClassesCount(t *testing.T) {
 		if scope == classes.ContainerScope {
 			target, dir = container(), v2Dir
 		}
-		process(t, m, m, scope, everything, newMemory()).enforce(target, "", "before")
+		process(t, m, m, scope, everything, iotest.NewMemory()).enforce(target, "", "before")
 
-		next := process(t, m, m, scope, everything, &memory{})
+		next := process(t, m, m, scope, everything, &iotest.Memory{})
 		next.observeIn(target, "", "before")
 		next.enforce(target, "before", "")
 		next.want(dir+"/io.max", "")
@@ -189,7 +162,7 @@ func (f fixture) observeIn(target classes.Holder, desired, want string) {
 // TestTheRuntimeMayWriteWhatItWasAskedTo kills the plugin before, during and after an update by the runtime. Then the class files change.
 func TestTheRuntimeMayWriteWhatItWasAskedTo(t *testing.T) {
 	for _, written := range []string{"nothing", "limits", "everything"} {
-		m, saved := bfqOnAll(simcgroup.New()), newMemory()
+		m, saved := bfqOnAll(simcgroup.New()), iotest.NewMemory()
 		f := process(t, m, m, classes.ContainerScope, everything, saved)
 		f.runtime("", "after")
 		created, err := f.backend.Adjust(container(), "", "after")
@@ -263,8 +236,8 @@ func TestADeviceNumberThatIsUsedAgainBelongsToTheOtherProgram(t *testing.T) {
 }
 
 func TestARecordThatCannotBeSavedKeepsNoContainerFromStarting(t *testing.T) {
-	saved := newMemory()
-	saved.err = errors.New("no space left on device")
+	saved := iotest.NewMemory()
+	saved.Err = errors.New("no space left on device")
 	var log strings.Builder
 	f := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope)
 	f.backend.cgroups.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -276,7 +249,7 @@ func TestARecordThatCannotBeSavedKeepsNoContainerFromStarting(t *testing.T) {
 		t.Errorf("the log is %q", log.String())
 	}
 
-	saved.err = nil
+	saved.Err = nil
 	f.repair()
 	next := process(t, f.machine, f.machine, classes.ContainerScope, "Classes: {slow: []}", saved)
 	next.enforce(container(), "slow", "slow")
@@ -286,7 +259,7 @@ func TestARecordThatCannotBeSavedKeepsNoContainerFromStarting(t *testing.T) {
 func TestRecordsThatCannotBeReadAreAnError(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope)
 	f.backend.cgroups.Records = ioapply.NewRecords(slog.New(slog.DiscardHandler))
-	err := f.backend.Remember(&memory{data: map[string][]byte{"cgroup /kubepods/pod1": []byte(`{"values":1}`)}})
+	err := f.backend.Remember(&iotest.Memory{Data: map[string][]byte{"cgroup /kubepods/pod1": []byte(`{"values":1}`)}})
 	if err == nil || !strings.Contains(err.Error(), "read what was applied to cgroups") {
 		t.Errorf("got %v", err)
 	}

@@ -9,34 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// disks returns a machine with disks. sda1 is a partition of sda. dm-0 and loop0 count as whole disks.
-func disks() *simcgroup.Machine {
-	m := simcgroup.New()
-	m.AddDisk("sda", 8, 0)
-	m.AddPartition("sda", "sda1", 8, 1)
-	m.AddDisk("sdb", 8, 16)
-	m.AddDisk("dm-0", 253, 0)
-	m.AddDisk("loop0", 7, 0)
-	return m
-}
-
-func linked() *simcgroup.Machine {
-	m := disks()
-	m.AddSymlink("/dev/disk/by-id/ata-SSD", "../../sda")
-	m.AddSymlink("/dev/disk/by-id/ata-SSD-part1", "../../sda1")
-	m.AddSymlink("/dev/disk/by-id/ata-HDD", "/dev/disk/by-name/two") // through another symbolic link
-	m.AddSymlink("/dev/disk/by-name", "../names")
-	m.AddSymlink("/dev/names/two", "/dev/sdb")
-	m.AddSymlink("/dev/disk/by-id/gone", "../../sdz")
-	m.AddSymlink("/dev/loop-a", "loop-b")
-	m.AddSymlink("/dev/loop-b", "loop-a")
-	m.AddSymlink("/dev/mapper/data", "../dm-0")
-	m.AddFile("/dev/plain", "text")
-	return m
-}
+func linked() *simcgroup.Machine { return iotest.AddLinks(iotest.AddDisks(simcgroup.New())) }
 
 func TestPatternsMatchWholeDisks(t *testing.T) {
 	for _, test := range []struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -23,7 +24,7 @@ const (
 )
 
 func mounted(lines ...string) *simcgroup.Machine {
-	m := disks()
+	m := iotest.AddDisks(simcgroup.New())
 	m.Mount(rootMount)
 	for _, line := range lines {
 		m.Mount(line)
@@ -116,7 +117,7 @@ func FuzzAliases(f *testing.F) {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, mountinfo string) {
-		m := disks()
+		m := iotest.AddDisks(simcgroup.New())
 		m.AddFile("/proc/1/mountinfo", mountinfo)
 		for _, alias := range []string{AliasRootFS, AliasEphemeral} {
 			found, err := NewNode(m).Match(alias)

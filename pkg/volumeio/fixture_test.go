@@ -6,7 +6,6 @@ package volumeio
 import (
 	"fmt"
 	"log/slog"
-	"maps"
 	"strings"
 	"testing"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
+	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -55,7 +55,7 @@ func newVolumesOn(t *testing.T, host iodisks.FS, m *simcgroup.Machine, log slog.
 		backend: blockio.Kind(cgroups).New("pod-blockio", classes.PodScope), volume: Kind(cgroups).New("volume-io", classes.VolumeScope),
 	}
 	v.volume.(classes.Sharer).ShareWith(func(string) []classes.Holding { return v.holdings })
-	v.remember(newMemory())
+	v.remember(iotest.NewMemory())
 	v.configure(volumeSection)
 	return v
 }
@@ -85,7 +85,7 @@ func (v *volumes) enforce(pod classes.Holder, from, to string) {
 }
 
 // remember makes the backends use a memory instead of the one that they have.
-func (v *volumes) remember(m *memory) {
+func (v *volumes) remember(m *iotest.Memory) {
 	v.t.Helper()
 	v.cgroups.Records = ioapply.NewRecords(v.cgroups.Log)
 	if err := v.volume.(classes.Rememberer).Remember(m); err != nil {
@@ -110,15 +110,10 @@ func pod() classes.Holder {
 
 const rootMount = "28 1 8:1 / / rw - ext4 /dev/sda1 rw"
 
-// disks adds disks and a cgroup to a machine. sda1 is a partition of sda. dm-0 and loop0 count as whole disks.
+// disks adds disks and a cgroup to a machine.
 func disks(m *simcgroup.Machine) *simcgroup.Machine {
-	m.AddDisk("sda", 8, 0)
-	m.AddPartition("sda", "sda1", 8, 1)
-	m.AddDisk("sdb", 8, 16)
-	m.AddDisk("dm-0", 253, 0)
-	m.AddDisk("loop0", 7, 0)
 	m.AddCgroup("/kubepods/pod1/c1")
-	return m
+	return iotest.AddDisks(m)
 }
 
 func mounted(lines ...string) *simcgroup.Machine {
@@ -191,58 +186,4 @@ func withMounts(lines ...string) *simcgroup.Machine {
 	m.AddFile("/proc/10/mountinfo", strings.Join(lines, "\n")+"\n")
 	m.AddFile("/proc/11/mountinfo", strings.Join(lines, "\n")+"\n")
 	return m
-}
-
-// memory implements classes.Memory. It returns err for each Save.
-type memory struct {
-	data map[string][]byte
-	err  error
-}
-
-func (m *memory) Load() map[string][]byte { return maps.Clone(m.data) }
-
-func (m *memory) Save(changed map[string][]byte) error {
-	if m.err != nil {
-		return m.err
-	}
-	if m.data == nil {
-		m.data = map[string][]byte{}
-	}
-	for key, data := range changed {
-		if m.data[key] = data; data == nil {
-			delete(m.data, key)
-		}
-	}
-	return nil
-}
-
-// newMemory returns the memory of a process that has applied nothing.
-func newMemory() *memory { return &memory{data: map[string][]byte{"cgroups": []byte("{}")}} }
-
-// mortal is a machine on which the process is killed after some writes to cgroups.
-type mortal struct {
-	*simcgroup.Machine
-	left *int
-}
-
-// killed is the panic of a process that is killed.
-type killed struct{}
-
-func (m mortal) WriteFile(path string, data []byte) error {
-	if *m.left == 0 {
-		panic(killed{})
-	}
-	*m.left--
-	return m.Machine.WriteFile(path, data)
-}
-
-// survives calls a function, and reports whether the process was not killed.
-func survives(do func()) (alive bool) {
-	defer func() {
-		if cause := recover(); cause != nil && cause != (killed{}) {
-			panic(cause)
-		}
-	}()
-	do()
-	return true
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 )
 
 // TestLimitsOfAFormerProcessAreRemoved restarts the plugin. While it does not run, the class changes and the container with the class
@@ -16,13 +17,13 @@ func TestLimitsOfAFormerProcessAreRemoved(t *testing.T) {
 	const left = "8:16 rbps=3000000 wbps=max riops=max wiops=max\n"
 	for _, test := range []struct {
 		name       string
-		load, save *memory // of the former and of the next process
+		load, save *iotest.Memory // of the former and of the next process
 		want       string
 	}{
-		{"that has saved its records", newMemory(), nil, ""},
-		{"whose records are lost", newMemory(), &memory{}, left},
-		{"of a version without records, which has saved the limits of all classes", newMemory(),
-			&memory{data: map[string][]byte{"volume-io": []byte("[[10000000,5000000,0,0],[3000000,0,0,0]]")}}, ""},
+		{"that has saved its records", iotest.NewMemory(), nil, ""},
+		{"whose records are lost", iotest.NewMemory(), &iotest.Memory{}, left},
+		{"of a version without records, which has saved the limits of all classes", iotest.NewMemory(),
+			&iotest.Memory{Data: map[string][]byte{"volume-io": []byte("[[10000000,5000000,0,0],[3000000,0,0,0]]")}}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw")
@@ -49,14 +50,14 @@ func TestLimitsOfAFormerProcessAreRemoved(t *testing.T) {
 func TestAKillAtAnyWriteOfAVolumeLeavesNothing(t *testing.T) {
 	const foreign = "8:16 rbps=10000000 wbps=max riops=max wiops=max\n" // the value of a class
 	for writes := range 3 {
-		m, saved, left := withBtrfs(), newMemory(), -1
+		m, saved, left := withBtrfs(), iotest.NewMemory(), -1
 		if err := m.WriteFile(podMax, []byte(foreign)); err != nil {
 			t.Fatal(err)
 		}
-		former := newVolumesOn(t, mortal{m, &left}, m, slog.DiscardHandler)
+		former := newVolumesOn(t, iotest.Mortal{Machine: m, Left: &left}, m, slog.DiscardHandler)
 		former.remember(saved)
 		left = writes
-		if alive := survives(func() { former.mustStart(10, "/data", "silver") }); alive != (writes == 2) {
+		if alive := iotest.Survives(func() { former.mustStart(10, "/data", "silver") }); alive != (writes == 2) {
 			t.Errorf("after %d writes, the process lives: %v", writes, alive)
 		}
 

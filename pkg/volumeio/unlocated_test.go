@@ -9,12 +9,13 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
+	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 )
 
 // TestAVolumeThatWasNeverFoundKeepsNoLimitsOfOthers has a hostPath volume of a container without a PID, as CRI-O before 1.36 lists all
 // containers.
 func TestAVolumeThatWasNeverFoundKeepsNoLimitsOfOthers(t *testing.T) {
-	for name, memory := range map[string]*memory{"with records": newMemory(), "in the first process": {}} {
+	for name, memory := range map[string]*iotest.Memory{"with records": iotest.NewMemory(), "in the first process": {}} {
 		t.Run(name, func(t *testing.T) {
 			v := newVolumes(t, withMounts("50 40 8:16 / /other rw - ext4 /dev/sdb rw"))
 			v.remember(memory)
@@ -35,7 +36,7 @@ func TestAVolumeThatWasNeverFoundKeepsNoLimitsOfOthers(t *testing.T) {
 // of the plugin, during which the class changes.
 func TestAVolumeThatIsHiddenKeepsTheLimitsOfItsDisks(t *testing.T) {
 	const hidden = "7:0 " + silverLimits
-	m, saved := withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw", "51 40 8:16 / /other rw - ext4 /dev/sdb rw"), newMemory()
+	m, saved := withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw", "51 40 8:16 / /other rw - ext4 /dev/sdb rw"), iotest.NewMemory()
 	v := newVolumes(t, m)
 	v.remember(saved)
 	v.holdPod()
@@ -61,8 +62,8 @@ func TestAVolumeThatIsHiddenKeepsTheLimitsOfItsDisks(t *testing.T) {
 // TestARecordWithoutDisksKeepsAllLimits loads the record of a version of the plugin that did not save the disks of volumes.
 func TestARecordWithoutDisksKeepsAllLimits(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 0:9 / /data rw - tmpfs tmpfs rw"))
-	saved := newMemory()
-	saved.data["cgroup /kubepods/pod1"] = []byte(`{"values":{"8:16":[[10000000,5000000,0,0]]}}`)
+	saved := iotest.NewMemory()
+	saved.Data["cgroup /kubepods/pod1"] = []byte(`{"values":{"8:16":[[10000000,5000000,0,0]]}}`)
 	v.set("8:16 " + silverLimits)
 	v.remember(saved)
 	v.holdPod()
