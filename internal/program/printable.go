@@ -4,9 +4,10 @@
 package program
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 // Printable replaces characters that could break a line or control a terminal. Such characters can occur in descriptions
@@ -29,9 +30,4 @@ func OneLine(text string) string {
 const maxNames = 8
 
 // List joins names for an error. If they are many, the text has the first names, and the number of the others.
-func List(names []string) string {
-	if more := len(names) - maxNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), more)
-	}
-	return strings.Join(names, ", ")
-}
+func List(names []string) string { return printable.List(names, maxNames) }

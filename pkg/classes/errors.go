@@ -181,11 +181,7 @@ func list(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}
-	const most = 50
-	if more := len(names) - most; more > 0 {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", more)
-	}
-	return strings.Join(names, ", ")
+	return printable.List(names, 50)
 }
 
 // maxEcho is the maximum size, in bytes, of a text from users that an error repeats. A class name can have 63 bytes.

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 // resolve checks a configuration against this machine.
@@ -173,10 +174,4 @@ func (b *Backend) disksWithoutPriorities() (names []string) {
 }
 
 // list joins names, at most 20 of them.
-func list(names []string) string {
-	const most = 20
-	if more := len(names) - most; more > 0 {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", more)
-	}
-	return strings.Join(names, ", ")
-}
+func list(names []string) string { return printable.List(names, 20) }

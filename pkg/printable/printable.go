@@ -5,6 +5,7 @@
 package printable
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -25,4 +26,12 @@ func replaceUnprintable(r rune) rune {
 		return '?'
 	}
 	return r
+}
+
+// List joins names, at most `most` of them. The text then ends with the number of the others.
+func List(names []string, most int) string {
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
