@@ -5,6 +5,7 @@ package state
 
 import (
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
@@ -122,9 +123,5 @@ func (s *Store) KeptPods() []classes.Holder {
 			CgroupsPath: held.PodCgroupsPath, PodCgroupsPath: held.PodCgroupsPath,
 		}
 	}
-	all := make([]classes.Holder, 0, len(pods))
-	for _, pod := range pods {
-		all = append(all, pod)
-	}
-	return all
+	return slices.Collect(maps.Values(pods))
 }

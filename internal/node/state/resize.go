@@ -35,7 +35,7 @@ func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustm
 		if !there { // a former process has assigned a class of a resource that this one never had
 			continue
 		}
-		isStale := before.isStale(a, backend.Backend, stored) // before Adjust, which also replaces the stored values that are found here
+		isStale := before.isStale(a.Resource, backend.Backend, stored.Unified()) // before Adjust, which also replaces the stored values that are found here
 		was, err := backend.Adjust(before.Holder, a.Class, a.Class)
 		now, errNow := backend.Adjust(after.Holder, a.Class, a.Class)
 		if err != nil || errNow != nil {
@@ -61,9 +61,9 @@ func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustm
 }
 
 // isStale reports whether a backend recognizes that the runtime has stored values for a container that differ from those of its class.
-func (h Holding) isStale(a classes.Assignment, backend classes.Backend, stored classes.Adjustment) bool {
+func (h Holding) isStale(resource string, backend classes.Backend, stored map[string]string) bool {
 	checker, ok := backend.(classes.StoredValueChecker)
-	return ok && h.MayStore(a.Resource) && checker.IsStale(h.Holder, a.Class, stored.Unified())
+	return ok && h.MayStore(resource) && checker.IsStale(h.Holder, h.Class(resource), stored)
 }
 
 // differs is isStale for a backend whose values are equal exactly if their texts are. `was` has the values of the container's class.

@@ -264,7 +264,7 @@ func withoutDefaults(assignments []classes.Assignment) []classes.Assignment {
 	return slices.DeleteFunc(slices.Clone(assignments), func(a classes.Assignment) bool { return a.Source == classes.SourceDefault })
 }
 
-// SetStored tells the backends which cgroup v2 values the runtime has stored for a container.
+// SetStored gives the backends the cgroup v2 values that the runtime has stored for a container.
 func (s *Store) SetStored(id string, stored map[string]string) {
 	defer s.lock()()
 	s.node.setStored(id, stored)
@@ -277,7 +277,7 @@ func (n *node) checkStored(id string, stored map[string]string) {
 	}
 }
 
-// setStored tells the backends which cgroup v2 values the runtime has stored for a container. It reports whether they differ from the
+// setStored gives the backends the cgroup v2 values that the runtime has stored for a container. It reports whether they differ from the
 // classes of the container.
 func (n *node) setStored(id string, stored map[string]string) (stale bool) {
 	held, known := n.table.Get(id)
@@ -286,11 +286,7 @@ func (n *node) setStored(id string, stored map[string]string) (stale bool) {
 	}
 
 	for name, r := range n.live.Resources {
-		checker, ok := r.Backend.(classes.StoredValueChecker)
-		if !ok || r.Config.Scope != classes.ContainerScope {
-			continue
-		}
-		if held.MayStore(name) && checker.IsStale(held.Holder, held.Class(name), stored) {
+		if r.Config.Scope == classes.ContainerScope && held.isStale(name, r.Backend, stored) {
 			stale = true
 		}
 	}

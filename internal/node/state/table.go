@@ -117,7 +117,7 @@ func (n *node) acceptRecovered() {
 	for _, r := range n.refused.list() {
 		newest := n.table.newest(r.Subject)
 		if newest.Number == 0 {
-			newest = n.table.newest(qos.Subject{PodUID: r.Subject.PodUID, Container: r.Subject.Container})
+			newest = n.table.newest(r.Subject.WithoutVolume())
 		}
 		if newest.Number > 0 && newest.Phase == Running && newest.Since.After(r.Last) {
 			n.changed = n.refused.remove(r.Subject) || n.changed
