@@ -77,7 +77,8 @@ func (b *Backend) unavailable(all map[string]class) error {
 // checkLimits reports a limit of open files that the kernel refuses at the start of each container.
 func (b *Backend) checkLimits(c class) error {
 	for _, p := range c {
-		if p.setting.Key != "RLIMIT_NOFILE" {
+		limit, is := p.value.(rlimitPair)
+		if !is || p.setting.Key != "RLIMIT_NOFILE" {
 			continue
 		}
 		const file = "/proc/sys/fs/nr_open"
@@ -89,9 +90,9 @@ func (b *Backend) checkLimits(c class) error {
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", p.name, file, err)
 		}
-		if hard := hardOf(p.value); hard > most {
+		if limit.hard > most {
 			return fmt.Errorf("%s: the hard limit %s is above fs.nr_open of this machine, which is %d; lower it, or raise the sysctl",
-				p.name, limitText(hard), most)
+				p.name, limitText(limit.hard), most)
 		}
 	}
 	return nil
@@ -130,14 +131,6 @@ func limitText(limit uint64) string {
 		return unlimited
 	}
 	return strconv.FormatUint(limit, 10)
-}
-
-// hardOf returns the hard limit of a resource limit.
-func hardOf(v value) uint64 {
-	text, _, _ := v.text(classes.Spec{})
-	word, _, _ := strings.Cut(strings.TrimPrefix(text, "hard="), " ")
-	hard, _ := strconv.ParseUint(word, 10, 64)
-	return hard
 }
 
 // statusOf reports the classes with properties that have no effect on this machine.

@@ -28,19 +28,7 @@ func TestAMemoryPolicyIsReadBack(t *testing.T) {
 		}
 		m := sim.New(sim.Options{})
 		policy := &api.LinuxMemoryPolicy{Mode: api.MpolMode_MPOL_INTERLEAVE, Nodes: "0-1"}
-		pid, err := m.Create(t.Context(), nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1", MemoryPolicy: policy})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tree, err := cgroup.Detect(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		backend := Kind(Options{FS: m, Tree: tree, Log: discard()}).New("vendor.example/profile", classes.ContainerScope)
-		if err := backend.Apply(t.Context(), config); err != nil {
-			t.Fatal(err)
-		}
+		backend, pid := running(t, m, config, nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1", MemoryPolicy: policy})
 		target := classes.Holder{ID: "c1", Container: "main", CgroupsPath: "/kubepods/pod1/c1", PID: pid, Starting: true}
 		if err := backend.Enforce(t.Context(), target, "a", "a"); fmt.Sprint(err) != test.want {
 			t.Errorf("%s: got %v, want %s", test.class, err, test.want)
@@ -55,18 +43,7 @@ func TestAPolicyThatNoClassCanHaveIsStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := sim.New(sim.Options{})
-	pid, err := m.Create(t.Context(), nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := cgroup.Detect(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	backend := Kind(Options{FS: m, Tree: tree, Log: discard()}).New("vendor.example/profile", classes.ContainerScope)
-	if err := backend.Apply(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	backend, pid := running(t, m, config, nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1"})
 	m.ChangeProcess(pid, func(p *sim.Process) { p.NUMA = "bind=static:0-1" })
 
 	target := classes.Holder{ID: "c1", Container: "main", CgroupsPath: "/kubepods/pod1/c1", PID: pid}
@@ -79,4 +56,22 @@ func TestAPolicyThatNoClassCanHaveIsStale(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// running returns a backend with a configuration, and the first process of a container.
+func running(t *testing.T, m *sim.Machine, config classes.BackendConfig, container nriruntime.Spec) (backend classes.Backend, pid int) {
+	t.Helper()
+	pid, err := m.Create(t.Context(), container)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := cgroup.Detect(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend = Kind(Options{FS: m, Tree: tree, Log: discard()}).New("vendor.example/profile", classes.ContainerScope)
+	if err := backend.Apply(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	return backend, pid
 }
