@@ -123,8 +123,7 @@ func (s *session) CreateContainer(
 		return nil, nil, err
 	}
 	adjust, err = s.adjustmentOf(h, adjustment, assignments)
-	volumes, _ := classes.Volumes(h)
-	if s.leaving.Err() != nil && (adjust != nil || len(volumes) > 0) {
+	if s.leaving.Err() != nil && (adjust != nil || requestsVolumes(h)) {
 		err = fmt.Errorf("%s: %w", h, errLeaving) // the plugin disconnects before the runtime would call StartContainer
 	}
 	if err != nil {
@@ -133,6 +132,11 @@ func (s *session) CreateContainer(
 	}
 	s.created(h, adjustment)
 	return adjust, nil, nil
+}
+
+func requestsVolumes(h classes.Holder) bool {
+	volumes, _ := classes.Volumes(h)
+	return len(volumes) > 0
 }
 
 // StartContainer is called when the container's first process exists, but has not executed its first instruction.
