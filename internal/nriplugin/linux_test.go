@@ -282,7 +282,6 @@ func (r *machineRig) mustRunWithoutPlugin(t *testing.T, pod string) string {
 }
 
 func TestAMachineThatCannotHaveAClassSaysWhy(t *testing.T) {
-	schedulers := newMachine(simcgroup.New())
 	for _, test := range []struct {
 		name, classes string
 		machine       *sim.Machine
@@ -296,11 +295,20 @@ func TestAMachineThatCannotHaveAClassSaysWhy(t *testing.T) {
 			"the hard limit unlimited is above fs.nr_open of this machine, which is 1048576; lower it, or raise the sysctl"},
 		{"a NUMA node without memory", "a: {memoryPolicy: {mode: bind, nodes: 1-2}}", newMachine(simcgroup.New()), `refused: a.yaml:4: ` +
 			`vendor.example/profile: class "a": memoryPolicy: this machine has no memory on NUMA node 2; its nodes with memory are 0-1`},
-		{"disks without I/O priorities", "a: {ioPriority: idle}", schedulers, "degraded: ioPriority has no effect on vda, vdb: " +
+		{"no controller", "a: {memory: {low: 1Mi}}", newMachine(simcgroup.New(simcgroup.Without("memory"))), "unavailable: " +
+			`class "a" sets memory.low, and this machine has no memory controller; boot without cgroup_disable=memory`},
+		{"an old kernel", "a: {pids: {max: 5}, cpu: {burst: 10ms}}", newMachine(simcgroup.New(simcgroup.Without("cpu.max.burst"))), "unavailable: " +
+			`class "a" sets cpu.burst, and this kernel has no file cpu.max.burst; boot Linux 5.14 or later with CONFIG_CFS_BANDWIDTH, or remove the property`},
+		{"a kernel without swap", "a: {memory: {swapMax: 0}}", newMachine(simcgroup.New(simcgroup.Without("memory.swap.max"))), "unavailable: " +
+			`class "a" sets memory.swapMax, and this kernel has no file memory.swap.max; ` +
+			"boot a kernel with CONFIG_SWAP, up to Linux 6.0 also with swapaccount=1, or remove the property"},
+		{"a kernel that lacks what no class sets", "a: {pids: {max: 5}}", newMachine(simcgroup.New(simcgroup.Without("cpu.max.burst"))), ""},
+		{"disks without I/O priorities", "a: {ioPriority: idle}", newMachine(simcgroup.New()), "degraded: ioPriority has no effect on vda, vdb: " +
 			"their I/O scheduler knows no priorities; select mq-deadline or bfq in /sys/block/NAME/queue/scheduler"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newMachineRigOn(t, test.machine, externalFiles, nriruntime.Options{})
+			r.pod(t, "a", "") // the cgroups of pods show which files the kernel has
 			got := ""
 			if err := r.configure(t, profileFile(test.classes)); err != nil {
 				got = "refused: " + err.Error()

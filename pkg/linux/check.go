@@ -44,9 +44,10 @@ func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
 	return s, nil
 }
 
+const root = "/sys/fs/cgroup"
+
 // unavailable returns the reason why this machine cannot have the classes.
 func (b *Backend) unavailable(all map[string]class) error {
-	const root = "/sys/fs/cgroup"
 	var has []string
 	for _, name := range sortedKeys(all) {
 		for _, p := range all[name] {
@@ -54,9 +55,10 @@ func (b *Backend) unavailable(all map[string]class) error {
 			if f.file == "" {
 				continue
 			}
+			sets := fmt.Sprintf("class %q sets %s", name, p.name)
 			if !b.opts.Tree.Unified() {
-				return &classes.Unavailable{Reason: "NoCgroupV2", Message: fmt.Sprintf("class %q sets %s, which needs cgroup v2; "+
-					"mount cgroup2 at %s (boot with systemd.unified_cgroup_hierarchy=1), or keep to properties of processes", name, p.name, root)}
+				return &classes.Unavailable{Reason: "NoCgroupV2", Message: sets + ", which needs cgroup v2; " +
+					"mount cgroup2 at " + root + " (boot with systemd.unified_cgroup_hierarchy=1), or keep to properties of processes"}
 			}
 			if has == nil {
 				data, err := b.opts.FS.ReadFile(path.Join(root, "cgroup.controllers"))
@@ -65,13 +67,30 @@ func (b *Backend) unavailable(all map[string]class) error {
 				}
 				has = strings.Fields(string(data))
 			}
-			if !slices.Contains(has, f.controller) {
-				return &classes.Unavailable{Reason: "NoController", Message: fmt.Sprintf("class %q sets %s, and this machine has no %s controller; "+
-					"boot without cgroup_disable=%s", name, p.name, f.controller, f.controller)}
+			switch {
+			case !slices.Contains(has, f.controller):
+				return &classes.Unavailable{Reason: "NoController", Message: fmt.Sprintf("%s, and this machine has no %s controller; "+
+					"boot without cgroup_disable=%s", sets, f.controller, f.controller)}
+			case b.lacks(f):
+				return &classes.Unavailable{Reason: "NoFile", Message: fmt.Sprintf("%s, and this kernel has no file %s; boot %s, or remove the property",
+					sets, f.file, f.needs)}
 			}
 		}
 	}
 	return nil
+}
+
+// lacks reports whether the cgroups with the controller of a file do not have the file. The root never has such files. Without a cgroup
+// below it that has the controller, the kernel does not show which files it has.
+func (b *Backend) lacks(f cgroupFile) bool {
+	if found, _ := b.opts.FS.Glob(path.Join(root, "*", f.file)); len(found) > 0 {
+		return false
+	}
+	lists, _ := b.opts.FS.Glob(path.Join(root, "*", "cgroup.controllers"))
+	return slices.ContainsFunc(lists, func(file string) bool {
+		has, err := b.read(file)
+		return err == nil && slices.Contains(strings.Fields(has), f.controller)
+	})
 }
 
 // checkLimits reports a limit of open files that the kernel refuses at the start of each container.

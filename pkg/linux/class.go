@@ -87,8 +87,15 @@ func (o ofLimit) text(spec classes.Spec) (string, bool, error) {
 		"set resources.limits.memory in the pod, or withoutLimit: skip in the class", o.percent)
 }
 
-// wholePages rounds down as the kernel does, so that the value reads back unchanged.
-func wholePages(bytes int64) int64 { return bytes - bytes%int64(os.Getpagesize()) }
+// wholePages rounds down as the kernel does, so that the value reads back unchanged. Something does not become nothing: of less than a
+// page it makes a page.
+func wholePages(bytes int64) int64 {
+	page := int64(os.Getpagesize())
+	if bytes > 0 && bytes < page {
+		return page
+	}
+	return bytes - bytes%page
+}
 
 // burst is the CPU time that a container can save up and use above its quota: a share of the quota in per cent, or microseconds. The
 // kernel refuses a burst above the quota.
@@ -116,21 +123,21 @@ type cgroupFile struct {
 	name, file string
 	// initial is the value in a new cgroup.
 	initial string
-	// controller is the controller that has the file.
-	controller string
+	// controller is the controller that has the file, and needs describes the kernels with the file.
+	controller, needs string
 }
 
 const burstFile = "cpu.max.burst"
 
 func cgroupFiles() []cgroupFile {
 	return []cgroupFile{
-		{"memory.min", "memory.min", "0", "memory"},
-		{"memory.low", "memory.low", "0", "memory"},
-		{"memory.high", "memory.high", "max", "memory"},
-		{"memory.swapMax", "memory.swap.max", "max", "memory"},
-		{"memory.oomGroup", "memory.oom.group", "0", "memory"},
-		{"cpu.burst", burstFile, "0", "cpu"},
-		{"pids.max", "pids.max", "max", "pids"},
+		{"memory.min", "memory.min", "0", "memory", "Linux 4.18 or later"},
+		{"memory.low", "memory.low", "0", "memory", "Linux 4.5 or later"},
+		{"memory.high", "memory.high", "max", "memory", "Linux 4.5 or later"},
+		{"memory.swapMax", "memory.swap.max", "max", "memory", "a kernel with CONFIG_SWAP, up to Linux 6.0 also with swapaccount=1"},
+		{"memory.oomGroup", "memory.oom.group", "0", "memory", "Linux 4.19 or later"},
+		{"cpu.burst", burstFile, "0", "cpu", "Linux 5.14 or later with CONFIG_CFS_BANDWIDTH"},
+		{"pids.max", "pids.max", "max", "pids", "Linux 4.5 or later"},
 	}
 }
 

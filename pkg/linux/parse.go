@@ -171,6 +171,9 @@ func (p *parser) memory(f *classes.Field) {
 	}
 }
 
+// leastHigh is the least memory.high of a class. Not even the program that starts a container fits into less.
+const leastHigh = 1 << 20
+
 // share reads a size, a share of the memory limit, or max.
 func (p *parser) share(f *classes.Field, name string) {
 	text := scalar(f, "a size like 512Mi, a share of the memory limit like 80%, or max")
@@ -187,7 +190,12 @@ func (p *parser) share(f *classes.Field, name string) {
 		}
 		return
 	}
-	if bytes, ok := size(f, text); ok {
+	bytes, ok := size(f, text)
+	switch {
+	case !ok:
+	case name == "memory.high" && bytes < leastHigh:
+		f.Report("must be at least 1Mi, not %s: the kernel stops a container that can use less", quote(text))
+	default:
 		p.file(name, fixed(strconv.FormatInt(wholePages(bytes), 10)))
 	}
 }

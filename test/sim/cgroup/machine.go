@@ -21,10 +21,12 @@ type Machine struct {
 	// schedulers and iocost are the features that the kernel is built with.
 	schedulers []string
 	iocost     bool
-	mountinfo  []string
-	trees      []*tree
-	faults     []*Fault
-	writes     []Write
+	// without has the names of the controllers of cgroup v2 and of their files that the kernel lacks.
+	without   []string
+	mountinfo []string
+	trees     []*tree
+	faults    []*Fault
+	writes    []Write
 }
 
 // Write is one successful write(2).
@@ -64,6 +66,9 @@ func WithoutBFQ() Option {
 // WithoutIOCost removes iocost from the kernel.
 func WithoutIOCost() Option { return func(m *Machine) { m.iocost = false } }
 
+// Without removes a controller of cgroup v2 or one of its files from the kernel.
+func Without(name string) Option { return func(m *Machine) { m.without = append(m.without, name) } }
+
 func newMachine(options []Option) *Machine {
 	m := &Machine{nodes: map[string]*node{"/": {kind: directory}}, iocost: true,
 		schedulers: []string{"none", "mq-deadline", "kyber", "bfq"}}
@@ -88,7 +93,8 @@ func newMachine(options []Option) *Machine {
 // New returns a machine with cgroup v2 only.
 func New(options ...Option) *Machine {
 	m := newMachine(options)
-	m.mount(2, "/sys/fs/cgroup", "cpuset", "cpu", "io", "memory", "pids")
+	controllers := slices.DeleteFunc([]string{"cpuset", "cpu", "io", "memory", "pids"}, func(name string) bool { return slices.Contains(m.without, name) })
+	m.mount(2, "/sys/fs/cgroup", controllers...)
 	return m
 }
 

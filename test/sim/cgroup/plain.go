@@ -35,7 +35,7 @@ func plainFiles() map[string]plainFile {
 
 func (g *group) addPlainFiles(files map[string]*node) {
 	for name, f := range plainFiles() {
-		if g.parent == nil || !slices.Contains(g.controllers(), f.controller) {
+		if g.parent == nil || !slices.Contains(g.controllers(), f.controller) || slices.Contains(g.tree.machine.without, name) {
 			continue
 		}
 		files[name] = &node{
