@@ -22,6 +22,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 	"github.com/qos-nri/qos-nri-plugin/internal/podeviction"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+	"github.com/qos-nri/qos-nri-plugin/internal/unoffered"
 )
 
 // credentialsInterval is how often the shim reads the credentials again while they cannot be used.
@@ -108,6 +109,9 @@ func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
 	}
 	if a.options.usesPods() {
 		all = append(all, podstatus.New(a.cache, client, pods))
+	}
+	if a.options.publishes(Events) {
+		all = append(all, unoffered.New(client, objects, unoffered.Options{NodeName: a.options.NodeName, Registry: a.registry, Log: a.log}))
 	}
 	if a.options.publishes(Evictions) {
 		all = append(all, podeviction.New(a.cache, client, podeviction.Options{

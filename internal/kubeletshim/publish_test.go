@@ -23,7 +23,7 @@ func TestPublishersAreThoseOfTheFlags(t *testing.T) {
 		Conditions, Events, Follow bool
 	}
 
-	const object, pods, evictions = "*nodeobject.Publisher", "*podstatus.Publisher", "*podeviction.Evictor"
+	const object, pods, waiting, evictions = "*nodeobject.Publisher", "*podstatus.Publisher", "*unoffered.Publisher", "*podeviction.Evictor"
 	for _, test := range []struct {
 		name    string
 		publish []string
@@ -31,12 +31,12 @@ func TestPublishersAreThoseOfTheFlags(t *testing.T) {
 		want    outcome
 	}{
 		{"by default all but annotations that change", DefaultOptions().Publish, DefaultOptions().FollowAnnotations,
-			outcome{UsesAPI: true, Publishers: []string{object, pods, evictions}, Conditions: true, Events: true}},
+			outcome{UsesAPI: true, Publishers: []string{object, pods, waiting, evictions}, Conditions: true, Events: true}},
 		{"device plugins alone need no API", []string{DevicePlugin}, false, outcome{}},
 		{"the node's object alone leaves pods unwatched", []string{NodeObject}, false, outcome{UsesAPI: true, Publishers: []string{object}}},
 		{"conditions without events", []string{DevicePlugin, PodConditions}, false,
 			outcome{UsesAPI: true, Publishers: []string{pods}, Conditions: true}},
-		{"events without conditions", []string{Events}, false, outcome{UsesAPI: true, Publishers: []string{pods}, Events: true}},
+		{"events without conditions", []string{Events}, false, outcome{UsesAPI: true, Publishers: []string{pods, waiting}, Events: true}},
 		{"evictions alone leave pods unwatched", []string{Evictions}, false, outcome{UsesAPI: true, Publishers: []string{evictions}}},
 		{"annotations are followed without anything written", []string{DevicePlugin}, true,
 			outcome{UsesAPI: true, Publishers: []string{pods}, Follow: true}},

@@ -33,6 +33,8 @@ const (
 	ChangeRefused = "QOSChangeRefused"
 	// ClassRemoved warns that the pod's class was removed, and that the pod is evicted or cannot be evicted.
 	ClassRemoved = "QOSClassRemoved"
+	// ClassNotOffered warns that a waiting pod requests a class that no node offers.
+	ClassNotOffered = "QOSClassNotOffered"
 	// ClassFilesRefused warns that the class files of the node have errors. It is an event of the node's NodeQOSResources.
 	ClassFilesRefused = "QOSClassFilesRefused"
 )
@@ -82,12 +84,25 @@ func NewRecorder(client kubeapi.Core, writes *kubeapi.Writes, node string) *Reco
 // Write creates the event of a record. If the event already exists, Write raises the event's count. The event may be
 // from before a restart of the shim. If the namespace is being deleted, Write drops the record.
 func (r *Recorder) Write(ctx context.Context, pod Pod, record Record) error {
-	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
-	err := r.write(ctx, r.eventOf(about, record), record)
+	err := r.write(ctx, r.eventOf(referenceTo(pod), record), record)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
 	}
 	return err
+}
+
+// WriteOnce creates the event of a record, unless the event exists. Unlike Write, it can meet an event that another node has written.
+func (r *Recorder) WriteOnce(ctx context.Context, pod Pod, record Record) error {
+	event := r.eventOf(referenceTo(pod), record)
+	_, err := r.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	if err = r.writes.Count("event", err); apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return err
+}
+
+func referenceTo(pod Pod) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 }
 
 // WriteNode works like Write, for an event of the NodeQOSResources of the recorder's node. Events of objects without a namespace are in

@@ -1,0 +1,293 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package unoffered_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/unoffered"
+)
+
+// cluster stands in for the API server. It is safe for concurrent use.
+type cluster struct {
+	kubeapi.Core
+	dynamic.Interface
+	dynamic.NamespaceableResourceInterface
+
+	mu      sync.Mutex // guards all below
+	nodes   []nodeqosv1alpha1.NodeQOSResources
+	lists   int
+	watches []*watch.RaceFreeFakeWatcher
+	options metav1.ListOptions // of the last watch
+	events  map[string]*corev1.Event
+	writes  int
+}
+
+func (c *cluster) Resource(schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	return c
+}
+
+// List returns two objects at a time.
+func (c *cluster) List(_ context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list, from := &unstructured.UnstructuredList{}, 0
+	if o.Continue != "" {
+		from, _ = strconv.Atoi(o.Continue)
+	} else {
+		c.lists++
+	}
+	for i := from; i < min(from+2, len(c.nodes)); i++ {
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&c.nodes[i])
+		if err != nil {
+			return nil, err
+		}
+		list.Items = append(list.Items, unstructured.Unstructured{Object: object})
+	}
+	if from+2 < len(c.nodes) {
+		list.SetContinue(strconv.Itoa(from + 2))
+	}
+	return list, nil
+}
+
+type podClient struct {
+	kubeapi.Pods
+	*cluster
+}
+
+func (c *cluster) Pods(string) kubeapi.Pods { return podClient{cluster: c} }
+
+func (p podClient) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := watch.NewRaceFreeFake()
+	c := p.cluster
+	c.watches, c.options = append(c.watches, w), o
+	return w, nil
+}
+
+func (p podClient) List(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
+	return nil, apierrors.NewInternalError(fmt.Errorf("a list of all waiting pods can exceed the memory of the publisher"))
+}
+
+func (p podClient) Patch(
+	context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string,
+) (*corev1.Pod, error) {
+	return nil, apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+}
+
+type eventClient struct {
+	kubeapi.Events
+	*cluster
+}
+
+func (c *cluster) Events(string) kubeapi.Events { return eventClient{cluster: c} }
+
+func (e eventClient) Create(_ context.Context, event *corev1.Event, _ metav1.CreateOptions) (*corev1.Event, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.cluster
+	c.writes++
+	if _, exists := e.events[event.Name]; exists {
+		return nil, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "events"}, event.Name)
+	}
+	e.events[event.Name] = event
+	return event, nil
+}
+
+func (e eventClient) Patch(
+	context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string,
+) (*corev1.Event, error) {
+	return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil)
+}
+
+// messages returns the events of a pod.
+func (c *cluster) messages(pod string) (messages []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, event := range c.events {
+		if o := event.InvolvedObject; o.Name == pod {
+			messages = append(messages, event.Type+" "+event.Reason+" "+o.FieldPath+": "+event.Message)
+		}
+	}
+	slices.Sort(messages)
+	return messages
+}
+
+// node returns what a node reports that offers classes of k8s.io/rdt.
+func node(name string, heartbeat time.Time, names ...string) nodeqosv1alpha1.NodeQOSResources {
+	object := nodeqosv1alpha1.NodeQOSResources{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	object.Status.LastHeartbeatTime = new(metav1.NewTime(heartbeat))
+	rdt := nodeqosv1alpha1.QOSResourceInfo{Name: "k8s.io/rdt"}
+	for _, class := range names {
+		class, draining := strings.CutSuffix(class, " draining")
+		rdt.Classes = append(rdt.Classes, nodeqosv1alpha1.QOSResourceClassInfo{
+			Name: class, ExtendedResource: "qos.noderesource.dev/rdt." + class, Draining: draining,
+		})
+	}
+	other := nodeqosv1alpha1.QOSResourceInfo{Name: "vendor.example/xyz", Classes: []nodeqosv1alpha1.QOSResourceClassInfo{
+		{Name: "fast", ExtendedResource: "vendor.example/xyz.fast"},
+	}}
+	object.Status.QOSResources.ContainerQOSResources = []nodeqosv1alpha1.QOSResourceInfo{rdt}
+	object.Status.QOSResources.PodQOSResources = []nodeqosv1alpha1.QOSResourceInfo{other}
+	return object
+}
+
+// waiting returns a pod that no node fits.
+func waiting(namespace, name string, limits ...corev1.ResourceName) *corev1.Pod {
+	list := corev1.ResourceList{}
+	for _, limit := range limits {
+		list[limit] = resource.MustParse("1")
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-" + namespace + name)},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: list}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		}}},
+	}
+}
+
+// run calls a test in a bubble in which the publishers of these nodes run.
+func run(t *testing.T, publishers []string, nodes func() []nodeqosv1alpha1.NodeQOSResources, test func(t *testing.T, c *cluster, log *strings.Builder)) {
+	synctest.Test(t, func(t *testing.T) {
+		c, log := &cluster{nodes: nodes(), events: map[string]*corev1.Event{}}, &strings.Builder{}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		for _, name := range publishers {
+			p := unoffered.New(c, c, unoffered.Options{
+				NodeName: name, Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(log, nil)),
+			})
+			running.Go(func() { _ = p.Run(ctx) })
+		}
+		pass(time.Minute)
+		test(t, c, log)
+		cancel()
+		running.Wait()
+	})
+}
+
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestAPodThatWaitsForAClassThatNoNodeOffersGetsAnEvent(t *testing.T) {
+	nodes := func() []nodeqosv1alpha1.NodeQOSResources {
+		return []nodeqosv1alpha1.NodeQOSResources{
+			node("n1", time.Now(), "gold", "old draining"), node("n2", time.Now(), "silver"), node("n3", time.Now(), "bronze"),
+		}
+	}
+	const offered = "nodes offer qos.noderesource.dev/rdt.bronze, qos.noderesource.dev/rdt.gold, qos.noderesource.dev/rdt.silver, vendor.example/xyz.fast"
+	const about = "Warning QOSClassNotOffered spec.containers{main}: no node offers "
+	run(t, []string{"n1"}, nodes, func(t *testing.T, c *cluster, log *strings.Builder) {
+		if len(c.watches) != 1 || c.options.FieldSelector != "spec.nodeName=" || c.options.ResourceVersion != "0" {
+			t.Fatalf("%d watches, of %q from %q", len(c.watches), c.options.FieldSelector, c.options.ResourceVersion)
+		}
+		stream := c.watches[0]
+		starting := waiting("a", "starting", "qos.noderesource.dev/rdt.glod")
+		starting.Status.Conditions = nil // the scheduler has not tried yet
+		scheduled := waiting("a", "scheduled", "qos.noderesource.dev/rdt.glod")
+		first := waiting("a", "init", "qos.noderesource.dev/blockio.fast")
+		first.Spec.InitContainers, first.Spec.Containers = first.Spec.Containers, nil
+		for _, pod := range []*corev1.Pod{
+			waiting("a", "misspelled", "qos.noderesource.dev/rdt.glod", "cpu"), waiting("a", "full", "qos.noderesource.dev/rdt.bronze"),
+			waiting("a", "removed", "qos.noderesource.dev/rdt.old"), waiting("a", "vendor", "vendor.example/xyz.slow"),
+			waiting("a", "others", "nvidia.com/mig-1g.5gb", "memory"), starting, scheduled, first,
+		} {
+			stream.Add(pod)
+		}
+		stream.Delete(scheduled)
+		pass(time.Minute)
+
+		for pod, want := range map[string][]string{
+			"misspelled": {about + "qos.noderesource.dev/rdt.glod (did you mean qos.noderesource.dev/rdt.gold?), so the pod waits; " + offered},
+			"removed":    {about + "qos.noderesource.dev/rdt.old (did you mean qos.noderesource.dev/rdt.gold?), so the pod waits; " + offered},
+			"vendor":     {about + "vendor.example/xyz.slow, so the pod waits; " + offered},
+			"init":       {about + "qos.noderesource.dev/blockio.fast, so the pod waits; " + offered},
+			"full":       nil, "others": nil, "starting": nil, "scheduled": nil,
+		} {
+			if diff := cmp.Diff(want, c.messages(pod)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", pod, diff)
+			}
+		}
+
+		stream.Modify(waiting("a", "starting", "qos.noderesource.dev/rdt.glod"))
+		pass(2 * time.Minute)
+		if got := c.messages("starting"); len(got) != 1 {
+			t.Errorf("after the scheduler has tried: %q", got)
+		}
+
+		// The next watch begins with the same pods.
+		stream.Stop()
+		pass(time.Minute)
+		c.watches[1].Add(waiting("a", "misspelled", "qos.noderesource.dev/rdt.glod"))
+		pass(2 * time.Minute)
+		if got := c.messages("misspelled"); len(got) != 1 || c.writes != 6 || log.Len() > 0 {
+			t.Errorf("%d writes, events %q and log:\n%s", c.writes, got, log)
+		}
+	})
+}
+
+func TestOnlyTheFirstNodeThatReportsWatchesWaitingPods(t *testing.T) {
+	nodes := func() []nodeqosv1alpha1.NodeQOSResources {
+		return []nodeqosv1alpha1.NodeQOSResources{
+			node("n1", time.Now().Add(-time.Hour), "gold"), node("n2", time.Now().Add(time.Hour), "gold"), node("n3", time.Now().Add(time.Hour), "gold"),
+		}
+	}
+	run(t, []string{"n1", "n2", "n3"}, nodes, func(t *testing.T, c *cluster, _ *strings.Builder) {
+		if len(c.watches) != 1 {
+			t.Errorf("%d publishers watch", len(c.watches))
+		}
+		c.mu.Lock()
+		c.lists, c.nodes = 0, c.nodes[2:] // the object of a removed node is deleted
+		c.mu.Unlock()
+		c.watches[0].Stop()
+		pass(11 * time.Minute)
+		if len(c.watches) != 2 || c.lists > 7 {
+			t.Errorf("%d watches began; %d lists", len(c.watches), c.lists)
+		}
+	})
+}
+
+func TestANamespaceWithManyWaitingPodsDisplacesNoOther(t *testing.T) {
+	nodes := func() []nodeqosv1alpha1.NodeQOSResources {
+		return []nodeqosv1alpha1.NodeQOSResources{node("n1", time.Now(), "gold")}
+	}
+	run(t, []string{"n1"}, nodes, func(t *testing.T, c *cluster, _ *strings.Builder) {
+		for i := range 2000 {
+			c.watches[0].Add(waiting("crowd", fmt.Sprint("p", i), "qos.noderesource.dev/rdt.glod"))
+			synctest.Wait() // the watch has a small buffer
+		}
+		c.watches[0].Add(waiting("b", "web", "qos.noderesource.dev/rdt.glod"))
+		pass(5 * time.Minute)
+		if got := c.messages("web"); len(got) != 1 || len(c.events) > 100 {
+			t.Errorf("%d events, of the other namespace %q", len(c.events), got)
+		}
+	})
+}
