@@ -208,7 +208,8 @@ func assignmentsOf(assignments []state.Reported) []*qosv1alpha1.Assignment {
 	messages := make([]*qosv1alpha1.Assignment, 0, len(assignments))
 	for _, a := range assignments {
 		message := &qosv1alpha1.Assignment{
-			Name: a.Resource, Class: a.Class, Source: sourceOf(a.Source), RequestedBy: a.Key, Foreign: a.Foreign, Stale: a.Stale,
+			Name: a.Resource, Class: a.Class, Source: sourceOf(a.Source), RequestedBy: a.Key, Foreign: a.Foreign,
+			Stale: a.Stale, Limited: a.Limited,
 		}
 		messages = append(messages, message)
 	}

@@ -100,21 +100,26 @@ func TestAProtectionThatAParentCapsIsNotReportedAsInForce(t *testing.T) {
 	r := newProfileRig(t, "a: {memory: {low: 64Mi, min: 0}}")
 	id := r.mustRunBurstable(t, "a", profile+"=a")
 	r.node.Repair(t.Context())
-	r.wantStale(t, id, "memory.low")
+	pod := path.Dir(r.cgroupFile(t, id, ""))
+	name := path.Base(pod)
+	r.wantLimited(t, id, "memory.low 64Mi has no effect because kubepods has 0 and "+name+" has 0 (set memory.low to 64Mi or more there)")
 	reason := "memory.low has no effect, because kubepods has memory.low 0, and a cgroup protects at most what its parents protect; " +
-		"enable MemoryQoS of the kubelet, or set the value there"
-	if got := r.node.Status().Resources[0].Degraded["a"]; !strings.HasPrefix(got, reason) {
+		"set it there, e.g. echo 8G > /sys/fs/cgroup/kubepods/memory.low, and in the cgroups of QoS classes and pods below it, or enable MemoryQoS of the kubelet"
+	if got := r.node.Status().Resources[0].Degraded["a"]; got != reason {
 		t.Errorf("the class is degraded: %q, want %s", got, reason)
 	}
 
-	pod := path.Dir(r.cgroupFile(t, id, ""))
-	for dir, bytes := range map[string]string{pod: "67108864", path.Dir(pod): "1073741824"} {
-		if err := r.host.Machine.WriteFile(path.Join(dir, "memory.low"), []byte(bytes)); err != nil {
+	for _, set := range []struct{ dir, bytes, limited string }{
+		{path.Dir(pod), "1073741824", "memory.low 64Mi has no effect because " + name + " has 0 (set memory.low to 64Mi or more there)"},
+		{pod, "33554432", "memory.low 64Mi protects only 32Mi because " + name + " has 32Mi (set memory.low to 64Mi or more there)"},
+		{pod, "67108864", ""},
+	} {
+		if err := r.host.Machine.WriteFile(path.Join(set.dir, "memory.low"), []byte(set.bytes)); err != nil {
 			t.Fatal(err)
 		}
+		r.node.Repair(t.Context())
+		r.wantLimited(t, id, set.limited)
 	}
-	r.node.Repair(t.Context())
-	r.wantStale(t, id, "")
 	if got := r.node.Status().Resources[0].Degraded["a"]; got != "" {
 		t.Errorf("the class is degraded: %q", got)
 	}
@@ -161,10 +166,11 @@ func TestAnUpdatedClassIsInForceAfterARestartOfThePlugin(t *testing.T) {
 	const file = "a: {oomScoreAdj: -500, pids: {max: 100}}, b: {oomScoreAdj: -500, memory: {low: 64Mi}}, c: {memory: {low: 64Mi}}"
 	for name, test := range map[string]struct {
 		request, to, stale string
+		limited            bool
 		change             func(*sim.Process)
 	}{
-		"a parent caps a protection":     {"", "c", "memory.low", func(*sim.Process) {}},
-		"the process changes a property": {profile + "=b", "a", "oomScoreAdj", func(p *sim.Process) { p.OOMScoreAdj = 0 }},
+		"a parent caps a protection":     {"", "c", "", true, func(*sim.Process) {}},
+		"the process changes a property": {profile + "=b", "a", "oomScoreAdj", false, func(p *sim.Process) { p.OOMScoreAdj = 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newProfileRig(t, file)
@@ -178,6 +184,9 @@ func TestAnUpdatedClassIsInForceAfterARestartOfThePlugin(t *testing.T) {
 			r.node.Repair(t.Context())
 			r.wantReported(t, id, profile, test.to+"/update")
 			r.wantStale(t, id, test.stale)
+			if limited := r.assignment(t, id).GetLimited(); (limited != "") != test.limited {
+				t.Errorf("limited: %q", limited)
+			}
 		})
 	}
 }

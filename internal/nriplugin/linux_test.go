@@ -104,6 +104,22 @@ func (r *machineRig) cgroupFile(t *testing.T, id, file string) string {
 // wantStale compares the stale properties that the node API reports for a container.
 func (r *machineRig) wantStale(t *testing.T, id, want string) {
 	t.Helper()
+	if got := r.assignment(t, id).GetStale(); got != want {
+		t.Errorf("the stale properties are %q, want %q", got, want)
+	}
+}
+
+// wantLimited compares what the node API reports to keep the class of a container from having its effect.
+func (r *machineRig) wantLimited(t *testing.T, id, want string) {
+	t.Helper()
+	if got := r.assignment(t, id).GetLimited(); got != want {
+		t.Errorf("the class is limited: %q, want %q", got, want)
+	}
+}
+
+// assignment returns the class of the profile that the node API reports for a container.
+func (r *machineRig) assignment(t *testing.T, id string) *qosv1alpha1.Assignment {
+	t.Helper()
 	answer, err := r.world.API.ListAssignments(t.Context(), &qosv1alpha1.ListAssignmentsRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -111,12 +127,14 @@ func (r *machineRig) wantStale(t *testing.T, id, want string) {
 	for _, pod := range answer.GetPods() {
 		for _, ctr := range pod.GetContainers() {
 			for _, a := range ctr.GetQosResources() {
-				if ctr.GetId() == id && a.GetName() == profile && a.GetStale() != want {
-					t.Errorf("the stale properties are %q, want %q", a.GetStale(), want)
+				if ctr.GetId() == id && a.GetName() == profile {
+					return a
 				}
 			}
 		}
 	}
+	t.Fatal("the container has no assignment")
+	return nil
 }
 
 func (r *machineRig) updateProfile(t *testing.T, id, class string) error {
@@ -149,22 +167,42 @@ func TestAContainerStartsWithThePropertiesOfItsClass(t *testing.T) {
 	})
 }
 
-// dropping is an OCI runtime that ignores what it does not know, as crun before 1.8.5 ignores the scheduling policy.
-type dropping struct{ *sim.Machine }
-
-func (d dropping) Create(ctx context.Context, spec nriruntime.Spec) (int, error) {
-	spec.Scheduler = nil
-	return d.Machine.Create(ctx, spec)
+// changing is an OCI runtime that starts containers with other properties than it was asked for.
+type changing struct {
+	*sim.Machine
+	change func(*nriruntime.Spec)
 }
 
-func TestAPropertyThatTheOCIRuntimeIgnoresIsNeverInForce(t *testing.T) {
-	m := newMachine(simcgroup.New())
-	r := newMachineRigOn(t, m, profileFile("batch: {scheduler: {policy: batch}}"), nriruntime.Options{OCI: dropping{m}})
-	_, err := r.runBurstable(t, r.pod(t, "a", profile+"=batch"))
-	want := "process.scheduler is policy=SCHED_OTHER, and the class has policy=SCHED_BATCH: the container runtime has not set it; " +
-		`upgrade the OCI runtime, or remove the property from class "batch"`
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want %s", err, want)
+func (c changing) Create(ctx context.Context, spec nriruntime.Spec) (int, error) {
+	c.change(&spec)
+	return c.Machine.Create(ctx, spec)
+}
+
+func TestAPropertyThatTheRuntimeChangesIsNeverInForce(t *testing.T) {
+	for _, test := range []struct {
+		name, class, want string
+		change            func(*nriruntime.Spec)
+	}{
+		{"an OCI runtime that does not know it, as crun before 1.8.5", "scheduler: {policy: batch}",
+			"process.scheduler is policy=SCHED_OTHER, and the class has policy=SCHED_BATCH",
+			func(s *nriruntime.Spec) { s.Scheduler = nil }},
+		{"a score that is raised", "oomScoreAdj: -500", "process.oomScoreAdj is 0, and the class has -500", func(s *nriruntime.Spec) { s.OOMScoreAdj = 0 }},
+		{"a limit that is lowered", "rlimits: {nofile: 4096}", "process.rlimits[RLIMIT_NOFILE] is hard=1024 soft=1024, and the class has hard=4096 soft=4096",
+			func(s *nriruntime.Spec) {
+				s.Rlimits = []*api.POSIXRlimit{{Type: "RLIMIT_NOFILE", Hard: 1024, Soft: 1024}}
+			}},
+		{"a priority that is dropped", "ioPriority: idle", "process.ioPriority is , and the class has class=IOPRIO_CLASS_IDLE",
+			func(s *nriruntime.Spec) { s.IOPriority = nil }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m := newMachine(simcgroup.New())
+			r := newMachineRigOn(t, m, profileFile("a: {"+test.class+"}"), nriruntime.Options{OCI: changing{m, test.change}})
+			_, err := r.runBurstable(t, r.pod(t, "a", profile+"=a"))
+			want := test.want + `: the container runtime has not set it; upgrade the OCI runtime, or remove the property from class "a"`
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		})
 	}
 }
 

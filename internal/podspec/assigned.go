@@ -18,8 +18,8 @@ const (
 	InEffect = "; in effect: "
 	// systemDefault stands for the empty class in messages.
 	systemDefault = "system default"
-	// beginStale precedes the stale properties of a class in messages.
-	beginStale = " [stale: "
+	// beginNote precedes the stale properties of a class, and what limits its effect, in messages.
+	beginNote = " ["
 )
 
 // ClassName returns the name of a class for messages. The system default has no name, so ClassName returns "system
@@ -28,14 +28,17 @@ func ClassName(class string) string { return cmp.Or(class, systemDefault) }
 
 // AssignedText describes the class of a resource in the message of the condition. `foreign` is what another program has set
 // in place of a class, or "". `source` is the source of the class, or "". `stale` has the properties of the class that the container
-// has with other values, or "".
-func AssignedText(resource, class, foreign, source, stale string) string {
+// has with other values, and `limited` describes what keeps the class from having its effect, or they are "".
+func AssignedText(resource, class, foreign, source, stale, limited string) string {
 	text := resource + " " + cmp.Or(foreign, ClassName(class))
 	if source != "" {
 		text += " (" + source + ")"
 	}
 	if stale != "" {
-		text += beginStale + stale + "]"
+		text += beginNote + "stale: " + stale + "]"
+	}
+	if limited != "" {
+		text += beginNote + limited + "]"
 	}
 	return text
 }
@@ -72,7 +75,7 @@ func Assigned(condition *corev1.PodCondition, container, resource string) (class
 			if !is || list == part {
 				continue
 			}
-			value, _, _ = strings.Cut(value, beginStale)
+			value, _, _ = strings.Cut(value, beginNote)
 			class, source, _ = strings.Cut(strings.TrimSuffix(value, ")"), " (")
 			switch {
 			case class == systemDefault:

@@ -15,7 +15,7 @@ func TestTheConditionOfAPodIsReadAsItIsWritten(t *testing.T) {
 		found                  bool
 	}
 	rdt := func(class, foreign, source string) string {
-		return AssignedText("k8s.io/rdt", class, foreign, source, "")
+		return AssignedText("k8s.io/rdt", class, foreign, source, "", "")
 	}
 	for _, c := range []struct {
 		name, message, container string
@@ -29,7 +29,7 @@ func TestTheConditionOfAPodIsReadAsItIsWritten(t *testing.T) {
 		{"of the pod", "pod: " + rdt("gold", "", "pod"), "", corev1.ConditionTrue, assigned{"gold", "", "pod", true}},
 		{"of another container", "side: " + rdt("gold", "", "pod"), "main", corev1.ConditionTrue, assigned{}},
 		{"behind a problem", "main: k8s.io/rdt silver is full" + InEffect + "main: " + rdt("gold", "", "container"), "main", corev1.ConditionFalse, assigned{"gold", "", "container", true}},
-		{"stale properties", "main: " + AssignedText("k8s.io/rdt", "gold", "", "container", "oomScoreAdj rlimits.nofile") + ", a/b x", "main",
+		{"stale properties", "main: " + AssignedText("k8s.io/rdt", "gold", "", "container", "oomScoreAdj rlimits.nofile", "memory.low has no effect") + ", a/b x", "main",
 			corev1.ConditionTrue, assigned{"gold", "", "container", true}},
 		{"a problem alone", "main: k8s.io/rdt silver", "main", corev1.ConditionFalse, assigned{}},
 	} {

@@ -80,15 +80,19 @@ func Change(pod *qosv1alpha1.PodAssignments, before, after *qosv1alpha1.Containe
 }
 
 // shownText returns the class. If another program has set something for a container or pod without a class, shownText
-// returns the description of this setting. Stale properties of a class follow its name.
+// returns the description of this setting. Stale properties of a class, and what limits its effect, follow its name.
 func shownText(a *qosv1alpha1.Assignment) string {
 	if a.GetForeign() != "" {
 		return "<" + a.GetForeign() + ">"
 	}
+	text := classText(a.GetClass())
 	if a.GetStale() != "" {
-		return classText(a.GetClass()) + " [stale: " + a.GetStale() + "]"
+		text += " [stale: " + a.GetStale() + "]"
 	}
-	return classText(a.GetClass())
+	if a.GetLimited() != "" {
+		text += " [" + a.GetLimited() + "]"
+	}
+	return text
 }
 
 func classOf(ctr *qosv1alpha1.ContainerAssignments, resource string) string {

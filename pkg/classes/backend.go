@@ -181,9 +181,10 @@ type Observation struct {
 	// sets them at the creation only, and the class was changed since, or the process has changed them. They are separated by
 	// spaces. The other properties of the class are in force.
 	Stale string
-	// Capped names the properties of the class that the target has, but that have less effect than they say, because of a parent of
-	// its cgroup. They are separated by spaces. Unlike Stale, they do not matter for whether the target can be moved to the class.
-	Capped string
+	// Limited describes what keeps properties of the class from having their effect although the target has them, e.g. "memory.low 64Mi
+	// has no effect because kubepods.slice has memory.low 0". It has no commas and no semicolons, which separate parts of messages. Unlike
+	// Stale, it does not matter for whether the target can be moved to the class.
+	Limited string
 	// Read is what the backend has read from the kernel. Only EnforceObserved of the same backend uses it. It is nil if
 	// EnforceObserved must read again.
 	Read any

@@ -37,7 +37,8 @@ func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	s := &snapshot{classes: maps.Clone(own.classes), offered: map[string]bool{}, status: b.statusOf(own.classes)}
+	s := &snapshot{classes: maps.Clone(own.classes), offered: map[string]bool{}, unordered: b.disksWithoutPriorities()}
+	s.status = b.statusOf(own.classes, s.unordered)
 	for _, name := range own.names {
 		s.offered[name] = true
 	}
@@ -150,39 +151,6 @@ func limitText(limit uint64) string {
 		return unlimited
 	}
 	return strconv.FormatUint(limit, 10)
-}
-
-// statusOf reports the classes with properties that have no effect on this machine.
-func (b *Backend) statusOf(all map[string]class) classes.BackendStatus {
-	status := classes.BackendStatus{Degraded: map[string]string{}}
-	for _, name := range sortedKeys(all) {
-		var reasons []string
-		if slices.ContainsFunc(all[name], func(p property) bool { return p.setting.Name == classes.SettingIOPriority }) {
-			if without := b.disksWithoutPriorities(); len(without) > 0 {
-				reasons = append(reasons, fmt.Sprintf("ioPriority has no effect on %s: their I/O scheduler knows no priorities; "+
-					"select mq-deadline or bfq in /sys/block/NAME/queue/scheduler", list(without)))
-			}
-		}
-		if reason := b.unprotected(all[name]); reason != "" {
-			reasons = append(reasons, reason)
-		}
-		if len(reasons) > 0 {
-			status.Degraded[name] = strings.Join(reasons, "; ")
-		}
-	}
-	return status
-}
-
-// disksWithoutPriorities returns the disks whose I/O scheduler ignores the priorities of processes, e.g. none.
-func (b *Backend) disksWithoutPriorities() (names []string) {
-	files, _ := b.opts.FS.Glob("/sys/block/*/queue/scheduler")
-	for _, file := range files {
-		text, err := b.read(file)
-		if err == nil && !strings.Contains(text, "[mq-deadline]") && !strings.Contains(text, "[bfq]") && strings.Contains(text, "[") {
-			names = append(names, path.Base(path.Dir(path.Dir(file))))
-		}
-	}
-	return names
 }
 
 // list joins names, at most 20 of them.

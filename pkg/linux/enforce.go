@@ -208,7 +208,7 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	seen := classes.Observation{Stale: strings.Join(stale, " ")}
 	if has {
 		seen.Class, seen.Known = want, true
-		seen.Capped = strings.Join(b.capped(target, c, adjustment), " ")
+		seen.Limited = b.limited(target, c, adjustment)
 	}
 	return seen, nil
 }

@@ -68,7 +68,9 @@ type snapshot struct {
 	// classes also has removed classes until Release.
 	classes map[string]class
 	offered map[string]bool
-	status  classes.BackendStatus
+	// unordered has the disks on which I/O priorities have no effect.
+	unordered []string
+	status    classes.BackendStatus
 }
 
 // class returns the properties of a class. The system default has none.
@@ -131,7 +133,8 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	if unavailable := b.unavailable(offered); unavailable != nil {
 		return classes.Drift{}, unavailable
 	}
-	s.status = b.statusOf(offered)
+	s.unordered = b.disksWithoutPriorities()
+	s.status = b.statusOf(offered, s.unordered)
 	b.live.Store(&s)
 	return classes.Drift{}, nil
 }

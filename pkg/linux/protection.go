@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -19,34 +22,38 @@ func protects(setting classes.Setting) bool {
 	return setting == classes.Unified("memory.min") || setting == classes.Unified("memory.low")
 }
 
-// capped returns the properties of a class that protect less than they say, because a parent of the cgroup protects less.
-func (b *Backend) capped(target classes.Holder, c class, adjustment classes.Adjustment) (names []string) {
-	for _, p := range c {
-		text, sets := adjustment[p.setting]
-		if !sets || !protects(p.setting) || text == "0" {
-			continue
-		}
-		dir, err := b.opts.Tree.UnifiedDir(target)
+// capped describes which parents of a cgroup protect less than its own file says, and what to set there. It returns "" if none does.
+func (b *Backend) capped(dir string, p property, text string) string {
+	wanted := protection(text)
+	least, parents := wanted, []string(nil)
+	for dir = path.Dir(dir); ; dir = path.Dir(dir) {
+		has, err := b.read(path.Join(dir, p.setting.Key))
 		if err != nil {
-			return nil // the target has ended
+			break // the root of the hierarchy has no such file
 		}
-		if b.lowestParent(dir, p.setting.Key) < protection(text) {
-			names = append(names, p.name)
+		if bytes := protection(has); bytes < wanted {
+			least = min(least, bytes)
+			parents = append(parents, path.Base(dir)+" has "+sizeText(bytes))
 		}
 	}
-	return names
+	if len(parents) == 0 {
+		return ""
+	}
+	slices.Reverse(parents)
+	effect := "has no effect"
+	if least > 0 {
+		effect = "protects only " + sizeText(least)
+	}
+	own := sizeText(wanted)
+	return fmt.Sprintf("%s %s %s because %s (set %s to %s or more there)", p.name, own, effect, strings.Join(parents, " and "), p.setting.Key, own)
 }
 
-// lowestParent returns the least that the parents of a cgroup protect.
-func (b *Backend) lowestParent(dir, file string) uint64 {
-	least := uint64(math.MaxUint64)
-	for dir = path.Dir(dir); ; dir = path.Dir(dir) {
-		text, err := b.read(path.Join(dir, file))
-		if err != nil {
-			return least // the root of the hierarchy has no such file
-		}
-		least = min(least, protection(text))
+// sizeText returns a number of bytes for users, e.g. "64Mi".
+func sizeText(bytes uint64) string {
+	if bytes > math.MaxInt64 {
+		return "max"
 	}
+	return resource.NewQuantity(int64(bytes), resource.BinarySI).String()
 }
 
 // protection returns the number of bytes in memory.min or memory.low.
@@ -58,22 +65,32 @@ func protection(text string) uint64 {
 	return bytes
 }
 
+// podsCgroup is a cgroup that the kubelet makes for all pods, and a command that sets a file of it.
+type podsCgroup struct{ name, command string }
+
+// podsCgroups returns the names that the cgroup of all pods has with the cgroup drivers systemd and cgroupfs.
+func podsCgroups(file string) []podsCgroup {
+	systemd := map[string]string{"memory.min": "MemoryMin", "memory.low": "MemoryLow"}
+	return []podsCgroup{
+		{"kubepods.slice", "systemctl set-property kubepods.slice " + systemd[file] + "=8G"},
+		{"kubepods", "echo 8G > " + path.Join(root, "kubepods", file)},
+	}
+}
+
 // unprotected returns why the memory protection of a class has no effect: the parent of all pods protects nothing. It returns "" if it does.
 func (b *Backend) unprotected(c class) string {
-	var without []string
+	var reasons []string
 	for _, p := range c {
 		if !protects(p.setting) || p.value == fixed("0") {
 			continue
 		}
-		for _, slice := range []string{"kubepods.slice", "kubepods"} {
-			if text, err := b.read(path.Join("/sys/fs/cgroup", slice, p.setting.Key)); err == nil && text == "0" {
-				without = append(without, fmt.Sprintf("%s has no effect, because %s has %s 0", p.name, slice, p.setting.Key))
+		for _, pods := range podsCgroups(p.setting.Key) {
+			if text, err := b.read(path.Join(root, pods.name, p.setting.Key)); err == nil && text == "0" {
+				reasons = append(reasons, fmt.Sprintf("%s has no effect, because %s has %s 0, and a cgroup protects at most what its parents protect; "+
+					"set it there, e.g. %s, and in the cgroups of QoS classes and pods below it, or enable MemoryQoS of the kubelet",
+					p.name, pods.name, p.setting.Key, pods.command))
 			}
 		}
 	}
-	if len(without) == 0 {
-		return ""
-	}
-	return strings.Join(without, "; ") + ", and a cgroup protects at most what its parents protect; enable MemoryQoS of the kubelet, " +
-		"or set the value there, e.g. systemctl set-property kubepods.slice MemoryLow=8G, and in the cgroups of QoS classes and pods below it"
+	return strings.Join(reasons, "; ")
 }

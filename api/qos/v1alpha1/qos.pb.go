@@ -1748,7 +1748,10 @@ type Assignment struct {
 	// Properties of the class that the container has with other values, separated by spaces: "oomScoreAdj rlimits.nofile". The
 	// runtime sets them at the creation only, and the class was changed since, or the container has changed them. Read from the
 	// kernel every 15 s; the other properties of the class are in force.
-	Stale         string `protobuf:"bytes,19,opt,name=stale,proto3" json:"stale,omitempty"`
+	Stale string `protobuf:"bytes,19,opt,name=stale,proto3" json:"stale,omitempty"`
+	// What keeps properties of the class from having their effect although they are set, e.g. "memory.low 64Mi has no effect because
+	// kubepods.slice has memory.low 0". It has no commas and no semicolons. Read from the kernel every 15 s.
+	Limited       string `protobuf:"bytes,20,opt,name=limited,proto3" json:"limited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1821,6 +1824,13 @@ func (x *Assignment) GetForeign() string {
 func (x *Assignment) GetStale() string {
 	if x != nil {
 		return x.Stale
+	}
+	return ""
+}
+
+func (x *Assignment) GetLimited() string {
+	if x != nil {
+		return x.Limited
 	}
 	return ""
 }
@@ -2729,7 +2739,7 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12=\n" +
 	"\rqos_resources\x18\x02 \x03(\v2\x18.qos.v1alpha1.AssignmentR\fqosResources\x12\x16\n" +
 	"\x06device\x18\x03 \x01(\tR\x06device\x12@\n" +
-	"\x0ein_force_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\finForceSince\"\xb7\x01\n" +
+	"\x0ein_force_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\finForceSince\"\xd1\x01\n" +
 	"\n" +
 	"Assignment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -2737,7 +2747,8 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x06source\x18\x10 \x01(\x0e2\x14.qos.v1alpha1.SourceR\x06source\x12!\n" +
 	"\frequested_by\x18\x11 \x01(\tR\vrequestedBy\x12\x18\n" +
 	"\aforeign\x18\x12 \x01(\tR\aforeign\x12\x14\n" +
-	"\x05stale\x18\x13 \x01(\tR\x05stale\"\xa4\x01\n" +
+	"\x05stale\x18\x13 \x01(\tR\x05stale\x12\x18\n" +
+	"\alimited\x18\x14 \x01(\tR\alimited\"\xa4\x01\n" +
 	"\"UpdateContainerQOSResourcesRequest\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x1c\n" +
 	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12G\n" +

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -159,7 +158,8 @@ func (r *Reconciler) plan(e state.Holding, observed []observation) (steps []Step
 	for _, o := range observed {
 		r.store.Modify(e.ID, func(h *state.Holding) {
 			h.SetForeign(o.assigned.Resource, o.Foreign)
-			h.SetStale(o.assigned.Resource, notInForce(o.Observation))
+			h.SetStale(o.assigned.Resource, o.Stale)
+			h.SetLimited(o.assigned.Resource, o.Limited)
 		})
 		if step, needed := o.step(e); needed {
 			step.observed = &o.Observation
@@ -173,13 +173,6 @@ func (r *Reconciler) plan(e state.Holding, observed []observation) (steps []Step
 		r.store.Observe(e.ID, o.assigned.Resource, class)
 	}
 	return steps
-}
-
-// notInForce returns the names of the properties that are stale or capped, sorted and separated by spaces.
-func notInForce(o classes.Observation) string {
-	names := slices.Concat(strings.Fields(o.Stale), strings.Fields(o.Capped))
-	slices.Sort(names)
-	return strings.Join(names, " ")
 }
 
 // step returns the step that a holder needs for a resource. If the kernel does not show the holder's class, step

@@ -31,6 +31,8 @@ type Holding struct {
 	Foreign map[string]string
 	// Stale maps a resource to the properties of its class that the holder has with other values (classes.Observation).
 	Stale map[string]string
+	// Limited maps a resource to what keeps its class from having its effect (classes.Observation).
+	Limited map[string]string
 	// InForce is when the classes of the holder were last enforced. It is zero if a former process enforced them.
 	InForce time.Time
 	// Stored says how the values that the runtime has stored relate to the desired classes.
@@ -117,6 +119,13 @@ func (h *Holding) SetForeign(resource, text string) {
 func (h *Holding) SetStale(resource, properties string) {
 	if h.Stale[resource] != properties {
 		h.Stale = with(h.Stale, resource, properties, properties != "")
+	}
+}
+
+// SetLimited records what keeps a class from having its effect, or "".
+func (h *Holding) SetLimited(resource, text string) {
+	if h.Limited[resource] != text {
+		h.Limited = with(h.Limited, resource, text, text != "")
 	}
 }
 

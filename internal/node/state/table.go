@@ -89,7 +89,8 @@ func (n *node) follow(before, after Holding) {
 		n.left(before.Assignments)
 		n.changed = true
 	}
-	if !maps.Equal(before.Observed, after.Observed) || !maps.Equal(before.Foreign, after.Foreign) || !maps.Equal(before.Stale, after.Stale) {
+	if !maps.Equal(before.Observed, after.Observed) || !maps.Equal(before.Foreign, after.Foreign) ||
+		!maps.Equal(before.Stale, after.Stale) || !maps.Equal(before.Limited, after.Limited) {
 		n.changed = true
 	}
 }

@@ -123,6 +123,8 @@ type Reported struct {
 	Foreign string
 	// Stale has the properties of the class that the holder has with other values, separated by spaces.
 	Stale string
+	// Limited describes what keeps the class from having its effect.
+	Limited string
 }
 
 // ContainerAssignments lists the class of a container for every resource. It includes resources for which the
@@ -205,7 +207,7 @@ func (h Holding) report(offers []classes.Offer) ContainerAssignments {
 			r.Foreign = h.Foreign[a.Resource]
 		}
 		if a.Class != classes.SystemDefault {
-			r.Stale = h.Stale[a.Resource]
+			r.Stale, r.Limited = h.Stale[a.Resource], h.Limited[a.Resource]
 		}
 		all = append(all, r)
 	}

@@ -1,0 +1,78 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+func TestAnIOPriorityOnDisksWithoutPrioritiesIsNotReportedAsInForce(t *testing.T) {
+	r := newProfileRig(t, "a: {ioPriority: idle}")
+	id := r.mustRunBurstable(t, "a", profile+"=a")
+	for _, step := range []struct{ vda, vdb, limited string }{
+		{"none", "none", "ioPriority has no effect on vda and vdb"},
+		{"mq-deadline", "none", "ioPriority has no effect on vdb"},
+		{"mq-deadline", "bfq", ""},
+	} {
+		for disk, scheduler := range map[string]string{"vda": step.vda, "vdb": step.vdb} {
+			if err := r.host.Machine.WriteFile("/sys/block/"+disk+"/queue/scheduler", []byte(scheduler)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.node.Repair(t.Context())
+		r.wantLimited(t, id, step.limited)
+	}
+}
+
+func TestAContainerThatIsStuckAtMemoryHighIsReported(t *testing.T) {
+	r := newProfileRig(t, "a: {memory: {high: 512Mi}}")
+	id := r.mustRunBurstable(t, "a", profile+"=a")
+	const stuck = "the container is stuck at memory.high: its processes wait for memory most of the time (raise memory.high or allow swap or delete the pod)"
+	for _, step := range []struct{ current, full, limited string }{
+		{"536875008", "97.20", stuck},
+		{"536875008", "3.10", ""},
+		{"268435456", "97.20", ""},
+	} {
+		r.host.Cgroups().AddFile(r.cgroupFile(t, id, "memory.current"), step.current+"\n")
+		r.host.Cgroups().AddFile(r.cgroupFile(t, id, "memory.pressure"),
+			"some avg10=99.00 avg60=1.00 avg300=0.00 total=1\nfull avg10="+step.full+" avg60=1.00 avg300=0.00 total=1\n")
+		r.node.Repair(t.Context())
+		r.wantLimited(t, id, step.limited)
+	}
+}
+
+func TestLimitsThatCanHarmAContainerAreConditions(t *testing.T) {
+	const high = "MemoryHighSafe/NoSwap: a container of class a that allocates more than memory.high can stall for minutes, and is not killed: " +
+		"without swap, the kernel cannot reclaim what programs allocate; allow swap, or remove memory.high"
+	const minimum = "MemoryMinSafe/WholeLimit: memory.min of class a is the whole memory limit, which keeps the kernel from reclaiming the page cache: " +
+		"a container can be killed because of the files that it writes; lower memory.min, or set memory.low"
+	const header = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+	for _, test := range []struct{ name, swaps, class, want string }{
+		{"no swap", header, "{memory: {high: 80%}}", high},
+		{"swap", header + "/dev/vdb partition 1 0 -2\n", "{memory: {high: 80%}}", ""},
+		{"no swap for the class", header + "/dev/vdb partition 1 0 -2\n", "{memory: {high: 80%, swapMax: 0}}", high},
+		{"no limit", header, "{memory: {high: max}}", ""},
+		{"all memory protected", header, "{memory: {min: 100%}}", minimum},
+		{"some memory protected", header, "{memory: {min: 50%, low: 100%}}", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m := newMachine(simcgroup.New())
+			m.Cgroups().AddFile("/proc/swaps", test.swaps)
+			r := newMachineRigOn(t, m, profileFile("a: "+test.class), nriruntime.Options{})
+			var got []string
+			for _, c := range r.node.Status().Resources[0].Conditions {
+				if c.Limited && c.Healthy {
+					got = append(got, c.Type+"/"+c.Reason+": "+c.Message)
+				}
+			}
+			if strings.Join(got, "\n") != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,137 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package linux
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// statusOf reports the classes with properties that have no effect on this machine, and those that can harm their containers.
+func (b *Backend) statusOf(all map[string]class, unordered []string) classes.BackendStatus {
+	status := classes.BackendStatus{Degraded: map[string]string{}, Conditions: b.conditions(all)}
+	for _, name := range sortedKeys(all) {
+		var reasons []string
+		if all[name].has(ioPriority) && len(unordered) > 0 {
+			reasons = append(reasons, fmt.Sprintf("ioPriority has no effect on %s: their I/O scheduler knows no priorities; "+
+				"select mq-deadline or bfq in /sys/block/NAME/queue/scheduler", list(unordered)))
+		}
+		if reason := b.unprotected(all[name]); reason != "" {
+			reasons = append(reasons, reason)
+		}
+		if len(reasons) > 0 {
+			status.Degraded[name] = strings.Join(reasons, "; ")
+		}
+	}
+	return status
+}
+
+func ioPriority(p property) bool { return p.setting.Name == classes.SettingIOPriority }
+
+// has reports whether the class has a property.
+func (c class) has(property func(property) bool) bool { return slices.ContainsFunc(c, property) }
+
+// disksWithoutPriorities returns the disks whose I/O scheduler ignores the priorities of processes, e.g. none. The I/O of loop devices and
+// of zram is that of other disks, or of none.
+func (b *Backend) disksWithoutPriorities() (names []string) {
+	files, _ := b.opts.FS.Glob("/sys/block/*/queue/scheduler")
+	for _, file := range files {
+		disk := path.Base(path.Dir(path.Dir(file)))
+		text, err := b.read(file)
+		if err != nil || strings.HasPrefix(disk, "loop") || strings.HasPrefix(disk, "zram") {
+			continue
+		}
+		if !strings.Contains(text, "[mq-deadline]") && !strings.Contains(text, "[bfq]") && strings.Contains(text, "[") {
+			names = append(names, disk)
+		}
+	}
+	return names
+}
+
+// conditions reports the classes whose memory limits can harm their containers. The kernel enforces them nevertheless.
+func (b *Backend) conditions(all map[string]class) (conditions []classes.Condition) {
+	stalling, killed := []string(nil), []string(nil)
+	swap := b.hasSwap()
+	for _, name := range sortedKeys(all) {
+		high := all[name].has(func(p property) bool { return p.name == "memory.high" && p.value != fixed("max") })
+		swapless := !swap || all[name].has(func(p property) bool { return p.name == "memory.swapMax" && p.value == fixed("0") })
+		if high && swapless {
+			stalling = append(stalling, name)
+		}
+		if all[name].has(func(p property) bool {
+			share, is := p.value.(ofLimit)
+			return p.name == "memory.min" && is && share.percent == 100
+		}) {
+			killed = append(killed, name)
+		}
+	}
+	if len(stalling) > 0 {
+		conditions = append(conditions, classes.Condition{Type: "MemoryHighSafe", Healthy: true, Limited: true, Reason: "NoSwap",
+			Message: fmt.Sprintf("a container of class %s that allocates more than memory.high can stall for minutes, and is not killed: "+
+				"without swap, the kernel cannot reclaim what programs allocate; allow swap, or remove memory.high", list(stalling))})
+	}
+	if len(killed) > 0 {
+		conditions = append(conditions, classes.Condition{Type: "MemoryMinSafe", Healthy: true, Limited: true, Reason: "WholeLimit",
+			Message: fmt.Sprintf("memory.min of class %s is the whole memory limit, which keeps the kernel from reclaiming the page cache: "+
+				"a container can be killed because of the files that it writes; lower memory.min, or set memory.low", list(killed))})
+	}
+	return conditions
+}
+
+// hasSwap reports whether the machine uses swap.
+func (b *Backend) hasSwap() bool {
+	text, err := b.read("/proc/swaps") // a kernel without swap does not have the file
+	return err == nil && strings.Contains(text, "\n")
+}
+
+// limited describes what keeps the properties of a class from having their effect on a container that has them.
+func (b *Backend) limited(target classes.Holder, c class, adjustment classes.Adjustment) string {
+	dir, err := b.opts.Tree.UnifiedDir(target)
+	var notes []string
+	for _, p := range c {
+		text, sets := adjustment[p.setting]
+		note := ""
+		switch unordered := b.live.Load().unordered; {
+		case !sets:
+		case ioPriority(p) && len(unordered) > 0:
+			note = "ioPriority has no effect on " + strings.Join(unordered, " and ")
+		case err == nil && protects(p.setting):
+			note = b.capped(dir, p, text)
+		case err == nil && p.name == "memory.high":
+			note = b.stuck(dir, text)
+		}
+		if note != "" {
+			notes = append(notes, note)
+		}
+	}
+	return strings.Join(notes, " and ")
+}
+
+// stuck reports whether a cgroup has reached memory.high, and all of its processes spend most of their time waiting for memory. Its text
+// has no numbers, which would change in each round.
+func (b *Backend) stuck(dir, high string) string {
+	const most = 50 // per cent of 10 s
+	current, err := b.read(path.Join(dir, "memory.current"))
+	if err != nil || protection(current) < protection(high)/100*99 {
+		return ""
+	}
+	pressure, err := b.read(path.Join(dir, "memory.pressure"))
+	if err != nil || fullPressure(pressure) < most {
+		return ""
+	}
+	return "the container is stuck at memory.high: its processes wait for memory most of the time (raise memory.high or allow swap or delete the pod)"
+}
+
+// fullPressure returns the per cent of the last 10 s in which all processes were stalled, from the content of memory.pressure.
+func fullPressure(text string) float64 {
+	_, after, _ := strings.Cut(text, "full avg10=")
+	number, _, _ := strings.Cut(after, " ")
+	percent, _ := strconv.ParseFloat(number, 64)
+	return percent
+}
