@@ -165,7 +165,7 @@ func TestAdjust(t *testing.T) {
 
 func TestTheErrorOfAnUnknownClassListsTheClasses(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	const want = `unknown QoS class "fast"; there are free, slow, slower`
+	const want = `unknown QoS class "fast"; available: free, slow, slower`
 	_, err := f.backend.Adjust(classes.Holder{}, "", "fast")
 	if !errors.Is(err, classes.ErrUnknownClass) || err.Error() != want {
 		t.Errorf("Adjust: %v, want %s", err, want)
@@ -177,7 +177,7 @@ func TestTheErrorOfAnUnknownClassListsTheClasses(t *testing.T) {
 
 func TestBeforeAConfigurationIsAppliedThereAreNoClasses(t *testing.T) {
 	_, err := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).backend.Adjust(classes.Holder{}, "", "fast")
-	if err == nil || err.Error() != `unknown QoS class "fast"; there are none` {
+	if err == nil || err.Error() != `unknown QoS class "fast"; available: none` {
 		t.Errorf("got %v", err)
 	}
 }

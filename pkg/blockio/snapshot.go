@@ -86,7 +86,7 @@ func (s *snapshot) released(inUse func(class string) bool) *snapshot {
 func (s *snapshot) valuesOf(name string) (iocgroup.Values, error) {
 	live, ok := s.classes[name]
 	if !ok && name != classes.SystemDefault {
-		return nil, fmt.Errorf("%w %q; there are %s", classes.ErrUnknownClass, name, cmp.Or(strings.Join(s.offered(), ", "), "none"))
+		return nil, fmt.Errorf("%w %q; available: %s", classes.ErrUnknownClass, name, cmp.Or(strings.Join(s.offered(), ", "), "none"))
 	}
 	if !live.offered {
 		return s.machine.Present(live.values), nil

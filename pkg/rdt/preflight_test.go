@@ -65,7 +65,7 @@ func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 		"no memory bandwidth": {sim.New(noMB), twoPartitions, []string{
 			`class "bronze": mbAllocation: this machine does not support the setting; remove the setting, or set options.mb.optional: true`}},
 		"too many partitions": {sim.New(sim.IntelSpec()), "partitions: {a: {l3Allocation: 1%}, b: {l3Allocation: 2%}}", []string{
-			"L3 0, unified: 0 bits are too few for the partitions (a 1%, b 2%); give larger shares, or define fewer partitions"}},
+			"L3 0, unified: 0 bits of the cache mask are too few for the partitions (a 1%, b 2%); give larger shares, or define fewer partitions"}},
 		"more than all": {sim.New(sim.IntelSpec()), "partitions: {a: {l3Allocation: 60%}, b: {l3Allocation: 50%}}", []string{
 			"L3 0, unified: the shares of the partitions (a 60%, b 50%) add up to 110%; reduce them to 100% or less"}},
 		"a problem of each kind at once": {sim.New(sim.IntelSpec()), "partitions: {a: {l2Allocation: 60%, l3Allocation: 60%}, b: {l2Allocation: 50%, l3Allocation: 40%, mbAllocation: [5MBps], classes: {gold: {l3Allocation: '0,2'}}}}", []string{

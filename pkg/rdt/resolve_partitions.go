@@ -186,7 +186,7 @@ func sizesOf(requests []request, total uint64, cache resctrl.CacheInfo) (map[str
 			percentLeft = left * total / all
 		}
 		if left < cache.LeastBits() || percentLeft == 0 {
-			return nil, fmt.Errorf("%d bits are too few for the partitions (%s); give larger shares, or define fewer partitions",
+			return nil, fmt.Errorf("%d bits of the cache mask are too few for the partitions (%s); give larger shares, or define fewer partitions",
 				all, describe(requests))
 		}
 

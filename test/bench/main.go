@@ -54,7 +54,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.idle, "idle", "", "run as the plugin that does nothing, at this NRI socket")
+	flag.StringVar(&o.idle, "idle", "", "NRI socket; if set, run as a plugin that does nothing, and connect to this socket")
 	flag.BoolVar(&o.plain, "plain", false, "with --idle: run without the validation of containers")
 	flag.StringVar(&o.calls, "calls", "", "with --idle: file with system calls to make at each start of a container with a class")
 	flag.StringVar(&o.plugin, "plugin", "", "path of the plugin's program; if empty, it is built")
