@@ -104,7 +104,7 @@ func TestAwaitResetReturnsWhenTheLastNodeIsReset(t *testing.T) {
 	})
 }
 
-// TestAwaitResetWaitsUntilGroupsAreRemoved has an API server that does not answer for a moment.
+// TestAwaitResetWaitsUntilGroupsAreRemoved uses an API server that does not answer for a moment.
 func TestAwaitResetWaitsUntilGroupsAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := nodesWith(t, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// TestAReplacedContainerKeepsNoClass has a container that replaces another one of the same name, and then leaves their class. The class is
+// TestAReplacedContainerKeepsNoClass uses a container that replaces another one of the same name, and then leaves their class. The class is
 // removed, and nothing may keep it until the end of the pod.
 func TestAReplacedContainerKeepsNoClass(t *testing.T) {
 	p := pod("a", requesting("test.example/cache=gold"))

@@ -49,7 +49,7 @@ func (r *rig) incomplete(t *testing.T) string {
 
 func (r *rig) size() int { return len(encode(r.get())) }
 
-// TestTheObjectIsAlwaysSmallEnough has users who make the lists of the object long.
+// TestTheObjectIsAlwaysSmallEnough gives the object many holders, refusals and volumes, with long messages.
 func TestTheObjectIsAlwaysSmallEnough(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"another namespace keeps its holders and refusals": func(t *testing.T) {

@@ -99,7 +99,7 @@ func TestADrainingClassOutlivesARestartOfThePlugin(t *testing.T) {
 	p.world.Hold(t)
 }
 
-// TestARemovedGroupEndsInThePassThatFindsItEmpty has a process in the group of a removed class that is in no container. An uninstall that
+// TestARemovedGroupEndsInThePassThatFindsItEmpty uses a process in the group of a removed class that is in no container. An uninstall that
 // removes the classes first waits for two passes of the reconciler, and would leave the group behind if it were removed later.
 func TestARemovedGroupEndsInThePassThatFindsItEmpty(t *testing.T) {
 	const stray = 99999

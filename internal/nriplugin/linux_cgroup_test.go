@@ -61,7 +61,7 @@ func TestAResizeKeepsTheClassAndLeavingItBringsTheKubeletsValuesBack(t *testing.
 	r.wantReported(t, id, profile, "/update")
 }
 
-// TestAContainerThatGotItsClassLaterGetsTheKubeletsValuesBack has a container that was created without a class.
+// TestAContainerThatGotItsClassLaterGetsTheKubeletsValuesBack uses a container that was created without a class.
 func TestAContainerThatGotItsClassLaterGetsTheKubeletsValuesBack(t *testing.T) {
 	const class = "a: {memory: {high: 50%, oomGroup: false}, pids: {max: 5}}"
 	for name, before := range map[string]func(*machineRig, string){
@@ -140,7 +140,7 @@ func TestAShareOfALimitThatAContainerLacks(t *testing.T) {
 	r.wantValue(t, id, "pids.max", "5")
 }
 
-// TestThePluginsOwnPodsGetTheDefaultClass has a container that was created before the plugin started, as that of the plugin itself, and one
+// TestThePluginsOwnPodsGetTheDefaultClass uses a container that was created before the plugin started, as that of the plugin itself, and one
 // that was created later, as that of the publisher.
 func TestThePluginsOwnPodsGetTheDefaultClass(t *testing.T) {
 	file := strings.Replace(profileFile("a: {pids: {max: 100}}"), "  linux:", "  defaultClass: a\n  linux:", 1)
@@ -160,7 +160,7 @@ func TestThePluginsOwnPodsGetTheDefaultClass(t *testing.T) {
 	}
 }
 
-// TestAnUpdatedClassIsInForceAfterARestartOfThePlugin has a container whose record names the class of its creation. Neither a protection
+// TestAnUpdatedClassIsInForceAfterARestartOfThePlugin uses a container whose record names the class of its creation. Neither a protection
 // that a parent caps, nor a property that the process has changed, shows that the container is still in that class.
 func TestAnUpdatedClassIsInForceAfterARestartOfThePlugin(t *testing.T) {
 	const file = "a: {oomScoreAdj: -500, pids: {max: 100}}, b: {oomScoreAdj: -500, memory: {low: 64Mi}}, c: {memory: {low: 64Mi}}"

@@ -273,7 +273,7 @@ func TestAChangeToAClassWithAnotherPropertyOfTheProcessIsRefused(t *testing.T) {
 	r.wantValue(t, id, "pids.max", "max")
 }
 
-// TestAContainerThatWasCreatedWithoutThePluginDoesNotHaveTheClass has a running container, whose process only the runtime could have changed.
+// TestAContainerThatWasCreatedWithoutThePluginDoesNotHaveTheClass uses a running container, whose process only the runtime could have changed.
 func TestAContainerThatWasCreatedWithoutThePluginDoesNotHaveTheClass(t *testing.T) {
 	for _, class := range []string{"a: {oomScoreAdj: -500, pids: {max: 100}}", "a: {oomScoreAdj: -500}"} {
 		r := newProfileRig(t, class)

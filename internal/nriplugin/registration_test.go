@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
 )
 
-// TestABusyRuntimeRegistersThePlugin has a runtime that begins to read a connection after some time.
+// TestABusyRuntimeRegistersThePlugin uses a runtime that begins to read a connection after some time.
 func TestABusyRuntimeRegistersThePlugin(t *testing.T) {
 	for name, test := range map[string]struct {
 		busy time.Duration

@@ -112,7 +112,7 @@ func TestTheStatusReportsThatThePluginWritesValuesItself(t *testing.T) {
 	}
 }
 
-// TestAResizeReplacesTheStoredValuesOfAFormerClass has a class whose values depend on the memory limit, and a resize that changes
+// TestAResizeReplacesTheStoredValuesOfAFormerClass uses a class whose values depend on the memory limit, and a resize that changes
 // another limit.
 func TestAResizeReplacesTheStoredValuesOfAFormerClass(t *testing.T) {
 	r := newMemoryRig(t, hanging()["containerd 2.3"])

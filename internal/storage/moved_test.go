@@ -17,7 +17,7 @@ import (
 // onOtherNode replaces the pod of the manifests by its successor on another node.
 var onOtherNode = strings.NewReplacer("u1", "u2", "node-1", "node-2")
 
-// TestAVolumeMovesWithItsPod has a pod on node-2 whose predecessor ran on node-1. The object of node-1 still has the predecessor's limits,
+// TestAVolumeMovesWithItsPod uses a pod on node-2 whose predecessor ran on node-1. The object of node-1 still has the predecessor's limits,
 // because node-1 is offline.
 func TestAVolumeMovesWithItsPod(t *testing.T) {
 	endpoint := endpointOf(t, onOtherNode.Replace(modifiable), strings.Replace(nodeWithLimits, "generation: 2}", "generation: 3}", 1))

@@ -257,7 +257,7 @@ func TestTheClassOfAClaim(t *testing.T) {
 	}
 }
 
-// TestAWrongClassLeavesTheClassThatTheVolumeHas has claims without a class in their status, and without a default.
+// TestAWrongClassLeavesTheClassThatTheVolumeHas uses claims without a class in their status, and without a default.
 func TestAWrongClassLeavesTheClassThatTheVolumeHas(t *testing.T) {
 	const wanted = "volumeAttributesClassName: silver"
 	const missing, invalid = `VolumeAttributesClass "lead" does not exist`, `parameter "iopz" is unknown; the parameters are iops and throughput`

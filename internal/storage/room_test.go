@@ -82,7 +82,7 @@ func sizeInEtcd(t *testing.T, spec nodeqosv1alpha1.NodeQOSResourcesSpec) int {
 	return len(data)
 }
 
-// TestTheSpecOfANodeFitsIntoAnObject has a user who mounts one claim at 32 paths in each of many pods. JSON writes some characters as six
+// TestTheSpecOfANodeFitsIntoAnObject uses a user who mounts one claim at 32 paths in each of many pods. JSON writes some characters as six
 // bytes. The claims of other namespaces keep their limits, and each pod of the user has them once.
 func TestTheSpecOfANodeFitsIntoAnObject(t *testing.T) {
 	for name, character := range map[string]string{"letters": "x", "characters that JSON escapes": "<"} {

@@ -40,7 +40,7 @@ spec: {csi: {driver: topolvm.io}, claimRef: {namespace: %[1]s, name: data, uid: 
 `, namespace)
 }
 
-// TestARemovedClaimDoesNotKeepTheFormerLimitsOfOtherClaims has a user of namespace z, who removes the finalizer of a claim and deletes the
+// TestARemovedClaimDoesNotKeepTheFormerLimitsOfOtherClaims uses a user of namespace z, who removes the finalizer of a claim and deletes the
 // claim while its pod runs. Then the administrator makes the class again with other limits.
 func TestARemovedClaimDoesNotKeepTheFormerLimitsOfOtherClaims(t *testing.T) {
 	theirs := podOf("z", "u2", "/data")
@@ -59,7 +59,7 @@ func TestARemovedClaimDoesNotKeepTheFormerLimitsOfOtherClaims(t *testing.T) {
 	}
 }
 
-// TestPresentLimitsOfAClassWinOverFormerOnes has two claims of class silver with volumes of two drivers. The administrator makes the class
+// TestPresentLimitsOfAClassWinOverFormerOnes uses two claims of class silver with volumes of two drivers. The administrator makes the class
 // again for the second driver.
 func TestPresentLimitsOfAClassWinOverFormerOnes(t *testing.T) {
 	ofLocal := strings.Replace(claimOf("z"), "csi: {driver: topolvm.io}", "local: {path: /vol}", 1)
@@ -77,7 +77,7 @@ func TestPresentLimitsOfAClassWinOverFormerOnes(t *testing.T) {
 	}
 }
 
-// TestAHiddenMountDoesNotChooseTheClass has mounts at /data and /data/ in one container, which the API server accepts. The runtime mounts
+// TestAHiddenMountDoesNotChooseTheClass uses mounts at /data and /data/ in one container, which the API server accepts. The runtime mounts
 // them in the order of volumeMounts, so the last one hides the others.
 func TestAHiddenMountDoesNotChooseTheClass(t *testing.T) {
 	lenient := strings.NewReplacer("c-z", "c2", "pv-z", "pv-9", "namespace: z", "namespace: a", "name: data", "name: lenient", "silver", "gold").Replace(claimOf("z"))
@@ -112,7 +112,7 @@ spec:
 	}
 }
 
-// TestAClaimThatOnlyNamesAVolumeHasNoEntry has a claim with the name of a volume that is bound to another claim. Every user may set this
+// TestAClaimThatOnlyNamesAVolumeHasNoEntry uses a claim with the name of a volume that is bound to another claim. Every user may set this
 // name, and spec.nodeName of a pod, so that the entries of pods that never start would fill the object of the node.
 func TestAClaimThatOnlyNamesAVolumeHasNoEntry(t *testing.T) {
 	thief := strings.Replace(claimOf("z"), "volumeName: pv-z", "volumeName: pv-1", 1)

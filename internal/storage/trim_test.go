@@ -15,7 +15,7 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
-// TestTheControllerKeepsLittleOfEachObject has large objects that every user can create. The controller has 512 MiB.
+// TestTheControllerKeepsLittleOfEachObject uses large objects that every user can create. The controller has 512 MiB.
 func TestTheControllerKeepsLittleOfEachObject(t *testing.T) {
 	const count = 20
 	heap := func() int64 {
@@ -77,7 +77,7 @@ func podWithClaims(meta metav1.ObjectMeta) *corev1.Pod {
 	return pod
 }
 
-// TestTheFirstMountOfEachClaimIsKept has a pod with more mounts than can have limits, and the second claim as the last one.
+// TestTheFirstMountOfEachClaimIsKept uses a pod with more mounts than can have limits, and the second claim as the last one.
 func TestTheFirstMountOfEachClaimIsKept(t *testing.T) {
 	const second = "volumes: [{name: second, persistentVolumeClaim: {claimName: second}}, {name: data,"
 	text := strings.Replace(podOf("a", "u9", append(paths(40), "/last")...), "volumes: [{name: data,", second, 1)

@@ -91,7 +91,7 @@ func FuzzUsage(f *testing.F) {
 	})
 }
 
-// TestARowWithoutADeviceNumberAddsToNoDisk has the rows of a path of an NVMe multipath device, or of a ZFS pool.
+// TestARowWithoutADeviceNumberAddsToNoDisk uses the rows of a path of an NVMe multipath device, or of a ZFS pool.
 func TestARowWithoutADeviceNumberAddsToNoDisk(t *testing.T) {
 	const disk, unknown = "8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n", "(unknown) rbytes=70000 wbytes=71000 rios=72 wios=73 dbytes=0 dios=0\n"
 	for _, rows := range []string{disk + unknown, unknown + disk, disk + unknown + unknown + "8:16 rbytes=1 wbytes=1 rios=1 wios=1\n"} {

@@ -267,7 +267,7 @@ func TestARemovedDescendantHasNoThreads(t *testing.T) {
 	}
 }
 
-// TestALongLineOfAPodDoesNotHideTheCgroups has the line of a subPath that a container has moved below 80 directories with long names.
+// TestALongLineOfAPodDoesNotHideTheCgroups uses the line of a subPath that a container has moved below 80 directories with long names.
 func TestALongLineOfAPodDoesNotHideTheCgroups(t *testing.T) {
 	m := simcgroup.New()
 	m.Mount("900 28 8:1 " + strings.Repeat("/"+strings.Repeat(`\040`, 255), 80) + " /var/lib/kubelet/pods/2/volume-subpaths/v/main/1 rw - ext4 /dev/sda1 rw")

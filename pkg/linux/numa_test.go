@@ -36,7 +36,7 @@ func TestAMemoryPolicyIsReadBack(t *testing.T) {
 	}
 }
 
-// TestAPolicyThatNoClassCanHaveIsStale has a process that has set a flag of its policy. The values of its cgroup are still observed.
+// TestAPolicyThatNoClassCanHaveIsStale uses a process that has set a flag of its policy. The values of its cgroup are still observed.
 func TestAPolicyThatNoClassCanHaveIsStale(t *testing.T) {
 	config, err := parse("{memoryPolicy: {mode: bind, nodes: 0-1}, pids: {max: 100}}")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 )
 
-// TestAVolumeThatWasNeverFoundKeepsNoLimitsOfOthers has a hostPath volume of a container without a PID, as CRI-O before 1.36 lists all
+// TestAVolumeThatWasNeverFoundKeepsNoLimitsOfOthers uses a hostPath volume of a container without a PID, as CRI-O before 1.36 lists all
 // containers.
 func TestAVolumeThatWasNeverFoundKeepsNoLimitsOfOthers(t *testing.T) {
 	for name, memory := range map[string]*iotest.Memory{"with records": iotest.NewMemory(), "in the first process": {}} {
@@ -32,7 +32,7 @@ func TestAVolumeThatWasNeverFoundKeepsNoLimitsOfOthers(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatIsHiddenKeepsTheLimitsOfItsDisks has a container that hides the mount of one of its volumes, before and after a restart
+// TestAVolumeThatIsHiddenKeepsTheLimitsOfItsDisks uses a container that hides the mount of one of its volumes, before and after a restart
 // of the plugin, during which the class changes.
 func TestAVolumeThatIsHiddenKeepsTheLimitsOfItsDisks(t *testing.T) {
 	const hidden = "7:0 " + silverLimits

@@ -121,7 +121,7 @@ func (p *process) goesOn(t *testing.T) {
 	p.signal(t, syscall.SIGCONT)
 }
 
-// TestFaultsWithTheRuntimeSideOfContainerd24 has the cases that depend on NRI's version. internal/nriplugin tests the other faults,
+// TestFaultsWithTheRuntimeSideOfContainerd24 uses the cases that depend on NRI's version. internal/nriplugin tests the other faults,
 // such as restarts of the runtime, large specifications, and SIGTERM during a hook.
 func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "qos-nri-plugin")

@@ -14,8 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// TestObserve records one observed class after another. For the form of `want`, see wantHolders.
-func TestObserve(t *testing.T) {
+// TestAnObservedClassIsReported records one observed class after another. For the form of `want`, see wantHolders.
+func TestAnObservedClassIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		id      string
 		classes []string
@@ -37,7 +37,7 @@ func TestObserve(t *testing.T) {
 			}
 			f.wantHolders(t, test.want)
 			if got := signalled(before); got != test.changed {
-				t.Errorf("a change was signalled: %v", got)
+				t.Errorf("a change was signalled: %v, want %v", got, test.changed)
 			}
 		})
 	}

@@ -27,7 +27,7 @@ type pool struct {
 // pools are the two nodes of a cluster.
 type pools []*pool
 
-// TestNodes has a cluster of two nodes with different class files. The first node is this machine, and the second one a VM with RDT. In
+// TestNodes uses a cluster of two nodes with different class files. The first node is this machine, and the second one a VM with RDT. In
 // the last case, another VM joins them.
 func TestNodes(t *testing.T) {
 	n := ready(t)

@@ -59,7 +59,7 @@ func virtualClasses(capacity int, bandwidth string) string {
 	return fmt.Sprintf(classes+rdtClasses, capacity, capacity, bandwidth)
 }
 
-// TestVirtualNodeIntel has a node with RDT, cgroup v2 and the cgroup driver cgroupfs. After its reboot, bandwidth is in MBps.
+// TestVirtualNodeIntel uses a node with RDT, cgroup v2 and the cgroup driver cgroupfs. After its reboot, bandwidth is in MBps.
 func TestVirtualNodeIntel(t *testing.T) {
 	v := &vm{vendor: "intel"}
 	n := joined(t, v)
@@ -83,7 +83,7 @@ func TestVirtualNodeIntel(t *testing.T) {
 	}
 }
 
-// TestVirtualNodeAMD has a node with AMD's kind of RDT, with systemd and its cgroup driver.
+// TestVirtualNodeAMD uses a node with AMD's kind of RDT, with systemd and its cgroup driver.
 func TestVirtualNodeAMD(t *testing.T) {
 	n := joined(t, &vm{vendor: "amd", init: "systemd"})
 	d := n.installVirtual(t)
