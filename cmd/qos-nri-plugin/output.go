@@ -147,7 +147,7 @@ func (o *apiOptions) print(cmd *cobra.Command, message proto.Message, table func
 }
 
 // follow prints every message of a stream, with an empty line between two tables, until the user interrupts the command.
-// The arguments `stream` and err come from the call that opens the stream. If err is not nil, follow returns err.
+// The arguments `stream` and `err` come from the call that opens the stream. If `err` is not nil, follow returns `err`.
 func follow[T any](o *apiOptions, cmd *cobra.Command, stream grpc.ServerStreamingClient[T], err error, write func(*T) error) error {
 	for first := true; err == nil; first = false {
 		var message *T

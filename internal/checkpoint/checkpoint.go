@@ -171,7 +171,7 @@ func (c *Changes) Forget(id string) {
 	delete(c.byID, id)
 }
 
-// Keep removes each ID for which live returns false.
+// Keep removes each ID for which `live` returns false.
 func (c *Changes) Keep(live func(id string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

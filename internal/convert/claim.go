@@ -114,7 +114,7 @@ func templateInSet(n *yaml.Node, at place, in surroundings) *claim {
 	return &claim{place: at, surroundings: in, node: n, pvc: pvc, isTemplate: true}
 }
 
-// templateInVolume returns the claim template n of an ephemeral volume. Kubernetes names the claim POD-VOLUME.
+// templateInVolume returns the claim template `n` of an ephemeral volume. Kubernetes names the claim POD-VOLUME.
 func templateInVolume(n *yaml.Node, at place, in surroundings) *claim {
 	c := &claim{place: at, surroundings: in, node: n, pvc: "NAME", isTemplate: true}
 	switch {

@@ -96,7 +96,7 @@ type place struct {
 	object, field string
 }
 
-// at returns the place of the YAML node n in the object of p. The field of this place is p.field followed by `path`.
+// at returns the place of the YAML node `n` in the object of `p`. The field of this place is p.field followed by `path`.
 func (p place) at(n *yaml.Node, path string) place {
 	p.line = n.Line
 	p.field = strings.TrimPrefix(p.field+path, ".")

@@ -229,8 +229,8 @@ func escapeForYAML(text []byte) []byte {
 	})
 }
 
-// expandAliases replaces the aliases below n by copies of their targets, and removes anchors. `above` has the
-// ancestors of n. The result is false if an alias refers to its own ancestor, or if there are too many nodes.
+// expandAliases replaces the aliases below `n` by copies of their targets, and removes anchors. `above` has the
+// ancestors of `n`. The result is false if an alias refers to its own ancestor, or if there are too many nodes.
 func (d *document) expandAliases(n *yaml.Node, above []*yaml.Node) bool {
 	above = append(above, n)
 	n.Anchor = ""

@@ -70,7 +70,7 @@ func setText(n *yaml.Node, value string) {
 	n.Tag, n.Value = yaml.NodeTagString, value
 }
 
-// childMapping returns the mapping in the field of m that the argument name names. It creates the mapping if the field is
+// childMapping returns the mapping in the field of `m` that the argument `name` names. It creates the mapping if the field is
 // missing or null.
 func childMapping(m *yaml.Node, name string) *yaml.Node {
 	key, value := find(m, name)
@@ -102,9 +102,9 @@ func addFields(m *yaml.Node, added ...field) {
 	}
 }
 
-// replaceField replaces the field `e` of the mapping m by a new field, whose value is a mapping with the fields in `added`.
-// `name` is the name of the new field. If m already has a field with this name, or if e does not exist, replaceField adds
-// the fields to the field with this name, and removes e. replaceField keeps the comments in the parameter `lost`.
+// replaceField replaces the field `e` of the mapping `m` by a new field, whose value is a mapping with the fields in `added`.
+// `name` is the name of the new field. If `m` already has a field with this name, or if `e` does not exist, replaceField adds
+// the fields to the field with this name, and removes `e`. replaceField keeps the comments in the parameter `lost`.
 func replaceField(m *yaml.Node, e entry, name string, added []field, lost string) {
 	if key, _ := find(m, name); key != nil || e.key == nil {
 		addFields(childMapping(m, name), added...)
@@ -119,8 +119,8 @@ func replaceField(m *yaml.Node, e entry, name string, added []field, lost string
 	*e.node = *newMapping(added...)
 }
 
-// removeField removes the field `e` from the mapping m. It moves the comments in lost to a neighbouring field. If m becomes
-// empty, removeField moves these comments to the key of m, which is the parameter `above`.
+// removeField removes the field `e` from the mapping `m`. It moves the comments in `lost` to a neighbouring field. If `m` becomes
+// empty, removeField moves these comments to the key of `m`, which is the parameter `above`.
 func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	remove(m, slices.Index(m.Content, e.key), 2, lost)
 	if len(m.Content) == 0 && above != nil {

@@ -96,7 +96,7 @@ func (d *document) entry(m *yaml.Node, name string, at place) entry {
 	return e
 }
 
-// mapping returns a field of m. It reports a problem if the field is neither null nor a mapping.
+// mapping returns a field of `m`. It reports a problem if the field is neither null nor a mapping.
 func (d *document) mapping(m *yaml.Node, name string, at place) entry {
 	return d.entryOf(yaml.MappingNode, "a mapping", m, name, at)
 }

@@ -131,7 +131,7 @@ func oneUnit(r *request, found comments) field {
 	return field{extended(r.resource, r.class), &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagInt, Value: "1"}, found}
 }
 
-// limited looks in the container's limits for an extended resource of the same QoS-class resource as the request r. It
+// limited looks in the container's limits for an extended resource of the same QoS-class resource as the request `r`. It
 // returns this extended resource, or "" if there is none. `contradicts` is true if this extended resource is for another class.
 func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 	for key := range fields(c.limits.value) {

@@ -199,8 +199,8 @@ func Quota(name string, text []byte, known Known, namespace string) (Result, err
 	return f.convert()
 }
 
-// checkQuotas reports objects below n that Quota cannot convert. If `namespace` is not empty, checkQuotas sets it in the
-// objects that Quota can convert. It returns false if n has no object.
+// checkQuotas reports objects below `n` that Quota cannot convert. If `namespace` is not empty, checkQuotas sets it in the
+// objects that Quota can convert. It returns false if `n` has no object.
 func (d *document) checkQuotas(n *yaml.Node, at place, namespace string) bool {
 	at, _ = enter(n, at)
 	kind, items := stringOf(n, "kind"), valueOf(n, "items")

@@ -148,7 +148,7 @@ func hasContainer(spec *yaml.Node, name string) bool {
 	return slices.ContainsFunc(all, func(c *yaml.Node) bool { return stringOf(c, "name") == name })
 }
 
-// runtimeAnnotation plans to replace the entry e by the annotation a. The map `planned` has an entry for each pair of a
+// runtimeAnnotation plans to replace the entry `e` by the annotation `a`. The map `planned` has an entry for each pair of a
 // project key and a resource. The entry has the class that the runtime annotation read last requests, and the key of this
 // runtime annotation.
 func (d *document) runtimeAnnotation(annotations *yaml.Node, e entry, a annotation, planned map[string]annotation) {
@@ -182,8 +182,8 @@ func (d *document) runtimeAnnotation(annotations *yaml.Node, e entry, a annotati
 	d.later(func() { replaceRuntimeAnnotation(annotations, e, a) })
 }
 
-// replaceRuntimeAnnotation replaces the entry e by the annotation a. If the pod already has an annotation with the key of
-// a, replaceRuntimeAnnotation adds the request to the value of that annotation, and removes e.
+// replaceRuntimeAnnotation replaces the entry `e` by the annotation `a`. If the pod already has an annotation with the key of
+// `a`, replaceRuntimeAnnotation adds the request to the value of that annotation, and removes `e`.
 func replaceRuntimeAnnotation(annotations *yaml.Node, e entry, a annotation) {
 	text := classes.ShortResource(a.resource) + "=" + a.class
 	_, value := find(annotations, a.key)

@@ -28,7 +28,7 @@ type usage struct {
 	needsPoll bool
 }
 
-// ownersOf returns the containers and pods that have the class c or a class in c.others. The map's value is true for an
+// ownersOf returns the containers and pods that have the class `c` or a class in c.others. The map's value is true for an
 // owner that has the class because kubelet allocated a device to it.
 func ownersOf(c class, assignments *qosv1alpha1.ListAssignmentsResponse) map[owner]bool {
 	owners := map[owner]bool{}

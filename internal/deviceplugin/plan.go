@@ -30,7 +30,7 @@ type class struct {
 	others []class
 }
 
-// is reports whether c or one of c.others has the given resource, name and scope.
+// is reports whether `c` or one of c.others has the given resource, name and scope.
 func (c class) is(resource, name string, podScope bool) bool {
 	if c.resource == resource && c.name == name && c.podScope == podScope {
 		return true
@@ -73,7 +73,7 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 	return list
 }
 
-// insert adds c to a list. If the list already has a class with the same extended resource, only one of the two classes
+// insert adds `c` to a list. If the list already has a class with the same extended resource, only one of the two classes
 // stays in the list, and the other one is added to its field `others`.
 func insert(list []class, c class) []class {
 	i := slices.IndexFunc(list, func(other class) bool { return other.extended == c.extended })
@@ -146,11 +146,11 @@ func candidates(c class, u usage, size int) []string {
 	return ids
 }
 
-// phaseOut returns the wanted devices and, as unhealthy devices, the listed devices that became unwanted less than ttl
+// phaseOut returns the wanted devices and, as unhealthy devices, the listed devices that became unwanted less than `ttl`
 // ago. These devices must stay listed for a while: after a call of Allocate, kubelet looks up the device in its list
 // again, and panics if the device is missing.
 //
-// phaseOut records in leaving the time at which each device became unwanted. The second result is the time after which
+// phaseOut records in `leaving` the time at which each device became unwanted. The second result is the time after which
 // phaseOut must be called again. 0 means that no call is needed.
 func phaseOut(listed, wanted []device, leaving map[string]time.Time, now time.Time, ttl time.Duration) ([]device, time.Duration) {
 	list := slices.Clone(wanted)

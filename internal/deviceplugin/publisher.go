@@ -326,7 +326,7 @@ func (p *Publisher) publishClass(c class, wanted []device, unaccounted int, now 
 	return recheck
 }
 
-// removeOthers removes all endpoints whose extended resource is not in the map keep. Before it removes an endpoint, it
+// removeOthers removes all endpoints whose extended resource is not in the map `keep`. Before it removes an endpoint, it
 // sends kubelet the endpoint's devices as unhealthy, and then an empty list of devices.
 func (p *Publisher) removeOthers(keep map[string]bool, now time.Time) (recheck time.Duration) {
 	for _, e := range p.sorted() {

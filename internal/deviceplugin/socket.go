@@ -105,7 +105,7 @@ func removeStale(ctx context.Context, path string) error {
 	return err
 }
 
-// removeStaleSockets removes the sockets in dir that an earlier process has left behind. It ignores sockets that cannot
+// removeStaleSockets removes the sockets in `dir` that an earlier process has left behind. It ignores sockets that cannot
 // be removed. If the publisher needs the path of such a socket, bind reports the failure.
 func removeStaleSockets(ctx context.Context, dir string) error {
 	entries, err := os.ReadDir(dir)

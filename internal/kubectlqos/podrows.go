@@ -242,7 +242,7 @@ func (v *podView) volumeRows(c containerView) (rows []podRow) {
 	return rows
 }
 
-// rowsOf returns a row for each resource that has the scope of c: container, volume or pod. If the pod's node is
+// rowsOf returns a row for each resource that has the scope of `c`: container, volume or pod. If the pod's node is
 // unknown, rowsOf returns rows only for the resources that the pod requests.
 func (v *podView) rowsOf(c containerView) []podRow {
 	wanted, err := v.catalog.Resolve(requestOf(v.offers, v.pod, c))

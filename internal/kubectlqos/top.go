@@ -205,7 +205,7 @@ func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo, current bool
 	}
 }
 
-// sumOf adds the value of the parameter `more` to n. A nil pointer means unlimited. The sum is nil if n is nil or `unlimited`
+// sumOf adds the value of the parameter `more` to `n`. A nil pointer means unlimited. The sum is nil if `n` is nil or `unlimited`
 // is true.
 func sumOf(n *int64, more int64, unlimited bool) *int64 {
 	if n == nil || unlimited {

@@ -143,7 +143,7 @@ func (u nodeUsage) lacks(containers bool) (notes []string) {
 	return notes
 }
 
-// items returns the classes of all nodes. If containers is true, the containers of all nodes follow.
+// items returns the classes of all nodes. If `containers` is true, the containers of all nodes follow.
 func (n nodesUsage) items(containers bool) (items []measured) {
 	names := slices.Sorted(maps.Keys(n))
 	add := func(node string, of []measured) {

@@ -18,7 +18,7 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
-// watching runs a command with --watch, calls the function use while the command runs, and then interrupts the command.
+// watching runs a command with --watch, calls the function `use` while the command runs, and then interrupts the command.
 func (r *rig) watching(t *testing.T, args []string, use func(out, errs *watched)) (out, errs string) {
 	t.Helper()
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -140,7 +140,7 @@ func (v *podView) ending(key string) (reason, message string) {
 	return "Terminating", "the pod is being deleted"
 }
 
-// extendedIn returns those words in text that name the extended resource of a class.
+// extendedIn returns those words in `text` that name the extended resource of a class.
 func (v *podView) extendedIn(text string) []string {
 	words := strings.FieldsFunc(text, func(c rune) bool { return unicode.IsSpace(c) || strings.ContainsRune(`,;:"'()`, c) })
 	for i := range words {

@@ -88,7 +88,7 @@ func (a *apiPublishers) connect() ([]publisher, error) {
 	return publishers, err
 }
 
-// publishers creates the publishers that the options enable. An error means that the credentials in config cannot be
+// publishers creates the publishers that the options enable. An error means that the credentials in `config` cannot be
 // used.
 func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
 	client, err := kubeapi.NewCore(config)

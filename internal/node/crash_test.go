@@ -186,7 +186,7 @@ func TestTheNextProcessRecoversFromACrashAtAnyStep(t *testing.T) {
 	}
 }
 
-// killAt kills the process at step n of the function `do`. If the parameter `again` is greater than 0, killAt also kills
+// killAt kills the process at step `n` of the function `do`. If the parameter `again` is greater than 0, killAt also kills
 // the next process during its recovery, at the step with this number. killAt reports whether there were such steps.
 func killAt(t *testing.T, n, again int, do func(*testing.T, *crashFixture), allowed [][]string) (died bool) {
 	t.Helper()

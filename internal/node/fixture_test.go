@@ -75,7 +75,7 @@ func newFixtureOf(t *testing.T, kind classes.Kind) *fixture {
 	return f
 }
 
-// restart replaces the node by a new one, as after a kill -9. The functions in edit change the options of the new node.
+// restart replaces the node by a new one, as after a kill -9. The functions in `edit` change the options of the new node.
 // The new node has no class files and is not synchronized.
 func (f *fixture) restart(t *testing.T, edit ...func(*node.Options)) {
 	t.Helper()
@@ -117,7 +117,7 @@ func requesting(request string) map[string]string {
 
 func container(id string) classes.Holder { return classes.Holder{ID: id, Container: "main"} }
 
-// in returns container c with the fields that identify its pod p.
+// in returns container `c` with the fields that identify its pod `p`.
 func in(p, c classes.Holder) classes.Holder {
 	c.SandboxID, c.PodUID, c.PodName, c.PodNamespace, c.PodAnnotations = p.ID, p.PodUID, p.PodName, p.PodNamespace, p.PodAnnotations
 	c.PodCgroupsPath = p.PodCgroupsPath

@@ -75,7 +75,7 @@ func permit(path string, allowed peers, log *slog.Logger) error {
 	return permitDirectory(filepath.Dir(path), gid, log)
 }
 
-// permitDirectory lets the group gid enter the directory of the socket. It changes the group of the directory to gid
+// permitDirectory lets the group `gid` enter the directory of the socket. It changes the group of the directory to `gid`
 // only if the directory belongs to the plugin's user and has g+x but not o+x. If the group still cannot enter the
 // directory, permitDirectory logs a warning with the remedy.
 func permitDirectory(dir string, gid int, log *slog.Logger) error {

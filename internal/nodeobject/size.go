@@ -22,7 +22,7 @@ const reducedTime = nodeqosv1alpha1.HeartbeatInterval
 const ellipsis = "…"
 
 // limitSize makes a status fit into an object of limited size. If something is left out, it adds a condition that says so. The status
-// has the volumes of spec, unless `reduced` is true.
+// has the volumes of `spec`, unless `reduced` is true.
 func limitSize(
 	status *nodeqosv1alpha1.NodeQOSResourcesStatus, spec nodeqosv1alpha1.NodeQOSResourcesSpec, reduced bool, before []metav1.Condition, now time.Time,
 ) {

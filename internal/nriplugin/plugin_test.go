@@ -140,7 +140,7 @@ func startPlugin(t *testing.T, n *node.Node, socket string) (plugin *nriplugin.P
 	return plugin, stop
 }
 
-// wait waits until the plugin has been synchronized n times.
+// wait waits until the plugin has been synchronized `n` times.
 func (r *rig) wait(t *testing.T, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

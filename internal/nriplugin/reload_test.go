@@ -254,7 +254,7 @@ func (p *populated) line(t *testing.T, class string) string {
 	return ""
 }
 
-// failsAt makes one operation of the given kind fail, after n operations of this kind have succeeded. It reports
+// failsAt makes one operation of the given kind fail, after `n` operations of this kind have succeeded. It reports
 // whether any operation failed.
 func (p *populated) failsAt(t *testing.T, n int, op string, errno syscall.Errno, text string) bool {
 	t.Helper()

@@ -75,7 +75,7 @@ func (f fieldNumbers) add(message protoreflect.MessageDescriptor, path string) {
 	f[field.Number()].add(field.Message(), rest)
 }
 
-// pick appends to dst those fields of an encoded message that f lists. `dst` may begin at the address of the message and
+// pick appends to `dst` those fields of an encoded message that `f` lists. `dst` may begin at the address of the message and
 // overwrite it, because pick never appends more bytes than it has read.
 func (f fieldNumbers) pick(dst, message []byte) ([]byte, error) {
 	for len(message) > 0 {

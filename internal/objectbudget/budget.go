@@ -39,7 +39,7 @@ func Size(value any) int {
 }
 
 // Fit divides a list into the items that fit into the budget, and the others. It keeps at most the given number of items, which
-// must not be 0. The function of returns the namespace and the size of an item.
+// must not be 0. The function `of` returns the namespace and the size of an item.
 //
 // Each namespace gets an equal share of the budget. The other namespaces get what a namespace does not need. In a namespace, the first
 // items take precedence. Both results have the order of the list.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// For waits for d, or until ctx ends.
+// For waits for `d`, or until ctx ends.
 func For(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -63,7 +63,7 @@ func (s *Series) find(r Record) *series {
 	return added
 }
 
-// Write passes each pending series to the function `write`. If write fails for a series, Write continues with the next one. It returns the
+// Write passes each pending series to the function `write`. If `write` fails for a series, Write continues with the next one. It returns the
 // first error, and the time after which Write must be called again. The time 0 means that no call is needed until something is recorded.
 func (s *Series) Write(write func(Record) error) (again time.Duration, err error) {
 	for _, known := range s.all {

@@ -76,7 +76,7 @@ func NewFollower(update Update) *Follower {
 }
 
 // Follow compares the pod's annotations with the classes of the pod's running containers, and asks the plugin to change
-// the classes that differ. The plugin reports the last two parameters: `offered` is the plugin's latest status, and has is
+// the classes that differ. The plugin reports the last two parameters: `offered` is the plugin's latest status, and `has` is
 // the pod's latest assignments.
 func (f *Follower) Follow(
 	ctx context.Context, pod *corev1.Pod, offered *qosv1alpha1.StatusResponse, has *qosv1alpha1.PodAssignments,

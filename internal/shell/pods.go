@@ -104,7 +104,7 @@ func ContainerNames(pod *qosv1alpha1.PodAssignments) []string {
 	return slices.Compact(names)
 }
 
-// Container returns the assignments of the container whose ID is id, or of the pod itself if its sandbox has this ID.
+// Container returns the assignments of the container whose ID is `id`, or of the pod itself if its sandbox has this ID.
 // It returns nil if there is no such container or sandbox.
 func Container(pod *qosv1alpha1.PodAssignments, id string) *qosv1alpha1.ContainerAssignments {
 	for _, ctr := range pod.GetContainers() {

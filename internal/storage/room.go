@@ -28,7 +28,7 @@ const (
 //
 // The result has first the mounts that matter most. The limits of a volume apply to its disk, for all containers of the pod. So one
 // mount of each claim in each container is enough in most cases, and these mounts come before all others. Among equals, the mounts in
-// the present spec (before) come first.
+// the present spec (`before`) come first.
 func withinPods(mounts []mount, before []nodeqosv1alpha1.ClaimedVolume) (kept []mount, problems []problem) {
 	present := map[qos.Subject]bool{}
 	for _, v := range before {

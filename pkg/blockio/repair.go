@@ -55,7 +55,7 @@ func (s *snapshot) names(dev iocgroup.Device) bool {
 	return false
 }
 
-// differences describes how the machine of the next snapshot differs from the machine of s. Each difference is one sentence.
+// differences describes how the machine of the next snapshot differs from the machine of `s`. Each difference is one sentence.
 func (s *snapshot) differences(next *snapshot) (found []string) {
 	for _, dev := range s.machine.Without(next.machine) {
 		found = append(found, fmt.Sprintf("disk %s is gone", s.machine.DiskName(dev)))

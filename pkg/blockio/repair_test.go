@@ -24,7 +24,7 @@ func (f fixture) repair(want ...string) classes.Drift {
 }
 
 // observe checks that the backend observes a class for a container. `should` is the desired class of the container, and
-// want is the expected result.
+// `want` is the expected result.
 func (f fixture) observe(should, want string) {
 	f.t.Helper()
 	if got, err := f.backend.Observe(f.t.Context(), container(), should); got.Class != want || !got.Known || err != nil {

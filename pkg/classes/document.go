@@ -35,7 +35,7 @@ type document struct {
 	problems []*FieldError
 }
 
-// report adds a problem. It makes strings and errors in args printable, because they can have any text from the file.
+// report adds a problem. It makes strings and errors in `args` printable, because they can have any text from the file.
 func (d *document) report(line int, field, format string, args ...any) {
 	args = slices.Clone(args)
 	for i, arg := range args {
@@ -182,7 +182,7 @@ func (b *builder) fillMapping(f *Field, depth int) {
 	}
 }
 
-// merge handles the YAML merge key "<<" in the mapping f. It adds to f the missing fields from a mapping, or from a
+// merge handles the YAML merge key "<<" in the mapping `f`. It adds to `f` the missing fields from a mapping, or from a
 // list of mappings. If several mappings in the list have a field, the first one wins.
 func (b *builder) merge(f, from *Field, seen map[string]*Field) {
 	sources := []*Field{from}

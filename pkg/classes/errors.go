@@ -145,7 +145,7 @@ func twoClassesOf(a Assignment, first string) error {
 	return refuse(a, ErrContradiction, "%s has two classes, %s and %s; keep one of them", clip(a.Resource), quote(first), quote(a.Class))
 }
 
-// check returns an error if the class of the assignment a cannot be assigned. o is the offer of its resource. The system
+// check returns an error if the class of the assignment `a` cannot be assigned. `o` is the offer of its resource. The system
 // default can always be assigned, even if the resource is unavailable.
 func (c *Catalog) check(o *Offer, a Assignment) error {
 	if a.Class == SystemDefault {

@@ -63,7 +63,7 @@ func (f *Field) Report(format string, args ...any) {
 	f.document.report(f.line, f.Path(), format, args...)
 }
 
-// reportMissing adds a problem about a field that the mapping f should have.
+// reportMissing adds a problem about a field that the mapping `f` should have.
 func (f *Field) reportMissing(name, format string, args ...any) {
 	missing := Field{Name: name, document: f.document, parent: f, line: f.line}
 	missing.Report(format, args...)
@@ -122,7 +122,7 @@ func (f *Field) reportDuplicate(first *Field) {
 	f.Report("is defined twice; the first is in line %d", first.line)
 }
 
-// child returns the field with this name in the mapping f, or nil.
+// child returns the field with this name in the mapping `f`, or nil.
 func (f *Field) child(name string) *Field {
 	for _, child := range f.children {
 		if f.isMapping() && child.Name == name {

@@ -144,7 +144,7 @@ func (r *draft) readClass(f *Field) {
 	}
 }
 
-// addClass adds a class if its name is valid and new. f is the field that defines the class.
+// addClass adds a class if its name is valid and new. `f` is the field that defines the class.
 func (r *draft) addClass(class Class, f *Field) {
 	if err := ValidateClassName(class.Name); err != nil {
 		f.Report("%s cannot be the name of a class: %v", quote(class.Name), err)

@@ -267,7 +267,7 @@ func (s *resolver) decide(scope Scope) ([]Assignment, error) {
 	return decided, nil
 }
 
-// decideOne sets decided to the requested class of one resource. If nothing is requested, it leaves the default in decided.
+// decideOne sets `decided` to the requested class of one resource. If nothing is requested, it leaves the default in `decided`.
 func (s *resolver) decideOne(offer *Offer, requests *asks, decided *Assignment) error {
 	// Only an annotation for this container can contradict the container's allocation. An annotation for the whole pod
 	// is just a default for its containers.

@@ -107,7 +107,7 @@ type Change struct {
 	Applied Applied
 }
 
-// Compare compares what was applied last, what a cgroup has (live), and what it should have (wanted), as "kubectl apply" does. Where
+// Compare compares what was applied last, what a cgroup has (`live`), and what it should have (`wanted`), as "kubectl apply" does. Where
 // yields returns true, lower limits of other programs stay. Compare looks only at the settings in `wanted`, and at those for which
 // `owns` returns true.
 func (a Applied) Compare(live, wanted iocgroup.Values, owns, yields func(iocgroup.Setting) bool) Change {

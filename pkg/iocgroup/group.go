@@ -54,8 +54,8 @@ func (g Group) Read(weights []WeightFile) (Values, error) {
 	return state, nil
 }
 
-// Apply writes those settings of a change that the cgroup lacks (rest), and verifies the whole change. On an error it
-// restores the previous values (state).
+// Apply writes those settings of a change that the cgroup lacks (`rest`), and verifies the whole change. On an error it
+// restores the previous values (`state`).
 func (g Group) Apply(rest, state, change Values) error {
 	err := g.writeAll(rest)
 	if err == nil {

@@ -97,7 +97,7 @@ func (Legacy) Parse(state Values, file string, data []byte) error {
 	return parseWeights(state, WeightFile(strings.TrimSuffix(file, "_device")), data)
 }
 
-// Writes returns the writes to cgroup files that make the change v. The formats of a default weight and of limits are
+// Writes returns the writes to cgroup files that make the change `v`. The formats of a default weight and of limits are
 // parameters, because they depend on the cgroup version.
 func (v Values) Writes(defaultWeight string, limits func(Device, Value) []Write) []Write {
 	var all []Write

@@ -49,7 +49,7 @@ type Machine struct {
 	Acts    map[Device]bool
 }
 
-// WeightsOf returns those weight files of the machine for which v has settings.
+// WeightsOf returns those weight files of the machine for which `v` has settings.
 func (m *Machine) WeightsOf(v Values) []WeightFile {
 	used := map[WeightFile]bool{}
 	for s := range v {
@@ -208,12 +208,12 @@ func WeightRemedy(version int) string {
 	return remedy
 }
 
-// Present returns v without the values for disks that the machine lacks.
+// Present returns `v` without the values for disks that the machine lacks.
 func (m *Machine) Present(v Values) Values {
 	return v.Only(func(s Setting) bool { return s.IsDefaultWeight() || m.Names[s.Device] != "" })
 }
 
-// Without returns the disks of m that the other machine lacks.
+// Without returns the disks of `m` that the other machine lacks.
 func (m *Machine) Without(other Machine) []Device {
 	return slices.DeleteFunc(m.Disks(), func(dev Device) bool { return other.Names[dev] != "" })
 }

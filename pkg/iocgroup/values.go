@@ -72,13 +72,13 @@ func (v Values) Sorted() []Setting {
 	})
 }
 
-// Has reports whether v has a value for the setting.
+// Has reports whether `v` has a value for the setting.
 func (v Values) Has(s Setting) bool {
 	_, has := v[s]
 	return has
 }
 
-// Only filters v. It returns the values of those settings for which keep(setting) is true.
+// Only filters `v`. It returns the values of those settings for which keep(setting) is true.
 func (v Values) Only(keep func(Setting) bool) Values {
 	kept := Values{}
 	for s, value := range v {
@@ -89,7 +89,7 @@ func (v Values) Only(keep func(Setting) bool) Values {
 	return kept
 }
 
-// Merge returns the union of v and `other`. If both have a setting, the value of other wins.
+// Merge returns the union of `v` and `other`. If both have a setting, the value of `other` wins.
 func (v Values) Merge(other Values) Values {
 	merged := Values{}
 	maps.Copy(merged, v)
@@ -97,8 +97,8 @@ func (v Values) Merge(other Values) Values {
 	return merged
 }
 
-// ChangeTo returns the change that turns v into the values in the parameter `to`. The change resets the settings that only
-// v has.
+// ChangeTo returns the change that turns `v` into the values in the parameter `to`. The change resets the settings that only
+// `v` has.
 func (v Values) ChangeTo(to Values) Values {
 	change := Values{}
 	for s := range v {
@@ -114,8 +114,8 @@ func (v Values) SetLimits(dev Device, limits Value) {
 	}
 }
 
-// Remaining returns the part of v that must be written to a cgroup in the given state. If v changes a default weight,
-// this includes the device weights in v, because bfq resets them when the default weight changes.
+// Remaining returns the part of `v` that must be written to a cgroup in the given state. If `v` changes a default weight,
+// this includes the device weights in `v`, because bfq resets them when the default weight changes.
 func (v Values) Remaining(state Values) Values {
 	return v.Only(func(s Setting) bool {
 		base := Setting{File: s.File}
@@ -123,7 +123,7 @@ func (v Values) Remaining(state Values) Values {
 	})
 }
 
-// undo returns the change that reverts v. `state` is the state before v was applied. If v changes the default weight in a
+// undo returns the change that reverts `v`. `state` is the state before `v` was applied. If `v` changes the default weight in a
 // file, the result also has the file's device weights, because bfq resets them when the default weight changes.
 func (v Values) undo(state Values) Values {
 	cleared := v.Only(func(s Setting) bool { return !s.IsDefaultWeight() })
@@ -133,7 +133,7 @@ func (v Values) undo(state Values) Values {
 	return cleared.Merge(state.Only(func(s Setting) bool { return v.Has(s) || v.Has(Setting{File: s.File}) }))
 }
 
-// Equals reports whether the state v has the values of the class, and initial values for all other settings.
+// Equals reports whether the state `v` has the values of the class, and initial values for all other settings.
 func (v Values) Equals(class Values) bool { return len(v.ChangeTo(class).Remaining(v)) == 0 }
 
 // ClearsOnly reports whether a change only resets settings to the values of a new cgroup.
@@ -141,7 +141,7 @@ func (v Values) ClearsOnly() bool {
 	return len(v.Only(func(s Setting) bool { return v[s] != s.Initial() })) == 0
 }
 
-// ForeignTo returns the limits in v that differ from the limit of the same kind in every candidate.
+// ForeignTo returns the limits in `v` that differ from the limit of the same kind in every candidate.
 func (v Value) ForeignTo(candidates []Value) (foreign Value) {
 	for kind, limit := range v {
 		if !slices.ContainsFunc(candidates, func(c Value) bool { return c[kind] == limit }) {
@@ -151,7 +151,7 @@ func (v Value) ForeignTo(candidates []Value) (foreign Value) {
 	return foreign
 }
 
-// Except returns v without each kind of limit that the argument `other` also has.
+// Except returns `v` without each kind of limit that the argument `other` also has.
 func (v Value) Except(other Value) Value {
 	for kind, limit := range other {
 		if limit != 0 {
@@ -164,7 +164,7 @@ func (v Value) Except(other Value) Value {
 // IsLimit reports whether the setting is the limits of a device.
 func (s Setting) IsLimit() bool { return s.File == "" }
 
-// Lowest returns the union of v and `other`. If both have limits for a device, the lower limit of each kind wins.
+// Lowest returns the union of `v` and `other`. If both have limits for a device, the lower limit of each kind wins.
 func (v Values) Lowest(other Values) Values {
 	merged := v.Merge(other)
 	for s, limits := range other {

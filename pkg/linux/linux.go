@@ -88,7 +88,7 @@ func (b *Backend) Check(_ context.Context, config classes.BackendConfig) error {
 	return err
 }
 
-// Preview returns the status that the backend would report if config were the live configuration.
+// Preview returns the status that the backend would report if `config` were the live configuration.
 func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (classes.BackendStatus, error) {
 	s, err := b.resolve(config)
 	if err != nil {

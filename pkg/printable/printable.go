@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Text replaces each unprintable character with "?". If `text` is longer than limit bytes, the result is its beginning and
+// Text replaces each unprintable character with "?". If `text` is longer than `limit` bytes, the result is its beginning and
 // "...".
 func Text(text string, limit int) string {
 	dots := ""

@@ -108,7 +108,7 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 	return c, nil
 }
 
-// canMount reports whether the options allow the backend to mount resctrl, and err means that resctrl is not mounted.
+// canMount reports whether the options allow the backend to mount resctrl, and `err` means that resctrl is not mounted.
 func (b *Backend) canMount(err error) bool { return b.mount && hasReason(err, resctrl.NotMounted) }
 
 // prepare resolves the configuration and checks it against the machine. The result reclaim has the names of the existing
@@ -158,7 +158,7 @@ func (b *Backend) Withdraw(context.Context) error {
 	return b.apply(&Config{}, nil)
 }
 
-// apply makes config the live configuration. It also restores the groups in kept, which are not in config, e.g. those
+// apply makes config the live configuration. It also restores the groups in `kept`, which are not in `config`, e.g. those
 // of draining classes.
 func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error {
 	t, err := b.mounted(config)

@@ -85,7 +85,7 @@ func newBandwidth(config goresctrl.CacheIdMbaConfig) (b bandwidth) {
 }
 
 // valueFor returns the setting for a cache ID or, if there is none, the setting for all IDs. If there is neither, it
-// returns the parameter otherwise.
+// returns the parameter `otherwise`.
 func valueFor[T any](settings []setting[T], id int, otherwise T) T {
 	for _, s := range settings {
 		switch {

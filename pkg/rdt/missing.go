@@ -20,7 +20,7 @@ func (r *resolver) reportMissing(setting string, domains []int, missing func(cla
 	}
 }
 
-// missingIDs returns the IDs that settings name, and the machine does not have, sorted.
+// missingIDs returns the IDs that `settings` name, and the machine does not have, sorted.
 func missingIDs[T any](settings []setting[T], domains []int) (missing []int) {
 	for _, s := range settings {
 		for _, ids := range s.ids {

@@ -254,7 +254,7 @@ func runs(mask uint64) []uint64 {
 	return found
 }
 
-// largestPart returns the largest legal mask that has only bits of mask. It returns 0 if there is no such mask.
+// largestPart returns the largest legal mask that has only bits of `mask`. It returns 0 if there is no such mask.
 func largestPart(c resctrl.CacheInfo, mask uint64) uint64 {
 	if mask != 0 && c.Check(mask) == nil {
 		return mask
@@ -269,8 +269,8 @@ func largestPart(c resctrl.CacheInfo, mask uint64) uint64 {
 	return largest
 }
 
-// smallestParts returns the shortest legal masks at the low and the high end of each run of ones in mask. It never
-// returns mask itself.
+// smallestParts returns the shortest legal masks at the low and the high end of each run of ones in `mask`. It never
+// returns `mask` itself.
 func smallestParts(c resctrl.CacheInfo, mask uint64) []uint64 {
 	var parts []uint64
 	least := c.LeastBits()

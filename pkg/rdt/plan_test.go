@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
-// planInfo returns a CPU. The parameters `width` and least are the maximum and the minimum number of bits in a cache mask.
+// planInfo returns a CPU. The parameters `width` and `least` are the maximum and the minimum number of bits in a cache mask.
 // If `sparse` is true, masks may have gaps. If `apart` is true, code and data have separate masks.
 func planInfo(width, least int, sparse, apart bool) resctrl.Info {
 	cache := resctrl.CacheInfo{Mask: 1<<width - 1, MinBits: least, Sparse: sparse, Domains: []int{0, 1}}

@@ -21,7 +21,7 @@ var ErrNoCLOSID = errors.New("out of CLOSIDs")
 // ErrExclusive is the error for a mask that overlaps the cache of an exclusive group.
 var ErrExclusive = errors.New("overlaps an exclusive group")
 
-// orWrongMount adds an *Unavailable error to err if err has only problems of kind ErrBandwidthUnit. A configuration
+// orWrongMount adds an *Unavailable error to `err` if `err` has only problems of kind ErrBandwidthUnit. A configuration
 // in MBps needs the mount option mba_MBps, and one in per cent needs a mount without this option.
 func orWrongMount(err error, info resctrl.Info) error {
 	otherProblem := func(err error) bool { return !errors.Is(err, ErrBandwidthUnit) }
@@ -117,7 +117,7 @@ func (m *machine) exclusiveOverlaps(wanted map[string]resctrl.Schemata) error {
 	return errors.Join(problems...)
 }
 
-// overlaps describes the parts of a cache that a and b both have. A code mask and a data mask overlap, too, because they
+// overlaps describes the parts of a cache that `a` and `b` both have. A code mask and a data mask overlap, too, because they
 // divide the same cache.
 func overlaps(a, b resctrl.Schemata) []string {
 	var found []string

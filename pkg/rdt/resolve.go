@@ -185,7 +185,7 @@ func (r *resolver) bandwidth() {
 	}
 }
 
-// limit returns the bandwidth that the settings give to one domain. Percentages in the settings are relative to base.
+// limit returns the bandwidth that the settings give to one domain. Percentages in the settings are relative to `base`.
 func (r *resolver) limit(of, name string, settings []setting[bandwidth], id int, base uint64) uint64 {
 	if settings == nil {
 		return base

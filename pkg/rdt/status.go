@@ -48,7 +48,7 @@ type live struct {
 	unavailable *classes.Unavailable
 }
 
-// refused returns a copy of the state with err, the reason why the configuration could not be replaced or restored.
+// refused returns a copy of the state with `err`, the reason why the configuration could not be replaced or restored.
 func (l *live) refused(err error) *live {
 	next := *l
 	next.err = err

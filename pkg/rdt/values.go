@@ -68,7 +68,7 @@ func (p *proportion) parsePercent(text string) error {
 	return errors.Join(lowErr, highErr)
 }
 
-// within returns the bits that the proportion p selects from the mask base. If p is nil, it returns all of base.
+// within returns the bits that the proportion `p` selects from the mask `base`. If `p` is nil, it returns all of `base`.
 func (p *proportion) within(base uint64, cache resctrl.CacheInfo) (uint64, error) {
 	if p == nil {
 		return base, nil
@@ -85,7 +85,7 @@ func (p *proportion) within(base uint64, cache resctrl.CacheInfo) (uint64, error
 	return mask, cache.Check(mask)
 }
 
-// percentOf returns the bits of base from p.low to p.high per cent, where 0% is the lowest bit of base and 100% the highest.
+// percentOf returns the bits of `base` from p.low to p.high per cent, where 0% is the lowest bit of `base` and 100% the highest.
 // If these bits are too few for the CPU, percentOf adds neighbouring bits, lower ones first.
 func (p proportion) percentOf(base uint64, cache resctrl.CacheInfo) (uint64, error) {
 	width, least := uint64(bits.OnesCount64(base)), cache.LeastBits()

@@ -83,7 +83,7 @@ func TestNoClassIsEverWiderThanBeforeOrAfter(t *testing.T) {
 	}
 }
 
-// watchApply applies a configuration, and lets operation n fail. It returns true if there are fewer than n operations.
+// watchApply applies a configuration, and lets operation `n` fail. It returns true if there are fewer than `n` operations.
 func watchApply(t *testing.T, fs *sim.FS, n int, config string, wanted map[string]resctrl.Schemata) (done bool) {
 	t.Helper()
 	before := groupsIn(t, fs)

@@ -142,7 +142,7 @@ func (s Schemata) IDs(schema Schema) []int {
 	return ids
 }
 
-// RestrictedTo returns the values that s has for the domains of the schemata other.
+// RestrictedTo returns the values that `s` has for the domains of the schemata `other`.
 func (s Schemata) RestrictedTo(other Schemata) Schemata {
 	kept := Schemata{}
 	for domain := range other {

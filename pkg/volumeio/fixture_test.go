@@ -42,7 +42,7 @@ func newVolumes(t *testing.T, m *simcgroup.Machine) *volumes {
 	return newVolumesOn(t, m, m, slog.DiscardHandler)
 }
 
-// newVolumesOn works like newVolumes, but the backends use the parameter `host`. It wraps the machine m, e.g. to count the reads.
+// newVolumesOn works like newVolumes, but the backends use the parameter `host`. It wraps the machine `m`, e.g. to count the reads.
 func newVolumesOn(t *testing.T, host iodisks.FS, m *simcgroup.Machine, log slog.Handler) *volumes {
 	t.Helper()
 	tree, err := cgroup.Detect(m)

@@ -72,7 +72,7 @@ func limitClass(n int) string { return fmt.Sprintf("class-%d", n%limitClasses) }
 // limitOf returns the limit of a container in limitsFile(n), in operations a second and in thousands of bytes a second.
 func limitOf(n, container int) int { return 1000*(n+1) + container%limitClasses }
 
-// limitsFile returns a class file whose classes limit the disk. Each limit depends on n.
+// limitsFile returns a class file whose classes limit the disk. Each limit depends on `n`.
 func limitsFile(n int) string {
 	var file strings.Builder
 	file.WriteString("apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- name: k8s.io/blockio\n  blockio:\n    Classes:\n")

@@ -139,7 +139,7 @@ func ratio(of, to []time.Duration, p int) float64 {
 	return float64(percentile(of, p)) / float64(percentile(to, p))
 }
 
-// percentile returns the smallest sample that p per cent of the samples do not exceed. It returns 0 without samples.
+// percentile returns the smallest sample that `p` per cent of the samples do not exceed. It returns 0 without samples.
 func percentile(samples []time.Duration, p int) time.Duration {
 	if len(samples) == 0 {
 		return 0

@@ -73,7 +73,7 @@ func commentsOf(text string) protoComments {
 	return found
 }
 
-// check reports an error if the last descriptor in path has no comment. The earlier descriptors in path contain it.
+// check reports an error if the last descriptor in `path` has no comment. The earlier descriptors in `path` contain it.
 func (c protoComments) check(t *testing.T, path ...protoreflect.Descriptor) {
 	t.Helper()
 	var names []string

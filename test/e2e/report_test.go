@@ -68,7 +68,7 @@ func (r *report) result(name string) *result {
 	return r.results[name]
 }
 
-// replay gives t the result of the test that had this name in the VM. For each subtest in the VM, it runs a subtest of t.
+// replay gives `t` the result of the test that had this name in the VM. For each subtest in the VM, it runs a subtest of `t`.
 func (r *report) replay(t *testing.T, name string) {
 	test := r.result(name)
 	for _, child := range r.children(name) {

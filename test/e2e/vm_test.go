@@ -114,7 +114,7 @@ func (r *rig) test(t *testing.T, m machine) {
 	r.boot(t, m)
 }
 
-// boot runs the tests in a machine, and reports their results as subtests of t.
+// boot runs the tests in a machine, and reports their results as subtests of `t`.
 func (r *rig) boot(t *testing.T, m machine) {
 	dir := t.ArtifactDir()
 	logs := filepath.Join(r.share, "logs", m.name)

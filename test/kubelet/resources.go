@@ -165,7 +165,7 @@ func (k *Kubelet) counted(name string) {
 	k.announce()
 }
 
-// connected makes c the current client of a resource, and receives its device lists in the background.
+// connected makes `c` the current client of a resource, and receives its device lists in the background.
 func (k *Kubelet) connected(life *run, name string, c *client) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

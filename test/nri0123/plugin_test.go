@@ -101,7 +101,7 @@ func (r *rig) command(t *testing.T) *exec.Cmd {
 		"--state-dir", filepath.Join(r.dir, "state"), "--mount-resctrl=false")
 }
 
-// wait waits until plugins have been synchronized n times.
+// wait waits until plugins have been synchronized `n` times.
 func (r *rig) wait(t *testing.T, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -128,7 +128,7 @@ func (r *Runtime) Restart() error {
 // again.
 func (r *Runtime) Synchronizations() int { return r.bridge.synchronizations() }
 
-// WaitSynchronized waits until Synchronizations is at least n and the synchronized plugins get events.
+// WaitSynchronized waits until Synchronizations is at least `n` and the synchronized plugins get events.
 func (r *Runtime) WaitSynchronized(ctx context.Context, n int) error {
 	return r.bridge.waitSynchronized(ctx, n)
 }

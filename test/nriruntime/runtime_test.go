@@ -41,7 +41,7 @@ func newRuntime(t *testing.T, options nriruntime.Options) *nriruntime.Runtime {
 	return r
 }
 
-// connect registers the plugin p and waits until the runtime sends events to p.
+// connect registers the plugin `p` and waits until the runtime sends events to `p`.
 func connect(t *testing.T, r *nriruntime.Runtime, p *plugin) stub.Stub {
 	t.Helper()
 	n := r.Synchronizations()

@@ -20,7 +20,7 @@ func (f *regexpFlag) Set(text string) (err error) {
 	return err
 }
 
-// matches reports whether there is an expression and text matches it.
+// matches reports whether there is an expression and `text` matches it.
 func (f *regexpFlag) matches(text string) bool {
 	return f.expression != nil && f.expression.MatchString(text)
 }

@@ -14,7 +14,7 @@ const hookTime = 200 * time.Millisecond
 
 // Await calls the function `do` and returns its result. A system call that is blocked in the kernel cannot be interrupted. If ctx ends
 // before do returns, Await therefore returns an error, and do continues in its own goroutine. Until `do` has returned,
-// Await refuses another run of the same call. The function what describes the call for error messages. Await calls this
+// Await refuses another run of the same call. The function `what` describes the call for error messages. Await calls this
 // function only if ctx ends before do returns.
 func Await[T any](ctx context.Context, guard *Guard, call Call, what func() string, do func() (T, error)) (answer T, err error) {
 	if err := guard.MayCall(call); err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // Update changes classes of a running container, or of a pod if the container name is empty. It changes either all
-// requested classes or none (KEP-3008, "UpdateContainerResourcesRequest"). The map requests has the new class of each
+// requested classes or none (KEP-3008, "UpdateContainerResourcesRequest"). The map `requests` has the new class of each
 // resource, by the full or short name of the resource. Without a connection to the runtime, Update always fails, because
 // the runtime may have replaced the container or pod.
 func (r *Reconciler) Update(ctx context.Context, owner qos.Subject, requests map[string]string) error {

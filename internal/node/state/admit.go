@@ -162,7 +162,7 @@ func (n *node) begin(id string) Holding {
 }
 
 // Finish records the result of a hook that enforces classes. The parameter `err` is nil if the hook has enforced all
-// classes. If err is a ClaimError, only the class of a claim is not in force. Finish then reports err as a refusal and
+// classes. If `err` is a ClaimError, only the class of a claim is not in force. Finish then reports `err` as a refusal and
 // returns nil, and the reconciler retries. Finish records and counts any other error as a refusal, and returns this
 // error.
 func (s *Store) Finish(e Holding, err error) error {

@@ -27,7 +27,7 @@ func requestOf(h classes.Holder) *classes.Holder {
 }
 
 // postpone marks the request of a running holder as pending. As long as the request is pending, the holder is reported
-// as refused for the reason err. postpone returns the refusal. If err is nil, postpone does nothing.
+// as refused for the reason `err`. postpone returns the refusal. If `err` is nil, postpone does nothing.
 func (n *node) postpone(h classes.Holder, err error) error {
 	if err == nil {
 		return nil

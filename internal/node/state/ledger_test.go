@@ -217,7 +217,7 @@ func (m model) inUse(class string) int {
 	return len(owners)
 }
 
-// admits reports whether h may have its class. Only "gold" is limited, to two slots.
+// admits reports whether `h` may have its class. Only "gold" is limited, to two slots.
 func (m model) admits(h Holding) bool {
 	if h.Assignments[0].Class != "gold" {
 		return true

@@ -170,10 +170,10 @@ func (c *counts) movePart(from, to, name string, now classes.Reading) {
 // add records the readings of a control group and its monitoring groups. It returns the values to report for the
 // control group:
 //
-//   - for each counter in shown: its total in group.total
-//   - for each value in shown that is not a counter: this value, unless the value of a monitoring group is missing
+//   - for each counter in `shown`: its total in group.total
+//   - for each value in `shown` that is not a counter: this value, unless the value of a monitoring group is missing
 //
-// shown is the reading of the control group. `parts` has the readings of all its monitoring groups, which the caller
+// `shown` is the reading of the control group. `parts` has the readings of all its monitoring groups, which the caller
 // must read after the control group. `group` is the record that c.of returned before the readings. If this record was
 // replaced since then, add returns nil.
 func (c *counts) add(control string, group *controlCount, shown classes.Reading, parts map[string]classes.Reading) classes.Reading {

@@ -85,7 +85,7 @@ func (cs *Containers) lacksRMID(c classes.InClass) bool {
 	return cs.Monitors(c.Class) && !cs.monitors.exists(c.ID) && (!missing || a.waits())
 }
 
-// take carries out the turn t, which gives an RMID to the container in the parameter `to`. If this container cannot be monitored,
+// take carries out the turn `t`, which gives an RMID to the container in the parameter `to`. If this container cannot be monitored,
 // no other container loses its RMID.
 func (cs *Containers) take(m *Machine, t turn, to classes.InClass) {
 	if err := m.mayMonitor(to.Holder, groups.Of(to.Class)); err != nil {

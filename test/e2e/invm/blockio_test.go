@@ -186,7 +186,7 @@ func podScope(t *testing.T, n *node) {
 	n.wantPodClasses(t, "slow 1", "slower 0")
 }
 
-// wantPodClasses checks by how many pods each class of pod scope is in use. An item of want is "CLASS NUMBER".
+// wantPodClasses checks by how many pods each class of pod scope is in use. An item of `want` is "CLASS NUMBER".
 func (n *node) wantPodClasses(t testing.TB, want ...string) {
 	t.Helper()
 	var inUse []string

@@ -148,7 +148,7 @@ func reportsVersions(t *testing.T, n *node) {
 }
 
 // containerdRuntime returns containerd with runc and, on machines that have it, crun. `version` is the beginning of the version
-// of containerd, and nri that of its NRI.
+// of containerd, and `nri` that of its NRI.
 func containerdRuntime(version, nri string) *containerRuntime {
 	const socket, config = "/run/containerd/containerd.sock", "/etc/containerd/config.toml"
 	content := fmt.Sprintf(containerdConfig, bySystemd())

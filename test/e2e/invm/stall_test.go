@@ -113,7 +113,7 @@ func (w *traffic) work(ctx context.Context, workers *errgroup.Group, every int64
 	})
 }
 
-// change moves the container "changed" from one class to another and back, n times. It ends in the class "throttled".
+// change moves the container "changed" from one class to another and back, `n` times. It ends in the class "throttled".
 func (w *traffic) change(ctx context.Context, api qos.NodeQOSClient, n int64) error {
 	defer func() {
 		for _, turn := range w.turns {

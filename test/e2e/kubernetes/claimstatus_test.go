@@ -81,7 +81,7 @@ func (n *node) refusesClass(t *testing.T, claim string) {
 	})
 }
 
-// claimStatus waits until the claim's status is want. The first word of want is the current class. If a change of class has not
+// claimStatus waits until the claim's status is `want`. The first word of `want` is the current class. If a change of class has not
 // succeeded, the state of the change follows, and in some states the new class.
 func (n *node) claimStatus(t *testing.T, claim, want string) {
 	t.Helper()

@@ -30,7 +30,7 @@ var seconds = map[string]int{
 	"TestDaemonSet": 270, "TestVirtualNodeAMD": 200, "TestRequests": 110, "TestChart": 90, "TestTheShimIsSmall": 80, "TestCreationsTakeHardlyLongerWithThePlugin": 20,
 }
 
-// divide returns the tests of each of n clusters, so that all clusters take about the same time. There are fewer clusters than n if
+// divide returns the tests of each of `n` clusters, so that all clusters take about the same time. There are fewer clusters than `n` if
 // there are fewer tests.
 func divide(tests []string, n int) [][]string {
 	tests = slices.Clone(tests)

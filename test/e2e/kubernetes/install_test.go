@@ -260,7 +260,7 @@ func (n *node) running(t *testing.T, pods ...string) {
 	}
 }
 
-// pending waits until a pod is pending and the scheduler's message contains the text why.
+// pending waits until a pod is pending and the scheduler's message contains the text `why`.
 func (n *node) pending(t *testing.T, pod, why string) {
 	t.Helper()
 	until(t, "pod "+pod+" waits: "+why, func() (bool, string) {

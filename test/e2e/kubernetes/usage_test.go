@@ -107,7 +107,7 @@ func tablesAreSortedLines(t *testing.T, n *node) {
 	}
 }
 
-// usageLines returns the lines that "kubectl qos top usage" prints until a line begins with row for the second time. Then it interrupts the
+// usageLines returns the lines that "kubectl qos top usage" prints until a line begins with `row` for the second time. Then it interrupts the
 // command. It ignores the number of blanks in the lines.
 func (n *node) usageLines(row string, flags ...string) (lines []string, err error) {
 	command := n.qosCommand("", append([]string{"top", "usage", n.name}, flags...)...)

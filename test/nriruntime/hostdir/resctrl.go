@@ -45,7 +45,7 @@ func (h *Host) monitoredFiles(pid int, id string) map[string]string {
 	})
 }
 
-// group returns the given files (others) and the files that every control group and monitoring group has. In others, a name
+// group returns the given files (`others`) and the files that every control group and monitoring group has. In `others`, a name
 // without a leading slash is relative to the group's directory.
 func group(name string, others map[string]string) map[string]string {
 	others["tasks"] = ""

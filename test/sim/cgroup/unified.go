@@ -34,7 +34,7 @@ func (g *group) addUnifiedFiles(files map[string]*node) {
 
 func rateKeys() [4]string { return [4]string{"rbps", "wbps", "riops", "wiops"} }
 
-// setIOMax simulates tg_set_limit of block/blk-throttle.c. It sets the limits of one device. Limits that data does not name stay as
+// setIOMax simulates tg_set_limit of block/blk-throttle.c. It sets the limits of one device. Limits that `data` does not name stay as
 // they are.
 func (g *group) setIOMax(data string) error {
 	disk, rest, err := g.tree.machine.findDisk(data)

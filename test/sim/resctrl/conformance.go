@@ -28,7 +28,7 @@ type Operation struct {
 	Do string
 	// Path is below the mount point.
 	Path string
-	// Data is the data of a write, or the new path of a rename. The text TaskMark in Data stands for a thread ID.
+	// Data is the data of a write, or the new path of a rename. A TaskMark in it stands for a thread ID.
 	Data string
 	// `Then` has the files to read afterwards.
 	Then []string

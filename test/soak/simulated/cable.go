@@ -26,7 +26,7 @@ type cable struct {
 	isCut bool
 }
 
-// newCable listens at from until it is cut.
+// newCable listens at `from` until it is cut.
 func newCable(from, to string) (*cable, error) {
 	listener, err := net.Listen("unix", from)
 	if err != nil {

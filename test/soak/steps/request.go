@@ -146,7 +146,7 @@ func newWrongRequest(r request, random *rand.Rand) request {
 	return r
 }
 
-// may returns the reasons for which the plugin may refuse the request while the class file c is in force. `must` is true if
+// may returns the reasons for which the plugin may refuse the request while the class file `c` is in force. `must` is true if
 // the plugin must refuse it.
 func (r request) may(c classFile) (reasons []string, must bool) {
 	if r.never != "" {

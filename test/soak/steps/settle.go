@@ -134,7 +134,7 @@ func misplaced(w *invariant.World) []string {
 	return wrong
 }
 
-// lost reports whether the assignment a has a draining class whose group was removed while no plugin ran. The plugin
+// lost reports whether the assignment `a` has a draining class whose group was removed while no plugin ran. The plugin
 // cannot restore such a group, because the group's values are not stored anywhere else. The plugin reports the holders of
 // the class in the group to which the kernel has moved them.
 func lost(w *invariant.World, a *qosv1alpha1.Assignment) bool {

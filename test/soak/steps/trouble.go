@@ -74,7 +74,7 @@ func (s *Soak) write(action string, next classFile) *operation {
 		}}
 }
 
-// short returns c with the invalid text shortened for the output.
+// short returns `c` with the invalid text shortened for the output.
 func (c classFile) short() classFile {
 	c.wrong = c.wrong[:min(len(c.wrong), 20)]
 	return c

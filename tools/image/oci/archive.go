@@ -90,7 +90,7 @@ func dockerManifest(s Spec, image v1.Image) ([]byte, error) {
 	}})
 }
 
-// archiveDir writes the files below dir in lexical order, with the time of the image.
+// archiveDir writes the files below `dir` in lexical order, with the time of the image.
 func archiveDir(w io.Writer, s Spec, dir string) error {
 	archive := tar.NewWriter(w)
 	err := filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {

@@ -47,7 +47,7 @@ func readPrograms(files []string) ([]program, error) {
 }
 
 // SBOM returns the SBOM of the programs in `dir`, as JSON. `dir` has a directory for each platform, such as linux/amd64. The name of the
-// document is the title of s.
+// document is the title of `s`.
 func SBOM(s Spec, dir string) ([]byte, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*", "*"))
 	if err != nil {

@@ -30,7 +30,7 @@ type Spec struct {
 	Programs, Documents []string
 }
 
-// AddFlags adds the flags for the fields of s that images and SBOMs of all programs of this module have. Fields of the zero value are the
+// AddFlags adds the flags for the fields of `s` that images and SBOMs of all programs of this module have. Fields of the zero value are the
 // defaults.
 func (s *Spec) AddFlags(flags *flag.FlagSet) {
 	s.Created = time.Unix(0, 0).UTC()

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// readChart returns the files below dir by their paths. Symbolic links are followed.
+// readChart returns the files below `dir` by their paths. Symbolic links are followed.
 func readChart(dir string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	entries, err := os.ReadDir(dir)

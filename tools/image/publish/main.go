@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// run publishes the release that the arguments describe. It writes to out the names and digests of what it has pushed.
+// run publishes the release that the arguments describe. It writes to `out` the names and digests of what it has pushed.
 func run(ctx context.Context, args []string, out, usage io.Writer) error {
 	r, err := parse(args, usage)
 	if err != nil {
