@@ -41,3 +41,40 @@ func TestAReplacedContainerKeepsNoClass(t *testing.T) {
 		})
 	}
 }
+
+// TestAChangedContainerIsStartedAgainAfterTheRemovalOfItsRequestedClass has a container that was changed to another class. The runtime
+// repeats the request of the creation for the container that replaces it.
+func TestAChangedContainerIsStartedAgainAfterTheRemovalOfItsRequestedClass(t *testing.T) {
+	p := pod("a", requesting("test.example/cache=gold"))
+	for class, want := range map[string]string{"silver": "silver/update", "": "/update"} {
+		for name, end := range map[string]func(*testing.T, *fixture, classes.Holder){
+			"after the end of the former":              func(_ *testing.T, f *fixture, _ classes.Holder) { f.Stop("a-1") },
+			"while the end of the former is not known": func(*testing.T, *fixture, classes.Holder) {},
+			"after a restart of the plugin": func(t *testing.T, f *fixture, former classes.Holder) {
+				f.restart(t)
+				f.mustConfigure(t, noGold)
+				f.Synchronize([]classes.Holder{p}, []state.Existing{running(p, former)})
+				f.Stop("a-1")
+			},
+		} {
+			t.Run(name+", changed to "+want, func(t *testing.T) {
+				f := newFixture(t)
+				former := f.mustRun(t, p, container("a-1"))
+				f.mustUpdate(t, ownerA, map[string]string{cache: class})
+				f.mustConfigure(t, noGold)
+				end(t, f, former)
+				for _, id := range []string{"a-2", "a-3"} {
+					f.mustRun(t, p, container(id))
+					f.wantClass(t, id, cache, want)
+					f.Stop(id)
+				}
+			})
+		}
+	}
+
+	f := newFixture(t)
+	f.mustConfigure(t, noGold)
+	if _, err := f.run(t, p, container("a-1")); classes.RefusalReason(err) != "UnknownClass" {
+		t.Errorf("a container that was never changed got the error %v", err)
+	}
+}

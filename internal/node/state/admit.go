@@ -47,10 +47,9 @@ func (n *node) releaseOthers(held Holding, is func(Holding) bool) {
 // admit assigns the requested classes to a holder that is about to be created and, if it is a container, to its volumes, if each of these
 // classes has a free slot. The first result is that of the holder itself.
 func (n *node) admit(h classes.Holder) ([]Holding, error) {
-	catalog := n.catalogFor(h)
-	wanted, err := catalog.ResolveAll(h)
+	catalog, wanted, err := n.resolveWith(h, func(catalog *classes.Catalog) ([]classes.Holding, error) { return catalog.ResolveAll(h) })
 	if err != nil {
-		return nil, n.explained(err)
+		return nil, err
 	}
 
 	held := make([]Holding, len(wanted))

@@ -23,7 +23,7 @@ type kept map[qos.Subject]classes.Holding
 // keep records the classes of a holder that is about to be removed from the table, unless a new holder has replaced it already.
 func (n *node) keep(h Holding) {
 	requested := slices.DeleteFunc(slices.Clone(h.Assignments), func(a classes.Assignment) bool {
-		return a.Class == classes.SystemDefault || !a.IsRequested()
+		return !a.IsRequested() || a.Class == classes.SystemDefault && a.Source != classes.SourceUpdate
 	})
 	if h.Scope() != classes.PodScope && len(requested) > 0 && !n.table.isReplaced(h.ID, h.Subject()) {
 		n.kept[h.Subject()] = classes.Holding{Holder: h.Holder, Assignments: requested}
@@ -43,9 +43,56 @@ func (n *node) forget(ended func(sandboxID string) bool) {
 // resolve decides the classes of a holder that is about to be created, or was created while the plugin was not connected. It also returns
 // the catalog with which the holder must be admitted.
 func (n *node) resolve(h classes.Holder) (*classes.Catalog, []classes.Assignment, error) {
+	catalog, all, err := n.resolveWith(h, func(catalog *classes.Catalog) ([]classes.Holding, error) {
+		assignments, err := catalog.Resolve(h)
+		return []classes.Holding{{Holder: h, Assignments: assignments}}, err
+	})
+	if err != nil {
+		return catalog, nil, err
+	}
+	return catalog, all[0].Assignments, nil
+}
+
+// resolveWith calls a function that decides the classes of a holder with a catalog. If a requested class does not exist any more, and a
+// former container of the same name was changed to another one, the holder gets this class as the former container had it: by an update.
+// The runtime repeats the request of the creation, so the kubelet could otherwise never start the container again.
+func (n *node) resolveWith(h classes.Holder, decide func(*classes.Catalog) ([]classes.Holding, error)) (*classes.Catalog, []classes.Holding, error) {
 	catalog := n.catalogFor(h)
-	assignments, err := catalog.Resolve(h)
-	return catalog, assignments, n.explained(err)
+	withRemoved, removed := catalog, []*classes.RequestError(nil)
+	all, err := decide(catalog)
+	for {
+		refused, ok := errors.AsType[*classes.RequestError](err)
+		if !ok || !errors.Is(refused, classes.ErrUnknownClass) || n.updateOf(refused) == nil {
+			break
+		}
+		removed = append(removed, refused)
+		withRemoved = withRemoved.With([]classes.Resource{{Name: refused.Resource, Classes: []classes.Class{{Name: refused.Class}}}})
+		all, err = decide(withRemoved)
+	}
+	if err != nil {
+		return catalog, nil, n.explained(err)
+	}
+
+	for _, refused := range removed {
+		i := slices.IndexFunc(all, func(held classes.Holding) bool { return held.Subject() == refused.Holder.Subject() })
+		all[i].Assignments = classes.Overlay(all[i].Assignments, []classes.Assignment{*n.updateOf(refused)})
+	}
+	return catalog, all, nil
+}
+
+// updateOf returns the class to which an update has changed the former container or volume of the same name, or nil.
+func (n *node) updateOf(refused *classes.RequestError) *classes.Assignment {
+	former, ok := n.kept[refused.Holder.Subject()]
+	if !ok {
+		former = n.table.newest(refused.Holder.Subject()).Holding
+	}
+	i := slices.IndexFunc(former.Assignments, func(a classes.Assignment) bool {
+		return a.Resource == refused.Resource && a.Source == classes.SourceUpdate
+	})
+	if i < 0 {
+		return nil
+	}
+	return &former.Assignments[i]
 }
 
 // explained adds to the error of a request for a draining class why the class is refused, although other pods have it.
