@@ -4,6 +4,7 @@
 package node_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -77,4 +78,37 @@ func TestAChangedContainerIsStartedAgainAfterTheRemovalOfItsRequestedClass(t *te
 	if _, err := f.run(t, p, container("a-1")); classes.RefusalReason(err) != "UnknownClass" {
 		t.Errorf("a container that was never changed got the error %v", err)
 	}
+}
+
+// TestAKeptClassDoesNotExceedItsCapacity removes a class twice. In between, another container takes the slot of a container that has ended.
+func TestAKeptClassDoesNotExceedItsCapacity(t *testing.T) {
+	f := newFixture(t)
+	a, b := pod("a", requesting("test.example/cache=gold")), pod("b", requesting("test.example/cache=gold"))
+	f.mustRun(t, a, container("a-1"))
+	f.mustConfigure(t, noGold)
+	f.Stop("a-1")
+	f.mustConfigure(t, files)
+	f.mustRun(t, b, container("b-1"))
+	f.mustConfigure(t, noGold)
+
+	if _, err := f.run(t, a, container("a-2")); classes.RefusalReason(err) != "ClassFull" {
+		t.Errorf("two containers have a class of capacity 1; the error of the second is %v", err)
+	}
+	f.Stop("b-1")
+	f.mustRun(t, a, container("a-3"))
+	f.wantClass(t, "a-3", cache, "gold/pod")
+}
+
+// TestAllHoldersOfARemovedClassAreStartedAgain has more holders than the capacity, which was lowered before the class was removed.
+func TestAllHoldersOfARemovedClassAreStartedAgain(t *testing.T) {
+	f := newFixture(t)
+	f.mustConfigure(t, strings.Replace(files, "{name: gold, capacity: 1}", "{name: gold, capacity: 2}", 1))
+	a, b := pod("a", requesting("test.example/cache=gold")), pod("b", requesting("test.example/cache=gold"))
+	f.mustRun(t, a, container("a-1"))
+	f.mustRun(t, b, container("b-1"))
+	f.mustConfigure(t, files)
+	f.mustConfigure(t, noGold)
+	f.Stop("a-1")
+	f.mustRun(t, a, container("a-2"))
+	f.wantClass(t, "a-2", cache, "gold/pod")
 }

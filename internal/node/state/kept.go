@@ -16,7 +16,8 @@ import (
 // such a container again. If one of its classes was removed meanwhile, the class drains: the new container still gets it, because
 // otherwise a single crash would keep the pod from running for ever.
 //
-// These subjects occupy no slots. The kept classes end when a new holder of the subject has its classes, with the sandbox of the pod, and
+// These subjects occupy no slots: if the class is offered again, others may take them, and the new container then waits for a free slot.
+// The kept classes end when a new holder of the subject has its classes, with the sandbox of the pod, and
 // with the process of the plugin.
 type kept map[qos.Subject]classes.Holding
 
@@ -115,7 +116,7 @@ func (n *node) catalogFor(h classes.Holder) *classes.Catalog {
 		for _, a := range held.Assignments {
 			if resource, there := n.live.Resource(a.Resource); there && a.IsRequested() && n.live.Drains(a) {
 				only := resource.Config.Resource
-				only.DefaultClass, only.Classes = classes.SystemDefault, []classes.Class{{Name: a.Class}}
+				only.DefaultClass, only.Classes = classes.SystemDefault, []classes.Class{{Name: a.Class, Capacity: n.removed[slot{a.Resource, a.Class}]}}
 				draining = append(draining, only)
 			}
 		}

@@ -115,9 +115,27 @@ func (n *node) offer(config *classes.Config, next map[string]Resource) (gone []s
 	}
 
 	n.live.Resources = next
+	n.setRemoved(offers)
 	n.setCatalog(offers)
 	n.changed = true
 	return gone
+}
+
+// setRemoved updates how many holders each removed class may have: its last capacity, or more if more holders had it at the removal. It
+// is called before the offers replace those of the live catalog.
+func (n *node) setRemoved(offers []classes.Offer) {
+	for _, offer := range n.live.Catalog.Offers() {
+		for _, class := range offer.Classes {
+			if class.Capacity > 0 {
+				n.removed[slot{offer.Name, class.Name}] = max(class.Capacity, uint64(n.table.InUse(offer.Name, class.Name))) //nolint:gosec // it is a length
+			}
+		}
+	}
+	for _, offer := range offers {
+		for _, class := range offer.Classes {
+			delete(n.removed, slot{offer.Name, class.Name})
+		}
+	}
 }
 
 // RejectConfig records why class files were not applied. If the same error is already recorded, RejectConfig changes nothing.

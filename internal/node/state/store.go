@@ -54,10 +54,12 @@ type node struct {
 	now     func() time.Time
 	changes Changes
 
-	live    Offering
-	claims  []classes.ClaimedVolume
-	table   *table
-	kept    kept
+	live   Offering
+	claims []classes.ClaimedVolume
+	table  *table
+	kept   kept
+	// removed has the capacities of removed classes. It lacks unlimited classes, and those that were removed before the process began.
+	removed map[slot]uint64
 	refused refusalLog
 	runtime RuntimeInfo
 	adopted uint64
@@ -73,7 +75,7 @@ func New(changes Changes, now func() time.Time) *Store {
 		node: node{
 			now: now, changes: changes,
 			live:  Offering{Catalog: classes.NewCatalog(nil), Resources: map[string]Resource{}},
-			table: newTable(now), kept: kept{}, refused: newRefusalLog(now),
+			table: newTable(now), kept: kept{}, removed: map[slot]uint64{}, refused: newRefusalLog(now),
 		},
 		watchers: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
