@@ -40,6 +40,10 @@ type Backend struct {
 	// root group. After a restart of this program, the values that the kernel then has count as the original values.
 	root resctrl.Schemata
 
+	// faults has values of memory bandwidth that the kernel read back as something else, under the live configuration. They are
+	// not written again.
+	faults []*faultError
+
 	// live is the applied state. A change of the configuration replaces the whole state, so NRI hooks never wait for the change.
 	live atomic.Pointer[live]
 
@@ -92,7 +96,7 @@ func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (clas
 		return classes.BackendStatus{}, asUnavailable(err)
 	}
 
-	next, _, err := prepare(c, t)
+	next, _, err := prepare(c, t, nil)
 	if err != nil {
 		return classes.BackendStatus{}, err
 	}
@@ -112,8 +116,8 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 func (b *Backend) canMount(err error) bool { return b.mount && hasReason(err, resctrl.NotMounted) }
 
 // prepare resolves the configuration and checks it against the machine. The result reclaim has the names of the existing
-// groups that must be removed first, because the new groups need the CLOSIDs of these groups.
-func prepare(config *Config, t resctrl.Tree) (next *live, reclaim []string, err error) {
+// groups that must be removed first, because the new groups need the CLOSIDs of these groups. The values in `faults` are left out.
+func prepare(config *Config, t resctrl.Tree, faults []*faultError) (next *live, reclaim []string, err error) {
 	m, err := readMachine(t)
 	if err != nil {
 		return nil, nil, err
@@ -125,6 +129,9 @@ func prepare(config *Config, t resctrl.Tree) (next *live, reclaim []string, err 
 	resolution, err := Resolve(config, m.info)
 	if err != nil {
 		return nil, nil, orWrongMount(err, m.info)
+	}
+	for _, fault := range faults {
+		resolution.leave(fault)
 	}
 	reclaim, err = m.reclaim(resolution.Groups)
 	if err = errors.Join(err, m.exclusiveOverlaps(resolution.Groups)); err != nil {
@@ -142,6 +149,7 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.faults = nil
 	if err = b.apply(c, nil); err != nil {
 		b.live.Store(b.live.Load().refused(err))
 	}
@@ -165,7 +173,7 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 	if err != nil {
 		return err
 	}
-	next, reclaim, err := prepare(config, t)
+	next, reclaim, err := prepare(config, t, b.faults)
 	if err != nil {
 		return err
 	}
@@ -185,6 +193,10 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 	ops = append(ops, Plan(before, wanted, next.machine.info)...)
 
 	next.effective, err = transact(t, ops, before, wanted, next.machine.info)
+	if fault := (*faultError)(nil); errors.As(err, &fault) && !errors.Is(err, ErrRollback) && next.resolution.has(fault) {
+		b.faults = append(b.faults, fault)
+		return b.apply(config, kept)
+	}
 	if err != nil {
 		return err
 	}

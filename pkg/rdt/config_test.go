@@ -45,10 +45,10 @@ func TestConfigErrorsNameLineFieldAndRemedy(t *testing.T) {
 			`line 3: partitions.p.l3Allocation.all: "101%" is not a share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`,
 			`line 4: partitions.p.classes.a.l3Allocation: "0%": the share of a class must be above 0%; write 1% for the smallest possible share`,
 			`line 4: partitions.p.classes.b.l3Allocation: "60-50%" is not a share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`}},
-		"cache IDs": {"partitions: {p: {l3Allocation: {x: 1%, 0-3: 1%, '2,9': 1%, 3-1: 1%, 99999: 1%}}}", []string{
+		"cache IDs": {"partitions: {p: {l3Allocation: {x: 1%, 0-3: 1%, '2,9': 1%, 3-1: 1%, 9999999999: 1%}}}", []string{
 			`line 1: partitions.p.l3Allocation.2,9: cache ID 2 is in "0-3" and in "2,9"; list each ID once`,
 			`line 1: partitions.p.l3Allocation.3-1: "3-1" is not a list of cache IDs: "3-1" is not a range; write "all", or IDs as in "0-1,4"`,
-			`line 1: partitions.p.l3Allocation.99999: "99999" is not a list of cache IDs: 99999 is above 65535; write "all", or IDs as in "0-1,4"`,
+			`line 1: partitions.p.l3Allocation.9999999999: "9999999999" is not a list of cache IDs: 9999999999 is above 4294967295; write "all", or IDs as in "0-1,4"`,
 			`line 1: partitions.p.l3Allocation.x: "x" is not a list of cache IDs: strconv.ParseUint: parsing "x": invalid syntax; write "all", or IDs as in "0-1,4"`}},
 		"code without data": {"partitions: {p: {l3Allocation: {all: {code: 50%}, 1: {unified: 50%, data: 50%}}}}", []string{
 			"line 1: partitions.p.l3Allocation.1: has the field data, but not code; set both, or only the field unified",

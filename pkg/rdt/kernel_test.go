@@ -26,7 +26,7 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-var kernel = flag.String("kernel", "", "run on this machine's own resctrl, which must be unmounted, as one of: intel, intel-cdp, intel-mbps, amd")
+var kernel = flag.String("kernel", "", "run on this machine's own resctrl, which must be unmounted, as one of: intel, intel-cdp, intel-mbps, amd, arm")
 
 // kernelSpec returns the simulated machine that the flag -kernel names. That machine must
 // resemble the real machine on which the test runs. Without the flag, kernelSpec skips the test.

@@ -105,8 +105,11 @@ func cellsOf(current, wanted map[string]resctrl.Schemata, info resctrl.Info) []*
 				cells[at] = &cell{level: at.level, id: at.id, cache: info.Caches[domain.Schema]}
 			}
 
-			old := before[domain]
-			u := &unit{group: name, domain: domain, old: old, current: old, wanted: wanted[name][domain], created: !exists}
+			u := &unit{group: name, domain: domain, old: before[domain], wanted: wanted[name][domain], created: !exists}
+			if unlimited := info.Bandwidth != nil && domain.Schema == resctrl.MB && u.wanted == info.Bandwidth.Max; unlimited && !exists {
+				u.old, u.created = u.wanted, false // a new group has no limit (rdtgroup_init_mba in fs/resctrl/rdtgroup.c)
+			}
+			u.current = u.old
 			cells[at].units = append(cells[at].units, u)
 		}
 	}

@@ -115,7 +115,13 @@ func checkPlan(current, wanted map[string]resctrl.Schemata, info resctrl.Info) (
 			if now[op.Group] != nil {
 				return false, fmt.Errorf("the plan has the operation %s, but the group exists", op)
 			}
-			now[op.Group] = resctrl.Schemata{} // a new group has no tasks, so its values matter only after its first write
+			// A new group has no tasks, so the masks that it gets from the kernel matter only after its first write.
+			now[op.Group] = resctrl.Schemata{}
+			for domain := range wanted[op.Group] {
+				if domain.Schema == resctrl.MB {
+					now[op.Group][domain] = info.Bandwidth.Max
+				}
+			}
 			continue
 		case Remove:
 			return false, fmt.Errorf("the plan has the operation %s, which nothing requires", op)

@@ -122,7 +122,7 @@ func (r *resolver) caches(level string, optional bool) {
 	}
 
 	cache := r.info.Caches[schemas[0]]
-	r.reportMissing(strings.ToLower(level)+"Allocation", cache.Domains, func(c class, p partition) []int {
+	r.reportMissing(strings.ToLower(level)+"Allocation", cache.Domains, func(c class, p partition) spans {
 		return missingIDs(slices.Concat(c.caches[level], p.caches[level]), cache.Domains)
 	})
 	for _, id := range cache.Domains {
@@ -172,15 +172,21 @@ func (r *resolver) bandwidth() {
 		return
 	}
 
-	r.reportMissing("mbAllocation", info.Domains, func(c class, p partition) []int {
+	r.reportMissing("mbAllocation", info.Domains, func(c class, p partition) spans {
 		return missingIDs(slices.Concat(c.mb, p.mb), info.Domains)
 	})
 	for class, p := range r.config.classes() {
 		for _, id := range info.Domains {
 			// A partition gets at least the CPU's minimum, so that the percentages of its classes are never relative to 0.
-			base := max(info.Min, r.limit("partition", p.name, p.mb, id, info.Max))
-			value := r.limit("class", class.name, class.mb, id, base)
-			r.result.Groups[groups.Of(class.name)][resctrl.Domain{Schema: resctrl.MB, ID: id}] = max(info.Min, value)
+			least := max(info.Min, 1)
+			base := max(least, r.limit("partition", p.name, p.mb, id, info.Max))
+			value := max(least, r.limit("class", class.name, class.mb, id, base))
+			domain := resctrl.Domain{Schema: resctrl.MB, ID: id}
+			r.result.Groups[groups.Of(class.name)][domain] = value
+			if info.Faulty(value) {
+				wanted, got := resctrl.Schemata{domain: value}, resctrl.Schemata{domain: info.ReadBack(value)}
+				r.result.leave(&faultError{group: groups.Of(class.name), wanted: wanted, got: got})
+			}
 		}
 	}
 }

@@ -18,21 +18,21 @@ var ErrRollback = errors.New("rolling back failed, so groups may be in an interm
 
 func rollbackFailed(cause, err error) error { return fmt.Errorf("%w; %w: %w", cause, ErrRollback, err) }
 
-func do(t resctrl.Tree, op Op) error {
+func do(t resctrl.Tree, op Op, info resctrl.Info) error {
 	switch op.Kind {
 	case Create:
 		return t.Create(op.Group)
 	case Remove:
 		return t.Remove(op.Group)
 	}
-	return t.Write(op.Group, op.Schemata)
+	return t.Write(op.Group, info.ToWrite(op.Schemata))
 }
 
 // transact does all operations and returns the kernel's values of the wanted groups. If an operation fails, it restores
 // the previous state.
 func transact(t resctrl.Tree, ops []Op, before, wanted map[string]resctrl.Schemata, info resctrl.Info) (effective map[string]resctrl.Schemata, err error) {
 	for _, op := range ops {
-		if err := do(t, op); err != nil {
+		if err := do(t, op, info); err != nil {
 			return nil, restore(t, err, before, wanted)
 		}
 	}
@@ -62,7 +62,7 @@ func restore(t resctrl.Tree, cause error, before, wanted map[string]resctrl.Sche
 	ops = append(ops, Plan(now, before, m.info)...)
 
 	for _, op := range ops {
-		err = errors.Join(err, do(t, op))
+		err = errors.Join(err, do(t, op, m.info))
 	}
 	if err != nil {
 		return rollbackFailed(cause, err)
@@ -81,8 +81,9 @@ func readBack(t resctrl.Tree, wanted map[string]resctrl.Schemata, info resctrl.I
 		}
 
 		if differences := info.Differences(wanted[name], got); len(differences) > 0 {
-			return nil, fmt.Errorf("read back %s: the kernel's values differ from the written values: %s",
+			err := fmt.Errorf("read back %s: the kernel's values differ from the written values: %s",
 				resctrl.Describe(name), strings.Join(differences, ", "))
+			return nil, orFault(err, name, wanted[name], got, info)
 		}
 		effective[name] = got.RestrictedTo(wanted[name])
 	}

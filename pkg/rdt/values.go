@@ -123,8 +123,8 @@ func parseBits(text string) (uint64, error) {
 	return mask, err
 }
 
-// maxCacheID bounds the cache IDs in a configuration. It is far above the cache IDs of any machine.
-const maxCacheID = math.MaxUint16
+// maxCacheID bounds the cache IDs in a configuration. On Arm, the kernel derives cache IDs from the 32 bits of MPIDR.
+const maxCacheID = math.MaxUint32
 
 // span is a range of numbers that includes both ends.
 type span struct{ first, last int }
@@ -185,7 +185,7 @@ func parseSpans(list string, limit int) (spans, error) {
 }
 
 func parseNumber(text string, limit int) (int, error) {
-	n, err := strconv.ParseUint(text, 10, 31)
+	n, err := strconv.ParseUint(text, 10, 62)
 	if err == nil && int(n) > limit {
 		err = fmt.Errorf("%d is above %d", n, limit)
 	}

@@ -45,40 +45,12 @@ type CacheInfo struct {
 	Domains []int
 }
 
-// BandwidthUnit is the unit of the values of the MB schema.
-type BandwidthUnit string
-
-const (
-	// Percent is a percentage of the full bandwidth. Intel CPUs use it.
-	Percent BandwidthUnit = "%"
-	// MBps is the unit when resctrl is mounted with mba_MBps. The kernel then enforces the limit with a feedback loop.
-	MBps BandwidthUnit = "MBps"
-	// EighthGBps is an absolute limit in units of 1/8 GB/s. AMD CPUs use it.
-	EighthGBps BandwidthUnit = "1/8 GB/s"
-)
-
-// BandwidthInfo describes the valid values of the MB schema.
-type BandwidthInfo struct {
-	Unit BandwidthUnit
-	// Min is the smallest value. The kernel rounds values up to multiples of Granularity. The value Max means no limit.
-	Min, Granularity, Max uint64
-	// Domains has the cache IDs in ascending order.
-	Domains []int
-}
-
 // Schemas returns the schemas of a cache level. It returns none if resctrl cannot divide the level. Otherwise it
 // returns either the unified schema, or the CODE and the DATA schema.
 func (i Info) Schemas(level string) []Schema {
 	schemas := slices.Sorted(maps.Keys(i.Caches))
 	return slices.DeleteFunc(schemas, func(s Schema) bool { return s.Level() != level })
 }
-
-// maxMBps is the value with which the kernel expresses "no limit" under mba_MBps (MBA_MAX_MBPS).
-const maxMBps = 1<<32 - 1
-
-// amdMaxBandwidth is the MB value that means "no limit" on all AMD CPUs so far. Limits are below it, because they
-// have at most 11 bits (CPUID 0x80000020_EAX_x1).
-const amdMaxBandwidth = 2048
 
 // ParseInfo parses files below resctrl's directory info/. The keys of the map are paths, e.g. "L3/cbm_mask". `root` has
 // the root group's schemata. `mbps` reports whether resctrl is mounted with mba_MBps.
@@ -90,10 +62,10 @@ func ParseInfo(files map[string][]byte, root Schemata, mbps bool) (Info, error) 
 		schema := Schema(path.Dir(file))
 		switch name := path.Base(file); {
 		case name == "num_closids":
-			if n := parse.count(file); info.CLOSIDs == 0 || n < info.CLOSIDs {
+			if n, ok := parse.closids(file, schema); ok && (info.CLOSIDs == 0 || n < info.CLOSIDs) {
 				info.CLOSIDs = n
 			}
-		case file == "L3_MON/num_rmids":
+		case file == monitoringInfo+"/num_rmids":
 			info.RMIDs = parse.count(file)
 		case name == "cbm_mask" && schema.Level() != "":
 			info.Caches[schema] = parse.cache(schema, root.IDs(schema))
@@ -120,6 +92,17 @@ func (p *infoParser) number(file string, base int) uint64 {
 
 func (p *infoParser) count(file string) int { return int(min(p.number(file, 10), 1<<16)) }
 
+// closids reads the number of CLOSIDs of a resource. For a resource that this package does not know, ok is false if the file
+// has no number that can be one. Otherwise such a resource counts, because a group needs a CLOSID of all resources
+// (closid_init in fs/resctrl/rdtgroup.c).
+func (p *infoParser) closids(file string, schema Schema) (n int, ok bool) {
+	if schema.known() {
+		return p.count(file), true
+	}
+	value, err := strconv.ParseUint(strings.TrimSpace(string(p.files[file])), 10, 16)
+	return int(value), err == nil && value > 0
+}
+
 func (p *infoParser) cache(schema Schema, domains []int) CacheInfo {
 	name := string(schema)
 	info := CacheInfo{
@@ -138,38 +121,6 @@ func (p *infoParser) cache(schema Schema, domains []int) CacheInfo {
 		info.Sparse = p.number(name+"/sparse_masks", 10) != 0
 	}
 	return info
-}
-
-func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
-	info := &BandwidthInfo{
-		Unit:        Percent,
-		Min:         p.number("MB/min_bandwidth", 10),
-		Granularity: max(1, p.number("MB/bandwidth_gran", 10)),
-		Max:         100,
-		Domains:     root.IDs(MB),
-	}
-
-	largest := uint64(0)
-	for _, id := range info.Domains {
-		largest = max(largest, root[Domain{MB, id}])
-	}
-
-	switch {
-	case mbps: // the kernel does not round the written value
-		info.Unit, info.Min, info.Granularity, info.Max = MBps, 0, 1, maxMBps
-	case info.Min == 0 || largest > 100:
-		info.Unit, info.Max = EighthGBps, amdMaximum(largest)
-	}
-	return info
-}
-
-// amdMaximum returns the MB value that means "no limit" on this CPU. The value is a power of two. No kernel file has
-// it, but new groups start with it. So amdMaximum derives it from the largest value of any group.
-func amdMaximum(largest uint64) uint64 {
-	if largest <= amdMaxBandwidth {
-		return amdMaxBandwidth
-	}
-	return 1 << min(bits.Len64(largest-1), 63)
 }
 
 // LeastBits returns the minimum number of bits of a mask. A mask needs at least 1.

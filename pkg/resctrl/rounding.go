@@ -8,17 +8,26 @@ import (
 	"maps"
 )
 
-// Rounded rounds memory bandwidth up to a multiple of the granularity, as the kernel does (bw_validate). With mba_MBps,
-// only some kernels round. In this case Rounded changes nothing, and Differences accepts rounded and exact values.
+// Rounded rounds memory bandwidth as the kernel does.
 func (i Info) Rounded(values Schemata) Schemata {
 	rounded := maps.Clone(values)
 	for domain, value := range values {
-		if domain.Schema == MB && i.Bandwidth != nil && i.Bandwidth.Unit != MBps {
-			gran := i.Bandwidth.Granularity
-			rounded[domain] = (value + gran - 1) / gran * gran
+		if domain.Schema == MB && i.Bandwidth != nil {
+			rounded[domain] = i.Bandwidth.ReadBack(value)
 		}
 	}
 	return rounded
+}
+
+// ToWrite returns the values to write, so that the kernel then has `values`, which Rounded or the kernel has returned.
+func (i Info) ToWrite(values Schemata) Schemata {
+	written := maps.Clone(values)
+	for domain, value := range values {
+		if domain.Schema == MB && i.Bandwidth != nil {
+			written[domain] = i.Bandwidth.ToWrite(value)
+		}
+	}
+	return written
 }
 
 // Differences describes where the values that were read back from a group differ from the written values by more than
@@ -29,11 +38,11 @@ func (i Info) Differences(wanted, got Schemata) []string {
 		want := wanted[domain]
 		have, ok := got[domain]
 
-		roundedUp := domain.Schema == MB && i.Bandwidth != nil && have > want && have < want+i.Bandwidth.Granularity
+		near := domain.Schema == MB && i.Bandwidth != nil && i.Bandwidth.Near(want, have)
 		switch {
 		case !ok:
 			found = append(found, fmt.Sprintf("%s is gone", domain))
-		case have != want && !roundedUp:
+		case have != want && !near:
 			found = append(found, fmt.Sprintf("%s is %s instead of %s", domain, got.Value(domain), wanted.Value(domain)))
 		}
 	}

@@ -12,8 +12,9 @@ import (
 	"strings"
 )
 
-// Schema is the name at the start of a line in a schemata file: L2, L3, their CODE and DATA variants, MB, and the names
-// that newer kernels add.
+// Schema is the name at the start of a line in a schemata file: L2, L3, their CODE and DATA variants, or MB. This package
+// neither reads nor writes lines with other names, such as SMBA, or L3_MAX and MB_HLIM of some kernels for Arm, because it does
+// not know what their values mean.
 type Schema string
 
 // MB is the schema of memory bandwidth.
@@ -21,11 +22,16 @@ const MB Schema = "MB"
 
 // Level returns the cache level of a schema, L2 or L3. For other schemas it returns "".
 func (s Schema) Level() string {
-	if len(s) >= 2 && (s[:2] == L2 || s[:2] == L3) {
-		return string(s[:2])
+	switch s {
+	case L2, L2 + "CODE", L2 + "DATA":
+		return L2
+	case L3, L3 + "CODE", L3 + "DATA":
+		return L3
 	}
 	return ""
 }
+
+func (s Schema) known() bool { return s == MB || s.Level() != "" }
 
 func (s Schema) base() int {
 	if s.Level() != "" {
@@ -46,20 +52,17 @@ func (d Domain) String() string { return fmt.Sprintf("%s %d", d.Schema, d.ID) }
 // per cent, in MBps or in the CPU's own unit.
 type Schemata map[Domain]uint64
 
-// ParseSchemata reads a schemata file (Documentation/arch/x86/resctrl.rst, "Reading/writing the schemata file"). While
-// pseudo-locking of a group is set up, the file has lines without values. ParseSchemata skips these lines.
+// ParseSchemata reads a schemata file (Documentation/filesystems/resctrl.rst, "Reading/writing the schemata file"). It skips
+// lines that do not begin with the name of a Schema. While pseudo-locking of a group is set up, the file has lines without
+// values. ParseSchemata skips these lines, too.
 func ParseSchemata(data []byte) (Schemata, error) {
 	schemata, seen := Schemata{}, map[Schema]bool{}
 	for line := range strings.Lines(string(data)) {
 		text := strings.TrimSpace(line)
-		if text == "" {
-			continue
-		}
-
-		name, values, ok := strings.Cut(text, ":")
+		name, values, _ := strings.Cut(text, ":")
 		schema := Schema(strings.TrimSpace(name))
-		if !ok || schema == "" || strings.ContainsAny(string(schema), " \t=;") {
-			return nil, fmt.Errorf("schemata line %q: not of the form NAME:ID=VALUE;…", text)
+		if !schema.known() {
+			continue
 		}
 		if seen[schema] {
 			return nil, fmt.Errorf("schemata line %q: second line for %s", text, schema)
@@ -83,7 +86,7 @@ func (s Schemata) parseLine(schema Schema, text string) error {
 		if !ok {
 			return fmt.Errorf("%q is not of the form ID=VALUE", entry)
 		}
-		id, err := strconv.ParseUint(strings.TrimSpace(name), 10, 31)
+		id, err := strconv.ParseUint(strings.TrimSpace(name), 10, 32)
 		if err != nil {
 			return fmt.Errorf("domain: %w", err)
 		}

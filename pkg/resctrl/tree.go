@@ -188,18 +188,34 @@ func (t Tree) infoFiles() (map[string][]byte, error) {
 
 	files := map[string][]byte{}
 	for _, resource := range resources {
-		for _, file := range []string{ // no machine has all of these files
-			"num_closids", "cbm_mask", "min_cbm_bits", "shareable_bits", "sparse_masks", "min_bandwidth", "bandwidth_gran", "num_rmids",
-		} {
+		for _, file := range infoFileNames(resource) { // no machine has all of these files
 			data, err := t.host.ReadFile(t.path("info", resource, file))
 			if err == nil {
 				files[path.Join(resource, file)] = data
-			} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			} else if unknown := !Schema(resource).known() && resource != monitoringInfo; !unknown && !NotExist(err) {
 				return nil, err
 			}
 		}
 	}
 	return files, nil
+}
+
+// monitoringInfo is the directory below info/ that describes the monitoring of the last level caches.
+const monitoringInfo = "L3_MON"
+
+// infoFileNames returns the files that ParseInfo reads in the directory of a resource below info/. A resource that this package
+// does not know can only limit the number of groups.
+func infoFileNames(resource string) []string {
+	switch schema := Schema(resource); {
+	case schema == MB:
+		of := "resource_schemata/MB/"
+		return []string{"num_closids", "min_bandwidth", "bandwidth_gran", "delay_linear", of + "unit", of + "scale", of + "resolution"}
+	case schema.Level() != "":
+		return []string{"num_closids", "cbm_mask", "min_cbm_bits", "shareable_bits", "sparse_masks"}
+	case resource == monitoringInfo:
+		return []string{"num_rmids"}
+	}
+	return []string{"num_closids"}
 }
 
 // largestBandwidth returns the root group's schemata, with each bandwidth raised to the largest value of any group.

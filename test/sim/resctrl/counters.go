@@ -40,12 +40,20 @@ func (f *FS) counters() (files []string) {
 	if f.spec.RMIDs == 0 {
 		return nil
 	}
-	for _, id := range f.spec.Domains {
+	for _, id := range f.monitored() {
 		for _, counter := range []string{"llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"} {
 			files = append(files, counterFile(id, counter))
 		}
 	}
 	return files
+}
+
+// monitored returns the IDs of the last level caches.
+func (f *FS) monitored() []int {
+	if f.spec.L3 == nil {
+		return f.spec.Domains
+	}
+	return f.spec.L3.domains(f.spec)
 }
 
 // listCounters lists mon_data or a directory in it.

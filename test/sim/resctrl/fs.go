@@ -124,6 +124,9 @@ func (f *FS) ReadFile(name string) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	text, err := f.read(path.Clean(name))
+	if elements, below := f.below(path.Clean(name)); err != nil && below && err == syscall.ENOENT && f.live != nil {
+		text, err = f.readUnknown(strings.Join(elements, "/"))
+	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -179,6 +182,11 @@ func (f *FS) ReadDir(name string) ([]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	names, err := f.list(path.Clean(name))
+	if elements, below := f.below(path.Clean(name)); below && f.live != nil {
+		if more, adds := f.listUnknown(strings.Join(elements, "/")); adds {
+			names, err = append(names, more...), nil
+		}
+	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}

@@ -57,11 +57,11 @@ func (m *mounted) makeControl(spec Spec, name string) error {
 	}
 
 	for _, s := range m.schemas {
-		s.reset(closid, spec.Domains)
+		s.reset(closid)
 		if s.cache == nil {
 			continue
 		}
-		for _, id := range spec.Domains {
+		for _, id := range s.domains {
 			value, err := m.initial(s, id, closid)
 			if err != nil {
 				m.freeRMID(spec)
@@ -202,7 +202,7 @@ func (f *FS) writeMode(g *group, data string) error {
 	case "shareable":
 		g.exclusive = false
 	case "exclusive":
-		return m.makeExclusive(f.spec, g)
+		return m.makeExclusive(g)
 	case "pseudo-locksetup":
 		if slices.ContainsFunc(m.schemas, func(s *schema) bool { return s.peer != nil }) {
 			m.reportf("CDP enabled")
@@ -218,7 +218,7 @@ func (f *FS) writeMode(g *group, data string) error {
 	return nil
 }
 
-func (m *mounted) makeExclusive(spec Spec, g *group) error {
+func (m *mounted) makeExclusive(g *group) error {
 	if g.exclusive {
 		return nil
 	}
@@ -229,7 +229,7 @@ func (m *mounted) makeExclusive(spec Spec, g *group) error {
 			continue
 		}
 		caches++
-		for _, id := range spec.Domains {
+		for _, id := range s.domains {
 			if m.overlaps(s, id, s.values[g.closid][id], g.closid, false) {
 				m.reportf("Schemata overlaps")
 				return syscall.EINVAL

@@ -22,6 +22,7 @@ type schema struct {
 	memory  *Bandwidth // nil for caches
 	mbps    bool
 	closids int
+	domains []int
 	// values has the values by CLOSID and domain.
 	values []map[int]uint64
 	// With CDP, peer is the DATA schema of a CODE schema, or the CODE schema of a DATA schema. Otherwise it is nil.
@@ -38,8 +39,8 @@ func (s *schema) full() uint64 {
 	return uint64(s.memory.Max)
 }
 
-func newSchema(name string, cache *Cache, memory *Bandwidth, closids int) *schema {
-	s := &schema{name: name, cache: cache, memory: memory, closids: closids}
+func newSchema(name string, cache *Cache, memory *Bandwidth, closids int, domains []int) *schema {
+	s := &schema{name: name, cache: cache, memory: memory, closids: closids, domains: domains}
 	s.values = make([]map[int]uint64, closids)
 	for closid := range s.values {
 		s.values[closid] = map[int]uint64{}
@@ -47,8 +48,8 @@ func newSchema(name string, cache *Cache, memory *Bandwidth, closids int) *schem
 	return s
 }
 
-func (s *schema) reset(closid int, domains []int) {
-	for _, id := range domains {
+func (s *schema) reset(closid int) {
+	for _, id := range s.domains {
 		s.values[closid][id] = s.full()
 	}
 }
@@ -76,6 +77,7 @@ func (g *group) control() *group {
 // mounted is the state of the filesystem from mount to unmount.
 type mounted struct {
 	options string
+	vendor  Vendor
 	// schemas is in the order of the lines in schemata files.
 	schemas []*schema
 	root    *group
@@ -114,15 +116,15 @@ func (f *FS) mount(options string) error {
 		return syscall.ENODEV
 	}
 
-	m := &mounted{options: strings.Join(wanted, ","), groups: map[string]*group{}}
+	m := &mounted{options: strings.Join(wanted, ","), vendor: spec.Vendor, groups: map[string]*group{}}
 	if spec.MB != nil {
-		s := newSchema("MB", nil, spec.MB, spec.MB.CLOSIDs)
+		s := newSchema("MB", nil, spec.MB, spec.MB.CLOSIDs, spec.Domains)
 		s.mbps = has("mba_MBps")
 		m.schemas = append(m.schemas, s)
 	}
 
-	m.addCache("L2", spec.L2, has("cdpl2"))
-	m.addCache("L3", spec.L3, has("cdp"))
+	m.addCache("L2", spec.L2, has("cdpl2"), spec)
+	m.addCache("L3", spec.L3, has("cdp"), spec)
 	least := 1 << 16
 	for _, s := range m.schemas {
 		least = min(least, s.closids)
@@ -132,7 +134,7 @@ func (f *FS) mount(options string) error {
 	m.closids[0] = true
 	m.root = &group{mons: map[string]*group{}, cpus: 1<<spec.CPUs - 1}
 	for _, s := range m.schemas {
-		s.reset(0, spec.Domains)
+		s.reset(0)
 	}
 
 	m.rmids, m.limbo = spec.RMIDs-1-f.limbo, f.limbo
@@ -140,18 +142,29 @@ func (f *FS) mount(options string) error {
 	return nil
 }
 
-func (m *mounted) addCache(name string, cache *Cache, apart bool) {
+func (m *mounted) addCache(name string, cache *Cache, apart bool, spec Spec) {
 	switch {
 	case cache == nil:
 	case apart:
-		data := newSchema(name+"DATA", cache, nil, cache.CLOSIDs/2)
-		code := newSchema(name+"CODE", cache, nil, cache.CLOSIDs/2)
+		data := newSchema(name+"DATA", cache, nil, cache.CLOSIDs/2, cache.domains(spec))
+		code := newSchema(name+"CODE", cache, nil, cache.CLOSIDs/2, cache.domains(spec))
 		data.peer, code.peer = code, data
 		m.schemas = append(m.schemas, data, code)
 	default:
-		m.schemas = append(m.schemas, newSchema(name, cache, nil, cache.CLOSIDs))
+		m.schemas = append(m.schemas, newSchema(name, cache, nil, cache.CLOSIDs, cache.domains(spec)))
 	}
 }
+
+// domains returns the cache IDs. `spec` is the machine of the cache, which is not nil.
+func (c *Cache) domains(spec Spec) []int {
+	if c.Domains != nil {
+		return c.Domains
+	}
+	return spec.Domains
+}
+
+// sparse reports whether masks may have gaps.
+func (c *Cache) sparse(vendor Vendor) bool { return c.MinBits == 0 || vendor == Arm }
 
 // control returns all control groups.
 func (m *mounted) control() []*group {
@@ -201,7 +214,7 @@ func (m *mounted) initial(s *schema, id, closid int) (uint64, error) {
 	}
 
 	value |= s.full() &^ used
-	if s.cache.MinBits > 0 {
+	if !s.cache.sparse(m.vendor) {
 		value &^= value + value&-value // a mask without gaps is required, so only the lowest run of bits is kept
 	}
 

@@ -21,7 +21,7 @@ func (m *mounted) show(spec Spec, closid int) string {
 			continue
 		}
 		var entries []string
-		for _, id := range spec.Domains {
+		for _, id := range s.domains {
 			if s.cache != nil {
 				entries = append(entries, fmt.Sprintf("%d=%0*x", id, digits, s.values[closid][id]))
 			} else {
@@ -31,7 +31,7 @@ func (m *mounted) show(spec Spec, closid int) string {
 		fmt.Fprintf(&text, "%*s:%s\n", names, s.name, strings.Join(entries, ";"))
 	}
 
-	return text.String()
+	return text.String() + spec.Unknown.Lines
 }
 
 // widths returns the column widths, which do not depend on the mount options.
@@ -61,7 +61,7 @@ func (m *mounted) size(spec Spec, closid int) string {
 	var text strings.Builder
 	for _, s := range m.schemas {
 		var entries []string
-		for _, id := range spec.Domains {
+		for _, id := range s.domains {
 			value := s.values[closid][id]
 			if s.cache != nil {
 				value = uint64(s.cache.Size / s.cache.Ways * bits.OnesCount64(value))
@@ -104,7 +104,7 @@ func (m *mounted) writeSchemata(spec Spec, g *group, data string) error {
 			m.reportf("Unknown or unsupported resource name '%s'", name)
 			return syscall.EINVAL
 		}
-		if err := m.parseLine(spec, m.schemas[at], g, rest, values); err != nil {
+		if err := m.parseLine(m.schemas[at], g, rest, values); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func (m *mounted) writeSchemata(spec Spec, g *group, data string) error {
 	return nil
 }
 
-func (m *mounted) parseLine(spec Spec, s *schema, g *group, line string, values map[staged]uint64) error {
+func (m *mounted) parseLine(s *schema, g *group, line string, values map[staged]uint64) error {
 	for line != "" {
 		var entry string
 		entry, line, _ = strings.Cut(line, ";")
@@ -126,7 +126,7 @@ func (m *mounted) parseLine(spec Spec, s *schema, g *group, line string, values 
 			m.reportf("Missing '=' or non-numeric domain")
 			return syscall.EINVAL
 		}
-		if !slices.Contains(spec.Domains, int(number)) {
+		if !slices.Contains(s.domains, int(number)) {
 			return syscall.EINVAL
 		}
 		to := staged{s, int(number)}
@@ -166,7 +166,22 @@ func (m *mounted) parseBandwidth(s *schema, _ *group, _ int, text string) (uint6
 		return 0, false
 	}
 	gran := uint64(s.memory.Granularity)
-	return (value + gran - 1) / gran * gran, true
+	value = (value + gran - 1) / gran * gran
+	if s.memory.Width > 0 {
+		value = uint64(mpamPercent(mpamSetting(int(value), s.memory.Width), s.memory.Width))
+	}
+	return value, true
+}
+
+// mpamSetting simulates percent_to_mbw_max in drivers/resctrl/mpam_resctrl.c: per cent as the 16 bits of the register MBW_MAX.
+func mpamSetting(percent, width int) uint16 {
+	steps := max((percent<<width+50)/100, 1) - 1
+	return uint16(steps << (16 - width)) //nolint:gosec // the kernel loses the higher bits, too
+}
+
+// mpamPercent simulates mbw_max_to_percent in drivers/resctrl/mpam_resctrl.c.
+func mpamPercent(setting uint16, width int) int {
+	return ((int(setting)>>(16-width)+1)*100 + 1<<width/2) >> width
 }
 
 // parseMask simulates parse_cbm.
@@ -194,7 +209,7 @@ func (m *mounted) validMask(s *schema, text string) (uint64, bool) {
 		m.reportf("Non-hex character in the mask %s", text)
 	case s.cache.MinBits > 0 && value == 0, value > s.full():
 		m.reportf("Mask out of range")
-	case s.cache.MinBits > 0 && run != value:
+	case !s.cache.sparse(m.vendor) && run != value:
 		m.reportf("The mask %x has non-consecutive 1-bits", value)
 	case bits.OnesCount64(run) < s.cache.MinBits:
 		m.reportf("Need at least %d bits in the mask", s.cache.MinBits)

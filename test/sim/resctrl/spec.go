@@ -13,6 +13,8 @@ type Vendor string
 const (
 	Intel Vendor = "intel"
 	AMD   Vendor = "amd"
+	// Arm has MPAM (drivers/resctrl/mpam_resctrl.c).
+	Arm Vendor = "arm"
 )
 
 // Cache is one cache level.
@@ -23,8 +25,10 @@ type Cache struct {
 	CLOSIDs   int
 	// Size is in bytes.
 	Size int
-	// MinBits is the minimum number of bits in a mask. AMD has 0, and accepts masks with gaps.
+	// MinBits is the minimum number of bits in a mask. AMD has 0. CPUs of AMD and Arm accept masks with gaps.
 	MinBits int
+	// Domains has the cache IDs if they differ from those of the Spec.
+	Domains []int
 	// CDP is true if a mount option can separate code and data.
 	CDP bool
 }
@@ -34,6 +38,8 @@ type Bandwidth struct {
 	CLOSIDs int
 	// Min, Granularity and Max apply to every value.
 	Min, Granularity, Max int
+	// Width is the number of bits of MBW_MAX on Arm. It determines the steps to which the kernel rounds per cent.
+	Width int
 }
 
 // Spec describes the resctrl of a machine.
@@ -42,7 +48,7 @@ type Spec struct {
 	// L2, L3 and MB are nil if the CPU cannot allocate them.
 	L2, L3 *Cache
 	MB     *Bandwidth
-	// Domains has the cache IDs. L2 and L3 have the same IDs here.
+	// Domains has the IDs of caches and of memory bandwidth.
 	Domains []int
 	RMIDs   int
 	// If Limbo is true, the RMIDs of removed groups cannot be used again until FS.Drain is called.
@@ -60,6 +66,16 @@ type Spec struct {
 	// Options has the mount options, e.g. "cdp,mba_MBps". ReadOnly makes the mount read-only.
 	Options  string
 	ReadOnly bool
+	// Unknown is what another kernel may show beside what this package simulates.
+	Unknown Unknown
+}
+
+// Unknown has names that the simulated kernel shows, and does nothing with.
+type Unknown struct {
+	// Lines are shown in each file schemata.
+	Lines string
+	// Files has the content of files by their path below the mount point, e.g. "info/L3_MAX/num_closids".
+	Files map[string]string
 }
 
 // IntelSpec returns a machine with L2 allocation, L3 allocation with CDP, and bandwidth in per cent.
@@ -81,5 +97,16 @@ func AMDSpec() Spec {
 	spec.Vendor = AMD
 	spec.L2.MinBits, spec.L3.MinBits, spec.L2.Size = 0, 0, 512<<10
 	spec.MB = &Bandwidth{CLOSIDs: 16, Min: 0, Granularity: 1, Max: 2048}
+	return spec
+}
+
+// ArmSpec returns a machine with MPAM and a number of bits of MBW_MAX. min_bandwidth and bandwidth_gran are those of get_mba_min and
+// get_mba_granularity in drivers/resctrl/mpam_resctrl.c. The kernel reports that other hardware may use all bits of a cache.
+func ArmSpec(width int) Spec {
+	spec := IntelSpec()
+	spec.Vendor, spec.L2 = Arm, nil
+	spec.L3 = &Cache{Ways: 16, Shareable: 0xffff, CLOSIDs: 16, Size: 16 << 20, MinBits: 1, Domains: []int{0, 65536}}
+	spec.MB = &Bandwidth{CLOSIDs: 16, Min: mpamPercent(0, width), Granularity: (100 + 1<<width - 1) >> width, Max: 100, Width: width}
+	spec.RMIDs = 64
 	return spec
 }

@@ -129,14 +129,14 @@ func (m *mounted) info(spec Spec) map[string]string {
 		if s.memory != nil {
 			files["MB/min_bandwidth"] = fmt.Sprintln(s.memory.Min)
 			files["MB/bandwidth_gran"] = fmt.Sprintln(s.memory.Granularity)
-			files["MB/delay_linear"] = fmt.Sprintln(map[Vendor]int{Intel: 1}[spec.Vendor])
+			files["MB/delay_linear"] = fmt.Sprintln(map[Vendor]int{Intel: 1, Arm: 1}[spec.Vendor])
 			continue
 		}
 		files[s.name+"/cbm_mask"] = fmt.Sprintf("%x\n", s.full())
 		files[s.name+"/min_cbm_bits"] = fmt.Sprintln(s.cache.MinBits)
 		files[s.name+"/shareable_bits"] = fmt.Sprintf("%x\n", s.cache.Shareable)
 		if !spec.NoSparseFile {
-			files[s.name+"/sparse_masks"] = fmt.Sprintln(map[bool]int{true: 1}[s.cache.MinBits == 0])
+			files[s.name+"/sparse_masks"] = fmt.Sprintln(map[bool]int{true: 1}[s.cache.sparse(spec.Vendor)])
 		}
 	}
 

@@ -1,0 +1,235 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+func conditionOf(status classes.BackendStatus, kind string) classes.Condition {
+	for _, c := range status.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return classes.Condition{}
+}
+
+// onArm returns a configuration with a class of each percentage, named p<percentage>, and with the class "none" without a share.
+func onArm(percentages ...int) string {
+	text := `{partitions: {all: {l3Allocation: "100%", mbAllocation: ["100%", "12000MBps"], classes: {none: {}`
+	for _, p := range percentages {
+		text += fmt.Sprintf(`, p%[1]d: {mbAllocation: ["%[1]d%%", "4000MBps"]}`, p)
+	}
+	return text + "}}}}"
+}
+
+// TestBandwidthOfArmIsPerCent has the values that Linux 7.3 showed, by the number of bits of MBW_MAX. With 8 bits, min_bandwidth is 0, as on AMD.
+func TestBandwidthOfArmIsPerCent(t *testing.T) {
+	for width, want := range map[int]map[int]int{
+		16: {10: 10, 33: 33, 40: 40, 100: 100},
+		8:  {1: 1, 10: 10, 33: 33, 40: 40, 100: 100},
+		7:  {1: 1, 10: 10, 33: 33, 40: 40, 100: 100},
+		6:  {10: 9, 33: 34, 40: 41, 100: 100},
+		5:  {4: 3, 10: 13, 40: 41, 100: 100},
+		4:  {40: 44, 92: 100},
+		3:  {40: 50, 100: 100},
+		2:  {26: 50, 100: 100},
+	} {
+		t.Run(fmt.Sprint(width, " bits"), func(t *testing.T) {
+			fsys := sim.New(sim.ArmSpec(width))
+			b := newBackend(fsys, nil)
+			var percentages, rounded []int
+			for wanted, got := range want {
+				percentages = append(percentages, wanted)
+				if wanted != got {
+					rounded = append(rounded, wanted)
+				}
+			}
+			preview, err := b.Preview(t.Context(), parse(t, onArm(percentages...)))
+			must(t, err)
+			apply(t, b, onArm(percentages...))
+
+			for wanted, got := range want {
+				line := fmt.Sprintf("MB:0=%d;1=%d\n", got, got)
+				if text := b.Schemata()[fmt.Sprint("p", wanted)]; !strings.HasSuffix(text, line) {
+					t.Errorf("a class of %d%% has %q, want %q", wanted, text, line)
+				}
+			}
+			if text := b.Schemata()["none"]; !strings.HasSuffix(text, "MB:0=100;1=100\n") {
+				t.Errorf("a class without a share has %q", text)
+			}
+			message := conditionOf(b.Status(), ConditionBandwidth).Message
+			for _, wanted := range rounded {
+				if text := fmt.Sprintf("p%d has 0=%d;1=%d for 0=%d;1=%d", wanted, want[wanted], want[wanted], wanted, wanted); !strings.Contains(message, text) {
+					t.Errorf("the condition does not report %q: %s", text, message)
+				}
+			}
+			if diff := cmp.Diff(preview.Degraded, b.Status().Degraded); diff != "" {
+				t.Error(diff)
+			}
+			if got := conditionOf(preview, ConditionBandwidth).Message; got != message {
+				t.Errorf("check predicts %q, and the kernel makes it %q", got, message)
+			}
+			if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
+				t.Errorf("repair finds %v, %v", drift, err)
+			}
+			apply(t, b, onArm(percentages...)) // again, on groups that exist
+			if got := conditionOf(b.Status(), ConditionBandwidth).Message; got != message {
+				t.Errorf("applied again, the condition is %q instead of %q", got, message)
+			}
+		})
+	}
+}
+
+// With 4 bits of MBW_MAX, Linux 7.3 turns 99 and 100 into 6. A new group has 100 without a write, and others get it by a write of 98.
+func TestABandwidthThatTheKernelGetsWrongIsNotWritten(t *testing.T) {
+	fsys := sim.New(sim.ArmSpec(4))
+	b := newBackend(fsys, nil)
+	share := func(text string) string {
+		return fmt.Sprintf(`{partitions: {p: {mbAllocation: ["100%%"], classes: {a: {mbAllocation: [%q]}, b: {}}}}}`, text)
+	}
+	for _, test := range []struct{ share, want, degraded string }{
+		{"100%", "MB:0=100;1=100\n", ""},
+		{"99%", "MB:0=100;1=100\n", "a fault of the kernel: it reads back 6 for 99"},
+		{"40%", "MB:0=44;1=44\n", ""},
+		{"99%", "MB:0=44;1=44\n", "a fault of the kernel: it reads back 6 for 99"},
+		{"100%", "MB:0=100;1=100\n", ""},
+	} {
+		apply(t, b, share(test.share))
+		schemata := resctrl.Schemata{}
+		if text, err := resctrl.ParseSchemata([]byte(dump(fsys, "schemata")["qos-a"])); err == nil {
+			schemata = text
+		}
+		if got := schemata.String(); !strings.HasSuffix(got, test.want) {
+			t.Errorf("%s: the group has %q, want %q at the end", test.share, got, test.want)
+		}
+		if got := b.Status().Degraded["a"]; !strings.Contains(got, test.degraded) || (got == "") != (test.degraded == "") {
+			t.Errorf("%s: the class is degraded because of %q, want %q", test.share, got, test.degraded)
+		}
+		if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
+			t.Errorf("%s: repair finds %v, %v", test.share, drift, err)
+		}
+	}
+}
+
+// tenth is a kernel that makes a tenth of a bandwidth of 50 in one domain.
+type tenth struct{ *sim.FS }
+
+func (f tenth) WriteFile(name string, data []byte) error {
+	return f.FS.WriteFile(name, []byte(strings.ReplaceAll(string(data), "MB:0=50", "MB:0=10")))
+}
+
+func TestABandwidthThatTheKernelChangesIsLeftAtItsDefault(t *testing.T) {
+	fsys := sim.New(sim.IntelSpec())
+	b := newBackend(tenth{fsys}, nil)
+	apply(t, b, `{partitions: {p: {mbAllocation: ["100%"], classes: {a: {mbAllocation: ["50%"]}, b: {mbAllocation: ["40%"]}}}}}`)
+	for class, want := range map[string]string{"a": "MB:1=50\n", "b": "MB:0=40;1=40\n"} {
+		if got := b.Schemata()[class]; !strings.HasSuffix(got, want) {
+			t.Errorf("the class %s has %q, want %q at the end", class, got, want)
+		}
+	}
+	if got := dump(fsys, "schemata")["qos-a"]; !strings.Contains(got, "MB:0=  100;1=   50") {
+		t.Errorf("the group of the class has %q", got)
+	}
+	if got := b.Status().Degraded["a"]; !strings.Contains(got, "cache ID 0 is left as it is, because of a fault of the kernel: it reads back 10 for 50") {
+		t.Errorf("the class is degraded because of %q", got)
+	}
+	if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
+		t.Errorf("repair finds %v, %v", drift, err)
+	}
+}
+
+// TestAControlThatNoClassSetsIsNotWritten refuses each write of memory bandwidth.
+func TestAControlThatNoClassSetsIsNotWritten(t *testing.T) {
+	for name, spec := range map[string]sim.Spec{"Intel": sim.IntelSpec(), "AMD": sim.AMDSpec(), "Arm": sim.ArmSpec(4)} {
+		t.Run(name, func(t *testing.T) {
+			fsys := sim.New(spec)
+			fsys.Inject(func(c sim.Call) *sim.Fault {
+				if strings.Contains(c.Data, "MB:") {
+					return &sim.Fault{Errno: syscall.EINVAL}
+				}
+				return nil
+			})
+			b := newBackend(fsys, nil)
+			apply(t, b, `{partitions: {p: {l3Allocation: "100%", classes: {a: {l3Allocation: "50%"}}}}}`)
+			if got := b.Status().Degraded; len(got) > 0 {
+				t.Errorf("degraded: %v", got)
+			}
+		})
+	}
+}
+
+func TestCacheIDsOfArm(t *testing.T) {
+	b := newBackend(sim.New(sim.ArmSpec(8)), nil)
+	apply(t, b, `{partitions: {p: {l3Allocation: "100%", mbAllocation: ["100%"], classes: {
+  a: {l3Allocation: {all: "100%", "65536": "50%"}, mbAllocation: {all: ["100%"], "1": ["30%"]}},
+  b: {l3Allocation: {all: "100%", "1,65535-4294967295": "50%"}, mbAllocation: {all: ["100%"], "65536": ["30%"]}}}}}}`)
+	if diff := cmp.Diff("L3:0=ffff;65536=ff\nMB:0=100;1=30\n", b.Schemata()["a"]); diff != "" {
+		t.Error(diff)
+	}
+	want := "l3Allocation of cache IDs 1, 65535, 65537-4294967295 has no effect: this machine has the IDs 0, 65536; " +
+		"mbAllocation of cache IDs 65536 has no effect: this machine has the IDs 0-1"
+	if diff := cmp.Diff(map[string]string{"b": want}, b.Status().Degraded); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestNamesThatThisProgramDoesNotKnow has the lines and directories that kernels of NVIDIA for Arm show.
+func TestNamesThatThisProgramDoesNotKnow(t *testing.T) {
+	spec := sim.IntelSpec()
+	spec.Unknown = sim.Unknown{Lines: "L3_MAX:0=100;1=100\n# MB_HW:0=1\nMB_HLIM:0=0;1=0\n", Files: map[string]string{
+		"info/L3_MAX/num_closids": "47\n", "info/MB_HLIM/num_closids": "47\n", "info/MB_MON/mon_features": "mbm_total_bytes\n", "kernel_mode": "x\n",
+	}}
+	fsys := sim.New(spec)
+	for _, w := range [][2]string{{"theirs/schemata", "L3:0=c00;1=c00\nL2:0=f0000;1=f0000\n"}, {"schemata", "L3:0=3ff;1=3ff\nL2:0=ffff;1=ffff\n"}} {
+		if name, _, below := strings.Cut(w[0], "/"); below {
+			must(t, fsys.Mkdir(sim.MountPoint+"/"+name))
+		}
+		must(t, fsys.WriteFile(sim.MountPoint+"/"+w[0], []byte(w[1])))
+	}
+	b := newBackend(fsys, nil)
+	apply(t, b, `{partitions: {p: {l3Allocation: "0x3ff", l2Allocation: "0xffff", classes: {a: {l3Allocation: "0x100"}}}}}`)
+	if diff := cmp.Diff("L2:0=ffff;1=ffff\nL3:0=100;1=100\nMB:0=100;1=100\n", b.Schemata()["a"]); diff != "" {
+		t.Error(diff)
+	}
+	if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
+		t.Errorf("repair finds %v, %v", drift, err)
+	}
+}
+
+// TestBandwidthOnTheKernel applies all percentages that the machine has CLOSIDs for, and compares the kernel's values with what check predicts.
+func TestBandwidthOnTheKernel(t *testing.T) {
+	if *kernel == "" {
+		t.Skip("changes this machine's resctrl; give -kernel for that")
+	}
+	must(t, unix.Mount("resctrl", sim.MountPoint, "resctrl", 0, ""))
+	defer func() { must(t, unix.Unmount(sim.MountPoint, 0)) }()
+	b := newBackend(hostfs.Root("/"), nil)
+	for first := 1; first < 100; first += 4 {
+		config := onArm(first, first+1, first+2, first+3)
+		preview, err := b.Preview(t.Context(), parse(t, config))
+		must(t, err)
+		must(t, b.Apply(t.Context(), parse(t, config)))
+		must(t, b.Release(t.Context(), nobody))
+		if diff := cmp.Diff(conditionOf(preview, ConditionBandwidth), conditionOf(b.Status(), ConditionBandwidth)); diff != "" {
+			t.Errorf("%s: -check +status: %s", config, diff)
+		}
+		if diff := cmp.Diff(preview.Degraded, b.Status().Degraded); diff != "" {
+			t.Errorf("%s: -check +status: %s", config, diff)
+		}
+	}
+	t.Log(conditionOf(b.Status(), ConditionBandwidth).Message)
+}
