@@ -26,8 +26,9 @@ func newAssignmentsCommand() *cobra.Command {
 		Long: `assignments shows the class of every QoS-class resource for every pod and container of this node, as the running plugin
 reports it, with the source of the class and the requesting annotation. POD is a pod's UID, or namespace/name.
 
-Sources: container, allocated (an extended resource in the limits), pod, default (the resource's default class), update (changed while
-running), adopted (the plugin found it running in the class), and "-" for no request and no default.
+Sources: container, allocated (an extended resource in the limits), pod, default (the resource's default class), rule NAME (a rule of
+the class file), update (changed while running), adopted (the plugin found it running in the class), and "-" for no request and no
+default.
 
 Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.ListAssignmentsResponse.`,
 		Example: `  qos-nri-plugin assignments

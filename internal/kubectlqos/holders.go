@@ -4,6 +4,7 @@
 package kubectlqos
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,12 @@ type assignment struct {
 	evicted string
 	// draining is true if the class was removed from the class files of the node.
 	draining bool
+}
+
+// isDecidedByNode reports whether a rule of the class file, or the runtime handler of the pod, has decided the class. A node does not publish
+// its rules and runtime handlers.
+func (a assignment) isDecidedByNode() bool {
+	return a.source == classes.SourceRuntimeHandler || strings.HasPrefix(string(a.source), string(classes.SourceRule)+" ")
 }
 
 // holdings has what a node reports for one resource and one container or pod. It has two assignments if the runtime

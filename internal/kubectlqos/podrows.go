@@ -281,6 +281,9 @@ func (v *podView) row(c containerView, resource string, want *classes.Assignment
 		want = &classes.Assignment{}
 	}
 	row, has, is := v.effectiveRow(c, resource, *want)
+	if !asks(want) && has.isDecidedByNode() {
+		want = &classes.Assignment{Resource: resource, Class: has.class, Source: has.source}
+	}
 	if asks(want) {
 		row.Requested, row.RequestedBy = &want.Class, keyText(want.Key)
 	}
@@ -311,7 +314,7 @@ func (v *podView) effectiveRow(c containerView, resource string, want classes.As
 	if is == inClass {
 		row.Effective, row.Foreign, row.Device, row.Since = &has.class, has.foreign, has.device, has.since
 	}
-	if has.source == classes.SourceUpdate || has.source == classes.SourceAdopted {
+	if has.source == classes.SourceUpdate || has.source == classes.SourceAdopted || has.isDecidedByNode() {
 		row.Source = string(has.source)
 	}
 	return row, has, is

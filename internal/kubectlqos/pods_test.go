@@ -103,6 +103,14 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			"p | main | k8s.io/rdt | gold | gold | container"},
 		{"by nothing, which is the default", aPod("p").on("n1").running(), "main=bronze", nil,
 			"p | main | k8s.io/rdt | - | bronze | default"},
+		{"by a rule of the node", aPod("p").on("n1").running(), "main=silver/rule web", nil,
+			"p | main | k8s.io/rdt | - | silver | rule web"},
+		{"by a rule of the node, which is the system default", aPod("p").on("n1").running().
+			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt system default (rule exempt)", "12:40:00"), "", nil,
+			"p | main | k8s.io/rdt | - | <system default> | rule exempt"},
+		{"by its runtime handler", aPod("p").on("n1").running().
+			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt system default (runtime-handler)", "12:40:00"), "", nil,
+			"p | main | k8s.io/rdt | - | <system default> | runtime-handler"},
 		{"the system default", aPod("p").on("n1").asks("rdt=").running(), "", nil,
 			"p | main | k8s.io/rdt | <system default> | <system default> | container"},
 		{"the group of another program instead of the system default", aPod("p").on("n1").asks("rdt=").running(), "", func(t *testing.T, r *rig) {

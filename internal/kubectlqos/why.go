@@ -48,6 +48,8 @@ func (v *podView) effective(c containerView, resource, wanted string) (assignmen
 		return assignment{}, notRunning
 	case v.node == nil, incomplete:
 		return assignment{}, notKnown
+	case isSaid && said.class == classes.SystemDefault:
+		return said, inClass // the condition also has the source
 	}
 	return assignment{}, inClass
 }

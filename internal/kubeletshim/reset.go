@@ -21,7 +21,6 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
@@ -138,7 +137,7 @@ func leftOf(class *nodeqosv1alpha1.QOSResourceClassInfo) string {
 	if !class.Draining {
 		return "offers"
 	}
-	i := slices.IndexFunc(class.Holders, func(h nodeqosv1alpha1.Holder) bool { return h.Source == string(classes.SourceDefault) })
+	i := slices.IndexFunc(class.Holders, nodeqosv1alpha1.Holder.IsDefault)
 	if i < 0 {
 		return ""
 	}

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // maxDrainingPods is the maximum number of pods that the condition ClassesDraining names.
@@ -53,7 +52,7 @@ func drainingPods(status *nodeqosv1alpha1.QOSResourceStatus) (pods []string, omi
 			omitted += class.HoldersOmitted
 			for _, h := range class.Holders {
 				pod := h.Namespace + "/" + h.Pod
-				if h.Source != string(classes.SourceDefault) && !named[pod] {
+				if !h.IsDefault() && !named[pod] {
 					named[pod] = true
 					pods = append(pods, fmt.Sprintf("%s (%s of %s)", pod, class.Name, r.Name))
 				}

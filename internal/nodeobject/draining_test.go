@@ -26,6 +26,7 @@ func TestAConditionNamesThePodsOfRemovedClasses(t *testing.T) {
 		{"one pod", qosv1alpha1.Source_SOURCE_ALLOCATED, 1, "again: ns/pod-00 (old of k8s.io/rdt)"},
 		{"many pods", qosv1alpha1.Source_SOURCE_POD, 30, "ns/pod-19 (old of k8s.io/rdt), and 10 more"},
 		{"a pod with the former default class", qosv1alpha1.Source_SOURCE_DEFAULT, 1, ""},
+		{"a pod with the class of a former rule", qosv1alpha1.Source_SOURCE_RULE, 1, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			info := status(at(8, 0, 0))

@@ -136,7 +136,7 @@ func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1a
 		}
 		key := classKey{resource, a.GetClass()}
 		evicted := holderKey{owner.WithoutVolume(), a.GetName()} // evictions name the container of a volume
-		holder.Source, holder.Reason = a.GetSource().Name(), h.reasons[evicted]
+		holder.Source, holder.Reason = a.SourceText(), h.reasons[evicted]
 		h.found = append(h.found, found{class: key, holder: new(holder)})
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -320,14 +322,22 @@ func podOf(p *api.PodSandbox) classes.Holder {
 		ID: p.GetId(), SandboxID: p.GetId(), PodUID: cmp.Or(nameOf(p.GetUid()), p.GetId()),
 		PodName: nameOf(p.GetName()), PodNamespace: nameOf(p.GetNamespace()),
 		RuntimeHandler: nameOf(p.GetRuntimeHandler()), PodAnnotations: p.GetAnnotations(), CgroupsPath: p.GetLinux().GetCgroupParent(), PID: int(p.GetPid()),
-		PodCgroupsPath: p.GetLinux().GetCgroupParent(),
+		PodCgroupsPath: p.GetLinux().GetCgroupParent(), PodLabels: labelsOf(p),
 	}
+}
+
+// labelsOf returns the labels of a pod without those that the kubelet adds for itself.
+func labelsOf(p *api.PodSandbox) map[string]string {
+	labels := p.GetLabels()
+	maps.DeleteFunc(labels, func(key, _ string) bool { return strings.HasPrefix(key, "io.kubernetes.pod.") })
+	return labels
 }
 
 func containerOf(p *api.PodSandbox, c *api.Container) classes.Holder {
 	h := podOf(p)
 	h.ID, h.Container, h.ContainerAnnotations = c.GetId(), nameOf(c.GetName()), c.GetAnnotations()
 	h.CgroupsPath, h.PID = c.GetLinux().GetCgroupsPath(), int(c.GetPid())
+	h.ImageDigest = c.GetImage().GetDigest()
 	h.Spec = limitsOf(c.GetLinux().GetResources())
 	if had, recorded := h.OwnAnnotation(originalsAnnotation); recorded {
 		h.Spec.Originals = parseOriginals(had)

@@ -24,11 +24,11 @@ type fieldNumbers map[protowire.Number]fieldNumbers
 // handlers, so a field that a handler reads must be listed here.
 func decodedFields() map[protoreflect.FullName]fieldNumbers {
 	const (
-		pod       = "id name uid namespace annotations runtime_handler linux.cgroup_parent pid"
+		pod       = "id name uid namespace labels annotations runtime_handler linux.cgroup_parent pid"
 		container = "id pod_sandbox_id name state annotations mounts.destination mounts.source pid rlimits created_at " +
 			"linux.devices.path linux.devices.type linux.devices.major linux.devices.minor linux.cgroups_path linux.oom_score_adj " +
 			"linux.io_priority linux.sysctl linux.scheduler linux.rdt.clos_id linux.resources.unified " +
-			"linux.resources.memory.limit linux.resources.cpu.quota linux.resources.cpu.period linux.resources.cpu.shares"
+			"linux.resources.memory.limit linux.resources.cpu.quota linux.resources.cpu.period linux.resources.cpu.shares image.digest"
 	)
 	decoded := map[protoreflect.FullName]fieldNumbers{}
 	read := func(request proto.Message, pods, containers string, others ...string) {

@@ -172,7 +172,7 @@ func describeVolume(volume *qosv1alpha1.VolumeAssignments) string {
 func describe(assignments []*qosv1alpha1.Assignment) string {
 	parts := make([]string, 0, len(assignments))
 	for _, a := range assignments {
-		parts = append(parts, podspec.AssignedText(a.GetName(), a.GetClass(), a.GetForeign(), a.GetSource().Name(), a.GetStale(), a.GetLimited()))
+		parts = append(parts, podspec.AssignedText(a.GetName(), a.GetClass(), a.GetForeign(), a.SourceText(), a.GetStale(), a.GetLimited()))
 	}
 	return strings.Join(parts, ", ")
 }

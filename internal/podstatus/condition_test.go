@@ -75,6 +75,8 @@ func TestCondition(t *testing.T) {
 	}
 
 	withVolumes.Volumes[0].QosResources[0].Foreign = "lower limits on 253:3 rbps=100"
+	ruled := has("k8s.io/rdt", "bronze", qosv1alpha1.Source_SOURCE_RULE)
+	ruled.RequestedBy = "batch"
 	for _, c := range []struct {
 		name string
 		observed
@@ -94,6 +96,7 @@ func TestCondition(t *testing.T) {
 		{"a requested system default is published", observed{pod: podWith("main"), assignments: assigned(ctr("main", "1", has("k8s.io/rdt", "", container)))}, "True Assigned: main: k8s.io/rdt system default (container)"},
 		{"what another program has set in place of a requested system default is published", observed{pod: podWith("main"), assignments: assigned(ctr("main", "1", theirs))}, "True Assigned: main: k8s.io/rdt resctrl group batch (container)"},
 		{"a published condition is updated to system defaults", observed{pod: published, assignments: assigned(ctr("main", "1", has("k8s.io/rdt", "", none)))}, "True Assigned: main: k8s.io/rdt system default"},
+		{"a class of a rule", observed{pod: podWith("main"), assignments: assigned(ctr("main", "1", ruled))}, "True Assigned: main: k8s.io/rdt bronze (rule batch)"},
 		{"a pod that the plugin does not have is left unchanged", observed{pod: published}, ""},
 		{"a refusal has the plugin's reason", observed{pod: podWith("main"), refusals: []podevents.Record{{Container: "main", Series: "ClassFull", Message: "full"}}}, "False ClassFull: full"},
 		{"a refusal without a reason is Refused", observed{pod: podWith("main"), refusals: []podevents.Record{{Message: "no"}}}, "False Refused: no"},

@@ -161,5 +161,5 @@ func differences(before, after []*qosv1alpha1.Assignment) []string {
 // while the plugin was not running. The plugin's own container is always such a container. After a new registration, the plugin reports
 // such a container for a moment as it was found, without its default class.
 func isInitialDefault(was, now *qosv1alpha1.Assignment) bool {
-	return was.GetSource() == qosv1alpha1.Source_SOURCE_ADOPTED && was.GetClass() == "" && now.GetSource() == qosv1alpha1.Source_SOURCE_DEFAULT
+	return was.GetSource() == qosv1alpha1.Source_SOURCE_ADOPTED && was.GetClass() == "" && now.IsDefault()
 }

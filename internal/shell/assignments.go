@@ -19,9 +19,13 @@ func Assignments(list *qosv1alpha1.ListAssignmentsResponse) string {
 	rows := table{{"NAMESPACE", "POD", "CONTAINER", "RESOURCE", "CLASS", "SOURCE", "REQUESTED BY"}}
 	add := func(pod *qosv1alpha1.PodAssignments, container string, assignments []*qosv1alpha1.Assignment) {
 		for _, a := range assignments {
+			requestedBy := a.GetRequestedBy()
+			if a.IsDefault() {
+				requestedBy = "" // the source has the name of the rule
+			}
 			rows = append(rows, []string{
 				pod.GetNamespace(), pod.GetName(), containerText(container), a.GetName(), shownText(a),
-				cmp.Or(a.GetSource().Name(), "-"), a.GetRequestedBy(),
+				cmp.Or(a.SourceText(), "-"), requestedBy,
 			})
 		}
 	}

@@ -53,6 +53,8 @@ type Resource struct {
 	Mutable bool
 	// DefaultClass is assigned to containers or pods that request nothing. It is SystemDefault if the resource has no default.
 	DefaultClass string
+	// Rules assign classes to containers or pods that request nothing. The first rule that matches wins. If none matches, DefaultClass applies.
+	Rules []Rule
 	// RuntimeHandlers has the handlers of RuntimeClasses whose pods can have classes of the resource. Pods without a RuntimeClass always
 	// can. nil means all handlers.
 	RuntimeHandlers []string
@@ -92,14 +94,23 @@ type Offer struct {
 	Unavailable *Unavailable
 }
 
-// Default returns the assignment that applies if a pod of a runtime handler requests nothing. An unavailable resource has no default,
-// because its classes cannot be enforced.
-func (o *Offer) Default(handler string) Assignment {
+// Default returns the assignment of a holder that requests nothing. An unavailable resource has no default, because its classes cannot be
+// enforced.
+func (o *Offer) Default(h *Holder) Assignment {
 	switch {
-	case o.DefaultClass == SystemDefault || o.Unavailable != nil:
+	case o.DefaultClass == SystemDefault && len(o.Rules) == 0 || o.Unavailable != nil:
 		return Assignment{Resource: o.Name}
-	case !o.Serves(handler):
+	case !o.Serves(h.RuntimeHandler):
 		return Assignment{Resource: o.Name, Source: SourceRuntimeHandler}
+	}
+
+	for i := range o.Rules {
+		if rule := &o.Rules[i]; rule.Matches(h) {
+			return Assignment{Resource: o.Name, Class: rule.Class, Source: SourceRule, Key: rule.Name}
+		}
+	}
+	if o.DefaultClass == SystemDefault {
+		return Assignment{Resource: o.Name}
 	}
 	return Assignment{Resource: o.Name, Class: o.DefaultClass, Source: SourceDefault}
 }
@@ -114,8 +125,10 @@ type Catalog struct {
 	families [2]family
 	// claims maps each container to its volumes whose PersistentVolumeClaims request a class.
 	claims map[qos.Subject][]ClaimedVolume
-	// containerDefaults and podDefaults have the assignments that apply if nothing is requested, for pods without a RuntimeClass.
+	// containerDefaults and podDefaults have the assignments that apply if nothing is requested, for pods without a RuntimeClass that no
+	// rule matches. hasRules is true if a resource has rules.
 	containerDefaults, podDefaults []Assignment
+	hasRules                       bool
 }
 
 // NewCatalog makes the catalog of offers. The offers must have distinct canonical names. The catalog does not copy the
@@ -125,11 +138,12 @@ func NewCatalog(offers []Offer) *Catalog {
 	for i := range c.offers {
 		offer := &c.offers[i]
 		c.index[offer.Name] = i
+		c.hasRules = c.hasRules || len(offer.Rules) > 0
 		switch offer.Scope {
 		case ContainerScope:
-			c.containerDefaults = append(c.containerDefaults, offer.Default(""))
+			c.containerDefaults = append(c.containerDefaults, offer.Default(&Holder{}))
 		case PodScope:
-			c.podDefaults = append(c.podDefaults, offer.Default(""))
+			c.podDefaults = append(c.podDefaults, offer.Default(&Holder{}))
 		case VolumeScope: // has no default
 		}
 	}
@@ -150,13 +164,13 @@ func (c *Catalog) defaults(h *Holder) []Assignment {
 	if h.Container == "" {
 		shared = c.podDefaults
 	}
-	if h.RuntimeHandler == "" {
+	if h.RuntimeHandler == "" && !c.hasRules {
 		return shared
 	}
 
 	own := slices.Clone(shared)
 	for i := range own {
-		own[i] = c.offers[c.index[own[i].Resource]].Default(h.RuntimeHandler)
+		own[i] = c.offers[c.index[own[i].Resource]].Default(h)
 	}
 	return own
 }

@@ -13,8 +13,8 @@ import (
 // the size of the NodeQOSResources object.
 const maxClasses = 256
 
-// checkClasses reports classes that the resource offers, but that are not configured in its backend's section. It also
-// reports a default class that does not exist or that has a capacity.
+// checkClasses reports classes that the resource offers, but that are not configured in its backend's section. It also reports
+// a default class, and the class of a rule, that does not exist or that has a capacity.
 func (r *draft) checkClasses(defaultClass *Field) {
 	if r.Backend == nil {
 		return
@@ -35,16 +35,21 @@ func (r *draft) checkClasses(defaultClass *Field) {
 		r.section.Report("has no classes; list the resource's classes in its field classes, e.g. classes: [{name: gold, capacity: 2}]")
 		return
 	}
-	if r.DefaultClass == SystemDefault {
-		return
+	if r.DefaultClass != SystemDefault {
+		r.checkUnlimited(defaultClass, r.DefaultClass, "a default class")
 	}
-	class, ok := r.Class(r.DefaultClass)
+	r.checkRules()
+}
+
+// checkUnlimited reports a class that holders get without a request, if it does not exist or has a capacity.
+func (r *draft) checkUnlimited(f *Field, name, what string) {
+	class, ok := r.Class(name)
 	switch {
 	case !ok:
-		defaultClass.Report("there is no class %s; available: %s%s", quote(r.DefaultClass), list(r.classNames()), Suggestion(r.DefaultClass, r.classNames()))
+		f.Report("there is no class %s; available: %s%s", quote(name), list(r.classNames()), Suggestion(name, r.classNames()))
 	case class.Capacity > 0:
-		defaultClass.Report("class %s has capacity %d, but a default class must be unlimited, because containers without a request are never refused",
-			quote(class.Name), class.Capacity)
+		f.Report("class %s has capacity %d, but %s must be unlimited, because containers without a request are never refused",
+			quote(class.Name), class.Capacity, what)
 	}
 }
 

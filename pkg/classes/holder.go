@@ -28,6 +28,10 @@ type Holder struct {
 	SandboxID string
 	// RuntimeHandler is the handler that the pod's RuntimeClass names, e.g. "kata". It is empty for a pod without a RuntimeClass.
 	RuntimeHandler string
+	// PodLabels has the labels that the pod had at its creation, without those that the kubelet adds.
+	PodLabels map[string]string
+	// ImageDigest is the digest of the container's image, e.g. "sha256:…". It is empty in pod scope, and if the runtime does not report it.
+	ImageDigest string
 	// PodAnnotations and ContainerAnnotations may request classes.
 	PodAnnotations, ContainerAnnotations map[string]string
 	// CgroupsPath has the format of the OCI runtime spec: a path below the cgroup root, or "slice:prefix:name" with the
@@ -130,6 +134,8 @@ const (
 	SourcePod Source = "pod"
 	// SourceDefault means that the class is the resource's DefaultClass.
 	SourceDefault Source = "default"
+	// SourceRule means that the class is that of a Rule of the resource. Assignment.Key is the name of the rule.
+	SourceRule Source = "rule"
 	// SourceClaim means that the PersistentVolumeClaim of a volume requested the class.
 	SourceClaim Source = "claim"
 	// SourceRuntimeHandler means that nothing is requested, and that pods of this runtime handler do not get the resource's
@@ -147,18 +153,22 @@ const (
 type Assignment struct {
 	Resource, Class string
 	Source          Source
-	// Key is the key of the annotation, or the name of the claim, that requests the class. It is empty if the class has another source.
+	// Key is the key of the annotation, or the name of the claim, that requests the class, or the name of the rule that assigns it. It is
+	// empty if the class has another source.
 	Key string
 }
 
 // IsRequested reports whether the container, pod or volume itself has the class, and not only because nothing was requested.
 func (a Assignment) IsRequested() bool {
 	switch a.Source {
-	case SourceDefault, SourceClaim, SourceRuntimeHandler, SourceNone:
+	case SourceDefault, SourceRule, SourceClaim, SourceRuntimeHandler, SourceNone:
 		return false
 	}
 	return true
 }
+
+// IsDefault reports whether the class files assign the class, because nothing was requested.
+func (a Assignment) IsDefault() bool { return a.Source == SourceDefault || a.Source == SourceRule }
 
 // Holding is a holder with its assignments, which are read-only.
 type Holding struct {

@@ -102,6 +102,8 @@ type draft struct {
 	kind          *Kind
 	// classes maps the name of each class to the field that defines the class.
 	classes map[string]*Field
+	// rules has the field with the class of each rule, or nil if the field is missing.
+	rules []*Field
 }
 
 func (p *parser) readTop(top *Field) {

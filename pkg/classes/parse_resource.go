@@ -19,7 +19,7 @@ import (
 const maxCapacity = 100_000
 
 func (p *parser) readResource(f *Field) {
-	known := append([]string{"name", "scope", "defaultClass", "onClassRemoved", "runtimeHandlers", "classes"}, p.kindFields()...)
+	known := append([]string{"name", "scope", "defaultClass", "match", "onClassRemoved", "runtimeHandlers", "classes"}, p.kindFields()...)
 	fields := f.ExactFields(known...)
 	if fields == nil {
 		return
@@ -37,6 +37,7 @@ func (p *parser) readResource(f *Field) {
 	r.OnClassRemoved = oneOf(fields["onClassRemoved"], Drain, Evict)
 	p.readBackend(r, fields)
 	r.readHandlers(fields["runtimeHandlers"])
+	r.readRules(fields["match"])
 	if classes := fields["classes"]; classes != nil {
 		r.readClasses(classes)
 	} else {

@@ -58,7 +58,8 @@ type resolver struct {
 //  4. the KEP's or the runtime's pod annotation for the container
 //  5. PodKey
 //  6. the KEP's or the runtime's annotation for the whole pod
-//  7. the resource's default
+//  7. the first of the resource's rules that matches
+//  8. the resource's default
 //
 // A request for the empty class requests the system default. If the kubelet has allocated a class, and an annotation
 // for the container requests another one, Resolve returns an error.

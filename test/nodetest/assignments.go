@@ -3,17 +3,33 @@
 
 package nodetest
 
-import "github.com/qos-nri/qos-nri-plugin/internal/node/state"
+import (
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
 
-// Has returns, as "class/source", the class that a container has of a resource, and the source of this assignment.
+// Has returns, as "class/source", the class that a container or sandbox has of a resource, and the source of this assignment.
 func Has(pods []state.PodAssignments, id, resource string) string {
 	for _, p := range pods {
+		if p.SandboxID == id {
+			return of(p.Assignments, resource)
+		}
 		for _, c := range p.Containers {
-			for _, a := range c.Assignments {
-				if c.ID == id && a.Resource == resource {
-					return a.Class + "/" + string(a.Source)
-				}
+			if c.ID == id {
+				return of(c.Assignments, resource)
 			}
+		}
+	}
+	return "not reported"
+}
+
+func of(assignments []state.Reported, resource string) string {
+	for _, a := range assignments {
+		switch {
+		case a.Resource == resource && a.Source == classes.SourceRule:
+			return a.Class + "/rule " + a.Key
+		case a.Resource == resource:
+			return a.Class + "/" + string(a.Source)
 		}
 	}
 	return "not reported"

@@ -21,6 +21,8 @@ type ContainerConfig struct {
 	// Annotations has the CRI annotations, which the kubelet and device plugins set. Pods cannot set them.
 	Annotations map[string]string
 	Labels      map[string]string
+	// ImageDigest is the digest of the image. It is empty for a runtime that does not report images.
+	ImageDigest string
 	Args, Env   []string
 	Mounts      []*api.Mount
 	Devices     []*api.LinuxDevice

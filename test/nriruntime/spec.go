@@ -179,6 +179,7 @@ func (c *container) nri() *api.Container {
 	annotations := maps.Clone(c.spec.Annotations)
 	maps.Copy(annotations, c.config.Annotations)
 	return &api.Container{
+		Image:        &api.Image{Digest: c.config.ImageDigest},
 		Id:           c.id,
 		PodSandboxId: c.pod.id,
 		Name:         c.config.Name,

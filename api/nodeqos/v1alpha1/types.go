@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,6 +124,11 @@ type NodeQOSResourcesStatus struct {
 	// The container runtime that the plugin is registered with.
 	// +optional
 	Runtime RuntimeStatus `json:"runtime,omitzero"`
+}
+
+// IsDefault reports whether the class files assign the class, because nothing was requested.
+func (h Holder) IsDefault() bool {
+	return h.Source == "default" || strings.HasPrefix(h.Source, "rule ")
 }
 
 // These constants define how often the status is written, and when it expires.
@@ -272,8 +278,8 @@ type Holder struct {
 	Since *metav1.Time `json:"since,omitempty"`
 
 	// Source of the class: "container" or "pod" (an annotation), "allocated" (an extended resource), "claim" (the
-	// PersistentVolumeClaim of a volume) or "default"; "update" if the class was changed while the holder ran; "adopted" if
-	// the holder already ran in it when the plugin found the holder.
+	// PersistentVolumeClaim of a volume), "default", or "rule" and the name of the rule of the class file; "update" if the class
+	// was changed while the holder ran; "adopted" if the holder already ran in it when the plugin found the holder.
 	// +optional
 	Source string `json:"source,omitempty"`
 

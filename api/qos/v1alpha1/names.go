@@ -17,6 +17,19 @@ func (x Source) Name() string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(x.String(), "SOURCE_"), "_", "-"))
 }
 
+// SourceText returns the name of the source of an assignment, e.g. "allocated". For a class of a rule, it is "rule" and the rule's name.
+func (x *Assignment) SourceText() string {
+	if x.GetSource() == Source_SOURCE_RULE {
+		return x.GetSource().Name() + " " + x.GetRequestedBy()
+	}
+	return x.GetSource().Name()
+}
+
+// IsDefault reports whether the class files assign the class, because nothing was requested.
+func (x *Assignment) IsDefault() bool {
+	return x.GetSource() == Source_SOURCE_DEFAULT || x.GetSource() == Source_SOURCE_RULE
+}
+
 // Name returns the lower-case name of a scope, e.g. "pod". It returns "" if the scope is not known.
 func (x Scope) Name() string {
 	if x == Scope_SCOPE_UNSPECIFIED {

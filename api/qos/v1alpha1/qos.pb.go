@@ -110,6 +110,8 @@ const (
 	Source_SOURCE_CLAIM Source = 7
 	// Nothing was requested, and pods of this runtime handler get no default class of the resource: the system default.
 	Source_SOURCE_RUNTIME_HANDLER Source = 8
+	// Nothing was requested, and a rule of the class file matches; Assignment.requested_by is the name of the rule.
+	Source_SOURCE_RULE Source = 9
 )
 
 // Enum value maps for Source.
@@ -124,6 +126,7 @@ var (
 		6: "SOURCE_UPDATE",
 		7: "SOURCE_CLAIM",
 		8: "SOURCE_RUNTIME_HANDLER",
+		9: "SOURCE_RULE",
 	}
 	Source_value = map[string]int32{
 		"SOURCE_UNSPECIFIED":     0,
@@ -135,6 +138,7 @@ var (
 		"SOURCE_UPDATE":          6,
 		"SOURCE_CLAIM":           7,
 		"SOURCE_RUNTIME_HANDLER": 8,
+		"SOURCE_RULE":            9,
 	}
 )
 
@@ -1739,7 +1743,7 @@ type Assignment struct {
 	Class string `protobuf:"bytes,2,opt,name=class,proto3" json:"class,omitempty"`
 	// Source of the class.
 	Source Source `protobuf:"varint,16,opt,name=source,proto3,enum=qos.v1alpha1.Source" json:"source,omitempty"`
-	// Key of the annotation that requested the class, or namespace and name of the claim; empty without one.
+	// Key of the annotation that requested the class, namespace and name of the claim, or name of the rule; empty without one.
 	RequestedBy string `protobuf:"bytes,17,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
 	// What another program, e.g. the container runtime, has set in place of the system default: "resctrl group batch" or
 	// "limits of 8:0 (sda)". For a volume: lower limits than those of its class, as in "lower limits on 8:0 rbps=1000".
@@ -2805,7 +2809,7 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSCOPE_CONTAINER\x10\x01\x12\r\n" +
 	"\tSCOPE_POD\x10\x02\x12\x10\n" +
-	"\fSCOPE_VOLUME\x10\x03*\xc5\x01\n" +
+	"\fSCOPE_VOLUME\x10\x03*\xd6\x01\n" +
 	"\x06Source\x12\x16\n" +
 	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SOURCE_CONTAINER\x10\x01\x12\x14\n" +
@@ -2816,7 +2820,8 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x0eSOURCE_ADOPTED\x10\x05\x12\x11\n" +
 	"\rSOURCE_UPDATE\x10\x06\x12\x10\n" +
 	"\fSOURCE_CLAIM\x10\a\x12\x1a\n" +
-	"\x16SOURCE_RUNTIME_HANDLER\x10\b2\x8f\x05\n" +
+	"\x16SOURCE_RUNTIME_HANDLER\x10\b\x12\x0f\n" +
+	"\vSOURCE_RULE\x10\t2\x8f\x05\n" +
 	"\aNodeQOS\x12C\n" +
 	"\x06Status\x12\x1b.qos.v1alpha1.StatusRequest\x1a\x1c.qos.v1alpha1.StatusResponse\x12B\n" +
 	"\x05Watch\x12\x1a.qos.v1alpha1.WatchRequest\x1a\x1b.qos.v1alpha1.WatchResponse0\x01\x12^\n" +

@@ -116,7 +116,8 @@ func (n *node) catalogFor(h classes.Holder) *classes.Catalog {
 		for _, a := range held.Assignments {
 			if resource, there := n.live.Resource(a.Resource); there && a.IsRequested() && n.live.Drains(a) {
 				only := resource.Config.Resource
-				only.DefaultClass, only.Classes = classes.SystemDefault, []classes.Class{{Name: a.Class, Capacity: n.removed[slot{a.Resource, a.Class}]}}
+				only.DefaultClass, only.Rules = classes.SystemDefault, nil
+				only.Classes = []classes.Class{{Name: a.Class, Capacity: n.removed[slot{a.Resource, a.Class}]}}
 				draining = append(draining, only)
 			}
 		}

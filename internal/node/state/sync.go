@@ -261,7 +261,7 @@ func withoutResourcesOf(assignments, others []classes.Assignment) []classes.Assi
 // withoutDefaults returns the assignments that a container keeps for its whole life. It leaves out default classes,
 // because these follow the configuration (KEP-3008, "Implicit defaults").
 func withoutDefaults(assignments []classes.Assignment) []classes.Assignment {
-	return slices.DeleteFunc(slices.Clone(assignments), func(a classes.Assignment) bool { return a.Source == classes.SourceDefault })
+	return slices.DeleteFunc(slices.Clone(assignments), classes.Assignment.IsDefault)
 }
 
 // SetStored gives the backends the cgroup v2 values that the runtime has stored for a container.

@@ -77,11 +77,11 @@ func (o Offering) defaults(h classes.Holding) []classes.Assignment {
 	var now []classes.Assignment
 	for _, offer := range o.Catalog.Offers() {
 		if offer.Scope == h.Scope() && offer.Scope != classes.VolumeScope && !requested(offer.Name) {
-			now = append(now, offer.Default(h.RuntimeHandler))
+			now = append(now, offer.Default(&h.Holder))
 		}
 	}
 	for _, a := range h.Assignments {
-		if a.Source == classes.SourceDefault && !o.Configured(a.Resource) {
+		if a.IsDefault() && !o.Configured(a.Resource) {
 			now = append(now, classes.Assignment{Resource: a.Resource}) // the default of a removed resource ends at once, instead of draining
 		}
 	}

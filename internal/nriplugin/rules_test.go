@@ -1,0 +1,93 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+const rules = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: vendor.example/xyz-qos
+  defaultClass: low
+  match:
+  - {name: exempt, class: "", namespaces: [kube-system]}
+  - {name: best-effort, class: lowest, podQOS: [BestEffort]}
+  - {name: web, class: middle, labels: {app: web}}
+  - {name: pinned, class: middle, imageDigests: ["sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"]}
+  classes: [{name: high, capacity: 1}, {name: middle}, {name: low}, {name: lowest}]
+  external: {}
+- name: vendor.example/net
+  scope: pod
+  match: [{name: best-effort, class: slow, podQOS: [BestEffort]}]
+  classes: [{name: fast, capacity: 1}, {name: slow}]
+  external: {}
+`
+
+// runIn starts a container of a pod.
+func (r *machineRig) runIn(t *testing.T, pod nriruntime.PodConfig, digest string) (podID, id string) {
+	t.Helper()
+	podID, err := r.RunPod(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err = r.CreateContainer(t.Context(), podID, nriruntime.ContainerConfig{Name: "main", ImageDigest: digest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.StartContainer(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	return podID, id
+}
+
+func TestRulesDecideTheClassesOfPodsThatRequestNothing(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		pod          nriruntime.PodConfig
+		digest, want string
+	}{
+		{"of a namespace", nriruntime.PodConfig{Namespace: "kube-system"}, "", "/rule exempt"},
+		{"of a Pod QoS class, with the driver systemd", nriruntime.PodConfig{
+			CgroupParent: "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu.slice",
+		}, "", "lowest/rule best-effort"},
+		{"of a Pod QoS class, with the driver cgroupfs", nriruntime.PodConfig{CgroupParent: "/kubepods/besteffort/podu"}, "", "lowest/rule best-effort"},
+		{"of labels", nriruntime.PodConfig{Labels: map[string]string{"app": "web"}}, "", "middle/rule web"},
+		{"of an image", nriruntime.PodConfig{}, "sha256:" + strings.Repeat("0123456789abcdef", 4), "middle/rule pinned"},
+		{"that do not match", nriruntime.PodConfig{}, "", "low/default"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newMachineRigOn(t, newMachine(simcgroup.New()), rules, nriruntime.Options{})
+			c.pod.Name = "a"
+			_, id := r.runIn(t, c.pod, c.digest)
+			r.wantReported(t, id, xyz, c.want)
+
+			r.startNewWith(t, rules)
+			r.wantReported(t, id, xyz, c.want)
+		})
+	}
+}
+
+func TestRulesApplyToThePodItself(t *testing.T) {
+	r := newMachineRigOn(t, newMachine(simcgroup.New()), rules, nriruntime.Options{})
+	pod, _ := r.runIn(t, nriruntime.PodConfig{Name: "a", CgroupParent: "/kubepods/besteffort/podu"}, "")
+	r.wantReported(t, pod, netQoS, "slow/rule best-effort")
+}
+
+func TestRunningContainersFollowChangedRules(t *testing.T) {
+	r := newMachineRigOn(t, newMachine(simcgroup.New()), rules, nriruntime.Options{})
+	_, id := r.runIn(t, nriruntime.PodConfig{Name: "a", Labels: map[string]string{"app": "web"}}, "")
+	r.wantReported(t, id, xyz, "middle/rule web")
+
+	r.mustConfigure(t, strings.Replace(rules, "{name: web, class: middle", "{name: sites, class: lowest", 1))
+	r.wantReported(t, id, xyz, "lowest/rule sites")
+	r.mustConfigure(t, strings.Replace(rules, "labels: {app: web}", "labels: {app: none}", 1))
+	r.wantReported(t, id, xyz, "low/default")
+}
