@@ -5,6 +5,7 @@ package nriplugin_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"strings"
@@ -25,13 +26,17 @@ func TestTheStoriesOfThePageRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	story := regexp.MustCompile("(?s)\n## ([^\n]+)\n[^#]*?```yaml\n(- name: .*?)```\n\n```yaml\n(.*?)```\n\n```console\n(.*?)```\n")
-	found := story.FindAllStringSubmatch(string(page), -1)
-	if want := strings.Count(string(page), "$ kubectl exec"); len(found) != want || want < 5 {
-		t.Errorf("the page has %d commands, and %d complete stories", want, len(found))
+	story := regexp.MustCompile("(?s)```yaml\n(- name: .*?)```\n\n```yaml\n(.*?)```\n\n```console\n(.*?)```\n")
+	found := 0
+	for section := range strings.SplitSeq(string(page), "\n## ") {
+		title, text, _ := strings.Cut(section, "\n")
+		if parts := story.FindStringSubmatch(text); parts != nil {
+			found++
+			t.Run(title, func(t *testing.T) { runStory(t, parts[1], parts[2], parts[3]) })
+		}
 	}
-	for _, parts := range found {
-		t.Run(parts[1], func(t *testing.T) { runStory(t, parts[2], parts[3], parts[4]) })
+	if want := strings.Count(string(page), "$ kubectl exec"); found != want || want < 6 {
+		t.Errorf("the page has %d commands, and %d complete stories", want, found)
 	}
 }
 
@@ -53,7 +58,15 @@ func runStory(t *testing.T, resources, manifest, console string) {
 	if limit := main.Resources.Limits.Memory().Value(); limit > 0 {
 		config.Resources.Memory = &api.LinuxMemory{Limit: api.Int64(limit)}
 	}
-	id, err := r.CreateContainer(t.Context(), r.pod(t, pod.Name, ""), config)
+	labels := maps.Clone(pod.Labels)
+	if pod.Spec.PriorityClassName != "" { // the admission policy of this story copies it
+		labels = map[string]string{classes.Domain + "/priority-class": pod.Spec.PriorityClassName}
+	}
+	sandbox, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: pod.Name, Labels: labels, Annotations: pod.Annotations})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := r.CreateContainer(t.Context(), sandbox, config)
 	if err != nil {
 		t.Fatal(err)
 	}
