@@ -126,11 +126,6 @@ type NodeQOSResourcesStatus struct {
 	Runtime RuntimeStatus `json:"runtime,omitzero"`
 }
 
-// IsDefault reports whether the class files assign the class, because nothing was requested.
-func (h Holder) IsDefault() bool {
-	return h.Source == "default" || strings.HasPrefix(h.Source, "rule ")
-}
-
 // These constants define how often the status is written, and when it expires.
 const (
 	// HeartbeatInterval is the longest time between two writes of the status.
@@ -286,6 +281,11 @@ type Holder struct {
 	// Why the pod is to be evicted, in one word, e.g. "ClassRemoved"; absent when it is not.
 	// +optional
 	Reason string `json:"reason,omitempty"`
+}
+
+// IsDefault reports whether the class files assign the class, because nothing was requested.
+func (h Holder) IsDefault() bool {
+	return h.Source == "default" || strings.HasPrefix(h.Source, "rule ")
 }
 
 // ForeignSetting is what another program has set for a pod or container that has no class of a resource.
