@@ -98,7 +98,7 @@ func costsOfHooks(ctx context.Context, dir string, legacy bool) (costs hookCosts
 	}
 
 	asked := classes.Holder{
-		ID: "c1", PodUID: "pod1", PodNamespace: "production", PodName: "web-1", Container: "main", PodAnnotations: pod(1, true).Annotations,
+		ID: "c1", PodUID: "pod1", PodNamespace: "production", PodName: "web-1", Container: "main", PodAnnotations: pod(1, requests()[1]).Annotations,
 		CgroupsPath: "/kubepods/pod1/c1", PodCgroupsPath: "/kubepods/pod1", PID: 1001,
 	}
 

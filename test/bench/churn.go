@@ -48,7 +48,7 @@ func churn(ctx context.Context, o options, s *side) (early, late footprint, err 
 
 // come runs a pod and removes it.
 func (s *side) come(ctx context.Context, n int) error {
-	podID, err := s.runtime.RunPod(ctx, pod(n, n%2 == 0))
+	podID, err := s.runtime.RunPod(ctx, pod(n, requests()[n%2]))
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,10 @@ resources:
       bounded: [{Weight: "400"}]
       heavy: [{Weight: "1000"}]
       light: [{Weight: "10"}]
+- name: qos.noderesource.dev/profile
+  linux:
+    classes:
+      six: {memory: {min: 10%, low: 20%, high: 80%, swapMax: 1Gi, oomGroup: false}, cpu: {burst: 50%}}
 `
 
 // monitoringFile is the part of a class file that lets the plugin monitor all containers.
@@ -38,8 +42,11 @@ const metricsAddress = "127.0.0.1:19420"
 // requestKey is the annotation with which the pods of the benchmark request a class.
 const requestKey = "container.qos.noderesource.dev/main"
 
-// pod returns the n-th pod of a Deployment. If `request` is true, the pod requests a class for its container.
-func pod(n int, request bool) nriruntime.PodConfig {
+// requests has what pods request for their containers: nothing, a class, and a class of six properties.
+func requests() []string { return []string{"", "blockio=bounded", "qos.noderesource.dev/profile=six"} }
+
+// pod returns the n-th pod of a Deployment.
+func pod(n int, request string) nriruntime.PodConfig {
 	name := fmt.Sprintf("web-frontend-7c9d8f6b5d-%05d", n)
 	annotations := map[string]string{
 		"kubectl.kubernetes.io/restartedAt":                "2026-01-02T03:04:05Z",
@@ -51,8 +58,8 @@ func pod(n int, request bool) nriruntime.PodConfig {
 		"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat(`{"name":"setting","value":"of the pod"},`, 50),
 	}
 
-	if request {
-		annotations[requestKey] = "blockio=bounded"
+	if request != "" {
+		annotations[requestKey] = request
 	}
 
 	return nriruntime.PodConfig{

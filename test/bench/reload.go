@@ -127,7 +127,7 @@ func startRuntime(dir string, machine *hostdir.Host) (*nriruntime.Runtime, error
 
 func (c *connection) fill(ctx context.Context, containers int) error {
 	for n := range containers {
-		config := pod(n, false)
+		config := pod(n, "")
 		config.Annotations[requestKey] = "blockio=" + limitClass(n)
 		pod, err := c.runtime.RunPod(ctx, config)
 		if err != nil {

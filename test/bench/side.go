@@ -28,7 +28,7 @@ type side struct {
 	runtime *nriruntime.Runtime
 	process *exec.Cmd
 	output  bytes.Buffer // read only when the process has ended
-	pods    [2]string    // for creations: without and with a request
+	pods    []string     // for creations, one for each of requests()
 	last    map[string]time.Duration
 	cpu     map[string]time.Duration
 	// now and most are the resident memory and its maximum in MiB, after a rest.
@@ -101,19 +101,31 @@ func (s *side) stop() error {
 // second container requests a class.
 func (s *side) fill(ctx context.Context, from, to int) error {
 	for n := from; n < to; n++ {
-		id, err := s.runtime.RunPod(ctx, pod(n, n%2 == 0))
+		id, err := s.runtime.RunPod(ctx, pod(n, requests()[n%2]))
 		if err != nil {
 			return err
 		}
 		if err := s.start(ctx, id); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		if n < len(s.pods) {
-			s.pods[1-n] = id
-		}
 	}
 	return nil
 }
+
+// runPods runs a pod for each of requests(), without containers.
+func (s *side) runPods(ctx context.Context) error {
+	for i, request := range requests() {
+		id, err := s.runtime.RunPod(ctx, pod(podsOfCreations+i, request))
+		if err != nil {
+			return err
+		}
+		s.pods = append(s.pods, id)
+	}
+	return nil
+}
+
+// podsOfCreations is the number of the first pod whose containers are created and removed again.
+const podsOfCreations = 90000
 
 func (s *side) start(ctx context.Context, pod string) error {
 	id, err := s.runtime.CreateContainer(ctx, pod, container())
