@@ -319,6 +319,9 @@ func (r *Records) Prune(exists func(key string) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, of := range old {
+		if r.byCgroup[key].version != of.version {
+			continue // the cgroup was created again meanwhile
+		}
 		delete(r.byCgroup, key)
 		if len(of.Values) > 0 {
 			r.unsaved[key] = true

@@ -152,6 +152,13 @@ func TestRecordsOfCgroupsThatAreGoneAreRemoved(t *testing.T) {
 	if _, has := saved[prefix+target.CgroupsPath]; !has || !r.Get(target).Has(sda) {
 		t.Errorf("the record is gone: %+v, %s", r.Get(target), saved)
 	}
+	r.Prune(func(string) bool {
+		begin(r, "slow", iocgroup.Values{sdb: {20}}) // the cgroup is created again after it was looked for
+		return false
+	})
+	if r.Save(); !r.Get(target).Has(sdb) || saved[prefix+target.CgroupsPath] == nil {
+		t.Errorf("the record of a cgroup that was created again is gone: %+v, %s", r.Get(target), saved)
+	}
 	exists = false
 	prune()
 	if _, has := saved[prefix+target.CgroupsPath]; has || r.Get(target).Has(sda) {
