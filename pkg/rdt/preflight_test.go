@@ -294,3 +294,26 @@ func TestPreviewIsTheStatusAfterApply(t *testing.T) {
 		}
 	}
 }
+
+// TestTheNumberOfClassesThatAreTooManyIsTheLeastToRemove compares the number in the message with what Check accepts.
+func TestTheNumberOfClassesThatAreTooManyIsTheLeastToRemove(t *testing.T) {
+	for name, fs := range map[string]*sim.FS{"empty": sim.New(sim.IntelSpec()), "beside other groups": occupied(t, sim.AMDSpec())} {
+		check := func(n int) error {
+			return newBackend(fs, nil).Check(t.Context(), parse(t, "partitions: {p: {l3Allocation: 100%, classes: {bronze: {}, "+
+				strings.TrimPrefix(manyClasses(n-1), "partitions: {p: {l3Allocation: 100%, classes: {")))
+		}
+		for _, n := range []int{9, 20, 50} {
+			var named, more int
+			err := check(n)
+			if err == nil {
+				t.Fatalf("%s: %d classes are accepted", name, n)
+			}
+			if _, scanErr := fmt.Sscanf(err.Error(), "%d classes are %d too many", &named, &more); scanErr != nil || named != n {
+				t.Fatalf("%s: %d classes: %v", name, n, err)
+			}
+			if check(n-more) != nil || check(n-more+1) == nil {
+				t.Errorf("%s: without %d of %d classes: %v; without %d: %v", name, more, n, check(n-more), more-1, check(n-more+1))
+			}
+		}
+	}
+}
