@@ -85,7 +85,7 @@ func (p *Plugin) Refresh() {
 // possible only if the runtime supports it.
 func events(podScope, validates bool) api.EventMask {
 	var mask api.EventMask
-	mask.Set(api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_UPDATE_CONTAINER,
+	mask.Set(api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_UPDATE_CONTAINER, api.Event_POST_UPDATE_CONTAINER,
 		api.Event_STOP_CONTAINER, api.Event_REMOVE_CONTAINER,
 		api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX)
 	if validates {

@@ -188,6 +188,13 @@ func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api
 	return []*api.ContainerUpdate{update}, nil
 }
 
+// PostUpdateContainer is called after the runtime has changed the resources of a container.
+func (s *session) PostUpdateContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
+	defer s.observe("PostUpdateContainer", p, c, time.Now(), nil)
+	s.plugin.node.ContainerUpdated(c.GetId())
+	return nil
+}
+
 func unifiedUpdate(id string, unified map[string]string) *api.ContainerUpdate {
 	update := &api.ContainerUpdate{}
 	update.SetContainerId(id)

@@ -21,7 +21,7 @@ import (
 const (
 	// ofContainers lists the hooks that classes of containers need, and ofBoth those that classes of containers and
 	// pods need. NRI prints them in this form.
-	ofContainers = "StopPodSandbox,RemovePodSandbox,CreateContainer,StartContainer,UpdateContainer,StopContainer,RemoveContainer,ValidateContainerAdjustment"
+	ofContainers = "StopPodSandbox,RemovePodSandbox,CreateContainer,StartContainer,UpdateContainer,PostUpdateContainer,StopContainer,RemoveContainer,ValidateContainerAdjustment"
 	ofBoth       = "RunPodSandbox," + ofContainers
 
 	podScope = files + "- {name: test.example/net, scope: pod, test: {names: [high]}}\n"

@@ -50,6 +50,7 @@ func decodedFields() map[protoreflect.FullName]fieldNumbers {
 	read(&api.SynchronizeRequest{}, "pods", "containers", "more")
 	for _, request := range []proto.Message{
 		&api.CreateContainerRequest{}, &api.StartContainerRequest{}, &api.StopContainerRequest{}, &api.RemoveContainerRequest{},
+		&api.PostUpdateContainerRequest{},
 	} {
 		read(request, "pod", "container")
 	}

@@ -47,7 +47,7 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 func (h *Hooks) UpdateContainer(
 	ctx context.Context, id string, requested classes.Spec, stored classes.Adjustment,
 ) (values classes.Adjustment, err error) {
-	values = h.store.Resize(id, requested, stored)
+	values, resized := h.store.Resize(id, requested, stored)
 	if len(values) == 0 {
 		return nil, nil
 	}
@@ -62,12 +62,15 @@ func (h *Hooks) UpdateContainer(
 		call := kernel.Call{Resource: a.Resource, HolderID: id}
 		what := func() string { return "prepare the resize of " + e.String() }
 		_, failed := kernel.Await(ctx, h.guard, call, what, func() (struct{}, error) {
-			return struct{}{}, resizer.BeforeResize(ctx, e.Holder, a.Class)
+			return struct{}{}, resizer.BeforeResize(ctx, resized, a.Class)
 		})
 		err = errors.Join(err, failed)
 	}
 	return values, err
 }
+
+// ContainerUpdated is called after the runtime has changed a container. It is not called for a change that the runtime has refused.
+func (h *Hooks) ContainerUpdated(id string) { h.store.Resized(id) }
 
 // StartContainer records the process of a container that is about to start. It returns the function `enforce`, which
 // enforces and verifies the container's classes. The caller must call enforce unless it is nil. If StartContainer or

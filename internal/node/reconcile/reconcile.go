@@ -81,7 +81,7 @@ func (r *Reconciler) reconciled() (ids []string) {
 // the holder into the desired classes. If an optional step fails, the other classes stay in force.
 func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.Holding, []Step)) {
 	e, known := r.store.Get(id)
-	if !known {
+	if !known || e.IsResizing(r.now()) { // the kernel may already have values for limits that the holder does not have yet
 		return
 	}
 	r.restoreStored(ctx, e)

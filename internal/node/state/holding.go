@@ -37,6 +37,8 @@ type Holding struct {
 	InForce time.Time
 	// Stored says how the values that the runtime has stored relate to the desired classes.
 	Stored Stored
+	// Resizing is the change of the container that the runtime is making, or has refused. It is nil if there is none.
+	Resizing *Resizing
 	// Request is the request of a holder that is not admitted yet. It is nil if the request is too large to keep.
 	Request *classes.Holder
 }
@@ -184,7 +186,7 @@ func (h *Holding) follows(now classes.Holder) {
 	if h.Spec.Originals != nil {
 		now.Spec.Originals = h.Spec.Originals
 	}
-	h.Holder = holding(now, nil).Holder
+	h.Holder, h.Resizing = holding(now, nil).Holder, nil
 }
 
 // holding returns the Holding of a holder with its desired classes. It removes the annotations. The settings of a creation become the

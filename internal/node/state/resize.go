@@ -6,9 +6,24 @@ package state
 import (
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
+
+// Resizing is a change of a container by the runtime: what the container has after it.
+type Resizing struct {
+	Spec  classes.Spec
+	Since time.Time
+}
+
+// resizeTime is how long a runtime needs to write the limits of a container, after the hook.
+const resizeTime = 10 * time.Second
+
+// IsResizing reports whether the runtime may be writing the limits of the container now.
+func (h Holding) IsResizing(now time.Time) bool {
+	return h.Resizing != nil && now.Sub(h.Resizing.Since) < resizeTime
+}
 
 // Resize records that the runtime is about to change a container, and returns the cgroup v2 values of the container's classes that it
 // must set together with its own. These are the values that the runtime's change would overwrite, and those that depend on a limit that
@@ -17,14 +32,16 @@ import (
 // stored. A requested value that is not the stored one is a wish of the kubelet, and becomes an original of the container: some runtimes
 // request all stored values again, also those of a former class.
 //
-// Resize lasts until a restart of the plugin: after it, the originals are those of the container's creation.
-func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustment) classes.Adjustment {
+// Resize also returns the container as it will be. The store takes over its limits and originals when Resized is called, because the
+// runtime reports no change that it refuses. They last until a restart of the plugin: after it, the originals are those of the
+// container's creation.
+func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustment) (classes.Adjustment, classes.Holder) {
 	defer s.lock()()
 	n := &s.node
 
 	before, known := n.table.Get(id)
 	if !known {
-		return nil
+		return nil, classes.Holder{}
 	}
 	after := before
 	after.Spec = resized(before.Spec, requested)
@@ -56,8 +73,18 @@ func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustm
 			after.Spec.Originals = after.Spec.Originals.Merge(classes.Adjustment{setting: wanted})
 		}
 	}
-	n.table.Adopt(after)
-	return again
+	n.update(id, func(h *Holding) { h.Resizing = &Resizing{Spec: after.Spec, Since: n.now()} })
+	return again, after.Holder
+}
+
+// Resized records that the runtime has made the change of which Resize was told.
+func (s *Store) Resized(id string) {
+	defer s.lock()()
+	s.node.update(id, func(h *Holding) {
+		if h.Resizing != nil {
+			h.Spec, h.Resizing = h.Resizing.Spec, nil
+		}
+	})
 }
 
 // isStale reports whether a backend recognizes that the runtime has stored values for a container that differ from those of its class.
