@@ -188,6 +188,9 @@ func podOf(p state.PodAssignments) *qosv1alpha1.PodAssignments {
 	message := &qosv1alpha1.PodAssignments{
 		Uid: p.UID, Namespace: p.Namespace, Name: p.Name, SandboxId: p.SandboxID, QosResources: assignmentsOf(p.Assignments),
 	}
+	if p.PodQOS != "" {
+		message.KubernetesResources = []*qosv1alpha1.Assignment{{Name: classes.PodQOSResource, Class: string(p.PodQOS)}}
+	}
 	for _, ctr := range p.Containers {
 		message.Containers = append(message.Containers, containerOf(ctr))
 	}

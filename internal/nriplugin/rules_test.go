@@ -4,9 +4,11 @@
 package nriplugin_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
@@ -90,4 +92,33 @@ func TestRunningContainersFollowChangedRules(t *testing.T) {
 	r.wantReported(t, id, xyz, "lowest/rule sites")
 	r.mustConfigure(t, strings.Replace(rules, "labels: {app: web}", "labels: {app: none}", 1))
 	r.wantReported(t, id, xyz, "low/default")
+}
+
+func TestTheNodeAPIHasThePodQOSClassOfEachPod(t *testing.T) {
+	r := newMachineRigOn(t, newMachine(simcgroup.New()), rules, nriruntime.Options{})
+	for name, parent := range map[string]string{
+		"Guaranteed": "/kubepods/poda", "Burstable": "/kubepods/burstable/podb", "BestEffort": "kubepods-besteffort-podc.slice", "": "/other/podd",
+	} {
+		r.runIn(t, nriruntime.PodConfig{Name: "p" + name, CgroupParent: parent}, "")
+	}
+
+	list, err := r.world.API.ListAssignments(t.Context(), &qosv1alpha1.ListAssignmentsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range list.GetPods() {
+		var got, want []string
+		for _, a := range pod.GetKubernetesResources() {
+			got = append(got, a.GetName()+"="+a.GetClass())
+		}
+		if class := strings.TrimPrefix(pod.GetName(), "p"); class != "" {
+			want = []string{"pod-qos=" + class}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("pod %s has %v, want %v", pod.GetName(), got, want)
+		}
+	}
+	if len(list.GetPods()) != 4 {
+		t.Errorf("%d pods are listed, want 4", len(list.GetPods()))
+	}
 }

@@ -117,6 +117,9 @@ func (e *RequestError) requester() string {
 func (e *RequestError) Unwrap() error { return e.Err }
 
 func (c *Catalog) unknownResource(a Assignment) error {
+	if a.Resource == PodQOSResource {
+		return refuse(a, ErrBadRequest, "%s cannot be requested: the Pod QoS class follows from the requests and limits of the pod", PodQOSResource)
+	}
 	names := make([]string, 0, len(c.offers))
 	for _, offer := range c.offers {
 		if offer.Unavailable == nil {

@@ -23,6 +23,10 @@ const (
 	BlockIOResource = "k8s.io/blockio"
 )
 
+// PodQOSResource is the KEP's name for the Pod QoS class as an informational resource, which Kubernetes manages ("Pass on Pod QoS class to
+// the runtime"). Nodes do not offer it, and pods cannot request it.
+const PodQOSResource = "pod-qos"
+
 const (
 	officialDomain = "k8s.io"
 	// quotaPrefix precedes the name of an extended resource in a ResourceQuota. The name with this prefix must be a qualified name, too.

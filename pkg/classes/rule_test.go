@@ -4,6 +4,7 @@
 package classes
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -97,5 +98,13 @@ func TestRulesOfAClassFile(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, config.Resources[0].Rules); diff != "" {
 		t.Errorf("rules differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestThePodQOSClassCannotBeRequested(t *testing.T) {
+	_, err := resolveMain(testCatalog(), notes{PodKey: "pod-qos=Guaranteed"}, nil)
+	want := "pod default/web container main: pod-qos cannot be requested: the Pod QoS class follows from the requests and limits of the pod (requested by annotation qos.noderesource.dev/pod)"
+	if !errors.Is(err, ErrBadRequest) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -1511,9 +1511,13 @@ type PodAssignments struct {
 	// removes the predecessor.
 	Containers []*ContainerAssignments `protobuf:"bytes,5,rep,name=containers,proto3" json:"containers,omitempty"`
 	// Runtime's ID of the pod sandbox.
-	SandboxId     string `protobuf:"bytes,6,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SandboxId string `protobuf:"bytes,6,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// Resources that Kubernetes itself manages, for information: "pod-qos" with the Pod QoS class "Guaranteed", "Burstable" or
+	// "BestEffort" [QOSResourcePodQOS]. They are not listed in ResourcesInfo and cannot be requested. Empty for a pod without a
+	// cgroup of the kubelet.
+	KubernetesResources []*Assignment `protobuf:"bytes,16,rep,name=kubernetes_resources,json=kubernetesResources,proto3" json:"kubernetes_resources,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *PodAssignments) Reset() {
@@ -1586,6 +1590,13 @@ func (x *PodAssignments) GetSandboxId() string {
 		return x.SandboxId
 	}
 	return ""
+}
+
+func (x *PodAssignments) GetKubernetesResources() []*Assignment {
+	if x != nil {
+		return x.KubernetesResources
+	}
+	return nil
 }
 
 // ContainerAssignments is a container with its classes [ContainerStatus].
@@ -2723,7 +2734,7 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
 	"\apod_uid\x18\x02 \x01(\tR\x06podUid\"c\n" +
 	"\x18WatchAssignmentsResponse\x12G\n" +
-	"\vassignments\x18\x01 \x01(\v2%.qos.v1alpha1.ListAssignmentsResponseR\vassignments\"\xf6\x01\n" +
+	"\vassignments\x18\x01 \x01(\v2%.qos.v1alpha1.ListAssignmentsResponseR\vassignments\"\xc3\x02\n" +
 	"\x0ePodAssignments\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -2733,7 +2744,8 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"containers\x18\x05 \x03(\v2\".qos.v1alpha1.ContainerAssignmentsR\n" +
 	"containers\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x06 \x01(\tR\tsandboxId\"\xb4\x01\n" +
+	"sandbox_id\x18\x06 \x01(\tR\tsandboxId\x12K\n" +
+	"\x14kubernetes_resources\x18\x10 \x03(\v2\x18.qos.v1alpha1.AssignmentR\x13kubernetesResources\"\xb4\x01\n" +
 	"\x14ContainerAssignments\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12=\n" +
@@ -2913,40 +2925,41 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	15, // 23: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
 	23, // 24: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
 	21, // 25: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
-	23, // 26: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	22, // 27: qos.v1alpha1.ContainerAssignments.volumes:type_name -> qos.v1alpha1.VolumeAssignments
-	23, // 28: qos.v1alpha1.VolumeAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	36, // 29: qos.v1alpha1.VolumeAssignments.in_force_since:type_name -> google.protobuf.Timestamp
-	1,  // 30: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
-	25, // 31: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
-	21, // 32: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
-	28, // 33: qos.v1alpha1.SetVolumeClaimsRequest.classes:type_name -> qos.v1alpha1.VolumeClass
-	29, // 34: qos.v1alpha1.SetVolumeClaimsRequest.volumes:type_name -> qos.v1alpha1.ClaimedVolume
-	37, // 35: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
-	36, // 36: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
-	33, // 37: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
-	34, // 38: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
-	35, // 39: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
-	35, // 40: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
-	2,  // 41: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
-	4,  // 42: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
-	14, // 43: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
-	18, // 44: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
-	24, // 45: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	27, // 46: qos.v1alpha1.NodeQOS.SetVolumeClaims:input_type -> qos.v1alpha1.SetVolumeClaimsRequest
-	31, // 47: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
-	3,  // 48: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
-	5,  // 49: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
-	15, // 50: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
-	19, // 51: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
-	26, // 52: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	30, // 53: qos.v1alpha1.NodeQOS.SetVolumeClaims:output_type -> qos.v1alpha1.SetVolumeClaimsResponse
-	32, // 54: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
-	48, // [48:55] is the sub-list for method output_type
-	41, // [41:48] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	23, // 26: qos.v1alpha1.PodAssignments.kubernetes_resources:type_name -> qos.v1alpha1.Assignment
+	23, // 27: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
+	22, // 28: qos.v1alpha1.ContainerAssignments.volumes:type_name -> qos.v1alpha1.VolumeAssignments
+	23, // 29: qos.v1alpha1.VolumeAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
+	36, // 30: qos.v1alpha1.VolumeAssignments.in_force_since:type_name -> google.protobuf.Timestamp
+	1,  // 31: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
+	25, // 32: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
+	21, // 33: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
+	28, // 34: qos.v1alpha1.SetVolumeClaimsRequest.classes:type_name -> qos.v1alpha1.VolumeClass
+	29, // 35: qos.v1alpha1.SetVolumeClaimsRequest.volumes:type_name -> qos.v1alpha1.ClaimedVolume
+	37, // 36: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
+	36, // 37: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
+	33, // 38: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
+	34, // 39: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
+	35, // 40: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	35, // 41: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	2,  // 42: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
+	4,  // 43: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
+	14, // 44: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
+	18, // 45: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
+	24, // 46: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	27, // 47: qos.v1alpha1.NodeQOS.SetVolumeClaims:input_type -> qos.v1alpha1.SetVolumeClaimsRequest
+	31, // 48: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
+	3,  // 49: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
+	5,  // 50: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
+	15, // 51: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
+	19, // 52: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
+	26, // 53: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	30, // 54: qos.v1alpha1.NodeQOS.SetVolumeClaims:output_type -> qos.v1alpha1.SetVolumeClaimsResponse
+	32, // 55: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
+	49, // [49:56] is the sub-list for method output_type
+	42, // [42:49] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_qos_v1alpha1_qos_proto_init() }

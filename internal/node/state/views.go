@@ -109,6 +109,8 @@ type PodAssignments struct {
 	UID, Namespace, Name string
 	// SandboxID is the ID that the runtime gave to the pod's sandbox.
 	SandboxID string
+	// PodQOS is the Pod QoS class, or "" if the pod has no cgroup of the kubelet.
+	PodQOS classes.PodQOS
 	// Assignments are the assignments of pod-scope resources.
 	Assignments []Reported
 	Containers  []ContainerAssignments
@@ -149,7 +151,7 @@ func (s *Store) Assignments() []PodAssignments {
 	for _, e := range entries {
 		pod := pods[e.PodUID]
 		if pod == nil {
-			pod = &PodAssignments{UID: e.PodUID, Namespace: e.PodNamespace, Name: e.PodName, SandboxID: e.SandboxID}
+			pod = &PodAssignments{UID: e.PodUID, Namespace: e.PodNamespace, Name: e.PodName, SandboxID: e.SandboxID, PodQOS: e.PodQOS()}
 			pods[e.PodUID] = pod
 		}
 
