@@ -187,7 +187,7 @@ vm: build ## Open a shell in a VM with real resctrl, as the VM tests use it; VEN
 	scripts/vm.sh $(VENDOR)
 
 .PHONY: lab
-lab: ## Measure the effect of classes, on a disk in a VM; REAL=1, as root: on this machine's memory. SECONDS=20 OUTPUT=bin/lab.
+lab: ## Measure the effect of classes, on a disk in a VM, or with REAL=1, as root, on the memory of this machine. SECONDS=20 OUTPUT=bin/lab.
 	$(if $(REAL),$(GO) run ./test/lab/real -seconds $(SECONDS) -output '$(OUTPUT)', \
 	  QOS_LAB_SECONDS=$(SECONDS) QOS_LAB_OUTPUT='$(abspath $(OUTPUT))' \
 	  $(GO) test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) -run TestLab ./test/e2e)

@@ -11,9 +11,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
-// TestOnOtherSystemsItLinksNoModuleForLinux searches the list of linked packages for modules that compile only on Linux. It
+// TestProgramsOfOtherSystemsLinkNoModuleForLinux searches the list of linked packages for modules that compile only on Linux. It
 // does not build the program for other systems, because the test of "make release" in tools/image builds it.
-func TestOnOtherSystemsItLinksNoModuleForLinux(t *testing.T) {
+func TestProgramsOfOtherSystemsLinkNoModuleForLinux(t *testing.T) {
 	for _, system := range []string{"darwin", "windows"} {
 		t.Run(system, func(t *testing.T) {
 			list := child.Command(t, "go", "list", "-deps", ".")

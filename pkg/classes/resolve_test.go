@@ -216,7 +216,7 @@ func TestErrorsNameThePlaceOfTheCatalog(t *testing.T) {
 	}
 }
 
-func TestOfSeveralProblemsTheSameIsReportedEachTime(t *testing.T) {
+func TestTheSameOneOfSeveralProblemsIsReportedEachTime(t *testing.T) {
 	allocated := notes{}
 	for _, suffix := range strings.Split("abcdefgh", "") {
 		allocated[AllocatedKeyPrefix+suffix] = "rdt=" + suffix

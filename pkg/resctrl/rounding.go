@@ -19,7 +19,7 @@ func (i Info) Rounded(values Schemata) Schemata {
 	return rounded
 }
 
-// ToWrite returns the values to write, so that the kernel then has `values`, which Rounded or the kernel has returned.
+// ToWrite returns the values that must be written so that the kernel has `values` afterwards. `values` come from Rounded or from the kernel.
 func (i Info) ToWrite(values Schemata) Schemata {
 	written := maps.Clone(values)
 	for domain, value := range values {

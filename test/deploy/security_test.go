@@ -205,9 +205,9 @@ func TestTheRightToEvictIsASeparateKustomization(t *testing.T) {
 	}
 }
 
-// TestToFollowAnnotationsIsASeparateKustomization checks that deploy/kubernetes-follow-annotations gives the publisher only one thing more
+// TestFollowingAnnotationsIsASeparateKustomization checks that deploy/kubernetes-follow-annotations gives the publisher only one thing more
 // than deploy/kubernetes: access to the socket on which classes can be changed.
-func TestToFollowAnnotationsIsASeparateKustomization(t *testing.T) {
+func TestFollowingAnnotationsIsASeparateKustomization(t *testing.T) {
 	found, usual := renderAt(t, "deploy/kubernetes-follow-annotations"), render(t)
 	publisher, plugin := found.container(t, "publisher"), found.container(t, "plugin")
 	if diff := cmp.Diff(map[string]string{"/run/qos-nri-plugin": "ro /run/qos-nri-plugin"}, publisher.hostMounts()); diff != "" {
@@ -294,9 +294,9 @@ func TestEverythingIsInOneNamespace(t *testing.T) {
 	}
 }
 
-// TestToReportTheReadinessOfNodesIsASeparateKustomization checks that deploy/kubernetes-node-readiness lets the reporter
+// TestReportingTheReadinessOfNodesIsASeparateKustomization checks that deploy/kubernetes-node-readiness lets the reporter
 // write the status of its own Node, and gives the reporter no other right.
-func TestToReportTheReadinessOfNodesIsASeparateKustomization(t *testing.T) {
+func TestReportingTheReadinessOfNodesIsASeparateKustomization(t *testing.T) {
 	found, usual := renderAt(t, "deploy/kubernetes-node-readiness"), render(t)
 	want := usual.rights()
 	want["authentication.k8s.io/nodes"] = []string{"impersonate:associated-node"}

@@ -134,7 +134,8 @@ func resized(spec, requested classes.Spec) classes.Spec {
 	return spec
 }
 
-// overwritten returns the cgroup v2 values of a class (`now`) that the runtime would overwrite, or that a changed limit has changed.
+// overwritten returns those cgroup v2 values in `now` that the runtime would overwrite with the values in `requested`, and those that
+// differ from `was`. `was` has the values of the class before a limit of the container changed, and `now` those after it.
 func overwritten(was, now, requested classes.Adjustment) classes.Adjustment {
 	values := maps.Clone(now)
 	maps.DeleteFunc(values, func(setting classes.Setting, value string) bool {

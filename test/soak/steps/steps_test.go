@@ -114,7 +114,7 @@ func TestReasonsAreFoundInErrors(t *testing.T) {
 	}
 }
 
-func TestInCalmEveryOutcomeNeedsAReason(t *testing.T) {
+func TestEveryOutcomeNeedsAReasonWithoutTrouble(t *testing.T) {
 	busy := errors.New("device or resource busy")
 	for _, test := range []struct {
 		name         string
