@@ -28,6 +28,8 @@ PACKAGES ?= ./...
 E2E_TIMEOUT ?= 60m
 # Selects end-to-end tests by name, like go test -run.
 E2E_RUN ?= .
+# SHORT=1 leaves out the end-to-end tests that run each night only.
+SHORT ?=
 # How many times each end-to-end test runs.
 E2E_COUNT ?= 1
 # Commit with which "make mutants" compares.
@@ -162,21 +164,21 @@ fuzz: ## Fuzz every target for FUZZTIME=20s each, as many at once as there are C
 # This builds what is missing before the first test, so that no build slows tests down.
 .PHONY: e2e-setup
 e2e-setup: ## Build the kernel, the runtimes and Kubernetes for the end-to-end tests.
-	test/e2e/vm/setup.sh >/dev/null
+	test/e2e/vm/setup.sh $(if $(SHORT),short) >/dev/null
 	[ "$$(id -u)" != 0 ] || test/e2e/kubernetes/setup.sh >/dev/null
 
 # The two targets run one after the other, because a VM keeps one CPU busy, and runtimes and kubelets time out on a busy host.
 .PHONY: e2e
-e2e: e2e-setup ## Run the end-to-end tests, e2e-kubernetes and e2e-vm.
+e2e: e2e-setup ## Run the end-to-end tests, e2e-kubernetes and e2e-vm; SHORT=1 leaves out those that run each night.
 	$(MAKE) --no-print-directory -k e2e-kubernetes e2e-vm
 
 .PHONY: e2e-vm
 e2e-vm: ## Run the tests in VMs with the real kernel and runtimes; E2E_RUN=NAME chooses, E2E_COUNT=N repeats.
-	$(GO) test -tags e2e -count=$(E2E_COUNT) -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e
+	$(GO) test -tags e2e $(if $(SHORT),-short) -count=$(E2E_COUNT) -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e
 
 .PHONY: e2e-kubernetes
 e2e-kubernetes: ## Run the tests on a real Kubernetes, as root, on this machine, in namespaces of its own; E2E_RUN=NAME.
-	$(GO) test -tags e2e -count=$(E2E_COUNT) -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e/kubernetes
+	$(GO) test -tags e2e $(if $(SHORT),-short) -count=$(E2E_COUNT) -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e/kubernetes
 
 .PHONY: e2e-kubernetes-vm
 e2e-kubernetes-vm: ## Run the tests on a real Kubernetes that have a VM with RDT as a node, as root.

@@ -26,6 +26,9 @@ const (
 // the disk. If QOS_LAB_OUTPUT names a directory, the results are written into it, as tables and as pictures.
 // QOS_LAB_SECONDS is the duration of one measurement.
 func TestLab(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the lab runs without -short, each night")
+	}
 	rig := prepare(t)
 	var group errgroup.Group
 	for _, cgroup := range []string{"v2", "v1"} {

@@ -63,9 +63,12 @@ func prepare(t *testing.T) *rig {
 	return r
 }
 
-// setUp runs setup.sh and returns the paths that it prints.
+// setUp runs setup.sh and returns the paths that it prints. With the flag -short, only what the machines of a short run need is built.
 func (r *rig) setUp(t *testing.T) map[string]string {
 	setup := child.Command(t, filepath.Join(r.source, "test/e2e/vm/setup.sh"))
+	if testing.Short() {
+		setup.Args = append(setup.Args, "short")
+	}
 	setup.Stderr = os.Stderr
 	output, err := setup.Output()
 	if err != nil {

@@ -38,6 +38,8 @@ type machine struct {
 	resctrl string
 	// unmounted is true if the plugin has to mount resctrl.
 	unmounted bool
+	// nightly is true if the flag -short leaves the machine out, because it takes minutes and finds few faults that no other machine finds.
+	nightly bool
 	// disk has options of QEMU for the second disk, and cpus those for the CPUs.
 	disk, cpus string
 	// environment has further environment variables for the test program.
@@ -64,13 +66,13 @@ func machines() []machine {
 		{name: "intel-cgroupv2", test: "TestNode", vendor: "intel", cgroup: "v2"},
 		{name: "crio-intel", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "cri-o"},
 		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2", unmounted: true},
-		{name: "intel-soak", test: "TestSoak", vendor: "intel", cgroup: "v2"},
-		{name: "intel-cgroupv1", test: "TestNode", vendor: "intel", cgroup: "v1"},
-		{name: "containerd-2.3", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "containerd-2.3", crun: true},
+		{name: "intel-soak", test: "TestSoak", vendor: "intel", cgroup: "v2", nightly: true},
+		{name: "intel-cgroupv1", test: "TestNode", vendor: "intel", cgroup: "v1", nightly: true},
+		{name: "containerd-2.3", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "containerd-2.3", crun: true, nightly: true},
 		{name: "intel-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd"},
-		{name: "crio-amd", test: "TestNode", vendor: "amd", cgroup: "v2", runtime: "cri-o", crun: true},
-		{name: "containerd-2.2", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "containerd-2.2"},
-		{name: "crio-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd", runtime: "cri-o"},
+		{name: "crio-amd", test: "TestNode", vendor: "amd", cgroup: "v2", runtime: "cri-o", crun: true, nightly: true},
+		{name: "containerd-2.2", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "containerd-2.2", nightly: true},
+		{name: "crio-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd", runtime: "cri-o", nightly: true},
 		{name: "intel-simulation", test: "TestSimulation", vendor: "intel", cgroup: "v2"},
 		{name: "intel-simulation-cdp", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "cdp"},
 		{name: "intel-simulation-mbps", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "mba_MBps"},
@@ -89,7 +91,7 @@ const (
 )
 
 // TestVM boots each machine once. In the machine, the tests of package invm run, and TestVM reports them as its own subtests. A machine
-// keeps one CPU busy, so as many machines run at a time as this host has CPUs.
+// keeps one CPU busy, so as many machines run at a time as this host has CPUs. The flag -short leaves out those that run each night.
 //
 // The environment variable QOS_E2E_KERNEL is the path of a prebuilt kernel. QOS_E2E_RUN selects the tests in the machine, like the flag
 // -run. With the flag -artifacts, the logs are kept.
@@ -108,6 +110,9 @@ func TestVM(t *testing.T) {
 }
 
 func (r *rig) test(t *testing.T, m machine) {
+	if m.nightly && testing.Short() {
+		t.Skip("this machine runs without -short, each night")
+	}
 	if len(r.runtimes[m.containerRuntime()]) == 0 {
 		t.Skip("CRI-O is not built: its source is not at the Go module proxy, and QOS_E2E_CRIO_SOURCE does not name it")
 	}

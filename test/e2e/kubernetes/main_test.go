@@ -64,8 +64,19 @@ func wanted() []string {
 	skip := flag.Lookup("test.skip").Value.String()
 	return slices.DeleteFunc(strings.Fields(string(names)), func(name string) bool {
 		skipped, err := regexp.MatchString(skip, name)
-		return skip != "" && skipped && err == nil
+		return skip != "" && skipped && err == nil || testing.Short() && slices.Contains(nightly, name)
 	})
+}
+
+// nightly are the tests that the flag -short leaves out, because they take minutes and find few faults that no other test finds.
+var nightly = []string{"TestNodes", "TestVirtualNodeAMD"}
+
+// skipNightly skips a test in a short run.
+func skipNightly(t *testing.T) {
+	t.Helper()
+	if testing.Short() && slices.Contains(nightly, t.Name()) {
+		t.Skip("this test runs without -short, each night")
+	}
 }
 
 // outside runs before the new namespaces exist. It builds all programs here, because the new namespaces have no network. It then runs

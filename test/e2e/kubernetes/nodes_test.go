@@ -30,6 +30,7 @@ type pools []*pool
 // TestNodes uses a cluster of two nodes with different class files. The first node is this machine, and the second one a VM with RDT. In
 // the last case, another VM joins them.
 func TestNodes(t *testing.T) {
+	skipNightly(t)
 	n := ready(t)
 	virtual := n.another(t, addresses[1])
 	v := &vm{vendor: "intel"}

@@ -85,6 +85,7 @@ func TestVirtualNodeIntel(t *testing.T) {
 
 // TestVirtualNodeAMD uses a node with AMD's kind of RDT, with systemd and its cgroup driver.
 func TestVirtualNodeAMD(t *testing.T) {
+	skipNightly(t)
 	n := joined(t, &vm{vendor: "amd", init: "systemd"})
 	d := n.installVirtual(t)
 	for _, c := range []virtualCase{
