@@ -50,6 +50,7 @@ type settings struct {
 	// statusFrequency is how often the kubelet reports the node's status, and syncFrequency is how often the kubelet syncs
 	// each pod.
 	statusFrequency, syncFrequency string
+	memory                         string // settings of the kubelet for memory
 	ociRuntime                     string // path of the program
 	cni                            string // directory with cni.sh
 	nri                            string // more settings of NRI

@@ -225,8 +225,10 @@ syncFrequency: %s
 configMapAndSecretChangeDetectionStrategy: Watch
 fileCheckFrequency: 2s
 oomScoreAdj: 0
+%s
 `, settings.cgroupDriver, settings.cgroupRoot, containerdSocket, staticPods, filepath.Join(n.dir, "volume-plugins"), n.ip,
-		n.cluster.file(n.name+".crt"), n.cluster.file(n.name+".key"), n.cluster.file("ca.crt"), settings.statusFrequency, settings.syncFrequency)
+		n.cluster.file(n.name+".crt"), n.cluster.file(n.name+".key"), n.cluster.file("ca.crt"), settings.statusFrequency, settings.syncFrequency,
+		settings.memory)
 }
 
 // stop ends the programs of the control plane one after another. Without stop, they would all be killed at the end of the namespaces.

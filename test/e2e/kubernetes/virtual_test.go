@@ -56,7 +56,7 @@ const fullBandwidth = `"100%", "10000MBps"`
 
 // virtualClasses returns the class file of a VM.
 func virtualClasses(capacity int, bandwidth string) string {
-	return fmt.Sprintf(classes+rdtClasses, capacity, capacity, bandwidth)
+	return fmt.Sprintf(classes+rdtClasses, capacity, capacity, bandwidth) + linuxClasses
 }
 
 // TestVirtualNodeIntel uses a node with RDT, cgroup v2 and the cgroup driver cgroupfs. After its reboot, bandwidth is in MBps.
@@ -73,6 +73,7 @@ func TestVirtualNodeIntel(t *testing.T) {
 		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, "50") }},
 		{"a pod as a whole has a class", func(t *testing.T) { podHasAClass(t, n) }},
 		{"Prometheus has data for each panel of the dashboard", func(t *testing.T) { monitored(t, n) }},
+		{"a class wins over the kubelet, with MemoryQoS", func(t *testing.T) { classWinsOverKubelet(t, n) }},
 		{"volumes follow their claims", func(t *testing.T) { volumesFollowClaims(t, n, v) }},
 		{"the status of a claim is that of its limits", func(t *testing.T) { claimHasStatus(t, n, v) }},
 		{"policies turn annotations into resources", func(t *testing.T) { annotationsBecomeResources(t, n) }},
@@ -91,6 +92,7 @@ func TestVirtualNodeAMD(t *testing.T) {
 	for _, c := range []virtualCase{
 		{"the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) }},
 		{"kubectl qos top usage shows what containers use", func(t *testing.T) { usageIsMeasured(t, n) }},
+		{"a class wins over the kubelet, without MemoryQoS", func(t *testing.T) { classWinsOverKubelet(t, n) }},
 		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, "40") }},
 	} {
 		c.run(t, n)

@@ -184,13 +184,13 @@ func (v *vm) end(t *testing.T, _ *node) {
 }
 
 func (v *vm) node() settings {
-	driver := "cgroupfs"
+	driver, memory := "cgroupfs", "featureGates: {MemoryQoS: true}\nmemoryThrottlingFactor: 0.9"
 	if v.init != "" {
-		driver = v.init
+		driver, memory = v.init, "featureGates: {MemoryQoS: false}"
 	}
 
 	return settings{
-		cgroupRoot: "/", cgroupDriver: driver, statusFrequency: "10s", syncFrequency: "20s", ociRuntime: v.path("runc"), cni: "/opt", resources: []string{"blockio", "rdt"},
+		cgroupRoot: "/", cgroupDriver: driver, memory: memory, statusFrequency: "10s", syncFrequency: "20s", ociRuntime: v.path("runc"), cni: "/opt", resources: []string{"blockio", "rdt"},
 		// The emulated machine is slow. After these timeouts, the runtime would continue without the plugin.
 		nri: "plugin_registration_timeout = \"60s\"\nplugin_request_timeout = \"60s\"",
 		// After a timeout, containerd tries again, and doubles the time until the next attempt.
