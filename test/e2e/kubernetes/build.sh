@@ -2,12 +2,13 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# build.sh DIR: builds etcd and the programs of Kubernetes as static programs into DIR, from the modules that
-# programs/go.mod names. The build takes about 12 minutes on 2 cores, and needs network access to the Go module proxy.
-# Programs that exist are skipped.
+# build.sh DIR MODULE: builds etcd and the programs of Kubernetes as static programs into DIR, from the modules that
+# MODULE/go.mod names. MODULE is a directory here: programs or programs-1.37. The build takes about 12 minutes on 2 cores, and needs
+# network access to the Go module proxy. Programs that exist are skipped.
 set -euo pipefail
-out=$(realpath -m "${1:?usage: build.sh DIR}")
-cd "$(dirname "$0")/programs"
+usage="usage: build.sh DIR MODULE"
+out=$(realpath -m "${1:?$usage}")
+cd "$(dirname "$0")/${2:?$usage}"
 export GOFLAGS="-buildvcs=false -trimpath" GOWORK=off CGO_ENABLED=0
 mkdir -p "$out"
 

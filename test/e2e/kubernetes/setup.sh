@@ -4,15 +4,16 @@
 #
 # setup.sh: installs or builds what the Kubernetes tests need: Debian packages, etcd, Kubernetes, CSI sidecars, containerd, runc,
 # Helm and Prometheus. It skips what exists already, and prints the paths that the tests use, as NAME=VALUE. Only the
-# installation of Debian packages needs root.
+# installation of Debian packages needs root. QOS_E2E_KUBERNETES=1.37 selects another Kubernetes than 1.36.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../vm/env.sh"
 ensure_packages iproute2 util-linux e2fsprogs >&2
 # version MODULE [DIR]: prints the version of the module in DIR/go.mod. DIR is programs by default.
 version() { sed -n "s#^\t$1 \(v[^ ]*\).*#\1#p" "$here/${2:-programs}/go.mod"; }
-kubernetes=$CACHE/kubernetes-$(version k8s.io/kubernetes)-etcd-$(version go.etcd.io/etcd/server/v3)
-once "$kubernetes/kubelet" "$here/build.sh" "$kubernetes" >&2
+programs=programs${QOS_E2E_KUBERNETES:+-$QOS_E2E_KUBERNETES}
+kubernetes=$CACHE/kubernetes-$(version k8s.io/kubernetes "$programs")-etcd-$(version go.etcd.io/etcd/server/v3 "$programs")
+once "$kubernetes/kubelet" "$here/build.sh" "$kubernetes" "$programs" >&2
 once "$RUNTIMES/runc" "$here/../vm/build-runtimes.sh" "$RUNTIMES" "containerd@$CONTAINERD_VERSION" "runc@$RUNC_VERSION" >&2
 helm=$CACHE/helm-$(sed -n 's#^\thelm.sh/helm/v4 \(v[^ ]*\).*#\1#p' "$here/../../chart/go.mod")
 once "$helm/helm" "$here/build-helm.sh" "$helm" >&2
