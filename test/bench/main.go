@@ -59,7 +59,7 @@ func main() {
 	flag.StringVar(&o.calls, "calls", "", "with --idle: file with system calls to make at each start of a container with a class")
 	flag.StringVar(&o.plugin, "plugin", "", "path of the plugin's program; if empty, it is built")
 	flag.IntVar(&o.creations, "creations", 1000, "number of creations of each kind")
-	flag.IntVar(&o.synchronizations, "synchronizations", 15, "synchronizations")
+	flag.IntVar(&o.synchronizations, "synchronizations", 15, "number of synchronizations")
 	flag.IntVar(&o.reloads, "reloads", 7, "number of changes of all classes")
 	flag.IntVar(&o.live, "live", 250, "containers that exist during the creations")
 	flag.IntVar(&o.many, "many", 500, "containers that exist during the synchronizations")
