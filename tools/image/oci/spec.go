@@ -34,7 +34,7 @@ type Spec struct {
 // defaults.
 func (s *Spec) AddFlags(flags *flag.FlagSet) {
 	s.Created = time.Unix(0, 0).UTC()
-	flags.Func("epoch", "time of creation of the image and of its files, in seconds since 1970", func(text string) error {
+	flags.Func("epoch", "creation time of the output and of its files, in seconds since 1970", func(text string) error {
 		seconds, err := strconv.ParseInt(text, 10, 64)
 		s.Created = time.Unix(seconds, 0).UTC()
 		return err
