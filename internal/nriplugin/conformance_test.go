@@ -15,7 +15,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// conforming has a resource of each kind, by the kind's field. Its classes a and b have different effects. A new kind adds a row.
+// conforming has a resource of each kind, by the kind's field. Its classes a and b have different effects. A new kind adds a row. Further
+// resources of a kind, whose classes set other values, are in conformingToo.
 func conforming() map[string]string {
 	return map[string]string{
 		"rdt":      `rdt: {partitions: {p: {l3Allocation: "100%", classes: {a: {l3Allocation: "50%"}, b: {l3Allocation: "25%"}}}}}`,
@@ -24,6 +25,15 @@ func conforming() map[string]string {
 		"external": `external: {}`,
 		"linux":    `linux: {classes: {a: {pids: {max: 100}, memory: {low: 1Mi}}, b: {pids: {max: 50}}}}`,
 	}
+}
+
+func conformingToo() map[string][]string {
+	return map[string][]string{"linux": {
+		`linux: {classes: {a: {memory: {min: 1Mi}}, b: {memory: {min: 2Mi}}}}`,
+		`linux: {classes: {a: {memory: {high: 64Mi}}, b: {memory: {high: max}}}}`,
+		`linux: {classes: {a: {memory: {swapMax: 0}}, b: {memory: {swapMax: 1Gi}}}}`,
+		`linux: {classes: {a: {memory: {oomGroup: true}}, b: {memory: {oomGroup: false, low: 1Mi}}}}`,
+	}}
 }
 
 const conformanceResource = "vendor.example/conforming"
@@ -81,7 +91,9 @@ func TestEachKindConformsToTheContract(t *testing.T) {
 			if scope == classes.VolumeScope {
 				continue // a volume needs a mount; volumes_test.go has these tests
 			}
-			t.Run(kind.Field+" in scope "+string(scope), func(t *testing.T) { testConformance(t, scope, section) })
+			for _, section := range append(conformingToo()[kind.Field], section) {
+				t.Run(kind.Field+" in scope "+string(scope), func(t *testing.T) { testConformance(t, scope, section) })
+			}
 		}
 	}
 }
