@@ -140,11 +140,11 @@ func TestTheObjectHasTheConditionsOfRealBackends(t *testing.T) {
 		want      map[string][]string
 	}{
 		{"resctrl is mounted, and weights have an effect", simresctrl.IntelSpec(), false, "bfq", map[string][]string{
-			"k8s.io/rdt":     {"BandwidthExact=True/Rounded", "CLOSIDsFree=True/Free", "ConfigurationApplied=True/Applied", "ResctrlMounted=True/Mounted"},
+			"k8s.io/rdt":     {"BandwidthExact=True/Rounded", "CLOSIDsFree=True/Free", "CacheNotShared=True/PartlyShared", "ConfigurationApplied=True/Applied", "ResctrlMounted=True/Mounted"},
 			"k8s.io/blockio": {"DevicesMatched=False/SomeIgnored", "WeightsEffective=True/SchedulerActs", "class lost degraded"},
 		}},
 		{"resctrl was mounted by the plugin", unmounted, true, "bfq", map[string][]string{
-			"k8s.io/rdt":     {"BandwidthExact=True/Rounded", "CLOSIDsFree=True/Free", "ConfigurationApplied=True/Applied", "ResctrlMounted=True/Mounted"},
+			"k8s.io/rdt":     {"BandwidthExact=True/Rounded", "CLOSIDsFree=True/Free", "CacheNotShared=True/PartlyShared", "ConfigurationApplied=True/Applied", "ResctrlMounted=True/Mounted"},
 			"k8s.io/blockio": {"DevicesMatched=False/SomeIgnored", "WeightsEffective=True/SchedulerActs", "class lost degraded"},
 		}},
 		{"resctrl is not mounted, and weights have no effect", unmounted, false, "none", map[string][]string{

@@ -210,26 +210,26 @@ func TestNamesThatThisProgramDoesNotKnow(t *testing.T) {
 	}
 }
 
-// TestBandwidthOnTheKernel applies all percentages that the machine has CLOSIDs for, and compares the kernel's values with what check predicts.
-func TestBandwidthOnTheKernel(t *testing.T) {
+// TestTheKernelRoundsAsCheckPredicts applies all percentages, four at a time.
+func TestTheKernelRoundsAsCheckPredicts(t *testing.T) {
 	if *kernel == "" {
 		t.Skip("changes this machine's resctrl; give -kernel for that")
 	}
 	must(t, unix.Mount("resctrl", sim.MountPoint, "resctrl", 0, ""))
 	defer func() { must(t, unix.Unmount(sim.MountPoint, 0)) }()
 	b := newBackend(hostfs.Root("/"), nil)
-	for first := 1; first < 100; first += 4 {
-		config := onArm(first, first+1, first+2, first+3)
-		preview, err := b.Preview(t.Context(), parse(t, config))
+	for p := 1; p < 100; p += 4 {
+		text := fmt.Sprintf(`{partitions: {all: {mbAllocation: ["100%%"], classes: {
+  a: {mbAllocation: ["%d%%"]}, b: {mbAllocation: ["%d%%"]}, c: {mbAllocation: ["%d%%"]}, d: {mbAllocation: ["%d%%"]}}}}}`, p, p+1, p+2, p+3)
+		preview, err := b.Preview(t.Context(), parse(t, text))
 		must(t, err)
-		must(t, b.Apply(t.Context(), parse(t, config)))
-		must(t, b.Release(t.Context(), nobody))
+		must(t, b.Apply(t.Context(), parse(t, text)))
 		if diff := cmp.Diff(conditionOf(preview, ConditionBandwidth), conditionOf(b.Status(), ConditionBandwidth)); diff != "" {
-			t.Errorf("%s: -check +status: %s", config, diff)
+			t.Errorf("%s: -check +status: %s", text, diff)
 		}
 		if diff := cmp.Diff(preview.Degraded, b.Status().Degraded); diff != "" {
-			t.Errorf("%s: -check +status: %s", config, diff)
+			t.Errorf("%s: -check +status: %s", text, diff)
 		}
 	}
-	t.Log(conditionOf(b.Status(), ConditionBandwidth).Message)
+	t.Log(b.Schemata(), b.Status().Degraded)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
@@ -79,6 +80,19 @@ func (m *machine) foreign() []string {
 	return m.names(func(name string) bool { return name != resctrl.Root && !groups.IsManaged(name) })
 }
 
-func (m *machine) closids() int {
-	return len(m.names(func(name string) bool { return m.groups[name].Mode != resctrl.PseudoLocked }))
+// closidUses returns what uses CLOSIDs beside the configured classes, and how many these uses need together. `former` has the groups
+// of former classes that are kept. A pseudo-locked group has no CLOSID.
+func (m *machine) closidUses(former []string) (texts []string, used int) {
+	add := func(n int, format string, args ...any) {
+		if n > 0 {
+			texts = append(texts, fmt.Sprintf(format, args...))
+			used += n
+		}
+	}
+	foreign := slices.DeleteFunc(m.foreign(), func(name string) bool { return m.groups[name].Mode == resctrl.PseudoLocked })
+	add(1, "resctrl's root group uses 1")
+	add(m.info.DeviceCLOSIDs, "device traffic (io_alloc) uses %d", m.info.DeviceCLOSIDs)
+	add(len(foreign), "groups of other programs (%s) use %d", strings.Join(foreign, ", "), len(foreign))
+	add(len(former), "groups of former classes that are in use (%s) use %d", strings.Join(former, ", "), len(former))
+	return texts, used
 }

@@ -57,43 +57,25 @@ func (m *machine) surplus(wanted map[string]resctrl.Schemata) []string {
 
 // reclaim returns the empty groups that must be removed to free enough CLOSIDs for the wanted groups.
 func (m *machine) reclaim(wanted map[string]resctrl.Schemata) ([]string, error) {
-	short := m.closids() - m.info.CLOSIDs
-	for name := range wanted {
-		if _, ok := m.groups[name]; !ok {
-			short++
-		}
+	named := len(wanted)
+	if _, ok := wanted[resctrl.Root]; ok {
+		named--
 	}
-	if short <= 0 {
-		return nil, nil
-	}
+	surplus := m.surplus(wanted)
+	empty := slices.DeleteFunc(slices.Clone(surplus), func(name string) bool { return !m.removable(name) })
+	busy := slices.DeleteFunc(surplus, m.removable)
 
-	empty := slices.DeleteFunc(m.surplus(wanted), func(name string) bool { return !m.removable(name) })
-	if len(empty) < short {
-		return nil, m.noCLOSID(wanted, short-len(empty))
+	uses, used := m.closidUses(busy)
+	if short := named + used - m.info.CLOSIDs; short > 0 {
+		return nil, fmt.Errorf("%d classes are %d too many: the CPU has %d CLOSIDs, of which %s; remove classes, or resctrl groups of other programs: %w",
+			named, short, m.info.CLOSIDs, strings.Join(uses, ", "), ErrNoCLOSID)
 	}
-	return empty[:short], nil
+	return empty[:max(0, named+used+len(empty)-m.info.CLOSIDs)], nil
 }
 
 // removable reports whether a group of a former class can be removed to free its CLOSID.
 func (m *machine) removable(name string) bool {
 	return m.groups[name].empty && m.groups[name].Mode == resctrl.Shareable
-}
-
-func (m *machine) noCLOSID(wanted map[string]resctrl.Schemata, short int) error {
-	named := len(wanted)
-	if _, ok := wanted[resctrl.Root]; ok {
-		named--
-	}
-
-	text := fmt.Sprintf("%d classes are %d too many: the CPU has %d CLOSIDs, of which resctrl's root group uses 1", named, short, m.info.CLOSIDs)
-	if foreign := m.foreign(); len(foreign) > 0 {
-		text += fmt.Sprintf(", groups of other programs (%s) use %d", strings.Join(foreign, ", "), len(foreign))
-	}
-	if busy := slices.DeleteFunc(m.surplus(wanted), m.removable); len(busy) > 0 {
-		text += fmt.Sprintf(", groups of former classes that are in use (%s) use %d", strings.Join(busy, ", "), len(busy))
-	}
-
-	return fmt.Errorf("%s; remove classes, or resctrl groups of other programs: %w", text, ErrNoCLOSID)
 }
 
 // exclusiveOverlaps returns an error for each wanted mask that overlaps an exclusive group which the configuration does

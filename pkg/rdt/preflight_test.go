@@ -217,7 +217,8 @@ partitions:
 		{Type: "ConfigurationApplied", Healthy: true, Reason: "Applied", Message: "1 classes have resctrl groups"},
 		{Type: "ResctrlMounted", Healthy: true, Reason: "Mounted", Message: "resctrl is mounted at /sys/fs/resctrl with rw,relatime"},
 		{Type: "CLOSIDsFree", Healthy: true, Reason: "Free",
-			Message: "4 of 8 CLOSIDs are free: the root group uses 1, classes use 1, former classes use 1, and groups of other programs use 1"},
+			Message: "4 of 8 CLOSIDs are free: classes use 1, resctrl's root group uses 1, groups of other programs (theirs) use 1, " +
+				"groups of former classes that are in use (gold) use 1"},
 		{Type: "ForeignGroups", Healthy: true, Reason: "Untouched", Message: "left as they are: theirs"},
 		{Type: "ClassesDraining", Healthy: true, Reason: "InUse", Message: "classes that are no longer configured are kept until their containers end: gold"},
 		{Type: "L3CodeAndDataApart", Reason: "WrongMountOptions", Message: "code and data of L3 are configured separately, but resctrl is mounted without cdp, so the unified shares apply; mount resctrl with -o cdp if the CPU supports that"},

@@ -105,7 +105,7 @@ func TestAClassThatHasAllRMIDsGivesSomeToAnotherClass(t *testing.T) {
 
 // missingFor returns the numbers of unmonitored containers by reason. All but one are 0.
 func missingFor(reason string, n int) map[string]int {
-	missing := map[string]int{"NoFreeRMID": 0, "RMIDsNotFreeYet": 0, "ForeignGroup": 0, "CannotMonitor": 0, "Error": 0}
+	missing := map[string]int{"NoFreeRMID": 0, "NoFreeCounter": 0, "RMIDsNotFreeYet": 0, "ForeignGroup": 0, "CannotMonitor": 0, "Error": 0}
 	missing[reason] = n
 	return missing
 }

@@ -26,6 +26,7 @@ const (
 	ConditionDraining    = "ClassesDraining"
 	ConditionCodeAndData = "CodeAndDataApart"
 	ConditionBandwidth   = "BandwidthExact"
+	ConditionOwnCache    = "CacheNotShared"
 	ConditionDenials     = "AnnotationDenials"
 )
 
@@ -96,10 +97,10 @@ func refusalReason(err error) string {
 func (l *live) machineConditions() []classes.Condition {
 	foreign := l.machine.foreign()
 	total := l.machine.info.CLOSIDs
-	free := max(0, total-1-len(foreign)-len(l.offered)-len(l.draining))
+	uses, used := l.machine.closidUses(l.draining)
+	free := max(0, total-used-len(l.offered))
 	closids := classes.Condition{Type: ConditionCLOSIDs, Healthy: true, Reason: "Free",
-		Message: fmt.Sprintf("%d of %d CLOSIDs are free: the root group uses 1, classes use %d, former classes use %d, and groups of other programs use %d",
-			free, total, len(l.offered), len(l.draining), len(foreign))}
+		Message: fmt.Sprintf("%d of %d CLOSIDs are free: classes use %d, %s", free, total, len(l.offered), strings.Join(uses, ", "))}
 	if free == 0 {
 		closids.Reason = "Exhausted" // still healthy, because every class has its own CLOSID
 	}
@@ -131,6 +132,10 @@ func (l *live) classConditions() []classes.Condition {
 		}
 	}
 
+	if condition, shares := l.sharedCache(); shares {
+		conditions = append(conditions, condition)
+	}
+
 	var rounded []string
 	for _, name := range slices.Sorted(maps.Keys(l.resolution.Groups)) {
 		if asked, has := l.resolution.Groups[name].Values(resctrl.MB), l.effective[name].Values(resctrl.MB); asked != has {
@@ -148,6 +153,41 @@ func (l *live) classConditions() []classes.Condition {
 				"to limit who can request a class, use an admission policy that checks the annotations", strings.Join(l.config.denials, ", "))})
 	}
 	return conditions
+}
+
+// sharedCache reports which classes have bits of a cache that devices or other hardware use, too, and which of them have no other
+// bits of that cache.
+func (l *live) sharedCache() (condition classes.Condition, shares bool) {
+	var some, only []string
+	for _, name := range slices.Sorted(maps.Keys(l.resolution.Groups)) {
+		var partly, wholly bool
+		for domain, mask := range l.resolution.Groups[name] {
+			if bits := l.machine.info.Caches[domain.Schema].SharedBits(domain, mask); domain.Schema.Level() != "" && bits != 0 {
+				partly, wholly = true, wholly || bits == mask
+			}
+		}
+		switch {
+		case wholly:
+			only = append(only, className(name))
+		case partly:
+			some = append(some, className(name))
+		}
+	}
+	if len(some)+len(only) == 0 {
+		return classes.Condition{}, false
+	}
+
+	condition = classes.Condition{Type: ConditionOwnCache, Healthy: len(only) == 0, Reason: "PartlyShared"}
+	var texts []string
+	if len(only) > 0 {
+		condition.Reason = "OnlyShared"
+		texts = append(texts, strings.Join(only, ", ")+" have no other cache; give them masks with other bits")
+	}
+	if len(some) > 0 {
+		texts = append(texts, strings.Join(some, ", ")+" have other cache, too")
+	}
+	condition.Message = "devices or other hardware use the same cache as these classes (shareable_bits, io_alloc_cbm): " + strings.Join(texts, "; ")
+	return condition, true
 }
 
 // className returns the name that configurations use for the class of a group.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Event is what a counter counts. It is the name of a file in mon_data/mon_L3_* (Documentation/filesystems/resctrl.rst).
@@ -109,6 +110,38 @@ func (t Tree) countersOf(group string, caches []string) (counters Counters, err 
 		}
 	}
 	return counters, errors.Join(problems...)
+}
+
+// Unassigned reports whether the hardware lacks a counter of memory bandwidth for a group. On CPUs with assignable counters, the kernel
+// gives none to some groups if there are more groups than counters, or after a change of info/L3_MON/mbm_assign_mode. Other CPUs have a
+// counter for each group.
+func (t Tree) Unassigned(group string) (bool, error) {
+	data, err := t.host.ReadFile(t.path(group, "mbm_L3_assignments"))
+	if err == nil {
+		return unassigned(string(data)), nil
+	}
+	if !NotExist(err) && !errors.Is(err, syscall.EINVAL) { // EINVAL in the mode default
+		return false, fmt.Errorf("%s: %w", Describe(group), err)
+	}
+
+	caches, err := t.monitoredCaches(group)
+	for _, cache := range caches {
+		if data, err := t.host.ReadFile(t.path(group, "mon_data", cache, string(MBMTotal))); err == nil && strings.TrimSpace(string(data)) == "Unassigned" {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// unassigned reports whether a file mbm_L3_assignments lacks a counter of all transfers in some cache. Its lines are like
+// "mbm_total_bytes:0=e;1=_" (mbm_L3_assignments_show in fs/resctrl/monitor.c).
+func unassigned(text string) bool {
+	for line := range strings.Lines(text) {
+		if domains, total := strings.CutPrefix(strings.TrimSpace(line), string(MBMTotal)+":"); total {
+			return strings.Contains(domains, "=_")
+		}
+	}
+	return false
 }
 
 // ParseCounter reads a file in mon_data. ok is false if the file has no number: the kernel writes "Unavailable" while it has no

@@ -4,6 +4,7 @@
 package resctrl
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,6 +25,8 @@ const (
 type Info struct {
 	// CLOSIDs is the maximum number of control groups, including the root group. It is the smallest num_closids of all resources.
 	CLOSIDs int
+	// DeviceCLOSIDs is how many of the CLOSIDs the kernel has reserved for device traffic (io_alloc).
+	DeviceCLOSIDs int
 	// RMIDs is the maximum number of control groups and monitoring groups together. It is 0 if the CPU cannot monitor caches.
 	RMIDs int
 	// Caches has one schema for each cache level that resctrl can divide. Under the mount options cdp and cdpl2, a
@@ -37,6 +40,8 @@ type Info struct {
 type CacheInfo struct {
 	// Mask has all bits that can be allocated. Shareable has the bits of Mask that other hardware may use too.
 	Mask, Shareable uint64
+	// Devices has, by cache ID, the bits that device traffic uses (io_alloc_cbm). It is nil if io_alloc is not enabled.
+	Devices Schemata
 	// MinBits is the minimum number of bits of a mask. It is 0 on AMD.
 	MinBits int
 	// Sparse reports whether masks may have gaps.
@@ -71,6 +76,11 @@ func ParseInfo(files map[string][]byte, root Schemata, mbps bool) (Info, error) 
 			info.Caches[schema] = parse.cache(schema, root.IDs(schema))
 		case name == "min_bandwidth" && schema == MB:
 			info.Bandwidth = parse.bandwidth(root, mbps)
+		}
+	}
+	for _, level := range []string{L2, L3} {
+		if schemas := info.Schemas(level); len(schemas) > 0 && info.Caches[schemas[0]].Devices != nil {
+			info.DeviceCLOSIDs++
 		}
 	}
 	info.CLOSIDs = max(1, info.CLOSIDs) // a CPU that can only monitor has just the root group
@@ -111,6 +121,9 @@ func (p *infoParser) cache(schema Schema, domains []int) CacheInfo {
 		MinBits:   p.count(name + "/min_cbm_bits"),
 		Domains:   domains,
 	}
+	if string(bytes.TrimSpace(p.files[name+"/io_alloc"])) == "enabled" {
+		info.Devices = p.devices(schema)
+	}
 	if info.Mask&1 == 0 || !contiguous(info.Mask) {
 		p.problems = append(p.problems, fmt.Errorf("resctrl info/%s/cbm_mask: %#x is not a contiguous mask from bit 0", name, info.Mask))
 	}
@@ -121,6 +134,29 @@ func (p *infoParser) cache(schema Schema, domains []int) CacheInfo {
 		info.Sparse = p.number(name+"/sparse_masks", 10) != 0
 	}
 	return info
+}
+
+// devices reads io_alloc_cbm, whose lines have the form of a line in schemata without the name (resctrl_io_alloc_cbm_show in
+// fs/resctrl/ctrlmondata.c).
+func (p *infoParser) devices(schema Schema) Schemata {
+	file := string(schema) + "/io_alloc_cbm"
+	masks, err := ParseSchemata(fmt.Appendf(nil, "%s:%s", schema, p.files[file]))
+	if err != nil && len(p.files[file]) > 0 {
+		p.problems = append(p.problems, fmt.Errorf("resctrl info/%s: %w", file, err))
+	}
+	if masks == nil {
+		masks = Schemata{}
+	}
+	return masks
+}
+
+// SharedBits returns the bits of a mask that devices or other hardware use, too. If the kernel reports that they may use the whole
+// cache, as it does on Arm, SharedBits returns 0, because no class can have other bits.
+func (c CacheInfo) SharedBits(domain Domain, mask uint64) uint64 {
+	if c.Shareable == c.Mask {
+		return 0
+	}
+	return mask & (c.Shareable | c.Devices[domain])
 }
 
 // LeastBits returns the minimum number of bits of a mask. A mask needs at least 1.

@@ -192,6 +192,8 @@ func (t Tree) infoFiles() (map[string][]byte, error) {
 			data, err := t.host.ReadFile(t.path("info", resource, file))
 			if err == nil {
 				files[path.Join(resource, file)] = data
+			} else if optional := file == "io_alloc_cbm"; optional { // EINVAL while io_alloc is disabled
+				continue
 			} else if unknown := !Schema(resource).known() && resource != monitoringInfo; !unknown && !NotExist(err) {
 				return nil, err
 			}
@@ -211,7 +213,7 @@ func infoFileNames(resource string) []string {
 		of := "resource_schemata/MB/"
 		return []string{"num_closids", "min_bandwidth", "bandwidth_gran", "delay_linear", of + "unit", of + "scale", of + "resolution"}
 	case schema.Level() != "":
-		return []string{"num_closids", "cbm_mask", "min_cbm_bits", "shareable_bits", "sparse_masks"}
+		return []string{"num_closids", "cbm_mask", "min_cbm_bits", "shareable_bits", "sparse_masks", "io_alloc", "io_alloc_cbm"}
 	case resource == monitoringInfo:
 		return []string{"num_rmids"}
 	}

@@ -63,7 +63,7 @@ func New(threads func(classes.Holder) ([]int, error), log *slog.Logger) *Contain
 	return &Containers{
 		threads:  threads,
 		log:      log,
-		monitors: monitors{groups: map[string]string{}, missing: map[string]absence{}},
+		monitors: monitors{groups: map[string]string{}, missing: map[string]absence{}, uncounted: map[string]bool{}},
 		counts:   counts{controls: map[string]*controlCount{}, containers: map[string]classes.Reading{}},
 	}
 }

@@ -151,6 +151,7 @@ func (cs *Containers) setMonitored(container classes.Holder, selected bool, to s
 		return nil, err
 	}
 	cs.monitors.set(container.ID, to)
+	cs.lookForCounter(m, container.ID, to)
 	return m, nil
 }
 
@@ -272,6 +273,16 @@ func (cs *Containers) Follow(id, to string) (moved bool) {
 	return true
 }
 
+// lookForCounter records whether a monitored container has a counter of memory bandwidth.
+func (cs *Containers) lookForCounter(m *Machine, id, control string) {
+	unassigned, err := m.Unassigned(monitorPath(control, id))
+	if err != nil {
+		cs.log.Debug("cannot read whether a container has a counter; retrying", "id", id, "error", err)
+		return
+	}
+	cs.monitors.count(id, unassigned)
+}
+
 // Monitored implements classes.Monitor.
 func (cs *Containers) Monitored() []string {
 	ids := append(cs.monitors.ids(), cs.counts.ids()...)
@@ -319,4 +330,7 @@ func (cs *Containers) Find() {
 		return
 	}
 	cs.monitors.replace(found, foreign)
+	for id, control := range found {
+		cs.lookForCounter(m, id, control)
+	}
 }

@@ -27,6 +27,8 @@ type monitors struct {
 	mu sync.Mutex // guards the fields below, and is never held during I/O
 	// groups has the control group of each monitoring group, by container ID.
 	groups map[string]string
+	// uncounted has the containers that have a monitoring group, but no counter of memory bandwidth.
+	uncounted map[string]bool
 	// missing has the containers that should be monitored and are not, by container ID.
 	missing map[string]absence
 	// foreign is the number of monitoring groups of other programs.
@@ -71,12 +73,30 @@ func (m *monitors) set(id, control string) {
 	delete(m.missing, id)
 }
 
+// count records whether a container with a monitoring group has a counter of memory bandwidth.
+func (m *monitors) count(id string, unassigned bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, exists := m.groups[id]; exists && unassigned {
+		m.uncounted[id] = true
+	} else {
+		delete(m.uncounted, id)
+	}
+}
+
+func (m *monitors) lacksCounter(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.uncounted[id]
+}
+
 // drop forgets the monitoring group of a container.
 func (m *monitors) drop(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.groups, id)
 	delete(m.missing, id)
+	delete(m.uncounted, id)
 }
 
 // miss records that a container should be monitored and has no monitoring group.
@@ -84,6 +104,7 @@ func (m *monitors) miss(id string, a absence) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.groups, id)
+	delete(m.uncounted, id)
 	m.missing[id] = a
 }
 
@@ -160,4 +181,5 @@ func (m *monitors) replace(groups map[string]string, foreign int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.groups, m.foreign = groups, foreign
+	maps.DeleteFunc(m.uncounted, func(id string, _ bool) bool { _, exists := groups[id]; return !exists })
 }

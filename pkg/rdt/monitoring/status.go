@@ -22,6 +22,7 @@ const ConditionMonitored = "ContainersMonitored"
 // These are the reasons why a container is not monitored.
 var (
 	errNoRMID        = errors.New("all RMIDs for containers are in use")
+	errNoCounter     = errors.New("the CPU has no free counter of memory bandwidth (info/L3_MON/available_mbm_cntrs)")
 	errLimbo         = errors.New("the RMIDs of removed groups are not free yet")
 	errForeign       = errors.New("another program has put the container into a resctrl group")
 	errCannotMonitor = errors.New("the CPU or the kernel cannot monitor caches (info/L3_MON)")
@@ -36,7 +37,7 @@ type reason struct {
 // reasons returns all reasons. The last one stands for all other errors.
 func reasons() []reason {
 	return []reason{
-		{errNoRMID, "NoFreeRMID"}, {errLimbo, "RMIDsNotFreeYet"}, {errForeign, "ForeignGroup"}, {errCannotMonitor, "CannotMonitor"}, {nil, "Error"},
+		{errNoRMID, "NoFreeRMID"}, {errNoCounter, "NoFreeCounter"}, {errLimbo, "RMIDsNotFreeYet"}, {errForeign, "ForeignGroup"}, {errCannotMonitor, "CannotMonitor"}, {nil, "Error"},
 	}
 }
 
@@ -70,8 +71,12 @@ func (m *monitors) counts(selected []string) map[string]classes.Monitored {
 	for _, class := range selected {
 		add(class, 0, "")
 	}
-	for _, control := range m.groups {
-		add(groups.ClassOf(control), 1, "")
+	for id, control := range m.groups {
+		if m.uncounted[id] {
+			add(groups.ClassOf(control), 0, whyMissing(errNoCounter).name)
+		} else {
+			add(groups.ClassOf(control), 1, "")
+		}
 	}
 	for _, a := range m.missing {
 		add(groups.ClassOf(a.control), 0, whyMissing(a.why).name)
@@ -89,7 +94,11 @@ func (m *monitors) status(selected []string, info resctrl.Info) (map[string]clas
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	condition := classes.Condition{Type: ConditionMonitored, Healthy: true, Reason: "Monitored"}
-	condition.Message = fmt.Sprintf("containers monitored: %d%s", len(m.groups), byClass(counts))
+	condition.Message = fmt.Sprintf("containers monitored: %d%s", len(m.groups)-len(m.uncounted), byClass(counts))
+	if len(m.uncounted) > 0 {
+		condition.Healthy, condition.Reason = false, "NotAllMonitored"
+		condition.Message += fmt.Sprintf("; without memory bandwidth: %d (%v); monitor fewer classes", len(m.uncounted), errNoCounter)
+	}
 	if len(m.missing) > 0 {
 		condition.Healthy, condition.Reason = false, "NotAllMonitored"
 		condition.Message += fmt.Sprintf("; not monitored: %d (%s); of the %d RMIDs of this machine, %d are reserved for classes, and other programs use %d; "+

@@ -12,12 +12,15 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
+// bandwidthTotal is the measure of all transfers of a last level cache.
+const bandwidthTotal = "memory_bandwidth_bytes_total"
+
 // Measures returns the measure of each counter. The parameter `what` is the subject of the help texts, e.g. "a class".
 func Measures(what string) []classes.Measure {
 	const cache = "cache_id"
 	return []classes.Measure{
 		{Name: "llc_occupancy_bytes", Part: cache, Help: "Bytes of a last level cache that " + what + " occupies."},
-		{Name: "memory_bandwidth_bytes_total", Part: cache,
+		{Name: bandwidthTotal, Part: cache,
 			Help: "Bytes that " + what + " has transferred between a last level cache and memory."},
 		{Name: "memory_bandwidth_local_bytes_total", Part: cache,
 			Help: "Bytes that " + what + " has transferred between a last level cache and the memory of the same NUMA node."},
@@ -32,7 +35,7 @@ func readingOf(counters resctrl.Counters) classes.Reading {
 
 	names := map[resctrl.Event]string{
 		resctrl.LLCOccupancy: "llc_occupancy_bytes",
-		resctrl.MBMTotal:     "memory_bandwidth_bytes_total",
+		resctrl.MBMTotal:     bandwidthTotal,
 		resctrl.MBMLocal:     "memory_bandwidth_local_bytes_total",
 	}
 	reading := classes.Reading{}
@@ -46,6 +49,16 @@ func readingOf(counters resctrl.Counters) classes.Reading {
 func measure(t resctrl.Tree, group string) (classes.Reading, error) {
 	counters, err := t.Counters(group)
 	return readingOf(counters), err
+}
+
+// hasBandwidth reports whether a reading has the memory bandwidth of a cache.
+func hasBandwidth(reading classes.Reading) bool {
+	for series := range reading {
+		if series.Measure == bandwidthTotal {
+			return true
+		}
+	}
+	return false
 }
 
 // MeasureClass implements classes.ClassMeter. The system default is the root group, which has all processes of the host
@@ -78,6 +91,9 @@ func (cs *Containers) MeasureClass(ctx context.Context, class string) (classes.C
 
 	reading := classes.ClassReading{Class: cs.counts.add(control, group, shown, parts), Containers: cs.monitors.containers(control, parts)}
 	for id, raw := range reading.Containers {
+		if !hasBandwidth(raw) || cs.monitors.lacksCounter(id) {
+			cs.lookForCounter(m, id, control)
+		}
 		reading.Containers[id] = cs.counts.used(id, raw)
 	}
 	return reading, err

@@ -80,16 +80,20 @@ func (f *FS) listCounters(dir string) ([]string, error) {
 // count simulates mon_event_count and rdtgroup_mondata_show. These functions are in monitor.c and ctrlmondata.c
 // of fs/resctrl or, in Linux 6.12, of arch/x86/kernel/cpu/resctrl. The result is an error text only if the counters of the
 // group and of its monitoring groups all have errors.
-func (g *group) count(file string) string {
+func (f *FS) count(g *group, file string) string {
 	var sum uint64
 	shown := ""
 	for _, counted := range append(slices.Collect(maps.Values(g.mons)), g) {
+		if f.unassigned(counted, file) {
+			shown = cmp.Or(shown, "Unassigned")
+			continue
+		}
 		number, err := strconv.ParseUint(cmp.Or(counted.counts[file], "0"), 10, 64)
 		switch {
 		case err == nil:
 			sum += number
 			shown = strconv.FormatUint(sum, 10)
-		case shown == "":
+		case shown == "" || shown == "Unassigned":
 			shown = counted.counts[file]
 		}
 	}

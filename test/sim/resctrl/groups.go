@@ -35,9 +35,17 @@ func (f *FS) mkdir(name string) error {
 	case strings.Contains(base, "\n"):
 		return syscall.EINVAL
 	case g == f.live.root && len(inside) == 0:
-		return f.live.makeControl(f.spec, base)
+		if err := f.live.makeControl(f.spec, base); err != nil {
+			return err
+		}
+		f.assign(f.live.groups[base])
+		return nil
 	case g.parent == nil && len(inside) == 1 && inside[0] == "mon_groups" && base != "mon_groups":
-		return f.live.makeMonitor(g, base)
+		if err := f.live.makeMonitor(g, base); err != nil {
+			return err
+		}
+		f.assign(g.mons[base])
+		return nil
 	}
 
 	return syscall.EPERM

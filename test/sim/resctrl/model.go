@@ -65,6 +65,8 @@ type group struct {
 	mons      map[string]*group
 	// counts has the text of each counter, by its path below the group. Other counters show 0.
 	counts map[string]string
+	// assigned has the counters of the group, by the path of their file below the group.
+	assigned map[string]bool
 }
 
 func (g *group) control() *group {
@@ -132,6 +134,9 @@ func (f *FS) mount(options string) error {
 
 	m.closids = make([]bool, least)
 	m.closids[0] = true
+	if spec.IOAlloc != "" && spec.IOAlloc != "disabled" {
+		m.closids[least-1] = true // resctrl_io_alloc_write in fs/resctrl/ctrlmondata.c takes the highest CLOSID
+	}
 	m.root = &group{mons: map[string]*group{}, cpus: 1<<spec.CPUs - 1}
 	for _, s := range m.schemas {
 		s.reset(0)
@@ -139,6 +144,7 @@ func (f *FS) mount(options string) error {
 
 	m.rmids, m.limbo = spec.RMIDs-1-f.limbo, f.limbo
 	f.live = m
+	f.assign(m.root)
 	return nil
 }
 

@@ -51,6 +51,10 @@ type Spec struct {
 	// Domains has the IDs of caches and of memory bandwidth.
 	Domains []int
 	RMIDs   int
+	// IOAlloc is "" if the CPU has no io_alloc, "disabled", or the mask of device traffic in each L3, in hexadecimal.
+	IOAlloc string
+	// Counters is the number of assignable counters in each L3 (ABMC). It is 0 if each RMID has counters of its own.
+	Counters int
 	// If Limbo is true, the RMIDs of removed groups cannot be used again until FS.Drain is called.
 	Limbo bool
 	// CPUs is the number of CPUs, which are numbered from 0.

@@ -98,9 +98,11 @@ func (f *FS) write(g *group, file, data string) error {
 		return f.writeTasks(g, data)
 	case "cpus":
 		return f.writeCPUs(g, data)
+	case "mbm_L3_assignments":
+		return f.writeAssignments(g, data)
 	}
 
-	if _, ok := f.live.info(f.spec)[strings.TrimPrefix(file, "info/")]; !ok && strings.HasPrefix(file, "info/") {
+	if _, ok := f.info()[strings.TrimPrefix(file, "info/")]; !ok && strings.HasPrefix(file, "info/") {
 		return syscall.ENOENT
 	}
 

@@ -62,10 +62,14 @@ func (f *FS) lookup(name string) (*group, string, error) {
 
 // files returns the files in a group's directory, without directories.
 func (f *FS) files(g *group) []string {
-	if g.parent != nil {
-		return []string{"cpus", "cpus_list", "tasks"}
+	var files []string
+	if f.spec.Counters > 0 {
+		files = append(files, "mbm_L3_assignments")
 	}
-	return []string{"cpus", "cpus_list", "mode", "schemata", "size", "tasks"}
+	if g.parent != nil {
+		return append(files, "cpus", "cpus_list", "tasks")
+	}
+	return append(files, "cpus", "cpus_list", "mode", "schemata", "size", "tasks")
 }
 
 func (f *FS) read(name string) (string, error) {
@@ -90,6 +94,8 @@ func (f *FS) read(name string) (string, error) {
 		return "shareable\n", nil
 	case "tasks":
 		return f.tasksOf(g), nil
+	case "mbm_L3_assignments":
+		return f.assignments(g), nil
 	case "cpus":
 		return fmt.Sprintf("%x\n", g.cpus), nil
 	case "cpus_list":
@@ -97,10 +103,10 @@ func (f *FS) read(name string) (string, error) {
 	}
 
 	if strings.HasPrefix(file, "mon_data/") {
-		return g.count(file) + "\n", nil
+		return f.count(g, file) + "\n", nil
 	}
 
-	text, ok := f.live.info(f.spec)[strings.TrimPrefix(file, "info/")]
+	text, ok := f.info()[strings.TrimPrefix(file, "info/")]
 	if !ok {
 		if _, err := f.list(name); err == nil {
 			return "", syscall.EISDIR
@@ -118,6 +124,12 @@ func (f *FS) read(name string) (string, error) {
 }
 
 // info returns the files below info/.
+func (f *FS) info() map[string]string {
+	files := f.live.info(f.spec)
+	maps.Copy(files, f.counterInfo())
+	return files
+}
+
 func (m *mounted) info(spec Spec) map[string]string {
 	files := map[string]string{"last_cmd_status": m.status}
 	if m.status == "" {
@@ -135,6 +147,7 @@ func (m *mounted) info(spec Spec) map[string]string {
 		files[s.name+"/cbm_mask"] = fmt.Sprintf("%x\n", s.full())
 		files[s.name+"/min_cbm_bits"] = fmt.Sprintln(s.cache.MinBits)
 		files[s.name+"/shareable_bits"] = fmt.Sprintf("%x\n", s.cache.Shareable)
+		maps.Copy(files, s.ioAlloc(spec))
 		if !spec.NoSparseFile {
 			files[s.name+"/sparse_masks"] = fmt.Sprintln(map[bool]int{true: 1}[s.cache.sparse(spec.Vendor)])
 		}
@@ -143,6 +156,23 @@ func (m *mounted) info(spec Spec) map[string]string {
 	files["L3_MON/num_rmids"] = fmt.Sprintln(spec.RMIDs)
 	files["L3_MON/mon_features"] = "llc_occupancy\nmbm_total_bytes\nmbm_local_bytes\n"
 	return files
+}
+
+// ioAlloc simulates resctrl_io_alloc_show and resctrl_io_alloc_cbm_show in fs/resctrl/ctrlmondata.c.
+func (s *schema) ioAlloc(spec Spec) map[string]string {
+	switch {
+	case spec.IOAlloc == "":
+		return nil
+	case !strings.HasPrefix(s.name, "L3"):
+		return map[string]string{s.name + "/io_alloc": "not supported\n"}
+	case spec.IOAlloc == "disabled":
+		return map[string]string{s.name + "/io_alloc": "disabled\n"}
+	}
+	var masks []string
+	for _, id := range s.domains {
+		masks = append(masks, fmt.Sprintf("%d=%s", id, spec.IOAlloc))
+	}
+	return map[string]string{s.name + "/io_alloc": "enabled\n", s.name + "/io_alloc_cbm": strings.Join(masks, ";") + "\n"}
 }
 
 func (f *FS) list(name string) ([]string, error) {
@@ -176,7 +206,7 @@ func (f *FS) list(name string) ([]string, error) {
 
 func (f *FS) listInfo(dir string) ([]string, error) {
 	seen := map[string]bool{}
-	for file := range f.live.info(f.spec) {
+	for file := range f.info() {
 		rest, ok := strings.CutPrefix("info/"+file, dir+"/")
 		if ok {
 			entry, _, _ := strings.Cut(rest, "/")

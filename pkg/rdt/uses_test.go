@@ -1,0 +1,76 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// withIOAlloc returns a machine with 4 CLOSIDs, one of which device traffic uses.
+func withIOAlloc() sim.Spec {
+	spec := sim.AMDSpec()
+	spec.L2, spec.MB, spec.IOAlloc = nil, nil, "00f"
+	spec.L3.CLOSIDs, spec.L3.Shareable = 4, 0
+	return spec
+}
+
+func TestDeviceTrafficUsesACLOSID(t *testing.T) {
+	b := newBackend(sim.New(withIOAlloc()), nil)
+	three := parse(t, `{partitions: {p: {l3Allocation: "100%", classes: {a: , b: , c: }}}}`)
+	for name, err := range map[string]error{"check": b.Check(t.Context(), three), "apply": b.Apply(t.Context(), three)} {
+		want := "3 classes are 1 too many: the CPU has 4 CLOSIDs, of which resctrl's root group uses 1, device traffic (io_alloc) uses 1; "
+		if !errors.Is(err, ErrNoCLOSID) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	apply(t, b, `{partitions: {p: {l3Allocation: "100%", classes: {a: , b: }}}}`)
+	want := "0 of 4 CLOSIDs are free: classes use 2, resctrl's root group uses 1, device traffic (io_alloc) uses 1"
+	if diff := cmp.Diff(want, conditionOf(b.Status(), ConditionCLOSIDs).Message); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestClassesWithCacheThatDevicesUse(t *testing.T) {
+	// 11 ways, of which other hardware uses the top two: https://github.com/intel/intel-cmt-cat/issues/135
+	eleven := sim.IntelSpec()
+	eleven.L2 = nil
+	eleven.L3 = &sim.Cache{Ways: 11, Shareable: 0x600, CLOSIDs: 16, Size: 11 << 20, MinBits: 1}
+	const common = "devices or other hardware use the same cache as these classes (shareable_bits, io_alloc_cbm): "
+	for name, test := range map[string]struct {
+		spec   sim.Spec
+		shares string
+		want   classes.Condition
+	}{
+		"two classes have nothing else": {eleven, `bulk: {l3Allocation: "80%", classes: {bulk: {}}}, voice: {l3Allocation: "10%", classes: {voice: {}}},
+			web: {l3Allocation: "10%", classes: {web: {}}}`,
+			classes.Condition{Type: "CacheNotShared", Reason: "OnlyShared", Message: common + "voice, web have no other cache; give them masks with other bits"}},
+		"a class has other bits, too": {eleven, `p: {l3Allocation: "100%", classes: {a: {}, b: {l3Allocation: "50%"}}}`,
+			classes.Condition{Type: "CacheNotShared", Healthy: true, Reason: "PartlyShared", Message: common + "a have other cache, too"}},
+		"no class has these bits": {eleven, `p: {l3Allocation: "0x1ff", classes: {a: {}}}`, classes.Condition{}},
+		"io_alloc": {withIOAlloc(), `p: {l3Allocation: "100%", classes: {a: {l3Allocation: "0xf"}, b: {l3Allocation: "0xff0"}}}`,
+			classes.Condition{Type: "CacheNotShared", Reason: "OnlyShared", Message: common + "a have no other cache; give them masks with other bits"}},
+		"Arm, which does not say": {sim.ArmSpec(8), `p: {l3Allocation: "100%", classes: {a: {}}}`, classes.Condition{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBackend(sim.New(test.spec), nil)
+			text := "{partitions: {" + test.shares + "}}"
+			preview, err := b.Preview(t.Context(), parse(t, text))
+			must(t, err)
+			apply(t, b, text)
+			for from, status := range map[string]classes.BackendStatus{"check": preview, "status": b.Status()} {
+				if diff := cmp.Diff(test.want, conditionOf(status, "CacheNotShared")); diff != "" {
+					t.Errorf("%s: %s", from, diff)
+				}
+			}
+		})
+	}
+}
