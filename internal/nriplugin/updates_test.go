@@ -4,10 +4,12 @@
 package nriplugin_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
+	"github.com/google/go-cmp/cmp"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
@@ -126,5 +128,45 @@ func TestAResizeReplacesTheStoredValuesOfAFormerClass(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.wantFile(t, id, "memory.high", change.high)
+	}
+}
+
+// TestOriginalLimitsComeBackWithoutUpdatesOfTheRuntime has a container that was created with limits of its own on two disks. Its class
+// replaces those of the first disk.
+func TestOriginalLimitsComeBackWithoutUpdatesOfTheRuntime(t *testing.T) {
+	const original = "254:0 rbps=6000000 wbps=max riops=max wiops=max\n254:32 rbps=7000000 wbps=max riops=max wiops=max"
+	for name, options := range hanging() {
+		t.Run(name, func(t *testing.T) {
+			cgroups := simcgroup.New()
+			cgroups.AddDisk("vdc", 254, 32)
+			r := newMachineRigOn(t, newMachine(cgroups), machineFiles, options)
+			id, err := r.CreateContainer(t.Context(), r.pod(t, "a", "blockio=fast"), nriruntime.ContainerConfig{
+				Name: "main", Resources: &api.LinuxResources{Unified: map[string]string{"io.max": original}},
+			})
+			if err == nil {
+				err = r.StartContainer(t.Context(), id)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kernel, _ := r.ioMax(t, id); !strings.Contains(kernel, "rbps=50000000") {
+				t.Fatalf("in its class, the container has io.max %q", kernel)
+			}
+
+			if err := r.node.Update(t.Context(), r.subject(t, id), map[string]string{disks: ""}); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				kernel, _ := r.ioMax(t, id)
+				if diff := cmp.Diff(original, strings.Join(slices.Sorted(strings.SplitSeq(kernel, "\n")), "\n")); diff != "" {
+					t.Errorf("io.max without the class (-want +got):\n%s", diff)
+				}
+				r.wantReported(t, id, disks, "/update")
+				r.node.Repair(t.Context())
+			}
+			if got := r.node.Status().Corrections; len(got) > 0 {
+				t.Errorf("drift corrections: %v", got)
+			}
+		})
 	}
 }

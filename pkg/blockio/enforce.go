@@ -73,7 +73,7 @@ func (b *Backend) enforce(ctx context.Context, target classes.Holder, to string,
 		return fmt.Errorf("read the values of class %q back: %w", to, err)
 	}
 
-	change := b.compare(target, wanted, live, applied)
+	change := b.compare(target, to, wanted, live, applied)
 	change.Applied.Class = to
 	if s.byRuntime(b.scope) && len(change.Values.Remaining(live)) > 0 {
 		b.log.Info("writing values that the runtime did not set", "class", to, "cgroup", group.Dir)
@@ -84,12 +84,19 @@ func (b *Backend) enforce(ctx context.Context, target classes.Holder, to string,
 	return nil
 }
 
-// compare compares the cgroup of a target with the values of a class.
-func (b *Backend) compare(target classes.Holder, wanted, live iocgroup.Values, applied ioapply.Applied) ioapply.Change {
+// compare compares the cgroup of a target with the values of a class. A container that leaves its class gets back what it had been
+// created with, also on disks that the class does not name: the runtime writes the values of a class in place of all others.
+func (b *Backend) compare(target classes.Holder, class string, wanted, live iocgroup.Values, applied ioapply.Applied) ioapply.Change {
 	if b.scope == classes.PodScope {
 		return b.cgroups.Compare(b.cgroups.Finder(target), target, b.resource, wanted, live, applied, ioapply.All)
 	}
-	return applied.Compare(live, wanted, ioapply.All, ioapply.None)
+
+	change := applied.Compare(live, wanted, ioapply.All, ioapply.None)
+	if s := b.live.Load(); class == classes.SystemDefault && len(change.Values) > 0 && s.machine.ByRuntime {
+		originals, _ := s.stored(target.Spec.Originals.Unified())
+		change.Values = change.Values.Merge(originals)
+	}
+	return change
 }
 
 // knownFor returns what the classes set that a target of the backend can have.

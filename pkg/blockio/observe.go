@@ -47,7 +47,7 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 		return classes.Observation{}, err
 	}
 
-	change := b.compare(target, wanted, live, applied)
+	change := b.compare(target, want, wanted, live, applied)
 	seen := classes.Observation{Class: want, Known: true}
 	switch {
 	case unknownErr != nil || len(change.Values.Remaining(live)) > 0:
