@@ -35,6 +35,7 @@ type Node interface {
 	// Changed returns a channel that is closed at the next change of the node's state.
 	Changed() <-chan struct{}
 	Update(ctx context.Context, owner qos.Subject, requests map[string]string) error
+	ReportEnforcement(owner qos.Subject, report state.EnforcementReport) error
 	SetClaims(ctx context.Context, claimed claims.Claims) error
 	Usage(ctx context.Context) (usage.Sample, error)
 }
@@ -166,6 +167,9 @@ func codeOf(err error) codes.Code {
 	}{
 		{state.ErrNotFound, codes.NotFound},
 		{state.ErrNotRunning, codes.FailedPrecondition},
+		{state.ErrNotExternal, codes.FailedPrecondition},
+		{state.ErrOtherClass, codes.FailedPrecondition},
+		{state.ErrNotEnforcer, codes.PermissionDenied},
 		{state.ErrImmutable, codes.FailedPrecondition},
 		{classes.ErrUnavailable, codes.FailedPrecondition},
 		{classes.ErrRuntimeHandler, codes.FailedPrecondition},

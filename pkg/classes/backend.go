@@ -45,6 +45,12 @@ type BackendConfig interface {
 	ClassNames() []string
 }
 
+// External is a BackendConfig whose classes another program enforces.
+type External interface {
+	// EnforcerUser returns the user ID of this program, which may report on the enforcement. `named` is false if only root may.
+	EnforcerUser() (user uint32, named bool)
+}
+
 // Backend applies the classes of one resource on this machine.
 //
 // Callers call only one of Check, Apply, Repair, Withdraw and Release at a time. They may call the other methods at any time.

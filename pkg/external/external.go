@@ -7,6 +7,7 @@ package external
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -18,17 +19,37 @@ func Kind() classes.Kind {
 		Scopes:  []classes.Scope{classes.ContainerScope, classes.PodScope},
 		Mutable: true, AnyClass: true, AnyHandler: true,
 		Parse: func(section *classes.Field) classes.BackendConfig {
-			section.Fields()
-			return config{}
+			return parse(section)
 		},
 		New: func(string, classes.Scope) classes.Backend { return backend{} },
 	}
 }
 
-// config is empty: the resource's own list has the classes.
-type config struct{}
+// config has the user of the program that enforces the classes, or nil for root only. The resource's own list has the classes.
+type config struct{ enforcer *uint32 }
 
+func parse(section *classes.Field) config {
+	field := section.Fields("enforcerUser")["enforcerUser"]
+	if field == nil {
+		return config{}
+	}
+	user, err := strconv.ParseUint(field.Scalar(), 10, 32)
+	if err != nil {
+		field.Report("is no user ID; write the number of the user as which the program runs, e.g. 65532")
+	}
+	return config{new(uint32(user))}
+}
+
+// ClassNames implements classes.BackendConfig.
 func (config) ClassNames() []string { return nil }
+
+// EnforcerUser implements classes.External.
+func (c config) EnforcerUser() (user uint32, named bool) {
+	if c.enforcer == nil {
+		return 0, false
+	}
+	return *c.enforcer, true
+}
 
 // backend implements classes.Backend. It has no state, so every class is always in force.
 type backend struct{}

@@ -1850,6 +1850,125 @@ func (x *Assignment) GetLimited() string {
 	return ""
 }
 
+// ReportEnforcementRequest is the report of a program that enforces classes.
+type ReportEnforcementRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UID of the pod in Kubernetes.
+	PodUid string `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	// Name of the container in the pod; empty is the pod itself, for resources of pod scope.
+	Container string `protobuf:"bytes,2,opt,name=container,proto3" json:"container,omitempty"`
+	// Name of the resource.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// Class that the report is about.
+	Class string `protobuf:"bytes,4,opt,name=class,proto3" json:"class,omitempty"`
+	// Why the class is not enforced, in at most 256 bytes; empty if it is.
+	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportEnforcementRequest) Reset() {
+	*x = ReportEnforcementRequest{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportEnforcementRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportEnforcementRequest) ProtoMessage() {}
+
+func (x *ReportEnforcementRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportEnforcementRequest.ProtoReflect.Descriptor instead.
+func (*ReportEnforcementRequest) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ReportEnforcementRequest) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *ReportEnforcementRequest) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *ReportEnforcementRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ReportEnforcementRequest) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *ReportEnforcementRequest) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+// ReportEnforcementResponse means that the report was accepted.
+type ReportEnforcementResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportEnforcementResponse) Reset() {
+	*x = ReportEnforcementResponse{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportEnforcementResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportEnforcementResponse) ProtoMessage() {}
+
+func (x *ReportEnforcementResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportEnforcementResponse.ProtoReflect.Descriptor instead.
+func (*ReportEnforcementResponse) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{23}
+}
+
 // UpdateContainerQOSResourcesRequest requests other classes for a running container, or for a pod itself
 // [UpdateContainerResourcesRequest].
 type UpdateContainerQOSResourcesRequest struct {
@@ -1866,7 +1985,7 @@ type UpdateContainerQOSResourcesRequest struct {
 
 func (x *UpdateContainerQOSResourcesRequest) Reset() {
 	*x = UpdateContainerQOSResourcesRequest{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[22]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +1997,7 @@ func (x *UpdateContainerQOSResourcesRequest) String() string {
 func (*UpdateContainerQOSResourcesRequest) ProtoMessage() {}
 
 func (x *UpdateContainerQOSResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[22]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2010,7 @@ func (x *UpdateContainerQOSResourcesRequest) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use UpdateContainerQOSResourcesRequest.ProtoReflect.Descriptor instead.
 func (*UpdateContainerQOSResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{22}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UpdateContainerQOSResourcesRequest) GetPodUid() string {
@@ -1928,7 +2047,7 @@ type ContainerQOSResource struct {
 
 func (x *ContainerQOSResource) Reset() {
 	*x = ContainerQOSResource{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[23]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1940,7 +2059,7 @@ func (x *ContainerQOSResource) String() string {
 func (*ContainerQOSResource) ProtoMessage() {}
 
 func (x *ContainerQOSResource) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[23]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1953,7 +2072,7 @@ func (x *ContainerQOSResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerQOSResource.ProtoReflect.Descriptor instead.
 func (*ContainerQOSResource) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{23}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ContainerQOSResource) GetName() string {
@@ -1982,7 +2101,7 @@ type UpdateContainerQOSResourcesResponse struct {
 
 func (x *UpdateContainerQOSResourcesResponse) Reset() {
 	*x = UpdateContainerQOSResourcesResponse{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[24]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1994,7 +2113,7 @@ func (x *UpdateContainerQOSResourcesResponse) String() string {
 func (*UpdateContainerQOSResourcesResponse) ProtoMessage() {}
 
 func (x *UpdateContainerQOSResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[24]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2007,7 +2126,7 @@ func (x *UpdateContainerQOSResourcesResponse) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use UpdateContainerQOSResourcesResponse.ProtoReflect.Descriptor instead.
 func (*UpdateContainerQOSResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{24}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UpdateContainerQOSResourcesResponse) GetContainer() *ContainerAssignments {
@@ -2030,7 +2149,7 @@ type SetVolumeClaimsRequest struct {
 
 func (x *SetVolumeClaimsRequest) Reset() {
 	*x = SetVolumeClaimsRequest{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[25]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2161,7 @@ func (x *SetVolumeClaimsRequest) String() string {
 func (*SetVolumeClaimsRequest) ProtoMessage() {}
 
 func (x *SetVolumeClaimsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[25]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2174,7 @@ func (x *SetVolumeClaimsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVolumeClaimsRequest.ProtoReflect.Descriptor instead.
 func (*SetVolumeClaimsRequest) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{25}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SetVolumeClaimsRequest) GetClasses() []*VolumeClass {
@@ -2091,7 +2210,7 @@ type VolumeClass struct {
 
 func (x *VolumeClass) Reset() {
 	*x = VolumeClass{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[26]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2222,7 @@ func (x *VolumeClass) String() string {
 func (*VolumeClass) ProtoMessage() {}
 
 func (x *VolumeClass) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[26]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2235,7 @@ func (x *VolumeClass) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeClass.ProtoReflect.Descriptor instead.
 func (*VolumeClass) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{26}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *VolumeClass) GetName() string {
@@ -2173,7 +2292,7 @@ type ClaimedVolume struct {
 
 func (x *ClaimedVolume) Reset() {
 	*x = ClaimedVolume{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[27]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2304,7 @@ func (x *ClaimedVolume) String() string {
 func (*ClaimedVolume) ProtoMessage() {}
 
 func (x *ClaimedVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[27]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2317,7 @@ func (x *ClaimedVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimedVolume.ProtoReflect.Descriptor instead.
 func (*ClaimedVolume) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{27}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ClaimedVolume) GetPodUid() string {
@@ -2245,7 +2364,7 @@ type SetVolumeClaimsResponse struct {
 
 func (x *SetVolumeClaimsResponse) Reset() {
 	*x = SetVolumeClaimsResponse{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[28]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2376,7 @@ func (x *SetVolumeClaimsResponse) String() string {
 func (*SetVolumeClaimsResponse) ProtoMessage() {}
 
 func (x *SetVolumeClaimsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[28]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2389,7 @@ func (x *SetVolumeClaimsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVolumeClaimsResponse.ProtoReflect.Descriptor instead.
 func (*SetVolumeClaimsResponse) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{28}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{30}
 }
 
 // WatchUsageRequest requests usage.
@@ -2284,7 +2403,7 @@ type WatchUsageRequest struct {
 
 func (x *WatchUsageRequest) Reset() {
 	*x = WatchUsageRequest{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[29]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2415,7 @@ func (x *WatchUsageRequest) String() string {
 func (*WatchUsageRequest) ProtoMessage() {}
 
 func (x *WatchUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[29]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2428,7 @@ func (x *WatchUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchUsageRequest.ProtoReflect.Descriptor instead.
 func (*WatchUsageRequest) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{29}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WatchUsageRequest) GetInterval() *durationpb.Duration {
@@ -2335,7 +2454,7 @@ type WatchUsageResponse struct {
 
 func (x *WatchUsageResponse) Reset() {
 	*x = WatchUsageResponse{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[30]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2347,7 +2466,7 @@ func (x *WatchUsageResponse) String() string {
 func (*WatchUsageResponse) ProtoMessage() {}
 
 func (x *WatchUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[30]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2360,7 +2479,7 @@ func (x *WatchUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchUsageResponse.ProtoReflect.Descriptor instead.
 func (*WatchUsageResponse) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{30}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WatchUsageResponse) GetTime() *timestamppb.Timestamp {
@@ -2399,7 +2518,7 @@ type ClassUsage struct {
 
 func (x *ClassUsage) Reset() {
 	*x = ClassUsage{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[31]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2530,7 @@ func (x *ClassUsage) String() string {
 func (*ClassUsage) ProtoMessage() {}
 
 func (x *ClassUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[31]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2543,7 @@ func (x *ClassUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassUsage.ProtoReflect.Descriptor instead.
 func (*ClassUsage) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{31}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ClassUsage) GetResource() string {
@@ -2475,7 +2594,7 @@ type ContainerUsage struct {
 
 func (x *ContainerUsage) Reset() {
 	*x = ContainerUsage{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[32]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2487,7 +2606,7 @@ func (x *ContainerUsage) String() string {
 func (*ContainerUsage) ProtoMessage() {}
 
 func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[32]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2500,7 +2619,7 @@ func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerUsage.ProtoReflect.Descriptor instead.
 func (*ContainerUsage) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{32}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ContainerUsage) GetResource() string {
@@ -2575,7 +2694,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[33]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2587,7 +2706,7 @@ func (x *Measurement) String() string {
 func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[33]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2600,7 +2719,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{33}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Measurement) GetName() string {
@@ -2764,7 +2883,14 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\frequested_by\x18\x11 \x01(\tR\vrequestedBy\x12\x18\n" +
 	"\aforeign\x18\x12 \x01(\tR\aforeign\x12\x14\n" +
 	"\x05stale\x18\x13 \x01(\tR\x05stale\x12\x18\n" +
-	"\alimited\x18\x14 \x01(\tR\alimited\"\xa4\x01\n" +
+	"\alimited\x18\x14 \x01(\tR\alimited\"\x95\x01\n" +
+	"\x18ReportEnforcementRequest\x12\x17\n" +
+	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x1c\n" +
+	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x14\n" +
+	"\x05class\x18\x04 \x01(\tR\x05class\x12\x18\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\"\x1b\n" +
+	"\x19ReportEnforcementResponse\"\xa4\x01\n" +
 	"\"UpdateContainerQOSResourcesRequest\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x1c\n" +
 	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12G\n" +
@@ -2833,14 +2959,15 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\rSOURCE_UPDATE\x10\x06\x12\x10\n" +
 	"\fSOURCE_CLAIM\x10\a\x12\x1a\n" +
 	"\x16SOURCE_RUNTIME_HANDLER\x10\b\x12\x0f\n" +
-	"\vSOURCE_RULE\x10\t2\x8f\x05\n" +
+	"\vSOURCE_RULE\x10\t2\xf5\x05\n" +
 	"\aNodeQOS\x12C\n" +
 	"\x06Status\x12\x1b.qos.v1alpha1.StatusRequest\x1a\x1c.qos.v1alpha1.StatusResponse\x12B\n" +
 	"\x05Watch\x12\x1a.qos.v1alpha1.WatchRequest\x1a\x1b.qos.v1alpha1.WatchResponse0\x01\x12^\n" +
 	"\x0fListAssignments\x12$.qos.v1alpha1.ListAssignmentsRequest\x1a%.qos.v1alpha1.ListAssignmentsResponse\x12c\n" +
 	"\x10WatchAssignments\x12%.qos.v1alpha1.WatchAssignmentsRequest\x1a&.qos.v1alpha1.WatchAssignmentsResponse0\x01\x12\x82\x01\n" +
 	"\x1bUpdateContainerQOSResources\x120.qos.v1alpha1.UpdateContainerQOSResourcesRequest\x1a1.qos.v1alpha1.UpdateContainerQOSResourcesResponse\x12^\n" +
-	"\x0fSetVolumeClaims\x12$.qos.v1alpha1.SetVolumeClaimsRequest\x1a%.qos.v1alpha1.SetVolumeClaimsResponse\x12Q\n" +
+	"\x0fSetVolumeClaims\x12$.qos.v1alpha1.SetVolumeClaimsRequest\x1a%.qos.v1alpha1.SetVolumeClaimsResponse\x12d\n" +
+	"\x11ReportEnforcement\x12&.qos.v1alpha1.ReportEnforcementRequest\x1a'.qos.v1alpha1.ReportEnforcementResponse\x12Q\n" +
 	"\n" +
 	"WatchUsage\x12\x1f.qos.v1alpha1.WatchUsageRequest\x1a .qos.v1alpha1.WatchUsageResponse0\x01B@Z>github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1;qosv1alpha1b\x06proto3"
 
@@ -2857,7 +2984,7 @@ func file_qos_v1alpha1_qos_proto_rawDescGZIP() []byte {
 }
 
 var file_qos_v1alpha1_qos_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(Scope)(0),                                  // 0: qos.v1alpha1.Scope
 	(Source)(0),                                 // 1: qos.v1alpha1.Source
@@ -2883,20 +3010,22 @@ var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(*ContainerAssignments)(nil),                // 21: qos.v1alpha1.ContainerAssignments
 	(*VolumeAssignments)(nil),                   // 22: qos.v1alpha1.VolumeAssignments
 	(*Assignment)(nil),                          // 23: qos.v1alpha1.Assignment
-	(*UpdateContainerQOSResourcesRequest)(nil),  // 24: qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	(*ContainerQOSResource)(nil),                // 25: qos.v1alpha1.ContainerQOSResource
-	(*UpdateContainerQOSResourcesResponse)(nil), // 26: qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	(*SetVolumeClaimsRequest)(nil),              // 27: qos.v1alpha1.SetVolumeClaimsRequest
-	(*VolumeClass)(nil),                         // 28: qos.v1alpha1.VolumeClass
-	(*ClaimedVolume)(nil),                       // 29: qos.v1alpha1.ClaimedVolume
-	(*SetVolumeClaimsResponse)(nil),             // 30: qos.v1alpha1.SetVolumeClaimsResponse
-	(*WatchUsageRequest)(nil),                   // 31: qos.v1alpha1.WatchUsageRequest
-	(*WatchUsageResponse)(nil),                  // 32: qos.v1alpha1.WatchUsageResponse
-	(*ClassUsage)(nil),                          // 33: qos.v1alpha1.ClassUsage
-	(*ContainerUsage)(nil),                      // 34: qos.v1alpha1.ContainerUsage
-	(*Measurement)(nil),                         // 35: qos.v1alpha1.Measurement
-	(*timestamppb.Timestamp)(nil),               // 36: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),                 // 37: google.protobuf.Duration
+	(*ReportEnforcementRequest)(nil),            // 24: qos.v1alpha1.ReportEnforcementRequest
+	(*ReportEnforcementResponse)(nil),           // 25: qos.v1alpha1.ReportEnforcementResponse
+	(*UpdateContainerQOSResourcesRequest)(nil),  // 26: qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	(*ContainerQOSResource)(nil),                // 27: qos.v1alpha1.ContainerQOSResource
+	(*UpdateContainerQOSResourcesResponse)(nil), // 28: qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	(*SetVolumeClaimsRequest)(nil),              // 29: qos.v1alpha1.SetVolumeClaimsRequest
+	(*VolumeClass)(nil),                         // 30: qos.v1alpha1.VolumeClass
+	(*ClaimedVolume)(nil),                       // 31: qos.v1alpha1.ClaimedVolume
+	(*SetVolumeClaimsResponse)(nil),             // 32: qos.v1alpha1.SetVolumeClaimsResponse
+	(*WatchUsageRequest)(nil),                   // 33: qos.v1alpha1.WatchUsageRequest
+	(*WatchUsageResponse)(nil),                  // 34: qos.v1alpha1.WatchUsageResponse
+	(*ClassUsage)(nil),                          // 35: qos.v1alpha1.ClassUsage
+	(*ContainerUsage)(nil),                      // 36: qos.v1alpha1.ContainerUsage
+	(*Measurement)(nil),                         // 37: qos.v1alpha1.Measurement
+	(*timestamppb.Timestamp)(nil),               // 38: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),                 // 39: google.protobuf.Duration
 }
 var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	10, // 0: qos.v1alpha1.StatusResponse.conditions:type_name -> qos.v1alpha1.Condition
@@ -2912,16 +3041,16 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	8,  // 10: qos.v1alpha1.QOSResourceInfo.classes:type_name -> qos.v1alpha1.QOSResourceClassInfo
 	10, // 11: qos.v1alpha1.QOSResourceInfo.conditions:type_name -> qos.v1alpha1.Condition
 	0,  // 12: qos.v1alpha1.UnavailableResource.scope:type_name -> qos.v1alpha1.Scope
-	36, // 13: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	36, // 14: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
-	36, // 15: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
-	36, // 16: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
-	36, // 17: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
+	38, // 13: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	38, // 14: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
+	38, // 15: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
+	38, // 16: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
+	38, // 17: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
 	20, // 18: qos.v1alpha1.ListAssignmentsResponse.pods:type_name -> qos.v1alpha1.PodAssignments
 	16, // 19: qos.v1alpha1.ListAssignmentsResponse.refusals:type_name -> qos.v1alpha1.Refusal
 	17, // 20: qos.v1alpha1.ListAssignmentsResponse.evictions:type_name -> qos.v1alpha1.Eviction
-	36, // 21: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
-	36, // 22: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
+	38, // 21: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
+	38, // 22: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
 	15, // 23: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
 	23, // 24: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
 	21, // 25: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
@@ -2929,34 +3058,36 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	23, // 27: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
 	22, // 28: qos.v1alpha1.ContainerAssignments.volumes:type_name -> qos.v1alpha1.VolumeAssignments
 	23, // 29: qos.v1alpha1.VolumeAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	36, // 30: qos.v1alpha1.VolumeAssignments.in_force_since:type_name -> google.protobuf.Timestamp
+	38, // 30: qos.v1alpha1.VolumeAssignments.in_force_since:type_name -> google.protobuf.Timestamp
 	1,  // 31: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
-	25, // 32: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
+	27, // 32: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
 	21, // 33: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
-	28, // 34: qos.v1alpha1.SetVolumeClaimsRequest.classes:type_name -> qos.v1alpha1.VolumeClass
-	29, // 35: qos.v1alpha1.SetVolumeClaimsRequest.volumes:type_name -> qos.v1alpha1.ClaimedVolume
-	37, // 36: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
-	36, // 37: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
-	33, // 38: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
-	34, // 39: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
-	35, // 40: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
-	35, // 41: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	30, // 34: qos.v1alpha1.SetVolumeClaimsRequest.classes:type_name -> qos.v1alpha1.VolumeClass
+	31, // 35: qos.v1alpha1.SetVolumeClaimsRequest.volumes:type_name -> qos.v1alpha1.ClaimedVolume
+	39, // 36: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
+	38, // 37: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
+	35, // 38: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
+	36, // 39: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
+	37, // 40: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	37, // 41: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
 	2,  // 42: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
 	4,  // 43: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
 	14, // 44: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
 	18, // 45: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
-	24, // 46: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	27, // 47: qos.v1alpha1.NodeQOS.SetVolumeClaims:input_type -> qos.v1alpha1.SetVolumeClaimsRequest
-	31, // 48: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
-	3,  // 49: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
-	5,  // 50: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
-	15, // 51: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
-	19, // 52: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
-	26, // 53: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	30, // 54: qos.v1alpha1.NodeQOS.SetVolumeClaims:output_type -> qos.v1alpha1.SetVolumeClaimsResponse
-	32, // 55: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
-	49, // [49:56] is the sub-list for method output_type
-	42, // [42:49] is the sub-list for method input_type
+	26, // 46: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	29, // 47: qos.v1alpha1.NodeQOS.SetVolumeClaims:input_type -> qos.v1alpha1.SetVolumeClaimsRequest
+	24, // 48: qos.v1alpha1.NodeQOS.ReportEnforcement:input_type -> qos.v1alpha1.ReportEnforcementRequest
+	33, // 49: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
+	3,  // 50: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
+	5,  // 51: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
+	15, // 52: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
+	19, // 53: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
+	28, // 54: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	32, // 55: qos.v1alpha1.NodeQOS.SetVolumeClaims:output_type -> qos.v1alpha1.SetVolumeClaimsResponse
+	25, // 56: qos.v1alpha1.NodeQOS.ReportEnforcement:output_type -> qos.v1alpha1.ReportEnforcementResponse
+	34, // 57: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
+	50, // [50:58] is the sub-list for method output_type
+	42, // [42:50] is the sub-list for method input_type
 	42, // [42:42] is the sub-list for extension type_name
 	42, // [42:42] is the sub-list for extension extendee
 	0,  // [0:42] is the sub-list for field type_name
@@ -2973,7 +3104,7 @@ func file_qos_v1alpha1_qos_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_qos_v1alpha1_qos_proto_rawDesc), len(file_qos_v1alpha1_qos_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   34,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

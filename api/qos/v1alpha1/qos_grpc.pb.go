@@ -33,6 +33,7 @@ const (
 	NodeQOS_WatchAssignments_FullMethodName            = "/qos.v1alpha1.NodeQOS/WatchAssignments"
 	NodeQOS_UpdateContainerQOSResources_FullMethodName = "/qos.v1alpha1.NodeQOS/UpdateContainerQOSResources"
 	NodeQOS_SetVolumeClaims_FullMethodName             = "/qos.v1alpha1.NodeQOS/SetVolumeClaims"
+	NodeQOS_ReportEnforcement_FullMethodName           = "/qos.v1alpha1.NodeQOS/ReportEnforcement"
 	NodeQOS_WatchUsage_FullMethodName                  = "/qos.v1alpha1.NodeQOS/WatchUsage"
 )
 
@@ -70,6 +71,14 @@ type NodeQOSClient interface {
 	//
 	// INVALID_ARGUMENT: a class is invalid; the former claims stay. INTERNAL: the machine refused the classes.
 	SetVolumeClaims(ctx context.Context, in *SetVolumeClaimsRequest, opts ...grpc.CallOption) (*SetVolumeClaimsResponse, error)
+	// ReportEnforcement reports whether the program that enforces a resource of the kind "external" could enforce the class of a container or
+	// pod. The plugin shows a problem as Assignment.limited, in the pod's condition too, until a report without a problem, a change of the
+	// class, the end of the container, or the end of the plugin. This method is not in the KEP.
+	//
+	// PERMISSION_DENIED: the caller is neither root nor the user that the class file names for the resource. NOT_FOUND: no such pod
+	// or container. INVALID_ARGUMENT: unknown resource. FAILED_PRECONDITION: the plugin itself enforces the resource, or the container has
+	// another class now or does not run.
+	ReportEnforcement(ctx context.Context, in *ReportEnforcementRequest, opts ...grpc.CallOption) (*ReportEnforcementResponse, error)
 	// WatchUsage sends what classes, containers and pods use, once at the beginning and then at an interval. Each message is
 	// the whole state. To get rates, divide the differences of two messages by the difference of their times. The stream
 	// ends with UNAVAILABLE when the plugin ends.
@@ -162,6 +171,16 @@ func (c *nodeQOSClient) SetVolumeClaims(ctx context.Context, in *SetVolumeClaims
 	return out, nil
 }
 
+func (c *nodeQOSClient) ReportEnforcement(ctx context.Context, in *ReportEnforcementRequest, opts ...grpc.CallOption) (*ReportEnforcementResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportEnforcementResponse)
+	err := c.cc.Invoke(ctx, NodeQOS_ReportEnforcement_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *nodeQOSClient) WatchUsage(ctx context.Context, in *WatchUsageRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchUsageResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &NodeQOS_ServiceDesc.Streams[2], NodeQOS_WatchUsage_FullMethodName, cOpts...)
@@ -215,6 +234,14 @@ type NodeQOSServer interface {
 	//
 	// INVALID_ARGUMENT: a class is invalid; the former claims stay. INTERNAL: the machine refused the classes.
 	SetVolumeClaims(context.Context, *SetVolumeClaimsRequest) (*SetVolumeClaimsResponse, error)
+	// ReportEnforcement reports whether the program that enforces a resource of the kind "external" could enforce the class of a container or
+	// pod. The plugin shows a problem as Assignment.limited, in the pod's condition too, until a report without a problem, a change of the
+	// class, the end of the container, or the end of the plugin. This method is not in the KEP.
+	//
+	// PERMISSION_DENIED: the caller is neither root nor the user that the class file names for the resource. NOT_FOUND: no such pod
+	// or container. INVALID_ARGUMENT: unknown resource. FAILED_PRECONDITION: the plugin itself enforces the resource, or the container has
+	// another class now or does not run.
+	ReportEnforcement(context.Context, *ReportEnforcementRequest) (*ReportEnforcementResponse, error)
 	// WatchUsage sends what classes, containers and pods use, once at the beginning and then at an interval. Each message is
 	// the whole state. To get rates, divide the differences of two messages by the difference of their times. The stream
 	// ends with UNAVAILABLE when the plugin ends.
@@ -246,6 +273,9 @@ func (UnimplementedNodeQOSServer) UpdateContainerQOSResources(context.Context, *
 }
 func (UnimplementedNodeQOSServer) SetVolumeClaims(context.Context, *SetVolumeClaimsRequest) (*SetVolumeClaimsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetVolumeClaims not implemented")
+}
+func (UnimplementedNodeQOSServer) ReportEnforcement(context.Context, *ReportEnforcementRequest) (*ReportEnforcementResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReportEnforcement not implemented")
 }
 func (UnimplementedNodeQOSServer) WatchUsage(*WatchUsageRequest, grpc.ServerStreamingServer[WatchUsageResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchUsage not implemented")
@@ -365,6 +395,24 @@ func _NodeQOS_SetVolumeClaims_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _NodeQOS_ReportEnforcement_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportEnforcementRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeQOSServer).ReportEnforcement(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeQOS_ReportEnforcement_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeQOSServer).ReportEnforcement(ctx, req.(*ReportEnforcementRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _NodeQOS_WatchUsage_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchUsageRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -398,6 +446,10 @@ var NodeQOS_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetVolumeClaims",
 			Handler:    _NodeQOS_SetVolumeClaims_Handler,
+		},
+		{
+			MethodName: "ReportEnforcement",
+			Handler:    _NodeQOS_ReportEnforcement_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

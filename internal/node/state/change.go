@@ -42,7 +42,9 @@ func (s *Store) Change(subject qos.Subject, requests map[string]string) (before 
 		return before, nil, fmt.Errorf("%s: %w", before, err)
 	}
 	after := before
-	after.Assignments = classes.Overlay(before.Assignments, changes)
+	next := classes.Overlay(before.Assignments, changes)
+	after.endReports(next)
+	after.Assignments = next
 	if err := n.table.Admit(n.live.Catalog, after); err != nil {
 		return before, nil, n.countRefusal(err)
 	}

@@ -33,6 +33,8 @@ type Holding struct {
 	Stale map[string]string
 	// Limited maps a resource to what keeps its class from having its effect (classes.Observation).
 	Limited map[string]string
+	// NotEnforced maps a resource that another program enforces to why it has not enforced the class (ReportEnforcement).
+	NotEnforced map[string]string
 	// InForce is when the classes of the holder were last enforced. It is zero if a former process enforced them.
 	InForce time.Time
 	// Stored says how the values that the runtime has stored relate to the desired classes.
@@ -149,8 +151,18 @@ func (h *Holding) observeAll(observed func(resource string) string) {
 // assign replaces the desired classes. The observed classes stay what they are.
 func (h *Holding) assign(assignments []classes.Assignment) {
 	observed := h.ObservedClass
+	h.endReports(assignments)
 	h.Assignments, h.Observed = assignments, nil
 	h.observeAll(observed)
+}
+
+// endReports removes the reports on classes that differ in the next assignments.
+func (h *Holding) endReports(next []classes.Assignment) {
+	for resource := range h.NotEnforced {
+		if h.Class(resource) != classes.ClassOf(next, resource) {
+			h.NotEnforced = with(h.NotEnforced, resource, "", false)
+		}
+	}
 }
 
 // happens moves the holder to the phase that follows an event.

@@ -90,7 +90,8 @@ func (n *node) follow(before, after Holding) {
 		n.changed = true
 	}
 	if !maps.Equal(before.Observed, after.Observed) || !maps.Equal(before.Foreign, after.Foreign) ||
-		!maps.Equal(before.Stale, after.Stale) || !maps.Equal(before.Limited, after.Limited) {
+		!maps.Equal(before.Stale, after.Stale) || !maps.Equal(before.Limited, after.Limited) ||
+		!maps.Equal(before.NotEnforced, after.NotEnforced) {
 		n.changed = true
 	}
 }

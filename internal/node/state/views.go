@@ -209,7 +209,7 @@ func (h Holding) report(offers []classes.Offer) ContainerAssignments {
 			r.Foreign = h.Foreign[a.Resource]
 		}
 		if a.Class != classes.SystemDefault {
-			r.Stale, r.Limited = h.Stale[a.Resource], h.Limited[a.Resource]
+			r.Stale, r.Limited = h.Stale[a.Resource], cmp.Or(h.NotEnforced[a.Resource], h.Limited[a.Resource])
 		}
 		all = append(all, r)
 	}
