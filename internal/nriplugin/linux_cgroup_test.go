@@ -61,6 +61,16 @@ func TestAResizeKeepsTheClassAndLeavingItBringsTheKubeletsValuesBack(t *testing.
 	r.wantReported(t, id, profile, "/update")
 }
 
+// TestAResizeKeepsTheSwapOfTheClass has a runtime that writes a limit of swap with each limit of memory.
+func TestAResizeKeepsTheSwapOfTheClass(t *testing.T) {
+	r := newMachineRigOn(t, newMachine(simcgroup.New()), profileFile("a: {memory: {swapMax: 8Mi}}"), nriruntime.Options{CRIO: true})
+	id := r.mustRunBurstable(t, "a", profile+"=a")
+	if err := r.UpdateContainer(t.Context(), id, resources(2<<30, 50_000)); err != nil {
+		t.Fatal(err)
+	}
+	r.wantValue(t, id, "memory.swap.max", "8388608")
+}
+
 // TestAContainerThatGotItsClassLaterGetsTheKubeletsValuesBack uses a container that was created without a class.
 func TestAContainerThatGotItsClassLaterGetsTheKubeletsValuesBack(t *testing.T) {
 	const class = "a: {memory: {high: 50%, oomGroup: false}, pids: {max: 5}}"

@@ -64,7 +64,11 @@ func (r *Runtime) updateResources(ctx context.Context, id string, resources *api
 		return nil
 	}
 
-	if err := r.oci.Update(ctx, id, r.specOf(c).Unified); err != nil {
+	unified := r.specOf(c).Unified
+	if r.options.CRIO {
+		unified = crioUnified(resources)
+	}
+	if err := r.oci.Update(ctx, id, unified); err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		c.setResources(old)
@@ -72,6 +76,17 @@ func (r *Runtime) updateResources(ctx context.Context, id string, resources *api
 	}
 
 	return nil
+}
+
+// crioUnified returns the cgroup v2 files that CRI-O changes: it passes only what changes to the OCI runtime, and limits memory and swap
+// together (toOCIResources in server/container_update_resources.go), so that the container gets no swap.
+func crioUnified(change *api.LinuxResources) map[string]string {
+	unified := maps.Clone(change.GetUnified())
+	if _, sets := unified["memory.swap.max"]; !sets && change.GetMemory().GetLimit() != nil {
+		unified = map[string]string{"memory.swap.max": "0"}
+		maps.Copy(unified, change.GetUnified())
+	}
+	return unified
 }
 
 func (r *Runtime) mergeResources(c *container, change *api.LinuxResources) (old *api.LinuxResources, running bool) {

@@ -65,7 +65,7 @@ func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustm
 		if a.Class == classes.SystemDefault {
 			continue
 		}
-		again = again.Merge(overwritten(was, now, requested.Settings))
+		again = again.Merge(overwritten(was, now, requested))
 	}
 
 	for setting, wanted := range requested.Settings {
@@ -134,13 +134,15 @@ func resized(spec, requested classes.Spec) classes.Spec {
 	return spec
 }
 
-// overwritten returns those cgroup v2 values in `now` that the runtime would overwrite with the values in `requested`, and those that
-// differ from `was`. `was` has the values of the class before a limit of the container changed, and `now` those after it.
-func overwritten(was, now, requested classes.Adjustment) classes.Adjustment {
+// overwritten returns those cgroup v2 values in `now` that the runtime would overwrite with its change, and those that differ from `was`.
+// `was` has the values of the class before a limit of the container changed, and `now` those after it. With the memory limit, CRI-O also
+// writes the swap limit (toOCIResources in server/container_update_resources.go).
+func overwritten(was, now classes.Adjustment, requested classes.Spec) classes.Adjustment {
 	values := maps.Clone(now)
 	maps.DeleteFunc(values, func(setting classes.Setting, value string) bool {
-		wanted, overwrites := requested[setting]
-		return setting.Name != classes.SettingUnified || (!overwrites || wanted == value) && was[setting] == value
+		wanted, overwrites := requested.Settings[setting]
+		overwrites = overwrites && wanted != value || requested.MemoryLimit != 0 && setting == classes.Unified("memory.swap.max")
+		return setting.Name != classes.SettingUnified || !overwrites && was[setting] == value
 	})
 	return values
 }
