@@ -63,7 +63,7 @@ func mutation(t *testing.T, o *admissionv1.MutatingAdmissionPolicy, pod *corev1.
 	versioned.Attributes = admission.NewAttributesRecord(pod, nil, kind, "default", "p", resource, "", admission.Create, nil, false, nil)
 	request := plugincel.CreateAdmissionRequest(versioned.Attributes, metav1.GroupVersionResource(resource), metav1.GroupVersionKind(kind))
 	result, _, err := compiler.CompileMutatingEvaluator(p.mutations[0], options, environment.StoredExpressions).ForInput(
-		t.Context(), versioned, request, plugincel.OptionalVariableBindings{}, &corev1.Namespace{}, celconfig.RuntimeCELCostBudget)
+		compiler.CreateContext(t.Context()), versioned, request, plugincel.OptionalVariableBindings{}, &corev1.Namespace{}, celconfig.RuntimeCELCostBudget)
 	must(t, err)
 	must(t, result.Error)
 	return result.EvalResult.Value()
@@ -78,6 +78,24 @@ func TestThePriorityClassBecomesALabel(t *testing.T) {
 		expected := map[string]any{"metadata": map[string]any{"labels": map[string]any{"qos.noderesource.dev/priority-class": want}}}
 		if diff := cmp.Diff(expected, mutation(t, policy, pod)); diff != "" {
 			t.Errorf("priority class %q (-want +got):\n%s", class, diff)
+		}
+	}
+}
+
+// TestTheNetworkClassBecomesAPriority checks the policy of docs/stories.md for Cilium.
+func TestTheNetworkClassBecomesAPriority(t *testing.T) {
+	policy := storyPolicies(t)["qos-network-priority"]
+	for request, want := range map[string]string{
+		"vendor.example/network=fast": "guaranteed", "rdt=gold, vendor.example/network=slow": "bestEffort",
+		"rdt=gold": "", "vendor.example/network=": "", "": "",
+	} {
+		pod := podWith("bandwidth.cilium.io/priority", "guaranteed")
+		if request != "" {
+			pod.Annotations["qos.noderesource.dev/pod"] = request
+		}
+		expected := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"bandwidth.cilium.io/priority": want}}}
+		if diff := cmp.Diff(expected, mutation(t, policy, pod)); diff != "" {
+			t.Errorf("request %q (-want +got):\n%s", request, diff)
 		}
 	}
 }
