@@ -19,7 +19,7 @@ import (
 // rig has what all machines share.
 type rig struct {
 	source    string              // root of the checkout
-	kernel    string              // image to boot
+	kernels   map[string]string   // images to boot, by the field linux of the machine
 	test2json string              // program that turns the output of tests into events
 	share     string              // folder that the VM sees as /share
 	programs  string              // folder with the programs that every VM has in /opt
@@ -34,7 +34,7 @@ func prepare(t *testing.T) *rig {
 	must(t, err)
 	r := &rig{source: source, share: t.TempDir(), programs: t.TempDir()}
 	paths := r.setUp(t)
-	r.kernel = paths["KERNEL"]
+	r.kernels = map[string]string{"": paths["KERNEL"], "7.3": paths["KERNEL_7_3"]}
 	r.crun = paths["CRUN"]
 	r.runtimes = map[string][]string{}
 	for runtime, folder := range map[string]string{

@@ -32,6 +32,8 @@ type machine struct {
 	init   string // "systemd", or "" for a script
 	// runtime is "cri-o", "containerd-2.3" or "containerd-2.2", or "" for the newest containerd.
 	runtime string
+	// linux is "7.3", or "" for the kernel of the other machines.
+	linux string
 	// crun is true if the machine has crun and runc.
 	crun bool
 	// resctrl has the options with which the test mounts resctrl.
@@ -76,6 +78,8 @@ func machines() []machine {
 		{name: "intel-simulation", test: "TestSimulation", vendor: "intel", cgroup: "v2"},
 		{name: "intel-simulation-cdp", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "cdp"},
 		{name: "intel-simulation-mbps", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "mba_MBps"},
+		{name: "amd-linux-7.3", test: "TestLinux73", vendor: "amd", cgroup: "v2", linux: "7.3"},
+		{name: "intel-linux-7.3", test: "TestLinux73", vendor: "intel", cgroup: "v2", linux: "7.3", environment: []string{"rdt=energy,perf"}},
 		{name: "amd-simulation", test: "TestSimulation", vendor: "amd", cgroup: "v2"},
 	}
 }
@@ -93,7 +97,7 @@ const (
 // TestVM boots each machine once. In the machine, the tests of package invm run, and TestVM reports them as its own subtests. A machine
 // keeps one CPU busy, so as many machines run at a time as this host has CPUs. The flag -short leaves out those that run each night.
 //
-// The environment variable QOS_E2E_KERNEL is the path of a prebuilt kernel. QOS_E2E_RUN selects the tests in the machine, like the flag
+// The environment variables QOS_E2E_KERNEL and QOS_E2E_KERNEL_7_3 are the paths of prebuilt kernels. QOS_E2E_RUN selects the tests in the machine, like the flag
 // -run. With the flag -artifacts, the logs are kept.
 func TestVM(t *testing.T) {
 	rig := prepare(t)
@@ -115,6 +119,9 @@ func (r *rig) test(t *testing.T, m machine) {
 	}
 	if len(r.runtimes[m.containerRuntime()]) == 0 {
 		t.Skip("CRI-O is not built: its source is not at the Go module proxy, and QOS_E2E_CRIO_SOURCE does not name it")
+	}
+	if r.kernels[m.linux] == "" {
+		t.Skip("Linux " + m.linux + " is not built: this distribution lacks its source, and QOS_E2E_KERNEL_7_3 does not name a kernel")
 	}
 	r.boot(t, m)
 }
@@ -178,7 +185,7 @@ func (r *rig) try(t *testing.T, m machine, dir string) (*report, error) {
 	}
 
 	vm := child.CommandContext(ctx, t, filepath.Join(r.source, "test/e2e/vm/boot.sh"), append([]string{dir, m.vendor}, environment...)...)
-	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "QOS_INIT="+m.init, "KERNEL="+r.kernel, "QOS_VDB="+m.disk, "QOS_SMP="+m.cpus)
+	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "QOS_INIT="+m.init, "KERNEL="+r.kernels[m.linux], "QOS_VDB="+m.disk, "QOS_SMP="+m.cpus)
 	vm.Env = append(vm.Env, "QOS_HOST_PROGRAMS="+strings.Join(m.hostPrograms(), " "))
 	var diagnostics bytes.Buffer
 	vm.Stderr = &diagnostics

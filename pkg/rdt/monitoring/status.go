@@ -37,7 +37,8 @@ type reason struct {
 // reasons returns all reasons. The last one stands for all other errors.
 func reasons() []reason {
 	return []reason{
-		{errNoRMID, "NoFreeRMID"}, {errNoCounter, "NoFreeCounter"}, {errLimbo, "RMIDsNotFreeYet"}, {errForeign, "ForeignGroup"}, {errCannotMonitor, "CannotMonitor"}, {nil, "Error"},
+		{errNoRMID, "NoFreeRMID"}, {errNoCounter, "NoFreeCounter"}, {errLimbo, "RMIDsNotFreeYet"},
+		{errForeign, "ForeignGroup"}, {errCannotMonitor, "CannotMonitor"}, {nil, "Error"},
 	}
 }
 

@@ -2,13 +2,14 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# build-kernel.sh OUT: builds a small kernel for QEMU without KVM, from Debian's kernel source. The kernel has the real resctrl,
-# for which emulate-rdt.py emulates a CPU with RDT. It also has cgroup v1 and v2, blk-throttle, iocost, bfq, ext4, XFS and
+# build-kernel.sh OUT [PACKAGE [SCRIPT]]: builds a small kernel for QEMU without KVM, from Debian's kernel source. The kernel has the
+# real resctrl, for which SCRIPT, by default emulate-rdt.py, emulates a CPU with RDT. It also has cgroup v1 and v2, blk-throttle, iocost, bfq, ext4, XFS and
 # btrfs. The build takes about 9 minutes on 2 cores.
 set -euo pipefail
-out=$(realpath -m "${1:?usage: build-kernel.sh OUT}")
+out=$(realpath -m "${1:?usage: build-kernel.sh OUT [PACKAGE [SCRIPT]]}")
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/env.sh"
+KERNEL_PACKAGE=${2:-$KERNEL_PACKAGE}
 [ ! -s "$out" ] || exit 0
 ensure_packages "$KERNEL_PACKAGE" gcc make flex bison bc libelf-dev libssl-dev xz-utils python3
 
@@ -16,7 +17,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tar -C "$work" -xf "/usr/src/$KERNEL_PACKAGE.tar.xz"
 cd "$work/$KERNEL_PACKAGE"
-python3 "$here/emulate-rdt.py"
+python3 "$here/${3:-emulate-rdt.py}"
 
 without=(
   # Devices that the VM does not have.
@@ -29,7 +30,7 @@ without=(
   POWERCAP PROFILING RAID6_PQ_BENCHMARK SECURITY_SELINUX SUSPEND SYSTEM_TRUSTED_KEYRING THERMAL WATCHDOG X86_MCE
 )
 with=(
-  DEBUG_INFO_NONE X86_CPU_RESCTRL
+  DEBUG_INFO_NONE X86_CPU_RESCTRL X86_CPU_RESCTRL_INTEL_AET
   # cgroup v2 and v1, with the options that runc requires.
   CGROUPS MEMCG MEMCG_V1 CPUSETS CPUSETS_V1 CGROUP_BPF BPF_SYSCALL CGROUP_CPUACCT CGROUP_DEVICE CGROUP_HUGETLB HUGETLBFS
   CGROUP_NET_CLASSID NET_CLS_CGROUP CGROUP_NET_PRIO CGROUP_PIDS CGROUP_SCHED CFS_BANDWIDTH PSI

@@ -10,6 +10,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/env.sh"
 ensure_packages qemu-system-x86 busybox-static cpio systemd conmon xfsprogs btrfs-progs dmsetup >&2
 once "$KERNEL" "$here/build-kernel.sh" "$KERNEL" >&2
+if apt-cache show "$KERNEL_7_3_PACKAGE" >/dev/null 2>&1; then
+  once "$KERNEL_7_3" "$here/build-kernel.sh" "$KERNEL_7_3" "$KERNEL_7_3_PACKAGE" emulate-rdt-7.3.py >&2
+fi
 once "$RUNTIMES/runc" "$here/build-runtimes.sh" "$RUNTIMES" "containerd@$CONTAINERD_VERSION" "runc@$RUNC_VERSION" >&2
 once "$CRIO/crio" "$here/build-crio.sh" "$CRIO" >&2
 if [ "${1:-}" != short ]; then
@@ -18,4 +21,5 @@ if [ "${1:-}" != short ]; then
   once "$CRUN/usr/bin/crun" "$here/build-runtimes.sh" "$CRUN" "crun@$CRUN_VERSION" >&2
 fi
 for name in KERNEL RUNTIMES CONTAINERD_2_3 CONTAINERD_2_2 CRUN; do echo "$name=${!name}"; done
+[ ! -s "$KERNEL_7_3" ] || echo "KERNEL_7_3=$KERNEL_7_3"
 [ ! -x "$CRIO/crio" ] || echo "CRIO=$CRIO"

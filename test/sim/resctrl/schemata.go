@@ -81,7 +81,7 @@ type staged struct {
 
 // writeSchemata simulates rdtgroup_schemata_write. It sets no value before it has validated all lines. With the
 // mount option mba_MBps, however, it sets each bandwidth while it parses the line.
-func (m *mounted) writeSchemata(spec Spec, g *group, data string) error {
+func (m *mounted) writeSchemata(g *group, data string) error {
 	if !strings.HasSuffix(data, "\n") {
 		return syscall.EINVAL
 	}

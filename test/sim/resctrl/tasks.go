@@ -91,7 +91,7 @@ func (f *FS) tasksOf(g *group) string {
 func (f *FS) write(g *group, file, data string) error {
 	switch file {
 	case "schemata":
-		return f.live.writeSchemata(f.spec, g, data)
+		return f.live.writeSchemata(g, data)
 	case "mode":
 		return f.writeMode(g, data)
 	case "tasks":

@@ -1,0 +1,107 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// mountNewer mounts the resctrl of a kernel that has a file below info/, or skips the test.
+func mountNewer(t *testing.T, needs string) hostfs.Root {
+	t.Helper()
+	if *kernel == "" {
+		t.Skip("changes this machine's resctrl; give -kernel for that")
+	}
+	must(t, unix.Mount("resctrl", sim.MountPoint, "resctrl", 0, ""))
+	t.Cleanup(func() { must(t, unix.Unmount(sim.MountPoint, 0)) })
+	if _, err := os.Stat(filepath.Join(sim.MountPoint, "info", needs)); err != nil {
+		t.Skip("this kernel or CPU lacks it: ", err)
+	}
+	return "/"
+}
+
+// TestDeviceTrafficOfTheKernel needs io_alloc (AMD, Linux 6.19).
+func TestDeviceTrafficOfTheKernel(t *testing.T) {
+	host := mountNewer(t, "L3/io_alloc")
+	b := newBackend(host, nil)
+	offered := func(n int) *Config { return parse(t, manyClasses(n)) }
+	must(t, b.Check(t.Context(), offered(15)))
+
+	must(t, host.WriteFile(sim.MountPoint+"/info/L3/io_alloc", []byte("1\n")))
+	must(t, host.WriteFile(sim.MountPoint+"/info/L3/io_alloc_cbm", []byte("0=f;1=f\n")))
+	err := b.Check(t.Context(), offered(15))
+	want := "15 classes are 1 too many: the CPU has 16 CLOSIDs, of which resctrl's root group uses 1, device traffic (io_alloc) uses 1; "
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("check: %v", err)
+	}
+	must(t, b.Apply(t.Context(), offered(14)))
+	if err := host.Mkdir(sim.MountPoint + "/another"); err == nil {
+		t.Error("the kernel makes one more group, although no CLOSID is free")
+	}
+	if got := conditionOf(b.Status(), ConditionOwnCache); got.Reason == "" || !strings.Contains(got.Message, "io_alloc_cbm") {
+		t.Errorf("the condition is %+v", got)
+	}
+	must(t, b.Apply(t.Context(), &Config{}))
+	must(t, b.Release(t.Context(), nobody))
+	must(t, host.WriteFile(sim.MountPoint+"/info/L3/io_alloc", []byte("0\n")))
+}
+
+// TestAssignableCountersOfTheKernel needs ABMC (AMD, Linux 6.18).
+func TestAssignableCountersOfTheKernel(t *testing.T) {
+	host := mountNewer(t, "L3_MON/available_mbm_cntrs")
+	var pids processes
+	var containers []classes.Holder
+	for i := range 4 {
+		pid := sleeping(t)
+		pids = append(pids, pid)
+		containers = append(containers, classes.Holder{ID: fmt.Sprint("c", i+1), Container: "main", PID: pid})
+	}
+	b := newBackend(host, &several{})
+	apply(t, b, monitorAll)
+	for _, pid := range pids {
+		must(t, host.WriteFile(sim.MountPoint+"/qos-gold/tasks", []byte(strconv.Itoa(pid))))
+	}
+	b.MonitorAll(t.Context(), inClass("gold", containers...))
+
+	lacking := 0
+	for _, c := range containers {
+		text, err := host.ReadFile(sim.MountPoint + "/qos-gold/mon_groups/qos-" + c.ID + "/mbm_L3_assignments")
+		must(t, err)
+		lacks := strings.Contains(string(text), "=_")
+		if lacks {
+			lacking++
+		}
+		if used := containerUses(t, b, c, "memory_bandwidth_bytes_total"); lacks != (used == nil) {
+			t.Errorf("%s has the bandwidth %v, and the kernel shows %q", c.ID, used, text)
+		}
+	}
+	if lacking == 0 || lacking == len(containers) {
+		t.Fatalf("%d of %d containers have no counter, want some", lacking, len(containers))
+	}
+	condition, counted := monitoredCondition(t, b), b.Status().Monitored["gold"]
+	if condition.Healthy || counted.Missing["NoFreeCounter"] != lacking || counted.Containers != len(containers)-lacking {
+		t.Errorf("%d containers have no counter; reported are %+v and %+v", lacking, condition, counted)
+	}
+
+	// The kernel frees the counters of an ended container, and the next one gets them.
+	b.Unmonitor("c1")
+	for _, c := range containers[1:] {
+		b.Unmonitor(c.ID)
+	}
+	b.MonitorAll(t.Context(), inClass("gold", containers[1]))
+	if condition := monitoredCondition(t, b); !condition.Healthy {
+		t.Errorf("a container that is alone: %+v", condition)
+	}
+}
