@@ -74,3 +74,22 @@ func TestClassesWithCacheThatDevicesUse(t *testing.T) {
 		})
 	}
 }
+
+// TestTelemetryWithFewRMIDsLeavesThemToClasses has fewer RMIDs for energy than for caches.
+func TestTelemetryWithFewRMIDsLeavesThemToClasses(t *testing.T) {
+	spec := sim.IntelSpec()
+	spec.TelemetryRMIDs = 12
+	_, b, containers := newMonitored(t, spec, monitorAll, "qos-gold", 10)
+	b.MonitorAll(t.Context(), inClass("gold", containers...))
+	if got := b.Status().Monitored["gold"]; got.Containers != 4 || got.Missing["NoFreeRMID"] != 6 {
+		t.Errorf("monitored are %+v, want 4, because 8 of 12 RMIDs are reserved for classes", got)
+	}
+	if got, want := monitoredCondition(t, b).Message, "of the 12 RMIDs of this machine (info/PERF_PKG_MON/num_rmids), 8 are reserved for classes"; !strings.Contains(got, want) {
+		t.Errorf("the condition is %q, want %q in it", got, want)
+	}
+
+	apply(t, b, classesNamed("c", 5)+"\nmonitoring: containers")
+	if got := len(b.Schemata()); got < 5 {
+		t.Errorf("%d classes have groups, want 5 beside the former ones", got)
+	}
+}

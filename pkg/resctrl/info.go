@@ -27,8 +27,10 @@ type Info struct {
 	CLOSIDs int
 	// DeviceCLOSIDs is how many of the CLOSIDs the kernel has reserved for device traffic (io_alloc).
 	DeviceCLOSIDs int
-	// RMIDs is the maximum number of control groups and monitoring groups together. It is 0 if the CPU cannot monitor caches.
-	RMIDs int
+	// RMIDs is the maximum number of control groups and monitoring groups together. It is 0 if the CPU cannot monitor caches. It is the
+	// smallest num_rmids of all features, and FewestRMIDs is the name of this feature below info/: telemetry can have fewer than caches.
+	RMIDs       int
+	FewestRMIDs string
 	// Caches has one schema for each cache level that resctrl can divide. Under the mount options cdp and cdpl2, a
 	// level has the CODE and the DATA schema instead.
 	Caches map[Schema]CacheInfo
@@ -71,11 +73,16 @@ func ParseInfo(files map[string][]byte, root Schemata, mbps bool) (Info, error) 
 				info.CLOSIDs = n
 			}
 		case file == monitoringInfo+"/num_rmids":
-			info.RMIDs = parse.count(file)
+			info.RMIDs, info.FewestRMIDs = parse.count(file), monitoringInfo
 		case name == "cbm_mask" && schema.Level() != "":
 			info.Caches[schema] = parse.cache(schema, root.IDs(schema))
 		case name == "min_bandwidth" && schema == MB:
 			info.Bandwidth = parse.bandwidth(root, mbps)
+		}
+	}
+	for file := range files {
+		if n, ok := parse.limit(file); ok && path.Base(file) == "num_rmids" && n < info.RMIDs {
+			info.RMIDs, info.FewestRMIDs = n, path.Dir(file)
 		}
 	}
 	for _, level := range []string{L2, L3} {
@@ -102,13 +109,17 @@ func (p *infoParser) number(file string, base int) uint64 {
 
 func (p *infoParser) count(file string) int { return int(min(p.number(file, 10), 1<<16)) }
 
-// closids reads the number of CLOSIDs of a resource. For a resource that this package does not know, ok is false if the file
-// has no number that can be one. Otherwise such a resource counts, because a group needs a CLOSID of all resources
-// (closid_init in fs/resctrl/rdtgroup.c).
+// closids reads the number of CLOSIDs of a resource. A resource that this package does not know counts, too, because a group needs a
+// CLOSID of all resources (closid_init in fs/resctrl/rdtgroup.c).
 func (p *infoParser) closids(file string, schema Schema) (n int, ok bool) {
 	if schema.known() {
 		return p.count(file), true
 	}
+	return p.limit(file)
+}
+
+// limit reads a limit of a feature that this package may not know. ok is false if the file has no number that can be one.
+func (p *infoParser) limit(file string) (n int, ok bool) {
 	value, err := strconv.ParseUint(strings.TrimSpace(string(p.files[file])), 10, 16)
 	return int(value), err == nil && value > 0
 }

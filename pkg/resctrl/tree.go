@@ -205,8 +205,8 @@ func (t Tree) infoFiles() (map[string][]byte, error) {
 // monitoringInfo is the directory below info/ that describes the monitoring of the last level caches.
 const monitoringInfo = "L3_MON"
 
-// infoFileNames returns the files that ParseInfo reads in the directory of a resource below info/. A resource that this package
-// does not know can only limit the number of groups.
+// infoFileNames returns the files that ParseInfo reads in the directory of a resource below info/. Monitoring, and a resource that
+// this package does not know, limit the number of groups.
 func infoFileNames(resource string) []string {
 	switch schema := Schema(resource); {
 	case schema == MB:
@@ -214,10 +214,8 @@ func infoFileNames(resource string) []string {
 		return []string{"num_closids", "min_bandwidth", "bandwidth_gran", "delay_linear", of + "unit", of + "scale", of + "resolution"}
 	case schema.Level() != "":
 		return []string{"num_closids", "cbm_mask", "min_cbm_bits", "shareable_bits", "sparse_masks", "io_alloc", "io_alloc_cbm"}
-	case resource == monitoringInfo:
-		return []string{"num_rmids"}
 	}
-	return []string{"num_closids"}
+	return []string{"num_closids", "num_rmids"}
 }
 
 // largestBandwidth returns the root group's schemata, with each bandwidth raised to the largest value of any group.

@@ -249,8 +249,8 @@ func (cs *Containers) unmonitor(id string) {
 }
 
 // Follow moves the monitoring group of a container, with its threads, to another control group by a rename of its directory.
-// The result is false if the container has no monitoring group, if the group is already there, or if the kernel refuses the
-// move, as kernels before Linux 6.5 do.
+// The result is false if the container has no monitoring group, if the group is already there, or if the kernel does not move the
+// threads. Kernels before Linux 6.5 refuse that. On Arm, Linux 7.3 returns no error, and leaves the threads where they are.
 func (cs *Containers) Follow(id, to string) (moved bool) {
 	m := cs.machine.Load()
 	if m == nil || !cs.monitors.exists(id) {
@@ -262,6 +262,7 @@ func (cs *Containers) Follow(id, to string) (moved bool) {
 	if !exists || from == to {
 		return false
 	}
+	before, _ := m.Tasks(monitorPath(from, id))
 	if err := m.Rename(monitorPath(from, id), monitorPath(to, id)); err != nil {
 		cs.log.Debug("cannot move a monitoring group; moving its threads instead", "group", monitorPath(from, id), "error", err)
 		return false
@@ -270,6 +271,11 @@ func (cs *Containers) Follow(id, to string) (moved bool) {
 	now, _ := measure(m.Tree, monitorPath(to, id))
 	cs.monitors.set(id, to)
 	cs.counts.movePart(from, to, groups.Prefix+id, now)
+	if after, err := m.Tasks(monitorPath(to, id)); err == nil && len(before) > 0 && len(after) == 0 {
+		cs.log.Debug("the kernel has moved a monitoring group without its threads; moving them instead", "group", monitorPath(from, id))
+		cs.unmonitor(id)
+		return false
+	}
 	return true
 }
 

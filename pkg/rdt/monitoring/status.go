@@ -102,11 +102,19 @@ func (m *monitors) status(selected []string, info resctrl.Info) (map[string]clas
 	}
 	if len(m.missing) > 0 {
 		condition.Healthy, condition.Reason = false, "NotAllMonitored"
-		condition.Message += fmt.Sprintf("; not monitored: %d (%s); of the %d RMIDs of this machine, %d are reserved for classes, and other programs use %d; "+
+		condition.Message += fmt.Sprintf("; not monitored: %d (%s); of the %d RMIDs of this machine%s, %d are reserved for classes, and other programs use %d; "+
 			"the rest is shared evenly between classes, and between the pods of a class",
-			len(m.missing), missingReasons(m.missing), info.RMIDs, info.CLOSIDs, m.foreign)
+			len(m.missing), missingReasons(m.missing), info.RMIDs, fewest(info), info.CLOSIDs, m.foreign)
 	}
 	return counts, []classes.Condition{condition}
+}
+
+// fewest names the feature that limits the number of RMIDs, if it is another one than the monitoring of caches.
+func fewest(info resctrl.Info) string {
+	if info.FewestRMIDs == "L3_MON" {
+		return ""
+	}
+	return fmt.Sprintf(" (info/%s/num_rmids)", info.FewestRMIDs)
 }
 
 // byClass returns how many containers of each class are monitored, as text in parentheses. It leaves out classes without

@@ -192,6 +192,9 @@ func (f *FS) rename(from, to string) error {
 		return syscall.EPERM
 	}
 
+	if f.spec.Vendor == Arm && source.parent != parent {
+		f.move(source, source.parent) // seen on Linux 7.3: the rename succeeds, and the threads keep their PARTID
+	}
 	delete(source.parent.mons, source.name)
 	source.name, source.parent, source.closid = path.Base(to), parent, parent.closid
 	parent.mons[source.name] = source

@@ -143,6 +143,9 @@ func (f *FS) mount(options string) error {
 	}
 
 	m.rmids, m.limbo = spec.RMIDs-1-f.limbo, f.limbo
+	if spec.TelemetryRMIDs > 0 { // a group needs an RMID of each feature
+		m.rmids = min(m.rmids, spec.TelemetryRMIDs-1)
+	}
 	f.live = m
 	f.assign(m.root)
 	return nil

@@ -51,6 +51,8 @@ type Spec struct {
 	// Domains has the IDs of caches and of memory bandwidth.
 	Domains []int
 	RMIDs   int
+	// TelemetryRMIDs is the number of RMIDs of telemetry (PERF_PKG_MON). It is 0 if the CPU has none.
+	TelemetryRMIDs int
 	// IOAlloc is "" if the CPU has no io_alloc, "disabled", or the mask of device traffic in each L3, in hexadecimal.
 	IOAlloc string
 	// Counters is the number of assignable counters in each L3 (ABMC). It is 0 if each RMID has counters of its own.
