@@ -45,6 +45,8 @@ func TestNode(t *testing.T) {
 	}
 	if n.machine()&(intelV2|crioIntel) != 0 {
 		t.Run("the properties of processes and cgroups that a class sets", func(t *testing.T) { linuxClasses(t, n) })
+		t.Run("the effects of these properties", func(t *testing.T) { linuxEffects(t, n) })
+		t.Run("no moment without the class", func(t *testing.T) { alwaysInClass(t, n) })
 	}
 
 	if n.machine()&(intelV2|amdV2) != 0 {

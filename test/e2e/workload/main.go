@@ -30,6 +30,8 @@ const usage = `usage: workload                                wait for SIGTERM
        workload latency KIND FILE SECONDS      one I/O operation after another; prints their number, the median and the 99th
                                                percentile of their durations, and the duration of all, in nanoseconds
        workload load KIND FILE THREADS         I/O operations in some threads, until it is killed
+       workload allocate MIB                   write to memory, then wait for SIGTERM
+       workload bursts BUSY IDLE               compute and pause in turns, for these durations, until it is killed
 KIND is read (direct, 4 KiB), write (direct, 16 KiB), commit (8 KiB and fdatasync) or buffered (64 KiB)`
 
 func main() {
@@ -65,6 +67,10 @@ func run(args []string) error {
 		return latency(args[1], args[2], args[3])
 	case args[0] == "load" && len(args) == 4:
 		return load(args[1], args[2], args[3])
+	case args[0] == "allocate" && len(args) == 2:
+		return allocate(args[1])
+	case args[0] == "bursts" && len(args) == 3:
+		return bursts(args[1], args[2])
 	}
 
 	return errors.New(usage)

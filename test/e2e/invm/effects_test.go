@@ -1,0 +1,112 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const effectResources = `
+- name: ` + profileQoS + `
+  linux:
+    classes:
+      throttled: {memory: {high: 16Mi, swapMax: 0}}
+      swapped: {memory: {high: 16Mi, swapMax: 8Mi}}
+      bursting: {cpu: {burst: 100%}}
+`
+
+// linuxEffects: the kernel does what a property promises.
+func linuxEffects(t *testing.T, n *node) {
+	writeClassFile(t, classFile+effectResources)
+	t.Cleanup(func() { writeClassFile(t, classFile) })
+	n.awaitOffered(t, profileQoS, "throttled", true)
+	p := n.runPod(t, "effects", map[string]string{
+		keyOf("throttled"): profileQoS + "=throttled",
+		keyOf("swapped"):   profileQoS + "=swapped", keyOf("bursting"): profileQoS + "=bursting",
+	})
+	t.Run("a container above memory.high is slowed down, and not killed", func(t *testing.T) { throttledMemory(t, p) })
+	t.Run("swap has a limit", func(t *testing.T) { limitedSwap(t, p) })
+	t.Run("a container bursts above its CPU limit", func(t *testing.T) { burstingCPU(t, p) })
+}
+
+// number returns a number in a file of the container's cgroup.
+func (c *container) number(t testing.TB, file, key string) int {
+	t.Helper()
+	return numberIn(t, filepath.Join("/sys/fs/cgroup", c.cgroup(), file), key)
+}
+
+// numberIn returns the number behind a key in a file, or the only number in the file.
+func numberIn(t testing.TB, file, key string) int {
+	t.Helper()
+	for line := range strings.Lines(mustRead(t, file)) {
+		fields := strings.Fields(line)
+		if len(fields) == 1 && key == "" || len(fields) == 2 && fields[0] == key {
+			number, err := strconv.Atoi(fields[len(fields)-1])
+			must(t, err)
+			return number
+		}
+	}
+	t.Fatalf("%s has no %q", file, key)
+	return 0
+}
+
+// throttledMemory: without swap, the container is stuck at memory.high, and the plugin reports that.
+func throttledMemory(t *testing.T, p *pod) {
+	const megabyte = 1 << 20
+	c := p.run(t, spec{name: "throttled", args: []string{"allocate", "48"}, resources: limited(64*megabyte, 100_000)})
+	eventually(t, "the container is slowed down, and reported as stuck", func() error {
+		a := p.node.assignment(t, p, "throttled", profileQoS)
+		if high := c.number(t, "memory.events", "high"); high == 0 || !strings.Contains(a.GetLimited(), "stuck at memory.high") {
+			return fmt.Errorf("%d high events, assignment %v", high, a)
+		}
+		return nil
+	})
+	if killed, used := c.number(t, "memory.events", "oom_kill"), c.number(t, "memory.current", ""); killed > 0 || used > 32*megabyte {
+		t.Errorf("%d processes were killed, %d bytes are in use", killed, used)
+	}
+}
+
+// limitedSwap: the container swaps as much as its class permits.
+func limitedSwap(t *testing.T, p *pod) {
+	const megabyte, device = 1 << 20, "/dev/zram0"
+	mustWrite(t, "/sys/block/zram0/disksize", "64M")
+	t.Cleanup(func() { mustWrite(t, "/sys/block/zram0/reset", "1") })
+	_, err := output("mkswap", device)
+	must(t, err)
+	_, err = output("swapon", device)
+	must(t, err)
+	t.Cleanup(func() {
+		_, err := output("swapoff", device)
+		must(t, err)
+	})
+
+	c := p.run(t, spec{name: "swapped", args: []string{"allocate", "48"}, resources: limited(64*megabyte, 100_000)})
+	eventually(t, "the container has reached the limit of its swap", func() error {
+		if reached := c.number(t, "memory.swap.events", "max"); reached == 0 {
+			return fmt.Errorf("%d bytes of swap", c.number(t, "memory.swap.current", ""))
+		}
+		return nil
+	})
+	if used := c.number(t, "memory.swap.peak", ""); used > 8*megabyte || used < 7*megabyte {
+		t.Errorf("the container used %d bytes of swap", used)
+	}
+	c.remove(t)
+}
+
+// burstingCPU: a container that pauses may use more than its limit afterwards.
+func burstingCPU(t *testing.T, p *pod) {
+	c := p.run(t, spec{name: "bursting", args: []string{"bursts", "200ms", "300ms"}, resources: limited(64<<20, 20_000)})
+	eventually(t, "the container bursts", func() error {
+		if c.number(t, "cpu.stat", "nr_bursts") == 0 || c.number(t, "cpu.stat", "burst_usec") == 0 {
+			return fmt.Errorf("cpu.stat: %s", mustRead(t, filepath.Join("/sys/fs/cgroup", c.cgroup(), "cpu.stat")))
+		}
+		return nil
+	})
+}

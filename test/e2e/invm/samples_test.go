@@ -1,0 +1,132 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+const sampledResources = `
+- name: ` + profileQoS + `
+  linux:
+    classes:
+      steady: {memory: {min: 4Mi, low: 16Mi, high: 48Mi, swapMax: 8Mi, oomGroup: false}, cpu: {burst: 10ms}, pids: {max: 100}}
+`
+
+// environmentNumber returns the number in an environment variable, or a default.
+func environmentNumber(t testing.TB, name string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	number, err := strconv.Atoi(text)
+	must(t, err)
+	return number
+}
+
+// sampler reads files of a cgroup again and again.
+type sampler struct {
+	stop chan struct{}
+	done sync.WaitGroup
+	// samples and other are read after `done`. `other` has each value that is not that of the class, by file.
+	samples int
+	other   map[string]int
+}
+
+// sample begins to compare files with their values.
+func (c *container) sample(want map[string]string) *sampler {
+	s := &sampler{stop: make(chan struct{}), other: map[string]int{}}
+	dir := filepath.Join("/sys/fs/cgroup", c.cgroup())
+	s.done.Go(func() {
+		for ; ; s.samples++ {
+			select {
+			case <-s.stop:
+				return
+			default:
+			}
+			for file, value := range want {
+				has, err := os.ReadFile(filepath.Join(dir, file))
+				if text := strings.TrimSpace(string(has)); err != nil || text != value {
+					s.other[fmt.Sprintf("%s %s %v", file, text, err)]++
+				}
+			}
+		}
+	})
+	return s
+}
+
+// end ends the samples, and returns their number and the values that were not those of the class.
+func (s *sampler) end() (samples int, other map[string]int) {
+	close(s.stop)
+	s.done.Wait()
+	return s.samples, s.other
+}
+
+// alwaysInClass: the kubelet resizes a container, as kubelet 1.37 does with MemoryQoS; the plugin reconciles, and is restarted; systemd
+// reloads its units. At no time do the cgroup's files have other values than those of the class. QOS_RESIZES is the number of resizes.
+// A container that leaves the class gets the last values of the kubelet.
+func alwaysInClass(t *testing.T, n *node) {
+	writeClassFile(t, classFile+sampledResources)
+	t.Cleanup(func() { writeClassFile(t, classFile) })
+	n.awaitOffered(t, profileQoS, "steady", true)
+	p := n.runPod(t, "steady", map[string]string{keyOf("main"): profileQoS + "=steady"})
+	c := p.run(t, spec{name: "main", resources: byMemoryQoS(0)})
+	s := c.sample(map[string]string{
+		"memory.min": "4194304", "memory.low": "16777216", "memory.high": "50331648", "memory.swap.max": "8388608", "memory.oom.group": "0",
+		"cpu.max.burst": "10000", "pids.max": "100",
+	})
+
+	resizes := environmentNumber(t, "QOS_RESIZES", 8)
+	for i := range resizes {
+		switch {
+		case i == resizes/2:
+			n.restartPlugin(t)
+		case bySystemd() && i%4 == 1:
+			systemctl(t, "daemon-reload")
+		}
+		_, err := n.runtime.UpdateContainerResources(requestContext(t), &cri.UpdateContainerResourcesRequest{ContainerId: c.id, Linux: byMemoryQoS(i + 1)})
+		must(t, err)
+	}
+	n.wantAssignment(t, p, "main", &qos.Assignment{Name: profileQoS, Class: "steady", Source: qos.Source_SOURCE_CONTAINER, RequestedBy: keyOf("main")})
+	samples, other := s.end()
+	t.Logf("%d samples", samples)
+	if samples < 1000 {
+		t.Errorf("only %d samples", samples)
+	}
+	if len(other) > 0 {
+		t.Errorf("values that are not those of the class, and how often: %v", other)
+	}
+
+	_, err := output("qos-nri-plugin", "update", p.name(), "main", profileQoS+"=")
+	must(t, err)
+	last := byMemoryQoS(resizes)
+	for file, value := range last.Unified {
+		c.wantValues(t, map[string]string{file: value})
+	}
+	c.wantValues(t, map[string]string{"cpu.max.burst": "0", "pids.max": "max"})
+}
+
+// byMemoryQoS returns the resources that a kubelet with MemoryQoS requests for a container whose size changes.
+func byMemoryQoS(i int) *cri.LinuxContainerResources {
+	memory := int64(64+i%3*16) << 20
+	resources := limited(memory, slices.Max([]int64{20_000, int64(i%4) * 30_000}))
+	resources.Unified = map[string]string{
+		"memory.oom.group": "1", "memory.min": "0", "memory.low": fmt.Sprint(memory / 8), "memory.high": fmt.Sprint(memory / 4 * 3),
+	}
+	return resources
+}

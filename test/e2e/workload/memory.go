@@ -1,0 +1,46 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// allocate writes to so many MiB of memory, and then waits.
+func allocate(megabytes string) error {
+	n, err := strconv.Atoi(megabytes)
+	if err != nil {
+		return fmt.Errorf("MiB: %w", err)
+	}
+	memory, err := unix.Mmap(-1, 0, n<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return fmt.Errorf("map memory: %w", err)
+	}
+	for i := 0; i < len(memory); i += os.Getpagesize() {
+		memory[i] = 1
+	}
+	return wait()
+}
+
+// bursts computes for a time and pauses for another, until it is killed.
+func bursts(busy, idle string) error {
+	computing, err := time.ParseDuration(busy)
+	if err != nil {
+		return err
+	}
+	pausing, err := time.ParseDuration(idle)
+	if err != nil {
+		return err
+	}
+	for {
+		for start := time.Now(); time.Since(start) < computing; {
+		}
+		time.Sleep(pausing) //nolint:forbidigo // the pause is the workload
+	}
+}
