@@ -51,5 +51,5 @@ func (s *podState) announce(o *observed) {
 	if len(about) == 1 {
 		record.Container = about[0]
 	}
-	s.events.Set(record)
+	s.record(func(series *podevents.Series) { series.Set(record) })
 }

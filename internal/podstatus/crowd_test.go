@@ -103,3 +103,27 @@ func TestPodsThatChangeTogetherAreWrittenOverAMinute(t *testing.T) {
 		r.wantWrites("a second after one pod changed", applied)
 	})
 }
+
+func TestConditionsDoNotWaitForEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 250
+		r, in := crowd(t, size)
+		r.plugin.set(nil, in("gold")...)
+		r.start(both())
+		defer r.stop()
+		r.pass(time.Minute)
+		missing := 0
+		for i := range size {
+			if r.condition(fmt.Sprintf("pod-%d", i)).Type == "" {
+				missing++
+			}
+		}
+		if missing > 0 {
+			t.Errorf("%d of %d pods have no condition, %d events are written", missing, size, len(r.events()))
+		}
+		r.pass(time.Minute)
+		if got := len(r.events()); got != size {
+			t.Errorf("%d events", got)
+		}
+	})
+}

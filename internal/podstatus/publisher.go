@@ -39,9 +39,11 @@ const (
 	spread   = time.Minute
 	// workers is the number of pods that are reconciled at the same time. A worker mostly waits for the plugin or the API.
 	workers = 2
-	// The rate of writes is lower than the shim's rate limit, so that the other publishers can write, too.
-	writesPerSecond = 5
-	writeBurst      = 10
+	// The rate of writes is lower than the shim's rate limit, so that the other publishers can write, too. Conditions and events have a
+	// rate each, so that the events of many pods do not delay their conditions.
+	conditionsPerSecond = 5
+	eventsPerSecond     = 3
+	writeBurst          = 10
 	// latestTTL is how long the publisher caches the response to a write of a pod, unless the watch delivers the pod
 	// earlier.
 	latestTTL = time.Hour
@@ -74,15 +76,18 @@ type Publisher struct {
 	informer cache.SharedIndexInformer
 	// latest has the pods of the informer. If the response to a write has a newer version of a pod, this version takes
 	// precedence.
-	latest   cache.MutationCache
-	queue    workqueue.TypedDelayingInterface[string] // namespace/name
-	breaker  *kubeapi.Breaker
-	writes   *kubeapi.Writes
-	events   *podevents.Recorder
-	snapshot atomic.Pointer[snapshot]
-	changes  classChanges
-	pods     sync.Map // *podState by namespace/name
-	failures *failureLog
+	latest  cache.MutationCache
+	queue   workqueue.TypedDelayingInterface[string] // namespace/name
+	breaker *kubeapi.Breaker
+	// eventQueue has the pods whose events are to be written, after their condition.
+	eventQueue   workqueue.TypedDelayingInterface[string]
+	eventBreaker *kubeapi.Breaker
+	writes       *kubeapi.Writes
+	events       *podevents.Recorder
+	snapshot     atomic.Pointer[snapshot]
+	changes      classChanges
+	pods         sync.Map // *podState by namespace/name
+	failures     *failureLog
 	// watchLog logs whether the informer's requests succeed. Only the informer's goroutine uses it.
 	watchLog kubeapi.OutcomeLog
 }
@@ -92,7 +97,7 @@ func New(plugin Cache, client kubeapi.Core, options Options) *Publisher {
 	writes := kubeapi.NewWrites(options.Registry)
 	return &Publisher{
 		plugin: plugin, client: client, options: options,
-		breaker:  kubeapi.NewBreaker(writesPerSecond, writeBurst),
+		breaker: kubeapi.NewBreaker(conditionsPerSecond, writeBurst), eventBreaker: kubeapi.NewBreaker(eventsPerSecond, writeBurst),
 		writes:   writes,
 		events:   podevents.NewRecorder(client, writes, options.NodeName),
 		changes:  classChanges{byPod: map[podevents.Pod][]podevents.Record{}},
@@ -108,7 +113,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 
 	group, ctx := errgroup.WithContext(ctx)
-	p.queue = workqueue.NewTypedDelayingQueue[string]()
+	p.queue, p.eventQueue = workqueue.NewTypedDelayingQueue[string](), workqueue.NewTypedDelayingQueue[string]()
 	pods, selector := p.client.Pods(metav1.NamespaceAll), "spec.nodeName="+p.options.NodeName
 	p.informer = kubeapi.NewInformer(ctx, pods, selector, &corev1.Pod{}, p.watchLog.Record)
 	registration, err := p.informer.AddEventHandler(p.handler())
@@ -135,8 +140,11 @@ func (p *Publisher) Run(ctx context.Context) error {
 		group.Go(func() error { kubeapi.Work(ctx, p.queue, p.reconcile); return nil })
 	}
 
+	group.Go(func() error { kubeapi.Work(ctx, p.eventQueue, p.writeEvents); return nil })
+
 	<-ctx.Done()
 	p.queue.ShutDown()
+	p.eventQueue.ShutDown()
 	return group.Wait()
 }
 

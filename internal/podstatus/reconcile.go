@@ -8,12 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
@@ -24,16 +26,41 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 )
 
-// podState is the state of a pod between two reconciles. Only the worker that has the pod's key uses it.
+// podState is the state of a pod between two reconciles. Only the worker that has the pod's key uses it, except for the fields of events.
 type podState struct {
 	uid types.UID
 	// last has the latest assignments for each container name.
 	last map[string]*qosv1alpha1.ContainerAssignments
 	// announced has the names of the containers, and "" for the pod itself, whose classes an event reports.
 	announced map[string]bool
-	events    podevents.Series
 	follower  *podrequests.Follower
 	retry     kubeapi.Retry
+
+	// events and eventRetry are used only by writeEvents.
+	events     podevents.Series
+	eventRetry kubeapi.Retry
+
+	mu sync.Mutex // guards recorded
+	// recorded has the records that writeEvents has to add to events.
+	recorded []func(*podevents.Series)
+}
+
+// record lets writeEvents change the event series.
+func (s *podState) record(change func(*podevents.Series)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recorded = append(s.recorded, change)
+}
+
+// takeRecorded makes the recorded changes of the event series.
+func (s *podState) takeRecorded() {
+	s.mu.Lock()
+	changes := s.recorded
+	s.recorded = nil
+	s.mu.Unlock()
+	for _, change := range changes {
+		change(&s.events)
+	}
 }
 
 // stateOf returns the state of a pod. If the key belonged to another pod before, stateOf returns a new state.
@@ -73,7 +100,7 @@ func (p *Publisher) publishRefused(key string, pod *corev1.Pod, changes []podeve
 	p.options.RefusedChanges(key, refusals)
 }
 
-// reconcile updates the classes, the condition qos.noderesource.dev/Assigned and the events of one pod. It returns the
+// reconcile updates the classes and the condition qos.noderesource.dev/Assigned of one pod, and records its events. It returns the
 // time after which the pod must be reconciled again. 0 means that no reconcile is needed until something changes.
 func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Duration) {
 	object, exists, err := p.latest.GetByKey(key)
@@ -104,17 +131,23 @@ func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Durat
 }
 
 func (p *Publisher) recordEvents(state *podState, o *observed) {
-	state.events.Set(o.refusals...)
-	state.events.Set(o.refusedChanges...)
+	refused := slices.Concat(o.refusals, o.refusedChanges)
+	var changed []podevents.Record
 	if o.assignments != nil {
-		state.events.Add(p.changes.take(keyOf(o.assignments))...)
+		changed = p.changes.take(keyOf(o.assignments))
+	}
+	if len(refused)+len(changed) > 0 {
+		state.record(func(series *podevents.Series) {
+			series.Set(refused...)
+			series.Add(changed...)
+		})
 	}
 	if p.options.Conditions { // without the condition, a restarted publisher would report all containers again
 		state.announce(o)
 	}
 }
 
-// write writes the condition and the events of a pod, unless the API server has them already. It returns the time
+// write writes the condition of a pod, unless the API server has it already, and lets writeEvents write the events. It returns the time
 // after which the caller must call write again.
 func (p *Publisher) write(ctx context.Context, key string, state *podState, o *observed) (again time.Duration) {
 	if wait := max(state.retry.Wait(), p.breaker.Wait()); wait > 0 {
@@ -125,26 +158,46 @@ func (p *Publisher) write(ctx context.Context, key string, state *podState, o *o
 	if gone(err) {
 		return 0 // the informer reports the deletion or the new pod
 	}
-	pod := podevents.Pod{Namespace: o.pod.Namespace, Name: o.pod.Name, UID: o.pod.UID}
-	again, failed := state.events.Write(func(record podevents.Record) error {
-		return p.breaker.Do(ctx, func() error { return p.events.Write(ctx, pod, record) })
-	})
 	if p.options.Events {
-		p.logOutcome(ctx, "write events of pods", key, "event", failed)
+		p.eventQueue.Add(key)
+	}
+	return p.outcome(ctx, p.breaker, &state.retry, err)
+}
+
+// writeEvents writes the events of a pod. It returns the time after which it must be called again.
+func (p *Publisher) writeEvents(ctx context.Context, key string) (again time.Duration) {
+	known, _ := p.pods.Load(key)
+	state, ok := known.(*podState)
+	if !ok {
+		return 0 // the pod has ended
+	}
+	state.takeRecorded()
+	if wait := max(state.eventRetry.Wait(), p.eventBreaker.Wait()); wait > 0 {
+		return wait
 	}
 
-	err = errors.Join(err, failed)
+	namespace, name, _ := cache.SplitMetaNamespaceKey(key)
+	pod := podevents.Pod{Namespace: namespace, Name: name, UID: state.uid}
+	again, err := state.events.Write(func(record podevents.Record) error {
+		return p.eventBreaker.Do(ctx, func() error { return p.events.Write(ctx, pod, record) })
+	})
+	p.logOutcome(ctx, "write events of pods", key, "event", err)
+	return pause.Shortest(again, p.outcome(ctx, p.eventBreaker, &state.eventRetry, err))
+}
+
+// outcome records the outcome of a write, and returns the time after which the write must be tried again.
+func (p *Publisher) outcome(ctx context.Context, breaker *kubeapi.Breaker, retry *kubeapi.Retry, err error) (again time.Duration) {
 	switch {
 	case ctx.Err() != nil:
 		return 0
 	case err == nil:
-		state.retry.Reset()
-		return again
+		retry.Reset()
+		return 0
 	case errors.Is(err, kubeapi.ErrBreakerOpen):
-		return pause.Shortest(again, max(p.breaker.Wait(), time.Millisecond))
+		return max(breaker.Wait(), time.Millisecond)
 	}
-	state.retry.Failed(err)
-	return pause.Shortest(again, max(state.retry.Wait(), time.Millisecond))
+	retry.Failed(err)
+	return max(retry.Wait(), time.Millisecond)
 }
 
 // logOutcome logs the outcome of an attempt for a pod. It logs nothing if there was no attempt.

@@ -39,7 +39,7 @@ const (
 	maxOfNamespace = 50
 	maxPods        = 1000
 	// The writes have a limit of their own, so that the events of many pods do not delay the conditions of the node's pods.
-	writesPerSecond = 2
+	writesPerSecond = 1
 	writeBurst      = 10
 )
 
