@@ -18,6 +18,13 @@ import (
 // nriPluginsDomain ends the domain of the annotations of nri-plugins, after the short name of the resource.
 const nriPluginsDomain = "class.resource-policy.nri.io"
 
+// These constants are for the annotations of the plugin memory-qos of nri-plugins: memoryKey is for the whole pod, and memoryKey with "/" and
+// the name of a container is for a container. docs/migrate.md defines the resource memoryResource.
+const (
+	memoryKey      = "class.memory-qos.nri.io"
+	memoryResource = classes.Domain + "/memory"
+)
+
 // runtimeKey matches the keys of annotations that container runtimes and nri-plugins define. The first group is the short
 // name of the resource, and the second group is the part of the key after "/". nri-plugins also reads a key without "/",
 // which is for the whole pod.
@@ -25,7 +32,7 @@ var runtimeKey = regexp.MustCompile(`^(rdt|blockio)(?:\.resources\.(?:beta\.)?ku
 
 // hasRuntimeKeys reports whether a text may contain annotations of the runtimes or of nri-plugins.
 func hasRuntimeKeys(text []byte) bool {
-	return slices.ContainsFunc([]string{".resources.kubernetes.io", ".resources.beta.kubernetes.io", nriPluginsDomain},
+	return slices.ContainsFunc([]string{".resources.kubernetes.io", ".resources.beta.kubernetes.io", nriPluginsDomain, memoryKey},
 		func(part string) bool { return bytes.Contains(text, []byte(part)) })
 }
 
@@ -115,6 +122,12 @@ func (d *document) refuseMerged(names []string, at place) {
 }
 
 func cutRuntimeKey(key string) (resource, rest string, ok bool) {
+	if container, isMemory := strings.CutPrefix(key, memoryKey+"/"); isMemory {
+		return memoryResource, "container." + container, true
+	}
+	if key == memoryKey {
+		return memoryResource, "", true
+	}
 	parts := runtimeKey.FindStringSubmatch(key)
 	if parts == nil {
 		return "", "", false
@@ -132,7 +145,7 @@ func (d *document) ourKey(spec *yaml.Node, rest, key string) string {
 			d.note("annotation %s is for a container that the pod does not have; correct the name, or check that the container is added later", key)
 		}
 		return classes.ContainerKeyPrefix + container
-	case slices.Contains(runtimePodKeys(), key):
+	case key == memoryKey, slices.Contains(runtimePodKeys(), key):
 		return classes.PodKey
 	}
 	d.note("annotation %s requests nothing, because neither the runtimes nor nri-plugins read this key; it stays as it is", key)

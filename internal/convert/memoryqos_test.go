@@ -1,0 +1,35 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/convert"
+)
+
+func TestAnnotationsOfMemoryQOSBecomeOurs(t *testing.T) {
+	for _, test := range []struct{ name, before, after string }{
+		{"for the pod", "    class.memory-qos.nri.io: silver\n", "    qos.noderesource.dev/pod: qos.noderesource.dev/memory=silver\n"},
+		{"for a container", "    class.memory-qos.nri.io/main: bronze\n", "    container.qos.noderesource.dev/main: qos.noderesource.dev/memory=bronze\n"},
+		{"for no class", "    class.memory-qos.nri.io/main: \"\"\n", "    container.qos.noderesource.dev/main: \"qos.noderesource.dev/memory=\"\n"},
+		{
+			"beside an annotation of ours", "    qos.noderesource.dev/pod: rdt=gold\n    class.memory-qos.nri.io: silver\n",
+			"    qos.noderesource.dev/pod: rdt=gold,qos.noderesource.dev/memory=silver\n",
+		},
+		{"a value of a file stays", "    memory.high.memory-qos.nri.io/main: max\n", "    memory.high.memory-qos.nri.io/main: max\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			results, err := convert.Convert([]convert.Input{{Name: "a.yaml", Text: []byte(annotated(test.before))}}, convert.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(annotated(test.after), string(results[0].Text)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
