@@ -5,6 +5,8 @@ package rdt
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -232,4 +234,16 @@ func TestTheKernelRoundsAsCheckPredicts(t *testing.T) {
 		}
 	}
 	t.Log(b.Schemata(), b.Status().Degraded)
+}
+
+// TestARenameThatMovesNoThreadIsNotBelieved has the kernel of Arm.
+func TestARenameThatMovesNoThreadIsNotBelieved(t *testing.T) {
+	c, b := newContainer(t, sim.ArmSpec(8), "qos-gold")
+	apply(t, b, monitorAll)
+	b.Monitor(t.Context(), target, "gold")
+	must(t, b.Enforce(t.Context(), target, "gold", "bronze"))
+	wantGroups(t, c.fs, map[string]string{"qos-bronze/mon_groups/qos-c": "10 11"})
+	if diff := cmp.Diff([]string{"qos-bronze"}, slices.Compact(slices.Sorted(maps.Values(c.groups())))); diff != "" {
+		t.Errorf("groups of the threads (-want +got):\n%s", diff)
+	}
 }

@@ -353,18 +353,6 @@ func TestWithoutRenameTheThreadsAreMovedSingly(t *testing.T) {
 	wantGroups(t, c.fs, map[string]string{"qos-bronze/mon_groups/qos-c": "10 11"})
 }
 
-// TestARenameThatMovesNoThreadIsNotBelieved has the kernel of Arm.
-func TestARenameThatMovesNoThreadIsNotBelieved(t *testing.T) {
-	c, b := newContainer(t, sim.ArmSpec(8), "qos-gold")
-	apply(t, b, monitorAll)
-	b.Monitor(t.Context(), target, "gold")
-	must(t, b.Enforce(t.Context(), target, "gold", "bronze"))
-	wantGroups(t, c.fs, map[string]string{"qos-bronze/mon_groups/qos-c": "10 11"})
-	if diff := cmp.Diff([]string{"qos-bronze"}, slices.Compact(slices.Sorted(maps.Values(c.groups())))); diff != "" {
-		t.Errorf("groups of the threads (-want +got):\n%s", diff)
-	}
-}
-
 // TestAFailedChangeOfClassMovesTheGroupBack lets the kernel refuse to move a thread that is outside of the monitoring
 // group.
 func TestAFailedChangeOfClassMovesTheGroupBack(t *testing.T) {
