@@ -5,7 +5,9 @@
 package unoffered
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -163,13 +165,20 @@ func (p *Publisher) report(ctx context.Context) error {
 
 	pods := p.waiting.pods
 	p.waiting = waiting{}
+	var failed error
 	for id, pod := range pods {
 		for _, record := range offers.records(pod) {
-			if err := p.breaker.Do(ctx, func() error { return p.events.WriteOnce(ctx, id, record) }); err != nil {
+			err := p.breaker.Do(ctx, func() error { return p.events.WriteOnce(ctx, id, record) })
+			if kubeapi.ServerFailed(err) || errors.Is(err, kubeapi.ErrBreakerOpen) || ctx.Err() != nil {
 				return err // the next watch begins with the same pods
 			}
+			failed = cmp.Or(failed, err) // e.g. because of a quota for events in this namespace
 		}
 	}
+	if failed != nil {
+		failed = &kubeapi.About{Kind: "event", Err: failed}
+	}
+	p.log.Record(failed)
 	return nil
 }
 

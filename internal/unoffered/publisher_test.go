@@ -5,6 +5,7 @@ package unoffered_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -113,6 +114,9 @@ func (e eventClient) Create(_ context.Context, event *corev1.Event, _ metav1.Cre
 	defer e.mu.Unlock()
 	c := e.cluster
 	c.writes++
+	if event.Namespace == "full" {
+		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, event.Name, errors.New("exceeded quota"))
+	}
 	if _, exists := e.events[event.Name]; exists {
 		return nil, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "events"}, event.Name)
 	}
@@ -288,6 +292,22 @@ func TestANamespaceWithManyWaitingPodsDisplacesNoOther(t *testing.T) {
 		pass(5 * time.Minute)
 		if got := c.messages("web"); len(got) != 1 || len(c.events) > 100 {
 			t.Errorf("%d events, of the other namespace %q", len(c.events), got)
+		}
+	})
+}
+
+func TestANamespaceThatCanHaveNoEventsKeepsThemFromNoOther(t *testing.T) {
+	nodes := func() []nodeqosv1alpha1.NodeQOSResources {
+		return []nodeqosv1alpha1.NodeQOSResources{node("n1", time.Now(), "gold")}
+	}
+	run(t, []string{"n1"}, nodes, func(t *testing.T, c *cluster, log *strings.Builder) {
+		for i := range 20 {
+			c.watches[0].Add(waiting("full", fmt.Sprint("p", i), "qos.noderesource.dev/rdt.glod"))
+			c.watches[0].Add(waiting("b", fmt.Sprint("w", i), "qos.noderesource.dev/rdt.glod"))
+		}
+		pass(2 * time.Minute)
+		if len(c.events) != 20 || len(c.watches) != 1 || strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("%d events after %d watches, and the log is\n%s", len(c.events), len(c.watches), log)
 		}
 	})
 }
