@@ -35,7 +35,7 @@ func parse(section *classes.Field) config {
 	}
 	user, err := strconv.ParseUint(field.Scalar(), 10, 32)
 	if err != nil {
-		field.Report("is no user ID; write the number of the user as which the program runs, e.g. 65532")
+		field.Report("is no user ID; write the number of the user as which the program runs, e.g. 4242")
 	}
 	return config{new(uint32(user))}
 }
