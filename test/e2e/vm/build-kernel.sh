@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # build-kernel.sh OUT [PACKAGE [SCRIPT]]: builds a small kernel for QEMU without KVM, from Debian's kernel source. The kernel has the
-# real resctrl, for which SCRIPT, by default emulate-rdt.py, emulates a CPU with RDT. It also has cgroup v1 and v2, blk-throttle, iocost, bfq, ext4, XFS and
-# btrfs. The build takes about 9 minutes on 2 cores.
+# real resctrl, for which SCRIPT, by default emulate-rdt.py, emulates a CPU with RDT. It also has cgroup v1 and v2, blk-throttle, iocost,
+# bfq, ext4, XFS and btrfs. The build takes about 9 minutes on 2 cores.
 set -euo pipefail
 out=$(realpath -m "${1:?usage: build-kernel.sh OUT [PACKAGE [SCRIPT]]}")
 here=$(cd "$(dirname "$0")" && pwd)

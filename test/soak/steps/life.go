@@ -79,6 +79,10 @@ func (p *pod) note(id, name string, started bool) {
 		in = running
 	}
 	p.containers = append(p.containers, &container{pod: p, id: id, name: name, state: in})
+	if p.had == nil {
+		p.had = map[string]bool{}
+	}
+	p.had[name] = true
 }
 
 // runContainer creates a container, and starts it if `start` is true. It returns an empty ID if it fails. While s.calm is
@@ -122,6 +126,7 @@ func (s *Soak) newContainer() *operation {
 	start, id := s.random.IntN(4) > 0, ""
 	d := &operation{action: "create", what: fmt.Sprintf("%s/%s, started: %t", p.config.Name, name, start), judged: name == "main", touches: p}
 	d.may, d.must = p.request.may(s.file)
+	d.must = d.must && !p.had[name] // a removed class stays the pod's until it ends
 	d.do = func(ctx context.Context) (err error) {
 		id, err = s.runContainer(ctx, p, name, start)
 		return err

@@ -15,6 +15,8 @@ type pod struct {
 	config     Pod
 	request    request
 	containers []*container
+	// had has the names of the containers that the pod has or had.
+	had map[string]bool
 }
 
 type container struct {
