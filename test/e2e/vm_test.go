@@ -178,7 +178,7 @@ func (r *rig) try(t *testing.T, m machine, dir string) (*report, error) {
 		environment = append(environment, "QOS_UNMOUNTED=yes")
 	}
 
-	for _, name := range []string{"QOS_SOAK_MINUTES", "QOS_SOAK_SEED", "QOS_LAB_SECONDS", "QOS_CHANGES", "QOS_RESIZES"} {
+	for _, name := range []string{"QOS_SOAK_MINUTES", "QOS_SOAK_SEED", "QOS_LAB_SECONDS", "QOS_CHANGES", "QOS_KILLS", "QOS_RESIZES"} {
 		if value := os.Getenv(name); value != "" {
 			environment = append(environment, name+"="+value)
 		}

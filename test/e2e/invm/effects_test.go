@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -17,6 +18,8 @@ const effectResources = `
 - name: ` + profileQoS + `
   linux:
     classes:
+      first: {oomScoreAdj: 1000, memory: {oomGroup: false}}
+      late: {oomScoreAdj: {add: -500}, memory: {oomGroup: false}}
       throttled: {memory: {high: 16Mi, swapMax: 0}}
       swapped: {memory: {high: 16Mi, swapMax: 8Mi}}
       bursting: {cpu: {burst: 100%}}
@@ -28,12 +31,65 @@ func linuxEffects(t *testing.T, n *node) {
 	t.Cleanup(func() { writeClassFile(t, classFile) })
 	n.awaitOffered(t, profileQoS, "throttled", true)
 	p := n.runPod(t, "effects", map[string]string{
-		keyOf("throttled"): profileQoS + "=throttled",
-		keyOf("swapped"):   profileQoS + "=swapped", keyOf("bursting"): profileQoS + "=bursting",
+		keyOf("first"): profileQoS + "=first", keyOf("late"): profileQoS + "=late", keyOf("throttled"): profileQoS + "=throttled",
+		keyOf("swapped"): profileQoS + "=swapped", keyOf("bursting"): profileQoS + "=bursting",
 	})
+	t.Run("the container with the higher score is killed first", func(t *testing.T) { killOrder(t, p) })
 	t.Run("a container above memory.high is slowed down, and not killed", func(t *testing.T) { throttledMemory(t, p) })
 	t.Run("swap has a limit", func(t *testing.T) { limitedSwap(t, p) })
 	t.Run("a container bursts above its CPU limit", func(t *testing.T) { burstingCPU(t, p) })
+}
+
+// killOrder: each time the kernel must kill a process of the machine to get memory, it kills that of the container with the higher score,
+// although the other container uses more memory. QOS_KILLS is how often. Sysrq makes the kernel choose one process. If the pod's cgroup
+// became too small instead, the kernel could choose a second process before the memory of the first is free.
+func killOrder(t *testing.T, p *pod) {
+	const megabyte, small, large = 1 << 20, 16, 64
+	first := p.run(t, spec{name: "first", args: []string{"allocators", fmt.Sprint(small)}, resources: limited(256*megabyte, 100_000)})
+	late := p.run(t, spec{name: "late", args: []string{"allocators", fmt.Sprint(large)}, resources: limited(256*megabyte, 100_000)})
+	late.hangUp(t)
+	late.awaitAnonymous(t, large*megabyte)
+
+	kills := environmentNumber(t, "QOS_KILLS", 10)
+	for i := range kills {
+		first.hangUp(t)
+		first.awaitAnonymous(t, small*megabyte)
+		mustWrite(t, "/proc/sysrq-trigger", "f")
+		eventually(t, "a process is killed", func() error {
+			if killed := late.number(t, "memory.events", "oom_kill"); killed > 0 {
+				t.Fatalf("in round %d, the process with the lower score was killed", i)
+			}
+			if killed := first.number(t, "memory.events", "oom_kill"); killed != i+1 {
+				return fmt.Errorf("%d processes of the container with the higher score were killed", killed)
+			}
+			return nil
+		})
+		eventually(t, "the memory of the killed process is free", func() error {
+			if has := first.number(t, "memory.stat", "anon"); has >= small*megabyte {
+				return fmt.Errorf("%d bytes", has)
+			}
+			return nil
+		})
+	}
+	t.Logf("in %d of %d rounds, the process with the higher score was killed", kills, kills)
+}
+
+// hangUp sends SIGHUP to the container's first process.
+func (c *container) hangUp(t testing.TB) {
+	t.Helper()
+	pid, err := strconv.Atoi(c.pod.node.processes(t, c.cgroup())[0])
+	must(t, err)
+	must(t, syscall.Kill(pid, syscall.SIGHUP))
+}
+
+func (c *container) awaitAnonymous(t testing.TB, bytes int) {
+	t.Helper()
+	eventually(t, "the container uses its memory", func() error {
+		if has := c.number(t, "memory.stat", "anon"); has < bytes {
+			return fmt.Errorf("%d of %d bytes", has, bytes)
+		}
+		return nil
+	})
 }
 
 // number returns a number in a file of the container's cgroup.

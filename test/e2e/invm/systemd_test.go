@@ -65,9 +65,7 @@ func TestSystemd(t *testing.T) {
 	} {
 		c.run(t, p)
 	}
-	if n.kind.name != "cri-o" {
-		t.Run("no moment without the class", func(t *testing.T) { alwaysInClass(t, n) })
-	}
+	t.Run("no moment without the class", func(t *testing.T) { alwaysInClass(t, n) })
 }
 
 // unitFiles returns the files that systemd writes for a unit with I/O accounting, with their contents.

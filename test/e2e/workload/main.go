@@ -31,6 +31,7 @@ const usage = `usage: workload                                wait for SIGTERM
                                                percentile of their durations, and the duration of all, in nanoseconds
        workload load KIND FILE THREADS         I/O operations in some threads, until it is killed
        workload allocate MIB                   write to memory, then wait for SIGTERM
+       workload allocators MIB                 start a child that does so, at each SIGHUP
        workload bursts BUSY IDLE               compute and pause in turns, for these durations, until it is killed
 KIND is read (direct, 4 KiB), write (direct, 16 KiB), commit (8 KiB and fdatasync) or buffered (64 KiB)`
 
@@ -69,6 +70,8 @@ func run(args []string) error {
 		return load(args[1], args[2], args[3])
 	case args[0] == "allocate" && len(args) == 2:
 		return allocate(args[1])
+	case args[0] == "allocators" && len(args) == 2:
+		return allocators(args[1])
 	case args[0] == "bursts" && len(args) == 3:
 		return bursts(args[1], args[2])
 	}

@@ -6,7 +6,10 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"os/signal"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +29,23 @@ func allocate(megabytes string) error {
 		memory[i] = 1
 	}
 	return wait()
+}
+
+// allocators starts a child that allocates memory at each SIGHUP.
+func allocators(megabytes string) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT)
+	for s := range signals {
+		if s != syscall.SIGHUP {
+			break
+		}
+		child := exec.Command("/proc/self/exe", "allocate", megabytes)
+		if err := child.Start(); err != nil {
+			return err
+		}
+		go func() { _ = child.Wait() }()
+	}
+	return nil
 }
 
 // bursts computes for a time and pauses for another, until it is killed.
