@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkpoint stores, in one file, the classes that updates have assigned to running containers and pods, and data
-// by name, e.g. of the backends. The plugin reads the file when it restarts, because neither the runtime nor the kernel
+// Package checkpoint stores, in one file, the classes that updates have assigned to running containers and pods, the originals of
+// containers, and data by name, e.g. of the backends. The plugin reads the file when it restarts, because neither the runtime nor the kernel
 // reports these data.
 package checkpoint
 
@@ -23,29 +23,34 @@ import (
 // take up to 600 KiB.
 const maxSize = 16 << 20
 
-// Changes stores the classes that updates have assigned to containers and pods, by their IDs in the runtime. It also
-// stores other data by name. The IDs and the state of the kernel do not survive a reboot, so a checkpoint file is valid
+// Changes stores the classes that updates have assigned to containers and pods, and the originals of containers, by their IDs in the
+// runtime. It also stores other data by name. The IDs and the state of the kernel do not survive a reboot, so a checkpoint file is valid
 // only for one boot of the machine.
 type Changes struct {
 	path, bootID string
 
-	writing sync.Mutex // serializes Set and SetMemory; it is locked before mu
-	mu      sync.Mutex // guards the fields below; no caller holds it during I/O, because hooks wait for it
-	byID    map[string][]classes.Assignment
-	memory  map[string]json.RawMessage // the data by key
+	writing   sync.Mutex // serializes Set, SetOriginals and SetMemory; it is locked before mu
+	mu        sync.Mutex // guards the fields below; no caller holds it during I/O, because hooks wait for it
+	byID      map[string][]classes.Assignment
+	originals map[string]classes.Adjustment
+	memory    map[string]json.RawMessage // the data by key
 }
 
 type content struct {
-	BootID  string                          `json:"bootID"`
-	Changes map[string][]classes.Assignment `json:"changes"`
-	Claims  json.RawMessage                 `json:"claims,omitempty"` // of earlier versions
-	Memory  map[string]json.RawMessage      `json:"memory,omitempty"`
+	BootID    string                          `json:"bootID"`
+	Changes   map[string][]classes.Assignment `json:"changes"`
+	Originals map[string]classes.Adjustment   `json:"originals,omitempty"`
+	Claims    json.RawMessage                 `json:"claims,omitempty"` // of earlier versions
+	Memory    map[string]json.RawMessage      `json:"memory,omitempty"`
 }
 
 // Open reads the checkpoint. If the file is missing, damaged, or from another boot, Open returns an empty checkpoint.
 // Open logs a damaged file and a file from another boot.
 func Open(path, bootID string, log *slog.Logger) *Changes {
-	c := &Changes{path: path, bootID: bootID, byID: map[string][]classes.Assignment{}, memory: map[string]json.RawMessage{}}
+	c := &Changes{
+		path: path, bootID: bootID,
+		byID: map[string][]classes.Assignment{}, originals: map[string]classes.Adjustment{}, memory: map[string]json.RawMessage{},
+	}
 	saved, err := read(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -59,6 +64,7 @@ func Open(path, bootID string, log *slog.Logger) *Changes {
 			c.memory["claims"] = saved.Claims
 		}
 		maps.Copy(c.memory, saved.Memory)
+		maps.Copy(c.originals, saved.Originals)
 		if saved.Changes != nil {
 			c.byID = saved.Changes
 		}
@@ -105,6 +111,24 @@ func (c *Changes) Set(id string, changed []classes.Assignment) error {
 	return nil
 }
 
+// Originals returns the originals of a container that were saved.
+func (c *Changes) Originals(id string) (classes.Adjustment, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	originals, saved := c.originals[id]
+	return originals, saved
+}
+
+// SetOriginals replaces the originals of a container. If the file cannot be written, it returns an error, but keeps the new originals in
+// memory.
+func (c *Changes) SetOriginals(id string, originals classes.Adjustment) error {
+	if err := c.save(func() { c.originals[id] = originals }); err != nil {
+		return fmt.Errorf("write the checkpoint: %w", err)
+	}
+	return nil
+}
+
 // Memory returns the JSON that was saved, by key.
 func (c *Changes) Memory() map[string][]byte {
 	c.mu.Lock()
@@ -146,7 +170,7 @@ func (c *Changes) save(change func()) error {
 
 // content returns the content that is to be written to the file. The caller holds mu.
 func (c *Changes) content() content {
-	return content{BootID: c.bootID, Changes: maps.Clone(c.byID), Memory: maps.Clone(c.memory)}
+	return content{BootID: c.bootID, Changes: maps.Clone(c.byID), Originals: maps.Clone(c.originals), Memory: maps.Clone(c.memory)}
 }
 
 func (c *Changes) replace(id string, changed []classes.Assignment) (before []classes.Assignment, all content) {
@@ -162,13 +186,14 @@ func (c *Changes) replace(id string, changed []classes.Assignment) (before []cla
 	return before, c.content()
 }
 
-// Forget removes an ID from memory. The file keeps the ID until the next Set. If the plugin restarts before the next
-// Set, Open reads the ID again, and Keep removes it.
+// Forget removes an ID from memory. The file keeps the ID until it is written again. If the plugin restarts before
+// that, Open reads the ID again, and Keep removes it.
 func (c *Changes) Forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	delete(c.byID, id)
+	delete(c.originals, id)
 }
 
 // Keep removes each ID for which `live` returns false.
@@ -177,6 +202,7 @@ func (c *Changes) Keep(live func(id string) bool) {
 	defer c.mu.Unlock()
 
 	maps.DeleteFunc(c.byID, func(id string, _ []classes.Assignment) bool { return !live(id) })
+	maps.DeleteFunc(c.originals, func(id string, _ classes.Adjustment) bool { return !live(id) })
 }
 
 // write replaces the file atomically. It does not need fsync: after a crash of the machine, Open ignores the file,

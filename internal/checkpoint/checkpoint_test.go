@@ -97,6 +97,28 @@ func TestWhatBackendsSaveSurvivesTheProcess(t *testing.T) {
 	}
 }
 
+func TestOriginalsLastAsLongAsTheContainer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "changes.json")
+	want := classes.UnifiedFiles(map[string]string{"memory.high": "966365184", "io.max": "254:0 rbps=1"})
+	c := open(path, "boot")
+	for _, id := range []string{"stays", "ends", "is not listed"} {
+		if err := c.SetOriginals(id, want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Forget("ends")
+	set(t, c, "stays", gold)
+
+	after := open(path, "boot")
+	after.Keep(func(id string) bool { return id == "stays" })
+	for _, id := range []string{"stays", "ends", "is not listed"} {
+		originals, saved := after.Originals(id)
+		if saved != (id == "stays") || saved && !cmp.Equal(originals, want) {
+			t.Errorf("the originals of the container that %s are %v, saved: %t", id, originals, saved)
+		}
+	}
+}
+
 func TestAFileThatCannotBeTrustedIsIgnored(t *testing.T) {
 	whole := `{"bootID":"boot","changes":{"c1":[{"Resource":"k8s.io/rdt","Class":"gold"}]}}`
 	cases := map[string]string{

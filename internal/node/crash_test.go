@@ -57,6 +57,12 @@ func (m crashChanges) Set(id string, changed []classes.Assignment) error {
 	return m.Changes.Set(id, changed)
 }
 
+func (m crashChanges) SetOriginals(id string, originals classes.Adjustment) error {
+	m.killer.step()
+	defer m.killer.step()
+	return m.Changes.SetOriginals(id, originals)
+}
+
 // crashFixture is a node that may be killed, with containers and pods.
 type crashFixture struct {
 	*fixture

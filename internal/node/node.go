@@ -61,7 +61,7 @@ func New(o Options) *Node {
 		Kinds: o.Kinds, Changes: o.Changes, StartTime: o.StartTime, HasCgroup: o.HasCgroup, Before: meter.Before, Now: o.Now, Log: o.Log,
 	})
 	return &Node{
-		Store: store, Guard: guard, Hooks: admission.New(store, guard, o.Kill, meter), Reconciler: reconciler, Meter: meter,
+		Store: store, Guard: guard, Hooks: admission.New(store, o.Changes, guard, o.Kill, meter), Reconciler: reconciler, Meter: meter,
 		Follower: claims.New(reconciler, o.Kinds, state.MemoryOf(o.Changes), o.Log),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
@@ -131,4 +132,52 @@ func TestForeignLimitsOnDisksOfNoClassAreNotChanged(t *testing.T) {
 	}
 
 	r.wantReported(t, id, disks, "fast/pod")
+}
+
+// TestLimitsOfAClassThatAContainerGotLaterAreNotItsOriginals uses a container that was created while the plugin was not connected. The
+// runtime stores the values of its class: those that the plugin requests, or, if the runtime must not be asked, those that the plugin adds
+// to a resize.
+func TestLimitsOfAClassThatAContainerGotLaterAreNotItsOriginals(t *testing.T) {
+	const theirs = "254:0 rbps=7000000 wbps=max riops=max wiops=max"
+	asked, notAsked := nriruntime.Options{}, nriruntime.Options{Name: "other", Version: "9", UpdatesHang: true}
+	for name, test := range map[string]struct {
+		runtime nriruntime.Options
+		had     string
+	}{
+		"a container without values":                 {asked, ""},
+		"a container with values of another program": {asked, theirs},
+		"a runtime that must not be asked":           {notAsked, ""},
+		"such a runtime, and another program":        {notAsked, theirs},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, test.runtime)
+			r.stop()
+			config := nriruntime.ContainerConfig{Name: "main"}
+			if test.had != "" {
+				config.Resources = &api.LinuxResources{Unified: map[string]string{"io.max": test.had}}
+			}
+			id, err := r.CreateContainer(t.Context(), r.pod(t, "a", "blockio=fast"), config)
+			if err == nil {
+				err = r.StartContainer(t.Context(), id)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.startNew(t)
+			r.wantReported(t, id, disks, "fast/pod")
+			r.resize(t, id)
+
+			r.startNew(t)
+			leave := map[string]string{disks: classes.SystemDefault}
+			if err := r.node.Update(t.Context(), (&populated{machineRig: r}).owner(t, "a"), leave); err != nil {
+				t.Fatal(err)
+			}
+			r.resize(t, id)
+			r.wantReconnects(t)
+			r.node.Repair(t.Context())
+			if kernel, stored := r.ioMax(t, id); kernel != test.had || strings.Contains(stored, "rbps=5") {
+				t.Errorf("io.max is %q in the kernel and %q in the runtime, want %q", kernel, stored, test.had)
+			}
+		})
+	}
 }

@@ -97,12 +97,46 @@ func TestAContainerThatGotItsClassLaterGetsTheKubeletsValuesBack(t *testing.T) {
 			if err := r.updateProfile(t, id, to); err != nil {
 				t.Fatal(err)
 			}
+			r.startNewWith(t, profileFile(class))
 			r.node.Repair(t.Context())
 		}
 		t.Log(name)
 		r.wantValue(t, id, "memory.high", strings.TrimSpace(string(want)))
 		r.wantValue(t, id, "memory.oom.group", "1")
 		r.wantValue(t, id, "pids.max", "max")
+	}
+}
+
+// TestAContainerThatWasCreatedWithoutThePluginGetsTheKubeletsValuesBack uses a container that the plugin moves to its class in the hook
+// StartContainer. A resize then makes the runtime store the values of the class.
+func TestAContainerThatWasCreatedWithoutThePluginGetsTheKubeletsValuesBack(t *testing.T) {
+	const class = "a: {memory: {high: 50%}, pids: {max: 5}}"
+	for name, restart := range map[string]func(*machineRig){
+		"in the same process":           func(*machineRig) {},
+		"after a restart of the plugin": func(r *machineRig) { r.startNewWith(t, profileFile(class)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newProfileRig(t, class)
+			r.stop()
+			id, err := r.CreateContainer(t.Context(), r.pod(t, "a", profile+"=a"), burstable())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.startNewWith(t, profileFile(class))
+			if err := r.StartContainer(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			r.resize(t, id)
+			r.wantReported(t, id, profile, "a/pod")
+
+			restart(r)
+			if err := r.updateProfile(t, id, classes.SystemDefault); err != nil {
+				t.Fatal(err)
+			}
+			r.resize(t, id)
+			r.wantValue(t, id, "memory.high", "966365184")
+			r.wantValue(t, id, "pids.max", "max")
+		})
 	}
 }
 

@@ -145,6 +145,7 @@ func requestsVolumes(h classes.Holder) bool {
 func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (err error) {
 	defer func(begin time.Time) { s.observe("StartContainer", p, c, begin, err) }(time.Now())
 	h := containerOf(p, c)
+	h.Spec.Settings = described(c) // for a container that is not known yet
 	enforce, err := s.plugin.node.StartContainer(h)
 	if err == nil && enforce != nil {
 		err = s.within(ctx, enforce)

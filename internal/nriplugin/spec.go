@@ -27,10 +27,10 @@ func limitsOf(resources *api.LinuxResources) classes.Spec {
 
 // originals returns the text of originalsAnnotation for an adjustment, or "" if the container had none of the values.
 func originals(spec classes.Spec, adjustment classes.Adjustment) (string, error) {
-	had := map[string]string{}
+	had := classes.Adjustment{}
 	for setting := range adjustment {
 		if value, ok := spec.Settings[setting]; ok {
-			had[setting.String()] = value
+			had[setting] = value
 		}
 	}
 	if len(had) == 0 {
@@ -44,15 +44,11 @@ func originals(spec classes.Spec, adjustment classes.Adjustment) (string, error)
 }
 
 func parseOriginals(text string) classes.Adjustment {
-	var had map[string]string
+	var had classes.Adjustment
 	if json.Unmarshal([]byte(text), &had) != nil {
 		return nil
 	}
-	values := classes.Adjustment{}
-	for name, value := range had {
-		values[classes.ParseSetting(name)] = value
-	}
-	return values
+	return had
 }
 
 // adjustmentOf returns what the runtime must set for the classes of a new container. It returns nil if the container has no class.

@@ -58,10 +58,14 @@ func (s Setting) String() string {
 	return fmt.Sprintf("%s[%s]", s.Name, s.Key)
 }
 
-// ParseSetting reads the text that Setting.String returns.
-func ParseSetting(text string) Setting {
-	name, key, _ := strings.Cut(strings.TrimSuffix(text, "]"), "[")
-	return Setting{SettingName(name), key}
+// MarshalText implements encoding.TextMarshaler. It returns the text of String, which is the key of the setting in JSON.
+func (s Setting) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. It never fails.
+func (s *Setting) UnmarshalText(text []byte) error {
+	name, key, _ := strings.Cut(strings.TrimSuffix(string(text), "]"), "[")
+	s.Name, s.Key = SettingName(name), key
+	return nil
 }
 
 // Adjustment maps fields of a container's specification to values. An adjustment is what a backend asks the runtime to set. nil sets

@@ -45,8 +45,9 @@ func TestTwoResourcesThatSetTheSameValueAreRefused(t *testing.T) {
 
 func TestASettingIsParsedFromItsText(t *testing.T) {
 	for _, want := range []Setting{{Name: SettingClosID}, Unified("io.max"), {SettingSysctl, "net.core.somaxconn"}} {
-		if got := ParseSetting(want.String()); got != want {
-			t.Errorf("%s is parsed as %+v", want, got)
+		var got Setting
+		if err := got.UnmarshalText([]byte(want.String())); err != nil || got != want {
+			t.Errorf("%s is parsed as %+v, with the error %v", want, got, err)
 		}
 	}
 }

@@ -20,18 +20,19 @@ import (
 
 // Hooks implements the hooks that the runtime calls. It is safe for concurrent use, and does no I/O while it holds a lock.
 type Hooks struct {
-	store *state.Store
-	guard *kernel.Guard
-	kill  Kill
-	meter *usage.Meter
+	store   *state.Store
+	changes state.Changes
+	guard   *kernel.Guard
+	kill    Kill
+	meter   *usage.Meter
 }
 
 // Kill ends all processes of a container.
 type Kill func(container classes.Holder) error
 
 // New returns the hooks of a node.
-func New(store *state.Store, guard *kernel.Guard, kill Kill, meter *usage.Meter) *Hooks {
-	return &Hooks{store, guard, kill, meter}
+func New(store *state.Store, changes state.Changes, guard *kernel.Guard, kill Kill, meter *usage.Meter) *Hooks {
+	return &Hooks{store, changes, guard, kill, meter}
 }
 
 // CreateContainer assigns classes to a container that is about to be created. It returns what the runtime must set
@@ -43,7 +44,7 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 // UpdateContainer is called before the runtime changes a container, e.g. in a resize by the kubelet. It returns the cgroup v2 values that
 // the runtime must set in the same change, so that the container's classes stay in force without interruption. `stored` has the settings
 // that the runtime has stored for the container. If one of the backends is a Resizer, UpdateContainer waits for the kernel until ctx ends.
-// The error is that of a Resizer; the values are valid in any case.
+// The error is that of a Resizer, or of saving the originals; the values are valid in any case.
 func (h *Hooks) UpdateContainer(
 	ctx context.Context, id string, requested classes.Spec, stored classes.Adjustment,
 ) (values classes.Adjustment, err error) {
@@ -52,6 +53,7 @@ func (h *Hooks) UpdateContainer(
 		return nil, nil
 	}
 
+	err = reconcile.SaveOriginals(h.store, h.changes, id)
 	e, _ := h.store.Get(id)
 	for _, a := range e.Assignments {
 		resource, _ := h.store.Live().Resource(a.Resource)

@@ -244,6 +244,9 @@ func (r *Reconciler) updateRuntime(ctx context.Context, h classes.Holder, unifie
 	if runtime := r.runtime.Load(); runtime != nil {
 		ctx, cancel := context.WithTimeout(ctx, r.patience)
 		defer cancel()
+		if err := SaveOriginals(r.store, r.changes, h.ID); err != nil {
+			r.log.Warn("cannot save the originals of a container", "error", err)
+		}
 		r.store.Modify(h.ID, (*state.Holding).AskedToStore)
 		err = (*runtime).SetUnified(ctx, h.ID, unified)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -68,6 +69,19 @@ func (r *Reconciler) revert(ctx context.Context, before state.Holding, steps []S
 	r.store.Modify(before.ID, func(h *state.Holding) { h.Assignments = before.Assignments })
 	r.observeSteps(ctx, before, steps)
 	return errors.Join(fmt.Errorf("%s: %w", before, err), r.remember(before.ID))
+}
+
+// SaveOriginals saves the originals of a container, unless they are saved already. It must be called before the runtime is asked to store
+// values, because the runtime does not report the former values after that.
+func SaveOriginals(store *state.Store, changes state.Changes, id string) error {
+	e, known := store.Get(id)
+	if saved, isSaved := changes.Originals(id); !known || isSaved && maps.Equal(saved, e.Spec.Originals) {
+		return nil
+	}
+	if err := changes.SetOriginals(id, e.Spec.Originals); err != nil {
+		return fmt.Errorf("%s: save the values that it had before its classes: %w; after a restart, qos-nri-plugin may restore other values", e, err)
+	}
+	return nil
 }
 
 // remember saves the classes that updates have assigned to a holder, so that they survive a restart of the plugin.

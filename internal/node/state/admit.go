@@ -113,6 +113,7 @@ func (s *Store) Start(h classes.Holder) (container Holding, volumes []Holding, e
 			return Holding{}, nil, err
 		}
 	}
+	h.Spec.Settings = nil // those of a known container may be of its class
 
 	n.runtime.ReportsPIDs = n.runtime.ReportsPIDs || h.PID > 0
 	n.update(h.ID, func(held *Holding) { held.follows(h) })
@@ -128,6 +129,8 @@ func (s *Store) Start(h classes.Holder) (container Holding, volumes []Holding, e
 // admitted only if its classes have free slots.
 func (n *node) adoptStarting(h classes.Holder) error {
 	has := recordedOn(h)
+	h = n.withOriginals(Existing{Holder: h, Stored: h.Spec.Settings.Unified()}).Holder
+	h.Spec.Settings = nil // if it has a record, they are those of its class
 	if err := n.adoptWithoutSlots(h, has); err != nil {
 		n.update(h.ID, func(held *Holding) {
 			if held.Phase.isWaiting() {

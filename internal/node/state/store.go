@@ -12,14 +12,18 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Changes stores the classes that were changed after the creation of a container or pod, and other data by name. After a
-// restart of the plugin, neither the runtime nor the kernel reports these data. Only Set and SetMemory do I/O, and Store
-// never calls these methods.
+// Changes stores the classes that were changed after the creation of a container or pod, the originals of containers, and other data by
+// name. After a restart of the plugin, neither the runtime nor the kernel reports these data. Only Set, SetOriginals and SetMemory do
+// I/O, and Store never calls these methods.
 type Changes interface {
 	// Get returns the changed assignments of a container or sandbox.
 	Get(id string) ([]classes.Assignment, bool)
 	// Set replaces the changed assignments of a container or sandbox, and saves them on disk. An empty list removes the ID.
 	Set(id string, changed []classes.Assignment) error
+	// Originals returns the originals of a container (classes.Spec), if they were saved.
+	Originals(id string) (classes.Adjustment, bool)
+	// SetOriginals replaces the originals of a container, and saves them on disk.
+	SetOriginals(id string, originals classes.Adjustment) error
 	// Forget removes an ID.
 	Forget(id string)
 	// Keep removes each ID unless live(id) is true.
@@ -86,12 +90,14 @@ func NoChanges() Changes { return noChanges{} }
 
 type noChanges struct{}
 
-func (noChanges) Get(string) ([]classes.Assignment, bool) { return nil, false }
-func (noChanges) Set(string, []classes.Assignment) error  { return nil }
-func (noChanges) Forget(string)                           {}
-func (noChanges) Keep(func(string) bool)                  {}
-func (noChanges) Memory() map[string][]byte               { return nil }
-func (noChanges) SetMemory(map[string][]byte) error       { return nil }
+func (noChanges) Get(string) ([]classes.Assignment, bool)       { return nil, false }
+func (noChanges) Set(string, []classes.Assignment) error        { return nil }
+func (noChanges) Originals(string) (classes.Adjustment, bool)   { return nil, false }
+func (noChanges) SetOriginals(string, classes.Adjustment) error { return nil }
+func (noChanges) Forget(string)                                 {}
+func (noChanges) Keep(func(string) bool)                        {}
+func (noChanges) Memory() map[string][]byte                     { return nil }
+func (noChanges) SetMemory(map[string][]byte) error             { return nil }
 
 // lock locks the node. The function that it returns unlocks the node, and signals what has changed.
 func (s *Store) lock() (unlock func()) {

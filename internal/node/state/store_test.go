@@ -88,7 +88,9 @@ func (c changes) Set(id string, a []classes.Assignment) error {
 	c[id] = a
 	return nil
 }
-func (c changes) Forget(id string) { delete(c, id) }
+func (c changes) Forget(id string)                              { delete(c, id) }
+func (c changes) Originals(string) (classes.Adjustment, bool)   { return nil, false }
+func (c changes) SetOriginals(string, classes.Adjustment) error { return nil }
 func (c changes) Keep(live func(string) bool) {
 	maps.DeleteFunc(c, func(id string, _ []classes.Assignment) bool { return !live(id) })
 }

@@ -185,15 +185,13 @@ func (n *node) adoptPod(pod classes.Holder) (failed []FailedAdoption) {
 func (n *node) adoptContainers(containers []Existing) (failed []FailedAdoption) {
 	for _, c := range containers {
 		if has := recordedOn(c.Holder); !n.keepKnown(c.Holder, c.Started) && has != nil {
-			n.adoptRecorded(c, has)
+			n.adoptRecorded(n.withOriginals(c), has)
 		}
 	}
 
 	for _, c := range containers {
 		if _, adopted := n.table.Get(c.ID); !adopted && c.Started {
-			if _, changed := n.changes.Get(c.ID); !changed { // the plugin has set nothing
-				c.Spec.Settings = classes.UnifiedFiles(c.Stored)
-			}
+			c = n.withOriginals(c)
 			err := n.adoptWithoutSlots(c.Holder, nil)
 			if err != nil {
 				failed = append(failed, FailedAdoption{c.Holder, err})
@@ -203,6 +201,21 @@ func (n *node) adoptContainers(containers []Existing) (failed []FailedAdoption) 
 		n.checkStored(c.ID, c.Stored)
 	}
 	return failed
+}
+
+// withOriginals returns a container with its originals, if they were saved. Otherwise the plugin has asked the runtime to store no
+// values since the creation. So the originals of a container without a RecordAnnotation are what the runtime has stored. This is not true
+// if an earlier version of the plugin, which saved no originals, has changed its classes.
+func (n *node) withOriginals(c Existing) Existing {
+	saved, isSaved := n.changes.Originals(c.ID)
+	_, changed := n.changes.Get(c.ID)
+	switch {
+	case isSaved:
+		c.Spec.Originals = saved
+	case recordedOn(c.Holder) == nil && !changed:
+		c.Spec.Originals = classes.UnifiedFiles(c.Stored)
+	}
+	return c
 }
 
 // countAdopted counts, in n.adopted, a running container that requests classes and was created without them.
