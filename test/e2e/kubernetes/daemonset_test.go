@@ -28,6 +28,7 @@ func TestDaemonSet(t *testing.T) {
 	t.Run("the node's object and the pods show the assignments", func(t *testing.T) { assignmentsArePublished(t, n, false) })
 	t.Run("a class changed by hand is reported and counted", func(t *testing.T) { changedByHand(t, n) })
 	t.Run("refusals are reported on the pod", func(t *testing.T) { refusalsAreReported(t, n) })
+	t.Run("a pod that waits for a misspelled class gets an event", func(t *testing.T) { misspelledClassIsReported(t, n) })
 	t.Run("reports agree with the kernel", n.holds)
 	t.Run("the plugin cannot read the publisher's token", func(t *testing.T) { tokenIsClosed(t) })
 	t.Run("the publisher's token can change only its node", func(t *testing.T) { tokenIsConfined(t, n) })

@@ -10,6 +10,17 @@ import (
 	"testing"
 )
 
+// misspelledClassIsReported reads what kubectl describe shows of a pod that has no node.
+func misspelledClassIsReported(t *testing.T, n *node) {
+	n.run(t, pod{name: "misspelled", classes: []string{"blockio.glod"}})
+	n.pending(t, "misspelled", "Insufficient qos.noderesource.dev/blockio.glod")
+	until(t, "kubectl describe suggests the class", func() (bool, string) {
+		output, _ := n.try("describe", "pod", "misspelled")
+		return strings.Contains(output, "QOSClassNotOffered") &&
+			strings.Contains(output, "did you mean qos.noderesource.dev/blockio.gold?"), output
+	})
+}
+
 // eventsAreKept writes events as a user who may write events, and as one who may also write the status of NodeQOSResources.
 func eventsAreKept(t *testing.T, n *node) {
 	n.kubectl(t, "create", "clusterrole", "writes-events", "--verb=create", "--resource=events")
