@@ -131,6 +131,36 @@ func TestAResizeReplacesTheStoredValuesOfAFormerClass(t *testing.T) {
 	}
 }
 
+// TestLimitsOfAFormerClassThatAResizeWritesWithoutThePluginAreCleared uses a runtime that still stores the values of the class.
+func TestLimitsOfAFormerClassThatAResizeWritesWithoutThePluginAreCleared(t *testing.T) {
+	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, hanging()["containerd 2.3"])
+	id := r.mustRun(t, r.pod(t, "a", ""))
+	for _, class := range []string{"fast", ""} {
+		if err := r.node.Update(t.Context(), r.subject(t, id), map[string]string{disks: class}); err != nil {
+			t.Fatal(err)
+		}
+		if class != "" {
+			r.resize(t, id) // the runtime stores the values
+		}
+	}
+	r.node.Repair(t.Context()) // saves that the cgroup has no values
+
+	r.stop()
+	change := &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(512))}}
+	_ = r.UpdateContainer(t.Context(), id, change) // may only show the runtime that the plugin has ended
+	if err := r.UpdateContainer(t.Context(), id, change); err != nil {
+		t.Fatal(err)
+	}
+	if kernel, _ := r.ioMax(t, id); !strings.Contains(kernel, "rbps=50000000") {
+		t.Fatalf("after the resize, io.max is %q", kernel)
+	}
+	r.startNew(t)
+	if kernel, _ := r.ioMax(t, id); kernel != "" {
+		t.Errorf("io.max is %q", kernel)
+	}
+	r.wantReported(t, id, disks, "/update")
+}
+
 // TestOriginalLimitsComeBackWithoutUpdatesOfTheRuntime has a container that was created with limits of its own on two disks. Its class
 // replaces those of the first disk.
 func TestOriginalLimitsComeBackWithoutUpdatesOfTheRuntime(t *testing.T) {

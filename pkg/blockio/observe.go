@@ -60,7 +60,7 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 		b.cgroups.Records.Confirm(target, change.Applied)
 	}
 	if !seen.Known {
-		seen.Class = classes.SystemDefault
+		seen.Class, seen.Left = classes.SystemDefault, want == classes.SystemDefault && applied.In(live)
 	}
 	if seen.Class == classes.SystemDefault {
 		seen.Foreign = group.Machine.Describe(applied.Foreign(live))

@@ -180,6 +180,9 @@ type Observation struct {
 	// one class.
 	Class string
 	Known bool
+	// Left is true if the target should have no class, and has values of a class that it has left: the runtime may write them again. Class
+	// is unknown then.
+	Left bool
 	// Foreign describes what another program has set for a target that has no class, e.g. `resctrl group "batch"`. For a
 	// volume, it describes limits that are lower than those of the class. Foreign is empty if no other program has set anything.
 	Foreign string

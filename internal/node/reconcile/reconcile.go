@@ -195,7 +195,7 @@ func (o observation) step(e state.Holding) (s Step, needed bool) {
 		s.From = recorded
 		return s, true
 	}
-	return s, want != classes.SystemDefault && !o.draining
+	return s, (want != classes.SystemDefault || o.Left) && !o.draining
 }
 
 func (r *Reconciler) observeSteps(ctx context.Context, e state.Holding, steps []Step) {
