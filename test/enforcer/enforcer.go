@@ -53,7 +53,8 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 }
 
 // StartContainer enforces the class of a container before its first instruction. To refuse the container instead of reporting the problem,
-// return the error.
+// return the error. CRI-O only logs it and starts the container, so a program for CRI-O must also end the processes of the container, or
+// refuse the container in CreateContainer.
 func (p *Plugin) StartContainer(ctx context.Context, pod *api.PodSandbox, ctr *api.Container) error {
 	p.enforce(ctx, pod.GetUid(), ctr)
 	return nil
@@ -69,7 +70,7 @@ func (p *Plugin) enforce(ctx context.Context, podUID string, ctr *api.Container)
 	if err := os.WriteFile(filepath.Join(p.Dir, ctr.GetId()), []byte(class), 0o600); err != nil {
 		report.Problem = err.Error()
 	}
-	_, _ = p.Node.ReportEnforcement(ctx, report) // a program for production would retry
+	_, _ = p.Node.ReportEnforcement(ctx, report) // a program for production would retry, also on RESOURCE_EXHAUSTED
 }
 
 // classOf reads the class of a container from the record of qos-nri-plugin.
