@@ -61,7 +61,7 @@ func Assignments(list *qosv1alpha1.ListAssignmentsResponse) string {
 }
 
 // Change formats the result of a change of classes. `before` and `after` are the assignments of one container. `before` is
-// nil if the assignments `before` the change are unknown.
+// nil if the assignments before the change are unknown.
 func Change(pod *qosv1alpha1.PodAssignments, before, after *qosv1alpha1.ContainerAssignments, resources []string) string {
 	var text strings.Builder
 	for _, resource := range resources {
