@@ -78,3 +78,25 @@ func TestARepairWhileTheRuntimeMakesAResizeDoesNotUndoIt(t *testing.T) {
 	r.wantValue(t, id, "memory.high", "1073741824")
 	r.wantReported(t, id, profile, "a/pod")
 }
+
+// TestRefusedResizesDoNotSuspendTheRepair has a kubelet that requests a refused change again every 10 s.
+func TestRefusedResizesDoNotSuspendTheRepair(t *testing.T) {
+	r, oci := newResizingRig(t)
+	id := r.mustRunBurstable(t, "a", profile+"=a")
+	if err := r.host.WriteFile(r.cgroupFile(t, id, "memory.high"), []byte("max")); err != nil {
+		t.Fatal(err)
+	}
+
+	makes := oci.update
+	for range 2 {
+		oci.update = func(func() error) error { return errors.New("refused") }
+		if err := r.UpdateContainer(t.Context(), id, resources(4<<30, 50_000)); err == nil {
+			t.Fatal("the runtime has made the change")
+		}
+		oci.update = makes // only the kubelet's change is refused
+		r.passed.Add(int64(9 * time.Second))
+		r.node.Repair(t.Context())
+		r.passed.Add(int64(time.Second))
+	}
+	r.wantValue(t, id, "memory.high", "536870912")
+}

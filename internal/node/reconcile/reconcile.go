@@ -80,8 +80,8 @@ func (r *Reconciler) reconciled() (ids []string) {
 // reconcile compares the desired classes of one holder with its observed classes, and carries out the steps that bring
 // the holder into the desired classes. If an optional step fails, the other classes stay in force.
 func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.Holding, []Step)) {
-	e, known := r.store.Get(id)
-	if !known || e.IsResizing(r.now()) { // the kernel may already have values for limits that the holder does not have yet
+	e, ok := r.store.Compare(id)
+	if !ok {
 		return
 	}
 	r.restoreStored(ctx, e)

@@ -13,16 +13,30 @@ import (
 
 // Resizing is a change of a container by the runtime: what the container has after it.
 type Resizing struct {
-	Spec  classes.Spec
+	Spec classes.Spec
+	// `Since` is when the runtime began the first such change since the reconciler last compared the container with its classes. Later ones
+	// do not delay the next comparison, because the kubelet requests a refused change again and again. It is zero if there is none.
 	Since time.Time
 }
 
 // resizeTime is how long a runtime needs to write the limits of a container, after the hook.
 const resizeTime = 10 * time.Second
 
-// IsResizing reports whether the runtime may be writing the limits of the container now.
-func (h Holding) IsResizing(now time.Time) bool {
-	return h.Resizing != nil && now.Sub(h.Resizing.Since) < resizeTime
+// Compare returns a holder that the reconciler is about to compare with its classes. The result ok is false if the holder is unknown, or
+// if the runtime may be writing limits of the container: the kernel may already have values for limits that the holder does not have yet.
+func (s *Store) Compare(id string) (h Holding, ok bool) {
+	defer s.lock()()
+	n := &s.node
+
+	h, known := n.table.Get(id)
+	if !known || h.Resizing == nil {
+		return h, known
+	}
+	if n.now().Sub(h.Resizing.Since) < resizeTime {
+		return h, false
+	}
+	n.update(id, func(h *Holding) { h.Resizing = &Resizing{Spec: h.Resizing.Spec} })
+	return h, true
 }
 
 // Resize records that the runtime is about to change a container, and returns the cgroup v2 values of the container's classes that it
@@ -73,7 +87,11 @@ func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustm
 			after.Spec.Originals = after.Spec.Originals.Merge(classes.Adjustment{setting: wanted})
 		}
 	}
-	n.update(id, func(h *Holding) { h.Resizing = &Resizing{Spec: after.Spec, Since: n.now()} })
+	since := n.now()
+	if pending := before.Resizing; pending != nil && !pending.Since.IsZero() {
+		since = pending.Since
+	}
+	n.update(id, func(h *Holding) { h.Resizing = &Resizing{Spec: after.Spec, Since: since} })
 	return again, after.Holder
 }
 
