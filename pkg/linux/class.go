@@ -72,6 +72,8 @@ func (a addedScore) text(spec classes.Spec) (string, bool, error) {
 // ofLimit is a share of the container's memory limit, in per cent.
 type ofLimit struct {
 	percent int64
+	// least is the least value in bytes. A share that is less is raised to it.
+	least int64
 	// skip is true if containers without a limit are left alone. Otherwise they are refused.
 	skip bool
 }
@@ -79,7 +81,8 @@ type ofLimit struct {
 func (o ofLimit) text(spec classes.Spec) (string, bool, error) {
 	switch {
 	case spec.MemoryLimit > 0:
-		return strconv.FormatInt(wholePages(spec.MemoryLimit/100*o.percent+spec.MemoryLimit%100*o.percent/100), 10), true, nil
+		share := spec.MemoryLimit/100*o.percent + spec.MemoryLimit%100*o.percent/100
+		return strconv.FormatInt(wholePages(max(o.least, share)), 10), true, nil
 	case o.skip:
 		return "", false, nil
 	}

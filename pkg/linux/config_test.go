@@ -60,6 +60,8 @@ func TestAPropertyBecomesTheSettingOfAContainer(t *testing.T) {
 			"linux.resources.unified[memory.low]=4096 linux.resources.unified[memory.min]=8192 linux.resources.unified[memory.swap.max]=0"},
 		{"a share is rounded in the same way", "{memory: {low: 1%, min: 99%}}", classes.Spec{MemoryLimit: 10000},
 			"linux.resources.unified[memory.low]=4096 linux.resources.unified[memory.min]=8192"},
+		{"a share of memory.high is at least 1Mi", "{memory: {high: 1%, low: 1%}}", classes.Spec{MemoryLimit: 64 << 20},
+			"linux.resources.unified[memory.high]=1048576 linux.resources.unified[memory.low]=667648"},
 		{"no share without a limit", "{withoutLimit: skip, pids: {max: 10}, memory: {high: 80%}, cpu: {burst: 50%}}", classes.Spec{},
 			"linux.resources.unified[pids.max]=10"},
 		{"a burst", "{cpu: {burst: 50%}}", limited, "linux.resources.unified[cpu.max.burst]=25000"},

@@ -184,16 +184,20 @@ func (p *parser) share(f *classes.Field, name string) {
 		p.file(name, fixed(text))
 		return
 	}
+	least := int64(0)
+	if name == "memory.high" {
+		least = leastHigh
+	}
 	if number, is, ok := percent(f, text); is {
 		if ok {
-			p.file(name, ofLimit{number, p.skip})
+			p.file(name, ofLimit{number, least, p.skip})
 		}
 		return
 	}
 	bytes, ok := size(f, text)
 	switch {
 	case !ok:
-	case name == "memory.high" && bytes < leastHigh:
+	case bytes < least:
 		f.Report("must be at least 1Mi, not %s: the kernel stops a container that can use less", quote(text))
 	default:
 		p.file(name, fixed(strconv.FormatInt(wholePages(bytes), 10)))
