@@ -4,6 +4,7 @@
 package nriplugin_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 

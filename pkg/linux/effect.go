@@ -37,6 +37,15 @@ func ioPriority(p property) bool { return p.setting.Name == classes.SettingIOPri
 // has reports whether the class has a property.
 func (c class) has(property func(property) bool) bool { return slices.ContainsFunc(c, property) }
 
+// value returns the value of a property, or nil if the class does not set it.
+func (c class) value(name string) value {
+	i := slices.IndexFunc(c, func(p property) bool { return p.name == name })
+	if i < 0 {
+		return nil
+	}
+	return c[i].value
+}
+
 // disksWithoutPriorities returns the disks whose I/O scheduler ignores the priorities of processes, e.g. none. The I/O of loop devices and
 // of zram is that of other disks, or of none.
 func (b *Backend) disksWithoutPriorities() (names []string) {
@@ -56,32 +65,48 @@ func (b *Backend) disksWithoutPriorities() (names []string) {
 
 // conditions reports the classes whose memory limits can harm their containers. The kernel enforces them nevertheless.
 func (b *Backend) conditions(all map[string]class) (conditions []classes.Condition) {
-	stalling, killed := []string(nil), []string(nil)
-	swap := b.hasSwap()
-	for _, name := range sortedKeys(all) {
-		high := all[name].has(func(p property) bool { return p.name == "memory.high" && p.value != fixed("max") })
-		swapless := !swap || all[name].has(func(p property) bool { return p.name == "memory.swapMax" && p.value == fixed("0") })
-		if high && swapless {
-			stalling = append(stalling, name)
-		}
-		if all[name].has(func(p property) bool {
-			share, is := p.value.(ofLimit)
-			return p.name == "memory.min" && is && share.percent == 100
-		}) {
-			killed = append(killed, name)
-		}
-	}
-	if len(stalling) > 0 {
+	if stalling, why := b.stalling(all); len(stalling) > 0 {
 		conditions = append(conditions, classes.Condition{Type: "MemoryHighSafe", Healthy: true, Limited: true, Reason: "NoSwap",
 			Message: fmt.Sprintf("a container of class %s that allocates more than memory.high can stall for minutes, and is not killed: "+
-				"without swap, the kernel cannot reclaim what programs allocate; allow swap, or remove memory.high", list(stalling))})
+				"without swap, the kernel cannot reclaim what programs allocate; %s", list(stalling), why)})
 	}
+	killed := classesWith(all, func(c class) bool {
+		share, is := c.value("memory.min").(ofLimit)
+		return is && share.percent == 100
+	})
 	if len(killed) > 0 {
 		conditions = append(conditions, classes.Condition{Type: "MemoryMinSafe", Healthy: true, Limited: true, Reason: "WholeLimit",
 			Message: fmt.Sprintf("memory.min of class %s is the whole memory limit, which keeps the kernel from reclaiming the page cache: "+
 				"a container can be killed because of the files that it writes; lower memory.min, or set memory.low", list(killed))})
 	}
 	return conditions
+}
+
+// stalling returns the classes with memory.high whose containers have no swap, and why they have none. A container without a value of a
+// class has the swap that the kubelet allows, which is none by default (NoSwap in pkg/kubelet/types/constants.go of Kubernetes).
+func (b *Backend) stalling(all map[string]class) (names []string, why string) {
+	high := func(c class) bool { v := c.value("memory.high"); return v != nil && v != fixed("max") }
+	if !b.hasSwap() {
+		return classesWith(all, high), "the machine has no swap; add swap, or remove memory.high"
+	}
+
+	zero := classesWith(all, func(c class) bool { return high(c) && c.value("memory.swapMax") == fixed("0") })
+	unset := classesWith(all, func(c class) bool { return high(c) && c.value("memory.swapMax") == nil })
+	var reasons []string
+	if len(zero) > 0 {
+		reasons = append(reasons, "memory.swapMax is 0 in class "+list(zero))
+	}
+	if len(unset) > 0 {
+		reasons = append(reasons, "memory.swapMax is missing in class "+list(unset)+", and the kubelet allows no swap by default")
+	}
+	names = append(zero, unset...)
+	slices.Sort(names)
+	return names, strings.Join(reasons, "; ") + "; set memory.swapMax above 0, or remove memory.high"
+}
+
+// classesWith returns the names of the classes for which is(class) is true.
+func classesWith(all map[string]class, is func(class) bool) []string {
+	return slices.DeleteFunc(sortedKeys(all), func(name string) bool { return !is(all[name]) })
 }
 
 // hasSwap reports whether the machine uses swap.
