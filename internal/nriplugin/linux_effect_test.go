@@ -16,7 +16,7 @@ func TestAnIOPriorityOnDisksWithoutPrioritiesIsNotReportedAsInForce(t *testing.T
 	r := newProfileRig(t, "a: {ioPriority: idle}")
 	id := r.mustRunBurstable(t, "a", profile+"=a")
 	for _, step := range []struct{ vda, vdb, limited string }{
-		{"none", "none", "ioPriority has no effect on vda and vdb"},
+		{"none", "none", "ioPriority has no effect on vda, vdb"},
 		{"mq-deadline", "none", "ioPriority has no effect on vdb"},
 		{"mq-deadline", "bfq", ""},
 	} {
@@ -30,13 +30,32 @@ func TestAnIOPriorityOnDisksWithoutPrioritiesIsNotReportedAsInForce(t *testing.T
 	}
 }
 
+func TestTheListOfDisksWithoutPrioritiesIsBounded(t *testing.T) {
+	r := newProfileRig(t, "a: {ioPriority: idle}")
+	id := r.mustRunBurstable(t, "a", profile+"=a")
+	for i := range 500 {
+		r.host.Cgroups().AddFile(fmt.Sprintf("/sys/block/sd%03d/queue/scheduler", i), "[none] mq-deadline\n")
+	}
+	r.node.Repair(t.Context())
+	if got := r.assignment(t, id).GetLimited(); !strings.Contains(got, "sd000, sd001") || !strings.HasSuffix(got, "more") || len(got) > 200 {
+		t.Errorf("the class is limited: %q", got)
+	}
+}
+
 func TestAContainerThatIsStuckAtMemoryHighIsReported(t *testing.T) {
 	r := newProfileRig(t, "a: {memory: {high: 512Mi}}")
 	id := r.mustRunBurstable(t, "a", profile+"=a")
 	const stuck = "the container is stuck at memory.high: its processes wait for memory most of the time (raise memory.high or allow swap or delete the pod)"
 	for _, step := range []struct{ current, full, limited string }{
-		{"536875008", "97.20", stuck},
+		{"536875008", "97.20", ""},
+		{"536875008", "50.20", stuck},
+		{"525000000", "49.80", stuck},
+		{"536875008", "49.80", stuck},
 		{"536875008", "3.10", ""},
+		{"536875008", "97.20", ""},
+		{"536875008", "49.80", ""},
+		{"536875008", "97.20", ""},
+		{"536875008", "97.20", stuck},
 		{"268435456", "97.20", ""},
 	} {
 		r.host.Cgroups().AddFile(r.cgroupFile(t, id, "memory.current"), step.current+"\n")
@@ -49,14 +68,22 @@ func TestAContainerThatIsStuckAtMemoryHighIsReported(t *testing.T) {
 
 func TestLimitsThatCanHarmAContainerAreConditions(t *testing.T) {
 	const high = "MemoryHighSafe/NoSwap: a container of class a that allocates more than memory.high can stall for minutes, and is not killed: " +
-		"without swap, the kernel cannot reclaim what programs allocate; allow swap, or remove memory.high"
+		"without swap, the kernel cannot reclaim what programs allocate; "
+	const noSwap = high + "the machine has no swap; add swap, or remove memory.high"
+	const remedy = "; set memory.swapMax above 0, or remove memory.high"
+	const zero, unset = "memory.swapMax is 0 in class a", "memory.swapMax is missing in class %s, and the kubelet allows no swap by default"
+	both := strings.Replace(high, "class a", "class a, b", 1) + zero + "; " + fmt.Sprintf(unset, "b") + remedy
 	const minimum = "MemoryMinSafe/WholeLimit: memory.min of class a is the whole memory limit, which keeps the kernel from reclaiming the page cache: " +
 		"a container can be killed because of the files that it writes; lower memory.min, or set memory.low"
 	const header = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+	const swap = header + "/dev/vdb partition 1 0 -2\n"
 	for _, test := range []struct{ name, swaps, class, want string }{
-		{"no swap", header, "{memory: {high: 80%}}", high},
-		{"swap", header + "/dev/vdb partition 1 0 -2\n", "{memory: {high: 80%}}", ""},
-		{"no swap for the class", header + "/dev/vdb partition 1 0 -2\n", "{memory: {high: 80%, swapMax: 0}}", high},
+		{"no swap", header, "{memory: {high: 80%}}", noSwap},
+		{"no swap to use", header, "{memory: {high: 80%, swapMax: max}}", noSwap},
+		{"the swap of the kubelet", swap, "{memory: {high: 80%}}", high + fmt.Sprintf(unset, "a") + remedy},
+		{"no swap for the class", swap, "{memory: {high: 80%, swapMax: 0}}", high + zero + remedy},
+		{"both", swap, "{memory: {high: 80%, swapMax: 0}}, b: {memory: {high: 64Mi}}", both},
+		{"swap", swap, "{memory: {high: 80%, swapMax: 2Gi}}", ""},
 		{"no limit", header, "{memory: {high: max}}", ""},
 		{"all memory protected", header, "{memory: {min: 100%}}", minimum},
 		{"some memory protected", header, "{memory: {min: 50%, low: 100%}}", ""},

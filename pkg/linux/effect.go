@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -125,7 +124,7 @@ func (b *Backend) limited(target classes.Holder, c class, adjustment classes.Adj
 		switch unordered := b.live.Load().unordered; {
 		case !sets:
 		case ioPriority(p) && len(unordered) > 0:
-			note = "ioPriority has no effect on " + strings.Join(unordered, " and ")
+			note = "ioPriority has no effect on " + list(unordered)
 		case err == nil && protects(p.setting):
 			note = b.capped(dir, p, text)
 		case err == nil && p.name == "memory.high":
@@ -136,27 +135,4 @@ func (b *Backend) limited(target classes.Holder, c class, adjustment classes.Adj
 		}
 	}
 	return strings.Join(notes, " and ")
-}
-
-// stuck reports whether a cgroup has reached memory.high, and all of its processes spend most of their time waiting for memory. Its text
-// has no numbers, which would change in each round.
-func (b *Backend) stuck(dir, high string) string {
-	const most = 50 // per cent of 10 s
-	current, err := b.read(path.Join(dir, "memory.current"))
-	if err != nil || protection(current) < protection(high)/100*99 {
-		return ""
-	}
-	pressure, err := b.read(path.Join(dir, "memory.pressure"))
-	if err != nil || fullPressure(pressure) < most {
-		return ""
-	}
-	return "the container is stuck at memory.high: its processes wait for memory most of the time (raise memory.high or allow swap or delete the pod)"
-}
-
-// fullPressure returns the per cent of the last 10 s in which all processes were stalled, from the content of memory.pressure.
-func fullPressure(text string) float64 {
-	_, after, _ := strings.Cut(text, "full avg10=")
-	number, _, _ := strings.Cut(after, " ")
-	percent, _ := strconv.ParseFloat(number, 64)
-	return percent
 }

@@ -61,6 +61,8 @@ type Backend struct {
 	opts Options
 	log  *slog.Logger
 	live atomic.Pointer[snapshot]
+	// stalls has the containers at memory.high. A round begins with Repair.
+	stalls stalls
 }
 
 // snapshot is the live configuration. It is replaced and never modified.
@@ -122,6 +124,7 @@ func (s *snapshot) with(former map[string]class) *snapshot {
 
 // Repair implements classes.Backend. It reads the state of the machine again: the classes themselves have none.
 func (b *Backend) Repair(context.Context) (classes.Drift, error) {
+	b.stalls.nextRound()
 	s := *b.live.Load()
 	if s.offered == nil {
 		return classes.Drift{}, nil
