@@ -155,3 +155,41 @@ func TestOnlyTheEnforcerOfAResourceAndRootReportOnIt(t *testing.T) {
 		t.Errorf("the report is shown as %q", got)
 	}
 }
+
+func TestReportsEndWithTheirResource(t *testing.T) {
+	const files = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: vendor.example/xyz-qos
+  defaultClass: low
+  classes: [{name: low}]
+  external: {}
+`
+	enforcedHere := strings.Replace(files, "external: {}", "linux: {classes: {low: {pids: {max: 1000}}}}", 1)
+	for name, next := range map[string][]string{
+		"the plugin itself enforces its classes":   {enforcedHere},
+		"the resource was removed and added again": {strings.Replace(files, xyz, netQoS, 1), files},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newMachineRigOn(t, newMachine(simcgroup.New()), files, nriruntime.Options{})
+			id := r.mustRun(t, r.pod(t, "a", xyz+"=low"))
+			report := state.EnforcementReport{Resource: xyz, Class: "low", Problem: "the card is not ready", Privileged: true}
+			if err := r.node.ReportEnforcement(r.subject(t, id), report); err != nil {
+				t.Fatal(err)
+			}
+			r.mustConfigure(t, files)
+			if got := r.limited(t, id); got != "not enforced: the card is not ready" {
+				t.Errorf("after the same files were loaded again, the report is shown as %q", got)
+			}
+
+			for _, text := range next {
+				r.mustConfigure(t, text)
+			}
+			r.node.Repair(t.Context())
+			if got := r.limited(t, id); got != "" {
+				t.Errorf("the former report is still shown: %q", got)
+			}
+		})
+	}
+}

@@ -42,7 +42,7 @@ func (s *Store) ReportEnforcement(owner qos.Subject, r EnforcementReport) error 
 	if !known {
 		return fmt.Errorf("%w: %q; this node has %s", classes.ErrUnknownResource, r.Resource, n.live.resourceList())
 	}
-	external, is := n.live.Resources[offer.Name].Config.Backend.(classes.External)
+	external, is := n.live.external(offer.Name)
 	if !is {
 		return fmt.Errorf("%s: %w", offer.Name, ErrNotExternal)
 	}
@@ -61,6 +61,29 @@ func (s *Store) ReportEnforcement(owner qos.Subject, r EnforcementReport) error 
 		h.NotEnforced = with(h.NotEnforced, offer.Name, problemText(r.Problem), r.Problem != "")
 	})
 	return nil
+}
+
+// external returns the configuration of a resource that another program enforces. The result `is` is false for other resources, and for
+// those that are not in the live configuration.
+func (o Offering) external(resource string) (external classes.External, is bool) {
+	if !o.Configured(resource) {
+		return nil, false
+	}
+	external, is = o.Resources[resource].Config.Backend.(classes.External)
+	return external, is
+}
+
+// endReports removes the reports on resources that no other program enforces any more. Nobody could withdraw them.
+func (n *node) endReports() {
+	for _, h := range n.table.Where(func(h Holding) bool { return len(h.NotEnforced) > 0 }) {
+		n.update(h.ID, func(h *Holding) {
+			for resource := range h.NotEnforced {
+				if _, is := n.live.external(resource); !is {
+					h.NotEnforced = with(h.NotEnforced, resource, "", false)
+				}
+			}
+		})
+	}
 }
 
 // problemText returns a problem as one part of a message: without the characters that separate the parts.

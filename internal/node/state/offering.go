@@ -117,6 +117,7 @@ func (n *node) offer(config *classes.Config, next map[string]Resource) (gone []s
 	n.live.Resources = next
 	n.setRemoved(offers)
 	n.setCatalog(offers)
+	n.endReports()
 	n.changed = true
 	return gone
 }
