@@ -127,16 +127,19 @@ func TestABandwidthThatTheKernelGetsWrongIsNotWritten(t *testing.T) {
 	}
 }
 
-// tenth is a kernel that makes a tenth of a bandwidth of 50 in one domain.
-type tenth struct{ *sim.FS }
+// faulty is a kernel that makes another bandwidth of the one in the field value.
+type faulty struct {
+	*sim.FS
+	value string
+}
 
-func (f tenth) WriteFile(name string, data []byte) error {
-	return f.FS.WriteFile(name, []byte(strings.ReplaceAll(string(data), "MB:0=50", "MB:0=10")))
+func (f faulty) WriteFile(name string, data []byte) error {
+	return f.FS.WriteFile(name, []byte(strings.ReplaceAll(string(data), f.value, "MB:0=10")))
 }
 
 func TestABandwidthThatTheKernelChangesIsLeftAtItsDefault(t *testing.T) {
 	fsys := sim.New(sim.IntelSpec())
-	b := newBackend(tenth{fsys}, nil)
+	b := newBackend(faulty{fsys, "MB:0=50"}, nil)
 	apply(t, b, `{partitions: {p: {mbAllocation: ["100%"], classes: {a: {mbAllocation: ["50%"]}, b: {mbAllocation: ["40%"]}}}}}`)
 	for class, want := range map[string]string{"a": "MB:1=50\n", "b": "MB:0=40;1=40\n"} {
 		if got := b.Schemata()[class]; !strings.HasSuffix(got, want) {
@@ -151,6 +154,42 @@ func TestABandwidthThatTheKernelChangesIsLeftAtItsDefault(t *testing.T) {
 	}
 	if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
 		t.Errorf("repair finds %v, %v", drift, err)
+	}
+}
+
+func TestAFaultOfBandwidthEndsWithTheMount(t *testing.T) {
+	const config = `{partitions: {p: {mbAllocation: ["100%", "9000MBps"], classes: {a: {mbAllocation: ["50%", "300MBps"]}}}}}`
+	inMBps, inPercent := sim.IntelSpec(), sim.IntelSpec()
+	inMBps.Options = "mba_MBps"
+	for name, test := range map[string]struct {
+		spec   sim.Spec
+		faulty string
+		mount  func(fsys *sim.FS) error
+		want   string
+	}{
+		"mounted by another program": {inPercent, "MB:0=50", func(fsys *sim.FS) error { return fsys.Mount("resctrl", sim.MountPoint, "resctrl", "mba_MBps") }, "MB:0=300;1=300\n"},
+		"mounted by the plugin":      {inMBps, "MB:0=300", func(*sim.FS) error { return nil }, "MB:0=50;1=50\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys := sim.New(test.spec)
+			b := newBackend(faulty{fsys, test.faulty}, nil)
+			apply(t, b, config)
+			if b.Status().Degraded["a"] == "" {
+				t.Fatal("the kernel has no fault")
+			}
+
+			fsys.Unmount()
+			must(t, test.mount(fsys))
+			if _, err := b.Repair(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.Schemata()["a"]; !strings.HasSuffix(got, test.want) {
+				t.Errorf("after a mount with another unit, the class has %q, want %q at the end", got, test.want)
+			}
+			if got := b.Status().Degraded; len(got) > 0 {
+				t.Errorf("degraded: %v", got)
+			}
+		})
 	}
 }
 

@@ -34,14 +34,14 @@ type Backend struct {
 	mount   bool
 	log     *slog.Logger
 
-	// mu serializes the calls that change resctrl groups. It guards root.
+	// mu serializes the calls that change resctrl groups. It guards root and faults.
 	mu sync.Mutex
 	// root has the original values of the root group. The backend restores them when the configuration no longer sets the
 	// root group. After a restart of this program, the values that the kernel then has count as the original values.
 	root resctrl.Schemata
 
-	// faults has values of memory bandwidth that the kernel read back as something else, under the live configuration. They are
-	// not written again.
+	// faults has values of memory bandwidth that the kernel read back as something else, under the live configuration and mount. They
+	// are not written again.
 	faults []*faultError
 
 	// live is the applied state. A change of the configuration replaces the whole state, so NRI hooks never wait for the change.
@@ -227,10 +227,16 @@ func (b *Backend) mounted(config *Config) (resctrl.Tree, error) {
 	if err := mountFor(b.host, config); err != nil {
 		return resctrl.Tree{}, err
 	}
-	b.Mounted()
+	b.remounted()
 	b.log.Info("mounted resctrl", "path", resctrl.DefaultMountPoint)
 	t, err = b.find()
 	return t, asUnavailable(err)
+}
+
+// remounted forgets what depends on the mount: a mount resets the root group, and its options choose the unit of memory bandwidth.
+func (b *Backend) remounted() {
+	b.root, b.faults = nil, nil
+	b.Mounted()
 }
 
 // find returns the mounted resctrl. If its mount options are unknown, find assumes that they have not changed.

@@ -64,8 +64,7 @@ func (b *Backend) drift(now *live) (found []string, err error) {
 	case err != nil:
 		return nil, asUnavailable(err)
 	case t.String() != now.machine.String():
-		b.root = nil // the original values of the root group do not apply under other options
-		b.Mounted()
+		b.remounted()
 		return []string{fmt.Sprintf("resctrl was remounted: %s instead of %s", t, now.machine.Tree)}, nil
 	}
 
