@@ -89,7 +89,9 @@ func (m *machine) closidUses(former []string) (texts []string, used int) {
 			used += n
 		}
 	}
-	foreign := slices.DeleteFunc(m.foreign(), func(name string) bool { return m.groups[name].Mode == resctrl.PseudoLocked })
+	locked := func(name string) bool { return m.groups[name].Mode == resctrl.PseudoLocked }
+	foreign := slices.DeleteFunc(m.foreign(), locked)
+	former = slices.DeleteFunc(slices.Clone(former), locked)
 	add(1, "resctrl's root group uses 1")
 	add(m.info.DeviceCLOSIDs, "device traffic (io_alloc) uses %d", m.info.DeviceCLOSIDs)
 	add(len(foreign), "groups of other programs (%s) use %d", strings.Join(foreign, ", "), len(foreign))

@@ -103,6 +103,42 @@ func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 	}
 }
 
+// locked is a machine on which a group is pseudo-locked.
+type locked struct {
+	*sim.FS
+	group string
+}
+
+func (l locked) ReadFile(name string) ([]byte, error) {
+	if name == sim.MountPoint+"/"+l.group+"/mode" {
+		return []byte("pseudo-locked\n"), nil
+	}
+	return l.FS.ReadFile(name)
+}
+
+func TestAPseudoLockedGroupUsesNoCLOSID(t *testing.T) {
+	spec := sim.IntelSpec()
+	spec.L2, spec.L3 = nil, nil // masks would overlap the group
+	config := func(n int) *Config {
+		return parse(t, strings.Replace(manyClasses(n), "l3Allocation: 100%", "mbAllocation: [50%]", 1))
+	}
+	for _, group := range []string{"qos-busy", "alone"} {
+		fs := sim.New(spec)
+		must(t, fs.Mkdir(sim.MountPoint+"/"+group))
+		fs.AddTask(1, group)
+		b := newBackend(locked{fs, group}, nil)
+		if err := b.Check(t.Context(), config(7)); err != nil {
+			t.Errorf("%s is pseudo-locked, and 7 of 8 CLOSIDs are not free: %v", group, err)
+		}
+
+		must(t, b.Apply(t.Context(), config(1)))
+		want := "6 of 8 CLOSIDs are free: classes use 1, resctrl's root group uses 1"
+		if got := conditionOf(b.Status(), ConditionCLOSIDs).Message; got != want {
+			t.Errorf("%s is pseudo-locked, and the status is %q, want %q", group, got, want)
+		}
+	}
+}
+
 func TestCLOSIDsOfEmptyGroupsAreReused(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	b := newBackend(fs, nil)
@@ -218,7 +254,7 @@ partitions:
 		{Type: "ResctrlMounted", Healthy: true, Reason: "Mounted", Message: "resctrl is mounted at /sys/fs/resctrl with rw,relatime"},
 		{Type: "CLOSIDsFree", Healthy: true, Reason: "Free",
 			Message: "4 of 8 CLOSIDs are free: classes use 1, resctrl's root group uses 1, groups of other programs (theirs) use 1, " +
-				"groups of former classes that are in use (gold) use 1"},
+				"groups of former classes that are in use (qos-gold) use 1"},
 		{Type: "ForeignGroups", Healthy: true, Reason: "Untouched", Message: "left as they are: theirs"},
 		{Type: "ClassesDraining", Healthy: true, Reason: "InUse", Message: "classes that are no longer configured are kept until their containers end: gold"},
 		{Type: "L3CodeAndDataApart", Reason: "WrongMountOptions", Message: "code and data of L3 are configured separately, but resctrl is mounted without cdp, so the unified shares apply; mount resctrl with -o cdp if the CPU supports that"},

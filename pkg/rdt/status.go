@@ -97,7 +97,11 @@ func refusalReason(err error) string {
 func (l *live) machineConditions() []classes.Condition {
 	foreign := l.machine.foreign()
 	total := l.machine.info.CLOSIDs
-	uses, used := l.machine.closidUses(l.draining)
+	var former []string
+	for _, class := range l.draining {
+		former = append(former, groups.Of(class))
+	}
+	uses, used := l.machine.closidUses(former)
 	free := max(0, total-used-len(l.offered))
 	closids := classes.Condition{Type: ConditionCLOSIDs, Healthy: true, Reason: "Free",
 		Message: fmt.Sprintf("%d of %d CLOSIDs are free: classes use %d, %s", free, total, len(l.offered), strings.Join(uses, ", "))}
