@@ -98,9 +98,7 @@ func (b *Backend) stalling(all map[string]class) (names []string, why string) {
 	if len(unset) > 0 {
 		reasons = append(reasons, "memory.swapMax is missing in class "+list(unset)+", and the kubelet allows no swap by default")
 	}
-	names = append(zero, unset...)
-	slices.Sort(names)
-	return names, strings.Join(reasons, "; ") + "; set memory.swapMax above 0, or remove memory.high"
+	return slices.Sorted(slices.Values(slices.Concat(zero, unset))), strings.Join(reasons, "; ") + "; set memory.swapMax above 0, or remove memory.high"
 }
 
 // classesWith returns the names of the classes for which is(class) is true.
