@@ -169,6 +169,25 @@ func TestTheReadOnlySocketTakesFewRequestsASecond(t *testing.T) {
 	}
 }
 
+// TestReportsHaveALimitOfTheirOwn uses up the requests, then the reports.
+func TestReportsHaveALimitOfTheirOwn(t *testing.T) {
+	r := newReadOnly(t)
+	client := qosv1alpha1.NewNodeQOSClient(r.read)
+	var err error
+	for status.Code(err) != codes.ResourceExhausted {
+		_, err = client.Status(t.Context(), &qosv1alpha1.StatusRequest{})
+	}
+
+	answers := map[bool]int{}
+	for range 5000 {
+		_, err := client.ReportEnforcement(t.Context(), &qosv1alpha1.ReportEnforcementRequest{})
+		answers[status.Code(err) != codes.ResourceExhausted]++
+	}
+	if answers[true] < 200 || answers[false] == 0 {
+		t.Errorf("%d reports are accepted, and %d refused; want at least 200 accepted, and others refused", answers[true], answers[false])
+	}
+}
+
 func (r *readOnly) dial(t *testing.T) net.Conn {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", r.options.ReadSocket)

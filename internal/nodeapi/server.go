@@ -15,12 +15,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/tap"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
@@ -34,8 +32,10 @@ const (
 	maxReadConnections    = 4
 	maxReadStreams        = 4       // per connection
 	maxReadRequest        = 4 << 10 // bytes
-	readRequestsPerSecond = 10      // on all connections together; a stream counts once, when it begins
+	readRequestsPerSecond = 10      // on all connections together, without ReportEnforcement; a stream counts once, when it begins
 	readRequestBurst      = 20
+	reportsPerSecond      = 20 // requests ReportEnforcement of a user
+	reportBurst           = 200
 )
 
 // Options has the settings of a Server.
@@ -94,7 +94,7 @@ func (s *Server) open(ctx context.Context) ([]endpoint, error) {
 
 	read, err := s.endpoint(ctx, s.options.ReadSocket, s.options.ReadGroup, readOnly(),
 		grpc.UnknownServiceHandler(refuseChange), grpc.MaxConcurrentStreams(maxReadStreams), grpc.MaxRecvMsgSize(maxReadRequest),
-		grpc.InTapHandle(limitRate(rate.NewLimiter(readRequestsPerSecond, readRequestBurst))))
+		grpc.InTapHandle(newReadLimits().allow))
 	if err != nil {
 		return nil, errors.Join(err, all.listener.Close())
 	}
@@ -132,17 +132,6 @@ func readOnly() *grpc.ServiceDesc {
 	api.Methods = slices.DeleteFunc(slices.Clone(api.Methods), func(m grpc.MethodDesc) bool { return !slices.Contains(reads, m.MethodName) })
 	api.Streams = slices.DeleteFunc(slices.Clone(api.Streams), func(s grpc.StreamDesc) bool { return !slices.Contains(reads, s.StreamName) })
 	return &api
-}
-
-// limitRate refuses requests that exceed the limit, before they use a goroutine.
-func limitRate(limit *rate.Limiter) tap.ServerInHandle {
-	return func(ctx context.Context, _ *tap.Info) (context.Context, error) {
-		if !limit.Allow() {
-			return nil, status.Errorf(codes.ResourceExhausted,
-				"the read-only socket of the node API accepts at most %d requests a second; use Watch and WatchAssignments to follow changes", readRequestsPerSecond)
-		}
-		return ctx, nil
-	}
 }
 
 func refuseChange(any, grpc.ServerStream) error {
