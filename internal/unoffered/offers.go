@@ -4,11 +4,12 @@
 package unoffered
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -18,38 +19,23 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
-// maxNames is how many of the offered classes a message lists.
-const maxNames = 10
+// A message lists at most maxMissing names that no node offers, and maxOffered of the offered classes.
+const (
+	maxMissing = 3
+	maxOffered = 10
+)
 
-// request is an extended resource in the limits of a container.
-type request struct{ container, name string }
-
-// requestsOf returns the extended resources that a pod waits for, or nil while the scheduler has not found that no node fits.
-func requestsOf(pod *corev1.Pod) (requests []request) {
-	unschedulable := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
-	})
-	if !unschedulable || pod.DeletionTimestamp != nil {
-		return nil
-	}
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			c := &containers[i]
-			for name := range c.Resources.Limits {
-				if _, base, _ := strings.Cut(string(name), "/"); strings.Contains(base, ".") {
-					requests = append(requests, request{container: c.Name, name: string(name)})
-				}
-			}
-		}
-	}
-	return requests
+// offers are the classes that any node offers.
+type offers struct {
+	listed   time.Time           // when the list of the nodes began; zero before the first one
+	names    map[string]struct{} // extended resources
+	prefixes map[string]struct{} // what the extended resources of classes begin with
 }
 
-// offers are the classes that any node offers. The zero value has none.
-type offers struct {
-	names []string // extended resources
-	// prefixes are what the extended resources of classes begin with.
-	prefixes []string
+func newOffers() offers {
+	return offers{
+		listed: time.Now(), names: map[string]struct{}{}, prefixes: map[string]struct{}{classes.Domain + "/": {}},
+	}
 }
 
 // add adds the classes of a node. A draining class is not offered. A class of a node that no longer reports is.
@@ -58,39 +44,56 @@ func (o *offers) add(node *nodeqosv1alpha1.NodeQOSResources) {
 	for _, resource := range slices.Concat(r.ContainerQOSResources, r.PodQOSResources, r.VolumeQOSResources) {
 		for i := range resource.Classes {
 			class := &resource.Classes[i]
-			if class.ExtendedResource == "" || class.Draining || slices.Contains(o.names, class.ExtendedResource) {
+			if class.ExtendedResource == "" || class.Draining {
 				continue
 			}
-			o.names = append(o.names, class.ExtendedResource)
-			o.prefixes = append(o.prefixes, strings.TrimSuffix(class.ExtendedResource, class.Name))
+			o.names[class.ExtendedResource] = struct{}{}
+			o.prefixes[strings.TrimSuffix(class.ExtendedResource, class.Name)] = struct{}{}
 		}
 	}
 }
 
-// records returns an event for each request of a class that no node offers.
-func (o *offers) records(requests []request) (records []podevents.Record) {
+// missing returns those of a pod's names that look like a class, and that no node offers.
+func (o *offers) missing(p *pod) (missing []string) {
+	for _, name := range p.names {
+		if _, offered := o.names[name]; !offered && o.isClass(name) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+func (o *offers) isClass(name string) bool {
+	for prefix := range o.prefixes {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// record returns the event of a pod. All its missing classes are in one event, so that one pod costs one write.
+func (o *offers) record(p *pod) podevents.Record {
 	now := time.Now()
-	for _, r := range requests {
-		ours := strings.HasPrefix(r.name, classes.Domain+"/") ||
-			slices.ContainsFunc(o.prefixes, func(prefix string) bool { return strings.HasPrefix(r.name, prefix) })
-		if !ours || slices.Contains(o.names, r.name) {
-			continue
-		}
-		records = append(records, podevents.Record{
-			Reason: podevents.ClassNotOffered, Warning: true, Container: r.container, Series: r.name, Message: o.message(r),
-			Count: 1, First: now, Last: now,
-		})
+	return podevents.Record{
+		Reason: podevents.ClassNotOffered, Warning: true, Message: o.message(p.omitted, o.missing(p)), Count: 1, First: now, Last: now,
 	}
-	return records
 }
 
-func (o *offers) message(r request) string {
-	names := slices.Sorted(slices.Values(o.names))
-	offered := "nodes offer " + printable.List(names, maxNames)
-	if len(names) == 0 {
-		offered = "no node offers any class"
+func (o *offers) message(omitted int, missing []string) string {
+	names := slices.Sorted(maps.Keys(o.names))
+	for i, name := range missing[:min(len(missing), maxMissing)] {
+		missing[i] += classes.Suggestion(name, names)
 	}
-	return "no node offers " + r.name + classes.Suggestion(r.name, names) + ", so the pod waits; " + offered
+	message := "no node offers " + printable.List(missing, maxMissing) + ", so the pod waits; "
+
+	if omitted > 0 {
+		message += fmt.Sprintf("%d more of its limits were not checked; ", omitted)
+	}
+	if len(names) == 0 {
+		return message + "no node offers any class"
+	}
+	return message + "nodes offer " + printable.List(names, maxOffered)
 }
 
 func convert(from *unstructured.Unstructured, to *nodeqosv1alpha1.NodeQOSResources) error {

@@ -7,19 +7,21 @@ package unoffered
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 )
 
@@ -31,18 +33,16 @@ const (
 	// term is how long one watch lasts. Each watch begins with all waiting pods, so that their events exist longer than the time after
 	// which the API server deletes events.
 	term = 30 * time.Minute
-	// settle is the delay between a pod's first event and the report, so that one list of the nodes covers several pods.
-	settle = 10 * time.Second
-	// interval is the shortest time between two lists of the nodes.
+	// settle is the delay between two reports, and maxWrites the number of events that one report writes. The reports are this slow, so
+	// that they do not delay the conditions of the node's pods.
+	settle    = 10 * time.Second
+	maxWrites = 10
+	// interval is the shortest time between two lists of the nodes. They are listed again if a pod waits for a class that they do not
+	// offer, and after maxAge.
 	interval = time.Minute
-	// pageSize limits the memory of one response to a list of the nodes.
-	pageSize = 20
-	// These limit the pods that wait for a report. A namespace cannot displace the pods of another one until there are many namespaces.
-	maxOfNamespace = 50
-	maxPods        = 1000
-	// The writes have a limit of their own, so that the events of many pods do not delay the conditions of the node's pods.
-	writesPerSecond = 1
-	writeBurst      = 10
+	maxAge   = 10 * time.Minute
+	// maxPage is how many nodes a response has at most. An object can have more than 1 MiB.
+	maxPage = 4
 )
 
 // waitingPods selects the pods that have no node.
@@ -63,11 +63,13 @@ type Publisher struct {
 	pods    kubeapi.Pods
 	objects dynamic.ResourceInterface
 	events  *podevents.Recorder
-	breaker *kubeapi.Breaker
 	log     kubeapi.OutcomeLog
 
-	waiting waiting
-	listed  time.Time // when the nodes were last listed
+	offers offers
+	next   time.Time // the earliest time of the next list of the nodes
+	// These two are of one watch: the pods that it has shown, and the first error that concerns only the events of one namespace.
+	queue    *queue
+	rejected error
 }
 
 // New makes a publisher. It does no I/O and starts nothing.
@@ -76,7 +78,6 @@ func New(client kubeapi.Core, objects dynamic.Interface, o Options) *Publisher {
 		node: o.NodeName, pods: client.Pods(metav1.NamespaceAll),
 		objects: objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)),
 		events:  podevents.NewRecorder(client, kubeapi.NewWrites(o.Registry), o.NodeName),
-		breaker: kubeapi.NewBreaker(writesPerSecond, writeBurst),
 		log:     kubeapi.OutcomeLog{What: "report waiting pods whose classes no node offers", Log: o.Log},
 	}
 }
@@ -100,7 +101,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 			wait = startInterval
 		}
 		if ctx.Err() == nil {
-			p.log.Record(err)
+			p.log.Record(cmp.Or(err, p.rejected))
 		}
 	}
 }
@@ -127,64 +128,94 @@ func (p *Publisher) watch(ctx context.Context) error {
 		return err
 	}
 	defer stream.Stop()
-	p.waiting = waiting{}
 
-	var due <-chan time.Time
+	p.queue, p.rejected = &queue{}, nil
+	ctx, cancel := context.WithCancel(ctx)
+	var reporting sync.WaitGroup
+	reporting.Go(func() { p.reports(ctx) })
+	defer reporting.Wait()
+	defer cancel()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-due:
-			due = nil
-			if err := p.report(ctx); err != nil {
-				return err
-			}
 		case event, ok := <-stream.ResultChan():
 			if !ok {
 				return nil
 			}
 			pod, ok := event.Object.(*corev1.Pod)
-			if !ok {
-				continue // an error, after which the stream ends
+			if !ok { // the API server ends the watch
+				return apierrors.FromObject(event.Object)
 			}
-			if p.waiting.set(pod, event.Type != watch.Deleted); due == nil && len(p.waiting.pods) > 0 {
-				due = time.After(max(settle, time.Until(p.listed.Add(interval))))
-			}
+			p.queue.set(pod, event.Type != watch.Deleted)
 		}
 	}
 }
 
-// report writes the events of the pods that wait for it.
+// reports makes reports until ctx ends.
+func (p *Publisher) reports(ctx context.Context) {
+	for retry := (kubeapi.Retry{}); ; {
+		pause.For(ctx, max(settle, retry.Wait()))
+		err := p.report(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+
+		if err != nil {
+			retry.Failed(err)
+		} else {
+			retry.Reset()
+		}
+		p.log.Record(cmp.Or(err, p.rejected))
+	}
+}
+
+// report writes events of pods in the queue. An error means that other requests would fail, too.
 func (p *Publisher) report(ctx context.Context) error {
-	var offers offers
-	p.listed = time.Now()
-	err := p.eachNode(ctx, func(node *nodeqosv1alpha1.NodeQOSResources) bool { offers.add(node); return true })
-	if err != nil {
-		return err
+	if p.queue.empty() {
+		return nil
+	}
+	if time.Since(p.offers.listed) > maxAge || (p.queue.judge(&p.offers) && time.Now().After(p.next)) {
+		if err := p.list(ctx); err != nil {
+			return err
+		}
+		p.queue.judge(&p.offers)
 	}
 
-	pods := p.waiting.pods
-	p.waiting = waiting{}
-	var failed error
-	for id, pod := range pods {
-		for _, record := range offers.records(pod) {
-			err := p.breaker.Do(ctx, func() error { return p.events.WriteOnce(ctx, id, record) })
-			if kubeapi.ServerFailed(err) || errors.Is(err, kubeapi.ErrBreakerOpen) || ctx.Err() != nil {
-				return err // the next watch begins with the same pods
-			}
-			failed = cmp.Or(failed, err) // e.g. because of a quota for events in this namespace
+	for range maxWrites {
+		pod, ok := p.queue.next(p.offers.listed)
+		if !ok {
+			return nil
 		}
+		err := p.events.WriteOnce(ctx, pod.Pod, p.offers.record(&pod))
+		p.queue.written(pod, err)
+		if err == nil {
+			continue
+		}
+
+		err = &kubeapi.About{Kind: "event", Err: err}
+		if kubeapi.ServerFailed(err) && kubeapi.OutcomeOf(err) != kubeapi.TooMany {
+			return err
+		}
+		p.rejected = cmp.Or(p.rejected, err) // e.g. by a quota or a rate limit for the events of a namespace
 	}
-	if failed != nil {
-		failed = &kubeapi.About{Kind: "event", Err: failed}
-	}
-	p.log.Record(failed)
 	return nil
 }
 
-// eachNode passes the NodeQOSResources of all nodes, in the order of their names, to a function until the function returns false.
+// list replaces the offers.
+func (p *Publisher) list(ctx context.Context) error {
+	offers := newOffers()
+	err := p.eachNode(ctx, func(node *nodeqosv1alpha1.NodeQOSResources) bool { offers.add(node); return true })
+	if err == nil {
+		p.offers, p.next = offers, time.Now().Add(interval)
+	}
+	return err
+}
+
+// eachNode passes the NodeQOSResources of all nodes, in the order of their names, to a function until the function returns false. The first
+// response has one node, because most publishers need only this one, and the next ones have twice as many as the previous one.
 func (p *Publisher) eachNode(ctx context.Context, each func(*nodeqosv1alpha1.NodeQOSResources) bool) error {
-	for options := (metav1.ListOptions{Limit: pageSize}); ; {
+	for options := (metav1.ListOptions{Limit: 1}); ; options.Limit = min(2*options.Limit, maxPage) {
 		list, err := p.objects.List(ctx, options)
 		if err != nil {
 			return &kubeapi.About{Kind: kubeapi.OurKind, Err: err}
@@ -202,29 +233,4 @@ func (p *Publisher) eachNode(ctx context.Context, each func(*nodeqosv1alpha1.Nod
 			return nil
 		}
 	}
-}
-
-// waiting are pods that wait for a report, with the names of the classes in their limits.
-type waiting struct {
-	pods map[podevents.Pod][]request
-	// ofNamespace is the number of pods by namespace.
-	ofNamespace map[string]int
-}
-
-func (w *waiting) set(pod *corev1.Pod, exists bool) {
-	id := podevents.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
-	if _, known := w.pods[id]; known {
-		delete(w.pods, id)
-		w.ofNamespace[pod.Namespace]--
-	}
-	requests := requestsOf(pod)
-	if !exists || len(requests) == 0 || len(w.pods) >= maxPods || w.ofNamespace[pod.Namespace] >= maxOfNamespace {
-		return
-	}
-
-	if w.pods == nil {
-		w.pods, w.ofNamespace = map[podevents.Pod][]request{}, map[string]int{}
-	}
-	w.pods[id] = requests
-	w.ofNamespace[pod.Namespace]++
 }

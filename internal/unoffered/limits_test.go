@@ -1,0 +1,215 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package unoffered_test
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+)
+
+const misspelled = "qos.noderesource.dev/rdt.glod"
+
+func oneNode() []nodeqosv1alpha1.NodeQOSResources {
+	return []nodeqosv1alpha1.NodeQOSResources{node("n1", time.Now(), "gold")}
+}
+
+// names returns many names of classes that no node offers.
+func names(count, length int) (names []corev1.ResourceName) {
+	for i := range count {
+		names = append(names, corev1.ResourceName(fmt.Sprintf("qos.noderesource.dev/rdt.%s%04d", strings.Repeat("x", length), i)))
+	}
+	return names
+}
+
+func TestANamespaceWithManyWaitingPodsDisplacesNoOther(t *testing.T) {
+	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+		for i := range 2000 {
+			c.watches[0].Add(waiting("crowd", fmt.Sprint("p", i), misspelled))
+			synctest.Wait() // the watch has a small buffer
+		}
+		c.watches[0].Add(waiting("b", "web", misspelled))
+		pass(5 * time.Minute)
+		if got := c.messages("web"); len(got) != 1 || len(c.events) != 51 {
+			t.Errorf("%d events, of the other namespace %q", len(c.events), got)
+		}
+	})
+}
+
+func TestManyNamespacesWithManyPodsLeaveRoomForAnother(t *testing.T) {
+	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+		for i := range 1000 {
+			c.watches[0].Add(waiting(fmt.Sprint("crowd", i%20), fmt.Sprint("p", i), misspelled))
+			synctest.Wait()
+		}
+		c.watches[0].Add(waiting("b", "web", misspelled))
+		pass(2 * time.Minute)
+		if got := c.messages("web"); len(got) != 1 {
+			t.Errorf("%d events, of the other namespace %q", len(c.events), got)
+		}
+	})
+}
+
+func TestAPodWithManyLimitsHasOneEventThatNamesSomeOfThem(t *testing.T) {
+	const want = "Warning QOSClassNotOffered : no node offers qos.noderesource.dev/rdt.x0000, qos.noderesource.dev/rdt.x0001, " +
+		"qos.noderesource.dev/rdt.x0002 and 5 more, so the pod waits; 392 more of its limits were not checked; " +
+		"nodes offer qos.noderesource.dev/rdt.gold, vendor.example/xyz.fast"
+	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+		tooLong := corev1.ResourceName("qos.noderesource.dev/rdt." + strings.Repeat("a", 300))
+		for i := range 50 {
+			c.watches[0].Add(waiting("crowd", fmt.Sprint("p", i), append(names(400, 1), tooLong)...))
+		}
+		pass(time.Minute) // the first events are written
+		c.watches[0].Add(waiting("b", "web", misspelled))
+		pass(2 * time.Minute)
+		if got := c.messages("p7"); len(got) != 1 || got[0] != want {
+			t.Errorf("got %q; want %q", got, want)
+		}
+		if got := c.messages("web"); len(got) != 1 || c.writes != 51 {
+			t.Errorf("%d writes, of the other namespace %q", c.writes, got)
+		}
+	})
+}
+
+func TestNamespacesTakeTurns(t *testing.T) {
+	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+		for i := range 50 {
+			c.watches[0].Add(waiting("crowd", fmt.Sprint("p", i), misspelled))
+		}
+		c.watches[0].Add(waiting("b", "web", misspelled))
+		for i := 0; i < 30 && len(c.messages("web")) == 0; i++ {
+			pass(time.Second)
+		}
+		if got := c.messages("web"); len(got) != 1 || len(c.events) != 10 {
+			t.Errorf("after one report: %d events, of the other namespace %q", len(c.events), got)
+		}
+	})
+}
+
+// The namespace "full" has a quota for events, and "busy" has a rate limit (the admission plugin EventRateLimit).
+func TestANamespaceThatCanHaveNoEventsKeepsThemFromNoOther(t *testing.T) {
+	for _, namespace := range []string{"full", "busy"} {
+		t.Run(namespace, func(t *testing.T) {
+			run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, log *strings.Builder) {
+				for i := range 20 {
+					c.watches[0].Add(waiting(namespace, fmt.Sprint("p", i), misspelled))
+					c.watches[0].Add(waiting("b", fmt.Sprint("w", i), misspelled))
+				}
+				pass(10 * time.Minute)
+				if len(c.events) != 20 || len(c.watches) != 1 || strings.Count(log.String(), "\n") != 1 {
+					t.Errorf("%d events after %d watches, and the log is\n%s", len(c.events), len(c.watches), log)
+				}
+				if failed := c.writes - 20; failed < 5 || failed > 60 || c.lists > 3 {
+					t.Errorf("%d failed writes and %d lists of the nodes in 10 minutes; want retries now and then, without a list", failed, c.lists)
+				}
+			})
+		})
+	}
+}
+
+// The scheduler changes the condition of a waiting pod now and then.
+func TestAPodIsComparedWithTheNodesOnce(t *testing.T) {
+	for _, name := range []corev1.ResourceName{misspelled, "qos.noderesource.dev/rdt.gold", "nvidia.com/mig-1g.5gb"} {
+		t.Run(string(name), func(t *testing.T) {
+			run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+				before := c.lists
+				for range 40 {
+					c.watches[0].Modify(waiting("a", "web", name))
+					pass(30 * time.Second)
+				}
+				if lists := c.lists - before; lists != 1 || c.writes > 1 {
+					t.Errorf("%d lists of all nodes, %d writes", lists, c.writes)
+				}
+			})
+		})
+	}
+}
+
+func TestPodsThatWaitForOfferedClassesShareAList(t *testing.T) {
+	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+		before := c.lists
+		for i := range 40 {
+			c.watches[0].Add(waiting("a", fmt.Sprint("full", i), "qos.noderesource.dev/rdt.gold", "nvidia.com/mig-1g.5gb"))
+			pass(30 * time.Second)
+		}
+		if lists := c.lists - before; lists > 3 || c.writes > 0 {
+			t.Errorf("%d lists of all nodes in 20 minutes, %d writes", lists, c.writes)
+		}
+	})
+}
+
+func TestAClassThatIsNewSinceTheLastListIsOffered(t *testing.T) {
+	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+		c.watches[0].Add(waiting("a", "first", misspelled))
+		pass(30 * time.Second)
+		c.mu.Lock()
+		c.nodes = append(c.nodes, node("n2", time.Now(), "new"))
+		c.mu.Unlock()
+		c.watches[0].Add(waiting("a", "second", "qos.noderesource.dev/rdt.new"))
+		pass(5 * time.Minute)
+		if first, second := c.messages("first"), c.messages("second"); len(first) != 1 || len(second) > 0 {
+			t.Errorf("events %q and %q", first, second)
+		}
+	})
+}
+
+// Each object of a node can have more than 1 MiB, and all publishers read the first ones.
+func TestAResponseHasFewNodes(t *testing.T) {
+	nodes := func() (nodes []nodeqosv1alpha1.NodeQOSResources) {
+		for i := range 20 {
+			nodes = append(nodes, node(fmt.Sprintf("n%02d", i), time.Now().Add(time.Duration(i-5)*time.Hour), "gold"))
+		}
+		return nodes
+	}
+	run(t, []string{"n06"}, nodes, func(t *testing.T, c *cluster, _ *strings.Builder) {
+		if !slices.Equal(c.limits, []int64{1, 2, 4}) { // five nodes have expired
+			t.Errorf("the first publisher was found with responses of %v nodes", c.limits)
+		}
+	})
+	run(t, []string{"n00"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+		if !slices.Equal(c.limits, []int64{1}) {
+			t.Errorf("the first publisher was found with responses of %v nodes", c.limits)
+		}
+	})
+}
+
+// Each pod is as large as etcd allows.
+func TestTheLimitsOfWaitingPodsAreNotKept(t *testing.T) {
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+		before := heap()
+		for i := range 50 {
+			c.watches[0].Add(waiting("tenant", fmt.Sprint("p", i), names(8000, 54)...))
+			synctest.Wait()
+		}
+		if after := heap(); after > before+20<<20 {
+			t.Errorf("the publisher keeps %d MiB", (after-before)>>20)
+		}
+	})
+}
+
+func TestTheErrorThatEndsAWatchIsLogged(t *testing.T) {
+	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, log *strings.Builder) {
+		status := apierrors.NewResourceExpired("too old resource version").Status()
+		c.watches[0].Error(&status)
+		pass(time.Minute)
+		if len(c.watches) != 2 || !strings.Contains(log.String(), "too old resource version") {
+			t.Errorf("%d watches, and the log is %q", len(c.watches), log)
+		}
+	})
+}
