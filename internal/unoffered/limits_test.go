@@ -96,6 +96,24 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	})
 }
 
+func TestTheWatchIsReadWhileAnEventIsWritten(t *testing.T) {
+	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+		c.watches[0].Add(waiting("slow", "web", misspelled))
+		pass(30 * time.Second) // the write has begun
+		for range 200 {
+			c.watches[0].Modify(waiting("b", "web", misspelled)) // panics if the watch's buffer is full
+			synctest.Wait()
+		}
+		if len(c.messages("web")) > 0 {
+			t.Fatal("the write has ended too early for this test")
+		}
+		pass(5 * time.Minute)
+		if len(c.events) != 2 {
+			t.Errorf("%d events; want 2", len(c.events))
+		}
+	})
+}
+
 // The namespace "full" has a quota for events, and "busy" has a rate limit (the admission plugin EventRateLimit).
 func TestANamespaceThatCanHaveNoEventsKeepsThemFromNoOther(t *testing.T) {
 	for _, namespace := range []string{"full", "busy"} {

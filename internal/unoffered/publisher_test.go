@@ -112,6 +112,9 @@ type eventClient struct {
 func (c *cluster) Events(string) kubeapi.Events { return eventClient{cluster: c} }
 
 func (e eventClient) Create(_ context.Context, event *corev1.Event, _ metav1.CreateOptions) (*corev1.Event, error) {
+	if event.Namespace == "slow" {
+		<-time.After(time.Minute)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := e.cluster
