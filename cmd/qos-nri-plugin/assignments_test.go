@@ -45,22 +45,26 @@ pods:
     qosResources:
     - class: gold
       foreign: ""
+      limited: ""
       name: k8s.io/rdt
       requestedBy: qos.noderesource.dev/pod
       source: SOURCE_POD
       stale: ""
     - class: ""
       foreign: ""
+      limited: ""
       name: k8s.io/blockio
       requestedBy: ""
       source: SOURCE_UNSPECIFIED
       stale: ""
     volumes: []
+  kubernetesResources: []
   name: web
   namespace: default
   qosResources:
   - class: fast
     foreign: ""
+    limited: ""
     name: vendor.example/network
     requestedBy: qos.noderesource.dev/pod
     source: SOURCE_POD

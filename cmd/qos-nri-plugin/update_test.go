@@ -51,12 +51,14 @@ container:
   qosResources:
   - class: bronze
     foreign: ""
+    limited: ""
     name: k8s.io/rdt
     requestedBy: ""
     source: SOURCE_UPDATE
     stale: ""
   - class: ""
     foreign: ""
+    limited: ""
     name: k8s.io/blockio
     requestedBy: ""
     source: SOURCE_UNSPECIFIED

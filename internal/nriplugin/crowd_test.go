@@ -5,6 +5,7 @@ package nriplugin_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -39,13 +40,18 @@ func TestManyContainersWithLargeSpecsAreAllSynchronized(t *testing.T) {
 
 	world.Hold(t)
 	before := usage(t)
-	for range 3 {
+	for range 2 {
 		r.wantReconnects(t)
 	}
 
-	world.Hold(t)
-	// A spec has more than 20 KiB, and the plugin stores only a small part of it.
-	if grown := usage(t).heap - before.heap; grown > containers<<10 {
+	// A spec has more than 20 KiB, and the plugin stores only a small part of it. A buffer that is used again may have any size.
+	grown := math.MaxInt
+	for range 3 {
+		r.wantReconnects(t)
+		world.Hold(t)
+		grown = min(grown, usage(t).heap-before.heap)
+	}
+	if grown > containers<<10 {
 		t.Errorf("the heap has grown by %d KiB", grown>>10)
 	}
 }
