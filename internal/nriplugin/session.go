@@ -8,10 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -332,13 +330,6 @@ func podOf(p *api.PodSandbox) classes.Holder {
 		RuntimeHandler: nameOf(p.GetRuntimeHandler()), PodAnnotations: p.GetAnnotations(), CgroupsPath: p.GetLinux().GetCgroupParent(), PID: int(p.GetPid()),
 		PodCgroupsPath: p.GetLinux().GetCgroupParent(), PodLabels: labelsOf(p),
 	}
-}
-
-// labelsOf returns the labels of a pod without those that the kubelet adds for itself.
-func labelsOf(p *api.PodSandbox) map[string]string {
-	labels := p.GetLabels()
-	maps.DeleteFunc(labels, func(key, _ string) bool { return strings.HasPrefix(key, "io.kubernetes.pod.") })
-	return labels
 }
 
 func containerOf(p *api.PodSandbox, c *api.Container) classes.Holder {

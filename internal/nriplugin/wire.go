@@ -128,6 +128,9 @@ func (s *session) interceptRequest(ctx context.Context, unmarshal ttrpc.Unmarsha
 		err := fields.decode(message, unmarshal)
 		if list, ok := request.(*api.SynchronizeRequest); ok && err == nil {
 			s.listing.received(list)
+			for _, p := range list.GetPods() { // the stub keeps all messages of the list until the last one has arrived
+				p.Labels = labelsOf(p)
+			}
 		}
 		return err
 	})

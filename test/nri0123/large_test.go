@@ -14,15 +14,21 @@ import (
 // memoryLimit is the plugin's memory limit in the DaemonSet, in bytes.
 const memoryLimit = 256 << 20
 
-// needsLittleMemory runs pods with large annotations, and containers with large environment variables. The sizes are the
-// largest that NRI can transfer, because four pods with their containers fill a message of 4 MiB.
+// needsLittleMemory runs pods with large annotations, of which one half has large labels and the other half has containers with large
+// environment variables. The sizes are the largest that NRI can transfer, because four pods with their containers fill a message of 4 MiB.
 func needsLittleMemory(t *testing.T, r *rig) {
-	const containers, size, annotations = 110, 740 << 10, 240 << 10
-	large := nriruntime.ContainerConfig{Name: "main", Env: []string{"LARGE=" + strings.Repeat("x", size)}}
+	const containers, size, annotations = 220, 740 << 10, 240 << 10
 	for i := range containers {
-		runOne(t, r.Runtime, nriruntime.PodConfig{Name: fmt.Sprint("p", i), Annotations: map[string]string{
+		p := nriruntime.PodConfig{Name: fmt.Sprint("p", i), Annotations: map[string]string{
 			"container.qos.noderesource.dev/main": "blockio=heavy", "large": strings.Repeat("x", annotations),
-		}}, large)
+		}}
+		c := nriruntime.ContainerConfig{Name: "main"}
+		if i%2 == 0 {
+			p.Labels = largeLabels(size)
+		} else {
+			c.Env = []string{"LARGE=" + strings.Repeat("x", size)}
+		}
+		runOne(t, r.Runtime, p, c)
 	}
 
 	p := r.start(t)
@@ -40,6 +46,15 @@ func needsLittleMemory(t *testing.T, r *rig) {
 	if took := p.status(t, "VmHWM"); took > memoryLimit>>10 {
 		t.Errorf("at most %d MiB of memory were in use", took>>10)
 	}
+}
+
+// largeLabels returns labels of a size in bytes, with the longest values that Kubernetes allows.
+func largeLabels(size int) map[string]string {
+	labels, value := map[string]string{}, strings.Repeat("x", 63)
+	for i := range size / len("k0000"+value) {
+		labels[fmt.Sprintf("k%04d", i)] = value
+	}
+	return labels
 }
 
 // runOne runs a pod with one container.
