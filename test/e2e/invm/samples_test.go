@@ -92,9 +92,8 @@ func alwaysInClass(t *testing.T, n *node) {
 		"memory.min": "4194304", "memory.low": "16777216", "memory.high": "50331648", "memory.oom.group": "0",
 		"cpu.max.burst": "10000", "pids.max": "100",
 	}
-	// With each memory limit, CRI-O also sets a swap limit of 0, which runc writes shortly before that of the class. Without systemd, CRI-O
-	// does not find that the kernel limits swap (CgroupHasMemorySwap in internal/config/node/cgroups.go).
-	if n.kind.name != "cri-o" || !bySystemd() {
+	// With systemd, runc writes a swap limit of 0 shortly before that of the class.
+	if !bySystemd() {
 		maps.Copy(values, swap)
 	}
 	s := c.sample(values)

@@ -31,7 +31,7 @@ const usage = `usage: workload                                wait for SIGTERM
                                                percentile of their durations, and the duration of all, in nanoseconds
        workload load KIND FILE THREADS         I/O operations in some threads, until it is killed
        workload allocate MIB                   write to memory, then wait for SIGTERM
-       workload allocators MIB                 start a child that does so, at each SIGHUP
+       workload allocators MIB                 start a child that does so, and another at each SIGHUP
        workload bursts BUSY IDLE               compute and pause in turns, for these durations, until it is killed
 KIND is read (direct, 4 KiB), write (direct, 16 KiB), commit (8 KiB and fdatasync) or buffered (64 KiB)`
 

@@ -31,10 +31,11 @@ func allocate(megabytes string) error {
 	return wait()
 }
 
-// allocators starts a child that allocates memory at each SIGHUP.
+// allocators starts a child that allocates memory, and another one at each SIGHUP.
 func allocators(megabytes string) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT)
+	signals <- syscall.SIGHUP
 	for s := range signals {
 		if s != syscall.SIGHUP {
 			break
