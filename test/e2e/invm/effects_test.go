@@ -49,7 +49,7 @@ func killOrder(t *testing.T, p *pod) {
 	late := p.run(t, spec{name: "late", args: []string{"allocators", fmt.Sprint(large)}, resources: limited(256*megabyte, 100_000)})
 	late.awaitAnonymous(t, large*megabyte)
 
-	kills := environmentNumber(t, "QOS_KILLS", 10)
+	kills := int(fromEnvironment(t, "QOS_KILLS", 10))
 	for i := range kills {
 		if i > 0 {
 			first.hangUp(t) // after the first round, the process is known to handle the signal

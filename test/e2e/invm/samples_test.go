@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,18 +26,6 @@ const sampledResources = `
     classes:
       steady: {memory: {min: 4Mi, low: 16Mi, high: 48Mi, swapMax: 8Mi, oomGroup: false}, cpu: {burst: 10ms}, pids: {max: 100}}
 `
-
-// environmentNumber returns the number in an environment variable, or a default.
-func environmentNumber(t testing.TB, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	number, err := strconv.Atoi(text)
-	must(t, err)
-	return number
-}
 
 // sampler reads files of a cgroup again and again.
 type sampler struct {
@@ -98,7 +85,7 @@ func alwaysInClass(t *testing.T, n *node) {
 	}
 	s := c.sample(values)
 
-	resizes := environmentNumber(t, "QOS_RESIZES", 8)
+	resizes := int(fromEnvironment(t, "QOS_RESIZES", 8))
 	for i := range resizes {
 		switch {
 		case i == resizes/2:
