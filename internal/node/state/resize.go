@@ -42,13 +42,13 @@ func (s *Store) Compare(id string) (h Holding, ok bool) {
 // Resize records that the runtime is about to change a container, and returns the cgroup v2 values of the container's classes that it
 // must set together with its own. These are the values that the runtime's change would overwrite, and those that depend on a limit that
 // changes. If the runtime has stored values of another class, these are all values of the container's class, because the runtime may
-// write what it has stored. `requested` has the new limits, and the settings that the runtime would write. `stored` has the settings that the runtime has
-// stored. A requested value that is not the stored one is a wish of the kubelet, and becomes an original of the container: some runtimes
-// request all stored values again, also those of a former class.
+// write what it has stored. `requested` has the new limits, and the settings that the runtime would write. `stored` has the settings that
+// the runtime has stored. A requested value that is not the stored one is a wish of the kubelet, and becomes an original of the container:
+// some runtimes request all stored values again, also those of a former class.
 //
 // Resize also returns the container as it will be. The store takes over its limits and originals when Resized is called, because the
-// runtime reports no change that it refuses. They last until a restart of the plugin: after it, the originals are those of the
-// container's creation.
+// runtime reports no change that it refuses. The new originals are saved with the next change of class or the next resize. If the plugin
+// restarts before that, the originals are the former ones.
 func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustment) (classes.Adjustment, classes.Holder) {
 	defer s.lock()()
 	n := &s.node
@@ -95,7 +95,7 @@ func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustm
 	return again, after.Holder
 }
 
-// Resized records that the runtime has made the change of which Resize was told.
+// Resized records that the runtime has made the change that Resize recorded as pending.
 func (s *Store) Resized(id string) {
 	defer s.lock()()
 	s.node.update(id, func(h *Holding) {
