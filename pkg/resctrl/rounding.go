@@ -10,24 +10,23 @@ import (
 
 // Rounded rounds memory bandwidth as the kernel does.
 func (i Info) Rounded(values Schemata) Schemata {
-	rounded := maps.Clone(values)
-	for domain, value := range values {
-		if domain.Schema == MB && i.Bandwidth != nil {
-			rounded[domain] = i.Bandwidth.ReadBack(value)
-		}
-	}
-	return rounded
+	return i.withBandwidth(values, BandwidthInfo.ReadBack)
 }
 
 // ToWrite returns the values that must be written so that the kernel has `values` afterwards. `values` come from Rounded or from the kernel.
 func (i Info) ToWrite(values Schemata) Schemata {
-	written := maps.Clone(values)
+	return i.withBandwidth(values, BandwidthInfo.ToWrite)
+}
+
+// withBandwidth returns the values with other values of memory bandwidth. It changes nothing if the CPU has no control of bandwidth.
+func (i Info) withBandwidth(values Schemata, of func(BandwidthInfo, uint64) uint64) Schemata {
+	changed := maps.Clone(values)
 	for domain, value := range values {
 		if domain.Schema == MB && i.Bandwidth != nil {
-			written[domain] = i.Bandwidth.ToWrite(value)
+			changed[domain] = of(*i.Bandwidth, value)
 		}
 	}
-	return written
+	return changed
 }
 
 // Differences describes where the values that were read back from a group differ from the written values by more than
