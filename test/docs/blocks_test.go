@@ -25,24 +25,28 @@ import (
 // block is a block of code of a page.
 type block struct{ page, language, text string }
 
-// blocks returns the blocks of code of the README and of all pages below docs.
-func blocks(t *testing.T) (all []block) {
+// pages returns the names of the README and of all pages below docs.
+func pages(t *testing.T) []string {
 	t.Helper()
-	pages := []string{"README.md", "CONTRIBUTING.md"}
+	names := []string{"README.md", "CONTRIBUTING.md"}
 	err := fs.WalkDir(os.DirFS(repository), "docs", func(name string, _ fs.DirEntry, err error) error {
 		if filepath.Ext(name) == ".md" {
-			pages = append(pages, name)
+			names = append(names, name)
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return names
+}
 
-	for _, page := range pages {
+// blocks returns the blocks of code of all pages.
+func blocks(t *testing.T) (all []block) {
+	t.Helper()
+	for _, page := range pages(t) {
 		all = append(all, blocksOf(page, read(t, page))...)
 	}
-
 	return all
 }
 

@@ -48,21 +48,44 @@ func TestEachClaimNamesATestThatExists(t *testing.T) {
 // testFunctions returns the names of all functions and methods in test files that get a *testing.T.
 func testFunctions(t *testing.T) map[string]bool {
 	t.Helper()
-	function := regexp.MustCompile(`(?m)^func (?:\([^)]*\) )?(\w+)\(t \*testing\.T`)
 	names := map[string]bool{}
+	for _, match := range regexp.MustCompile(`(?m)^func (?:\([^)]*\) )?(\w+)\(t \*testing\.T`).FindAllStringSubmatch(testSources(t), -1) {
+		names[match[1]] = true
+	}
+	return names
+}
+
+// testSources returns the text of all test files.
+func testSources(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
 	err := filepath.WalkDir(repository, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		source, err := os.ReadFile(path)
-		for _, match := range function.FindAllSubmatch(source, -1) {
-			names[string(match[1])] = true
-		}
+		all.Write(source)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	return names
+	return all.String()
+}
+
+// TestTheTestsThatPagesNameExist looks for each name like `TestVM` in the pages, and for the subtest in `TestRequests/the_node`.
+func TestTheTestsThatPagesNameExist(t *testing.T) {
+	functions, cases := testFunctions(t), testSources(t)
+	for _, page := range pages(t) {
+		for _, name := range regexp.MustCompile("`(Test[A-Z]\\w*)(?:/([^`]+))?`").FindAllStringSubmatch(read(t, page), -1) {
+			if !functions[name[1]] {
+				t.Errorf("%s: %s is no test", page, name[1])
+			}
+
+			if subtest := strings.ReplaceAll(name[2], "_", " "); subtest != "" && !strings.Contains(cases, `"`+subtest+`"`) {
+				t.Errorf("%s: %s has no subtest %q", page, name[1], subtest)
+			}
+		}
+	}
 }
