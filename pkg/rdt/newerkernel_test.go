@@ -58,12 +58,13 @@ func TestDeviceTrafficOfTheKernel(t *testing.T) {
 	must(t, host.WriteFile(sim.MountPoint+"/info/L3/io_alloc", []byte("0\n")))
 }
 
-// TestAssignableCountersOfTheKernel needs ABMC (AMD, Linux 6.18).
+// TestAssignableCountersOfTheKernel needs ABMC (AMD, Linux 6.18). It starts 6 containers, for which there are 4 of 8 counters: the root
+// group has two, and two classes have one each. Then it tries each mode of the kernel. After a switch, the root group has one.
 func TestAssignableCountersOfTheKernel(t *testing.T) {
 	host := mountNewer(t, "L3_MON/available_mbm_cntrs")
 	var pids processes
 	var containers []classes.Holder
-	for i := range 4 {
+	for i := range 6 {
 		pid := sleeping(t)
 		pids = append(pids, pid)
 		containers = append(containers, classes.Holder{ID: fmt.Sprint("c", i+1), Container: "main", PID: pid})
@@ -74,34 +75,59 @@ func TestAssignableCountersOfTheKernel(t *testing.T) {
 		must(t, host.WriteFile(sim.MountPoint+"/qos-gold/tasks", []byte(strconv.Itoa(pid))))
 	}
 	b.MonitorAll(t.Context(), inClass("gold", containers...))
+	wantCounters(t, host, b, containers, 2)
 
-	lacking := 0
-	for _, c := range containers {
+	const mode = sim.MountPoint + "/info/L3_MON/mbm_assign_mode"
+	text, err := host.ReadFile(mode)
+	must(t, err)
+	modes := strings.Fields(strings.NewReplacer("[", "", "]", "").Replace(string(text)))
+	t.Logf("modes of this kernel: %v", modes)
+	switchTo := func(name string) {
+		must(t, host.WriteFile(mode, []byte(name+"\n")))
+		_, err := b.Repair(t.Context())
+		must(t, err)
+		b.MonitorAll(t.Context(), inClass("gold", containers...))
+	}
+	for _, name := range modes {
+		if name == "mbm_event" {
+			continue
+		}
+		switchTo(name)
+		if condition := monitoredCondition(t, b); !condition.Healthy {
+			t.Errorf("in the mode %s, each group has a counter: %+v", name, condition)
+		}
+		switchTo("mbm_event") // the kernel has taken all counters away
+		wantCounters(t, host, b, containers, 1)
+	}
+
+	restarted := newBackend(host, &several{})
+	apply(t, restarted, monitorAll)
+	restarted.MonitorAll(t.Context(), inClass("gold", containers...))
+	wantCounters(t, host, restarted, containers, 1)
+
+	// The kernel frees the counters of ended containers, and the next ones get them.
+	restarted.Unmonitor("c1")
+	restarted.Unmonitor("c2")
+	restarted.MonitorAll(t.Context(), inClass("gold", containers[2:]...))
+	wantCounters(t, host, restarted, containers[2:], 0)
+}
+
+// wantCounters compares what is reported with the kernel's assignments. The first containers have counters, and the last ones have none.
+func wantCounters(t *testing.T, host hostfs.Root, b *Backend, containers []classes.Holder, lacking int) {
+	t.Helper()
+	for i, c := range containers {
 		text, err := host.ReadFile(sim.MountPoint + "/qos-gold/mon_groups/qos-" + c.ID + "/mbm_L3_assignments")
 		must(t, err)
-		lacks := strings.Contains(string(text), "=_")
-		if lacks {
-			lacking++
+		lacks := i >= len(containers)-lacking
+		if total, _, _ := strings.Cut(string(text), "\n"); strings.Contains(total, "=_") != lacks || !strings.HasPrefix(total, "mbm_total_bytes:") {
+			t.Errorf("%s: the kernel shows %q; want that a counter lacks: %v", c.ID, text, lacks)
 		}
 		if used := containerUses(t, b, c, "memory_bandwidth_bytes_total"); lacks != (used == nil) {
 			t.Errorf("%s has the bandwidth %v, and the kernel shows %q", c.ID, used, text)
 		}
 	}
-	if lacking == 0 || lacking == len(containers) {
-		t.Fatalf("%d of %d containers have no counter, want some", lacking, len(containers))
-	}
 	condition, counted := monitoredCondition(t, b), b.Status().Monitored["gold"]
-	if condition.Healthy || counted.Missing["NoFreeCounter"] != lacking || counted.Containers != len(containers)-lacking {
+	if condition.Healthy != (lacking == 0) || counted.Missing["NoFreeCounter"] != lacking || counted.Containers != len(containers)-lacking {
 		t.Errorf("%d containers have no counter; reported are %+v and %+v", lacking, condition, counted)
-	}
-
-	// The kernel frees the counters of an ended container, and the next one gets them.
-	b.Unmonitor("c1")
-	for _, c := range containers[1:] {
-		b.Unmonitor(c.ID)
-	}
-	b.MonitorAll(t.Context(), inClass("gold", containers[1]))
-	if condition := monitoredCondition(t, b); !condition.Healthy {
-		t.Errorf("a container that is alone: %+v", condition)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 // Event is what a counter counts. It is the name of a file in mon_data/mon_L3_* (Documentation/filesystems/resctrl.rst).
@@ -116,12 +115,9 @@ func (t Tree) countersOf(group string, caches []string) (counters Counters, err 
 // gives none to some groups if there are more groups than counters, or after a change of info/L3_MON/mbm_assign_mode. Other CPUs have a
 // counter for each group.
 func (t Tree) Unassigned(group string) (bool, error) {
-	data, err := t.host.ReadFile(t.path(group, "mbm_L3_assignments"))
-	if err == nil {
-		return unassigned(string(data)), nil
-	}
-	if !NotExist(err) && !errors.Is(err, syscall.EINVAL) { // EINVAL in the mode default
-		return false, fmt.Errorf("%s: %w", Describe(group), err)
+	assigned, err := t.Assignments(group)
+	if err != nil || assigned != nil {
+		return assigned.Lacks(MBMTotal), err
 	}
 
 	caches, err := t.monitoredCaches(group)
@@ -131,17 +127,6 @@ func (t Tree) Unassigned(group string) (bool, error) {
 		}
 	}
 	return false, err
-}
-
-// unassigned reports whether a file mbm_L3_assignments lacks a counter of all transfers in some cache. Its lines are like
-// "mbm_total_bytes:0=e;1=_" (mbm_L3_assignments_show in fs/resctrl/monitor.c).
-func unassigned(text string) bool {
-	for line := range strings.Lines(text) {
-		if domains, total := strings.CutPrefix(strings.TrimSpace(line), string(MBMTotal)+":"); total {
-			return strings.Contains(domains, "=_")
-		}
-	}
-	return false
 }
 
 // ParseCounter reads a file in mon_data. ok is false if the file has no number: the kernel writes "Unavailable" while it has no

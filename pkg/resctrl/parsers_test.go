@@ -195,3 +195,15 @@ func FuzzParseCounter(f *testing.F) {
 		}
 	})
 }
+
+func FuzzParseAssignments(f *testing.F) {
+	f.Add([]byte("mbm_total_bytes:0=e;1=_\nmbm_local_bytes:0=_;1=_\n"))
+	f.Add([]byte("mbm_reads:0=e\nmbm_total_bytes:x=e;;1;65536=e\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for counter := range ParseAssignments(data) {
+			if counter.Event != MBMTotal && counter.Event != MBMLocal || !strings.Contains(string(data), string(counter.Event)) {
+				t.Errorf("the counter %+v is read in %q", counter, data)
+			}
+		}
+	})
+}

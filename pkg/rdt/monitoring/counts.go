@@ -156,6 +156,25 @@ func (c *counts) totalsOf(name string) classes.Reading {
 	return c.containers[name]
 }
 
+// reassigned records that a group got a hardware counter, which begins at 0, or lost it. `name` is the directory name of a
+// monitoring group, and empty for the control group itself. The caller has read the group before.
+func (c *counts) reassigned(control, name string, series classes.Series, assigned bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	group := c.get(control)
+	counted := group.own
+	if name != "" {
+		if group.parts[name] == nil {
+			group.parts[name] = newGroupCount(false)
+		}
+		counted = group.parts[name]
+	}
+	delete(counted.last, series)
+	if assigned {
+		counted.last[series] = 0
+	}
+}
+
 // movePart records that a monitoring group was moved to another control group, and the group's values at the time of
 // the move. Growth after the move counts for the new control group.
 func (c *counts) movePart(from, to, name string, now classes.Reading) {

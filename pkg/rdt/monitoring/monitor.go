@@ -76,6 +76,7 @@ func (cs *Containers) MonitorAll(ctx context.Context, running []classes.InClass)
 	for id, c := range containers {
 		cs.monitors.wait(id, groups.Of(c.Class))
 	}
+	cs.shareCounters(ctx, m, running)
 }
 
 // lacksRMID reports whether a container should be monitored, but has no monitoring group. If the backend could not create the

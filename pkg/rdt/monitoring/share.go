@@ -104,6 +104,31 @@ func (s *sharing) exchange() (to, from *candidate) {
 	return nil, nil
 }
 
+// balance shares `n` counters evenly. Containers keep the counters that they have, as long as the shares are even.
+func (s *sharing) balance(n int) {
+	for i := range s.all {
+		if s.all[i].monitored {
+			n--
+		}
+	}
+	everyone := func(candidate) bool { return true }
+	for ; n < 0; n++ {
+		_, from := s.extremes(everyone)
+		s.set(from, false)
+	}
+	for ; n > 0; n-- {
+		to, _ := s.extremes(everyone)
+		if to == nil {
+			return
+		}
+		s.set(to, true)
+	}
+	for to, from := s.exchange(); to != nil; to, from = s.exchange() {
+		s.set(from, false)
+		s.set(to, true)
+	}
+}
+
 // extremes returns the unmonitored container that gets the next RMID, and the monitored container that is the first to lose
 // its RMID. A result is nil if there is no such container.
 func (s *sharing) extremes(among func(candidate) bool) (to, from *candidate) {

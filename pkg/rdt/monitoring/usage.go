@@ -33,16 +33,21 @@ func readingOf(counters resctrl.Counters) classes.Reading {
 		return nil
 	}
 
+	reading := classes.Reading{}
+	for counter, value := range counters {
+		reading[seriesOf(counter)] = float64(value)
+	}
+	return reading
+}
+
+// seriesOf returns the series whose values a counter has.
+func seriesOf(counter resctrl.Counter) classes.Series {
 	names := map[resctrl.Event]string{
 		resctrl.LLCOccupancy: "llc_occupancy_bytes",
 		resctrl.MBMTotal:     bandwidthTotal,
 		resctrl.MBMLocal:     "memory_bandwidth_local_bytes_total",
 	}
-	reading := classes.Reading{}
-	for counter, value := range counters {
-		reading[classes.Series{Measure: names[counter.Event], Part: strconv.Itoa(counter.Cache)}] = float64(value)
-	}
-	return reading
+	return classes.Series{Measure: names[counter.Event], Part: strconv.Itoa(counter.Cache)}
 }
 
 // measure reads the counters of a group. The reading is nil if there is no such group, or if the CPU cannot monitor caches.
@@ -75,6 +80,19 @@ func (cs *Containers) MeasureClass(ctx context.Context, class string) (classes.C
 		return classes.ClassReading{}, nil
 	}
 
+	reading, err := cs.measureClass(ctx, m, control)
+	for id, raw := range reading.Containers {
+		if !hasBandwidth(raw) || cs.monitors.lacksCounter(id) {
+			cs.lookForCounter(m, id, control)
+		}
+		reading.Containers[id] = cs.counts.used(id, raw)
+	}
+	return reading, err
+}
+
+// measureClass reads a control group with its monitoring groups, and adds the growth of their counters to the totals. The readings of
+// containers in the result have the kernel's values instead of totals. The caller holds monitors.counting.
+func (cs *Containers) measureClass(ctx context.Context, m *Machine, control string) (classes.ClassReading, error) {
 	group := cs.counts.of(control)
 	shown, err := measure(m.Tree, control)
 	if len(shown) == 0 {
@@ -88,13 +106,5 @@ func (cs *Containers) MeasureClass(ctx context.Context, class string) (classes.C
 	for name, values := range counters {
 		parts[name] = readingOf(values)
 	}
-
-	reading := classes.ClassReading{Class: cs.counts.add(control, group, shown, parts), Containers: cs.monitors.containers(control, parts)}
-	for id, raw := range reading.Containers {
-		if !hasBandwidth(raw) || cs.monitors.lacksCounter(id) {
-			cs.lookForCounter(m, id, control)
-		}
-		reading.Containers[id] = cs.counts.used(id, raw)
-	}
-	return reading, err
+	return classes.ClassReading{Class: cs.counts.add(control, group, shown, parts), Containers: cs.monitors.containers(control, parts)}, err
 }

@@ -23,7 +23,7 @@ func (f *FS) assign(g *group) {
 	}
 }
 
-// assignOne simulates rdtgroup_assign_cntr.
+// assignOne simulates rdtgroup_assign_cntr. The counter begins at 0 (resctrl_config_cntr).
 func (f *FS) assignOne(g *group, event string, id int) error {
 	file := counterFile(id, event)
 	if f.spec.Counters == 0 || g.assigned[file] {
@@ -37,6 +37,7 @@ func (f *FS) assignOne(g *group, event string, id int) error {
 		g.assigned = map[string]bool{}
 	}
 	g.assigned[file] = true
+	delete(g.counts, file)
 	return nil
 }
 

@@ -1,0 +1,110 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package monitoring
+
+import (
+	"context"
+	"path"
+	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+)
+
+// shareCounters assigns the counters of memory bandwidth to the groups of this program, if the kernel lets programs assign them. It
+// keeps no state, so it continues after a restart. `running` has the running containers in the order of their creation.
+func (cs *Containers) shareCounters(ctx context.Context, m *Machine, running []classes.InClass) {
+	cs.monitors.counting.Lock()
+	defer cs.monitors.counting.Unlock()
+	if len(m.Offered) == 0 && !m.Selection.Enabled() {
+		return // class files configure nothing
+	}
+	if assigned, err := m.Assignments(resctrl.Root); err != nil || assigned == nil {
+		return
+	}
+	users, err := cs.users(m, running)
+	free, freeErr := m.FreeCounters()
+	if err != nil || freeErr != nil {
+		cs.log.Debug("cannot read which groups have counters; retrying", "error", err, "free", freeErr)
+		return
+	}
+
+	changes := planCounters(users, free)
+	cs.countBefore(ctx, m, users, changes)
+	for _, c := range changes {
+		u := users[c.user]
+		if err := m.Assign(u.group, c.counter, c.assigned); err != nil {
+			cs.log.Debug("cannot assign a counter; retrying", "error", err)
+			continue
+		}
+		u.has[c.counter] = c.assigned
+		cs.counts.reassigned(u.control, u.part(), seriesOf(c.counter), c.assigned)
+	}
+	for _, u := range users {
+		if u.container != nil {
+			cs.monitors.count(u.container.id, u.has.Lacks(resctrl.MBMTotal))
+		}
+	}
+}
+
+// part returns the name of the directory of a monitoring group. It is empty for a control group.
+func (u user) part() string {
+	if u.container == nil {
+		return ""
+	}
+	return path.Base(u.group)
+}
+
+// users returns the groups of this program: the control groups of classes, the root group, and then the monitoring groups of
+// containers. Those of configured classes are the first ones.
+func (cs *Containers) users(m *Machine, running []classes.InClass) (users []user, err error) {
+	controls, err := m.Groups()
+	if err != nil {
+		return nil, err
+	}
+	rank := func(control string) int {
+		switch {
+		case control == resctrl.Root:
+			return 2
+		case slices.Contains(m.Offered, groups.ClassOf(control)):
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(controls, func(a, b string) int { return rank(a) - rank(b) })
+	for _, control := range controls {
+		if control == resctrl.Root || groups.IsManaged(control) {
+			users = append(users, user{group: control, control: control})
+		}
+	}
+	for _, c := range running {
+		if control, exists := cs.monitors.of(c.ID); exists {
+			users = append(users, user{monitorPath(control, c.ID), control, &candidate{id: c.ID, class: c.Class, pod: c.PodUID}, nil})
+		}
+	}
+
+	for i := range users {
+		if users[i].has, err = m.Assignments(users[i].group); err != nil {
+			return nil, err
+		}
+	}
+	return users, nil
+}
+
+// countBefore reads the counters of the control groups in which counters are about to be assigned anew, since such counters lose
+// what they have counted.
+func (cs *Containers) countBefore(ctx context.Context, m *Machine, users []user, changes []change) {
+	counted := map[string]bool{}
+	for _, c := range changes {
+		control := users[c.user].control
+		if counted[control] {
+			continue
+		}
+		counted[control] = true
+		if _, err := cs.measureClass(ctx, m, control); err != nil {
+			cs.log.Debug("cannot read the counters of a class before they are assigned to other groups", "group", control, "error", err)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package monitoring
+
+import "github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+
+// user is a group of this program that needs counters of memory bandwidth. It is the root group, the control group of a class, or the
+// monitoring group of a container.
+type user struct {
+	group   string
+	control string
+	// container is the monitored container. It is nil for a control group.
+	container *candidate
+	has       resctrl.Assignments
+}
+
+// keeps reports whether the user keeps its counters. The root group is not of this program, so that another program may have
+// assigned the counters.
+func (u user) keeps() bool { return u.group == resctrl.Root }
+
+// change gives a counter to a user or takes it away. The field user is the index of the user.
+type change struct {
+	user     int
+	counter  resctrl.Counter
+	assigned bool
+}
+
+// planCounters returns the changes that share the counters of memory bandwidth between users. `free` has the number of counters that
+// no group has, by cache. The changes that take away counters are the first ones.
+//
+// All transfers are more important than those within a NUMA node, so all users get a counter of the former before any gets one of the
+// latter. For each of the two, control groups come first, in the order of `users`. The containers share the rest evenly between
+// classes, and between the pods of a class, as they share RMIDs. A counter of a group that is no user is never taken away.
+func planCounters(users []user, free map[int]int) (changes []change) {
+	var later []change
+	for cache, n := range free {
+		for _, u := range users {
+			for counter, assigned := range u.has {
+				if counter.Cache == cache && assigned && !u.keeps() {
+					n++
+				}
+			}
+		}
+		for _, event := range []resctrl.Event{resctrl.MBMTotal, resctrl.MBMLocal} {
+			counter := resctrl.Counter{Event: event, Cache: cache}
+			wanted := whoCounts(users, counter, &n)
+			for i, u := range users {
+				has, known := u.has[counter]
+				switch {
+				case !known || has == wanted[i]:
+				case has:
+					changes = append(changes, change{i, counter, false})
+				default:
+					later = append(later, change{i, counter, true})
+				}
+			}
+		}
+	}
+	return append(changes, later...)
+}
+
+// whoCounts returns the users that shall have a counter, by index, and subtracts their number from `n`, the number of counters that
+// can be given to users.
+func whoCounts(users []user, counter resctrl.Counter, n *int) map[int]bool {
+	wanted := map[int]bool{}
+	var candidates []candidate
+	var of []int
+	for i, u := range users {
+		has, known := u.has[counter]
+		switch {
+		case !known:
+		case u.container != nil:
+			c := *u.container
+			c.monitored = has
+			candidates, of = append(candidates, c), append(of, i)
+		case has && u.keeps():
+			wanted[i] = true
+		case *n > 0:
+			wanted[i] = true
+			*n--
+		}
+	}
+
+	s := newSharing(candidates)
+	s.balance(*n)
+	for i, c := range s.all {
+		if c.monitored {
+			wanted[of[i]] = true
+			*n--
+		}
+	}
+	return wanted
+}
