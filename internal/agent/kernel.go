@@ -5,6 +5,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,9 @@ const threadsInterval = 500 * time.Millisecond
 // waited long for another change would be long too.
 const lastThreads = 15 * time.Second
 
+// idleRotation is how often the agent looks whether class files ask for monitoring in turns, while they do not.
+const idleRotation = 5 * time.Second
+
 // untilThreads returns the pause before the next call of MoveThreads, given how long the last call took. Longer calls
 // are less frequent, so that the calls take at most 2% of the time.
 func untilThreads(took time.Duration) time.Duration {
@@ -47,11 +51,13 @@ func settling() []time.Duration {
 }
 
 // repair corrects drift periodically, after a disk was added or removed, and after a resctrl group was removed. It
-// calls the function `watch` at its start and after each repair.
+// calls the function `watch` at its start and after each repair. It also moves threads, and begins the turns of containers that are
+// monitored in turn.
 func (a *Agent) repair(ctx context.Context, n *node.Node, changed <-chan struct{}, watch func()) error {
-	repair, moveThreads := time.NewTicker(a.options.RepairInterval), time.NewTimer(threadsInterval)
+	repair, moveThreads, rotate := time.NewTicker(a.options.RepairInterval), time.NewTimer(threadsInterval), time.NewTimer(idleRotation)
 	defer repair.Stop()
 	defer moveThreads.Stop()
+	defer rotate.Stop()
 	settle := newSettler(settling())
 	defer settle.timer.Stop()
 
@@ -69,6 +75,9 @@ func (a *Agent) repair(ctx context.Context, n *node.Node, changed <-chan struct{
 		case <-repair.C:
 			n.Repair(ctx)
 			watch()
+		case <-rotate.C:
+			n.Rotate(ctx)
+			rotate.Reset(cmp.Or(n.RotateEvery(), idleRotation))
 		case <-moveThreads.C:
 			began := time.Now()
 			n.MoveThreads(ctx)

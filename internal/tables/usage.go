@@ -26,6 +26,7 @@ func knownColumns() []column {
 		{"llc_occupancy_bytes", "CACHE", "cache", bytesText},
 		{"memory_bandwidth_bytes_total", "MEMORY/s", "memory", bytesText},
 		{"memory_bandwidth_local_bytes_total", "LOCAL/s", "local", bytesText},
+		{"memory_bandwidth_observed_seconds_total", "OBSERVED", "observed", percentText},
 		{"fs_reads_bytes_total", "READ/s", "read", bytesText},
 		{"fs_writes_bytes_total", "WRITTEN/s", "written", bytesText},
 		{"fs_reads_total", "READS/s", "reads", numberText},

@@ -6,6 +6,7 @@ package classes
 import (
 	"context"
 	"strings"
+	"time"
 )
 
 // Measure describes something that the kernel measures, e.g. the bytes that are read from a disk.
@@ -74,6 +75,13 @@ type Monitor interface {
 	Tracks(id string) bool
 	// Unmonitor ends the monitoring of a container, and forgets the container.
 	Unmonitor(id string)
+}
+
+// Rotator is a Monitor that measures some containers in turn.
+type Rotator interface {
+	Monitor
+	// RotateEvery returns how often MonitorAll must be called at least. It is 0 if the live configuration does not ask for turns.
+	RotateEvery() time.Duration
 }
 
 // InClass is a container and its observed class of a resource.

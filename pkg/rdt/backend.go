@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
@@ -52,7 +53,7 @@ type Backend struct {
 }
 
 var (
-	_ classes.Monitor    = (*Backend)(nil)
+	_ classes.Rotator    = (*Backend)(nil)
 	_ classes.ClassMeter = (*Backend)(nil)
 )
 
@@ -63,8 +64,13 @@ func New(opts Options) *Backend {
 		log = slog.New(slog.DiscardHandler)
 	}
 
+	now := opts.Now
+	if now == nil {
+		now = time.Now
+	}
+
 	b := &Backend{host: opts.FS, threads: opts.Threads, mount: opts.MountResctrl, log: log}
-	b.Containers = monitoring.New(b.threadsOf, log)
+	b.Containers = monitoring.New(b.threadsOf, now, log)
 	b.live.Store(&live{})
 	return b
 }
@@ -347,7 +353,9 @@ type Options struct {
 	MountResctrl bool
 	// FilesAlone is true if class files are checked without a machine.
 	FilesAlone bool
-	Log        *slog.Logger
+	// Now is the clock. It may be nil.
+	Now func() time.Time
+	Log *slog.Logger
 }
 
 // Kind returns the kind of resources that class files configure in the field "rdt".
@@ -365,6 +373,6 @@ func Kind(opts Options) classes.Kind {
 		New:     func(string, classes.Scope) classes.Backend { return New(opts) },
 
 		Measures:  monitoring.Measures("a class"),
-		Monitored: monitoring.Measures("a container"),
+		Monitored: monitoring.MeasuresOfContainers(),
 	}
 }

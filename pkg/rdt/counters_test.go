@@ -4,8 +4,10 @@
 package rdt
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -127,4 +129,48 @@ func TestTotalsGoOnWhenACounterIsAssignedAnew(t *testing.T) {
 	count("qos-gold", "8")
 	count(inGold("c2"), "3")
 	want(1003.0, 1011)
+}
+
+// TestCountersRotate has a counter for one of three containers. With turns, each gets it in turn, and its values have how long it was
+// observed.
+func TestCountersRotate(t *testing.T) {
+	spec := sim.AMDSpec()
+	spec.Counters, spec.Domains = 5, []int{0}
+	fsys, now := sim.New(spec), time.Unix(1000, 0)
+	b := New(Options{FS: fsys, Threads: &several{}, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
+	apply(t, b, twoPartitions+"monitoring: {containers: all, rotate: 10s}\n")
+	var containers []classes.Holder
+	for i, id := range []string{"c1", "c2", "c3"} {
+		fsys.AddTask(i+1, "qos-gold")
+		containers = append(containers, classes.Holder{ID: id, Container: "main", PID: i + 1})
+	}
+	if every := b.RotateEvery(); every != 10*time.Second {
+		t.Fatalf("turns take %v", every)
+	}
+
+	for round, want := range [][]string{{"t", "", ""}, {"", "t", ""}, {"", "", "t"}, {"t", "", ""}} {
+		b.MonitorAll(t.Context(), inClass("gold", containers...))
+		if diff := cmp.Diff(want, assignedTo(t, fsys, inGold("c1"), inGold("c2"), inGold("c3"))); diff != "" {
+			t.Errorf("turn %d: counters (-want +got):\n%s", round, diff)
+		}
+		if got := b.Status().Monitored["gold"].Missing["NoFreeCounter"]; got != max(0, 2-round) {
+			t.Errorf("turn %d: %d containers have never had a counter", round, got)
+		}
+		now = now.Add(3 * time.Second)
+		b.MonitorAll(t.Context(), inClass("gold", containers...)) // before the end of the turn
+		if diff := cmp.Diff(want, assignedTo(t, fsys, inGold("c1"), inGold("c2"), inGold("c3"))); diff != "" {
+			t.Errorf("turn %d: counters before its end (-want +got):\n%s", round, diff)
+		}
+		fsys.Count(inGold("c"+string(rune('1'+round%3))), 0, "mbm_total_bytes", "1000")
+		now = now.Add(7 * time.Second)
+	}
+
+	for i, want := range [][]any{{2000.0, 20.0}, {1000.0, 10.0}, {1000.0, 10.0}} {
+		got := []any{
+			containerUses(t, b, containers[i], "memory_bandwidth_bytes_total"), containerUses(t, b, containers[i], "memory_bandwidth_observed_seconds_total"),
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: bytes and seconds (-want +got):\n%s", containers[i].ID, diff)
+		}
+	}
 }

@@ -5,6 +5,7 @@ package rdt
 
 import (
 	"slices"
+	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
@@ -12,7 +13,7 @@ import (
 )
 
 // monitoring reads the field `f`, which selects the monitored containers. The value is the word "containers" (all
-// containers), or a mapping from "containers" to a list of classes.
+// containers), or a mapping from "containers" to "all" or to a list of classes.
 func (r *reader) monitoring(f *classes.Field) (m monitoring.Selection) {
 	if f == nil {
 		return m
@@ -25,16 +26,33 @@ func (r *reader) monitoring(f *classes.Field) (m monitoring.Selection) {
 		return monitoring.Selection{All: true}
 	}
 
-	fields := f.Fields("containers")
+	fields := f.Fields("containers", "rotate")
 	list := fields["containers"]
+	if rotate := fields["rotate"]; rotate != nil {
+		m.Rotate = turnOf(rotate)
+	}
+	if list != nil && list.IsScalar() && list.Scalar() == "all" {
+		m.All = true
+		return m
+	}
 	items := list.Items()
-	if list != nil && len(items) == 0 && (list.IsList() || list.IsNull()) || fields != nil && len(f.Entries()) == 0 {
+	if list != nil && len(items) == 0 && (list.IsList() || list.IsNull()) || fields != nil && list == nil && (len(f.Entries()) == 0 || fields["rotate"] != nil) {
 		f.Report(`selects no container; write "containers" to monitor all containers, or "containers: [CLASS]" for the containers of some classes`)
 	}
 	for _, item := range items {
 		r.monitoredClass(&m, item)
 	}
 	return m
+}
+
+// turnOf reads how long a container has a counter of memory bandwidth.
+func turnOf(f *classes.Field) time.Duration {
+	text, ok := f.Text()
+	every, err := time.ParseDuration(text)
+	if ok && (err != nil || every < time.Second || every > time.Hour) {
+		f.Report("is %q; write a time from 1s to 1h, for example 10s", text)
+	}
+	return every
 }
 
 // monitoredClass adds the class that an item names.

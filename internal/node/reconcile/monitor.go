@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -91,6 +92,25 @@ func (r *Reconciler) monitor(ctx context.Context) {
 			return struct{}{}, nil
 		})
 	}
+}
+
+// RotateEvery returns how often Rotate must be called at least. It is 0 if no resource monitors containers in turn.
+func (r *Reconciler) RotateEvery() (every time.Duration) {
+	for _, monitor := range monitors(r.store) {
+		if rotator, ok := monitor.(classes.Rotator); ok && rotator.RotateEvery() > 0 && (every == 0 || rotator.RotateEvery() < every) {
+			every = rotator.RotateEvery()
+		}
+	}
+	return every
+}
+
+// Rotate begins the next turn of containers that are monitored in turn.
+func (r *Reconciler) Rotate(ctx context.Context) {
+	if r.RotateEvery() == 0 || r.acquire(ctx) != nil {
+		return
+	}
+	defer r.release()
+	r.monitor(ctx)
 }
 
 // inOrder sorts holders by the order in which the store got to know them.

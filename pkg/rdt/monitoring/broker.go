@@ -24,14 +24,15 @@ func (cs *Containers) shareCounters(ctx context.Context, m *Machine, running []c
 	if assigned, err := m.Assignments(resctrl.Root); err != nil || assigned == nil {
 		return
 	}
-	users, err := cs.users(m, running)
+	anew := cs.rotation.next(cs.now(), m.Selection.Rotate)
+	users, err := cs.users(m, cs.rotation.inOrder(running))
 	free, freeErr := m.FreeCounters()
 	if err != nil || freeErr != nil {
 		cs.log.Debug("cannot read which groups have counters; retrying", "error", err, "free", freeErr)
 		return
 	}
 
-	changes := planCounters(users, free)
+	changes := planCounters(users, free, anew)
 	cs.countBefore(ctx, m, users, changes)
 	for _, c := range changes {
 		u := users[c.user]
@@ -44,7 +45,8 @@ func (cs *Containers) shareCounters(ctx context.Context, m *Machine, running []c
 	}
 	for _, u := range users {
 		if u.container != nil {
-			cs.monitors.count(u.container.id, u.has.Lacks(resctrl.MBMTotal))
+			cs.rotation.record(u.container.id, u.has, cs.now())
+			cs.noteCounter(u.container.id, u.has.Lacks(resctrl.MBMTotal))
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
@@ -21,6 +22,9 @@ import (
 type Selection struct {
 	All     bool
 	Classes []string
+	// Rotate is how long a container has a counter of memory bandwidth until it is the turn of another one, if there are too few. It is
+	// 0 if counters stay.
+	Rotate time.Duration
 }
 
 // Enabled reports whether a class is selected.
@@ -50,21 +54,25 @@ func (m *Machine) selected() []string {
 // of classes.Monitor and classes.ClassMeter that classes.Backend lacks. It may be used by several goroutines at once.
 type Containers struct {
 	threads func(classes.Holder) ([]int, error)
+	now     func() time.Time
 	log     *slog.Logger
 
 	// machine is nil before the first call of Use.
 	machine  atomic.Pointer[Machine]
 	monitors monitors
 	counts   counts
+	rotation rotation
 }
 
 // New returns Containers without groups. The function `threads` lists the threads of a container.
-func New(threads func(classes.Holder) ([]int, error), log *slog.Logger) *Containers {
+func New(threads func(classes.Holder) ([]int, error), now func() time.Time, log *slog.Logger) *Containers {
 	return &Containers{
 		threads:  threads,
+		now:      now,
 		log:      log,
 		monitors: monitors{groups: map[string]string{}, missing: map[string]absence{}, uncounted: map[string]bool{}},
 		counts:   counts{controls: map[string]*controlCount{}, containers: map[string]classes.Reading{}},
+		rotation: rotation{turns: map[string]*turns{}},
 	}
 }
 

@@ -137,6 +137,7 @@ func (cs *Containers) setMonitored(container classes.Holder, selected bool, to s
 	}
 	if !selected {
 		cs.counts.forget(container.ID)
+		cs.rotation.forget(container.ID)
 	}
 	if !selected || m == nil {
 		return nil, nil
@@ -287,7 +288,7 @@ func (cs *Containers) lookForCounter(m *Machine, id, control string) {
 		cs.log.Debug("cannot read whether a container has a counter; retrying", "id", id, "error", err)
 		return
 	}
-	cs.monitors.count(id, unassigned)
+	cs.noteCounter(id, unassigned)
 }
 
 // Monitored implements classes.Monitor.
@@ -306,6 +307,7 @@ func (cs *Containers) Unmonitor(id string) {
 	defer cs.monitors.counting.Unlock()
 	cs.unmonitor(id)
 	cs.counts.forget(id)
+	cs.rotation.forget(id)
 }
 
 // Find records the existing monitoring groups of this program, e.g. from a former run, and the number of other

@@ -32,7 +32,9 @@ type change struct {
 // All transfers are more important than those within a NUMA node, so all users get a counter of the former before any gets one of the
 // latter. For each of the two, control groups come first, in the order of `users`. The containers share the rest evenly between
 // classes, and between the pods of a class, as they share RMIDs. A counter of a group that is no user is never taken away.
-func planCounters(users []user, free map[int]int) (changes []change) {
+//
+// If `anew` is true, the containers get counters as if none had one, so that the first ones of `users` get them.
+func planCounters(users []user, free map[int]int, anew bool) (changes []change) {
 	var later []change
 	for cache, n := range free {
 		for _, u := range users {
@@ -44,7 +46,7 @@ func planCounters(users []user, free map[int]int) (changes []change) {
 		}
 		for _, event := range []resctrl.Event{resctrl.MBMTotal, resctrl.MBMLocal} {
 			counter := resctrl.Counter{Event: event, Cache: cache}
-			wanted := whoCounts(users, counter, &n)
+			wanted := whoCounts(users, counter, anew, &n)
 			for i, u := range users {
 				has, known := u.has[counter]
 				switch {
@@ -62,7 +64,7 @@ func planCounters(users []user, free map[int]int) (changes []change) {
 
 // whoCounts returns the users that shall have a counter, by index, and subtracts their number from `n`, the number of counters that
 // can be given to users.
-func whoCounts(users []user, counter resctrl.Counter, n *int) map[int]bool {
+func whoCounts(users []user, counter resctrl.Counter, anew bool, n *int) map[int]bool {
 	wanted := map[int]bool{}
 	var candidates []candidate
 	var of []int
@@ -72,7 +74,7 @@ func whoCounts(users []user, counter resctrl.Counter, n *int) map[int]bool {
 		case !known:
 		case u.container != nil:
 			c := *u.container
-			c.monitored = has
+			c.monitored = has && !anew
 			candidates, of = append(candidates, c), append(of, i)
 		case has && u.keeps():
 			wanted[i] = true

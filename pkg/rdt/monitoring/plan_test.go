@@ -51,7 +51,7 @@ func TestCountersAreShared(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			users := usersOf(test.users)
 			free := test.free
-			for _, c := range planCounters(users, map[int]int{0: free}) {
+			for _, c := range planCounters(users, map[int]int{0: free}, false) {
 				if users[c.user].has[c.counter] == c.assigned {
 					t.Errorf("%+v changes nothing", c)
 				}
@@ -68,7 +68,7 @@ func TestCountersAreShared(t *testing.T) {
 			if diff := cmp.Diff(usersOf(test.want), users, cmp.AllowUnexported(user{}, candidate{})); diff != "" {
 				t.Errorf("counters (-want +got):\n%s", diff)
 			}
-			if again := planCounters(users, map[int]int{0: free}); len(again) > 0 {
+			if again := planCounters(users, map[int]int{0: free}, false); len(again) > 0 {
 				t.Errorf("the next plan has changes: %+v", again)
 			}
 		})

@@ -27,6 +27,13 @@ func Measures(what string) []classes.Measure {
 	}
 }
 
+// MeasuresOfContainers returns the measures of containers.
+func MeasuresOfContainers() []classes.Measure {
+	return append(Measures("a container"), classes.Measure{Name: observedSeconds, Part: "cache_id",
+		Help: "Seconds in which a counter has counted the bytes that a container has transferred between a last level cache and memory, " +
+			"if containers have counters in turn."})
+}
+
 // readingOf returns the values of counters as a reading. It is nil if `counters` is nil.
 func readingOf(counters resctrl.Counters) classes.Reading {
 	if counters == nil {
@@ -85,7 +92,7 @@ func (cs *Containers) MeasureClass(ctx context.Context, class string) (classes.C
 		if !hasBandwidth(raw) || cs.monitors.lacksCounter(id) {
 			cs.lookForCounter(m, id, control)
 		}
-		reading.Containers[id] = cs.counts.used(id, raw)
+		reading.Containers[id] = cs.used(id, raw)
 	}
 	return reading, err
 }

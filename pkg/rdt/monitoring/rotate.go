@@ -1,0 +1,151 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package monitoring
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+)
+
+// observedSeconds is the measure of how long a counter of all transfers has counted for a container.
+const observedSeconds = "memory_bandwidth_observed_seconds_total"
+
+// rotation records which containers had counters of memory bandwidth, and when, so that each container gets its turn. It is lost when
+// this program ends: the turns then begin anew.
+type rotation struct {
+	mu sync.Mutex // guards the fields below, and is never held during I/O
+	// round is the number of the present turn, which began at the time `began`.
+	round int
+	began time.Time
+	// turns has the containers with a monitoring group, by ID.
+	turns map[string]*turns
+}
+
+// turns describes the turns of a container.
+type turns struct {
+	// last is the number of the last turn in which the container had a counter. It is 0 if there was none.
+	last int
+	// observed has how long the counter of each cache has counted, without the present turn, which began at since[cache].
+	observed map[int]time.Duration
+	since    map[int]time.Time
+}
+
+// RotateEvery implements classes.Rotator.
+func (cs *Containers) RotateEvery() time.Duration {
+	if m := cs.machine.Load(); m != nil {
+		return m.Selection.Rotate
+	}
+	return 0
+}
+
+// next begins the next turn if the present one has taken long enough, and reports whether it has.
+func (r *rotation) next(now time.Time, every time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	due := every > 0 && now.Sub(r.began) >= every-every/10 // callers are not exactly on time
+	if due || r.round == 0 {
+		r.round++
+		r.began = now
+	}
+	return due
+}
+
+// inOrder sorts containers: those that have waited longest for a counter come first.
+func (r *rotation) inOrder(running []classes.InClass) []classes.InClass {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := func(c classes.InClass) int {
+		if t := r.turns[c.ID]; t != nil {
+			return t.last
+		}
+		return 0
+	}
+	return slices.SortedStableFunc(slices.Values(running), func(a, b classes.InClass) int { return cmp.Compare(last(a), last(b)) })
+}
+
+// record records which counters of all transfers a container has now.
+func (r *rotation) record(id string, has resctrl.Assignments, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.turns[id]
+	if t == nil {
+		t = &turns{observed: map[int]time.Duration{}, since: map[int]time.Time{}}
+		r.turns[id] = t
+	}
+	for counter, assigned := range has {
+		since, counts := t.since[counter.Cache]
+		switch {
+		case counter.Event != resctrl.MBMTotal:
+		case assigned && !counts:
+			t.since[counter.Cache] = now
+		case !assigned && counts:
+			t.observed[counter.Cache] += now.Sub(since)
+			delete(t.since, counter.Cache)
+		}
+		if counter.Event == resctrl.MBMTotal && assigned {
+			t.last = r.round
+		}
+	}
+}
+
+// had reports whether a container has had a counter.
+func (r *rotation) had(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.turns[id] != nil && r.turns[id].last > 0
+}
+
+// observed returns how long the counters of a container have counted. The reading is empty if it never had one.
+func (r *rotation) observed(id string, now time.Time) classes.Reading {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	reading := classes.Reading{}
+	t := r.turns[id]
+	if t == nil {
+		return reading
+	}
+	add := func(cache int, took time.Duration) {
+		reading[classes.Series{Measure: observedSeconds, Part: strconv.Itoa(cache)}] += took.Seconds()
+	}
+	for cache, took := range t.observed {
+		add(cache, took)
+	}
+	for cache, since := range t.since {
+		add(cache, now.Sub(since))
+	}
+	return reading
+}
+
+func (r *rotation) forget(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.turns, id)
+}
+
+// noteCounter records whether a monitored container lacks a counter. A container whose turn comes again does not count as one.
+func (cs *Containers) noteCounter(id string, lacks bool) {
+	cs.monitors.count(id, lacks && (cs.RotateEvery() == 0 || !cs.rotation.had(id)))
+}
+
+// used returns the reading of a container, with its totals in place of the kernel's counters. If containers have counters in turn, the
+// totals stay while the container has none, and the reading has how long the counters have counted.
+func (cs *Containers) used(id string, raw classes.Reading) classes.Reading {
+	if cs.RotateEvery() == 0 {
+		return cs.counts.used(id, raw)
+	}
+	reading := cs.rotation.observed(id, cs.now())
+	for series := range reading {
+		raw[classes.Series{Measure: bandwidthTotal, Part: series.Part}] = 0 // used replaces it by the total
+	}
+	for series, value := range cs.counts.used(id, raw) {
+		reading[series] = value
+	}
+	return reading
+}
