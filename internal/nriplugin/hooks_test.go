@@ -75,7 +75,7 @@ func annotations(random *rand.Rand) map[string]string {
 	all := map[string]string{}
 	for range random.IntN(4) {
 		key := oneOf(random, "qos.noderesource.dev/pod", "container.qos.noderesource.dev/a", "container.qos.noderesource.dev/",
-			"allocated.qos.noderesource.dev/x", "assigned.qos.noderesource.dev", "io.kubernetes.cri.rdt-class")
+			"allocated.qos.noderesource.dev/x", "assigned.qos.noderesource.dev", classes.EffectiveKey, "io.kubernetes.cri.rdt-class")
 		all[key] = oneOf(random, "test.example/cache=gold", "test.example/net=high", "=", ",", "test.example/cache=", "a=b=c", "[null]", "null",
 			`[{"Resource":"test.example/cache","Class":"gold","Source":"container"}]`, `[{"Resource":"nope","Class":"gold"}]`)
 	}

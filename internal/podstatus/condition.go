@@ -52,7 +52,7 @@ func (o *observed) condition(now metav1.Time) *corev1.PodCondition {
 	case o.assignments != nil && len(ignored) > 0:
 		want.Reason = nodeqosv1alpha1.ReasonAnnotationIgnored
 		want.Message = refusedMessage(ignored, effective)
-	case o.assignments != nil && (o.anyClass() || current != nil):
+	case o.assignments != nil && (o.anyClass() || current != nil || o.pod.Annotations[classes.EffectiveKey] != ""):
 		want.Status, want.Reason, want.Message = corev1.ConditionTrue, nodeqosv1alpha1.ReasonAssigned, joinUpTo(effective, maxMessage)
 	default:
 		return nil

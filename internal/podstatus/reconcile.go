@@ -24,6 +24,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // podState is the state of a pod between two reconciles. Only the worker that has the pod's key uses it, except for the fields of events.
@@ -35,6 +36,9 @@ type podState struct {
 	announced map[string]bool
 	follower  *podrequests.Follower
 	retry     kubeapi.Retry
+	// refusedAnnotation is the annotation of the classes that the API server did not accept, or "". The condition is then
+	// written without it.
+	refusedAnnotation string
 
 	// events and eventRetry are used only by writeEvents.
 	events     podevents.Series
@@ -147,14 +151,14 @@ func (p *Publisher) recordEvents(state *podState, o *observed) {
 	}
 }
 
-// write writes the condition of a pod, unless the API server has it already, and lets writeEvents write the events. It returns the time
+// write writes the condition and the annotation of a pod, unless the API server has it already, and lets writeEvents write the events. It returns the time
 // after which the caller must call write again.
 func (p *Publisher) write(ctx context.Context, key string, state *podState, o *observed) (again time.Duration) {
 	if wait := max(state.retry.Wait(), p.breaker.Wait()); wait > 0 {
 		return wait
 	}
 
-	err := p.writeCondition(ctx, key, o)
+	err := p.writeCondition(ctx, key, state, o)
 	if gone(err) {
 		return 0 // the informer reports the deletion or the new pod
 	}
@@ -211,13 +215,19 @@ func (p *Publisher) logOutcome(ctx context.Context, what, key, kind string, err 
 	p.failures.record(what, key, err)
 }
 
-func (p *Publisher) writeCondition(ctx context.Context, key string, o *observed) error {
-	want := o.condition(metav1.Now())
-	if !p.options.Conditions || want == nil || same(podspec.AssignedCondition(o.pod), want) {
+// writeCondition writes the condition and the annotation in one request.
+func (p *Publisher) writeCondition(ctx context.Context, key string, state *podState, o *observed) error {
+	want, annotation := o.condition(metav1.Now()), o.annotation()
+	refused := annotation != "" && annotation == state.refusedAnnotation
+	if refused {
+		annotation = ""
+	}
+	current := refused || o.pod.Annotations[classes.EffectiveKey] == annotation
+	if !p.options.Conditions || want == nil || current && same(podspec.AssignedCondition(o.pod), want) {
 		return nil
 	}
 
-	patch, err := applied(o.pod, want)
+	patch, err := applied(o.pod, want, annotation)
 	if err != nil {
 		return err
 	}
@@ -232,6 +242,10 @@ func (p *Publisher) writeCondition(ctx context.Context, key string, o *observed)
 	}
 	p.logOutcome(ctx, "write the condition of pods", key, "pod condition", err)
 	if err != nil {
+		state.refusedAnnotation = ""
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+			state.refusedAnnotation = annotation
+		}
 		return err
 	}
 
@@ -250,13 +264,16 @@ func gone(err error) bool {
 	return anotherUID || apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }
 
-// applied returns an apply configuration that has only the condition and the UID. The UID makes the API server reject
-// the request if a new pod has the same name. client-go's types of apply configurations are not used, because they link
-// the types of all API groups.
-func applied(pod *corev1.Pod, c *corev1.PodCondition) ([]byte, error) {
+// applied returns an apply configuration that has only the condition, the annotation unless it is "", and the UID. The UID makes the
+// API server reject the request if a new pod has the same name. client-go's types of apply configurations are not used, because they
+// link the types of all API groups.
+func applied(pod *corev1.Pod, c *corev1.PodCondition, annotation string) ([]byte, error) {
+	metadata := map[string]any{"namespace": pod.Namespace, "name": pod.Name, "uid": pod.UID}
+	if annotation != "" {
+		metadata["annotations"] = map[string]string{classes.EffectiveKey: annotation}
+	}
 	return json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"namespace": pod.Namespace, "name": pod.Name, "uid": pod.UID},
+		"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
 		"status": map[string]any{"conditions": []map[string]any{{
 			"type": c.Type, "status": c.Status, "reason": c.Reason, "message": c.Message, "lastTransitionTime": c.LastTransitionTime,
 		}}},

@@ -61,7 +61,7 @@ func strippedAnnotations(pod *corev1.Pod) map[string]string {
 	for key, value := range pod.Annotations {
 		container := podrequests.ContainerOf(key)
 		isRequest := classes.IsPodRequest(key) && (container == "" || slices.Contains(names, container))
-		if key != corev1.MirrorPodAnnotationKey && !isRequest {
+		if key != corev1.MirrorPodAnnotationKey && key != classes.EffectiveKey && !isRequest {
 			continue
 		}
 		if len(value) > maxAnnotation {

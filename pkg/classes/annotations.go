@@ -18,6 +18,9 @@ const (
 	// VolumeKeyPrefix, followed by the name of a container, is the key of the pod annotation that requests classes for volumes of
 	// this container, as "path=class" pairs.
 	VolumeKeyPrefix = "volumes." + Domain + "/"
+	// EffectiveKey is the key of the pod annotation in which the publisher reports the classes of the pod, its containers and their
+	// volumes. It requests nothing.
+	EffectiveKey = Domain + "/classes"
 	// AllocatedKeyPrefix is the prefix of CRI annotations that only the kubelet can set. Each has the value
 	// resource=class, and names a class that the kubelet allocated to the container through the device plugin. Any text
 	// may follow the prefix.

@@ -32,7 +32,7 @@ type IgnoredAnnotation struct {
 // names of the pod's containers.
 func Ignored(annotations map[string]string, containers []string) []IgnoredAnnotation {
 	all := families()
-	whole := []string{PodKey, all[0].kep.pod, all[1].kep.pod}
+	whole := []string{PodKey, EffectiveKey, all[0].kep.pod, all[1].kep.pod}
 	prefixes := []string{ContainerKeyPrefix, VolumeKeyPrefix, all[0].kep.container, all[1].kep.container}
 
 	var ignored []IgnoredAnnotation

@@ -22,6 +22,7 @@ func TestAnnotationsThatRequestNothing(t *testing.T) {
 		{"volumes.qos.noderesource.dev/mian", "mian", noContainer},
 		{"qos.noderesource.dev/pod", "", ""},
 		{"qos.noderesource.dev/pods", "", noRequest},
+		{"qos.noderesource.dev/classes", "", ""},
 		{"qos.noderesource.dev/main", "", noRequest},
 		{"rdt.qos.noderesource.dev/main", "", noRequest},
 		{"rdt.resources.kubernetes.io/default", "", ""},

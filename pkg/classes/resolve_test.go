@@ -396,3 +396,18 @@ func TestKubeletAnnotationsCopiedFromThePodAreIgnored(t *testing.T) {
 		}
 	}
 }
+
+// TestReportedClassesRequestNothing resolves a pod with the annotation in which the publisher reports classes. Whatever its value is, the
+// container gets the default class.
+func TestReportedClassesRequestNothing(t *testing.T) {
+	const reported = `{"containers":[{"name":"main","qosResources":[{"name":"k8s.io/rdt","class":"gold","source":"container"}]}]}`
+	for _, value := range []string{reported, "rdt=gold", "gold", "", "{"} {
+		own := map[string]string{EffectiveKey: value}
+		for name, annotations := range map[string][2]map[string]string{"of the pod": {own, nil}, "of the container": {own, own}} {
+			got, err := testCatalog().Resolve(Holder{PodName: "web", Container: "main", PodAnnotations: annotations[0], ContainerAnnotations: annotations[1]})
+			if err != nil || got[0].Resource != RDTResource || got[0].Class != "bronze" || got[0].Source != SourceDefault {
+				t.Errorf("%q as an annotation %s: %+v, %v; want the default class", value, name, got, err)
+			}
+		}
+	}
+}

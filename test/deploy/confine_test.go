@@ -21,6 +21,8 @@ import (
 	"k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 const nodeNameClaim = "authentication.kubernetes.io/node-name"
@@ -136,6 +138,17 @@ func (r request) otherNode(name string) request {
 	return r
 }
 
+// classesOf returns a request that writes the annotation of the classes.
+func classesOf(value string) request {
+	return podStatus(func(p *corev1.Pod) { p.Annotations[classes.EffectiveKey] = value })
+}
+
+// replaced returns a request that writes the pod of the second request over the pod of the first.
+func replaced(before, after request) request {
+	after.before = before.after
+	return after
+}
+
 func assigned(pod *corev1.Pod) { pod.Status.Conditions[1].Message = "new" }
 
 func nodeObject(change func(o *unstructured.Unstructured)) *unstructured.Unstructured {
@@ -172,6 +185,7 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 		otherObject = "the NodeQOSResources are those of another node"
 		otherOwner  = "the owner of the NodeQOSResources must be the node"
 		metadata    = "the publisher may not change labels, annotations or finalizers"
+		annotations = "the publisher may change only the annotation qos.noderesource.dev/classes of a pod"
 		otherEvent  = "the publisher may write only events of pods and of its NodeQOSResources that name the publisher and its node as the source"
 	)
 
@@ -200,7 +214,15 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 		{"a container", podStatus(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Ready = false }), []string{otherField}},
 		{"a label", podStatus(func(p *corev1.Pod) { p.Labels["app"] = "y" }), []string{metadata}},
 		{"no labels", podStatus(func(p *corev1.Pod) { p.Labels = nil }), []string{metadata}},
-		{"an annotation", podStatus(func(p *corev1.Pod) { p.Annotations["c"] = "d" }), []string{metadata}},
+		{"an annotation", podStatus(func(p *corev1.Pod) { p.Annotations["c"] = "d" }), []string{annotations}},
+		{"another value of an annotation", podStatus(func(p *corev1.Pod) { p.Annotations["a"] = "c" }), []string{annotations}},
+		{"no annotations", podStatus(func(p *corev1.Pod) { p.Annotations = nil }), []string{annotations}},
+		{"the annotation of the classes", podStatus(func(p *corev1.Pod) { p.Annotations[classes.EffectiveKey] = "{}" }), nil},
+		{"the annotation of the classes changes", replaced(classesOf("{}"), classesOf(`{"omitted":1}`)), nil},
+		{"the annotation of the classes goes", replaced(classesOf("{}"), podStatus(assigned)), nil},
+		{"a request in place of the classes", replaced(classesOf("{}"), podStatus(func(p *corev1.Pod) {
+			p.Annotations[classes.PodKey] = "rdt=gold"
+		})), []string{annotations}},
 		{"a finalizer", podStatus(func(p *corev1.Pod) { p.Finalizers = append(p.Finalizers, "g/g") }), []string{metadata}},
 
 		{"the node's object is created", created(nodeObject(nil), "nodeqosresources"), nil},
@@ -214,6 +236,9 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 		}), "nodeqosresources"), []string{otherOwner}},
 		{"a label of the object", created(nodeObject(func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"a": "b"}) }), "nodeqosresources"),
 			[]string{metadata}},
+		{"the annotation of the classes on the object", created(nodeObject(func(o *unstructured.Unstructured) {
+			o.SetAnnotations(map[string]string{classes.EffectiveKey: "{}"})
+		}), "nodeqosresources"), []string{metadata}},
 		{"a label of the object goes", request{"nodeqosresources", "", nodeObject(func(o *unstructured.Unstructured) {
 			o.SetLabels(map[string]string{"a": "b"})
 		}), nodeObject(nil)}, []string{metadata}},

@@ -14,13 +14,20 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
+
+// writer is the user of a request, and the subresource of the pod that the request writes, or "".
+type writer struct{ user, subresource string }
 
 // evaluate returns the results of a policy's expressions for a request with a pod. The parameter `after` is the requested
 // pod. The parameter `before` is the existing pod if the request is an update, and nil if it is a creation.
-func (p *policy) evaluate(t *testing.T, before, after *corev1.Pod, expressions []plugincel.ExpressionAccessor) []plugincel.EvaluationResult {
+func (p *policy) evaluate(t *testing.T, by writer, before, after *corev1.Pod, expressions []plugincel.ExpressionAccessor) []plugincel.EvaluationResult {
 	t.Helper()
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, 35)))
 	must(t, err)
@@ -34,7 +41,8 @@ func (p *policy) evaluate(t *testing.T, before, after *corev1.Pod, expressions [
 		operation, versioned.VersionedOldObject = admission.Update, admission.NewLazyObject(before)
 	}
 
-	versioned.Attributes = admission.NewAttributesRecord(after, nil, kind, "default", "p", resource, "", operation, nil, false, nil)
+	versioned.Attributes = admission.NewAttributesRecord(after, nil, kind, "default", "p", resource, by.subresource, operation, nil, false,
+		&user.DefaultInfo{Name: by.user})
 	request := plugincel.CreateAdmissionRequest(versioned.Attributes, metav1.GroupVersionResource(resource), metav1.GroupVersionKind(kind))
 
 	results, _, err := compiler.CompileCondition(expressions, options, environment.StoredExpressions).ForInput(
@@ -46,18 +54,46 @@ func (p *policy) evaluate(t *testing.T, before, after *corev1.Pod, expressions [
 // refusal returns the message with which a validating policy refuses a pod. It is empty if the policy accepts the pod.
 func (p *policy) refusal(t *testing.T, before, after *corev1.Pod) string {
 	t.Helper()
-	results := p.evaluate(t, before, after, p.rules)
+	return p.refusalBy(t, writer{}, before, after)
+}
+
+func (p *policy) refusalBy(t *testing.T, by writer, before, after *corev1.Pod) string {
+	t.Helper()
+	results := p.evaluate(t, by, before, after, p.rules)
 	for i, rule := range p.rules {
-		if _, message := rule.(*validating.MessageExpressionCondition); message {
+		validation, ok := rule.(*validating.ValidationCondition)
+		if !ok {
 			continue
 		}
 		must(t, results[i].Error)
-		if results[i].EvalResult.Value() == false {
-			must(t, results[i+1].Error)
-			return results[i+1].EvalResult.Value().(string)
+		if results[i].EvalResult.Value() != false {
+			continue
 		}
+		if i+1 == len(p.rules) || isValidation(p.rules[i+1]) {
+			return validation.Message
+		}
+		must(t, results[i+1].Error)
+		return results[i+1].EvalResult.Value().(string)
 	}
 	return ""
+}
+
+func isValidation(rule plugincel.ExpressionAccessor) bool {
+	_, ok := rule.(*validating.ValidationCondition)
+	return ok
+}
+
+// covers reports whether the match conditions of a policy hold for an update.
+func (p *policy) covers(t *testing.T, before, after *corev1.Pod) bool {
+	t.Helper()
+	var conditions []plugincel.ExpressionAccessor
+	for _, c := range p.conditions {
+		conditions = append(conditions, (*matchconditions.MatchCondition)(&c))
+	}
+	return !slices.ContainsFunc(p.evaluate(t, writer{}, before, after, conditions), func(r plugincel.EvaluationResult) bool {
+		must(t, r.Error)
+		return r.EvalResult.Value() != true
+	})
 }
 
 func policyNamed(t *testing.T, name string) *policy {
@@ -119,10 +155,56 @@ func TestRequestsForVolumesRequireThePlugin(t *testing.T) {
 	required := policyNamed(t, "qos-required-plugin")
 	asks := []plugincel.ExpressionAccessor{&validating.ValidationCondition{Expression: "variables.asks"}}
 	for key, want := range map[string]bool{"volumes.qos.noderesource.dev/db": true, "example.com/volumes": false} {
-		got := required.evaluate(t, nil, podWith(key, "/data=gold"), asks)[0]
+		got := required.evaluate(t, writer{}, nil, podWith(key, "/data=gold"), asks)[0]
 		must(t, got.Error)
 		if got.EvalResult.Value() != want {
 			t.Errorf("%s: %v, want %t", key, got.EvalResult.Value(), want)
 		}
+	}
+}
+
+// TestOnlyThePublisherReportsClasses writes the annotation in which the publisher reports the classes of a pod. No policy refuses the
+// writes of the publisher, also of a pod that the policies would refuse now.
+func TestOnlyThePublisherReportsClasses(t *testing.T) {
+	const refused = "annotation qos.noderesource.dev/classes has the classes that a pod has, and only the publisher writes it; "
+	old := podWith("container.qos.noderesource.dev/gone", "no request")
+	reported := old.DeepCopy()
+	reported.Annotations[classes.EffectiveKey] = "{}"
+	forged := reported.DeepCopy()
+	forged.Annotations[classes.EffectiveKey] = `{"omitted":1}`
+
+	keeps := policyNamed(t, "qos-keep-internal-annotations")
+	const publisher = "system:serviceaccount:qos-system:qos-publisher"
+	for _, c := range []struct {
+		name string
+		by   writer
+		from *corev1.Pod
+		to   *corev1.Pod
+		want string
+	}{
+		{"the publisher reports", writer{publisher, "status"}, old, reported, ""},
+		{"the publisher reports a change", writer{publisher, "status"}, reported, forged, ""},
+		{"a new pod has it", writer{"user", ""}, nil, reported, refused},
+		{"a user adds it", writer{"user", ""}, old, reported, refused},
+		{"a user changes it", writer{"user", ""}, reported, forged, refused},
+		{"a user changes the status", writer{"user", "status"}, reported, forged, refused},
+		{"a tenant's account with the publisher's name", writer{"system:serviceaccount:tenant:qos-publisher", ""}, old, reported, refused},
+		{"a user removes it", writer{"user", ""}, reported, old, ""}, // the publisher writes it again
+		{"a user changes something else", writer{"user", ""}, reported, reported, ""},
+	} {
+		if got := keeps.refusalBy(t, c.by, c.from, c.to); !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+
+	for _, name := range []string{"qos-check-annotations", "qos-check-contradictions"} {
+		if policyNamed(t, name).covers(t, old, reported) {
+			t.Errorf("%s checks the requests of an old pod when the publisher reports its classes", name)
+		}
+	}
+	changed := podWith("container.qos.noderesource.dev/db", "rdt=gold")
+	changed.Annotations[classes.EffectiveKey] = "{}"
+	if got := policyNamed(t, "qos-check-annotations").refusal(t, podWith(classes.EffectiveKey, "{}"), changed); got != "" {
+		t.Errorf("a request is added to a pod with reported classes: %q", got)
 	}
 }

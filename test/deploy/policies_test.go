@@ -78,6 +78,10 @@ func mutatingPolicy(o *admissionv1.MutatingAdmissionPolicy) policy {
 	p := policy{name: o.Name, params: o.Spec.ParamKind != nil, conditions: o.Spec.MatchConditions, variables: variables(o.Spec.Variables)}
 	p.failure = *o.Spec.FailurePolicy
 	for _, m := range o.Spec.Mutations {
+		if m.JSONPatch != nil {
+			p.mutations = append(p.mutations, &patch.JSONPatchCondition{Expression: m.JSONPatch.Expression})
+			continue
+		}
 		p.mutations = append(p.mutations, &patch.ApplyConfigurationCondition{Expression: m.ApplyConfiguration.Expression})
 	}
 	return p
@@ -87,7 +91,7 @@ func validatingPolicy(o *admissionv1.ValidatingAdmissionPolicy) policy {
 	p := policy{name: o.Name, params: o.Spec.ParamKind != nil, conditions: o.Spec.MatchConditions, variables: variables(o.Spec.Variables)}
 	p.failure = *o.Spec.FailurePolicy
 	for _, v := range o.Spec.Validations {
-		p.rules = append(p.rules, &validating.ValidationCondition{Expression: v.Expression})
+		p.rules = append(p.rules, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message})
 		if v.MessageExpression != "" {
 			p.rules = append(p.rules, &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression})
 		}

@@ -133,8 +133,36 @@ func assignmentsArePublished(t *testing.T, n *node, follows bool) {
 	}
 	n.kubectl(t, "delete", "nodeqosresources", n.name)
 	n.holders(t, "gold", "default/holder/main")
+	classesAreInThePod(t, n, "holder", `{"name":"k8s.io/blockio","class":"gold","source":"allocated"}`)
 	n.delete(t, "holder")
 	n.holders(t, "gold")
+}
+
+// classesAreInThePod checks that "kubectl describe pod" prints the classes of a pod for a user who may only read the pods of the namespace,
+// that the user cannot change what it prints, and that the shim writes it again after an administrator has changed it.
+func classesAreInThePod(t *testing.T, n *node, name, want string) {
+	t.Helper()
+	n.kubectl(t, "create", "serviceaccount", "reader")
+	n.kubectl(t, "create", "rolebinding", "reader", "--clusterrole=view", "--serviceaccount=default:reader")
+	defer n.kubectl(t, "delete", "serviceaccount/reader", "rolebinding/reader")
+	described := func() string {
+		t.Helper()
+		description, err := n.try("--as=system:serviceaccount:default:reader", "describe", "pod", name)
+		if err != nil {
+			t.Error(description)
+		}
+		return description
+	}
+
+	until(t, "kubectl describe pod prints the classes", func() (bool, string) {
+		description := described()
+		return strings.Contains(description, "qos.noderesource.dev/classes:") && strings.Contains(description, want), description
+	})
+	n.kubectl(t, "annotate", "--overwrite", "pod", name, `qos.noderesource.dev/classes={"forged":true}`)
+	until(t, "the shim has written the classes again", func() (bool, string) {
+		description := described()
+		return strings.Contains(description, want) && !strings.Contains(description, "forged"), description
+	})
 }
 
 // changedByHand changes classes of running containers with the node API, so that the kubelet does not know of the changes.

@@ -218,7 +218,7 @@ func requestsStay(t *testing.T, n *node) {
 	if output, err := n.try("annotate", "pod", "stays", requiredAnnotation+"-"); err == nil || !strings.Contains(output, "is kept by policy; leave it in") {
 		t.Errorf("without the required plugin: %s; want it refused", output)
 	}
-	for _, internal := range []string{requiredAnnotation + "/container.main=", "assigned.qos.noderesource.dev=", "io.kubernetes.cri.rdt-class="} {
+	for _, internal := range []string{requiredAnnotation + "/container.main=", "qos.noderesource.dev/classes=", "assigned.qos.noderesource.dev=", "io.kubernetes.cri.rdt-class="} {
 		if output, err := n.try("annotate", "pod", "stays", internal); err == nil {
 			t.Errorf("%s is accepted, although it is empty: %s", internal, output)
 		}
