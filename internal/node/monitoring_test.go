@@ -94,10 +94,10 @@ func TestAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
 	f.wantMonitored(t, "after a restart without the container", map[string]string{})
 }
 
-// TestAContainerThatCannotBeMonitoredStarts simulates a machine on which all RMIDs are reserved for classes.
+// TestAContainerThatCannotBeMonitoredStarts simulates a machine on which no RMID is left for containers.
 func TestAContainerThatCannotBeMonitoredStarts(t *testing.T) {
 	spec := resctrl.IntelSpec()
-	spec.RMIDs = 8 // one for each class
+	spec.RMIDs = 1 // for the root group
 	m := sim.New(sim.Options{RDT: &spec})
 	f := newMachine(t, m, func(host crashHost) classes.Kind { return rdtOn(t, host) }, monitoringFiles, "")
 	f.restart(t)

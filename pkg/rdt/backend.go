@@ -198,6 +198,7 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 	}
 	ops = append(ops, Plan(before, wanted, next.machine.info)...)
 
+	b.MakeRoom(next.machine.info, len(next.machine.groups)-len(reclaim)+created(ops))
 	next.effective, err = transact(t, ops, before, wanted, next.machine.info)
 	if fault := (*faultError)(nil); errors.As(err, &fault) && !errors.Is(err, ErrRollback) && next.resolution.has(fault) {
 		b.faults = append(b.faults, fault)
@@ -221,6 +222,16 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 	}
 	b.activate(next, reclaim)
 	return nil
+}
+
+// created returns how many groups the operations create.
+func created(ops []Op) (n int) {
+	for _, op := range ops {
+		if op.Kind == Create {
+			n++
+		}
+	}
+	return n
 }
 
 // mounted returns the mounted resctrl. If resctrl is not mounted and the options allow it, mounted mounts it first.

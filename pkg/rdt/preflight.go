@@ -66,11 +66,20 @@ func (m *machine) reclaim(wanted map[string]resctrl.Schemata) ([]string, error) 
 	busy := slices.DeleteFunc(surplus, m.removable)
 
 	uses, used := m.closidUses(busy)
-	if short := named + used - m.info.CLOSIDs; short > 0 {
-		return nil, fmt.Errorf("%d classes are %d too many: the CPU has %d CLOSIDs, of which %s; remove classes, or resctrl groups of other programs: %w",
-			named, short, m.info.CLOSIDs, strings.Join(uses, ", "), ErrNoCLOSID)
+	limit, limited := m.limit()
+	if short := named + used - limit; short > 0 {
+		return nil, fmt.Errorf("%d classes are %d too many: the CPU has %s, of which %s; remove classes, or resctrl groups of other programs: %w",
+			named, short, limited, strings.Join(uses, ", "), ErrNoCLOSID)
 	}
-	return empty[:max(0, named+used+len(empty)-m.info.CLOSIDs)], nil
+	return empty[:max(0, named+used+len(empty)-limit)], nil
+}
+
+// limit returns the maximum number of control groups, and what limits it: each group needs a CLOSID and, if the CPU can monitor, an RMID.
+func (m *machine) limit() (n int, by string) {
+	if m.info.RMIDs > 0 && m.info.RMIDs < m.info.CLOSIDs {
+		return m.info.RMIDs, fmt.Sprintf("%d RMIDs (info/%s/num_rmids)", m.info.RMIDs, m.info.FewestRMIDs)
+	}
+	return m.info.CLOSIDs, fmt.Sprintf("%d CLOSIDs", m.info.CLOSIDs)
 }
 
 // removable reports whether a group of a former class can be removed to free its CLOSID.

@@ -190,7 +190,7 @@ func TestWhileRMIDsAreNotFreeNoMoreAreTakenAway(t *testing.T) {
 
 func TestTheStatusHasTheReasonWhyAContainerIsNotMonitored(t *testing.T) {
 	few := sim.IntelSpec()
-	few.RMIDs = 8 // one for each class
+	few.RMIDs = 3 // for the root group and two classes
 	for reason, test := range map[string]struct {
 		spec      sim.Spec
 		id, group string

@@ -96,7 +96,7 @@ func refusalReason(err error) string {
 
 func (l *live) machineConditions() []classes.Condition {
 	foreign := l.machine.foreign()
-	total := l.machine.info.CLOSIDs
+	total, limited := l.machine.limit()
 	var former []string
 	for _, class := range l.draining {
 		former = append(former, groups.Of(class))
@@ -104,7 +104,7 @@ func (l *live) machineConditions() []classes.Condition {
 	uses, used := l.machine.closidUses(former)
 	free := max(0, total-used-len(l.offered))
 	closids := classes.Condition{Type: ConditionCLOSIDs, Healthy: true, Reason: "Free",
-		Message: fmt.Sprintf("%d of %d CLOSIDs are free: classes use %d, %s", free, total, len(l.offered), strings.Join(uses, ", "))}
+		Message: fmt.Sprintf("%d of %s are free: classes use %d, %s", free, limited, len(l.offered), strings.Join(uses, ", "))}
 	if free == 0 {
 		closids.Reason = "Exhausted" // still healthy, because every class has its own CLOSID
 	}

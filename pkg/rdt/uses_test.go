@@ -79,7 +79,7 @@ func TestClassesWithCacheThatDevicesUse(t *testing.T) {
 func TestTelemetryWithFewRMIDsLeavesThemToClasses(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.TelemetryRMIDs = 12
-	_, b, containers := newMonitored(t, spec, monitorAll, "qos-gold", 10)
+	fs, b, containers := newMonitored(t, spec, monitorAll, "qos-gold", 10)
 	b.MonitorAll(t.Context(), inClass("gold", containers...))
 	if got := b.Status().Monitored["gold"]; got.Containers != 4 || got.Missing["NoFreeRMID"] != 6 {
 		t.Errorf("monitored are %+v, want 4, because 8 of 12 RMIDs are reserved for classes", got)
@@ -89,7 +89,33 @@ func TestTelemetryWithFewRMIDsLeavesThemToClasses(t *testing.T) {
 	}
 
 	apply(t, b, classesNamed("c", 5)+"\nmonitoring: containers")
+	if got := len(monitorGroups(fs)); got != 4 {
+		t.Errorf("%d containers are monitored, want 4 as before", got)
+	}
 	if got := len(b.Schemata()); got < 5 {
 		t.Errorf("%d classes have groups, want 5 beside the former ones", got)
+	}
+}
+
+// TestMoreClassesGetTheRMIDsOfContainers has fewer RMIDs than CLOSIDs, so that the RMIDs limit the number of classes.
+func TestMoreClassesGetTheRMIDsOfContainers(t *testing.T) {
+	spec := sim.AMDSpec()
+	spec.L2, spec.TelemetryRMIDs = nil, 12
+	fs, b, containers := newMonitored(t, spec, monitorAll, "qos-gold", 10)
+	b.MonitorAll(t.Context(), inClass("gold", containers...))
+	if got := len(monitorGroups(fs)); got != 9 {
+		t.Errorf("%d containers are monitored, want 9 of 12 RMIDs, because the root group and two classes have three", got)
+	}
+
+	apply(t, b, classesNamed("c", 8)+"\nmonitoring: containers")
+	b.MonitorAll(t.Context(), inClass("gold", containers...))
+	if got := len(monitorGroups(fs)); got != 1 {
+		t.Errorf("%d containers are monitored, want 1 beside 8 classes, a former class and the root group", got)
+	}
+
+	const want = "12 classes are 2 too many: the CPU has 12 RMIDs (info/PERF_PKG_MON/num_rmids), of which resctrl's root group uses 1, " +
+		"groups of former classes that are in use (qos-gold) use 1; "
+	if err := b.Check(t.Context(), parse(t, classesNamed("d", 12))); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("check: %v", err)
 	}
 }

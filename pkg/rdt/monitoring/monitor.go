@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -155,6 +156,19 @@ func (cs *Containers) setMonitored(container classes.Holder, selected bool, to s
 	cs.monitors.set(container.ID, to)
 	cs.lookForCounter(m, container.ID, to)
 	return m, nil
+}
+
+// MakeRoom ends the monitoring of as many containers as needed to leave RMIDs to a number of control groups, because classes are more
+// important than the monitoring of containers.
+func (cs *Containers) MakeRoom(info resctrl.Info, controls int) {
+	cs.monitors.reserve(info, controls)
+	ids := slices.Sorted(maps.Keys(cs.monitors.all()))
+	for lacking := -cs.monitors.free(info); lacking > 0 && len(ids) > 0; lacking-- {
+		id := ids[len(ids)-1]
+		ids = ids[:len(ids)-1]
+		control, _ := cs.monitors.of(id)
+		cs.withoutMonitoring(id, control, errNoRMID)
+	}
 }
 
 // withoutMonitoring removes the monitoring group that a container has in a control group, and records why the
@@ -339,6 +353,8 @@ func (cs *Containers) Find() {
 		return
 	}
 	cs.monitors.replace(found, foreign)
+	controls = slices.DeleteFunc(controls, func(name string) bool { return !m.Exists(name) }) // others are files of newer kernels
+	cs.monitors.reserve(m.Info, max(len(controls), 1+len(m.Offered)))
 	for id, control := range found {
 		cs.lookForCounter(m, id, control)
 	}

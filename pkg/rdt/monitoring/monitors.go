@@ -33,6 +33,8 @@ type monitors struct {
 	missing map[string]absence
 	// foreign is the number of monitoring groups of other programs.
 	foreign int
+	// reserved is the number of RMIDs that containers leave to control groups.
+	reserved int
 }
 
 // absence describes a missing monitoring group. `control` is its control group, and why is the reason why it is missing.
@@ -49,6 +51,13 @@ func (m *monitors) of(id string) (control string, exists bool) {
 	defer m.mu.Unlock()
 	control, exists = m.groups[id]
 	return control, exists
+}
+
+// all returns the control groups of all monitoring groups, by container ID.
+func (m *monitors) all() map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.groups)
 }
 
 func (m *monitors) exists(id string) bool {
@@ -127,12 +136,24 @@ func (m *monitors) absence(id string) (a absence, missing bool) {
 	return a, missing
 }
 
-// free returns the number of RMIDs that are available for the monitoring groups of containers. It keeps one RMID for
-// each control group that the CPU can have. The result is negative if other programs use some of these kept RMIDs.
+// reserve sets how many RMIDs containers leave to control groups. `controls` is the number of control groups that exist or are about to
+// exist. If the CPU has enough RMIDs, reserve keeps one for each control group that the CPU can have, so that more classes can be
+// configured later, even if the kernel needs minutes to free RMIDs.
+func (m *monitors) reserve(info resctrl.Info, controls int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reserved = info.CLOSIDs
+	if info.RMIDs <= info.CLOSIDs {
+		m.reserved = controls
+	}
+}
+
+// free returns the number of RMIDs that are available for the monitoring groups of containers. The result is negative if other
+// programs use some of the reserved RMIDs.
 func (m *monitors) free(info resctrl.Info) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return info.RMIDs - info.CLOSIDs - m.foreign - len(m.groups)
+	return info.RMIDs - m.reserved - m.foreign - len(m.groups)
 }
 
 // waiting returns the number of containers that wait for an RMID. The parameter `except` is the ID of a container that is not counted.
@@ -157,6 +178,24 @@ func (m *monitors) containers(control string, parts map[string]classes.Reading) 
 		id, ours := strings.CutPrefix(name, groups.Prefix)
 		if at, exists := m.groups[id]; ours && exists && at == control {
 			found[id] = reading
+		}
+	}
+	return found
+}
+
+// unmonitored returns why containers of a control group are not monitored, by ID.
+func (m *monitors) unmonitored(control string) map[string]reason {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := map[string]reason{}
+	for id, a := range m.missing {
+		if a.control == control {
+			found[id] = whyMissing(a.why)
+		}
+	}
+	for id := range m.uncounted {
+		if m.groups[id] == control {
+			found[id] = whyMissing(errNoCounter)
 		}
 	}
 	return found

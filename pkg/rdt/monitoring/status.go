@@ -104,7 +104,7 @@ func (m *monitors) status(selected []string, info resctrl.Info) (map[string]clas
 		condition.Healthy, condition.Reason = false, "NotAllMonitored"
 		condition.Message += fmt.Sprintf("; not monitored: %d (%s); of the %d RMIDs of this machine%s, %d are reserved for classes, and other programs use %d; "+
 			"the rest is shared evenly between classes, and between the pods of a class",
-			len(m.missing), missingReasons(m.missing), info.RMIDs, fewest(info), info.CLOSIDs, m.foreign)
+			len(m.missing), missingReasons(m.missing), info.RMIDs, fewest(info), m.reserved, m.foreign)
 	}
 	return counts, []classes.Condition{condition}
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
+// unmonitored is the measure of containers that are not monitored. Its part is the reason.
+const unmonitored = "unmonitored"
+
 // bandwidthTotal is the measure of all transfers of a last level cache.
 const bandwidthTotal = "memory_bandwidth_bytes_total"
 
@@ -29,7 +32,8 @@ func Measures(what string) []classes.Measure {
 
 // MeasuresOfContainers returns the measures of containers.
 func MeasuresOfContainers() []classes.Measure {
-	return append(Measures("a container"), classes.Measure{Name: observedSeconds, Part: "cache_id",
+	return append(Measures("a container"), classes.Measure{Name: unmonitored, Part: "reason",
+		Help: "1 for a container that is to be monitored and is not, with the reason."}, classes.Measure{Name: observedSeconds, Part: "cache_id",
 		Help: "Seconds in which a counter has counted the bytes that a container has transferred between a last level cache and memory, " +
 			"if containers have counters in turn."})
 }
@@ -94,6 +98,12 @@ func (cs *Containers) MeasureClass(ctx context.Context, class string) (classes.C
 		}
 		reading.Containers[id] = cs.used(id, raw)
 	}
+	for id, why := range cs.monitors.unmonitored(control) {
+		if reading.Containers[id] == nil {
+			reading.Containers[id] = classes.Reading{}
+		}
+		reading.Containers[id][classes.Series{Measure: unmonitored, Part: why.name}] = 1
+	}
 	return reading, err
 }
 
@@ -102,12 +112,13 @@ func (cs *Containers) MeasureClass(ctx context.Context, class string) (classes.C
 func (cs *Containers) measureClass(ctx context.Context, m *Machine, control string) (classes.ClassReading, error) {
 	group := cs.counts.of(control)
 	shown, err := measure(m.Tree, control)
+	reading := classes.ClassReading{Containers: map[string]classes.Reading{}}
 	if len(shown) == 0 {
-		return classes.ClassReading{}, err
+		return reading, err
 	}
 	counters, partsErr := m.CountersOfParts(ctx, control) // read after the group itself, as counts.add requires
 	if partsErr != nil {
-		return classes.ClassReading{}, partsErr
+		return reading, partsErr
 	}
 	parts := map[string]classes.Reading{}
 	for name, values := range counters {

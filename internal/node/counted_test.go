@@ -1,0 +1,90 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// TestAHundredContainersShareFewRMIDsAndCounters starts 100 containers on a CPU with 12 RMIDs and 8 counters of memory bandwidth. Each
+// starts, and each without an RMID or a counter is named with the reason. Then it configures 8 more classes.
+func TestAHundredContainersShareFewRMIDsAndCounters(t *testing.T) {
+	spec := resctrl.AMDSpec()
+	spec.L2, spec.TelemetryRMIDs, spec.Counters, spec.RMIDs = nil, 12, 8, 256
+	files := strings.Replace(rdtFiles, "rdt: {", "rdt: {monitoring: containers, ", 1)
+	f := newMachine(t, sim.New(sim.Options{RDT: &spec}), func(host crashHost) classes.Kind { return rdtOn(t, host) }, files, "")
+	now := time.Unix(1000, 0)
+	f.fixture.restart(t, func(o *node.Options) { o.Now = func() time.Time { return now } })
+	f.mustConfigure(t, f.text)
+	f.Synchronize(nil, nil)
+	for i := range 100 {
+		p, c := pod(fmt.Sprint("p", i), requesting([]string{"rdt=gold", "rdt=silver"}[i%2])), container(fmt.Sprint("c", i))
+		c.CgroupsPath, c.PID = "/kubepods/pod"+p.PodUID+"/"+c.ID, 1000+i
+		c, adjustment, err := f.fixture.create(t, p, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.host.Cgroups().AddCgroup(c.CgroupsPath)
+		f.host.Cgroups().AddProcess(c.CgroupsPath, c.PID)
+		f.host.Resctrl().AddTask(c.PID, adjustment[classes.Setting{Name: classes.SettingClosID}])
+		if err := f.fixture.start(t, p, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	// Of 12 RMIDs, the root group and three classes have four. Of 8 counters, the root group has two, and three classes have three.
+	f.Repair(t.Context())
+	f.wantNamed(t, map[string]int{"": 3, "NoFreeCounter": 5, "NoFreeRMID": 92})
+
+	var more strings.Builder
+	for i := range 8 {
+		fmt.Fprintf(&more, "c%d: {}, ", i)
+	}
+	f.mustConfigure(t, strings.Replace(files, "classes: {", "classes: {"+more.String(), 1))
+	f.Repair(t.Context())
+	now = now.Add(time.Minute) // the node keeps a sample for a while
+	f.wantNamed(t, map[string]int{"NoFreeRMID": 100})
+}
+
+// wantNamed compares how many containers have a reason why they are not monitored. The key "" has those that have values of memory
+// bandwidth, and no reason.
+func (f *machine) wantNamed(t *testing.T, want map[string]int) {
+	t.Helper()
+	sample, err := f.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, h := range sample.Holders {
+		why, has := "", false
+		for series := range h.Reading {
+			if series.Measure == "unmonitored" {
+				why = series.Part
+			}
+			has = has || series.Measure == "memory_bandwidth_bytes_total"
+		}
+		if has != (why == "") {
+			t.Errorf("%s has the reason %q, and values of memory bandwidth: %v", h.ID, why, has)
+		}
+		got[why]++
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("containers by reason (-want +got):\n%s", diff)
+	}
+	resource, _ := f.Live().Resource("k8s.io/rdt")
+	conditions := resource.Status().Conditions
+	if last := conditions[len(conditions)-1]; last.Type != "ContainersMonitored" || last.Healthy {
+		t.Errorf("the condition is %+v", last)
+	}
+}
