@@ -39,12 +39,12 @@ func TestConfigErrorsNameLineFieldAndRemedy(t *testing.T) {
 			`line 1: partitions.p.classes.` + strings.Repeat("x", 64) + `...: a class name must not be longer than 251 characters`}},
 		"shares": {"partitions:\n  p:\n    l3Allocation: {all: 101%, 0: 50-60%, 1: abc, 2: '0x0', 3: 50}\n    classes: {a: {l3Allocation: 0%}, b: {l3Allocation: 60-50%}}", []string{
 			`line 3: partitions.p.l3Allocation.0: "50-60%": a partition has no range in per cent; write a share like "60%", or bits`,
-			`line 3: partitions.p.l3Allocation.1: "abc" is not a share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`,
+			`line 3: partitions.p.l3Allocation.1: "abc" is not a share of a cache; write per cent ("60%", "50-60%"), a size ("4MiB"), a mask ("0xff0") or bits ("0-5")`,
 			`line 3: partitions.p.l3Allocation.2: mask "0x0" has no bit set; a group must have some cache`,
 			`line 3: partitions.p.l3Allocation.3: must be a string, not the number "50"; put the value in quotes`,
-			`line 3: partitions.p.l3Allocation.all: "101%" is not a share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`,
+			`line 3: partitions.p.l3Allocation.all: "101%" is not a share of a cache; write per cent ("60%", "50-60%"), a size ("4MiB"), a mask ("0xff0") or bits ("0-5")`,
 			`line 4: partitions.p.classes.a.l3Allocation: "0%": the share of a class must be above 0%; write 1% for the smallest possible share`,
-			`line 4: partitions.p.classes.b.l3Allocation: "60-50%" is not a share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`}},
+			`line 4: partitions.p.classes.b.l3Allocation: "60-50%" is not a share of a cache; write per cent ("60%", "50-60%"), a size ("4MiB"), a mask ("0xff0") or bits ("0-5")`}},
 		"cache IDs": {"partitions: {p: {l3Allocation: {x: 1%, 0-3: 1%, '2,9': 1%, 3-1: 1%, 9999999999: 1%}}}", []string{
 			`line 1: partitions.p.l3Allocation.2,9: cache ID 2 is in "0-3" and in "2,9"; list each ID once`,
 			`line 1: partitions.p.l3Allocation.3-1: "3-1" is not a list of cache IDs: "3-1" is not a range; write "all", or IDs as in "0-1,4"`,

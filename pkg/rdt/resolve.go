@@ -4,6 +4,7 @@
 package rdt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -21,6 +22,8 @@ type Resolution struct {
 	Groups map[string]resctrl.Schemata
 	// Ignored says, by class, which settings have no effect on this machine.
 	Ignored map[string][]string
+	// Sizes has a text like "gold has 6MiB of L3 for 5MiB" for each share of a cache that is a size.
+	Sizes []string
 }
 
 // ConfigError is the error for a setting of a class or partition that this CPU does not support.
@@ -134,13 +137,26 @@ func (r *resolver) caches(level string, optional bool) {
 		for class, p := range r.config.classes() {
 			wanted := cacheShare(class.caches[level], id)
 			for _, schema := range schemas {
-				mask, err := wanted.of(kindOf(schema)).within(masks[kindOf(schema)][p.name], cache)
+				mask, err := wanted.of(kindOf(schema)).within(masks[kindOf(schema)][p.name], cache, id)
 				if err != nil {
 					r.problem("class", class.name, "%s: %v", schema, err)
 				}
+				r.size(class, cmp.Or(wanted.of(kindOf(schema)), cacheShare(p.caches[level], id).of(kindOf(schema))), schema, mask, id)
 				r.result.Groups[groups.Of(class.name)][resctrl.Domain{Schema: schema, ID: id}] = mask
 			}
 		}
+	}
+}
+
+// size records which size a class has, if the share of the class, or that of its partition, is a size.
+func (r *resolver) size(c class, wanted *proportion, schema resctrl.Schema, mask uint64, id int) {
+	if wanted == nil || wanted.bytes == 0 {
+		return
+	}
+	has := sizeText(mask, r.info.Caches[schema], id)
+	text := fmt.Sprintf("%s has %s of %s for %s", cmp.Or(c.name, groups.RootClass), has, schema, wanted.text)
+	if !slices.Contains(r.result.Sizes, text) {
+		r.result.Sizes = append(r.result.Sizes, text)
 	}
 }
 

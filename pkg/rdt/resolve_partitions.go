@@ -54,13 +54,12 @@ func (r *resolver) divide(level string, cache resctrl.CacheInfo, id int, kind st
 		return nil, &ConfigError{Of: "partition", Name: without, Problem: problem}
 	}
 
-	divide := dividePercent
-	if !requests[0].relative() {
-		divide = divideMasks
-	}
+	divide := map[string]func([]request, resctrl.CacheInfo, int) (map[string]uint64, error){
+		"per cent": dividePercent, "masks": divideMasks, "sizes": divideSizes,
+	}[requests[0].form()]
 	masks, err := map[string]uint64(nil), divisible(requests)
 	if err == nil {
-		masks, err = divide(requests, cache)
+		masks, err = divide(requests, cache, id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %d, %s: %w", level, id, kind, err)
@@ -85,8 +84,8 @@ func (c *Config) requests(level string, id int, kind string) (requests []request
 func divisible(requests []request) error {
 	total := uint64(0)
 	for i, wanted := range requests {
-		if first := requests[0]; wanted.relative() != first.relative() {
-			return fmt.Errorf("partition %q has %s and partition %q has %s; give all partitions per cent, or all of them masks",
+		if first := requests[0]; wanted.form() != first.form() {
+			return fmt.Errorf("partition %q has %s and partition %q has %s; give all partitions per cent, or all of them sizes or masks",
 				first.partition, first.text, wanted.partition, wanted.text)
 		}
 		for _, other := range requests[:i] {
@@ -141,7 +140,7 @@ func (c *Config) sharedIDs(level string) (ids []int) {
 	return slices.Compact(ids)
 }
 
-func divideMasks(requests []request, cache resctrl.CacheInfo) (map[string]uint64, error) {
+func divideMasks(requests []request, cache resctrl.CacheInfo, _ int) (map[string]uint64, error) {
 	masks := map[string]uint64{}
 	for _, wanted := range requests {
 		if err := cache.Check(wanted.mask); err != nil {
@@ -153,7 +152,7 @@ func divideMasks(requests []request, cache resctrl.CacheInfo) (map[string]uint64
 }
 
 // dividePercent gives each partition a contiguous run of bits, in the order of the partitions' names, beginning at bit 0.
-func dividePercent(requests []request, cache resctrl.CacheInfo) (map[string]uint64, error) {
+func dividePercent(requests []request, cache resctrl.CacheInfo, _ int) (map[string]uint64, error) {
 	total := uint64(0)
 	for _, wanted := range requests {
 		total += wanted.high
@@ -168,6 +167,25 @@ func dividePercent(requests []request, cache resctrl.CacheInfo) (map[string]uint
 		size := sizes[wanted.partition]
 		masks[wanted.partition] = (1<<size - 1) << lowest
 		lowest += size
+	}
+	return masks, nil
+}
+
+// divideSizes gives each partition a contiguous run of bits of at least its size, in the order of the partitions' names, beginning at
+// bit 0. It leaves the other bits to no partition.
+func divideSizes(requests []request, cache resctrl.CacheInfo, id int) (map[string]uint64, error) {
+	masks, lowest := map[string]uint64{}, uint64(0)
+	for _, wanted := range requests {
+		n, err := wanted.bitsIn(cache, id)
+		if err != nil {
+			return nil, err
+		}
+		if all := uint64(bits.OnesCount64(cache.Mask)); lowest+n > all {
+			return nil, fmt.Errorf("the sizes of the partitions (%s) are more than the cache has (%s in %d parts, to which sizes are rounded up); reduce them",
+				describe(requests), sizeText(cache.Mask, cache, id), all)
+		}
+		masks[wanted.partition] = (1<<n - 1) << lowest
+		lowest += n
 	}
 	return masks, nil
 }

@@ -27,6 +27,7 @@ const (
 	ConditionCodeAndData = "CodeAndDataApart"
 	ConditionBandwidth   = "BandwidthExact"
 	ConditionOwnCache    = "CacheNotShared"
+	ConditionCacheSizes  = "CacheSizes"
 	ConditionDenials     = "AnnotationDenials"
 )
 
@@ -149,6 +150,11 @@ func (l *live) classConditions() []classes.Condition {
 	if len(rounded) > 0 {
 		conditions = append(conditions, classes.Condition{Type: ConditionBandwidth, Healthy: true, Reason: "Rounded",
 			Message: "the kernel rounds memory bandwidth: " + strings.Join(rounded, ", ")})
+	}
+
+	if len(l.resolution.Sizes) > 0 {
+		conditions = append(conditions, classes.Condition{Type: ConditionCacheSizes, Healthy: true, Reason: "RoundedUp",
+			Message: "sizes of caches are rounded up to bits of their masks: " + strings.Join(l.resolution.Sizes, ", ")})
 	}
 
 	if len(l.config.denials) > 0 {

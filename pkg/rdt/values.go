@@ -24,19 +24,34 @@ type proportion struct {
 	// of mask is bit 0 of the cache. For a class, bit 0 of mask is the lowest bit of the partition's mask.
 	mask      uint64
 	low, high uint64
+	// bytes is the requested size. It is 0 if the share is a mask or in per cent.
+	bytes uint64
 	// ranged reports whether the text had both ends of the range.
 	ranged bool
 }
 
-func (p proportion) relative() bool { return p.mask == 0 }
+func (p proportion) relative() bool { return p.mask == 0 && p.bytes == 0 }
 
-// parseProportion reads "60%", "50-60%", "0xff0", or bit numbers like "0-5,8".
+// form describes how the share is written.
+func (p proportion) form() string {
+	switch {
+	case p.bytes > 0:
+		return "sizes"
+	case p.mask > 0:
+		return "masks"
+	}
+	return "per cent"
+}
+
+// parseProportion reads "60%", "50-60%", "4MiB", "0xff0", or bit numbers like "0-5,8".
 func parseProportion(text string) (proportion, error) {
 	p := proportion{text: text}
 	var err error
 	switch {
 	case strings.HasSuffix(text, "%"):
 		err = p.parsePercent(strings.TrimSuffix(text, "%"))
+	case strings.HasSuffix(text, "iB"):
+		p.bytes, err = parseSize(text)
 	case strings.HasPrefix(text, "0x"):
 		p.mask, err = strconv.ParseUint(text[2:], 16, 64)
 	default:
@@ -45,11 +60,25 @@ func parseProportion(text string) (proportion, error) {
 
 	switch {
 	case err != nil:
-		return p, fmt.Errorf(`%q is not a share of a cache; write per cent ("60%%", "50-60%%"), a mask ("0xff0") or bits ("0-5")`, text)
+		return p, fmt.Errorf(`%q is not a share of a cache; write per cent ("60%%", "50-60%%"), a size ("4MiB"), a mask ("0xff0") or bits ("0-5")`, text)
 	case p.relative() && !strings.HasSuffix(text, "%"):
 		return p, fmt.Errorf("mask %q has no bit set; a group must have some cache", text)
 	}
 	return p, nil
+}
+
+// parseSize reads a size in bytes, like "512KiB" or "4MiB". It is above 0.
+func parseSize(text string) (uint64, error) {
+	for unit, bytes := range map[string]uint64{"KiB": 1 << 10, "MiB": 1 << 20} {
+		if number, ok := strings.CutSuffix(text, unit); ok {
+			n, err := strconv.ParseUint(number, 10, 32)
+			if err == nil && n == 0 {
+				err = errors.New("is 0")
+			}
+			return n * bytes, err
+		}
+	}
+	return 0, errors.New("unknown unit")
 }
 
 func (p *proportion) parsePercent(text string) error {
@@ -68,10 +97,13 @@ func (p *proportion) parsePercent(text string) error {
 	return errors.Join(lowErr, highErr)
 }
 
-// within returns the bits that the proportion `p` selects from the mask `base`. If `p` is nil, it returns all of `base`.
-func (p *proportion) within(base uint64, cache resctrl.CacheInfo) (uint64, error) {
+// within returns the bits that the proportion `p` selects from the mask `base` of the cache `id`. If `p` is nil, it returns all of `base`.
+func (p *proportion) within(base uint64, cache resctrl.CacheInfo, id int) (uint64, error) {
 	if p == nil {
 		return base, nil
+	}
+	if p.bytes > 0 {
+		return p.sizeOf(base, cache, id)
 	}
 	if p.relative() {
 		return p.percentOf(base, cache)
@@ -83,6 +115,42 @@ func (p *proportion) within(base uint64, cache resctrl.CacheInfo) (uint64, error
 		return 0, fmt.Errorf("%s, counted from bit %d, has bits outside its partition's mask %#x", p.text, shift, base)
 	}
 	return mask, cache.Check(mask)
+}
+
+// bitsIn returns how many bits of a cache a size needs, rounded up.
+func (p proportion) bitsIn(cache resctrl.CacheInfo, id int) (uint64, error) {
+	n := cache.Bits(id, p.bytes)
+	if n == 0 {
+		return 0, fmt.Errorf("%s: the kernel does not report the size of this cache; write per cent instead", p.text)
+	}
+	return max(n, cache.LeastBits()), nil
+}
+
+// sizeOf returns the lowest bits of `base` that have the requested size.
+func (p proportion) sizeOf(base uint64, cache resctrl.CacheInfo, id int) (uint64, error) {
+	n, err := p.bitsIn(cache, id)
+	if err != nil {
+		return 0, err
+	}
+	if has := bits.OnesCount64(base); n > uint64(has) {
+		return 0, fmt.Errorf("%s is more than its partition has (%s); write a smaller size", p.text, sizeText(base, cache, id))
+	}
+
+	mask := uint64(0)
+	for rest := base; n > 0; n-- {
+		mask |= rest & -rest
+		rest &= rest - 1
+	}
+	return mask, cache.Check(mask)
+}
+
+// sizeText describes the size of a mask, e.g. "6MiB" or "5461KiB".
+func sizeText(mask uint64, cache resctrl.CacheInfo, id int) string {
+	kib := (uint64(bits.OnesCount64(mask))*(cache.BitBytes[id]+1) - 1) >> 10
+	if kib%1024 == 0 {
+		return fmt.Sprintf("%dMiB", kib/1024)
+	}
+	return fmt.Sprintf("%dKiB", kib)
 }
 
 // percentOf returns the bits of `base` from p.low to p.high per cent, where 0% is the lowest bit of `base` and 100% the highest.

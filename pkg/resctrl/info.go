@@ -50,6 +50,8 @@ type CacheInfo struct {
 	Sparse bool
 	// Domains has the cache IDs in ascending order.
 	Domains []int
+	// BitBytes has the bytes of one bit of a mask, rounded down, by cache ID. It is empty if the kernel does not report them.
+	BitBytes map[int]uint64
 }
 
 // Schemas returns the schemas of a cache level. It returns none if resctrl cannot divide the level. Otherwise it

@@ -174,6 +174,11 @@ func (t Tree) Read() (Info, map[string]Group, error) {
 	if err != nil {
 		return Info{}, nil, err
 	}
+	size, err := t.host.ReadFile(t.path("size"))
+	if err != nil && !NotExist(err) {
+		return Info{}, nil, fmt.Errorf("read the sizes of the caches: %w", err)
+	}
+	info.addSizes(string(size), groups[Root].Schemata)
 	if len(info.Caches) == 0 && info.Bandwidth == nil && info.RMIDs == 0 {
 		return Info{}, nil, unavailable(NoCPUSupport, "resctrl is mounted, but the CPU can neither divide its caches, nor limit memory bandwidth, nor monitor them")
 	}

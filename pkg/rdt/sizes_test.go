@@ -1,0 +1,85 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// TestCacheAsSizes has an L3 of 16 MiB in 12 bits, so that a bit has 1365.33 KiB.
+func TestCacheAsSizes(t *testing.T) {
+	for name, test := range map[string]struct {
+		partitions string
+		want       map[string]string // L3 0 of each class
+		message    string            // the end of the condition, or the error
+	}{
+		"of a class": {
+			`p: {l3Allocation: "100%", classes: {a: {l3Allocation: 4MiB}, b: {l3Allocation: 512KiB}, c: {}}}`,
+			map[string]string{"a": "7", "b": "1", "c": "fff"}, "a has 4MiB of L3 for 4MiB, b has 1365KiB of L3 for 512KiB"},
+		"of partitions": {
+			`p: {l3Allocation: 5MiB, classes: {a: {}}}, q: {l3Allocation: {all: 4MiB}, classes: {b: {l3Allocation: "50%"}}}`,
+			map[string]string{"a": "f", "b": "30"}, "a has 5461KiB of L3 for 5MiB"},
+		"the whole cache": {
+			`p: {l3Allocation: 16MiB, classes: {a: {l3Allocation: 16384KiB}}}`, map[string]string{"a": "fff"}, "a has 16MiB of L3 for 16384KiB"},
+		"a class larger than its partition": {
+			`p: {l3Allocation: "50%", classes: {a: {l3Allocation: 9MiB}}}`, nil,
+			`class "a": L3: 9MiB is more than its partition has (8MiB); write a smaller size`},
+		"larger than the cache": {
+			`p: {l3Allocation: 64MiB, classes: {a: {}}}`, nil,
+			`L3 0, unified: the sizes of the partitions (p 64MiB) are more than the cache has (16MiB in 12 parts, to which sizes are rounded up); reduce them`},
+		"partitions larger than the cache": {
+			`p: {l3Allocation: 8MiB, classes: {a: {}}}, q: {l3Allocation: 8193KiB, classes: {b: {}}}`, nil,
+			`L3 0, unified: the sizes of the partitions (p 8MiB, q 8193KiB) are more than the cache has (16MiB in 12 parts, to which sizes are rounded up); reduce them`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := sim.IntelSpec()
+			spec.L2 = nil
+			b := newBackend(sim.New(spec), nil)
+			config := parse(t, "{partitions: {"+test.partitions+"}}")
+			err := b.Check(t.Context(), config)
+			if test.want == nil {
+				if err == nil || err.Error() != test.message {
+					t.Errorf("check: %v\nwant: %s", err, test.message)
+				}
+				return
+			}
+			must(t, err)
+			must(t, b.Apply(t.Context(), config))
+			got := map[string]string{}
+			for class, schemata := range b.Schemata() {
+				_, masks, _ := strings.Cut(schemata, "L3:0=")
+				got[class], _, _ = strings.Cut(masks, ";")
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("masks (-want +got):\n%s", diff)
+			}
+			if got := conditionOf(b.Status(), ConditionCacheSizes); !got.Healthy || !strings.HasSuffix(got.Message, ": "+test.message) {
+				t.Errorf("the condition is %+v, want %q", got, test.message)
+			}
+		})
+	}
+}
+
+func TestSizesAreCheckedWithoutAMachine(t *testing.T) {
+	for share, want := range map[string]string{
+		"0MiB":   "is not a share of a cache",
+		"4MB":    "is not a share of a cache",
+		"1.5MiB": "is not a share of a cache",
+		"-1KiB":  "is not a share of a cache",
+	} {
+		if _, err := parseConfig(`{partitions: {p: {l3Allocation: "` + share + `", classes: {a: {}}}}}`); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", share, err)
+		}
+	}
+	mixed := `{partitions: {p: {l3Allocation: 4MiB, classes: {a: {}}}, q: {l3Allocation: "50%", classes: {b: {}}}}}`
+	if err := parse(t, mixed).indivisible(resctrl.L3); err == nil || !strings.Contains(err.Error(), "all partitions per cent, or all of them sizes or masks") {
+		t.Errorf("sizes and per cent: %v", err)
+	}
+}
