@@ -35,11 +35,14 @@ type Backend struct {
 	mount   bool
 	log     *slog.Logger
 
-	// mu serializes the calls that change resctrl groups. It guards root and faults.
+	// mu serializes the calls that change resctrl groups. It guards root, devices and faults.
 	mu sync.Mutex
 	// root has the original values of the root group. The backend restores them when the configuration no longer sets the
 	// root group. After a restart of this program, the values that the kernel then has count as the original values.
 	root resctrl.Schemata
+
+	// devices is what device traffic had before a configuration set it. It is nil if no configuration has set it.
+	devices *deviceChange
 
 	// faults has values of memory bandwidth that the kernel read back as something else, under the live configuration and mount. They
 	// are not written again.
@@ -139,6 +142,9 @@ func prepare(config *Config, t resctrl.Tree, faults []*faultError) (next *live, 
 	for _, fault := range faults {
 		resolution.leave(fault)
 	}
+	if resolution.Devices != nil {
+		m.info = m.info.WithDeviceTraffic(m.info.Schemas(resctrl.L3)[0], resolution.Devices)
+	}
 	reclaim, err = m.reclaim(resolution.Groups)
 	if err = errors.Join(err, m.exclusiveOverlaps(resolution.Groups)); err != nil {
 		return nil, nil, err
@@ -199,7 +205,17 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 	ops = append(ops, Plan(before, wanted, next.machine.info)...)
 
 	b.MakeRoom(next.machine.info, len(next.machine.groups)-len(reclaim)+created(ops))
-	next.effective, err = transact(t, ops, before, wanted, next.machine.info)
+	devices, err := b.deviceChange(t, next)
+	if err != nil {
+		return err
+	}
+	err = devices.do(t)
+	if err == nil {
+		next.effective, err = transact(t, ops, before, wanted, next.machine.info)
+	}
+	if err != nil {
+		err = devices.undo(t, err)
+	}
 	if fault := (*faultError)(nil); errors.As(err, &fault) && !errors.Is(err, ErrRollback) && next.resolution.has(fault) {
 		b.faults = append(b.faults, fault)
 		return b.apply(config, kept)
@@ -213,6 +229,7 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 		}
 	}
 
+	b.remember(devices, next)
 	switch {
 	case !rootConfigured:
 		b.root = nil
@@ -252,7 +269,7 @@ func (b *Backend) mounted(config *Config) (resctrl.Tree, error) {
 
 // remounted forgets what depends on the mount: a mount resets the root group, and its options choose the unit of memory bandwidth.
 func (b *Backend) remounted() {
-	b.root, b.faults = nil, nil
+	b.root, b.devices, b.faults = nil, nil, nil
 	b.Mounted()
 }
 
@@ -348,42 +365,4 @@ func (b *Backend) Schemata() map[string]string {
 		texts[strings.TrimPrefix(name, groups.Prefix)] = schemata.String()
 	}
 	return texts
-}
-
-// Threads lists the threads of containers.
-type Threads interface {
-	// Threads returns the IDs of all current threads of the target, in the host's PID namespace.
-	Threads(target classes.Holder) ([]int, error)
-}
-
-// Options are the dependencies of the backend.
-type Options struct {
-	FS      resctrl.FS
-	Threads Threads
-	// MountResctrl allows Apply and Repair to mount resctrl at /sys/fs/resctrl if it is not mounted.
-	MountResctrl bool
-	// FilesAlone is true if class files are checked without a machine.
-	FilesAlone bool
-	// Now is the clock. It may be nil.
-	Now func() time.Time
-	Log *slog.Logger
-}
-
-// Kind returns the kind of resources that class files configure in the field "rdt".
-func Kind(opts Options) classes.Kind {
-	parse := ParseConfig
-	if opts.FilesAlone {
-		parse = parseAlone
-	}
-	return classes.Kind{
-		Field:   "rdt",
-		Scopes:  []classes.Scope{classes.ContainerScope},
-		Single:  true,
-		Mutable: true,
-		Parse:   parse,
-		New:     func(string, classes.Scope) classes.Backend { return New(opts) },
-
-		Measures:  monitoring.Measures("a class"),
-		Monitored: monitoring.MeasuresOfContainers(),
-	}
 }

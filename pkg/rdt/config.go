@@ -24,6 +24,8 @@ type Config struct {
 	// denials has the classes with denyPodAnnotation or denyContainerAnnotation.
 	denials   []string
 	monitored monitoring.Selection
+	// devices is the share of the L3 caches that device traffic gets. It is nil if the configuration does not set it.
+	devices []setting[share]
 }
 
 type partition struct {

@@ -22,7 +22,7 @@ func TestConfigErrorsNameLineFieldAndRemedy(t *testing.T) {
 		want   []string
 	}{
 		"unknown fields": {"optoins: {}\npartitions:\n  p:\n    l3Alocation: 50%\n    l3Allocation:\n      all:\n        unifed: 50%\n        unified: 50%", []string{
-			"line 1: optoins: unknown field (did you mean options?); the known fields are options, partitions, monitoring",
+			"line 1: optoins: unknown field (did you mean options?); the known fields are options, partitions, monitoring, deviceTraffic",
 			"line 4: partitions.p.l3Alocation: unknown field (did you mean l3Allocation?); the known fields are l2Allocation, l3Allocation, mbAllocation, classes",
 			"line 7: partitions.p.l3Allocation.all.unifed: unknown field (did you mean unified?); the known fields are unified, code, data"}},
 		"names in any case": {"Options: {L3: {Optional: TRUE}}\npartitions: {P: {L3allocation: 50%}}", nil},

@@ -56,6 +56,28 @@ func TestDeviceTrafficOfTheKernel(t *testing.T) {
 	must(t, b.Apply(t.Context(), &Config{}))
 	must(t, b.Release(t.Context(), nobody))
 	must(t, host.WriteFile(sim.MountPoint+"/info/L3/io_alloc", []byte("0\n")))
+
+	// The class file sets the mask, and what was there comes back without it.
+	devices := func(file string) string {
+		t.Helper()
+		text, err := host.ReadFile(sim.MountPoint + "/info/L3/" + file)
+		must(t, err)
+		return strings.TrimSpace(string(text))
+	}
+	apply(t, b, withDevices(`"20%"`))
+	if got, full := devices("io_alloc_cbm"), devices("cbm_mask"); got == "" || strings.Contains(got, "="+full) {
+		t.Errorf("device traffic has the masks %q of %s", got, full)
+	}
+	if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
+		t.Errorf("drift: %+v, %v", drift, err)
+	}
+	t.Logf("device traffic: %s; classes: %v", devices("io_alloc_cbm"), b.Schemata())
+	apply(t, b, twoPartitions)
+	if got := devices("io_alloc"); got != "disabled" {
+		t.Errorf("without the field, io_alloc is %s", got)
+	}
+	must(t, b.Apply(t.Context(), &Config{}))
+	must(t, b.Release(t.Context(), nobody))
 }
 
 // TestAssignableCountersOfTheKernel needs ABMC (AMD, Linux 6.18). It starts 6 containers, for which there are 4 of 8 counters: the root

@@ -24,7 +24,7 @@ func ParseConfig(section *classes.Field) classes.BackendConfig {
 // readConfig reads a configuration. It also returns the field with its partitions.
 func readConfig(section *classes.Field) (config *Config, partitions *classes.Field) {
 	r := reader{config: &Config{}, classes: map[string]int{}}
-	fields := section.Fields("options", "partitions", "monitoring")
+	fields := section.Fields("options", "partitions", "monitoring", devicesField)
 
 	options := fields["options"].Fields("l2", "l3", "mb")
 	r.config.options.L2.Optional = parseBool(options["l2"].Fields("optional")["optional"])
@@ -33,6 +33,7 @@ func readConfig(section *classes.Field) (config *Config, partitions *classes.Fie
 	for _, p := range fields["partitions"].Entries() {
 		r.partition(p)
 	}
+	r.config.devices = parseDevices(fields[devicesField])
 	r.config.monitored = r.monitoring(fields["monitoring"])
 
 	slices.SortFunc(r.config.partitions, func(a, b partition) int { return cmp.Compare(a.name, b.name) })

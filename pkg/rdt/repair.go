@@ -77,6 +77,9 @@ func (b *Backend) drift(now *live) (found []string, err error) {
 		return []string{"caches were added or removed with their CPUs"}, nil
 	}
 
+	if changed, err := deviceDrift(t, now); err != nil || changed {
+		return []string{"the cache of device traffic was changed"}, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(now.effective)) {
 		got, err := t.Schemata(name)
 		if err != nil && !resctrl.NotExist(err) {

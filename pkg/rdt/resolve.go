@@ -22,6 +22,8 @@ type Resolution struct {
 	Groups map[string]resctrl.Schemata
 	// Ignored says, by class, which settings have no effect on this machine.
 	Ignored map[string][]string
+	// Devices has the masks of device traffic in the L3 caches. It is nil if the configuration does not set them.
+	Devices resctrl.Schemata
 	// Sizes has a text like "gold has 6MiB of L3 for 5MiB" for each share of a cache that is a size.
 	Sizes []string
 }
@@ -55,6 +57,9 @@ func Resolve(config *Config, info resctrl.Info) (*Resolution, error) {
 	r.caches(resctrl.L2, config.options.L2.Optional)
 	r.caches(resctrl.L3, config.options.L3.Optional)
 	r.bandwidth()
+	if len(r.problems) == 0 {
+		r.deviceTraffic()
+	}
 	if len(r.problems) > 0 {
 		return nil, errors.Join(r.problems...)
 	}

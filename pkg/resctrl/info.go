@@ -44,6 +44,8 @@ type CacheInfo struct {
 	Mask, Shareable uint64
 	// Devices has, by cache ID, the bits that device traffic uses (io_alloc_cbm). It is nil if io_alloc is not enabled.
 	Devices Schemata
+	// SharesWithDevices reports whether device traffic can have a mask of its own (io_alloc).
+	SharesWithDevices bool
 	// MinBits is the minimum number of bits of a mask. It is 0 on AMD.
 	MinBits int
 	// Sparse reports whether masks may have gaps.
@@ -134,7 +136,9 @@ func (p *infoParser) cache(schema Schema, domains []int) CacheInfo {
 		MinBits:   p.count(name + "/min_cbm_bits"),
 		Domains:   domains,
 	}
-	if string(bytes.TrimSpace(p.files[name+"/io_alloc"])) == "enabled" {
+	ioAlloc := string(bytes.TrimSpace(p.files[name+"/io_alloc"]))
+	info.SharesWithDevices = ioAlloc == "enabled" || ioAlloc == "disabled"
+	if ioAlloc == "enabled" {
 		info.Devices = p.devices(schema)
 	}
 	if info.Mask&1 == 0 || !contiguous(info.Mask) {

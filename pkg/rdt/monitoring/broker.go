@@ -25,7 +25,10 @@ func (cs *Containers) shareCounters(ctx context.Context, m *Machine, running []c
 		return
 	}
 	anew := cs.rotation.next(cs.now(), m.Selection.Rotate)
-	users, err := cs.users(m, cs.rotation.inOrder(running))
+	if m.Selection.Rotate > 0 {
+		running = cs.rotation.inOrder(running)
+	}
+	users, err := cs.users(m, running)
 	free, freeErr := m.FreeCounters()
 	if err != nil || freeErr != nil {
 		cs.log.Debug("cannot read which groups have counters; retrying", "error", err, "free", freeErr)

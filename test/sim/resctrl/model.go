@@ -88,6 +88,8 @@ type mounted struct {
 	// rmids is the number of free RMIDs. `limbo` is the number of freed RMIDs that still have cache lines.
 	rmids, limbo int
 	status       string
+	// ioAlloc has the masks of device traffic in each L3, in hexadecimal. It is nil if io_alloc is disabled.
+	ioAlloc map[int]string
 }
 
 func (m *mounted) reportf(format string, args ...any) {
@@ -135,7 +137,7 @@ func (f *FS) mount(options string) error {
 	m.closids = make([]bool, least)
 	m.closids[0] = true
 	if spec.IOAlloc != "" && spec.IOAlloc != "disabled" {
-		m.closids[least-1] = true // resctrl_io_alloc_write in fs/resctrl/ctrlmondata.c takes the highest CLOSID
+		m.enableIOAlloc(spec, spec.IOAlloc)
 	}
 	m.root = &group{mons: map[string]*group{}, cpus: 1<<spec.CPUs - 1}
 	for _, s := range m.schemas {

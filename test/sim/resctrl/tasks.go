@@ -102,6 +102,9 @@ func (f *FS) write(g *group, file, data string) error {
 		return f.writeAssignments(g, data)
 	}
 
+	if strings.HasSuffix(file, "/io_alloc") || strings.HasSuffix(file, "/io_alloc_cbm") {
+		return f.writeIOAlloc(file, data)
+	}
 	if _, ok := f.info()[strings.TrimPrefix(file, "info/")]; !ok && strings.HasPrefix(file, "info/") {
 		return syscall.ENOENT
 	}

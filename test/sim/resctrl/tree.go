@@ -147,7 +147,7 @@ func (m *mounted) info(spec Spec) map[string]string {
 		files[s.name+"/cbm_mask"] = fmt.Sprintf("%x\n", s.full())
 		files[s.name+"/min_cbm_bits"] = fmt.Sprintln(s.cache.MinBits)
 		files[s.name+"/shareable_bits"] = fmt.Sprintf("%x\n", s.cache.Shareable)
-		maps.Copy(files, s.ioAlloc(spec))
+		maps.Copy(files, m.ioAllocFiles(spec, s))
 		if !spec.NoSparseFile {
 			files[s.name+"/sparse_masks"] = fmt.Sprintln(map[bool]int{true: 1}[s.cache.sparse(spec.Vendor)])
 		}
@@ -160,23 +160,6 @@ func (m *mounted) info(spec Spec) map[string]string {
 	files["L3_MON/num_rmids"] = fmt.Sprintln(spec.RMIDs)
 	files["L3_MON/mon_features"] = "llc_occupancy\nmbm_total_bytes\nmbm_local_bytes\n"
 	return files
-}
-
-// ioAlloc simulates resctrl_io_alloc_show and resctrl_io_alloc_cbm_show in fs/resctrl/ctrlmondata.c.
-func (s *schema) ioAlloc(spec Spec) map[string]string {
-	switch {
-	case spec.IOAlloc == "":
-		return nil
-	case !strings.HasPrefix(s.name, "L3"):
-		return map[string]string{s.name + "/io_alloc": "not supported\n"}
-	case spec.IOAlloc == "disabled":
-		return map[string]string{s.name + "/io_alloc": "disabled\n"}
-	}
-	var masks []string
-	for _, id := range s.domains {
-		masks = append(masks, fmt.Sprintf("%d=%s", id, spec.IOAlloc))
-	}
-	return map[string]string{s.name + "/io_alloc": "enabled\n", s.name + "/io_alloc_cbm": strings.Join(masks, ";") + "\n"}
 }
 
 func (f *FS) list(name string) ([]string, error) {

@@ -1,0 +1,155 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/bits"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+)
+
+// devicesField is the field of the section rdt that sets what device traffic may use of the L3 caches (io_alloc).
+const devicesField = "deviceTraffic"
+
+// parseDevices reads the field deviceTraffic. It returns nil if the field is missing.
+func parseDevices(f *classes.Field) []setting[share] {
+	if f == nil {
+		return nil
+	}
+	fields := f.Fields("l3Allocation")
+	if fields != nil && fields["l3Allocation"] == nil {
+		f.Report(`has no l3Allocation; write a share such as l3Allocation: "20%%"`)
+	}
+	return parseAllocation(fields, true).caches[resctrl.L3]
+}
+
+// deviceTraffic gives device traffic a part of each L3. A mask is taken as it is. A size, or a share in per cent, becomes the highest
+// bits that no partition has.
+func (r *resolver) deviceTraffic() {
+	settings := r.config.devices
+	if settings == nil {
+		return
+	}
+	schemas := r.info.Schemas(resctrl.L3)
+	if len(schemas) == 0 || !r.info.Caches[schemas[0]].SharesWithDevices {
+		r.problems = append(r.problems, errors.New(
+			devicesField+": this machine cannot limit the cache of device traffic (info/L3/io_alloc); remove "+devicesField))
+		return
+	}
+
+	cache := r.info.Caches[schemas[0]]
+	r.result.Devices = resctrl.Schemata{}
+	for _, id := range cache.Domains {
+		mask, err := cacheShare(settings, id)[unified].outside(r.partitioned(cache, id), cache, id)
+		if err != nil {
+			r.problems = append(r.problems, fmt.Errorf("%s: L3 %d: %w", devicesField, id, err))
+			return // the other caches have the same problem
+		}
+		r.result.Devices[resctrl.Domain{Schema: schemas[0], ID: id}] = mask
+	}
+}
+
+// partitioned returns the bits of an L3 that partitions have. A partition without a share of it has no bits of its own.
+func (r *resolver) partitioned(cache resctrl.CacheInfo, id int) (mask uint64) {
+	masks, err := r.partitionMasks(resctrl.L3, cache, id)
+	if err != nil {
+		return cache.Mask // reported already
+	}
+	for _, p := range r.config.partitions {
+		for _, divided := range masks {
+			if p.caches[resctrl.L3] != nil {
+				mask |= divided[p.name]
+			}
+		}
+	}
+	return mask
+}
+
+// outside returns the bits of a cache that the proportion selects, disjoint from the mask `taken` unless the proportion is a mask.
+func (p proportion) outside(taken uint64, cache resctrl.CacheInfo, id int) (uint64, error) {
+	if p.mask != 0 {
+		return p.mask, cache.Check(p.mask)
+	}
+	width := uint64(bits.OnesCount64(cache.Mask))
+	n := max(p.high*width/100, cache.LeastBits())
+	if p.bytes > 0 {
+		var err error
+		if n, err = p.bitsIn(cache, id); err != nil {
+			return 0, err
+		}
+	}
+	for first := int(width) - int(min(n, width)); first >= 0 && n <= width; first-- { //nolint:gosec // at most 64 bits
+		if mask := uint64(1<<n-1) << first; mask&taken == 0 {
+			return mask, nil
+		}
+	}
+	return 0, fmt.Errorf("%s needs %d neighbouring bits that no partition has, and the partitions have %#x of %#x; "+
+		"reduce the shares of the partitions, or write a mask, which may overlap them", p.text, n, taken, cache.Mask)
+}
+
+// deviceChange is a change of the masks of device traffic. Masks that are nil mean that io_alloc is disabled.
+type deviceChange struct {
+	schema   resctrl.Schema
+	from, to resctrl.Schemata
+}
+
+// deviceChange returns the change of device traffic that the next configuration needs, or nil. A configuration that does not set it
+// gets what was there before an earlier configuration set it.
+func (b *Backend) deviceChange(t resctrl.Tree, next *live) (*deviceChange, error) {
+	if next.resolution.Devices == nil && b.devices == nil {
+		return nil, nil //nolint:nilnil // there is nothing to change
+	}
+	schema := next.machine.info.Schemas(resctrl.L3)[0]
+	from, err := t.DeviceTraffic(schema)
+	if err != nil {
+		return nil, fmt.Errorf("read the masks of device traffic: %w", err)
+	}
+	to := next.resolution.Devices
+	if to == nil {
+		to = b.devices.from
+	}
+	return &deviceChange{schema, from, to}, nil
+}
+
+func (c *deviceChange) do(t resctrl.Tree) error {
+	if c == nil || (c.from == nil) == (c.to == nil) && maps.Equal(c.from, c.to) {
+		return nil
+	}
+	return t.SetDeviceTraffic(c.schema, c.to)
+}
+
+// undo restores the former masks after a failure, whose error is `cause`.
+func (c *deviceChange) undo(t resctrl.Tree, cause error) error {
+	if c == nil {
+		return cause
+	}
+	if err := (&deviceChange{c.schema, c.to, c.from}).do(t); err != nil {
+		return rollbackFailed(cause, err)
+	}
+	return cause
+}
+
+// remember records what device traffic had before a configuration set it, for a configuration that does not.
+func (b *Backend) remember(c *deviceChange, next *live) {
+	switch {
+	case next.resolution.Devices == nil:
+		b.devices = nil
+	case b.devices == nil:
+		b.devices = c
+	}
+}
+
+// deviceDrift reports whether another program has changed the masks of device traffic that the configuration sets.
+func deviceDrift(t resctrl.Tree, now *live) (bool, error) {
+	wanted := now.resolution.Devices
+	if wanted == nil {
+		return false, nil
+	}
+	got, err := t.DeviceTraffic(now.machine.info.Schemas(resctrl.L3)[0])
+	return !maps.Equal(wanted, got), err
+}

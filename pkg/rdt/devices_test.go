@@ -1,0 +1,113 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// deviceMasks returns what the kernel shows about device traffic.
+func deviceMasks(t *testing.T, fs *sim.FS) string {
+	t.Helper()
+	state, err := fs.ReadFile(sim.MountPoint + "/info/L3/io_alloc")
+	must(t, err)
+	masks, err := fs.ReadFile(sim.MountPoint + "/info/L3/io_alloc_cbm")
+	if err != nil {
+		return strings.TrimSpace(string(state))
+	}
+	return strings.TrimSpace(string(masks))
+}
+
+func withDevices(share string) string {
+	return `{partitions: {p: {l3Allocation: "50%", classes: {a: {l3Allocation: "50%"}}}}, deviceTraffic: {l3Allocation: ` + share + `}}`
+}
+
+func TestDeviceTrafficGetsCacheThatNoPartitionHas(t *testing.T) {
+	for initial, other := range map[string]string{"disabled": "disabled", "f": "0=f;1=f"} {
+		t.Run(initial, func(t *testing.T) {
+			spec := withIOAlloc()
+			spec.IOAlloc = initial
+			fs := sim.New(spec)
+			b := newBackend(fs, nil)
+			without := `{partitions: {p: {l3Allocation: "50%", classes: {a: {}}}}}`
+			for _, step := range []struct{ text, want string }{
+				{without, other},
+				{withDevices(`"20%"`), "0=c00;1=c00"},
+				{withDevices(`{all: "0x30", "1": 4MiB}`), "0=30;1=e00"},
+				{without, other},
+			} {
+				apply(t, b, step.text)
+				if diff := cmp.Diff(step.want, deviceMasks(t, fs)); diff != "" {
+					t.Errorf("%s: %s", step.text, diff)
+				}
+			}
+
+			apply(t, b, withDevices(`"20%"`))
+			must(t, fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc_cbm", []byte("0=1\n")))
+			drift, err := b.Repair(t.Context())
+			if err != nil || len(drift.Found) != 1 || deviceMasks(t, fs) != "0=c00;1=c00" {
+				t.Errorf("after another program has changed the mask: %+v, %v, %s", drift, err, deviceMasks(t, fs))
+			}
+			must(t, b.Withdraw(t.Context()))
+			if diff := cmp.Diff(other, deviceMasks(t, fs)); diff != "" {
+				t.Errorf("after Withdraw: %s", diff)
+			}
+		})
+	}
+}
+
+func TestDeviceTrafficIsRolledBack(t *testing.T) {
+	spec := withIOAlloc()
+	spec.IOAlloc = "disabled"
+	for _, refuses := range []string{"io_alloc", "io_alloc_cbm", "schemata"} {
+		fs := sim.New(spec)
+		b := newBackend(fs, nil)
+		fs.Inject(func(c sim.Call) *sim.Fault {
+			if c.Op == "write" && strings.HasSuffix(c.Path, "/"+refuses) && !strings.HasPrefix(c.Data, "0\n") {
+				return &sim.Fault{Errno: syscall.EIO}
+			}
+			return nil
+		})
+		before := fs.Dump()
+		if err := b.Apply(t.Context(), parse(t, withDevices(`"20%"`))); err == nil {
+			t.Errorf("%s: no error", refuses)
+		}
+		if diff := cmp.Diff(before, fs.Dump()); diff != "" || deviceMasks(t, fs) != "disabled" {
+			t.Errorf("%s: device traffic is %s, groups: %s", refuses, deviceMasks(t, fs), diff)
+		}
+	}
+}
+
+func TestDeviceTrafficThatIsNotPossible(t *testing.T) {
+	full := withIOAlloc()
+	full.IOAlloc = "disabled"
+	for name, test := range map[string]struct {
+		spec       sim.Spec
+		text, want string
+	}{
+		"without io_alloc": {sim.IntelSpec(), withDevices(`"20%"`),
+			"deviceTraffic: this machine cannot limit the cache of device traffic (info/L3/io_alloc); remove deviceTraffic"},
+		"too large": {full, withDevices(`"60%"`), "deviceTraffic: L3 0: 60% needs 7 neighbouring bits that no partition has, and the partitions have 0x3f of 0xfff; " +
+			"reduce the shares of the partitions, or write a mask, which may overlap them"},
+		"outside of the cache": {full, withDevices(`"0xf000"`), "deviceTraffic: L3 0: mask 0xf000 is wider than the cache, whose mask is 0xfff"},
+		"no CLOSID": {full, strings.Replace(withDevices(`"20%"`), "a: {", "b: , c: , a: {", 1),
+			"3 classes are 1 too many: the CPU has 4 CLOSIDs, of which resctrl's root group uses 1, device traffic (io_alloc) uses 1; " +
+				"remove classes, or resctrl groups of other programs: out of CLOSIDs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := newBackend(sim.New(test.spec), nil).Check(t.Context(), parse(t, test.text)); err == nil || err.Error() != test.want {
+				t.Errorf("check: %v\nwant: %s", err, test.want)
+			}
+		})
+	}
+	if _, err := parseConfig("deviceTraffic: {}"); err == nil || !strings.Contains(err.Error(), "deviceTraffic: has no l3Allocation") {
+		t.Error(err)
+	}
+}
