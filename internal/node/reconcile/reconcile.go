@@ -78,7 +78,8 @@ func (r *Reconciler) reconciled() (ids []string) {
 }
 
 // reconcile compares the desired classes of one holder with its observed classes, and carries out the steps that bring
-// the holder into the desired classes. If an optional step fails, the other classes stay in force.
+// the holder into the desired classes. A step that fails keeps no other step from being carried out: e.g. the group of a draining class
+// that was removed by another program cannot be made again.
 func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.Holding, []Step)) {
 	e, ok := r.store.Compare(id)
 	if !ok {
@@ -99,27 +100,28 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 		r.store.NotEnforced(e, err)
 	}
 
-	steps, optional := splitOptional(r.plan(e, observed))
-	for _, some := range [][]Step{steps, optional} {
-		if len(some) > 0 && r.move(ctx, e, some) {
-			moved(e, some)
+	var done []Step
+	for _, s := range r.plan(e, observed) {
+		if r.move(ctx, e, s) {
+			done = append(done, s)
 		}
+	}
+	if len(done) > 0 {
+		moved(e, done)
 	}
 }
 
-// move carries out steps for a holder, and records their outcome.
-func (r *Reconciler) move(ctx context.Context, e state.Holding, steps []Step) (done bool) {
-	if err := r.make(ctx, e.Holder, steps); err != nil {
-		r.logFailure(e, steps, err)
+// move carries out a step for a holder, and records its outcome.
+func (r *Reconciler) move(ctx context.Context, e state.Holding, s Step) (done bool) {
+	if err := r.make(ctx, e.Holder, []Step{s}); err != nil {
+		r.logFailure(e, s, err)
 		r.store.NotEnforced(e, err)
-		r.observeSteps(ctx, e, steps)
+		r.observeStep(ctx, e, s)
 		return false
 	}
 
 	r.store.Modify(e.ID, func(h *state.Holding) { h.InForce = r.now() })
-	for _, s := range steps {
-		r.store.Observe(e.ID, s.Resource, s.To)
-	}
+	r.store.Observe(e.ID, s.Resource, s.To)
 	return true
 }
 
@@ -180,7 +182,7 @@ func (r *Reconciler) plan(e state.Holding, observed []observation) (steps []Step
 // that a holder has moved to the desired class.
 func (o observation) step(e state.Holding) (s Step, needed bool) {
 	want := o.assigned.Class
-	s = Step{Resource: o.assigned.Resource, From: want, To: want, optional: o.assigned.Source == classes.SourceClaim}
+	s = Step{Resource: o.assigned.Resource, From: want, To: want}
 	recorded, elsewhere := e.Observed[s.Resource]
 
 	switch {
@@ -198,20 +200,19 @@ func (o observation) step(e state.Holding) (s Step, needed bool) {
 	return s, (want != classes.SystemDefault || o.Left) && !o.draining
 }
 
-func (r *Reconciler) observeSteps(ctx context.Context, e state.Holding, steps []Step) {
-	ctx = context.WithoutCancel(ctx)
-	for _, s := range steps {
-		class := s.From
-		if s.From == s.To {
-			class = classes.SystemDefault // the holder may have none of the values of the class
-		}
-		if resource, ok := r.store.Live().Resource(s.Resource); ok {
-			if now, err := r.observeClass(ctx, resource, s.Resource, e.Holder, s.To); err == nil && now.Known && (now.Stale == "" || s.From == s.To) {
-				class = now.Class
-			}
-		}
-		r.store.Observe(e.ID, s.Resource, class)
+// observeStep records the class that a holder has after a step that failed.
+func (r *Reconciler) observeStep(ctx context.Context, e state.Holding, s Step) {
+	class := s.From
+	if s.From == s.To {
+		class = classes.SystemDefault // the holder may have none of the values of the class
 	}
+	if resource, ok := r.store.Live().Resource(s.Resource); ok {
+		now, err := r.observeClass(context.WithoutCancel(ctx), resource, s.Resource, e.Holder, s.To)
+		if err == nil && now.Known && (now.Stale == "" || s.From == s.To) {
+			class = now.Class
+		}
+	}
+	r.store.Observe(e.ID, s.Resource, class)
 }
 
 // hasEnded reports whether a holder has ended. A holder has also ended if its PID now belongs to another process. A pod
@@ -286,12 +287,10 @@ func (r *Reconciler) mayHaveCgroup(ctx context.Context, h classes.Holder) bool {
 
 // logFailure logs a failed move. The first failure is a warning. While the holder stays outside of its class, further failures
 // are debug messages.
-func (r *Reconciler) logFailure(e state.Holding, steps []Step, err error) {
+func (r *Reconciler) logFailure(e state.Holding, s Step, err error) {
 	log := r.log.Debug
-	for _, s := range steps {
-		if _, before := e.Observed[s.Resource]; !before {
-			log = r.log.Warn
-		}
+	if _, before := e.Observed[s.Resource]; !before {
+		log = r.log.Warn
 	}
 	log("cannot move a container or pod to its class; retrying", "holder", e.String(), "error", err)
 }

@@ -17,35 +17,25 @@ import (
 // class again, and clears values that an earlier configuration of the class has set.
 type Step struct {
 	Resource, From, To string
-	// optional is true if the class is requested by the claim of a volume. The holder keeps its other classes if such a step
-	// fails, and its start is not refused.
-	optional bool
 	// observed is what the kernel showed before the step. It is nil if that is unknown, or may have changed since.
 	observed *classes.Observation
 }
 
 func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", s.To, s.Resource, err) }
 
-// Enforcement returns the steps that enforce the classes of a new holder. Optional steps are separate. A container that was created
-// without its class is moved to the class. The class of another holder is enforced again, because its values may have changed since
-// the runtime created the holder.
-func Enforcement(e state.Holding) (steps, optional []Step) {
+// Enforcement returns the steps that enforce the classes of a new holder. The class that the claim of a volume requests is optional: the
+// holder starts without it. A container that was created without its class is moved to the class. The class of another holder is enforced
+// again, because its values may have changed since the runtime created the holder.
+func Enforcement(e state.Holding) (required, optional []Step) {
 	for _, a := range e.Assignments {
-		if a.Class != classes.SystemDefault {
-			from := a.Class
-			if e.Container != "" && e.Volume == "" {
-				from = e.ObservedClass(a.Resource)
-			}
-			steps = append(steps, Step{Resource: a.Resource, From: from, To: a.Class, optional: a.Source == classes.SourceClaim})
+		if a.Class == classes.SystemDefault {
+			continue
 		}
-	}
-	return splitOptional(steps)
-}
-
-// splitOptional separates optional steps from the others.
-func splitOptional(steps []Step) (required, optional []Step) {
-	for _, s := range steps {
-		if s.optional {
+		s := Step{Resource: a.Resource, From: a.Class, To: a.Class}
+		if e.Container != "" && e.Volume == "" {
+			s.From = e.ObservedClass(a.Resource)
+		}
+		if a.Source == classes.SourceClaim {
 			optional = append(optional, s)
 		} else {
 			required = append(required, s)

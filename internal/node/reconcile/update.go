@@ -67,7 +67,9 @@ func (r *Reconciler) revert(ctx context.Context, before state.Holding, steps []S
 		err = fmt.Errorf("%w; if the runtime makes the change, qos-nri-plugin restores the previous class; try again", err)
 	}
 	r.store.Modify(before.ID, func(h *state.Holding) { h.Assignments = before.Assignments })
-	r.observeSteps(ctx, before, steps)
+	for _, s := range steps {
+		r.observeStep(ctx, before, s)
+	}
 	return errors.Join(fmt.Errorf("%s: %w", before, err), r.remember(before.ID))
 }
 
