@@ -62,3 +62,24 @@ func TestARemovedResourceIsRepairedAfterAFailedRepair(t *testing.T) {
 		t.Errorf("the kernel has the container in class %q, want slow", got)
 	}
 }
+
+// TestAClassThatCannotBeRestoredKeepsNoOtherClassFromBeingRestored loses all classes of a container. One of them cannot be enforced any
+// more, as e.g. that of a resctrl group that another program has removed while its class drained.
+func TestAClassThatCannotBeRestoredKeepsNoOtherClassFromBeingRestored(t *testing.T) {
+	for _, broken := range []string{cache, disk} {
+		f := newFixture(t)
+		f.mustRun(t, pod("a", requesting("test.example/cache=gold,test.example/disk=slow")), container("c-a"))
+		for _, backend := range f.backends {
+			backend.Lose("c-a")
+		}
+		f.backends[broken].Fail("enforce", errors.New("the group is gone"))
+		f.Repair(t.Context())
+
+		want := map[string]string{cache: "gold/pod", disk: "slow/pod"}
+		want[broken] = "/adopted"
+		for resource, class := range want {
+			f.wantClass(t, "c-a", resource, class)
+		}
+		f.wantCorrections(t, map[state.Correction]uint64{{Resource: map[string]string{cache: disk, disk: cache}[broken], What: state.AssignmentDrift}: 1})
+	}
+}

@@ -72,27 +72,6 @@ func TestAContainerOutsideItsClassIsMovedBack(t *testing.T) {
 	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.AssignmentDrift}: 3})
 }
 
-// TestAClassThatCannotBeRestoredKeepsNoOtherClassFromBeingRestored loses all classes of a container. One of them cannot be enforced any
-// more, as e.g. that of a resctrl group that another program has removed while its class drained.
-func TestAClassThatCannotBeRestoredKeepsNoOtherClassFromBeingRestored(t *testing.T) {
-	for _, broken := range []string{cache, disk} {
-		f := newFixture(t)
-		f.mustRun(t, pod("a", requesting("test.example/cache=gold,test.example/disk=slow")), container("c-a"))
-		for _, backend := range f.backends {
-			backend.Lose("c-a")
-		}
-		f.backends[broken].Fail("enforce", errors.New("the group is gone"))
-		f.Repair(t.Context())
-
-		want := map[string]string{cache: "gold/pod", disk: "slow/pod"}
-		want[broken] = "/adopted"
-		for resource, class := range want {
-			f.wantClass(t, "c-a", resource, class)
-		}
-		f.wantCorrections(t, map[state.Correction]uint64{{Resource: map[string]string{cache: disk, disk: cache}[broken], What: state.AssignmentDrift}: 1})
-	}
-}
-
 func TestDriftOfAConfigurationIsReported(t *testing.T) {
 	f := newFixture(t)
 	f.backends[disk].Damage(classes.Drift{Found: []string{"disk vdb is gone", "disk vdc is new"}})
