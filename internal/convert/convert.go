@@ -75,8 +75,8 @@ func Convert(inputs []Input, options Options) ([]Result, error) {
 }
 
 func (r *run) convert(input Input) (Result, error) {
-	hasLabels := r.Koordinator && bytes.Contains(input.Text, []byte(koordinatorLabel))
-	if !bytes.Contains(input.Text, []byte(fieldName)) && !hasClaims(input.Text) && !hasRuntimeKeys(input.Text) && !hasLabels {
+	isKoordinators := r.Koordinator && bytes.Contains(input.Text, []byte("koordinator.sh/"))
+	if !bytes.Contains(input.Text, []byte(fieldName)) && !hasClaims(input.Text) && !hasRuntimeKeys(input.Text) && !isKoordinators {
 		return Result{Text: input.Text}, nil
 	}
 	return readFile(input.Name, input.Text, r).convert()

@@ -20,6 +20,11 @@ func TestAnnotationsOfMemoryQOSBecomeOurs(t *testing.T) {
 			"beside an annotation of ours", "    qos.noderesource.dev/pod: rdt=gold\n    class.memory-qos.nri.io: silver\n",
 			"    qos.noderesource.dev/pod: rdt=gold,qos.noderesource.dev/memory=silver\n",
 		},
+		{"of memory-policy for the pod", "    class.memory-policy.nri.io: spread\n", "    qos.noderesource.dev/pod: qos.noderesource.dev/memory-policy=spread\n"},
+		{
+			"of memory-policy for a container", "    class.memory-policy.nri.io/container.main: spread\n",
+			"    container.qos.noderesource.dev/main: qos.noderesource.dev/memory-policy=spread\n",
+		},
 		{"a value of a file stays", "    memory.high.memory-qos.nri.io/main: max\n", "    memory.high.memory-qos.nri.io/main: max\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -18,11 +18,13 @@ import (
 // nriPluginsDomain ends the domain of the annotations of nri-plugins, after the short name of the resource.
 const nriPluginsDomain = "class.resource-policy.nri.io"
 
-// These constants are for the annotations of the plugin memory-qos of nri-plugins: memoryKey is for the whole pod, and memoryKey with "/" and
-// the name of a container is for a container. docs/migrate.md defines the resource memoryResource.
+// These constants are the annotations of the plugins memory-qos and memory-policy of nri-plugins for the whole pod. With "/" and a container,
+// they are for the container. docs/migrate.md defines the resources.
 const (
-	memoryKey      = "class.memory-qos.nri.io"
-	memoryResource = classes.Domain + "/memory"
+	memoryKey            = "class.memory-qos.nri.io"
+	memoryResource       = classes.Domain + "/memory"
+	memoryPolicyKey      = "class.memory-policy.nri.io"
+	memoryPolicyResource = classes.Domain + "/memory-policy"
 )
 
 // runtimeKey matches the keys of annotations that container runtimes and nri-plugins define. The first group is the short
@@ -30,10 +32,12 @@ const (
 // which is for the whole pod.
 var runtimeKey = regexp.MustCompile(`^(rdt|blockio)(?:\.resources\.(?:beta\.)?kubernetes\.io/|class\.resource-policy\.nri\.io(?:/|$))(.*)$`)
 
-// hasRuntimeKeys reports whether a text may contain annotations of the runtimes or of nri-plugins.
+// hasRuntimeKeys reports whether a text may contain annotations of the runtimes or of other plugins.
 func hasRuntimeKeys(text []byte) bool {
-	return slices.ContainsFunc([]string{".resources.kubernetes.io", ".resources.beta.kubernetes.io", nriPluginsDomain, memoryKey},
-		func(part string) bool { return bytes.Contains(text, []byte(part)) })
+	parts := []string{
+		".resources.kubernetes.io", ".resources.beta.kubernetes.io", nriPluginsDomain, ".memory-qos.nri.io", ".memory-policy.nri.io", "ulimits.",
+	}
+	return scoreKey().Match(text) || slices.ContainsFunc(parts, func(part string) bool { return bytes.Contains(text, []byte(part)) })
 }
 
 // walkAnnotations searches a node for pods and pod templates, and plans the conversion of their annotations of the runtimes
@@ -101,6 +105,7 @@ func (d *document) runtimeAnnotations(owner, spec *yaml.Node, at place) {
 		if isMerge(key) {
 			d.refuseMerged(mergedNames(value), at.at(key, ".metadata.annotations"))
 		}
+		d.noteValues(key.Value)
 		if resource, rest, ok := cutRuntimeKey(key.Value); ok {
 			e := d.entry(annotations, key.Value, at.at(key, ".metadata.annotations"))
 			e.field = strings.TrimPrefix(at.field+".metadata.annotations["+key.Value+"]", ".")
@@ -122,11 +127,17 @@ func (d *document) refuseMerged(names []string, at place) {
 }
 
 func cutRuntimeKey(key string) (resource, rest string, ok bool) {
+	switch key {
+	case memoryKey:
+		return memoryResource, "", true
+	case memoryPolicyKey:
+		return memoryPolicyResource, "", true
+	}
 	if container, isMemory := strings.CutPrefix(key, memoryKey+"/"); isMemory {
 		return memoryResource, "container." + container, true
 	}
-	if key == memoryKey {
-		return memoryResource, "", true
+	if container, isPolicy := strings.CutPrefix(key, memoryPolicyKey+"/container."); isPolicy {
+		return memoryPolicyResource, "container." + container, true
 	}
 	parts := runtimeKey.FindStringSubmatch(key)
 	if parts == nil {
@@ -145,7 +156,7 @@ func (d *document) ourKey(spec *yaml.Node, rest, key string) string {
 			d.note("annotation %s is for a container that the pod does not have; correct the name, or check that the container is added later", key)
 		}
 		return classes.ContainerKeyPrefix + container
-	case key == memoryKey, slices.Contains(runtimePodKeys(), key):
+	case key == memoryKey, key == memoryPolicyKey, slices.Contains(runtimePodKeys(), key):
 		return classes.PodKey
 	}
 	d.note("annotation %s requests nothing, because neither the runtimes nor nri-plugins read this key; it stays as it is", key)
