@@ -22,6 +22,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/runtimesetup"
+	"github.com/qos-nri/qos-nri-plugin/internal/tables"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -41,7 +42,7 @@ func newCheckCommandFor(known func(o *checkOptions) ([]classes.Kind, error)) *co
 		Use:   "check [PATH]",
 		Short: "Check class files, and whether this machine and its container runtime support them",
 		Long: `check reads the class files of PATH, a file or a directory, or those of --config. It prints a line for every problem of
-the files, and of applying them on this machine (not with --offline). It changes nothing. Lines that begin with "warning"
+the files, and of applying them on this machine (not with --offline), and a table of what the machine can do. It changes nothing. Lines that begin with "warning"
 report classes that are enforced only in part, and resources that are unavailable on this machine. With --runtime-endpoint
 it also checks over CRI whether the container runtime is set up for QoS classes; settings that the runtime does not report are "unknown".
 
@@ -110,11 +111,26 @@ func checkFiles(ctx context.Context, out io.Writer, source classes.FileSet, know
 		return config.PrintProblems(out, err)
 	}
 
+	printFeatures(out, resources)
 	for _, warning := range warningsOf(resources) {
 		fmt.Fprintln(out, "warning: "+program.OneLine(warning))
 	}
 	config.PrintSummary(out, source, offline)
 	return 0
+}
+
+// printFeatures prints what this machine can do for each resource.
+func printFeatures(out io.Writer, resources []state.ResourceStatus) {
+	for _, r := range resources {
+		if len(r.Features) == 0 {
+			continue
+		}
+		rows := [][]string{{"FEATURE OF " + r.Name, "HERE", "REASON"}}
+		for _, f := range r.Features {
+			rows = append(rows, []string{f.Name, map[bool]string{true: "yes", false: "no"}[f.Available], f.Reason})
+		}
+		fmt.Fprint(out, tables.Align(rows, "", 0, 3))
+	}
 }
 
 func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer) (problems int, err error) {

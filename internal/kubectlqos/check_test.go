@@ -75,7 +75,7 @@ func TestCheckReportsPartitionsIntoWhichNoCacheCanBeDivided(t *testing.T) {
 		{"masks that overlap", "l3Allocation: '0xff'", "l3Allocation: '0x180'",
 			head + `L3, unified: partitions "a" (0xff) and "b" (0x180) overlap; give each partition separate bits` + "\n"},
 		{"masks and per cent", "l3Allocation: '0xff'", "l3Allocation: 20%",
-			head + `L3, unified: partition "a" has 0xff and partition "b" has 20%; give all partitions per cent, or all of them masks` + "\n"},
+			head + `L3, unified: partition "a" has 0xff and partition "b" has 20%; give all partitions per cent, or all of them sizes or masks` + "\n"},
 		{"memory bandwidth, which partitions do not divide", "mbAllocation: [70%]", "mbAllocation: [70%]", ok},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -227,6 +227,16 @@ type BackendStatus struct {
 	// Monitored has the classes whose containers are selected for monitoring. It is nil if the backend is not a Monitor, or if
 	// no class is selected.
 	Monitored map[string]Monitored
+	// Features has what the machine can do for the resource. It is nil if the backend does not report that.
+	Features []Feature
+}
+
+// Feature is something that only some machines can do for a resource.
+type Feature struct {
+	Name string
+	// Available reports whether this machine can do it now. Reason is a detail, or says why it cannot.
+	Available bool
+	Reason    string
 }
 
 // Condition is one fact about the state of the resource, for users.

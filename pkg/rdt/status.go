@@ -69,6 +69,7 @@ func (l *live) status() classes.BackendStatus {
 		return status
 	}
 
+	status.Features = features(l.machine.info)
 	status.Degraded = map[string]string{}
 	for class, reasons := range l.resolution.Ignored {
 		if class != classes.SystemDefault {

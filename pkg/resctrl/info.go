@@ -31,6 +31,9 @@ type Info struct {
 	// smallest num_rmids of all features, and FewestRMIDs is the name of this feature below info/: telemetry can have fewer than caches.
 	RMIDs       int
 	FewestRMIDs string
+	// AssignsCounters reports whether counters of memory bandwidth are assigned to groups now (mbm_event in
+	// info/L3_MON/mbm_assign_mode). Telemetry reports whether the kernel counts energy and activity (info/PERF_PKG_MON).
+	AssignsCounters, Telemetry bool
 	// Caches has one schema for each cache level that resctrl can divide. Under the mount options cdp and cdpl2, a
 	// level has the CODE and the DATA schema instead.
 	Caches map[Schema]CacheInfo
@@ -94,6 +97,7 @@ func ParseInfo(files map[string][]byte, root Schemata, mbps bool) (Info, error) 
 			info.DeviceCLOSIDs++
 		}
 	}
+	_, info.Telemetry = files["PERF_PKG_MON/num_rmids"]
 	info.CLOSIDs = max(1, info.CLOSIDs) // a CPU that can only monitor has just the root group
 	return info, errors.Join(parse.problems...)
 }

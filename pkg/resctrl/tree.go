@@ -174,6 +174,11 @@ func (t Tree) Read() (Info, map[string]Group, error) {
 	if err != nil {
 		return Info{}, nil, err
 	}
+	assigned, err := t.Assignments(Root)
+	if err != nil {
+		return Info{}, nil, err
+	}
+	info.AssignsCounters = assigned != nil
 	size, err := t.host.ReadFile(t.path("size"))
 	if err != nil && !NotExist(err) {
 		return Info{}, nil, fmt.Errorf("read the sizes of the caches: %w", err)

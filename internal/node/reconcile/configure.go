@@ -59,7 +59,7 @@ func (r *Reconciler) preview(ctx context.Context, resource state.Resource) (stat
 		func(ctx context.Context) (classes.BackendStatus, error) {
 			return previewer.Preview(ctx, resource.Config.Backend)
 		})
-	status.Conditions, status.Degraded = would.Conditions, would.Degraded
+	status.Conditions, status.Degraded, status.Features = would.Conditions, would.Degraded, would.Features
 	return status, err
 }
 

@@ -36,6 +36,7 @@ type ResourceStatus struct {
 	Degraded   map[string]string
 	// Monitored has the classes whose containers are selected for monitoring.
 	Monitored map[string]classes.Monitored
+	Features  []classes.Feature
 }
 
 // RuntimeInfo describes the container runtime and the plugin's connection to it.
@@ -84,7 +85,7 @@ func (s *Store) Status() Status {
 		r := n.live.Resources[offer.Name]
 		backend := r.Status()
 		status.Resources = append(status.Resources, ResourceStatus{
-			Offer: offer, InUse: n.used(offer.Name), Degraded: backend.Degraded, Monitored: backend.Monitored,
+			Offer: offer, InUse: n.used(offer.Name), Degraded: backend.Degraded, Monitored: backend.Monitored, Features: backend.Features,
 			Conditions: slices.Concat(backend.Conditions, r.Drift.conditions()),
 		})
 	}

@@ -53,6 +53,9 @@ func (n *node) findings(t testing.TB) []string {
 	if mountOf(t) == "" {
 		lines = append(lines, "warning: k8s.io/rdt: ResctrlMounted: NotMounted: resctrl is not mounted yet, so masks, bandwidth and CLOSIDs "+
 			"were not checked")
+	} else {
+		lines = append(lines, "FEATURE OF k8s.io/rdt", "shares of caches ", "code and data apart ", "bandwidth in per cent ", "bandwidth in 1/8 GB/s ",
+			"bandwidth in MBps ", "monitoring of containers   yes ", "assignable counters ", "device traffic ", "telemetry ")
 	}
 
 	lines = append(lines,
