@@ -42,9 +42,10 @@ func newCheckCommandFor(known func(o *checkOptions) ([]classes.Kind, error)) *co
 		Use:   "check [PATH]",
 		Short: "Check class files, and whether this machine and its container runtime support them",
 		Long: `check reads the class files of PATH, a file or a directory, or those of --config. It prints a line for every problem of
-the files, and of applying them on this machine (not with --offline), and a table of what the machine can do. It changes nothing. Lines that begin with "warning"
-report classes that are enforced only in part, and resources that are unavailable on this machine. With --runtime-endpoint
-it also checks over CRI whether the container runtime is set up for QoS classes; settings that the runtime does not report are "unknown".
+the files, and of applying them on this machine (not with --offline), and a table of what the machine can do. It changes nothing.
+Lines that begin with "warning" report classes that are enforced only in part, and resources that are unavailable on this machine.
+With --runtime-endpoint it also checks over CRI whether the container runtime is set up for QoS classes; settings that the runtime
+does not report are "unknown".
 
 The exit code is 0 when there are no problems, 1 when there are, and 2 when the command line is wrong.`,
 		Example: `  qos-nri-plugin check

@@ -258,7 +258,7 @@ partitions:
 		{Type: "ForeignGroups", Healthy: true, Reason: "Untouched", Message: "left as they are: theirs"},
 		{Type: "ClassesDraining", Healthy: true, Reason: "InUse", Message: "classes that are no longer configured are kept until their containers end: gold"},
 		{Type: "L3CodeAndDataApart", Reason: "WrongMountOptions", Message: "code and data of L3 are configured separately, but resctrl is mounted without cdp, so the unified shares apply; mount resctrl with -o cdp if the CPU supports that"},
-		{Type: "BandwidthExact", Healthy: true, Reason: "Rounded", Message: "the kernel rounds memory bandwidth: tin has 0=60;1=60 for 0=55;1=55"},
+		{Type: "BandwidthExact", Healthy: true, Limited: true, Reason: "Rounded", Message: "the kernel rounds memory bandwidth: tin has 0=60;1=60 for 0=55;1=55"},
 		{Type: "AnnotationDenials", Reason: "NotEnforced", Message: "denyPodAnnotation and denyContainerAnnotation (tin) have no effect; " +
 			"to limit who can request a class, use an admission policy that checks the annotations"},
 	}

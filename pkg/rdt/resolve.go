@@ -22,6 +22,9 @@ type Resolution struct {
 	Groups map[string]resctrl.Schemata
 	// Ignored says, by class, which settings have no effect on this machine.
 	Ignored map[string][]string
+	// Asked has the memory bandwidth that the configuration asks for, by group. The value in Groups may be higher, because the CPU has a
+	// minimum.
+	Asked map[string]resctrl.Schemata
 	// Devices has the masks of device traffic in the L3 caches. It is nil if the configuration does not set them.
 	Devices resctrl.Schemata
 	// Sizes has a text like "gold has 6MiB of L3 for 5MiB" for each share of a cache that is a size.
@@ -49,7 +52,9 @@ var ErrBandwidthUnit = errors.New("resctrl is mounted for another unit of memory
 // Resolve converts the shares in a configuration to the values of groups on this CPU, as goresctrl does. The returned
 // error joins all problems.
 func Resolve(config *Config, info resctrl.Info) (*Resolution, error) {
-	r := &resolver{config: config, info: info, result: &Resolution{Groups: map[string]resctrl.Schemata{}, Ignored: map[string][]string{}}}
+	r := &resolver{config: config, info: info, result: &Resolution{
+		Groups: map[string]resctrl.Schemata{}, Ignored: map[string][]string{}, Asked: map[string]resctrl.Schemata{},
+	}}
 	for class := range config.classes() {
 		r.result.Groups[groups.Of(class.name)] = resctrl.Schemata{}
 	}
@@ -64,6 +69,13 @@ func Resolve(config *Config, info resctrl.Info) (*Resolution, error) {
 		return nil, errors.Join(r.problems...)
 	}
 	return r.result, nil
+}
+
+func (r *Resolution) ask(group string, domain resctrl.Domain, value uint64) {
+	if r.Asked[group] == nil {
+		r.Asked[group] = resctrl.Schemata{}
+	}
+	r.Asked[group][domain] = value
 }
 
 type resolver struct {
@@ -201,8 +213,10 @@ func (r *resolver) bandwidth() {
 			// A partition gets at least the CPU's minimum, so that the percentages of its classes are never relative to 0.
 			least := max(info.Min, 1)
 			base := max(least, r.limit("partition", p.name, p.mb, id, info.Max))
-			value := max(least, r.limit("class", class.name, class.mb, id, base))
+			asked := r.limit("class", class.name, class.mb, id, base)
+			value := max(least, asked)
 			domain := resctrl.Domain{Schema: resctrl.MB, ID: id}
+			r.result.ask(groups.Of(class.name), domain, asked)
 			r.result.Groups[groups.Of(class.name)][domain] = value
 			if info.Faulty(value) {
 				wanted, got := resctrl.Schemata{domain: value}, resctrl.Schemata{domain: info.ReadBack(value)}

@@ -144,12 +144,13 @@ func (l *live) classConditions() []classes.Condition {
 
 	var rounded []string
 	for _, name := range slices.Sorted(maps.Keys(l.resolution.Groups)) {
-		if asked, has := l.resolution.Groups[name].Values(resctrl.MB), l.effective[name].Values(resctrl.MB); asked != has {
+		wanted := l.resolution.Asked[name].RestrictedTo(l.resolution.Groups[name]) // without values that are left out
+		if asked, has := wanted.Values(resctrl.MB), l.effective[name].Values(resctrl.MB); asked != has {
 			rounded = append(rounded, fmt.Sprintf("%s has %s for %s", className(name), has, asked))
 		}
 	}
 	if len(rounded) > 0 {
-		conditions = append(conditions, classes.Condition{Type: ConditionBandwidth, Healthy: true, Reason: "Rounded",
+		conditions = append(conditions, classes.Condition{Type: ConditionBandwidth, Healthy: true, Limited: true, Reason: "Rounded",
 			Message: "the kernel rounds memory bandwidth: " + strings.Join(rounded, ", ")})
 	}
 

@@ -103,6 +103,42 @@ func TestParseInfo(t *testing.T) {
 	}
 }
 
+// TestTheKernelDescribesMemoryBandwidth adds the files with which newer kernels describe the values of MB.
+func TestTheKernelDescribesMemoryBandwidth(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec                    sim.Spec
+		unit, scale, resolution string
+		want                    BandwidthUnit // "" if the bandwidth cannot be used
+	}{
+		"per cent":                  {sim.ArmSpec(8), "all", "1", "100", Percent},
+		"per cent on another CPU":   {sim.AMDSpec(), "all", "1", "100", Percent},
+		"1/8 GB/s":                  {sim.AMDSpec(), "GBps", "1", "8", EighthGBps},
+		"1/8 GB/s on another CPU":   {sim.IntelSpec(), "GBps", "1", "8", EighthGBps},
+		"a resolution of 1/1000":    {sim.IntelSpec(), "all", "1", "1000", ""},
+		"another scale":             {sim.AMDSpec(), "GBps", "2", "8", ""},
+		"a unit that is not known":  {sim.AMDSpec(), "furlongs", "1", "8", ""},
+		"a description without one": {sim.IntelSpec(), "", "", "", Percent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := test.spec
+			if test.unit != "" {
+				const of = "info/MB/resource_schemata/MB/"
+				spec.Unknown.Files = map[string]string{
+					of + "unit": test.unit + "\n", of + "scale": test.scale + "\n", of + "resolution": test.resolution + "\n", of + "min": "0\n", of + "max": "5\n",
+					"info/L3/resource_schemata/L3/type": "bitmap\n", "info/MB/resource_schemata/MB_HLIM/unit": "all\n",
+				}
+			}
+			got := BandwidthUnit("")
+			if b := infoOf(t, spec).Bandwidth; b != nil {
+				got = b.Unit
+			}
+			if got != test.want {
+				t.Errorf("the unit is %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 func FuzzParseInfo(f *testing.F) {
 	f.Add("fff", "1", "16", "0", "10", "10", "MB:0=100;1=100", false)
 	f.Add("fff", "0", "16", "1", "0", "1", "MB:0=2048;1=2048", false)

@@ -1,0 +1,96 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// TestBandwidthThatTheMachineCannotGive checks and applies values in another unit, and values below the resolution. A refusal is one line,
+// and changes nothing.
+func TestBandwidthThatTheMachineCannotGive(t *testing.T) {
+	mbps := sim.IntelSpec()
+	mbps.Options = "mba_MBps"
+	of := func(values string) string {
+		return `{partitions: {p: {l3Allocation: "100%", mbAllocation: ["100%", "100000MBps"], classes: {a: {mbAllocation: ` + values + `}}}}}`
+	}
+	only := func(values string) string {
+		return `{partitions: {p: {mbAllocation: ` + values + `, classes: {a: {}}}}}`
+	}
+	for name, test := range map[string]struct {
+		spec       sim.Spec
+		text, want string // the beginning of a line of the error, or the message of the condition BandwidthExact
+	}{
+		"MBps where only per cent exist": {sim.IntelSpec(), only(`["1000MBps"]`),
+			"resctrl is mounted without mba_MBps, but the configuration has memory bandwidth in MBps only; mount resctrl with -o mba_MBps"},
+		"MBps on Arm": {sim.ArmSpec(8), only(`["1000MBps"]`),
+			"resctrl is mounted without mba_MBps, but the configuration has memory bandwidth in MBps only; mount resctrl with -o mba_MBps"},
+		"per cent where only MBps exist": {mbps, only(`["50%"]`),
+			"resctrl is mounted with mba_MBps, but the configuration has memory bandwidth in per cent only; mount resctrl without mba_MBps"},
+		"per cent below the resolution":           {sim.IntelSpec(), of(`["3%"]`), "the kernel rounds memory bandwidth: a has 0=10;1=10 for 0=3;1=3"},
+		"per cent below the resolution, on Arm":   {sim.ArmSpec(5), of(`["2%"]`), "the kernel rounds memory bandwidth: a has 0=3;1=3 for 0=2;1=2"},
+		"between two steps":                       {sim.IntelSpec(), of(`["55%"]`), "the kernel rounds memory bandwidth: a has 0=60;1=60 for 0=55;1=55"},
+		"less than 1/8 GB/s is the smallest step": {sim.AMDSpec(), of(`["3MBps"]`), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys := sim.New(test.spec)
+			b, before := newBackend(fsys, nil), fsys.Dump()
+			preview, err := b.Preview(t.Context(), parse(t, test.text))
+			if err != nil {
+				unavailable := (*classes.Unavailable)(nil)
+				if first, _, _ := strings.Cut(err.Error(), "\n"); !errors.As(err, &unavailable) || !strings.HasPrefix(first, test.want) {
+					t.Errorf("check: %v\nwant: %s", err, test.want)
+				}
+				if err := b.Apply(t.Context(), parse(t, test.text)); err == nil {
+					t.Error("apply: no error")
+				}
+				if diff := cmp.Diff(before, fsys.Dump()); diff != "" {
+					t.Errorf("the refused configuration has changed something: %s", diff)
+				}
+				return
+			}
+			must(t, b.Apply(t.Context(), parse(t, test.text)))
+			for from, status := range map[string]classes.BackendStatus{"check": preview, "status": b.Status()} {
+				condition := conditionOf(status, ConditionBandwidth)
+				if condition.Message != test.want || condition.Limited != (test.want != "") {
+					t.Errorf("%s: %+v, want a line that check prints: %q", from, condition, test.want)
+				}
+			}
+		})
+	}
+}
+
+// newOptions shows mount options of a kernel that this program does not know.
+type newOptions struct{ *sim.FS }
+
+func (n newOptions) ReadFile(path string) ([]byte, error) {
+	data, err := n.FS.ReadFile(path)
+	if strings.HasSuffix(path, "/mountinfo") {
+		data = bytes.ReplaceAll(data, []byte("resctrl rw"), []byte("resctrl rw,debug,kernel_mode=2,mba_MBps_event"))
+	}
+	return data, err
+}
+
+func TestMountOptionsThatAreNotKnown(t *testing.T) {
+	host := newOptions{sim.New(sim.IntelSpec())}
+	b := newBackend(host, nil)
+	apply(t, b, twoPartitions)
+	if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
+		t.Errorf("repair: %+v, %v", drift, err)
+	}
+	if got := conditionOf(b.Status(), ConditionMounted).Message; !strings.Contains(got, "kernel_mode=2") {
+		t.Errorf("the condition is %q", got)
+	}
+	if got := b.Schemata()["gold"]; !strings.Contains(got, "MB:0=") {
+		t.Errorf("the class has %q", got)
+	}
+}
