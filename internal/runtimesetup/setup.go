@@ -83,6 +83,7 @@ func Inspect(ctx context.Context, o Options) ([]Finding, error) {
 	findings = append(findings, ownConfiguration(o.Files, runtime)...)
 	findings = append(findings, validator(o.Files, runtime)...)
 	findings = append(findings, otherPlugins(o.Files)...)
+	findings = append(findings, killRules(o.Files)...)
 	return append(findings, ownAnnotations(runtime)...), nil
 }
 
