@@ -59,6 +59,9 @@ func prepare(t *testing.T) *rig {
 
 	r.build(t, "-C", "tools/image", "run", ".", "-output", filepath.Join(r.share, "image.tar"),
 		"-name", "localhost/workload:1", "-platform", "linux/"+runtime.GOARCH, workload)
+	page, err := os.ReadFile(filepath.Join(source, "docs/stories.md"))
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(r.share, "stories.md"), page, 0o644))
 	must(t, os.WriteFile(filepath.Join(r.share, "run"), []byte(runInside()), 0o755))
 	return r
 }

@@ -178,8 +178,13 @@ func (r *rig) try(t *testing.T, m machine, dir string) (*report, error) {
 		environment = append(environment, "QOS_UNMOUNTED=yes")
 	}
 
-	for _, name := range []string{"QOS_SOAK_MINUTES", "QOS_SOAK_SEED", "QOS_LAB_SECONDS", "QOS_CHANGES", "QOS_KILLS", "QOS_RESIZES"} {
-		if value := os.Getenv(name); value != "" {
+	for name, nightly := range map[string]string{
+		"QOS_SOAK_MINUTES": "", "QOS_SOAK_SEED": "", "QOS_LAB_SECONDS": "", "QOS_CHANGES": "", "QOS_KILLS": "100", "QOS_RESIZES": "100",
+	} {
+		if testing.Short() {
+			nightly = ""
+		}
+		if value := cmp.Or(os.Getenv(name), nightly); value != "" {
 			environment = append(environment, name+"="+value)
 		}
 	}

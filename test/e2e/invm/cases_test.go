@@ -45,7 +45,10 @@ func TestNode(t *testing.T) {
 	}
 	if n.machine()&(intelV2|crioIntel) != 0 {
 		t.Run("the properties of processes and cgroups that a class sets", func(t *testing.T) { linuxClasses(t, n) })
-		t.Run("the effects of these properties", func(t *testing.T) { linuxEffects(t, n) })
+		t.Run("the stories of the documentation", func(t *testing.T) { storiesOfThePage(t, n) })
+		t.Run("a container above memory.high without swap is reported as stuck", func(t *testing.T) { stallingMemory(t, n) })
+	}
+	if n.machine()&eachRuntime != 0 {
 		t.Run("no moment without the class", func(t *testing.T) { alwaysInClass(t, n) })
 	}
 

@@ -36,7 +36,7 @@ func (n *node) runPod(t testing.TB, name string, annotations map[string]string) 
 // tryPod is runPod for a pod that may be refused.
 func (n *node) tryPod(t testing.TB, name string, annotations map[string]string) (*pod, error) {
 	t.Helper()
-	p, err := n.makePod(t, name, annotations)
+	p, err := n.makePod(t, podConfig(name, annotations))
 	if err == nil {
 		t.Cleanup(func() { p.remove(t) })
 	}
@@ -44,9 +44,9 @@ func (n *node) tryPod(t testing.TB, name string, annotations map[string]string) 
 }
 
 // makePod is tryPod without the cleanup.
-func (n *node) makePod(t testing.TB, name string, annotations map[string]string) (*pod, error) {
+func (n *node) makePod(t testing.TB, config *cri.PodSandboxConfig) (*pod, error) {
 	t.Helper()
-	p := &pod{node: n, config: podConfig(name, annotations)}
+	p := &pod{node: n, config: config}
 	must(t, os.MkdirAll(p.config.LogDirectory, 0o755))
 	p.makeCgroup(t)
 	response, err := n.runtime.RunPodSandbox(requestContext(t), &cri.RunPodSandboxRequest{Config: p.config, RuntimeHandler: n.handler})

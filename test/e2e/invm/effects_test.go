@@ -12,65 +12,50 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/stories"
 )
 
-const effectResources = `
+const (
+	// The containers of killOrder allocate so much memory.
+	smallMiB, largeMiB = 16, 64
+
+	stallingResources = `
 - name: ` + profileQoS + `
-  linux:
-    classes:
-      first: {oomScoreAdj: 1000, memory: {oomGroup: false}}
-      late: {oomScoreAdj: {add: -500}, memory: {oomGroup: false}}
-      throttled: {memory: {high: 16Mi, swapMax: 0}}
-      swapped: {memory: {high: 16Mi, swapMax: 8Mi}}
-      bursting: {cpu: {burst: 100%}}
+  linux: {classes: {stalling: {memory: {high: 16Mi, swapMax: 0}}}}
 `
+)
 
-// linuxEffects: the kernel does what a property promises.
-func linuxEffects(t *testing.T, n *node) {
-	writeClassFile(t, classFile+effectResources)
-	t.Cleanup(func() { writeClassFile(t, classFile) })
-	n.awaitOffered(t, profileQoS, "throttled", true)
-	p := n.runPod(t, "effects", map[string]string{
-		keyOf("first"): profileQoS + "=first", keyOf("late"): profileQoS + "=late", keyOf("throttled"): profileQoS + "=throttled",
-		keyOf("swapped"): profileQoS + "=swapped", keyOf("bursting"): profileQoS + "=bursting",
-	})
-	t.Run("the container with the higher score is killed first", func(t *testing.T) { killOrder(t, p) })
-	t.Run("a container above memory.high is slowed down, and not killed", func(t *testing.T) { throttledMemory(t, p) })
-	t.Run("swap has a limit", func(t *testing.T) { limitedSwap(t, p) })
-	t.Run("a container bursts above its CPU limit", func(t *testing.T) { burstingCPU(t, p) })
-}
-
-// killOrder: each time the kernel must kill a process of the machine to get memory, it kills that of the container with the higher score,
-// although the other container uses more memory. QOS_KILLS is how often. Sysrq makes the kernel choose one process. If the pod's cgroup
+// killOrder: each time the kernel must kill a process of the machine to get memory, it kills that of the container of the class `first`,
+// although the container `late` uses more memory. QOS_KILLS is how often. Sysrq makes the kernel choose one process. If the pod's cgroup
 // became too small instead, the kernel could choose a second process before the memory of the first is free.
-func killOrder(t *testing.T, p *pod) {
-	const megabyte, small, large = 1 << 20, 16, 64
-	first := p.run(t, spec{name: "first", args: []string{"allocators", fmt.Sprint(small)}, resources: limited(256*megabyte, 100_000)})
-	late := p.run(t, spec{name: "late", args: []string{"allocators", fmt.Sprint(large)}, resources: limited(256*megabyte, 100_000)})
-	late.awaitAnonymous(t, large*megabyte)
+func (n *node) killOrder(t *testing.T, late *container, story stories.Story) {
+	const megabyte = 1 << 20
+	p := n.runPod(t, "killed", map[string]string{keyOf("main"): story.Request("first")})
+	first := p.run(t, spec{name: "main", args: []string{"allocators", fmt.Sprint(smallMiB)}, resources: limited(256*megabyte, 100_000)})
 
 	kills := int(fromEnvironment(t, "QOS_KILLS", 10))
 	for i := range kills {
 		if i > 0 {
 			first.hangUp(t) // after the first round, the process is known to handle the signal
 		}
-		first.awaitAnonymous(t, small*megabyte)
+		eventually(t, "the container uses its memory", func() error { return first.atLeast(t, "memory.stat", "anon", smallMiB*megabyte) })
 		mustWrite(t, "/proc/sysrq-trigger", "f")
 		eventually(t, "a process is killed", func() error {
 			if killed := late.number(t, "memory.events", "oom_kill"); killed > 0 {
 				t.Fatalf("in round %d, the process with the lower score was killed", i)
 			}
-			if killed := first.number(t, "memory.events", "oom_kill"); killed != i+1 {
-				return fmt.Errorf("%d processes of the container with the higher score were killed", killed)
-			}
-			return nil
+			return first.atLeast(t, "memory.events", "oom_kill", i+1)
 		})
 		eventually(t, "the memory of the killed process is free", func() error {
-			if has := first.number(t, "memory.stat", "anon"); has >= small*megabyte {
+			if has := first.number(t, "memory.stat", "anon"); has >= smallMiB*megabyte {
 				return fmt.Errorf("%d bytes", has)
 			}
 			return nil
 		})
+	}
+	if killed := first.number(t, "memory.events", "oom_kill"); killed != kills {
+		t.Errorf("%d processes were killed in %d rounds", killed, kills)
 	}
 	t.Logf("in %d of %d rounds, the process with the higher score was killed", kills, kills)
 }
@@ -83,14 +68,13 @@ func (c *container) hangUp(t testing.TB) {
 	must(t, syscall.Kill(pid, syscall.SIGHUP))
 }
 
-func (c *container) awaitAnonymous(t testing.TB, bytes int) {
+// atLeast returns an error if a number in a file of the container's cgroup is less than `least`.
+func (c *container) atLeast(t testing.TB, file, key string, least int) error {
 	t.Helper()
-	eventually(t, "the container uses its memory", func() error {
-		if has := c.number(t, "memory.stat", "anon"); has < bytes {
-			return fmt.Errorf("%d of %d bytes", has, bytes)
-		}
-		return nil
-	})
+	if has := c.number(t, file, key); has < least {
+		return fmt.Errorf("%s %s is %d, want at least %d", file, key, has, least)
+	}
+	return nil
 }
 
 // number returns a number in a file of the container's cgroup.
@@ -114,12 +98,16 @@ func numberIn(t testing.TB, file, key string) int {
 	return 0
 }
 
-// throttledMemory: without swap, the container is stuck at memory.high, and the plugin reports that.
-func throttledMemory(t *testing.T, p *pod) {
+// stallingMemory: without swap, a container that needs more memory than memory.high is stuck, and the plugin reports that.
+func stallingMemory(t *testing.T, n *node) {
+	writeClassFile(t, classFile+stallingResources)
+	t.Cleanup(func() { writeClassFile(t, classFile) })
+	n.awaitOffered(t, profileQoS, "stalling", true)
 	const megabyte = 1 << 20
-	c := p.run(t, spec{name: "throttled", args: []string{"allocate", "48"}, resources: limited(64*megabyte, 100_000)})
+	p := n.runPod(t, "stalling", map[string]string{keyOf("main"): profileQoS + "=stalling"})
+	c := p.run(t, spec{name: "main", args: []string{"allocate", "48"}, resources: limited(64*megabyte, 100_000)})
 	eventually(t, "the container is slowed down, and reported as stuck", func() error {
-		a := p.node.assignment(t, p, "throttled", profileQoS)
+		a := n.assignment(t, p, "main", profileQoS)
 		if high := c.number(t, "memory.events", "high"); high == 0 || !strings.Contains(a.GetLimited(), "stuck at memory.high") {
 			return fmt.Errorf("%d high events, assignment %v", high, a)
 		}
@@ -128,44 +116,4 @@ func throttledMemory(t *testing.T, p *pod) {
 	if killed, used := c.number(t, "memory.events", "oom_kill"), c.number(t, "memory.current", ""); killed > 0 || used > 32*megabyte {
 		t.Errorf("%d processes were killed, %d bytes are in use", killed, used)
 	}
-}
-
-// limitedSwap: the container swaps as much as its class permits.
-func limitedSwap(t *testing.T, p *pod) {
-	const megabyte, device = 1 << 20, "/dev/zram0"
-	mustWrite(t, "/sys/block/zram0/disksize", "64M")
-	t.Cleanup(func() { mustWrite(t, "/sys/block/zram0/reset", "1") })
-	_, err := output("mkswap", device)
-	must(t, err)
-	_, err = output("swapon", device)
-	must(t, err)
-	t.Cleanup(func() {
-		_, err := output("swapoff", device)
-		must(t, err)
-	})
-
-	c := p.run(t, spec{name: "swapped", args: []string{"allocate", "48"}, resources: limited(64*megabyte, 100_000)})
-	// The kernel counts the event only if it tries to swap more. If it sees before that no swap is left, it does not try.
-	eventually(t, "the container has reached the limit of its swap", func() error {
-		used := c.number(t, "memory.swap.current", "")
-		if reached := c.number(t, "memory.swap.events", "max"); reached == 0 && used < 7*megabyte {
-			return fmt.Errorf("%d bytes of swap", used)
-		}
-		return nil
-	})
-	if used := c.number(t, "memory.swap.peak", ""); used > 8*megabyte || used < 7*megabyte {
-		t.Errorf("the container used %d bytes of swap", used)
-	}
-	c.remove(t)
-}
-
-// burstingCPU: a container that pauses may use more than its limit afterwards.
-func burstingCPU(t *testing.T, p *pod) {
-	c := p.run(t, spec{name: "bursting", args: []string{"bursts", "200ms", "300ms"}, resources: limited(64<<20, 20_000)})
-	eventually(t, "the container bursts", func() error {
-		if c.number(t, "cpu.stat", "nr_bursts") == 0 || c.number(t, "cpu.stat", "burst_usec") == 0 {
-			return fmt.Errorf("cpu.stat: %s", mustRead(t, filepath.Join("/sys/fs/cgroup", c.cgroup(), "cpu.stat")))
-		}
-		return nil
-	})
 }

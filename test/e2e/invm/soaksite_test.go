@@ -85,7 +85,7 @@ func (s *soakSite) Machine() steps.Machine {
 }
 
 func (s *soakSite) RunPod(_ context.Context, wanted steps.Pod) (string, error) {
-	p, err := s.makePod(s.t, wanted.Name, wanted.Annotations)
+	p, err := s.makePod(s.t, podConfig(wanted.Name, wanted.Annotations))
 	if err != nil {
 		return "", err
 	}

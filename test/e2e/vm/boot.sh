@@ -49,7 +49,10 @@ truncate -s 256M "$dir/vdb"
 # no_timer_check: on a busy host, the kernel could otherwise conclude that its timer does not work. thread=single: on a busy
 # host, one thread for both CPUs is not slower, and no CPU spins while it waits for a CPU that the host does not run.
 # mitigations=off: the kernel's mitigations for CPU bugs only cost time here.
+# Each half of the memory is a NUMA node.
 exec qemu-system-x86_64 -accel tcg,thread=single -cpu "$cpu" -smp "${QOS_SMP:-2,sockets=2}" -m 4096 \
+  -object memory-backend-ram,id=half0,size=2G -object memory-backend-ram,id=half1,size=2G \
+  -numa node,memdev=half0 -numa node,memdev=half1 \
   -display none -no-reboot -nic "${QOS_NIC:-none}" -kernel "$KERNEL" -initrd "$dir/initrd.cpio" \
   -append "console=ttyS0 quiet panic=1 no_timer_check mitigations=off QOS_CGROUP=${QOS_CGROUP:-v2} QOS_INIT=${QOS_INIT:-} $*" \
   -serial "file:$dir/console.log" -serial stdio -monitor none \

@@ -15,7 +15,7 @@ CRIO_VERSION=v1.37.0
 CRUN_VERSION=1.21
 KERNEL_PACKAGE=linux-source-6.12
 # Increase KERNEL_RECIPE when a change of build-kernel.sh or emulate-rdt.py changes the built kernel.
-KERNEL_RECIPE=3
+KERNEL_RECIPE=4
 # A newer kernel, for features of resctrl that the other one lacks. Increase its recipe with emulate-rdt-7.3.py.
 KERNEL_7_3_PACKAGE=linux-source-7.3
 KERNEL_7_3_RECIPE=1

@@ -1,0 +1,149 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/qos-nri/qos-nri-plugin/test/stories"
+)
+
+// act is what makes the kernel count in a story of docs/stories.md.
+type act struct {
+	// args are those of the container's workload.
+	args []string
+	// happens returns an error until the kernel has done what the story says. A nil function is one for stories without effects.
+	happens func(t *testing.T, c *container) error
+}
+
+// acts returns the acts of the stories by title.
+func acts() map[string]act {
+	const megabyte = 1 << 20
+	atLeast := func(file, key string, least int) func(*testing.T, *container) error {
+		return func(t *testing.T, c *container) error { return c.atLeast(t, file, key, least) }
+	}
+	return map[string]act{
+		"OOM kill of single processes":           {[]string{"allocators", "256"}, atLeast("memory.events", "oom_kill", 1)},
+		"Memory QoS of a container":              {[]string{"allocate", "60"}, atLeast("memory.events", "high", 1)},
+		"Swap of a container":                    {[]string{"allocators", "64"}, atLeast("memory.swap.peak", "", 14*megabyte)},
+		"CPU bursts":                             {[]string{"bursts", "200ms", "300ms"}, atLeast("cpu.stat", "nr_bursts", 1)},
+		"NUMA memory":                            {[]string{"allocate", "16"}, spread},
+		"OOM score apart from the Pod QoS class": {[]string{"allocators", fmt.Sprint(largeMiB)}, atLeast("memory.stat", "anon", largeMiB*megabyte)},
+	}
+}
+
+// spread returns an error until each of two NUMA nodes has half of 16 MiB.
+func spread(t *testing.T, c *container) error {
+	var on [2]int
+	text := mustRead(t, filepath.Join("/sys/fs/cgroup", c.cgroup(), "memory.numa_stat"))
+	_, err := fmt.Sscanf(text, "anon N0=%d N1=%d", &on[0], &on[1])
+	if err == nil && min(on[0], on[1]) < 8<<20 {
+		err = fmt.Errorf("memory.numa_stat is %s", text)
+	}
+	return err
+}
+
+// storiesOfThePage runs the stories of docs/stories.md as TestTheStoriesOfThePageRun does, but on the kernel, and with their effects.
+func storiesOfThePage(t *testing.T, n *node) {
+	all, err := stories.Read(mustRead(t, "/share/stories.md"))
+	must(t, err)
+	addSwap(t)
+	t.Cleanup(func() { writeClassFile(t, classFile) })
+	for _, story := range all {
+		t.Run(story.Title, func(t *testing.T) { n.runStory(t, story) })
+	}
+}
+
+func (n *node) runStory(t *testing.T, story stories.Story) {
+	before := n.status(t).GetConfig().GetGeneration()
+	writeClassFile(t, story.ClassFile)
+	eventually(t, "the class file is applied", func() error {
+		if config := n.status(t).GetConfig(); config.GetGeneration() == before {
+			return fmt.Errorf("not yet: %s", config.GetLastError())
+		}
+		return nil
+	})
+	config := podConfig(story.Pod.Name, story.Pod.Annotations)
+	config.Labels = story.Labels()
+	p, err := n.makePod(t, config)
+	must(t, err)
+	t.Cleanup(func() { p.remove(t) })
+
+	acting, containers := acts()[story.Title], map[string]*container{}
+	for _, wanted := range story.Pod.Spec.Containers {
+		containers[wanted.Name] = p.run(t, spec{
+			name: wanted.Name, args: acting.args, annotations: story.Allocated(wanted), resources: resourcesOf(wanted),
+		})
+	}
+	for _, command := range story.Shown {
+		if got := containers[command.Container].prints(t, command); got != command.Output {
+			t.Errorf("%s: got %q, want %q", command.File, got, command.Output)
+		}
+	}
+
+	first := containers[story.Pod.Spec.Containers[0].Name]
+	if acting.happens != nil {
+		eventually(t, "the story happens", func() error { return acting.happens(t, first) })
+	}
+	if story.Pod.Name == "kill-order" {
+		n.killOrder(t, first, story)
+	}
+	for _, command := range story.Effects {
+		if got := containers[command.Container].prints(t, command); !stories.SameButNumbers(got, command.Output) {
+			t.Errorf("%s: got %q, want %q with other numbers", command.File, got, command.Output)
+		}
+	}
+	if story.Pod.Name == "swap" {
+		if peak, most := first.number(t, "memory.swap.peak", ""), first.number(t, "memory.swap.max", ""); peak > most {
+			t.Errorf("the container used %d of %d bytes of swap", peak, most)
+		}
+	}
+}
+
+// resourcesOf returns the resources that a kubelet requests for a container with limits.
+func resourcesOf(wanted corev1.Container) *cri.LinuxContainerResources {
+	resources := limited(wanted.Resources.Limits.Memory().Value(), wanted.Resources.Limits.Cpu().MilliValue()*100)
+	resources.Unified = map[string]string{"memory.oom.group": "1"}
+	return resources
+}
+
+// prints returns what a command prints in the container.
+func (c *container) prints(t *testing.T, command stories.Command) string {
+	t.Helper()
+	file := command.File
+	if name, isCgroup := strings.CutPrefix(file, "/sys/fs/cgroup/"); isCgroup {
+		file = filepath.Join("/sys/fs/cgroup", c.cgroup(), name)
+	}
+	pids := c.pod.node.processes(t, c.cgroup())
+	if len(pids) == 0 {
+		t.Fatal("the container has no process")
+	}
+	data, err := os.ReadFile(strings.Replace(file, "/proc/1/", "/proc/"+pids[0]+"/", 1))
+	must(t, err)
+	return command.Prints(string(data))
+}
+
+// addSwap makes zram the swap of the machine.
+func addSwap(t *testing.T) {
+	const device = "/dev/zram0"
+	mustWrite(t, "/sys/block/zram0/disksize", "64M")
+	t.Cleanup(func() { mustWrite(t, "/sys/block/zram0/reset", "1") })
+	for _, program := range []string{"mkswap", "swapon"} {
+		_, err := output(program, device)
+		must(t, err)
+	}
+	t.Cleanup(func() {
+		_, err := output("swapoff", device)
+		must(t, err)
+	})
+}
