@@ -20,6 +20,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/runtimesetup"
 	"github.com/qos-nri/qos-nri-plugin/internal/tables"
@@ -85,9 +86,10 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 	}
 
 	out := cmd.OutOrStdout()
-	problems := checkFiles(cmd.Context(), out, config.Read(o.path, known, config.HostFiles(o.hostRoot)), known, o.offline)
+	source := config.Read(o.path, known, config.HostFiles(o.hostRoot))
+	problems := checkFiles(cmd.Context(), out, source, known, o.offline)
 	if o.runtimeEndpoint != "" {
-		more, err := o.checkRuntime(cmd.Context(), out)
+		more, err := o.checkRuntime(cmd.Context(), out, source.Config)
 		if errors.Is(err, runtimesetup.ErrEndpoint) {
 			return program.UsageError(cmd, err)
 		}
@@ -134,11 +136,11 @@ func printFeatures(out io.Writer, resources []state.ResourceStatus) {
 	}
 }
 
-func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer) (problems int, err error) {
+func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer, files *classes.Config) (problems int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 
-	options := runtimesetup.Options{Endpoint: o.runtimeEndpoint, NRISocket: o.nriSocket, Files: hostfs.Root(o.hostRoot)}
+	options := runtimesetup.Options{Endpoint: o.runtimeEndpoint, NRISocket: o.nriSocket, Files: hostfs.Root(o.hostRoot), Properties: propertiesOf(files)}
 	if filepath.Clean(o.hostRoot) == "/" {
 		options.Features = runtimesetup.Features
 	}
@@ -151,6 +153,25 @@ func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer) (problem
 		}
 	}
 	return problems, err
+}
+
+// propertiesOf returns the properties of the classes that not each version of NRI can set.
+func propertiesOf(files *classes.Config) (all []runtimesetup.Property) {
+	if files == nil {
+		return nil
+	}
+	for _, resource := range files.Resources {
+		sets, is := resource.Backend.(classes.Setter)
+		if !is {
+			continue
+		}
+		for _, setting := range sets.Sets() {
+			if since := nriplugin.Since(setting); since != "" {
+				all = append(all, runtimesetup.Property{Name: setting.String() + " of " + resource.Name, NRI: since})
+			}
+		}
+	}
+	return all
 }
 
 // warningsOf returns warnings about resources that this machine does not have or supports only in part.

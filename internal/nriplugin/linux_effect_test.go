@@ -70,7 +70,7 @@ func TestLimitsThatCanHarmAContainerAreConditions(t *testing.T) {
 	const high = "MemoryHighSafe/NoSwap: a container of class a that allocates more than memory.high can stall for minutes, and is not killed: " +
 		"without swap, the kernel cannot reclaim what programs allocate; "
 	const noSwap = high + "the machine has no swap; add swap, or remove memory.high"
-	const remedy = "; set memory.swapMax above 0, or remove memory.high"
+	const remedy = "; set memory.swapMax above 0, here or in a class of another resource, or remove memory.high"
 	const zero, unset = "memory.swapMax is 0 in class a", "memory.swapMax is missing in class %s, and the kubelet allows no swap by default"
 	both := strings.Replace(high, "class a", "class a, b", 1) + zero + "; " + fmt.Sprintf(unset, "b") + remedy
 	const minimum = "MemoryMinSafe/WholeLimit: memory.min of class a is the whole memory limit, which keeps the kernel from reclaiming the page cache: " +

@@ -100,6 +100,16 @@ func nriSettings() []nriSetting {
 	}}
 }
 
+// Since returns the first version of NRI that can set a setting, or "" if each version can.
+func Since(setting classes.Setting) string {
+	for _, s := range nriSettings() {
+		if s.name == setting.Name {
+			return s.since
+		}
+	}
+	return ""
+}
+
 func single(value string) map[string]string {
 	if value == "" {
 		return nil

@@ -57,6 +57,8 @@ type Options struct {
 	// Features asks an OCI runtime for its features. It is nil if Inspect runs in a container, because Inspect does not
 	// execute programs of the host there.
 	Features func(ctx context.Context, program string) ([]byte, error)
+	// Properties are those that classes set.
+	Properties []Property
 }
 
 // ErrEndpoint means that the endpoint is not a unix socket.
@@ -79,6 +81,7 @@ func Inspect(ctx context.Context, o Options) ([]Finding, error) {
 
 	findings := []Finding{{OK, fmt.Sprintf("the runtime is %s %s", runtime.name, runtime.version)}}
 	findings = append(findings, rdtOverNRI(runtime), ociRuntime(ctx, o, runtime), nriSocket(ctx, o, runtime))
+	findings = append(findings, properties(runtime, o.Properties)...)
 	findings = append(findings, updates(runtime)...)
 	findings = append(findings, ownConfiguration(o.Files, runtime)...)
 	findings = append(findings, validator(o.Files, runtime)...)

@@ -98,7 +98,8 @@ func (b *Backend) stalling(all map[string]class) (names []string, why string) {
 	if len(unset) > 0 {
 		reasons = append(reasons, "memory.swapMax is missing in class "+list(unset)+", and the kubelet allows no swap by default")
 	}
-	return slices.Sorted(slices.Values(slices.Concat(zero, unset))), strings.Join(reasons, "; ") + "; set memory.swapMax above 0, or remove memory.high"
+	remedy := "; set memory.swapMax above 0, here or in a class of another resource, or remove memory.high"
+	return slices.Sorted(slices.Values(slices.Concat(zero, unset))), strings.Join(reasons, "; ") + remedy
 }
 
 // classesWith returns the names of the classes for which is(class) is true.
