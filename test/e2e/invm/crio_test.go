@@ -63,6 +63,8 @@ listen = "/run/crio/crio.sock"
 cgroup_manager = "%s"
 default_runtime = "runc"
 pinns_path = "/opt/pinns"
+# A class wins over these limits.
+default_ulimits = ["nofile=2048:2048"]
 # There is no iptables.
 disable_hostport_mapping = true
 irqbalance_config_restore_file = "disable"
