@@ -8,38 +8,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
-	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/leader"
 	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
-)
-
-// These are the times of the leader election. The Kubernetes controllers use the same times.
-const (
-	leaseDuration = 15 * time.Second
-	renewDeadline = 10 * time.Second
-	retryPeriod   = 2 * time.Second
 )
 
 // leaseName is the name of the Lease of the leader.
 const leaseName = "qos-storage"
-
-// ErrLeadershipLost is returned by a replica that is no longer the leader. The process of the replica then exits, and a
-// restarted process waits to be the leader.
-var ErrLeadershipLost = errors.New("another replica may be the leader now")
 
 // Options are the flags of the process.
 type Options struct {
@@ -111,67 +94,10 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		group.Go(func() error { return endpoint.serve(ctx, o.CSIDir) })
 	}
 	group.Go(func() error {
-		return lead(ctx, client, o.Namespace, func(ctx context.Context, replica string) {
+		return leader.Run(ctx, client, o.Namespace, leaseName, func(ctx context.Context, replica string) {
 			log.Info("this replica is the leader", "replica", replica)
 			c.run(ctx)
 		})
 	})
 	return group.Wait()
-}
-
-// newIdentity returns the name of this process in the leader election. Two processes never have the same name, not even on one host.
-func newIdentity() (string, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("find the name of this replica: %w", err)
-	}
-	return host + "_" + string(uuid.NewUUID()), nil
-}
-
-// lead calls run while this process is the leader. The parameter `replica` of run is the name of this process. When ctx ends, lead first
-// waits until `run` has returned, and then releases the Lease. So the next leader writes nothing while this process still writes.
-func lead(ctx context.Context, client kubernetes.Interface, namespace string, run func(ctx context.Context, replica string)) error {
-	identity, err := newIdentity()
-	if err != nil {
-		return err
-	}
-	candidacy, resign := context.WithCancel(context.WithoutCancel(ctx))
-	defer resign()
-	var running sync.Mutex // locked while run is called
-	stop := context.AfterFunc(ctx, func() {
-		running.Lock()
-		defer running.Unlock()
-		resign()
-	})
-	defer stop()
-
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: leaseName}, Client: client.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
-		},
-		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(leading context.Context) {
-				running.Lock()
-				defer running.Unlock()
-				leading, end := context.WithCancel(leading)
-				defer end()
-				defer context.AfterFunc(ctx, end)()
-				run(leading, identity)
-			},
-			OnStoppedLeading: func() {},
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("elect a leader: %w", err)
-	}
-
-	elector.Run(candidacy)
-	running.Lock() // waits until run has returned
-	defer running.Unlock()
-	if ctx.Err() == nil {
-		return ErrLeadershipLost
-	}
-	return nil
 }
