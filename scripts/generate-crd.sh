@@ -9,6 +9,7 @@ out=$(realpath "$1")
 cd "$(dirname "$0")/.."
 types=api/nodeqos/v1alpha1 deepcopy=$out/api/nodeqos/v1alpha1/zz_generated.deepcopy.go
 node=$out/deploy/kubernetes/crd.yaml limits=$out/deploy/policies/crd.yaml
+volumes=$out/deploy/storage-statefulsets/crd.yaml
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 
@@ -22,7 +23,8 @@ controller-gen paths="./$types" \
   crd:headerFile="$fresh/header.yaml" output:crd:dir="$fresh/crd"
 # The header comes before the build tag. By this tag, controller-gen ignores its own earlier output.
 { header //; echo; cat "$fresh/object/zz_generated.deepcopy.go"; } >"$fresh/deepcopy.go"
-mkdir -p "$(dirname "$deepcopy")" "$(dirname "$node")" "$(dirname "$limits")"
+mkdir -p "$(dirname "$deepcopy")" "$(dirname "$node")" "$(dirname "$limits")" "$(dirname "$volumes")"
 cat "$fresh/deepcopy.go" >"$deepcopy"
 cat "$fresh/crd/qos.noderesource.dev_nodeqosresources.yaml" >"$node"
 cat "$fresh/crd/qos.noderesource.dev_qoslimitranges.yaml" >"$limits"
+cat "$fresh/crd/qos.noderesource.dev_statefulsetvolumes.yaml" >"$volumes"

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/internal/statefulsets"
 	"github.com/qos-nri/qos-nri-plugin/internal/storage"
 )
 
@@ -51,6 +52,37 @@ running pods. Several replicas elect a leader.`,
 	flags.StringVar(&options.MetricsAddress, "metrics-address", options.MetricsAddress,
 		"address that serves /metrics, /healthz and /readyz; empty for none")
 	logging.AddFlags(flags)
-	root.AddCommand(program.NewVersionCommand("qos-storage", version))
+	root.AddCommand(newResizeCommand(), program.NewVersionCommand("qos-storage", version))
 	return root
+}
+
+func newResizeCommand() *cobra.Command {
+	options := statefulsets.Options{MetricsAddress: "127.0.0.1:9423", Version: program.Version(version)}
+	var logging program.LogOptions
+	cmd := &cobra.Command{
+		Use:   "resize",
+		Short: "Resize the volumes of StatefulSets",
+		Long: `resize reads StatefulSetVolumes objects. It gives the claims of the pods of each StatefulSet the size and the
+VolumeAttributesClass that the object with the name of the StatefulSet requests (KEP-0661). It runs in a process of its own, because it
+needs other rights than the rest of qos-storage. Several replicas elect a leader.`,
+		Args: program.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := logging.Logger(cmd.ErrOrStderr())
+			if err == nil {
+				err = options.Validate()
+			}
+			if err != nil {
+				return program.UsageError(cmd, err)
+			}
+			klog.SetSlogLogger(log) // client-go logs with klog
+			return statefulsets.Run(cmd.Context(), options, log)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&options.Kubeconfig, "kubeconfig", options.Kubeconfig, "kubeconfig file for the Kubernetes API; empty for the pod's service account")
+	flags.StringVar(&options.Namespace, "namespace", options.Namespace, "namespace of the Lease of the leader election")
+	flags.StringVar(&options.MetricsAddress, "metrics-address", options.MetricsAddress,
+		"address that serves /metrics, /healthz and /readyz; empty for none")
+	logging.AddFlags(flags)
+	return cmd
 }

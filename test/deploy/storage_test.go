@@ -157,3 +157,51 @@ func (i *installed) deployed(t *testing.T, name string) corev1.Container {
 	t.Fatalf("no Deployment has a container %s", name)
 	return corev1.Container{}
 }
+
+// TestTheResizerHasItsOwnServiceAccount checks deploy/storage-statefulsets: what may patch claims is not what writes limits.
+func TestTheResizerHasItsOwnServiceAccount(t *testing.T) {
+	found := renderAt(t, "deploy/storage-statefulsets")
+	resizer := &installed{}
+	for _, role := range found.roles {
+		if role.Name == "qos-storage-resize" {
+			resizer.roles = []rbacv1.ClusterRole{role}
+		}
+	}
+	want := map[string][]string{
+		"/pods": {"list", "watch"}, "/persistentvolumeclaims": {"list", "patch", "watch"}, "apps/statefulsets": {"list", "watch"},
+		"storage.k8s.io/storageclasses": {"list", "watch"}, "qos.noderesource.dev/statefulsetvolumes": {"list", "watch"},
+		"qos.noderesource.dev/statefulsetvolumes/status": {"patch"}, "events.k8s.io/events": {"create", "patch"},
+	}
+	if diff := cmp.Diff(want, resizer.rights()); diff != "" {
+		t.Errorf("rights of the resizer in the cluster (-want +got):\n%s", diff)
+	}
+
+	pods := &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "qos-storage-resize"}}
+	count := 0
+	for _, object := range found.objects {
+		var selector *metav1.LabelSelector
+		switch o := object.(type) {
+		case *appsv1.Deployment:
+			selector = o.Spec.Selector
+			if account := o.Spec.Template.Spec.ServiceAccountName; account != "qos-storage-resize" {
+				t.Errorf("the pods have the ServiceAccount %s", account)
+			}
+			if image := render(t).container(t, "plugin").Image; o.Spec.Template.Spec.Containers[0].Image != image {
+				t.Errorf("the image is %s, want %s", o.Spec.Template.Spec.Containers[0].Image, image)
+			}
+		case *policyv1.PodDisruptionBudget:
+			selector = o.Spec.Selector
+		case *networkingv1.NetworkPolicy:
+			selector = &o.Spec.PodSelector
+		default:
+			continue
+		}
+		count++
+		if diff := cmp.Diff(pods, selector); diff != "" {
+			t.Errorf("pods of a %T (-want +got):\n%s", object, diff)
+		}
+	}
+	if count != 3 {
+		t.Errorf("there are %d objects with selectors, want a Deployment, a PodDisruptionBudget and a NetworkPolicy", count)
+	}
+}

@@ -125,8 +125,11 @@ func checkFlags(t *testing.T, built string) {
 		"qos-nri-plugin":   {"docs/plugin.md", "\n## Flags\n"},
 		"qos-kubelet-shim": {"docs/shim.md", "\n## Flags\n"},
 		"qos-storage":      {"docs/volumes.md", "\n### Flags of qos-storage\n"},
+
+		"qos-storage resize": {"docs/storage/kep-0661.md", "\n## Flags of qos-storage resize\n"},
 	} {
-		help, err := child.Command(t, filepath.Join(built, program), "--help").Output()
+		words := append(strings.Fields(program), "--help")
+		help, err := child.Command(t, filepath.Join(built, words[0]), words[1:]...).Output()
 		if err != nil {
 			t.Fatal(err)
 		}

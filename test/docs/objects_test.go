@@ -27,7 +27,7 @@ type schema struct {
 // TestTheObjectsPageHasAllFields compares docs/objects.md with the CRDs.
 func TestTheObjectsPageHasAllFields(t *testing.T) {
 	var want strings.Builder
-	for _, crd := range []string{"deploy/kubernetes/crd.yaml", "deploy/policies/crd.yaml"} {
+	for _, crd := range []string{"deploy/kubernetes/crd.yaml", "deploy/policies/crd.yaml", "deploy/storage-statefulsets/crd.yaml"} {
 		describe(t, &want, read(t, crd))
 	}
 	checkGenerated(t, "docs/objects.md", want.String())

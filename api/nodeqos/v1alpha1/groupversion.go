@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 has the kinds that take the place of fields in KEP-3008: NodeQOSResources for the status of a node, and
-// QOSLimitRange for the default classes of a namespace.
+// Package v1alpha1 has the kinds that take the place of fields in KEPs: NodeQOSResources for the status of a node and QOSLimitRange for
+// the default classes of a namespace (KEP-3008), and StatefulSetVolumes for the volumes of a StatefulSet (KEP-0661).
 //
 // +kubebuilder:object:generate=true
 // +groupName=qos.noderesource.dev
@@ -15,7 +15,7 @@ import (
 )
 
 // These constants name the API group, its version, and its kinds. Kind and Plural belong to NodeQOSResources.
-// LimitRangeKind and LimitRangePlural belong to QOSLimitRange.
+// LimitRangeKind and LimitRangePlural belong to QOSLimitRange, StatefulSetVolumesKind and StatefulSetVolumesPlural to StatefulSetVolumes.
 const (
 	GroupName = "qos.noderesource.dev"
 	Version   = "v1alpha1"
@@ -24,6 +24,9 @@ const (
 
 	LimitRangeKind   = "QOSLimitRange"
 	LimitRangePlural = "qoslimitranges"
+
+	StatefulSetVolumesKind   = "StatefulSetVolumes"
+	StatefulSetVolumesPlural = "statefulsetvolumes"
 )
 
 // GroupVersion is the group and version of the kinds of this package.
@@ -38,7 +41,8 @@ func Resource(plural string) schema.GroupResource {
 
 // AddToScheme registers the kinds of this package with a scheme, for typed clients and caches.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &NodeQOSResources{}, &NodeQOSResourcesList{}, &QOSLimitRange{}, &QOSLimitRangeList{})
+	scheme.AddKnownTypes(GroupVersion,
+		&NodeQOSResources{}, &NodeQOSResourcesList{}, &QOSLimitRange{}, &QOSLimitRangeList{}, &StatefulSetVolumes{}, &StatefulSetVolumesList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

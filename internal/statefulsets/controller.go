@@ -1,0 +1,249 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package statefulsets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+)
+
+const (
+	// debounce is the delay between a change and the reconcile, so that one reconcile covers several related changes.
+	debounce = 200 * time.Millisecond
+	// minRetry and maxRetry are the delays after the first and after many failures. A patch that the API server refuses is tried again,
+	// because a quota may be raised at any time.
+	minRetry, maxRetry = time.Second, 5 * time.Minute
+	// writeTimeout is the maximum duration of one write.
+	writeTimeout = 30 * time.Second
+)
+
+// byClaim is the name of the index of pods by their claims.
+const byClaim = "claim"
+
+// controller reconciles StatefulSetVolumes objects. The keys of all stores and of the queue have the form NAMESPACE/NAME.
+type controller struct {
+	objects, sets, pods, claims, storageClasses cache.SharedIndexInformer
+
+	client   kubernetes.Interface
+	dynamic  dynamic.Interface
+	recorder events.EventRecorder
+	queue    workqueue.TypedRateLimitingInterface[string]
+	log      *slog.Logger
+
+	// reported has, for each key, the present problems of claims for which there is an event. Only the worker uses it.
+	reported map[string]map[string]string
+}
+
+// newController returns a controller. It starts nothing.
+func newController(client kubernetes.Interface, objects dynamic.Interface, recorder events.EventRecorder, log *slog.Logger) (*controller, error) {
+	typed := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
+	untyped := dynamicinformer.NewDynamicSharedInformerFactory(objects, 0)
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry)
+	c := &controller{
+		objects: untyped.ForResource(objectResource()).Informer(), sets: typed.Apps().V1().StatefulSets().Informer(),
+		pods: typed.Core().V1().Pods().Informer(), claims: typed.Core().V1().PersistentVolumeClaims().Informer(),
+		storageClasses: typed.Storage().V1().StorageClasses().Informer(),
+		client:         client, dynamic: objects, recorder: recorder, queue: workqueue.NewTypedRateLimitingQueue(limiter), log: log,
+		reported: map[string]map[string]string{},
+	}
+	if err := c.objects.SetTransform(trim); err != nil {
+		return nil, fmt.Errorf("watch StatefulSetVolumes: %w", err)
+	}
+	if err := c.pods.AddIndexers(cache.Indexers{byClaim: claimIndex}); err != nil {
+		return nil, fmt.Errorf("index pods: %w", err)
+	}
+	return c, c.watch()
+}
+
+func (c *controller) watch() error {
+	for informer, enqueue := range map[cache.SharedIndexInformer]func(object any){
+		c.objects: c.enqueue, c.sets: c.enqueue, c.pods: c.enqueuePod, c.claims: c.enqueueClaim, c.storageClasses: c.enqueueAll,
+	} {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: enqueue,
+			UpdateFunc: func(before, now any) {
+				if informer != c.objects || generation(before) != generation(now) { // not the controller's own writes of the status
+					enqueue(now)
+				}
+			},
+			DeleteFunc: func(object any) {
+				if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+					object = unknown.Obj
+				}
+				enqueue(object)
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("watch: %w", err)
+		}
+	}
+	return nil
+}
+
+func generation(object any) int64 {
+	if o, ok := object.(metav1.Object); ok {
+		return o.GetGeneration()
+	}
+	return 0
+}
+
+// claimIndex returns the claims of a pod of a StatefulSet.
+func claimIndex(object any) (keys []string, err error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return nil, nil
+	}
+	for i := range pod.Spec.Volumes {
+		if claim := pod.Spec.Volumes[i].PersistentVolumeClaim; claim != nil {
+			keys = append(keys, pod.Namespace+"/"+claim.ClaimName)
+		}
+	}
+	return keys, nil
+}
+
+// enqueue enqueues the key of a StatefulSet or of a StatefulSetVolumes object.
+func (c *controller) enqueue(object any) {
+	if o, ok := object.(metav1.Object); ok {
+		c.queue.AddAfter(o.GetNamespace()+"/"+o.GetName(), debounce)
+	}
+}
+
+func (c *controller) enqueuePod(object any) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "StatefulSet" {
+		c.queue.AddAfter(pod.Namespace+"/"+owner.Name, debounce)
+	}
+}
+
+func (c *controller) enqueueClaim(object any) {
+	claim, ok := object.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return
+	}
+	pods, _ := c.pods.GetIndexer().ByIndex(byClaim, claim.Namespace+"/"+claim.Name) // fails only if there is no such index
+	for _, pod := range pods {
+		c.enqueuePod(pod)
+	}
+}
+
+func (c *controller) enqueueAll(any) {
+	for _, key := range c.objects.GetStore().ListKeys() {
+		c.queue.AddAfter(key, debounce)
+	}
+}
+
+func (c *controller) informers() []cache.SharedIndexInformer {
+	return []cache.SharedIndexInformer{c.objects, c.sets, c.pods, c.claims, c.storageClasses}
+}
+
+// start runs the informers until ctx ends. A replica that does not lead runs them too, so that it can lead at once.
+func (c *controller) start(ctx context.Context, group *errgroup.Group) {
+	for _, informer := range c.informers() {
+		group.Go(func() error { informer.RunWithContext(ctx); return nil })
+	}
+}
+
+// ready returns an error until all informers have listed their objects.
+func (c *controller) ready() error {
+	for _, informer := range c.informers() {
+		if !informer.HasSynced() {
+			return errors.New("not all objects of the Kubernetes API are listed yet; if this lasts, the log has the reason")
+		}
+	}
+	return nil
+}
+
+// run reconciles until ctx ends. It waits until the informers have listed their objects.
+func (c *controller) run(ctx context.Context) {
+	for _, informer := range c.informers() {
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			return
+		}
+	}
+	defer context.AfterFunc(ctx, c.queue.ShutDown)() // ends the loop below
+
+	for {
+		key, ended := c.queue.Get()
+		if ended {
+			return
+		}
+		again, err := c.reconcile(ctx, key)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			c.log.Warn("cannot change the volumes of a StatefulSet; retrying", "statefulset", key, "problem", err)
+			c.queue.AddRateLimited(key)
+		case again:
+			c.queue.AddRateLimited(key)
+		default:
+			c.queue.Forget(key)
+		}
+		c.queue.Done(key)
+	}
+}
+
+// snapshotOf returns the objects that decide about a StatefulSet, or nil if there is no such StatefulSet.
+func (c *controller) snapshotOf(key string) (*snapshot, error) {
+	set, err := get[*appsv1.StatefulSet](c.sets, key)
+	if err != nil || set == nil {
+		return nil, err
+	}
+
+	s := &snapshot{set: set, pods: map[string]*corev1.Pod{}, claims: map[string]*corev1.PersistentVolumeClaim{}, expandable: map[string]bool{}}
+	for _, name := range replicas(set) {
+		pod, err := get[*corev1.Pod](c.pods, set.Namespace+"/"+name)
+		if err != nil {
+			return nil, err
+		}
+		if pod != nil {
+			s.pods[name] = pod
+		}
+		for i := range set.Spec.VolumeClaimTemplates {
+			claim, err := get[*corev1.PersistentVolumeClaim](c.claims, set.Namespace+"/"+set.Spec.VolumeClaimTemplates[i].Name+"-"+name)
+			if err != nil {
+				return nil, err
+			}
+			if claim != nil {
+				s.claims[claim.Name] = claim
+			}
+		}
+	}
+	for _, object := range c.storageClasses.GetStore().List() {
+		if class, ok := object.(*storagev1.StorageClass); ok && class.AllowVolumeExpansion != nil {
+			s.expandable[class.Name] = *class.AllowVolumeExpansion
+		}
+	}
+	return s, nil
+}
+
+// get returns an object of a store, or the zero value if there is none.
+func get[T any](informer cache.SharedIndexInformer, key string) (typed T, err error) {
+	object, exists, err := informer.GetStore().GetByKey(key)
+	if err != nil || !exists {
+		return typed, err
+	}
+	typed, ok := object.(T)
+	if !ok {
+		return typed, fmt.Errorf("%s is a %T", key, object)
+	}
+	return typed, nil
+}

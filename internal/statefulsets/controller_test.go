@@ -1,0 +1,284 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package statefulsets
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+)
+
+// rig is a controller that runs against fakes of the API.
+type rig struct {
+	client   *fake.Clientset
+	recorder *events.FakeRecorder
+
+	mu     sync.Mutex // guards `status` and `patch`
+	status nodeqosv1alpha1.StatefulSetVolumesStatus
+	patch  error // the answer of the API server to patches of claims
+}
+
+// newRig runs a controller until the test ends. The object with the request is that of the StatefulSet of newSnapshot.
+func newRig(t *testing.T, s snapshot, text string, patch error) *rig {
+	t.Helper()
+	objects := []runtime.Object{
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "grows"}, AllowVolumeExpansion: new(true)},
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}},
+	}
+	if s.set != nil {
+		objects = append(objects, s.set)
+	}
+	for _, pod := range s.pods {
+		objects = append(objects, pod)
+	}
+	for _, claim := range s.claims {
+		objects = append(objects, claim)
+	}
+	r := &rig{client: fake.NewClientset(objects...), recorder: events.NewFakeRecorder(100), patch: patch}
+	r.client.PrependReactor("patch", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.patch != nil, nil, r.patch
+	})
+
+	object := nodeqosv1alpha1.StatefulSetVolumes{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "db", Generation: 5}, Spec: request(t, text)}
+	object.APIVersion, object.Kind = nodeqosv1alpha1.GroupVersion.String(), nodeqosv1alpha1.StatefulSetVolumesKind
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[schema.GroupVersionResource]string{objectResource(): nodeqosv1alpha1.StatefulSetVolumesKind + "List"}
+	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
+	stored := dynamic.Resource(objectResource()).Namespace("ns")
+	if _, err := stored.Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	dynamic.PrependReactor("patch", nodeqosv1alpha1.StatefulSetVolumesPlural, r.keepStatus)
+	r.run(t, dynamic)
+	return r
+}
+
+func (r *rig) run(t *testing.T, dynamic *dynamicfake.FakeDynamicClient) {
+	t.Helper()
+	c, err := newController(r.client, dynamic, r.recorder, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	group := &errgroup.Group{}
+	c.start(ctx, group)
+	group.Go(func() error { c.run(ctx); return nil })
+	t.Cleanup(func() {
+		cancel()
+		if err := group.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// keepStatus keeps the status of a patch. The stored object stays as it is, so the controller writes each status that is not empty.
+func (r *rig) keepStatus(action clienttesting.Action) (bool, runtime.Object, error) {
+	patch, ok := action.(clienttesting.PatchAction)
+	if !ok || patch.GetSubresource() != "status" {
+		return true, nil, fmt.Errorf("unexpected action %v", action)
+	}
+	var object nodeqosv1alpha1.StatefulSetVolumes
+	if err := json.Unmarshal(patch.GetPatch(), &object); err != nil {
+		return true, nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status = object.Status
+	return true, &unstructured.Unstructured{}, nil
+}
+
+// awaits waits until the conditions are as wanted: "Ready REASON" or "Stalled REASON", or "REASON" if neither is True. It returns the message.
+func (r *rig) awaits(t *testing.T, want string) (message string) {
+	t.Helper()
+	got := ""
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, kind := range []string{nodeqosv1alpha1.ConditionVolumesReady, nodeqosv1alpha1.ConditionVolumesStalled} {
+			c := meta.FindStatusCondition(r.status.Conditions, kind)
+			switch {
+			case c == nil:
+				return false, nil
+			case c.Status == metav1.ConditionTrue:
+				got, message = kind+" "+c.Reason, c.Message
+				return got == want, nil
+			}
+			got, message = c.Reason, c.Message
+		}
+		return got == want, nil
+	})
+	if err != nil {
+		t.Fatalf("the conditions are %q (%s), want %q", got, message, want)
+	}
+	return message
+}
+
+// change changes a claim, as the driver and the kubelet do.
+func (r *rig) change(t *testing.T, name string, change func(*corev1.PersistentVolumeClaim)) {
+	t.Helper()
+	claims := r.client.CoreV1().PersistentVolumeClaims("ns")
+	claim, err := claims.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(claim)
+	if _, err := claims.Update(t.Context(), claim, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// requested waits until a claim requests a size.
+func (r *rig) requested(t *testing.T, name, size string) {
+	t.Helper()
+	got := ""
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		claim, err := r.client.CoreV1().PersistentVolumeClaims("ns").Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		request := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+		got = request.String()
+		return got == size, nil
+	})
+	if err != nil {
+		t.Fatalf("claim %s requests %s, want %s: %v", name, got, size, err)
+	}
+}
+
+// events returns the events until now.
+func (r *rig) events() (all []string) {
+	for range len(r.recorder.Events) {
+		all = append(all, <-r.recorder.Events)
+	}
+	return all
+}
+
+func (r *rig) templates() []nodeqosv1alpha1.VolumeClaimTemplateStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status.VolumeClaimTemplates
+}
+
+func TestReplicasGrowOneAfterAnother(t *testing.T) {
+	r := newRig(t, newSnapshot(), "data=20Gi", nil)
+	for i := range 3 {
+		name := fmt.Sprintf("data-db-%d", i)
+		r.requested(t, name, "20Gi")
+		if i < 2 {
+			next := fmt.Sprintf("data-db-%d", i+1)
+			r.requested(t, next, "10Gi")
+			if message := r.awaits(t, "Waiting"); !strings.Contains(message, "of 3 replicas are ready") {
+				t.Errorf("the message is %q", message)
+			}
+		}
+		r.change(t, name, has("20Gi"))
+	}
+
+	r.awaits(t, "Ready AllReplicasReady")
+	want := []nodeqosv1alpha1.VolumeClaimTemplateStatus{{TemplateName: "data", ReadyReplicas: 3, FinishedReconciliationGeneration: 5}}
+	if diff := cmp.Diff(want, r.templates()); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+	r.requested(t, "data-db-3", "10Gi")
+	if got := r.events(); len(got) > 0 {
+		t.Errorf("events: %q", got)
+	}
+}
+
+func TestARefusalOfTheAPIServerIsReported(t *testing.T) {
+	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, "data-db-0", errors.New("exceeded quota: small"))
+	r := newRig(t, newSnapshot(), "data=20Gi", refusal)
+	message := r.awaits(t, "Stalled PatchRefused")
+	if !strings.Contains(message, "0 of 3 replicas are ready; claim data-db-0: ") || !strings.Contains(message, "exceeded quota: small") {
+		t.Errorf("the message is %q", message)
+	}
+	if got := r.events(); len(got) != 1 || !strings.Contains(got[0], "Warning FailedToPatchPVC claim data-db-0: ") || !strings.Contains(got[0], "exceeded quota: small") {
+		t.Errorf("events: %q", got)
+	}
+
+	r.mu.Lock()
+	r.patch = nil // the quota is raised
+	r.mu.Unlock()
+	r.requested(t, "data-db-0", "20Gi") // by the retry
+}
+
+func TestAFailureOfTheDriverIsReportedOnce(t *testing.T) {
+	r := newRig(t, newSnapshot(), "data=20Gi", nil)
+	for range 2 { // the external-resizer removes the condition while it tries again
+		r.requested(t, "data-db-0", "20Gi")
+		r.change(t, "data-db-0", failsAt("20Gi"))
+		r.awaits(t, "Stalled VolumeFailed")
+		r.change(t, "data-db-0", func(c *corev1.PersistentVolumeClaim) { c.Status.Conditions = nil })
+		r.awaits(t, "Waiting")
+	}
+	if got := r.events(); len(got) != 1 || !strings.Contains(got[0], "Warning VolumeResizeFailed claim data-db-0: the driver cannot expand the volume: pool is full") {
+		t.Errorf("events: %q", got)
+	}
+}
+
+func TestAStorageClassThatIsChangedIsNoticed(t *testing.T) {
+	s := newSnapshot()
+	s.claims["data-db-0"].Spec.StorageClassName = new("fixed")
+	r := newRig(t, s, "data=20Gi", nil)
+	r.awaits(t, "Stalled ExpansionNotAllowed")
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}, AllowVolumeExpansion: new(true)}
+	if _, err := r.client.StorageV1().StorageClasses().Update(t.Context(), class, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.requested(t, "data-db-0", "20Gi")
+}
+
+func TestAnObjectMayBeCreatedBeforeItsStatefulSet(t *testing.T) {
+	s := newSnapshot()
+	set := s.set
+	s.set = nil
+	r := newRig(t, s, "data=20Gi", nil)
+	r.awaits(t, "NoStatefulSet")
+	if got := r.templates(); len(got) != 1 || got[0].FinishedReconciliationGeneration != 0 {
+		t.Errorf("status: %+v", got)
+	}
+	if _, err := r.client.AppsV1().StatefulSets("ns").Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.requested(t, "data-db-0", "20Gi")
+}
+
+// TestThePatchNamesTheClaimThatWasRead checks that a claim that has changed in the meantime is not patched, so that it never shrinks.
+func TestThePatchNamesTheClaimThatWasRead(t *testing.T) {
+	s := newSnapshot()
+	body, err := plan(s, request(t, "data=20Gi,gold"))[0].patch.body()
+	const want = `{"metadata":{"resourceVersion":"7","uid":"claim"},"spec":{"resources":{"requests":{"storage":"20Gi"}},"volumeAttributesClassName":"gold"}}`
+	if string(body) != want || err != nil {
+		t.Errorf("the patch is %s, %v; want %s", body, err, want)
+	}
+}

@@ -1,0 +1,75 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package statefulsets
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// trim returns an object with only those fields that the controller reads. The informers keep all objects of the cluster.
+func trim(object any) (any, error) {
+	switch o := object.(type) {
+	case *corev1.Pod:
+		return trimPod(o), nil
+	case *corev1.PersistentVolumeClaim:
+		kept := &corev1.PersistentVolumeClaim{TypeMeta: o.TypeMeta, ObjectMeta: identityOf(o), Status: o.Status}
+		kept.Spec.StorageClassName, kept.Spec.VolumeAttributesClassName = o.Spec.StorageClassName, o.Spec.VolumeAttributesClassName
+		kept.Spec.Resources.Requests = o.Spec.Resources.Requests
+		kept.Status.AccessModes = nil
+		return kept, nil
+	case *appsv1.StatefulSet:
+		kept := &appsv1.StatefulSet{TypeMeta: o.TypeMeta, ObjectMeta: identityOf(o)}
+		kept.Spec.Replicas, kept.Spec.Ordinals, kept.Spec.PodManagementPolicy = o.Spec.Replicas, o.Spec.Ordinals, o.Spec.PodManagementPolicy
+		for i := range o.Spec.VolumeClaimTemplates {
+			name := metav1.ObjectMeta{Name: o.Spec.VolumeClaimTemplates[i].Name}
+			kept.Spec.VolumeClaimTemplates = append(kept.Spec.VolumeClaimTemplates, corev1.PersistentVolumeClaim{ObjectMeta: name})
+		}
+		kept.Status.ObservedGeneration, kept.Status.UpdateRevision = o.Status.ObservedGeneration, o.Status.UpdateRevision
+		return kept, nil
+	case *storagev1.StorageClass:
+		return &storagev1.StorageClass{ObjectMeta: identityOf(o), AllowVolumeExpansion: o.AllowVolumeExpansion}, nil
+	case *unstructured.Unstructured:
+		o.SetManagedFields(nil)
+		o.SetAnnotations(nil)
+	}
+	return object, nil
+}
+
+// identityOf returns the metadata that identify an object, its version and its end.
+func identityOf(object metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
+		Generation: object.GetGeneration(), DeletionTimestamp: object.GetDeletionTimestamp(),
+	}
+}
+
+// trimPod keeps nothing but the identity of pods that belong to no StatefulSet.
+func trimPod(pod *corev1.Pod) *corev1.Pod {
+	kept := &corev1.Pod{ObjectMeta: identityOf(pod)}
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "StatefulSet" {
+		return kept
+	}
+
+	kept.OwnerReferences = []metav1.OwnerReference{*owner}
+	const revision = appsv1.ControllerRevisionHashLabelKey
+	kept.Labels = map[string]string{revision: pod.Labels[revision]}
+	for i := range pod.Spec.Volumes {
+		if claim := pod.Spec.Volumes[i].PersistentVolumeClaim; claim != nil {
+			source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.ClaimName}}
+			kept.Spec.Volumes = append(kept.Spec.Volumes, corev1.Volume{Name: pod.Spec.Volumes[i].Name, VolumeSource: source})
+		}
+	}
+	kept.Status.Phase = pod.Status.Phase
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return kept
+}
