@@ -174,13 +174,14 @@ var sameText = cmp.Comparer(func(a, b string) bool {
 // values.
 func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
 	for values, dirs := range map[string][]string{
-		"":                                 {"kubernetes"},
-		"{evictions: true}":                {"kubernetes", "kubernetes-eviction"},
-		"{followAnnotations: true}":        {"kubernetes-follow-annotations"},
-		"{storage: {enabled: true}}":       {"storage"},
-		"{metricsProxy: {enabled: true}}":  {"kubernetes", "kubernetes-metrics"},
-		"{nodeReadiness: {enabled: true}}": {"kubernetes-node-readiness"},
-		"{policies: {enabled: true}}":      {"kubernetes", "policies"},
+		"":                                                  {"kubernetes"},
+		"{evictions: true}":                                 {"kubernetes", "kubernetes-eviction"},
+		"{followAnnotations: true}":                         {"kubernetes-follow-annotations"},
+		"{storage: {enabled: true}}":                        {"storage"},
+		"{statefulSetVolumes: {enabled: true}}":             {"kubernetes", "storage-statefulsets"},
+		"{metricsProxy: {enabled: true}}":                   {"kubernetes", "kubernetes-metrics"},
+		"{nodeReadiness: {enabled: true}}":                  {"kubernetes-node-readiness"},
+		"{policies: {enabled: true}}":                       {"kubernetes", "policies"},
 		"{policies: {enabled: true, namespaces: labelled}}": {"kubernetes", "policies-opt-in"},
 		"{policies: {boundEnvironments: true}}":             {"kubernetes", "policies-environments"},
 	} {
@@ -204,7 +205,7 @@ func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
 // TestTheChartIsInstalledIntoAnyNamespace checks that the namespace of the release replaces the default one everywhere:
 // in the objects, in the subjects of bindings, and in the namespaces that the policies leave out.
 func TestTheChartIsInstalledIntoAnyNamespace(t *testing.T) {
-	const all = "{evictions: true, storage: {enabled: true}, metricsProxy: {enabled: true}, nodeReadiness: {enabled: true}, policies: {enabled: true}, podMonitor: {enabled: true}, dashboard: {enabled: true}}"
+	const all = "{evictions: true, storage: {enabled: true}, statefulSetVolumes: {enabled: true}, metricsProxy: {enabled: true}, nodeReadiness: {enabled: true}, policies: {enabled: true}, podMonitor: {enabled: true}, dashboard: {enabled: true}}"
 	usual, other := chartObjects(t, namespace, all).text(t), chartObjects(t, "elsewhere", all).text(t)
 	if diff := cmp.Diff(strings.ReplaceAll(usual, namespace, "elsewhere"), other); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -81,6 +81,26 @@ the manifests, and change in them what the values set. test/chart compares the r
 {{- end }}
 {{- end }}
 
+{{- /* qos.deployment changes what .values set of the Deployment .object and its only container. */}}
+{{- define "qos.deployment" }}
+{{- $all := .root.Values }}
+{{- $own := .values }}
+{{- $pod := .object.spec.template }}
+{{- $_ := set .object.spec "replicas" $own.replicas }}
+{{- $_ = set $pod.metadata "labels" (merge (dict) $pod.metadata.labels $all.podLabels $all.labels) }}
+{{- with $all.podAnnotations }}{{ $_ = set $pod.metadata "annotations" . }}{{ end }}
+{{- with $all.imagePullSecrets }}{{ $_ = set $pod.spec "imagePullSecrets" . }}{{ end }}
+{{- $_ = set $pod.spec "priorityClassName" $own.priorityClassName }}
+{{- $_ = set $pod.spec "nodeSelector" (merge (dict) $pod.spec.nodeSelector $own.nodeSelector) }}
+{{- with $own.tolerations }}{{ $_ = set $pod.spec "tolerations" . }}{{ end }}
+{{- range $pod.spec.containers }}
+{{- $_ = set . "image" (include "qos.image" (dict "image" $all.image "tag" $.root.Chart.AppVersion)) }}
+{{- $_ = set . "imagePullPolicy" $all.image.pullPolicy }}
+{{- $_ = set . "args" (concat .args $own.args) }}
+{{- $_ = set . "resources" $own.resources }}
+{{- end }}
+{{- end }}
+
 {{- /* qos.kubelet changes the kubelet's directory in the volumes .volumes. In the containers, the paths stay the same. */}}
 {{- define "qos.kubelet" }}
 {{- range .volumes }}
