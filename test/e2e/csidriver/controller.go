@@ -7,6 +7,8 @@ import (
 	"context"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 func (d *driver) ControllerGetCapabilities(
@@ -38,9 +40,17 @@ func (d *driver) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*c
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
-// ControllerExpandVolume makes the file larger. NodeExpandVolume then makes the loop device and the filesystem larger.
+// ControllerExpandVolume makes the file larger. NodeExpandVolume then makes the loop device and the filesystem larger. If the file
+// fail.VOLUME is next to the file of the volume, ControllerExpandVolume refuses sizes above the size in it, as a driver does whose pool is full.
 func (d *driver) ControllerExpandVolume(_ context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	size := r.GetCapacityRange().GetRequiredBytes()
+	most, err := d.volumes.most(r.GetVolumeId())
+	switch {
+	case err != nil:
+		return nil, err
+	case size > most:
+		return nil, status.Errorf(codes.OutOfRange, "the pool has no room for %d bytes", size)
+	}
 	if err := d.volumes.grow(r.GetVolumeId(), size); err != nil {
 		return nil, err
 	}

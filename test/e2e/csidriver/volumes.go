@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,6 +43,18 @@ func (v *volumes) grow(id string, size int64) error {
 		return err
 	}
 	return file.Truncate(size)
+}
+
+// most returns the largest size that a volume may have, from the file fail.VOLUME, which a test writes. Without the file, there is no limit.
+func (v *volumes) most(id string) (int64, error) {
+	text, err := os.ReadFile(filepath.Join(v.dir, "fail."+filepath.Base(id)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return math.MaxInt64, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
 // remove deletes the file of a volume. It refuses a volume that is attached.

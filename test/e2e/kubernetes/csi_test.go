@@ -26,21 +26,21 @@ const (
 // startDriver starts the CSI driver in the VM, and its external-provisioner and external-resizer on this machine.
 func (n *node) startDriver(t *testing.T, v *vm) {
 	t.Helper()
-	here := n.forward(t, n.serveVolumes(t, v))
+	here := n.forward(t, n.serveVolumes(t, v, csiVolumes))
 	n.startSidecar(t, "csi-provisioner", here)
 	n.startSidecar(t, "csi-resizer", here)
 }
 
-// serveVolumes starts the CSI driver in the VM, and returns the path of the driver's socket there. Each VM has its own
-// data for a volume: a volume that the driver of another VM has created is empty in this VM.
-func (n *node) serveVolumes(t *testing.T, v *vm) (socket string) {
+// serveVolumes starts the CSI driver on the machine of a node, and returns the path of the driver's socket there. Each machine has its own
+// data for a volume, in `dir`: a volume that the driver of another machine has created is empty on this machine.
+func (n *node) serveVolumes(t *testing.T, m machine, dir string) (socket string) {
 	t.Helper()
-	driver := v.program("csidriver", v.path("csidriver"), csiDriver, n.name, csiVolumes)
+	driver := m.program("csidriver", m.path("csidriver"), csiDriver, n.name, dir)
 	driver.mustStart(t)
 	t.Cleanup(func() { driver.mustEnd(t, syscall.SIGTERM) })
 	socket = "/var/lib/kubelet/plugins/" + csiDriver + "/csi.sock"
 	until(t, "the driver listens", func() (bool, string) {
-		output, err := v.run("test", "-S", socket)
+		output, err := m.run("test", "-S", socket)
 		return err == nil, output
 	})
 	return socket

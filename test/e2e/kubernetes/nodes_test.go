@@ -229,7 +229,7 @@ func claimsOnNodes(t, outer *testing.T, p pools, v *vm) {
 	other := &pool{node: large.another(outer, addresses[2]), kind: large.kind, gold: large.gold}
 	other.joinVirtual(outer, w)
 	other.kubectl(t, "label", "node", other.name, kindLabel+"="+other.kind)
-	other.serveVolumes(t, w)
+	other.serveVolumes(t, w, csiVolumes)
 	other.offered(t, "gold", fmt.Sprint(other.gold), fmt.Sprint(other.gold))
 	small.cordon(t)
 	large.cordon(t)
