@@ -13,6 +13,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
@@ -29,18 +30,7 @@ func TestAHundredContainersShareFewRMIDsAndCounters(t *testing.T) {
 	f.mustConfigure(t, f.text)
 	f.Synchronize(nil, nil)
 	for i := range 100 {
-		p, c := pod(fmt.Sprint("p", i), requesting([]string{"rdt=gold", "rdt=silver"}[i%2])), container(fmt.Sprint("c", i))
-		c.CgroupsPath, c.PID = "/kubepods/pod"+p.PodUID+"/"+c.ID, 1000+i
-		c, adjustment, err := f.fixture.create(t, p, c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.host.Cgroups().AddCgroup(c.CgroupsPath)
-		f.host.Cgroups().AddProcess(c.CgroupsPath, c.PID)
-		f.host.Resctrl().AddTask(c.PID, adjustment[classes.Setting{Name: classes.SettingClosID}])
-		if err := f.fixture.start(t, p, c); err != nil {
-			t.Fatal(err)
-		}
+		f.startNumbered(t, i, []string{"rdt=gold", "rdt=silver"}[i%2])
 	}
 
 	// Of 12 RMIDs, the root group and three classes have four. Of 8 counters, the root group has two, and three classes have three.
@@ -86,5 +76,54 @@ func (f *machine) wantNamed(t *testing.T, want map[string]int) {
 	conditions := resource.Status().Conditions
 	if last := conditions[len(conditions)-1]; last.Type != "ContainersMonitored" || last.Healthy {
 		t.Errorf("the condition is %+v", last)
+	}
+}
+
+// TestRotateGivesTheCountersToOtherContainers has a counter for one of two containers.
+func TestRotateGivesTheCountersToOtherContainers(t *testing.T) {
+	spec, now := resctrl.AMDSpec(), time.Unix(1000, 0)
+	spec.Counters = 6 // the root group has two, and three classes have three
+	f := newMachine(t, sim.New(sim.Options{RDT: &spec}), func(host crashHost) classes.Kind {
+		return rdt.Kind(rdt.Options{FS: host, Threads: treeOf(t, host), Now: func() time.Time { return now }})
+	}, strings.Replace(rdtFiles, "rdt: {", "rdt: {monitoring: {containers: [gold], rotate: 10s}, ", 1), "")
+	f.restart(t)
+	f.Synchronize(nil, nil)
+	for i := range 2 {
+		f.startNumbered(t, i, "rdt=gold")
+	}
+
+	for _, want := range []string{"c0", "c1", "c0"} {
+		f.Rotate(t.Context())
+		var counted []string
+		for _, id := range []string{"c0", "c1"} {
+			text, err := f.host.ReadFile(resctrl.MountPoint + "/qos-gold/mon_groups/qos-" + id + "/mbm_L3_assignments")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(text), "mbm_total_bytes:0=e") {
+				counted = append(counted, id)
+			}
+		}
+		if got := strings.Join(counted, " "); got != want {
+			t.Errorf("the containers with counters are %q, want %q", got, want)
+		}
+		now = now.Add(f.RotateEvery())
+	}
+}
+
+// startNumbered starts the only container of a new pod. Its ID is "c" with the number.
+func (f *machine) startNumbered(t *testing.T, number int, request string) {
+	t.Helper()
+	p, c := pod(fmt.Sprint("p", number), requesting(request)), container(fmt.Sprint("c", number))
+	c.CgroupsPath, c.PID = "/kubepods/pod"+p.PodUID+"/"+c.ID, 1000+number
+	c, adjustment, err := f.fixture.create(t, p, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.host.Cgroups().AddCgroup(c.CgroupsPath)
+	f.host.Cgroups().AddProcess(c.CgroupsPath, c.PID)
+	f.host.Resctrl().AddTask(c.PID, adjustment[classes.Setting{Name: classes.SettingClosID}])
+	if err := f.fixture.start(t, p, c); err != nil {
+		t.Fatal(err)
 	}
 }

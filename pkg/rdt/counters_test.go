@@ -135,6 +135,15 @@ func TestTotalsGoOnWhenACounterIsAssignedAnew(t *testing.T) {
 	count("qos-gold", "8")
 	count(inGold("c2"), "3")
 	want(1003.0, 1011)
+
+	// After a restart, the first values of groups that exist do not count, but those of counters that begin do.
+	b = newBackend(fsys, &several{})
+	apply(t, b, monitorAll)
+	b.MonitorAll(t.Context(), append(inClass("gold", gold...), inClass("bronze", bronze)...))
+	b.Unmonitor(bronze.ID)
+	b.MonitorAll(t.Context(), inClass("gold", gold...))
+	count(inGold("c2"), "50")
+	want(50.0, 50)
 }
 
 // TestCountersRotate has a counter for one of three containers. With turns, each gets it in turn, and its values have how long it was
