@@ -4,6 +4,7 @@
 package classes
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,6 +59,11 @@ func (s Setting) String() string {
 	return fmt.Sprintf("%s[%s]", s.Name, s.Key)
 }
 
+// Compare orders settings by name and key. The hooks call it, so it makes no text.
+func (s Setting) Compare(other Setting) int {
+	return cmp.Or(strings.Compare(string(s.Name), string(other.Name)), strings.Compare(s.Key, other.Key))
+}
+
 // MarshalText implements encoding.TextMarshaler. It returns the text of String, which is the key of the setting in JSON.
 func (s Setting) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
@@ -107,7 +113,7 @@ func (a Adjustment) Unified() map[string]string {
 
 // Settings returns what the adjustment sets, sorted.
 func (a Adjustment) Settings() []Setting {
-	return slices.SortedFunc(maps.Keys(a), func(x, y Setting) int { return strings.Compare(x.String(), y.String()) })
+	return slices.SortedFunc(maps.Keys(a), Setting.Compare)
 }
 
 // Restored returns the adjustment with the original value of each field that has one, instead of its own value. A container that leaves

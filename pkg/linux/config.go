@@ -5,7 +5,6 @@ package linux
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -28,7 +27,7 @@ func (c *Config) Sets() (all []classes.Setting) {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b classes.Setting) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(all, classes.Setting.Compare)
 	return all
 }
 
