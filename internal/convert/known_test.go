@@ -43,13 +43,13 @@ func TestKnownFromNodesHasTheClassesOfAllNodes(t *testing.T) {
 	}
 	for _, test := range []struct{ name, sections, want string }{
 		{
-			"classes of all nodes", "    container: [{name: rdt, classes: []}]\n    pod: [{name: vendor.example/net, classes: []}]\n",
-			"  hard:\n    requests.qos.noderesource.dev/rdt.gold: \"0\"\n    requests.qos.noderesource.dev/rdt.silver: \"0\"\n" +
-				"    requests.vendor.example/net.fast: \"0\"\n",
+			"classes of all nodes", "    container: [{name: rdt, classes: [{name: x}]}]\n    pod: [{name: vendor.example/net, classes: [{name: x}]}]\n",
+			`a.yaml:7: ResourceQuota limits: spec.qosResources.container[0].classes[0]: class "x" of k8s.io/rdt does not exist in the cluster; available: gold, silver` +
+				"\n" + `a.yaml:8: ResourceQuota limits: spec.qosResources.pod[0].classes[0]: class "x" of vendor.example/net does not exist in the cluster; available: fast`,
 		},
 		{
-			"no classes where no machine has the resource", "    container: [{name: vendor.example/away, classes: []}]\n",
-			"a.yaml:7: ResourceQuota limits: spec.qosResources.container[0]: the classes of vendor.example/away are unknown, because no node has this resource; pass the classes with --class-files",
+			"any class where no machine has the resource", "    container: [{name: vendor.example/away, classes: [{name: x, capacity: 3}]}]\n",
+			"  hard:\n    requests.vendor.example/away.x: \"3\"\n",
 		},
 		{
 			"nothing else", "    container: [{name: blockio, classes: []}]\n",
@@ -109,9 +109,9 @@ func TestConvertWithoutKnownResources(t *testing.T) {
 				"pass --class-files or --from-cluster"},
 		},
 		{
-			"a quota cannot be converted", quota("    container: []\n"),
-			"a.yaml:6: ResourceQuota limits: spec.qosResources: a ResourceQuota forbids the classes that it does not list, so the conversion must know all existing classes; " +
-				"pass --class-files or --from-cluster", nil,
+			"a quota that allows no class", quota("    container: [{name: rdt, classes: []}]\n"),
+			"apiVersion: v1\nkind: ResourceQuota\nmetadata:\n  name: limits\n  annotations:\n    qos.noderesource.dev/allowed-classes: rdt=\nspec:\n  hard: {}\n",
+			[]string{"the classes that the ResourceQuota does not list are forbidden only where the policy qos-allowed-classes is installed"},
 		},
 		{"text without the fields is left alone, YAML or not", "{{ template }}: [\r\n\x00", "{{ template }}: [\r\n\x00", nil},
 		{

@@ -19,6 +19,9 @@ import (
 const (
 	quotaPrefix      = "requests."
 	unenforcedPrefix = "limits."
+	// allowedKey is the key of an annotation of a ResourceQuota. It lists, as RESOURCE=CLASS pairs, all classes that pods of the
+	// namespace may request of the named resources. The policy qos-allowed-classes enforces it.
+	allowedKey = classes.Domain + "/allowed-classes"
 )
 
 type quota struct {
@@ -26,14 +29,16 @@ type quota struct {
 	spec      *yaml.Node
 	qos, hard entry
 	resources []string
+	// allowed has the value of the annotation allowedKey, as pairs. A resource without an allowed class has the empty class.
+	allowed []string
 	// add has what the conversion will add to spec.hard. `lost` has the comments of removed nodes until
 	// the next added field gets them.
 	add  []field
 	lost string
 }
 
-// resourceQuota plans the conversion of a ResourceQuota to limits of extended resources. A class that the ResourceQuota
-// does not list gets the limit 0. A listed class without a capacity gets no limit.
+// resourceQuota plans the conversion of a ResourceQuota to limits of extended resources, and to an annotation with the allowed classes.
+// A listed class without a capacity gets no limit.
 func (d *document) resourceQuota(n *yaml.Node, at place) {
 	before := len(d.problems)
 	spec := d.mapping(n, "spec", at)
@@ -45,9 +50,8 @@ func (d *document) resourceQuota(n *yaml.Node, at place) {
 	q.hard = d.mapping(q.spec, "hard", spec.place)
 	q.qos = d.mapping(q.spec, fieldName, spec.place)
 	d.walkFields(n, at)
-	if d.known.from == "" {
-		d.fault(q.qos.place, "a ResourceQuota forbids the classes that it does not list, so the conversion must know all existing classes; "+
-			"pass --class-files or --from-cluster")
+	if valueOf(valueOf(valueOf(n, "metadata"), "annotations"), allowedKey) != nil {
+		d.fault(q.qos.place, "the ResourceQuota also has the annotation %s; keep one of them", allowedKey)
 	}
 	if len(d.problems) > before || q.qos.key == nil {
 		return
@@ -55,8 +59,14 @@ func (d *document) resourceQuota(n *yaml.Node, at place) {
 
 	q.readSections()
 	q.checkHard()
-	d.note("the converted ResourceQuota does not forbid classes that are created later; convert it again after you create a class")
+	if len(q.allowed) > 0 {
+		d.note("the classes that the ResourceQuota does not list are forbidden only where the policy qos-allowed-classes is installed")
+	}
 	d.later(func() {
+		if len(q.allowed) > 0 {
+			annotations := childMapping(childMapping(n, "metadata"), "annotations")
+			addFields(annotations, field{key: allowedKey, value: newText(strings.Join(q.allowed, ","))})
+		}
 		if len(q.add) == 0 && q.hard.key != nil {
 			removeField(q.spec, q.qos, nil, join(ownComments(q.qos.key, q.qos.node), q.lost))
 			return
@@ -80,19 +90,14 @@ func (q *quota) readSections() {
 	}
 }
 
-// addResource adds the limits of a resource. The limit of a listed class is the class's capacity. The limit of a class
-// that is not listed is 0.
+// addResource adds the limits of a resource, and its allowed classes. The limit of a class is its capacity.
 func (q *quota) addResource(r request, scope classes.Scope) {
-	known := q.known.resources[r.resource]
-	switch {
-	case slices.Contains(q.resources, r.resource):
+	if slices.Contains(q.resources, r.resource) {
 		q.fault(r.place, "resource %s is defined twice; keep one of them", r.resource)
 		return
-	case known.scope != scope:
-		q.fault(r.place, "%s has the scope %s in %s; move the resource to %s", r.resource, known.scope, q.known.from, known.scope)
-		return
-	case known.classes == nil:
-		q.fault(r.place, "the classes of %s are unknown, because no node has this resource; pass the classes with --class-files", r.resource)
+	}
+	if known := q.known.scopeOf(r.resource); known != "" && known != scope {
+		q.fault(r.place, "%s is a resource of a %[2]s, not of a %s; move the resource to %[2]s", r.resource, known, scope)
 		return
 	}
 	q.resources = append(q.resources, r.resource)
@@ -112,10 +117,11 @@ func (q *quota) addResource(r request, scope classes.Scope) {
 			q.addClass(n, r.resource, name, capacity)
 		}
 	}
-	for _, name := range known.classes {
-		if !slices.Contains(listed, name) {
-			q.addLimit(r.resource, name, 0, comments{})
-		}
+	if len(listed) == 0 {
+		listed = []string{classes.SystemDefault}
+	}
+	for _, name := range listed {
+		q.allowed = append(q.allowed, classes.ShortResource(r.resource)+"="+name)
 	}
 }
 

@@ -31,11 +31,11 @@ func newQuotaCommand(c *cluster) *cobra.Command {
 
   a class with a capacity          as many at a time in the namespace
   a class without a capacity       no limit
-  a class that is not listed       none: 0
+  a class that is not listed       forbidden, by the annotation qos.noderesource.dev/allowed-classes, which a policy enforces
   a resource that is not listed    no limit for any of its classes
 
-The existing classes are read from the cluster, or from --class-files. A class that is created later is not forbidden until the
-quota is converted again. --namespace sets the namespace of the quota.
+The existing classes are read from the cluster, or from --class-files, so that misspelled ones are errors. --namespace sets the
+namespace of the quota.
 
 Kubernetes accepts a quota on limits.NAME of an extended resource, but enforces only a quota on requests.NAME.`,
 		Example: `  kubectl qos quota -f quota.yaml -n shop | kubectl apply -f -

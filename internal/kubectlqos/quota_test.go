@@ -32,13 +32,14 @@ const stockQuota = `apiVersion: v1
 kind: ResourceQuota
 metadata:
   name: limits
+  annotations:
+    qos.noderesource.dev/allowed-classes: qos.noderesource.dev/network=slow,rdt=gold,rdt=bronze
 spec:
   hard:
-    requests.qos.noderesource.dev/network.fast: "0"
     requests.qos.noderesource.dev/rdt.gold: "2"
 `
 
-const laterNote = "note: the converted ResourceQuota does not forbid classes that are created later; convert it again after you create a class\n"
+const policyNote = "note: the classes that the ResourceQuota does not list are forbidden only where the policy qos-allowed-classes is installed\n"
 
 func TestQuotaPrints(t *testing.T) {
 	for _, test := range []struct {
@@ -47,17 +48,17 @@ func TestQuotaPrints(t *testing.T) {
 		want answer
 	}{
 		{
-			"limits by what the cluster has",
+			"limits of classes that the cluster has",
 			convertRun{stdin: strings.NewReader(kepQuota), args: []string{"quota", "-f", "-"}},
-			answer{0, stockQuota, networkNotes + laterNote},
+			answer{0, stockQuota, networkNotes + policyNote},
 		},
 		{
-			"limits by what class files have, in a namespace",
+			"limits of classes that class files have, in a namespace",
 			convertRun{
 				files: map[string]string{"q.yaml": kepQuota, "c.yaml": strings.Replace(classFile, "bronze: {}", "bronze: {}, silver: {}", 1)},
 				args:  []string{"quota", "-q", "-n", "shop", "-f", "DIR/q.yaml", "--class-files", "DIR/c.yaml"},
 			},
-			answer{0, strings.Replace(stockQuota, "limits\n", "limits\n  namespace: shop\n", 1) + "    requests.qos.noderesource.dev/rdt.silver: \"0\"\n", ""},
+			answer{0, strings.Replace(stockQuota, "limits\n", "limits\n  namespace: shop\n", 1), ""},
 		},
 		{
 			"that another namespace is meant",
@@ -70,7 +71,7 @@ func TestQuotaPrints(t *testing.T) {
 			convertRun{stdin: strings.NewReader(kepQuota + "  hard:\n    limits.qos.noderesource.dev/rdt.gold: 2\n"), args: []string{"quota", "-f", "-"}},
 			answer{0, strings.Replace(stockQuota, "  hard:\n", "  hard:\n    limits.qos.noderesource.dev/rdt.gold: 2\n", 1),
 				networkNotes + "note: limits.qos.noderesource.dev/rdt.gold limits nothing, because Kubernetes never enforces this prefix for extended resources; " +
-					"write requests.qos.noderesource.dev/rdt.gold\n" + laterNote},
+					"write requests.qos.noderesource.dev/rdt.gold\n" + policyNote},
 		},
 		{
 			"that it takes nothing else",

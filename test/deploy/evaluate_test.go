@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
@@ -29,24 +31,32 @@ type writer struct{ user, subresource string }
 // pod. The parameter `before` is the existing pod if the request is an update, and nil if it is a creation.
 func (p *policy) evaluate(t *testing.T, by writer, before, after *corev1.Pod, expressions []plugincel.ExpressionAccessor) []plugincel.EvaluationResult {
 	t.Helper()
+	return p.evaluateWith(t, nil, by, before, after, expressions)
+}
+
+// evaluateWith does the same with an object of the policy's parameters.
+func (p *policy) evaluateWith(
+	t *testing.T, params runtime.Object, by writer, before, after *corev1.Pod, expressions []plugincel.ExpressionAccessor,
+) []plugincel.EvaluationResult {
+	t.Helper()
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, 35)))
 	must(t, err)
-	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
+	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasParams: params != nil}
 	compiler.CompileAndStoreVariables(p.variables, options, environment.StoredExpressions)
 
-	kind, resource := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods")
+	kind, pods := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods")
 	versioned := &admission.VersionedAttributes{VersionedKind: kind, VersionedObject: admission.NewLazyObject(after)}
 	operation := admission.Create
 	if before != nil {
 		operation, versioned.VersionedOldObject = admission.Update, admission.NewLazyObject(before)
 	}
 
-	versioned.Attributes = admission.NewAttributesRecord(after, nil, kind, "default", "p", resource, by.subresource, operation, nil, false,
+	versioned.Attributes = admission.NewAttributesRecord(after, nil, kind, "default", "p", pods, by.subresource, operation, nil, false,
 		&user.DefaultInfo{Name: by.user})
-	request := plugincel.CreateAdmissionRequest(versioned.Attributes, metav1.GroupVersionResource(resource), metav1.GroupVersionKind(kind))
+	request := plugincel.CreateAdmissionRequest(versioned.Attributes, metav1.GroupVersionResource(pods), metav1.GroupVersionKind(kind))
 
 	results, _, err := compiler.CompileCondition(expressions, options, environment.StoredExpressions).ForInput(
-		t.Context(), versioned, request, plugincel.OptionalVariableBindings{}, &corev1.Namespace{}, celconfig.RuntimeCELCostBudget)
+		t.Context(), versioned, request, plugincel.OptionalVariableBindings{VersionedParams: params}, &corev1.Namespace{}, celconfig.RuntimeCELCostBudget)
 	must(t, err)
 	return results
 }
@@ -59,7 +69,12 @@ func (p *policy) refusal(t *testing.T, before, after *corev1.Pod) string {
 
 func (p *policy) refusalBy(t *testing.T, by writer, before, after *corev1.Pod) string {
 	t.Helper()
-	results := p.evaluate(t, by, before, after, p.rules)
+	return p.refusalWith(t, nil, by, before, after)
+}
+
+func (p *policy) refusalWith(t *testing.T, params runtime.Object, by writer, before, after *corev1.Pod) string {
+	t.Helper()
+	results := p.evaluateWith(t, params, by, before, after, p.rules)
 	for i, rule := range p.rules {
 		validation, ok := rule.(*validating.ValidationCondition)
 		if !ok {
@@ -206,5 +221,57 @@ func TestOnlyThePublisherReportsClasses(t *testing.T) {
 	changed.Annotations[classes.EffectiveKey] = "{}"
 	if got := policyNamed(t, "qos-check-annotations").refusal(t, podWith(classes.EffectiveKey, "{}"), changed); got != "" {
 		t.Errorf("a request is added to a pod with reported classes: %q", got)
+	}
+}
+
+// allowing evaluates qos-allowed-classes for a quota that allows classes, and a pod with units of classes in two containers. It returns
+// the message of the refusal.
+func allowing(t *testing.T, allowed string, first, second corev1.ResourceList) string {
+	t.Helper()
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "classes"}}
+	if allowed != "-" {
+		quota.Annotations = map[string]string{"qos.noderesource.dev/allowed-classes": allowed}
+	}
+	pod := podWith("a", "b")
+	pod.Spec.Containers[0].Resources.Limits = first
+	pod.Spec.InitContainers = []corev1.Container{{Name: "init", Resources: corev1.ResourceRequirements{Limits: second}}}
+	return policyNamed(t, "qos-allowed-classes").refusalWith(t, quota, writer{}, nil, pod)
+}
+
+func units(names ...string) corev1.ResourceList {
+	list := corev1.ResourceList{"memory": resource.MustParse("1Gi")}
+	for _, name := range names {
+		list[corev1.ResourceName(name)] = resource.MustParse("1")
+	}
+	return list
+}
+
+// TestAQuotaForbidsClassesThatItDoesNotName checks the policy qos-allowed-classes.
+func TestAQuotaForbidsClassesThatItDoesNotName(t *testing.T) {
+	const gold, silver = "qos.noderesource.dev/rdt.gold", "qos.noderesource.dev/rdt.silver"
+	refused := func(container, unit, allowed string) string {
+		return "container " + container + ": ResourceQuota classes does not allow " + unit + "; the allowed classes of its resources are " + allowed
+	}
+	for _, c := range []struct {
+		name, allowed string
+		first, second corev1.ResourceList
+		want          string
+	}{
+		{"a class that it names", "rdt=gold", units(gold), nil, ""},
+		{"a class that it does not name", "rdt=gold", units(silver), nil, refused("db", silver, "rdt=gold")},
+		{"in an init container", "k8s.io/rdt=gold, blockio=slow", units(gold), units(silver), refused("init", silver, "k8s.io/rdt=gold, blockio=slow")},
+		{"no class of the resource", "rdt=", units(gold), nil, refused("db", gold, "rdt=")},
+		{"a class of another resource", "rdt=gold", units("qos.noderesource.dev/blockio.slow", "example.com/gpu"), nil, ""},
+		{"a vendor's class", "vendor.example/net=fast", units("vendor.example/net.slow"), nil, refused("db", "vendor.example/net.slow", "vendor.example/net=fast")},
+		{"a class whose name begins with that of an allowed one", "rdt=gold", units(gold + "-2"), nil, refused("db", gold+"-2", "rdt=gold")},
+		{"a pod that requests nothing", "rdt=", units(), nil, ""},
+		{"a quota without a list", "-", units(silver), nil, ""},
+		{"an empty list", "", units(silver), nil, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := allowing(t, c.allowed, c.first, c.second); got != c.want {
+				t.Errorf("the refusal is %q, want %q", got, c.want)
+			}
+		})
 	}
 }

@@ -118,7 +118,7 @@ func kep(t *testing.T, n *node) {
 func kepDefaultsAndLimits(t *testing.T, n *node) {
 	n.namespace(t, "limited", "")
 	n.kepApplied(t, "limited", "limitrange")
-	n.applyIn(t, "limited", n.qos(t, "quota", "-f", kepExamples+"quota.in.yaml"))
+	n.kepApplied(t, "limited", "quota")
 	until(t, "defaults and quota are in force", func() (bool, string) {
 		hard, _ := n.try("-n", "limited", "get", "resourcequota", "-o", "jsonpath={.items[*].status.hard}")
 		output, _ := n.send(unitsOf("limited", map[string]int{"qos-foo.low-prio": 1}))
@@ -133,6 +133,7 @@ func kepDefaultsAndLimits(t *testing.T, n *node) {
 	}{
 		{"a class without a capacity is unlimited", "qos-foo.low-prio", "", 3},
 		{"a class that is not listed is forbidden", "qos-foo.high-prio", "", 0},
+		{"a class that does not exist yet is forbidden", "qos-foo.new", "", 0},
 		{"a class with a capacity is admitted as often", "vendor.example/xyz-qos.high-prio", "", 1},
 		{"a class of pods likewise", "network.normal", `"annotations":{"qos.noderesource.dev/pod":"qos.noderesource.dev/network=normal"}`, 2},
 		{"a class of pods that is not listed is forbidden", "network.high", `"annotations":{"qos.noderesource.dev/pod":"qos.noderesource.dev/network=high"}`, 0},
@@ -148,7 +149,8 @@ func kepDefaultsAndLimits(t *testing.T, n *node) {
 				switch {
 				case err == nil:
 					admitted++
-				case !strings.Contains(string(output), "exceeded quota: qos-constraints, requested: requests."):
+				case c.admitted == 0 && strings.Contains(string(output), "ResourceQuota qos-constraints does not allow "):
+				case c.admitted == 0 || !strings.Contains(string(output), "exceeded quota: qos-constraints, requested: requests."):
 					t.Errorf("%s", output)
 				}
 			}
