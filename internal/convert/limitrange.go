@@ -5,6 +5,7 @@ package convert
 
 import (
 	"slices"
+	"strconv"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
@@ -18,8 +19,7 @@ type limitItem struct {
 	kind     string
 	qos      entry
 	defaults []request
-	// stays is true if the item must stay in the LimitRange, because it has other limits or no default classes.
-	// A QOSLimitRange has only default classes.
+	// stays is true if the item must stay in the LimitRange, because it has limits of other resources, or none of classes.
 	stays bool
 }
 
@@ -77,9 +77,10 @@ func (d *document) limitItem(n *yaml.Node, at place) limitItem {
 
 	item.defaults = d.requests(item.qos, elementFields{[]string{"name", "default", "max"}, "default", "put it under type: Pod"}, scope)
 	for _, r := range item.defaults {
-		if r.class == classes.SystemDefault {
+		if r.class == classes.SystemDefault && contains(r.element, "default") {
 			d.fault(r.place, "has an empty default; write a class, or remove the default")
 		}
+		d.checkMaximum(r)
 		if item.kind == "Pod" && d.known.scopeOf(r.resource) == classes.ContainerScope {
 			d.fault(r.place, "%s is for containers, not for pods; put it under type: Container", r.resource)
 		}
@@ -89,6 +90,24 @@ func (d *document) limitItem(n *yaml.Node, at place) limitItem {
 		item.stays = item.stays || key.Value != "type" && key.Value != fieldName
 	}
 	return item
+}
+
+// checkMaximum checks the field max of an element, which a QOSLimitRange has in the same form.
+func (d *document) checkMaximum(r request) {
+	list := d.list(r.element, "max", r.place, "name and capacity")
+	for i, n := range elements(list.value) {
+		at := list.at(n, index(i))
+		if !d.checkFields(n, at, []string{"name", "capacity"}) {
+			continue
+		}
+		d.checkNames(&request{place: at, resource: r.resource, class: d.scalar(n, "name", at).Value})
+		e := d.entry(n, "capacity", at)
+		if e.value == nil {
+			d.fault(at, "has no capacity; write one, or 0 to forbid the class")
+		} else if capacity, err := strconv.ParseInt(e.value.Value, 10, 64); err != nil || capacity < 0 {
+			d.fault(e.place, "must be a number of at least 0, not %s", describe(e.value))
+		}
+	}
 }
 
 func (d *document) checkTypes(items []limitItem) {
@@ -115,7 +134,7 @@ func (i *limitItem) setNames() {
 	}
 }
 
-// splitLimitRange moves the default classes to a new QOSLimitRange. The other limits stay in the LimitRange.
+// splitLimitRange moves the defaults and limits of classes to a new QOSLimitRange. The other limits stay in the LimitRange.
 func (d *document) splitLimitRange(n, limits *yaml.Node, items []limitItem) {
 	moved := newList()
 	for _, item := range items {

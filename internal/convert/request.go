@@ -63,7 +63,7 @@ func (d *document) request(n *yaml.Node, at place, allowed elementFields) (reque
 	if d.checkFields(n, at, allowed.names) {
 		r.name = d.scalar(n, "name", at)
 		r.resource = d.canonical(r.name.Value)
-		if allowed.class != "" {
+		if allowed.class != "" && (!slices.Contains(allowed.names, "max") || valueOf(n, "max") == nil || contains(n, allowed.class)) {
 			r.class = d.scalar(n, allowed.class, at).Value
 		}
 	}
@@ -80,11 +80,8 @@ func (d *document) checkFields(n *yaml.Node, at place, known []string) bool {
 
 	before := len(d.problems)
 	for key := range fields(n) {
-		switch {
-		case !slices.Contains(known, key.Value):
+		if !slices.Contains(known, key.Value) {
 			d.fault(at.at(key, ""), "unknown field %s; the known fields are %s", quote(key.Value), names)
-		case key.Value == "max":
-			d.fault(at.at(key, ".max"), "a LimitRange cannot have a maximum for QoS classes; use a ResourceQuota, which limits a namespace")
 		}
 	}
 	return len(d.problems) == before

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/admission"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
 
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -270,6 +272,45 @@ func TestAQuotaForbidsClassesThatItDoesNotName(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := allowing(t, c.allowed, c.first, c.second); got != c.want {
+				t.Errorf("the refusal is %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestAPodHasAtMostAsManyContainersOfAClass checks the policy qos-max-classes-of-pods.
+func TestAPodHasAtMostAsManyContainersOfAClass(t *testing.T) {
+	const gold, exclusive, fast = "qos.noderesource.dev/rdt.gold", "qos.noderesource.dev/rdt.exclusive", "vendor.example/net.fast"
+	limits := &nodeqosv1alpha1.QOSLimitRange{ObjectMeta: metav1.ObjectMeta{Name: "limits"}}
+	limits.Spec.Limits = []nodeqosv1alpha1.QOSLimitRangeItem{
+		{Type: "Container", QOSResources: []nodeqosv1alpha1.LimitQOSResource{
+			{Name: "k8s.io/rdt", Default: "bronze", Max: []nodeqosv1alpha1.QOSResourceClassLimit{{Name: "gold", Capacity: 1}, {Name: "exclusive"}}},
+			{Name: "k8s.io/blockio", Default: "slow"},
+		}},
+		{Type: "Pod", QOSResources: []nodeqosv1alpha1.LimitQOSResource{
+			{Name: "vendor.example/net", Max: []nodeqosv1alpha1.QOSResourceClassLimit{{Name: "fast"}}},
+		}},
+	}
+	for _, c := range []struct {
+		name        string
+		first, init corev1.ResourceList
+		want        string
+	}{
+		{"as many as allowed", units(gold), nil, ""},
+		{"one more", units(gold), units(gold), "QOSLimitRange limits allows at most 1 of " + gold + " in a pod; 2 of its containers request it"},
+		{"none is allowed", units(exclusive), nil, "QOSLimitRange limits allows at most 0 of " + exclusive + " in a pod; 1 of its containers request it"},
+		{"of a resource of pods", units(fast), nil, "QOSLimitRange limits allows at most 0 of " + fast + " in a pod; 1 of its containers request it"},
+		{"a class without a maximum", units("qos.noderesource.dev/rdt.silver"), units("qos.noderesource.dev/rdt.silver"), ""},
+		{"a resource without a maximum", units("qos.noderesource.dev/blockio.slow"), units("qos.noderesource.dev/blockio.slow"), ""},
+		{"no request", units(), nil, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pod := podWith("a", "b")
+			pod.Spec.Containers[0].Resources.Limits = c.first
+			pod.Spec.InitContainers = []corev1.Container{{Name: "init", Resources: corev1.ResourceRequirements{Limits: c.init}}}
+			object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(limits)
+			must(t, err)
+			if got := policyNamed(t, "qos-max-classes-of-pods").refusalWith(t, &unstructured.Unstructured{Object: object}, writer{}, nil, pod); got != c.want {
 				t.Errorf("the refusal is %q, want %q", got, c.want)
 			}
 		})

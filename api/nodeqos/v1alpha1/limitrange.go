@@ -5,7 +5,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// QOSLimitRange has the default classes of a namespace. It replaces the fields that KEP-3008 ("Default and limits") adds to
+// QOSLimitRange has the default classes of a namespace, and limits its pods. It replaces the fields that KEP-3008 ("Default and limits") adds to
 // LimitRange. Only admission policies read it, when a pod is created: running pods keep their classes.
 //
 // +kubebuilder:object:root=true
@@ -19,7 +19,7 @@ type QOSLimitRange struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// The defaults of the namespace.
+	// The defaults and limits of the namespace.
 	// +required
 	Spec QOSLimitRangeSpec `json:"spec"`
 }
@@ -37,9 +37,9 @@ type QOSLimitRangeList struct {
 	Items []QOSLimitRange `json:"items"`
 }
 
-// QOSLimitRangeSpec has the defaults of a namespace.
+// QOSLimitRangeSpec has the defaults and limits of a namespace.
 type QOSLimitRangeSpec struct {
-	// Defaults for pods and for containers, one item each.
+	// Defaults and limits for resources of pods and of containers, one item each.
 	// +required
 	// +listType=map
 	// +listMapKey=type
@@ -48,7 +48,7 @@ type QOSLimitRangeSpec struct {
 	Limits []QOSLimitRangeItem `json:"limits"`
 }
 
-// QOSLimitRangeItem has the defaults of the containers, or of the pods, of a namespace.
+// QOSLimitRangeItem has the defaults and limits of the containers, or of the pods, of a namespace.
 //
 // +kubebuilder:validation:XValidation:rule="self.type != 'Pod' || !self.qosResources.exists(r, r.name in ['rdt', 'blockio'])",message="that is for containers"
 // +kubebuilder:validation:XValidation:rule="self.type != 'Pod' || !self.qosResources.exists(r, r.name.startsWith('k8s.io/'))",message="that is for containers"
@@ -59,7 +59,7 @@ type QOSLimitRangeItem struct {
 	// +kubebuilder:validation:Enum=Container;Pod
 	Type Scope `json:"type"`
 
-	// The default class of each resource.
+	// The default class and the limits of each resource.
 	// +required
 	// +listType=map
 	// +listMapKey=name
@@ -68,12 +68,13 @@ type QOSLimitRangeItem struct {
 	QOSResources []LimitQOSResource `json:"qosResources"`
 }
 
-// LimitQOSResource has the default class of a resource.
+// LimitQOSResource has the default class and the limits of a resource.
 //
+// +kubebuilder:validation:XValidation:rule="has(self.default) || has(self.max)",message="write default or max"
 // +kubebuilder:validation:XValidation:rule="!self.name.startsWith('k8s.io/') || self.name in ['k8s.io/rdt', 'k8s.io/blockio']",message="k8s.io: rdt, blockio"
 // +kubebuilder:validation:XValidation:rule="self.name.contains('/') || self.name in ['rdt', 'blockio']",message="put a domain before it, as vendor.example/"
 // +kubebuilder:validation:XValidation:rule="!self.name.contains('kubernetes.io/')",message="Kubernetes keeps the domain kubernetes.io to itself"
-// +kubebuilder:validation:XValidation:rule="self.name.substring(self.name.indexOf('/') + 1).size() + self.default.size() < 63",message="with class too long"
+// +kubebuilder:validation:XValidation:rule="!has(self.default)||self.name.split('/')[?1].orValue(self.name).size()+self.default.size()<63",message="too long"
 type LimitQOSResource struct {
 	// Name of the resource, e.g. "k8s.io/rdt". "rdt" and "blockio" are accepted as short names.
 	// +required
@@ -83,8 +84,31 @@ type LimitQOSResource struct {
 
 	// Class of containers or pods that request no class of the resource. Their nodes must have it: a default is counted and
 	// refused like a request.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	Default string `json:"default,omitempty"`
+
+	// The maximum usage of classes by one pod. A class that is not listed is unlimited.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Max []QOSResourceClassLimit `json:"max,omitempty"`
+}
+
+// QOSResourceClassLimit limits the usage of a class by one pod.
+type QOSResourceClassLimit struct {
+	// Name of the class.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
-	Default string `json:"default"`
+	Name string `json:"name"`
+
+	// The maximum number of containers of a pod, init containers included, that request the class. 0 forbids the class.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Capacity int64 `json:"capacity"`
 }

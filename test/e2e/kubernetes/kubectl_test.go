@@ -6,8 +6,10 @@
 package kubernetes
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -159,6 +161,34 @@ func kepDefaultsAndLimits(t *testing.T, n *node) {
 				t.Errorf("%d of 3 admitted, want %d", admitted, c.admitted)
 			}
 		})
+	}
+}
+
+// podsAreLimited converts a LimitRange with a maximum, as the KEP ("Default and limits") defines it.
+func podsAreLimited(t *testing.T, n *node) {
+	const manifest = `{apiVersion: v1, kind: LimitRange, metadata: {name: pods}, spec: {limits: [{type: Container, qosResources: [
+  {name: rdt, max: [{name: gold, capacity: 1}, {name: exclusive, capacity: 0}]}]}]}}`
+	const refused = "QOSLimitRange pods allows at most "
+	pod := func(classes ...string) string {
+		text := `{apiVersion: v1, kind: Pod, metadata: {name: limited, namespace: limited-pods}, spec: {schedulerName: nobody, containers: [`
+		for i, class := range classes {
+			text += fmt.Sprintf(`{name: c%d, image: none, resources: {limits: {qos.noderesource.dev/rdt.%s: "1"}}},`, i, class)
+		}
+		return text + "]}}"
+	}
+
+	n.namespace(t, "limited-pods", "")
+	n.write(t, "limitrange.yaml", manifest)
+	n.applyIn(t, "limited-pods", n.qos(t, "convert", "-f", filepath.Join(n.dir, "limitrange.yaml")))
+	until(t, "the limit is in force", func() (bool, string) {
+		output, err := n.send(pod("gold", "gold"))
+		return err != nil && strings.Contains(output, refused+"1 of qos.noderesource.dev/rdt.gold in a pod; 2 of its containers request it"), output
+	})
+	if output, err := n.send(pod("exclusive")); err == nil || !strings.Contains(output, refused+"0 of qos.noderesource.dev/rdt.exclusive") {
+		t.Errorf("a forbidden class: %s", output)
+	}
+	if output, err := n.send(pod("gold", "bronze", "bronze")); err != nil {
+		t.Errorf("as many containers as allowed, and others: %s", output)
 	}
 }
 

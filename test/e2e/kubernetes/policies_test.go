@@ -36,6 +36,7 @@ func TestRequests(t *testing.T) {
 	t.Run("a quota with limits.* has no effect", func(t *testing.T) { quotaTrap(t, n) })
 	t.Run("a quota limits how many claims name a class", func(t *testing.T) { claimQuota(t, n) })
 	t.Run("the examples of KEP-3008", func(t *testing.T) { kep(t, n) })
+	t.Run("a LimitRange limits the containers of a pod that request a class", func(t *testing.T) { podsAreLimited(t, n) })
 	t.Run("kubectl qos shows and changes the classes of running pods", func(t *testing.T) { shown(t, n, p) })
 	t.Run("the node enforces capacity for a pod that no policy has checked", func(t *testing.T) { bypassed(t, n) })
 	t.Run("while the plugin is away, no container starts without its class", func(t *testing.T) { pluginIsRequired(t, n, p) })

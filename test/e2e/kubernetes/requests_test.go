@@ -179,6 +179,7 @@ func (r *request) compare(t *testing.T, output []byte) {
 		annotations[requiredAnnotation] = requiredPlugin
 	}
 
+	delete(annotations, "qos.noderesource.dev/classes") // policies remove it
 	if diff := cmp.Diff(annotations, got.Annotations, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
