@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/convert"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 type nodesCommand struct {
@@ -21,6 +23,8 @@ type nodesCommand struct {
 
 	table *tablePrinter
 	shown shown
+	// noted is the last warning of noteScopes.
+	noted string
 }
 
 func newNodesCommand(c *cluster) *cobra.Command {
@@ -148,5 +152,22 @@ func (o *nodesCommand) showRows(nodes []nodeqosv1alpha1.NodeQOSResources) error 
 	})
 	text, err := o.table.format(rows)
 	fmt.Fprint(o.streams.Out, text)
+	o.noteScopes(nodes)
 	return err
+}
+
+// noteScopes warns about a resource that has different scopes on two nodes. With --watch, it does not repeat the warning.
+func (o *nodesCommand) noteScopes(nodes []nodeqosv1alpha1.NodeQOSResources) {
+	_, err := convert.KnownFromNodes(nodes)
+	problems := classes.SplitErrors(err)
+	if len(problems) == 0 || problems[0].Error() == o.noted {
+		return
+	}
+
+	o.noted = problems[0].Error()
+	note := "Note: " + o.noted
+	if len(problems) > 1 {
+		note += fmt.Sprintf(" (and %d more like this)", len(problems)-1)
+	}
+	fmt.Fprintln(o.streams.ErrOut, program.Printable(note))
 }
