@@ -95,8 +95,8 @@ func (s *Soak) runContainer(ctx context.Context, p *pod, name string, start bool
 	if err := s.startOrRemove(ctx, id); err != nil {
 		return "", err
 	}
-	if name != "main" || !s.calm {
-		return id, nil
+	if name != "main" || !s.calm || !slices.Contains(s.file.classes(rdt), p.request.rdt) {
+		return id, nil // a container whose class was removed keeps it, or the one of an update
 	}
 	return id, s.placed(ctx, id, p.request)
 }
