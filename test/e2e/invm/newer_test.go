@@ -12,9 +12,9 @@ import (
 
 // TestLinux73 runs tests of the RDT backend that need Linux 7.3, and those that run on each kernel.
 func TestLinux73(t *testing.T) {
-	tests := []string{"TestOnTheKernel", "TestTheKernelRoundsAsCheckPredicts"}
+	tests := []string{"TestOnTheKernel", "TestOneClassFileOnTheKernel", "TestTheKernelRoundsAsCheckPredicts"}
 	if isAMD(t) {
-		tests = []string{"TestDeviceTrafficOfTheKernel", "TestAssignableCountersOfTheKernel"}
+		tests = []string{"TestOneClassFileOnTheKernel", "TestDeviceTrafficOfTheKernel", "TestAssignableCountersOfTheKernel"}
 	}
 	for _, name := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -22,6 +22,7 @@ func TestLinux73(t *testing.T) {
 			if err != nil || !strings.Contains("\n"+printed, "\n--- PASS: "+name) {
 				t.Errorf("%v\n%s", err, printed)
 			}
+			t.Log(printed)
 		})
 	}
 }
