@@ -65,7 +65,9 @@ func policies(t *testing.T, dir string) (found []policy, selected []string) {
 		case *admissionv1.ValidatingAdmissionPolicy:
 			found = append(found, validatingPolicy(o))
 		case *admissionv1.MutatingAdmissionPolicyBinding:
-			selected = append(selected, o.Spec.MatchResources.NamespaceSelector.String())
+			if o.Spec.MatchResources != nil { // otherwise it selects all namespaces
+				selected = append(selected, o.Spec.MatchResources.NamespaceSelector.String())
+			}
 		case *admissionv1.ValidatingAdmissionPolicyBinding:
 			selected = append(selected, o.Spec.MatchResources.NamespaceSelector.String())
 		}
@@ -180,6 +182,18 @@ func TestPoliciesCompile(t *testing.T) {
 		if diff := cmp.Diff(want, refused); diff != "" {
 			t.Errorf("policies that Kubernetes 1.%d refuses (-want +got):\n%s", minor, diff)
 		}
+	}
+}
+
+// TestThePolicyForNewClaimsCompiles compiles the policy of deploy/storage-statefulsets-policy. If its parameters are missing, claims must
+// still be created.
+func TestThePolicyForNewClaimsCompiles(t *testing.T) {
+	found, _ := policies(t, "deploy/storage-statefulsets-policy")
+	if len(found) != 1 || !found[0].params || found[0].failure != admissionv1.Ignore {
+		t.Fatalf("the policies are %+v, want one with parameters that may fail", found)
+	}
+	if problems := found[0].compile(t, 36); len(problems) > 0 {
+		t.Errorf("on 1.36: %s", problems)
 	}
 }
 

@@ -181,16 +181,53 @@ func volumesGrow(t *testing.T, d *database) {
 	d.want(t, "data", "0 64Mi/64Mi, 1 40Mi/40Mi, 2 40Mi/40Mi")
 	d.status(t, "3 3")
 
-	d.in(t, "scale", "statefulset/db", "--replicas=4")
-	d.in(t, "rollout", "status", "statefulset/db", within)
+	d.scale(t, 4)
 	d.status(t, "4 3")
 	d.want(t, "data", "0 64Mi/64Mi, 1 40Mi/40Mi, 2 40Mi/40Mi, 3 40Mi/40Mi")
+	if !d.expanded(t, "data-db-3") {
+		t.Error("the volume of the new replica was not expanded")
+	}
+	d.newReplicasHaveTheSize(t)
 	if got := d.in(t, "get", "statefulset", "db", "-o", "jsonpath={.metadata.uid}"); got != uid {
 		t.Error("the StatefulSet was replaced")
 	}
 	if got := d.in(t, "get", "pods", "-o", "jsonpath={.items[*].metadata.uid}"); !strings.HasPrefix(got, pods) {
 		t.Errorf("pods were replaced: %s, before %s", got, pods)
 	}
+}
+
+// newReplicasHaveTheSize installs the policy, with which the volume of a new replica is created with the requested size.
+func (d *database) newReplicasHaveTheSize(t *testing.T) {
+	t.Helper()
+	const policy = deploy + "storage-statefulsets-policy"
+	d.kubectl(t, "apply", "-k", policy)
+	t.Cleanup(func() { d.kubectl(t, "delete", "-k", policy) })
+	until(t, "the policy acts", func() (bool, string) {
+		output, err := d.kubectlCommand(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data-db-9},
+  spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 16Mi}}}}`, "-n", d.namespace, "create", "--dry-run=server", "-f", "-",
+			"--as=system:serviceaccount:kube-system:statefulset-controller", "-o", "jsonpath={.spec.resources.requests.storage}").CombinedOutput()
+		return err == nil && string(output) == "40Mi", string(output)
+	})
+
+	d.scale(t, 5)
+	d.status(t, "5 3")
+	d.want(t, "data", "0 64Mi/64Mi, 1 40Mi/40Mi, 2 40Mi/40Mi, 3 40Mi/40Mi, 4 40Mi/40Mi")
+	d.want(t, "log", "0 16Mi/16Mi, 1 16Mi/16Mi, 2 16Mi/16Mi, 3 16Mi/16Mi, 4 16Mi/16Mi")
+	if d.expanded(t, "data-db-4") {
+		t.Error("the volume of the new replica was expanded, want it created with the size")
+	}
+}
+
+func (d *database) scale(t *testing.T, replicas int) {
+	t.Helper()
+	d.in(t, "scale", "statefulset/db", fmt.Sprintf("--replicas=%d", replicas))
+	d.in(t, "rollout", "status", "statefulset/db", within)
+}
+
+// expanded reports whether the external-resizer has expanded the volume of a claim.
+func (d *database) expanded(t *testing.T, claim string) bool {
+	t.Helper()
+	return d.in(t, "get", "events", "--field-selector=reason=Resizing,involvedObject.name="+claim, "-o", "name") != ""
 }
 
 // driverFailsInParallel lets the driver fail at the first of the parallel replicas. Then a quota refuses the patches.
