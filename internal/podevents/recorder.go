@@ -25,8 +25,6 @@ import (
 const (
 	// ClassRefused warns that the requested classes prevented the creation of a container or pod.
 	ClassRefused = "QOSClassRefused"
-	// ClassAssigned reports the classes of a new container or pod.
-	ClassAssigned = "QOSClassAssigned"
 	// ClassChanged reports that the class of a running container has changed.
 	ClassChanged = "QOSClassChanged"
 	// ChangeRefused warns that the pod's annotations request a change that was not made.

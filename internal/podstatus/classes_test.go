@@ -68,7 +68,7 @@ func TestClassesAreWrittenTogetherWithTheCondition(t *testing.T) {
 		r.plugin.set(nil, "web=gold", "plain=")
 		r.start(both())
 		defer func() { r.stop() }()
-		r.wantWrites("at first", applied, "create events/")
+		r.wantWrites("at first", applied)
 		r.wantClasses("at first", "web", goldInPod)
 		r.wantClasses("without a class", "plain", "")
 		if other := r.pod("web").Annotations["other"]; other != "kept out" {
@@ -111,7 +111,7 @@ func TestTheConditionIsWrittenAlsoWithoutTheClasses(t *testing.T) {
 				r.pass(time.Hour)
 				r.wantCondition("without the annotation", "web", "True Assigned: main: k8s.io/rdt gold (container)")
 				r.wantClasses("without the annotation", "web", "")
-				r.wantWrites("the annotation is tried once", applied, "create events/", applied)
+				r.wantWrites("the annotation is tried once", applied, applied)
 
 				r.plugin.set(nil, "web=silver")
 				r.pass(time.Hour)

@@ -31,11 +31,9 @@ import (
 type podState struct {
 	uid types.UID
 	// last has the latest assignments for each container name.
-	last map[string]*qosv1alpha1.ContainerAssignments
-	// announced has the names of the containers, and "" for the pod itself, whose classes an event reports.
-	announced map[string]bool
-	follower  *podrequests.Follower
-	retry     kubeapi.Retry
+	last     map[string]*qosv1alpha1.ContainerAssignments
+	follower *podrequests.Follower
+	retry    kubeapi.Retry
 	// refusedAnnotation is the annotation of the classes that the API server did not accept, or "". The condition is then
 	// written without it.
 	refusedAnnotation string
@@ -76,7 +74,7 @@ func (p *Publisher) stateOf(key string, pod *corev1.Pod) *podState {
 
 	p.forget(key)
 	state := &podState{
-		uid: pod.UID, last: map[string]*qosv1alpha1.ContainerAssignments{}, announced: map[string]bool{}, follower: podrequests.NewFollower(p.options.Update),
+		uid: pod.UID, last: map[string]*qosv1alpha1.ContainerAssignments{}, follower: podrequests.NewFollower(p.options.Update),
 	}
 	p.pods.Store(key, state)
 	return state
@@ -145,9 +143,6 @@ func (p *Publisher) recordEvents(state *podState, o *observed) {
 			series.Set(refused...)
 			series.Add(changed...)
 		})
-	}
-	if p.options.Conditions { // without the condition, a restarted publisher would report all containers again
-		state.announce(o)
 	}
 }
 

@@ -34,7 +34,7 @@ func eventsAreKept(t *testing.T, n *node) {
 
 	const refused = "only the publisher of qos-kubelet-shim writes events about QoS classes"
 	ours, others := eventOf("ours", "qos-kubelet-shim", "Pod"), eventOf("others", "kubelet", "Pod")
-	reason := strings.Replace(others, `"reason":"Test"`, `"reason":"QOSClassAssigned"`, 1)
+	reason := strings.Replace(others, `"reason":"Test"`, `"reason":"QOSClassChanged"`, 1)
 	for _, test := range []struct{ name, user, event, want string }{
 		{"an event of somebody else", "tenant", others, ""},
 		{"an event of the shim", "tenant", ours, refused},

@@ -127,7 +127,6 @@ func assignmentsArePublished(t *testing.T, n *node, follows bool) {
 
 	n.condition(t, "holder", "True Assigned: main: k8s.io/blockio gold (allocated)")
 	n.condition(t, "by-default", "True Assigned: main: k8s.io/blockio standard (default)")
-	n.event(t, "holder", "QOSClassAssigned", "main: k8s.io/blockio gold (allocated)")
 	if description := n.kubectl(t, "describe", "pod", "holder"); !strings.Contains(description, "main: k8s.io/blockio gold (allocated)") {
 		t.Errorf("kubectl describe pod does not print the class of the pod:\n%s", description)
 	}
