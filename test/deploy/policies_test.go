@@ -189,7 +189,7 @@ func TestPoliciesCompile(t *testing.T) {
 // still be created.
 func TestThePolicyForNewClaimsCompiles(t *testing.T) {
 	found, _ := policies(t, "deploy/storage-statefulsets-policy")
-	if len(found) != 1 || !found[0].params || found[0].failure != admissionv1.Ignore {
+	if len(found) != 1 || found[0].params == nil || found[0].failure != admissionv1.Ignore {
 		t.Fatalf("the policies are %+v, want one with parameters that may fail", found)
 	}
 	if problems := found[0].compile(t, 36); len(problems) > 0 {
