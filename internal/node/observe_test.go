@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
@@ -82,4 +84,20 @@ func TestAClassThatCannotBeRestoredKeepsNoOtherClassFromBeingRestored(t *testing
 		}
 		f.wantCorrections(t, map[state.Correction]uint64{{Resource: map[string]string{cache: disk, disk: cache}[broken], What: state.AssignmentDrift}: 1})
 	}
+}
+
+func TestTheClassesOfAContainerAreRestoredByOneCallToTheRuntime(t *testing.T) {
+	f := newFixture(t)
+	runtime := &slowRuntime{errs: map[string]error{}}
+	f.mustRun(t, pod("a", requesting("test.example/cache=gold,test.example/disk=slow")), container("c-a"))
+	f.Connected(runtime, state.RuntimeInfo{Name: "test"})
+	for _, backend := range f.backends {
+		backend.Lose("c-a")
+	}
+	f.Repair(t.Context())
+	if diff := cmp.Diff([]string{"c-a"}, runtime.calls); diff != "" {
+		t.Errorf("calls to the runtime (-want +got):\n%s", diff)
+	}
+	f.wantClass(t, "c-a", cache, "gold/pod")
+	f.wantClass(t, "c-a", disk, "slow/pod")
 }

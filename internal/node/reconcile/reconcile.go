@@ -100,29 +100,37 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 		r.store.NotEnforced(e, err)
 	}
 
-	var done []Step
-	for _, s := range r.plan(e, observed) {
-		if r.move(ctx, e, s) {
-			done = append(done, s)
-		}
-	}
-	if len(done) > 0 {
+	if done := r.move(ctx, e, r.plan(e, observed)); len(done) > 0 {
 		moved(e, done)
 	}
 }
 
-// move carries out a step for a holder, and records its outcome.
-func (r *Reconciler) move(ctx context.Context, e state.Holding, s Step) (done bool) {
-	if err := r.make(ctx, e.Holder, []Step{s}); err != nil {
-		r.logFailure(e, s, err)
-		r.store.NotEnforced(e, err)
-		r.observeStep(ctx, e, s)
-		return false
+// move carries out steps for a holder, and records their outcome. It returns those that are done. It first tries all steps together, with
+// one call to the runtime.
+func (r *Reconciler) move(ctx context.Context, e state.Holding, steps []Step) (done []Step) {
+	if len(steps) == 0 {
+		return nil
 	}
 
-	r.store.Modify(e.ID, func(h *state.Holding) { h.InForce = r.now() })
-	r.store.Observe(e.ID, s.Resource, s.To)
-	return true
+	err := r.make(ctx, e.Holder, steps)
+	switch {
+	case err == nil:
+		r.store.Modify(e.ID, func(h *state.Holding) { h.InForce = r.now() })
+		for _, s := range steps {
+			r.store.Observe(e.ID, s.Resource, s.To)
+		}
+		return steps
+	case len(steps) > 1:
+		for _, s := range unobserved(steps) {
+			done = append(done, r.move(ctx, e, []Step{s})...)
+		}
+		return done
+	}
+
+	r.logFailure(e, steps[0], err)
+	r.store.NotEnforced(e, err)
+	r.observeStep(ctx, e, steps[0])
+	return nil
 }
 
 // observation is the class of one resource that the kernel shows for a holder.
