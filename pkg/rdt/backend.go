@@ -105,7 +105,7 @@ func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (clas
 		return classes.BackendStatus{}, asUnavailable(err)
 	}
 
-	next, _, err := prepare(c, t, nil)
+	next, _, err := prepare(c, t, nil, b.devices)
 	if err != nil {
 		return classes.BackendStatus{}, err
 	}
@@ -126,7 +126,8 @@ func (b *Backend) canMount(err error) bool { return b.mount && hasReason(err, re
 
 // prepare resolves the configuration and checks it against the machine. The result reclaim has the names of the existing
 // groups that must be removed first, because the new groups need the CLOSIDs of these groups. The values in `faults` are left out.
-func prepare(config *Config, t resctrl.Tree, faults []*faultError) (next *live, reclaim []string, err error) {
+// `devices` is what device traffic had before a configuration set it.
+func prepare(config *Config, t resctrl.Tree, faults []*faultError, devices *deviceChange) (next *live, reclaim []string, err error) {
 	m, err := readMachine(t)
 	if err != nil {
 		return nil, nil, err
@@ -142,8 +143,11 @@ func prepare(config *Config, t resctrl.Tree, faults []*faultError) (next *live, 
 	for _, fault := range faults {
 		resolution.leave(fault)
 	}
-	if resolution.Devices != nil {
+	switch {
+	case resolution.Devices != nil:
 		m.info = m.info.WithDeviceTraffic(m.info.Schemas(resctrl.L3)[0], resolution.Devices)
+	case devices != nil:
+		m.info = m.info.WithDeviceTraffic(devices.schema, devices.from)
 	}
 	reclaim, err = m.reclaim(resolution.Groups)
 	if err = errors.Join(err, m.exclusiveOverlaps(resolution.Groups)); err != nil {
@@ -185,7 +189,7 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 	if err != nil {
 		return err
 	}
-	next, reclaim, err := prepare(config, t, b.faults)
+	next, reclaim, err := prepare(config, t, b.faults, b.devices)
 	if err != nil {
 		return err
 	}
@@ -209,13 +213,7 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 	if err != nil {
 		return err
 	}
-	err = devices.do(t)
-	if err == nil {
-		next.effective, err = transact(t, ops, before, wanted, next.machine.info)
-	}
-	if err != nil {
-		err = devices.undo(t, err)
-	}
+	next.effective, err = devices.around(t, len(reclaim), ops, before, wanted, next.machine.info)
 	if fault := (*faultError)(nil); errors.As(err, &fault) && !errors.Is(err, ErrRollback) && next.resolution.has(fault) {
 		b.faults = append(b.faults, fault)
 		return b.apply(config, kept)

@@ -189,3 +189,61 @@ func TestCountersRotate(t *testing.T) {
 		}
 	}
 }
+
+// TestEachContainerGetsItsTurnInEachCache has a group of another program that holds its counters in one of two caches.
+func TestEachContainerGetsItsTurnInEachCache(t *testing.T) {
+	spec := sim.AMDSpec()
+	spec.Counters, spec.Domains = 7, []int{0, 1}
+	fsys, now := sim.New(spec), time.Unix(1000, 0)
+	b := New(Options{FS: fsys, Threads: &several{}, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
+	must(t, fsys.Mkdir(sim.MountPoint+"/theirs"))
+	apply(t, b, twoPartitions+"monitoring: {containers: all, rotate: 10s}\n")
+	must(t, fsys.WriteFile(sim.MountPoint+"/theirs/mbm_L3_assignments", []byte("mbm_total_bytes:0=_\nmbm_local_bytes:0=_\n")))
+	var containers []classes.Holder
+	for i, id := range []string{"c1", "c2", "c3"} {
+		fsys.AddTask(i+1, "qos-gold")
+		containers = append(containers, classes.Holder{ID: id, Container: "main", PID: i + 1})
+	}
+
+	turns := map[string]int{}
+	for range 9 {
+		b.MonitorAll(t.Context(), inClass("gold", containers...))
+		for _, c := range containers {
+			text, err := fsys.ReadFile(sim.MountPoint + "/" + inGold(c.ID) + "/mbm_L3_assignments")
+			must(t, err)
+			if total, _, _ := strings.Cut(string(text), "\n"); strings.Contains(total, "1=e") {
+				turns[c.ID]++
+			}
+		}
+		now = now.Add(10 * time.Second)
+	}
+	if diff := cmp.Diff(map[string]int{"c1": 3, "c2": 3, "c3": 3}, turns); diff != "" {
+		t.Errorf("turns with a counter of cache 1 (-want +got):\n%s", diff)
+	}
+}
+
+// TestTheObservedTimePausesWithoutAMonitoringGroup takes the RMID of a container for more classes, and gives it back later.
+func TestTheObservedTimePausesWithoutAMonitoringGroup(t *testing.T) {
+	spec := sim.AMDSpec()
+	spec.L2, spec.TelemetryRMIDs, spec.Counters, spec.Domains = nil, 12, 32, []int{0}
+	fsys, now := sim.New(spec), time.Unix(1000, 0)
+	b := New(Options{FS: fsys, Threads: &several{}, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
+	const monitored = "\nmonitoring: {containers: all, rotate: 10s}\n"
+	apply(t, b, twoPartitions+monitored)
+	fsys.AddTask(1, "qos-gold")
+	c := classes.Holder{ID: "c1", Container: "main", PID: 1}
+	b.MonitorAll(t.Context(), inClass("gold", c))
+
+	now = now.Add(10 * time.Second)
+	apply(t, b, classesNamed("c", 10)+monitored)
+	b.MonitorAll(t.Context(), inClass("gold", c))
+	now = now.Add(1000 * time.Second)
+	apply(t, b, twoPartitions+monitored)
+	must(t, b.Release(t.Context(), nobody))
+	_, err := b.Repair(t.Context())
+	must(t, err)
+	b.MonitorAll(t.Context(), inClass("gold", c))
+	if got := containerUses(t, b, c, "memory_bandwidth_observed_seconds_total"); got != 10.0 {
+		t.Errorf("observed %v s, and a counter has counted for 10 s", got)
+	}
+}

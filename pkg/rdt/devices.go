@@ -45,7 +45,7 @@ func (r *resolver) deviceTraffic() {
 	cache := r.info.Caches[schemas[0]]
 	r.result.Devices = resctrl.Schemata{}
 	for _, id := range cache.Domains {
-		mask, err := cacheShare(settings, id)[unified].outside(r.partitioned(cache, id), cache, id)
+		mask, err := valueFor(settings, id, share{unified: {mask: cache.Mask}})[unified].outside(r.partitioned(cache, id), cache, id)
 		if err != nil {
 			r.problems = append(r.problems, fmt.Errorf("%s: L3 %d: %w", devicesField, id, err))
 			return // the other caches have the same problem
@@ -121,6 +121,31 @@ func (c *deviceChange) do(t resctrl.Tree) error {
 		return nil
 	}
 	return t.SetDeviceTraffic(c.schema, c.to)
+}
+
+// around does the operations and the change. Device traffic needs a CLOSID, so the first operations, which remove groups, come before
+// the change.
+func (c *deviceChange) around(
+	t resctrl.Tree, removals int, ops []Op, before, wanted map[string]resctrl.Schemata, info resctrl.Info,
+) (effective map[string]resctrl.Schemata, err error) {
+	if c == nil {
+		return transact(t, ops, before, wanted, info)
+	}
+	if _, err = transact(t, ops[:removals], before, nil, info); err != nil {
+		return nil, err
+	}
+	if err = c.do(t); err != nil {
+		return nil, restore(t, c.undo(t, err), before, nil)
+	}
+
+	remaining := maps.Clone(before) // a removed group can be restored only after the change is undone
+	for _, op := range ops[:removals] {
+		delete(remaining, op.Group)
+	}
+	if effective, err = transact(t, ops[removals:], remaining, wanted, info); err != nil {
+		return nil, restore(t, c.undo(t, err), before, nil)
+	}
+	return effective, nil
 }
 
 // undo restores the former masks after a failure, whose error is `cause`.

@@ -4,6 +4,7 @@
 package rdt
 
 import (
+	"errors"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,5 +110,70 @@ func TestDeviceTrafficThatIsNotPossible(t *testing.T) {
 	}
 	if _, err := parseConfig("deviceTraffic: {}"); err == nil || !strings.Contains(err.Error(), "deviceTraffic: has no l3Allocation") {
 		t.Error(err)
+	}
+}
+
+// TestDeviceTrafficSharesTheCLOSIDsWithClasses changes the classes and the device traffic of a CPU with 4 CLOSIDs together.
+func TestDeviceTrafficSharesTheCLOSIDsWithClasses(t *testing.T) {
+	classesOf := func(names string) string { return `{partitions: {p: {l3Allocation: "50%", classes: {` + names + `}}}` }
+	three := classesOf("a: , b: , c: ") + "}"
+	withDevices := classesOf("a: , b: ") + `, deviceTraffic: {l3Allocation: "20%"}}`
+	spec := withIOAlloc()
+	spec.IOAlloc = "disabled"
+	fs := sim.New(spec)
+	b := newBackend(fs, nil)
+	for range 2 {
+		for text, masks := range map[string]string{three: "disabled", withDevices: "0=c00;1=c00"} {
+			must(t, b.Check(t.Context(), parse(t, text)))
+			apply(t, b, text)
+			if got := deviceMasks(t, fs); got != masks {
+				t.Errorf("%s: device traffic has %s, want %s", text, got, masks)
+			}
+		}
+	}
+
+	// The failure of a later operation restores the removed group, too.
+	apply(t, b, three)
+	before, written := fs.Dump(), false
+	fs.Inject(func(c sim.Call) *sim.Fault {
+		if c.Op == "write" && strings.HasSuffix(c.Path, "/qos-b/schemata") && !written {
+			written = true
+			return &sim.Fault{Errno: syscall.EIO}
+		}
+		return nil
+	})
+	err := b.Apply(t.Context(), parse(t, strings.Replace(withDevices, "50%", "40%", 1)))
+	fs.Inject(nil)
+	if err == nil || errors.Is(err, ErrRollback) {
+		t.Errorf("with a failing write: %v", err)
+	}
+	if diff := cmp.Diff(before, fs.Dump()); diff != "" {
+		t.Errorf("after a failure (-before +after):\n%s", diff)
+	}
+}
+
+func TestDeviceTrafficThatIsRemovedUsesNoCLOSID(t *testing.T) {
+	spec := withIOAlloc()
+	spec.IOAlloc = "disabled"
+	b := newBackend(sim.New(spec), nil)
+	apply(t, b, withDevices(`"0x3"`))
+	apply(t, b, `{partitions: {p: {l3Allocation: "50%", classes: {a: }}}}`)
+	for _, c := range b.Status().Conditions {
+		if c.Type == ConditionOwnCache || strings.Contains(c.Message, "io_alloc") {
+			t.Errorf("%s: %s", c.Type, c.Message)
+		}
+	}
+}
+
+func TestDriftOfDeviceTrafficIsCorrectedWithoutClasses(t *testing.T) {
+	spec := withIOAlloc()
+	spec.IOAlloc = "disabled"
+	fs := sim.New(spec)
+	b := newBackend(fs, nil)
+	apply(t, b, `{deviceTraffic: {l3Allocation: "20%"}}`)
+	must(t, fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc_cbm", []byte("0=1\n")))
+	drift, err := b.Repair(t.Context())
+	if err != nil || len(drift.Found) != 1 || deviceMasks(t, fs) != "0=c00;1=c00" {
+		t.Errorf("%+v, %v, %s", drift, err, deviceMasks(t, fs))
 	}
 }

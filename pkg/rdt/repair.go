@@ -22,7 +22,7 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	defer b.mu.Unlock()
 	now := b.live.Load()
 	monitored := now.config != nil && now.config.monitored.Enabled()
-	if len(now.effective) == 0 && !monitored { // no class is configured or draining
+	if len(now.effective) == 0 && !monitored && now.resolution.Devices == nil { // no class is configured or draining
 		return classes.Drift{}, nil
 	}
 
@@ -77,8 +77,11 @@ func (b *Backend) drift(now *live) (found []string, err error) {
 		return []string{"caches were added or removed with their CPUs"}, nil
 	}
 
-	if changed, err := deviceDrift(t, now); err != nil || changed {
-		return []string{"the cache of device traffic was changed"}, err
+	switch changed, err := deviceDrift(t, now); {
+	case err != nil:
+		return nil, fmt.Errorf("read the masks of device traffic: %w", err)
+	case changed:
+		return []string{"the cache of device traffic was changed"}, nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(now.effective)) {
 		got, err := t.Schemata(name)

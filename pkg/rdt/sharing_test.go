@@ -241,3 +241,27 @@ func TestMonitoredContainersOfTheSystemDefaultCountForIt(t *testing.T) {
 		t.Errorf("the condition is %q", got)
 	}
 }
+
+// TestTheSameConfigurationTakesNoRMID applies a configuration again after another program has used RMIDs for a time.
+func TestTheSameConfigurationTakesNoRMID(t *testing.T) {
+	spec := sim.IntelSpec()
+	spec.RMIDs = 14
+	fsys, b, containers := newMonitored(t, spec, monitorAll, "qos-gold", 4)
+	b.MonitorAll(t.Context(), inClass("gold", containers...))
+	theirs := func(i int) string { return fmt.Sprintf("%s/mon_groups/theirs%d", sim.MountPoint, i) }
+	for i := range 4 {
+		must(t, fsys.Mkdir(theirs(i)))
+	}
+	_, err := b.Repair(t.Context())
+	must(t, err)
+	b.MonitorAll(t.Context(), inClass("gold", containers...))
+	for i := range 4 {
+		must(t, fsys.Remove(theirs(i)))
+	}
+
+	before := monitorGroups(fsys)
+	apply(t, b, monitorAll)
+	if diff := cmp.Diff(before, monitorGroups(fsys)); diff != "" || len(before) != 4 {
+		t.Errorf("%d monitoring groups; after the same configuration (-before +after):\n%s", len(before), diff)
+	}
+}

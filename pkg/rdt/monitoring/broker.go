@@ -25,9 +25,6 @@ func (cs *Containers) shareCounters(ctx context.Context, m *Machine, running []c
 		return
 	}
 	anew := cs.rotation.next(cs.now(), m.Selection.Rotate)
-	if m.Selection.Rotate > 0 {
-		running = cs.rotation.inOrder(running)
-	}
 	users, err := cs.users(m, running)
 	free, freeErr := m.FreeCounters()
 	if err != nil || freeErr != nil {
@@ -86,7 +83,11 @@ func (cs *Containers) users(m *Machine, running []classes.InClass) (users []user
 	}
 	for _, c := range running {
 		if control, exists := cs.monitors.of(c.ID); exists {
-			users = append(users, user{monitorPath(control, c.ID), control, &candidate{id: c.ID, class: c.Class, pod: c.PodUID}, nil})
+			u := user{group: monitorPath(control, c.ID), control: control, container: &candidate{id: c.ID, class: c.Class, pod: c.PodUID}}
+			if m.Selection.Rotate > 0 {
+				u.last = cs.rotation.turnsOf(c.ID)
+			}
+			users = append(users, u)
 		}
 	}
 
@@ -98,13 +99,12 @@ func (cs *Containers) users(m *Machine, running []classes.InClass) (users []user
 	return users, nil
 }
 
-// countBefore reads the counters of the control groups in which counters are about to be assigned anew, since such counters lose
-// what they have counted.
+// countBefore reads the counters of the control groups in which groups are about to lose counters, with what these have counted.
 func (cs *Containers) countBefore(ctx context.Context, m *Machine, users []user, changes []change) {
 	counted := map[string]bool{}
 	for _, c := range changes {
 		control := users[c.user].control
-		if counted[control] {
+		if c.assigned || counted[control] {
 			continue
 		}
 		counted[control] = true

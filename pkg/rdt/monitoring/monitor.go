@@ -163,7 +163,7 @@ func (cs *Containers) setMonitored(container classes.Holder, selected bool, to s
 func (cs *Containers) MakeRoom(info resctrl.Info, controls int) {
 	cs.monitors.reserve(info, controls)
 	ids := slices.Sorted(maps.Keys(cs.monitors.all()))
-	for lacking := -cs.monitors.free(info); lacking > 0 && len(ids) > 0; lacking-- {
+	for lacking := cs.monitors.lacking(info, controls); lacking > 0 && len(ids) > 0; lacking-- {
 		id := ids[len(ids)-1]
 		ids = ids[:len(ids)-1]
 		control, _ := cs.monitors.of(id)
@@ -260,6 +260,7 @@ func (cs *Containers) unmonitor(id string) {
 			return
 		}
 		cs.counts.removePart(control, groups.Prefix+id, last)
+		cs.rotation.pause(id, cs.now())
 	}
 	cs.monitors.drop(id)
 }

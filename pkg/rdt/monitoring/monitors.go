@@ -156,6 +156,13 @@ func (m *monitors) free(info resctrl.Info) int {
 	return info.RMIDs - m.reserved - m.foreign - len(m.groups)
 }
 
+// lacking returns how many RMIDs a number of control groups lacks.
+func (m *monitors) lacking(info resctrl.Info, controls int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return controls + m.foreign + len(m.groups) - info.RMIDs
+}
+
 // waiting returns the number of containers that wait for an RMID. The parameter `except` is the ID of a container that is not counted.
 func (m *monitors) waiting(except string) (n int) {
 	m.mu.Lock()

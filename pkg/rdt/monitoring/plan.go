@@ -3,7 +3,12 @@
 
 package monitoring
 
-import "github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
+)
 
 // user is a group of this program that needs counters of memory bandwidth. It is the root group, the control group of a class, or the
 // monitoring group of a container.
@@ -13,6 +18,8 @@ type user struct {
 	// container is the monitored container. It is nil for a control group.
 	container *candidate
 	has       resctrl.Assignments
+	// last has the number of the last turn in which a container had a counter. It is nil without turns.
+	last map[resctrl.Counter]int
 }
 
 // keeps reports whether the user keeps its counters. The root group is not of this program, so that another program may have
@@ -33,7 +40,7 @@ type change struct {
 // latter. For each of the two, control groups come first, in the order of `users`. The containers share the rest evenly between
 // classes, and between the pods of a class, as they share RMIDs. A counter of a group that is no user is never taken away.
 //
-// If `anew` is true, the containers get counters as if none had one, so that the first ones of `users` get them.
+// If `anew` is true, the containers get counters as if none had one, so that those get them that have waited longest for each.
 func planCounters(users []user, free map[int]int, anew bool) (changes []change) {
 	var later []change
 	for cache, n := range free {
@@ -67,8 +74,15 @@ func planCounters(users []user, free map[int]int, anew bool) (changes []change) 
 func whoCounts(users []user, counter resctrl.Counter, anew bool, n *int) map[int]bool {
 	wanted := map[int]bool{}
 	var candidates []candidate
+	order := make([]int, len(users))
+	for i := range users {
+		order[i] = i
+	}
+	// Those that have waited longest for this counter come first.
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(users[a].last[counter], users[b].last[counter]) })
 	var of []int
-	for i, u := range users {
+	for _, i := range order {
+		u := users[i]
 		has, known := u.has[counter]
 		switch {
 		case !known:

@@ -4,8 +4,7 @@
 package monitoring
 
 import (
-	"cmp"
-	"slices"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -30,8 +29,8 @@ type rotation struct {
 
 // turns describes the turns of a container.
 type turns struct {
-	// last is the number of the last turn in which the container had a counter. It is 0 if there was none.
-	last int
+	// last has the number of the last turn in which the container had a counter, by counter.
+	last map[resctrl.Counter]int
 	// observed has how long the counter of each cache has counted, without the present turn, which began at since[cache].
 	observed map[int]time.Duration
 	since    map[int]time.Time
@@ -39,7 +38,7 @@ type turns struct {
 
 // RotateEvery implements classes.Rotator.
 func (cs *Containers) RotateEvery() time.Duration {
-	if m := cs.machine.Load(); m != nil {
+	if m := cs.machine.Load(); m != nil && m.Info.AssignsCounters {
 		return m.Selection.Rotate
 	}
 	return 0
@@ -57,17 +56,14 @@ func (r *rotation) next(now time.Time, every time.Duration) bool {
 	return due
 }
 
-// inOrder sorts containers: those that have waited longest for a counter come first.
-func (r *rotation) inOrder(running []classes.InClass) []classes.InClass {
+// turnsOf returns the number of the last turn in which a container had each counter.
+func (r *rotation) turnsOf(id string) map[resctrl.Counter]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last := func(c classes.InClass) int {
-		if t := r.turns[c.ID]; t != nil {
-			return t.last
-		}
-		return 0
+	if t := r.turns[id]; t != nil {
+		return maps.Clone(t.last)
 	}
-	return slices.SortedStableFunc(slices.Values(running), func(a, b classes.InClass) int { return cmp.Compare(last(a), last(b)) })
+	return nil
 }
 
 // record records which counters of all transfers a container has now.
@@ -76,7 +72,7 @@ func (r *rotation) record(id string, has resctrl.Assignments, now time.Time) {
 	defer r.mu.Unlock()
 	t := r.turns[id]
 	if t == nil {
-		t = &turns{observed: map[int]time.Duration{}, since: map[int]time.Time{}}
+		t = &turns{last: map[resctrl.Counter]int{}, observed: map[int]time.Duration{}, since: map[int]time.Time{}}
 		r.turns[id] = t
 	}
 	for counter, assigned := range has {
@@ -89,8 +85,8 @@ func (r *rotation) record(id string, has resctrl.Assignments, now time.Time) {
 			t.observed[counter.Cache] += now.Sub(since)
 			delete(t.since, counter.Cache)
 		}
-		if counter.Event == resctrl.MBMTotal && assigned {
-			t.last = r.round
+		if assigned {
+			t.last[counter] = r.round
 		}
 	}
 }
@@ -99,7 +95,14 @@ func (r *rotation) record(id string, has resctrl.Assignments, now time.Time) {
 func (r *rotation) had(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.turns[id] != nil && r.turns[id].last > 0
+	if t := r.turns[id]; t != nil {
+		for counter := range t.last {
+			if counter.Event == resctrl.MBMTotal {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // observed returns how long the counters of a container have counted. The reading is empty if it never had one.
@@ -121,6 +124,18 @@ func (r *rotation) observed(id string, now time.Time) classes.Reading {
 		add(cache, now.Sub(since))
 	}
 	return reading
+}
+
+// pause records that a container has no monitoring group, and so no counters, any more.
+func (r *rotation) pause(id string, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.turns[id]; t != nil {
+		for cache, since := range t.since {
+			t.observed[cache] += now.Sub(since)
+		}
+		clear(t.since)
+	}
 }
 
 func (r *rotation) forget(id string) {
