@@ -4,52 +4,83 @@
 package runtimesetup
 
 import (
+	"cmp"
 	"fmt"
-	"path"
+	"maps"
 	"slices"
 	"strings"
 )
 
+// unitDirs returns the directories of systemd's units. A file in one of them replaces the file of the same name in those behind it
+// (systemd.unit(5)).
+func unitDirs() []string {
+	return []string{
+		"/etc/systemd/system.control", "/run/systemd/system.control", "/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system",
+	}
+}
+
 // killRules reports the rules with which systemd-oomd kills in the slices of pods, or in those with the programs of the node. It kills whole
 // cgroups by their pressure or swap, and regards neither OOM scores nor memory.oom.group.
 func killRules(files Files) (findings []Finding) {
-	for _, dir := range []string{
-		"/etc/systemd/system", "/etc/systemd/system.control", "/run/systemd/system", "/run/systemd/system.control", "/usr/lib/systemd/system",
-	} {
-		units, _ := files.Glob(dir + "/*.slice")
-		dropIns, _ := files.Glob(dir + "/*slice.d/*.conf")
-		for _, file := range slices.Concat(units, dropIns) {
-			slice := path.Base(strings.TrimSuffix(path.Dir(file), ".d"))
-			if slices.Contains(units, file) {
-				slice = path.Base(file)
+	bySlice := map[string][]string{}
+	for _, pattern := range []string{"*.slice", "*slice.d/*.conf"} { // drop-ins come after the unit, in the order of their names
+		found := map[string]string{}
+		for _, dir := range unitDirs() {
+			matches, _ := files.Glob(dir + "/" + pattern)
+			for _, file := range matches {
+				name := strings.TrimPrefix(file, dir+"/")
+				found[name] = cmp.Or(found[name], file)
 			}
-			if data, err := files.ReadFile(file); err == nil {
-				findings = append(findings, killRulesIn(string(data), slice, file)...)
+		}
+		for _, name := range slices.Sorted(maps.Keys(found)) {
+			slice, _, _ := strings.Cut(name, "/")
+			slice = strings.TrimSuffix(slice, ".d")
+			bySlice[slice] = append(bySlice[slice], found[name])
+		}
+	}
+	for _, slice := range slices.Sorted(maps.Keys(bySlice)) {
+		findings = append(findings, killRulesOf(files, slice, bySlice[slice])...)
+	}
+	return findings
+}
+
+// killRulesOf reports the rules of a slice. Of several assignments in its files, the last one counts.
+func killRulesOf(files Files, slice string, of []string) (findings []Finding) {
+	harm := harmOfKills(slice)
+	if harm == "" {
+		return nil
+	}
+
+	for _, key := range []string{"ManagedOOMMemoryPressure", "ManagedOOMSwap"} {
+		kills := ""
+		for _, file := range of {
+			data, _ := files.ReadFile(file)
+			for line := range strings.Lines(string(data)) {
+				if name, value, _ := strings.Cut(line, "="); strings.TrimSpace(name) == key {
+					kills = ""
+					if strings.TrimSpace(value) == "kill" {
+						kills = file
+					}
+				}
 			}
+		}
+		if kills != "" {
+			findings = append(findings, Finding{Warning, fmt.Sprintf("systemd-oomd, if it runs, kills %s (%s=kill of %s in %s): it regards neither "+
+				"OOM scores nor classes, and its kills look like crashes; remove the rule if the kernel is to choose", harm, key, slice, kills)})
 		}
 	}
 	return findings
 }
 
-func killRulesIn(unit, slice, file string) (findings []Finding) {
-	harm := ""
+// harmOfKills returns what is killed in a slice, or "" if no pod and no program of the node is in it.
+func harmOfKills(slice string) string {
 	switch {
 	case slice == "-.slice" || slice == "slice": // slice.d is for all slices
-		harm = "containers and programs of the node"
+		return "containers and programs of the node"
 	case slice == "system.slice":
-		harm = "programs of the node, such as the journal and the container runtime"
+		return "programs of the node, such as the journal and the container runtime"
 	case slice == "kubepods.slice" || strings.HasPrefix(slice, "kubepods-"):
-		harm = "containers"
-	default:
-		return nil
+		return "containers"
 	}
-	for line := range strings.Lines(unit) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		if (key == "ManagedOOMMemoryPressure" || key == "ManagedOOMSwap") && value == "kill" {
-			findings = append(findings, Finding{Warning, fmt.Sprintf("systemd-oomd kills %s (%s=kill of %s in %s): it regards neither OOM scores "+
-				"nor classes, and its kills look like crashes; remove the rule if the kernel is to choose", harm, key, slice, file)})
-		}
-	}
-	return findings
+	return ""
 }

@@ -249,11 +249,11 @@ func TestFindings(t *testing.T) {
 			"warning: NRI's default validator seems to be off in containerd, so the policy required-plugin has no effect"},
 		{"another NRI plugin", containerdOf("v2.4.2"), true, map[string]string{"/opt/nri/plugins/90-balloons": ""}, "warning: the runtime starts other NRI plugins from /opt/nri/plugins: 90-balloons;"},
 		{"systemd-oomd in the slice of pods", containerdOf("v2.4.2"), true, map[string]string{"/etc/systemd/system/kubepods.slice.d/10-oomd.conf": "[Slice]\nManagedOOMMemoryPressure = kill\n"},
-			"warning: systemd-oomd kills containers (ManagedOOMMemoryPressure=kill of kubepods.slice in /etc/systemd/system/kubepods.slice.d/10-oomd.conf): it regards"},
+			"warning: systemd-oomd, if it runs, kills containers (ManagedOOMMemoryPressure=kill of kubepods.slice in /etc/systemd/system/kubepods.slice.d/10-oomd.conf): it regards"},
 		{"systemd-oomd in a slice of the node", containerdOf("v2.4.2"), true, map[string]string{"/usr/lib/systemd/system/system.slice": "ManagedOOMSwap=kill\n"},
-			"warning: systemd-oomd kills programs of the node, such as the journal and the container runtime (ManagedOOMSwap=kill of system.slice in /usr/lib/systemd/system/system.slice)"},
+			"warning: systemd-oomd, if it runs, kills programs of the node, such as the journal and the container runtime (ManagedOOMSwap=kill of system.slice in /usr/lib/systemd/system/system.slice)"},
 		{"systemd-oomd in all slices", containerdOf("v2.4.2"), true, map[string]string{"/usr/lib/systemd/system/slice.d/10-defaults.conf": "ManagedOOMMemoryPressure=kill\n"},
-			"warning: systemd-oomd kills containers and programs of the node (ManagedOOMMemoryPressure=kill of slice in "},
+			"warning: systemd-oomd, if it runs, kills containers and programs of the node (ManagedOOMMemoryPressure=kill of slice in "},
 		{"a runtime that fails", fakeRuntime{failing: status.Error(codes.Internal, "out of order")}, true, nil, "problem: the runtime does not answer on unix:///run/cri.sock: out of order"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -269,6 +269,11 @@ func TestRulesOfSystemdOOMDThatDoNotKillPodsAreNoFindings(t *testing.T) {
 	got := inspect(t, host(t, fakeRuntime{name: "containerd", version: "v2.4.2"}, true, map[string]string{
 		"/etc/systemd/system/kubepods.slice.d/a.conf": "#ManagedOOMSwap=kill\nManagedOOMSwap=auto\nManagedOOMMemoryPressureLimit=50%\n",
 		"/usr/lib/systemd/system/user.slice":          "ManagedOOMMemoryPressure=kill\n",
+		// A file in /etc replaces that of the same name in /usr/lib, and the last assignment counts.
+		"/usr/lib/systemd/system/-.slice.d/10-oomd.conf":      "ManagedOOMSwap=kill\n",
+		"/etc/systemd/system/-.slice.d/10-oomd.conf":          "[Slice]\n",
+		"/usr/lib/systemd/system/system.slice.d/10-oomd.conf": "ManagedOOMMemoryPressure=kill\n",
+		"/etc/systemd/system/system.slice.d/99-off.conf":      "ManagedOOMMemoryPressure=auto\n",
 	}))
 	if slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, "systemd-oomd") }) {
 		t.Errorf("got %q", got)

@@ -75,6 +75,9 @@ func (p proportion) outside(taken uint64, cache resctrl.CacheInfo, id int) (uint
 	if p.mask != 0 {
 		return p.mask, cache.Check(p.mask)
 	}
+	if p.high == 0 && p.bytes == 0 {
+		return 0, p.errEmpty()
+	}
 	width := uint64(bits.OnesCount64(cache.Mask))
 	n := max(p.high*width/100, cache.LeastBits())
 	if p.bytes > 0 {

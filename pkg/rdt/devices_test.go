@@ -97,6 +97,7 @@ func TestDeviceTrafficThatIsNotPossible(t *testing.T) {
 			"deviceTraffic: this machine cannot limit the cache of device traffic (info/L3/io_alloc); remove deviceTraffic"},
 		"too large": {full, withDevices(`"60%"`), "deviceTraffic: L3 0: 60% needs 7 neighbouring bits that no partition has, and the partitions have 0x3f of 0xfff; " +
 			"reduce the shares of the partitions, or write a mask, which may overlap them"},
+		"nothing":              {full, withDevices(`"0%"`), "deviceTraffic: L3 0: 0% selects no part of the cache; write 1% for the smallest possible share"},
 		"outside of the cache": {full, withDevices(`"0xf000"`), "deviceTraffic: L3 0: mask 0xf000 is wider than the cache, whose mask is 0xfff"},
 		"no CLOSID": {full, strings.Replace(withDevices(`"20%"`), "a: {", "b: , c: , a: {", 1),
 			"3 classes are 1 too many: the CPU has 4 CLOSIDs, of which resctrl's root group uses 1, device traffic (io_alloc) uses 1; " +

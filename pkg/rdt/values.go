@@ -153,6 +153,10 @@ func sizeText(mask uint64, cache resctrl.CacheInfo, id int) string {
 	return fmt.Sprintf("%dKiB", kib)
 }
 
+func (p proportion) errEmpty() error {
+	return fmt.Errorf("%s selects no part of the cache; write 1%% for the smallest possible share", p.text)
+}
+
 // percentOf returns the bits of `base` from p.low to p.high per cent, where 0% is the lowest bit of `base` and 100% the highest.
 // If these bits are too few for the CPU, percentOf adds neighbouring bits, lower ones first.
 func (p proportion) percentOf(base uint64, cache resctrl.CacheInfo) (uint64, error) {
@@ -161,7 +165,7 @@ func (p proportion) percentOf(base uint64, cache resctrl.CacheInfo) (uint64, err
 		return 0, fmt.Errorf("%s: the mask %#x of its partition has fewer bits than this CPU needs (%d)", p.text, base, least)
 	}
 	if p.high == 0 {
-		return 0, fmt.Errorf("%s selects no part of the cache; write 1%% for the smallest possible share", p.text)
+		return 0, p.errEmpty()
 	}
 
 	first := (max(p.low, 1) - 1) * width / 100
