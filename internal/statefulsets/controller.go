@@ -201,7 +201,8 @@ func (c *controller) run(ctx context.Context) {
 	}
 }
 
-// snapshotOf returns the objects that decide about a StatefulSet, or nil if there is no such StatefulSet.
+// snapshotOf returns the objects that decide about a StatefulSet, or nil if there is no such StatefulSet. It has no pods and claims if
+// there are too many.
 func (c *controller) snapshotOf(key string) (*snapshot, error) {
 	set, err := get[*appsv1.StatefulSet](c.sets, key)
 	if err != nil || set == nil {
@@ -209,7 +210,10 @@ func (c *controller) snapshotOf(key string) (*snapshot, error) {
 	}
 
 	s := &snapshot{set: set, pods: map[string]*corev1.Pod{}, claims: map[string]*corev1.PersistentVolumeClaim{}, expandable: map[string]bool{}}
-	for _, name := range replicas(set) {
+	if tooManyVolumes(set) {
+		return s, nil
+	}
+	for name := range replicas(set) {
 		pod, err := get[*corev1.Pod](c.pods, set.Namespace+"/"+name)
 		if err != nil {
 			return nil, err

@@ -273,6 +273,33 @@ func TestAnObjectMayBeCreatedBeforeItsStatefulSet(t *testing.T) {
 	r.requested(t, "data-db-0", "20Gi")
 }
 
+// TestASizeWithAnExponentIsRefused has an object that the API server has accepted before its CRD had a pattern. The size is neither
+// parsed nor compared with others, and the other template is changed.
+func TestASizeWithAnExponentIsRefused(t *testing.T) {
+	for _, size := range []string{"1e1000000000", "12345678901234567890e1000000000", "1e9"} {
+		content := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"volumeClaimTemplates": []any{
+			map[string]any{"name": "data", "storage": size, "volumeAttributesClassName": "gold"}, map[string]any{"name": "log", "storage": "20Gi"},
+		}}}}
+		object, err := readObject(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		s := newSnapshot()
+		s.set.Spec.Replicas = new(int32(1))
+		steps := plan(s, object.Spec)
+		want := []string{`invalid size: the storage of template "data" is no size without an exponent; write, e.g., 100Gi`, "log-db-0 patch 20Gi"}
+		if diff := cmp.Diff(want, lines(steps)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", size, diff)
+		}
+		status := statusOf(object, outcome{steps: steps, replicas: 1})
+		stalled := meta.FindStatusCondition(status.Conditions, nodeqosv1alpha1.ConditionVolumesStalled)
+		if stalled.Status != metav1.ConditionTrue || stalled.Reason != nodeqosv1alpha1.ReasonInvalidSize {
+			t.Errorf("%s: the condition is %+v", size, stalled)
+		}
+	}
+}
+
 // TestThePatchNamesTheClaimThatWasRead checks that a claim that has changed in the meantime is not patched, so that it never shrinks.
 func TestThePatchNamesTheClaimThatWasRead(t *testing.T) {
 	s := newSnapshot()

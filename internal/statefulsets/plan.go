@@ -7,6 +7,7 @@ package statefulsets
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -33,6 +34,10 @@ const (
 	pending
 	// noTemplate means that the StatefulSet has no such claim template.
 	noTemplate
+	// invalidSize means that the object requests a size that does not match the pattern.
+	invalidSize
+	// tooMany means that the StatefulSet has too many volumes.
+	tooMany
 	// notAllowed means that the StorageClass does not allow the expansion.
 	notAllowed
 	// refused means that the API server has refused the patch of the claim.
@@ -80,16 +85,18 @@ type snapshot struct {
 // at most one replica: the first one that is not settled. With Parallel, it has all patches.
 func plan(s snapshot, spec nodeqosv1alpha1.StatefulSetVolumesSpec) (steps []step) {
 	templates := slices.DeleteFunc(slices.Clone(spec.VolumeClaimTemplates), func(t nodeqosv1alpha1.VolumeClaimTemplate) bool {
-		known := slices.ContainsFunc(s.set.Spec.VolumeClaimTemplates, func(c corev1.PersistentVolumeClaim) bool { return c.Name == t.Name })
-		if !known {
-			message := fmt.Sprintf("StatefulSet %s has no claim template %q; correct the name", s.set.Name, t.Name)
-			steps = append(steps, step{template: t.Name, phase: noTemplate, message: message})
+		problem, message := s.check(t)
+		if message != "" {
+			steps = append(steps, step{template: t.Name, phase: problem, message: message})
 		}
-		return !known
+		return message != ""
 	})
+	if len(templates) == 0 {
+		return steps
+	}
 
 	blocker := "" // the first replica that is not settled, if replicas are changed in order
-	for _, pod := range replicas(s.set) {
+	for pod := range replicas(s.set) {
 		settled := true
 		for i := range templates {
 			next := s.step(pod, &templates[i])
@@ -106,19 +113,45 @@ func plan(s snapshot, spec nodeqosv1alpha1.StatefulSetVolumesSpec) (steps []step
 	return steps
 }
 
-// replicas returns the names of the pods that a StatefulSet should have.
-func replicas(set *appsv1.StatefulSet) (names []string) {
-	count, start := int32(1), int32(0)
-	if set.Spec.Replicas != nil {
-		count = *set.Spec.Replicas
+// check returns why no volume of a template can be changed, or "".
+func (s snapshot) check(t nodeqosv1alpha1.VolumeClaimTemplate) (problem phase, message string) {
+	known := slices.ContainsFunc(s.set.Spec.VolumeClaimTemplates, func(c corev1.PersistentVolumeClaim) bool { return c.Name == t.Name })
+	switch {
+	case !known:
+		return noTemplate, fmt.Sprintf("StatefulSet %s has no claim template %q; correct the name", s.set.Name, t.Name)
+	case t.Storage == nil && t.VolumeAttributesClassName == "": // the API server accepts no such template; see readObject
+		return invalidSize, fmt.Sprintf("the storage of template %q is no size without an exponent; write, e.g., 100Gi", t.Name)
+	case tooManyVolumes(s.set):
+		const message = "StatefulSet %s has %d replicas with %d claim templates, which is more than %d volumes; patch its claims by other means"
+		return tooMany, fmt.Sprintf(message, s.set.Name, replicaCount(s.set), len(s.set.Spec.VolumeClaimTemplates), nodeqosv1alpha1.MaxVolumes)
 	}
+	return ready, ""
+}
+
+func tooManyVolumes(set *appsv1.StatefulSet) bool {
+	return replicaCount(set)*max(1, len(set.Spec.VolumeClaimTemplates)) > nodeqosv1alpha1.MaxVolumes
+}
+
+func replicaCount(set *appsv1.StatefulSet) int {
+	if set.Spec.Replicas == nil {
+		return 1
+	}
+	return int(*set.Spec.Replicas)
+}
+
+// replicas yields the names of the pods that a StatefulSet should have.
+func replicas(set *appsv1.StatefulSet) iter.Seq[string] {
+	start := 0
 	if set.Spec.Ordinals != nil {
-		start = set.Spec.Ordinals.Start
+		start = int(set.Spec.Ordinals.Start)
 	}
-	for i := range count {
-		names = append(names, fmt.Sprintf("%s-%d", set.Name, start+i))
+	return func(yield func(string) bool) {
+		for i := range replicaCount(set) {
+			if !yield(fmt.Sprintf("%s-%d", set.Name, start+i)) {
+				return
+			}
+		}
 	}
-	return names
 }
 
 // step returns the state of the volume of one replica and template, without regard to other replicas.

@@ -5,6 +5,7 @@ package statefulsets
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -126,7 +127,7 @@ func parallel(s snapshot) { s.set.Spec.PodManagementPolicy = appsv1.ParallelPodM
 func lines(steps []step) (all []string) {
 	names := map[phase]string{
 		ready: "ready", changing: "changing", patchable: "patch", queued: "queued", pending: "pending",
-		noTemplate: "no template", notAllowed: "not allowed", refused: "refused", failed: "failed",
+		noTemplate: "no template", invalidSize: "invalid size", tooMany: "too many", notAllowed: "not allowed", refused: "refused", failed: "failed",
 	}
 	for _, s := range steps {
 		line := strings.TrimSpace(s.claim + " " + names[s.phase])
@@ -237,6 +238,19 @@ func TestPlan(t *testing.T) {
 		{"a claim that does not exist", "data=20Gi", []change{parallel, func(s snapshot) { delete(s.claims, "data-db-0") }}, []string{
 			"data-db-0 pending: the claim does not exist or is being deleted", "data-db-1 patch 20Gi", "data-db-2 patch 20Gi"}},
 
+		{"a StatefulSet with as many volumes as are allowed", "data=20Gi", []change{parallel, func(s snapshot) {
+			s.set.Spec.Replicas = new(int32(1))
+			s.set.Spec.VolumeClaimTemplates = append(make([]corev1.PersistentVolumeClaim, 9_999), s.set.Spec.VolumeClaimTemplates[0])
+		}}, []string{"data-db-0 patch 20Gi"}},
+		{"a StatefulSet with too many volumes", "data=20Gi log=gold", []change{func(s snapshot) { s.set.Spec.Replicas = new(int32(5_001)) }},
+			[]string{
+				"too many: StatefulSet db has 5001 replicas with 2 claim templates, which is more than 10000 volumes; patch its claims by other means",
+				"too many: StatefulSet db has 5001 replicas with 2 claim templates, which is more than 10000 volumes; patch its claims by other means",
+			}},
+		{"a StatefulSet with billions of replicas", "data=20Gi", []change{func(s snapshot) { s.set.Spec.Replicas = new(int32(math.MaxInt32)) }},
+			[]string{
+				"too many: StatefulSet db has 2147483647 replicas with 2 claim templates, which is more than 10000 volumes; patch its claims by other means",
+			}},
 		{"claims of replicas that are scaled down stay", "data=20Gi", []change{parallel, func(s snapshot) { s.set.Spec.Replicas = new(int32(1)) }},
 			[]string{"data-db-0 patch 20Gi"}},
 		{"replicas begin at the first ordinal", "data=20Gi",

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -46,8 +47,8 @@ func (c *controller) reconcile(ctx context.Context, key string) (again bool, err
 		delete(c.reported, key)
 		return false, err
 	}
-	var object nodeqosv1alpha1.StatefulSetVolumes
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, &object); err != nil {
+	object, err := readObject(content)
+	if err != nil {
 		return false, fmt.Errorf("read StatefulSetVolumes %s: %w", key, err)
 	}
 	s, err := c.snapshotOf(key)
@@ -58,7 +59,7 @@ func (c *controller) reconcile(ctx context.Context, key string) (again bool, err
 	result := outcome{missing: s == nil}
 	var failures []error
 	if s != nil {
-		result.steps, result.replicas = plan(*s, object.Spec), len(replicas(s.set))
+		result.steps, result.replicas = plan(*s, object.Spec), replicaCount(s.set)
 		for i := range result.steps {
 			refusal, err := c.execute(ctx, &result.steps[i])
 			again = again || refusal
@@ -67,10 +68,30 @@ func (c *controller) reconcile(ctx context.Context, key string) (again bool, err
 		c.report(key, s.set, result.steps)
 	}
 
-	if status := statusOf(&object, result); !equality.Semantic.DeepEqual(object.Status, status) {
-		failures = append(failures, c.writeStatus(ctx, &object, status))
+	if status := statusOf(object, result); !equality.Semantic.DeepEqual(object.Status, status) {
+		failures = append(failures, c.writeStatus(ctx, object, status))
 	}
 	return again, errors.Join(failures...)
+}
+
+var size = regexp.MustCompile(nodeqosv1alpha1.SizePattern)
+
+// readObject reads an object. A template whose size does not match the pattern keeps only its name: an object can be older than the
+// pattern, and to parse or compare a size with an exponent can take hours.
+func readObject(content *unstructured.Unstructured) (*nodeqosv1alpha1.StatefulSetVolumes, error) {
+	content = content.DeepCopy()
+	templates, _, _ := unstructured.NestedFieldNoCopy(content.Object, "spec", "volumeClaimTemplates")
+	list, _ := templates.([]any) // the conversion below reports other types
+	for _, item := range list {
+		template, _ := item.(map[string]any)
+		if text, ok := template["storage"]; ok && !size.MatchString(fmt.Sprint(text)) {
+			delete(template, "storage")
+			delete(template, "volumeAttributesClassName")
+		}
+	}
+
+	object := &nodeqosv1alpha1.StatefulSetVolumes{}
+	return object, runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, object)
 }
 
 // execute patches a claim if the step has a patch. If the API server refuses the patch, execute changes the phase of the step.

@@ -118,6 +118,10 @@ func (p phase) reason() string {
 	switch p { //nolint:exhaustive // the controller waits in the other phases
 	case noTemplate:
 		return nodeqosv1alpha1.ReasonNoTemplate
+	case invalidSize:
+		return nodeqosv1alpha1.ReasonInvalidSize
+	case tooMany:
+		return nodeqosv1alpha1.ReasonTooManyVolumes
 	case notAllowed:
 		return nodeqosv1alpha1.ReasonExpansionNotAllowed
 	case refused:

@@ -14,14 +14,25 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	apivalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
-// limitRangeSchema returns the schema of QOSLimitRange, after the API server's own checks of the CRD, e.g. of the cost of its rules.
+// limitRangeSchema returns the schema of QOSLimitRange.
 func limitRangeSchema(t *testing.T) *schema.Structural {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(root, "deploy/policies/crd.yaml"))
+	structural, err := schema.NewStructural(schemaOf(t, "deploy/policies/crd.yaml"))
+	must(t, err)
+	return structural
+}
+
+// schemaOf returns the schema of a CRD, after the API server's own checks of the CRD, e.g. of the cost of its rules.
+func schemaOf(t *testing.T, path string) *apiextensions.JSONSchemaProps {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, path))
 	must(t, err)
 	var crd apiextensionsv1.CustomResourceDefinition
 	must(t, yaml.UnmarshalStrict(data, &crd))
@@ -31,10 +42,29 @@ func limitRangeSchema(t *testing.T) *schema.Structural {
 	must(t, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal, nil))
 	internal.Status.StoredVersions = []string{crd.Spec.Versions[0].Name}
 	must(t, validation.ValidateCustomResourceDefinition(t.Context(), &internal).ToAggregate())
+	return internal.Spec.Validation.OpenAPIV3Schema
+}
 
-	structural, err := schema.NewStructural(internal.Spec.Validation.OpenAPIV3Schema)
+// TestSizesOfVolumesHaveNoExponent checks sizes of StatefulSetVolumes objects against the CRD. To compare 1e1000000000 with another size
+// takes hours, so the policy for new claims has the same pattern.
+func TestSizesOfVolumesHaveNoExponent(t *testing.T) {
+	validator, _, err := apivalidation.NewSchemaValidator(schemaOf(t, "deploy/storage-statefulsets/crd.yaml"))
 	must(t, err)
-	return structural
+	for size, valid := range map[string]bool{
+		"100Gi": true, "1.5T": true, "1000": true, `"123456789012345678"`: true, "3k": true,
+		"1e1000000000": false, `"1E9"`: false, `"1e3"`: false, `"1234567890123456789"`: false, "-1Gi": false, "+1Gi": false, "1Gi5": false, "100m": false,
+	} {
+		var object map[string]any
+		must(t, yaml.Unmarshal([]byte("spec: {volumeClaimTemplates: [{name: data, storage: "+size+"}]}"), &object))
+		if problems := apivalidation.ValidateCustomResource(nil, object, validator); (len(problems) == 0) != valid {
+			t.Errorf("%s: %v", size, problems)
+		}
+	}
+
+	found, _ := policies(t, "deploy/storage-statefulsets-policy")
+	if expression := found[0].variables[0].GetExpression(); !strings.Contains(expression, ".matches(r'"+nodeqosv1alpha1.SizePattern+"')") {
+		t.Errorf("the policy does not check sizes: %s", expression)
+	}
 }
 
 // TestLimitRangesAreChecked evaluates the rules of the CRD for QOSLimitRanges.

@@ -72,8 +72,10 @@ type VolumeClaimTemplate struct {
 	Name string `json:"name"`
 
 	// Size of the volumes. A claim that requests more stays as it is, unless its expansion has failed and this size is above the
-	// present capacity of its volume.
+	// present capacity of its volume. Suffixes are k, M, G, T, P, E, and Ki to Ei; there are no exponents.
 	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,18}(\.[0-9]{1,9})?([KMGTPE]i|[kMGTPE])?$`
 	Storage *resource.Quantity `json:"storage,omitempty"`
 
 	// Name of the VolumeAttributesClass of the volumes.
@@ -118,6 +120,12 @@ type VolumeClaimTemplateStatus struct {
 	FinishedReconciliationGeneration int64 `json:"finishedReconciliationGeneration,omitempty"`
 }
 
+// SizePattern is the pattern of a size in the spec. The comparison of sizes with exponents can take hours.
+const SizePattern = `^[0-9]{1,18}(\.[0-9]{1,9})?([KMGTPE]i|[kMGTPE])?$`
+
+// MaxVolumes is the maximum number of volumes of a StatefulSet: its replicas, multiplied by its claim templates.
+const MaxVolumes = 10_000
+
 // Types of conditions of StatefulSetVolumes.
 const (
 	ConditionVolumesReady   = "Ready"
@@ -140,4 +148,9 @@ const (
 	ReasonNoStatefulSet = "NoStatefulSet"
 	// ReasonNoTemplate means that the StatefulSet has no claim template with a name in the spec.
 	ReasonNoTemplate = "NoTemplate"
+	// ReasonInvalidSize means that a size in the spec does not match the pattern of the field. The API server refuses such sizes in new
+	// objects.
+	ReasonInvalidSize = "InvalidSize"
+	// ReasonTooManyVolumes means that the StatefulSet has more volumes than the controller changes.
+	ReasonTooManyVolumes = "TooManyVolumes"
 )
