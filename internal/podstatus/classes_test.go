@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clienttesting "k8s.io/client-go/testing"
 
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -57,7 +58,6 @@ func (r *rig) setClasses(name, value string) {
 		r.t.Fatal(err)
 	}
 	r.client.ClearActions()
-	r.pass(5 * time.Second)
 }
 
 func TestClassesAreWrittenTogetherWithTheCondition(t *testing.T) {
@@ -77,10 +77,12 @@ func TestClassesAreWrittenTogetherWithTheCondition(t *testing.T) {
 
 		for _, value := range []string{"forged", strings.Repeat("x", 1<<17), ""} {
 			r.setClasses("web", value)
+			r.pass(time.Minute)
 			r.wantWrites("after a change by somebody else", applied)
 			r.wantClasses("after a change by somebody else", "web", goldInPod)
 		}
 		r.setClasses("plain", goldInPod)
+		r.pass(time.Minute)
 		r.wantWrites("after a forged class", applied)
 		r.wantClasses("after a forged class", "plain", noneInPod)
 
@@ -90,13 +92,47 @@ func TestClassesAreWrittenTogetherWithTheCondition(t *testing.T) {
 	})
 }
 
+// TestRemovalsOfTheClassesCostAWriteAMinute removes the annotation once a second, as a user can in a namespace without the policies.
+func TestRemovalsOfTheClassesCostAWriteAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := cluster(t, pod("web"))
+		r.plugin.set(nil, "web=gold")
+		r.start(both())
+		defer r.stop()
+		r.pass(time.Hour)
+
+		r.setClasses("web", "")
+		r.pass(time.Second)
+		r.wantWrites("after an hour without a change", applied)
+		writes := 0
+		for range 60 {
+			r.setClasses("web", "")
+			r.pass(time.Second)
+			writes += len(r.writes())
+		}
+		if writes != 1 {
+			t.Errorf("%d writes in a minute with 60 removals, want one", writes)
+		}
+
+		r.setClasses("web", "")
+		r.plugin.set(nil, "web=silver")
+		r.pass(time.Second)
+		r.wantClasses("another class is written at once", "web", strings.ReplaceAll(goldInPod, "gold", "silver"))
+		r.setClasses("web", "")
+		r.pass(time.Minute)
+		r.wantClasses("within a minute", "web", strings.ReplaceAll(goldInPod, "gold", "silver"))
+	})
+}
+
 // TestTheConditionIsWrittenAlsoWithoutTheClasses refuses the annotation, as the API server does if all annotations of a pod together
-// become too long, or as a policy may.
+// become too long, or as a policy or a webhook may. If a webhook gives no code, the API server answers 400 without a reason.
 func TestTheConditionIsWrittenAlsoWithoutTheClasses(t *testing.T) {
 	kind := schema.GroupKind{Kind: "Pod"}
 	for name, answer := range map[string]error{
-		"too long":    apierrors.NewInvalid(kind, "web", field.ErrorList{field.TooLong(field.NewPath("metadata", "annotations"), "", 1<<18)}),
-		"by a policy": apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", nil),
+		"too long":                            apierrors.NewInvalid(kind, "web", field.ErrorList{field.TooLong(field.NewPath("metadata", "annotations"), "", 1<<18)}),
+		"by a policy":                         apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", nil),
+		"by a webhook":                        &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400, Message: "denied the request"}},
+		"by a webhook with a code of its own": &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 451, Message: "denied the request"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -119,4 +155,32 @@ func TestTheConditionIsWrittenAlsoWithoutTheClasses(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRefusedClassesDoNotStayStale refuses a change that the condition does not have.
+func TestRefusedClassesDoNotStayStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := cluster(t, pod("web"))
+		r.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			patch := string(action.(clienttesting.PatchAction).GetPatch())
+			return strings.Contains(patch, "another program"), nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", nil)
+		})
+		limited := func(by string) {
+			r.plugin.set(nil, "web=gold")
+			state, _ := r.plugin.Get()
+			state.Assignments.Pods[0].Containers[0].Volumes = []*qosv1alpha1.VolumeAssignments{{
+				Path: "/data", QosResources: []*qosv1alpha1.Assignment{{Name: "qos.noderesource.dev/volume-io", Class: "silver", Limited: by}},
+			}}
+			r.plugin.Set(state)
+		}
+		limited("")
+		r.start(both())
+		defer r.stop()
+		r.wantWrites("at first", applied)
+
+		limited("another program")
+		r.pass(time.Hour)
+		r.wantClasses("after a refused change", "web", "")
+		r.wantWrites("after a refused change", applied, applied)
+	})
 }

@@ -44,6 +44,9 @@ const (
 	conditionsPerSecond = 5
 	eventsPerSecond     = 3
 	writeBurst          = 10
+	// rewriteInterval is the minimum time between two writes of the same annotation to a pod. Without it, each change of the annotation by
+	// another client would cost the publisher a write.
+	rewriteInterval = time.Minute
 	// latestTTL is how long the publisher caches the response to a write of a pod, unless the watch delivers the pod
 	// earlier.
 	latestTTL = time.Hour

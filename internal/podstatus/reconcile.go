@@ -37,6 +37,9 @@ type podState struct {
 	// refusedAnnotation is the annotation of the classes that the API server did not accept, or "". The condition is then
 	// written without it.
 	refusedAnnotation string
+	// written is the annotation in the latest successful write, and writtenAt the time of this write.
+	written   string
+	writtenAt time.Time
 
 	// events and eventRetry are used only by writeEvents.
 	events     podevents.Series
@@ -153,14 +156,14 @@ func (p *Publisher) write(ctx context.Context, key string, state *podState, o *o
 		return wait
 	}
 
-	err := p.writeCondition(ctx, key, state, o)
+	again, err := p.writeCondition(ctx, key, state, o)
 	if gone(err) {
 		return 0 // the informer reports the deletion or the new pod
 	}
 	if p.options.Events {
 		p.eventQueue.Add(key)
 	}
-	return p.outcome(ctx, p.breaker, &state.retry, err)
+	return pause.Shortest(again, p.outcome(ctx, p.breaker, &state.retry, err))
 }
 
 // writeEvents writes the events of a pod. It returns the time after which it must be called again.
@@ -210,43 +213,72 @@ func (p *Publisher) logOutcome(ctx context.Context, what, key, kind string, err 
 	p.failures.record(what, key, err)
 }
 
-// writeCondition writes the condition and the annotation in one request.
-func (p *Publisher) writeCondition(ctx context.Context, key string, state *podState, o *observed) error {
+// rewriteIn returns the time after which the publisher may write an annotation again that it wrote before, and that another client
+// has changed since.
+func (s *podState) rewriteIn(annotation string) time.Duration {
+	if annotation != s.written {
+		return 0
+	}
+	return max(time.Until(s.writtenAt.Add(rewriteInterval)), 0)
+}
+
+// writeCondition writes the condition and the annotation in one request, unless the API server has them already. It returns the time
+// after which the caller must call writeCondition again.
+func (p *Publisher) writeCondition(ctx context.Context, key string, state *podState, o *observed) (again time.Duration, err error) {
 	want, annotation := o.condition(metav1.Now()), o.annotation()
-	refused := annotation != "" && annotation == state.refusedAnnotation
-	if refused {
+	if annotation == state.refusedAnnotation {
 		annotation = ""
 	}
-	current := refused || o.pod.Annotations[classes.EffectiveKey] == annotation
-	if !p.options.Conditions || want == nil || current && same(podspec.AssignedCondition(o.pod), want) {
-		return nil
+	if !p.options.Conditions || want == nil {
+		return 0, nil
+	}
+	if same(podspec.AssignedCondition(o.pod), want) {
+		if o.pod.Annotations[classes.EffectiveKey] == annotation {
+			return 0, nil
+		}
+		if again = state.rewriteIn(annotation); again > 0 {
+			return again, nil
+		}
 	}
 
-	patch, err := applied(o.pod, want, annotation)
-	if err != nil {
-		return err
-	}
-	var written *corev1.Pod
-	err = p.breaker.Do(ctx, func() (err error) {
-		options := metav1.PatchOptions{FieldManager: nodeqosv1alpha1.FieldManager, Force: new(true)}
-		written, err = p.client.Pods(o.pod.Namespace).Patch(ctx, o.pod.Name, types.ApplyPatchType, patch, options, "status")
-		return p.writes.Count("pod-condition", err)
-	})
+	err = p.apply(ctx, o.pod, want, annotation)
 	if gone(err) {
-		return err
+		return 0, err
 	}
 	p.logOutcome(ctx, "write the condition of pods", key, "pod condition", err)
+	switch {
+	case err == nil:
+		state.written, state.writtenAt = annotation, time.Now()
+	case refused(err):
+		state.refusedAnnotation = annotation
+	}
+	return 0, err
+}
+
+// apply applies the condition, and the annotation unless it is "". If it is "", the API server removes the annotation of an earlier apply.
+func (p *Publisher) apply(ctx context.Context, pod *corev1.Pod, want *corev1.PodCondition, annotation string) error {
+	patch, err := applied(pod, want, annotation)
 	if err != nil {
-		state.refusedAnnotation = ""
-		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-			state.refusedAnnotation = annotation
-		}
 		return err
 	}
+	return p.breaker.Do(ctx, func() error {
+		options := metav1.PatchOptions{FieldManager: nodeqosv1alpha1.FieldManager, Force: new(true)}
+		written, err := p.client.Pods(pod.Namespace).Patch(ctx, pod.Name, types.ApplyPatchType, patch, options, "status")
+		if err := p.writes.Count("pod-condition", err); err != nil {
+			return err
+		}
 
-	stripped, err := strip(written)
-	p.latest.Mutation(stripped)
-	return err
+		stripped, err := strip(written)
+		p.latest.Mutation(stripped)
+		return err
+	})
+}
+
+// refused reports whether the API server answered that it does not accept the content of a write. The code of the answer does not
+// matter, because a webhook can choose it.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && !kubeapi.ServerFailed(err)
 }
 
 // gone reports whether a write failed because its pod is gone, or was replaced by another pod with the same name. If
