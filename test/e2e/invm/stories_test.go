@@ -12,9 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/qos-nri/qos-nri-plugin/test/stories"
 )
 
@@ -24,6 +21,8 @@ type act struct {
 	args []string
 	// happens returns an error until the kernel has done what the story says. A nil function is one for stories without effects.
 	happens func(t *testing.T, c *container) error
+	// singleProcessOOMKill is the kubelet's option of this name. Without it, the kernel kills all processes of a container together.
+	singleProcessOOMKill bool
 }
 
 // acts returns the acts of the stories by title.
@@ -33,12 +32,16 @@ func acts() map[string]act {
 		return func(t *testing.T, c *container) error { return c.atLeast(t, file, key, least) }
 	}
 	return map[string]act{
-		"OOM kill of single processes":           {[]string{"allocators", "256"}, atLeast("memory.events", "oom_kill", 1)},
-		"Memory QoS of a container":              {[]string{"allocate", "60"}, atLeast("memory.events", "high", 1)},
-		"Swap of a container":                    {[]string{"allocators", "64"}, atLeast("memory.swap.peak", "", 14*megabyte)},
-		"CPU bursts":                             {[]string{"bursts", "200ms", "300ms"}, atLeast("cpu.stat", "nr_bursts", 1)},
-		"NUMA memory":                            {[]string{"allocate", "16"}, spread},
-		"OOM score apart from the Pod QoS class": {[]string{"allocators", fmt.Sprint(largeMiB)}, atLeast("memory.stat", "anon", largeMiB*megabyte)},
+		"OOM kill of single processes": {args: []string{"allocators", "256"}, happens: atLeast("memory.events", "oom_kill", 1)},
+		"Memory QoS of a container":    {args: []string{"allocate", "60"}, happens: atLeast("memory.events", "high", 1)},
+		"Swap of a container": {
+			args: []string{"allocators", "64"}, happens: atLeast("memory.swap.peak", "", 14*megabyte), singleProcessOOMKill: true,
+		},
+		"CPU bursts":  {args: []string{"bursts", "200ms", "300ms"}, happens: atLeast("cpu.stat", "nr_bursts", 1)},
+		"NUMA memory": {args: []string{"allocate", "16"}, happens: spread},
+		"OOM score apart from the Pod QoS class": {
+			args: []string{"allocators", fmt.Sprint(largeMiB)}, happens: atLeast("memory.stat", "anon", largeMiB*megabyte),
+		},
 	}
 }
 
@@ -81,8 +84,12 @@ func (n *node) runStory(t *testing.T, story stories.Story) {
 
 	acting, containers := acts()[story.Title], map[string]*container{}
 	for _, wanted := range story.Pod.Spec.Containers {
+		resources := limited(wanted.Resources.Limits.Memory().Value(), wanted.Resources.Limits.Cpu().MilliValue()*100)
+		if !acting.singleProcessOOMKill {
+			resources.Unified = map[string]string{"memory.oom.group": "1"}
+		}
 		containers[wanted.Name] = p.run(t, spec{
-			name: wanted.Name, args: acting.args, annotations: story.Allocated(wanted), resources: resourcesOf(wanted),
+			name: wanted.Name, args: acting.args, annotations: story.Allocated(wanted), resources: resources,
 		})
 	}
 	for _, command := range story.Shown {
@@ -108,13 +115,6 @@ func (n *node) runStory(t *testing.T, story stories.Story) {
 			t.Errorf("the container used %d of %d bytes of swap", peak, most)
 		}
 	}
-}
-
-// resourcesOf returns the resources that a kubelet requests for a container with limits.
-func resourcesOf(wanted corev1.Container) *cri.LinuxContainerResources {
-	resources := limited(wanted.Resources.Limits.Memory().Value(), wanted.Resources.Limits.Cpu().MilliValue()*100)
-	resources.Unified = map[string]string{"memory.oom.group": "1"}
-	return resources
 }
 
 // prints returns what a command prints in the container.

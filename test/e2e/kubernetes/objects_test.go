@@ -127,9 +127,6 @@ func assignmentsArePublished(t *testing.T, n *node, follows bool) {
 
 	n.condition(t, "holder", "True Assigned: main: k8s.io/blockio gold (allocated)")
 	n.condition(t, "by-default", "True Assigned: main: k8s.io/blockio standard (default)")
-	if description := n.kubectl(t, "describe", "pod", "holder"); !strings.Contains(description, "main: k8s.io/blockio gold (allocated)") {
-		t.Errorf("kubectl describe pod does not print the class of the pod:\n%s", description)
-	}
 	n.kubectl(t, "delete", "nodeqosresources", n.name)
 	n.holders(t, "gold", "default/holder/main")
 	classesAreInThePod(t, n, "holder", `{"name":"k8s.io/blockio","class":"gold","source":"allocated"}`)
