@@ -4,6 +4,7 @@
 package deploy_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -206,7 +207,9 @@ func TestOnlyThePublisherReportsClasses(t *testing.T) {
 		{"a user changes it", writer{"user", ""}, reported, forged, refused},
 		{"a user changes the status", writer{"user", "status"}, reported, forged, refused},
 		{"a tenant's account with the publisher's name", writer{"system:serviceaccount:tenant:qos-publisher", ""}, old, reported, refused},
-		{"a user removes it", writer{"user", ""}, reported, old, ""}, // the publisher writes it again
+		{"a user removes it", writer{"user", ""}, reported, old, refused},
+		{"a user removes it from the status", writer{"user", "status"}, reported, old, refused},
+		{"the publisher removes it", writer{publisher, "status"}, reported, old, ""},
 		{"a user changes something else", writer{"user", ""}, reported, reported, ""},
 	} {
 		if got := keeps.refusalBy(t, c.by, c.from, c.to); !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
@@ -254,6 +257,10 @@ func TestAQuotaForbidsClassesThatItDoesNotName(t *testing.T) {
 	refused := func(container, unit, allowed string) string {
 		return "container " + container + ": ResourceQuota classes does not allow " + unit + "; the allowed classes of its resources are " + allowed
 	}
+	unreadable := func(unit, entry string) string {
+		return "container db: ResourceQuota classes does not allow " + unit + ", because " + entry +
+			" in its annotation qos.noderesource.dev/allowed-classes is not of the form resource=class"
+	}
 	for _, c := range []struct {
 		name, allowed string
 		first, second corev1.ResourceList
@@ -266,6 +273,14 @@ func TestAQuotaForbidsClassesThatItDoesNotName(t *testing.T) {
 		{"a class of another resource", "rdt=gold", units("qos.noderesource.dev/blockio.slow", "example.com/gpu"), nil, ""},
 		{"a vendor's class", "vendor.example/net=fast", units("vendor.example/net.slow"), nil, refused("db", "vendor.example/net.slow", "vendor.example/net=fast")},
 		{"a class whose name begins with that of an allowed one", "rdt=gold", units(gold + "-2"), nil, refused("db", gold+"-2", "rdt=gold")},
+		{"spaces", "rdt = gold ,", units(silver), nil, refused("db", silver, "rdt=gold")},
+		{"a list with spaces allows its class", " rdt = gold ,", units(gold), nil, ""},
+		{"another separator", "rdt:gold", units(silver), nil, unreadable(silver, "rdt:gold")},
+		{"no class", "rdt", units(silver), nil, unreadable(silver, "rdt")},
+		{"no resource", "rdt=gold, bronze", units(gold), nil, unreadable(gold, "bronze")},
+		{"other separators of entries", "rdt=gold;blockio=slow", units(gold), nil, unreadable(gold, "rdt=gold;blockio=slow")},
+		{"a mistake for a vendor", "vendor.example/net:fast", units("vendor.example/net.slow"), nil, unreadable("vendor.example/net.slow", "vendor.example/net:fast")},
+		{"a mistake, and a pod that requests no class", "rdt:gold", units("example.com/gpu"), nil, ""},
 		{"a pod that requests nothing", "rdt=", units(), nil, ""},
 		{"a quota without a list", "-", units(silver), nil, ""},
 		{"an empty list", "", units(silver), nil, ""},
@@ -282,14 +297,23 @@ func TestAQuotaForbidsClassesThatItDoesNotName(t *testing.T) {
 func TestAPodHasAtMostAsManyContainersOfAClass(t *testing.T) {
 	const gold, exclusive, fast = "qos.noderesource.dev/rdt.gold", "qos.noderesource.dev/rdt.exclusive", "vendor.example/net.fast"
 	limits := &nodeqosv1alpha1.QOSLimitRange{ObjectMeta: metav1.ObjectMeta{Name: "limits"}}
+	var more []nodeqosv1alpha1.QOSResourceClassLimit
+	for i := range 30 {
+		more = append(more, nodeqosv1alpha1.QOSResourceClassLimit{Name: fmt.Sprint("class-", i)})
+	}
 	limits.Spec.Limits = []nodeqosv1alpha1.QOSLimitRangeItem{
 		{Type: "Container", QOSResources: []nodeqosv1alpha1.LimitQOSResource{
 			{Name: "k8s.io/rdt", Default: "bronze", Max: []nodeqosv1alpha1.QOSResourceClassLimit{{Name: "gold", Capacity: 1}, {Name: "exclusive"}}},
 			{Name: "k8s.io/blockio", Default: "slow"},
+			{Name: "vendor.example/other", Max: more},
 		}},
 		{Type: "Pod", QOSResources: []nodeqosv1alpha1.LimitQOSResource{
 			{Name: "vendor.example/net", Max: []nodeqosv1alpha1.QOSResourceClassLimit{{Name: "fast"}}},
 		}},
+	}
+	crowded := units(exclusive) // as many limits as fit into a request
+	for i := range 6000 {
+		crowded[corev1.ResourceName(fmt.Sprintf("a.example/%030d", i))] = resource.MustParse("0")
 	}
 	for _, c := range []struct {
 		name        string
@@ -299,6 +323,7 @@ func TestAPodHasAtMostAsManyContainersOfAClass(t *testing.T) {
 		{"as many as allowed", units(gold), nil, ""},
 		{"one more", units(gold), units(gold), "QOSLimitRange limits allows at most 1 of " + gold + " in a pod; 2 of its containers request it"},
 		{"none is allowed", units(exclusive), nil, "QOSLimitRange limits allows at most 0 of " + exclusive + " in a pod; 1 of its containers request it"},
+		{"beside 6000 other limits", crowded, nil, "QOSLimitRange limits allows at most 0 of " + exclusive + " in a pod; 1 of its containers request it"},
 		{"of a resource of pods", units(fast), nil, "QOSLimitRange limits allows at most 0 of " + fast + " in a pod; 1 of its containers request it"},
 		{"a class without a maximum", units("qos.noderesource.dev/rdt.silver"), units("qos.noderesource.dev/rdt.silver"), ""},
 		{"a resource without a maximum", units("qos.noderesource.dev/blockio.slow"), units("qos.noderesource.dev/blockio.slow"), ""},
