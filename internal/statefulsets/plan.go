@@ -6,6 +6,7 @@
 package statefulsets
 
 import (
+	"encoding/json"
 	"fmt"
 	"iter"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
@@ -49,9 +51,6 @@ const (
 // stalled reports whether a person has to act.
 func (p phase) stalled() bool { return p >= noTemplate }
 
-// settled reports whether the next replica may be changed.
-func (p phase) settled() bool { return p == ready || p == noTemplate }
-
 // step is the state of the volume of one replica and one claim template, and the change that it needs.
 type step struct {
 	template, claim string
@@ -82,7 +81,7 @@ type snapshot struct {
 }
 
 // plan returns the state of the volumes of all replicas, in the order of the replicas. With the policy OrderedReady, it has patches for
-// at most one replica: the first one that is not settled. With Parallel, it has all patches.
+// at most one replica: the first one whose pod is not ready or whose volumes are not. With Parallel, it has all patches.
 func plan(s snapshot, spec nodeqosv1alpha1.StatefulSetVolumesSpec) (steps []step) {
 	templates := slices.DeleteFunc(slices.Clone(spec.VolumeClaimTemplates), func(t nodeqosv1alpha1.VolumeClaimTemplate) bool {
 		problem, message := s.check(t)
@@ -97,13 +96,13 @@ func plan(s snapshot, spec nodeqosv1alpha1.StatefulSetVolumesSpec) (steps []step
 
 	blocker := "" // the first replica that is not settled, if replicas are changed in order
 	for pod := range replicas(s.set) {
-		settled := true
+		settled := podReady(s.pods[pod])
 		for i := range templates {
 			next := s.step(pod, &templates[i])
 			if blocker != "" && next.phase == patchable {
 				next = step{template: next.template, claim: next.claim, phase: queued, message: "waits for pod " + blocker}
 			}
-			settled = settled && next.phase.settled()
+			settled = settled && next.phase == ready
 			steps = append(steps, next)
 		}
 		if !settled && blocker == "" && s.set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement {
@@ -185,13 +184,13 @@ func (s snapshot) step(pod string, template *nodeqosv1alpha1.VolumeClaimTemplate
 	return result
 }
 
-// patchOf returns the change that a claim needs. It makes a claim smaller only if the expansion of the claim has failed, and only to a
-// size above the capacity of the volume (KEP-1790). A claim that somebody has made larger by hand stays as it is.
+// patchOf returns the change that a claim needs. It makes a claim smaller only if the expansion that this controller has requested has
+// failed, and only to a size above the capacity of the volume (KEP-1790). A claim that somebody has made larger by hand stays as it is.
 func patchOf(claim *corev1.PersistentVolumeClaim, template *nodeqosv1alpha1.VolumeClaimTemplate) patch {
 	change := patch{claim: claim}
 	if wanted := template.Storage; wanted != nil {
 		requested := claim.Spec.Resources.Requests[corev1.ResourceStorage]
-		recovers := expansionFailure(claim) != "" && wanted.Cmp(claim.Status.Capacity[corev1.ResourceStorage]) > 0
+		recovers := expansionFailure(claim) != "" && requestedHere(claim) && wanted.Cmp(claim.Status.Capacity[corev1.ResourceStorage]) > 0
 		if order := wanted.Cmp(requested); order > 0 || order < 0 && recovers {
 			change.storage = wanted
 		}
@@ -202,6 +201,24 @@ func patchOf(claim *corev1.PersistentVolumeClaim, template *nodeqosv1alpha1.Volu
 		}
 	}
 	return change
+}
+
+// requestedHere reports whether this controller was the last one to change the requested size of a claim.
+func requestedHere(claim *corev1.PersistentVolumeClaim) bool {
+	return slices.ContainsFunc(claim.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		var fields struct {
+			Spec struct {
+				Resources struct {
+					Requests map[string]any `json:"f:requests"`
+				} `json:"f:resources"`
+			} `json:"f:spec"`
+		}
+		if entry.Manager != fieldManager || entry.Subresource != "" || entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			return false
+		}
+		_, owned := fields.Spec.Resources.Requests["f:"+string(corev1.ResourceStorage)]
+		return owned
+	})
 }
 
 // allowsExpansion reports whether a claim may request a size. It may always request less than before.

@@ -104,6 +104,13 @@ func failsAt(size string) func(*corev1.PersistentVolumeClaim) {
 	}
 }
 
+// grownHere makes this controller the last one to change the requested size.
+func grownHere(c *corev1.PersistentVolumeClaim) {
+	c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}, {
+		Manager: "qos-storage-resize", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:resources":{"f:requests":{"f:storage":{}}}}}`),
+	}}
+}
+
 func inStatus(size string, status corev1.ClaimResourceStatus) func(*corev1.PersistentVolumeClaim) {
 	return func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.Resources.Requests = storage(size)
@@ -178,12 +185,15 @@ func TestPlan(t *testing.T) {
 		{"a claim that becomes larger stays", "data=20Gi", []change{parallel, claim("data-db-0", requests("50Gi"))}, []string{
 			"data-db-0 changing: the driver has to expand the volume", "data-db-1 patch 20Gi", "data-db-2 patch 20Gi"}},
 		{"a smaller size changes nothing", "data=5Gi", nil, []string{"data-db-0 ready", "data-db-1 ready", "data-db-2 ready"}},
-		{"a smaller size repairs a failed expansion", "data=12Gi", []change{claim("data-db-0", failsAt("50Gi"))}, []string{
+		{"a smaller size repairs a failed expansion", "data=12Gi", []change{claim("data-db-0", failsAt("50Gi")), claim("data-db-0", grownHere)}, []string{
 			"data-db-0 patch 12Gi", "data-db-1 queued: waits for pod db-0", "data-db-2 queued: waits for pod db-0"}},
-		{"a failed expansion is not repaired below the capacity", "data=8Gi", []change{claim("data-db-0", failsAt("50Gi"))}, []string{
+		{"a claim that somebody has made larger stays if its expansion fails", "data=12Gi",
+			[]change{parallel, claim("data-db-0", failsAt("50Gi"))},
+			[]string{"data-db-0 failed: the driver cannot expand the volume: pool is full", "data-db-1 patch 12Gi", "data-db-2 patch 12Gi"}},
+		{"a failed expansion is not repaired below the capacity", "data=8Gi", []change{claim("data-db-0", failsAt("50Gi")), claim("data-db-0", grownHere)}, []string{
 			"data-db-0 ready", "data-db-1 ready", "data-db-2 ready"}},
 		{"a smaller size repairs also if the StorageClass allows no expansion any more", "data=12Gi",
-			[]change{claim("data-db-0", failsAt("50Gi")), claim("data-db-0", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = new("fixed") })},
+			[]change{claim("data-db-0", failsAt("50Gi")), claim("data-db-0", grownHere), claim("data-db-0", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = new("fixed") })},
 			[]string{"data-db-0 patch 12Gi", "data-db-1 queued: waits for pod db-0", "data-db-2 queued: waits for pod db-0"}},
 
 		{"a class is changed in order, too", "data=gold", []change{claim("data-db-0", class("gold", "silver"))}, []string{
@@ -214,9 +224,12 @@ func TestPlan(t *testing.T) {
 		{"a pod that is not ready stops ordered replicas", "data=20Gi",
 			[]change{pod("db-0", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} })}, []string{
 				"data-db-0 pending: pod db-0 is not ready", "data-db-1 queued: waits for pod db-0", "data-db-2 queued: waits for pod db-0"}},
-		{"a pod that needs no change stops no other", "data=20Gi",
-			[]change{claim("data-db-0", has("20Gi")), pod("db-0", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending })},
-			[]string{"data-db-0 ready", "data-db-1 patch 20Gi", "data-db-2 queued: waits for pod db-1"}},
+		{"a pod that its change has harmed stops ordered replicas", "data=gold",
+			[]change{claim("data-db-0", class("gold", "gold")), pod("db-0", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })},
+			[]string{"data-db-0 ready", "data-db-1 queued: waits for pod db-0", "data-db-2 queued: waits for pod db-0"}},
+		{"a pod that needs no change stops no parallel replica", "data=20Gi",
+			[]change{parallel, claim("data-db-0", has("20Gi")), pod("db-0", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending })},
+			[]string{"data-db-0 ready", "data-db-1 patch 20Gi", "data-db-2 patch 20Gi"}},
 		{"a pod of an older revision", "data=20Gi",
 			[]change{parallel, pod("db-1", func(p *corev1.Pod) { p.Labels[appsv1.ControllerRevisionHashLabelKey] = "old" })}, []string{
 				"data-db-0 patch 20Gi", "data-db-1 pending: pod db-1 does not have the newest revision of the StatefulSet", "data-db-2 patch 20Gi"}},
@@ -263,6 +276,10 @@ func TestPlan(t *testing.T) {
 			s := newSnapshot()
 			for _, change := range c.changes {
 				change(s)
+			}
+			for name, claim := range s.claims {
+				kept, _ := trim(claim)
+				s.claims[name] = kept.(*corev1.PersistentVolumeClaim)
 			}
 			if diff := cmp.Diff(c.want, lines(plan(s, request(t, c.request)))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

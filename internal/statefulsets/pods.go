@@ -27,7 +27,7 @@ func (s snapshot) unavailable(name, claim, template string) string {
 		return fmt.Sprintf("pod %s does not belong to the StatefulSet", name)
 	case pod.Labels[appsv1.ControllerRevisionHashLabelKey] != s.set.Status.UpdateRevision:
 		return fmt.Sprintf("pod %s does not have the newest revision of the StatefulSet", name)
-	case pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning || !podReady(pod):
+	case !podReady(pod):
 		return fmt.Sprintf("pod %s is not ready", name)
 	case !uses(pod, template, claim):
 		return fmt.Sprintf("pod %s does not use the claim", name)
@@ -35,7 +35,11 @@ func (s snapshot) unavailable(name, claim, template string) string {
 	return ""
 }
 
+// podReady reports whether a pod exists, runs, is ready, and is not being deleted.
 func podReady(pod *corev1.Pod) bool {
+	if pod == nil || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+		return false
+	}
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})

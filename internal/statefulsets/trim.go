@@ -21,6 +21,11 @@ func trim(object any) (any, error) {
 		kept.Spec.StorageClassName, kept.Spec.VolumeAttributesClassName = o.Spec.StorageClassName, o.Spec.VolumeAttributesClassName
 		kept.Spec.Resources.Requests = o.Spec.Resources.Requests
 		kept.Status.AccessModes = nil
+		for _, entry := range o.ManagedFields {
+			if entry.Manager == fieldManager { // for requestedHere
+				kept.ManagedFields = append(kept.ManagedFields, entry)
+			}
+		}
 		return kept, nil
 	case *appsv1.StatefulSet:
 		kept := &appsv1.StatefulSet{TypeMeta: o.TypeMeta, ObjectMeta: identityOf(o)}

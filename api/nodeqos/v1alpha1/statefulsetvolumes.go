@@ -71,8 +71,8 @@ type VolumeClaimTemplate struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// Size of the volumes. A claim that requests more stays as it is, unless its expansion has failed and this size is above the
-	// present capacity of its volume. Suffixes are k, M, G, T, P, E, and Ki to Ei; there are no exponents.
+	// Size of the volumes. A claim that requests more stays as it is, unless the controller has requested it, its expansion has failed,
+	// and this size is above the present capacity of its volume. Suffixes are k, M, G, T, P, E, and Ki to Ei; there are no exponents.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^[0-9]{1,18}(\.[0-9]{1,9})?([KMGTPE]i|[kMGTPE])?$`
