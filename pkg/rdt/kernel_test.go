@@ -240,7 +240,7 @@ func movesProcesses(t *testing.T, b *Backend, pids processes) {
 func refusesAndRollsBack(t *testing.T, b *Backend) {
 	before := kernelSchemata(t)
 	hidden := newBackend(hiding{hostfs.Root("/")}, nil)
-	err := hidden.Apply(t.Context(), parse(t, manyClasses(30)))
+	err := hidden.Apply(t.Context(), parse(t, manyClasses(20)))
 	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "kernel: Out of CLOSIDs") {
 		t.Errorf("got %v", err)
 	}
@@ -259,12 +259,12 @@ func refusesAndRollsBack(t *testing.T, b *Backend) {
 	}
 }
 
-// hiding is the host's filesystem, but with more CLOSIDs in num_closids than the CPU has.
+// hiding is the host's filesystem, but with more CLOSIDs in num_closids than the CPU has. The CPU has as many RMIDs.
 type hiding struct{ hostfs.Root }
 
 func (h hiding) ReadFile(path string) ([]byte, error) {
 	if strings.HasSuffix(path, "/num_closids") {
-		return []byte("64\n"), nil
+		return []byte("32\n"), nil
 	}
 	return h.Root.ReadFile(path)
 }
