@@ -5,12 +5,14 @@
 package main
 
 import (
+	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 	"github.com/qos-nri/qos-nri-plugin/internal/statefulsets"
 	"github.com/qos-nri/qos-nri-plugin/internal/storage"
 )
@@ -21,7 +23,7 @@ var version string
 func main() { os.Exit(program.Main(newRootCommand())) }
 
 func newRootCommand() *cobra.Command {
-	options := storage.Options{MetricsAddress: "127.0.0.1:9422", Version: program.Version(version)}
+	options := storage.Options{Options: replicated.Options{MetricsAddress: "127.0.0.1:9422", Version: program.Version(version)}}
 	var logging program.LogOptions
 	root := &cobra.Command{
 		Use:   "qos-storage",
@@ -31,33 +33,22 @@ NodeQOSResources object of the node. There, qos-kubelet-shim with --follow-claim
 running pods. Several replicas elect a leader.`,
 		Args: program.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := logging.Logger(cmd.ErrOrStderr())
-			if err == nil {
-				err = options.Validate()
-			}
-			if err != nil {
-				return program.UsageError(cmd, err)
-			}
-			klog.SetSlogLogger(log) // client-go logs with klog
-			return storage.Run(cmd.Context(), options, log)
+			return run(cmd, logging, options.Validate(), func(log *slog.Logger) error { return storage.Run(cmd.Context(), options, log) })
 		},
 	}
 	flags := root.Flags()
-	flags.StringVar(&options.Kubeconfig, "kubeconfig", options.Kubeconfig, "kubeconfig file for the Kubernetes API; empty for the pod's service account")
-	flags.StringVar(&options.Namespace, "namespace", options.Namespace, "namespace of the Lease of the leader election")
+	options.AddFlags(flags)
 	flags.StringSliceVar(&options.Drivers, "drivers", options.Drivers,
 		"comma-separated CSI drivers whose volumes get limits; for local volumes, use "+storage.LocalDriver)
 	flags.StringVar(&options.CSIDir, "csi-dir", options.CSIDir,
 		"directory of the sockets for external-resizers, DRIVER.sock for each CSI driver in --drivers; empty for none")
-	flags.StringVar(&options.MetricsAddress, "metrics-address", options.MetricsAddress,
-		"address that serves /metrics, /healthz and /readyz; empty for none")
 	logging.AddFlags(flags)
 	root.AddCommand(newResizeCommand(), program.NewVersionCommand("qos-storage", version))
 	return root
 }
 
 func newResizeCommand() *cobra.Command {
-	options := statefulsets.Options{MetricsAddress: "127.0.0.1:9423", Version: program.Version(version)}
+	options := replicated.Options{MetricsAddress: "127.0.0.1:9423", Version: program.Version(version)}
 	var logging program.LogOptions
 	cmd := &cobra.Command{
 		Use:   "resize",
@@ -67,22 +58,24 @@ VolumeAttributesClass that the object with the name of the StatefulSet requests 
 needs other rights than the rest of qos-storage. Several replicas elect a leader.`,
 		Args: program.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := logging.Logger(cmd.ErrOrStderr())
-			if err == nil {
-				err = options.Validate()
-			}
-			if err != nil {
-				return program.UsageError(cmd, err)
-			}
-			klog.SetSlogLogger(log) // client-go logs with klog
-			return statefulsets.Run(cmd.Context(), options, log)
+			return run(cmd, logging, options.Validate(), func(log *slog.Logger) error { return statefulsets.Run(cmd.Context(), options, log) })
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&options.Kubeconfig, "kubeconfig", options.Kubeconfig, "kubeconfig file for the Kubernetes API; empty for the pod's service account")
-	flags.StringVar(&options.Namespace, "namespace", options.Namespace, "namespace of the Lease of the leader election")
-	flags.StringVar(&options.MetricsAddress, "metrics-address", options.MetricsAddress,
-		"address that serves /metrics, /healthz and /readyz; empty for none")
+	options.AddFlags(flags)
 	logging.AddFlags(flags)
 	return cmd
+}
+
+// run calls a function with a logger that has the format of the flags. `invalid` is the error for an invalid option.
+func run(cmd *cobra.Command, logging program.LogOptions, invalid error, call func(log *slog.Logger) error) error {
+	log, err := logging.Logger(cmd.ErrOrStderr())
+	if err == nil {
+		err = invalid
+	}
+	if err != nil {
+		return program.UsageError(cmd, err)
+	}
+	klog.SetSlogLogger(log) // client-go logs with klog
+	return call(log)
 }

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -22,6 +21,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 )
 
 const (
@@ -39,6 +40,7 @@ const byClaim = "claim"
 
 // controller reconciles StatefulSetVolumes objects. The keys of all stores and of the queue have the form NAMESPACE/NAME.
 type controller struct {
+	replicated.Informers
 	objects, sets, pods, claims, storageClasses cache.SharedIndexInformer
 
 	client   kubernetes.Interface
@@ -73,28 +75,11 @@ func newController(client kubernetes.Interface, objects dynamic.Interface, recor
 }
 
 func (c *controller) watch() error {
-	for informer, enqueue := range map[cache.SharedIndexInformer]func(object any){
-		c.objects: c.enqueue, c.sets: c.enqueue, c.pods: c.enqueuePod, c.claims: c.enqueueClaim, c.storageClasses: c.enqueueAll,
-	} {
-		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: enqueue,
-			UpdateFunc: func(before, now any) {
-				if informer != c.objects || generation(before) != generation(now) { // not the controller's own writes of the status
-					enqueue(now)
-				}
-			},
-			DeleteFunc: func(object any) {
-				if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-					object = unknown.Obj
-				}
-				enqueue(object)
-			},
-		})
-		if err != nil {
-			return fmt.Errorf("watch: %w", err)
-		}
-	}
-	return nil
+	unchanged := func(before, now any) bool { return generation(before) == generation(now) } // the controller's own writes of the status
+	return errors.Join(
+		c.Watch(c.objects, c.enqueue, unchanged), c.Watch(c.sets, c.enqueue, nil), c.Watch(c.pods, c.enqueuePod, nil),
+		c.Watch(c.claims, c.enqueueClaim, nil), c.Watch(c.storageClasses, c.enqueueAll, nil),
+	)
 }
 
 func generation(object any) int64 {
@@ -152,53 +137,16 @@ func (c *controller) enqueueAll(any) {
 	}
 }
 
-func (c *controller) informers() []cache.SharedIndexInformer {
-	return []cache.SharedIndexInformer{c.objects, c.sets, c.pods, c.claims, c.storageClasses}
-}
-
-// start runs the informers until ctx ends. A replica that does not lead runs them too, so that it can lead at once.
-func (c *controller) start(ctx context.Context, group *errgroup.Group) {
-	for _, informer := range c.informers() {
-		group.Go(func() error { informer.RunWithContext(ctx); return nil })
-	}
-}
-
-// ready returns an error until all informers have listed their objects.
-func (c *controller) ready() error {
-	for _, informer := range c.informers() {
-		if !informer.HasSynced() {
-			return errors.New("not all objects of the Kubernetes API are listed yet; if this lasts, the log has the reason")
-		}
-	}
-	return nil
-}
-
-// run reconciles until ctx ends. It waits until the informers have listed their objects.
-func (c *controller) run(ctx context.Context) {
-	for _, informer := range c.informers() {
-		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-			return
-		}
-	}
-	defer context.AfterFunc(ctx, c.queue.ShutDown)() // ends the loop below
-
-	for {
-		key, ended := c.queue.Get()
-		if ended {
-			return
-		}
+// Run reconciles until ctx ends.
+func (c *controller) Run(ctx context.Context) {
+	c.Work(ctx, c.queue, func(key string) (again bool) {
 		again, err := c.reconcile(ctx, key)
-		switch {
-		case err != nil && ctx.Err() == nil:
+		if err != nil && ctx.Err() == nil {
 			c.log.Warn("cannot change the volumes of a StatefulSet; retrying", "statefulset", key, "problem", err)
-			c.queue.AddRateLimited(key)
-		case again:
-			c.queue.AddRateLimited(key)
-		default:
-			c.queue.Forget(key)
+			again = true
 		}
-		c.queue.Done(key)
-	}
+		return again
+	})
 }
 
 // snapshotOf returns the objects that decide about a StatefulSet, or nil if there is no such StatefulSet. It has no pods and claims if

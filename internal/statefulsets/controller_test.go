@@ -91,8 +91,8 @@ func (r *rig) run(t *testing.T, dynamic *dynamicfake.FakeDynamicClient) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	group := &errgroup.Group{}
-	c.start(ctx, group)
-	group.Go(func() error { c.run(ctx); return nil })
+	c.Start(ctx, group)
+	group.Go(func() error { c.Run(ctx); return nil })
 	t.Cleanup(func() {
 		cancel()
 		if err := group.Wait(); err != nil {

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -28,6 +27,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
@@ -56,12 +56,12 @@ type controller struct {
 	objects objects
 	pods    cache.SharedIndexInformer
 	nodes   cache.SharedIndexInformer
-	// informers has all informers, including the fields `pods` and `nodes`.
-	informers []cache.SharedIndexInformer
-	queue     workqueue.TypedRateLimitingInterface[string] // its keys are names of nodes
-	writer    dynamic.ResourceInterface
-	recorder  events.EventRecorder
-	log       *slog.Logger
+	// Informers has all informers, including the fields `pods` and `nodes`.
+	replicated.Informers
+	queue    workqueue.TypedRateLimitingInterface[string] // its keys are names of nodes
+	writer   dynamic.ResourceInterface
+	recorder events.EventRecorder
+	log      *slog.Logger
 
 	// reported has the present problems of the claims on each node. Only the worker uses it.
 	reported map[string]map[types.UID]string
@@ -95,32 +95,11 @@ func newController(
 	if err := c.pods.AddIndexers(cache.Indexers{byNode: nodeIndex, byClaim: claimIndex}); err != nil {
 		return nil, fmt.Errorf("index pods: %w", err)
 	}
-	err := c.watch(map[cache.SharedIndexInformer]func(object any){
-		c.pods: c.enqueuePod, c.nodes: c.enqueueNode, core.PersistentVolumeClaims().Informer(): c.enqueueClaim,
-		core.PersistentVolumes().Informer(): c.enqueueAll, storage.VolumeAttributesClasses().Informer(): c.enqueueAll,
-		storage.StorageClasses().Informer(): c.enqueueAll,
-	})
-	return c, err
-}
-
-func (c *controller) watch(handlers map[cache.SharedIndexInformer]func(object any)) error {
-	for informer, enqueue := range handlers {
-		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    enqueue,
-			UpdateFunc: func(_, now any) { enqueue(now) },
-			DeleteFunc: func(object any) {
-				if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-					object = unknown.Obj
-				}
-				enqueue(object)
-			},
-		})
-		if err != nil {
-			return fmt.Errorf("watch: %w", err)
-		}
-		c.informers = append(c.informers, informer)
-	}
-	return nil
+	return c, errors.Join(
+		c.Watch(c.pods, c.enqueuePod, nil), c.Watch(c.nodes, c.enqueueNode, nil), c.Watch(core.PersistentVolumeClaims().Informer(), c.enqueueClaim, nil),
+		c.Watch(core.PersistentVolumes().Informer(), c.enqueueAll, nil), c.Watch(storage.VolumeAttributesClasses().Informer(), c.enqueueAll, nil),
+		c.Watch(storage.StorageClasses().Informer(), c.enqueueAll, nil),
+	)
 }
 
 func nodeIndex(object any) ([]string, error) {
@@ -174,47 +153,16 @@ func (c *controller) enqueueAll(any) {
 	}
 }
 
-// start runs the informers until ctx ends. A replica that does not lead runs them too, so that it can lead at once.
-func (c *controller) start(ctx context.Context, group *errgroup.Group) {
-	for _, informer := range c.informers {
-		group.Go(func() error { informer.RunWithContext(ctx); return nil })
-	}
-}
-
-// ready returns an error until all informers have listed their objects.
-func (c *controller) ready() error {
-	for _, informer := range c.informers {
-		if !informer.HasSynced() {
-			return errors.New("not all objects of the Kubernetes API are listed yet; if this lasts, the log has the reason")
-		}
-	}
-	return nil
-}
-
-// run writes until ctx ends. It waits until the informers have listed their objects.
-func (c *controller) run(ctx context.Context) {
-	var synced []cache.InformerSynced
-	for _, informer := range c.informers {
-		synced = append(synced, informer.HasSynced)
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-		return
-	}
-	defer context.AfterFunc(ctx, c.queue.ShutDown)() // ends the loop below
-
-	for {
-		node, ended := c.queue.Get()
-		if ended {
-			return
-		}
-		if err := c.reconcile(ctx, node); err != nil && ctx.Err() == nil {
+// Run writes until ctx ends.
+func (c *controller) Run(ctx context.Context) {
+	c.Work(ctx, c.queue, func(node string) (again bool) {
+		err := c.reconcile(ctx, node)
+		if err != nil && ctx.Err() == nil {
 			c.log.Warn("cannot write the limits of volumes; retrying", "node", node, "problem", err)
-			c.queue.AddRateLimited(node)
-		} else {
-			c.queue.Forget(node)
+			return true
 		}
-		c.queue.Done(node)
-	}
+		return false
+	})
 }
 
 // reconcile writes the spec of a node's object if it is out of date. The shim of the node creates the object.

@@ -80,7 +80,7 @@ func (e *csiEndpoint) GetPluginCapabilities(context.Context, *csi.GetPluginCapab
 
 // Probe reports whether this process has listed all the API objects that its controller watches.
 func (e *csiEndpoint) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
-	return &csi.ProbeResponse{Ready: wrapperspb.Bool(e.controller.ready() == nil)}, nil
+	return &csi.ProbeResponse{Ready: wrapperspb.Bool(e.controller.Ready() == nil)}, nil
 }
 
 // ControllerGetCapabilities returns MODIFY_VOLUME, the only capability.
@@ -108,7 +108,7 @@ func (e *csiEndpoint) ControllerModifyVolume(ctx context.Context, r *csi.Control
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, oneLine{err}.Error())
 	}
-	if err := e.controller.ready(); err != nil {
+	if err := e.controller.Ready(); err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 

@@ -6,27 +6,17 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/events"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
-	"github.com/qos-nri/qos-nri-plugin/internal/leader"
-	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
+	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 )
-
-// leaseName is the name of the Lease of the leader.
-const leaseName = "qos-storage"
 
 // Options are the flags of the process.
 type Options struct {
-	Kubeconfig, Namespace, MetricsAddress, Version string
+	replicated.Options
 	// Drivers has the names of the drivers whose volumes get limits.
 	Drivers []string
 	// CSIDir is the directory of the sockets for the external-resizers. If it is empty, there are no such sockets.
@@ -35,13 +25,10 @@ type Options struct {
 
 // Validate returns an error for the first invalid option.
 func (o Options) Validate() error {
-	switch {
-	case len(o.Drivers) == 0:
+	if len(o.Drivers) == 0 {
 		return errors.New("--drivers is empty; name the CSI drivers whose volumes get limits, or " + LocalDriver + " for local volumes")
-	case o.Namespace == "":
-		return errors.New("--namespace is required; pass the namespace of the Lease of the leader election")
 	}
-	return nil
+	return o.Options.Validate()
 }
 
 // csiDrivers returns the drivers for which external-resizers have a socket.
@@ -52,52 +39,31 @@ func (o Options) csiDrivers() []string {
 	return slices.DeleteFunc(slices.Clone(o.Drivers), func(driver string) bool { return driver == LocalDriver })
 }
 
+// server is a controller with the sockets for external-resizers.
+type server struct {
+	*controller
+	options Options
+}
+
+// Start implements replicated.Controller.
+func (s server) Start(ctx context.Context, group *errgroup.Group) {
+	s.controller.Start(ctx, group)
+	for _, driver := range s.options.csiDrivers() {
+		endpoint := &csiEndpoint{controller: s.controller, driver: driver, version: s.options.Version}
+		group.Go(func() error { return endpoint.serve(ctx, s.options.CSIDir) })
+	}
+}
+
 // Run writes the limits of volumes while this process is the leader, until ctx ends.
 func Run(ctx context.Context, o Options, log *slog.Logger) error {
-	listener, err := metrics.Listen(ctx, o.MetricsAddress)
+	replica, err := replicated.New(ctx, o.Options, "qos-storage")
 	if err != nil {
 		return err
 	}
-	config, err := kubeapi.Config(o.Kubeconfig, "qos-storage/"+o.Version)
-	if err != nil {
-		return err
-	}
-
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("use the credentials: %w", err)
-	}
-	nodes, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("use the credentials: %w", err)
-	}
-
 	log.Info("starting", "version", o.Version, "drivers", o.Drivers)
 	defer log.Info("qos-storage ended; volumes keep their limits")
-	group, ctx := errgroup.WithContext(ctx)
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
-	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		return fmt.Errorf("record events: %w", err)
-	}
-	defer broadcaster.Shutdown()
-	c, err := newController(client, nodes, broadcaster.NewRecorder(scheme.Scheme, "qos-storage"), o.Drivers, log)
-	if err != nil {
-		return err
-	}
-
-	if listener != nil {
-		group.Go(func() error { return metrics.NewServer(metrics.NewRegistry(), c.ready).Serve(ctx, listener) })
-	}
-	c.start(ctx, group)
-	for _, driver := range o.csiDrivers() {
-		endpoint := &csiEndpoint{controller: c, driver: driver, version: o.Version}
-		group.Go(func() error { return endpoint.serve(ctx, o.CSIDir) })
-	}
-	group.Go(func() error {
-		return leader.Run(ctx, client, o.Namespace, leaseName, func(ctx context.Context, replica string) {
-			log.Info("this replica is the leader", "replica", replica)
-			c.run(ctx)
-		})
+	return replica.Run(ctx, log, func(clients replicated.Clients) (replicated.Controller, error) {
+		c, err := newController(clients.Typed, clients.Dynamic, clients.Recorder, o.Drivers, log)
+		return server{c, o}, err
 	})
-	return group.Wait()
 }

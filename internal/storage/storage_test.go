@@ -44,7 +44,7 @@ func TestAReplicaIsReadyWhenItHasAllObjects(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	group := &errgroup.Group{}
-	c.start(ctx, group)
+	c.Start(ctx, group)
 	defer func() {
 		cancel()
 		if err := group.Wait(); err != nil {
@@ -53,12 +53,12 @@ func TestAReplicaIsReadyWhenItHasAllObjects(t *testing.T) {
 	}()
 
 	until(t, "the API server has refused a list", refused.Load)
-	if err := c.ready(); err == nil {
+	if err := c.Ready(); err == nil {
 		t.Error("the controller is ready, although it cannot list VolumeAttributesClasses")
 	}
 
 	allowed.Store(true)
-	until(t, "it is ready", func() bool { return c.ready() == nil })
+	until(t, "it is ready", func() bool { return c.Ready() == nil })
 }
 
 func until(t *testing.T, what string, is func() bool) {

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package leader
+package replicated
 
 import (
 	"context"
@@ -63,7 +63,7 @@ func TestTheLeaseIsReleasedAfterTheLastWrite(t *testing.T) {
 	writing, ended, answered := make(chan string), make(chan struct{}), make(chan struct{})
 	left := make(chan error, 1)
 	go func() {
-		left <- Run(ctx, client, "qos", leaseName, func(ctx context.Context, replica string) {
+		left <- lead(ctx, client, "qos", leaseName, func(ctx context.Context, replica string) {
 			writing <- replica
 			<-ctx.Done()
 			close(ended)
@@ -77,7 +77,7 @@ func TestTheLeaseIsReleasedAfterTheLastWrite(t *testing.T) {
 	<-ended
 	select {
 	case err := <-left:
-		t.Fatalf("Run returned before the write: %v", err)
+		t.Fatalf("lead returned before the write: %v", err)
 	default:
 	}
 
@@ -106,7 +106,7 @@ func TestAReplicaThatIsNotTheLeaderEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() {
-		left <- Run(ctx, client, "qos", leaseName, func(context.Context, string) { t.Error("two replicas lead") })
+		left <- lead(ctx, client, "qos", leaseName, func(context.Context, string) { t.Error("two replicas lead") })
 	}()
 
 	until(t, "it asks for the lease", func() bool { return len(client.Actions()) > 0 })

@@ -1,8 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package leader elects the replica of a Deployment that writes.
-package leader
+package replicated
 
 import (
 	"context"
@@ -39,9 +38,9 @@ func newIdentity() (string, error) {
 	return host + "_" + string(uuid.NewUUID()), nil
 }
 
-// Run calls `run` while this process holds the Lease. The parameter `replica` of run is the name of this process. When ctx ends, Run first
+// lead calls `run` while this process holds the Lease. The parameter `replica` of run is the name of this process. When ctx ends, lead first
 // waits until `run` has returned, and then releases the Lease. So the next leader writes nothing while this process still writes.
-func Run(
+func lead(
 	ctx context.Context, client kubernetes.Interface, namespace, lease string, run func(ctx context.Context, replica string),
 ) error {
 	identity, err := newIdentity()

@@ -1,0 +1,82 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replicated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// Informers are the informers of a controller.
+type Informers []cache.SharedIndexInformer
+
+// Watch adds an informer, and calls `enqueue` with each object that is added, changed or deleted. It ignores changes for which `ignore`
+// returns true; nil ignores none.
+func (all *Informers) Watch(informer cache.SharedIndexInformer, enqueue func(object any), ignore func(before, now any) bool) error {
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: enqueue,
+		UpdateFunc: func(before, now any) {
+			if ignore == nil || !ignore(before, now) {
+				enqueue(now)
+			}
+		},
+		DeleteFunc: func(object any) {
+			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = unknown.Obj
+			}
+			enqueue(object)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watch: %w", err)
+	}
+	*all = append(*all, informer)
+	return nil
+}
+
+// Start runs the informers until ctx ends. A replica that does not lead runs them too, so that it can lead at once.
+func (all Informers) Start(ctx context.Context, group *errgroup.Group) {
+	for _, informer := range all {
+		group.Go(func() error { informer.RunWithContext(ctx); return nil })
+	}
+}
+
+// Ready returns an error until all informers have listed their objects.
+func (all Informers) Ready() error {
+	for _, informer := range all {
+		if !informer.HasSynced() {
+			return errors.New("not all objects of the Kubernetes API are listed yet; if this lasts, the log has the reason")
+		}
+	}
+	return nil
+}
+
+// Work calls `reconcile` with the keys of a queue until ctx ends. If reconcile returns true, it is called again with this key, after a time
+// that grows. Work first waits until the informers have listed their objects.
+func (all Informers) Work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], reconcile func(key string) (again bool)) {
+	for _, informer := range all {
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			return
+		}
+	}
+	defer context.AfterFunc(ctx, queue.ShutDown)() // ends the loop below
+
+	for {
+		key, ended := queue.Get()
+		if ended {
+			return
+		}
+		if reconcile(key) {
+			queue.AddRateLimited(key)
+		} else {
+			queue.Forget(key)
+		}
+		queue.Done(key)
+	}
+}
