@@ -36,6 +36,12 @@ type turns struct {
 	since    map[int]time.Time
 }
 
+// pause records that the counter of a cache counts no more.
+func (t *turns) pause(cache int, now time.Time) {
+	t.observed[cache] += now.Sub(t.since[cache])
+	delete(t.since, cache)
+}
+
 // RotateEvery implements classes.Rotator.
 func (cs *Containers) RotateEvery() time.Duration {
 	if m := cs.machine.Load(); m != nil && m.Info.AssignsCounters {
@@ -76,14 +82,13 @@ func (r *rotation) record(id string, has resctrl.Assignments, now time.Time) {
 		r.turns[id] = t
 	}
 	for counter, assigned := range has {
-		since, counts := t.since[counter.Cache]
+		_, counts := t.since[counter.Cache]
 		switch {
 		case counter.Event != resctrl.MBMTotal:
 		case assigned && !counts:
 			t.since[counter.Cache] = now
 		case !assigned && counts:
-			t.observed[counter.Cache] += now.Sub(since)
-			delete(t.since, counter.Cache)
+			t.pause(counter.Cache, now)
 		}
 		if assigned {
 			t.last[counter] = r.round
@@ -131,10 +136,9 @@ func (r *rotation) pause(id string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t := r.turns[id]; t != nil {
-		for cache, since := range t.since {
-			t.observed[cache] += now.Sub(since)
+		for cache := range t.since {
+			t.pause(cache, now)
 		}
-		clear(t.since)
 	}
 }
 
