@@ -129,6 +129,10 @@ func ServerFailed(err error) bool {
 	return false
 }
 
+// Refused reports whether the API server answered that it does not accept a request. The code of the answer does not matter, because a
+// webhook can choose it.
+func Refused(err error) bool { return statusCode(err) > 0 && !ServerFailed(err) }
+
 // Work reconciles the keys of a queue until the queue shuts down. The function `reconcile` returns the time after which
 // the key must be reconciled again. If this time is 0, the key is not reconciled before it is enqueued again.
 func Work[K comparable](ctx context.Context, queue workqueue.TypedDelayingInterface[K], reconcile func(context.Context, K) time.Duration) {

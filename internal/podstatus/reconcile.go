@@ -149,8 +149,8 @@ func (p *Publisher) recordEvents(state *podState, o *observed) {
 	}
 }
 
-// write writes the condition and the annotation of a pod, unless the API server has it already, and lets writeEvents write the events. It returns the time
-// after which the caller must call write again.
+// write writes the condition and the annotation of a pod, unless the API server has them already, and lets writeEvents write the
+// events. It returns the time after which the caller must call write again.
 func (p *Publisher) write(ctx context.Context, key string, state *podState, o *observed) (again time.Duration) {
 	if wait := max(state.retry.Wait(), p.breaker.Wait()); wait > 0 {
 		return wait
@@ -249,7 +249,7 @@ func (p *Publisher) writeCondition(ctx context.Context, key string, state *podSt
 	switch {
 	case err == nil:
 		state.written, state.writtenAt = annotation, time.Now()
-	case refused(err):
+	case kubeapi.Refused(err):
 		state.refusedAnnotation = annotation
 	}
 	return 0, err
@@ -272,13 +272,6 @@ func (p *Publisher) apply(ctx context.Context, pod *corev1.Pod, want *corev1.Pod
 		p.latest.Mutation(stripped)
 		return err
 	})
-}
-
-// refused reports whether the API server answered that it does not accept the content of a write. The code of the answer does not
-// matter, because a webhook can choose it.
-func refused(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && !kubeapi.ServerFailed(err)
 }
 
 // gone reports whether a write failed because its pod is gone, or was replaced by another pod with the same name. If

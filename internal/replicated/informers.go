@@ -7,10 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
 // Informers are the informers of a controller.
@@ -65,18 +68,14 @@ func (all Informers) Work(ctx context.Context, queue workqueue.TypedRateLimiting
 			return
 		}
 	}
-	defer context.AfterFunc(ctx, queue.ShutDown)() // ends the loop below
+	defer context.AfterFunc(ctx, queue.ShutDown)() // ends Work
 
-	for {
-		key, ended := queue.Get()
-		if ended {
-			return
-		}
+	kubeapi.Work(ctx, queue, func(_ context.Context, key string) time.Duration {
 		if reconcile(key) {
 			queue.AddRateLimited(key)
 		} else {
 			queue.Forget(key)
 		}
-		queue.Done(key)
-	}
+		return 0
+	})
 }

@@ -21,11 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 // fieldManager is the field manager of the patches of claims and of the status.
-const fieldManager = "qos-storage-resize"
+const fieldManager = name
 
 // Reasons of the events on StatefulSets. EventFailedToPatch is that of KEP-0661; the others are those of the external-resizer's events
 // on claims.
@@ -113,11 +114,11 @@ func (c *controller) execute(ctx context.Context, s *step) (refusal bool, err er
 	case err == nil:
 		c.log.Info("claim patched", "claim", namespace+"/"+s.claim, "patch", string(body))
 		s.phase = changing
-	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
-		s.phase, s.message = refused, "the API server refuses the change: "+err.Error()
-		return true, nil
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		s.phase, s.message = changing, "the claim has changed; the change is requested again"
+		return true, nil
+	case kubeapi.Refused(err):
+		s.phase, s.message = refused, "the API server refuses the change: "+err.Error()
 		return true, nil
 	default:
 		s.phase, s.message = changing, "the API server does not answer; the change is requested again"
