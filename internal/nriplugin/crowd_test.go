@@ -81,7 +81,7 @@ func TestCreationsDuringSynchronizationsKeepTheirClasses(t *testing.T) {
 	for range comings {
 		r.stop()
 		n := r.Synchronizations()
-		r.plugin, r.stop = startPlugin(t, r.node, r.Socket())
+		r.plugin, r.stop = startPlugin(t, r.node, r.Runtime)
 		r.wait(t, n+1)
 	}
 

@@ -167,7 +167,7 @@ func newMachineRigOn(t *testing.T, m *sim.Machine, text string, options nrirunti
 	r.world.Host, r.world.Live, r.world.API = r.host, invariant.LiveIn(r.Runtime), serveAPI(t, r.node)
 	r.world.Expect.Limits = map[string]map[string]map[string]string{"k8s.io/blockio": limits()}
 	r.mustConfigure(t, text)
-	r.plugin, r.stop = startPlugin(t, r.node, r.Socket())
+	r.plugin, r.stop = startPlugin(t, r.node, r.Runtime)
 	r.wait(t, 1)
 	return r
 }

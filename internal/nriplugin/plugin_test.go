@@ -60,7 +60,7 @@ func newRigOn(t *testing.T, options nriruntime.Options) *rig {
 	}
 	t.Cleanup(r.Stop)
 	r.node = newNode(t, r.backend)
-	r.plugin, r.stop = startPlugin(t, r.node, r.Socket())
+	r.plugin, r.stop = startPlugin(t, r.node, r.Runtime)
 	r.wait(t, 1)
 	return r
 }
@@ -123,17 +123,23 @@ func configure(t *testing.T, n *node.Node, kinds []classes.Kind, text string) {
 	}
 }
 
-// startPlugin runs the plugin until the end of the test, or until `stop` is called.
-func startPlugin(t *testing.T, n *node.Node, socket string) (plugin *nriplugin.Plugin, stop func()) {
+// startPlugin runs the plugin until the end of the test, or until `stop` is called. `stop` returns when the runtime has
+// noticed the end, so that the next hook does not fail.
+func startPlugin(t *testing.T, n *node.Node, runtime *nriruntime.Runtime) (plugin *nriplugin.Plugin, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	plugin = nriplugin.New(n, nriplugin.Options{Socket: socket, Index: "10", Log: slog.New(slog.DiscardHandler)})
+	plugin = nriplugin.New(n, nriplugin.Options{Socket: runtime.Socket(), Index: "10", Log: slog.New(slog.DiscardHandler)})
 	done := make(chan error, 1)
 	go func() { done <- plugin.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("the plugin ended with %v", err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := runtime.WaitDisconnected(ctx); err != nil {
+			t.Error(err)
 		}
 	})
 	t.Cleanup(stop)
@@ -326,7 +332,7 @@ func TestANewPluginTracksRunningContainers(t *testing.T) {
 	id := r.mustRun(t, r.pod(t, "a", "test.example/cache=solo"))
 	r.stop()
 	second, n := newNode(t, r.backend), r.Synchronizations()
-	startPlugin(t, second, r.Socket())
+	startPlugin(t, second, r.Runtime)
 	r.wait(t, n+1)
 	pods := second.Assignments()
 	if len(pods) != 1 || len(pods[0].Containers) != 1 || pods[0].Containers[0].ID != id || pods[0].Containers[0].Assignments[0].Class != "solo" {
@@ -342,7 +348,7 @@ func TestARuntimeThatDiesInTheHandshakeDoesNotBlockThePlugin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	startPlugin(t, newNode(t, nodetest.NewBackend()), runtime.Socket())
+	startPlugin(t, newNode(t, nodetest.NewBackend()), runtime)
 	<-died
 	if err := runtime.Start(); err != nil {
 		t.Fatal(err)

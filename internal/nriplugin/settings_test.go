@@ -82,7 +82,7 @@ func newMemoryRig(t *testing.T, options nriruntime.Options) *rig {
 	t.Cleanup(r.Stop)
 	r.node = node.New(node.Options{Kinds: memoryKinds(), Log: slog.New(slog.DiscardHandler)})
 	configure(t, r.node, memoryKinds(), memoryFile)
-	r.plugin, r.stop = startPlugin(t, r.node, r.Socket())
+	r.plugin, r.stop = startPlugin(t, r.node, r.Runtime)
 	r.wait(t, 1)
 	return r
 }
@@ -227,7 +227,7 @@ func TestAResizeWithoutTheResourceOfAClassChangesNothing(t *testing.T) {
 	id := r.runWithMemory(t, memoryQoS+"=tight")
 	r.stop()
 	r.node = node.New(node.Options{Kinds: memoryKinds(), Log: slog.New(slog.DiscardHandler)})
-	r.plugin, r.stop = startPlugin(t, r.node, r.Socket())
+	r.plugin, r.stop = startPlugin(t, r.node, r.Runtime)
 	r.wait(t, 2)
 	if err := r.UpdateContainer(t.Context(), id, memory(2000, "1400")); err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ func (r *machineRig) startNewWith(t *testing.T, text string) {
 	r.node, r.plugin = r.newNode(t), nil
 	r.mustConfigure(t, text)
 	r.world.API = serveAPI(t, r.node)
-	r.plugin, r.stop = startPlugin(t, r.node, r.Socket())
+	r.plugin, r.stop = startPlugin(t, r.node, r.Runtime)
 	r.wait(t, n+1)
 	r.node.Reconcile(t.Context())
 }

@@ -117,7 +117,7 @@ func TestOldRuntimesAreNotAskedToValidate(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(r.Stop)
-		startPlugin(t, newNode(t, nodetest.NewBackend()), r.Socket())
+		startPlugin(t, newNode(t, nodetest.NewBackend()), r.Runtime)
 		r.wait(t, 1)
 		hooks.check(t, want)
 	}

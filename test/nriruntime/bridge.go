@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,6 +93,19 @@ func (b *bridge) stop() {
 	for _, c := range clients {
 		_ = c.Close()
 	}
+}
+
+// waitDisconnected waits until NRI has closed its side of all connections.
+func (b *bridge) waitDisconnected(ctx context.Context) error {
+	b.mu.Lock()
+	clients := slices.Clone(b.clients)
+	b.mu.Unlock()
+	for _, c := range clients {
+		if err := c.UserOnCloseWait(ctx); err != nil {
+			return fmt.Errorf("wait for the end of a connection to a plugin: %w", err)
+		}
+	}
+	return nil
 }
 
 // synchronize sends all pods and containers to a plugin, unless `nri` was stopped meanwhile.

@@ -132,3 +132,9 @@ func (r *Runtime) Synchronizations() int { return r.bridge.synchronizations() }
 func (r *Runtime) WaitSynchronized(ctx context.Context, n int) error {
 	return r.bridge.waitSynchronized(ctx, n)
 }
+
+// WaitDisconnected waits until the runtime has noticed the end of all plugins. Until then a hook may fail with "ttrpc:
+// closed", as in containerd.
+func (r *Runtime) WaitDisconnected(ctx context.Context) error {
+	return r.bridge.waitDisconnected(ctx)
+}
