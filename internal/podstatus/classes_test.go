@@ -133,6 +133,12 @@ func TestTheConditionIsWrittenAlsoWithoutTheClasses(t *testing.T) {
 		"by a policy":                         apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", nil),
 		"by a webhook":                        &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400, Message: "denied the request"}},
 		"by a webhook with a code of its own": &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 451, Message: "denied the request"}},
+		"by a webhook that says not found": &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: 404, Message: "denied the request",
+		}},
+		"by a webhook that says conflict": &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Reason: metav1.StatusReasonConflict, Code: 409, Message: "denied the request",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

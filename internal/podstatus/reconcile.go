@@ -157,7 +157,7 @@ func (p *Publisher) write(ctx context.Context, key string, state *podState, o *o
 	}
 
 	again, err := p.writeCondition(ctx, key, state, o)
-	if gone(err) {
+	if gone(err, o.pod.Name) {
 		return 0 // the informer reports the deletion or the new pod
 	}
 	if p.options.Events {
@@ -242,7 +242,7 @@ func (p *Publisher) writeCondition(ctx context.Context, key string, state *podSt
 	}
 
 	err = p.apply(ctx, o.pod, want, annotation)
-	if gone(err) {
+	if gone(err, o.pod.Name) {
 		return 0, err
 	}
 	p.logOutcome(ctx, "write the condition of pods", key, "pod condition", err)
@@ -274,12 +274,15 @@ func (p *Publisher) apply(ctx context.Context, pod *corev1.Pod, want *corev1.Pod
 	})
 }
 
-// gone reports whether a write failed because its pod is gone, or was replaced by another pod with the same name. If
+// gone reports whether a write failed because the pod is gone, or was replaced by another pod with the same name. If
 // the pod was replaced, the API server rejects the UID in the write as invalid or as a conflict. A forced apply has
-// no other conflicts.
-func gone(err error) bool {
+// no other conflicts. A webhook may answer with the same codes, but the API server alone names the pod in the details.
+func gone(err error, pod string) bool {
 	var status apierrors.APIStatus
-	anotherUID := apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Details != nil &&
+	if !errors.As(err, &status) || status.Status().Details == nil || status.Status().Details.Name != pod {
+		return false
+	}
+	anotherUID := apierrors.IsInvalid(err) &&
 		slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 	return anotherUID || apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }
