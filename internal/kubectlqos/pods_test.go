@@ -316,3 +316,23 @@ func TestSeveralPodsCanBeNamed(t *testing.T) {
 		t.Errorf("completes %q", got.Out)
 	}
 }
+
+// TestAPodWithASandboxHasTheClassesOfThePod has the containers of the pod wait for their images.
+func TestAPodWithASandboxHasTheClassesOfThePod(t *testing.T) {
+	for status, want := range map[corev1.ConditionStatus]string{
+		corev1.ConditionTrue:  "p | <pod> | vendor.example/disk | fast | <system default> | pod | NotFollowed: the class was requested after the container started, and is not applied yet",
+		corev1.ConditionFalse: "p | <pod> | vendor.example/disk | fast | - | pod | ",
+	} {
+		pod := aPod("p").on("n1").annotated(podKey, "vendor.example/disk=fast").since(time.Date(2026, 5, 1, 12, 30, 0, 0, time.UTC)).waiting("ImagePullBackOff", "")
+		pod.Status.Phase = corev1.PodPending
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: status})
+		r := newRig(t, "plain.yaml")
+		r.addPodResource(t, "vendor.example/disk", true)
+		if err := r.core.Tracker().Add(pod.Pod); err != nil {
+			t.Fatal(err)
+		}
+		if got := bare(r.run(t, "pods", "p").Out); !strings.Contains(got, want) {
+			t.Errorf("PodReadyToStartContainers is %s:\n got %s\nwant %s", status, got, want)
+		}
+	}
+}
