@@ -60,22 +60,28 @@ func (all Informers) Ready() error {
 	return nil
 }
 
-// Work calls `reconcile` with the keys of a queue until ctx ends. If reconcile returns true, it is called again with this key, after a time
-// that grows. Work first waits until the informers have listed their objects.
-func (all Informers) Work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], reconcile func(key string) (again bool)) {
+// Work calls `reconcile` with the keys of a queue until ctx ends. The function returns the time after which it is called again with this key;
+// 0 if it is not. Work first waits until the informers have listed their objects.
+func (all Informers) Work(ctx context.Context, queue workqueue.TypedDelayingInterface[string], reconcile func(context.Context, string) time.Duration) {
 	for _, informer := range all {
 		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			return
 		}
 	}
 	defer context.AfterFunc(ctx, queue.ShutDown)() // ends Work
+	kubeapi.Work(ctx, queue, reconcile)
+}
 
-	kubeapi.Work(ctx, queue, func(_ context.Context, key string) time.Duration {
+// Retrying returns a function for Work. If `reconcile` returns true, it is called again with this key, after a time that grows.
+func Retrying(
+	queue workqueue.TypedRateLimitingInterface[string], reconcile func(key string) (again bool),
+) func(context.Context, string) time.Duration {
+	return func(_ context.Context, key string) time.Duration {
 		if reconcile(key) {
 			queue.AddRateLimited(key)
 		} else {
 			queue.Forget(key)
 		}
 		return 0
-	})
+	}
 }

@@ -31,6 +31,8 @@ const (
 	// minRetry and maxRetry are the delays after the first and after many failures. A patch that the API server refuses is tried again,
 	// because a quota may be raised at any time.
 	minRetry, maxRetry = time.Second, 5 * time.Minute
+	// maxPatches is the maximum number of patches in one reconcile, so that other StatefulSets do not wait for a large one.
+	maxPatches = 20
 	// writeTimeout is the maximum duration of one write.
 	writeTimeout = 30 * time.Second
 )
@@ -46,24 +48,28 @@ type controller struct {
 	client   kubernetes.Interface
 	dynamic  dynamic.Interface
 	recorder events.EventRecorder
-	queue    workqueue.TypedRateLimitingInterface[string]
+	queue    workqueue.TypedDelayingInterface[string]
+	now      func() time.Time
 	log      *slog.Logger
 
 	// reported has, for each key, the present problems of claims for which there is an event. Only the worker uses it.
 	reported map[string]map[string]string
+	// backoffs has, for each key, the requests that have failed. Only the worker uses it.
+	backoffs map[string]*backoff
 }
 
 // newController returns a controller. It starts nothing.
 func newController(client kubernetes.Interface, objects dynamic.Interface, recorder events.EventRecorder, log *slog.Logger) (*controller, error) {
 	typed := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	untyped := dynamicinformer.NewDynamicSharedInformerFactory(objects, 0)
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry)
+	keys := workqueue.TypedQueueConfig[string]{Queue: &turns{waiting: map[string][]string{}}}
+	queue := workqueue.TypedDelayingQueueConfig[string]{Queue: workqueue.NewTypedWithConfig(keys)}
 	c := &controller{
 		objects: untyped.ForResource(objectResource()).Informer(), sets: typed.Apps().V1().StatefulSets().Informer(),
 		pods: typed.Core().V1().Pods().Informer(), claims: typed.Core().V1().PersistentVolumeClaims().Informer(),
 		storageClasses: typed.Storage().V1().StorageClasses().Informer(),
-		client:         client, dynamic: objects, recorder: recorder, queue: workqueue.NewTypedRateLimitingQueue(limiter), log: log,
-		reported: map[string]map[string]string{},
+		client:         client, dynamic: objects, recorder: recorder, queue: workqueue.NewTypedDelayingQueueWithConfig(queue), now: time.Now, log: log,
+		reported: map[string]map[string]string{}, backoffs: map[string]*backoff{},
 	}
 	if err := c.objects.SetTransform(trim); err != nil {
 		return nil, fmt.Errorf("watch StatefulSetVolumes: %w", err)
@@ -139,11 +145,10 @@ func (c *controller) enqueueAll(any) {
 
 // Run reconciles until ctx ends.
 func (c *controller) Run(ctx context.Context) {
-	c.Work(ctx, c.queue, func(key string) (again bool) {
+	c.Work(ctx, c.queue, func(ctx context.Context, key string) time.Duration {
 		again, err := c.reconcile(ctx, key)
 		if err != nil && ctx.Err() == nil {
-			c.log.Warn("cannot change the volumes of a StatefulSet; retrying", "statefulset", key, "problem", err)
-			again = true
+			c.log.Warn("cannot change the volumes of a StatefulSet; retrying", "statefulset", key, "problem", err, "after", again)
 		}
 		return again
 	})

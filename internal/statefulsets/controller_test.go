@@ -35,16 +35,27 @@ import (
 
 // rig is a controller that runs against fakes of the API.
 type rig struct {
+	*controller
 	client   *fake.Clientset
+	dynamic  *dynamicfake.FakeDynamicClient
 	recorder *events.FakeRecorder
 
-	mu     sync.Mutex // guards `status` and `patch`
-	status nodeqosv1alpha1.StatefulSetVolumesStatus
-	patch  error // the answer of the API server to patches of claims
+	mu       sync.Mutex // guards all below
+	status   nodeqosv1alpha1.StatefulSetVolumesStatus
+	statuses int   // the number of writes of the status
+	patch    error // the answer of the API server to patches of claims
 }
 
 // newRig runs a controller until the test ends. The object with the request is that of the StatefulSet of newSnapshot.
 func newRig(t *testing.T, s snapshot, text string, patch error) *rig {
+	t.Helper()
+	r := newStillRig(t, s, text, patch)
+	r.run(t, func(ctx context.Context) error { r.Run(ctx); return nil })
+	return r
+}
+
+// newStillRig is like newRig, but the test calls `reconcile`.
+func newStillRig(t *testing.T, s snapshot, text string, patch error) *rig {
 	t.Helper()
 	objects := []runtime.Object{
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "grows"}, AllowVolumeExpansion: new(true)},
@@ -73,26 +84,30 @@ func newRig(t *testing.T, s snapshot, text string, patch error) *rig {
 		t.Fatal(err)
 	}
 	kinds := map[schema.GroupVersionResource]string{objectResource(): nodeqosv1alpha1.StatefulSetVolumesKind + "List"}
-	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
-	stored := dynamic.Resource(objectResource()).Namespace("ns")
+	r.dynamic = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
+	stored := r.dynamic.Resource(objectResource()).Namespace("ns")
 	if _, err := stored.Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	dynamic.PrependReactor("patch", nodeqosv1alpha1.StatefulSetVolumesPlural, r.keepStatus)
-	r.run(t, dynamic)
+	r.dynamic.PrependReactor("patch", nodeqosv1alpha1.StatefulSetVolumesPlural, r.keepStatus)
+
+	if r.controller, err = newController(r.client, r.dynamic, r.recorder, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	r.run(t, func(ctx context.Context) error {
+		group := &errgroup.Group{}
+		r.Start(ctx, group)
+		return group.Wait()
+	})
 	return r
 }
 
-func (r *rig) run(t *testing.T, dynamic *dynamicfake.FakeDynamicClient) {
+// run runs a function until the test ends.
+func (r *rig) run(t *testing.T, function func(context.Context) error) {
 	t.Helper()
-	c, err := newController(r.client, dynamic, r.recorder, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	group := &errgroup.Group{}
-	c.Start(ctx, group)
-	group.Go(func() error { c.Run(ctx); return nil })
+	group.Go(func() error { return function(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		if err := group.Wait(); err != nil {
@@ -101,20 +116,29 @@ func (r *rig) run(t *testing.T, dynamic *dynamicfake.FakeDynamicClient) {
 	})
 }
 
-// keepStatus keeps the status of a patch. The stored object stays as it is, so the controller writes each status that is not empty.
+// keepStatus stores the status of a patch, as the API server does.
 func (r *rig) keepStatus(action clienttesting.Action) (bool, runtime.Object, error) {
 	patch, ok := action.(clienttesting.PatchAction)
 	if !ok || patch.GetSubresource() != "status" {
 		return true, nil, fmt.Errorf("unexpected action %v", action)
 	}
 	var object nodeqosv1alpha1.StatefulSetVolumes
-	if err := json.Unmarshal(patch.GetPatch(), &object); err != nil {
+	var content struct{ Status map[string]any }
+	if err := errors.Join(json.Unmarshal(patch.GetPatch(), &object), json.Unmarshal(patch.GetPatch(), &content)); err != nil {
 		return true, nil, err
 	}
+	stored, err := r.dynamic.Tracker().Get(objectResource(), "ns", patch.GetName())
+	if err != nil {
+		return true, nil, err
+	}
+	after := stored.(*unstructured.Unstructured).DeepCopy()
+	after.Object["status"] = content.Status
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.status = object.Status
-	return true, &unstructured.Unstructured{}, nil
+	r.statuses++
+	return true, after, r.dynamic.Tracker().Update(objectResource(), after, "ns")
 }
 
 // awaits waits until the conditions are as wanted: "Ready REASON" or "Stalled REASON", or "REASON" if neither is True. It returns the message.

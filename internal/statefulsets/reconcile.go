@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -40,39 +41,74 @@ func objectResource() schema.GroupVersionResource {
 	return nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.StatefulSetVolumesPlural)
 }
 
-// reconcile patches the claims of a StatefulSet that may be patched now, and writes the status of the StatefulSetVolumes object. The
-// result `again` is true if the API server has refused a patch, so that the patch has to be tried again later.
-func (c *controller) reconcile(ctx context.Context, key string) (again bool, err error) {
+// reconcile patches the claims of a StatefulSet that may be patched now, and writes the status of the StatefulSetVolumes object. It returns
+// the time after which it has to be called again, or 0 if only events require another call.
+func (c *controller) reconcile(ctx context.Context, key string) (again time.Duration, err error) {
 	content, err := get[*unstructured.Unstructured](c.objects, key)
 	if err != nil || content == nil || content.GetDeletionTimestamp() != nil {
 		delete(c.reported, key)
-		return false, err
+		delete(c.backoffs, key)
+		return 0, err
 	}
 	object, err := readObject(content)
 	if err != nil {
-		return false, fmt.Errorf("read StatefulSetVolumes %s: %w", key, err)
+		return maxRetry, fmt.Errorf("read StatefulSetVolumes %s: %w", key, err)
 	}
 	s, err := c.snapshotOf(key)
 	if err != nil {
-		return false, err
+		return maxRetry, err
 	}
 
+	waits := c.backoffs[key].begin(object, c.now())
+	c.backoffs[key] = waits
 	result := outcome{missing: s == nil}
-	var failures []error
 	if s != nil {
 		result.steps, result.replicas = plan(*s, object.Spec), replicaCount(s.set)
-		for i := range result.steps {
-			refusal, err := c.execute(ctx, &result.steps[i])
-			again = again || refusal
-			failures = append(failures, err)
-		}
+		again, err = c.patch(ctx, result.steps, waits)
 		c.report(key, s.set, result.steps)
 	}
 
-	if status := statusOf(object, result); !equality.Semantic.DeepEqual(object.Status, status) {
-		failures = append(failures, c.writeStatus(ctx, object, status))
+	if status := statusOf(object, result); !waits.status && !equality.Semantic.DeepEqual(object.Status, status) {
+		failure := c.writeStatus(ctx, object, status)
+		waits.status = failure != nil
+		err = errors.Join(err, failure)
 	}
-	return again, errors.Join(failures...)
+	if retry := waits.end(c.now()); again == 0 || retry > 0 && retry < again {
+		again = retry
+	}
+	return again, err
+}
+
+// patch patches the claims of the steps that have a patch. If there are more of them than one reconcile may patch, or if a claim has changed
+// in the meantime, it returns the time after which the reconcile is repeated.
+func (c *controller) patch(ctx context.Context, steps []step, waits *backoff) (again time.Duration, err error) {
+	sent := 0
+	for i := range steps {
+		s := &steps[i]
+		if s.phase != patchable || waits.apply(s) {
+			continue
+		}
+		switch {
+		case err != nil:
+			s.phase, s.message = changing, messageNoAnswer
+			waits.hold(s)
+			continue
+		case sent == maxPatches:
+			s.phase, s.message, again = queued, "waits for the claims of other replicas", debounce
+			continue
+		}
+
+		sent++
+		var conflict bool
+		conflict, err = c.execute(ctx, s)
+		switch {
+		case conflict:
+			again = max(again, minRetry)
+		case err != nil || s.phase == refused:
+			waits.hold(s)
+		}
+	}
+	return again, err
 }
 
 var size = regexp.MustCompile(nodeqosv1alpha1.SizePattern)
@@ -95,11 +131,11 @@ func readObject(content *unstructured.Unstructured) (*nodeqosv1alpha1.StatefulSe
 	return object, runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, object)
 }
 
-// execute patches a claim if the step has a patch. If the API server refuses the patch, execute changes the phase of the step.
-func (c *controller) execute(ctx context.Context, s *step) (refusal bool, err error) {
-	if s.phase != patchable {
-		return false, nil
-	}
+// messageNoAnswer is the message of a step whose patch has failed without an answer of the API server.
+const messageNoAnswer = "the API server does not answer; the change is requested again"
+
+// execute sends the patch of a step, and sets the phase of the step to the result. `conflict` is true if the claim has changed in the meantime.
+func (c *controller) execute(ctx context.Context, s *step) (conflict bool, err error) {
 	body, err := s.patch.body()
 	if err != nil {
 		return false, fmt.Errorf("encode the patch of claim %s: %w", s.claim, err)
@@ -119,9 +155,9 @@ func (c *controller) execute(ctx context.Context, s *step) (refusal bool, err er
 		return true, nil
 	case kubeapi.Refused(err):
 		s.phase, s.message = refused, "the API server refuses the change: "+err.Error()
-		return true, nil
+		return false, nil
 	default:
-		s.phase, s.message = changing, "the API server does not answer; the change is requested again"
+		s.phase, s.message = changing, messageNoAnswer
 		return false, fmt.Errorf("patch claim %s/%s: %w", namespace, s.claim, err)
 	}
 	return false, nil

@@ -155,14 +155,14 @@ func (c *controller) enqueueAll(any) {
 
 // Run writes until ctx ends.
 func (c *controller) Run(ctx context.Context) {
-	c.Work(ctx, c.queue, func(node string) (again bool) {
+	c.Work(ctx, c.queue, replicated.Retrying(c.queue, func(node string) (again bool) {
 		err := c.reconcile(ctx, node)
 		if err != nil && ctx.Err() == nil {
 			c.log.Warn("cannot write the limits of volumes; retrying", "node", node, "problem", err)
 			return true
 		}
 		return false
-	})
+	}))
 }
 
 // reconcile writes the spec of a node's object if it is out of date. The shim of the node creates the object.

@@ -32,15 +32,15 @@ func publisher() *user.DefaultInfo {
 	return &user.DefaultInfo{Name: "system:serviceaccount:qos-system:qos-publisher", Extra: map[string][]string{nodeNameClaim: {"node-1"}}}
 }
 
-// confinement is the policy that confines the publisher, as an API server evaluates it.
+// confinement is the policy that confines a service account, as an API server evaluates it.
 type confinement struct {
 	policy    *admissionv1.ValidatingAdmissionPolicy
 	validator validating.Validator
 }
 
-func newConfinement(t *testing.T) *confinement {
+// newConfinement returns the only policy in rendered manifests.
+func newConfinement(t *testing.T, found *installed) *confinement {
 	t.Helper()
-	found := render(t)
 	if len(found.policies) != 1 || len(found.policyBindings) != 1 {
 		t.Fatalf("%d policies and %d bindings are installed, want one of each", len(found.policies), len(found.policyBindings))
 	}
@@ -189,7 +189,7 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 		otherEvent  = "the publisher may write only events of pods and of its NodeQOSResources that name the publisher and its node as the source"
 	)
 
-	confinement := newConfinement(t)
+	confinement := newConfinement(t, render(t))
 	created := func(o runtime.Object, resource string) request { return request{resource, "", nil, o} }
 	for _, test := range []struct {
 		name string
@@ -274,7 +274,7 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 // write even if kustomize has renamed the publisher by a prefix, suffix or namespace. It must not refuse the write of
 // another user.
 func TestTheConfinementIsForThePublisherAlone(t *testing.T) {
-	confinement := newConfinement(t)
+	confinement := newConfinement(t, render(t))
 	forbidden := podStatus(func(p *corev1.Pod) { p.Labels = nil })
 	for name, refused := range map[string]bool{
 		"system:serviceaccount:qos-system:qos-publisher":       true,
@@ -296,7 +296,8 @@ func TestTheConfinementIsForThePublisherAlone(t *testing.T) {
 // TestNothingElseCanDisableTheConfinement checks that the policy depends on no other object, such as parameters, and
 // that it covers every resource that the publisher may write.
 func TestNothingElseCanDisableTheConfinement(t *testing.T) {
-	found, p := render(t), newConfinement(t).policy
+	found := render(t)
+	p := newConfinement(t, found).policy
 	binding := found.policyBindings[0]
 	if p.Spec.ParamKind != nil || binding.Spec.ParamRef != nil || binding.Spec.MatchResources != nil || binding.Spec.PolicyName != p.Name ||
 		!slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) {

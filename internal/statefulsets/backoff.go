@@ -1,0 +1,62 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package statefulsets
+
+import (
+	"fmt"
+	"time"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+)
+
+// backoff has the requests for one StatefulSetVolumes object that have failed. They are not repeated before a time, whatever events come.
+type backoff struct {
+	spec     string // the UID and the generation of the object
+	failures int
+	until    time.Time
+	held     map[string]answer // by the claim whose patch has failed
+	status   bool              // the write of the status has failed
+}
+
+// answer is the phase and the message of a step whose patch has failed.
+type answer struct {
+	phase   phase
+	message string
+}
+
+// begin returns the backoff for a reconcile. A new object or a new spec is tried at once, and so is everything when the time has come.
+func (b *backoff) begin(object *nodeqosv1alpha1.StatefulSetVolumes, now time.Time) *backoff {
+	spec := fmt.Sprintf("%s/%d", object.UID, object.Generation)
+	switch {
+	case b == nil || b.spec != spec:
+		return &backoff{spec: spec, held: map[string]answer{}}
+	case !now.Before(b.until):
+		b.held, b.status = map[string]answer{}, false
+	}
+	return b
+}
+
+// end returns the time after which everything that has failed is tried again; 0 if nothing has.
+func (b *backoff) end(now time.Time) time.Duration {
+	switch {
+	case len(b.held) == 0 && !b.status:
+		b.failures = 0
+		return 0
+	case !now.Before(b.until):
+		b.until = now.Add(min(minRetry<<min(b.failures, 20), maxRetry))
+		b.failures++
+	}
+	return b.until.Sub(now)
+}
+
+// apply gives a step the answer to its patch, if the patch has failed before.
+func (b *backoff) apply(s *step) (held bool) {
+	before, held := b.held[s.claim]
+	if held {
+		s.phase, s.message = before.phase, before.message
+	}
+	return held
+}
+
+func (b *backoff) hold(s *step) { b.held[s.claim] = answer{phase: s.phase, message: s.message} }

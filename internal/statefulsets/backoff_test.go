@@ -1,0 +1,195 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package statefulsets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+)
+
+// once calls reconcile once, at a time after the start of the test, and returns the time until the next call.
+func (r *rig) once(t *testing.T, at time.Duration) (again time.Duration) {
+	t.Helper()
+	r.synced(t)
+	start := time.Unix(1_000_000, 0)
+	r.now = func() time.Time { return start.Add(at) }
+	again, err := r.reconcile(t.Context(), "ns/db")
+	if err != nil {
+		t.Logf("reconcile: %v", err)
+	}
+	return again
+}
+
+// synced waits until the watch caches have all that the API server has.
+func (r *rig) synced(t *testing.T) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		for _, informer := range r.Informers {
+			if !informer.HasSynced() {
+				return false, nil
+			}
+		}
+		object, err := r.dynamic.Tracker().Get(objectResource(), "ns", "db")
+		if err != nil {
+			return false, err
+		}
+		claims, err := r.client.CoreV1().PersistentVolumeClaims("ns").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		same := hasStatus(r.objects, object.(*unstructured.Unstructured).Object["status"])
+		for i := range claims.Items {
+			cached, err := get[*corev1.PersistentVolumeClaim](r.claims, "ns/"+claims.Items[i].Name)
+			same = same && err == nil && cached != nil && cached.Spec.Resources.Requests.Storage().Equal(*claims.Items[i].Spec.Resources.Requests.Storage())
+		}
+		return same, nil
+	})
+	if err != nil {
+		t.Fatalf("the watch caches do not have what is stored: %v", err)
+	}
+}
+
+// hasStatus reports whether the only object in a cache has a status.
+func hasStatus(informer cache.SharedIndexInformer, status any) bool {
+	all := informer.GetStore().List()
+	return len(all) == 1 && fmt.Sprint(all[0].(*unstructured.Unstructured).Object["status"]) == fmt.Sprint(status)
+}
+
+// patches returns the number of patches of claims until now.
+func (r *rig) patches() (sent int) {
+	for _, action := range r.client.Actions() {
+		if action.Matches("patch", "persistentvolumeclaims") {
+			sent++
+		}
+	}
+	return sent
+}
+
+func TestEventsDoNotRepeatARefusedPatch(t *testing.T) {
+	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, "data-db-0", errors.New("exceeded quota: small"))
+	for name, answer := range map[string]error{"refused": refusal, "no answer": apierrors.NewServiceUnavailable("down")} {
+		t.Run(name, func(t *testing.T) {
+			s := newSnapshot()
+			r := newStillRig(t, s, "data=20Gi", answer)
+			for range 10 { // events of a pod
+				if again := r.once(t, 0); again != minRetry {
+					t.Fatalf("the next attempt is after %s, want %s", again, minRetry)
+				}
+			}
+			if sent, statuses := r.patches(), r.statuses; sent != 1 || statuses != 1 {
+				t.Errorf("%d patches of claims and %d of the status, want 1 and 1", sent, statuses)
+			}
+
+			if again := r.once(t, minRetry); again != 2*minRetry || r.patches() != 2 {
+				t.Errorf("after %s, there are %d patches, and the next attempt is after %s", minRetry, r.patches(), again)
+			}
+			for at := 3 * minRetry; at < time.Hour; {
+				at += r.once(t, at)
+			}
+			if again := r.once(t, 2*time.Hour); again != maxRetry {
+				t.Errorf("after many attempts, the next one is after %s, want %s", again, maxRetry)
+			}
+			r.patch = nil // the quota is raised
+			r.once(t, 3*time.Hour)
+			r.requested(t, "data-db-0", "20Gi")
+		})
+	}
+}
+
+func TestAnotherRequestIsTriedAtOnce(t *testing.T) {
+	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, "data-db-0", errors.New("exceeded quota: small"))
+	r := newStillRig(t, newSnapshot(), "data=20Gi", refusal)
+	r.once(t, 0)
+	object, err := r.dynamic.Tracker().Get(objectResource(), "ns", "db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := object.(*unstructured.Unstructured).DeepCopy()
+	next.SetGeneration(6)
+	if err := r.dynamic.Tracker().Update(objectResource(), next, "ns"); err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+		cached, err := get[*unstructured.Unstructured](r.objects, "ns/db")
+		return err == nil && cached.GetGeneration() == 6, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.once(t, 0); r.patches() != 2 {
+		t.Errorf("%d patches, want 2", r.patches())
+	}
+}
+
+// TestAStatusThatIsCurrentIsNotWritten reconciles again and again when nothing changes.
+func TestAStatusThatIsCurrentIsNotWritten(t *testing.T) {
+	r := newStillRig(t, newSnapshot(), "data=20Gi", nil)
+	for range 3 {
+		r.once(t, 0)
+	}
+	// One has the request for the first replica, the other one that it waits for the driver.
+	if r.statuses > 2 || r.patches() != 1 {
+		t.Errorf("%d writes of the status and %d patches, want at most 2 and 1", r.statuses, r.patches())
+	}
+	before := r.statuses
+	for range 3 {
+		r.once(t, 0)
+	}
+	if r.statuses != before {
+		t.Errorf("%d more writes of the status", r.statuses-before)
+	}
+}
+
+// TestALargeStatefulSetLeavesTheWorkerToOthers has more claims than one reconcile may patch.
+func TestALargeStatefulSetLeavesTheWorkerToOthers(t *testing.T) {
+	const replicas = maxPatches + 5
+	r := newStillRig(t, newParallel(replicas), "data=20Gi", nil)
+	if again := r.once(t, 0); again != debounce || r.patches() != maxPatches {
+		t.Errorf("%d patches, and the next reconcile after %s; want %d and %s", r.patches(), again, maxPatches, debounce)
+	}
+	if again := r.once(t, 0); again != 0 || r.patches() != replicas {
+		t.Errorf("%d patches, and the next reconcile after %s; want %d and 0s", r.patches(), again, replicas)
+	}
+}
+
+func newParallel(replicas int32) snapshot {
+	s := newSnapshot()
+	s.set.Spec.PodManagementPolicy, s.set.Spec.Replicas = "Parallel", new(replicas)
+	for i := range replicas {
+		pod, claim := s.pods["db-0"].DeepCopy(), s.claims["data-db-0"].DeepCopy()
+		pod.Name, claim.Name = fmt.Sprintf("db-%d", i), fmt.Sprintf("data-db-%d", i)
+		pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = claim.Name
+		s.pods[pod.Name], s.claims[claim.Name] = pod, claim
+	}
+	return s
+}
+
+func TestNamespacesTakeTurns(t *testing.T) {
+	q := &turns{waiting: map[string][]string{}}
+	for _, key := range []string{"greedy/a", "greedy/b", "greedy/c", "modest/a", "greedy/d", "other/a"} {
+		q.Push(key)
+	}
+	got := []string{}
+	for q.Len() > 0 {
+		got = append(got, q.Pop())
+	}
+	if want := []string{"greedy/a", "modest/a", "other/a", "greedy/b", "greedy/c", "greedy/d"}; !slices.Equal(got, want) {
+		t.Errorf("the order is %q, want %q", got, want)
+	}
+	if len(q.waiting) > 0 || len(q.order) > 0 {
+		t.Errorf("the empty queue keeps %v, %v", q.waiting, q.order)
+	}
+}
