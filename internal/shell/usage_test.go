@@ -35,6 +35,13 @@ func usedByContainer(pod, container string, measurements ...*qosv1alpha1.Measure
 	}
 }
 
+// energyAt has what the class gold uses of two packages, and of the cache whose ID is that of the first package.
+func energyAt(seconds int, joules, farads float64) *qosv1alpha1.WatchUsageResponse {
+	return usageAt(seconds, []*qosv1alpha1.ClassUsage{usedByClass("k8s.io/rdt", "gold",
+		measurement("core_joules_total", "0", joules), measurement("core_joules_total", "1", joules/100), measurement("core_activity_farads_total", "0", farads),
+		measurement("llc_occupancy_bytes", "0", 4<<20))})
+}
+
 func TestUsageShows(t *testing.T) {
 	const bandwidth, read, waiting = "memory_bandwidth_bytes_total", "fs_reads_bytes_total", "pressure_io_waiting_seconds_total"
 	rdt := func(gold, bronze float64) []*qosv1alpha1.ClassUsage {
@@ -81,6 +88,12 @@ RESOURCE    CLASS             PART  CACHE
 k8s.io/rdt  <system default>  0     1000
 k8s.io/rdt  bronze            0     3.0Mi
 k8s.io/rdt  gold              0     30Mi
+`},
+		{"watts of packages beside the cache with the same number", energyAt(0, 10, 1), energyAt(2, 35, 1.5), shell.UsageView{SortBy: "watts"}, `
+RESOURCE    CLASS  PART       CACHE  WATTS  FARADS/s
+k8s.io/rdt  gold   package 0  -      12     0.2
+k8s.io/rdt  gold   package 1  -      0.125  -
+k8s.io/rdt  gold   0          4.0Mi  -      -
 `},
 		{"measures of another resource",
 			usageAt(0, []*qosv1alpha1.ClassUsage{usedByClass("example.com/net", "fast", measurement("sent_bytes_total", "eth0", 0), measurement("flows", "eth0", 7))}),

@@ -18,21 +18,25 @@ type column struct {
 	// sort is the name of the column for --sort-by.
 	sort   string
 	format func(float64) string
+	// what precedes the part in the column PART. It is empty for caches and disks.
+	what string
 }
 
 // knownColumns returns the known columns in their order. The values of cumulative measures are shown per second.
 func knownColumns() []column {
 	return []column{
-		{"llc_occupancy_bytes", "CACHE", "cache", bytesText},
-		{"memory_bandwidth_bytes_total", "MEMORY/s", "memory", bytesText},
-		{"memory_bandwidth_local_bytes_total", "LOCAL/s", "local", bytesText},
-		{"memory_bandwidth_observed_seconds_total", "OBSERVED", "observed", percentText},
-		{"fs_reads_bytes_total", "READ/s", "read", bytesText},
-		{"fs_writes_bytes_total", "WRITTEN/s", "written", bytesText},
-		{"fs_reads_total", "READS/s", "reads", numberText},
-		{"fs_writes_total", "WRITES/s", "writes", numberText},
-		{"pressure_io_waiting_seconds_total", "WAITING", "waiting", percentText},
-		{"pressure_io_stalled_seconds_total", "STALLED", "stalled", percentText},
+		{"llc_occupancy_bytes", "CACHE", "cache", bytesText, ""},
+		{"memory_bandwidth_bytes_total", "MEMORY/s", "memory", bytesText, ""},
+		{"memory_bandwidth_local_bytes_total", "LOCAL/s", "local", bytesText, ""},
+		{"memory_bandwidth_observed_seconds_total", "OBSERVED", "observed", percentText, ""},
+		{"core_joules_total", "WATTS", "watts", wattsText, "package "},
+		{"core_activity_farads_total", "FARADS/s", "activity", numberText, "package "},
+		{"fs_reads_bytes_total", "READ/s", "read", bytesText, ""},
+		{"fs_writes_bytes_total", "WRITTEN/s", "written", bytesText, ""},
+		{"fs_reads_total", "READS/s", "reads", numberText, ""},
+		{"fs_writes_total", "WRITES/s", "writes", numberText, ""},
+		{"pressure_io_waiting_seconds_total", "WAITING", "waiting", percentText, ""},
+		{"pressure_io_stalled_seconds_total", "STALLED", "stalled", percentText, ""},
 	}
 }
 
@@ -110,9 +114,9 @@ func (t *table) add(before, now []Measurement, took time.Duration, names []strin
 		earlier[series{m.Name, m.Part}] = m.Value
 	}
 
-	now = slices.SortedStableFunc(slices.Values(now), func(a, b Measurement) int { return cmp.Compare(a.Part, b.Part) })
+	now = slices.SortedStableFunc(slices.Values(now), func(a, b Measurement) int { return cmp.Compare(partOf(a), partOf(b)) })
 	for _, m := range now {
-		r := t.rowOf(names, m.Part)
+		r := t.rowOf(names, partOf(m))
 		value := m.Value
 		if strings.HasSuffix(m.Name, "_total") {
 			last, counted := earlier[series{m.Name, m.Part}]
@@ -123,6 +127,16 @@ func (t *table) add(before, now []Measurement, took time.Duration, names []strin
 		}
 		r.values[m.Name] += value
 	}
+}
+
+// partOf returns what the column PART shows for a measurement. A package is another part than the cache with the same number.
+func partOf(m Measurement) string {
+	for _, c := range knownColumns() {
+		if c.measure == m.Name {
+			return c.what + m.Part
+		}
+	}
+	return m.Part
 }
 
 // rowOf returns the row with these names and this part, and adds it to the table if it is missing.
@@ -209,6 +223,14 @@ func numberText(n float64) string {
 		return fmt.Sprintf("%.1f", n)
 	}
 	return fmt.Sprintf("%.0f", n)
+}
+
+// wattsText formats watts. A container that computes little needs only some thousandths.
+func wattsText(watts float64) string {
+	if watts < 0.9995 {
+		return fmt.Sprintf("%.3f", watts)
+	}
+	return numberText(watts)
 }
 
 func percentText(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }

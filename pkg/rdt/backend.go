@@ -223,7 +223,7 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 	}
 	for _, op := range ops {
 		if op.Kind == Create {
-			b.Created(op.Group)
+			b.Created(t, config.monitored, op.Group)
 		}
 	}
 

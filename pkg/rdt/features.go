@@ -5,6 +5,7 @@ package rdt
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -56,6 +57,7 @@ func features(info resctrl.Info) []classes.Feature {
 		"the CPU or the kernel cannot monitor caches (info/L3_MON)")
 	add("assignable counters", info.AssignsCounters, "mbm_event", "info/L3_MON/mbm_assign_mode is not mbm_event, or does not exist")
 	add("device traffic", devices, "info/L3/io_alloc", "the CPU or the kernel lacks info/L3/io_alloc")
-	add("telemetry", info.Telemetry, "info/PERF_PKG_MON", "the CPU or the kernel lacks info/PERF_PKG_MON")
+	add("energy", slices.Contains(info.Counts, resctrl.CoreEnergy), "core_energy in info/PERF_PKG_MON/mon_features",
+		"the CPU or the kernel lacks core_energy in info/PERF_PKG_MON/mon_features")
 	return all
 }

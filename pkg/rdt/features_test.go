@@ -25,7 +25,7 @@ func TestCheckNamesTheFeaturesOfTheMachine(t *testing.T) {
 		want string
 	}{
 		"AMD":               {amd, "shares of caches, bandwidth in 1/8 GB/s, monitoring of containers, assignable counters, device traffic"},
-		"Intel":             {intel, "shares of caches, bandwidth in per cent, monitoring of containers, telemetry"},
+		"Intel":             {intel, "shares of caches, bandwidth in per cent, monitoring of containers, energy"},
 		"CDP":               {apart, "shares of caches, code and data apart, bandwidth in per cent, monitoring of containers"},
 		"MBps":              {mbps, "shares of caches, bandwidth in MBps, monitoring of containers"},
 		"Arm":               {sim.ArmSpec(8), "shares of caches, bandwidth in per cent, monitoring of containers"},

@@ -374,25 +374,3 @@ func TestAFailedChangeOfClassMovesTheGroupBack(t *testing.T) {
 
 	wantGroups(t, c.fs, map[string]string{"qos-gold/mon_groups/qos-c": "10 11"})
 }
-
-func TestMonitoringIsConfiguredByClass(t *testing.T) {
-	for text, want := range map[string]string{
-		"monitoring: yes":                            `monitoring: is "yes"`,
-		"monitoring: pods":                           `monitoring: is "pods"; write "containers" to monitor all containers`,
-		"monitoring: {pods: [gold]}":                 "monitoring.pods",
-		"monitoring: {containers: []}":               "monitoring: selects no container",
-		"monitoring: {}":                             "monitoring: selects no container",
-		"monitoring:":                                "monitoring: selects no container",
-		"monitoring: [gold]":                         "monitoring",
-		"monitoring: {containers: gold}":             "monitoring.containers",
-		`monitoring: {containers: all, rotate: "5"}`: `monitoring.rotate: is "5"; write a time from 1s to 1h, for example 10s`,
-		"monitoring: {containers: all, rotate: 1ms}": "monitoring.rotate: is",
-		"monitoring: {rotate: 10s}":                  "monitoring: selects no container",
-		"monitoring: {containers: [silver]}":         `monitoring.containers[0]: "silver" is not a class of this section`,
-		"monitoring: {containers: [gold, gold]}":     "monitoring.containers[1]: lists the class a second time",
-	} {
-		if _, err := parseConfig(twoPartitions + text); err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "\n") > 0 {
-			t.Errorf("%s: %v, want one problem with %q", text, err, want)
-		}
-	}
-}

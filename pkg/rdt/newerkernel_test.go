@@ -15,6 +15,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -152,4 +153,46 @@ func wantCounters(t *testing.T, host hostfs.Root, b *Backend, containers []class
 	if condition.Healthy != (lacking == 0) || counted.Missing["NoFreeCounter"] != lacking || counted.Containers != len(containers)-lacking {
 		t.Errorf("%d containers have no counter; reported are %+v and %+v", lacking, condition, counted)
 	}
+}
+
+// TestEnergyOfTheKernel needs telemetry (Intel, Linux 7.0). The kernel does not reset it, so that a new group begins with what its RMID
+// has counted before.
+func TestEnergyOfTheKernel(t *testing.T) {
+	host := mountNewer(t, "PERF_PKG_MON/num_rmids")
+	pid := sleeping(t)
+	b := newBackend(host, processes{pid})
+	apply(t, b, featuresMonitored("energy"))
+	must(t, host.WriteFile(sim.MountPoint+"/qos-gold/tasks", []byte(strconv.Itoa(pid))))
+	c := classes.Holder{ID: "c1", Container: "main", PID: pid}
+	b.MonitorAll(t.Context(), inClass("gold", c))
+
+	shown := func() float64 {
+		t.Helper()
+		text, err := host.ReadFile(sim.MountPoint + "/qos-gold/mon_groups/qos-c1/mon_data/mon_PERF_PKG_00/core_energy")
+		must(t, err)
+		value, ok := resctrl.ParseCounter(text)
+		if !ok {
+			t.Fatalf("the kernel shows %q", text)
+		}
+		return value
+	}
+	used := func() float64 {
+		value, _ := containerUses(t, b, c, "core_joules_total").(float64)
+		return value
+	}
+	begun, before := shown(), used()
+	for shown() == begun {
+		continue // the emulated CPU counts while time passes
+	}
+	now := used()
+	if now <= before || begun == 0 || now >= shown() {
+		t.Errorf("the container has used %v J, and %v J before; its RMID has counted %v J, of which %v J before its group", now, before, shown(), begun)
+	}
+	if got := measured(t, b, "gold")[joules()]; got < now {
+		t.Errorf("the class has used %v J, and its container %v J", got, now)
+	}
+	t.Logf("measures: %v; the container has used %v J of the %v J that its RMID has counted", measuresOf(measured(t, b, "gold")), now, shown())
+	b.Unmonitor("c1")
+	must(t, b.Apply(t.Context(), &Config{}))
+	must(t, b.Release(t.Context(), nobody))
 }

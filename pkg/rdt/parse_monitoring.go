@@ -5,6 +5,7 @@ package rdt
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -26,10 +27,13 @@ func (r *reader) monitoring(f *classes.Field) (m monitoring.Selection) {
 		return monitoring.Selection{All: true}
 	}
 
-	fields := f.Fields("containers", "rotate")
+	fields := f.Fields("containers", "rotate", "features")
 	list := fields["containers"]
 	if rotate := fields["rotate"]; rotate != nil {
 		m.Rotate = turnOf(rotate)
+	}
+	if features := fields["features"]; features != nil {
+		m.Features = featuresOf(features)
 	}
 	if list != nil && list.IsScalar() && list.Scalar() == "all" {
 		m.All = true
@@ -43,6 +47,30 @@ func (r *reader) monitoring(f *classes.Field) (m monitoring.Selection) {
 		r.monitoredClass(&m, item)
 	}
 	return m
+}
+
+// featuresOf reads which features are monitored.
+func featuresOf(f *classes.Field) []string {
+	names := []string{}
+	var known []string
+	for _, feature := range monitoring.Features() {
+		known = append(known, feature.Name)
+	}
+	items := f.Items()
+	for _, item := range items {
+		switch name, ok := item.Text(); {
+		case ok && !slices.Contains(known, name):
+			item.Report("%q is not a feature; write some of %s", name, strings.Join(known, ", "))
+		case ok && slices.Contains(names, name):
+			item.Report("lists the feature a second time")
+		default:
+			names = append(names, name)
+		}
+	}
+	if len(items) == 0 && (f.IsList() || f.IsNull()) {
+		f.Report("selects no feature; write some of %s", strings.Join(known, ", "))
+	}
+	return names
 }
 
 // turnOf reads how long a container has a counter of memory bandwidth.

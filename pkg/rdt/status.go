@@ -29,6 +29,7 @@ const (
 	ConditionOwnCache    = "CacheNotShared"
 	ConditionCacheSizes  = "CacheSizes"
 	ConditionDenials     = "AnnotationDenials"
+	ConditionFeatures    = "FeaturesMonitored"
 )
 
 // live is the applied state. It is immutable.
@@ -138,6 +139,11 @@ func (l *live) classConditions() []classes.Condition {
 		}
 	}
 
+	for _, feature := range l.config.monitored.Lacks(l.machine.info) {
+		conditions = append(conditions, classes.Condition{Type: ConditionFeatures, Reason: "CannotMonitor",
+			Message: fmt.Sprintf("the CPU or the kernel cannot monitor %s (%s is not in info/%s/mon_features); remove it from the features of monitoring",
+				feature.Name, feature.Events[0], feature.Events[0].Feature())})
+	}
 	if condition, shares := l.sharedCache(); shares {
 		conditions = append(conditions, condition)
 	}

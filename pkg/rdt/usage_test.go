@@ -4,6 +4,8 @@
 package rdt
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -88,4 +90,13 @@ func TestWithoutMonitoringThereIsNothingToMeasure(t *testing.T) {
 			}
 		})
 	}
+}
+
+// measuresOf returns the sorted names of the measures of a reading.
+func measuresOf(reading classes.Reading) []string {
+	names := map[string]bool{}
+	for series := range reading {
+		names[series.Measure] = true
+	}
+	return slices.Sorted(maps.Keys(names))
 }

@@ -88,7 +88,7 @@ func (t Tree) Assign(group string, counter Counter, assigned bool) error {
 	if assigned {
 		state = "e"
 	}
-	text := fmt.Sprintf("%s:%d=%s\n", counter.Event, counter.Cache, state)
+	text := fmt.Sprintf("%s:%d=%s\n", counter.Event, counter.Domain, state)
 	if err := t.host.WriteFile(t.path(group, "mbm_L3_assignments"), []byte(text)); err != nil {
 		return fmt.Errorf("write %q to mbm_L3_assignments of %s: %w", strings.TrimSpace(text), Describe(group), t.explain(err, ""))
 	}

@@ -147,10 +147,10 @@ func ExampleInfo_Rounded() {
 
 func ExampleTree_Counters() {
 	host := intel().add("/sys/fs/resctrl/batch/mon_data/mon_L3_00", files{"llc_occupancy": "1048576\n", "mbm_total_bytes": "Unavailable\n"})
-	counters, err := resctrl.At(host, resctrl.DefaultMountPoint).Counters("batch")
-	occupied := counters[resctrl.Counter{Event: resctrl.LLCOccupancy, Cache: 0}]
-	_, has := counters[resctrl.Counter{Event: resctrl.MBMTotal, Cache: 0}]
-	fmt.Println(occupied, has, err)
+	counters, err := resctrl.At(host, resctrl.DefaultMountPoint).Counters("batch", []resctrl.Event{resctrl.LLCOccupancy, resctrl.MBMTotal})
+	occupied := counters[resctrl.Counter{Event: resctrl.LLCOccupancy, Domain: 0}]
+	_, has := counters[resctrl.Counter{Event: resctrl.MBMTotal, Domain: 0}]
+	fmt.Printf("%.0f %v %v\n", occupied, has, err)
 	// Output: 1048576 false <nil>
 }
 

@@ -32,8 +32,10 @@ type Info struct {
 	RMIDs       int
 	FewestRMIDs string
 	// AssignsCounters reports whether counters of memory bandwidth are assigned to groups now (mbm_event in
-	// info/L3_MON/mbm_assign_mode). Telemetry reports whether the kernel counts energy and activity (info/PERF_PKG_MON).
-	AssignsCounters, Telemetry bool
+	// info/L3_MON/mbm_assign_mode).
+	AssignsCounters bool
+	// Counts has the events that the kernel counts (info/*/mon_features), sorted by name.
+	Counts []Event
 	// Caches has one schema for each cache level that resctrl can divide. Under the mount options cdp and cdpl2, a
 	// level has the CODE and the DATA schema instead.
 	Caches map[Schema]CacheInfo
@@ -97,9 +99,19 @@ func ParseInfo(files map[string][]byte, root Schemata, mbps bool) (Info, error) 
 			info.DeviceCLOSIDs++
 		}
 	}
-	_, info.Telemetry = files["PERF_PKG_MON/num_rmids"]
+	info.Counts = countedEvents(files)
 	info.CLOSIDs = max(1, info.CLOSIDs) // a CPU that can only monitor has just the root group
 	return info, errors.Join(parse.problems...)
+}
+
+// countedEvents returns the events that the files mon_features have. It leaves out those that this package does not know.
+func countedEvents(files map[string][]byte) (counted []Event) {
+	for _, event := range []Event{CoreActivity, CoreEnergy, LLCOccupancy, MBMLocal, MBMTotal} {
+		if slices.Contains(strings.Fields(string(files[event.Feature()+"/mon_features"])), string(event)) {
+			counted = append(counted, event)
+		}
+	}
+	return counted
 }
 
 type infoParser struct {

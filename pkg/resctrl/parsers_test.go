@@ -225,9 +225,9 @@ func FuzzParseCounter(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		value, ok := ParseCounter(data)
-		text := strings.TrimLeft(strings.TrimSpace(string(data)), "0")
-		if ok && strings.TrimLeft(strconv.FormatUint(value, 10), "0") != text {
-			t.Errorf("the counter %q is parsed as %d", data, value)
+		text := strings.TrimSpace(string(data))
+		if again, err := strconv.ParseFloat(text, 64); ok && (err != nil || again != value || value < 0 || strings.ContainsAny(text, "eExX+-_nN")) {
+			t.Errorf("the counter %q is parsed as %v", data, value)
 		}
 	})
 }

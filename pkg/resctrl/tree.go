@@ -212,8 +212,11 @@ func (t Tree) infoFiles() (map[string][]byte, error) {
 	return files, nil
 }
 
-// monitoringInfo is the directory below info/ that describes the monitoring of the last level caches.
-const monitoringInfo = "L3_MON"
+// These directories below info/ describe the monitoring of the last level caches, and of what the CPU's packages measure (telemetry).
+const (
+	monitoringInfo = "L3_MON"
+	telemetryInfo  = "PERF_PKG_MON"
+)
 
 // infoFileNames returns the files that ParseInfo reads in the directory of a resource below info/. Monitoring, and a resource that
 // this package does not know, limit the number of groups.
@@ -225,7 +228,7 @@ func infoFileNames(resource string) []string {
 	case schema.Level() != "":
 		return []string{"num_closids", "cbm_mask", "min_cbm_bits", "shareable_bits", "sparse_masks", "io_alloc", "io_alloc_cbm"}
 	}
-	return []string{"num_closids", "num_rmids"}
+	return []string{"num_closids", "num_rmids", "mon_features"}
 }
 
 // largestBandwidth returns the root group's schemata, with each bandwidth raised to the largest value of any group.

@@ -18,8 +18,8 @@ import (
 func (cs *Containers) shareCounters(ctx context.Context, m *Machine, running []classes.InClass) {
 	cs.monitors.counting.Lock()
 	defer cs.monitors.counting.Unlock()
-	if len(m.Offered) == 0 && !m.Selection.Enabled() {
-		return // class files configure nothing
+	if len(m.Offered) == 0 && !m.Selection.Enabled() || !m.Selection.monitorsBandwidth() {
+		return // class files configure nothing that needs counters
 	}
 	if assigned, err := m.Assignments(resctrl.Root); err != nil || assigned == nil {
 		return

@@ -25,6 +25,8 @@ type Selection struct {
 	// Rotate is how long a container has a counter of memory bandwidth until it is the turn of another one, if there are too few. It is
 	// 0 if counters stay.
 	Rotate time.Duration
+	// Features has the names of the monitored features. If it is nil, those are monitored that need no request.
+	Features []string
 }
 
 // Enabled reports whether a class is selected.
@@ -88,8 +90,10 @@ func (cs *Containers) Use(m Machine) {
 	}
 }
 
-// Created records that a control group was created, so its counters begin at 0.
-func (cs *Containers) Created(control string) { cs.counts.created(control) }
+// Created records that a control group was created in a machine with a selection.
+func (cs *Containers) Created(t resctrl.Tree, selection Selection, control string) {
+	cs.counts.created(control, firstReading(t, selection, control))
+}
 
 // Mounted records that resctrl was mounted, so the kernel counts anew.
 func (cs *Containers) Mounted() { cs.counts.mounted() }
@@ -101,5 +105,5 @@ func (cs *Containers) Status() (map[string]classes.Monitored, []classes.Conditio
 	if m == nil || !m.Selection.Enabled() {
 		return nil, nil
 	}
-	return cs.monitors.status(m.selected(), m.Info)
+	return cs.monitors.status(m.selected(), m.Info, m.Selection)
 }

@@ -37,23 +37,27 @@ type controlCount struct {
 	parts map[string]*groupCount
 }
 
-// groupCount has the last values of the counters of one group. If the backend has created the group, the counters
-// began at 0, and their first values count as growth. Otherwise the first values do not count as growth, because the
-// kernel may have counted long before the first reading.
+// groupCount has the last values of the counters of one group. If the backend has created the group, counters of caches began at 0, and
+// their first values count as growth. Otherwise the first values do not count as growth, because the kernel may have counted long
+// before the first reading.
 type groupCount struct {
 	last    classes.Reading
 	created bool
 }
 
-func newGroupCount(created bool) *groupCount {
-	return &groupCount{last: classes.Reading{}, created: created}
+// createdCount returns the record of a group that the backend has created. `first` has the counters that did not begin at 0.
+func createdCount(first classes.Reading) *groupCount {
+	return &groupCount{last: first, created: true}
 }
+
+// foundCount returns the record of a group that another program or a former run has created.
+func foundCount() *groupCount { return &groupCount{last: classes.Reading{}} }
 
 // grow records a value, and returns its growth. A value that has decreased has no growth: the kernel has begun to count anew.
 func (g *groupCount) grow(series classes.Series, value float64) float64 {
 	last, known := g.last[series]
 	g.last[series] = value
-	if !known && !g.created {
+	if !known && (!g.created || series.Measure == energy || series.Measure == activity) {
 		return 0
 	}
 	return max(0, value-last)
@@ -69,17 +73,17 @@ func (c *counts) of(control string) *controlCount {
 func (c *counts) get(control string) *controlCount {
 	group := c.controls[control]
 	if group == nil {
-		group = &controlCount{total: classes.Reading{}, own: newGroupCount(false), parts: map[string]*groupCount{}}
+		group = &controlCount{total: classes.Reading{}, own: foundCount(), parts: map[string]*groupCount{}}
 		c.controls[control] = group
 	}
 	return group
 }
 
-// created records that the backend has created a control group.
-func (c *counts) created(control string) {
+// created records that the backend has created a control group, and the first values of counters that do not begin at 0.
+func (c *counts) created(control string, first classes.Reading) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.controls[control] = &controlCount{total: c.get(control).total, own: newGroupCount(true), parts: map[string]*groupCount{}}
+	c.controls[control] = &controlCount{total: c.get(control).total, own: createdCount(first), parts: map[string]*groupCount{}}
 }
 
 // mounted records that resctrl was mounted, and forgets the last values of all counters, because the kernel counts anew.
@@ -87,15 +91,15 @@ func (c *counts) mounted() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, group := range c.controls {
-		c.controls[name] = &controlCount{total: group.total, own: newGroupCount(false), parts: map[string]*groupCount{}}
+		c.controls[name] = &controlCount{total: group.total, own: foundCount(), parts: map[string]*groupCount{}}
 	}
 }
 
-// createdPart records that the backend has created a monitoring group.
-func (c *counts) createdPart(control, name string) {
+// createdPart records that the backend has created a monitoring group, and the first values of counters that do not begin at 0.
+func (c *counts) createdPart(control, name string, first classes.Reading) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.get(control).parts[name] = newGroupCount(true)
+	c.get(control).parts[name] = createdCount(first)
 }
 
 // removePart records the last values of a monitoring group, and that the group was removed.
@@ -165,7 +169,7 @@ func (c *counts) reassigned(control, name string, series classes.Series, assigne
 	counted := group.own
 	if name != "" {
 		if group.parts[name] == nil {
-			group.parts[name] = newGroupCount(false)
+			group.parts[name] = foundCount()
 		}
 		counted = group.parts[name]
 	}
@@ -223,7 +227,7 @@ func (c *counts) add(control string, group *controlCount, shown classes.Reading,
 func (c *counts) addPart(group *controlCount, name string, reading classes.Reading) {
 	part, container := group.parts[name], c.totalsOf(name)
 	if part == nil {
-		part = newGroupCount(false)
+		part = foundCount()
 		group.parts[name] = part
 	}
 	for series, value := range reading {
@@ -233,7 +237,7 @@ func (c *counts) addPart(group *controlCount, name string, reading classes.Readi
 			container[series] += by
 		}
 		if reset {
-			group.own = newGroupCount(false)
+			group.own = foundCount()
 		}
 	}
 }

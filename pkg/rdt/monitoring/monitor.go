@@ -205,7 +205,7 @@ func (cs *Containers) createMonitor(m *Machine, container classes.Holder, contro
 	err := m.Create(monitorPath(control, container.ID))
 	switch {
 	case err == nil:
-		cs.counts.createdPart(control, groups.Prefix+container.ID)
+		cs.counts.createdPart(control, groups.Prefix+container.ID, firstReading(m.Tree, m.Selection, monitorPath(control, container.ID)))
 	case errors.Is(err, fs.ErrExist):
 		return nil
 	}
@@ -253,7 +253,7 @@ func (cs *Containers) fill(t resctrl.Tree, container classes.Holder, group strin
 func (cs *Containers) unmonitor(id string) {
 	control, exists := cs.monitors.of(id)
 	if m := cs.machine.Load(); exists && m != nil {
-		last, _ := measure(m.Tree, monitorPath(control, id))
+		last, _ := m.measure(monitorPath(control, id))
 		err := m.Remove(monitorPath(control, id))
 		if err != nil && !resctrl.NotExist(err) {
 			cs.log.Debug("cannot remove a monitoring group; retrying", "group", monitorPath(control, id), "error", err)
@@ -285,7 +285,7 @@ func (cs *Containers) Follow(id, to string) (moved bool) {
 		return false
 	}
 
-	now, _ := measure(m.Tree, monitorPath(to, id))
+	now, _ := m.measure(monitorPath(to, id))
 	cs.monitors.set(id, to)
 	cs.counts.movePart(from, to, groups.Prefix+id, now)
 	if after, err := m.Tasks(monitorPath(to, id)); err == nil && len(before) > 0 && len(after) == 0 {

@@ -46,13 +46,13 @@ func planCounters(users []user, free map[int]int, anew bool) (changes []change) 
 	for cache, n := range free {
 		for _, u := range users {
 			for counter, assigned := range u.has {
-				if counter.Cache == cache && assigned && !u.keeps() {
+				if counter.Domain == cache && assigned && !u.keeps() {
 					n++
 				}
 			}
 		}
 		for _, event := range []resctrl.Event{resctrl.MBMTotal, resctrl.MBMLocal} {
-			counter := resctrl.Counter{Event: event, Cache: cache}
+			counter := resctrl.Counter{Event: event, Domain: cache}
 			wanted := whoCounts(users, counter, anew, &n)
 			for i, u := range users {
 				has, known := u.has[counter]

@@ -44,7 +44,7 @@ func (t *turns) pause(cache int, now time.Time) {
 
 // RotateEvery implements classes.Rotator.
 func (cs *Containers) RotateEvery() time.Duration {
-	if m := cs.machine.Load(); m != nil && m.Info.AssignsCounters {
+	if m := cs.machine.Load(); m != nil && m.Info.AssignsCounters && m.Selection.monitorsBandwidth() {
 		return m.Selection.Rotate
 	}
 	return 0
@@ -82,13 +82,13 @@ func (r *rotation) record(id string, has resctrl.Assignments, now time.Time) {
 		r.turns[id] = t
 	}
 	for counter, assigned := range has {
-		_, counts := t.since[counter.Cache]
+		_, counts := t.since[counter.Domain]
 		switch {
 		case counter.Event != resctrl.MBMTotal:
 		case assigned && !counts:
-			t.since[counter.Cache] = now
+			t.since[counter.Domain] = now
 		case !assigned && counts:
-			t.pause(counter.Cache, now)
+			t.pause(counter.Domain, now)
 		}
 		if assigned {
 			t.last[counter] = r.round
@@ -150,7 +150,9 @@ func (r *rotation) forget(id string) {
 
 // noteCounter records whether a monitored container lacks a counter. A container whose turn comes again does not count as one.
 func (cs *Containers) noteCounter(id string, lacks bool) {
-	cs.monitors.count(id, lacks && (cs.RotateEvery() == 0 || !cs.rotation.had(id)))
+	m := cs.machine.Load()
+	asked := m != nil && m.Selection.monitorsBandwidth()
+	cs.monitors.count(id, lacks && asked && (cs.RotateEvery() == 0 || !cs.rotation.had(id)))
 }
 
 // used returns the reading of a container, with its totals in place of the kernel's counters. If containers have counters in turn, the

@@ -86,7 +86,7 @@ func (m *monitors) counts(selected []string) map[string]classes.Monitored {
 }
 
 // status reports how many containers are monitored, and why selected containers are not monitored.
-func (m *monitors) status(selected []string, info resctrl.Info) (map[string]classes.Monitored, []classes.Condition) {
+func (m *monitors) status(selected []string, info resctrl.Info, selection Selection) (map[string]classes.Monitored, []classes.Condition) {
 	counts := m.counts(selected)
 	if info.RMIDs == 0 {
 		return counts, []classes.Condition{{Type: ConditionMonitored, Reason: "CannotMonitor", Message: errCannotMonitor.Error()}}
@@ -104,17 +104,22 @@ func (m *monitors) status(selected []string, info resctrl.Info) (map[string]clas
 		condition.Healthy, condition.Reason = false, "NotAllMonitored"
 		condition.Message += fmt.Sprintf("; not monitored: %d (%s); of the %d RMIDs of this machine%s, %d are reserved for classes, and other programs use %d; "+
 			"the rest is shared evenly between classes, and between the pods of a class",
-			len(m.missing), missingReasons(m.missing), info.RMIDs, fewest(info), m.reserved, m.foreign)
+			len(m.missing), missingReasons(m.missing), info.RMIDs, selection.fewest(info), m.reserved, m.foreign)
 	}
 	return counts, []classes.Condition{condition}
 }
 
-// fewest names the feature that limits the number of RMIDs, if it is another one than the monitoring of caches.
-func fewest(info resctrl.Info) string {
-	if info.FewestRMIDs == "L3_MON" {
+// fewest names the feature that limits the number of RMIDs, if it is another one than the monitoring of caches. The kernel counts each
+// feature that it has enabled, also if nobody reads it (Linux 7.3).
+func (s Selection) fewest(info resctrl.Info) string {
+	switch at := fmt.Sprintf("info/%s/num_rmids", info.FewestRMIDs); {
+	case info.FewestRMIDs == resctrl.LLCOccupancy.Feature():
 		return ""
+	case info.FewestRMIDs == resctrl.CoreEnergy.Feature() && !s.uses(info.FewestRMIDs):
+		return fmt.Sprintf(" (%s; class files do not monitor energy, so for more RMIDs boot the kernel with rdt=!energy,!perf)", at)
+	default:
+		return fmt.Sprintf(" (%s)", at)
 	}
-	return fmt.Sprintf(" (info/%s/num_rmids)", info.FewestRMIDs)
 }
 
 // byClass returns how many containers of each class are monitored, as text in parentheses. It leaves out classes without

@@ -5,6 +5,7 @@ package monitoring
 
 import (
 	"context"
+	"maps"
 	"strconv"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -15,18 +16,25 @@ import (
 // unmonitored is the measure of containers that are not monitored. Its part is the reason.
 const unmonitored = "unmonitored"
 
-// bandwidthTotal is the measure of all transfers of a last level cache.
-const bandwidthTotal = "memory_bandwidth_bytes_total"
+// These are the names of measures.
+const (
+	bandwidthTotal = "memory_bandwidth_bytes_total" // all transfers of a last level cache
+	energy         = "core_joules_total"            // as kepler_container_core_joules_total of Kepler
+	activity       = "core_activity_farads_total"
+)
 
 // Measures returns the measure of each counter. The parameter `what` is the subject of the help texts, e.g. "a class".
 func Measures(what string) []classes.Measure {
-	const cache = "cache_id"
+	const cache, pkg = "cache_id", "package"
 	return []classes.Measure{
 		{Name: "llc_occupancy_bytes", Part: cache, Help: "Bytes of a last level cache that " + what + " occupies."},
 		{Name: bandwidthTotal, Part: cache,
 			Help: "Bytes that " + what + " has transferred between a last level cache and memory."},
 		{Name: "memory_bandwidth_local_bytes_total", Part: cache,
 			Help: "Bytes that " + what + " has transferred between a last level cache and the memory of the same NUMA node."},
+		{Name: energy, Part: pkg, Help: "Joules that the cores of a CPU package have used while they ran " + what + "."},
+		{Name: activity, Part: pkg, Help: "Farads that the cores of a CPU package have switched while they ran " + what +
+			": its work, whatever the frequency of the cores."},
 	}
 }
 
@@ -46,7 +54,7 @@ func readingOf(counters resctrl.Counters) classes.Reading {
 
 	reading := classes.Reading{}
 	for counter, value := range counters {
-		reading[seriesOf(counter)] = float64(value)
+		reading[seriesOf(counter)] = value
 	}
 	return reading
 }
@@ -57,14 +65,34 @@ func seriesOf(counter resctrl.Counter) classes.Series {
 		resctrl.LLCOccupancy: "llc_occupancy_bytes",
 		resctrl.MBMTotal:     bandwidthTotal,
 		resctrl.MBMLocal:     "memory_bandwidth_local_bytes_total",
+		resctrl.CoreEnergy:   energy,
+		resctrl.CoreActivity: activity,
 	}
-	return classes.Series{Measure: names[counter.Event], Part: strconv.Itoa(counter.Cache)}
+	return classes.Series{Measure: names[counter.Event], Part: strconv.Itoa(counter.Domain)}
 }
 
-// measure reads the counters of a group. The reading is nil if there is no such group, or if the CPU cannot monitor caches.
-func measure(t resctrl.Tree, group string) (classes.Reading, error) {
-	counters, err := t.Counters(group)
+// measure reads the selected counters of a group. The reading is nil if there is no such group, or if the CPU has none of them.
+func (m *Machine) measure(group string) (classes.Reading, error) {
+	counters, err := m.Counters(group, m.Selection.Events())
 	return readingOf(counters), err
+}
+
+// firstReading returns the first values of a new group. Most counters begin at 0. The others begin with what an earlier group has used,
+// so that they are read.
+func firstReading(t resctrl.Tree, selection Selection, group string) classes.Reading {
+	first := classes.Reading{}
+	var others []resctrl.Event
+	for _, event := range selection.Events() {
+		if !event.BeginsAtZero() {
+			others = append(others, event)
+		}
+	}
+	if len(others) == 0 {
+		return first
+	}
+	counters, _ := t.Counters(group, others)
+	maps.Copy(first, readingOf(counters))
+	return first
 }
 
 // hasBandwidth reports whether a reading has the memory bandwidth of a cache.
@@ -111,12 +139,12 @@ func (cs *Containers) MeasureClass(ctx context.Context, class string) (classes.C
 // containers in the result have the kernel's values instead of totals. The caller holds monitors.counting.
 func (cs *Containers) measureClass(ctx context.Context, m *Machine, control string) (classes.ClassReading, error) {
 	group := cs.counts.of(control)
-	shown, err := measure(m.Tree, control)
+	shown, err := m.measure(control)
 	reading := classes.ClassReading{Containers: map[string]classes.Reading{}}
 	if len(shown) == 0 {
 		return reading, err
 	}
-	counters, partsErr := m.CountersOfParts(ctx, control) // read after the group itself, as counts.add requires
+	counters, partsErr := m.CountersOfParts(ctx, control, m.Selection.Events()) // read after the group itself, as counts.add requires
 	if partsErr != nil {
 		return reading, partsErr
 	}

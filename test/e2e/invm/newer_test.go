@@ -12,7 +12,7 @@ import (
 
 // TestLinux73 runs tests of the RDT backend that need Linux 7.3, and those that run on each kernel.
 func TestLinux73(t *testing.T) {
-	tests := []string{"TestOnTheKernel", "TestOneClassFileOnTheKernel", "TestTheKernelRoundsAsCheckPredicts"}
+	tests := []string{"TestOnTheKernel", "TestOneClassFileOnTheKernel", "TestTheKernelRoundsAsCheckPredicts", "TestEnergyOfTheKernel"}
 	if isAMD(t) {
 		tests = []string{"TestOneClassFileOnTheKernel", "TestDeviceTrafficOfTheKernel", "TestAssignableCountersOfTheKernel"}
 	}

@@ -55,7 +55,7 @@ func (n *node) findings(t testing.TB) []string {
 			"were not checked")
 	} else {
 		lines = append(lines, "FEATURE OF k8s.io/rdt", "shares of caches ", "code and data apart ", "bandwidth in per cent ", "bandwidth in 1/8 GB/s ",
-			"bandwidth in MBps ", "monitoring of containers   yes ", "assignable counters ", "device traffic ", "telemetry ")
+			"bandwidth in MBps ", "monitoring of containers   yes ", "assignable counters ", "device traffic ", "energy ")
 	}
 
 	lines = append(lines,

@@ -58,7 +58,7 @@ func (f *FS) freeCounters(id int) int {
 
 // unassigned reports whether a file in mon_data has no counter.
 func (f *FS) unassigned(g *group, file string) bool {
-	return f.spec.Counters > 0 && !strings.HasSuffix(file, "/llc_occupancy") && !g.assigned[file]
+	return f.spec.Counters > 0 && strings.Contains(file, "/mon_L3_") && !strings.HasSuffix(file, "/llc_occupancy") && !g.assigned[file]
 }
 
 // assignments simulates mbm_L3_assignments_show.

@@ -17,7 +17,7 @@ import (
 // Count sets the text in the file of a group's counter, e.g. "mbm_total_bytes". `group` is the path of the group below the
 // mount point. For a control group, the file shows the sum of the numbers of the group and of its monitoring groups. If
 // one of them is not a number, such as "Unavailable", the sum does not include it. Count panics if the group does not
-// exist, because this is an error in the test.
+// exist, because this is an error in the test. For energy and activity, `cache` is the number of a package.
 func (f *FS) Count(group string, cache int, counter, text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -32,7 +32,22 @@ func (f *FS) Count(group string, cache int, counter, text string) {
 }
 
 func counterFile(cache int, counter string) string {
+	if slices.Contains(telemetryEvents(), counter) {
+		return fmt.Sprintf("mon_data/mon_PERF_PKG_%02d/%s", cache, counter)
+	}
 	return fmt.Sprintf("mon_data/mon_L3_%02d/%s", cache, counter)
+}
+
+// telemetryEvents returns the events of PERF_PKG_MON, as intel_aet_get_events in arch/x86/kernel/cpu/resctrl/intel_aet.c has them.
+func telemetryEvents() []string { return []string{"core_energy", "activity"} }
+
+// initialCount is what a counter shows first. The kernel does not reset telemetry: a new group begins with what an earlier one with the same
+// RMID has used.
+func initialCount(file string) string {
+	if strings.HasPrefix(file, "mon_data/mon_PERF_PKG") {
+		return "5.000000"
+	}
+	return "0"
 }
 
 // counters returns the files below mon_data of each group.
@@ -43,6 +58,13 @@ func (f *FS) counters() (files []string) {
 	for _, id := range f.monitored() {
 		for _, counter := range []string{"llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"} {
 			files = append(files, counterFile(id, counter))
+		}
+	}
+	for _, id := range f.spec.Domains {
+		for _, event := range telemetryEvents() {
+			if f.spec.TelemetryRMIDs > 0 {
+				files = append(files, counterFile(id, event))
+			}
 		}
 	}
 	return files
@@ -81,18 +103,21 @@ func (f *FS) listCounters(dir string) ([]string, error) {
 // of fs/resctrl or, in Linux 6.12, of arch/x86/kernel/cpu/resctrl. The result is an error text only if the counters of the
 // group and of its monitoring groups all have errors.
 func (f *FS) count(g *group, file string) string {
-	var sum uint64
-	shown := ""
+	var sum float64
+	decimals, shown := 0, ""
+	if strings.HasPrefix(file, "mon_data/mon_PERF_PKG") {
+		decimals = 6
+	}
 	for _, counted := range append(slices.Collect(maps.Values(g.mons)), g) {
 		if f.unassigned(counted, file) {
 			shown = cmp.Or(shown, "Unassigned")
 			continue
 		}
-		number, err := strconv.ParseUint(cmp.Or(counted.counts[file], "0"), 10, 64)
+		number, err := strconv.ParseFloat(cmp.Or(counted.counts[file], initialCount(file)), 64)
 		switch {
 		case err == nil:
 			sum += number
-			shown = strconv.FormatUint(sum, 10)
+			shown = strconv.FormatFloat(sum, 'f', decimals, 64)
 		case shown == "" || shown == "Unassigned":
 			shown = counted.counts[file]
 		}

@@ -155,7 +155,7 @@ func (m *mounted) info(spec Spec) map[string]string {
 
 	if spec.TelemetryRMIDs > 0 { // intel_aet_get_events in arch/x86/kernel/cpu/resctrl/intel_aet.c
 		files["PERF_PKG_MON/num_rmids"] = fmt.Sprintln(spec.TelemetryRMIDs)
-		files["PERF_PKG_MON/mon_features"] = "core_energy\nactivity\n"
+		files["PERF_PKG_MON/mon_features"] = strings.Join(telemetryEvents(), "\n") + "\n"
 	}
 	files["L3_MON/num_rmids"] = fmt.Sprintln(spec.RMIDs)
 	files["L3_MON/mon_features"] = "llc_occupancy\nmbm_total_bytes\nmbm_local_bytes\n"
