@@ -23,7 +23,7 @@ import (
 func memoryKind() classes.Kind {
 	return classes.Kind{
 		Field: "memory", Scopes: []classes.Scope{classes.ContainerScope}, Mutable: true,
-		Parse: func(*classes.Field) classes.BackendConfig { return memoryConfig{} },
+		Parse: func(*classes.Field, classes.Scope) classes.BackendConfig { return memoryConfig{} },
 		New:   func(string, classes.Scope) classes.Backend { return memoryBackend{} },
 	}
 }

@@ -26,7 +26,7 @@ func Kind(cgroups *ioapply.Cgroups) classes.Kind {
 		Scopes:  []classes.Scope{classes.ContainerScope, classes.PodScope},
 		Single:  true,
 		Mutable: true,
-		Parse:   ParseConfig,
+		Parse:   classes.InAnyScope(ParseConfig),
 		New: func(resource string, scope classes.Scope) classes.Backend {
 			b := &Backend{cgroups: cgroups, resource: resource, scope: scope, log: cgroups.Log.With("resource", resource)}
 			b.live.Store(&snapshot{})

@@ -24,9 +24,9 @@ type Kind struct {
 	// AnyHandler is true if pods of every runtime handler can have classes, also of handlers that do not share the node's kernel,
 	// unless the class file says otherwise.
 	AnyHandler bool
-	// Parse reads the value of the field, strictly and without I/O. It reports problems with the methods of Field. Its
-	// result is valid only if it reported no problem.
-	Parse func(section *Field) BackendConfig
+	// Parse reads the value of the field of a resource in a scope, strictly and without I/O. It reports problems with the methods of
+	// Field. Its result is valid only if it reported no problem.
+	Parse func(section *Field, scope Scope) BackendConfig
 	// Claims describes the resource of this kind whose classes PersistentVolumeClaims request. It is nil if there is none.
 	Claims *ClaimedClasses
 	// New makes the backend of one resource. It does no I/O.
@@ -37,6 +37,11 @@ type Kind struct {
 	// Monitored describes the values that the backends measure for monitored containers. It is empty if they are not a
 	// Monitor.
 	Monitored []Measure
+}
+
+// InAnyScope returns a Kind.Parse for a configuration that is the same in each scope.
+func InAnyScope(parse func(section *Field) BackendConfig) func(*Field, Scope) BackendConfig {
+	return func(section *Field, _ Scope) BackendConfig { return parse(section) }
 }
 
 // BackendConfig is the result of Kind.Parse.

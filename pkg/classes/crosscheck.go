@@ -58,7 +58,7 @@ func (r *draft) place() string { return fmt.Sprintf("%s:%d", r.File, r.Line) }
 // crossCheck reports resources that contradict each other, e.g. two resources with the same name, even in different files.
 func (p *parser) crossCheck() {
 	names, singles, extended := map[string]*draft{}, map[string]*draft{}, map[string]*draft{}
-	setters := map[Setting]*draft{}
+	setters := map[Scope]map[Setting]*draft{ContainerScope: {}, PodScope: {}}
 	for _, r := range p.resources {
 		if r.kind != nil && r.kind.Single {
 			r.checkSingle(singles)
@@ -69,8 +69,8 @@ func (p *parser) crossCheck() {
 		if r.Name != "" && r.checkName(names) {
 			r.checkExtended(extended)
 		}
-		if r.Scope == ContainerScope {
-			r.checkSettings(setters)
+		if seen := setters[r.Scope]; seen != nil {
+			r.checkSettings(seen)
 		}
 	}
 	p.checkNumber()
@@ -102,7 +102,7 @@ func (r *draft) checkSingle(seen map[string]*draft) {
 	seen[key] = r
 }
 
-// checkSettings reports a setting of containers that another resource sets, too.
+// checkSettings reports a setting that another resource of the same scope sets, too.
 func (r *draft) checkSettings(seen map[Setting]*draft) {
 	setter, ok := r.Backend.(Setter)
 	if !ok {

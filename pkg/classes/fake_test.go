@@ -11,9 +11,9 @@ func (c fakeConfig) ClassNames() []string { return c }
 // fakeKinds have the fields and scopes of the real kinds "rdt", "blockio" and "network".
 func fakeKinds() []Kind {
 	return []Kind{
-		{Field: "rdt", Scopes: []Scope{ContainerScope}, Single: true, Mutable: true, Parse: parseFake},
-		{Field: "blockio", Scopes: []Scope{ContainerScope, PodScope}, Parse: parseFake},
-		{Field: "network", Scopes: []Scope{PodScope}, Parse: parseFake},
+		{Field: "rdt", Scopes: []Scope{ContainerScope}, Single: true, Mutable: true, Parse: InAnyScope(parseFake)},
+		{Field: "blockio", Scopes: []Scope{ContainerScope, PodScope}, Parse: InAnyScope(parseFake)},
+		{Field: "network", Scopes: []Scope{PodScope}, Parse: InAnyScope(parseFake)},
 	}
 }
 

@@ -242,7 +242,7 @@ func (p *parser) readSection(r *draft) {
 
 	problems := &r.field.document.problems
 	before := len(*problems)
-	if config := r.kind.Parse(r.section); len(*problems) == before {
+	if config := r.kind.Parse(r.section, r.Scope); len(*problems) == before {
 		r.Backend = config
 	}
 }
@@ -267,7 +267,8 @@ func (p *parser) readConfigFile(r *draft, f *Field) {
 		return
 	}
 	r.ConfigFile = name
-	if r.Backend, err = ParseSection(File{name, data}, r.kind.Parse); err != nil {
+	parse := func(section *Field) BackendConfig { return r.kind.Parse(section, r.Scope) }
+	if r.Backend, err = ParseSection(File{name, data}, parse); err != nil {
 		p.configFileErrs = append(p.configFileErrs, err)
 	}
 }

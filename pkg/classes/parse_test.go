@@ -216,7 +216,7 @@ func TestBackendsGetTextsUnchanged(t *testing.T) {
 
 	kinds := anyKinds()
 	got := map[string]any{}
-	kinds[0].Parse = func(section *Field) BackendConfig {
+	kinds[0].Parse = func(section *Field, _ Scope) BackendConfig {
 		for _, entry := range section.Entries() {
 			got[entry.Name] = entry.Scalar()
 		}
@@ -268,7 +268,7 @@ func TestHostileFilesAreRefusedInOneLine(t *testing.T) {
 func anyKinds(names ...string) []Kind {
 	kinds := fakeKinds()
 	for i := range kinds {
-		kinds[i].Parse = func(*Field) BackendConfig { return fakeConfig(names) }
+		kinds[i].Parse = func(*Field, Scope) BackendConfig { return fakeConfig(names) }
 	}
 	return kinds
 }

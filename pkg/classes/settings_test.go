@@ -15,7 +15,7 @@ func (c setterConfig) Sets() []Setting { return c.sets }
 
 func TestTwoResourcesThatSetTheSameValueAreRefused(t *testing.T) {
 	kind := func(field string, sets ...Setting) Kind {
-		return Kind{Field: field, Scopes: []Scope{ContainerScope, PodScope}, Parse: func(*Field) BackendConfig {
+		return Kind{Field: field, Scopes: []Scope{ContainerScope, PodScope}, Parse: func(*Field, Scope) BackendConfig {
 			return setterConfig{fakeConfig{"a"}, sets}
 		}}
 	}
@@ -28,7 +28,9 @@ func TestTwoResourcesThatSetTheSameValueAreRefused(t *testing.T) {
 		{"the same value", "  score: {}\n", "a.yaml:7: resources[1].score: sets process.oomScoreAdj, and so does v.example/a at a.yaml:4; let only one resource set it"},
 		{"the same kind", "  high: {}\n",
 			"a.yaml:7: resources[1].high: sets linux.resources.unified[memory.high], and so does v.example/a at a.yaml:4; let only one resource set it"},
-		{"pods, which the plugin sets itself", "  scope: pod\n  score: {}\n", ""},
+		{"another scope", "  scope: pod\n  score: {}\n", ""},
+		{"the same value of pods", "  scope: pod\n  high: {}\n- name: v.example/c\n  scope: pod\n  score: {}\n",
+			"a.yaml:11: resources[2].score: sets process.oomScoreAdj, and so does v.example/b at a.yaml:6; let only one resource set it"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			text := head + "- name: v.example/a\n  high: {}\n- name: v.example/b\n" + test.second

@@ -18,17 +18,15 @@ func Kind() classes.Kind {
 		Field:   "external",
 		Scopes:  []classes.Scope{classes.ContainerScope, classes.PodScope},
 		Mutable: true, AnyClass: true, AnyHandler: true,
-		Parse: func(section *classes.Field) classes.BackendConfig {
-			return parse(section)
-		},
-		New: func(string, classes.Scope) classes.Backend { return backend{} },
+		Parse: classes.InAnyScope(parse),
+		New:   func(string, classes.Scope) classes.Backend { return backend{} },
 	}
 }
 
 // config has the user of the program that enforces the classes, or nil for root only. The resource's own list has the classes.
 type config struct{ enforcer *uint32 }
 
-func parse(section *classes.Field) config {
+func parse(section *classes.Field) classes.BackendConfig {
 	field := section.Fields("enforcerUser")["enforcerUser"]
 	if field == nil {
 		return config{}

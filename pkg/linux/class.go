@@ -130,7 +130,11 @@ type cgroupFile struct {
 	controller, needs string
 }
 
-const burstFile = "cpu.max.burst"
+const (
+	burstFile  = "cpu.max.burst"
+	idleFile   = "cpu.idle"
+	weightFile = "cpu.weight"
+)
 
 func cgroupFiles() []cgroupFile {
 	return []cgroupFile{
@@ -140,6 +144,7 @@ func cgroupFiles() []cgroupFile {
 		{"memory.swapMax", "memory.swap.max", "max", "memory", "a kernel with CONFIG_SWAP, up to Linux 6.0 also with swapaccount=1"},
 		{"memory.oomGroup", "memory.oom.group", "0", "memory", "Linux 4.19 or later"},
 		{"cpu.burst", burstFile, "0", "cpu", "Linux 5.14 or later with CONFIG_CFS_BANDWIDTH"},
+		{"cpu.idle", idleFile, "0", "cpu", "Linux 5.15 or later with CONFIG_FAIR_GROUP_SCHED"},
 		{"pids.max", "pids.max", "max", "pids", "Linux 4.5 or later"},
 	}
 }

@@ -31,35 +31,44 @@ func (c *Config) Sets() (all []classes.Setting) {
 	return all
 }
 
-// ParseConfig reads the field "linux" of a resource.
-func ParseConfig(section *classes.Field) classes.BackendConfig {
+// ParseConfig reads the field "linux" of a resource in a scope.
+func ParseConfig(section *classes.Field, scope classes.Scope) classes.BackendConfig {
 	c := &Config{classes: map[string]class{}}
 	list := section.ExactFields("classes")["classes"]
 	for _, f := range list.Entries() {
 		c.names = append(c.names, f.Name)
-		c.classes[f.Name] = parseClass(f)
+		c.classes[f.Name] = parseClass(f, scope)
 	}
 	if len(c.names) == 0 {
-		section.Report("has no classes; add one, e.g. classes: {batch: {oomScoreAdj: 500}}")
+		section.Report("has no classes; add one, e.g. classes: {batch: {%s}}", example(scope))
 	}
 	return c
+}
+
+// example returns a property that a class in a scope can have.
+func example(scope classes.Scope) string {
+	if scope == classes.PodScope {
+		return "cpu: {idle: true}"
+	}
+	return "oomScoreAdj: 500"
 }
 
 // parser reads one class.
 type parser struct {
 	class class
+	scope classes.Scope
 	// privileged allows properties with which a container can harm the node.
 	privileged bool
 	// skip leaves containers without a limit alone, where a property is a share of the limit.
 	skip bool
 }
 
-func parseClass(f *classes.Field) class {
+func parseClass(f *classes.Field, scope classes.Scope) class {
 	sets := func(field *classes.Field) bool {
 		return field.Name != "allowPrivileged" && field.Name != "withoutLimit"
 	}
 	if f.IsNull() || isMapping(f) && !slices.ContainsFunc(f.Entries(), sets) {
-		f.Report("sets nothing; add a property, e.g. oomScoreAdj: 500")
+		f.Report("sets nothing; add a property, e.g. %s", example(scope))
 		return nil
 	}
 	fields := f.ExactFields("allowPrivileged", "withoutLimit", "oomScoreAdj", "rlimits", "ioPriority", "scheduler", "memoryPolicy",
@@ -68,7 +77,10 @@ func parseClass(f *classes.Field) class {
 		return nil
 	}
 
-	p := &parser{}
+	p := &parser{scope: scope}
+	if scope == classes.PodScope {
+		reportForContainers(f, "cpu")
+	}
 	p.privileged = truth(fields["allowPrivileged"])
 	p.skip = oneOf(fields["withoutLimit"], "refuse", "skip") == "skip"
 	p.oomScoreAdj(fields["oomScoreAdj"])
@@ -82,6 +94,15 @@ func parseClass(f *classes.Field) class {
 	p.cpu(fields["cpu"])
 	p.pids(fields["pids"])
 	return p.class
+}
+
+// reportForContainers reports the fields of a class in pod scope that only a class of containers can have: all but one.
+func reportForContainers(f *classes.Field, forPods string) {
+	for _, field := range f.Entries() {
+		if field.Name != forPods {
+			field.Report("must be omitted in scope pod: a class of pods sets only cpu.idle; write another resource, in scope container")
+		}
+	}
 }
 
 // section returns the fields of a group of properties, which must not be empty.

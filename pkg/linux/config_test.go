@@ -144,10 +144,11 @@ func TestAWrongPropertyIsReportedWithItsPlaceAndRemedy(t *testing.T) {
 		"{memory: {hihg: 1}}":                           ".memory.hihg: unknown field (did you mean high?); the known fields are min, low, high, swapMax, oomGroup",
 		"{memory: {oomGroup: maybe}}":                   `.memory.oomGroup: must be true or false, not "maybe"`,
 		"{cpu: {burst: 2s}}":                            `.cpu.burst: must be a share of the CPU limit like 50%, or a time from 1us to 1s like 20ms, not "2s"`,
+		"{cpu: {idle: true}}":                           ".cpu.idle: must be in a resource with scope: pod: the kernel refuses the CPU weight that runtimes write for an idle container",
 		"{pids: {max: 0}}":                              `.pids.max: must be a whole number from 1 to 4194304, not "0"`,
 		"{withoutLimit: ignore, pids: {max: 1}}":        `.withoutLimit: must be one of refuse, skip, not "ignore"`,
 		"{oomScoreAdj: {}}":                             ".oomScoreAdj: needs the field add, e.g. {add: -200}",
-		"{cpu: {}}":                                     ".cpu: sets nothing; add one of the fields burst",
+		"{cpu: {}}":                                     ".cpu: sets nothing; add one of the fields burst, idle",
 		"{allowPrivileged: true}":                       ": sets nothing; add a property, e.g. oomScoreAdj: 500",
 		"{}":                                            ": sets nothing; add a property, e.g. oomScoreAdj: 500",
 		"":                                              ": sets nothing; add a property, e.g. oomScoreAdj: 500",
@@ -155,6 +156,31 @@ func TestAWrongPropertyIsReportedWithItsPlaceAndRemedy(t *testing.T) {
 		t.Run(properties, func(t *testing.T) {
 			_, err := parse(properties)
 			if diff := cmp.Diff(class+want, fmt.Sprint(err)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAClassOfPodsHasOnlyPropertiesOfPods(t *testing.T) {
+	const class = "a.yaml:8: resources[0].linux.classes.a"
+	const other = ": must be omitted in scope pod: a class of pods sets only cpu.idle; write another resource, in scope container"
+	for properties, want := range map[string]string{
+		"{cpu: {idle: true}}":                     "",
+		"{cpu: {idle: perhaps}}":                  class + `.cpu.idle: must be true or false, not "perhaps"`,
+		"{oomScoreAdj: 5}":                        class + ".oomScoreAdj" + other,
+		"{cpu: {idle: true, burst: 10ms}}":        class + ".cpu.burst" + other,
+		"{cpu: {idle: true}, memory: {min: 0}}":   class + ".memory" + other,
+		"{withoutLimit: skip, cpu: {idle: true}}": class + ".withoutLimit" + other,
+		"{}": class + ": sets nothing; add a property, e.g. cpu: {idle: true}",
+	} {
+		t.Run(properties, func(t *testing.T) {
+			text := strings.Replace(head, "  linux:", "  scope: pod\n  linux:", 1) + properties + "\n"
+			_, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, []classes.Kind{Kind(Options{Log: discard()})}, nil)
+			if want == "" && err == nil {
+				return
+			}
+			if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -201,7 +227,9 @@ func FuzzConfig(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		config, err := classes.ParseSection(classes.File{Name: "a.yaml", Data: []byte(text)}, ParseConfig)
+		config, err := classes.ParseSection(classes.File{Name: "a.yaml", Data: []byte(text)}, func(section *classes.Field) classes.BackendConfig {
+			return ParseConfig(section, classes.ContainerScope)
+		})
 		if err != nil {
 			return
 		}

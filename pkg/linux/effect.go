@@ -62,7 +62,7 @@ func (b *Backend) disksWithoutPriorities() (names []string) {
 	return names
 }
 
-// conditions reports the classes whose memory limits can harm their containers. The kernel enforces them nevertheless.
+// conditions reports the classes that can harm their containers. The kernel enforces them nevertheless.
 func (b *Backend) conditions(all map[string]class) (conditions []classes.Condition) {
 	if stalling, why := b.stalling(all); len(stalling) > 0 {
 		conditions = append(conditions, classes.Condition{Type: "MemoryHighSafe", Healthy: true, Limited: true, Reason: "NoSwap",
@@ -77,6 +77,12 @@ func (b *Backend) conditions(all map[string]class) (conditions []classes.Conditi
 		conditions = append(conditions, classes.Condition{Type: "MemoryMinSafe", Healthy: true, Limited: true, Reason: "WholeLimit",
 			Message: fmt.Sprintf("memory.min of class %s is the whole memory limit, which keeps the kernel from reclaiming the page cache: "+
 				"a container can be killed because of the files that it writes; lower memory.min, or set memory.low", list(killed))})
+	}
+	idle := classesWith(all, func(c class) bool { return idleOf(c) == "1" })
+	if len(idle) > 0 {
+		conditions = append(conditions, classes.Condition{Type: "PodResizeSafe", Healthy: true, Limited: true, Reason: "CPUIdle",
+			Message: fmt.Sprintf("the kubelet cannot change the CPU requests of a running pod of class %s: the kernel refuses a CPU weight for the cgroup "+
+				"of an idle pod; let the pod leave the class before a resize, or create it again", list(idle))})
 	}
 	return conditions
 }

@@ -21,6 +21,9 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("enforce: %w", err)
 	}
+	if b.scope == classes.PodScope {
+		return b.enforcePod(target, from, to)
+	}
 	adjustment, err := b.Adjust(target, from, to)
 	if err != nil {
 		return err
@@ -108,7 +111,8 @@ func (b *Backend) write(target classes.Holder, files map[string]string) (err err
 			}
 		}
 	}()
-	for _, f := range cgroupFiles() {
+	// The kernel refuses the weight of an idle cgroup, so it is last.
+	for _, f := range append(cgroupFiles(), cgroupFile{name: weightFile, file: weightFile}) {
 		wanted, sets := files[f.file]
 		if !sets {
 			continue
@@ -171,6 +175,9 @@ func (b *Backend) read(file string) (string, error) {
 func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (classes.Observation, error) {
 	if err := ctx.Err(); err != nil {
 		return classes.Observation{}, fmt.Errorf("observe: %w", err)
+	}
+	if b.scope == classes.PodScope {
+		return b.observePod(target, want)
 	}
 	s := b.live.Load()
 	c, err := s.class(want)

@@ -3,7 +3,7 @@
 
 // Package linux is the kind of resources whose classes set properties of processes and cgroups of Linux: the OOM score, resource limits,
 // the I/O priority, the CPU scheduling policy, and limits of cgroup v2. The runtime sets all of them before the first instruction of a
-// container. Afterwards only the values of cgroups change.
+// container. Afterwards only the values of cgroups change. The backend itself sets the values of pods.
 package linux
 
 import (
@@ -43,13 +43,14 @@ type Options struct {
 
 // Kind returns the kind that class files configure in the field "linux".
 func Kind(opts Options) classes.Kind {
+	pods := newPodRecords(opts.Log)
 	return classes.Kind{
 		Field:   "linux",
-		Scopes:  []classes.Scope{classes.ContainerScope},
+		Scopes:  []classes.Scope{classes.ContainerScope, classes.PodScope},
 		Mutable: true,
 		Parse:   ParseConfig,
-		New: func(resource string, _ classes.Scope) classes.Backend {
-			b := &Backend{opts: opts, log: opts.Log.With("resource", resource)}
+		New: func(resource string, scope classes.Scope) classes.Backend {
+			b := &Backend{opts: opts, scope: scope, pods: pods, log: opts.Log.With("resource", resource)}
 			b.live.Store(&snapshot{})
 			return b
 		},
@@ -58,9 +59,12 @@ func Kind(opts Options) classes.Kind {
 
 // Backend enforces the classes of one resource.
 type Backend struct {
-	opts Options
-	log  *slog.Logger
-	live atomic.Pointer[snapshot]
+	opts  Options
+	scope classes.Scope
+	log   *slog.Logger
+	live  atomic.Pointer[snapshot]
+	// pods has what the cgroups of pods had before their classes. All backends of the kind share it.
+	pods *podRecords
 	// stalls has the containers at memory.high. A round begins with Repair.
 	stalls stalls
 }
@@ -125,6 +129,7 @@ func (s *snapshot) with(former map[string]class) *snapshot {
 // Repair implements classes.Backend. It reads the state of the machine again: the classes themselves have none.
 func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	b.stalls.nextRound()
+	b.pods.prune(b.hasGroup)
 	s := *b.live.Load()
 	if s.offered == nil {
 		return classes.Drift{}, nil
@@ -165,11 +170,12 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 // Status implements classes.Backend.
 func (b *Backend) Status() classes.BackendStatus { return b.live.Load().status }
 
-// Adjust implements classes.Backend. To leave a class, it restores the values that the container had before.
+// Adjust implements classes.Backend. To leave a class, it restores the values that the container had before. The runtime sets nothing for
+// pods.
 func (b *Backend) Adjust(target classes.Holder, from, to string) (classes.Adjustment, error) {
 	s := b.live.Load()
 	c, err := s.class(to)
-	if err != nil {
+	if err != nil || b.scope == classes.PodScope {
 		return nil, err
 	}
 	adjustment, err := c.adjustment(target.Spec)

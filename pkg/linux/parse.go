@@ -163,11 +163,7 @@ func (p *parser) memory(f *classes.Field) {
 		p.share(fields[name], "memory."+name)
 	}
 	if group := fields["oomGroup"]; group != nil {
-		text := "0"
-		if truth(group) {
-			text = "1"
-		}
-		p.file("memory.oomGroup", fixed(text))
+		p.file("memory.oomGroup", fixed(bit(truth(group))))
 	}
 }
 
@@ -205,7 +201,35 @@ func (p *parser) share(f *classes.Field, name string) {
 }
 
 func (p *parser) cpu(f *classes.Field) {
-	f = section(f, "burst")["burst"]
+	fields := section(f, "burst", "idle")
+	if p.scope == classes.PodScope {
+		reportForContainers(f, "idle")
+	}
+	p.idle(fields["idle"])
+	p.burst(fields["burst"])
+}
+
+// idle reads whether a pod is idle. Runtimes write the weight of each container that they update, and the kernel refuses that for an idle
+// cgroup (opencontainers/runc#4143).
+func (p *parser) idle(f *classes.Field) {
+	if f == nil {
+		return
+	}
+	if p.scope != classes.PodScope {
+		f.Report("must be in a resource with scope: pod: the kernel refuses the CPU weight that runtimes write for an idle container")
+	}
+	p.file("cpu.idle", fixed(bit(truth(f))))
+}
+
+// bit returns the text of a file that is on or off.
+func bit(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
+}
+
+func (p *parser) burst(f *classes.Field) {
 	text := scalar(f, "a share of the CPU limit like 50%, or a time like 20ms")
 	if text == "" {
 		return

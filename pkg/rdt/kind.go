@@ -42,7 +42,7 @@ func Kind(opts Options) classes.Kind {
 		Scopes:  []classes.Scope{classes.ContainerScope},
 		Single:  true,
 		Mutable: true,
-		Parse:   parse,
+		Parse:   classes.InAnyScope(parse),
 		New:     func(string, classes.Scope) classes.Backend { return New(opts) },
 
 		Measures:  monitoring.Measures("a class"),

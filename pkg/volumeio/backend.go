@@ -42,7 +42,7 @@ func Kind(cgroups *ioapply.Cgroups) classes.Kind {
 		Field:  "volumeio",
 		Scopes: []classes.Scope{classes.VolumeScope},
 		Single: true,
-		Parse:  ParseConfig,
+		Parse:  classes.InAnyScope(ParseConfig),
 		Claims: claimedClasses(),
 		New: func(resource string, _ classes.Scope) classes.Backend {
 			return &Backend{cgroups: cgroups, resource: resource, classes: map[string]class{}, devices: map[string]string{}}

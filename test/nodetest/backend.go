@@ -67,7 +67,7 @@ func (c Config) ClassNames() []string { return c.Names }
 func Kind(field string, scopes []classes.Scope, backends map[string]*Backend) classes.Kind {
 	return classes.Kind{
 		Field: field, Scopes: scopes, Mutable: true, Measures: []classes.Measure{{Name: Used, Help: "Bytes that a class has used."}},
-		Parse: func(section *classes.Field) classes.BackendConfig {
+		Parse: func(section *classes.Field, _ classes.Scope) classes.BackendConfig {
 			var config Config
 			for _, name := range section.Fields("names")["names"].Items() {
 				config.Names = append(config.Names, name.Scalar())

@@ -45,6 +45,7 @@ func TestNode(t *testing.T) {
 	}
 	if n.machine()&(intelV2|crioIntel) != 0 {
 		t.Run("the properties of processes and cgroups that a class sets", func(t *testing.T) { linuxClasses(t, n) })
+		t.Run("an idle pod gets its CPU weight back when it leaves the class", func(t *testing.T) { idlePods(t, n) })
 		t.Run("the stories of the documentation", func(t *testing.T) { storiesOfThePage(t, n) })
 		t.Run("a container above memory.high without swap is reported as stuck", func(t *testing.T) { stallingMemory(t, n) })
 	}

@@ -7,6 +7,7 @@ package invm
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -70,8 +71,8 @@ func externalClasses(t *testing.T, n *node) {
 func (n *node) awaitOffered(t testing.TB, resource, class string, want bool) {
 	t.Helper()
 	eventually(t, "the class files are applied", func() error {
-		offered := false
-		for _, r := range n.status(t).GetResources().GetContainerQosResources() {
+		offered, resources := false, n.status(t).GetResources()
+		for _, r := range slices.Concat(resources.GetContainerQosResources(), resources.GetPodQosResources()) {
 			for _, c := range r.GetClasses() {
 				offered = offered || r.GetName() == resource && c.GetName() == class && !c.GetDraining()
 			}

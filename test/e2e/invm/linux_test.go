@@ -6,6 +6,7 @@
 package invm
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,6 +31,12 @@ const (
         memory: {min: 4Mi, low: 25%, high: 75%, swapMax: 8Mi, oomGroup: true}
         cpu: {burst: 50%}
         pids: {max: 100}
+`
+	backgroundQoS = "vendor.example/background"
+	idleResources = `
+- name: ` + backgroundQoS + `
+  scope: pod
+  linux: {classes: {idle: {cpu: {idle: true}}}}
 `
 )
 
@@ -117,5 +124,45 @@ func (c *container) wantValues(t testing.TB, want map[string]string) {
 		if err != nil || strings.TrimSpace(string(data)) != value {
 			t.Errorf("%s is %q, %v; want %s", file, data, err, value)
 		}
+	}
+}
+
+// idlePods: the kernel makes a pod idle, and gets back the weight that the kubelet had set when the pod leaves its class. Until then, it
+// refuses weights for the pod's cgroup, but not for those of its containers.
+func idlePods(t *testing.T, n *node) {
+	writeClassFile(t, classFile+idleResources)
+	t.Cleanup(func() { writeClassFile(t, classFile) })
+	n.awaitOffered(t, backgroundQoS, "idle", true)
+	p := n.runPod(t, "background", nil)
+	weight := filepath.Join("/sys/fs/cgroup", p.cgroup(), "cpu.weight")
+	mustWrite(t, weight, "79")
+	_, err := output("qos-nri-plugin", "update", p.name(), backgroundQoS+"=idle")
+	must(t, err)
+	p.wantIdle(t, "1")
+	if err := os.WriteFile(weight, []byte("100"), 0); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("the kernel accepts the weight of an idle pod: %v", err)
+	}
+
+	c := p.run(t, spec{name: "main", resources: limited(64<<20, 50_000)})
+	_, err = n.runtime.UpdateContainerResources(requestContext(t), &cri.UpdateContainerResourcesRequest{ContainerId: c.id, Linux: limited(64<<20, 80_000)})
+	must(t, err)
+	n.restartPlugin(t)
+	p.wantIdle(t, "1")
+	_, err = output("qos-nri-plugin", "update", p.name(), backgroundQoS+"=")
+	must(t, err)
+	p.wantIdle(t, "0")
+	if got := mustRead(t, weight); strings.TrimSpace(got) != "79" {
+		t.Errorf("the weight is %s, want 79", got)
+	}
+
+	another := n.runPod(t, "background-2", map[string]string{podKey: backgroundQoS + "=idle"})
+	another.wantIdle(t, "1")
+}
+
+// wantIdle compares cpu.idle of the pod's cgroup.
+func (p *pod) wantIdle(t testing.TB, want string) {
+	t.Helper()
+	if got := mustRead(t, filepath.Join("/sys/fs/cgroup", p.cgroup(), "cpu.idle")); strings.TrimSpace(got) != want {
+		t.Errorf("cpu.idle of the pod is %s, want %s", got, want)
 	}
 }

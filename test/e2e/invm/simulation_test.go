@@ -68,7 +68,7 @@ func simulatedResctrl(t *testing.T) {
 func simulatedCgroups(t *testing.T) {
 	root, operations := "/sys/fs/cgroup", cgroup.UnifiedOperations()
 	if cgroupV2(t) {
-		mustWrite(t, root+"/cgroup.subtree_control", "+io")
+		mustWrite(t, root+"/cgroup.subtree_control", "+io +cpu")
 	} else {
 		root, operations = root+"/blkio", cgroup.LegacyOperations()
 	}

@@ -98,7 +98,7 @@ const (
 
 // UnifiedOperations returns the operations of cgroup v2.
 func UnifiedOperations() []Operation {
-	return slices.Concat(ioMaxOperations(), ioWeightOperations(), bfqOperations("io.bfq.weight"))
+	return slices.Concat(ioMaxOperations(), ioWeightOperations(), bfqOperations("io.bfq.weight"), cpuOperations())
 }
 
 func ioMaxOperations() []Operation {
@@ -190,6 +190,29 @@ func bfqOperations(file string) []Operation {
 		{file, "$DISK 250", okay, "$DISK 250; default 150"},
 		{schedulerFile, "none", okay, none},
 		{file, "default 100", okay, "default 100"},
+	}
+}
+
+func cpuOperations() []Operation {
+	const weight, idle = "cpu.weight", "cpu.idle"
+	return []Operation{
+		{weight, "79", okay, "79"},
+		{weight, "0", syscall.ERANGE, "79"},
+		{weight, "10001", syscall.ERANGE, "79"},
+		{weight, "idle", syscall.EINVAL, "79"},
+		{idle, "2", syscall.EINVAL, "0"},
+		{idle, "-1", syscall.EINVAL, "0"},
+		{idle, "0", okay, "0"},
+		{weight, "80", okay, "80"},
+		{idle, "1", okay, "1"},
+		{weight, "80", syscall.EINVAL, "0"},
+		{weight, "10001", syscall.ERANGE, "0"},
+		{idle, "1", okay, "1"},
+		{idle, "0", okay, "0"},
+		{weight, "80", okay, "80"},
+		{idle, "1", okay, "1"},
+		{idle, "0", okay, "0"},
+		{weight, "10001", syscall.ERANGE, "100"},
 	}
 }
 

@@ -29,6 +29,8 @@ func plainFiles() map[string]plainFile {
 		"memory.oom.group": {"memory", "0", parseBool},
 		"cpu.max":          {"cpu", "max 100000", parseQuota},
 		"cpu.max.burst":    {"cpu", "0", parseBurst},
+		"cpu.idle":         {"cpu", "0", parseIdle},
+		"cpu.weight":       {"cpu", "100", parseWeight},
 		"pids.max":         {"pids", "max", parsePIDs},
 	}
 }
@@ -109,6 +111,34 @@ func parseQuota(g *group, text string) (string, error) {
 func parseBurst(g *group, text string) (string, error) {
 	burst, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || burst < 0 || burst > quota(g.plain("cpu.max")) {
+		return "", syscall.EINVAL
+	}
+	return text, nil
+}
+
+// parseIdle simulates sched_group_set_idle of kernel/sched/fair.c. A cgroup gets the least weight when it becomes idle, and the default
+// weight when it ends to be idle.
+func parseIdle(g *group, text string) (string, error) {
+	text, err := parseBool(g, text)
+	if err != nil || text == g.plain("cpu.idle") {
+		return text, err
+	}
+	g.values["cpu.weight"] = "0"
+	if text == "0" {
+		delete(g.values, "cpu.weight")
+	}
+	return text, nil
+}
+
+// parseWeight simulates cpu_weight_write_u64 of kernel/sched/core.c.
+func parseWeight(g *group, text string) (string, error) {
+	weight, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil:
+		return "", syscall.EINVAL
+	case weight < 1 || weight > 10_000:
+		return "", syscall.ERANGE
+	case g.plain("cpu.idle") == "1":
 		return "", syscall.EINVAL
 	}
 	return text, nil

@@ -1,0 +1,190 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"errors"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+const (
+	idlePods = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: vendor.example/profile
+  scope: pod
+  linux: {classes: {idle: {cpu: {idle: true}}, busy: {cpu: {idle: false}}}}
+`
+	podOfIdle = "/kubepods/pod6f1e"
+)
+
+// idleRig has a machine with the cgroup of a pod whose CPU weight the kubelet has set.
+func idleRig(t *testing.T) *machineRig {
+	t.Helper()
+	m := newMachine(simcgroup.New())
+	m.Cgroups().AddCgroup(podOfIdle)
+	setWeight(t, m, "79")
+	return newMachineRigOn(t, m, idlePods, nriruntime.Options{})
+}
+
+func setWeight(t *testing.T, m *sim.Machine, weight string) {
+	t.Helper()
+	if err := m.WriteFile(podFile("cpu.weight"), []byte(weight)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func podFile(name string) string { return path.Join("/sys/fs/cgroup", podOfIdle, name) }
+
+func (r *machineRig) mustRunIdle(t *testing.T, class string) (sandbox string) {
+	t.Helper()
+	id, err := r.RunPod(t.Context(), nriruntime.PodConfig{
+		Name: "a", UID: "6f1e", CgroupParent: podOfIdle, Annotations: map[string]string{classes.PodKey: profile + "=" + class},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// wantIdle compares the pod's cgroup.
+func (r *machineRig) wantIdle(t *testing.T, idle, weight string) {
+	t.Helper()
+	for file, want := range map[string]string{"cpu.idle": idle, "cpu.weight": weight} {
+		if data, err := r.host.ReadFile(podFile(file)); err != nil || strings.TrimSpace(string(data)) != want {
+			t.Errorf("%s is %q, %v; want %s", file, data, err, want)
+		}
+	}
+}
+
+func TestAPodThatLeavesAnIdleClassGetsItsWeightBack(t *testing.T) {
+	for name, before := range map[string]func(*machineRig){
+		"at once":                       func(*machineRig) {},
+		"after a restart of the plugin": func(r *machineRig) { r.startNewWith(t, idlePods) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := idleRig(t)
+			id := r.mustRunIdle(t, "idle")
+			r.wantIdle(t, "1", "0")
+			r.wantReported(t, id, profile, "idle/pod")
+			if err := r.host.Machine.WriteFile(podFile("cpu.weight"), []byte("100")); !errors.Is(err, syscall.EINVAL) {
+				t.Errorf("the kernel accepts the weight of an idle pod: %v", err)
+			}
+
+			before(r)
+			if err := r.updateProfile(t, id, classes.SystemDefault); err != nil {
+				t.Fatal(err)
+			}
+			r.wantIdle(t, "0", "79")
+			r.node.Repair(t.Context())
+			r.wantIdle(t, "0", "79")
+			r.wantReported(t, id, profile, "/update")
+		})
+	}
+}
+
+// TestAPodThatWasResizedBetweenTwoIdleClassesKeepsItsNewWeight has a class that ends to be idle, so that the kubelet can resize the pod.
+func TestAPodThatWasResizedBetweenTwoIdleClassesKeepsItsNewWeight(t *testing.T) {
+	r := idleRig(t)
+	id := r.mustRunIdle(t, "idle")
+	if err := r.updateProfile(t, id, "busy"); err != nil {
+		t.Fatal(err)
+	}
+	r.wantIdle(t, "0", "79")
+	setWeight(t, r.host.Machine, "157")
+	for _, class := range []string{"idle", classes.SystemDefault} {
+		if err := r.updateProfile(t, id, class); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.wantIdle(t, "0", "157")
+}
+
+// TestAPodIsIdleAgainAfterAnotherProgramHasResetIt has a systemd that writes its own weight of the pod's slice.
+func TestAPodIsIdleAgainAfterAnotherProgramHasResetIt(t *testing.T) {
+	r := idleRig(t)
+	id := r.mustRunIdle(t, "idle")
+	if err := r.host.Machine.WriteFile(podFile("cpu.idle"), []byte("0")); err != nil {
+		t.Fatal(err)
+	}
+	setWeight(t, r.host.Machine, "80")
+	r.node.Repair(t.Context())
+	r.wantIdle(t, "1", "0")
+	r.wantReported(t, id, profile, "idle/pod")
+}
+
+func TestAPodStaysIdleIfItsWeightCannotBeRestored(t *testing.T) {
+	r := idleRig(t)
+	id := r.mustRunIdle(t, "idle")
+	r.host.intercept(func(_, file string) error {
+		if path.Base(file) == "cpu.weight" {
+			return syscall.EIO
+		}
+		return nil
+	})
+	if err := r.updateProfile(t, id, classes.SystemDefault); !errors.Is(err, syscall.EIO) {
+		t.Errorf("the update returns %v", err)
+	}
+	r.wantIdle(t, "1", "0")
+	r.wantReported(t, id, profile, "idle/pod")
+}
+
+// TestAPodThatAnotherProgramHasMadeIdleStaysSo has a pod without a class.
+func TestAPodThatAnotherProgramHasMadeIdleStaysSo(t *testing.T) {
+	r := idleRig(t)
+	if err := r.host.Machine.WriteFile(podFile("cpu.idle"), []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	id := r.mustRunIdle(t, "")
+	r.node.Repair(t.Context())
+	r.wantIdle(t, "1", "0")
+	for _, step := range []struct{ class, idle, weight string }{
+		{"busy", "0", "100"}, {classes.SystemDefault, "1", "0"},
+	} {
+		if err := r.updateProfile(t, id, step.class); err != nil {
+			t.Fatal(err)
+		}
+		r.wantIdle(t, step.idle, step.weight)
+	}
+}
+
+func TestWhatAPodHadIsForgottenWithIt(t *testing.T) {
+	r := idleRig(t)
+	id := r.mustRunIdle(t, "idle")
+	wantSaved := func(want bool) {
+		t.Helper()
+		r.node.Repair(t.Context())
+		if data, err := os.ReadFile(r.checkpoint); err != nil || strings.Contains(string(data), podOfIdle) != want {
+			t.Errorf("the checkpoint is %s, %v; names the pod's cgroup: want %t", data, err, want)
+		}
+	}
+	wantSaved(true)
+	if err := r.StopPod(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.RemovePod(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	wantSaved(false)
+}
+
+func TestAnIdleClassIsReportedToPreventResizes(t *testing.T) {
+	r := idleRig(t)
+	const want = "the kubelet cannot change the CPU requests of a running pod of class idle: the kernel refuses a CPU weight for the cgroup of an idle pod; " +
+		"let the pod leave the class before a resize, or create it again"
+	conditions := r.node.Status().Resources[0].Conditions
+	if len(conditions) != 1 || conditions[0].Message != want || !conditions[0].Limited {
+		t.Errorf("the conditions are %+v", conditions)
+	}
+}
