@@ -169,6 +169,48 @@ func TestAProtectionThatAParentCapsIsNotReportedAsInForce(t *testing.T) {
 	}
 }
 
+// TestAProtectionAboveALimitIsReportedAtTheContainer uses a container with a limit of 1 GiB, for which the kubelet sets memory.high to less. Two
+// resources may set the protection and memory.high.
+func TestAProtectionAboveALimitIsReportedAtTheContainer(t *testing.T) {
+	const other = "vendor.example/other"
+	above := func(property, own, high string) string {
+		return property + " " + own + " is not below memory.high " + high + ": the kernel reclaims what the container uses above memory.high nevertheless " +
+			"(lower " + property + " or raise memory.high)"
+	}
+	for _, test := range []struct{ name, class, high, want string }{
+		{"below all limits", "{memory: {min: 64Mi, low: 128Mi}}", "", ""},
+		{"the limit", "{memory: {min: 1Gi, high: max}}", "", "memory.min 1Gi is not below the memory limit 1Gi: the container can be killed because of the files " +
+			"that it writes (lower memory.min or set memory.low)"},
+		{"above the limit", "{memory: {min: 2Gi, high: max}}", "", "memory.min 2Gi is not below the memory limit 1Gi: the container can be killed because of the files " +
+			"that it writes (lower memory.min or set memory.low)"},
+		{"memory.low may be the limit", "{memory: {low: 100%, high: max}}", "", ""},
+		{"memory.high of the kubelet", "{memory: {low: 1Gi}}", "", above("memory.low", "1Gi", "943716Ki")},
+		{"memory.high of another resource", "{memory: {min: 512Mi}}", "256Mi", above("memory.min", "512Mi", "256Mi")},
+		{"memory.high of another resource is higher", "{memory: {min: 512Mi}}", "768Mi", ""},
+		{"memory.high is the limit", "{memory: {high: 1Gi}}", "", "memory.high 1Gi has no effect because the memory limit is 1Gi (lower memory.high)"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file, request := profileFile("a: "+test.class), profile+"=a"
+			if test.high != "" {
+				file += "- {name: " + other + ", linux: {classes: {b: {memory: {high: " + test.high + "}}}}}\n"
+				request += "," + other + "=b"
+			}
+			r := newMachineRigOn(t, newMachine(simcgroup.New()), file, nriruntime.Options{})
+			id := r.mustRunBurstable(t, "a", request)
+			pod := path.Dir(r.cgroupFile(t, id, ""))
+			for _, parent := range []string{pod, path.Dir(pod)} {
+				for _, name := range []string{"memory.min", "memory.low"} {
+					if err := r.host.Machine.WriteFile(path.Join(parent, name), []byte("max")); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			r.node.Repair(t.Context())
+			r.wantLimited(t, id, test.want)
+		})
+	}
+}
+
 func TestAShareOfALimitThatAContainerLacks(t *testing.T) {
 	r := newProfileRig(t, "a: {memory: {high: 80%}}, b: {withoutLimit: skip, memory: {high: 80%}, pids: {max: 5}}")
 	_, err := r.run(t, r.pod(t, "a", profile+"=a"))

@@ -73,8 +73,12 @@ func TestLimitsThatCanHarmAContainerAreConditions(t *testing.T) {
 	const remedy = "; set memory.swapMax above 0, here or in a class of another resource, or remove memory.high"
 	const zero, unset = "memory.swapMax is 0 in class a", "memory.swapMax is missing in class %s, and the kubelet allows no swap by default"
 	both := strings.Replace(high, "class a", "class a, b", 1) + zero + "; " + fmt.Sprintf(unset, "b") + remedy
-	const minimum = "MemoryMinSafe/WholeLimit: memory.min of class a is the whole memory limit, which keeps the kernel from reclaiming the page cache: " +
+	const minimum = "MemoryMinSafe/WholeLimit: memory.min of class a is the whole memory limit or more, which keeps the kernel from reclaiming the page cache: " +
 		"a container can be killed because of the files that it writes; lower memory.min, or set memory.low"
+	notBelow := func(property string) string {
+		return "MemoryProtectionBelowHigh/NotBelowHigh: " + property + " of class a is not below memory.high: the kernel reclaims what a container " +
+			"uses above memory.high nevertheless; lower " + property + ", or raise memory.high"
+	}
 	const header = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 	const swap = header + "/dev/vdb partition 1 0 -2\n"
 	for _, test := range []struct{ name, swaps, class, want string }{
@@ -86,6 +90,12 @@ func TestLimitsThatCanHarmAContainerAreConditions(t *testing.T) {
 		{"swap", swap, "{memory: {high: 80%, swapMax: 2Gi}}", ""},
 		{"no limit", header, "{memory: {high: max}}", ""},
 		{"all memory protected", header, "{memory: {min: 100%}}", minimum},
+		{"more than any limit protected", header, "{memory: {min: max}}", minimum},
+		{"a share above memory.high", swap, "{memory: {high: 50%, swapMax: max, min: 50%, low: 40%}}", notBelow("memory.min")},
+		{"a size above memory.high", swap, "{memory: {high: 64Mi, swapMax: max, min: 1Mi, low: 65Mi}}", notBelow("memory.low")},
+		{"no size is above memory.high", swap, "{memory: {high: 64Mi, swapMax: max, low: max}}", notBelow("memory.low")},
+		{"a size and a share", swap, "{memory: {high: 50%, swapMax: max, min: 64Mi, low: 63%}}", notBelow("memory.low")},
+		{"no memory.high", swap, "{memory: {high: max, low: max}}", ""},
 		{"some memory protected", header, "{memory: {min: 50%, low: 100%}}", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

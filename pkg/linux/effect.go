@@ -4,6 +4,7 @@
 package linux
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -71,12 +72,20 @@ func (b *Backend) conditions(all map[string]class) (conditions []classes.Conditi
 	}
 	killed := classesWith(all, func(c class) bool {
 		share, is := c.value("memory.min").(ofLimit)
-		return is && share.percent == 100
+		return is && share.percent == 100 || c.value("memory.min") == fixed("max")
 	})
 	if len(killed) > 0 {
 		conditions = append(conditions, classes.Condition{Type: "MemoryMinSafe", Healthy: true, Limited: true, Reason: "WholeLimit",
-			Message: fmt.Sprintf("memory.min of class %s is the whole memory limit, which keeps the kernel from reclaiming the page cache: "+
+			Message: fmt.Sprintf("memory.min of class %s is the whole memory limit or more, which keeps the kernel from reclaiming the page cache: "+
 				"a container can be killed because of the files that it writes; lower memory.min, or set memory.low", list(killed))})
+	}
+	for _, protection := range []string{"memory.min", "memory.low"} {
+		names := classesWith(all, func(c class) bool { return atLeast(c.value(protection), c.value("memory.high")) })
+		if len(names) > 0 {
+			conditions = append(conditions, classes.Condition{Type: "MemoryProtectionBelowHigh", Healthy: true, Limited: true, Reason: "NotBelowHigh",
+				Message: fmt.Sprintf("%s of class %s is not below memory.high: the kernel reclaims what a container uses above memory.high nevertheless; "+
+					"lower %s, or raise memory.high", protection, list(names), protection)})
+		}
 	}
 	idle := classesWith(all, func(c class) bool { return idleOf(c) == "1" })
 	if len(idle) > 0 {
@@ -85,6 +94,17 @@ func (b *Backend) conditions(all map[string]class) (conditions []classes.Conditi
 				"of an idle pod; let the pod leave the class before a resize, or create it again", list(idle))})
 	}
 	return conditions
+}
+
+// atLeast reports whether a memory protection is certain to be at least memory.high. It is unknown for a size and a share of the limit.
+func atLeast(protection, high value) bool {
+	if share, is := protection.(ofLimit); is {
+		other, both := high.(ofLimit)
+		return both && share.percent >= other.percent
+	}
+	size, is := protection.(fixed)
+	other, both := high.(fixed)
+	return is && size == "max" && high != nil && other != "max" || is && both && other != "max" && bytesOf(string(size)) >= bytesOf(string(other))
 }
 
 // stalling returns the classes with memory.high whose containers have no swap, and why they have none. A container without a value of a
@@ -119,7 +139,7 @@ func (b *Backend) hasSwap() bool {
 	return err == nil && strings.Contains(text, "\n")
 }
 
-// limited describes what keeps the properties of a class from having their effect on a container that has them.
+// limited describes what keeps the properties of a class from having their effect on a container that has them, or makes them harmful.
 func (b *Backend) limited(target classes.Holder, c class, adjustment classes.Adjustment) string {
 	dir, err := b.opts.Tree.UnifiedDir(target)
 	var notes []string
@@ -131,9 +151,9 @@ func (b *Backend) limited(target classes.Holder, c class, adjustment classes.Adj
 		case ioPriority(p) && len(unordered) > 0:
 			note = "ioPriority has no effect on " + list(unordered)
 		case err == nil && protects(p.setting):
-			note = b.capped(dir, p, text)
+			note = cmp.Or(b.capped(dir, p, text), b.excessive(dir, target.Spec.MemoryLimit, p, text))
 		case err == nil && p.name == "memory.high":
-			note = b.stuck(dir, text)
+			note = cmp.Or(unreached(target.Spec.MemoryLimit, text), b.stuck(dir, text))
 		}
 		if note != "" {
 			notes = append(notes, note)

@@ -24,14 +24,14 @@ func protects(setting classes.Setting) bool {
 
 // capped describes which parents of a cgroup protect less than its own file says, and what to set there. It returns "" if none does.
 func (b *Backend) capped(dir string, p property, text string) string {
-	wanted := protection(text)
+	wanted := bytesOf(text)
 	least, parents := wanted, []string(nil)
 	for dir = path.Dir(dir); ; dir = path.Dir(dir) {
 		has, err := b.read(path.Join(dir, p.setting.Key))
 		if err != nil {
 			break // the root of the hierarchy has no such file
 		}
-		if bytes := protection(has); bytes < wanted {
+		if bytes := bytesOf(has); bytes < wanted {
 			least = min(least, bytes)
 			parents = append(parents, path.Base(dir)+" has "+sizeText(bytes))
 		}
@@ -48,6 +48,33 @@ func (b *Backend) capped(dir string, p property, text string) string {
 	return fmt.Sprintf("%s %s %s because %s (set %s to %s or more there)", p.name, own, effect, strings.Join(parents, " and "), p.setting.Key, own)
 }
 
+// excessive describes a protection that is not below memory.high or the memory limit of the container, which other classes and the kubelet
+// can set. The kernel does not protect a cgroup from its own limits (mem_cgroup_unprotected in include/linux/memcontrol.h), but it protects
+// the cgroup from those of the pod, which are as low if the pod has one container. It returns "" for another protection.
+func (b *Backend) excessive(dir string, limit int64, p property, text string) string {
+	own := bytesOf(text)
+	if own == 0 {
+		return ""
+	}
+	if has, err := b.read(path.Join(dir, "memory.high")); err == nil && has != "max" && own >= bytesOf(has) {
+		return fmt.Sprintf("%s %s is not below memory.high %s: the kernel reclaims what the container uses above memory.high nevertheless "+
+			"(lower %s or raise memory.high)", p.name, sizeText(own), sizeText(bytesOf(has)), p.name)
+	}
+	if p.name == "memory.min" && limit > 0 && own >= uint64(limit) {
+		return fmt.Sprintf("memory.min %s is not below the memory limit %s: the container can be killed because of the files that it writes "+
+			"(lower memory.min or set memory.low)", sizeText(own), sizeText(uint64(limit)))
+	}
+	return ""
+}
+
+// unreached describes a memory.high that a container cannot reach because of its memory limit. It returns "" if it can.
+func unreached(limit int64, high string) string {
+	if high == "max" || limit <= 0 || bytesOf(high) < uint64(limit) {
+		return ""
+	}
+	return fmt.Sprintf("memory.high %s has no effect because the memory limit is %s (lower memory.high)", sizeText(bytesOf(high)), sizeText(uint64(limit)))
+}
+
 // sizeText returns a number of bytes for users, e.g. "64Mi".
 func sizeText(bytes uint64) string {
 	if bytes > math.MaxInt64 {
@@ -56,8 +83,8 @@ func sizeText(bytes uint64) string {
 	return resource.NewQuantity(int64(bytes), resource.BinarySI).String()
 }
 
-// protection returns the number of bytes in memory.min or memory.low.
-func protection(text string) uint64 {
+// bytesOf returns the number of bytes in a file of the memory controller.
+func bytesOf(text string) uint64 {
 	if text == "max" {
 		return math.MaxUint64
 	}

@@ -50,7 +50,7 @@ func (b *Backend) stuck(dir, high string) string {
 		return ""
 	}
 
-	used, limit, waits := protection(current), protection(high), fullPressure(pressure)
+	used, limit, waits := bytesOf(current), bytesOf(high), fullPressure(pressure)
 	if !b.stalls.observe(dir, used >= limit/100*99 && waits >= 50, used >= limit/100*90 && waits >= 25) {
 		return ""
 	}

@@ -47,6 +47,7 @@ func TestNode(t *testing.T) {
 		t.Run("the properties of processes and cgroups that a class sets", func(t *testing.T) { linuxClasses(t, n) })
 		t.Run("an idle pod gets its CPU weight back when it leaves the class", func(t *testing.T) { idlePods(t, n) })
 		t.Run("the stories of the documentation", func(t *testing.T) { storiesOfThePage(t, n) })
+		t.Run("memory is reclaimed from the containers that no class protects", func(t *testing.T) { reclaimed(t, n) })
 		t.Run("a container above memory.high without swap is reported as stuck", func(t *testing.T) { stallingMemory(t, n) })
 	}
 	if n.machine()&eachRuntime != 0 {

@@ -1,0 +1,116 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	reclaimResources = `
+- name: ` + profileQoS + `
+  linux:
+    classes:
+      protected: {memory: {low: 64Mi}}
+      pressing: {memory: {swapMax: 0}}
+      contrary: {memory: {min: 64Mi, high: 16Mi, swapMax: max}}
+`
+	// The containers of reclaimed allocate so much memory.
+	heldMiB = 24
+)
+
+// reclaimed: when the containers of a node need more memory than there is, the kernel reclaims that of a container without a class, and
+// keeps that of a container with memory.low. If the pod's cgroup protects nothing, the kernel reclaims both, and the plugin reports that.
+func reclaimed(t *testing.T, n *node) {
+	addSwap(t)
+	writeClassFile(t, classFile+reclaimResources)
+	t.Cleanup(func() { writeClassFile(t, classFile) })
+	n.awaitOffered(t, profileQoS, "protected", true)
+
+	const megabyte = 1 << 20
+	t.Run("under parents that protect", func(t *testing.T) {
+		protected, plain, limited := n.press(t, "max")
+		if protected > megabyte || plain < 8*megabyte || limited != "" {
+			t.Errorf("%d bytes of the protected container and %d bytes of the other were reclaimed; limited: %q", protected, plain, limited)
+		}
+	})
+	t.Run("under a pod that protects nothing", func(t *testing.T) {
+		protected, plain, limited := n.press(t, "0")
+		if protected < megabyte || plain < megabyte || !strings.HasPrefix(limited, "memory.low 64Mi has no effect because uid-protected has 0") {
+			t.Errorf("%d bytes of the protected container and %d bytes of the other were reclaimed; limited: %q", protected, plain, limited)
+		}
+	})
+	t.Run("above its own memory.high", func(t *testing.T) { aboveHigh(t, n) })
+}
+
+// press runs a container with memory.low and one without a class, and then a third one that needs a part of their memory. The parameter
+// `podLow` is the memory.low of the first container's pod. It returns how much the kernel has reclaimed of the first two, and what the plugin
+// reports to limit the class of the first.
+func (n *node) press(t *testing.T, podLow string) (protected, plain int, limited string) {
+	t.Helper()
+	const megabyte = 1 << 20
+	run := func(name string, annotations map[string]string) (*pod, *container) {
+		p := n.runPod(t, name, annotations)
+		return p, p.run(t, spec{name: "main", args: []string{"allocate", fmt.Sprint(heldMiB)}})
+	}
+	holds := func(c *container) {
+		eventually(t, "the container has its memory", func() error { return c.atLeast(t, "memory.stat", "anon", heldMiB*megabyte) })
+	}
+
+	of := func(class string) map[string]string {
+		return map[string]string{keyOf("main"): profileQoS + "=" + class}
+	}
+	p, kept := run("protected", of("protected"))
+	all := filepath.Join("/sys/fs/cgroup", path.Dir(p.cgroup()))
+	setFor(t, filepath.Join(all, "memory.low"), "max")
+	mustWrite(t, filepath.Join("/sys/fs/cgroup", p.cgroup(), "memory.low"), podLow)
+	_, lost := run("plain", nil)
+	holds(kept)
+	holds(lost)
+	setFor(t, filepath.Join(all, "memory.max"), fmt.Sprint(numberIn(t, filepath.Join(all, "memory.current"), "")+8*megabyte))
+	_, third := run("pressing", of("pressing"))
+	holds(third)
+
+	eventually(t, "the parents of the container are reported", func() error {
+		limited = n.assignment(t, p, "main", profileQoS).GetLimited()
+		if (limited == "") != (podLow == "max") {
+			return fmt.Errorf("limited: %q", limited)
+		}
+		return nil
+	})
+	return kept.number(t, "memory.swap.current", ""), lost.number(t, "memory.swap.current", ""), limited
+}
+
+// setFor sets a file until the end of the test.
+func setFor(t *testing.T, file, text string) {
+	t.Helper()
+	before := strings.TrimSpace(mustRead(t, file))
+	mustWrite(t, file, text)
+	t.Cleanup(func() { mustWrite(t, file, before) })
+}
+
+// aboveHigh: a protection does not keep the kernel from reclaiming what a container uses above its own memory.high.
+func aboveHigh(t *testing.T, n *node) {
+	const megabyte = 1 << 20
+	p := n.runPod(t, "contrary", map[string]string{keyOf("main"): profileQoS + "=contrary"})
+	for _, dir := range []string{p.cgroup(), path.Dir(p.cgroup())} {
+		setFor(t, filepath.Join("/sys/fs/cgroup", dir, "memory.min"), fmt.Sprint(64*megabyte))
+	}
+	c := p.run(t, spec{name: "main", args: []string{"allocate", fmt.Sprint(heldMiB)}})
+	eventually(t, "memory above memory.high is reclaimed", func() error { return c.atLeast(t, "memory.swap.current", "", 4*megabyte) })
+	eventually(t, "the contradiction is reported", func() error {
+		const want = "memory.min 64Mi is not below memory.high 16Mi: the kernel reclaims what the container uses above memory.high nevertheless " +
+			"(lower memory.min or raise memory.high)"
+		if got := n.assignment(t, p, "main", profileQoS).GetLimited(); got != want {
+			return fmt.Errorf("limited: %q", got)
+		}
+		return nil
+	})
+}
