@@ -212,7 +212,7 @@ func assignmentsOf(assignments []state.Reported) []*qosv1alpha1.Assignment {
 	for _, a := range assignments {
 		message := &qosv1alpha1.Assignment{
 			Name: a.Resource, Class: a.Class, Source: sourceOf(a.Source), RequestedBy: a.Key, Foreign: a.Foreign,
-			Stale: a.Stale, Limited: a.Limited,
+			Stale: a.Stale, Limited: a.Limited, Replaced: a.Replaced,
 		}
 		messages = append(messages, message)
 	}

@@ -61,6 +61,44 @@ func TestAResizeKeepsTheClassAndLeavingItBringsTheKubeletsValuesBack(t *testing.
 	r.wantReported(t, id, profile, "/update")
 }
 
+func TestTheKubeletsValuesThatAClassReplacesAreReported(t *testing.T) {
+	r := newProfileRig(t, database)
+	id := r.mustRunBurstable(t, "a", profile+"=database")
+	want := func(replaced string) {
+		t.Helper()
+		if got := r.assignment(t, id).GetReplaced(); got != replaced {
+			t.Errorf("the class has replaced %q, want %q", got, replaced)
+		}
+	}
+	want("memory.high 966365184, memory.oom.group 1, oomScoreAdj 900")
+
+	resized := resources(2<<30, 50_000)
+	resized.Unified["memory.high"] = "1932730368"
+	if err := r.UpdateContainer(t.Context(), id, resized); err != nil {
+		t.Fatal(err)
+	}
+	want("memory.high 1932730368, memory.oom.group 1, oomScoreAdj 900")
+	r.startNewWith(t, profileFile(database))
+	want("memory.high 1932730368, memory.oom.group 1, oomScoreAdj 900")
+}
+
+func TestAContainerThatLeavesItsClassAfterAResizeAndARestartGetsTheLastValuesOfTheKubelet(t *testing.T) {
+	const class = "a: {memory: {high: 50%, oomGroup: false}}"
+	r := newProfileRig(t, class)
+	id := r.mustRunBurstable(t, "a", profile+"=a")
+	resized := resources(2<<30, 50_000)
+	resized.Unified["memory.high"] = "1932730368"
+	if err := r.UpdateContainer(t.Context(), id, resized); err != nil {
+		t.Fatal(err)
+	}
+	r.startNewWith(t, profileFile(class))
+	if err := r.updateProfile(t, id, classes.SystemDefault); err != nil {
+		t.Fatal(err)
+	}
+	r.wantValue(t, id, "memory.high", "1932730368")
+	r.wantValue(t, id, "memory.oom.group", "1")
+}
+
 // TestAResizeKeepsTheSwapOfTheClass has a runtime that writes a limit of swap with each limit of memory.
 func TestAResizeKeepsTheSwapOfTheClass(t *testing.T) {
 	r := newMachineRigOn(t, newMachine(simcgroup.New()), profileFile("a: {memory: {swapMax: 8Mi}}"), nriruntime.Options{CRIO: true})

@@ -76,7 +76,7 @@ func TestAPodThatLeavesAnIdleClassGetsItsWeightBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := idleRig(t)
 			id := r.mustRunIdle(t, "idle")
-			r.wantIdle(t, "1", "0")
+			r.wantIdle(t, "1", "1")
 			r.wantReported(t, id, profile, "idle/pod")
 			if err := r.host.Machine.WriteFile(podFile("cpu.weight"), []byte("100")); !errors.Is(err, syscall.EINVAL) {
 				t.Errorf("the kernel accepts the weight of an idle pod: %v", err)
@@ -120,7 +120,7 @@ func TestAPodIsIdleAgainAfterAnotherProgramHasResetIt(t *testing.T) {
 	}
 	setWeight(t, r.host.Machine, "80")
 	r.node.Repair(t.Context())
-	r.wantIdle(t, "1", "0")
+	r.wantIdle(t, "1", "1")
 	r.wantReported(t, id, profile, "idle/pod")
 }
 
@@ -136,7 +136,7 @@ func TestAPodStaysIdleIfItsWeightCannotBeRestored(t *testing.T) {
 	if err := r.updateProfile(t, id, classes.SystemDefault); !errors.Is(err, syscall.EIO) {
 		t.Errorf("the update returns %v", err)
 	}
-	r.wantIdle(t, "1", "0")
+	r.wantIdle(t, "1", "1")
 	r.wantReported(t, id, profile, "idle/pod")
 }
 
@@ -148,9 +148,9 @@ func TestAPodThatAnotherProgramHasMadeIdleStaysSo(t *testing.T) {
 	}
 	id := r.mustRunIdle(t, "")
 	r.node.Repair(t.Context())
-	r.wantIdle(t, "1", "0")
+	r.wantIdle(t, "1", "1")
 	for _, step := range []struct{ class, idle, weight string }{
-		{"busy", "0", "100"}, {classes.SystemDefault, "1", "0"},
+		{"busy", "0", "100"}, {classes.SystemDefault, "1", "1"},
 	} {
 		if err := r.updateProfile(t, id, step.class); err != nil {
 			t.Fatal(err)

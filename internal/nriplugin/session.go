@@ -190,7 +190,9 @@ func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api
 // PostUpdateContainer is called after the runtime has changed the resources of a container.
 func (s *session) PostUpdateContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
 	defer s.observe("PostUpdateContainer", p, c, time.Now(), nil)
-	s.plugin.node.ContainerUpdated(c.GetId())
+	if err := s.plugin.node.ContainerUpdated(c.GetId()); err != nil {
+		s.plugin.options.Log.Warn("cannot save the values that the kubelet has requested", "container", c.GetId(), "error", err)
+	}
 	return nil
 }
 

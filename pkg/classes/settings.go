@@ -59,6 +59,14 @@ func (s Setting) String() string {
 	return fmt.Sprintf("%s[%s]", s.Name, s.Key)
 }
 
+// Short returns the name of the field for users, e.g. "io.max" or "oomScoreAdj".
+func (s Setting) Short() string {
+	if s.Key != "" {
+		return s.Key
+	}
+	return string(s.Name[strings.LastIndexByte(string(s.Name), '.')+1:])
+}
+
 // Compare orders settings by name and key. The hooks call it, so it makes no text.
 func (s Setting) Compare(other Setting) int {
 	return cmp.Or(strings.Compare(string(s.Name), string(other.Name)), strings.Compare(s.Key, other.Key))

@@ -1766,7 +1766,10 @@ type Assignment struct {
 	Stale string `protobuf:"bytes,19,opt,name=stale,proto3" json:"stale,omitempty"`
 	// What keeps properties of the class from having their effect although they are set, e.g. "memory.low 64Mi has no effect because
 	// kubepods.slice has memory.low 0". It has no commas and no semicolons. Read from the kernel every 15 s.
-	Limited       string `protobuf:"bytes,20,opt,name=limited,proto3" json:"limited,omitempty"`
+	Limited string `protobuf:"bytes,20,opt,name=limited,proto3" json:"limited,omitempty"`
+	// Values that the kubelet has requested for the container and the class has replaced, e.g. "memory.high 966365184, oomScoreAdj 900".
+	// The container gets them back when it leaves the class, except those that a runtime sets at the creation only.
+	Replaced      string `protobuf:"bytes,21,opt,name=replaced,proto3" json:"replaced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1846,6 +1849,13 @@ func (x *Assignment) GetStale() string {
 func (x *Assignment) GetLimited() string {
 	if x != nil {
 		return x.Limited
+	}
+	return ""
+}
+
+func (x *Assignment) GetReplaced() string {
+	if x != nil {
+		return x.Replaced
 	}
 	return ""
 }
@@ -2874,7 +2884,7 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12=\n" +
 	"\rqos_resources\x18\x02 \x03(\v2\x18.qos.v1alpha1.AssignmentR\fqosResources\x12\x16\n" +
 	"\x06device\x18\x03 \x01(\tR\x06device\x12@\n" +
-	"\x0ein_force_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\finForceSince\"\xd1\x01\n" +
+	"\x0ein_force_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\finForceSince\"\xed\x01\n" +
 	"\n" +
 	"Assignment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -2883,7 +2893,8 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\frequested_by\x18\x11 \x01(\tR\vrequestedBy\x12\x18\n" +
 	"\aforeign\x18\x12 \x01(\tR\aforeign\x12\x14\n" +
 	"\x05stale\x18\x13 \x01(\tR\x05stale\x12\x18\n" +
-	"\alimited\x18\x14 \x01(\tR\alimited\"\x95\x01\n" +
+	"\alimited\x18\x14 \x01(\tR\alimited\x12\x1a\n" +
+	"\breplaced\x18\x15 \x01(\tR\breplaced\"\x95\x01\n" +
 	"\x18ReportEnforcementRequest\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x1c\n" +
 	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12\x12\n" +

@@ -71,8 +71,15 @@ func (h *Hooks) UpdateContainer(
 	return values, err
 }
 
-// ContainerUpdated is called after the runtime has changed a container. It is not called for a change that the runtime has refused.
-func (h *Hooks) ContainerUpdated(id string) { h.store.Resized(id) }
+// ContainerUpdated is called after the runtime has changed a container. It is not called for a change that the runtime has refused. If
+// UpdateContainer has saved originals, it saves those that the change has replaced. The error is that of saving.
+func (h *Hooks) ContainerUpdated(id string) error {
+	h.store.Resized(id)
+	if _, saved := h.changes.Originals(id); !saved {
+		return nil
+	}
+	return reconcile.SaveOriginals(h.store, h.changes, id)
+}
 
 // StartContainer records the process of a container that is about to start. It returns the function `enforce`, which
 // enforces and verifies the container's classes. The caller must call enforce unless it is nil. If StartContainer or

@@ -47,8 +47,7 @@ func (s *Store) Compare(id string) (h Holding, ok bool) {
 // some runtimes request all stored values again, also those of a former class.
 //
 // Resize also returns the container as it will be. The store takes over its limits and originals when Resized is called, because the
-// runtime reports no change that it refuses. The new originals are saved with the next change of class or the next resize. If the plugin
-// restarts before that, the originals are the former ones.
+// runtime reports no change that it refuses.
 func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustment) (classes.Adjustment, classes.Holder) {
 	defer s.lock()()
 	n := &s.node

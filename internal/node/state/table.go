@@ -91,7 +91,7 @@ func (n *node) follow(before, after Holding) {
 	}
 	if !maps.Equal(before.Observed, after.Observed) || !maps.Equal(before.Foreign, after.Foreign) ||
 		!maps.Equal(before.Stale, after.Stale) || !maps.Equal(before.Limited, after.Limited) ||
-		!maps.Equal(before.NotEnforced, after.NotEnforced) {
+		!maps.Equal(before.NotEnforced, after.NotEnforced) || !maps.Equal(before.Spec.Originals, after.Spec.Originals) {
 		n.changed = true
 	}
 }

@@ -128,6 +128,8 @@ type Reported struct {
 	Stale string
 	// Limited describes what keeps the class from having its effect.
 	Limited string
+	// Replaced has the values that the kubelet has requested and the class has replaced, e.g. "memory.high 966365184, oomScoreAdj 900".
+	Replaced string
 }
 
 // ContainerAssignments lists the class of a container for every resource. It includes resources for which the
@@ -160,10 +162,10 @@ func (s *Store) Assignments() []PodAssignments {
 		case scope == classes.VolumeScope:
 			volumes[e.container()] = append(volumes[e.container()], live.reportVolume(e, offers))
 		case scope == classes.ContainerScope:
-			pod.Containers = append(pod.Containers, e.report(offers))
+			pod.Containers = append(pod.Containers, live.report(e, offers))
 		case e.Number > newest[e.PodUID]:
 			newest[e.PodUID], pod.SandboxID = e.Number, e.SandboxID
-			pod.Assignments = e.report(offers).Assignments
+			pod.Assignments = live.report(e, offers).Assignments
 		}
 	}
 
@@ -194,12 +196,12 @@ func (s *Store) Container(owner qos.Subject) (ctr ContainerAssignments, ok bool)
 	if err != nil {
 		return ContainerAssignments{}, false
 	}
-	return e.report(s.node.reported()), true
+	return s.node.live.report(e, s.node.reported()), true
 }
 
-// report returns the class of the holder for every resource. It includes resources that were configured after the
+// report returns the class of a holder for every resource. It includes resources that were configured after the
 // holder was admitted.
-func (h Holding) report(offers []classes.Offer) ContainerAssignments {
+func (o Offering) report(h Holding, offers []classes.Offer) ContainerAssignments {
 	all := make([]Reported, 0, len(offers))
 	for _, a := range h.Assignments {
 		if class, differs := h.Observed[a.Resource]; differs {
@@ -211,6 +213,7 @@ func (h Holding) report(offers []classes.Offer) ContainerAssignments {
 		}
 		if a.Class != classes.SystemDefault {
 			r.Stale, r.Limited = h.Stale[a.Resource], cmp.Or(h.NotEnforced[a.Resource], h.Limited[a.Resource])
+			r.Replaced = o.replaced(h, a)
 		}
 		all = append(all, r)
 	}
@@ -222,4 +225,24 @@ func (h Holding) report(offers []classes.Offer) ContainerAssignments {
 		}
 	}
 	return ContainerAssignments{ID: h.ID, Name: h.Container, Assignments: all}
+}
+
+// replaced returns the values that a holder had before its class replaced them.
+func (o Offering) replaced(h Holding, a classes.Assignment) string {
+	r, there := o.Resource(a.Resource)
+	if !there || len(h.Spec.Originals) == 0 {
+		return ""
+	}
+	sets, err := r.Adjust(h.Holder, a.Class, a.Class)
+	if err != nil {
+		return "" // the class was removed
+	}
+
+	var replaced []string
+	for _, setting := range sets.Settings() {
+		if had, known := h.Spec.Originals[setting]; known && had != sets[setting] {
+			replaced = append(replaced, strings.TrimSpace(setting.Short()+" "+had))
+		}
+	}
+	return strings.Join(replaced, ", ")
 }

@@ -23,7 +23,7 @@ type VolumeAssignments struct {
 }
 
 func (o Offering) reportVolume(e Holding, offers []classes.Offer) VolumeAssignments {
-	v := VolumeAssignments{Path: e.Volume, Assignments: e.report(offers).Assignments}
+	v := VolumeAssignments{Path: e.Volume, Assignments: o.report(e, offers).Assignments}
 	if len(e.Observed) > 0 {
 		return v
 	}

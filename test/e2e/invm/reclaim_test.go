@@ -43,7 +43,7 @@ func reclaimed(t *testing.T, n *node) {
 	})
 	t.Run("under a pod that protects nothing", func(t *testing.T) {
 		protected, plain, limited := n.press(t, "0")
-		if protected < megabyte || plain < megabyte || !strings.HasPrefix(limited, "memory.low 64Mi has no effect because uid-protected has 0") {
+		if protected < megabyte || plain < megabyte || !strings.HasPrefix(limited, "memory.low 64Mi has no effect because pod") {
 			t.Errorf("%d bytes of the protected container and %d bytes of the other were reclaimed; limited: %q", protected, plain, limited)
 		}
 	})

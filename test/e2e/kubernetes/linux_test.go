@@ -16,7 +16,7 @@ import (
 // linuxClasses extends the class file of a VM with a resource of the kind linux.
 const linuxClasses = `- name: qos.noderesource.dev/memory
   classes: [{name: throttled}]
-  linux: {classes: {throttled: {memory: {high: 50%, oomGroup: false}}}}
+  linux: {classes: {throttled: {memory: {min: 25%, high: 50%, oomGroup: false}}}}
 `
 
 // twoContainers is a pod whose containers have the same memory. Only main has a class.
@@ -44,17 +44,17 @@ const larger = `{"spec": {"containers": [
   {"name": "main", "resources": {"limits": {"memory": "512Mi"}}},
   {"name": "plain", "resources": {"limits": {"memory": "512Mi"}}}]}}`
 
-// classWinsOverKubelet checks values of a class that the kubelet writes too: memory.oom.group and, with MemoryQoS, memory.high. A resize
+// classWinsOverKubelet checks values of a class that the kubelet writes too: memory.oom.group and, with MemoryQoS, memory.min and .high. A resize
 // keeps the class, with a share of the new limit. A container that leaves the class gets what the kubelet has given to the other container.
 func classWinsOverKubelet(t *testing.T, n *node) {
 	n.apply(t, twoContainers)
 	t.Cleanup(func() { n.delete(t, "memory") })
 	n.running(t, "memory")
 	main, plain := n.cgroupOf(t, "main"), n.cgroupOf(t, "plain")
-	n.has(t, main, map[string]string{"memory.high": "134217728", "memory.oom.group": "0"})
+	n.has(t, main, map[string]string{"memory.min": "67108864", "memory.high": "134217728", "memory.oom.group": "0"})
 
 	n.kubectl(t, "patch", "pod", "memory", "--subresource=resize", "-p", larger)
-	doubled := map[string]string{"memory.max": "536870912", "memory.high": "268435456", "memory.oom.group": "0"}
+	doubled := map[string]string{"memory.max": "536870912", "memory.min": "134217728", "memory.high": "268435456", "memory.oom.group": "0"}
 	n.has(t, main, doubled)
 	n.has(t, plain, map[string]string{"memory.max": "536870912"})
 	n.restartKubelet(t)

@@ -123,7 +123,7 @@ func parseIdle(g *group, text string) (string, error) {
 	if err != nil || text == g.plain("cpu.idle") {
 		return text, err
 	}
-	g.values["cpu.weight"] = "0"
+	g.values["cpu.weight"] = "1"
 	if text == "0" {
 		delete(g.values, "cpu.weight")
 	}
