@@ -30,6 +30,8 @@ type podsCommand struct {
 	selector   string
 	everywhere bool
 	watch      bool
+	// problems is true for "kubectl qos volumes --check".
+	problems bool
 	// unreadable is true if the user has no permission to read NodeQOSResources, or if the cluster has no such kind.
 	unreadable bool
 
@@ -75,13 +77,18 @@ func newVolumesCommand(c *cluster) *cobra.Command {
 in force, the numbers of the devices that have them, since when, and why the two classes differ. A request that the node refuses as a
 whole has one line without a volume.
 
+With --check, it shows instead the PersistentVolumes that can never expand on their node, because they were created before their
+StorageClass named the secret that the driver needs (KEP-3107). The exit code is then 1 if there are such volumes.
+
 Documents (-o json, yaml, …) have the "items" of "kubectl qos pods" with volume, device and since.`,
 		Example: `  kubectl qos volumes -A
-  kubectl qos volumes db -w`,
+  kubectl qos volumes db -w
+  kubectl qos volumes --check`,
 		ValidArgsFunction: c.completePod,
 		RunE:              o.runE,
 	}
 	o.addPodFlags(cmd)
+	cmd.Flags().BoolVar(&o.problems, "check", false, "Show the PersistentVolumes of the cluster that can never expand on their node.")
 	return cmd
 }
 
@@ -91,6 +98,9 @@ func (o *podsCommand) runE(cmd *cobra.Command, args []string) error {
 	}
 	if err := o.read(cmd); err != nil {
 		return err
+	}
+	if o.problems {
+		return o.checkVolumes(cmd.Context())
 	}
 	return o.run(cmd.Context())
 }
@@ -113,6 +123,9 @@ func (o *podsCommand) check(args []string) error {
 	}
 	if len(o.names) > 0 && (o.everywhere || o.selector != "") {
 		return errors.New("POD cannot be combined with -A or -l")
+	}
+	if o.problems && (len(o.names) > 0 || o.selector != "" || o.watch) {
+		return errors.New("--check checks all PersistentVolumes; it cannot be combined with POD, -l or -w")
 	}
 
 	if _, err := labels.Parse(o.selector); err != nil {

@@ -57,6 +57,22 @@ func (v *volumes) most(id string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
+// unlock checks the key of a volume, if the file key.VOLUME has one, which a test writes.
+func (v *volumes) unlock(id, key string) error {
+	want, err := os.ReadFile(filepath.Join(v.dir, "key."+filepath.Base(id)))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case key == "":
+		return status.Error(codes.InvalidArgument, "the request has no key")
+	case key != string(want):
+		return status.Error(codes.Unauthenticated, "the key is wrong")
+	}
+	return nil
+}
+
 // remove deletes the file of a volume. It refuses a volume that is attached.
 func (v *volumes) remove(id string) error {
 	device, err := v.device(id)
