@@ -22,15 +22,16 @@ import (
 // that the kernel does not provide at that time.
 type usageCollector struct {
 	node *node.Node
-	// The maps `classes` and containers have the description of each measure. Their keys are the names of the measures.
-	classes, containers map[string]*prometheus.Desc
+	// The maps have the description of each measure. Their keys are the names of the measures.
+	classes, containers, volumes map[string]*prometheus.Desc
 }
 
 func newUsageCollector(n *node.Node, kinds []classes.Kind) usageCollector {
-	c := usageCollector{node: n, classes: map[string]*prometheus.Desc{}, containers: map[string]*prometheus.Desc{}}
+	c := usageCollector{node: n, classes: map[string]*prometheus.Desc{}, containers: map[string]*prometheus.Desc{}, volumes: map[string]*prometheus.Desc{}}
 	for _, kind := range kinds {
 		describe(c.classes, "qos_class_", kind.Measures, "resource", "class")
 		describe(c.containers, "container_", kind.Monitored, "namespace", "pod", "container", "class")
+		describe(c.volumes, "qos_volume_", kind.OfVolumes, "resource", "namespace", "pod", "container", "volume", "class")
 	}
 	return c
 }
@@ -69,7 +70,7 @@ func serveUsage(n *node.Node, w http.ResponseWriter, r *http.Request) {
 }
 
 func (c usageCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, descs := range []map[string]*prometheus.Desc{c.classes, c.containers} {
+	for _, descs := range []map[string]*prometheus.Desc{c.classes, c.containers, c.volumes} {
 		for _, desc := range descs {
 			ch <- desc
 		}
@@ -86,13 +87,19 @@ func (c usageCollector) Collect(ch chan<- prometheus.Metric) {
 		collect(ch, c.classes, class.Reading, class.Resource, class.Class)
 	}
 
-	seen := map[[4]string]bool{}
+	seen := map[[5]string]bool{}
 	for _, h := range sample.Holders {
 		// Two containers of the same name can run for a moment. A scrape that has a series twice fails as a whole.
-		if name := [4]string{h.Resource, h.PodNamespace, h.PodName, h.Container}; !seen[name] {
-			seen[name] = true
-			collect(ch, c.containers, h.Reading, h.PodNamespace, h.PodName, h.Container, h.Class)
+		name := [5]string{h.Resource, h.PodNamespace, h.PodName, h.Container, h.Volume}
+		if seen[name] {
+			continue
 		}
+		seen[name] = true
+		if h.Volume != "" {
+			collect(ch, c.volumes, h.Reading, h.Resource, h.PodNamespace, h.PodName, h.Container, h.Volume, h.Class)
+			continue
+		}
+		collect(ch, c.containers, h.Reading, h.PodNamespace, h.PodName, h.Container, h.Class)
 	}
 }
 

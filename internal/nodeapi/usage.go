@@ -57,6 +57,9 @@ func UsageOf(sample usage.Sample) *qosv1alpha1.WatchUsageResponse {
 		})
 	}
 	for _, h := range sample.Holders {
+		if h.Volume != "" { // ContainerUsage has no volume
+			continue
+		}
 		message.Containers = append(message.Containers, &qosv1alpha1.ContainerUsage{
 			Resource: h.Resource, Class: h.Class, PodUid: h.PodUID, Namespace: h.PodNamespace, Pod: h.PodName,
 			Container: h.Container, Id: h.ID, Measurements: measurementsOf(h.Reading),

@@ -97,22 +97,15 @@ func usageFiles(version int) []usageFile {
 	return []usageFile{{"io.stat", parseIOStat}, {"io.pressure", parsePressure}}
 }
 
-// parseIOStat reads io.stat. A device may have no values. Some kernels then write the next device on the same line. A device
-// without a number, e.g. "(unknown)" for a path of an NVMe multipath device, is skipped with its values.
+// parseIOStat reads io.stat.
 func parseIOStat(reading classes.Reading, data []byte, name func(iocgroup.Device) string) {
 	measures := map[string]string{"rbytes": readBytes, "wbytes": writeBytes, "rios": reads, "wios": writes}
-	part := ""
-	for word := range strings.FieldsSeq(string(data)) {
-		key, text, isValue := strings.Cut(word, "=")
-		if !isValue {
-			part = ""
-			if dev, err := iocgroup.ParseDevice(word); err == nil {
-				part = name(dev)
+	for dev, counters := range iocgroup.ParseStat(data) {
+		part := name(dev)
+		for key, measure := range measures {
+			if value, counted := counters[key]; counted && part != "" {
+				reading[classes.Series{Measure: measure, Part: part}] = float64(value)
 			}
-		}
-		value, err := strconv.ParseUint(text, 10, 64)
-		if measure := measures[key]; measure != "" && err == nil && part != "" {
-			reading[classes.Series{Measure: measure, Part: part}] = float64(value)
 		}
 	}
 }

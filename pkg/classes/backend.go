@@ -34,6 +34,8 @@ type Kind struct {
 	// Measures describes the values that the backends measure. It is empty if they are neither a ClassMeter nor a
 	// HolderMeter.
 	Measures []Measure
+	// OfVolumes describes the values that the backends measure for volumes. It is empty if they are not a VolumeMeter.
+	OfVolumes []Measure
 	// Monitored describes the values that the backends measure for monitored containers. It is empty if they are not a
 	// Monitor.
 	Monitored []Measure

@@ -55,6 +55,13 @@ type HolderMeter interface {
 	SumsEnded() bool
 }
 
+// VolumeMeter is a Backend that measures what pods use of the disks of their volumes, and the limits that apply to this use.
+type VolumeMeter interface {
+	Backend
+	// MeasureVolume reads the values of a volume of a running container. The error is ErrEnded if the pod has ended.
+	MeasureVolume(ctx context.Context, volume Holder) (Reading, error)
+}
+
 // Monitor is a ClassMeter that also measures single containers. The kernel can monitor only a few containers at a time,
 // so the configuration selects the classes whose containers are monitored. The methods may be called at any time.
 type Monitor interface {

@@ -44,6 +44,8 @@ func Kind(cgroups *ioapply.Cgroups) classes.Kind {
 		Single: true,
 		Parse:  classes.InAnyScope(ParseConfig),
 		Claims: claimedClasses(),
+
+		OfVolumes: measures(),
 		New: func(resource string, _ classes.Scope) classes.Backend {
 			return &Backend{cgroups: cgroups, resource: resource, classes: map[string]class{}, devices: map[string]string{}}
 		},
@@ -317,4 +319,6 @@ var (
 	_ classes.Sharer     = (*Backend)(nil)
 	_ classes.Locator    = (*Backend)(nil)
 	_ classes.Rememberer = (*Backend)(nil)
+
+	_ classes.VolumeMeter = (*Backend)(nil)
 )

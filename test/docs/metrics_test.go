@@ -67,6 +67,7 @@ func usageMetrics() (all []metric) {
 
 	for _, kind := range config.OfflineKinds() {
 		add("qos_class_", kind.Measures, "resource", "class")
+		add("qos_volume_", kind.OfVolumes, "resource", "namespace", "pod", "container", "volume", "class")
 		add("container_", kind.Monitored, "namespace", "pod", "container", "class")
 	}
 

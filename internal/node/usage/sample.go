@@ -57,6 +57,11 @@ func (m *Meter) measureResource(ctx context.Context, resource state.ResourceStat
 		})
 		m.beginPods(ctx, resource.Name, entries)
 		part.Classes = m.totalsOf(resource)
+	case classes.VolumeMeter:
+		part.Holders = holdersOf(resource.Name, entries, func(e state.Holding) (classes.Reading, bool) {
+			reading := m.measureVolume(ctx, meter, e.Holder, resource.Name)
+			return reading, len(reading) > 0
+		})
 	}
 	return part
 }
@@ -92,6 +97,15 @@ func (m *Meter) measureClasses(
 	return all, containers
 }
 
+func (m *Meter) measureVolume(ctx context.Context, meter classes.VolumeMeter, volume classes.Holder, resource string) classes.Reading {
+	call := kernel.Call{Resource: "usage of " + resource, HolderID: volume.ID}
+	what := func() string { return fmt.Sprintf("measure %s of %s", resource, volume) }
+	reading, _ := read(ctx, m.guard, call, what, func(ctx context.Context) (classes.Reading, error) { // the next sample tries again
+		return meter.MeasureVolume(ctx, volume)
+	})
+	return reading
+}
+
 // holdersOf measures the running holders that have a class of a resource, in the order of their names.
 func holdersOf(resource string, entries []state.Holding, measure func(state.Holding) (classes.Reading, bool)) (all []Holder) {
 	for _, e := range entries {
@@ -105,7 +119,7 @@ func holdersOf(resource string, entries []state.Holding, measure func(state.Hold
 	}
 	slices.SortFunc(all, func(a, b Holder) int {
 		return cmp.Or(strings.Compare(a.PodNamespace, b.PodNamespace), strings.Compare(a.PodName, b.PodName),
-			strings.Compare(a.Container, b.Container), strings.Compare(a.ID, b.ID))
+			strings.Compare(a.Container, b.Container), strings.Compare(a.Volume, b.Volume), strings.Compare(a.ID, b.ID))
 	})
 	return all
 }

@@ -1,0 +1,20 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package iocgroup
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCountersOfDevicesAreRead(t *testing.T) {
+	const text = "8:16 8:0 rbytes=4096 rios=1 cost.usage=x\n(unknown) rbytes=70000\n9:0 wios=3\n"
+	want := map[Device]map[string]uint64{
+		{Major: 8, Minor: 16}: {}, {Major: 8}: {"rbytes": 4096, "rios": 1}, {Major: 9}: {"wios": 3},
+	}
+	if diff := cmp.Diff(want, ParseStat([]byte(text))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
