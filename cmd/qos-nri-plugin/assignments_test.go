@@ -47,6 +47,7 @@ pods:
       foreign: ""
       limited: ""
       name: k8s.io/rdt
+      replaced: ""
       requestedBy: qos.noderesource.dev/pod
       source: SOURCE_POD
       stale: ""
@@ -54,6 +55,7 @@ pods:
       foreign: ""
       limited: ""
       name: k8s.io/blockio
+      replaced: ""
       requestedBy: ""
       source: SOURCE_UNSPECIFIED
       stale: ""
@@ -66,6 +68,7 @@ pods:
     foreign: ""
     limited: ""
     name: vendor.example/network
+    replaced: ""
     requestedBy: qos.noderesource.dev/pod
     source: SOURCE_POD
     stale: ""

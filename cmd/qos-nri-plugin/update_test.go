@@ -53,6 +53,7 @@ container:
     foreign: ""
     limited: ""
     name: k8s.io/rdt
+    replaced: ""
     requestedBy: ""
     source: SOURCE_UPDATE
     stale: ""
@@ -60,6 +61,7 @@ container:
     foreign: ""
     limited: ""
     name: k8s.io/blockio
+    replaced: ""
     requestedBy: ""
     source: SOURCE_UNSPECIFIED
     stale: ""

@@ -347,7 +347,7 @@ func TestAMachineThatCannotHaveAClassSaysWhy(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := newMachineRigOn(t, test.machine, externalFiles, nriruntime.Options{})
 			r.pod(t, "a", "") // the cgroups of pods show which files the kernel has
-			got := ""
+			got, before := "", r.Synchronizations()
 			if err := r.configure(t, profileFile(test.classes)); err != nil {
 				got = "refused: " + err.Error()
 			}
@@ -361,6 +361,14 @@ func TestAMachineThatCannotHaveAClassSaysWhy(t *testing.T) {
 			}
 			if got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+
+			if reason, unavailable := strings.CutPrefix(test.want, "unavailable: "); unavailable {
+				r.wait(t, before+1) // the plugin registers again without the hooks of pods
+				_, err := r.runBurstable(t, r.pod(t, "b", profile+"=a"))
+				if err == nil || !strings.Contains(err.Error(), reason) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("a container of the class: %v, want one line with %s", err, reason)
+				}
 			}
 		})
 	}

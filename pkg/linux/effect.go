@@ -87,6 +87,11 @@ func (b *Backend) conditions(all map[string]class) (conditions []classes.Conditi
 					"lower %s, or raise memory.high", protection, list(names), protection)})
 		}
 	}
+	if refused := refusedWithoutLimits(all); len(refused) > 0 {
+		conditions = append(conditions, classes.Condition{Type: "NeedsLimits", Healthy: true, Limited: true, Reason: "WithoutLimit",
+			Message: fmt.Sprintf("containers without %s are refused; write withoutLimit: skip into a class to leave only those of its properties out",
+				strings.Join(refused, " and without "))})
+	}
 	idle := classesWith(all, func(c class) bool { return idleOf(c) == "1" })
 	if len(idle) > 0 {
 		conditions = append(conditions, classes.Condition{Type: "PodResizeSafe", Healthy: true, Limited: true, Reason: "CPUIdle",
@@ -94,6 +99,23 @@ func (b *Backend) conditions(all map[string]class) (conditions []classes.Conditi
 				"of an idle pod; let the pod leave the class before a resize, or create it again", list(idle))})
 	}
 	return conditions
+}
+
+// refusedWithoutLimits names the limits that containers need, with the classes that need them.
+func refusedWithoutLimits(all map[string]class) (limits []string) {
+	for _, limit := range []struct {
+		name  string
+		needs func(value) bool
+	}{
+		{"a memory limit", func(v value) bool { share, is := v.(ofLimit); return is && !share.skip }},
+		{"a CPU limit", func(v value) bool { time, is := v.(burst); return is && !time.skip }},
+	} {
+		names := classesWith(all, func(c class) bool { return c.has(func(p property) bool { return limit.needs(p.value) }) })
+		if len(names) > 0 {
+			limits = append(limits, limit.name+" in class "+list(names))
+		}
+	}
+	return limits
 }
 
 // atLeast reports whether a memory protection is certain to be at least memory.high. It is unknown for a size and a share of the limit.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -148,6 +149,16 @@ func idlePods(t *testing.T, n *node) {
 	must(t, err)
 	n.restartPlugin(t)
 	p.wantIdle(t, "1")
+	if bySystemd() {
+		systemctl(t, "daemon-reload")
+		systemctl(t, "set-property", "--runtime", path.Base(p.cgroup()), "CPUWeight=79") // also ends to be idle
+		eventually(t, "the pod is idle again", func() error {
+			if got := mustRead(t, filepath.Join(filepath.Dir(weight), "cpu.idle")); strings.TrimSpace(got) != "1" {
+				return fmt.Errorf("cpu.idle is %s", got)
+			}
+			return nil
+		})
+	}
 	_, err = output("qos-nri-plugin", "update", p.name(), backgroundQoS+"=")
 	must(t, err)
 	p.wantIdle(t, "0")

@@ -66,6 +66,7 @@ func TestSystemd(t *testing.T) {
 		c.run(t, p)
 	}
 	t.Run("no moment without the class", func(t *testing.T) { alwaysInClass(t, n) })
+	t.Run("an idle pod gets its CPU weight back when it leaves the class", func(t *testing.T) { idlePods(t, n) })
 }
 
 // unitFiles returns the files that systemd writes for a unit with I/O accounting, with their contents.

@@ -1,0 +1,56 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/config"
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+// TestCheckPrintsALineForEachBadInputOfLinuxClasses uses a machine with swap.
+func TestCheckPrintsALineForEachBadInputOfLinuxClasses(t *testing.T) {
+	const place, warning = "DIR/a.yaml:5: resources[0].linux.classes.a.", "warning: v.example/profile: "
+	for _, test := range []struct {
+		name, without, class, want string
+	}{
+		{"an unknown property", "", "{memory: {hihg: 1}}",
+			place + "memory.hihg: unknown field (did you mean high?); the known fields are min, low, high, swapMax, oomGroup"},
+		{"a value out of range", "", "{oomScoreAdj: 1001}", place + `oomScoreAdj: must be a whole number from -1000 to 1000, not "1001"`},
+		{"a share of the memory limit", "", "{memory: {low: 50%}, cpu: {burst: 10ms}}", warning + "NeedsLimits: WithoutLimit: containers without " +
+			"a memory limit in class a and without a CPU limit in class a are refused; write withoutLimit: skip into a class to leave only those of its properties out"},
+		{"a share that is left out", "", "{withoutLimit: skip, memory: {low: 50%}, cpu: {burst: 10ms}}", ""},
+		{"a kernel without the controller", "memory", "{memory: {low: 1Mi}}", warning + "unavailable on this machine (NoController): " +
+			`class "a" sets memory.low, and this machine has no memory controller; boot without cgroup_disable=memory`},
+		{"a protection that cannot be reached", "", "{memory: {low: 2Gi, high: 1Gi, swapMax: max}}", warning + "MemoryProtectionBelowHigh: NotBelowHigh: " +
+			"memory.low of class a is not below memory.high: the kernel reclaims what a container uses above memory.high nevertheless; " +
+			"lower memory.low, or raise memory.high"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newCheckFixture(t, map[string]string{"a.yaml": `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: v.example/profile
+  linux: {classes: {a: ` + test.class + "}}\n"})
+			cgroups := simcgroup.New(simcgroup.Without(test.without))
+			cgroups.AddFile("/proc/swaps", "Filename\n/dev/vdb partition 1 0 -2\n")
+			machine := sim.New(sim.Options{Cgroups: cgroups})
+			tree, err := cgroup.Detect(machine)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.Kinds = config.Kinds(config.Host{FS: machine, Tree: tree, Log: slog.New(slog.DiscardHandler)})
+			got := strings.TrimSuffix(f.check(t, f.dir).Out, "1 file, 1 resource, 1 class: OK\n")
+			if got = strings.TrimSuffix(got, "\n"); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
