@@ -22,6 +22,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
 )
 
+// requestsPerSecond and requestBurst limit the requests of a controller to the API server. It works for the whole cluster, while the limits
+// of kubeapi.Config are those of one node.
+const (
+	requestsPerSecond = 50
+	requestBurst      = 100
+)
+
 // Options are the flags that all controllers have.
 type Options struct{ Kubeconfig, Namespace, MetricsAddress, Version string }
 
@@ -76,6 +83,7 @@ func New(ctx context.Context, o Options, name string) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
+	config.QPS, config.Burst = requestsPerSecond, requestBurst
 	if r.clients.Typed, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("use the credentials: %w", err)
 	}

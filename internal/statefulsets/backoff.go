@@ -3,20 +3,15 @@
 
 package statefulsets
 
-import (
-	"fmt"
-	"time"
+import "time"
 
-	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
-)
-
-// backoff has the requests for one StatefulSetVolumes object that have failed. They are not repeated before a time, whatever events come.
+// backoff has the requests to the API server for one StatefulSet that have failed. They are not repeated before a time, whatever events come.
 type backoff struct {
-	spec     string // the UID and the generation of the object
+	spec     string // identifies what is requested
 	failures int
 	until    time.Time
 	held     map[string]answer // by the claim whose patch has failed
-	status   bool              // the write of the status has failed
+	failed   bool              // the write of the object or of its status has failed
 }
 
 // answer is the phase and the message of a step whose patch has failed.
@@ -25,14 +20,13 @@ type answer struct {
 	message string
 }
 
-// begin returns the backoff for a reconcile. A new object or a new spec is tried at once, and so is everything when the time has come.
-func (b *backoff) begin(object *nodeqosv1alpha1.StatefulSetVolumes, now time.Time) *backoff {
-	spec := fmt.Sprintf("%s/%d", object.UID, object.Generation)
+// begin returns the backoff for a reconcile. A new spec is tried at once, and so is everything when the time has come.
+func (b *backoff) begin(spec string, now time.Time) *backoff {
 	switch {
 	case b == nil || b.spec != spec:
 		return &backoff{spec: spec, held: map[string]answer{}}
 	case !now.Before(b.until):
-		b.held, b.status = map[string]answer{}, false
+		b.held, b.failed = map[string]answer{}, false
 	}
 	return b
 }
@@ -40,7 +34,7 @@ func (b *backoff) begin(object *nodeqosv1alpha1.StatefulSetVolumes, now time.Tim
 // end returns the time after which everything that has failed is tried again; 0 if nothing has.
 func (b *backoff) end(now time.Time) time.Duration {
 	switch {
-	case len(b.held) == 0 && !b.status:
+	case len(b.held) == 0 && !b.failed:
 		b.failures = 0
 		return 0
 	case !now.Before(b.until):

@@ -54,8 +54,9 @@ type controller struct {
 
 	// reported has, for each key, the present problems of claims for which there is an event. Only the worker uses it.
 	reported map[string]map[string]string
-	// backoffs has, for each key, the requests that have failed. Only the worker uses it.
-	backoffs map[string]*backoff
+	// backoffs has, for each key, the failed writes of claims and of the status. `annotations` has those of objects for annotations of
+	// StatefulSets. Only the worker uses them.
+	backoffs, annotations map[string]*backoff
 }
 
 // newController returns a controller. It starts nothing.
@@ -69,7 +70,7 @@ func newController(client kubernetes.Interface, objects dynamic.Interface, recor
 		pods: typed.Core().V1().Pods().Informer(), claims: typed.Core().V1().PersistentVolumeClaims().Informer(),
 		storageClasses: typed.Storage().V1().StorageClasses().Informer(),
 		client:         client, dynamic: objects, recorder: recorder, queue: workqueue.NewTypedDelayingQueueWithConfig(queue), now: time.Now, log: log,
-		reported: map[string]map[string]string{}, backoffs: map[string]*backoff{},
+		reported: map[string]map[string]string{}, backoffs: map[string]*backoff{}, annotations: map[string]*backoff{},
 	}
 	if err := c.objects.SetTransform(trim); err != nil {
 		return nil, fmt.Errorf("watch StatefulSetVolumes: %w", err)
@@ -154,14 +155,8 @@ func (c *controller) Run(ctx context.Context) {
 	})
 }
 
-// snapshotOf returns the objects that decide about a StatefulSet, or nil if there is no such StatefulSet. It has no pods and claims if
-// there are too many.
-func (c *controller) snapshotOf(key string) (*snapshot, error) {
-	set, err := get[*appsv1.StatefulSet](c.sets, key)
-	if err != nil || set == nil {
-		return nil, err
-	}
-
+// snapshotOf returns the objects that decide about a StatefulSet. It has no pods and claims if there are too many.
+func (c *controller) snapshotOf(set *appsv1.StatefulSet) (*snapshot, error) {
 	s := &snapshot{set: set, pods: map[string]*corev1.Pod{}, claims: map[string]*corev1.PersistentVolumeClaim{}, expandable: map[string]bool{}}
 	if tooManyVolumes(set) {
 		return s, nil

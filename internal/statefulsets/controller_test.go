@@ -42,11 +42,13 @@ type rig struct {
 
 	mu       sync.Mutex // guards all below
 	status   nodeqosv1alpha1.StatefulSetVolumesStatus
-	statuses int   // the number of writes of the status
-	patch    error // the answer of the API server to patches of claims
+	statuses int      // the number of writes of the status
+	patch    error    // the answer of the API server to patches of claims
+	applied  []string // the objects that were written
+	apply    error    // the answer of the API server to them
 }
 
-// newRig runs a controller until the test ends. The object with the request is that of the StatefulSet of newSnapshot.
+// newRig runs a controller until the test ends. The object with the request is that of the StatefulSet of newSnapshot; "" is no object.
 func newRig(t *testing.T, s snapshot, text string, patch error) *rig {
 	t.Helper()
 	r := newStillRig(t, s, text, patch)
@@ -86,10 +88,12 @@ func newStillRig(t *testing.T, s snapshot, text string, patch error) *rig {
 	kinds := map[schema.GroupVersionResource]string{objectResource(): nodeqosv1alpha1.StatefulSetVolumesKind + "List"}
 	r.dynamic = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
 	stored := r.dynamic.Resource(objectResource()).Namespace("ns")
-	if _, err := stored.Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	if text != "" {
+		if _, err := stored.Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	r.dynamic.PrependReactor("patch", nodeqosv1alpha1.StatefulSetVolumesPlural, r.keepStatus)
+	r.dynamic.PrependReactor("patch", nodeqosv1alpha1.StatefulSetVolumesPlural, r.keep)
 
 	if r.controller, err = newController(r.client, r.dynamic, r.recorder, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
@@ -116,28 +120,42 @@ func (r *rig) run(t *testing.T, function func(context.Context) error) {
 	})
 }
 
-// keepStatus stores the status of a patch, as the API server does.
-func (r *rig) keepStatus(action clienttesting.Action) (bool, runtime.Object, error) {
+// keep stores the status or the spec of a patch, as the API server does.
+func (r *rig) keep(action clienttesting.Action) (bool, runtime.Object, error) {
 	patch, ok := action.(clienttesting.PatchAction)
-	if !ok || patch.GetSubresource() != "status" {
+	if !ok {
 		return true, nil, fmt.Errorf("unexpected action %v", action)
 	}
-	var object nodeqosv1alpha1.StatefulSetVolumes
-	var content struct{ Status map[string]any }
-	if err := errors.Join(json.Unmarshal(patch.GetPatch(), &object), json.Unmarshal(patch.GetPatch(), &content)); err != nil {
+	after := &unstructured.Unstructured{}
+	if err := json.Unmarshal(patch.GetPatch(), after); err != nil {
 		return true, nil, err
 	}
-	stored, err := r.dynamic.Tracker().Get(objectResource(), "ns", patch.GetName())
-	if err != nil {
-		return true, nil, err
-	}
-	after := stored.(*unstructured.Unstructured).DeepCopy()
-	after.Object["status"] = content.Status
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.status = object.Status
-	r.statuses++
+	if patch.GetSubresource() == "" {
+		r.applied = append(r.applied, string(patch.GetPatch()))
+		if r.apply != nil {
+			return true, nil, r.apply
+		}
+		after.SetGeneration(6)
+	} else {
+		var object nodeqosv1alpha1.StatefulSetVolumes
+		if err := json.Unmarshal(patch.GetPatch(), &object); err != nil {
+			return true, nil, err
+		}
+		r.status = object.Status
+		r.statuses++
+	}
+	stored, err := r.dynamic.Tracker().Get(objectResource(), "ns", patch.GetName())
+	if err != nil {
+		return true, after, r.dynamic.Tracker().Create(objectResource(), after, "ns")
+	}
+	if patch.GetSubresource() != "" {
+		status := after.Object["status"]
+		after = stored.(*unstructured.Unstructured).DeepCopy()
+		after.Object["status"] = status
+	}
 	return true, after, r.dynamic.Tracker().Update(objectResource(), after, "ns")
 }
 
@@ -205,6 +223,20 @@ func (r *rig) events() (all []string) {
 		all = append(all, <-r.recorder.Events)
 	}
 	return all
+}
+
+// annotate replaces the annotations of the StatefulSet.
+func (r *rig) annotate(t *testing.T, annotations map[string]string) {
+	t.Helper()
+	sets := r.client.AppsV1().StatefulSets("ns")
+	set, err := sets.Get(t.Context(), "db", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Annotations = annotations
+	if _, err := sets.Update(t.Context(), set, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (r *rig) templates() []nodeqosv1alpha1.VolumeClaimTemplateStatus {

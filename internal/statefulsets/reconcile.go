@@ -41,42 +41,68 @@ func objectResource() schema.GroupVersionResource {
 	return nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.StatefulSetVolumesPlural)
 }
 
-// reconcile patches the claims of a StatefulSet that may be patched now, and writes the status of the StatefulSetVolumes object. It returns
-// the time after which it has to be called again, or 0 if only events require another call.
+// reconcile writes the StatefulSetVolumes object that the annotations of a StatefulSet request, patches the claims that may be patched now,
+// and writes the status of the object. It returns the time after which it has to be called again, or 0 if only events require another call.
 func (c *controller) reconcile(ctx context.Context, key string) (again time.Duration, err error) {
-	content, err := get[*unstructured.Unstructured](c.objects, key)
-	if err != nil || content == nil || content.GetDeletionTimestamp() != nil {
-		delete(c.reported, key)
-		delete(c.backoffs, key)
-		return 0, err
-	}
-	object, err := readObject(content)
+	set, err := get[*appsv1.StatefulSet](c.sets, key)
 	if err != nil {
-		return maxRetry, fmt.Errorf("read StatefulSetVolumes %s: %w", key, err)
+		return maxRetry, err
 	}
-	s, err := c.snapshotOf(key)
+	content, err := get[*unstructured.Unstructured](c.objects, key)
 	if err != nil {
 		return maxRetry, err
 	}
 
-	waits := c.backoffs[key].begin(object, c.now())
+	var failure error
+	if set != nil && set.DeletionTimestamp == nil {
+		again, failure = c.applyAnnotations(ctx, set, content)
+	} else {
+		delete(c.annotations, key)
+	}
+	if content == nil || content.GetDeletionTimestamp() != nil {
+		delete(c.reported, key)
+		delete(c.backoffs, key)
+		return again, failure
+	}
+	retry, err := c.resize(ctx, key, set, content)
+	return sooner(again, retry), errors.Join(failure, err)
+}
+
+// sooner returns the shorter one of two times, of which 0 means never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// resize patches the claims of a StatefulSet and writes the status of the StatefulSetVolumes object. `set` is nil if there is no StatefulSet.
+func (c *controller) resize(ctx context.Context, key string, set *appsv1.StatefulSet, content *unstructured.Unstructured) (again time.Duration, err error) {
+	object, err := readObject(content)
+	if err != nil {
+		return maxRetry, fmt.Errorf("read StatefulSetVolumes %s: %w", key, err)
+	}
+	waits := c.backoffs[key].begin(fmt.Sprintf("%s/%d", object.UID, object.Generation), c.now())
 	c.backoffs[key] = waits
-	result := outcome{missing: s == nil}
-	if s != nil {
-		result.steps, result.replicas = plan(*s, object.Spec), replicaCount(s.set)
-		again, err = c.patch(ctx, result.steps, waits)
-		c.report(key, s.set, result.steps)
+	result := outcome{missing: set == nil}
+	if set != nil {
+		s, err := c.snapshotOf(set)
+		if err != nil {
+			return maxRetry, err
+		}
+		result.steps, result.replicas = plan(*s, object.Spec), replicaCount(set)
 	}
 
-	if status := statusOf(object, result); !waits.status && !equality.Semantic.DeepEqual(object.Status, status) {
+	again, err = c.patch(ctx, result.steps, waits)
+	if set != nil {
+		c.report(key, set, result.steps)
+	}
+	if status := statusOf(object, result); !waits.failed && !equality.Semantic.DeepEqual(object.Status, status) {
 		failure := c.writeStatus(ctx, object, status)
-		waits.status = failure != nil
+		waits.failed = failure != nil
 		err = errors.Join(err, failure)
 	}
-	if retry := waits.end(c.now()); again == 0 || retry > 0 && retry < again {
-		again = retry
-	}
-	return again, err
+	return sooner(again, waits.end(c.now())), err
 }
 
 // patch patches the claims of the steps that have a patch. If there are more of them than one reconcile may patch, or if a claim has changed

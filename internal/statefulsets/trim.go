@@ -9,6 +9,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
 // trim returns an object with only those fields that the controller reads. The informers keep all objects of the cluster.
@@ -29,6 +31,7 @@ func trim(object any) (any, error) {
 		return kept, nil
 	case *appsv1.StatefulSet:
 		kept := &appsv1.StatefulSet{TypeMeta: o.TypeMeta, ObjectMeta: identityOf(o)}
+		kept.Annotations = annotationsOf(o, requestsVolumes)
 		kept.Spec.Replicas, kept.Spec.Ordinals, kept.Spec.PodManagementPolicy = o.Spec.Replicas, o.Spec.Ordinals, o.Spec.PodManagementPolicy
 		for i := range o.Spec.VolumeClaimTemplates {
 			name := metav1.ObjectMeta{Name: o.Spec.VolumeClaimTemplates[i].Name}
@@ -40,9 +43,24 @@ func trim(object any) (any, error) {
 		return &storagev1.StorageClass{ObjectMeta: identityOf(o), AllowVolumeExpansion: o.AllowVolumeExpansion}, nil
 	case *unstructured.Unstructured:
 		o.SetManagedFields(nil)
-		o.SetAnnotations(nil)
+		o.SetAnnotations(annotationsOf(o, func(key string) bool { return key == nodeqosv1alpha1.AppliedAnnotation }))
 	}
 	return object, nil
+}
+
+// annotationsOf returns the annotations of an object that are read, or nil.
+func annotationsOf(object metav1.Object, read func(key string) bool) map[string]string {
+	var kept map[string]string
+	for key, value := range object.GetAnnotations() {
+		if !read(key) {
+			continue
+		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		kept[key] = value
+	}
+	return kept
 }
 
 // identityOf returns the metadata that identify an object, its version and its end.

@@ -185,15 +185,19 @@ func TestPoliciesCompile(t *testing.T) {
 	}
 }
 
-// TestThePolicyForNewClaimsCompiles compiles the policy of deploy/storage-statefulsets-policy. If its parameters are missing, claims must
-// still be created.
-func TestThePolicyForNewClaimsCompiles(t *testing.T) {
+// TestThePoliciesForStatefulSetsCompile compiles the policies of deploy/storage-statefulsets-policy. If they fail, or if the parameters are
+// missing, claims must still be created and StatefulSets updated.
+func TestThePoliciesForStatefulSetsCompile(t *testing.T) {
 	found, _ := policies(t, "deploy/storage-statefulsets-policy")
-	if len(found) != 1 || found[0].params == nil || found[0].failure != admissionv1.Ignore {
-		t.Fatalf("the policies are %+v, want one with parameters that may fail", found)
+	if len(found) != 2 || found[0].params != nil || found[1].params == nil || found[0].failure != admissionv1.Ignore || found[1].failure != admissionv1.Ignore {
+		t.Fatalf("the policies are %+v, want one without and one with parameters that may fail", found)
 	}
-	if problems := found[0].compile(t, 36); len(problems) > 0 {
-		t.Errorf("on 1.36: %s", problems)
+	for _, p := range found {
+		for _, minor := range []uint{36, 37} {
+			if problems := p.compile(t, minor); len(problems) > 0 {
+				t.Errorf("on 1.%d: %s", minor, problems)
+			}
+		}
 	}
 }
 

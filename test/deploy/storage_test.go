@@ -169,7 +169,7 @@ func TestTheResizerHasItsOwnServiceAccount(t *testing.T) {
 	}
 	want := map[string][]string{
 		"/pods": {"list", "watch"}, "/persistentvolumeclaims": {"list", "patch", "watch"}, "apps/statefulsets": {"list", "watch"},
-		"storage.k8s.io/storageclasses": {"list", "watch"}, "qos.noderesource.dev/statefulsetvolumes": {"list", "watch"},
+		"storage.k8s.io/storageclasses": {"list", "watch"}, "qos.noderesource.dev/statefulsetvolumes": {"create", "list", "patch", "watch"},
 		"qos.noderesource.dev/statefulsetvolumes/status": {"patch"}, "events.k8s.io/events": {"create", "patch"},
 	}
 	if diff := cmp.Diff(want, resizer.rights()); diff != "" {

@@ -126,6 +126,17 @@ const SizePattern = `^[0-9]{1,18}(\.[0-9]{1,9})?([KMGTPE]i|[kMGTPE])?$`
 // MaxVolumes is the maximum number of volumes of a StatefulSet: its replicas, multiplied by its claim templates.
 const MaxVolumes = 10_000
 
+// Annotations of StatefulSets. The name of a claim template follows each prefix. "qos-storage resize" writes their values into the
+// StatefulSetVolumes object, and creates it if there is none.
+const (
+	StoragePrefix               = "storage.qos.noderesource.dev/"
+	VolumeAttributesClassPrefix = "volume-attributes-class.qos.noderesource.dev/"
+)
+
+// AppliedAnnotation is the annotation of a StatefulSetVolumes object with the requests of the StatefulSet's annotations that
+// "qos-storage resize" has written into the object.
+const AppliedAnnotation = "qos.noderesource.dev/applied-annotations"
+
 // Types of conditions of StatefulSetVolumes.
 const (
 	ConditionVolumesReady   = "Ready"

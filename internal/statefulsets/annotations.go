@@ -1,0 +1,120 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package statefulsets
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
+)
+
+// fieldOf returns the template and the field of the StatefulSetVolumes object that an annotation of a StatefulSet requests.
+func fieldOf(key string) (template, field string, found bool) {
+	if template, found = strings.CutPrefix(key, nodeqosv1alpha1.StoragePrefix); found {
+		return template, "storage", true
+	}
+	template, found = strings.CutPrefix(key, nodeqosv1alpha1.VolumeAttributesClassPrefix)
+	return template, "volumeAttributesClassName", found
+}
+
+// requestsVolumes reports whether a StatefulSet requests something for its volumes with an annotation.
+func requestsVolumes(key string) bool {
+	_, _, found := fieldOf(key)
+	return found
+}
+
+// requestsOf returns the claim templates of the StatefulSetVolumes object that the annotations of a StatefulSet request, and their text.
+// The API server checks the values when the object is written.
+func requestsOf(set *appsv1.StatefulSet) (templates []map[string]string, text string, err error) {
+	byName := map[string]map[string]string{}
+	for key, value := range set.Annotations {
+		name, field, found := fieldOf(key)
+		switch {
+		case !found:
+			continue
+		case byName[name] == nil:
+			byName[name] = map[string]string{"name": name}
+		}
+		byName[name][field] = value
+	}
+	if len(byName) == 0 {
+		return nil, "", nil
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		templates = append(templates, byName[name])
+	}
+	encoded, err := json.Marshal(templates)
+	return templates, string(encoded), err
+}
+
+// applyAnnotations writes what the annotations of a StatefulSet request into the StatefulSetVolumes object, if they have changed since it
+// has done so. So the latest change wins, be it of the annotations or of the object. It returns the time after which it has to be called
+// again. `object` is nil if there is none yet.
+func (c *controller) applyAnnotations(ctx context.Context, set *appsv1.StatefulSet, object *unstructured.Unstructured) (again time.Duration, err error) {
+	key := set.Namespace + "/" + set.Name
+	templates, text, err := requestsOf(set)
+	if err != nil || text == "" || object != nil && object.GetAnnotations()[nodeqosv1alpha1.AppliedAnnotation] == text {
+		delete(c.annotations, key)
+		return 0, err
+	}
+
+	waits := c.annotations[key].begin(string(set.UID)+text, c.now())
+	c.annotations[key] = waits
+	if !waits.failed {
+		err = c.applyObject(ctx, set, object, templates, text)
+		if waits.failed = err != nil; waits.failed && waits.failures == 0 {
+			note := printable.Text(fmt.Sprintf("the annotations of the StatefulSet have no effect: %v", err), maxMessage)
+			c.recorder.Eventf(set, nil, corev1.EventTypeWarning, EventFailedToPatch, "Resize", "%s", note)
+		}
+	}
+	return waits.end(c.now()), err
+}
+
+// applyObject creates or changes the StatefulSetVolumes object. An object that it has created is deleted together with the StatefulSet.
+func (c *controller) applyObject(
+	ctx context.Context, set *appsv1.StatefulSet, object *unstructured.Unstructured, templates []map[string]string, text string,
+) error {
+	metadata := map[string]any{
+		"name": set.Name, "namespace": set.Namespace, "annotations": map[string]any{nodeqosv1alpha1.AppliedAnnotation: text},
+	}
+	owned := func(o metav1.OwnerReference) bool { return o.UID == set.UID }
+	if object == nil || slices.ContainsFunc(object.GetOwnerReferences(), owned) {
+		metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": set.Name, "uid": set.UID}}
+	}
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": nodeqosv1alpha1.GroupVersion.String(), "kind": nodeqosv1alpha1.StatefulSetVolumesKind,
+		"metadata": metadata, "spec": map[string]any{"volumeClaimTemplates": templates},
+	})
+	if err != nil {
+		return fmt.Errorf("encode StatefulSetVolumes %s/%s: %w", set.Namespace, set.Name, err)
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	options := metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)}
+	_, err = c.dynamic.Resource(objectResource()).Namespace(set.Namespace).Patch(ctx, set.Name, types.ApplyPatchType, body, options)
+	switch {
+	case err == nil:
+		c.log.Info("annotations of a StatefulSet applied", "statefulset", set.Namespace+"/"+set.Name, "templates", text)
+		return nil
+	case kubeapi.Refused(err):
+		return fmt.Errorf("the API server refuses the StatefulSetVolumes object: %w", err)
+	}
+	return fmt.Errorf("write StatefulSetVolumes %s/%s: %w", set.Namespace, set.Name, err)
+}

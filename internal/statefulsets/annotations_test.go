@@ -1,0 +1,84 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package statefulsets
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestAnnotationsOfAStatefulSetBecomeAnObject(t *testing.T) {
+	r := newStillRig(t, newSnapshot(), "", nil)
+	r.once(t, 0)
+	r.annotate(t, map[string]string{
+		"storage.qos.noderesource.dev/data": "20Gi", "volume-attributes-class.qos.noderesource.dev/data": "gold",
+		"volume-attributes-class.qos.noderesource.dev/log": "gold", "other": "x",
+	})
+	for range 3 {
+		r.once(t, 0)
+	}
+	want := []string{`{"apiVersion":"qos.noderesource.dev/v1alpha1","kind":"StatefulSetVolumes","metadata":{"annotations":` +
+		`{"qos.noderesource.dev/applied-annotations":"[{\"name\":\"data\",\"storage\":\"20Gi\",\"volumeAttributesClassName\":\"gold\"},` +
+		`{\"name\":\"log\",\"volumeAttributesClassName\":\"gold\"}]"},"name":"db","namespace":"ns","ownerReferences":` +
+		`[{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db","uid":"set"}]},"spec":{"volumeClaimTemplates":` +
+		`[{"name":"data","storage":"20Gi","volumeAttributesClassName":"gold"},{"name":"log","volumeAttributesClassName":"gold"}]}}`}
+	if diff := cmp.Diff(want, r.applied); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	r.requested(t, "data-db-0", "20Gi")
+
+	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "30Gi"})
+	r.once(t, 0)
+	r.annotate(t, nil) // the object keeps the latest request
+	for range 3 {
+		r.once(t, 0)
+	}
+	if len(r.applied) != 2 || !strings.Contains(r.applied[1], `"spec":{"volumeClaimTemplates":[{"name":"data","storage":"30Gi"}]}`) ||
+		!strings.Contains(r.applied[1], "ownerReferences") {
+		t.Errorf("objects: %q", r.applied)
+	}
+}
+
+// TestAnObjectOfAUserOutlivesTheStatefulSet has an object that the controller changes and has not created.
+func TestAnObjectOfAUserOutlivesTheStatefulSet(t *testing.T) {
+	r := newStillRig(t, newSnapshot(), "data=20Gi", nil)
+	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "30Gi"})
+	r.once(t, 0)
+	if len(r.applied) != 1 || strings.Contains(r.applied[0], "ownerReferences") {
+		t.Errorf("objects: %q", r.applied)
+	}
+}
+
+func TestARefusedAnnotationIsReportedOnce(t *testing.T) {
+	r := newStillRig(t, newSnapshot(), "", nil)
+	r.apply = apierrors.NewInvalid(schema.GroupKind{Kind: "StatefulSetVolumes"}, "db", nil)
+	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "a lot"})
+	for range 3 {
+		if again := r.once(t, 0); again != minRetry {
+			t.Errorf("the next attempt is after %s, want %s", again, minRetry)
+		}
+	}
+	if got := r.events(); len(got) != 1 || !strings.Contains(got[0], "Warning FailedToPatchPVC the annotations of the StatefulSet have no effect: the API server refuses") {
+		t.Errorf("events: %q", got)
+	}
+	r.once(t, minRetry)
+	if got := r.events(); len(got) != 0 || len(r.applied) != 2 {
+		t.Errorf("events: %q; objects: %q", got, r.applied)
+	}
+
+	r.apply = errors.New("no answer")
+	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "20Gi"}) // is tried at once
+	if again := r.once(t, minRetry); again != minRetry || len(r.applied) != 3 {
+		t.Errorf("the next attempt is after %s; objects: %q", again, r.applied)
+	}
+	r.apply = nil
+	if r.once(t, 2*minRetry); len(r.applied) != 4 {
+		t.Errorf("objects: %q", r.applied)
+	}
+}
