@@ -152,6 +152,52 @@ func (c *cluster) completeContainer(cmd *cobra.Command, args []string, _ string)
 	}), noFiles
 }
 
+func (c *cluster) completeStatefulSet(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noFiles
+	}
+	return c.complete(cmd, func(ctx context.Context, api *clients) (names []string, err error) {
+		list, err := api.core.AppsV1().StatefulSets(api.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		return names, nil
+	}), noFiles
+}
+
+func (c *cluster) completeTemplate(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return nil, noFiles
+	}
+	return c.complete(cmd, func(ctx context.Context, api *clients) (names []string, err error) {
+		name, err := statefulSetName(args[0])
+		if err != nil {
+			return nil, err
+		}
+		set, err := api.getStatefulSet(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return templatesOf(set), nil
+	}), noFiles
+}
+
+func (c *cluster) completeVolumeAttributesClass(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return c.complete(cmd, func(ctx context.Context, api *clients) (names []string, err error) {
+		list, err := api.core.StorageV1().VolumeAttributesClasses().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		return names, nil
+	}), noFiles
+}
+
 func (c *clients) namedPod(ctx context.Context, word string) (*corev1.Pod, error) {
 	name, err := podName(word)
 	if err != nil {

@@ -46,12 +46,34 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+func TestCompletionOfResize(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"of StatefulSets", []string{""}, "db :4"},
+		{"of one StatefulSet only", []string{"db", ""}, ":4"},
+		{"of templates", []string{"db", "--template", ""}, "data log :4"},
+		{"of templates of no StatefulSet", []string{"--template", ""}, ":4"},
+		{"of classes", []string{"db", "--volume-attributes-class", ""}, "gold :4"},
+		{"of dry runs", []string{"--dry-run="}, "none client server :4"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := newResizeRig(t, "data", "log").run(t, append([]string{"__completeNoDesc", "resize"}, c.args...)...)
+			if words := strings.Join(strings.Fields(got.Out), " "); words != c.want || got.Code != 0 {
+				t.Errorf("completes %q, want %q (%+v)", words, c.want, got)
+			}
+		})
+	}
+}
+
 func TestCompletionKeepsQuietWithoutACluster(t *testing.T) {
 	r := newRig(t)
 	fail := func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") }
 	r.objects.PrependReactor("*", "*", fail)
 	r.core.PrependReactor("*", "*", fail)
-	for _, args := range [][]string{{"nodes", ""}, {"pods", ""}, {"set", "web", ""}, {"set", "web", "-c", ""}} {
+	for _, args := range [][]string{{"nodes", ""}, {"pods", ""}, {"set", "web", ""}, {"set", "web", "-c", ""}, {"resize", ""}, {"resize", "db", "--template", ""}} {
 		if got := r.run(t, append([]string{"__completeNoDesc"}, args...)...); got.Out != ":4\n" && got.Out != ":6\n" {
 			t.Errorf("%v completes %q", args, got.Out)
 		}

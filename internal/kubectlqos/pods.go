@@ -75,7 +75,8 @@ func newVolumesCommand(c *cluster) *cobra.Command {
 		Short:   "Show the classes of volumes, and the devices that the classes limit",
 		Long: `volumes shows a line for each volume for which a pod requests a class: the requested class, the class whose limits are
 in force, the numbers of the devices that have them, since when, and why the two classes differ. A request that the node refuses as a
-whole has one line without a volume.
+whole has one line without a volume. A second table shows what StatefulSetVolumes objects request for the volumes of StatefulSets, for
+how many replicas it is done, and why it is not for the others.
 
 With --check, it shows instead the PersistentVolumes that can never expand on their node, because they were created before their
 StorageClass named the secret that the driver needs (KEP-3107). The exit code is then 1 if there are such volumes.
@@ -160,7 +161,11 @@ func (o *podsCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.showFirst(podRows(pods, nodes, !o.unreadable, o.now()), namespace); err != nil || !o.watch {
+	rows := o.changed(podRows(pods, nodes, !o.unreadable, o.now()))
+	if o.volumes && o.documents == nil && !o.watch && len(o.names) == 0 && o.selector == "" {
+		return o.showVolumes(ctx, api, rows, namespace)
+	}
+	if err := o.showFirst(rows, namespace); err != nil || !o.watch {
 		return err
 	}
 
@@ -201,8 +206,19 @@ func (o *podsCommand) readPods(ctx context.Context, api *clients, namespace stri
 	return pods, nil
 }
 
+// showVolumes shows the volumes of pods, and then those of StatefulSets.
+func (o *podsCommand) showVolumes(ctx context.Context, api *clients, rows []podRow, namespace string) error {
+	if err := o.show(rows); err != nil {
+		return err
+	}
+	sets, err := o.showSets(ctx, api, namespace, len(rows) > 0)
+	if err == nil && !sets && len(rows) == 0 {
+		return o.showFirst(nil, namespace)
+	}
+	return err
+}
+
 func (o *podsCommand) showFirst(rows []podRow, namespace string) error {
-	rows = o.changed(rows)
 	switch {
 	case o.documents != nil:
 		return printList(&o.output, o.streams.Out, rows)

@@ -44,7 +44,7 @@ func newRig(t *testing.T, files ...string) *rig {
 	r := &rig{
 		core: corefake.NewClientset(),
 		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-			map[schema.GroupVersionResource]string{nodeKind(): "NodeQOSResourcesList"}),
+			map[schema.GroupVersionResource]string{nodeKind(): "NodeQOSResourcesList", volumesKind(): "StatefulSetVolumesList"}),
 		now: time.Date(2026, 5, 1, 13, 0, 0, 0, time.UTC),
 	}
 	for _, file := range files {
@@ -76,6 +76,8 @@ func (r *rig) add(t *testing.T, text string) {
 	switch object.GetKind() {
 	case "NodeQOSResources":
 		err = r.objects.Tracker().Create(nodeKind(), object, "")
+	case "StatefulSetVolumes":
+		err = r.objects.Tracker().Create(volumesKind(), object, "default")
 	case "Pod":
 		err = r.core.Tracker().Add(podOf(t, text))
 	case "Namespace":

@@ -223,7 +223,7 @@ func (o *setCommand) patch(ctx context.Context, api *clients, pod *corev1.Pod, k
 		return err
 	}
 
-	options := metav1.PatchOptions{FieldManager: "kubectl-qos"}
+	options := metav1.PatchOptions{FieldManager: fieldManager}
 	if o.dryRun == dryRunServer {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
