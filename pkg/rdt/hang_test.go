@@ -27,6 +27,40 @@ func (h hanging) WriteFile(path string, data []byte) error {
 	return h.FS.WriteFile(path, data)
 }
 
+// scraped is a kernel in which a client measures a class while the counters of another group are read.
+type scraped struct {
+	*sim.FS
+	scrape *func()
+}
+
+func (s scraped) ReadFile(path string) ([]byte, error) {
+	if scrape := *s.scrape; scrape != nil && strings.HasSuffix(path, "/mbm_L3_assignments") && strings.Contains(path, "mon_groups") {
+		*s.scrape = nil
+		scrape()
+	}
+	return s.FS.ReadFile(path)
+}
+
+// TestAScrapeDoesNotWaitUntilCountersAreShared would hang if it did.
+func TestAScrapeDoesNotWaitUntilCountersAreShared(t *testing.T) {
+	spec := sim.AMDSpec()
+	spec.Counters = 8
+	var scrape func()
+	fs := scraped{sim.New(spec), &scrape}
+	b := newBackend(fs, &several{})
+	apply(t, b, monitorAll)
+	fs.AddTask(1, "qos-gold")
+	running := inClass("gold", classes.Holder{ID: "c1", Container: "main", PID: 1})
+	b.MonitorAll(t.Context(), running)
+
+	used := 0
+	scrape = func() { used = len(measured(t, b, "gold")) }
+	b.MonitorAll(t.Context(), running)
+	if used == 0 {
+		t.Error("nobody has measured the class")
+	}
+}
+
 func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	fs := hanging{sim.New(sim.IntelSpec()), &atomic.Bool{}, make(chan struct{}), make(chan struct{})}
 	b := newBackend(fs, nil)

@@ -16,23 +16,53 @@ import (
 // shareCounters assigns the counters of memory bandwidth to the groups of this program, if the kernel lets programs assign them. It
 // keeps no state, so it continues after a restart. `running` has the running containers in the order of their creation.
 func (cs *Containers) shareCounters(ctx context.Context, m *Machine, running []classes.InClass) {
-	cs.monitors.counting.Lock()
-	defer cs.monitors.counting.Unlock()
 	if len(m.Offered) == 0 && !m.Selection.Enabled() || !m.Selection.monitorsBandwidth() {
 		return // class files configure nothing that needs counters
 	}
 	if assigned, err := m.Assignments(resctrl.Root); err != nil || assigned == nil {
 		return
 	}
-	anew := cs.rotation.next(cs.now(), m.Selection.Rotate)
-	users, err := cs.users(m, running)
-	free, freeErr := m.FreeCounters()
-	if err != nil || freeErr != nil {
-		cs.log.Debug("cannot read which groups have counters; retrying", "error", err, "free", freeErr)
+	users, changes, err := cs.plannedCounters(m, running, cs.rotation.next(cs.now(), m.Selection.Rotate))
+	if err != nil {
+		cs.log.Debug("cannot read which groups have counters; retrying", "error", err)
 		return
 	}
 
-	changes := planCounters(users, free, anew)
+	if len(changes) > 0 {
+		cs.assign(ctx, m, users, changes)
+	}
+	cs.recordCounters(users)
+}
+
+// recordCounters records which containers have counters now. It leaves out those whose monitoring has ended meanwhile.
+func (cs *Containers) recordCounters(users []user) {
+	cs.monitors.counting.RLock()
+	defer cs.monitors.counting.RUnlock()
+	for _, u := range users {
+		if u.container != nil && cs.monitors.exists(u.container.id) {
+			cs.rotation.record(u.container.id, u.has, cs.now())
+			cs.noteCounter(u.container.id, u.has.Lacks(resctrl.MBMTotal))
+		}
+	}
+}
+
+// plannedCounters reads which groups have counters, and plans how they are shared. Groups can be measured meanwhile.
+func (cs *Containers) plannedCounters(m *Machine, running []classes.InClass, anew bool) ([]user, []change, error) {
+	cs.monitors.counting.RLock()
+	defer cs.monitors.counting.RUnlock()
+	users, err := cs.users(m, running)
+	if err != nil {
+		return nil, nil, err
+	}
+	free, err := m.FreeCounters()
+	return users, planCounters(users, free, anew), err
+}
+
+// assign carries out planned changes. A change of a group that was removed or moved since it was planned fails, and so does one for which
+// no counter is free any more.
+func (cs *Containers) assign(ctx context.Context, m *Machine, users []user, changes []change) {
+	cs.monitors.counting.Lock()
+	defer cs.monitors.counting.Unlock()
 	cs.countBefore(ctx, m, users, changes)
 	for _, c := range changes {
 		u := users[c.user]
@@ -42,12 +72,6 @@ func (cs *Containers) shareCounters(ctx context.Context, m *Machine, running []c
 		}
 		u.has[c.counter] = c.assigned
 		cs.counts.reassigned(u.control, u.part(), seriesOf(c.counter), c.assigned)
-	}
-	for _, u := range users {
-		if u.container != nil {
-			cs.rotation.record(u.container.id, u.has, cs.now())
-			cs.noteCounter(u.container.id, u.has.Lacks(resctrl.MBMTotal))
-		}
 	}
 }
 
