@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -35,7 +36,7 @@ type Backend struct {
 	mount   bool
 	log     *slog.Logger
 
-	// mu serializes the calls that change resctrl groups. It guards root, devices and faults.
+	// mu serializes the calls that change resctrl groups. It guards root, devices, memory, faults and freed.
 	mu sync.Mutex
 	// root has the original values of the root group. The backend restores them when the configuration no longer sets the
 	// root group. After a restart of this program, the values that the kernel then has count as the original values.
@@ -43,10 +44,16 @@ type Backend struct {
 
 	// devices is what device traffic had before a configuration set it. It is nil if no configuration has set it.
 	devices *deviceChange
+	// memory saves it. It is nil if nothing is saved.
+	memory classes.Memory
 
 	// faults has values of memory bandwidth that the kernel read back as something else, under the live configuration and mount. They
 	// are not written again.
 	faults []*faultError
+
+	// freed has the groups that were removed for a configuration that the kernel then refused, because it has not freed their RMIDs yet.
+	// Repair does not make them again, so that the next attempt finds the RMIDs free.
+	freed []string
 
 	// live is the applied state. A change of the configuration replaces the whole state, so NRI hooks never wait for the change.
 	live atomic.Pointer[live]
@@ -57,6 +64,7 @@ type Backend struct {
 
 var (
 	_ classes.Rotator    = (*Backend)(nil)
+	_ classes.Rememberer = (*Backend)(nil)
 	_ classes.ClassMeter = (*Backend)(nil)
 )
 
@@ -146,7 +154,7 @@ func prepare(config *Config, t resctrl.Tree, faults []*faultError, devices *devi
 	switch {
 	case resolution.Devices != nil:
 		m.info = m.info.WithDeviceTraffic(m.info.Schemas(resctrl.L3)[0], resolution.Devices)
-	case devices != nil:
+	case devices.on(m.info) != nil:
 		m.info = m.info.WithDeviceTraffic(devices.schema, devices.from)
 	}
 	reclaim, err = m.reclaim(resolution.Groups)
@@ -214,6 +222,11 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 		return err
 	}
 	next.effective, err = devices.around(t, len(reclaim), ops, before, wanted, next.machine.info)
+	b.freed = nil
+	if errors.Is(err, syscall.EBUSY) && errors.Is(err, ErrRollback) {
+		b.freed = reclaim
+		err = fmt.Errorf("%w; the kernel frees the RMIDs of removed groups after some seconds, and the class files are then applied again", err)
+	}
 	if fault := (*faultError)(nil); errors.As(err, &fault) && !errors.Is(err, ErrRollback) && next.resolution.has(fault) {
 		b.faults = append(b.faults, fault)
 		return b.apply(config, kept)
@@ -267,7 +280,8 @@ func (b *Backend) mounted(config *Config) (resctrl.Tree, error) {
 
 // remounted forgets what depends on the mount: a mount resets the root group, and its options choose the unit of memory bandwidth.
 func (b *Backend) remounted() {
-	b.root, b.devices, b.faults = nil, nil, nil
+	b.root, b.faults = nil, nil
+	b.forgetDevices()
 	b.Mounted()
 }
 

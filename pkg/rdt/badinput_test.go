@@ -31,9 +31,9 @@ func TestBandwidthThatTheMachineCannotGive(t *testing.T) {
 		text, want string // the beginning of a line of the error, or the message of the condition BandwidthExact
 	}{
 		"MBps where only per cent exist": {sim.IntelSpec(), only(`["1000MBps"]`),
-			"resctrl is mounted without mba_MBps, but the configuration has memory bandwidth in MBps only; mount resctrl with -o mba_MBps"},
+			"resctrl is mounted without mba_MBps, but the configuration has memory bandwidth in MBps only; also give it in per cent, or mount resctrl with -o mba_MBps, which only CPUs of Intel have"},
 		"MBps on Arm": {sim.ArmSpec(8), only(`["1000MBps"]`),
-			"resctrl is mounted without mba_MBps, but the configuration has memory bandwidth in MBps only; mount resctrl with -o mba_MBps"},
+			"resctrl is mounted without mba_MBps, but the configuration has memory bandwidth in MBps only; also give it in per cent, or mount resctrl with -o mba_MBps, which only CPUs of Intel have"},
 		"per cent where only MBps exist": {mbps, only(`["50%"]`),
 			"resctrl is mounted with mba_MBps, but the configuration has memory bandwidth in per cent only; mount resctrl without mba_MBps"},
 		"per cent below the resolution":           {sim.IntelSpec(), of(`["3%"]`), "the kernel rounds memory bandwidth: a has 0=10;1=10 for 0=3;1=3"},

@@ -31,6 +31,8 @@ type Config struct {
 type partition struct {
 	name string
 	allocation
+	// withDevices is true if the partition gets the bits of caches that devices use, too (shareable_bits).
+	withDevices bool
 	// classes are sorted by name. The class of the root group has the name classes.SystemDefault.
 	classes []class
 }

@@ -23,7 +23,7 @@ func TestConfigErrorsNameLineFieldAndRemedy(t *testing.T) {
 	}{
 		"unknown fields": {"optoins: {}\npartitions:\n  p:\n    l3Alocation: 50%\n    l3Allocation:\n      all:\n        unifed: 50%\n        unified: 50%", []string{
 			"line 1: optoins: unknown field (did you mean options?); the known fields are options, partitions, monitoring, deviceTraffic",
-			"line 4: partitions.p.l3Alocation: unknown field (did you mean l3Allocation?); the known fields are l2Allocation, l3Allocation, mbAllocation, classes",
+			"line 4: partitions.p.l3Alocation: unknown field (did you mean l3Allocation?); the known fields are l2Allocation, l3Allocation, mbAllocation, classes, sharedWithDevices",
 			"line 7: partitions.p.l3Allocation.all.unifed: unknown field (did you mean unified?); the known fields are unified, code, data"}},
 		"names in any case": {"Options: {L3: {Optional: TRUE}}\npartitions: {P: {L3allocation: 50%}}", nil},
 		"not a mapping": {"partitions: [a]\noptions: 5", []string{
@@ -156,5 +156,25 @@ func checkResolution(t *testing.T, config *Config, info resctrl.Info, resolution
 				t.Fatalf("group %q: the bandwidth of domain %d is %d, which is out of range", name, id, value)
 			}
 		}
+	}
+}
+
+func TestCodeAndDataApartOnEachCPU(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec sim.Spec
+		want string
+	}{
+		"Intel": {sim.IntelSpec(), "L3CODE:0=3f;1=3f L3DATA:0=7;1=7"},
+		"AMD":   {sim.AMDSpec(), "L3CODE:0=3f;1=3f L3DATA:0=7;1=7"},
+		"Arm":   {sim.ArmSpec(8), "L3CODE:0=ff;65536=ff L3DATA:0=f;65536=f"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.spec.L3.CDP, test.spec.Options = true, "cdp"
+			b := newBackend(sim.New(test.spec), nil)
+			apply(t, b, `{partitions: {p: {l3Allocation: "100%", classes: {a: {l3Allocation: {all: {unified: "100%", code: "50%", data: "25%"}}}}}}}`)
+			if got := dividedIn(b)["a"]; !strings.HasPrefix(got, test.want) {
+				t.Errorf("the class has %s, want %s", got, test.want)
+			}
+		})
 	}
 }

@@ -4,6 +4,7 @@
 package rdt
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -101,10 +102,76 @@ type deviceChange struct {
 	from, to resctrl.Schemata
 }
 
+// memoryKey is the key under which what device traffic had before is saved.
+const memoryKey = "rdt/" + devicesField
+
+// savedDevices is the JSON of what device traffic had before. Masks is nil if io_alloc was disabled.
+type savedDevices struct {
+	Schema resctrl.Schema `json:"schema"`
+	Masks  *string        `json:"masks,omitempty"`
+}
+
+// Remember implements classes.Rememberer. After a restart of the plugin, device traffic can get back what it had before.
+func (b *Backend) Remember(memory classes.Memory) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.memory = memory
+	data := memory.Load()[memoryKey]
+	if data == nil {
+		return nil
+	}
+	var saved savedDevices
+	if err := json.Unmarshal(data, &saved); err != nil {
+		return fmt.Errorf("read what device traffic had before: %w", err)
+	}
+	was := &deviceChange{schema: saved.Schema}
+	if saved.Masks != nil {
+		masks, err := resctrl.ParseSchemata(fmt.Appendf(nil, "%s:%s", saved.Schema, *saved.Masks))
+		if err != nil {
+			return fmt.Errorf("read what device traffic had before: %w", err)
+		}
+		was.from = masks
+	}
+	b.devices = was
+	return nil
+}
+
+// saveDevices saves what device traffic had before a change. Nil means that no configuration sets it.
+func (b *Backend) saveDevices(c *deviceChange) error {
+	if b.memory == nil {
+		return nil
+	}
+	var data []byte
+	if c != nil {
+		saved := savedDevices{Schema: c.schema}
+		if c.from != nil {
+			masks := c.from.Values(c.schema)
+			saved.Masks = &masks
+		}
+		var err error
+		if data, err = json.Marshal(saved); err != nil {
+			return err
+		}
+	}
+	if err := b.memory.Save(map[string][]byte{memoryKey: data}); err != nil {
+		return fmt.Errorf("save what device traffic had before: %w", err)
+	}
+	return nil
+}
+
+// on returns the change, or nil if the machine has no such cache of device traffic: resctrl may have been mounted with other options.
+func (c *deviceChange) on(info resctrl.Info) *deviceChange {
+	if c == nil || !info.Caches[c.schema].SharesWithDevices {
+		return nil
+	}
+	return c
+}
+
 // deviceChange returns the change of device traffic that the next configuration needs, or nil. A configuration that does not set it
 // gets what was there before an earlier configuration set it.
 func (b *Backend) deviceChange(t resctrl.Tree, next *live) (*deviceChange, error) {
-	if next.resolution.Devices == nil && b.devices == nil {
+	before := b.devices.on(next.machine.info)
+	if next.resolution.Devices == nil && before == nil {
 		return nil, nil //nolint:nilnil // there is nothing to change
 	}
 	schema := next.machine.info.Schemas(resctrl.L3)[0]
@@ -114,9 +181,13 @@ func (b *Backend) deviceChange(t resctrl.Tree, next *live) (*deviceChange, error
 	}
 	to := next.resolution.Devices
 	if to == nil {
-		to = b.devices.from
+		to = before.from
 	}
-	return &deviceChange{schema, from, to}, nil
+	change := &deviceChange{schema, from, to}
+	if before != nil {
+		return change, nil
+	}
+	return change, b.saveDevices(change) // before the change, because the plugin may end after it
 }
 
 func (c *deviceChange) do(t resctrl.Tree) error {
@@ -166,9 +237,20 @@ func (c *deviceChange) undo(t resctrl.Tree, cause error) error {
 func (b *Backend) remember(c *deviceChange, next *live) {
 	switch {
 	case next.resolution.Devices == nil:
-		b.devices = nil
+		b.forgetDevices()
 	case b.devices == nil:
 		b.devices = c
+	}
+}
+
+// forgetDevices forgets what device traffic had before. If this cannot be saved, a later process restores it once more.
+func (b *Backend) forgetDevices() {
+	if b.devices == nil {
+		return
+	}
+	b.devices = nil
+	if err := b.saveDevices(nil); err != nil {
+		b.log.Warn("cannot save that class files do not set device traffic", "error", err)
 	}
 }
 

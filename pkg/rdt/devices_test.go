@@ -5,6 +5,7 @@ package rdt
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"syscall"
 	"testing"
@@ -176,5 +177,47 @@ func TestDriftOfDeviceTrafficIsCorrectedWithoutClasses(t *testing.T) {
 	drift, err := b.Repair(t.Context())
 	if err != nil || len(drift.Found) != 1 || deviceMasks(t, fs) != "0=c00;1=c00" {
 		t.Errorf("%+v, %v, %s", drift, err, deviceMasks(t, fs))
+	}
+}
+
+// savedMemory is a classes.Memory.
+type savedMemory map[string][]byte
+
+func (m savedMemory) Load() map[string][]byte { return m }
+
+func (m savedMemory) Save(changed map[string][]byte) error {
+	maps.Copy(m, changed)
+	maps.DeleteFunc(m, func(_ string, data []byte) bool { return data == nil })
+	return nil
+}
+
+// TestDeviceTrafficIsRestoredAfterARestart removes the field while the plugin does not run.
+func TestDeviceTrafficIsRestoredAfterARestart(t *testing.T) {
+	for _, before := range []string{"disabled", "0=f;1=f"} {
+		spec, memory := withIOAlloc(), savedMemory{}
+		spec.IOAlloc = "disabled"
+		fs := sim.New(spec)
+		if before != "disabled" {
+			must(t, fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc", []byte("1\n")))
+			must(t, fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc_cbm", []byte(before+"\n")))
+		}
+		restarted := func() *Backend {
+			b := newBackend(fs, nil)
+			must(t, b.Remember(memory))
+			return b
+		}
+		for range 2 { // the second process finds what the first one has set
+			apply(t, restarted(), withDevices(`"20%"`))
+		}
+		if got := deviceMasks(t, fs); got == before {
+			t.Fatalf("device traffic has still %s", got)
+		}
+		apply(t, restarted(), `{partitions: {p: {l3Allocation: "50%", classes: {a: }}}}`)
+		if got := deviceMasks(t, fs); got != before {
+			t.Errorf("without the field, device traffic has %s, want %s as before", got, before)
+		}
+		if len(memory) > 0 {
+			t.Errorf("still saved are %v", memory)
+		}
 	}
 }

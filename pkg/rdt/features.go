@@ -55,9 +55,9 @@ func features(info resctrl.Info) []classes.Feature {
 
 	add("monitoring of containers", info.RMIDs > 0, fmt.Sprintf("%d RMIDs (info/%s/num_rmids)", info.RMIDs, info.FewestRMIDs),
 		"the CPU or the kernel cannot monitor caches (info/L3_MON)")
-	add("assignable counters", info.AssignsCounters, "mbm_event", "info/L3_MON/mbm_assign_mode is not mbm_event, or does not exist")
-	add("device traffic", devices, "info/L3/io_alloc", "the CPU or the kernel lacks info/L3/io_alloc")
+	add("assignable counters", info.AssignsCounters, "mbm_event", "info/L3_MON/mbm_assign_mode is not mbm_event, or does not exist (AMD, Linux 6.18)")
+	add("device traffic", devices, "info/L3/io_alloc", "the CPU or the kernel lacks info/L3/io_alloc (AMD, Linux 6.19)")
 	add("energy", slices.Contains(info.Counts, resctrl.CoreEnergy), "core_energy in info/PERF_PKG_MON/mon_features",
-		"the CPU or the kernel lacks core_energy in info/PERF_PKG_MON/mon_features")
+		"the CPU or the kernel lacks core_energy in info/PERF_PKG_MON/mon_features (Intel, Linux 7.0)")
 	return all
 }

@@ -80,8 +80,8 @@ func (m *machine) foreign() []string {
 	return m.names(func(name string) bool { return name != resctrl.Root && !groups.IsManaged(name) })
 }
 
-// closidUses returns what uses CLOSIDs beside the configured classes, and how many these uses need together. `former` has the groups
-// of former classes that are kept. A pseudo-locked group has no CLOSID.
+// closidUses returns what uses CLOSIDs, or RMIDs if these are fewer, beside the configured classes, and how many these uses need together.
+// `former` has the groups of former classes that are kept. A pseudo-locked group has no CLOSID.
 func (m *machine) closidUses(former []string) (texts []string, used int) {
 	add := func(n int, format string, args ...any) {
 		if n > 0 {
@@ -93,7 +93,9 @@ func (m *machine) closidUses(former []string) (texts []string, used int) {
 	foreign := slices.DeleteFunc(m.foreign(), locked)
 	former = slices.DeleteFunc(slices.Clone(former), locked)
 	add(1, "resctrl's root group uses 1")
-	add(m.info.DeviceCLOSIDs, "device traffic (io_alloc) uses %d", m.info.DeviceCLOSIDs)
+	if !m.fewRMIDs() {
+		add(m.info.DeviceCLOSIDs, "device traffic (io_alloc) uses %d", m.info.DeviceCLOSIDs)
+	}
 	add(len(foreign), "groups of other programs (%s) use %d", strings.Join(foreign, ", "), len(foreign))
 	add(len(former), "groups of former classes that are in use (%s) use %d", strings.Join(former, ", "), len(former))
 	return texts, used

@@ -60,8 +60,8 @@ type reader struct {
 }
 
 func (r *reader) partition(f *classes.Field) {
-	fields := f.Fields("l2Allocation", "l3Allocation", "mbAllocation", "classes")
-	p := partition{name: f.Name, allocation: parseAllocation(fields, true)}
+	fields := f.Fields("l2Allocation", "l3Allocation", "mbAllocation", "classes", "sharedWithDevices")
+	p := partition{name: f.Name, allocation: parseAllocation(fields, true), withDevices: parseBool(fields["sharedWithDevices"])}
 	for _, c := range fields["classes"].Entries() {
 		p.classes = append(p.classes, r.class(c, fields))
 	}

@@ -33,7 +33,7 @@ func orWrongMount(err error, info resctrl.Info) error {
 			"mount resctrl without mba_MBps"), err)
 	}
 	return errors.Join(unavailable(resctrl.WrongMountOptions, "resctrl is mounted without mba_MBps, but the configuration has memory bandwidth in MBps only; "+
-		"mount resctrl with -o mba_MBps"), err)
+		"also give it in per cent, or mount resctrl with -o mba_MBps, which only CPUs of Intel have"), err)
 }
 
 // configurable returns the schemata of the groups that a configuration can change: the managed groups and the root group.
@@ -76,10 +76,15 @@ func (m *machine) reclaim(wanted map[string]resctrl.Schemata) ([]string, error) 
 
 // limit returns the maximum number of control groups, and what limits it: each group needs a CLOSID and, if the CPU can monitor, an RMID.
 func (m *machine) limit() (n int, by string) {
-	if m.info.RMIDs > 0 && m.info.RMIDs < m.info.CLOSIDs {
+	if m.fewRMIDs() {
 		return m.info.RMIDs, fmt.Sprintf("%d RMIDs (info/%s/num_rmids)", m.info.RMIDs, m.info.FewestRMIDs)
 	}
 	return m.info.CLOSIDs, fmt.Sprintf("%d CLOSIDs", m.info.CLOSIDs)
+}
+
+// fewRMIDs reports whether the RMIDs are what limits the number of groups. Device traffic needs a CLOSID, and no RMID.
+func (m *machine) fewRMIDs() bool {
+	return m.info.RMIDs > 0 && m.info.RMIDs+m.info.DeviceCLOSIDs < m.info.CLOSIDs
 }
 
 // removable reports whether a group of a former class can be removed to free its CLOSID.

@@ -71,7 +71,7 @@ func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 		"a problem of each kind at once": {sim.New(sim.IntelSpec()), "partitions: {a: {l2Allocation: 60%, l3Allocation: 60%}, b: {l2Allocation: 50%, l3Allocation: 40%, mbAllocation: [5MBps], classes: {gold: {l3Allocation: '0,2'}}}}", []string{
 			"L2 0, unified: the shares of the partitions (a 60%, b 50%) add up to 110%; reduce them to 100% or less",
 			`class "gold": L3: mask 0x500 has a gap; this CPU accepts only contiguous bits`,
-			`partition "b": mbAllocation has no value in per cent, but resctrl is mounted without mba_MBps; add a value like "50%", or mount resctrl with -o mba_MBps`}},
+			`partition "b": mbAllocation has no value in per cent, but resctrl is mounted without mba_MBps; add a value like "50%", or on Intel mount resctrl with -o mba_MBps`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := test.fs.Dump()

@@ -90,7 +90,9 @@ func (b *Backend) drift(now *live) (found []string, err error) {
 		}
 
 		if err != nil {
-			found = append(found, resctrl.Describe(name)+" was removed")
+			if !slices.Contains(b.freed, name) {
+				found = append(found, resctrl.Describe(name)+" was removed")
+			}
 		} else if differences := (resctrl.Info{}).Differences(now.effective[name], got); len(differences) > 0 {
 			found = append(found, fmt.Sprintf("%s was rewritten: %s", resctrl.Describe(name), strings.Join(differences, ", ")))
 		}

@@ -245,7 +245,8 @@ func (r *resolver) limit(of, name string, settings []setting[bandwidth], id int,
 		return *wanted.percent * base / 100
 	}
 
-	problem := `mbAllocation has no value in per cent, but resctrl is mounted without mba_MBps; add a value like "50%", or mount resctrl with -o mba_MBps`
+	problem := `mbAllocation has no value in per cent, but resctrl is mounted without mba_MBps; ` +
+		`add a value like "50%", or on Intel mount resctrl with -o mba_MBps`
 	if wanted.mbps == nil {
 		problem = `mbAllocation has no value in MBps, but resctrl is mounted with mba_MBps; add a value like "1000MBps", or mount resctrl without mba_MBps`
 	}

@@ -16,6 +16,8 @@ import (
 type request struct {
 	partition string
 	*proportion
+	// withDevices is true if the partition gets the bits that devices use, too.
+	withDevices bool
 }
 
 // partitionMasks returns the masks that the partitions get in one cache. The outer key of the result is unified, code or
@@ -59,12 +61,53 @@ func (r *resolver) divide(level string, cache resctrl.CacheInfo, id int, kind st
 	}[requests[0].form()]
 	masks, err := map[string]uint64(nil), divisible(requests)
 	if err == nil {
-		masks, err = divide(requests, cache, id)
+		masks, err = divide(byDevices(requests, cache), cache, id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %d, %s: %w", level, id, kind, err)
 	}
+	toDevices(masks, requests, cache)
 	return masks, nil
+}
+
+// withSharedBits reports whether devices or other hardware use some bits of the cache, too, and whether these are the lowest ones.
+func withSharedBits(cache resctrl.CacheInfo) (shared, lowest bool) {
+	return cache.Shareable != 0 && cache.Shareable != cache.Mask, cache.Shareable&1 != 0
+}
+
+// byDevices returns the requests in the order in which they get bits, so that those with the field sharedWithDevices are at the bits that
+// devices use, too.
+func byDevices(requests []request, cache resctrl.CacheInfo) []request {
+	shared, lowest := withSharedBits(cache)
+	ordered := slices.Clone(requests)
+	slices.SortStableFunc(ordered, func(a, b request) int {
+		if !shared || a.withDevices == b.withDevices {
+			return 0
+		}
+		if a.withDevices == lowest {
+			return -1
+		}
+		return 1
+	})
+	return ordered
+}
+
+// toDevices moves the masks of the partitions with the field sharedWithDevices to the highest bits, if devices use these, and the
+// partitions do not need the whole cache.
+func toDevices(masks map[string]uint64, requests []request, cache resctrl.CacheInfo) {
+	shared, lowest := withSharedBits(cache)
+	if !shared || lowest || requests[0].form() == "masks" {
+		return
+	}
+	used := uint64(0)
+	for _, mask := range masks {
+		used |= mask
+	}
+	for _, r := range requests {
+		if r.withDevices {
+			masks[r.partition] <<= bits.Len64(cache.Mask) - bits.Len64(used)
+		}
+	}
 }
 
 // requests returns the shares that partitions request of one cache, for one kind of use. `without` is the name of the first partition that
@@ -72,7 +115,7 @@ func (r *resolver) divide(level string, cache resctrl.CacheInfo, id int, kind st
 func (c *Config) requests(level string, id int, kind string) (requests []request, without string) {
 	for _, p := range c.partitions {
 		if share := cacheShare(p.caches[level], id); share[kind] != nil {
-			requests = append(requests, request{p.name, share[kind]})
+			requests = append(requests, request{p.name, share[kind], p.withDevices})
 		} else if without == "" {
 			without = p.name
 		}
@@ -84,6 +127,9 @@ func (c *Config) requests(level string, id int, kind string) (requests []request
 func divisible(requests []request) error {
 	total := uint64(0)
 	for i, wanted := range requests {
+		if wanted.withDevices && wanted.form() == "masks" {
+			return fmt.Errorf("partition %q has %s and sharedWithDevices; write per cent or a size, or remove sharedWithDevices", wanted.partition, wanted.text)
+		}
 		if first := requests[0]; wanted.form() != first.form() {
 			return fmt.Errorf("partition %q has %s and partition %q has %s; give all partitions per cent, or all of them sizes or masks",
 				first.partition, first.text, wanted.partition, wanted.text)

@@ -5,7 +5,11 @@ package rdt
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,6 +59,9 @@ func TestClassesWithCacheThatDevicesUse(t *testing.T) {
 			classes.Condition{Type: "CacheNotShared", Reason: "OnlyShared", Message: common + "voice, web have no other cache; give them masks with other bits"}},
 		"a class has other bits, too": {eleven, `p: {l3Allocation: "100%", classes: {a: {}, b: {l3Allocation: "50%"}}}`,
 			classes.Condition{Type: "CacheNotShared", Healthy: true, Reason: "PartlyShared", Message: common + "a have other cache, too"}},
+		"the bits go to the partition that says so": {eleven, `bulk: {l3Allocation: "80%", sharedWithDevices: true, classes: {bulk: {}}},
+			voice: {l3Allocation: "10%", classes: {voice: {}}}, web: {l3Allocation: "10%", classes: {web: {}}}`,
+			classes.Condition{Type: "CacheNotShared", Healthy: true, Reason: "PartlyShared", Message: common + "bulk have other cache, too"}},
 		"no class has these bits": {eleven, `p: {l3Allocation: "0x1ff", classes: {a: {}}}`, classes.Condition{}},
 		"io_alloc": {withIOAlloc(), `p: {l3Allocation: "100%", classes: {a: {l3Allocation: "0xf"}, b: {l3Allocation: "0xff0"}}}`,
 			classes.Condition{Type: "CacheNotShared", Reason: "OnlyShared", Message: common + "a have no other cache; give them masks with other bits"}},
@@ -72,6 +79,41 @@ func TestClassesWithCacheThatDevicesUse(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPartitionsGetTheBitsThatDevicesUse has 12 bits, of which other hardware uses two.
+func TestPartitionsGetTheBitsThatDevicesUse(t *testing.T) {
+	for text, test := range map[string]struct {
+		shareable uint64
+		want      string
+	}{
+		`a: {l3Allocation: "50%", sharedWithDevices: true`: {0xc00, "a fc0, b 3f"},
+		`a: {l3Allocation: "25%", sharedWithDevices: true`: {0xc00, "a e00, b 3f"}, // 3 bits belong to no partition
+		`a: {l3Allocation: "25%"`:                          {0xc00, "a 7, b 1f8"},
+		`c: {l3Allocation: "25%", sharedWithDevices: true`: {0x003, "b 1f8, c 7"},
+		`d: {l3Allocation: "25%", sharedWithDevices: true`: {0, "b 3f, d 1c0"},
+	} {
+		spec := sim.IntelSpec()
+		spec.L2, spec.L3.Shareable = nil, test.shareable
+		b := newBackend(sim.New(spec), nil)
+		name := text[:1]
+		apply(t, b, "{partitions: {"+text+", classes: {"+name+": {}}}, b: {l3Allocation: \"50%\", classes: {b: {}}}}}")
+		var got []string
+		for _, class := range slices.Sorted(maps.Keys(b.Schemata())) {
+			_, mask, _ := strings.Cut(dividedIn(b)[class], "L3:0=")
+			mask, _, _ = strings.Cut(mask, ";")
+			got = append(got, class+" "+mask)
+		}
+		if diff := cmp.Diff(test.want, strings.Join(got, ", ")); diff != "" {
+			t.Errorf("%s, shareable %#x: %s", text, test.shareable, diff)
+		}
+	}
+
+	const masks = `{partitions: {a: {l3Allocation: "0x3", sharedWithDevices: true, classes: {a: {}}}}}`
+	err := newBackend(sim.New(sim.IntelSpec()), nil).Check(t.Context(), parse(t, masks))
+	if err == nil || !strings.HasSuffix(err.Error(), `partition "a" has 0x3 and sharedWithDevices; write per cent or a size, or remove sharedWithDevices`) {
+		t.Errorf("masks: %v", err)
 	}
 }
 
@@ -95,6 +137,41 @@ func TestTelemetryWithFewRMIDsLeavesThemToClasses(t *testing.T) {
 	}
 	if got := len(b.Schemata()); got < 5 {
 		t.Errorf("%d classes have groups, want 5 beside the former ones", got)
+	}
+}
+
+// TestDeviceTrafficNeedsNoRMID has 12 RMIDs: for 11 classes and the root group.
+func TestDeviceTrafficNeedsNoRMID(t *testing.T) {
+	spec := sim.AMDSpec()
+	spec.L2, spec.RMIDs, spec.IOAlloc = nil, 12, "f"
+	b := newBackend(sim.New(spec), nil)
+	apply(t, b, classesNamed("c", 11))
+	if got, want := conditionOf(b.Status(), ConditionCLOSIDs).Message, "0 of 12 RMIDs (info/L3_MON/num_rmids) are free: classes use 11, resctrl's root group uses 1"; got != want {
+		t.Errorf("the condition is %q, want %q", got, want)
+	}
+}
+
+// TestOtherClassesGetTheRMIDsOfRemovedGroups has RMIDs for the root group and two classes. The kernel needs time to free those of removed
+// groups, and meanwhile drift is repaired. It does not give the RMIDs back to the former classes.
+func TestOtherClassesGetTheRMIDsOfRemovedGroups(t *testing.T) {
+	for _, last := range []string{"c", "d"} {
+		spec := sim.AMDSpec()
+		spec.RMIDs, spec.Limbo = 3, true
+		fs := sim.New(spec)
+		b := newBackend(fs, nil)
+		apply(t, b, classesNamed("c", 2))
+		err := b.Apply(t.Context(), parse(t, classesNamed("d", 2)))
+		if !errors.Is(err, syscall.EBUSY) || !strings.HasSuffix(err.Error(), "and the class files are then applied again") {
+			t.Fatalf("while no RMID is free: %v", err)
+		}
+		fs.Drain()
+		if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
+			t.Errorf("drift: %+v, %v", drift, err)
+		}
+		must(t, b.Apply(t.Context(), parse(t, classesNamed(last, 2))))
+		if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 || !strings.Contains(fmt.Sprint(b.Schemata()), last+"1:") {
+			t.Errorf("%s: drift: %+v, %v, %v", last, drift, err, b.Schemata())
+		}
 	}
 }
 
