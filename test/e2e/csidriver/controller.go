@@ -42,6 +42,7 @@ func (d *driver) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*c
 
 // ControllerExpandVolume makes the file larger. NodeExpandVolume then makes the loop device and the filesystem larger. If the file
 // fail.VOLUME is next to the file of the volume, ControllerExpandVolume refuses sizes above the size in it, as a driver does whose pool is full.
+// If the file offline.VOLUME is there, it refuses volumes that are attached, as a driver does that expands volumes only offline.
 func (d *driver) ControllerExpandVolume(_ context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	size := r.GetCapacityRange().GetRequiredBytes()
 	most, err := d.volumes.most(r.GetVolumeId())
@@ -50,6 +51,9 @@ func (d *driver) ControllerExpandVolume(_ context.Context, r *csi.ControllerExpa
 		return nil, err
 	case size > most:
 		return nil, status.Errorf(codes.OutOfRange, "the pool has no room for %d bytes", size)
+	}
+	if err := d.volumes.checkOffline(r.GetVolumeId()); err != nil {
+		return nil, err
 	}
 	if err := d.volumes.grow(r.GetVolumeId(), size); err != nil {
 		return nil, err

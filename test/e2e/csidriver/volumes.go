@@ -73,6 +73,18 @@ func (v *volumes) unlock(id, key string) error {
 	return nil
 }
 
+// checkOffline refuses a volume that is attached, if the file offline.VOLUME exists, which a test writes.
+func (v *volumes) checkOffline(id string) error {
+	if _, err := os.Stat(filepath.Join(v.dir, "offline."+filepath.Base(id))); err != nil {
+		return nil
+	}
+	device, err := v.device(id)
+	if err == nil && device != "" {
+		return status.Errorf(codes.FailedPrecondition, "volume %s is in use, and is expanded only offline", id)
+	}
+	return err
+}
+
 // remove deletes the file of a volume. It refuses a volume that is attached.
 func (v *volumes) remove(id string) error {
 	device, err := v.device(id)

@@ -271,8 +271,14 @@ func serverAway(t *testing.T, n *node, p installation) {
 	n.offered(t, "gold", "2", "2")
 }
 
-// writes returns what the shim has written to the API so far, from the audit log.
+// writes returns what the shim has written to the API so far.
 func (n *node) writes(t *testing.T) []string {
+	t.Helper()
+	return n.writesOf(t, "qos-kubelet-shim")
+}
+
+// writesOf returns what a program has written to the API so far, from the audit log.
+func (n *node) writesOf(t *testing.T, program string) []string {
 	t.Helper()
 	log, err := os.Open(n.cluster.auditLog())
 	must(t, err)
@@ -285,7 +291,7 @@ func (n *node) writes(t *testing.T) []string {
 			UserAgent, Verb, RequestURI string
 			ObjectRef                   struct{ Resource, Subresource string }
 		}
-		if json.Unmarshal(lines.Bytes(), &entry) == nil && strings.HasPrefix(entry.UserAgent, "qos-kubelet-shim") {
+		if json.Unmarshal(lines.Bytes(), &entry) == nil && strings.HasPrefix(entry.UserAgent, program) {
 			writes = append(writes, strings.TrimSuffix(entry.Verb+" "+entry.ObjectRef.Resource+"/"+entry.ObjectRef.Subresource, "/"))
 		}
 	}

@@ -19,7 +19,8 @@ import (
 func TestStatefulSetVolumes(t *testing.T) {
 	n := ready(t)
 	n.kubectl(t, "apply", "-f", deploy+"kubernetes/namespace.yaml")
-	n.kubectl(t, "apply", "-f", deploy+"storage-statefulsets/crd.yaml", "-f", deploy+"storage-statefulsets/rbac.yaml", "-f", deploy+"storage-statefulsets/users.yaml")
+	n.kubectl(t, "apply", "-f", deploy+"storage-statefulsets/crd.yaml", "-f", deploy+"storage-statefulsets/rbac.yaml",
+		"-f", deploy+"storage-statefulsets/users.yaml", "-f", deploy+"storage-statefulsets/confine.yaml")
 	n.kubectl(t, "wait", "--for=condition=Established", "crd/statefulsetvolumes.qos.noderesource.dev", within)
 	volumes := filepath.Join(n.dir, "csi-volumes")
 	socket := n.serveVolumes(t, n.machine, volumes)
@@ -41,6 +42,9 @@ func TestStatefulSetVolumes(t *testing.T) {
 	}
 	run("the volumes of ordered replicas grow, also those of new replicas", "OrderedReady", volumesGrow)
 	run("a driver that fails stops parallel replicas neither before nor after", "Parallel", driverFailsInParallel)
+	run("volumes that a driver expands only offline grow while the pods are away", "Parallel", offlineOnly)
+	run("helm, kubectl and others may change the size in the template", "Parallel", templatesChange)
+	run("without some of the objects, StatefulSets that request nothing are changed", "Parallel", objectsAreLost)
 	run("pods that are away or have an older revision are waited for", "Parallel", podsAreAwaited)
 }
 
@@ -140,6 +144,27 @@ func (d *database) bound(t *testing.T, claim string, mebibytes int) {
 	must(t, os.WriteFile(filepath.Join(d.volumes, "fail."+volume), []byte(fmt.Sprint(mebibytes<<20)), 0o644))
 }
 
+// offlineOnly lets the driver refuse volumes in use.
+func offlineOnly(t *testing.T, d *database) {
+	for i := range 3 {
+		volume := d.in(t, "get", "pvc", fmt.Sprintf("data-db-%d", i), "-o", "jsonpath={.spec.volumeName}")
+		must(t, os.WriteFile(filepath.Join(d.volumes, "offline."+volume), nil, 0o644))
+	}
+	d.request(t, "{name: data, storage: 24Mi}")
+	d.says(t, "is in use, and is expanded only offline")
+	d.want(t, "data", "0 24Mi/16Mi, 1 24Mi/16Mi, 2 24Mi/16Mi")
+
+	d.in(t, "scale", "statefulset/db", "--replicas=0")
+	d.in(t, "wait", "--for=delete", "pod", "-l=app=db", within)
+	until(t, "the driver has expanded the volumes", func() (bool, string) {
+		seen, _ := d.try("get", "pv", "-o", `jsonpath={range .items[?(@.spec.claimRef.namespace=="`+d.namespace+`")]}{.spec.capacity.storage} {end}`)
+		return strings.Count(seen, "24Mi") == 3, seen
+	})
+	d.scale(t, 3)
+	d.await(t, "condition=Ready")
+	d.want(t, "data", "0 24Mi/24Mi, 1 24Mi/24Mi, 2 24Mi/24Mi")
+}
+
 // reported waits until the StatefulSet has an event that contains a text.
 func (d *database) reported(t *testing.T, reason, text string) {
 	t.Helper()
@@ -176,13 +201,15 @@ func volumesGrow(t *testing.T, d *database) {
 	d.want(t, "data", "0 64Mi/64Mi, 1 64Mi/32Mi, 2 32Mi/32Mi")
 	d.reported(t, "VolumeResizeFailed", "claim data-db-1: the driver cannot expand the volume: ")
 	d.status(t, "1 1")
-	d.request(t, "{name: data, storage: 40Mi}")
-	d.await(t, "condition=Ready")
-	d.want(t, "data", "0 64Mi/64Mi, 1 40Mi/40Mi, 2 40Mi/40Mi")
-	d.status(t, "3 3")
 
+	must(t, d.controller.end(syscall.SIGKILL)) // between the patches of the second and the third replica
 	d.scale(t, 4)
+	d.controller.mustStart(t)
+	d.status(t, "1 1")
+	d.want(t, "data", "0 64Mi/64Mi, 1 64Mi/32Mi, 2 32Mi/32Mi, 3 16Mi/16Mi")
+	d.request(t, "{name: data, storage: 40Mi}")
 	d.status(t, "4 3")
+	d.await(t, "condition=Ready")
 	d.want(t, "data", "0 64Mi/64Mi, 1 40Mi/40Mi, 2 40Mi/40Mi, 3 40Mi/40Mi")
 	if !d.expanded(t, "data-db-3") {
 		t.Error("the volume of the new replica was not expanded")
@@ -199,14 +226,10 @@ func volumesGrow(t *testing.T, d *database) {
 // newReplicasHaveTheSize installs the policy, with which the volume of a new replica is created with the requested size.
 func (d *database) newReplicasHaveTheSize(t *testing.T) {
 	t.Helper()
-	const policy = deploy + "storage-statefulsets-policy"
-	d.kubectl(t, "apply", "-k", policy)
-	t.Cleanup(func() { d.kubectl(t, "delete", "-k", policy) })
+	d.installPolicies(t)
 	until(t, "the policy acts", func() (bool, string) {
-		output, err := d.kubectlCommand(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data-db-9},
-  spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 16Mi}}}}`, "-n", d.namespace, "create", "--dry-run=server", "-f", "-",
-			"--as=system:serviceaccount:kube-system:statefulset-controller", "-o", "jsonpath={.spec.resources.requests.storage}").CombinedOutput()
-		return err == nil && string(output) == "40Mi", string(output)
+		seen, err := d.newClaim("data-db-9")
+		return err == nil && seen == "40Mi", seen
 	})
 
 	d.scale(t, 5)
