@@ -51,6 +51,7 @@ func linuxClasses(t *testing.T, n *node) {
 	p := n.runPod(t, "linux", map[string]string{keyOf("main"): profileQoS + "=database"})
 	c := p.run(t, spec{name: "main", resources: limited(64*megabyte, 50_000)})
 	c.wantProcess(t)
+	c.wantExec(t)
 	c.wantValues(t, map[string]string{
 		"memory.min": "4194304", "memory.low": fmt.Sprint(16 * megabyte), "memory.high": fmt.Sprint(48 * megabyte), "memory.swap.max": "8388608",
 		"memory.oom.group": "1", "cpu.max.burst": "25000", "pids.max": "100",
@@ -114,6 +115,20 @@ func (c *container) wantProcess(t testing.TB) {
 	priority, _, errno := unix.Syscall(unix.SYS_IOPRIO_GET, 1, uintptr(pid), 0)
 	if errno != 0 || priority != 2<<13|2 {
 		t.Errorf("the I/O priority is %#x, %v", priority, errno)
+	}
+}
+
+// wantExec compares a process that is added to the container with the class database.
+func (c *container) wantExec(t testing.TB) {
+	t.Helper()
+	for file, want := range map[string]string{"oom_score_adj": "700", "limits": "Max open files 4096 4096"} {
+		if got := c.exec(t, "cat", "/proc/self/"+file); !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
+			t.Errorf("%s of an exec'd process does not have %q:\n%s", file, want, got)
+		}
+	}
+	_, stat, _ := strings.Cut(c.exec(t, "cat", "/proc/self/stat"), ") ")
+	if fields := strings.Fields(stat); fields[16] != "-5" || fields[38] != "3" { // nice and policy, as in proc_pid_stat(5)
+		t.Errorf("the scheduling attributes of an exec'd process: %s", stat)
 	}
 }
 
