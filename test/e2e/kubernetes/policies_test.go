@@ -25,6 +25,7 @@ func TestRequests(t *testing.T) {
 	n := ready(t)
 	p := n.install(t, "--follow-annotations")
 	n.kubectl(t, "apply", "-f", crd)
+	t.Run("the class of a network becomes the priority of the CNI plugin", func(t *testing.T) { networkStory(t, n) })
 	n.installPolicies(t)
 	t.Run("each request is admitted, completed or refused as the table says", func(t *testing.T) { tryRequests(t, n) })
 	t.Run("ConfigMaps and Secrets are bounded where environments are", func(t *testing.T) { referencesAreBounded(t, n) })
