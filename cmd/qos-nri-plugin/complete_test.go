@@ -28,7 +28,7 @@ func TestCompletion(t *testing.T) {
 		{"of further pairs without the resource of the first", "update", []string{"default/web", "main", "rdt=gold,"}, "rdt=gold,blockio=high-prio rdt=gold,blockio=throttled"},
 		{"of nothing after the classes", "update", []string{"default/web", "main", "rdt=gold", ""}, ""},
 		{"of formats", "status", []string{"-o", ""}, "table json yaml"},
-		{"of columns", "top", []string{"--sort-by", ""}, "cache memory local observed read written reads writes waiting stalled"},
+		{"of columns", "top", []string{"--sort-by", ""}, "cache memory local observed watts activity read written reads writes waiting stalled"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := run(t.Context(), append([]string{"__complete", test.command, "--api-socket", f.socket}, test.words...)...)
