@@ -118,6 +118,9 @@ func (s *session) CreateContainer(
 	h := containerOf(p, c)
 	h.Spec.Settings = described(c) // only a creation needs them
 	s.plugin.node.AdoptPod(podOf(p))
+	if err := h.CheckDevices(c.GetEnv()); err != nil {
+		return nil, nil, s.plugin.node.Refuse(h, err)
+	}
 	adjustment, assignments, err := s.plugin.node.CreateContainer(h)
 	if err != nil {
 		return nil, nil, err
@@ -336,7 +339,8 @@ func podOf(p *api.PodSandbox) classes.Holder {
 
 func containerOf(p *api.PodSandbox, c *api.Container) classes.Holder {
 	h := podOf(p)
-	h.ID, h.Container, h.ContainerAnnotations = c.GetId(), nameOf(c.GetName()), c.GetAnnotations()
+	h.ID, h.Container = c.GetId(), nameOf(c.GetName())
+	h.ContainerAnnotations = classes.WithDevices(c.GetAnnotations(), devicesOf(c))
 	h.CgroupsPath, h.PID = c.GetLinux().GetCgroupsPath(), int(c.GetPid())
 	h.ImageDigest = c.GetImage().GetDigest()
 	h.Spec = limitsOf(c.GetLinux().GetResources())
@@ -345,6 +349,15 @@ func containerOf(p *api.PodSandbox, c *api.Container) classes.Holder {
 	}
 	h.VolumeSources = volumeSources(h.PodUID, c)
 	return h
+}
+
+// devicesOf returns the CDI devices that the kubelet has requested for a container.
+func devicesOf(c *api.Container) []string {
+	devices := make([]string, len(c.GetCDIDevices()))
+	for i, device := range c.GetCDIDevices() {
+		devices[i] = device.GetName()
+	}
+	return devices
 }
 
 // volumeSources returns the VolumeSources of a container. It leaves out mounts of directories that are not the pod's own, e.g. hostPath

@@ -4,6 +4,7 @@
 package nriplugin
 
 import (
+	"bytes"
 	"context"
 	"strings"
 
@@ -14,18 +15,25 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/runtime/protoiface"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// fieldNumbers lists the protobuf fields that the plugin reads, by field number. The value of a field lists its nested
-// fields in the same way. The value nil means that the plugin reads the whole field.
-type fieldNumbers map[protowire.Number]fieldNumbers
+// fieldNumbers lists the protobuf fields that the plugin reads, by field number.
+type fieldNumbers map[protowire.Number]decodedField
+
+// decodedField says what the plugin reads of a field: the nested fields, the texts that begin with a prefix or, if both are empty, all.
+type decodedField struct {
+	nested fieldNumbers
+	prefix string
+}
 
 // decodedFields maps each request of the runtime to the fields that session and its handlers read. All other fields are empty in the
 // handlers, so a field that a handler reads must be listed here.
 func decodedFields() map[protoreflect.FullName]fieldNumbers {
 	const (
 		pod       = "id name uid namespace labels annotations runtime_handler linux.cgroup_parent pid"
-		container = "id pod_sandbox_id name state annotations mounts.destination mounts.source pid rlimits created_at " +
+		container = "id pod_sandbox_id name state annotations CDI_devices mounts.destination mounts.source pid rlimits created_at " +
 			"linux.devices.path linux.devices.type linux.devices.major linux.devices.minor linux.cgroups_path linux.oom_score_adj " +
 			"linux.io_priority linux.sysctl linux.scheduler linux.rdt.clos_id linux.resources.unified " +
 			"linux.resources.memory.limit linux.resources.cpu.quota linux.resources.cpu.period linux.resources.cpu.shares image.digest"
@@ -49,11 +57,11 @@ func decodedFields() map[protoreflect.FullName]fieldNumbers {
 
 	read(&api.SynchronizeRequest{}, "pods", "containers", "more")
 	for _, request := range []proto.Message{
-		&api.CreateContainerRequest{}, &api.StartContainerRequest{}, &api.StopContainerRequest{}, &api.RemoveContainerRequest{},
-		&api.PostUpdateContainerRequest{},
+		&api.StartContainerRequest{}, &api.StopContainerRequest{}, &api.RemoveContainerRequest{}, &api.PostUpdateContainerRequest{},
 	} {
 		read(request, "pod", "container")
 	}
+	read(&api.CreateContainerRequest{}, "pod", "container", "container.env="+classes.CDIVariable)
 	read(&api.UpdateContainerRequest{}, "pod", "container", "linux_resources")
 	read(&api.ValidateContainerAdjustmentRequest{}, "pod", "container", "adjust", "plugins")
 	for _, request := range []proto.Message{&api.RunPodSandboxRequest{}, &api.StopPodSandboxRequest{}, &api.RemovePodSandboxRequest{}} {
@@ -62,18 +70,20 @@ func decodedFields() map[protoreflect.FullName]fieldNumbers {
 	return decoded
 }
 
-// add adds a field by its path of names. It panics if NRI has no such field, as every test would show.
+// add adds a field by its path of names, with "=" and a prefix if the plugin reads only the texts that begin with it. It panics if NRI has
+// no such field, as every test would show.
 func (f fieldNumbers) add(message protoreflect.MessageDescriptor, path string) {
 	name, rest, nested := strings.Cut(path, ".")
+	name, prefix, _ := strings.Cut(name, "=")
 	field := message.Fields().ByName(protoreflect.Name(name))
 	if !nested {
-		f[field.Number()] = nil
+		f[field.Number()] = decodedField{prefix: prefix}
 		return
 	}
-	if f[field.Number()] == nil {
-		f[field.Number()] = fieldNumbers{}
+	if f[field.Number()].nested == nil {
+		f[field.Number()] = decodedField{nested: fieldNumbers{}}
 	}
-	f[field.Number()].add(field.Message(), rest)
+	f[field.Number()].nested.add(field.Message(), rest)
 }
 
 // pick appends to `dst` those fields of an encoded message that `f` lists. `dst` may begin at the address of the message and
@@ -89,16 +99,16 @@ func (f fieldNumbers) pick(dst, message []byte) ([]byte, error) {
 			return nil, protowire.ParseError(value)
 		}
 
-		nested, listed := f[number]
+		read, listed := f[number]
 		field := message[:tag+value]
 		message = message[len(field):]
+		content, _ := protowire.ConsumeBytes(field[tag:]) // nil if the field has another type
 		switch {
-		case !listed:
-		case nested == nil || kind != protowire.BytesType:
+		case !listed || !bytes.HasPrefix(content, []byte(read.prefix)):
+		case read.nested == nil || kind != protowire.BytesType:
 			dst = append(dst, field...)
 		default:
-			content, _ := protowire.ConsumeBytes(field[tag:])
-			picked, err := nested.pick(content[:0], content)
+			picked, err := read.nested.pick(content[:0], content)
 			if err != nil {
 				return nil, err
 			}
@@ -109,7 +119,7 @@ func (f fieldNumbers) pick(dst, message []byte) ([]byte, error) {
 }
 
 // interceptRequest is a ttrpc interceptor. It counts the hooks that are under way, and decodes only those fields of pods and containers
-// that the plugin reads. The environment variables of a container can exceed 1 MiB. Decoding those of all containers would take most of a hook's
+// that the plugin reads. The environment of a container can exceed 1 MiB. Decoding those of all containers would take most of a hook's
 // time, and much memory during a synchronization.
 func (s *session) interceptRequest(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
 	if err := s.unanswered.begin(ctx); err != nil {

@@ -104,8 +104,11 @@ func (e *RequestError) Error() string {
 // requester says what in the pod requests the class. No user has written the annotation of an allocation: the kubelet adds it for the
 // extended resource of the class.
 func (e *RequestError) requester() string {
-	if !strings.HasPrefix(e.Key, AllocatedKeyPrefix) {
+	switch {
+	case !strings.HasPrefix(e.Key, AllocatedKeyPrefix):
 		return "annotation " + clipKey(e.Key)
+	case strings.Contains(e.Key, cdiResourceEnd):
+		return "a ResourceClaim or extended resource of the container"
 	}
 	extended, err := ExtendedResource(e.Resource, e.Class)
 	if err != nil {

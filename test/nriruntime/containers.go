@@ -24,8 +24,11 @@ type ContainerConfig struct {
 	// ImageDigest is the digest of the image. It is empty for a runtime that does not report images.
 	ImageDigest string
 	Args, Env   []string
-	Mounts      []*api.Mount
-	Devices     []*api.LinuxDevice
+	// CDIDevices has the names of the devices in the CRI request, which the kubelet sets for ResourceClaims. The runtime also puts the
+	// variables of the devices into Env.
+	CDIDevices []string
+	Mounts     []*api.Mount
+	Devices    []*api.LinuxDevice
 	// Resources has the limits in the CRI request.
 	Resources *api.LinuxResources
 	// OOMScoreAdj is the OOM score that the kubelet has computed.

@@ -193,7 +193,12 @@ func (r *Runtime) nri(c *container) *api.Container {
 func (c *container) nri() *api.Container {
 	annotations := maps.Clone(c.spec.Annotations)
 	maps.Copy(annotations, c.config.Annotations)
+	var devices []*api.CDIDevice
+	for _, name := range c.config.CDIDevices {
+		devices = append(devices, &api.CDIDevice{Name: name})
+	}
 	return &api.Container{
+		CDIDevices:   devices,
 		Image:        &api.Image{Digest: c.config.ImageDigest},
 		Id:           c.id,
 		PodSandboxId: c.pod.id,

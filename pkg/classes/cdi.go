@@ -1,0 +1,90 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import (
+	"encoding/hex"
+	"hash/fnv"
+	"maps"
+	"strings"
+)
+
+// CDIKind is the vendor and the class of the CDI devices that stand for classes which a ResourceClaim has allocated. CDI is the Container
+// Device Interface: the kubelet passes the names of the devices to the runtime, beside the container's specification, where no user can
+// write.
+const CDIKind = Domain + "/class"
+
+// A name of a CDI device has only letters, digits, "_", "-", "." and ":". Names of resources and classes have no ":", so these texts
+// replace the characters that CDI does not allow.
+const (
+	cdiDomainEnd   = ":"  // the "/" after the domain of a resource
+	cdiResourceEnd = "::" // the "=" between a resource and a class
+)
+
+// CDIVariable is the beginning of the environment variable that each CDI device sets. The variable shows that the runtime has used the
+// device, also if the runtime does not report CDI devices to NRI plugins.
+const CDIVariable = "QOS_NODERESOURCE_DEV_"
+
+// CDIName returns the name of the CDI device of a class, without CDIKind, e.g. "k8s.io:rdt::gold".
+func CDIName(p Pair) string {
+	return strings.Replace(p.Resource, "/", cdiDomainEnd, 1) + cdiResourceEnd + p.Class
+}
+
+// CDIDevice returns the qualified name of the CDI device of a class, e.g. "qos.noderesource.dev/class=k8s.io:rdt::gold".
+func CDIDevice(p Pair) string { return CDIKind + "=" + CDIName(p) }
+
+// ParseCDIDevice is the inverse of CDIDevice. It returns false for devices of other kinds.
+func ParseCDIDevice(device string) (p Pair, ours bool) {
+	name, ours := strings.CutPrefix(device, CDIKind+"=")
+	if !ours {
+		return Pair{}, false
+	}
+	resource, class, _ := strings.Cut(name, cdiResourceEnd)
+	return Pair{strings.Replace(resource, cdiDomainEnd, "/", 1), class}, true
+}
+
+// CDIEnvironment returns the environment variable that the CDI device of a class sets. Each class has a variable of its own.
+func CDIEnvironment(p Pair) string {
+	request := p.Resource + "=" + p.Class
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(request)) // never fails
+	return CDIVariable + strings.ToUpper(hex.EncodeToString(sum.Sum(nil))) + "=" + request
+}
+
+// WithDevices returns the annotations of a container, and an annotation for each class that CDI devices allocate to the container, as if
+// the kubelet had set it. It does not change the parameter `annotations`.
+func WithDevices(annotations map[string]string, devices []string) map[string]string {
+	all, copied := annotations, false
+	for _, device := range devices {
+		p, ours := ParseCDIDevice(device)
+		if !ours {
+			continue
+		}
+		if !copied {
+			all, copied = maps.Clone(annotations), true
+		}
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[AllocatedKeyPrefix+CDIName(p)] = p.Resource + "=" + p.Class
+	}
+	return all
+}
+
+// CheckDevices returns an error if the environment of a new container shows a class that no CDI device allocates to it. Either the runtime
+// does not report CDI devices to NRI plugins, so the container would run without its class, or a user has set the variable.
+func (h Holder) CheckDevices(env []string) error {
+	for _, variable := range env {
+		if !strings.HasPrefix(variable, CDIVariable) {
+			continue
+		}
+		name, request, _ := strings.Cut(variable, "=")
+		resource, class, _ := strings.Cut(request, "=")
+		if _, reported := h.ContainerAnnotations[AllocatedKeyPrefix+CDIName(Pair{resource, class})]; !reported {
+			return refuseHolder(h, badRequest("the environment variable %s shows a class that is not allocated to the container; if the pod sets it, "+
+				"remove it; if the DRA driver sets it, the runtime is too old for classes by DRA: use containerd 2.3 or later", quote(name)))
+		}
+	}
+	return nil
+}
