@@ -55,7 +55,8 @@ changes classes of running containers, and converts manifests with KEP-3008 fiel
 	root.CompletionOptions.DisableDefaultCmd = true // newCompletionCommand replaces the default command, and also supports kubectl
 	root.AddCommand(
 		newNodesCommand(c), newPodsCommand(c), newVolumesCommand(c), newTopCommand(c), newSetCommand(c), newResizeCommand(c),
-		newConvertCommand(c), newQuotaCommand(c), newCheckCommand(), newCompletionCommand(), program.NewVersionCommand("kubectl-qos", version),
+		newConvertCommand(c), newQuotaCommand(c), newDeviceClassesCommand(c), newCheckCommand(), newCompletionCommand(),
+		program.NewVersionCommand("kubectl-qos", version),
 	)
 	return root
 }
