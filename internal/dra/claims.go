@@ -1,0 +1,105 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"context"
+	"fmt"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// PrepareResourceClaims records the classes that claims have allocated, and returns their CDI devices. The kubelet calls it again after a
+// restart, and gets the same answer.
+func (d *Driver) PrepareResourceClaims(_ context.Context, claims []*resourcev1.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	results := make(map[types.UID]kubeletplugin.PrepareResult, len(claims))
+	for _, claim := range claims {
+		results[claim.UID] = d.prepare(claim)
+	}
+	return results, nil
+}
+
+func (d *Driver) prepare(claim *resourcev1.ResourceClaim) (result kubeletplugin.PrepareResult) {
+	known, recorded := d.record.claims[claim.UID]
+	if !recorded {
+		allocations, err := d.allocationsOf(claim)
+		if err == nil {
+			known = prepared{Namespace: claim.Namespace, Name: claim.Name, Pods: podsOf(claim), Allocations: allocations}
+			err = d.record.add(claim.UID, known)
+		}
+		if err != nil {
+			return kubeletplugin.PrepareResult{Err: fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)}
+		}
+	}
+
+	for _, a := range known.Allocations {
+		result.Devices = append(result.Devices, kubeletplugin.Device{
+			Requests: []string{a.Request}, PoolName: d.options.NodeName, DeviceName: a.Device, ShareID: a.ShareID,
+			CDIDeviceIDs: []string{classes.CDIDevice(a.Pair)},
+		})
+	}
+	return result
+}
+
+// podsOf returns the pods for which a claim is reserved.
+func podsOf(claim *resourcev1.ResourceClaim) []types.UID {
+	var pods []types.UID
+	for _, consumer := range claim.Status.ReservedFor {
+		if consumer.APIGroup == "" && consumer.Resource == "pods" {
+			pods = append(pods, consumer.UID)
+		}
+	}
+	return pods
+}
+
+// allocationsOf returns what a claim has allocated of this driver. It refuses what would give a class without a slot.
+func (d *Driver) allocationsOf(claim *resourcev1.ResourceClaim) ([]allocation, error) {
+	if state, _ := d.plugin.Get(); !state.Ready() || d.devices == nil {
+		return nil, fmt.Errorf("qos-nri-plugin is not ready on this node, so no class can be given: %s; the kubelet tries again", state.Problem)
+	}
+	var list []allocation
+	requests := map[string]bool{}
+	for i := range claim.Status.Allocation.Devices.Results {
+		r := &claim.Status.Allocation.Devices.Results[i]
+		if r.Driver != DriverName {
+			continue
+		}
+		device, offered := d.devices[r.Device]
+		switch {
+		case r.Pool != d.options.NodeName:
+			return nil, fmt.Errorf("device %s is of node %s", r.Device, r.Pool)
+		case !offered:
+			return nil, fmt.Errorf("device %s is not configured on this node; delete the pod, and request another class, or use another node", r.Device)
+		case device.draining:
+			return nil, fmt.Errorf("class %q of %s is no longer configured on this node; delete the pod, and request another class, or use another node",
+				device.Class, device.Resource)
+		case r.AdminAccess != nil && *r.AdminAccess:
+			return nil, fmt.Errorf("request %s has adminAccess, which takes no slot of class %q; remove adminAccess", r.Request, device.Class)
+		case requests[r.Request]:
+			return nil, fmt.Errorf("a container can have only one unit of a class, but request %s has more; request 1", r.Request)
+		}
+		requests[r.Request] = true
+		list = append(list, allocation{Pair: device.Pair, Request: r.Request, Device: r.Device, ShareID: r.ShareID})
+	}
+	return list, nil
+}
+
+// UnprepareResourceClaims forgets claims whose pods have ended. The slots themselves are free when the containers have ended.
+func (d *Driver) UnprepareResourceClaims(_ context.Context, claims []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	results := make(map[types.UID]error, len(claims))
+	for _, claim := range claims {
+		results[claim.UID] = d.record.remove(claim.UID)
+	}
+	return results, nil
+}

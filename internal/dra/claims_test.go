@@ -1,0 +1,145 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	resourcev1 "k8s.io/api/resource/v1"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+func goldAndSilver() []*qosv1alpha1.QOSResourceClassInfo {
+	return []*qosv1alpha1.QOSResourceClassInfo{class("gold", 3), class("silver", 1)}
+}
+
+const goldDevice, silverDevice = "qos.noderesource.dev/class=k8s.io:rdt::gold", "qos.noderesource.dev/class=k8s.io:rdt::silver"
+
+func TestEachRequestOfAClaimGetsTheDeviceOfItsClass(t *testing.T) {
+	d := newDriver(t, t.TempDir(), state(goldAndSilver()))
+	c := claim("1", "rdt-gold", "rdt-silver")
+	c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, resourcev1.DeviceRequestAllocationResult{
+		Request: "gpu", Driver: "gpu.example", Pool: "gpus", Device: "gpu-0",
+	})
+	for range 2 { // the kubelet may ask again
+		devices, err := d.prepareOne(t, c)
+		if diff := cmp.Diff(map[string]string{"request-0": goldDevice, "request-1": silverDevice}, devices); diff != "" || err != nil {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+	}
+	if got := d.record.counts()[classes.Pair{Resource: "k8s.io/rdt", Class: "gold"}]; got != 1 {
+		t.Errorf("%d allocations of gold are recorded, want 1", got)
+	}
+}
+
+func TestClaimsThatGiveNoSlotAreRefused(t *testing.T) {
+	ready := state([]*qosv1alpha1.QOSResourceClassInfo{class("gold", 3), {
+		Name: "old", ExtendedResource: "qos.noderesource.dev/rdt.old", Draining: true,
+	}})
+	away := ready
+	away.NotReadySince, away.Problem = time.Now(), "it has gone"
+	yes := true
+
+	for name, test := range map[string]struct {
+		away   bool
+		device string
+		change func(results []resourcev1.DeviceRequestAllocationResult)
+		want   string
+	}{
+		"the plugin is away":       {away: true, device: "rdt-gold", want: "qos-nri-plugin is not ready on this node"},
+		"an unknown class":         {device: "rdt-bronze", want: "device rdt-bronze is not configured on this node"},
+		"a removed class":          {device: "rdt-old", want: `class "old" of k8s.io/rdt is no longer configured on this node`},
+		"a device of another node": {device: "rdt-gold", want: "is of node node-2", change: func(r []resourcev1.DeviceRequestAllocationResult) { r[0].Pool = "node-2" }},
+		"access as an administrator": {
+			device: "rdt-gold", want: "remove adminAccess", change: func(r []resourcev1.DeviceRequestAllocationResult) { r[0].AdminAccess = &yes },
+		},
+		"two units": {device: "rdt-gold", want: "only one unit of a class", change: func(r []resourcev1.DeviceRequestAllocationResult) { r[1].Request = r[0].Request }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := ready
+			if test.away {
+				s = away
+			}
+			d := newDriver(t, t.TempDir(), s)
+			c := claim("1", test.device, test.device)
+			if test.change != nil {
+				test.change(c.Status.Allocation.Devices.Results)
+			}
+			_, err := d.prepareOne(t, c)
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "claim shop/c-1") {
+				t.Errorf("the error is %v, want %q", err, test.want)
+			}
+			if len(d.record.claims) > 0 {
+				t.Errorf("the refused claim is recorded: %v", d.record.claims)
+			}
+		})
+	}
+}
+
+// TestAPreparedClaimOutlivesRestartsAndItsClass prepares a claim again after a restart of the driver, of the kubelet and of the plugin, when
+// the class of the claim is no longer configured.
+func TestAPreparedClaimOutlivesRestartsAndItsClass(t *testing.T) {
+	dir := t.TempDir()
+	d := newDriver(t, dir, state(goldAndSilver()))
+	c := claim("1", "rdt-gold")
+	if _, err := d.prepareOne(t, c); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, again := range []*Driver{
+		newDriver(t, dir, state([]*qosv1alpha1.QOSResourceClassInfo{class("silver", 1)})),
+		newDriver(t, dir, (&plugin{}).state), // the plugin has not answered yet
+	} {
+		if devices, err := again.prepareOne(t, c); err != nil || devices["request-0"] != goldDevice {
+			t.Errorf("the devices are %v, %v", devices, err)
+		}
+	}
+	if spec := readFile(t, filepath.Join(dir, cdiFile)); !strings.Contains(spec, "k8s.io:rdt::gold") {
+		t.Errorf("the runtime does not know the device of the claim any more:\n%s", spec)
+	}
+
+	last := newDriver(t, dir, state(goldAndSilver()))
+	for range 2 { // the kubelet may ask again
+		if err := last.unprepareOne(t, c); err != nil {
+			t.Error(err)
+		}
+	}
+	if after := newDriver(t, dir, state(goldAndSilver())); len(after.record.claims) > 0 {
+		t.Errorf("the claim is still recorded: %v", after.record.claims)
+	}
+}
+
+func TestAClaimThatCannotBeRecordedIsNotPrepared(t *testing.T) {
+	d := newDriver(t, t.TempDir(), state(goldAndSilver()))
+	d.record.path = filepath.Join(t.TempDir(), "missing", "claims.json")
+	if devices, err := d.prepareOne(t, claim("1", "rdt-gold")); err == nil || len(devices) > 0 || len(d.record.claims) > 0 {
+		t.Errorf("devices %v, error %v, record %v", devices, err, d.record.claims)
+	}
+}
+
+func TestADamagedRecordIsAnErrorWithTheRemedy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "claims.json")
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openRecord(path); err == nil || !strings.Contains(err.Error(), "drain the node, and remove the file") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

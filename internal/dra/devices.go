@@ -1,0 +1,222 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// These are the names of a device's attributes and of its capacity, all in the domain of the driver.
+const (
+	attributeResource, attributeClass, attributeScope = "resource", "class", "scope"
+	attributeDescription, attributeMutable            = "description", "mutable"
+
+	// Slots is the name of the capacity. Each allocation consumes one slot.
+	Slots = "slots"
+)
+
+// These are the keys of the taints of devices.
+const (
+	taintRemoved  = classes.Domain + "/removed"
+	taintNotReady = classes.Domain + "/not-ready"
+)
+
+// device is a class of the node.
+type device struct {
+	classes.Pair
+
+	name        string // of the device in the ResourceSlice
+	extended    string // name of the extended resource
+	description string
+	podScope    bool
+	mutable     bool
+	draining    bool
+	capacity    uint64 // 0 if the class has no limit
+}
+
+// readableName matches the names of extended resources that remain readable and unique as the name of a device.
+var readableName = regexp.MustCompile(`^[a-z0-9]+\.[a-z0-9]+$`)
+
+// deviceName returns the name of the device for an extended resource, e.g. rdt-gold for qos.noderesource.dev/rdt.gold. A device name is a
+// DNS label, so most names get a digest, which keeps them unique.
+func deviceName(extended string) string {
+	name, ours := strings.CutPrefix(extended, classes.Domain+"/")
+	if ours && readableName.MatchString(name) && len(name) <= 50 {
+		return strings.Replace(name, ".", "-", 1)
+	}
+
+	readable := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name[strings.LastIndexByte(name, '/')+1:]))
+	sum := sha256.Sum256([]byte(extended))
+	return strings.Trim(readable[:min(len(readable), 50)], "-") + "-" + hex.EncodeToString(sum[:4])
+}
+
+// devicesOf returns a device for each class that pods can request. If several classes have the same name of a device, it is that of the
+// first class that is not draining.
+func devicesOf(r *qosv1alpha1.ResourcesInfo) []device {
+	var list []device
+	add := func(resources []*qosv1alpha1.QOSResourceInfo, podScope bool) {
+		for _, resource := range resources {
+			for _, c := range resource.GetClasses() {
+				if c.GetExtendedResource() == "" {
+					continue
+				}
+				list = append(list, device{
+					Pair: classes.Pair{Resource: resource.GetName(), Class: c.GetName()}, name: deviceName(c.GetExtendedResource()), extended: c.GetExtendedResource(),
+					description: c.GetDescription(), podScope: podScope, mutable: resource.GetMutable(),
+					draining: c.GetDraining(), capacity: c.GetCapacity(),
+				})
+			}
+		}
+	}
+	add(r.GetContainerQosResources(), false)
+	add(r.GetPodQosResources(), true)
+
+	slices.SortStableFunc(list, func(a, b device) int {
+		switch {
+		case a.draining == b.draining:
+			return 0
+		case a.draining:
+			return 1
+		}
+		return -1
+	})
+	names := map[string]bool{}
+	return slices.DeleteFunc(list, func(d device) bool {
+		known := names[d.name]
+		names[d.name] = true
+		return known
+	})
+}
+
+// publishable reports whether the attributes of the device fit into a ResourceSlice.
+func (d *device) publishable() bool {
+	return max(len(d.Resource), len(d.Class)) <= resourcev1.DeviceAttributeMaxValueLength
+}
+
+// slots returns how many slots of a class the scheduler may count. The parameter `assigned` has the containers and pods of the class, and
+// `prepared` is the number of its prepared allocations. A slot that was taken without an allocation is not the scheduler's to give: by an
+// annotation, by a static pod, by a device plugin before the driver, or by a second container with the same claim.
+func (d *device) slots(assigned owners, prepared int) uint64 {
+	outside := assigned.others + max(0, assigned.allocated-prepared)
+	return d.capacity - min(d.capacity, uint64(outside)) //nolint:gosec // not negative
+}
+
+// owners is how many containers or pods have a class.
+type owners struct {
+	allocated int // those to which the kubelet has allocated the class
+	others    int
+}
+
+// ownersOf counts the containers and pods of each class.
+func ownersOf(assignments *qosv1alpha1.ListAssignmentsResponse) map[classes.Pair]owners {
+	all := map[classes.Pair]owners{}
+	count := func(list []*qosv1alpha1.Assignment, podScope bool) {
+		for _, a := range list {
+			p := classes.Pair{Resource: a.GetName(), Class: a.GetClass()}
+			o := all[p]
+			// A pod gets its class by an annotation, also if one of its containers has an allocation of this class.
+			if podScope || a.GetSource() == qosv1alpha1.Source_SOURCE_ALLOCATED {
+				o.allocated++
+			} else {
+				o.others++
+			}
+			all[p] = o
+		}
+	}
+
+	for _, pod := range assignments.GetPods() {
+		count(pod.GetQosResources(), true)
+		for _, container := range pod.GetContainers() {
+			count(container.GetQosResources(), false)
+		}
+	}
+	return all
+}
+
+// pool returns the ResourceSlices of the node. The parameter `withheld` is true if no pod may get a class now.
+func pool(state nodecache.State, list []device, prepared map[classes.Pair]int, withheld bool) resourceslice.Pool {
+	assigned := ownersOf(state.Assignments)
+	var devices []resourcev1.Device
+	for i := range list {
+		d := &list[i]
+		slots := d.slots(assigned[d.Pair], prepared[d.Pair])
+		if !d.publishable() || d.capacity > 0 && slots == 0 { // Kubernetes allows no capacity of 0 with a default of 1
+			continue
+		}
+		devices = append(devices, d.published(slots, withheld))
+	}
+
+	var p resourceslice.Pool
+	for part := range slices.Chunk(devices, resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures) {
+		p.Slices = append(p.Slices, resourceslice.Slice{Devices: part})
+	}
+	if len(p.Slices) == 0 {
+		p.Slices = []resourceslice.Slice{{}} // shows that the driver runs
+	}
+	return p
+}
+
+// published returns the device as it is in a ResourceSlice. Any number of claims can allocate a device without a capacity.
+func (d *device) published(slots uint64, withheld bool) resourcev1.Device {
+	shared, scope := true, string(classes.ContainerScope)
+	if d.podScope {
+		scope = string(classes.PodScope)
+	}
+	text := func(s string) resourcev1.DeviceAttribute { return resourcev1.DeviceAttribute{StringValue: &s} }
+	published := resourcev1.Device{
+		Name: d.name, AllowMultipleAllocations: &shared,
+		Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+			attributeResource: text(d.Resource), attributeClass: text(d.Class), attributeScope: text(scope), attributeMutable: {BoolValue: &d.mutable},
+		},
+	}
+	if d.description != "" {
+		published.Attributes[attributeDescription] = text(cut(d.description, resourcev1.DeviceAttributeMaxValueLength))
+	}
+	if d.capacity > 0 {
+		one := *resource.NewQuantity(1, resource.DecimalSI)
+		published.Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{Slots: {
+			Value: *resource.NewQuantity(int64(min(slots, 1<<31)), resource.DecimalSI), //nolint:gosec // not above 1<<31
+			// A claim gets one slot, also if it requests none.
+			RequestPolicy: &resourcev1.CapacityRequestPolicy{Default: &one, ValidValues: []resource.Quantity{one}},
+		}}
+	}
+
+	for _, taint := range []struct {
+		key string
+		is  bool
+	}{{taintRemoved, d.draining}, {taintNotReady, withheld}} {
+		if taint.is {
+			published.Taints = append(published.Taints, resourcev1.DeviceTaint{Key: taint.key, Effect: resourcev1.DeviceTaintEffectNoSchedule})
+		}
+	}
+	return published
+}
+
+// cut returns the beginning of a text, of at most `limit` bytes, that ends with a whole character.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && text[limit]&0xC0 == 0x80 { // within a character
+		limit--
+	}
+	return text[:limit]
+}

@@ -1,0 +1,123 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// slicesOf returns the devices that are published, as "name=slots" and the keys of their taints.
+func slicesOf(s nodecache.State, prepared map[classes.Pair]int, withheld bool) (list []string) {
+	for _, slice := range pool(s, devicesOf(s.Status.GetResources()), prepared, withheld).Slices {
+		for _, d := range slice.Devices {
+			text := d.Name
+			if c, limited := d.Capacity[Slots]; limited {
+				text += "=" + c.Value.String()
+			}
+			for _, taint := range d.Taints {
+				text += " " + taint.Key
+			}
+			list = append(list, text)
+		}
+	}
+	return list
+}
+
+func TestTheSchedulerCountsOnlyTheSlotsThatAreItsToGive(t *testing.T) {
+	const allocated, container, standard = qosv1alpha1.Source_SOURCE_ALLOCATED, qosv1alpha1.Source_SOURCE_CONTAINER, qosv1alpha1.Source_SOURCE_DEFAULT
+	gold := []*qosv1alpha1.QOSResourceClassInfo{class("gold", 3), class("bronze", 0)}
+	removed := class("silver", 2)
+	removed.Draining = true
+
+	for name, test := range map[string]struct {
+		state    nodecache.State
+		prepared int // claims of gold
+		withheld bool
+		want     []string
+	}{
+		"all slots are free":              {state: state(gold), want: []string{"rdt-gold=3", "rdt-bronze"}},
+		"a claim is the scheduler's":      {state: state(gold, has("gold", allocated)), prepared: 1, want: []string{"rdt-gold=3", "rdt-bronze"}},
+		"a claim without its container":   {state: state(gold), prepared: 1, want: []string{"rdt-gold=3", "rdt-bronze"}},
+		"an annotation":                   {state: state(gold, has("gold", container), has("bronze", standard)), want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"an annotation beside a claim":    {state: state(gold, has("gold", container)), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"two containers share a claim":    {state: state(gold, has("gold", allocated), has("gold", allocated)), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"a device plugin gave it before":  {state: state(gold, has("gold", allocated)), want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"annotations have taken all":      {state: state(gold, has("gold", container), has("gold", container), has("gold", container)), want: []string{"rdt-bronze"}},
+		"a class is removed":              {state: state([]*qosv1alpha1.QOSResourceClassInfo{removed}), want: []string{"rdt-silver=2 qos.noderesource.dev/removed"}},
+		"the plugin is away for too long": {state: state(gold), withheld: true, want: []string{"rdt-gold=3 qos.noderesource.dev/not-ready", "rdt-bronze qos.noderesource.dev/not-ready"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			prepared := map[classes.Pair]int{{Resource: "k8s.io/rdt", Class: "gold"}: test.prepared}
+			if diff := cmp.Diff(test.want, slicesOf(test.state, prepared, test.withheld)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAClaimCannotRequestAnotherAmountThanOneSlot checks the policy of the capacity. Without it, a claim could request 0 slots.
+func TestAClaimCannotRequestAnotherAmountThanOneSlot(t *testing.T) {
+	s := state([]*qosv1alpha1.QOSResourceClassInfo{class("gold", 3)})
+	policy := pool(s, devicesOf(s.Status.GetResources()), nil, false).Slices[0].Devices[0].Capacity[Slots].RequestPolicy
+	if policy == nil || policy.Default.String() != "1" || len(policy.ValidValues) != 1 || policy.ValidValues[0].String() != "1" || policy.ValidRange != nil {
+		t.Errorf("the policy is %+v", policy)
+	}
+}
+
+func TestADeviceDescribesItsClass(t *testing.T) {
+	gold := class("gold", 3)
+	gold.Description = strings.Repeat("x", 63) + "é, and more"
+	s := state([]*qosv1alpha1.QOSResourceClassInfo{gold})
+	s.Status.Resources.PodQosResources = []*qosv1alpha1.QOSResourceInfo{{
+		Name: "vendor.example/net", Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "fast", ExtendedResource: "vendor.example/net.fast"}},
+	}}
+	devices := pool(s, devicesOf(s.Status.GetResources()), nil, false).Slices[0].Devices
+	var seen []string
+	for _, d := range devices {
+		a := d.Attributes
+		text := fmt.Sprint(*a[attributeResource].StringValue, " ", *a[attributeClass].StringValue, " ", *a[attributeScope].StringValue, " ", *a[attributeMutable].BoolValue)
+		if description, described := a[attributeDescription]; described {
+			text += " " + *description.StringValue
+		}
+		seen = append(seen, text)
+	}
+	want := []string{"k8s.io/rdt gold container true " + strings.Repeat("x", 63), "vendor.example/net fast pod false"}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestNamesOfDevicesAreUniqueLabels(t *testing.T) {
+	seen := map[string]string{}
+	for _, extended := range []string{
+		"qos.noderesource.dev/rdt.gold", "qos.noderesource.dev/rdt.Gold", "qos.noderesource.dev/rdt.high-prio", "qos.noderesource.dev/rdt-high.prio",
+		"qos.noderesource.dev/rdt.a_b", "qos.noderesource.dev/rdt.a.b", "vendor.example/rdt.gold", "vendor.example/" + strings.Repeat("x", 63),
+		"qos.noderesource.dev/" + strings.Repeat("x", 30) + "." + strings.Repeat("y", 32),
+	} {
+		name := deviceName(extended)
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			t.Errorf("%s has the device name %s: %v", extended, name, problems)
+		}
+		if other, used := seen[name]; used {
+			t.Errorf("%s and %s have the device name %s", extended, other, name)
+		}
+		seen[name] = extended
+	}
+	if seen["rdt-gold"] != "qos.noderesource.dev/rdt.gold" {
+		t.Errorf("the devices are %v", seen)
+	}
+	if !regexp.MustCompile(`^rdt-high-prio-[0-9a-f]{8}$`).MatchString(deviceName("qos.noderesource.dev/rdt.high-prio")) {
+		t.Error("a name with a hyphen has no digest")
+	}
+}

@@ -1,0 +1,218 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dra publishes QoS classes as devices of Dynamic Resource Allocation: it is a DRA driver. The scheduler allocates a class to a
+// ResourceClaim, and the kubelet has the driver prepare the claim before it starts the containers of the claim.
+package dra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// DriverName is the name of the driver in ResourceSlices, DeviceClasses and claims.
+const DriverName = classes.Domain
+
+const (
+	// debounce is how long the driver waits for further changes after a first change.
+	debounce = 200 * time.Millisecond
+	// retryInterval is how often the driver tries again to publish the classes.
+	retryInterval = 10 * time.Second
+	// healthInterval is how often WatchHealthStatus sends a report. The library expects one every 30 s.
+	healthInterval = 20 * time.Second
+)
+
+// Cache provides the plugin's state, and a channel that is closed when the state changes.
+type Cache interface {
+	Get() (state nodecache.State, changed <-chan struct{})
+}
+
+// Driver is the DRA driver of a node.
+type Driver struct {
+	plugin  Cache
+	client  kubernetes.Interface
+	options Options
+	log     *slog.Logger
+
+	mu      sync.Mutex // guards the fields below
+	devices map[string]device
+	record  *record // nil until Run has read it
+	problem string  // why the classes are not published
+}
+
+// New returns a driver. It does no I/O.
+func New(plugin Cache, client kubernetes.Interface, o Options, log *slog.Logger) *Driver {
+	return &Driver{plugin: plugin, client: client, options: o, log: log, problem: "no class is published yet"}
+}
+
+// Run publishes the classes and prepares claims until ctx ends. After that, the ResourceSlices stay, but pods with claims wait for a
+// driver.
+func (d *Driver) Run(ctx context.Context) error {
+	data := filepath.Join(d.options.KubeletDir, "plugins", DriverName)
+	if err := os.MkdirAll(data, 0o750); err != nil {
+		return fmt.Errorf("create the directory of the DRA driver: %w", err)
+	}
+	record, err := openRecord(filepath.Join(data, "claims.json"))
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.record = record
+	d.mu.Unlock()
+
+	helper, err := kubeletplugin.Start(ctx, d,
+		kubeletplugin.DriverName(DriverName), kubeletplugin.NodeName(d.options.NodeName), kubeletplugin.KubeClient(d.client),
+		kubeletplugin.RegistrarDirectoryPath(filepath.Join(d.options.KubeletDir, "plugins_registry")),
+		kubeletplugin.PluginDataDirectoryPath(data))
+	if err != nil {
+		return fmt.Errorf("start the DRA driver: %w", err)
+	}
+	defer helper.Stop()
+
+	d.publishLoop(ctx, helper)
+	return nil
+}
+
+// Healthy returns nil if the classes are published. Otherwise it returns the reason why not.
+func (d *Driver) Healthy() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.problem != "" {
+		return errors.New(d.problem)
+	}
+	return nil
+}
+
+func (d *Driver) publishLoop(ctx context.Context, helper *kubeletplugin.Helper) {
+	for {
+		state, changed := d.plugin.Get()
+		recheck := d.publish(ctx, helper, state)
+		if state.Ready() && d.report(ctx, state.Assignments) {
+			recheck = pause.Shortest(recheck, retryInterval)
+		}
+		var again <-chan time.Time
+		if recheck > 0 {
+			again = time.After(recheck)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+		case <-changed:
+			pause.For(ctx, debounce)
+		}
+	}
+}
+
+// publish publishes the classes of a state. It publishes nothing until the plugin has been ready once. The result is the time after which
+// it must be called again although the state has not changed, or 0.
+func (d *Driver) publish(ctx context.Context, helper *kubeletplugin.Helper, state nodecache.State) (recheck time.Duration) {
+	if state.Status == nil {
+		return 0
+	}
+	withheld := false
+	if !state.Ready() {
+		if recheck = d.options.Grace - time.Since(state.NotReadySince); recheck > 0 {
+			return recheck
+		}
+		withheld = true
+	}
+
+	resources, err := d.update(state, withheld)
+	if err == nil && d.Healthy() != nil {
+		err = d.offeredOtherwise(ctx)
+	}
+	if err == nil {
+		err = helper.PublishResources(ctx, resources)
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err == nil {
+		d.problem = ""
+		return 0
+	}
+	if d.problem != err.Error() {
+		d.log.Warn("cannot publish the classes by DRA", "error", err)
+	}
+	d.problem = err.Error()
+	return retryInterval
+}
+
+// offeredOtherwise returns an error if device plugins offer a class of the node. The scheduler would count such a class twice.
+func (d *Driver) offeredOtherwise(ctx context.Context) error {
+	node, err := d.client.CoreV1().Nodes().Get(ctx, d.options.NodeName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read the Node: %w", err)
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, device := range d.devices {
+		if amount := node.Status.Allocatable[corev1.ResourceName(device.extended)]; !amount.IsZero() {
+			return fmt.Errorf("the node still offers %s by a device plugin, and a node can offer a class in only one way; "+
+				"end \"qos-kubelet-shim --publish=device-plugin\" on the node, and the driver takes over", device.extended)
+		}
+	}
+	return nil
+}
+
+// update makes the classes of a state those that can be prepared, and returns them for publication.
+func (d *Driver) update(state nodecache.State, withheld bool) (resourceslice.DriverResources, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	list := devicesOf(state.Status.GetResources())
+	var pairs []classes.Pair
+	d.devices = map[string]device{}
+	for _, device := range list {
+		d.devices[device.name] = device
+		pairs = append(pairs, device.Pair)
+	}
+	counts := d.record.counts()
+	for p := range counts { // a container of a prepared claim can be restarted after its class was removed
+		pairs = append(pairs, p)
+	}
+
+	// The runtime must know a device before the scheduler can allocate it.
+	if err := writeCDI(d.options.CDIDir, pairs); err != nil {
+		return resourceslice.DriverResources{}, err
+	}
+	return resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{d.options.NodeName: pool(state, list, counts, withheld)}}, nil
+}
+
+// HandleError logs an error of the library. The library tries again.
+func (d *Driver) HandleError(_ context.Context, err error, message string) {
+	d.log.Warn("the DRA driver has failed", "what", message, "error", err)
+}
+
+// WatchHealthStatus sends empty reports until ctx ends, because a class has no health of its own. A driver that does not support reports is
+// called again every 5 s (Kubernetes 1.36), and a driver that sends none is logged as broken.
+func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
+	for ctx.Err() == nil {
+		select {
+		case reports <- kubeletplugin.DeviceHealthReport{}:
+			pause.For(ctx, healthInterval)
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+var _ kubeletplugin.DRAPlugin = (*Driver)(nil)

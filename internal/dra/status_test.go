@@ -1,0 +1,107 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+// web returns a pod whose container main has a class.
+func web(class string) *qosv1alpha1.PodAssignments {
+	pod := has(class, qosv1alpha1.Source_SOURCE_ALLOCATED)
+	pod.Uid, pod.Name = "pod-uid", "web"
+	return pod
+}
+
+// claimStatus returns the status of the devices of a claim in the API, as "device: status reason: message data".
+func claimStatus(t *testing.T, d *Driver, name string) (list []string) {
+	t.Helper()
+	c, err := d.client.ResourceV1().ResourceClaims("shop").Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, device := range c.Status.Devices {
+		condition := device.Conditions[0]
+		list = append(list, fmt.Sprintf("%s: %s %s: %s %s", device.Device, condition.Status, condition.Reason, condition.Message, device.Data.Raw))
+	}
+	return list
+}
+
+func TestTheStatusOfAClaimShowsWhatItGave(t *testing.T) {
+	dir := t.TempDir()
+	c := claim("1", "rdt-gold")
+	c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "web", UID: "pod-uid"}}
+	client := fake.NewClientset(c)
+	writes := 0
+	client.PrependReactor("patch", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+		writes++
+		return false, nil, nil
+	})
+	restarted := func() *Driver {
+		d := newDriver(t, dir, state(goldAndSilver()))
+		d.client = client
+		return d
+	}
+
+	d := restarted()
+	if _, err := d.prepareOne(t, c); err != nil {
+		t.Fatal(err)
+	}
+	refused := &qosv1alpha1.ListAssignmentsResponse{Refusals: []*qosv1alpha1.Refusal{
+		{PodUid: "other", Reason: "ClassFull", Message: "of another pod"}, {PodUid: "pod-uid", Reason: "ClassFull", Message: "class gold is full"},
+	}}
+	given := &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{web("gold")}}
+	for i, step := range []struct {
+		assignments *qosv1alpha1.ListAssignmentsResponse
+		writes      int
+		want        string
+	}{
+		{&qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{has("gold", qosv1alpha1.Source_SOURCE_CONTAINER)}}, 0, ""},
+		{refused, 1, `rdt-gold: False ClassFull: class gold is full {"class":"gold","resource":"k8s.io/rdt"}`},
+		{given, 2, `rdt-gold: True Assigned: class gold of k8s.io/rdt: container main of pod web {"class":"gold","resource":"k8s.io/rdt"}`},
+		{given, 2, `rdt-gold: True Assigned: class gold of k8s.io/rdt: container main of pod web {"class":"gold","resource":"k8s.io/rdt"}`},
+	} {
+		if again := restarted().report(t.Context(), step.assignments); again {
+			t.Errorf("step %d: the status has to be written again", i)
+		}
+		got := claimStatus(t, d, c.Name)
+		if writes != step.writes || fmt.Sprint(got) != "["+step.want+"]" {
+			t.Errorf("step %d: after %d writes the status is %q, want %d and %q", i, writes, got, step.writes, step.want)
+		}
+	}
+}
+
+func TestAStatusThatCannotBeWrittenIsWrittenLater(t *testing.T) {
+	d := newDriver(t, t.TempDir(), state(goldAndSilver()))
+	c := claim("1", "rdt-gold")
+	c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "web", UID: "pod-uid"}}
+	client := fake.NewClientset(c)
+	d.client = client
+	if _, err := d.prepareOne(t, c); err != nil {
+		t.Fatal(err)
+	}
+
+	failing := true
+	client.PrependReactor("patch", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return failing, nil, errors.New("the API server is away")
+	})
+	given := &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{web("gold")}}
+	if again := d.report(t.Context(), given); !again {
+		t.Error("the driver does not try again")
+	}
+	failing = false
+	if again := d.report(t.Context(), given); again || len(claimStatus(t, d, c.Name)) != 1 {
+		t.Errorf("again: %t, the status is %q", again, claimStatus(t, d, c.Name))
+	}
+}
