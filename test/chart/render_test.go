@@ -129,13 +129,15 @@ func kustomized(t *testing.T, dirs ...string) objects {
 }
 
 // asTheChart changes the objects of Kustomize where the chart differs on purpose. It removes the namespace, because Helm creates it. It
-// adds the label of the node pool to the DaemonSet, and the annotation that makes Helm keep the CRDs.
+// adds the label of the node pool to the DaemonSets, and the annotation that makes Helm keep the CRDs.
 func (o objects) asTheChart() objects {
 	delete(o, "Namespace qos-system")
-	if daemons := o["DaemonSet qos-nri-plugin"]; daemons != nil {
-		for _, path := range []string{"metadata.labels", "spec.selector.matchLabels", "spec.template.metadata.labels"} {
-			fields := append(strings.Split(path, "."), "qos.noderesource.dev/nodes")
-			_ = unstructured.SetNestedField(daemons.Object, "default", fields...)
+	for _, name := range []string{"DaemonSet qos-nri-plugin", "DaemonSet qos-dra-driver"} {
+		if daemons := o[name]; daemons != nil {
+			for _, path := range []string{"metadata.labels", "spec.selector.matchLabels", "spec.template.metadata.labels"} {
+				fields := append(strings.Split(path, "."), "qos.noderesource.dev/nodes")
+				_ = unstructured.SetNestedField(daemons.Object, "default", fields...)
+			}
 		}
 	}
 
@@ -175,6 +177,7 @@ var sameText = cmp.Comparer(func(a, b string) bool {
 func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
 	for values, dirs := range map[string][]string{
 		"":                                                  {"kubernetes"},
+		"{dra: true}":                                       {"kubernetes-dra"},
 		"{evictions: true}":                                 {"kubernetes", "kubernetes-eviction"},
 		"{followAnnotations: true}":                         {"kubernetes-follow-annotations"},
 		"{storage: {enabled: true}}":                        {"storage"},
@@ -205,7 +208,7 @@ func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
 // TestTheChartIsInstalledIntoAnyNamespace checks that the namespace of the release replaces the default one everywhere:
 // in the objects, in the subjects of bindings, and in the namespaces that the policies leave out.
 func TestTheChartIsInstalledIntoAnyNamespace(t *testing.T) {
-	const all = "{evictions: true, storage: {enabled: true}, statefulSetVolumes: {enabled: true}, metricsProxy: {enabled: true}, nodeReadiness: {enabled: true}, policies: {enabled: true}, podMonitor: {enabled: true}, dashboard: {enabled: true}}"
+	const all = "{dra: true, evictions: true, storage: {enabled: true}, statefulSetVolumes: {enabled: true}, metricsProxy: {enabled: true}, nodeReadiness: {enabled: true}, policies: {enabled: true}, podMonitor: {enabled: true}, dashboard: {enabled: true}}"
 	usual, other := chartObjects(t, namespace, all).text(t), chartObjects(t, "elsewhere", all).text(t)
 	if diff := cmp.Diff(strings.ReplaceAll(usual, namespace, "elsewhere"), other); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -4,6 +4,7 @@
 package deploy_test
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 
@@ -45,8 +46,12 @@ func newConfinement(t *testing.T, found *installed) *confinement {
 		t.Fatalf("%d policies and %d bindings are installed, want one of each", len(found.policies), len(found.policyBindings))
 	}
 
-	p := found.policies[0]
+	return confinementOf(t, found.policies[0])
+}
 
+// confinementOf returns a policy as an API server evaluates it.
+func confinementOf(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) *confinement {
+	t.Helper()
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, 30)))
 	must(t, err)
 	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
@@ -71,7 +76,7 @@ func newConfinement(t *testing.T, found *installed) *confinement {
 	}
 }
 
-// request is a write of an object. The field `before` is nil if the object is created.
+// request is a write of an object. The field `before` is nil if the object is created, and `after` is nil if it is deleted.
 type request struct {
 	resource, subresource string
 	before, after         runtime.Object
@@ -80,14 +85,20 @@ type request struct {
 // refusals returns the messages with which the policy refuses a request.
 func (c *confinement) refusals(t *testing.T, who user.Info, r request) (messages []string) {
 	t.Helper()
-	kind := r.after.GetObjectKind().GroupVersionKind()
+	kind := cmp.Or(r.after, r.before).GetObjectKind().GroupVersionKind()
 	resource, operation := kind.GroupVersion().WithResource(r.resource), admission.Create
-	if r.before != nil {
+	switch {
+	case r.after == nil:
+		operation = admission.Delete
+	case r.before != nil:
 		operation = admission.Update
 	}
 
 	attributes := admission.NewAttributesRecord(r.after, r.before, kind, "default", "x", resource, r.subresource, operation, nil, false, who)
-	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: admission.NewLazyObject(r.after)}
+	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: kind}
+	if r.after != nil {
+		versioned.VersionedObject = admission.NewLazyObject(r.after)
+	}
 	if r.before != nil {
 		versioned.VersionedOldObject = admission.NewLazyObject(r.before)
 	}

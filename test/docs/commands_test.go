@@ -103,7 +103,7 @@ func checkCommand(t *testing.T, built, makefile string, words []string) (string,
 			}
 		}
 		return name, nil
-	case "qos-nri-plugin", "qos-kubelet-shim", "qos-storage", "kubectl-qos":
+	case "qos-nri-plugin", "qos-kubelet-shim", "qos-dra-driver", "qos-storage", "kubectl-qos":
 		out, err := child.Command(t, filepath.Join(built, name), append(words[1:], "--help")...).CombinedOutput()
 		if err != nil {
 			return name, fmt.Errorf("%w: %s", err, out)
@@ -124,6 +124,7 @@ func checkFlags(t *testing.T, built string) {
 	for program, place := range map[string]struct{ page, heading string }{
 		"qos-nri-plugin":   {"docs/plugin.md", "\n## Flags\n"},
 		"qos-kubelet-shim": {"docs/shim.md", "\n## Flags\n"},
+		"qos-dra-driver":   {"docs/dra.md", "\n## Flags\n"},
 		"qos-storage":      {"docs/volumes.md", "\n### Flags of qos-storage\n"},
 
 		"qos-storage resize": {"docs/storage/kep-0661.md", "\n## Flags of qos-storage resize\n"},

@@ -68,11 +68,62 @@ matches all expressions of one term. For each more specific pool, each term gets
 {{- dict "terms" $selectors | toJson }}
 {{- end }}
 
+{{- /* qos.onNodes makes the DaemonSet .object that of the pool .pool. */}}
+{{- define "qos.onNodes" }}
+{{- $pod := .object.spec.template }}
+{{- $nodes := dict "qos.noderesource.dev/nodes" .pool.name }}
+{{- $suffix := ternary "" (printf "-%s" .pool.name) (eq .pool.name "default") }}
+{{- $_ := set .object.metadata "name" (printf "%s%s" .object.metadata.name $suffix) }}
+{{- $_ = set .object.metadata "labels" (merge (dict) .object.metadata.labels $nodes) }}
+{{- $_ = set .object.spec.selector "matchLabels" (merge (dict) .object.spec.selector.matchLabels $nodes) }}
+{{- $_ = set $pod.metadata "labels" (merge (dict) $pod.metadata.labels $nodes) }}
+{{- include "qos.daemonset" (dict "root" .root "object" .object) }}
+{{- include "qos.kubelet" (dict "root" .root "volumes" $pod.spec.volumes) }}
+{{- $_ = set $pod.spec "nodeSelector" (merge (dict) .pool.nodeLabels $pod.spec.nodeSelector) }}
+{{- with (include "qos.affinity" (dict "labels" .pool.nodeLabels "pools" .root.Values.pools) | fromJson).terms }}
+{{- $_ = set $pod.spec "affinity" (dict "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" .))) }}
+{{- end }}
+{{- end }}
+
+{{- /* qos.dra returns "true" if a pool offers its classes by DRA. */}}
+{{- define "qos.dra" }}
+{{- $dra := .Values.dra }}
+{{- range .Values.pools }}{{ if .dra }}{{ $dra = true }}{{ end }}{{ end }}
+{{- ternary "true" "" $dra }}
+{{- end }}
+
+{{- /* qos.withoutDevicePlugins removes the shim from a pod, as the patch of deploy/kubernetes-dra does. */}}
+{{- define "qos.withoutDevicePlugins" }}
+{{- $containers := list }}
+{{- range .containers }}{{ if ne .name "shim" }}{{ $containers = append $containers . }}{{ end }}{{ end }}
+{{- $volumes := list }}
+{{- range .volumes }}{{ if not (has .name (list "device-plugins" "pod-resources")) }}{{ $volumes = append $volumes . }}{{ end }}{{ end }}
+{{- $_ := set . "containers" $containers }}
+{{- $_ = set . "volumes" $volumes }}
+{{- end }}
+
+{{- /*
+qos.driver prints the DaemonSet of the DRA driver of the pool .pool. The kubelet connects to the driver's socket at the path that the driver
+sees, so the kubelet's directory has the same path in the container.
+*/}}
+{{- define "qos.driver" }}
+{{- $dir := trimSuffix "/" .root.Values.kubeletDir }}
+{{- range (include "qos.objects" (dict "root" .root "file" "kubernetes-dra/driver/driver.yaml") | fromJson).items }}
+{{- include "qos.onNodes" (dict "root" $.root "pool" $.pool "object" .) }}
+{{- if ne $dir "/var/lib/kubelet" }}
+{{- range .spec.template.spec.containers }}
+{{- $_ := set . "args" (append .args (printf "--kubelet-dir=%s" $dir)) }}
+{{- range .volumeMounts }}{{ $_ := set . "mountPath" (replace "/var/lib/kubelet" $dir .mountPath) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- include "qos.print" (dict "root" $.root "object" .) }}
+{{- end }}
+{{- end }}
+
 {{- /* qos.plugin prints the DaemonSet and the class files of the pool .pool. */}}
 {{- define "qos.plugin" }}
 {{- $values := .root.Values }}
 {{- $suffix := ternary "" (printf "-%s" .pool.name) (eq .pool.name "default") }}
-{{- $nodes := dict "qos.noderesource.dev/nodes" .pool.name }}
 
 {{- $files := .pool.classFiles | default (dict "classes.yaml" (.root.Files.Get "files/kubernetes/classes.yaml")) }}
 {{- $classes := dict "apiVersion" "v1" "kind" "ConfigMap" "metadata" (dict "name" (printf "qos-classes%s" $suffix)) "data" $files }}
@@ -80,24 +131,16 @@ matches all expressions of one term. For each more specific pool, each term gets
 
 {{- range (include "qos.objects" (dict "root" .root "file" "kubernetes/daemonset.yaml") | fromJson).items }}
 {{- $pod := .spec.template }}
-{{- $_ := set .metadata "name" (printf "%s%s" .metadata.name $suffix) }}
-{{- $_ = set .metadata "labels" (merge (dict) .metadata.labels $nodes) }}
-{{- $_ = set .spec.selector "matchLabels" (merge (dict) .spec.selector.matchLabels $nodes) }}
-{{- $_ = set $pod.metadata "labels" (merge (dict) $pod.metadata.labels $nodes) }}
-{{- include "qos.daemonset" (dict "root" $.root "object" .) }}
-{{- include "qos.kubelet" (dict "root" $.root "volumes" $pod.spec.volumes) }}
-{{- $_ = set $pod.spec "nodeSelector" (merge (dict) $.pool.nodeLabels $pod.spec.nodeSelector) }}
-{{- with (include "qos.affinity" (dict "labels" $.pool.nodeLabels "pools" $values.pools) | fromJson).terms }}
-{{- $_ = set $pod.spec "affinity" (dict "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" .))) }}
-{{- end }}
+{{- if $.pool.dra }}{{ include "qos.withoutDevicePlugins" $pod.spec }}{{ end }}
+{{- include "qos.onNodes" (dict "root" $.root "pool" $.pool "object" .) }}
 {{- range $pod.spec.volumes }}
-{{- if eq .name "classes" }}{{ $_ = set .configMap "name" $classes.metadata.name }}{{ end }}
+{{- if eq .name "classes" }}{{ $_ := set .configMap "name" $classes.metadata.name }}{{ end }}
 {{- end }}
 {{- range $pod.spec.containers }}
 {{- if eq .name "plugin" }}
-{{- if or $values.followAnnotations $values.storage.enabled }}{{ $_ = set . "args" (append .args "--api-socket-group=65521") }}{{ end }}
+{{- if or $values.followAnnotations $values.storage.enabled }}{{ $_ := set . "args" (append .args "--api-socket-group=65521") }}{{ end }}
 {{- if $values.tracing.endpoint }}
-{{- $_ = set . "args" (append .args (printf "--tracing-endpoint=%s" $values.tracing.endpoint)) }}
+{{- $_ := set . "args" (append .args (printf "--tracing-endpoint=%s" $values.tracing.endpoint)) }}
 {{- $node := dict "name" "NODE_NAME" "valueFrom" (dict "fieldRef" (dict "fieldPath" "spec.nodeName")) }}
 {{- $_ = set . "env" (list $node (dict "name" "OTEL_RESOURCE_ATTRIBUTES" "value" "k8s.node.name=$(NODE_NAME)")) }}
 {{- end }}

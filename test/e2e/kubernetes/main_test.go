@@ -173,7 +173,7 @@ func prepare(dir string) error {
 
 	version := "-X main.version=v0.0.0-e2e"
 	for _, program := range []string{
-		"./cmd/qos-nri-plugin", "./cmd/qos-kubelet-shim", "./cmd/qos-storage", "./cmd/kubectl-qos", "./test/e2e/workload", "./test/e2e/agent", "./test/e2e/csidriver",
+		"./cmd/qos-nri-plugin", "./cmd/qos-kubelet-shim", "./cmd/qos-dra-driver", "./cmd/qos-storage", "./cmd/kubectl-qos", "./test/e2e/workload", "./test/e2e/agent", "./test/e2e/csidriver",
 	} {
 		// The flags are those of the image's build, so that Go compiles each package once.
 		build := exec.Command("go", "build", "-trimpath", "-ldflags", version, "-o", bin+"/", program)
