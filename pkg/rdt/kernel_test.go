@@ -36,8 +36,12 @@ func kernelSpec(t *testing.T) sim.Spec {
 		t.Skip("changes this machine's resctrl; give -kernel for that")
 	}
 	spec := sim.IntelSpec()
-	if *kernel == "amd" {
+	switch *kernel {
+	case "amd":
 		spec = sim.AMDSpec()
+	case "arm":
+		spec = sim.ArmSpec(8)
+		spec.L3.Domains = nil // the emulated MPAM has the same IDs for L3 and MB
 	}
 	spec.Options = map[string]string{"intel-cdp": "cdp", "intel-mbps": "mba_MBps"}[*kernel]
 	return spec

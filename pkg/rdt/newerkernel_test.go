@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
@@ -195,4 +197,68 @@ func TestEnergyOfTheKernel(t *testing.T) {
 	b.Unmonitor("c1")
 	must(t, b.Apply(t.Context(), &Config{}))
 	must(t, b.Release(t.Context(), nobody))
+}
+
+// TestAHundredContainersOnTheKernel needs few RMIDs. Each of 100 containers has values, or a reason why it has none. Then it configures as
+// many more classes as the CPU can have.
+func TestAHundredContainersOnTheKernel(t *testing.T) {
+	host := mountNewer(t, "L3_MON/num_rmids")
+	info, _, err := resctrl.At(host, sim.MountPoint).Read()
+	must(t, err)
+	var want map[string]int
+	var more int
+	switch {
+	case info.AssignsCounters: // AMD has 8 counters, and 32 RMIDs, of which 16 are reserved for the 16 CLOSIDs
+		want, more = map[string]int{"": 4, "NoFreeCounter": 12, "NoFreeRMID": 84}, 12
+	case info.RMIDs == 12: // Intel has 8 CLOSIDs
+		want, more = map[string]int{"": 4, "NoFreeRMID": 96}, 5
+	default:
+		t.Skipf("the CPU has %d RMIDs", info.RMIDs)
+	}
+
+	b := newBackend(host, &several{})
+	apply(t, b, monitorAll)
+	var running []classes.InClass
+	for i := range 100 {
+		class, pid := []string{"gold", "bronze"}[i%2], sleeping(t)
+		must(t, host.WriteFile(sim.MountPoint+"/qos-"+class+"/tasks", []byte(strconv.Itoa(pid))))
+		running = append(running, inClass(class, classes.Holder{ID: fmt.Sprint("c", i), PodUID: fmt.Sprint("p", i), Container: "main", PID: pid})...)
+	}
+	b.MonitorAll(t.Context(), running)
+	if diff := cmp.Diff(want, namedReasons(t, b)); diff != "" {
+		t.Errorf("containers by reason (-want +got):\n%s", diff)
+	}
+	t.Log(monitoredCondition(t, b).Message)
+
+	var others strings.Builder
+	for i := range more {
+		fmt.Fprintf(&others, "c%d: {}, ", i)
+	}
+	text := strings.Replace(monitorAll, "classes: {bronze", "classes: {"+others.String()+"bronze", 1)
+	must(t, b.Apply(t.Context(), parse(t, text)))
+	b.MonitorAll(t.Context(), running)
+	t.Logf("with %d more classes, containers by reason: %v", more, namedReasons(t, b))
+}
+
+// namedReasons returns how many containers of the classes gold and bronze have each reason, and "" for those with values.
+func namedReasons(t *testing.T, b *Backend) map[string]int {
+	t.Helper()
+	named := map[string]int{}
+	for _, class := range []string{"gold", "bronze"} {
+		reading, err := b.MeasureClass(t.Context(), class)
+		must(t, err)
+		for id, used := range reading.Containers {
+			why := ""
+			for series := range used {
+				if series.Measure == "unmonitored" {
+					why = series.Part
+				}
+			}
+			if _, has := used[classes.Series{Measure: "memory_bandwidth_bytes_total", Part: "0"}]; has != (why == "") {
+				t.Errorf("%s has the reason %q, and values of memory bandwidth: %v", id, why, has)
+			}
+			named[why]++
+		}
+	}
+	return named
 }

@@ -34,7 +34,7 @@ func prepare(t *testing.T) *rig {
 	must(t, err)
 	r := &rig{source: source, share: t.TempDir(), programs: t.TempDir()}
 	paths := r.setUp(t)
-	r.kernels = map[string]string{"": paths["KERNEL"], "7.3": paths["KERNEL_7_3"]}
+	r.kernels = map[string]string{"": paths["KERNEL"], "7.3": paths["KERNEL_7_3"], "arm64": paths["KERNEL_ARM64"]}
 	r.crun = paths["CRUN"]
 	r.runtimes = map[string][]string{}
 	for runtime, folder := range map[string]string{
@@ -90,11 +90,30 @@ func (r *rig) setUp(t *testing.T) map[string]string {
 // has the packages that the image's build has compiled.
 func (r *rig) build(t *testing.T, args ...string) {
 	t.Helper()
+	r.buildFor(t, runtime.GOARCH, args...)
+}
+
+// buildFor does the same for another CPU.
+func (r *rig) buildFor(t *testing.T, arch string, args ...string) {
+	t.Helper()
 	build := child.Command(t, "go", args...)
 	build.Dir = r.source
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath"))
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath"))
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, output)
+	}
+}
+
+// buildForArm builds the files of the VM for arm64 into a folder. As this VM has neither disks nor shared folders, they are in its memory.
+func (r *rig) buildForArm(t *testing.T, root string) {
+	opt := filepath.Join(root, "opt")
+	r.buildFor(t, "arm64", "build", "-o", filepath.Join(root, "init"), "./test/e2e/firstprocess")
+	r.buildFor(t, "arm64", "build", "-o", filepath.Join(opt, "qos-nri-plugin"), "./cmd/qos-nri-plugin")
+	r.buildFor(t, "arm64", "test", "-c", "-tags", "e2e_vm", "-o", filepath.Join(opt, "invm.test"), "./test/e2e/invm")
+	r.buildFor(t, "arm64", "test", "-c", "-o", filepath.Join(opt, "rdt.test"), "./pkg/rdt")
+	must(t, os.MkdirAll(filepath.Join(root, "bin"), 0o755))
+	for _, name := range []string{"sh", "sleep"} {
+		must(t, os.Symlink("/init", filepath.Join(root, "bin", name)))
 	}
 }
 

@@ -32,7 +32,7 @@ type machine struct {
 	init   string // "systemd", or "" for a script
 	// runtime is "cri-o", "containerd-2.3" or "containerd-2.2", or "" for the newest containerd.
 	runtime string
-	// linux is "7.3", or "" for the kernel of the other machines.
+	// linux is "7.3", "arm64" for Linux 7.3 on another CPU, or "" for the kernel of the other machines.
 	linux string
 	// crun is true if the machine has crun and runc.
 	crun bool
@@ -80,6 +80,9 @@ func machines() []machine {
 		{name: "intel-simulation-mbps", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "mba_MBps"},
 		{name: "amd-linux-7.3", test: "TestLinux73", vendor: "amd", cgroup: "v2", linux: "7.3"},
 		{name: "intel-linux-7.3", test: "TestLinux73", vendor: "intel", cgroup: "v2", linux: "7.3", environment: []string{"rdt=energy,perf"}},
+		{name: "intel-many-containers", test: "TestManyContainers", vendor: "intel", cgroup: "v2", linux: "7.3",
+			environment: []string{"rdt=energy,perf", "rdt_emu.telemetry_rmids=12", "rdt_emu.evict=1"}},
+		{name: "arm64-mpam", test: "TestArm", linux: "arm64", nightly: true},
 		{name: "amd-simulation", test: "TestSimulation", vendor: "amd", cgroup: "v2"},
 	}
 }
@@ -97,8 +100,8 @@ const (
 // TestVM boots each machine once. In the machine, the tests of package invm run, and TestVM reports them as its own subtests. A machine
 // keeps one CPU busy, so as many machines run at a time as this host has CPUs. The flag -short leaves out those that run each night.
 //
-// The environment variables QOS_E2E_KERNEL and QOS_E2E_KERNEL_7_3 are the paths of prebuilt kernels. QOS_E2E_RUN selects the tests in the machine, like the flag
-// -run. With the flag -artifacts, the logs are kept.
+// The environment variables QOS_E2E_KERNEL, QOS_E2E_KERNEL_7_3 and QOS_E2E_KERNEL_ARM64 are the paths of prebuilt kernels. QOS_E2E_RUN
+// selects the tests in the machine, like the flag -run. With the flag -artifacts, the logs are kept.
 func TestVM(t *testing.T) {
 	rig := prepare(t)
 	// The group starts the machines in the order of the list. t.Parallel would not.
@@ -121,7 +124,7 @@ func (r *rig) test(t *testing.T, m machine) {
 		t.Skip("CRI-O is not built: its source is not at the Go module proxy, and QOS_E2E_CRIO_SOURCE does not name it")
 	}
 	if r.kernels[m.linux] == "" {
-		t.Skip("Linux " + m.linux + " is not built: this distribution lacks its source, and QOS_E2E_KERNEL_7_3 does not name a kernel")
+		t.Skip("Linux " + m.linux + " is not built: this distribution lacks its source, and QOS_E2E_KERNEL_7_3 or _ARM64 does not name a kernel")
 	}
 	r.boot(t, m)
 }
@@ -131,8 +134,12 @@ func (r *rig) boot(t *testing.T, m machine) {
 	dir := t.ArtifactDir()
 	logs := filepath.Join(r.share, "logs", m.name)
 	must(t, os.MkdirAll(logs, 0o755))
-	must(t, os.Symlink(r.share, filepath.Join(dir, "share")))
-	r.linkPrograms(t, filepath.Join(dir, "programs"), m.containerRuntime())
+	if m.linux == "arm64" {
+		r.buildForArm(t, filepath.Join(dir, "root"))
+	} else {
+		must(t, os.Symlink(r.share, filepath.Join(dir, "share")))
+		r.linkPrograms(t, filepath.Join(dir, "programs"), m.containerRuntime())
+	}
 	if m.crun {
 		must(t, os.Symlink(r.crun, filepath.Join(dir, "root")))
 	}
@@ -169,8 +176,8 @@ func (r *rig) run(t *testing.T, m machine, dir string) *report {
 func (r *rig) try(t *testing.T, m machine, dir string) (*report, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), runTimeout)
 	defer cancel()
-	boot := time.AfterFunc(bootTimeout, cancel)
-	defer boot.Stop()
+	booting := time.AfterFunc(bootTimeout, cancel)
+	defer booting.Stop()
 
 	environment := []string{"QOS_LOGS=/share/logs/" + m.name, "QOS_TEST=" + m.test, "QOS_RESCTRL=" + m.resctrl, "QOS_RUNTIME=" + m.runtime}
 	environment = append(environment, m.environment...)
@@ -189,7 +196,11 @@ func (r *rig) try(t *testing.T, m machine, dir string) (*report, error) {
 		}
 	}
 
-	vm := child.CommandContext(ctx, t, filepath.Join(r.source, "test/e2e/vm/boot.sh"), append([]string{dir, m.vendor}, environment...)...)
+	boot, args := "test/e2e/vm/boot.sh", append([]string{dir, m.vendor}, environment...)
+	if m.linux == "arm64" {
+		boot, args = "test/e2e/vm/boot-arm64.sh", append([]string{dir, "QOS_E2E_RUN=" + os.Getenv("QOS_E2E_RUN")}, environment...)
+	}
+	vm := child.CommandContext(ctx, t, filepath.Join(r.source, boot), args...)
 	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "QOS_INIT="+m.init, "KERNEL="+r.kernels[m.linux], "QOS_VDB="+m.disk, "QOS_SMP="+m.cpus)
 	vm.Env = append(vm.Env, "QOS_HOST_PROGRAMS="+strings.Join(m.hostPrograms(), " "))
 	var diagnostics bytes.Buffer
@@ -210,7 +221,7 @@ func (r *rig) try(t *testing.T, m machine, dir string) (*report, error) {
 		return &report{}, err
 	}
 
-	results, err := readEvents(events, os.Stdout, m.name, func() { boot.Stop() })
+	results, err := readEvents(events, os.Stdout, m.name, func() { booting.Stop() })
 	err = errors.Join(err, converter.Wait(), vm.Wait(), ctx.Err())
 	if err != nil {
 		err = fmt.Errorf("%w\n%s", err, diagnostics.String())
@@ -228,7 +239,7 @@ func keepLogs(t *testing.T, from, to string) {
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(to, file.Name()), data, 0o644))
 	}
-	for _, scratch := range []string{"share", "programs", "root", "initrd", "initrd.cpio", "vda", "vdb"} {
+	for _, scratch := range []string{"share", "programs", "root", "initrd", "initrd.cpio", "dtb", "vda", "vdb"} {
 		must(t, os.RemoveAll(filepath.Join(to, scratch)))
 	}
 }

@@ -6,8 +6,12 @@
 package invm
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestLinux73 runs tests of the RDT backend that need Linux 7.3, and those that run on each kernel.
@@ -16,7 +20,48 @@ func TestLinux73(t *testing.T) {
 	if isAMD(t) {
 		tests = []string{"TestOneClassFileOnTheKernel", "TestDeviceTrafficOfTheKernel", "TestAssignableCountersOfTheKernel"}
 	}
-	for _, name := range tests {
+	backendTests(t, tests...)
+}
+
+// TestManyContainers has more containers than RMIDs.
+func TestManyContainers(t *testing.T) {
+	backendTests(t, "TestAHundredContainersOnTheKernel")
+}
+
+// TestArm runs tests of the RDT backend on a kernel for arm64 with MPAM, and check.
+func TestArm(t *testing.T) {
+	backendTests(t, "TestOneClassFileOnTheKernel", "TestTheKernelRoundsAsCheckPredicts")
+	t.Run("check names the features of this machine", func(t *testing.T) {
+		must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
+		defer func() { must(t, unix.Unmount(resctrlRoot, 0)) }()
+		printed, _ := output("qos-nri-plugin", "check", classFileOfArm(t))
+		for _, want := range []string{"shares of caches           yes ", "bandwidth in per cent      yes ", "monitoring of containers   yes ", "energy                     no "} {
+			if !strings.Contains(printed, want) {
+				t.Errorf("check does not print %q:\n%s", want, printed)
+			}
+		}
+		t.Log(printed)
+	})
+}
+
+// classFileOfArm writes a class file with shares of the cache and of memory bandwidth.
+func classFileOfArm(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "rdt.yaml")
+	text := `apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources: [{name: k8s.io/rdt, rdt: {monitoring: containers, partitions: {
+  a: {l3Allocation: "60%", mbAllocation: ["100%"], classes: {gold: {mbAllocation: ["50%"]}}},
+  b: {l3Allocation: "40%", mbAllocation: ["50%"], classes: {bronze: {}}}}}}]
+`
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+// backendTests runs tests of pkg/rdt on the kernel of this machine.
+func backendTests(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			printed, err := output("rdt.test", "-test.run=^"+name+"$", "-test.v", "-kernel="+resctrlMachine(t))
 			if err != nil || !strings.Contains("\n"+printed, "\n--- PASS: "+name) {

@@ -7,6 +7,7 @@ package invm
 
 import (
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,6 +39,9 @@ func rdtBackend(t *testing.T) {
 // resctrlMachine returns the name of this machine in the tests of pkg/rdt.
 func resctrlMachine(t *testing.T) string {
 	t.Helper()
+	if runtime.GOARCH == "arm64" {
+		return "arm"
+	}
 	machine := "intel"
 	if isAMD(t) {
 		machine = "amd"

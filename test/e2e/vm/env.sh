@@ -19,6 +19,8 @@ KERNEL_RECIPE=4
 # A newer kernel, for features of resctrl that the other one lacks. Increase its recipe with emulate-rdt-7.3.py.
 KERNEL_7_3_PACKAGE=linux-source-7.3
 KERNEL_7_3_RECIPE=1
+# The same kernel for arm64. Increase its recipe with build-kernel-arm64.sh and emulate-mpam.py.
+KERNEL_ARM64_RECIPE=1
 
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/qos-nri-plugin
 RUNTIMES=$CACHE/runtimes-containerd-$CONTAINERD_VERSION-runc-$RUNC_VERSION
@@ -27,6 +29,7 @@ CONTAINERD_2_3=$CACHE/containerd-$CONTAINERD_2_3_VERSION
 CONTAINERD_2_2=$CACHE/containerd-$CONTAINERD_2_2_VERSION
 CRUN=$CACHE/crun-$CRUN_VERSION
 KERNEL_7_3=${QOS_E2E_KERNEL_7_3:-$CACHE/kernel-7.3-$KERNEL_7_3_RECIPE/bzImage}
+KERNEL_ARM64=${QOS_E2E_KERNEL_ARM64:-$CACHE/kernel-arm64-$KERNEL_ARM64_RECIPE/Image.gz}
 KERNEL=${KERNEL:-${QOS_E2E_KERNEL:-$CACHE/kernel-${KERNEL_PACKAGE#linux-source-}-$KERNEL_RECIPE/bzImage}}
 
 # once FILE COMMAND…: runs a command that builds a file, unless the file exists. Only one command runs at a time,

@@ -18,8 +18,13 @@ once "$CRIO/crio" "$here/build-crio.sh" "$CRIO" >&2
 if [ "${1:-}" != short ]; then
   once "$CONTAINERD_2_3/ctr" "$here/build-runtimes.sh" "$CONTAINERD_2_3" "containerd@$CONTAINERD_2_3_VERSION" >&2
   once "$CONTAINERD_2_2/ctr" "$here/build-runtimes.sh" "$CONTAINERD_2_2" "containerd@$CONTAINERD_2_2_VERSION" >&2
+  ensure_packages qemu-system-arm device-tree-compiler >&2
+  if apt-cache show "$KERNEL_7_3_PACKAGE" >/dev/null 2>&1; then
+    once "$KERNEL_ARM64" "$here/build-kernel-arm64.sh" "$KERNEL_ARM64" >&2
+  fi
   once "$CRUN/usr/bin/crun" "$here/build-runtimes.sh" "$CRUN" "crun@$CRUN_VERSION" >&2
 fi
 for name in KERNEL RUNTIMES CONTAINERD_2_3 CONTAINERD_2_2 CRUN; do echo "$name=${!name}"; done
 [ ! -s "$KERNEL_7_3" ] || echo "KERNEL_7_3=$KERNEL_7_3"
+[ ! -s "$KERNEL_ARM64" ] || echo "KERNEL_ARM64=$KERNEL_ARM64"
 [ ! -x "$CRIO/crio" ] || echo "CRIO=$CRIO"
