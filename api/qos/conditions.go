@@ -12,6 +12,9 @@ const (
 	ConditionRuntimeRegistered = "RuntimeRegistered"
 	// ConditionKernelAnswers is healthy while no call of the plugin into the kernel is blocked.
 	ConditionKernelAnswers = "KernelAnswers"
+	// ConditionHeld is a condition of a class. It is not healthy while the containers or pods of the class use more than the class
+	// allows. Classes that promise nothing measurable do not have it.
+	ConditionHeld = "Held"
 )
 
 // These are reasons of ConditionConfigurationApplied.
@@ -19,4 +22,12 @@ const (
 	ReasonApplied = "Applied"
 	// ReasonRefused means that the class files have errors, or that applying them failed.
 	ReasonRefused = "Refused"
+)
+
+// These are reasons of ConditionHeld. A limit that was never reached was never put to the test.
+const (
+	ReasonLimitNotHeld = "LimitNotHeld"
+	ReasonReached      = "Reached"
+	ReasonNeverReached = "NeverReached"
+	ReasonNotMeasured  = "NotMeasured"
 )

@@ -22,6 +22,7 @@ func TestFlagsHaveTheirDocumentedDefaults(t *testing.T) {
 		"metrics-address":       "127.0.0.1:9420",
 		"host-root":             "/",
 		"state-dir":             "/run/qos-nri-plugin",
+		"held-interval":         "0s",
 		"mount-resctrl":         "true",
 		"tracing-endpoint":      "",
 		"log-level":             "info",

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -37,6 +38,9 @@ func newRunCommand() *cobra.Command {
 			}
 			if !regexp.MustCompile(`^[0-9]{2}$`).MatchString(options.NRIIndex) {
 				return program.UsageError(cmd, fmt.Errorf("--nri-index %q is not a number of two digits", options.NRIIndex))
+			}
+			if i := options.HeldInterval; i != 0 && (i < time.Second || i > 5*time.Minute) {
+				return program.UsageError(cmd, fmt.Errorf("--held-interval %s is not between 1s and 5m, and not 0", i))
 			}
 
 			if endpoint != "" {
@@ -73,6 +77,8 @@ func addRunFlags(flags *pflag.FlagSet, o *agent.Options) {
 		"address that serves /metrics, /healthz and /readyz; empty for none")
 	flags.StringVar(&o.HostRoot, "host-root", o.HostRoot, "directory that contains the host's /sys, /dev and /proc")
 	flags.StringVar(&o.StateDir, "state-dir", o.StateDir, "directory on a tmpfs for the lock and the checkpoint")
+	flags.DurationVar(&o.HeldInterval, "held-interval", o.HeldInterval,
+		"how often to compare what classes promise with what is measured, at most 5m, e.g. 15s; 0 for never")
 	flags.BoolVar(&o.MountResctrl, "mount-resctrl", o.MountResctrl, "mount resctrl when it is not mounted")
 }
 

@@ -47,6 +47,8 @@ type Options struct {
 	Tracer *tracing.Exporter
 	// RepairInterval is how often the agent looks for drift and corrects it.
 	RepairInterval time.Duration
+	// HeldInterval is how often the agent compares what classes promise with what the kernel measures. 0 is never.
+	HeldInterval time.Duration
 }
 
 // DefaultOptions are the defaults of the flags.
@@ -105,6 +107,7 @@ func (a *Agent) newNode() (*node.Node, error) {
 	kill := func(container classes.Holder) error { return cgroup.Kill(a.host, container) }
 	return node.New(node.Options{
 		Kinds: a.kinds, Changes: changes, Log: a.log, StartTime: processTimes(a.host), HasCgroup: cgroupsOf(a.host), Kill: kill,
+		HeldInterval: a.options.HeldInterval,
 	}), nil
 }
 
@@ -144,6 +147,7 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 		group.Go(func() error { return files.follow(ctx, hangup) })
 		group.Go(func() error { return a.releaseDrained(ctx, n) })
 		group.Go(func() error { return a.repair(ctx, n, changed, watch) })
+		group.Go(func() error { n.FollowHeld(ctx); return nil })
 		return nil
 	})
 

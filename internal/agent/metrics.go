@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
@@ -79,7 +80,8 @@ func (h *hookMetrics) observe(hook string, took time.Duration, err error) {
 type collector struct {
 	node *node.Node
 
-	capacity, inUse, available, degraded, monitored, unmonitored, refusals, corrections, adopted, registered, reloaded, reloadTime, blocked *prometheus.Desc
+	capacity, inUse, available, degraded, monitored, unmonitored, refusals, corrections, adopted, registered, reloaded, reloadTime, blocked,
+	held, reached, limitUse *prometheus.Desc
 }
 
 func newCollector(n *node.Node) *collector {
@@ -92,6 +94,12 @@ func newCollector(n *node.Node) *collector {
 		monitored: prometheus.NewDesc("qos_monitored_containers", "Containers of a class that are monitored.", class, nil),
 		unmonitored: prometheus.NewDesc("qos_unmonitored_containers", "Containers of a class that are to be monitored and are not, by reason.",
 			[]string{"resource", "class", "reason"}, nil),
+		held: prometheus.NewDesc("qos_class_held",
+			"0 while the containers or pods of a class use more than the class allows, and else 1; absent while it is not measured.", class, nil),
+		reached: prometheus.NewDesc("qos_class_limit_reached", "1 if a limit of the class has been reached.", class, nil),
+		limitUse: prometheus.NewDesc("qos_class_limit_use_ratio",
+			"Highest use of a limit among the containers or pods of a class, over a minute, as a part of the limit.",
+			[]string{"resource", "class", "limit", "part"}, nil),
 		available: prometheus.NewDesc("qos_resource_available", "1 when a configured resource is available on this machine.", []string{"resource"}, nil),
 		refusals:  prometheus.NewDesc("qos_refusals_total", "Containers and pods that were refused, by reason.", []string{"reason"}, nil),
 		corrections: prometheus.NewDesc("qos_drift_corrections_total", "Drift corrections, by resource and kind of drift.",
@@ -108,7 +116,7 @@ func newCollector(n *node.Node) *collector {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.capacity, c.inUse, c.degraded, c.monitored, c.unmonitored, c.available, c.refusals, c.corrections, c.adopted, c.registered, c.reloaded,
-		c.reloadTime, c.blocked,
+		c.reloadTime, c.blocked, c.held, c.reached, c.limitUse,
 	} {
 		ch <- d
 	}
@@ -145,12 +153,27 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 
+	c.collectHeld(ch)
 	counter(ch, c.adopted, status.Adopted)
 	gauge(ch, c.registered, truth(status.Runtime.Synchronized))
 	gauge(ch, c.blocked, float64(len(c.node.BlockedCalls())))
 	gauge(ch, c.reloaded, truth(status.Config.Err == nil && !status.Config.Loaded.IsZero()))
 	if !status.Config.Loaded.IsZero() {
 		gauge(ch, c.reloadTime, float64(status.Config.Loaded.Unix()))
+	}
+}
+
+// collectHeld reports whether classes hold what they promise. It reports nothing for a class that is not measured.
+func (c *collector) collectHeld(ch chan<- prometheus.Metric) {
+	for class, v := range c.node.HeldVerdicts() {
+		if v.Reason == qos.ReasonNotMeasured {
+			continue
+		}
+		gauge(ch, c.held, truth(v.Reason != qos.ReasonLimitNotHeld), class.Resource, class.Name)
+		gauge(ch, c.reached, truth(v.Reason != qos.ReasonNeverReached), class.Resource, class.Name)
+		for _, limit := range v.Limits {
+			gauge(ch, c.limitUse, limit.Ratio, class.Resource, class.Name, limit.Name, limit.Part)
+		}
 	}
 }
 

@@ -40,6 +40,12 @@ type monitoringNode struct {
 
 func newMonitoringNode(t *testing.T) *monitoringNode {
 	t.Helper()
+	return newMonitoringNodeOf(t, monitoringFiles)
+}
+
+// newMonitoringNodeOf returns a node with a class file. The functions in `edit` change its options.
+func newMonitoringNodeOf(t *testing.T, files string, edit ...func(*node.Options)) *monitoringNode {
+	t.Helper()
 	spec := resctrl.IntelSpec()
 	spec.RMIDs = 8 + 3 // 8 are reserved for classes
 	machine := sim.New(sim.Options{RDT: &spec})
@@ -49,12 +55,16 @@ func newMonitoringNode(t *testing.T) *monitoringNode {
 	}
 
 	kinds := []classes.Kind{rdt.Kind(rdt.Options{FS: machine, Threads: tree, Log: slog.New(slog.DiscardHandler)})}
-	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(monitoringFiles)}}, kinds, nil)
+	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(files)}}, kinds, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	n := &monitoringNode{node.New(node.Options{Kinds: kinds, Log: slog.New(slog.DiscardHandler)}), machine, prometheus.NewRegistry()}
+	o := node.Options{Kinds: kinds, Log: slog.New(slog.DiscardHandler)}
+	for _, change := range edit {
+		change(&o)
+	}
+	n := &monitoringNode{node.New(o), machine, prometheus.NewRegistry()}
 	if err := n.Configure(t.Context(), classes.FileSet{Config: config, Files: []string{"a.yaml"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -45,15 +45,15 @@ func TestTopCountsNoFreeSlotsOfNodesThatDoNotReport(t *testing.T) {
 	r := newRig(t, "nodes.yaml")
 	r.reportedAt(t, "node-1", elevenMinutesAgo, "node-2", tenMinutesAgo)
 	wantAnswer(t, answer{Out: `
-RESOURCE                         CLASS    NODES   IN-USE   CAPACITY   FREE
-k8s.io/rdt                       gold     2       5        3          0
-k8s.io/rdt                       silver   1       1        4          0
-k8s.io/rdt                       bronze   2       2        inf        0
-k8s.io/rdt                       old      0       1        0          0
-qos.noderesource.dev/volume-io   silver   1       1        8          0
-vendor.example/fixed             a        1       0        inf        0
-vendor.example/network           fast     1       1        2          0
-vendor.example/network           slow     1       0        inf        0
+RESOURCE                         CLASS    NODES   IN-USE   CAPACITY   FREE   HELD
+k8s.io/rdt                       gold     2       5        3          0      LimitNotHeld (1 of 2 nodes)
+k8s.io/rdt                       silver   1       1        4          0      -
+k8s.io/rdt                       bronze   2       2        inf        0      NeverReached
+k8s.io/rdt                       old      0       1        0          0      -
+qos.noderesource.dev/volume-io   silver   1       1        8          0      -
+vendor.example/fixed             a        1       0        inf        0      -
+vendor.example/network           fast     1       1        2          0      -
+vendor.example/network           slow     1       0        inf        0      -
 `, Errors: `
 Note: the numbers of node-2 are outdated, because qos-nri-plugin is not ready
 Note: the numbers of node-1 are outdated, because qos-kubelet-shim does not report any more

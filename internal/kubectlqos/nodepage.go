@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
@@ -120,13 +121,18 @@ func noteRows(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) (r
 	if class.Draining {
 		rows = append(rows, []string{r.Name, class.Name, "draining: no longer configured, and removed when its last holder ends"})
 	}
+	for _, c := range class.Conditions {
+		if c.Status != metav1.ConditionFalse { // the others are among the conditions of the node
+			rows = append(rows, []string{r.Name, class.Name, strings.ToLower(c.Type) + ": " + c.Message})
+		}
+	}
 	return rows
 }
 
 func conditionRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
 	add := func(of string, conditions []metav1.Condition) {
 		for _, c := range conditions {
-			if c.Status != metav1.ConditionTrue {
+			if c.Status == metav1.ConditionFalse || c.Status != metav1.ConditionTrue && c.Type != qos.ConditionHeld {
 				rows = append(rows, []string{c.Type, of, string(c.Status), c.Reason, timeText(&c.LastTransitionTime), c.Message})
 			}
 		}
@@ -134,6 +140,9 @@ func conditionRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
 	add("node", node.Status.Conditions)
 	for _, r := range scopedResources(node) {
 		add(r.Name, r.Conditions)
+		for i := range r.Classes {
+			add(r.Name+"="+r.Classes[i].Name, r.Classes[i].Conditions)
+		}
 	}
 	return rows
 }

@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
@@ -36,6 +38,8 @@ type classUse struct {
 	// and is null if the class is unlimited on one of these nodes.
 	Capacity *int64 `json:"capacity"`
 	Free     *int64 `json:"free"`
+	// Held has the number of nodes for each reason of the class's condition Held. It is empty if no node reports the condition.
+	Held map[string]int64 `json:"held,omitempty"`
 	// onNodes lists what each node reports about the class.
 	onNodes []*nodeqosv1alpha1.QOSResourceClassInfo `json:"-"`
 }
@@ -67,10 +71,13 @@ unlimited on one of its nodes. A draining class has no free slots, and neither h
 
 With --by-namespace it shows how many assignments of each class the namespaces have.
 
+HELD says whether a class holds what it promises, on nodes whose plugin runs with --held-interval: LimitNotHeld, Reached (and
+held), NeverReached or NotMeasured. "kubectl qos describe node" has the figures.
+
 To see what the containers of the classes use of caches, memory bandwidth and disks, run "kubectl qos top usage".
 
-Documents (-o json, yaml, …) have "items" with resource, scope, class, nodes, inUse, capacity and free (null is unlimited). With
---by-namespace, the items have resource, scope, class, namespace, inUse and pods. An item with an empty
+Documents (-o json, yaml, …) have "items" with resource, scope, class, nodes, inUse, capacity and free (null is unlimited), and
+held with the number of nodes for each reason. With --by-namespace, the items have resource, scope, class, namespace, inUse and pods. An item with an empty
 namespace has the assignments that nodes count but do not list.`,
 		Example: `  kubectl qos top
   kubectl qos top --by-namespace
@@ -120,7 +127,7 @@ func (o *topCommand) show(nodes []nodeqosv1alpha1.NodeQOSResources) error {
 	if o.byNamespace {
 		return printUse(o, useByNamespace(nodes, o.now()), namespaceUse.cells, "RESOURCE", "CLASS", "NAMESPACE", "IN-USE", "PODS", "+SCOPE")
 	}
-	return printUse(o, useByClass(nodes, o.now()), classUse.cells, "RESOURCE", "CLASS", "NODES", "IN-USE", "CAPACITY", "FREE", "+SCOPE")
+	return printUse(o, useByClass(nodes, o.now()), classUse.cells, "RESOURCE", "CLASS", "NODES", "IN-USE", "CAPACITY", "FREE", "HELD", "+SCOPE")
 }
 
 func printUse[T any](o *topCommand, all []T, cells func(T) []string, columns ...string) error {
@@ -193,6 +200,12 @@ func useByClass(nodes []nodeqosv1alpha1.NodeQOSResources, now time.Time) []class
 func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo, current bool) {
 	u.onNodes = append(u.onNodes, class)
 	u.InUse = sum(u.InUse, class.InUse)
+	if held := meta.FindStatusCondition(class.Conditions, qos.ConditionHeld); held != nil {
+		if u.Held == nil {
+			u.Held = map[string]int64{}
+		}
+		u.Held[held.Reason]++
+	}
 	if class.Draining {
 		return
 	}
@@ -222,7 +235,24 @@ func sum(a, b int64) int64 {
 }
 
 func (u classUse) cells() []string {
-	return []string{u.Resource, u.Class, number(&u.Nodes), number(&u.InUse), number(u.Capacity), number(u.Free), string(u.Scope)}
+	return []string{u.Resource, u.Class, number(&u.Nodes), number(&u.InUse), number(u.Capacity), number(u.Free), u.heldText(), string(u.Scope)}
+}
+
+// heldText returns whether the class holds what it promises. If the nodes differ, it returns the worst, with the number of these nodes.
+func (u classUse) heldText() string {
+	nodes := int64(0)
+	for _, n := range u.Held {
+		nodes += n
+	}
+	for _, reason := range []string{qos.ReasonLimitNotHeld, qos.ReasonReached, qos.ReasonNeverReached, qos.ReasonNotMeasured} {
+		switch n := u.Held[reason]; {
+		case n > 0 && n < nodes:
+			return fmt.Sprintf("%s (%d of %d nodes)", reason, n, nodes)
+		case n > 0:
+			return reason
+		}
+	}
+	return nothing
 }
 
 func number(n *int64) string {

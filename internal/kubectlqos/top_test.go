@@ -28,8 +28,8 @@ func TestTopShowsTheLargestNumberForMore(t *testing.T) {
 	}
 
 	wantAnswer(t, answer{Out: `
-RESOURCE     CLASS   NODES   IN-USE                CAPACITY              FREE
-k8s.io/rdt   gold    4       9223372036854775807   9223372036854775807   9223372036854775807
+RESOURCE     CLASS   NODES   IN-USE                CAPACITY              FREE                  HELD
+k8s.io/rdt   gold    4       9223372036854775807   9223372036854775807   9223372036854775807   -
 `}, r.run(t, "top"))
 
 	wantAnswer(t, answer{Out: `

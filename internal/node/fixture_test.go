@@ -79,7 +79,7 @@ func newFixtureOf(t *testing.T, kind classes.Kind) *fixture {
 // The new node has no class files and is not synchronized.
 func (f *fixture) restart(t *testing.T, edit ...func(*node.Options)) {
 	t.Helper()
-	o := node.Options{Kinds: f.kinds, Log: slog.New(slog.DiscardHandler)}
+	o := node.Options{Kinds: f.kinds, Log: slog.New(slog.DiscardHandler), HeldInterval: heldInterval}
 	o.Changes = checkpoint.Open(f.path, "boot", o.Log)
 	for _, change := range edit {
 		change(&o)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/admission"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/claims"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/held"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -34,6 +35,8 @@ type Options struct {
 	HasCgroup reconcile.HasCgroup
 	// Kill ends all processes of a container. If it is nil, the node ends no process.
 	Kill admission.Kill
+	// HeldInterval is how often the node compares what classes promise with what the kernel measures. 0 is never.
+	HeldInterval time.Duration
 }
 
 // Node is the core of the plugin. It is safe for concurrent use.
@@ -44,6 +47,7 @@ type Node struct {
 	*reconcile.Reconciler
 	*usage.Meter
 	*claims.Follower
+	*held.Watch
 }
 
 // New returns a node that offers no classes yet.
@@ -62,6 +66,6 @@ func New(o Options) *Node {
 	})
 	return &Node{
 		Store: store, Guard: guard, Hooks: admission.New(store, o.Changes, guard, o.Kill, meter), Reconciler: reconciler, Meter: meter,
-		Follower: claims.New(reconciler, o.Kinds, state.MemoryOf(o.Changes), o.Log),
+		Follower: claims.New(reconciler, o.Kinds, state.MemoryOf(o.Changes), o.Log), Watch: held.New(store, meter, o.HeldInterval),
 	}
 }

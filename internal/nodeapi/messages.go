@@ -165,11 +165,14 @@ func resourceOf(r state.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
 	}
 
 	for _, c := range r.Conditions {
-		condition := &qosv1alpha1.Condition{Type: c.Type, Healthy: c.Healthy, Reason: c.Reason, Message: c.Message}
-		info.Conditions = append(info.Conditions, condition)
+		info.Conditions = append(info.Conditions, conditionOf(c))
 	}
 	slices.SortStableFunc(info.Conditions, func(a, b *qosv1alpha1.Condition) int { return strings.Compare(a.GetType(), b.GetType()) })
 	return info
+}
+
+func conditionOf(c classes.Condition) *qosv1alpha1.Condition {
+	return &qosv1alpha1.Condition{Type: c.Type, Healthy: c.Healthy, Reason: c.Reason, Message: c.Message}
 }
 
 // classOf returns the fields that offered classes and draining classes have in common.
@@ -180,6 +183,9 @@ func classOf(r state.ResourceStatus, name string) *qosv1alpha1.QOSResourceClassI
 	// does not schedule by them.
 	if extended, err := classes.ExtendedResource(r.Name, name); err == nil && r.Scope != classes.VolumeScope {
 		message.ExtendedResource = extended
+	}
+	if held, judged := r.Held[name]; judged {
+		message.Conditions = append(message.Conditions, conditionOf(held))
 	}
 	return message
 }

@@ -128,6 +128,19 @@ func TestStatusReportsWhatIsOfferedAndWhatIsInUse(t *testing.T) {
 	}
 }
 
+func TestStatusReportsWhetherAClassHolds(t *testing.T) {
+	f := newFixture(t)
+	f.SetHeld(map[string]map[string]classes.Condition{apitest.RDT: {"gold": {Type: "Held", Reason: "LimitNotHeld", Message: "40M/s of 10M/s."}}})
+	want := []*qosv1alpha1.Condition{{Type: "Held", Reason: "LimitNotHeld", Message: "40M/s of 10M/s.", LastTransitionTime: timestamppb.Now()}}
+	all := f.status(t).GetResources().GetContainerQosResources()[0].GetClasses()
+	if diff := cmp.Diff(want, all[0].GetConditions(), whenever); diff != "" {
+		t.Errorf("the conditions of class gold differ (-want +got):\n%s", diff)
+	}
+	if other := all[1].GetConditions(); len(other) > 0 {
+		t.Errorf("class bronze has conditions: %v", other)
+	}
+}
+
 func TestStatusReportsWhyClassFilesAreNotApplied(t *testing.T) {
 	f := newFixture(t)
 	if err := f.Load(t.Context(), "kind: Wrong\napiVersion: wrong\n"); err == nil {

@@ -22,8 +22,8 @@ type transitions struct {
 	since map[conditionKey]transition
 }
 
-// conditionKey identifies a condition. `resource` is empty for a condition of the plugin as a whole.
-type conditionKey struct{ resource, conditionType string }
+// conditionKey identifies a condition. `resource` is empty for a condition of the plugin as a whole, and `class` for one of a resource.
+type conditionKey struct{ resource, class, conditionType string }
 
 type transition struct {
 	healthy bool
@@ -43,9 +43,9 @@ func (t *transitions) date(get func() *qosv1alpha1.StatusResponse) *qosv1alpha1.
 
 	status, now := get(), timestamppb.New(t.now())
 	next := map[conditionKey]transition{}
-	dateAll := func(resource string, conditions []*qosv1alpha1.Condition) {
+	dateAll := func(resource, class string, conditions []*qosv1alpha1.Condition) {
 		for _, c := range conditions {
-			key := conditionKey{resource, c.GetType()}
+			key := conditionKey{resource, class, c.GetType()}
 			at, known := t.since[key]
 			if !known || at.healthy != c.GetHealthy() {
 				at = transition{healthy: c.GetHealthy(), at: now}
@@ -55,10 +55,13 @@ func (t *transitions) date(get func() *qosv1alpha1.StatusResponse) *qosv1alpha1.
 		}
 	}
 
-	dateAll("", status.GetConditions())
+	dateAll("", "", status.GetConditions())
 	info := status.GetResources()
 	for _, r := range slices.Concat(info.GetPodQosResources(), info.GetContainerQosResources(), info.GetVolumeQosResources()) {
-		dateAll(r.GetName(), r.GetConditions())
+		dateAll(r.GetName(), "", r.GetConditions())
+		for _, class := range r.GetClasses() {
+			dateAll(r.GetName(), class.GetName(), class.GetConditions())
+		}
 	}
 
 	t.since = next

@@ -134,6 +134,11 @@ func shortenTexts(status *nodeqosv1alpha1.NodeQOSResourcesStatus) bool {
 		for i := range r.Conditions {
 			texts = append(texts, &r.Conditions[i].Message)
 		}
+		for i := range r.Classes {
+			for j := range r.Classes[i].Conditions {
+				texts = append(texts, &r.Classes[i].Conditions[j].Message)
+			}
+		}
 	}
 	for _, of := range []func(*nodeqosv1alpha1.QOSResourceClassInfo) *string{
 		func(c *nodeqosv1alpha1.QOSResourceClassInfo) *string { return &c.Degraded },

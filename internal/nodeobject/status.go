@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
@@ -113,14 +114,20 @@ func (h *holders) resources(
 		foreign := h.foreign[resourceKey{scope, info.GetName()}]
 		all = append(all, nodeqosv1alpha1.QOSResourceInfo{
 			Name: info.GetName(), Mutable: info.GetMutable(), DefaultClass: info.GetDefaultClass(),
-			Classes: h.classes(scope, info), Foreign: foreign.listed, ForeignOmitted: foreign.omitted,
+			Classes: h.classes(scope, info, known[info.GetName()].Classes, now), Foreign: foreign.listed, ForeignOmitted: foreign.omitted,
 			Conditions: conditions(info.GetConditions(), known[info.GetName()].Conditions, now),
 		})
 	}
 	return all
 }
 
-func (h *holders) classes(scope qosv1alpha1.Scope, info *qosv1alpha1.QOSResourceInfo) []nodeqosv1alpha1.QOSResourceClassInfo {
+func (h *holders) classes(
+	scope qosv1alpha1.Scope, info *qosv1alpha1.QOSResourceInfo, before []nodeqosv1alpha1.QOSResourceClassInfo, now time.Time,
+) []nodeqosv1alpha1.QOSResourceClassInfo {
+	known := make(map[string][]metav1.Condition, len(before))
+	for _, class := range before {
+		known[class.Name] = class.Conditions
+	}
 	all := make([]nodeqosv1alpha1.QOSResourceClassInfo, 0, len(info.GetClasses()))
 	for _, class := range info.GetClasses() {
 		holders := h.byClass[classKey{resourceKey{scope, info.GetName()}, class.GetName()}]
@@ -128,7 +135,8 @@ func (h *holders) classes(scope qosv1alpha1.Scope, info *qosv1alpha1.QOSResource
 			Name: class.GetName(), Capacity: signed(class.GetCapacity()), InUse: signed(class.GetInUse()),
 			Description: cut(class.GetDescription(), longestDescription), Degraded: cut(class.GetDegraded(), longestMessage),
 			Draining: class.GetDraining(), ExtendedResource: class.GetExtendedResource(),
-			Holders: holders.listed, HoldersOmitted: holders.omitted,
+			Conditions: conditions(class.GetConditions(), known[class.GetName()], now),
+			Holders:    holders.listed, HoldersOmitted: holders.omitted,
 		})
 	}
 	return all
@@ -170,6 +178,9 @@ func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Se
 // conditions converts the plugin's conditions to Kubernetes conditions. If several conditions have the same type, it
 // keeps the last one, because the API allows each type only once.
 func conditions(reported []*qosv1alpha1.Condition, before []metav1.Condition, now time.Time) []metav1.Condition {
+	if len(reported) == 0 {
+		return nil
+	}
 	all := make([]metav1.Condition, 0, len(reported))
 	for _, r := range reported {
 		all = append(without(all, r.GetType()), dated(condition(r), before, now))
@@ -179,7 +190,10 @@ func conditions(reported []*qosv1alpha1.Condition, before []metav1.Condition, no
 
 func condition(r *qosv1alpha1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: r.GetType(), Status: metav1.ConditionFalse, Reason: r.GetReason(), Message: cut(r.GetMessage(), longestMessage)}
-	if r.GetHealthy() {
+	switch {
+	case r.GetReason() == qos.ReasonNotMeasured:
+		c.Status = metav1.ConditionUnknown
+	case r.GetHealthy():
 		c.Status = metav1.ConditionTrue
 	}
 	if c.Reason == "" { // the reason is optional in the node API, but required in Kubernetes

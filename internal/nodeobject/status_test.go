@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
@@ -211,6 +212,12 @@ func TestConditions(t *testing.T) {
 	got := conditions(reported, nil, at(8, 0, 0))
 	t.Run("a type that is reported twice is published once, or the API server would reject all", func(t *testing.T) {
 		if len(got) != 2 || got[0].Type != "B" || got[1].Reason != "Third" {
+			t.Errorf("got %v", got)
+		}
+	})
+	t.Run("a class of which nothing is measured is neither held nor not held", func(t *testing.T) {
+		got := conditions([]*qosv1alpha1.Condition{{Type: qos.ConditionHeld, Healthy: true, Reason: qos.ReasonNotMeasured}}, nil, at(8, 0, 0))
+		if len(got) != 1 || got[0].Status != metav1.ConditionUnknown {
 			t.Errorf("got %v", got)
 		}
 	})

@@ -175,6 +175,43 @@ func testConformance(t *testing.T, scope classes.Scope, section string) {
 	})
 }
 
+// TestEachKindPromisesWhatItMeasures: a promise is a bound on a measure of the kind, or has a reason why it cannot be compared.
+func TestEachKindPromisesWhatItMeasures(t *testing.T) {
+	promising := map[string]bool{}
+	for _, kind := range newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, nriruntime.Options{}).kinds {
+		scope := kind.Scopes[0]
+		for _, section := range append(conformingToo()[kind.Field], conforming()[kind.Field]) {
+			if scope == classes.VolumeScope {
+				continue
+			}
+			r := newMachineRigOn(t, newMachine(simcgroup.New()), conformanceFile(scope, 1, section, "a", "b"), nriruntime.Options{})
+			resource, _ := r.node.Live().Resource(conformanceResource)
+			promiser, is := resource.Backend.(classes.Promiser)
+			if !is {
+				continue
+			}
+			r.host.intercept(func(op, path string) error { return fmt.Errorf("%s %s", op, path) })
+			if none := promiser.Promises(classes.Holder{}, classes.SystemDefault); len(none) > 0 {
+				t.Errorf("the system default of %s promises %+v", kind.Field, none)
+			}
+			if none := promiser.Promises(classes.Holder{}, "no-such-class"); len(none) > 0 {
+				t.Errorf("an unknown class of %s promises %+v", kind.Field, none)
+			}
+			for _, p := range promiser.Promises(classes.Holder{}, "a") {
+				promising[kind.Field] = true
+				measured := !p.Use.Cumulative() || slices.ContainsFunc(kind.Measures, func(m classes.Measure) bool { return m.Name == p.Use.Measure })
+				if !measured || p.Name == "" || p.Bound <= 0 == (p.Unknown == "") || p.Tolerance <= 0 || p.Tolerance >= 1 {
+					t.Errorf("class a of %s promises %+v", kind.Field, p)
+				}
+			}
+			r.host.intercept(func(string, string) error { return nil })
+		}
+	}
+	if want := map[string]bool{"rdt": true, "blockio": true, "linux": true}; !reflect.DeepEqual(promising, want) {
+		t.Errorf("kinds that promise something: %v, want %v", promising, want)
+	}
+}
+
 func TestABackendWithoutAConfigurationDoesNothing(t *testing.T) {
 	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, nriruntime.Options{})
 	for _, kind := range r.kinds {

@@ -125,7 +125,8 @@ func TestDocumentsOfOneMessageAreTheSameEveryTime(t *testing.T) {
   "description": "",
   "degraded": "",
   "extendedResource": "",
-  "draining": false
+  "draining": false,
+  "conditions": []
 }
 `
 

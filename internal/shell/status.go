@@ -150,6 +150,9 @@ func conditionTable(s *qosv1alpha1.StatusResponse, resources []scoped) table {
 	add("plugin", s.GetConditions())
 	for _, r := range resources {
 		add(r.GetName(), r.GetConditions())
+		for _, class := range r.GetClasses() {
+			add(r.GetName()+"="+class.GetName(), class.GetConditions())
+		}
 	}
 	return rows
 }

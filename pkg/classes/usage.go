@@ -45,7 +45,7 @@ type ClassReading struct {
 	Containers map[string]Reading
 }
 
-// HolderMeter is a Backend that measures single containers or pods. All of its measures are cumulative.
+// HolderMeter is a Backend that measures single containers or pods. The values of a class are the sums of its cumulative measures.
 type HolderMeter interface {
 	Backend
 	// MeasureHolder reads the values of a running container or pod, whatever its class is. The error is ErrEnded if the

@@ -45,10 +45,11 @@ type Options struct {
 func Kind(opts Options) classes.Kind {
 	pods := newPodRecords(opts.Log)
 	return classes.Kind{
-		Field:   "linux",
-		Scopes:  []classes.Scope{classes.ContainerScope, classes.PodScope},
-		Mutable: true,
-		Parse:   ParseConfig,
+		Field:    "linux",
+		Scopes:   []classes.Scope{classes.ContainerScope, classes.PodScope},
+		Mutable:  true,
+		Parse:    ParseConfig,
+		Measures: measures(),
 		New: func(resource string, scope classes.Scope) classes.Backend {
 			b := &Backend{opts: opts, scope: scope, pods: pods, log: opts.Log.With("resource", resource)}
 			b.live.Store(&snapshot{})

@@ -308,6 +308,7 @@ func (b *Backend) activate(next *live, removed []string) {
 			next.draining = append(next.draining, groups.ClassOf(name))
 		}
 	}
+	next.memory = memoryBandwidth(b.host)
 	b.live.Store(next)
 	b.Use(monitoring.Machine{Tree: next.machine.Tree, Info: next.machine.info, Selection: next.config.monitored, Offered: next.offered})
 	b.log.Info("applied RDT configuration", "classes", len(next.offered), "draining", len(next.draining))

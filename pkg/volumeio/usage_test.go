@@ -53,3 +53,23 @@ func TestAVolumeIsNotMeasured(t *testing.T) {
 		t.Errorf("after its pod has ended: %v, %v", got, err)
 	}
 }
+
+func TestAVolumePromisesTheLimitsOfItsClass(t *testing.T) {
+	v := newVolumes(t, withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw"))
+	promiser, gold := v.volume.(classes.Promiser), v.hold(10, "/data", "gold")
+	if got := promiser.Promises(gold, "gold"); len(got) > 0 {
+		t.Errorf("before its class is enforced: %+v", got)
+	}
+	v.mustStart(10, "/data", "gold")
+	bounds := map[string]float64{}
+	for _, p := range promiser.Promises(gold, "gold") {
+		bounds[p.Name+" "+p.Use.Measure+" "+p.Use.Part] = p.Bound
+	}
+	want := map[string]float64{"maxReadBps read_bytes_total sdb": 20000000, "maxReadIops reads_total sdb": 500}
+	if diff := cmp.Diff(want, bounds); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := promiser.Promises(gold, classes.SystemDefault); len(got) > 0 {
+		t.Errorf("the system default promises %+v", got)
+	}
+}

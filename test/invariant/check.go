@@ -26,6 +26,7 @@ func Violations(w World) []string {
 	c.classes()
 	c.volumes()
 	c.kubernetes()
+	c.held()
 	c.foreign()
 	return c.found
 }
@@ -95,6 +96,19 @@ func newCheck(w World) *check {
 
 func (c *check) wrong(format string, args ...any) {
 	c.found = append(c.found, fmt.Sprintf(format, args...))
+}
+
+// held returns the classes that do not hold what they promise. No container of the tests takes more than its class gives.
+func (c *check) held() {
+	for _, name := range slices.Sorted(maps.Keys(c.offered)) {
+		for _, class := range c.offered[name].GetClasses() {
+			for _, condition := range class.GetConditions() {
+				if !condition.GetHealthy() {
+					c.wrong("class %q of %s: %s: %s", class.GetName(), name, condition.GetReason(), condition.GetMessage())
+				}
+			}
+		}
+	}
 }
 
 // ledger compares the reported containers with those of the runtime. A container without a request need not be reported before

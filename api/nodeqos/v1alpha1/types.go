@@ -233,6 +233,14 @@ type QOSResourceClassInfo struct {
 	// +optional
 	ExtendedResource string `json:"extendedResource,omitempty"`
 
+	// Conditions of the class. Held is False while the containers or pods of the class use more than the class allows, with reason
+	// LimitNotHeld; True with reason Reached or NeverReached; and Unknown with reason NotMeasured. It is absent if the plugin runs
+	// without --held-interval, and for classes that promise nothing measurable.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
 	// Pods, containers and volumes that have the class, by namespace, pod and container. At most 1000 are listed, fewer when their names
 	// are long.
 	// +optional

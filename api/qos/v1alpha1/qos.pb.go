@@ -547,7 +547,10 @@ type QOSResourceClassInfo struct {
 	// [Class capacity with extended resources].
 	ExtendedResource string `protobuf:"bytes,19,opt,name=extended_resource,json=extendedResource,proto3" json:"extended_resource,omitempty"`
 	// The class is no longer configured. It accepts no new assignments, and is removed when in_use is 0.
-	Draining      bool `protobuf:"varint,20,opt,name=draining,proto3" json:"draining,omitempty"`
+	Draining bool `protobuf:"varint,20,opt,name=draining,proto3" json:"draining,omitempty"`
+	// Conditions of the class: Held, if the plugin compares what classes promise with what the kernel measures. Each type occurs
+	// once.
+	Conditions    []*Condition `protobuf:"bytes,21,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -629,6 +632,13 @@ func (x *QOSResourceClassInfo) GetDraining() bool {
 		return x.Draining
 	}
 	return false
+}
+
+func (x *QOSResourceClassInfo) GetConditions() []*Condition {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
 }
 
 // UnavailableResource is a resource that is configured but not available on this machine.
@@ -2782,7 +2792,7 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\rdefault_class\x18\x10 \x01(\tR\fdefaultClass\x127\n" +
 	"\n" +
 	"conditions\x18\x11 \x03(\v2\x17.qos.v1alpha1.ConditionR\n" +
-	"conditions\"\xe4\x01\n" +
+	"conditions\"\x9d\x02\n" +
 	"\x14QOSResourceClassInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bcapacity\x18\x02 \x01(\x04R\bcapacity\x12\x15\n" +
@@ -2790,7 +2800,10 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\vdescription\x18\x11 \x01(\tR\vdescription\x12\x1a\n" +
 	"\bdegraded\x18\x12 \x01(\tR\bdegraded\x12+\n" +
 	"\x11extended_resource\x18\x13 \x01(\tR\x10extendedResource\x12\x1a\n" +
-	"\bdraining\x18\x14 \x01(\bR\bdraining\"\x86\x01\n" +
+	"\bdraining\x18\x14 \x01(\bR\bdraining\x127\n" +
+	"\n" +
+	"conditions\x18\x15 \x03(\v2\x17.qos.v1alpha1.ConditionR\n" +
+	"conditions\"\x86\x01\n" +
 	"\x13UnavailableResource\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -3051,57 +3064,58 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	7,  // 9: qos.v1alpha1.ResourcesInfo.volume_qos_resources:type_name -> qos.v1alpha1.QOSResourceInfo
 	8,  // 10: qos.v1alpha1.QOSResourceInfo.classes:type_name -> qos.v1alpha1.QOSResourceClassInfo
 	10, // 11: qos.v1alpha1.QOSResourceInfo.conditions:type_name -> qos.v1alpha1.Condition
-	0,  // 12: qos.v1alpha1.UnavailableResource.scope:type_name -> qos.v1alpha1.Scope
-	38, // 13: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	38, // 14: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
-	38, // 15: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
-	38, // 16: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
-	38, // 17: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
-	20, // 18: qos.v1alpha1.ListAssignmentsResponse.pods:type_name -> qos.v1alpha1.PodAssignments
-	16, // 19: qos.v1alpha1.ListAssignmentsResponse.refusals:type_name -> qos.v1alpha1.Refusal
-	17, // 20: qos.v1alpha1.ListAssignmentsResponse.evictions:type_name -> qos.v1alpha1.Eviction
-	38, // 21: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
-	38, // 22: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
-	15, // 23: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
-	23, // 24: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	21, // 25: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
-	23, // 26: qos.v1alpha1.PodAssignments.kubernetes_resources:type_name -> qos.v1alpha1.Assignment
-	23, // 27: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	22, // 28: qos.v1alpha1.ContainerAssignments.volumes:type_name -> qos.v1alpha1.VolumeAssignments
-	23, // 29: qos.v1alpha1.VolumeAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	38, // 30: qos.v1alpha1.VolumeAssignments.in_force_since:type_name -> google.protobuf.Timestamp
-	1,  // 31: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
-	27, // 32: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
-	21, // 33: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
-	30, // 34: qos.v1alpha1.SetVolumeClaimsRequest.classes:type_name -> qos.v1alpha1.VolumeClass
-	31, // 35: qos.v1alpha1.SetVolumeClaimsRequest.volumes:type_name -> qos.v1alpha1.ClaimedVolume
-	39, // 36: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
-	38, // 37: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
-	35, // 38: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
-	36, // 39: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
-	37, // 40: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
-	37, // 41: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
-	2,  // 42: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
-	4,  // 43: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
-	14, // 44: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
-	18, // 45: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
-	26, // 46: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	29, // 47: qos.v1alpha1.NodeQOS.SetVolumeClaims:input_type -> qos.v1alpha1.SetVolumeClaimsRequest
-	24, // 48: qos.v1alpha1.NodeQOS.ReportEnforcement:input_type -> qos.v1alpha1.ReportEnforcementRequest
-	33, // 49: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
-	3,  // 50: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
-	5,  // 51: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
-	15, // 52: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
-	19, // 53: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
-	28, // 54: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	32, // 55: qos.v1alpha1.NodeQOS.SetVolumeClaims:output_type -> qos.v1alpha1.SetVolumeClaimsResponse
-	25, // 56: qos.v1alpha1.NodeQOS.ReportEnforcement:output_type -> qos.v1alpha1.ReportEnforcementResponse
-	34, // 57: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
-	50, // [50:58] is the sub-list for method output_type
-	42, // [42:50] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	10, // 12: qos.v1alpha1.QOSResourceClassInfo.conditions:type_name -> qos.v1alpha1.Condition
+	0,  // 13: qos.v1alpha1.UnavailableResource.scope:type_name -> qos.v1alpha1.Scope
+	38, // 14: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	38, // 15: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
+	38, // 16: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
+	38, // 17: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
+	38, // 18: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
+	20, // 19: qos.v1alpha1.ListAssignmentsResponse.pods:type_name -> qos.v1alpha1.PodAssignments
+	16, // 20: qos.v1alpha1.ListAssignmentsResponse.refusals:type_name -> qos.v1alpha1.Refusal
+	17, // 21: qos.v1alpha1.ListAssignmentsResponse.evictions:type_name -> qos.v1alpha1.Eviction
+	38, // 22: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
+	38, // 23: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
+	15, // 24: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
+	23, // 25: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
+	21, // 26: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
+	23, // 27: qos.v1alpha1.PodAssignments.kubernetes_resources:type_name -> qos.v1alpha1.Assignment
+	23, // 28: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
+	22, // 29: qos.v1alpha1.ContainerAssignments.volumes:type_name -> qos.v1alpha1.VolumeAssignments
+	23, // 30: qos.v1alpha1.VolumeAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
+	38, // 31: qos.v1alpha1.VolumeAssignments.in_force_since:type_name -> google.protobuf.Timestamp
+	1,  // 32: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
+	27, // 33: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
+	21, // 34: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
+	30, // 35: qos.v1alpha1.SetVolumeClaimsRequest.classes:type_name -> qos.v1alpha1.VolumeClass
+	31, // 36: qos.v1alpha1.SetVolumeClaimsRequest.volumes:type_name -> qos.v1alpha1.ClaimedVolume
+	39, // 37: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
+	38, // 38: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
+	35, // 39: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
+	36, // 40: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
+	37, // 41: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	37, // 42: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	2,  // 43: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
+	4,  // 44: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
+	14, // 45: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
+	18, // 46: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
+	26, // 47: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	29, // 48: qos.v1alpha1.NodeQOS.SetVolumeClaims:input_type -> qos.v1alpha1.SetVolumeClaimsRequest
+	24, // 49: qos.v1alpha1.NodeQOS.ReportEnforcement:input_type -> qos.v1alpha1.ReportEnforcementRequest
+	33, // 50: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
+	3,  // 51: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
+	5,  // 52: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
+	15, // 53: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
+	19, // 54: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
+	28, // 55: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	32, // 56: qos.v1alpha1.NodeQOS.SetVolumeClaims:output_type -> qos.v1alpha1.SetVolumeClaimsResponse
+	25, // 57: qos.v1alpha1.NodeQOS.ReportEnforcement:output_type -> qos.v1alpha1.ReportEnforcementResponse
+	34, // 58: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
+	51, // [51:59] is the sub-list for method output_type
+	43, // [43:51] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_qos_v1alpha1_qos_proto_init() }

@@ -66,6 +66,7 @@ type node struct {
 	removed map[slot]uint64
 	refused refusalLog
 	runtime RuntimeInfo
+	held    map[string]map[string]classes.Condition
 	adopted uint64
 
 	// changed is true if a reported state has changed, and released is true if a class that is no longer offered has lost a

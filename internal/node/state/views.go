@@ -37,6 +37,8 @@ type ResourceStatus struct {
 	// Monitored has the classes whose containers are selected for monitoring.
 	Monitored map[string]classes.Monitored
 	Features  []classes.Feature
+	// Held has, by class, the condition that says whether the class holds what it promises. It is empty if nothing compares them.
+	Held map[string]classes.Condition
 }
 
 // RuntimeInfo describes the container runtime and the plugin's connection to it.
@@ -86,10 +88,18 @@ func (s *Store) Status() Status {
 		backend := r.Status()
 		status.Resources = append(status.Resources, ResourceStatus{
 			Offer: offer, InUse: n.used(offer.Name), Degraded: backend.Degraded, Monitored: backend.Monitored, Features: backend.Features,
-			Conditions: slices.Concat(backend.Conditions, r.Drift.conditions()),
+			Conditions: slices.Concat(backend.Conditions, r.Drift.conditions()), Held: n.held[offer.Name],
 		})
 	}
 	return status
+}
+
+// SetHeld replaces the conditions that say whether the classes hold what they promise, by resource and class. The store keeps the maps.
+func (s *Store) SetHeld(held map[string]map[string]classes.Condition) {
+	defer s.lock()()
+	if !maps.EqualFunc(s.node.held, held, maps.Equal[map[string]classes.Condition]) {
+		s.node.held, s.node.changed = held, true
+	}
 }
 
 // reported returns the offers of the configured resources. For each removed resource that is still in use, it adds an

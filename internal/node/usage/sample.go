@@ -53,7 +53,7 @@ func (m *Meter) measureResource(ctx context.Context, resource state.ResourceStat
 	case classes.HolderMeter:
 		part.Holders = holdersOf(resource.Name, entries, func(e state.Holding) (classes.Reading, bool) {
 			reading, err := m.count(ctx, e.Holder, resource.Name, e.ObservedClass(resource.Name))
-			return reading, err == nil
+			return reading, err == nil && reading != nil
 		})
 		m.beginPods(ctx, resource.Name, entries)
 		part.Classes = m.totalsOf(resource)

@@ -71,7 +71,7 @@ func (cs *Containers) assign(ctx context.Context, m *Machine, users []user, chan
 			continue
 		}
 		u.has[c.counter] = c.assigned
-		cs.counts.reassigned(u.control, u.part(), seriesOf(c.counter), c.assigned)
+		cs.counts.reassigned(u.control, u.part(), SeriesOf(c.counter), c.assigned)
 	}
 }
 

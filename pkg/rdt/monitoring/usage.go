@@ -54,13 +54,13 @@ func readingOf(counters resctrl.Counters) classes.Reading {
 
 	reading := classes.Reading{}
 	for counter, value := range counters {
-		reading[seriesOf(counter)] = value
+		reading[SeriesOf(counter)] = value
 	}
 	return reading
 }
 
-// seriesOf returns the series whose values a counter has.
-func seriesOf(counter resctrl.Counter) classes.Series {
+// SeriesOf returns the series whose values a counter has.
+func SeriesOf(counter resctrl.Counter) classes.Series {
 	names := map[resctrl.Event]string{
 		resctrl.LLCOccupancy: "llc_occupancy_bytes",
 		resctrl.MBMTotal:     bandwidthTotal,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 )
 
 // transfers counts the I/O of a cgroup on a disk.
@@ -27,6 +28,35 @@ func (m *Machine) Transfer(cgroup, disk string, read, written uint64) {
 			}
 		}
 	}
+}
+
+// TransferAtLimits simulates that each cgroup without children transfers as much as its limits, and those of its parents, allow in a time.
+// It transfers nothing without a limit in bytes.
+func (m *Machine) TransferAtLimits(during time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.nodes {
+		if n.group == nil || n.group.hasChild() {
+			continue
+		}
+		for _, d := range m.disks {
+			limits := n.group.rates[d]
+			for parent := n.group.parent; parent != nil && n.group.tree.version == 2; parent = parent.parent {
+				if parent.rates[d] != (rates{}) {
+					limits = rates{} // its children would have to share the limits
+				}
+			}
+			allowed := func(limit uint64) uint64 { return uint64(float64(limit) * during.Seconds()) }
+			if read, written := allowed(limits[0]), allowed(limits[1]); read+written > 0 {
+				n.group.transfer(d, transfers{readBytes: read, writtenBytes: written})
+			}
+		}
+	}
+}
+
+func (g *group) hasChild() (has bool) {
+	g.forEachChild(func(*group) { has = true })
+	return has
 }
 
 // transfer adds I/O to a cgroup and, in cgroup v2, to its ancestors. In cgroup v2, the counters of the ancestors

@@ -7,15 +7,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
 )
 
 // drainInterval is how often the kernel checks whether the RMIDs in limbo can be used again (CQM_LIMBOCHECK_INTERVAL in
 // Linux).
 const drainInterval = time.Second
 
-// drain frees the RMIDs in limbo at each interval, until `stop` is called.
-func drain(fs *resctrl.FS) (stop func()) {
+// drain frees the RMIDs in limbo at each interval, and lets containers transfer as much as their limits allow, until `stop` is called.
+func drain(machine *sim.Machine) (stop func()) {
 	ended := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -24,7 +24,8 @@ func drain(fs *resctrl.FS) (stop func()) {
 		for {
 			select {
 			case <-interval.C:
-				fs.Drain()
+				machine.Resctrl().Drain()
+				machine.Cgroups().TransferAtLimits(drainInterval)
 			case <-ended:
 				return
 			}

@@ -44,7 +44,7 @@ type Site struct {
 	log     *slog.Logger
 	hangups chan os.Signal
 	rdt     resctrl.Spec
-	// endDrain ends the goroutine that frees RMIDs in limbo.
+	// endDrain ends the goroutine of drain.
 	endDrain func()
 
 	// process is the process that was started last. It is nil after that process was ended. Only one goroutine uses it.
@@ -78,7 +78,7 @@ func New(log *slog.Logger) (*Site, error) {
 	s := &Site{dir: dir, machine: sim.New(sim.Options{RDT: &rdt}), rdt: rdt, log: log, hangups: make(chan os.Signal, 1),
 		pids: map[string]int{}, disks: map[string]string{"vda": "254:0", "vdb": "254:16"}, foreign: map[string]bool{}}
 	s.oci = &refusing{Machine: s.machine}
-	s.endDrain = drain(s.machine.Resctrl())
+	s.endDrain = drain(s.machine)
 	// While no plugin runs, SIGHUP would otherwise end this process.
 	signal.Notify(s.hangups, syscall.SIGHUP)
 	// With NRI's default timeout of 2 s, the runtime could disconnect the plugin on a slow machine.
@@ -97,6 +97,7 @@ func (s *Site) furnish() error {
 	s.options.Config, s.options.HostRoot, s.options.StateDir = path("classes.yaml"), path("host"), path("state")
 	s.options.NRISocket, s.options.APISocket, s.options.MetricsAddress = path("cable.sock"), path("qos.sock"), ""
 	s.options.Version, s.options.RepairInterval = "soak", repairInterval
+	s.options.HeldInterval = time.Second
 	bootID := path("host/proc/sys/kernel/random/boot_id")
 	err := errors.Join(os.MkdirAll(filepath.Dir(bootID), 0o755), os.WriteFile(bootID, []byte("soak\n"), 0o600), s.makeForeign())
 	if err != nil {

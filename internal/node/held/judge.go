@@ -1,0 +1,168 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package held compares what classes promise with what the kernel measures. Judge decides and does no I/O; Watch takes the samples.
+package held
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// These constants are the rules of the Judge. docs/held.md states them.
+const (
+	// Window is the time over which use is compared with a bound. It is at least minSamples intervals.
+	Window     = time.Minute
+	minSamples = 4
+	// reachedShare is the part of a bound that counts as reached if the kernel does not count that itself.
+	reachedShare = 0.9
+)
+
+// Use is what a holder of a class, or the class as a whole, uses of what the class promises.
+type Use struct {
+	Resource, Class string
+	// ID and Name are those of the container or pod. They are empty for a class as a whole.
+	ID, Name string
+	Promises []classes.Promise
+	Reading  classes.Reading
+}
+
+// Sample has the uses of one moment. Promising has the classes that promise something, with or without holders.
+type Sample struct {
+	Time      time.Time
+	Uses      []Use
+	Promising []Class
+}
+
+// Class is a class of a resource.
+type Class struct{ Resource, Name string }
+
+// Judge compares samples with promises. It is not safe for concurrent use.
+type Judge struct {
+	window time.Duration
+	began  time.Time
+	tracks map[key]*track
+	// reached has the limits that were reached, and compared the classes of which some holder was followed for a whole window.
+	reached  map[limit]bool
+	compared map[Class]bool
+	last     map[Class]Verdict
+}
+
+// key identifies what one holder was promised. limit is the same for all holders of the class.
+type (
+	key struct {
+		limit
+		id string
+	}
+	limit struct {
+		Class
+		promise string
+		use     classes.Series
+	}
+)
+
+// NewJudge returns a Judge for samples that are taken at an interval.
+func NewJudge(interval time.Duration) *Judge {
+	return &Judge{
+		window: max(Window, minSamples*interval), tracks: map[key]*track{}, reached: map[limit]bool{}, compared: map[Class]bool{},
+		last: map[Class]Verdict{},
+	}
+}
+
+// Add adds a sample, and returns the verdicts on all classes that promise something. The text of a verdict stays as it is until the reason
+// changes, or the limits that it is about.
+func (j *Judge) Add(s Sample) map[Class]Verdict {
+	if j.began.IsZero() {
+		j.began = s.Time
+	}
+	seen, opinions := map[key]bool{}, map[Class]*opinion{}
+	for _, c := range s.Promising {
+		opinions[c] = &opinion{}
+	}
+	for _, use := range s.Uses {
+		c := Class{use.Resource, use.Class}
+		for _, p := range use.Promises {
+			if opinions[c] == nil {
+				opinions[c] = &opinion{}
+			}
+			k := key{limit{c, p.Name, p.Use}, use.ID}
+			seen[k] = true
+			opinions[c].add(j.follow(k, use.Name, s.Time, p, use.Reading))
+		}
+	}
+	j.forget(seen, opinions)
+
+	verdicts := map[Class]Verdict{}
+	for c, o := range opinions {
+		o.compared = j.compared[c]
+		verdicts[c] = o.verdict(j.began).orSame(j.last[c])
+	}
+	j.last = verdicts
+	return maps.Clone(verdicts)
+}
+
+// follow adds the use of a holder to its track. If a bound has changed, the comparison begins again.
+func (j *Judge) follow(k key, name string, now time.Time, p classes.Promise, reading classes.Reading) finding {
+	t := j.tracks[k]
+	if t == nil || t.promise != p {
+		if t != nil {
+			delete(j.reached, k.limit)
+			delete(j.compared, k.Class)
+		}
+		t = &track{promise: p}
+		j.tracks[k] = t
+	}
+	t.add(now, j.window, reading)
+	if t.reaches() {
+		j.reached[k.limit] = true
+	}
+	if t.complete {
+		j.compared[k.Class] = true
+	}
+	return finding{promise: p, holder: name, track: t, reached: j.reached[k.limit]}
+}
+
+// forget drops the tracks of holders that have left their class, and what was reached in classes that are gone.
+func (j *Judge) forget(seen map[key]bool, opinions map[Class]*opinion) {
+	maps.DeleteFunc(j.tracks, func(k key, _ *track) bool { return !seen[k] })
+	maps.DeleteFunc(j.reached, func(l limit, _ bool) bool { return opinions[l.Class] == nil })
+	maps.DeleteFunc(j.compared, func(c Class, _ bool) bool { return opinions[c] == nil })
+	for l := range j.reached {
+		opinions[l.Class].reached = true
+	}
+}
+
+// opinion collects the findings about one class, and what is known from before.
+type opinion struct {
+	findings []finding
+	// reached is true if any limit was reached, and compared if a whole window was compared, also of holders that have left the class.
+	reached, compared bool
+}
+
+// finding is what the Judge knows about one promise to one holder.
+type finding struct {
+	promise classes.Promise
+	holder  string
+	track   *track
+	reached bool
+}
+
+func (o *opinion) add(f finding) { o.findings = append(o.findings, f) }
+
+// where returns the findings of a kind, those with the highest use of their bound first.
+func (o *opinion) where(is func(finding) bool) (some []finding) {
+	for _, f := range o.findings {
+		if is(f) {
+			some = append(some, f)
+		}
+	}
+	slices.SortFunc(some, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(b.track.ratio(), a.track.ratio()), cmp.Compare(a.holder, b.holder),
+			cmp.Compare(a.promise.Name, b.promise.Name), cmp.Compare(a.promise.Use.Part, b.promise.Use.Part))
+	})
+	return some
+}

@@ -1,0 +1,276 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package held_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/held"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+const interval = 15 * time.Second
+
+var (
+	written  = classes.Series{Measure: "fs_writes_bytes_total", Part: "sda"}
+	occupied = classes.Series{Measure: "llc_occupancy_bytes", Part: "0"}
+	events   = classes.Series{Measure: "memory_high_events_total"}
+	waited   = classes.Series{Measure: "pressure_io_waiting_seconds_total"}
+	slow     = held.Class{Resource: "k8s.io/blockio", Name: "slow"}
+)
+
+// rate is a limit of 10 MB/s, and share is a part of a cache of 1 MB.
+func rate() classes.Promise {
+	return classes.Promise{Name: "ThrottleWriteBps", Use: written, Bound: 10e6, Burst: 4e6, Tolerance: 0.1, Waited: waited}
+}
+
+func share() classes.Promise {
+	return classes.Promise{Name: "L3 share", Use: occupied, Bound: 1e6, Tolerance: 0.25, Remains: true}
+}
+
+// rig feeds a Judge at the interval.
+type rig struct {
+	*held.Judge
+	now    time.Time
+	totals map[string]classes.Reading
+}
+
+func newRig() *rig {
+	return &rig{held.NewJudge(interval), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), map[string]classes.Reading{}}
+}
+
+// uses lets each holder write some MB per second for an interval, and returns the verdict on class slow.
+func (r *rig) uses(p classes.Promise, mbps map[string]float64) held.Verdict {
+	r.now = r.now.Add(interval)
+	s := held.Sample{Time: r.now, Promising: []held.Class{slow}}
+	for id, mb := range mbps {
+		if r.totals[id] == nil {
+			r.totals[id] = classes.Reading{}
+		}
+		r.totals[id][p.Use] += mb * 1e6 * interval.Seconds()
+		r.totals[id][waited] += interval.Seconds() / 2
+		s.Uses = append(s.Uses, held.Use{
+			Resource: slow.Resource, Class: slow.Name, ID: id, Name: "pod a/" + id, Promises: []classes.Promise{p},
+			Reading: classes.Reading{p.Use: r.totals[id][p.Use], waited: r.totals[id][waited]},
+		})
+	}
+	return r.Add(s)[slow]
+}
+
+// shows lets one holder have a value that is not cumulative.
+func (r *rig) shows(p classes.Promise, reading classes.Reading) held.Verdict {
+	r.now = r.now.Add(interval)
+	return r.Add(held.Sample{Time: r.now, Promising: []held.Class{slow}, Uses: []held.Use{{
+		Resource: slow.Resource, Class: slow.Name, ID: "b", Name: "pod a/b", Promises: []classes.Promise{p}, Reading: reading,
+	}}})[slow]
+}
+
+func wantReason(t *testing.T, v held.Verdict, want string) {
+	t.Helper()
+	if v.Reason != want {
+		t.Errorf("the reason is %s, want %s: %s", v.Reason, want, v.Message)
+	}
+	if healthy := v.Condition().Healthy; healthy != (want != qos.ReasonLimitNotHeld) {
+		t.Errorf("with reason %s, the condition is healthy: %t", v.Reason, healthy)
+	}
+}
+
+func TestTheVerdictOnARateFollowsTheWindow(t *testing.T) {
+	const notMeasured, never, reached, not = qos.ReasonNotMeasured, qos.ReasonNeverReached, qos.ReasonReached, qos.ReasonLimitNotHeld
+	for _, test := range []struct {
+		name string
+		// mbps is the use in each interval, and reasons the verdict after it.
+		mbps    []float64
+		reasons []string
+	}{
+		{"nothing is decided before the window is full", []float64{1, 1, 1, 1, 1}, []string{notMeasured, notMeasured, notMeasured, notMeasured, never}},
+		{"a limit that is reached stays reached", []float64{1, 9.5, 1, 1, 1, 1, 1}, []string{notMeasured, reached, reached, reached, reached, reached, reached}},
+		{"a limit that is not held", []float64{40, 40, 40, 40, 40}, []string{notMeasured, reached, reached, reached, not}},
+		{"the tolerance", []float64{10.9, 10.9, 10.9, 10.9, 10.9, 10.9}, []string{notMeasured, reached, reached, reached, reached, reached}},
+		{"one large request", []float64{9, 9, 9, 9, 11.2, 9, 9, 9}, []string{notMeasured, reached, reached, reached, reached, reached, reached, reached}},
+		{
+			"an alarm ends below the lower threshold only", []float64{13, 13, 13, 13, 13, 10.8, 10.8, 10.8, 10.8, 10.8, 9, 9, 9, 9},
+			[]string{notMeasured, reached, reached, reached, not, not, not, not, not, not, reached, reached, reached, reached},
+		},
+		{"a counter that begins again", []float64{1, 1, 1, 1, 1, -4, 1}, []string{notMeasured, notMeasured, notMeasured, notMeasured, never, never, never}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig()
+			for i, mbps := range test.mbps {
+				if v := r.uses(rate(), map[string]float64{"b": mbps}); v.Reason != test.reasons[i] {
+					t.Errorf("sample %d: the reason is %s, want %s: %s", i, v.Reason, test.reasons[i], v.Message)
+				}
+			}
+		})
+	}
+}
+
+func TestAVerdictNamesTheHolderAndTheSizeOfTheError(t *testing.T) {
+	r := newRig()
+	var v held.Verdict
+	for range 6 {
+		v = r.uses(rate(), map[string]float64{"b": 38, "c": 3})
+	}
+	const want = "Over a minute or more, pod a/b took 38M/s of 10M/s: ThrottleWriteBps of sda is exceeded by 280%; " +
+		"see docs/held.md for what can take more than a class gives."
+	if v.Message != want {
+		t.Errorf("got %q\nwant %q", v.Message, want)
+	}
+	if len(v.Limits) != 1 || v.Limits[0] != (held.Limit{Name: "ThrottleWriteBps", Part: "sda", Ratio: 3.8}) {
+		t.Errorf("the limits are %+v", v.Limits)
+	}
+
+	if again := r.uses(rate(), map[string]float64{"b": 45, "c": 3}); again.Message != v.Message {
+		t.Errorf("the message changes with each sample: %s", again.Message)
+	}
+	for range 6 {
+		v = r.uses(rate(), map[string]float64{"b": 90, "c": 20})
+	}
+	if !strings.Contains(v.Message, "pod a/b took 90M/s") || !strings.Contains(v.Message, "pod a/c took 20M/s") {
+		t.Errorf("the message has not followed: %s", v.Message)
+	}
+}
+
+func TestAHolderThatEndsTakesItsAlarmWithIt(t *testing.T) {
+	r := newRig()
+	for range 6 {
+		r.uses(rate(), map[string]float64{"b": 38, "c": 1})
+	}
+	wantReason(t, r.uses(rate(), map[string]float64{"c": 1}), qos.ReasonReached)
+	wantReason(t, r.uses(rate(), nil), qos.ReasonReached)
+}
+
+func TestAReachedLimitSaysHowLongTheHolderWaited(t *testing.T) {
+	r := newRig()
+	r.uses(rate(), map[string]float64{"b": 10})
+	v := r.uses(rate(), map[string]float64{"b": 10})
+	if want := "Reached and held: ThrottleWriteBps of sda 10M/s (waited 50% of the time)."; v.Message != want {
+		t.Errorf("got %q, want %q", v.Message, want)
+	}
+}
+
+func TestANewBoundIsComparedFromTheBeginning(t *testing.T) {
+	r := newRig()
+	for range 6 {
+		r.uses(rate(), map[string]float64{"b": 38})
+	}
+	wider := rate()
+	wider.Bound = 100e6
+	wantReason(t, r.uses(wider, map[string]float64{"b": 38}), qos.ReasonNotMeasured)
+	for range 3 {
+		r.uses(wider, map[string]float64{"b": 38})
+	}
+	wantReason(t, r.uses(wider, map[string]float64{"b": 38}), qos.ReasonNeverReached)
+}
+
+// TestAPauseOfMeasuringBeginsAWindow: nobody knows what a value was meanwhile.
+func TestAPauseOfMeasuringBeginsAWindow(t *testing.T) {
+	r := newRig()
+	for range 6 {
+		r.uses(rate(), map[string]float64{"b": 1})
+	}
+	r.now = r.now.Add(time.Hour)
+	for range 4 {
+		wantReason(t, r.uses(rate(), map[string]float64{"b": 1}), qos.ReasonNeverReached)
+	}
+	r.now = r.now.Add(time.Hour)
+	wantReason(t, r.uses(rate(), map[string]float64{"b": 5000}), qos.ReasonNeverReached)
+}
+
+func TestAShareOfACacheMustBeExceededAllTheTime(t *testing.T) {
+	r := newRig()
+	within, beyond := classes.Reading{occupied: 0.5e6}, classes.Reading{occupied: 1.6e6}
+	for range 6 {
+		r.shows(share(), beyond)
+	}
+	wantReason(t, r.shows(share(), beyond), qos.ReasonNeverReached) // lines from before the class
+	r.shows(share(), within)
+	for range 4 {
+		wantReason(t, r.shows(share(), beyond), qos.ReasonReached)
+	}
+	wantReason(t, r.shows(share(), beyond), qos.ReasonLimitNotHeld)
+	wantReason(t, r.shows(share(), within), qos.ReasonReached)
+}
+
+func TestTheKernelsOwnCountOfAReachedLimitDecides(t *testing.T) {
+	r := newRig()
+	high := classes.Promise{Name: "memory.high", Use: classes.Series{Measure: "memory_bytes"}, Bound: 64e6, Tolerance: 0.1, Reached: events}
+	for range 6 {
+		r.shows(high, classes.Reading{high.Use: 63e6, events: 7})
+	}
+	wantReason(t, r.shows(high, classes.Reading{high.Use: 63e6, events: 7}), qos.ReasonNeverReached)
+	wantReason(t, r.shows(high, classes.Reading{high.Use: 40e6, events: 8}), qos.ReasonReached)
+}
+
+func TestWhatIsNotMeasuredIsSaid(t *testing.T) {
+	unknown := classes.Promise{Name: "memory bandwidth", Use: classes.Series{Measure: "memory_bandwidth_bytes_total"}, Unknown: "per cent of what?"}
+	for _, test := range []struct {
+		name    string
+		promise classes.Promise
+		reading classes.Reading
+		message string
+	}{
+		{"a bound in another unit", unknown, classes.Reading{unknown.Use: 1}, "Not measured: memory bandwidth (per cent of what?)."},
+		{"a machine that does not measure it", rate(), classes.Reading{}, "Not measured: ThrottleWriteBps (the kernel shows no value)."},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig()
+			var v held.Verdict
+			for range 6 {
+				v = r.shows(test.promise, test.reading)
+			}
+			wantReason(t, v, qos.ReasonNotMeasured)
+			if v.Message != test.message {
+				t.Errorf("got %q, want %q", v.Message, test.message)
+			}
+		})
+	}
+
+	r := newRig()
+	if v := r.uses(rate(), nil); v.Reason != qos.ReasonNotMeasured || v.Message != "No container or pod has the class." {
+		t.Errorf("a class without holders: %+v", v)
+	}
+}
+
+// FuzzAHolderThatKeepsItsLimitRaisesNoAlarm draws uses that a rate limit allows, with requests of up to one burst, at irregular times.
+func FuzzAHolderThatKeepsItsLimitRaisesNoAlarm(f *testing.F) {
+	f.Add([]byte{255, 15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15})
+	f.Add([]byte{0, 60, 255, 1, 255, 1, 255, 255, 0, 1})
+	f.Fuzz(func(t *testing.T, draws []byte) {
+		p := rate()
+		j, now := held.NewJudge(interval), time.Unix(0, 0)
+		used, saved := 0.0, p.Burst
+		for i := 0; i+1 < len(draws); i += 2 {
+			seconds := float64(draws[i+1]%30) + 1
+			now = now.Add(time.Duration(seconds) * time.Second)
+			saved = min(saved+p.Bound*seconds, p.Bound*seconds+p.Burst)
+			take := saved * float64(draws[i]) / 255
+			used, saved = used+take, saved-take
+			v := j.Add(held.Sample{Time: now, Uses: []held.Use{{
+				Resource: slow.Resource, Class: slow.Name, ID: "b", Promises: []classes.Promise{p}, Reading: classes.Reading{p.Use: used},
+			}}})[slow]
+			if v.Reason == qos.ReasonLimitNotHeld {
+				t.Fatalf("after %d samples: %s", i/2+1, v.Message)
+			}
+		}
+	})
+}
+
+// FuzzAHolderThatTakesTwiceItsLimitIsFound draws uses of at least twice the limit in each interval.
+func FuzzAHolderThatTakesTwiceItsLimitIsFound(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0})
+	f.Add([]byte{0, 255, 3, 9, 100, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, draws []byte) {
+		r := newRig()
+		for i, draw := range draws {
+			v := r.uses(rate(), map[string]float64{"b": 20 + float64(draw)})
+			if full := i >= int(held.Window/interval); full != (v.Reason == qos.ReasonLimitNotHeld) {
+				t.Fatalf("after %d samples the reason is %s", i+1, v.Reason)
+			}
+		}
+	})
+}

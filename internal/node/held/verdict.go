@@ -1,0 +1,207 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package held
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Verdict says whether a class holds what it promises.
+type Verdict struct {
+	// Reason is one of the reasons of qos.ConditionHeld.
+	Reason  string
+	Message string
+	// Limits has the highest use of each measured limit among the holders of the class.
+	Limits []Limit
+	// about identifies what the message is about, and figure is the highest ratio in it.
+	about  string
+	figure float64
+}
+
+// Limit is the use of a limit as a part of it, over the window.
+type Limit struct {
+	Name, Part string
+	Ratio      float64
+}
+
+// Condition returns the verdict as the condition of the class.
+func (v Verdict) Condition() classes.Condition {
+	return classes.Condition{Type: qos.ConditionHeld, Healthy: v.Reason != qos.ReasonLimitNotHeld, Reason: v.Reason, Message: v.Message}
+}
+
+// orSame returns the verdict with the message of the previous one, if both are about the same, and the figure has not changed by more
+// than a quarter. With each new message, the object of the node is written.
+func (v Verdict) orSame(previous Verdict) Verdict {
+	if v.Reason == previous.Reason && v.about == previous.about && v.figure <= previous.figure*1.25 && previous.figure <= v.figure*1.25 {
+		v.Message, v.figure = previous.Message, previous.figure
+	}
+	return v
+}
+
+// mostNamed is how many findings a message names.
+const mostNamed = 3
+
+// verdict decides about a class: a limit that is not held is more important than one that was reached, and so on.
+func (o *opinion) verdict(began time.Time) (v Verdict) {
+	v.Limits = o.limits()
+	exceeded := o.where(func(f finding) bool { return f.track.exceeded })
+	reached := o.where(func(f finding) bool { return f.reached })
+	missing := o.where(func(f finding) bool { return !f.track.measured() })
+
+	unmeasured := whyMissing(missing)
+	switch {
+	case len(exceeded) > 0:
+		v.Reason, v.about = qos.ReasonLimitNotHeld, about(exceeded, true)
+		v.figure = exceeded[0].track.ratio()
+		v.Message = "Over a minute or more, " + named(exceeded, finding.exceeds) + "; see docs/held.md for what can take more than a class gives"
+	case len(reached) > 0:
+		v.Reason, v.about = qos.ReasonReached, about(reached, false)
+		v.Message = "Reached and held: " + named(onePerLimit(reached), finding.uses)
+	case o.reached:
+		v.Reason, v.Message = qos.ReasonReached, "A limit was reached, by a container or pod that has the class no more"
+	case o.compared:
+		v.Reason = qos.ReasonNeverReached
+		v.Message = "No limit was reached since " + began.UTC().Format(time.RFC3339)
+	case len(o.findings) == 0:
+		v.Reason, v.Message = qos.ReasonNotMeasured, "No container or pod has the class"
+	case len(missing) < len(o.findings):
+		v.Reason, v.Message = qos.ReasonNotMeasured, "The measurement has begun less than a minute ago"
+	default:
+		v.Reason, v.Message = qos.ReasonNotMeasured, "Not measured: "+unmeasured
+		v.about = v.Message
+	}
+	if unmeasured != "" && v.Reason != qos.ReasonNotMeasured {
+		v.Message += "; not measured: " + unmeasured
+		v.about += unmeasured
+	}
+	v.Message += "."
+	return v
+}
+
+// limits returns the highest use of each limit, sorted by name.
+func (o *opinion) limits() (all []Limit) {
+	highest := map[[2]string]float64{}
+	for _, f := range o.findings {
+		if name := [2]string{f.promise.Name, f.promise.Use.Part}; f.track.complete {
+			highest[name] = max(highest[name], f.track.ratio())
+		}
+	}
+	for name, ratio := range highest {
+		all = append(all, Limit{name[0], name[1], ratio})
+	}
+	slices.SortFunc(all, func(a, b Limit) int { return strings.Compare(a.Name+" "+a.Part, b.Name+" "+b.Part) })
+	return all
+}
+
+// about identifies limits, and with `holders` also those to whom they were promised.
+func about(findings []finding, holders bool) string {
+	names := map[string]bool{}
+	for _, f := range findings {
+		name := f.limit()
+		if holders {
+			name += " " + f.holder
+		}
+		names[name] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(names)), "; ")
+}
+
+// onePerLimit returns the first finding about each limit.
+func onePerLimit(findings []finding) []finding {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(findings, func(f finding) bool {
+		before := seen[f.limit()]
+		seen[f.limit()] = true
+		return before
+	})
+}
+
+// named returns the texts of the first findings, and the number of the others.
+func named(findings []finding, text func(finding) string) string {
+	var texts []string
+	for _, f := range findings[:min(len(findings), mostNamed)] {
+		texts = append(texts, text(f))
+	}
+	if more := len(findings) - mostNamed; more > 0 {
+		texts = append(texts, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(texts, ", and ")
+}
+
+// whyMissing returns the limits that are not measured, with the reasons.
+func whyMissing(missing []finding) string {
+	why := map[string]bool{}
+	for _, f := range missing {
+		reason := f.promise.Unknown
+		if reason == "" {
+			reason = "the kernel shows no value"
+		}
+		why[f.promise.Name+" ("+reason+")"] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(why)), ", ")
+}
+
+// limit names the limit, e.g. "ThrottleWriteBps of sda".
+func (f finding) limit() string {
+	if f.promise.Use.Part == "" {
+		return f.promise.Name
+	}
+	return f.promise.Name + " of " + f.promise.Use.Part
+}
+
+// exceeds says how far a limit is exceeded, e.g. "pod a/b took 38M/s of 10M/s (280% too much)".
+func (f finding) exceeds() string {
+	holder := f.holder
+	if holder == "" {
+		holder = "the class"
+	}
+	return fmt.Sprintf("%s took %s of %s: %s is exceeded by %.0f%%", holder,
+		quantity(f.promise.Use, f.track.use()), quantity(f.promise.Use, f.promise.Bound), f.limit(), 100*(f.track.ratio()-1))
+}
+
+// uses says how much of a limit is used, and how long the holder waited.
+func (f finding) uses() string {
+	text := f.limit() + " " + quantity(f.promise.Use, f.promise.Bound)
+	if waited := f.track.waited(); waited >= 0.01 {
+		text += fmt.Sprintf(" (waited %.0f%% of the time)", 100*waited)
+	}
+	return text
+}
+
+// quantity formats a value of a series, e.g. "38M/s".
+func quantity(of classes.Series, value float64) string {
+	var text string
+	switch {
+	case strings.Contains(of.Measure, "_bytes"):
+		text = sizeText(value)
+	case value < 10:
+		text = fmt.Sprintf("%.2g", value)
+	default:
+		text = fmt.Sprintf("%.0f", value)
+	}
+	if strings.Contains(of.Measure, "_seconds") {
+		text += "s"
+	}
+	if of.Cumulative() {
+		text += "/s"
+	}
+	return text
+}
+
+// sizeText formats bytes with a decimal prefix, as class files and Kubernetes write limits.
+func sizeText(bytes float64) string {
+	prefixes := []string{"", "k", "M", "G", "T", "P"}
+	i := 0
+	for ; bytes >= 999.5 && i < len(prefixes)-1; i++ {
+		bytes /= 1000
+	}
+	return fmt.Sprintf("%.3g%s", bytes, prefixes[i])
+}

@@ -1,0 +1,274 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/held"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/linux"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+const heldInterval = 15 * time.Second
+
+// judges lets a node judge in a simulated time. `use` simulates what the container uses in each interval.
+type judges struct {
+	*machine
+	use func()
+}
+
+// intervals lets some intervals pass, and returns the condition of a class after the last one.
+func (j judges) intervals(t *testing.T, n int, resource, class string) classes.Condition {
+	t.Helper()
+	for range n {
+		<-time.After(heldInterval)
+		j.use()
+		if err := j.JudgeHeld(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range j.Status().Resources {
+		if r.Name == resource {
+			return r.Held[class]
+		}
+	}
+	t.Fatalf("there is no resource %s", resource)
+	return classes.Condition{}
+}
+
+func wantHeld(t *testing.T, c classes.Condition, reason string, texts ...string) {
+	t.Helper()
+	if c.Type != qos.ConditionHeld || c.Reason != reason || c.Healthy != (reason != qos.ReasonLimitNotHeld) {
+		t.Errorf("the condition is %+v, want reason %s", c, reason)
+	}
+	for _, text := range texts {
+		if !strings.Contains(c.Message, text) {
+			t.Errorf("the message %q lacks %q", c.Message, text)
+		}
+	}
+}
+
+// TestANodeJudgesALimitOfBlockIO writes 1 MB/s, then as much as the limit allows, and then four times as much: another program has
+// removed the limit. Class first allows 50 writes per second and 1 MB/s of reads.
+func TestANodeJudgesALimitOfBlockIO(t *testing.T) {
+	for name, legacy := range map[string]bool{"cgroup v2": false, "cgroup v1": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newBlockIOMachine(t, legacy, "first").machine
+				rate := uint64(100_000)
+				j := judges{m, func() {
+					m.host.Cgroups().Transfer(machinePath, "sda", rate*uint64(heldInterval.Seconds()), 0)
+				}}
+				const resource = "k8s.io/blockio"
+				wantHeld(t, j.intervals(t, 1, resource, "first"), qos.ReasonNotMeasured)
+				wantHeld(t, j.intervals(t, 5, resource, "second"), qos.ReasonNotMeasured, "No container or pod has the class")
+				wantHeld(t, j.intervals(t, 1, resource, "first"), qos.ReasonNeverReached)
+				rate = 1_000_000
+				wantHeld(t, j.intervals(t, 6, resource, "first"), qos.ReasonReached, "ThrottleReadBps of sda 1M/s")
+				rate = 4_000_000
+				wantHeld(t, j.intervals(t, 8, resource, "first"), qos.ReasonLimitNotHeld, "container main took 3.25M/s of 1M/s", "exceeded by 225%")
+				rate = 1_000_000
+				wantHeld(t, j.intervals(t, 8, resource, "first"), qos.ReasonReached)
+
+				verdict := j.HeldVerdicts()[held.Class{Resource: resource, Name: "first"}]
+				want := held.Limit{Name: "ThrottleReadBps", Part: "sda", Ratio: 1}
+				if len(verdict.Limits) == 0 || verdict.Limits[0] != want {
+					t.Errorf("the limits are %+v, want %+v first", verdict.Limits, want)
+				}
+			})
+		})
+	}
+}
+
+// TestADayWithinTheLimitsRaisesNoAlarm is a soak in simulated time. A container transfers random parts of what its limits allow, with
+// requests of up to 4 MB at once, and its class changes, and the plugin restarts.
+func TestADayWithinTheLimitsRaisesNoAlarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newBlockIOMachine(t, false, "first").machine
+		draws := rand.New(rand.NewPCG(1, 2))
+		type limit struct {
+			disk string
+			rate float64
+		}
+		limits := map[string]limit{"first": {"sda", 1e6}, "second": {"sdc", 2e6}, "third": {"sda", 10e6}}
+		class, saved, reached := "first", 0.0, 0
+		j := judges{m, func() {
+			of := limits[class]
+			saved += of.rate * heldInterval.Seconds()
+			take := saved * []float64{0, 0.5, 0.9, 1, 1}[draws.IntN(5)]
+			saved = min(saved-take, 4e6)
+			m.host.Cgroups().Transfer(machinePath, of.disk, uint64(take), 0)
+		}}
+		for range 24 * int(time.Hour/heldInterval) {
+			switch draws.IntN(200) {
+			case 0:
+				class, saved = []string{"first", "second", "third"}[draws.IntN(3)], 0
+				m.mustUpdate(t, ownerA, map[string]string{"blockio": class})
+			case 1:
+				m.recover(t)
+			}
+			condition := j.intervals(t, 1, "k8s.io/blockio", class)
+			if !condition.Healthy {
+				t.Fatalf("class %s: %s", class, condition.Message)
+			}
+			if condition.Reason == qos.ReasonReached {
+				reached++
+			}
+		}
+		if reached < 1000 {
+			t.Errorf("a limit was reached in only %d samples", reached)
+		}
+	})
+}
+
+// rdtHeld has class half with 6 of 12 ways of the L3 cache, which are 8 MiB, and with 500 MBps.
+const rdtHeld = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: k8s.io/rdt
+  rdt: {partitions: {all: {l3Allocation: "100%%", mbAllocation: [%[1]s], classes: {half: {l3Allocation: "50%%", mbAllocation: [%[2]s]}}}}}
+`
+
+// dimm is a table of the firmware with one module of DDR4-3200, which transfers 25.6 GB/s.
+const dimm = "\x11\x17\x00\x00" + "\x00\x00\x00\x00\x00\x00" + "\x40\x00" + "\x00\x40" + "\x00\x00\x00\x00\x00\x00\x00" + "\x80\x0c" + "\x00\x00"
+
+// TestANodeJudgesSharesOfCachesAndBandwidth lets the class occupy and transfer a part of what it may, and then too much.
+func TestANodeJudgesSharesOfCachesAndBandwidth(t *testing.T) {
+	for _, test := range []struct {
+		name, options, all, half string
+		// firmware is the table of the memory modules.
+		firmware string
+		// bytes is what the class may transfer in a second. It is 0 if that is unknown.
+		bytes                 float64
+		counts, reached, much string
+	}{
+		{
+			"MBps", "mba_MBps", "4000MBps", "500MBps", "", 500 << 20, "mbm_local_bytes", "MBps of 0 524M/s",
+			"the class took 695M/s of 524M/s: MBps of 0 is exceeded by 32%",
+		},
+		{
+			"per cent", "", `"100%"`, `"50%"`, dimm, 6.4e9, "mbm_total_bytes", "memory bandwidth of 0 6.4G/s",
+			"the class took 8.48G/s of 6.4G/s: memory bandwidth of 0 is exceeded by 32%",
+		},
+		{"per cent of an unknown bandwidth", "", `"100%"`, `"50%"`, "", 0, "mbm_total_bytes", "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				spec := resctrl.IntelSpec()
+				spec.Options = test.options
+				kind := func(host crashHost) classes.Kind { return rdtOn(t, host) }
+				m := newMachine(t, sim.New(sim.Options{RDT: &spec}), kind, fmt.Sprintf(rdtHeld, test.all, test.half), "rdt=half")
+				if test.firmware != "" {
+					m.host.Cgroups().AddFile("/sys/firmware/dmi/tables/DMI", test.firmware)
+				}
+				m.restart(t)
+				m.Synchronize(nil, nil)
+				m.host.Resctrl().AddTask(100, m.create(t, 100)[classes.Setting{Name: classes.SettingClosID}])
+				m.host.Cgroups().AddCgroup(machinePath)
+				m.host.Cgroups().AddProcess(machinePath, 100)
+				m.start(t)
+
+				occupied, share, total := 4<<20, 0.5, 0.0
+				j := judges{m, func() {
+					total += share * test.bytes * heldInterval.Seconds()
+					m.host.Resctrl().Count("qos-half", 0, "llc_occupancy", strconv.Itoa(occupied))
+					m.host.Resctrl().Count("qos-half", 0, test.counts, strconv.FormatFloat(total, 'f', 0, 64))
+				}}
+				never := j.intervals(t, 6, "k8s.io/rdt", "half")
+				wantHeld(t, never, qos.ReasonNeverReached)
+				if unknown := strings.Contains(never.Message, "not measured: memory bandwidth (the firmware does not report"); unknown != (test.bytes == 0) {
+					t.Errorf("the message is %q", never.Message)
+				}
+				occupied = 8 << 20
+				wantHeld(t, j.intervals(t, 6, "k8s.io/rdt", "half"), qos.ReasonReached, "L3 share of 0")
+				if test.bytes > 0 {
+					share = 1.6
+					wantHeld(t, j.intervals(t, 6, "k8s.io/rdt", "half"), qos.ReasonLimitNotHeld, test.much)
+					share = 1
+					wantHeld(t, j.intervals(t, 6, "k8s.io/rdt", "half"), qos.ReasonReached, test.reached)
+				}
+				occupied = 12 << 20
+				wantHeld(t, j.intervals(t, 6, "k8s.io/rdt", "half"), qos.ReasonLimitNotHeld, "L3 share of 0 is exceeded by 50%")
+			})
+		})
+	}
+}
+
+const linuxHeld = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: vendor.example/memory
+  linux: {classes: {high: {memory: {high: 64Mi}, cpu: {burst: 20ms}}}}
+`
+
+// TestANodeJudgesMemoryHighAndBursts lets a container reach memory.high, use bursts, and stay above memory.high.
+func TestANodeJudgesMemoryHighAndBursts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t, sim.New(sim.Options{}), func(host crashHost) classes.Kind {
+			return linux.Kind(linux.Options{FS: priorities{host}, Tree: treeOf(t, host), Log: slog.New(slog.DiscardHandler)})
+		}, linuxHeld, "vendor.example/memory=high")
+		const dir = "/sys/fs/cgroup" + machinePath + "/"
+		cgroups := m.host.Cgroups()
+		cgroups.AddFile("/sys/fs/cgroup/cgroup.controllers", "cpu io memory pids\n")
+		cgroups.AddCgroup(machinePath)
+		for file, text := range map[string]string{"memory.high": "67108864\n", "cpu.max.burst": "20000\n"} {
+			cgroups.AddFile(dir+file, text)
+		}
+		m.ctr.Spec = classes.Spec{CPUQuota: 50_000, CPUPeriod: 100_000}
+		m.restart(t)
+		m.Synchronize(nil, nil)
+		m.create(t, 100)
+		m.start(t)
+
+		used, events, bursts, burstTime := 40<<20, 0, 0, 0
+		j := judges{m, func() {
+			cgroups.AddFile(dir+"memory.current", strconv.Itoa(used)+"\n")
+			cgroups.AddFile(dir+"memory.events", fmt.Sprintf("low 0\nhigh %d\nmax 0\noom 0\n", events))
+			cgroups.AddFile(dir+"cpu.stat", fmt.Sprintf("usage_usec 5\nnr_bursts %d\nburst_usec %d\n", bursts, burstTime))
+		}}
+		const resource = "vendor.example/memory"
+		wantHeld(t, j.intervals(t, 6, resource, "high"), qos.ReasonNeverReached)
+		bursts, burstTime = 9, 90_000
+		wantHeld(t, j.intervals(t, 1, resource, "high"), qos.ReasonReached, "cpu.burst")
+		events = 4
+		wantHeld(t, j.intervals(t, 1, resource, "high"), qos.ReasonReached, "memory.high 67.1M")
+		used = 100 << 20
+		wantHeld(t, j.intervals(t, 6, resource, "high"), qos.ReasonLimitNotHeld, "took 105M of 67.1M: memory.high is exceeded by 56%")
+	})
+}
+
+// priorities adds the I/O priority of processes to a simulated machine.
+type priorities struct{ crashHost }
+
+func (priorities) IOPriority(int) (int, error) { return 0, nil }
+
+// TestWithoutAnIntervalNothingIsJudged: the node has the conditions of nothing, and reads nothing.
+func TestWithoutAnIntervalNothingIsJudged(t *testing.T) {
+	m := newBlockIOMachine(t, false, "first").machine
+	m.fixture.restart(t, func(o *node.Options) { o.HeldInterval = 0 })
+	m.mustConfigure(t, m.text)
+	if err := m.JudgeHeld(t.Context()); err != nil {
+		t.Error(err)
+	}
+	m.FollowHeld(t.Context()) // returns at once
+	for _, r := range m.Status().Resources {
+		if len(r.Held) > 0 || len(m.HeldVerdicts()) > 0 {
+			t.Errorf("%s is judged: %+v", r.Name, r.Held)
+		}
+	}
+}
