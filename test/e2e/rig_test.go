@@ -109,6 +109,7 @@ func (r *rig) buildForArm(t *testing.T, root string) {
 	opt := filepath.Join(root, "opt")
 	r.buildFor(t, "arm64", "build", "-o", filepath.Join(root, "init"), "./test/e2e/firstprocess")
 	r.buildFor(t, "arm64", "build", "-o", filepath.Join(opt, "qos-nri-plugin"), "./cmd/qos-nri-plugin")
+	r.buildFor(t, "arm64", "build", "-o", filepath.Join(opt, "demo"), "./test/demo")
 	r.buildFor(t, "arm64", "test", "-c", "-tags", "e2e_vm", "-o", filepath.Join(opt, "invm.test"), "./test/e2e/invm")
 	r.buildFor(t, "arm64", "test", "-c", "-o", filepath.Join(opt, "rdt.test"), "./pkg/rdt")
 	must(t, os.MkdirAll(filepath.Join(root, "bin"), 0o755))

@@ -80,8 +80,10 @@ func machines() []machine {
 		{name: "intel-simulation-mbps", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "mba_MBps"},
 		{name: "amd-linux-7.3", test: "TestLinux73", vendor: "amd", cgroup: "v2", linux: "7.3"},
 		{name: "intel-linux-7.3", test: "TestLinux73", vendor: "intel", cgroup: "v2", linux: "7.3", environment: []string{"rdt=energy,perf"}},
+		{name: "amd-many-containers", test: "TestManyContainers", vendor: "amd", cgroup: "v2", linux: "7.3", environment: []string{"rdt_emu.evict=1"}},
 		{name: "intel-many-containers", test: "TestManyContainers", vendor: "intel", cgroup: "v2", linux: "7.3",
 			environment: []string{"rdt=energy,perf", "rdt_emu.telemetry_rmids=12", "rdt_emu.evict=1"}},
+		{name: "intel-snc", test: "TestSubNUMA", vendor: "intel", cgroup: "v2", linux: "7.3", cpus: "4,sockets=2,cores=2", environment: []string{"rdt_emu.snc=2"}},
 		{name: "arm64-mpam", test: "TestArm", linux: "arm64", nightly: true},
 		{name: "amd-simulation", test: "TestSimulation", vendor: "amd", cgroup: "v2"},
 	}

@@ -23,12 +23,20 @@ func TestLinux73(t *testing.T) {
 	backendTests(t, tests...)
 }
 
-// TestManyContainers has more containers than RMIDs.
+// TestSubNUMA needs a CPU with two sub-NUMA nodes in each L3.
+func TestSubNUMA(t *testing.T) {
+	if nodes := strings.TrimSpace(mustRead(t, "/sys/devices/system/cpu/online")); nodes != "0-3" {
+		t.Fatalf("the CPUs are %s, want four", nodes)
+	}
+	backendTests(t, "TestOneClassFileOnTheKernel")
+}
+
+// TestManyContainers has more containers than RMIDs and counters.
 func TestManyContainers(t *testing.T) {
 	backendTests(t, "TestAHundredContainersOnTheKernel")
 }
 
-// TestArm runs tests of the RDT backend on a kernel for arm64 with MPAM, and check.
+// TestArm runs tests of the RDT backend on a kernel for arm64 with MPAM, and the programs.
 func TestArm(t *testing.T) {
 	backendTests(t, "TestOneClassFileOnTheKernel", "TestTheKernelRoundsAsCheckPredicts")
 	t.Run("check names the features of this machine", func(t *testing.T) {
@@ -41,6 +49,11 @@ func TestArm(t *testing.T) {
 			}
 		}
 		t.Log(printed)
+	})
+	t.Run("the demo passes", func(t *testing.T) {
+		if printed, err := output("demo"); err != nil {
+			t.Errorf("%v\n%s", err, printed)
+		}
 	})
 }
 
