@@ -5,6 +5,7 @@ package nriplugin_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -161,7 +162,7 @@ func TestAVolumeIsLimitedWhileItsContainerRuns(t *testing.T) {
 		t.Errorf("a new limit counts as drift: %v", got)
 	}
 
-	r.wantNotMeasured(t)
+	r.wantMeasured(t, 9000000)
 
 	r.mustStop(t, id)
 	r.wantVolumes(t, id, "")
@@ -221,17 +222,23 @@ func TestACharacterDeviceIsNoVolume(t *testing.T) {
 	}
 }
 
-// wantNotMeasured checks that the usage lists no volume. The usage of a volume is part of the usage of its container.
-func (r *volumeRig) wantNotMeasured(t *testing.T) {
+// wantMeasured checks the limit in the usage of the only volume.
+func (r *volumeRig) wantMeasured(t *testing.T, readBps float64) {
 	t.Helper()
 	sample, err := r.node.Usage(t.Context())
-	if err != nil || len(sample.Holders) == 0 {
-		t.Errorf("usage %+v, error %v; want the usage of the container", sample, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	var limits []float64
 	for _, h := range sample.Holders {
-		if h.Scope() != classes.ContainerScope {
-			t.Errorf("%s is measured, want only containers", h)
+		for series, value := range h.Reading {
+			if h.Scope() == classes.VolumeScope && series.Measure == "max_read_bps" {
+				limits = append(limits, value)
+			}
 		}
+	}
+	if !slices.Equal(limits, []float64{readBps}) {
+		t.Errorf("the usage has the limits %v, want %v", limits, readBps)
 	}
 }
 
