@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/claimdefaults"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 	"github.com/qos-nri/qos-nri-plugin/internal/statefulsets"
@@ -43,7 +44,7 @@ running pods. Several replicas elect a leader.`,
 	flags.StringVar(&options.CSIDir, "csi-dir", options.CSIDir,
 		"directory of the sockets for external-resizers, DRIVER.sock for each CSI driver in --drivers; empty for none")
 	logging.AddFlags(flags)
-	root.AddCommand(newResizeCommand(), program.NewVersionCommand("qos-storage", version))
+	root.AddCommand(newResizeCommand(), newDefaultsCommand(), program.NewVersionCommand("qos-storage", version))
 	return root
 }
 
@@ -63,6 +64,28 @@ needs other rights than the rest of qos-storage. Several replicas elect a leader
 	}
 	flags := cmd.Flags()
 	options.AddFlags(flags)
+	logging.AddFlags(flags)
+	return cmd
+}
+
+func newDefaultsCommand() *cobra.Command {
+	options := claimdefaults.Options{Options: replicated.Options{MetricsAddress: "127.0.0.1:9424", Version: program.Version(version)}}
+	var logging program.LogOptions
+	cmd := &cobra.Command{
+		Use:   "defaults",
+		Short: "Write default VolumeAttributesClasses into claims",
+		Long: `defaults gives bound claims that name no VolumeAttributesClass the default class of their StorageClass, also if the default is
+set later. Quotas then count these claims. It runs in a process of its own, because it needs other rights than the rest of qos-storage.
+Several replicas elect a leader.`,
+		Args: program.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd, logging, options.Validate(), func(log *slog.Logger) error { return claimdefaults.Run(cmd.Context(), options, log) })
+		},
+	}
+	flags := cmd.Flags()
+	options.AddFlags(flags)
+	flags.StringSliceVar(&options.Drivers, "drivers", options.Drivers,
+		"comma-separated drivers whose claims get classes, as in the flag --drivers of qos-storage")
 	logging.AddFlags(flags)
 	return cmd
 }

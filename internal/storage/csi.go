@@ -104,7 +104,7 @@ func (e *csiEndpoint) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilit
 func (e *csiEndpoint) ControllerModifyVolume(ctx context.Context, r *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
 	parameters := maps.Clone(r.GetMutableParameters())
 	maps.DeleteFunc(parameters, isOfResizer)
-	limits, err := parseLimits(parameters)
+	limits, err := ParseLimits(parameters)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, oneLine{err}.Error())
 	}

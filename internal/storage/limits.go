@@ -12,6 +12,7 @@ import (
 	"math"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -20,7 +21,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These are the parameters of a VolumeAttributesClass. Each limit applies separately to reads and to writes.
+// These are the parameters of a VolumeAttributesClass. Each limit applies separately to reads and to writes. KEP-3751's first revision
+// gives the requests of claims the same names.
 const (
 	// parameterIOPS limits the operations a second.
 	parameterIOPS = "iops"
@@ -28,12 +30,25 @@ const (
 	parameterThroughput = "throughput"
 )
 
+// Requested returns the requests of a claim that have the names of parameters, or nil if there are none.
+func Requested(claim *corev1.PersistentVolumeClaim) (requested corev1.ResourceList) {
+	for _, name := range []corev1.ResourceName{parameterIOPS, parameterThroughput} {
+		if quantity, ok := claim.Spec.Resources.Requests[name]; ok {
+			if requested == nil {
+				requested = corev1.ResourceList{}
+			}
+			requested[name] = quantity
+		}
+	}
+	return requested
+}
+
 // minLimit is the smallest limit that the kernel accepts in cgroup v2 (block/blk-throttle.c, tg_set_limit).
 const minLimit = 2
 
-// limitsOf returns the limits of a VolumeAttributesClass. The error joins all problems of its parameters.
-func limitsOf(class *storagev1.VolumeAttributesClass) (nodeqosv1alpha1.VolumeClass, error) {
-	limits, err := parseLimits(class.Parameters)
+// LimitsOf returns the limits of a VolumeAttributesClass. The error joins all problems of its parameters.
+func LimitsOf(class *storagev1.VolumeAttributesClass) (nodeqosv1alpha1.VolumeClass, error) {
+	limits, err := ParseLimits(class.Parameters)
 	if nameErr := classes.ValidateClassName(class.Name); nameErr != nil {
 		err = errors.Join(fmt.Errorf("its name %w", nameErr), err)
 	}
@@ -43,8 +58,8 @@ func limitsOf(class *storagev1.VolumeAttributesClass) (nodeqosv1alpha1.VolumeCla
 	return nodeqosv1alpha1.VolumeClass{Name: class.Name, VolumeLimits: limits}, nil
 }
 
-// parseLimits returns the limits in the parameters of a VolumeAttributesClass. The error joins all problems.
-func parseLimits(parameters map[string]string) (limits qos.VolumeLimits, _ error) {
+// ParseLimits returns the limits in the parameters of a VolumeAttributesClass. The error joins all problems.
+func ParseLimits(parameters map[string]string) (limits qos.VolumeLimits, _ error) {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(parameters)) {
 		var err error

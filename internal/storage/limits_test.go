@@ -25,7 +25,7 @@ func attributes(name string, parameters map[string]string) *storagev1.VolumeAttr
 }
 
 func TestALimitAppliesToEachDirection(t *testing.T) {
-	got, err := limitsOf(attributes("gold", map[string]string{"iops": "1k", "throughput": "100Mi"}))
+	got, err := LimitsOf(attributes("gold", map[string]string{"iops": "1k", "throughput": "100Mi"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestWrongParametersAreErrors(t *testing.T) {
 		{"several problems are one line", "gold", map[string]string{"iops": "1", "type": "io2"}, `the minimum is 2; parameter "type" is unknown`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := limitsOf(attributes(test.class, test.parameters))
+			_, err := LimitsOf(attributes(test.class, test.parameters))
 			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("the error is %v\nwant %s", err, test.want)
 			}
@@ -70,7 +70,7 @@ func FuzzLimits(f *testing.F) {
 	f.Add("2", "9223372036854775806")
 	f.Add("4294967294", "2")
 	f.Fuzz(func(t *testing.T, iops, throughput string) {
-		limits, err := limitsOf(attributes("gold", map[string]string{"iops": iops, "throughput": throughput}))
+		limits, err := LimitsOf(attributes("gold", map[string]string{"iops": iops, "throughput": throughput}))
 		if err != nil {
 			return
 		}

@@ -5,6 +5,7 @@ package storage
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -96,6 +97,8 @@ func (o *objects) mountsOn(pods []*corev1.Pod, before nodeqosv1alpha1.NodeQOSRes
 			class, err := o.classOf(claim, before)
 			if err != nil {
 				problems = append(problems, problem{claim, err})
+			} else if o.ignoresRequests(claim) {
+				problems = append(problems, problem{claim, errRequestsIgnored})
 			}
 			if class != nil {
 				mounts = append(mounts, mountsOf(pod, volume.Name, claim, class, err)...)
@@ -187,12 +190,12 @@ func (o *objects) classOf(
 	switch {
 	case volume == nil:
 		return o.formerClass(claim, anyDriver, before), nil
-	case !slices.Contains(o.drivers, driverOf(volume)):
+	case !slices.Contains(o.drivers, DriverOf(volume)):
 		return nil, nil //nolint:nilnil // a volume of a driver that is not listed has no class
 	}
 
 	for i, name := range o.candidates(claim) {
-		class, err := o.class(name, driverOf(volume))
+		class, err := o.class(name, DriverOf(volume))
 		if i == 0 {
 			problem = err
 		}
@@ -201,9 +204,24 @@ func (o *objects) classOf(
 		}
 	}
 	if problem != nil {
-		class = o.formerClass(claim, driverOf(volume), before)
+		class = o.formerClass(claim, DriverOf(volume), before)
 	}
 	return class, problem
+}
+
+// errRequestsIgnored is reported for a claim in the form of KEP-3751's first revision. The API server accepts it, and nothing reads the
+// requests but "qos-storage defaults", which then sets the class of the claim.
+var errRequestsIgnored = errors.New("the requests of iops and throughput have no effect, because the claim has no VolumeAttributesClass; " +
+	"set volumeAttributesClassName")
+
+// ignoresRequests reports whether a claim requests iops or throughput and names no class.
+func (o *objects) ignoresRequests(claim *corev1.PersistentVolumeClaim) bool {
+	name := claim.Spec.VolumeAttributesClassName
+	if name != nil && *name != "" || len(Requested(claim)) == 0 {
+		return false
+	}
+	volume := o.volumeOf(claim)
+	return volume != nil && slices.Contains(o.drivers, DriverOf(volume))
 }
 
 // volumeOf returns the volume to which a claim is bound, or nil if the claim is not bound. Every user may set the volume name of a
@@ -213,11 +231,16 @@ func (o *objects) volumeOf(claim *corev1.PersistentVolumeClaim) *corev1.Persiste
 	if err != nil { // the only error is that the volume does not exist
 		return nil
 	}
-	of := volume.Spec.ClaimRef
-	if of == nil || of.Namespace != claim.Namespace || of.Name != claim.Name || of.UID != claim.UID {
+	if !IsBound(claim, volume) {
 		return nil
 	}
 	return volume
+}
+
+// IsBound reports whether a claim and a volume name each other.
+func IsBound(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) bool {
+	of := volume.Spec.ClaimRef
+	return of != nil && of.Namespace == claim.Namespace && of.Name == claim.Name && of.UID == claim.UID && claim.Spec.VolumeName == volume.Name
 }
 
 // formerClass returns the class that a claim has in the spec of a node, or nil if it has none there. If the class is no longer
@@ -274,7 +297,7 @@ func (o *objects) class(name, driver string) (*classLimits, error) {
 		return nil, invalidClass{fmt.Errorf("VolumeAttributesClass %q is for driver %s, but the volume has driver %s", name, class.DriverName, driver)}
 	}
 
-	limits, err := limitsOf(class)
+	limits, err := LimitsOf(class)
 	if err != nil {
 		return nil, invalidClass{err}
 	}
@@ -284,8 +307,8 @@ func (o *objects) class(name, driver string) (*classLimits, error) {
 // invalidClass is the reason why a claim can never have a class.
 type invalidClass struct{ error }
 
-// driverOf returns the name of the driver of a volume, or "" if it has none.
-func driverOf(volume *corev1.PersistentVolume) string {
+// DriverOf returns the name of the driver of a volume, or "" if it has none.
+func DriverOf(volume *corev1.PersistentVolume) string {
 	switch {
 	case volume.Spec.CSI != nil:
 		return volume.Spec.CSI.Driver

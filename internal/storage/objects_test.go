@@ -233,6 +233,9 @@ func TestTheClassOfAClaim(t *testing.T) {
 		{"is also that of an ephemeral volume", []string{"persistentVolumeClaim: {claimName: data}", "ephemeral: {}", "{name: data, namespace", "{name: db-data, namespace",
 			"{namespace: a, name: data", "{namespace: a, name: db-data"},
 			"silver", ""},
+		{"is none for requests, which are reported", []string{wanted + ", storageClassName: fast", "resources: {requests: {iops: 500}}"}, "",
+			"the requests of iops and throughput have no effect"},
+		{"is not that of requests", []string{wanted, wanted + ", resources: {requests: {iops: 700}}"}, "silver", ""},
 		{"does not matter for a pod that has ended", []string{"kind: Pod\n", "kind: Pod\nstatus: {phase: Succeeded}\n"}, "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

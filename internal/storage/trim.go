@@ -24,13 +24,15 @@ func trim(object any) (any, error) {
 	case *corev1.Pod:
 		return trimPod(o), nil
 	case *corev1.PersistentVolumeClaim:
-		return &corev1.PersistentVolumeClaim{
+		kept := &corev1.PersistentVolumeClaim{
 			ObjectMeta: identityOf(o),
 			Spec: corev1.PersistentVolumeClaimSpec{
 				VolumeName: o.Spec.VolumeName, StorageClassName: o.Spec.StorageClassName, VolumeAttributesClassName: o.Spec.VolumeAttributesClassName,
 			},
 			Status: corev1.PersistentVolumeClaimStatus{CurrentVolumeAttributesClassName: o.Status.CurrentVolumeAttributesClassName},
-		}, nil
+		}
+		kept.Spec.Resources.Requests = Requested(o)
+		return kept, nil
 	case *corev1.PersistentVolume:
 		kept := &corev1.PersistentVolume{ObjectMeta: identityOf(o), Spec: corev1.PersistentVolumeSpec{ClaimRef: o.Spec.ClaimRef}}
 		if csi := o.Spec.CSI; csi != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
@@ -28,6 +29,14 @@ func TestTheControllerKeepsLittleOfEachObject(t *testing.T) {
 		"claim with 250 KiB of annotations": func(meta metav1.ObjectMeta) any {
 			meta.Annotations = map[string]string{"x": strings.Repeat("x", 250<<10)}
 			return &corev1.PersistentVolumeClaim{ObjectMeta: meta}
+		},
+		"claim with 10,000 requests": func(meta metav1.ObjectMeta) any {
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: meta}
+			claim.Spec.Resources.Requests = corev1.ResourceList{"iops": resource.MustParse("1")}
+			for i := range 10000 {
+				claim.Spec.Resources.Requests[corev1.ResourceName(fmt.Sprint("request-", i))] = resource.MustParse("1")
+			}
+			return claim
 		},
 		"pod with 1 MiB of volumes":             func(meta metav1.ObjectMeta) any { return podWithConfigMaps(meta) },
 		"pod with 5000 claims in 40 containers": func(meta metav1.ObjectMeta) any { return podWithClaims(meta) },

@@ -37,6 +37,7 @@ func publisher() *user.DefaultInfo {
 type confinement struct {
 	policy    *admissionv1.ValidatingAdmissionPolicy
 	validator validating.Validator
+	params    runtime.Object // nil for a policy without parameters
 }
 
 // newConfinement returns the only policy in rendered manifests.
@@ -54,7 +55,7 @@ func confinementOf(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) *conf
 	t.Helper()
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, 30)))
 	must(t, err)
-	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
+	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasParams: p.Spec.ParamKind != nil}
 	compiler.CompileAndStoreVariables(variables(p.Spec.Variables), options, environment.NewExpressions)
 	var rules, conditions []plugincel.ExpressionAccessor
 	for _, v := range p.Spec.Validations {
@@ -103,7 +104,7 @@ func (c *confinement) refusals(t *testing.T, who user.Info, r request) (messages
 		versioned.VersionedOldObject = admission.NewLazyObject(r.before)
 	}
 
-	result := c.validator.Validate(t.Context(), resource, versioned, nil, nil, cel.RuntimeCELCostBudget, nil)
+	result := c.validator.Validate(t.Context(), resource, versioned, c.params, nil, cel.RuntimeCELCostBudget, nil)
 	for _, d := range result.Decisions {
 		if d.Evaluation == validating.EvalError {
 			t.Errorf("the evaluation of an expression fails: %s", d.Message)

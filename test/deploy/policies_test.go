@@ -69,7 +69,9 @@ func policies(t *testing.T, dir string) (found []policy, selected []string) {
 				selected = append(selected, o.Spec.MatchResources.NamespaceSelector.String())
 			}
 		case *admissionv1.ValidatingAdmissionPolicyBinding:
-			selected = append(selected, o.Spec.MatchResources.NamespaceSelector.String())
+			if o.Spec.MatchResources != nil {
+				selected = append(selected, o.Spec.MatchResources.NamespaceSelector.String())
+			}
 		}
 	}
 
@@ -197,6 +199,22 @@ func TestThePoliciesForStatefulSetsCompile(t *testing.T) {
 			if problems := p.compile(t, minor); len(problems) > 0 {
 				t.Errorf("on 1.%d: %s", minor, problems)
 			}
+		}
+	}
+}
+
+// TestThePoliciesForRequestsOfClaimsCompile compiles the policies of deploy/storage-requests-policy. Their parameters are LimitRanges.
+func TestThePoliciesForRequestsOfClaimsCompile(t *testing.T) {
+	found, _ := policies(t, "deploy/storage-requests-policy")
+	if len(found) != 2 {
+		t.Fatalf("%d policies, want 2", len(found))
+	}
+	for _, p := range found {
+		if p.params == nil || p.params.Kind != "LimitRange" || p.failure != admissionv1.Fail {
+			t.Errorf("%s has parameters %+v and fails %s", p.name, p.params, p.failure)
+		}
+		if problems := p.compile(t, 36); len(problems) > 0 {
+			t.Errorf("on 1.36: %s", problems)
 		}
 	}
 }

@@ -158,32 +158,49 @@ func (i *installed) deployed(t *testing.T, name string) corev1.Container {
 	return corev1.Container{}
 }
 
-// TestTheResizerHasItsOwnServiceAccount checks deploy/storage-statefulsets: what may patch claims is not what writes limits.
-func TestTheResizerHasItsOwnServiceAccount(t *testing.T) {
-	found := renderAt(t, "deploy/storage-statefulsets")
-	resizer := &installed{}
-	for _, role := range found.roles {
-		if role.Name == "qos-storage-resize" {
-			resizer.roles = []rbacv1.ClusterRole{role}
+// TestControllersOfClaimsHaveTheirOwnServiceAccounts checks deploy/storage-statefulsets and deploy/storage-defaults: what may patch claims is not
+// what writes limits.
+func TestControllersOfClaimsHaveTheirOwnServiceAccounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		dir    string
+		rights map[string][]string
+	}{
+		"qos-storage-resize": {"deploy/storage-statefulsets", map[string][]string{
+			"/pods": {"list", "watch"}, "/persistentvolumeclaims": {"list", "patch", "watch"}, "apps/statefulsets": {"list", "watch"},
+			"storage.k8s.io/storageclasses": {"list", "watch"}, "qos.noderesource.dev/statefulsetvolumes": {"create", "list", "patch", "watch"},
+			"qos.noderesource.dev/statefulsetvolumes/status": {"patch"}, "events.k8s.io/events": {"create", "patch"},
+		}},
+		"qos-storage-defaults": {"deploy/storage-defaults", map[string][]string{
+			"/persistentvolumes": {"list", "watch"}, "/persistentvolumeclaims": {"list", "patch", "watch"},
+			"storage.k8s.io/storageclasses": {"list", "watch"}, "storage.k8s.io/volumeattributesclasses": {"list", "watch"},
+			"events.k8s.io/events": {"create", "patch"},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) { renderAt(t, c.dir).isSeparate(t, name, c.rights) })
+	}
+}
+
+// isSeparate checks the rights of a controller in the cluster, and that its objects select only its own pods.
+func (i *installed) isSeparate(t *testing.T, name string, want map[string][]string) {
+	t.Helper()
+	own := &installed{}
+	for _, role := range i.roles {
+		if role.Name == name {
+			own.roles = []rbacv1.ClusterRole{role}
 		}
 	}
-	want := map[string][]string{
-		"/pods": {"list", "watch"}, "/persistentvolumeclaims": {"list", "patch", "watch"}, "apps/statefulsets": {"list", "watch"},
-		"storage.k8s.io/storageclasses": {"list", "watch"}, "qos.noderesource.dev/statefulsetvolumes": {"create", "list", "patch", "watch"},
-		"qos.noderesource.dev/statefulsetvolumes/status": {"patch"}, "events.k8s.io/events": {"create", "patch"},
-	}
-	if diff := cmp.Diff(want, resizer.rights()); diff != "" {
-		t.Errorf("rights of the resizer in the cluster (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, own.rights()); diff != "" {
+		t.Errorf("rights in the cluster (-want +got):\n%s", diff)
 	}
 
-	pods := &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "qos-storage-resize"}}
+	pods := &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": name}}
 	count := 0
-	for _, object := range found.objects {
+	for _, object := range i.objects {
 		var selector *metav1.LabelSelector
 		switch o := object.(type) {
 		case *appsv1.Deployment:
 			selector = o.Spec.Selector
-			if account := o.Spec.Template.Spec.ServiceAccountName; account != "qos-storage-resize" {
+			if account := o.Spec.Template.Spec.ServiceAccountName; account != name {
 				t.Errorf("the pods have the ServiceAccount %s", account)
 			}
 			if image := render(t).container(t, "plugin").Image; o.Spec.Template.Spec.Containers[0].Image != image {

@@ -128,6 +128,8 @@ func checkFlags(t *testing.T, built string) {
 		"qos-storage":      {"docs/volumes.md", "\n### Flags of qos-storage\n"},
 
 		"qos-storage resize": {"docs/storage/kep-0661.md", "\n## Flags of qos-storage resize\n"},
+
+		"qos-storage defaults": {"docs/storage/kep-3333.md", "\n## Flags of qos-storage defaults\n"},
 	} {
 		words := append(strings.Fields(program), "--help")
 		help, err := child.Command(t, filepath.Join(built, words[0]), words[1:]...).Output()

@@ -29,6 +29,7 @@ var seconds = map[string]int{
 	"TestVirtualNodeIntel": 620, "TestNodes": 430, "TestPrograms": 410, "TestNoOrderStopsPodsThatAskForNothing": 360,
 	"TestDaemonSet": 270, "TestVirtualNodeAMD": 200, "TestRequests": 110, "TestDRA": 120, "TestDRAManifests": 60, "TestChart": 90,
 	"TestTheShimIsSmall": 80, "TestStatefulSetVolumes": 250, "TestResizeOfManyStatefulSets": 220, "TestSecretsForExpansion": 40, "TestCreationsTakeHardlyLongerWithThePlugin": 20,
+	"TestDefaultStorageClass": 15, "TestDefaultClassesOfClaims": 30,
 }
 
 // divide returns the tests of each of `n` clusters, so that all clusters take about the same time. There are fewer clusters than `n` if

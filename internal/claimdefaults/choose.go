@@ -1,0 +1,95 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package claimdefaults
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/storage"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// RequestsAnnotation is an annotation of a StorageClass. With the value ByRequests, a claim that requests iops or throughput gets the
+// VolumeAttributesClass that has these values as its parameters.
+const RequestsAnnotation = classes.Domain + "/claim-requests"
+
+// ByRequests is the value of RequestsAnnotation.
+const ByRequests = "choose-class"
+
+// surroundings are the objects that decide about a claim. Each is nil if there is none.
+type surroundings struct {
+	volume       *corev1.PersistentVolume
+	storageClass *storagev1.StorageClass
+	classes      []*storagev1.VolumeAttributesClass
+}
+
+// mayGetClass reports whether a claim names no class, and may get one. The API server refuses classes of claims that are not bound. To
+// Kubernetes, "" is the same as no class.
+func mayGetClass(claim *corev1.PersistentVolumeClaim) bool {
+	name := claim.Spec.VolumeAttributesClassName
+	return (name == nil || *name == "") && claim.DeletionTimestamp == nil && claim.Status.Phase == corev1.ClaimBound
+}
+
+// choose returns the name of the class that a claim should get, or "" if the claim should stay as it is. The problem is a reason why the
+// claim does not get what it requests, or what its StorageClass names.
+func choose(claim *corev1.PersistentVolumeClaim, around surroundings, drivers []string) (name string, problem error) {
+	if !mayGetClass(claim) || around.storageClass == nil || around.volume == nil || !storage.IsBound(claim, around.volume) {
+		return "", nil
+	}
+	driver := storage.DriverOf(around.volume)
+	if !slices.Contains(drivers, driver) {
+		return "", nil
+	}
+
+	offered := slices.DeleteFunc(slices.Clone(around.classes), func(c *storagev1.VolumeAttributesClass) bool { return c.DriverName != driver })
+	requested := storage.Requested(claim)
+	if around.storageClass.Annotations[RequestsAnnotation] == ByRequests && len(requested) > 0 {
+		name, problem = withParameters(requested, offered)
+	}
+	if name != "" {
+		return name, nil
+	}
+
+	byDefault := around.storageClass.Annotations[storage.DefaultClassAnnotation]
+	if byDefault == "" {
+		return "", problem
+	}
+	if !slices.ContainsFunc(offered, func(c *storagev1.VolumeAttributesClass) bool { return c.Name == byDefault }) {
+		return "", fmt.Errorf("StorageClass %q names the default VolumeAttributesClass %q, which does not exist or is not for driver %s",
+			around.storageClass.Name, byDefault, driver)
+	}
+	return byDefault, problem
+}
+
+// withParameters returns the first class, by name, whose limits are those that a claim requests.
+func withParameters(requested corev1.ResourceList, offered []*storagev1.VolumeAttributesClass) (name string, problem error) {
+	var text []string
+	parameters := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(requested)) {
+		quantity := requested[key]
+		parameters[string(key)] = quantity.String()
+		text = append(text, string(key)+": "+quantity.String())
+	}
+	limits, err := storage.ParseLimits(parameters)
+	if err != nil {
+		return "", fmt.Errorf("the requests of the claim (%s) cannot be honoured: %w", strings.Join(text, ", "), err)
+	}
+
+	var names []string
+	for _, class := range offered {
+		has, err := storage.LimitsOf(class)
+		if err == nil && has.VolumeLimits == limits {
+			return class.Name, nil
+		}
+		names = append(names, class.Name)
+	}
+	return "", fmt.Errorf("no VolumeAttributesClass has what the claim requests (%s); name one of these: %s", strings.Join(text, ", "),
+		strings.Join(names, ", "))
+}

@@ -1,0 +1,99 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// requestsPage has the examples of the tests below.
+const requestsPage = "../../../docs/storage/kep-3751.md"
+
+// The examples of requestsPage in YAML.
+const (
+	exampleClasses = iota
+	exampleRequests
+	exampleLimitRange
+)
+
+// requests creates claims that request iops, as in KEP-3751's first revision.
+func (c *claims) requests(t *testing.T) {
+	t.Helper()
+	for what, object := range map[string]string{
+		"a LimitRange": `{apiVersion: v1, kind: LimitRange, metadata: {name: io}, spec: {limits: [{type: PersistentVolumeClaim, max: {iops: 1k}}]}}`,
+		"a quota":      `{apiVersion: v1, kind: ResourceQuota, metadata: {name: io}, spec: {hard: {requests.iops: 1k}}}`,
+	} {
+		output, err := c.kubectlCommand(object, "create", "--dry-run=server", "-f", "-").CombinedOutput()
+		if err == nil || !strings.Contains(string(output), "must be a standard resource") {
+			t.Errorf("the API server answers %s of iops with %s", what, output)
+		}
+	}
+
+	examples := blocksOf(t, requestsPage, "yaml")
+	c.apply(t, examples[exampleClasses])
+	c.bindClaim(t, "requesting", "requested", examples[exampleRequests])
+	c.script(t, blocksOf(t, requestsPage, "sh")[0])
+	if output, err := c.try("patch", "pvc", "requesting", "-p", `{"spec":{"resources":{"requests":{"iops":"500"}}}}`); err == nil {
+		t.Errorf("the API server accepts a change of the requests: %s", output)
+	}
+
+	c.bindClaim(t, "disk-6", "disks", requesting("disk-6", "disks", "iops: 1k")) // its StorageClass does not honour requests
+	c.has(t, "disk-6", "silver")
+	c.bindClaim(t, "disk-7", "requested", requesting("disk-7", "requested", "iops: 700"))
+	c.reported(t, "disk-7", "no VolumeAttributesClass has what the claim requests (iops: 700); name one of these: bronze, gold, silver")
+	c.has(t, "disk-7", "")
+}
+
+// requesting returns a claim with a request.
+func requesting(name, class, request string) string {
+	return fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %s},
+  spec: {storageClassName: %s, accessModes: [ReadWriteOnce], resources: {requests: {storage: 16Mi, %s}}}}`, name, class, request)
+}
+
+// bounds installs the policies for requests, and creates claims in a namespace with the LimitRange of the page.
+func (c *claims) bounds(t *testing.T) {
+	t.Helper()
+	const policies = deploy + "storage-requests-policy"
+	c.kubectl(t, "apply", "-k", policies)
+	t.Cleanup(func() { c.kubectl(t, "delete", "-k", policies) })
+	c.namespace(t, "bounds", blocksOf(t, requestsPage, "yaml")[exampleLimitRange])
+	until(t, "the policies act", func() (bool, string) {
+		output, err := c.create(requesting("late", "requested", "iops: 99"))
+		return err != nil && strings.Contains(output, "LimitRange io allows claims to request at least iops=100"), output
+	})
+
+	for name, test := range map[string]struct{ claim, want string }{
+		"a default":          {namedClaim("new", ""), "iops:250 storage:16Mi throughput:25Mi"},
+		"a class":            {namedClaim("new", "volumeAttributesClassName: gold,"), "storage:16Mi"},
+		"the maximum":        {requesting("new", "requested", "iops: 1000"), "iops:1k storage:16Mi"},
+		"above the maximum":  {requesting("new", "requested", "iops: 1001"), "LimitRange io allows claims to request at most iops=1k"},
+		"too much, in bytes": {requesting("new", "requested", "throughput: 1Gi"), "LimitRange io allows claims to request at most throughput=100Mi"},
+		"a fraction":         {requesting("new", "requested", "iops: 500m"), "write the requests of iops and throughput without exponents and fractions"},
+		"an exponent":        {requesting("new", "requested", `iops: "1e3"`), "write the requests of iops and throughput without exponents and fractions"},
+	} {
+		if output, _ := c.create(test.claim); !strings.Contains(output, test.want) {
+			t.Errorf("%s: %s, want %s", name, output, test.want)
+		}
+	}
+
+	c.kubectl(t, "-n", "bounds", "annotate", "--overwrite", "limitrange", "io", "qos.noderesource.dev/max-claim-requests=iops=1e3")
+	until(t, "a mistake refuses claims with requests", func() (bool, string) {
+		output, err := c.create(requesting("new", "requested", "iops: 200"))
+		return err != nil && strings.Contains(output, `"iops=1e3" in the annotation qos.noderesource.dev/min-claim-requests or max-claim-requests is not of the form`), output
+	})
+	if output, err := c.create(namedClaim("new", "volumeAttributesClassName: gold,")); err != nil {
+		t.Errorf("a claim without requests is refused: %s", output)
+	}
+}
+
+// create asks the API server whether it accepts a claim in the namespace bounds, and returns the requests of the claim, or the refusal.
+func (c *claims) create(claim string) (output string, err error) {
+	text, err := c.kubectlCommand(claim, "-n", "bounds", "create", "--dry-run=server", "-f", "-", "-o",
+		`go-template={{range $name, $value := .spec.resources.requests}}{{$name}}:{{$value}} {{end}}`).CombinedOutput()
+	return string(text), err
+}
