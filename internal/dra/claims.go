@@ -4,8 +4,10 @@
 package dra
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,7 +31,7 @@ func (d *Driver) PrepareResourceClaims(_ context.Context, claims []*resourcev1.R
 
 func (d *Driver) prepare(claim *resourcev1.ResourceClaim) (result kubeletplugin.PrepareResult) {
 	known, recorded := d.record.claims[claim.UID]
-	if !recorded {
+	if !recorded || !known.isOf(claim) {
 		allocations, err := d.allocationsOf(claim)
 		if err == nil {
 			known = prepared{Namespace: claim.Namespace, Name: claim.Name, Pods: podsOf(claim), Allocations: allocations}
@@ -49,6 +51,25 @@ func (d *Driver) prepare(claim *resourcev1.ResourceClaim) (result kubeletplugin.
 	return result
 }
 
+// isOf reports whether a claim still has the recorded allocations. A claim can be allocated again before the kubelet has unprepared it, e.g.
+// if its pod was deleted by force while the node was away.
+func (p prepared) isOf(claim *resourcev1.ResourceClaim) bool {
+	return slices.EqualFunc(p.Allocations, resultsOf(claim), func(a allocation, r *resourcev1.DeviceRequestAllocationResult) bool {
+		sameShare := a.ShareID == r.ShareID || a.ShareID != nil && r.ShareID != nil && *a.ShareID == *r.ShareID
+		return a.Request == r.Request && a.Device == r.Device && sameShare
+	})
+}
+
+// resultsOf returns what a claim has allocated of this driver.
+func resultsOf(claim *resourcev1.ResourceClaim) (ours []*resourcev1.DeviceRequestAllocationResult) {
+	for i := range claim.Status.Allocation.Devices.Results {
+		if r := &claim.Status.Allocation.Devices.Results[i]; r.Driver == DriverName {
+			ours = append(ours, r)
+		}
+	}
+	return ours
+}
+
 // podsOf returns the pods for which a claim is reserved.
 func podsOf(claim *resourcev1.ResourceClaim) []types.UID {
 	var pods []types.UID
@@ -60,18 +81,15 @@ func podsOf(claim *resourcev1.ResourceClaim) []types.UID {
 	return pods
 }
 
-// allocationsOf returns what a claim has allocated of this driver. It refuses what would give a class without a slot.
+// allocationsOf returns the allocations of a claim. It refuses what would give a class without a slot.
 func (d *Driver) allocationsOf(claim *resourcev1.ResourceClaim) ([]allocation, error) {
 	if state, _ := d.plugin.Get(); !state.Ready() || d.devices == nil {
-		return nil, fmt.Errorf("qos-nri-plugin is not ready on this node, so no class can be given: %s; the kubelet tries again", state.Problem)
+		return nil, fmt.Errorf("qos-nri-plugin is not ready on this node, so no class can be given: %s; the kubelet tries again",
+			cmp.Or(state.Problem, "the driver has just started, and has not read the classes yet"))
 	}
 	var list []allocation
 	requests := map[string]bool{}
-	for i := range claim.Status.Allocation.Devices.Results {
-		r := &claim.Status.Allocation.Devices.Results[i]
-		if r.Driver != DriverName {
-			continue
-		}
+	for _, r := range resultsOf(claim) {
 		device, offered := d.devices[r.Device]
 		switch {
 		case r.Pool != d.options.NodeName:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -114,6 +115,37 @@ func TestAPreparedClaimOutlivesRestartsAndItsClass(t *testing.T) {
 	}
 	if after := newDriver(t, dir, state(goldAndSilver())); len(after.record.claims) > 0 {
 		t.Errorf("the claim is still recorded: %v", after.record.claims)
+	}
+}
+
+// TestAClaimThatIsAllocatedAgainGetsItsPresentClass: the kubelet did not unprepare the claim between its two pods.
+func TestAClaimThatIsAllocatedAgainGetsItsPresentClass(t *testing.T) {
+	d := newDriver(t, t.TempDir(), state(goldAndSilver()))
+	for _, step := range []struct {
+		device, share string
+		want          string
+	}{{"rdt-gold", "share-1", goldDevice}, {"rdt-silver", "share-1", silverDevice}, {"rdt-silver", "share-2", silverDevice}} {
+		c := claim("1", step.device)
+		share := types.UID(step.share)
+		c.Status.Allocation.Devices.Results[0].ShareID = &share
+		c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", UID: "pod of " + share}}
+		devices, err := d.prepareOne(t, c)
+		if known := d.record.claims["1"]; err != nil || devices["request-0"] != step.want || *known.Allocations[0].ShareID != share {
+			t.Errorf("devices %v, error %v, record %+v, want %s of %s", devices, err, known, step.want, share)
+		}
+	}
+
+	again := claim("1", "rdt-bronze")
+	if devices, err := d.prepareOne(t, again); err == nil {
+		t.Errorf("a class that does not exist is given as %v", devices)
+	}
+}
+
+func TestADriverThatHasJustStartedSaysSo(t *testing.T) {
+	d := newDriver(t, t.TempDir(), (&plugin{}).state)
+	d.plugin = &plugin{state(goldAndSilver())}
+	if _, err := d.prepareOne(t, claim("1", "rdt-gold")); err == nil || !strings.Contains(err.Error(), "the driver has just started") {
+		t.Errorf("the error is %v", err)
 	}
 }
 

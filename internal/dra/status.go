@@ -70,7 +70,7 @@ func outcomeOf(pods []types.UID, a allocation, assignments *qosv1alpha1.ListAssi
 }
 
 // report writes into the status of each prepared claim which classes the claim has given, if that has changed. The result is true if it
-// must be called again.
+// must be called again. An answer of the API server about one claim does not keep it from the others.
 func (d *Driver) report(ctx context.Context, assignments *qosv1alpha1.ListAssignmentsResponse) (again bool) {
 	d.mu.Lock()
 	claims := maps.Clone(d.record.claims)
@@ -89,7 +89,11 @@ func (d *Driver) report(ctx context.Context, assignments *qosv1alpha1.ListAssign
 
 		if err := d.apply(ctx, uid, claim, outcomes); err != nil {
 			d.log.Warn("cannot write the status of a claim, trying again", "claim", claim.Namespace+"/"+claim.Name, "error", err)
-			return true
+			if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown { // no answer, so the others would wait for one, too
+				return true
+			}
+			again = true
+			continue
 		}
 		d.mu.Lock()
 		err := d.record.report(uid, text)
@@ -98,7 +102,7 @@ func (d *Driver) report(ctx context.Context, assignments *qosv1alpha1.ListAssign
 			d.log.Warn("the status of a claim is written again after a restart", "error", err)
 		}
 	}
-	return false
+	return again
 }
 
 // apply writes the status of the devices of a claim. It succeeds if the claim does not exist any more.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -103,5 +104,27 @@ func TestAStatusThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 	failing = false
 	if again := d.report(t.Context(), given); again || len(claimStatus(t, d, c.Name)) != 1 {
 		t.Errorf("again: %t, the status is %q", again, claimStatus(t, d, c.Name))
+	}
+}
+
+// TestARefusedStatusDoesNotKeepOthersFromTheirs prepares two claims. The API server refuses to write the status of the first.
+func TestARefusedStatusDoesNotKeepOthersFromTheirs(t *testing.T) {
+	d := newDriver(t, t.TempDir(), state(goldAndSilver()))
+	claims := []*resourcev1.ResourceClaim{claim("1", "rdt-gold"), claim("2", "rdt-gold")}
+	client := fake.NewClientset(claims[0], claims[1])
+	d.client = client
+	for _, c := range claims {
+		c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "web", UID: "pod-uid"}}
+		if _, err := d.prepareOne(t, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client.PrependReactor("patch", "resourceclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		name := action.(clienttesting.PatchAction).GetName()
+		return name == "c-1", nil, apierrors.NewForbidden(resourcev1.Resource("resourceclaims"), name, errors.New("not allocated here"))
+	})
+	given := &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{web("gold")}}
+	if again := d.report(t.Context(), given); !again || len(claimStatus(t, d, "c-2")) != 1 {
+		t.Errorf("again: %t, the status of the second claim is %q", again, claimStatus(t, d, "c-2"))
 	}
 }
