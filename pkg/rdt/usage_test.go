@@ -33,10 +33,11 @@ func TestAClassIsMeasuredByItsGroup(t *testing.T) {
 			fs := sim.New(spec)
 			b := newBackend(fs, nil)
 			apply(t, b, twoPartitions)
+			fs.Count("", 1, "mbm_local_bytes", "100")
 			measured(t, b, classes.SystemDefault) // the root group counts from its first reading
 			fs.Count("qos-gold", 0, "llc_occupancy", "1048576")
 			fs.Count("qos-gold", 1, "mbm_total_bytes", "4096")
-			fs.Count("", 1, "mbm_local_bytes", "2048")
+			fs.Count("", 1, "mbm_local_bytes", "2148")
 
 			gold, system := measured(t, b, "gold"), measured(t, b, classes.SystemDefault)
 			for _, cache := range []string{"0", "1"} {

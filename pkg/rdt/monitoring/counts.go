@@ -55,12 +55,24 @@ func foundCount() *groupCount { return &groupCount{last: classes.Reading{}} }
 
 // grow records a value, and returns its growth. A value that has decreased has no growth: the kernel has begun to count anew.
 func (g *groupCount) grow(series classes.Series, value float64) float64 {
+	if g.unclear(series, value) {
+		return 0
+	}
 	last, known := g.last[series]
 	g.last[series] = value
 	if !known && (!g.created || series.Measure == energy || series.Measure == activity) {
 		return 0
 	}
 	return max(0, value-last)
+}
+
+// unclear reports whether a value is a 0 that says nothing. On Arm, a counter that is not ready reads 0, and later continues from its old
+// value. The same 0 is what a counter reads that the kernel has reset. Therefore, a 0 is like a counter that cannot be read, unless the
+// last value was 0, or the backend has created the group. So no byte counts twice. If the kernel has reset the counter after all, its
+// growth up to the next reading that is not 0 is lost, and if this reading is above the old value, its growth is too low by the old value.
+func (g *groupCount) unclear(series classes.Series, value float64) bool {
+	last, known := g.last[series]
+	return series.Cumulative() && value == 0 && (last > 0 || !known && !g.created)
 }
 
 // of returns the record of a control group. Callers get the record before they read the counters, and pass it to add afterwards.
@@ -231,7 +243,7 @@ func (c *counts) addPart(group *controlCount, name string, reading classes.Readi
 		group.parts[name] = part
 	}
 	for series, value := range reading {
-		reset := series.Cumulative() && value < part.last[series]
+		reset := series.Cumulative() && value < part.last[series] && !part.unclear(series, value)
 		if by := part.grow(series, value); series.Cumulative() {
 			group.total[series] += by
 			container[series] += by
