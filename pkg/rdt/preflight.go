@@ -21,19 +21,24 @@ var ErrNoCLOSID = errors.New("out of CLOSIDs")
 // ErrExclusive is the error for a mask that overlaps the cache of an exclusive group.
 var ErrExclusive = errors.New("overlaps an exclusive group")
 
-// orWrongMount adds an *Unavailable error to `err` if `err` has only problems of kind ErrBandwidthUnit. A configuration
-// in MBps needs the mount option mba_MBps, and one in per cent needs a mount without this option.
+// orWrongMount returns an *Unavailable error in place of `err` if `err` has only problems of kind ErrBandwidthUnit: they are one mistake. A
+// configuration in MBps needs the mount option mba_MBps, and one in per cent needs a mount without this option.
 func orWrongMount(err error, info resctrl.Info) error {
-	otherProblem := func(err error) bool { return !errors.Is(err, ErrBandwidthUnit) }
-	if slices.ContainsFunc(classes.SplitErrors(err), otherProblem) {
-		return err
+	var places []string
+	for _, problem := range classes.SplitErrors(err) {
+		at := (*ConfigError)(nil)
+		if !errors.As(problem, &at) || !errors.Is(problem, ErrBandwidthUnit) {
+			return err
+		}
+		places = append(places, at.place())
 	}
+	where := strings.Join(places, ", ")
 	if info.Bandwidth.Unit == resctrl.MBps {
-		return errors.Join(unavailable(resctrl.WrongMountOptions, "resctrl is mounted with mba_MBps, but the configuration has memory bandwidth in per cent only; "+
-			"mount resctrl without mba_MBps"), err)
+		return unavailable(resctrl.WrongMountOptions, "resctrl is mounted with mba_MBps, but the configuration has memory bandwidth in per cent only (%s); "+
+			"also give it in MBps, or mount resctrl without mba_MBps", where)
 	}
-	return errors.Join(unavailable(resctrl.WrongMountOptions, "resctrl is mounted without mba_MBps, but the configuration has memory bandwidth in MBps only; "+
-		"also give it in per cent, or mount resctrl with -o mba_MBps, which only CPUs of Intel have"), err)
+	return unavailable(resctrl.WrongMountOptions, "resctrl is mounted without mba_MBps, but the configuration has memory bandwidth in MBps only (%s); "+
+		"also give it in per cent, or mount resctrl with -o mba_MBps, which only CPUs of Intel have", where)
 }
 
 // configurable returns the schemata of the groups that a configuration can change: the managed groups and the root group.

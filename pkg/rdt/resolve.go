@@ -41,7 +41,10 @@ type ConfigError struct {
 	Err error
 }
 
-func (e *ConfigError) Error() string { return fmt.Sprintf("%s %q: %s", e.Of, e.Name, e.Problem) }
+func (e *ConfigError) Error() string { return e.place() + ": " + e.Problem }
+
+// place returns what the problem is about, e.g. `class "gold"`.
+func (e *ConfigError) place() string { return fmt.Sprintf("%s %q", e.Of, e.Name) }
 
 func (e *ConfigError) Unwrap() error { return e.Err }
 
