@@ -18,35 +18,99 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// oneFile is a configuration that means the same on each machine.
+// oneFile is a class file that means the same on each machine.
 const oneFile = `
-partitions:
-  a: {l3Allocation: "60%", mbAllocation: ["100%", "12000MBps"], classes: {gold: {mbAllocation: ["50%", "4000MBps"]}}}
-  b: {l3Allocation: "40%", mbAllocation: ["50%", "6000MBps"], classes: {bronze: {}}}
-monitoring: containers
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: k8s.io/rdt
+  defaultClass: bronze
+  classes: [{name: gold, capacity: 2}, {name: bronze}]
+  rdt:
+    partitions:
+      a: {l3Allocation: "60%", mbAllocation: ["100%", "12000MBps"], classes: {gold: {mbAllocation: ["50%", "4000MBps"]}}}
+      b: {l3Allocation: "40%", mbAllocation: ["50%", "6000MBps"], classes: {bronze: {}}}
+    monitoring: containers
 `
 
-// TestOneClassFileOnTheKernel applies one configuration on the kernel of this machine, and prints what the kernel then has. The values are
+// parseOneFile returns the backend's part of the class file, and a container of each class: `requests` asks for gold, and `silent` gets the
+// default class.
+func parseOneFile(t *testing.T, requests, silent classes.Holder) (*Config, []classes.InClass) {
+	t.Helper()
+	config, err := classes.Parse([]classes.File{{Name: "rdt.yaml", Data: []byte(oneFile)}}, []classes.Kind{Kind(Options{})}, nil)
+	must(t, err)
+	resource := config.Resources[0]
+	if gold, _ := resource.Class("gold"); gold.Capacity != 2 {
+		t.Errorf("the class is %+v, want a capacity of 2", gold)
+	}
+	requests.PodAnnotations = map[string]string{"rdt.resources.beta.kubernetes.io/pod": "gold"}
+	catalog := classes.NewCatalog([]classes.Offer{{Resource: resource.Resource}})
+	var running []classes.InClass
+	for _, holder := range []classes.Holder{requests, silent} {
+		assigned, err := catalog.Resolve(holder)
+		must(t, err)
+		running = append(running, inClass(assigned[0].Class, holder)...)
+	}
+	if got := []string{running[0].Class, running[1].Class}; !slices.Equal(got, []string{"gold", "bronze"}) {
+		t.Errorf("the classes of the containers are %v", got)
+	}
+	return resource.Backend.(*Config), running
+}
+
+func TestOneClassFileOnEachSimulatedMachine(t *testing.T) {
+	mbps := sim.IntelSpec()
+	mbps.Options = "mba_MBps"
+	for name, test := range map[string]struct {
+		spec         sim.Spec
+		gold, bronze string
+	}{
+		"Intel":       {sim.IntelSpec(), "L3:0=ff;1=ff MB:0=50;1=50", "L3:0=f00;1=f00 MB:0=50;1=50"},
+		"Intel, MBps": {mbps, "L3:0=ff;1=ff MB:0=4000;1=4000", "L3:0=f00;1=f00 MB:0=6000;1=6000"},
+		"AMD":         {sim.AMDSpec(), "L3:0=ff;1=ff MB:0=32;1=32", "L3:0=f00;1=f00 MB:0=48;1=48"},
+		"Arm":         {sim.ArmSpec(8), "L3:0=3ff;65536=3ff MB:0=50;1=50", "L3:0=fc00;65536=fc00 MB:0=50;1=50"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys := sim.New(test.spec)
+			b := newBackend(fsys, &several{})
+			config, running := parseOneFile(t, classes.Holder{ID: "c1", Container: "main", PID: 1}, classes.Holder{ID: "c2", Container: "main", PID: 2})
+			must(t, b.Apply(t.Context(), config))
+			if diff := cmp.Diff(map[string]string{"gold": test.gold, "bronze": test.bronze}, dividedIn(b)); diff != "" {
+				t.Errorf("values (-want +got):\n%s", diff)
+			}
+			for _, c := range running {
+				fsys.AddTask(c.PID, "qos-"+c.Class)
+			}
+			b.MonitorAll(t.Context(), running)
+			if got, want := monitoredCondition(t, b).Message, "containers monitored: 2 (bronze: 1 of 1, gold: 1 of 1)"; got != want {
+				t.Errorf("the condition is %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestOneClassFileOnTheKernel applies the class file on the kernel of this machine, and prints what the kernel then has. The values are
 // those on the simulated machine, and "check" has predicted the conditions.
 func TestOneClassFileOnTheKernel(t *testing.T) {
 	spec := kernelSpec(t)
 	must(t, unix.Mount("resctrl", sim.MountPoint, "resctrl", 0, spec.Options))
 	t.Cleanup(func() { must(t, unix.Unmount(sim.MountPoint, 0)) })
 	host, reference := hostfs.Root("/"), newBackend(sim.New(spec), nil)
-	pid := sleeping(t)
-	b := newBackend(host, processes{pid})
-	predicted, err := b.Preview(t.Context(), parse(t, oneFile))
+	config, running := parseOneFile(t, classes.Holder{ID: "c1", Container: "main", PID: sleeping(t)}, classes.Holder{ID: "c2", Container: "main", PID: sleeping(t)})
+	b := newBackend(host, &several{})
+	predicted, err := b.Preview(t.Context(), config)
 	must(t, err)
-	apply(t, b, oneFile)
-	apply(t, reference, oneFile)
+	must(t, b.Apply(t.Context(), config))
+	must(t, reference.Apply(t.Context(), config))
 
 	got, want := dividedIn(b), dividedIn(reference)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("values (-simulation +kernel):\n%s", diff)
 	}
-	must(t, host.WriteFile(sim.MountPoint+"/qos-gold/tasks", []byte(strconv.Itoa(pid))))
-	b.MonitorAll(t.Context(), inClass("gold", classes.Holder{ID: "c1", Container: "main", PID: pid}))
-	if condition := monitoredCondition(t, b); !condition.Healthy || condition.Message != "containers monitored: 1 (gold: 1 of 1)" {
+	for _, c := range running {
+		must(t, host.WriteFile(sim.MountPoint+"/qos-"+c.Class+"/tasks", []byte(strconv.Itoa(c.PID))))
+	}
+	b.MonitorAll(t.Context(), running)
+	if condition := monitoredCondition(t, b); !condition.Healthy || condition.Message != "containers monitored: 2 (bronze: 1 of 1, gold: 1 of 1)" {
 		t.Errorf("the condition is %+v", condition)
 	}
 	for _, condition := range predicted.Conditions {
@@ -61,7 +125,9 @@ func TestOneClassFileOnTheKernel(t *testing.T) {
 	for _, condition := range b.Status().Conditions {
 		t.Logf("| %s | %s | %v, %s: %s |", *kernel, condition.Type, condition.Healthy, condition.Reason, condition.Message)
 	}
-	b.Unmonitor("c1")
+	for _, c := range running {
+		b.Unmonitor(c.ID)
+	}
 	must(t, b.Apply(t.Context(), &Config{}))
 	must(t, b.Release(t.Context(), nobody))
 }
