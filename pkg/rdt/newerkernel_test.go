@@ -199,6 +199,29 @@ func TestEnergyOfTheKernel(t *testing.T) {
 	must(t, b.Release(t.Context(), nobody))
 }
 
+// TestRMIDsOfAClassOfTheKernel needs MPAM with 4 PMGs.
+func TestRMIDsOfAClassOfTheKernel(t *testing.T) {
+	host := mountNewer(t, "L3_MON/num_rmids")
+	b := newBackend(host, &several{})
+	apply(t, b, monitorAll)
+	var running []classes.InClass
+	for i, class := range []string{"gold", "gold", "gold", "gold", "gold", "bronze", "bronze"} {
+		pid := sleeping(t)
+		must(t, host.WriteFile(sim.MountPoint+"/qos-"+class+"/tasks", []byte(strconv.Itoa(pid))))
+		running = append(running, inClass(class, classes.Holder{ID: fmt.Sprint("c", i), Container: "main", PID: pid})...)
+	}
+	b.MonitorAll(t.Context(), running)
+	if diff := cmp.Diff(map[string]int{"": 5, "NoFreeRMIDOfClass": 2}, namedReasons(t, b)); diff != "" {
+		t.Errorf("containers by reason (-want +got):\n%s", diff)
+	}
+	t.Log(monitoredCondition(t, b).Message)
+	for _, c := range running {
+		b.Unmonitor(c.ID)
+	}
+	must(t, b.Apply(t.Context(), &Config{}))
+	must(t, b.Release(t.Context(), nobody))
+}
+
 // TestAHundredContainersOnTheKernel needs few RMIDs. Each of 100 containers has values, or a reason why it has none. Then it configures as
 // many more classes as the CPU can have.
 func TestAHundredContainersOnTheKernel(t *testing.T) {

@@ -105,9 +105,61 @@ func TestAClassThatHasAllRMIDsGivesSomeToAnotherClass(t *testing.T) {
 
 // missingFor returns the numbers of unmonitored containers by reason. All but one are 0.
 func missingFor(reason string, n int) map[string]int {
-	missing := map[string]int{"NoFreeRMID": 0, "NoFreeCounter": 0, "RMIDsNotFreeYet": 0, "ForeignGroup": 0, "CannotMonitor": 0, "Error": 0}
+	missing := map[string]int{"NoFreeRMID": 0, "NoFreeRMIDOfClass": 0, "NoFreeCounter": 0, "RMIDsNotFreeYet": 0, "ForeignGroup": 0, "CannotMonitor": 0, "Error": 0}
 	missing[reason] = n
 	return missing
+}
+
+// TestOnArmEachClassSharesItsOwnRMIDs has 64 RMIDs and 16 CLOSIDs, so that each class has 4: one for itself, and 3 for containers.
+func TestOnArmEachClassSharesItsOwnRMIDs(t *testing.T) {
+	fs, b, gold := newMonitored(t, sim.ArmSpec(8), monitorAll, "qos-gold", 6)
+	for i := range gold {
+		gold[i].PodUID = map[bool]string{true: "a", false: "b"}[i < 4]
+	}
+	c := &twoClasses{fs, b, inClass("gold", gold...)}
+	for pid := 7; pid <= 8; pid++ {
+		fs.AddTask(pid, "qos-bronze")
+		c.running = append(c.running, inClass("bronze", classes.Holder{ID: fmt.Sprint("c", pid), PID: pid})...)
+	}
+	c.round(t)
+	c.want(t, "after a round", 3, 2)
+	want := map[string]classes.Monitored{
+		"gold":                {Containers: 3, Missing: missingFor("NoFreeRMIDOfClass", 3)},
+		"bronze":              {Containers: 2, Missing: missingFor("NoFreeRMIDOfClass", 0)},
+		classes.SystemDefault: {Missing: missingFor("NoFreeRMIDOfClass", 0)},
+	}
+	if diff := cmp.Diff(want, c.b.Status().Monitored); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+	message := "not monitored: 3 (all RMIDs of the container's class are in use or not free yet: 3); " +
+		"of the 64 RMIDs of this machine (on Arm, each of the 16 CLOSIDs has 4, called PMGs, and its class needs one), 16 are reserved for classes"
+	if got := monitoredCondition(t, c.b).Message; !strings.Contains(got, message) {
+		t.Errorf("the message of the condition is %q, want %q", got, message)
+	}
+
+	c.round(t)
+	inGold := func() (names []string) {
+		for group := range monitorGroups(c.fs) {
+			if name, ok := strings.CutPrefix(group, "qos-gold/mon_groups/qos-"); ok {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	if diff := cmp.Diff([]string{"c1", "c2", "c5"}, inGold()); diff != "" {
+		t.Errorf("pods share the RMIDs of their class (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, c.b.Status().Monitored); diff != "" {
+		t.Errorf("status after the exchange (-want +got):\n%s", diff)
+	}
+
+	c.b.Unmonitor("c1")
+	c.running = slices.DeleteFunc(c.running, func(in classes.InClass) bool { return in.ID == "c1" })
+	c.round(t)
+	if diff := cmp.Diff([]string{"c2", "c3", "c5"}, inGold()); diff != "" {
+		t.Errorf("the RMID of a container that has ended is free (-want +got):\n%s", diff)
+	}
 }
 
 func TestAPodThatHasAllRMIDsGivesSomeToAnotherPod(t *testing.T) {

@@ -68,6 +68,10 @@ func (i Info) Schemas(level string) []Schema {
 	return slices.DeleteFunc(schemas, func(s Schema) bool { return s.Level() != level })
 }
 
+// RMIDsOfClass returns how many RMIDs each control group and its monitoring groups have together on Arm. There, an RMID is a CLOSID (PARTID)
+// with one of its PMGs, and num_rmids is the product of both numbers (resctrl_arch_system_num_rmid_idx in drivers/resctrl/mpam_resctrl.c).
+func (i Info) RMIDsOfClass() int { return i.RMIDs / i.CLOSIDs }
+
 // ParseInfo parses files below resctrl's directory info/. The keys of the map are paths, e.g. "L3/cbm_mask". `root` has
 // the root group's schemata. `mbps` reports whether resctrl is mounted with mba_MBps.
 func ParseInfo(files map[string][]byte, root Schemata, mbps bool) (Info, error) {

@@ -69,15 +69,33 @@ func (cs *Containers) MonitorAll(ctx context.Context, running []classes.InClass)
 		}
 	}
 
-	for _, turn := range shareRMIDs(candidates, cs.monitors.free(m.Info), mostEnded) {
+	for _, turn := range cs.share(m, candidates) {
 		if ctx.Err() == nil {
 			cs.take(m, turn, containers[turn.begin])
 		}
 	}
 	for id, c := range containers {
-		cs.monitors.wait(id, groups.Of(c.Class))
+		cs.monitors.wait(id, groups.Of(c.Class), cs.monitors.free(m.Info))
 	}
 	cs.shareCounters(ctx, m, running)
+}
+
+// share returns the changes that share the RMIDs. A class whose own RMIDs are in use, as on Arm, shares them between its pods, and takes
+// no part in sharing those that any class can have.
+func (cs *Containers) share(m *Machine, candidates []candidate) (turns []turn) {
+	free, alone := cs.monitors.free(m.Info), map[string][]candidate{}
+	all := slices.DeleteFunc(candidates, func(c candidate) bool {
+		full := free > 0 && cs.monitors.full(groups.Of(c.class))
+		if full {
+			alone[c.class] = append(alone[c.class], c)
+		}
+		return full
+	})
+	turns = shareRMIDs(all, free, mostEnded)
+	for _, class := range slices.Sorted(maps.Keys(alone)) {
+		turns = append(turns, shareRMIDs(alone[class], cs.monitors.freeOfClass(m.Info, groups.Of(class)), mostEnded)...)
+	}
+	return turns
 }
 
 // lacksRMID reports whether a container should be monitored, but has no monitoring group. If the backend could not create the
@@ -96,7 +114,11 @@ func (cs *Containers) take(m *Machine, t turn, to classes.InClass) {
 	}
 
 	if control, exists := cs.monitors.of(t.end); exists {
-		cs.withoutMonitoring(t.end, control, errNoRMID)
+		why := errNoRMID
+		if cs.monitors.full(control) {
+			why = errNoClassRMID
+		}
+		cs.withoutMonitoring(t.end, control, why)
 		cs.log.Debug("a container is not monitored any more, because its class or pod has more than its share of RMIDs",
 			"id", t.end, "instead", to.String())
 	}
@@ -150,6 +172,9 @@ func (cs *Containers) setMonitored(container classes.Holder, selected bool, to s
 	if free := cs.monitors.free(m.Info); !replaces && (free <= 0 || !granted && free <= cs.monitors.waiting(container.ID)) {
 		return nil, errNoRMID
 	}
+	if !replaces && !granted && cs.monitors.full(to) {
+		return nil, errNoClassRMID
+	}
 	if err := cs.createMonitor(m, container, to); err != nil {
 		return nil, err
 	}
@@ -201,6 +226,8 @@ func (m *Machine) mayMonitor(container classes.Holder, control string) error {
 	return nil
 }
 
+// createMonitor makes the monitoring group of a container. If the kernel reports that no RMID is free, the error has the reason: EBUSY if it
+// has not freed those of removed groups yet, and ENOSPC if all are in use. If the machine has free RMIDs then, they are those of other classes.
 func (cs *Containers) createMonitor(m *Machine, container classes.Holder, control string) error {
 	err := m.Create(monitorPath(control, container.ID))
 	switch {
@@ -208,16 +235,10 @@ func (cs *Containers) createMonitor(m *Machine, container classes.Holder, contro
 		cs.counts.createdPart(control, groups.Prefix+container.ID, firstReading(m.Tree, m.Selection, monitorPath(control, container.ID)))
 	case errors.Is(err, fs.ErrExist):
 		return nil
-	}
-	return orNoRMID(err)
-}
-
-// orNoRMID adds errLimbo to EBUSY, and errNoRMID to ENOSPC. With these two errors, the kernel reports that no RMID is free.
-// orNoRMID returns other errors unchanged.
-func orNoRMID(err error) error {
-	switch {
 	case errors.Is(err, syscall.EBUSY):
 		return fmt.Errorf("%w: %w", errLimbo, err)
+	case errors.Is(err, syscall.ENOSPC) && cs.monitors.free(m.Info) > 0: // resctrl_find_free_rmid in fs/resctrl/monitor.c
+		return fmt.Errorf("%w: %w", errNoClassRMID, err)
 	case errors.Is(err, syscall.ENOSPC):
 		return fmt.Errorf("%w: %w", errNoRMID, err)
 	}

@@ -44,7 +44,9 @@ type absence struct {
 }
 
 // waits reports whether the container has no monitoring group only because no RMID is free.
-func (a absence) waits() bool { return errors.Is(a.why, errNoRMID) || errors.Is(a.why, errLimbo) }
+func (a absence) waits() bool {
+	return errors.Is(a.why, errNoRMID) || errors.Is(a.why, errLimbo) || errors.Is(a.why, errNoClassRMID)
+}
 
 func (m *monitors) of(id string) (control string, exists bool) {
 	m.mu.Lock()
@@ -117,14 +119,44 @@ func (m *monitors) miss(id string, a absence) {
 	m.missing[id] = a
 }
 
-// wait records that a container waits for an RMID, if it has no monitoring group and no other reason is recorded.
-func (m *monitors) wait(id, control string) {
+// wait records that a container waits for an RMID, if it has no monitoring group and no other reason is recorded. If the machine has no
+// free RMID, the container does not wait for one of its class.
+func (m *monitors) wait(id, control string, free int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, exists := m.groups[id]; exists {
 		return
 	}
-	m.missing[id] = absence{control, cmp.Or(m.missing[id].why, errNoRMID)}
+	why := cmp.Or(m.missing[id].why, errNoRMID)
+	if free <= 0 && errors.Is(why, errNoClassRMID) {
+		why = errNoRMID
+	}
+	m.missing[id] = absence{control, why}
+}
+
+// full reports whether containers of a control group wait although other classes could get RMIDs: on Arm, each class has RMIDs of its own.
+func (m *monitors) full(control string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, a := range m.missing {
+		if a.control == control && errors.Is(a.why, errNoClassRMID) {
+			return true
+		}
+	}
+	return false
+}
+
+// freeOfClass returns how many of its own RMIDs a class has left for containers, or for the kernel to free.
+func (m *monitors) freeOfClass(info resctrl.Info, control string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	free := info.RMIDsOfClass() - 1
+	for _, at := range m.groups {
+		if at == control {
+			free--
+		}
+	}
+	return free
 }
 
 // absence returns why a container that should be monitored has no monitoring group. `missing` is false if the container has a
@@ -163,12 +195,13 @@ func (m *monitors) lacking(info resctrl.Info, controls int) int {
 	return controls + m.foreign + len(m.groups) - info.RMIDs
 }
 
-// waiting returns the number of containers that wait for an RMID. The parameter `except` is the ID of a container that is not counted.
+// waiting returns the number of containers that wait for an RMID of any class. The parameter `except` is the ID of a container that is not
+// counted.
 func (m *monitors) waiting(except string) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, a := range m.missing {
-		if id != except && a.waits() {
+		if id != except && a.waits() && !errors.Is(a.why, errNoClassRMID) {
 			n++
 		}
 	}

@@ -22,6 +22,7 @@ const ConditionMonitored = "ContainersMonitored"
 // These are the reasons why a container is not monitored.
 var (
 	errNoRMID        = errors.New("all RMIDs for containers are in use")
+	errNoClassRMID   = errors.New("all RMIDs of the container's class are in use or not free yet")
 	errNoCounter     = errors.New("the CPU has no free counter of memory bandwidth (info/L3_MON/available_mbm_cntrs)")
 	errLimbo         = errors.New("the RMIDs of removed groups are not free yet")
 	errForeign       = errors.New("another program has put the container into a resctrl group")
@@ -37,7 +38,7 @@ type reason struct {
 // reasons returns all reasons. The last one stands for all other errors.
 func reasons() []reason {
 	return []reason{
-		{errNoRMID, "NoFreeRMID"}, {errNoCounter, "NoFreeCounter"}, {errLimbo, "RMIDsNotFreeYet"},
+		{errNoRMID, "NoFreeRMID"}, {errNoClassRMID, "NoFreeRMIDOfClass"}, {errNoCounter, "NoFreeCounter"}, {errLimbo, "RMIDsNotFreeYet"},
 		{errForeign, "ForeignGroup"}, {errCannotMonitor, "CannotMonitor"}, {nil, "Error"},
 	}
 }
@@ -102,9 +103,13 @@ func (m *monitors) status(selected []string, info resctrl.Info, selection Select
 	}
 	if len(m.missing) > 0 {
 		condition.Healthy, condition.Reason = false, "NotAllMonitored"
-		condition.Message += fmt.Sprintf("; not monitored: %d (%s); of the %d RMIDs of this machine%s, %d are reserved for classes, and other programs use %d; "+
+		perClass := ""
+		if slices.ContainsFunc(slices.Collect(maps.Values(m.missing)), func(a absence) bool { return errors.Is(a.why, errNoClassRMID) }) {
+			perClass = fmt.Sprintf(" (on Arm, each of the %d CLOSIDs has %d, called PMGs, and its class needs one)", info.CLOSIDs, info.RMIDsOfClass())
+		}
+		condition.Message += fmt.Sprintf("; not monitored: %d (%s); of the %d RMIDs of this machine%s%s, %d are reserved for classes, and other programs use %d; "+
 			"the rest is shared evenly between classes, and between the pods of a class",
-			len(m.missing), missingReasons(m.missing), info.RMIDs, selection.fewest(info), m.reserved, m.foreign)
+			len(m.missing), missingReasons(m.missing), info.RMIDs, selection.fewest(info), perClass, m.reserved, m.foreign)
 	}
 	return counts, []classes.Condition{condition}
 }

@@ -38,7 +38,7 @@ func TestManyContainers(t *testing.T) {
 
 // TestArm runs tests of the RDT backend on a kernel for arm64 with MPAM, and the programs.
 func TestArm(t *testing.T) {
-	backendTests(t, "TestOneClassFileOnTheKernel", "TestTheKernelRoundsAsCheckPredicts")
+	backendTests(t, "TestOneClassFileOnTheKernel", "TestTheKernelRoundsAsCheckPredicts", "TestRMIDsOfAClassOfTheKernel")
 	t.Run("check names the features of this machine", func(t *testing.T) {
 		must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
 		defer func() { must(t, unix.Unmount(resctrlRoot, 0)) }()

@@ -87,7 +87,9 @@ type mounted struct {
 	closids []bool
 	// rmids is the number of free RMIDs. `limbo` is the number of freed RMIDs that still have cache lines.
 	rmids, limbo int
-	status       string
+	// pmgs is the number of RMIDs of each control group on Arm. It is 0 on other CPUs.
+	pmgs   int
+	status string
 	// ioAlloc has the masks of device traffic in each L3, in hexadecimal. It is nil if io_alloc is disabled.
 	ioAlloc map[int]string
 }
@@ -147,6 +149,9 @@ func (f *FS) mount(options string) error {
 	m.rmids, m.limbo = spec.RMIDs-1-f.limbo, f.limbo
 	if spec.TelemetryRMIDs > 0 { // a group needs an RMID of each feature
 		m.rmids = min(m.rmids, spec.TelemetryRMIDs-1)
+	}
+	if spec.Vendor == Arm {
+		m.pmgs = spec.RMIDs / least
 	}
 	f.live = m
 	f.assign(m.root)
