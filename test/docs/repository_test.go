@@ -106,7 +106,7 @@ func TestWorkflowsNeedOnlyTheRepository(t *testing.T) {
 
 // targetsOf returns the targets of make in a script.
 func targetsOf(script string) (all []string) {
-	for _, command := range regexp.MustCompile(`(?m)^\s*make (.*)$`).FindAllStringSubmatch(script, -1) {
+	for _, command := range regexp.MustCompile(`(?m)^\s*make ([^|\n]*)`).FindAllStringSubmatch(script, -1) {
 		for word := range strings.FieldsSeq(strings.TrimPrefix(command[1], "-C checkout")) {
 			if !strings.Contains(word, "=") && !strings.HasPrefix(word, "-") {
 				all = append(all, word)

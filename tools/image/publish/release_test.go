@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -219,11 +220,14 @@ func TestTheWorkflowOfTheForgeMakesTheRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	type steps []struct{ Uses, Run string }
 	var workflow struct {
 		Jobs struct {
+			Arm64   struct{ Steps steps }
 			Release struct {
+				Needs string
 				Env   map[string]string
-				Steps []struct{ Uses, Run string }
+				Steps steps
 			}
 		}
 	}
@@ -247,6 +251,12 @@ func TestTheWorkflowOfTheForgeMakesTheRelease(t *testing.T) {
 		}
 	}
 
+	tests := slices.ContainsFunc(workflow.Jobs.Arm64.Steps, func(step struct{ Uses, Run string }) bool {
+		return strings.Contains(step.Run, "make e2e-vm E2E_RUN=TestVM/arm64-mpam ") && strings.Contains(step.Run, "\ngrep ")
+	})
+	if job.Needs != "arm64" || !tests {
+		t.Errorf("the release needs the job %q; want one that boots arm64-mpam, and fails if it is skipped", job.Needs)
+	}
 	if !strings.Contains(commands, "make release KEY=") {
 		t.Errorf("the workflow runs %s, want make release with KEY", commands)
 	}
