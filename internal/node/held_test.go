@@ -74,7 +74,7 @@ func TestANodeJudgesALimitOfBlockIO(t *testing.T) {
 				}}
 				const resource = "k8s.io/blockio"
 				wantHeld(t, j.intervals(t, 1, resource, "first"), qos.ReasonNotMeasured)
-				wantHeld(t, j.intervals(t, 5, resource, "second"), qos.ReasonNotMeasured, "No container or pod has the class")
+				wantHeld(t, j.intervals(t, 5, resource, "second"), qos.ReasonNotMeasured, "No container or pod with the class was measured")
 				wantHeld(t, j.intervals(t, 1, resource, "first"), qos.ReasonNeverReached)
 				rate = 1_000_000
 				wantHeld(t, j.intervals(t, 6, resource, "first"), qos.ReasonReached, "ThrottleReadBps of sda 1M/s")
@@ -203,6 +203,37 @@ func TestANodeJudgesSharesOfCachesAndBandwidth(t *testing.T) {
 				}
 				occupied = 12 << 20
 				wantHeld(t, j.intervals(t, 6, "k8s.io/rdt", "half"), qos.ReasonLimitNotHeld, "L3 share of 0 is exceeded by 50%")
+			})
+		})
+	}
+}
+
+// TestANodeSaysWhatIsNotMeasured has a class without containers, and then a container on a machine whose kernel shows no values.
+func TestANodeSaysWhatIsNotMeasured(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		create  bool
+		message string
+	}{
+		{"no containers", false, "No container or pod with the class was measured."},
+		{"no value", true, "Not measured: L3 share (the kernel shows no value)."},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				spec := resctrl.IntelSpec()
+				kind := func(host crashHost) classes.Kind { return rdtOn(t, host) }
+				m := newMachine(t, sim.New(sim.Options{RDT: &spec}), kind, fmt.Sprintf(rdtHeld, `"100%"`, `"100%"`), "rdt=half")
+				m.restart(t)
+				m.Synchronize(nil, nil)
+				if test.create {
+					m.create(t, 100)
+				}
+				for _, cache := range spec.Domains {
+					for _, event := range []string{"llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"} {
+						m.host.Resctrl().Count("qos-half", cache, event, "Unavailable")
+					}
+				}
+				wantHeld(t, judges{m, func() {}}.intervals(t, 6, "k8s.io/rdt", "half"), qos.ReasonNotMeasured, test.message)
 			})
 		})
 	}

@@ -109,8 +109,10 @@ func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (class
 			problems = append(problems, fmt.Errorf("measure %s: %w", file.name, err))
 		}
 	}
-	if _, err := b.opts.Tree.UnifiedDir(target); len(reading) == 0 && errors.Is(err, cgroup.ErrNoCgroup) { // it was removed meanwhile
-		problems = append(problems, classes.ErrEnded, err)
+	if len(reading) == 0 {
+		if _, err := b.opts.Tree.UnifiedDir(target); errors.Is(err, cgroup.ErrNoCgroup) { // it was removed meanwhile
+			problems = append(problems, classes.ErrEnded, err)
+		}
 	}
 	return reading, errors.Join(problems...)
 }

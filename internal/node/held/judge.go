@@ -44,11 +44,10 @@ type Class struct{ Resource, Name string }
 // Judge compares samples with promises. It is not safe for concurrent use.
 type Judge struct {
 	window time.Duration
-	began  time.Time
 	tracks map[key]*track
-	// reached has the limits that were reached, and compared the classes of which some holder was followed for a whole window.
+	// reached has the limits that were reached. compared has the classes of which some holder was followed for a whole window, and since when.
 	reached  map[limit]bool
-	compared map[Class]bool
+	compared map[Class]time.Time
 	last     map[Class]Verdict
 }
 
@@ -68,7 +67,7 @@ type (
 // NewJudge returns a Judge for samples that are taken at an interval.
 func NewJudge(interval time.Duration) *Judge {
 	return &Judge{
-		window: max(Window, minSamples*interval), tracks: map[key]*track{}, reached: map[limit]bool{}, compared: map[Class]bool{},
+		window: max(Window, minSamples*interval), tracks: map[key]*track{}, reached: map[limit]bool{}, compared: map[Class]time.Time{},
 		last: map[Class]Verdict{},
 	}
 }
@@ -76,9 +75,6 @@ func NewJudge(interval time.Duration) *Judge {
 // Add adds a sample, and returns the verdicts on all classes that promise something. The text of a verdict stays as it is until the reason
 // changes, or the limits that it is about.
 func (j *Judge) Add(s Sample) map[Class]Verdict {
-	if j.began.IsZero() {
-		j.began = s.Time
-	}
 	seen, opinions := map[key]bool{}, map[Class]*opinion{}
 	for _, c := range s.Promising {
 		opinions[c] = &opinion{}
@@ -98,8 +94,8 @@ func (j *Judge) Add(s Sample) map[Class]Verdict {
 
 	verdicts := map[Class]Verdict{}
 	for c, o := range opinions {
-		o.compared = j.compared[c]
-		verdicts[c] = o.verdict(j.began).orSame(j.last[c])
+		o.since = j.compared[c]
+		verdicts[c] = o.verdict().orSame(j.last[c])
 	}
 	j.last = verdicts
 	return maps.Clone(verdicts)
@@ -120,8 +116,8 @@ func (j *Judge) follow(k key, name string, now time.Time, p classes.Promise, rea
 	if t.reaches() {
 		j.reached[k.limit] = true
 	}
-	if t.complete {
-		j.compared[k.Class] = true
+	if j.compared[k.Class].IsZero() && t.complete {
+		j.compared[k.Class] = t.points[0].time
 	}
 	return finding{promise: p, holder: name, track: t, reached: j.reached[k.limit]}
 }
@@ -130,7 +126,7 @@ func (j *Judge) follow(k key, name string, now time.Time, p classes.Promise, rea
 func (j *Judge) forget(seen map[key]bool, opinions map[Class]*opinion) {
 	maps.DeleteFunc(j.tracks, func(k key, _ *track) bool { return !seen[k] })
 	maps.DeleteFunc(j.reached, func(l limit, _ bool) bool { return opinions[l.Class] == nil })
-	maps.DeleteFunc(j.compared, func(c Class, _ bool) bool { return opinions[c] == nil })
+	maps.DeleteFunc(j.compared, func(c Class, _ time.Time) bool { return opinions[c] == nil })
 	for l := range j.reached {
 		opinions[l.Class].reached = true
 	}
@@ -139,8 +135,10 @@ func (j *Judge) forget(seen map[key]bool, opinions map[Class]*opinion) {
 // opinion collects the findings about one class, and what is known from before.
 type opinion struct {
 	findings []finding
-	// reached is true if any limit was reached, and compared if a whole window was compared, also of holders that have left the class.
-	reached, compared bool
+	// reached is true if any limit was reached. `since` is the begin of the first whole window with the present limits, or zero. Both include
+	// holders that have left the class.
+	reached bool
+	since   time.Time
 }
 
 // finding is what the Judge knows about one promise to one holder.

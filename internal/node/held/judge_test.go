@@ -164,7 +164,23 @@ func TestANewBoundIsComparedFromTheBeginning(t *testing.T) {
 	for range 3 {
 		r.uses(wider, map[string]float64{"b": 38})
 	}
-	wantReason(t, r.uses(wider, map[string]float64{"b": 38}), qos.ReasonNeverReached)
+	v := r.uses(wider, map[string]float64{"b": 38})
+	wantReason(t, v, qos.ReasonNeverReached)
+	if want := "No limit was reached since " + r.now.Add(-held.Window).Format(time.RFC3339) + "."; v.Message != want {
+		t.Errorf("got %q, want %q: the former limit was reached before", v.Message, want)
+	}
+}
+
+// TestAMissingValueDoesNotEndAnAlarm: a counter of memory bandwidth is unavailable at times. After a whole window without it, nothing is known.
+func TestAMissingValueDoesNotEndAnAlarm(t *testing.T) {
+	r := newRig()
+	for range 6 {
+		r.uses(rate(), map[string]float64{"b": 38})
+	}
+	for range int(held.Window / interval) {
+		wantReason(t, r.shows(rate(), nil), qos.ReasonLimitNotHeld)
+	}
+	wantReason(t, r.shows(rate(), nil), qos.ReasonReached)
 }
 
 // TestAPauseOfMeasuringBeginsAWindow: nobody knows what a value was meanwhile.
@@ -231,7 +247,7 @@ func TestWhatIsNotMeasuredIsSaid(t *testing.T) {
 	}
 
 	r := newRig()
-	if v := r.uses(rate(), nil); v.Reason != qos.ReasonNotMeasured || v.Message != "No container or pod has the class." {
+	if v := r.uses(rate(), nil); v.Reason != qos.ReasonNotMeasured || v.Message != "No container or pod with the class was measured." {
 		t.Errorf("a class without holders: %+v", v)
 	}
 }

@@ -25,25 +25,25 @@ type track struct {
 	within, exceeded bool
 }
 
-// add adds the values of a moment. Without a value, and after a counter has begun again, or a pause of a whole window, the window begins
-// again.
+// add adds the values of a moment. After a counter has begun again, and after a whole window without a value, the window begins again.
 func (t *track) add(now time.Time, window time.Duration, reading classes.Reading) {
 	value, measured := reading[t.promise.Use]
 	measured = measured || t.promise.FromZero && reading != nil
-	if t.promise.Bound <= 0 || !measured {
-		*t = track{promise: t.promise}
-		return
-	}
+	measured = measured && t.promise.Bound > 0
 	if last := len(t.points) - 1; last >= 0 {
 		before := t.points[last]
 		since := now.Sub(before.time)
 		if since <= 0 {
 			return
 		}
-		if since > window || t.promise.Use.Cumulative() && value < before.value {
+		if since > window || measured && t.promise.Use.Cumulative() && value < before.value {
 			*t = track{promise: t.promise}
 		}
 	}
+	if !measured {
+		return
+	}
+
 	t.points = append(t.points, point{now, value, reading[t.promise.Reached], reading[t.promise.Waited]})
 	old := 0
 	for old+1 < len(t.points) && now.Sub(t.points[old+1].time) >= window {

@@ -50,7 +50,7 @@ func (v Verdict) orSame(previous Verdict) Verdict {
 const mostNamed = 3
 
 // verdict decides about a class: a limit that is not held is more important than one that was reached, and so on.
-func (o *opinion) verdict(began time.Time) (v Verdict) {
+func (o *opinion) verdict() (v Verdict) {
 	v.Limits = o.limits()
 	exceeded := o.where(func(f finding) bool { return f.track.exceeded })
 	reached := o.where(func(f finding) bool { return f.reached })
@@ -67,13 +67,13 @@ func (o *opinion) verdict(began time.Time) (v Verdict) {
 		v.Message = "Reached and held: " + named(onePerLimit(reached), finding.uses)
 	case o.reached:
 		v.Reason, v.Message = qos.ReasonReached, "A limit was reached, by a container or pod that has the class no more"
-	case o.compared:
+	case !o.since.IsZero():
 		v.Reason = qos.ReasonNeverReached
-		v.Message = "No limit was reached since " + began.UTC().Format(time.RFC3339)
+		v.Message = "No limit was reached since " + o.since.UTC().Format(time.RFC3339)
 	case len(o.findings) == 0:
-		v.Reason, v.Message = qos.ReasonNotMeasured, "No container or pod has the class"
+		v.Reason, v.Message = qos.ReasonNotMeasured, "No container or pod with the class was measured"
 	case len(missing) < len(o.findings):
-		v.Reason, v.Message = qos.ReasonNotMeasured, "The measurement has begun less than a minute ago"
+		v.Reason, v.Message = qos.ReasonNotMeasured, "Not measured over a whole window yet"
 	default:
 		v.Reason, v.Message = qos.ReasonNotMeasured, "Not measured: "+unmeasured
 		v.about = v.Message

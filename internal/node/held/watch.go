@@ -89,8 +89,8 @@ func (w *Watch) HeldVerdicts() map[Class]Verdict {
 // sample joins what was measured with what the classes promise.
 func (w *Watch) sample(measured usage.Sample) Sample {
 	s := Sample{Time: measured.Time}
-	live, promisers := w.store.Live(), map[string]classes.Promiser{}
-	for _, r := range w.store.Status().Resources {
+	live, status, promisers := w.store.Live(), w.store.Status(), map[string]classes.Promiser{}
+	for _, r := range status.Resources {
 		resource, _ := live.Resource(r.Name)
 		promiser, is := resource.Backend.(classes.Promiser)
 		if !is || r.Unavailable != nil {
@@ -113,9 +113,18 @@ func (w *Watch) sample(measured usage.Sample) Sample {
 			s.Uses = append(s.Uses, u)
 		}
 	}
+	readings := map[Class]classes.Reading{}
 	for _, c := range measured.Classes {
-		if _, ofClasses := promisers[c.Resource].(classes.ClassMeter); ofClasses {
-			add(Use{Resource: c.Resource, Class: c.Class, Reading: c.Reading}, classes.Holder{})
+		readings[Class{c.Resource, c.Class}] = c.Reading
+	}
+	for _, r := range status.Resources {
+		if _, ofClasses := promisers[r.Name].(classes.ClassMeter); !ofClasses {
+			continue
+		}
+		for class, assigned := range r.InUse {
+			if assigned > 0 { // also without a reading, so that the verdict says what is not measured
+				add(Use{Resource: r.Name, Class: class, Reading: readings[Class{r.Name, class}]}, classes.Holder{})
+			}
 		}
 	}
 	for _, h := range measured.Holders {
