@@ -119,8 +119,8 @@ func (f fieldNumbers) pick(dst, message []byte) ([]byte, error) {
 }
 
 // interceptRequest is a ttrpc interceptor. It counts the hooks that are under way, and decodes only those fields of pods and containers
-// that the plugin reads. The environment of a container can exceed 1 MiB. Decoding those of all containers would take most of a hook's
-// time, and much memory during a synchronization.
+// that the plugin reads. The environment of a container can exceed 1 MiB. Decoding the environments of all containers would take most of a
+// hook's time, and much memory during a synchronization.
 func (s *session) interceptRequest(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
 	if err := s.unanswered.begin(ctx); err != nil {
 		return nil, err
