@@ -238,7 +238,7 @@ func (b *Backend) remember(c *deviceChange, next *live) {
 	switch {
 	case next.resolution.Devices == nil:
 		b.forgetDevices()
-	case b.devices == nil:
+	case b.devices.on(next.machine.info) == nil:
 		b.devices = c
 	}
 }

@@ -192,6 +192,41 @@ func (m savedMemory) Save(changed map[string][]byte) error {
 }
 
 // TestDeviceTrafficIsRestoredAfterARestart removes the field while the plugin does not run.
+// TestDeviceTrafficIsRestoredUnderOtherMountOptions restarts the plugin after another program has mounted resctrl with separate code and
+// data. What device traffic had under the former mount is not what it has to get back.
+func TestDeviceTrafficIsRestoredUnderOtherMountOptions(t *testing.T) {
+	spec, memory := withIOAlloc(), savedMemory{}
+	spec.IOAlloc, spec.L3.CLOSIDs = "f", 16
+	fs := sim.New(spec)
+	first := newBackend(fs, nil)
+	must(t, first.Remember(memory))
+	apply(t, first, withDevices(`"20%"`))
+
+	fs.Unmount()
+	must(t, fs.Mount("resctrl", sim.MountPoint, "resctrl", "cdp"))
+	b := newBackend(fs, nil)
+	must(t, b.Remember(memory))
+	masks := func() string {
+		data, err := fs.ReadFile(sim.MountPoint + "/info/L3CODE/io_alloc_cbm")
+		must(t, err)
+		return string(data)
+	}
+	before := masks()
+	for range 2 {
+		apply(t, b, withDevices(`"20%"`))
+		if masks() == before {
+			t.Fatalf("device traffic has still %s", before)
+		}
+	}
+	apply(t, b, `{partitions: {p: {l3Allocation: "50%", classes: {a: }}}}`)
+	if got := masks(); got != before {
+		t.Errorf("without the field, device traffic has %s, want %s as before", got, before)
+	}
+	if len(memory) > 0 {
+		t.Errorf("still saved are %v", memory)
+	}
+}
+
 func TestDeviceTrafficIsRestoredAfterARestart(t *testing.T) {
 	for _, before := range []string{"disabled", "0=f;1=f"} {
 		spec, memory := withIOAlloc(), savedMemory{}
