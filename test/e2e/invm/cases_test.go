@@ -42,13 +42,17 @@ func TestNode(t *testing.T) {
 	t.Run("a class of pod scope is on the pod's cgroup", func(t *testing.T) { podScope(t, n) })
 	if n.machine() == intelV2 {
 		t.Run("classes that another program enforces are assigned in both scopes", func(t *testing.T) { externalClasses(t, n) })
+		t.Run("a rule matches containers by the digest of their image", func(t *testing.T) { imageRules(t, n) })
 	}
 	if n.machine()&(intelV2|crioIntel) != 0 {
 		t.Run("the properties of processes and cgroups that a class sets", func(t *testing.T) { linuxClasses(t, n) })
 		t.Run("an idle pod gets its CPU weight back when it leaves the class", func(t *testing.T) { idlePods(t, n) })
 		t.Run("the stories of the documentation", func(t *testing.T) { storiesOfThePage(t, n) })
-		t.Run("memory is reclaimed from the containers that no class protects", func(t *testing.T) { reclaimed(t, n) })
+		t.Run("a class without swap leaves the swap of the kubelet", func(t *testing.T) { swapOfKubelet(t, n) })
 		t.Run("a container above memory.high without swap is reported as stuck", func(t *testing.T) { stallingMemory(t, n) })
+	}
+	if n.machine() == crioIntel {
+		t.Run("memory is reclaimed from the containers that no class protects", func(t *testing.T) { reclaimed(t, n) })
 	}
 	if n.machine()&eachRuntime != 0 {
 		t.Run("no moment without the class", func(t *testing.T) { alwaysInClass(t, n) })

@@ -34,16 +34,17 @@ func reclaimed(t *testing.T, n *node) {
 	t.Cleanup(func() { writeClassFile(t, classFile) })
 	n.awaitOffered(t, profileQoS, "protected", true)
 
-	const megabyte = 1 << 20
+	// The kernel takes most from one of two containers that nothing protects. From a protected one it takes nothing.
+	const megabyte, noise = 1 << 20, 1 << 18
 	t.Run("under parents that protect", func(t *testing.T) {
 		protected, plain, limited := n.press(t, "max")
-		if protected > megabyte || plain < 8*megabyte || limited != "" {
+		if protected > noise || plain < 8*megabyte || limited != "" {
 			t.Errorf("%d bytes of the protected container and %d bytes of the other were reclaimed; limited: %q", protected, plain, limited)
 		}
 	})
 	t.Run("under a pod that protects nothing", func(t *testing.T) {
 		protected, plain, limited := n.press(t, "0")
-		if protected < megabyte || plain < megabyte || !strings.HasPrefix(limited, "memory.low 64Mi has no effect because pod") {
+		if protected < noise || plain < noise || !strings.HasPrefix(limited, "memory.low 64Mi has no effect because pod") {
 			t.Errorf("%d bytes of the protected container and %d bytes of the other were reclaimed; limited: %q", protected, plain, limited)
 		}
 	})
