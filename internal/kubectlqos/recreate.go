@@ -5,8 +5,10 @@ package kubectlqos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
@@ -96,17 +99,23 @@ func (o *resizeCommand) replace(ctx context.Context, api *clients, planned *apps
 		return err
 	}
 
-	sets := api.core.AppsV1().StatefulSets(api.namespace)
+	o.print("the manifest of the new statefulset/%s is in %s until it is created\n", o.name, file)
+
+	// An interrupt must not end the command from here on. The deletion could be done without its answer.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recreateTimeout)
+	defer cancel()
 	options := orphaning(present)
 	options.Preconditions.ResourceVersion = &present.ResourceVersion
-	if err := sets.Delete(ctx, o.name, options); err != nil {
+	err = api.core.AppsV1().StatefulSets(api.namespace).Delete(ctx, o.name, options)
+	switch {
+	case kubeapi.Refused(err):
 		_ = os.Remove(file) // nothing has happened
-		return fmt.Errorf("statefulset %s cannot be deleted, and stays: %w", o.name, explain(err))
+		return fmt.Errorf("statefulset %s cannot be deleted; nothing was replaced: %w", o.name, explain(err))
+	case err != nil:
+		return fmt.Errorf("it is unknown whether statefulset %s is deleted; if it is, its pods and claims stay, and create it again with: "+
+			"kubectl create -f %s: %w", o.name, file, explain(err))
 	}
-	// An interrupt must not end the command between the two steps.
-	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), recreateTimeout)
-	defer cancel()
-	if err := o.create(finishing, api, next); err != nil {
+	if err := o.create(ctx, api, next, present.UID); err != nil {
 		return fmt.Errorf("statefulset %s is deleted, and its pods and claims stay; create it again with: kubectl create -f %s: %w", o.name, file, err)
 	}
 	_ = os.Remove(file) // the file is no longer needed
@@ -114,19 +123,42 @@ func (o *resizeCommand) replace(ctx context.Context, api *clients, planned *apps
 	return nil
 }
 
-// create creates a StatefulSet as soon as its predecessor is gone.
-func (o *resizeCommand) create(ctx context.Context, api *clients, set *appsv1.StatefulSet) error {
+// create creates a StatefulSet as soon as its predecessor is gone. A StatefulSet with the requested template may exist already: the answer
+// to an earlier attempt can be lost.
+func (o *resizeCommand) create(ctx context.Context, api *clients, set *appsv1.StatefulSet, predecessor types.UID) error {
+	sets := api.core.AppsV1().StatefulSets(api.namespace)
 	for {
-		_, err := api.core.AppsV1().StatefulSets(api.namespace).Create(ctx, set, metav1.CreateOptions{FieldManager: fieldManager})
-		if err == nil {
+		_, err := sets.Create(ctx, set, metav1.CreateOptions{FieldManager: fieldManager})
+		switch {
+		case err == nil:
 			return nil
+		case apierrors.IsAlreadyExists(err):
+			present, failure := sets.Get(ctx, set.Name, metav1.GetOptions{})
+			switch {
+			case failure != nil || present.UID == predecessor:
+			case o.hasRequest(present):
+				return nil
+			default:
+				return errors.New("another client has already created a statefulset with this name, but not with this template")
+			}
+		case !kubeapi.ServerFailed(err):
+			return explain(err)
 		}
-		wait := apierrors.IsAlreadyExists(err) || kubeapi.ServerFailed(err)
-		if !wait || over(ctx) {
+		if over(ctx) {
 			return explain(err)
 		}
 		o.pause(ctx, pollInterval)
 	}
+}
+
+// hasRequest reports whether the claim template of a StatefulSet has the requested values.
+func (o *resizeCommand) hasRequest(set *appsv1.StatefulSet) bool {
+	if !slices.Contains(templatesOf(set), o.template) {
+		return false
+	}
+	before, after := templateOf(set, o.template), templateOf(o.successor(set), o.template)
+	return before.Spec.Resources.Requests.Storage().Cmp(*after.Spec.Resources.Requests.Storage()) == 0 &&
+		valueOf(before.Spec.VolumeAttributesClassName) == valueOf(after.Spec.VolumeAttributesClassName)
 }
 
 // store writes the manifest of a StatefulSet to a new file, and returns the name of the file.

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -298,6 +300,65 @@ func TestAStatefulSetThatCannotBeCreatedAgainIsStored(t *testing.T) {
 	text, err := os.ReadFile(files[0])
 	if err != nil || !strings.Contains(string(text), "storage: 20Gi") || !strings.Contains(string(text), "kind: StatefulSet\n") || strings.Contains(string(text), "uid:") {
 		t.Errorf("%v: the file has %s", err, text)
+	}
+}
+
+// TestAnUnknownDeletionKeepsTheManifest loses the answer to the deletion, and lets the API server refuse it.
+func TestAnUnknownDeletionKeepsTheManifest(t *testing.T) {
+	for want, failure := range map[string]error{
+		"Error: it is unknown whether statefulset db is deleted; ": &url.Error{Op: "Delete", URL: "https://api", Err: io.ErrUnexpectedEOF},
+		"Error: statefulset db cannot be deleted; ":                apierrors.NewForbidden(appsv1.Resource("statefulsets"), "db", errors.New("no")),
+	} {
+		t.Setenv("TMPDIR", t.TempDir())
+		r := newResizeRig(t, "data")
+		r.succeeds(t)
+		r.core.PrependReactor("delete", "statefulsets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if len(action.(clienttesting.DeleteActionImpl).DeleteOptions.DryRun) > 0 {
+				return true, nil, nil
+			}
+			return true, nil, failure
+		})
+		got := r.run(t, "resize", "db", "--storage=20Gi", "--recreate")
+		files, err := filepath.Glob(filepath.Join(os.TempDir(), "statefulset-db-*.yaml"))
+		if err != nil || got.Code != 1 || !strings.HasPrefix(got.Errors, want) {
+			t.Errorf("%v; answer %+v, want %q", err, got, want)
+		}
+		if unknown := len(files) == 1 && strings.Contains(got.Errors, "kubectl create -f "+files[0]); unknown == apierrors.IsForbidden(failure) {
+			t.Errorf("files %q; answer %+v", files, got)
+		}
+		if !strings.Contains(got.Out, "the manifest of the new statefulset/db is in "+os.TempDir()) {
+			t.Errorf("the output does not name the file before the deletion: %s", got.Out)
+		}
+	}
+}
+
+// TestTheAnswerToACreationMayBeLost creates the StatefulSet and loses the answer, as itself or as another client with the template `size`.
+func TestTheAnswerToACreationMayBeLost(t *testing.T) {
+	for size, want := range map[string]string{"20Gi": "", "10Gi": "another client has already created a statefulset with this name"} {
+		t.Setenv("TMPDIR", t.TempDir())
+		r := newResizeRig(t, "data")
+		r.succeeds(t)
+		r.core.PrependReactor("delete", "statefulsets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return len(action.(clienttesting.DeleteActionImpl).DeleteOptions.DryRun) > 0, nil, nil
+		})
+		attempts := 0
+		r.core.PrependReactor("create", "statefulsets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			create := action.(clienttesting.CreateActionImpl)
+			attempts++
+			if len(create.CreateOptions.DryRun) > 0 || attempts > 2 {
+				return false, nil, nil
+			}
+			set := create.GetObject().(*appsv1.StatefulSet).DeepCopy()
+			set.UID, set.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests = "second", sized(size)
+			if err := r.core.Tracker().Add(set); err != nil {
+				t.Error(err)
+			}
+			return true, nil, &url.Error{Op: "Post", URL: "https://api", Err: io.ErrUnexpectedEOF}
+		})
+		got := r.run(t, "resize", "db", "--storage=20Gi", "--recreate")
+		if (got.Code == 0) != (want == "") || !strings.Contains(got.Errors, want) {
+			t.Errorf("template with %s: answer %+v, want %q", size, got, want)
+		}
 	}
 }
 
