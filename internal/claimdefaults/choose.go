@@ -90,6 +90,9 @@ func withParameters(requested corev1.ResourceList, offered []*storagev1.VolumeAt
 		}
 		names = append(names, class.Name)
 	}
-	return "", fmt.Errorf("no VolumeAttributesClass has what the claim requests (%s); name one of these: %s", strings.Join(text, ", "),
-		strings.Join(names, ", "))
+	remedy := "name one of these: " + strings.Join(names, ", ")
+	if len(names) == 0 {
+		remedy = "there is none for the driver of its volume"
+	}
+	return "", fmt.Errorf("no VolumeAttributesClass has what the claim requests (%s); %s", strings.Join(text, ", "), remedy)
 }

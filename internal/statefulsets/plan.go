@@ -116,6 +116,8 @@ func plan(s snapshot, spec nodeqosv1alpha1.StatefulSetVolumesSpec) (steps []step
 func (s snapshot) check(t nodeqosv1alpha1.VolumeClaimTemplate) (problem phase, message string) {
 	known := slices.ContainsFunc(s.set.Spec.VolumeClaimTemplates, func(c corev1.PersistentVolumeClaim) bool { return c.Name == t.Name })
 	switch {
+	case len(s.set.Spec.VolumeClaimTemplates) > maxTemplates:
+		return tooMany, fmt.Sprintf("StatefulSet %s has more than %d claim templates; patch its claims by other means", s.set.Name, maxTemplates)
 	case !known:
 		return noTemplate, fmt.Sprintf("StatefulSet %s has no claim template %q; correct the name", s.set.Name, t.Name)
 	case t.Storage == nil && t.VolumeAttributesClassName == "": // the API server accepts no such template; see readObject
@@ -128,7 +130,7 @@ func (s snapshot) check(t nodeqosv1alpha1.VolumeClaimTemplate) (problem phase, m
 }
 
 func tooManyVolumes(set *appsv1.StatefulSet) bool {
-	return replicaCount(set)*max(1, len(set.Spec.VolumeClaimTemplates)) > nodeqosv1alpha1.MaxVolumes
+	return len(set.Spec.VolumeClaimTemplates) > maxTemplates || replicaCount(set)*max(1, len(set.Spec.VolumeClaimTemplates)) > nodeqosv1alpha1.MaxVolumes
 }
 
 func replicaCount(set *appsv1.StatefulSet) int {

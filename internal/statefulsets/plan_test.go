@@ -251,10 +251,16 @@ func TestPlan(t *testing.T) {
 		{"a claim that does not exist", "data=20Gi", []change{parallel, func(s snapshot) { delete(s.claims, "data-db-0") }}, []string{
 			"data-db-0 pending: the claim does not exist or is being deleted", "data-db-1 patch 20Gi", "data-db-2 patch 20Gi"}},
 
-		{"a StatefulSet with as many volumes as are allowed", "data=20Gi", []change{parallel, func(s snapshot) {
+		{"a StatefulSet with as many templates as are allowed", "data=20Gi", []change{parallel, func(s snapshot) {
 			s.set.Spec.Replicas = new(int32(1))
-			s.set.Spec.VolumeClaimTemplates = append(make([]corev1.PersistentVolumeClaim, 9_999), s.set.Spec.VolumeClaimTemplates[0])
+			s.set.Spec.VolumeClaimTemplates = append(make([]corev1.PersistentVolumeClaim, 255), s.set.Spec.VolumeClaimTemplates[0])
 		}}, []string{"data-db-0 patch 20Gi"}},
+		{"a StatefulSet with too many templates", "data=20Gi", []change{func(s snapshot) {
+			s.set.Spec.VolumeClaimTemplates = make([]corev1.PersistentVolumeClaim, 257)
+		}}, []string{"too many: StatefulSet db has more than 256 claim templates; patch its claims by other means"}},
+		{"a claim that requests more than can be compared", "data=20Gi", []change{parallel, func(s snapshot) {
+			s.claims["data-db-0"].Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("1e1000000000")
+		}}, []string{"data-db-0 changing: the driver has to expand the volume", "data-db-1 patch 20Gi", "data-db-2 patch 20Gi"}},
 		{"a StatefulSet with too many volumes", "data=20Gi log=gold", []change{func(s snapshot) { s.set.Spec.Replicas = new(int32(5_001)) }},
 			[]string{
 				"too many: StatefulSet db has 5001 replicas with 2 claim templates, which is more than 10000 volumes; patch its claims by other means",

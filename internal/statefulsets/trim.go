@@ -4,14 +4,27 @@
 package statefulsets
 
 import (
+	"math"
+	"regexp"
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
+
+// maxTemplates is the maximum number of claim templates of a StatefulSet, and of claims of a pod. A node cannot attach as many volumes.
+const maxTemplates = 256
+
+// maxOwners is the maximum number of owners of an object with the name of the StatefulSet. A user can add others.
+const maxOwners = 16
+
+var largeExponent = regexp.MustCompile(`[eE]\+?[0-9]{3,}$`)
 
 // trim returns an object with only those fields that the controller reads. The informers keep all objects of the cluster.
 func trim(object any) (any, error) {
@@ -21,19 +34,20 @@ func trim(object any) (any, error) {
 	case *corev1.PersistentVolumeClaim:
 		kept := &corev1.PersistentVolumeClaim{TypeMeta: o.TypeMeta, ObjectMeta: identityOf(o), Status: o.Status}
 		kept.Spec.StorageClassName, kept.Spec.VolumeAttributesClassName = o.Spec.StorageClassName, o.Spec.VolumeAttributesClassName
-		kept.Spec.Resources.Requests = o.Spec.Resources.Requests
+		if storage, ok := o.Spec.Resources.Requests[corev1.ResourceStorage]; ok {
+			kept.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: bounded(storage)}
+		}
 		kept.Status.AccessModes = nil
-		for _, entry := range o.ManagedFields {
-			if entry.Manager == fieldManager { // for requestedHere
-				kept.ManagedFields = append(kept.ManagedFields, entry)
-			}
+		if requestedHere(o) {
+			fields := metav1.NewFieldsV1(`{"f:spec":{"f:resources":{"f:requests":{"f:storage":{}}}}}`)
+			kept.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: fieldManager, FieldsV1: fields}}
 		}
 		return kept, nil
 	case *appsv1.StatefulSet:
 		kept := &appsv1.StatefulSet{TypeMeta: o.TypeMeta, ObjectMeta: identityOf(o)}
 		kept.Annotations = annotationsOf(o, requestsVolumes)
 		kept.Spec.Replicas, kept.Spec.Ordinals, kept.Spec.PodManagementPolicy = o.Spec.Replicas, o.Spec.Ordinals, o.Spec.PodManagementPolicy
-		for i := range o.Spec.VolumeClaimTemplates {
+		for i := range min(len(o.Spec.VolumeClaimTemplates), maxTemplates+1) {
 			name := metav1.ObjectMeta{Name: o.Spec.VolumeClaimTemplates[i].Name}
 			kept.Spec.VolumeClaimTemplates = append(kept.Spec.VolumeClaimTemplates, corev1.PersistentVolumeClaim{ObjectMeta: name})
 		}
@@ -42,10 +56,38 @@ func trim(object any) (any, error) {
 	case *storagev1.StorageClass:
 		return &storagev1.StorageClass{ObjectMeta: identityOf(o), AllowVolumeExpansion: o.AllowVolumeExpansion}, nil
 	case *unstructured.Unstructured:
-		o.SetManagedFields(nil)
-		o.SetAnnotations(annotationsOf(o, func(key string) bool { return key == nodeqosv1alpha1.AppliedAnnotation }))
+		return trimObject(o), nil
 	}
 	return object, nil
+}
+
+// trimObject keeps those owners that can be the StatefulSet with the name of the object.
+func trimObject(o *unstructured.Unstructured) *unstructured.Unstructured {
+	kept := &unstructured.Unstructured{Object: map[string]any{}}
+	for _, field := range []string{"spec", "status"} {
+		if content, ok := o.Object[field]; ok {
+			kept.Object[field] = content
+		}
+	}
+	kept.SetGroupVersionKind(o.GroupVersionKind())
+	kept.SetNamespace(o.GetNamespace())
+	kept.SetName(o.GetName())
+	kept.SetUID(o.GetUID())
+	kept.SetResourceVersion(o.GetResourceVersion())
+	kept.SetGeneration(o.GetGeneration())
+	kept.SetDeletionTimestamp(o.GetDeletionTimestamp())
+	kept.SetAnnotations(annotationsOf(o, func(key string) bool { return key == nodeqosv1alpha1.AppliedAnnotation }))
+	owners := slices.DeleteFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.Name != o.GetName() })
+	kept.SetOwnerReferences(owners[:min(len(owners), maxOwners)])
+	return kept
+}
+
+// bounded returns a size, or the maximum of Kubernetes for a size with a large exponent: to compare 1e10000000 takes seconds.
+func bounded(size resource.Quantity) resource.Quantity {
+	if largeExponent.MatchString(size.String()) {
+		return *resource.NewQuantity(math.MaxInt64, resource.BinarySI)
+	}
+	return size
 }
 
 // annotationsOf returns the annotations of an object that are read, or nil.
@@ -83,7 +125,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	const revision = appsv1.ControllerRevisionHashLabelKey
 	kept.Labels = map[string]string{revision: pod.Labels[revision]}
 	for i := range pod.Spec.Volumes {
-		if claim := pod.Spec.Volumes[i].PersistentVolumeClaim; claim != nil {
+		if claim := pod.Spec.Volumes[i].PersistentVolumeClaim; claim != nil && len(kept.Spec.Volumes) < maxTemplates {
 			source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.ClaimName}}
 			kept.Spec.Volumes = append(kept.Spec.Volumes, corev1.Volume{Name: pod.Spec.Volumes[i].Name, VolumeSource: source})
 		}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,11 +82,20 @@ func ParseLimits(parameters map[string]string) (limits qos.VolumeLimits, _ error
 	return limits, errors.Join(errs...)
 }
 
+// largeExponent matches quantities that take seconds or hours to compare, such as 1e10000000. Users can request them in claims.
+var largeExponent = regexp.MustCompile(`[eE][+-]?[0-9.]{3,}$`)
+
 // parse reads a Kubernetes quantity and rounds it up to a whole number.
 func parse(key, text string, most int64) (int64, error) {
-	quantity, err := resource.ParseQuantity(text)
+	var quantity resource.Quantity
+	invalid := largeExponent.MatchString(text)
+	if !invalid {
+		var err error
+		quantity, err = resource.ParseQuantity(text)
+		invalid = err != nil
+	}
 	switch {
-	case err != nil:
+	case invalid:
 		return 0, fmt.Errorf("parameter %s: %q is not a quantity; write one like 500, 10M or 64Ki", key, text)
 	case quantity.CmpInt64(minLimit) < 0:
 		return 0, fmt.Errorf("parameter %s: %q is too small; the minimum is %d", key, text, minLimit)
