@@ -176,17 +176,18 @@ var sameText = cmp.Comparer(func(a, b string) bool {
 // values.
 func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
 	for values, dirs := range map[string][]string{
-		"":                                                  {"kubernetes"},
-		"{dra: true}":                                       {"kubernetes-dra"},
-		"{evictions: true}":                                 {"kubernetes", "kubernetes-eviction"},
-		"{followAnnotations: true}":                         {"kubernetes-follow-annotations"},
-		"{storage: {enabled: true}}":                        {"storage"},
-		"{statefulSetVolumes: {enabled: true}}":             {"kubernetes", "storage-statefulsets"},
-		"{metricsProxy: {enabled: true}}":                   {"kubernetes", "kubernetes-metrics"},
-		"{nodeReadiness: {enabled: true}}":                  {"kubernetes-node-readiness"},
-		"{policies: {enabled: true}}":                       {"kubernetes", "policies"},
-		"{policies: {enabled: true, namespaces: labelled}}": {"kubernetes", "policies-opt-in"},
-		"{policies: {boundEnvironments: true}}":             {"kubernetes", "policies-environments"},
+		"":                                      {"kubernetes"},
+		"{dra: true}":                           {"kubernetes-dra"},
+		"{evictions: true}":                     {"kubernetes", "kubernetes-eviction"},
+		"{followAnnotations: true}":             {"kubernetes-follow-annotations"},
+		"{storage: {enabled: true}}":            {"storage"},
+		"{statefulSetVolumes: {enabled: true}}": {"kubernetes", "storage-statefulsets"},
+		"{statefulSetVolumes: {enabled: true, changedTemplates: true}}": {"kubernetes", "storage-statefulsets", "storage-statefulsets-policy"},
+		"{metricsProxy: {enabled: true}}":                               {"kubernetes", "kubernetes-metrics"},
+		"{nodeReadiness: {enabled: true}}":                              {"kubernetes-node-readiness"},
+		"{policies: {enabled: true}}":                                   {"kubernetes", "policies"},
+		"{policies: {enabled: true, namespaces: labelled}}":             {"kubernetes", "policies-opt-in"},
+		"{policies: {boundEnvironments: true}}":                         {"kubernetes", "policies-environments"},
 	} {
 		t.Run(values, func(t *testing.T) {
 			want, got := kustomized(t, dirs...).asTheChart(), chartObjects(t, namespace, values)
