@@ -16,6 +16,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -89,6 +90,17 @@ func TestOneClassFileOnEachSimulatedMachine(t *testing.T) {
 	}
 }
 
+// freeRMIDs lets the kernel use the RMIDs of removed groups again, whose data never leaves the cache of an emulated CPU. The kernel checks
+// that each second.
+func freeRMIDs(t *testing.T, host resctrl.FS) {
+	t.Helper()
+	const file, most = sim.MountPoint + "/info/L3_MON/max_threshold_occupancy", "67108864"
+	before, err := host.ReadFile(file)
+	if err == nil && host.WriteFile(file, []byte(most)) == nil { // other emulated CPUs allow less, and free their RMIDs
+		t.Cleanup(func() { must(t, host.WriteFile(file, before)) })
+	}
+}
+
 // TestOneClassFileOnTheKernel applies the class file on the kernel of this machine, and prints what the kernel then has. The values are
 // those on the simulated machine, and "check" has predicted the conditions.
 func TestOneClassFileOnTheKernel(t *testing.T) {
@@ -110,7 +122,7 @@ func TestOneClassFileOnTheKernel(t *testing.T) {
 	for _, c := range running {
 		must(t, host.WriteFile(sim.MountPoint+"/qos-"+c.Class+"/tasks", []byte(strconv.Itoa(c.PID))))
 	}
-	// The RMIDs of the groups of earlier tests are free when the kernel finds that their data has left the cache.
+	freeRMIDs(t, host)
 	b.MonitorAll(t.Context(), running)
 	for deadline := time.Now().Add(time.Minute); !monitoredCondition(t, b).Healthy && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond)
