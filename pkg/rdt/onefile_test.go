@@ -4,6 +4,7 @@
 package rdt
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strconv"
@@ -124,9 +125,15 @@ func TestOneClassFileOnTheKernel(t *testing.T) {
 	}
 	freeRMIDs(t, host)
 	b.MonitorAll(t.Context(), running)
-	for deadline := time.Now().Add(time.Minute); !monitoredCondition(t, b).Healthy && time.Now().Before(deadline); {
-		time.Sleep(100 * time.Millisecond)
-		b.MonitorAll(t.Context(), running)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ticks := time.Tick(100 * time.Millisecond)
+	for !monitoredCondition(t, b).Healthy && ctx.Err() == nil {
+		select {
+		case <-ticks:
+			b.MonitorAll(ctx, running)
+		case <-ctx.Done():
+		}
 	}
 	if condition := monitoredCondition(t, b); !condition.Healthy || condition.Message != "containers monitored: 2 (bronze: 1 of 1, gold: 1 of 1)" {
 		t.Errorf("the condition is %+v", condition)
