@@ -7,11 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -50,22 +47,10 @@ func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (class
 		return nil, err
 	}
 
-	reading := classes.Reading{}
-	var problems []error
-	for _, file := range usageFiles(group.Version) {
-		data, err := b.cgroups.FS.ReadFile(path.Join(group.Dir, file.name))
-		switch {
-		case err == nil:
-			file.parse(reading, data, group.Machine.PartName)
-		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.EOPNOTSUPP):
-			problems = append(problems, fmt.Errorf("measure I/O: %w", err))
-		}
-	}
-	if len(reading) == 0 {
-		_, err := b.openRunning(target) // the cgroup may have been removed meanwhile
-		problems = append(problems, err)
-	}
-	return reading, errors.Join(problems...)
+	return cgroup.ReadUsage(b.cgroups.FS, group.Dir, usageFiles(group.Version, group.Machine.PartName), func() error {
+		_, err := b.openRunning(target)
+		return err
+	})
 }
 
 // SumsEnded implements classes.HolderMeter. With cgroup v1, the sums of a cgroup leave out cgroups that were removed.
@@ -80,45 +65,38 @@ func (b *Backend) openRunning(target classes.Holder) (iocgroup.Group, error) {
 	return group, err
 }
 
-// usageFile is a cgroup file that counts I/O. parse adds the values in the file to a reading, and skips disks without a name.
-type usageFile struct {
-	name  string
-	parse func(reading classes.Reading, data []byte, name func(iocgroup.Device) string)
-}
-
-// usageFiles returns the files that count I/O in a cgroup of a version, with their parsers.
-func usageFiles(version int) []usageFile {
+// usageFiles returns the files that count I/O in a cgroup of a version. They skip disks without a name.
+func usageFiles(version int, name func(iocgroup.Device) string) []cgroup.UsageFile {
 	if version == 1 {
-		return []usageFile{
-			{"blkio.throttle.io_service_bytes_recursive", parseService(readBytes, writeBytes)},
-			{"blkio.throttle.io_serviced_recursive", parseService(reads, writes)},
+		return []cgroup.UsageFile{
+			{Name: "blkio.throttle.io_service_bytes_recursive", Add: parseService(readBytes, writeBytes, name)},
+			{Name: "blkio.throttle.io_serviced_recursive", Add: parseService(reads, writes, name)},
 		}
 	}
-	return []usageFile{{"io.stat", parseIOStat}, {"io.pressure", parsePressure}}
+	return []cgroup.UsageFile{{Name: "io.stat", Add: parseIOStat(name)}, {Name: "io.pressure", Add: addPressure}}
 }
 
-// parseIOStat reads io.stat.
-func parseIOStat(reading classes.Reading, data []byte, name func(iocgroup.Device) string) {
+// parseIOStat returns the parser of io.stat.
+func parseIOStat(name func(iocgroup.Device) string) func(classes.Reading, []byte) {
 	measures := map[string]string{"rbytes": readBytes, "wbytes": writeBytes, "rios": reads, "wios": writes}
-	for dev, counters := range iocgroup.ParseStat(data) {
-		part := name(dev)
-		for key, measure := range measures {
-			if value, counted := counters[key]; counted && part != "" {
-				reading[classes.Series{Measure: measure, Part: part}] = float64(value)
+	return func(reading classes.Reading, data []byte) {
+		for dev, counters := range iocgroup.ParseStat(data) {
+			part := name(dev)
+			for key, measure := range measures {
+				if value, counted := counters[key]; counted && part != "" {
+					reading[classes.Series{Measure: measure, Part: part}] = float64(value)
+				}
 			}
 		}
 	}
 }
 
-// parsePressure reads io.pressure (Documentation/accounting/psi.rst). The totals in this file are microseconds.
-func parsePressure(reading classes.Reading, data []byte, _ func(iocgroup.Device) string) {
-	measures := map[string]string{"some": waiting, "full": stalled}
-	for line := range strings.Lines(string(data)) {
-		kind, rest, _ := strings.Cut(line, " ")
-		_, total, _ := strings.Cut(rest, "total=")
-		value, err := strconv.ParseUint(strings.TrimSpace(total), 10, 64)
-		if measure := measures[kind]; measure != "" && err == nil {
-			reading[classes.Series{Measure: measure}] = float64(value) / 1e6
+// addPressure reads io.pressure.
+func addPressure(reading classes.Reading, data []byte) {
+	totals := cgroup.ParsePressure(data)
+	for kind, measure := range map[string]string{"some": waiting, "full": stalled} {
+		if total, counted := totals[kind]; counted {
+			reading[classes.Series{Measure: measure}] = total
 		}
 	}
 }
@@ -126,9 +104,9 @@ func parsePressure(reading classes.Reading, data []byte, _ func(iocgroup.Device)
 // parseService returns the parser of a file of cgroup v1, which has lines of the form "8:0 Read 4096". Since Linux 6.10
 // (blk_should_throtl in block/blk-throttle.h), the kernel counts the I/O to a disk only after some cgroup has got a
 // limit for the disk. Until then, the file has no line for the disk.
-func parseService(read, write string) func(classes.Reading, []byte, func(iocgroup.Device) string) {
+func parseService(read, write string, name func(iocgroup.Device) string) func(classes.Reading, []byte) {
 	measures := map[string]string{"Read": read, "Write": write}
-	return func(reading classes.Reading, data []byte, name func(iocgroup.Device) string) {
+	return func(reading classes.Reading, data []byte) {
 		for line := range strings.Lines(string(data)) {
 			fields := strings.Fields(line)
 			if len(fields) != 3 || measures[fields[1]] == "" {

@@ -80,8 +80,8 @@ func FuzzUsage(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, data []byte) {
 		reading := classes.Reading{}
-		for _, file := range slices.Concat(usageFiles(2), usageFiles(1)) {
-			file.parse(reading, data, iocgroup.Device.String)
+		for _, file := range slices.Concat(usageFiles(2, iocgroup.Device.String), usageFiles(1, iocgroup.Device.String)) {
+			file.Add(reading, data)
 		}
 		for series, value := range reading {
 			if value < 0 || !series.Cumulative() {

@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
 	"strconv"
 	"strings"
 
@@ -90,44 +88,30 @@ func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (class
 	if len(files) == 0 {
 		return nil, nil
 	}
+	dir, err := b.runningDir(target)
+	if err != nil {
+		return nil, err
+	}
+	return cgroup.ReadUsage(b.opts.FS, dir, files, func() error {
+		_, err := b.runningDir(target)
+		return err
+	})
+}
+
+// runningDir returns the directory of a target's cgroup. The error is classes.ErrEnded if the target has no cgroup.
+func (b *Backend) runningDir(target classes.Holder) (string, error) {
 	dir, err := b.opts.Tree.UnifiedDir(target)
 	if errors.Is(err, cgroup.ErrNoCgroup) {
 		err = fmt.Errorf("%w: %w", classes.ErrEnded, err)
 	}
-	if err != nil {
-		return nil, err
-	}
-
-	reading := classes.Reading{}
-	var problems []error
-	for _, file := range files {
-		data, err := b.opts.FS.ReadFile(path.Join(dir, file.name))
-		switch {
-		case err == nil:
-			file.parse(reading, string(data))
-		case !errors.Is(err, fs.ErrNotExist):
-			problems = append(problems, fmt.Errorf("measure %s: %w", file.name, err))
-		}
-	}
-	if len(reading) == 0 {
-		if _, err := b.opts.Tree.UnifiedDir(target); errors.Is(err, cgroup.ErrNoCgroup) { // it was removed meanwhile
-			problems = append(problems, classes.ErrEnded, err)
-		}
-	}
-	return reading, errors.Join(problems...)
+	return dir, err
 }
 
 // SumsEnded implements classes.HolderMeter. A pod is not read: what its ended containers have used is counted at their ends.
 func (b *Backend) SumsEnded() bool { return false }
 
-// usageFile is a cgroup file with values that parse adds to a reading.
-type usageFile struct {
-	name  string
-	parse func(reading classes.Reading, text string)
-}
-
 // usageFiles returns the files that show how the properties of all classes are used.
-func (s *snapshot) usageFiles() (files []usageFile) {
+func (s *snapshot) usageFiles() (files []cgroup.UsageFile) {
 	sets := func(name string) bool {
 		for _, c := range s.classes {
 			if c.value(name) != nil {
@@ -138,17 +122,16 @@ func (s *snapshot) usageFiles() (files []usageFile) {
 	}
 	if sets(highProperty) {
 		files = append(files,
-			usageFile{"memory.current", func(r classes.Reading, text string) { put(r, memoryUsed, text, 1) }},
-			usageFile{"memory.events", keyed(map[string]scaled{"high": {memoryHigh, 1}})},
-			usageFile{"memory.pressure", func(r classes.Reading, text string) {
-				_, some, _ := strings.Cut(text, "some ")
-				some, _, _ = strings.Cut(some, "\n")
-				_, total, _ := strings.Cut(some, "total=")
-				put(r, memoryWaited, total, 1e6)
+			cgroup.UsageFile{Name: "memory.current", Add: func(r classes.Reading, data []byte) { put(r, memoryUsed, string(data), 1) }},
+			cgroup.UsageFile{Name: "memory.events", Add: keyed(map[string]scaled{"high": {memoryHigh, 1}})},
+			cgroup.UsageFile{Name: "memory.pressure", Add: func(r classes.Reading, data []byte) {
+				if some, counted := cgroup.ParsePressure(data)["some"]; counted {
+					r[classes.Series{Measure: memoryWaited}] = some
+				}
 			}})
 	}
 	if sets(burstProperty) {
-		files = append(files, usageFile{"cpu.stat", keyed(map[string]scaled{"nr_bursts": {bursts, 1}, "burst_usec": {burstSeconds, 1e6}})})
+		files = append(files, cgroup.UsageFile{Name: "cpu.stat", Add: keyed(map[string]scaled{"nr_bursts": {bursts, 1}, "burst_usec": {burstSeconds, 1e6}})})
 	}
 	return files
 }
@@ -160,9 +143,9 @@ type scaled struct {
 }
 
 // keyed returns the parser of a file with lines of the form "KEY VALUE".
-func keyed(keys map[string]scaled) func(classes.Reading, string) {
-	return func(reading classes.Reading, text string) {
-		for line := range strings.Lines(text) {
+func keyed(keys map[string]scaled) func(classes.Reading, []byte) {
+	return func(reading classes.Reading, data []byte) {
+		for line := range strings.Lines(string(data)) {
 			key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 			if to, known := keys[key]; known {
 				put(reading, to.measure, value, to.units)
