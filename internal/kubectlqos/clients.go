@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -108,11 +109,15 @@ func (c *clients) getNode(ctx context.Context, name string) (*unstructured.Unstr
 		name, others("; nodes with one: ", objectNames(list)))
 }
 
-func objectNames(list *unstructured.UnstructuredList) []string {
-	names := make([]string, 0, len(list.Items))
-	for i := range list.Items {
-		names = append(names, list.Items[i].GetName())
-	}
+// objectNames returns the names of the objects in a list.
+func objectNames(list runtime.Object) (names []string) {
+	_ = meta.EachListItem(list, func(object runtime.Object) error { // each item of a list of the API server has metadata
+		metadata, err := meta.Accessor(object)
+		if err == nil {
+			names = append(names, metadata.GetName())
+		}
+		return err
+	})
 	return names
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
@@ -101,16 +102,17 @@ func (c *cluster) complete(cmd *cobra.Command, words func(ctx context.Context, a
 	return found
 }
 
+// namesIn returns the names of the objects in a list. It takes the results of the request for the list.
+func namesIn(list runtime.Object, err error) ([]string, error) {
+	if err != nil {
+		return nil, err
+	}
+	return objectNames(list), nil
+}
+
 func (c *cluster) completeNamespace(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return c.complete(cmd, func(ctx context.Context, api *clients) (names []string, err error) {
-		list, err := api.core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
-		return names, nil
+	return c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
+		return namesIn(api.core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{}))
 	}), noFiles
 }
 
@@ -119,11 +121,7 @@ func (c *cluster) completeNode(cmd *cobra.Command, args []string, _ string) ([]s
 		return nil, noFiles
 	}
 	return c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
-		list, err := api.listNodes(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return objectNames(list), nil
+		return namesIn(api.listNodes(ctx))
 	}), noFiles
 }
 
@@ -156,15 +154,8 @@ func (c *cluster) completeStatefulSet(cmd *cobra.Command, args []string, _ strin
 	if len(args) > 0 {
 		return nil, noFiles
 	}
-	return c.complete(cmd, func(ctx context.Context, api *clients) (names []string, err error) {
-		list, err := api.core.AppsV1().StatefulSets(api.namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
-		return names, nil
+	return c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
+		return namesIn(api.core.AppsV1().StatefulSets(api.namespace).List(ctx, metav1.ListOptions{}))
 	}), noFiles
 }
 
@@ -186,15 +177,8 @@ func (c *cluster) completeTemplate(cmd *cobra.Command, args []string, _ string) 
 }
 
 func (c *cluster) completeVolumeAttributesClass(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return c.complete(cmd, func(ctx context.Context, api *clients) (names []string, err error) {
-		list, err := api.core.StorageV1().VolumeAttributesClasses().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
-		return names, nil
+	return c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
+		return namesIn(api.core.StorageV1().VolumeAttributesClasses().List(ctx, metav1.ListOptions{}))
 	}), noFiles
 }
 
