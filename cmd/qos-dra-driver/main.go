@@ -5,12 +5,12 @@
 package main
 
 import (
+	"log/slog"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/dra"
@@ -34,19 +34,11 @@ ResourceClaims for the kubelet. It takes the place of "qos-kubelet-shim --publis
 Resource Allocation, because a node can offer a class in only one way.`,
 		Args: program.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := logging.Logger(cmd.ErrOrStderr())
-			if err == nil {
-				err = options.Validate()
-			}
-			if err != nil {
-				return program.UsageError(cmd, err)
-			}
-			// See the same call in qos-kubelet-shim.
-			if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-				log.Warn("cannot make this process non-dumpable, so other processes of its user can reach its files under /proc", "error", err)
-			}
-			klog.SetSlogLogger(log) // the libraries of Kubernetes log with klog
-			return dra.Run(cmd.Context(), options, log)
+			return logging.Run(cmd, options.Validate(), func(log *slog.Logger) error {
+				program.Protect(log)
+				klog.SetSlogLogger(log) // the libraries of Kubernetes log with klog
+				return dra.Run(cmd.Context(), options, log)
+			})
 		},
 	}
 	addFlags(root.Flags(), &options)

@@ -6,12 +6,12 @@
 package main
 
 import (
+	"log/slog"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeletshim"
@@ -39,20 +39,11 @@ Device plugins need only the kubelet, and everything else needs only the Kuberne
 share this work.`,
 		Args: program.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := logging.Logger(cmd.ErrOrStderr())
-			if err == nil {
-				err = options.Validate()
-			}
-			if err != nil {
-				return program.UsageError(cmd, err)
-			}
-			// If this process were dumpable, a process of the same user in a container with the host's PID namespace could
-			// read the token in /proc/PID/root.
-			if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-				log.Warn("cannot make this process non-dumpable, so other processes of its user can reach its files under /proc", "error", err)
-			}
-			klog.SetSlogLogger(log) // client-go logs with klog
-			return kubeletshim.New(options, log).Run(cmd.Context())
+			return logging.Run(cmd, options.Validate(), func(log *slog.Logger) error {
+				program.Protect(log)
+				klog.SetSlogLogger(log) // client-go logs with klog
+				return kubeletshim.New(options, log).Run(cmd.Context())
+			})
 		},
 	}
 	addFlags(root.Flags(), &options)
@@ -74,11 +65,9 @@ still offer classes, with the reasons, and exits with code 1. The Helm chart run
 classes from all class files.`,
 		Args: program.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := logging.Logger(cmd.ErrOrStderr())
-			if err != nil {
-				return program.UsageError(cmd, err)
-			}
-			return kubeletshim.AwaitReset(cmd.Context(), kubeconfig, program.Version(version), timeout, log)
+			return logging.Run(cmd, nil, func(log *slog.Logger) error {
+				return kubeletshim.AwaitReset(cmd.Context(), kubeconfig, program.Version(version), timeout, log)
+			})
 		},
 	}
 	command.Flags().DurationVar(&timeout, "timeout", timeout, "the longest time to wait")

@@ -92,13 +92,8 @@ Several replicas elect a leader.`,
 
 // run calls a function with a logger that has the format of the flags. `invalid` is the error for an invalid option.
 func run(cmd *cobra.Command, logging program.LogOptions, invalid error, call func(log *slog.Logger) error) error {
-	log, err := logging.Logger(cmd.ErrOrStderr())
-	if err == nil {
-		err = invalid
-	}
-	if err != nil {
-		return program.UsageError(cmd, err)
-	}
-	klog.SetSlogLogger(log) // client-go logs with klog
-	return call(log)
+	return logging.Run(cmd, invalid, func(log *slog.Logger) error {
+		klog.SetSlogLogger(log) // client-go logs with klog
+		return call(log)
+	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 )
 
 // These are the exit codes of all commands.
@@ -88,4 +89,25 @@ func (o *LogOptions) Logger(w io.Writer) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
 	return nil, fmt.Errorf("--log-format %q: use text or json", o.Format)
+}
+
+// Run calls a function with a logger that has these options. If an option is invalid, or if `invalid` is the error of another option of
+// the command, it returns a usage error instead.
+func (o *LogOptions) Run(cmd *cobra.Command, invalid error, call func(log *slog.Logger) error) error {
+	log, err := o.Logger(cmd.ErrOrStderr())
+	if err == nil {
+		err = invalid
+	}
+	if err != nil {
+		return UsageError(cmd, err)
+	}
+	return call(log)
+}
+
+// Protect makes this process non-dumpable. Otherwise, a process of the same user in a container with the host's PID namespace could read
+// the token in /proc/PID/root.
+func Protect(log *slog.Logger) {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		log.Warn("cannot make this process non-dumpable, so other processes of its user can reach its files under /proc", "error", err)
+	}
 }
