@@ -102,7 +102,7 @@ func nodeCases() []nodeCase {
 		{name: "volumes on each filesystem and of mode Block have their limits", test: filesystems, on: intelV2},
 		{name: "weights are in the kernel, and the status reports whether a disk applies them", test: weights, on: containerd | crioIntel},
 		{name: "the reported usage of classes is that of the kernel's counters", test: usage, on: containerd},
-		{name: "a limit that the kernel holds and one that another program removes are told apart", test: heldLimits, on: intelV2},
+		{name: "a limit that holds and a limit that another program removes have different verdicts", test: heldLimits, on: intelV2},
 		{name: "a monitored container is measured by itself", test: monitored, on: intelV2 | amdV2},
 		{name: "an unknown class or resource is refused with a list of the existing ones", test: unknownClass, on: eachRuntime},
 		{name: "a full class is refused until a slot is free", test: fullClass, on: eachRuntime},
