@@ -8,6 +8,7 @@ import (
 	"time"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
@@ -54,22 +55,12 @@ func (c class) size() int {
 // classesOf chooses the first class that is not draining. If all of them drain, it chooses the first.
 func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 	var list []class
-	add := func(resources []*qosv1alpha1.QOSResourceInfo, podScope bool) {
-		for _, resource := range resources {
-			for _, c := range resource.GetClasses() {
-				if c.GetExtendedResource() == "" {
-					continue
-				}
-				list = insert(list, class{
-					resource: resource.GetName(), name: c.GetName(), extended: c.GetExtendedResource(),
-					capacity: c.GetCapacity(), podScope: podScope, draining: c.GetDraining(),
-				})
-			}
-		}
+	for _, c := range nodecache.RequestableClasses(r) {
+		list = insert(list, class{
+			resource: c.Resource.GetName(), name: c.GetName(), extended: c.GetExtendedResource(),
+			capacity: c.GetCapacity(), podScope: c.PodScope, draining: c.GetDraining(),
+		})
 	}
-
-	add(r.GetContainerQosResources(), false)
-	add(r.GetPodQosResources(), true)
 	return list
 }
 

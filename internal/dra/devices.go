@@ -72,22 +72,13 @@ func deviceName(extended string) string {
 // first class that is not draining.
 func devicesOf(r *qosv1alpha1.ResourcesInfo) []device {
 	var list []device
-	add := func(resources []*qosv1alpha1.QOSResourceInfo, podScope bool) {
-		for _, resource := range resources {
-			for _, c := range resource.GetClasses() {
-				if c.GetExtendedResource() == "" {
-					continue
-				}
-				list = append(list, device{
-					Pair: classes.Pair{Resource: resource.GetName(), Class: c.GetName()}, name: deviceName(c.GetExtendedResource()), extended: c.GetExtendedResource(),
-					description: c.GetDescription(), podScope: podScope, mutable: resource.GetMutable(),
-					draining: c.GetDraining(), capacity: c.GetCapacity(),
-				})
-			}
-		}
+	for _, c := range nodecache.RequestableClasses(r) {
+		list = append(list, device{
+			Pair: classes.Pair{Resource: c.Resource.GetName(), Class: c.GetName()}, name: deviceName(c.GetExtendedResource()), extended: c.GetExtendedResource(),
+			description: c.GetDescription(), podScope: c.PodScope, mutable: c.Resource.GetMutable(),
+			draining: c.GetDraining(), capacity: c.GetCapacity(),
+		})
 	}
-	add(r.GetContainerQosResources(), false)
-	add(r.GetPodQosResources(), true)
 
 	slices.SortStableFunc(list, func(a, b device) int {
 		switch {

@@ -1,0 +1,32 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodecache
+
+import (
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+// Requestable is a class that pods can request by an extended resource.
+type Requestable struct {
+	*qosv1alpha1.QOSResourceClassInfo
+
+	Resource *qosv1alpha1.QOSResourceInfo
+	PodScope bool
+}
+
+// RequestableClasses returns the classes of a node that pods can request by an extended resource, those of containers first.
+func RequestableClasses(node *qosv1alpha1.ResourcesInfo) (list []Requestable) {
+	add := func(resources []*qosv1alpha1.QOSResourceInfo, podScope bool) {
+		for _, resource := range resources {
+			for _, c := range resource.GetClasses() {
+				if c.GetExtendedResource() != "" {
+					list = append(list, Requestable{c, resource, podScope})
+				}
+			}
+		}
+	}
+	add(node.GetContainerQosResources(), false)
+	add(node.GetPodQosResources(), true)
+	return list
+}
