@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 )
 
 // These are the exit codes of all commands.
@@ -102,12 +101,4 @@ func (o *LogOptions) Run(cmd *cobra.Command, invalid error, call func(log *slog.
 		return UsageError(cmd, err)
 	}
 	return call(log)
-}
-
-// Protect makes this process non-dumpable. Otherwise, a process of the same user in a container with the host's PID namespace could read
-// the token in /proc/PID/root.
-func Protect(log *slog.Logger) {
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		log.Warn("cannot make this process non-dumpable, so other processes of its user can reach its files under /proc", "error", err)
-	}
 }
