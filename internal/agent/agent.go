@@ -139,9 +139,11 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 
 	group.Go(func() error {
 		changed := make(chan struct{}, 1)
-		a.followDisks(ctx, group, changed) // starts before Configure lists the disks
+		// Both start before the class files are applied, so that no disk and no group that goes after that is missed.
+		a.followDisks(ctx, group, changed)
 		watch := a.followGroups(ctx, group, changed)
 		files.load(ctx) // applies the class files before containers request classes
+		watch()         // resctrl may have been mounted
 
 		group.Go(func() error { return plugin.Run(ctx) })
 		group.Go(func() error { return files.follow(ctx, hangup) })

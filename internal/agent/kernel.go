@@ -51,7 +51,7 @@ func settling() []time.Duration {
 }
 
 // repair corrects drift periodically, after a disk was added or removed, and after a resctrl group was removed. It
-// calls the function `watch` at its start and after each repair. It also moves threads, and begins the turns of containers that are
+// calls the function `watch` after each repair. It also moves threads, and begins the turns of containers that are
 // monitored in turn.
 func (a *Agent) repair(ctx context.Context, n *node.Node, changed <-chan struct{}, watch func()) error {
 	repair, moveThreads, rotate := time.NewTicker(a.options.RepairInterval), time.NewTimer(threadsInterval), time.NewTimer(idleRotation)
@@ -61,7 +61,6 @@ func (a *Agent) repair(ctx context.Context, n *node.Node, changed <-chan struct{
 	settle := newSettler(settling())
 	defer settle.timer.Stop()
 
-	watch()
 	for {
 		select {
 		case <-ctx.Done():
@@ -143,7 +142,9 @@ func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed
 		}
 	})
 	// An error means that resctrl is not mounted, or that the limit of watches is reached. The periodic repair needs no watch.
-	return func() { _ = watcher.Add(filepath.Join(a.options.HostRoot, resctrl.DefaultMountPoint)) }
+	watch = func() { _ = watcher.Add(filepath.Join(a.options.HostRoot, resctrl.DefaultMountPoint)) }
+	watch()
+	return watch
 }
 
 // settler is a timer that fires several times after an event, once after each of its delays in turn.
