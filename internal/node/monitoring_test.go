@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -44,7 +45,8 @@ func (f *machine) wantMonitored(t *testing.T, when string, want map[string]strin
 	}
 }
 
-// newMonitored creates a container, with its process, and starts it.
+// newMonitored creates a container, with its process, and starts it. The test must be in a bubble of synctest: there, no hook gives
+// up to wait for the monitoring, however busy this machine is.
 func newMonitored(t *testing.T, files, request string) *machine {
 	t.Helper()
 	return newMonitoredOn(t, func(host crashHost) classes.Kind { return rdtOn(t, host) }, files, request)
@@ -65,6 +67,10 @@ func newMonitoredOn(t *testing.T, kindOn func(crashHost) classes.Kind, files, re
 
 // TestAContainerIsMonitoredFromItsStartToItsEnd starts a container without a class, and restarts the plugin.
 func TestAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
+	synctest.Test(t, testAContainerIsMonitoredFromItsStartToItsEnd)
+}
+
+func testAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
 	f := newMonitored(t, monitoringFiles, "")
 	group := map[string]string{"mon_groups/qos-c1": "100"}
 	f.wantMonitored(t, "after the start", group)
@@ -96,6 +102,10 @@ func TestAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
 
 // TestAContainerThatCannotBeMonitoredStarts simulates a machine on which no RMID is left for containers.
 func TestAContainerThatCannotBeMonitoredStarts(t *testing.T) {
+	synctest.Test(t, testAContainerThatCannotBeMonitoredStarts)
+}
+
+func testAContainerThatCannotBeMonitoredStarts(t *testing.T) {
 	spec := resctrl.IntelSpec()
 	spec.RMIDs = 1 // for the root group
 	m := sim.New(sim.Options{RDT: &spec})
@@ -117,6 +127,10 @@ func TestAContainerThatCannotBeMonitoredStarts(t *testing.T) {
 
 // TestAMonitoredContainerIsMonitoredInItsNewClass changes the class of a running container.
 func TestAMonitoredContainerIsMonitoredInItsNewClass(t *testing.T) {
+	synctest.Test(t, testAMonitoredContainerIsMonitoredInItsNewClass)
+}
+
+func testAMonitoredContainerIsMonitoredInItsNewClass(t *testing.T) {
 	f := newMonitored(t, strings.Replace(rdtFiles, "rdt: {", "rdt: {monitoring: containers, ", 1), "rdt=gold")
 	f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
 	f.wantMonitored(t, "after the start", map[string]string{"qos-gold/mon_groups/qos-c1": "100"})
@@ -137,7 +151,9 @@ func (r *readCounter) ReadFile(path string) ([]byte, error) {
 	return r.crashHost.ReadFile(path)
 }
 
-func TestASampleReadsEachCounterOnce(t *testing.T) {
+func TestASampleReadsEachCounterOnce(t *testing.T) { synctest.Test(t, testASampleReadsEachCounterOnce) }
+
+func testASampleReadsEachCounterOnce(t *testing.T) {
 	counter := &readCounter{reads: map[string]int{}}
 	f := newMonitoredOn(t, func(host crashHost) classes.Kind {
 		counter.crashHost = host
@@ -177,6 +193,10 @@ func (u unmonitored) Unmonitor(id string) {
 // TestTheEndOfAContainerEndsOnlyItsOwnMonitoring simulates a kernel that refuses to remove the monitoring group of a
 // container that has ended.
 func TestTheEndOfAContainerEndsOnlyItsOwnMonitoring(t *testing.T) {
+	synctest.Test(t, testTheEndOfAContainerEndsOnlyItsOwnMonitoring)
+}
+
+func testTheEndOfAContainerEndsOnlyItsOwnMonitoring(t *testing.T) {
 	var ids []string
 	f := newMonitoredOn(t, func(host crashHost) classes.Kind {
 		kind := rdtOn(t, host)
