@@ -9,6 +9,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 type usage struct {
@@ -37,7 +38,7 @@ func ownersOf(c class, assignments *qosv1alpha1.ListAssignmentsResponse) map[own
 		add := func(assignments []*qosv1alpha1.Assignment, podScope bool) {
 			for _, assigned := range assignments {
 				if c.is(assigned.GetName(), assigned.GetClass(), podScope) {
-					owners[o] = owners[o] || assigned.GetSource() == qosv1alpha1.Source_SOURCE_ALLOCATED
+					owners[o] = owners[o] || assigned.GetSource() == qosv1alpha1.Source_SOURCE_ALLOCATED && !classes.AllocatedByClaim(assigned.GetRequestedBy())
 				}
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 func TestWhileThePluginIsAwayFreeDevicesBecomeUnhealthyAfterTheGrace(t *testing.T) {
@@ -155,4 +156,18 @@ func TestKubeletIsPolledWhileAFreedDeviceCausesNoEvent(t *testing.T) {
 	r.until("kubelet has been polled", func() bool { return r.kubelet.Lists() > 3 })
 	r.kubelet.Remove("default", "a")
 	r.awaitGold(1, 1)
+}
+
+// TestTheSlotOfAClaimTakesADeviceAway: the kubelet knows no device of a container whose class a ResourceClaim has allocated, before the node
+// was switched to device plugins.
+func TestTheSlotOfAClaimTakesADeviceAway(t *testing.T) {
+	r := newRig(t, forever)
+	byClaim := inGold("app", "1", allocated)
+	byClaim.QosResources[0].RequestedBy = classes.AllocatedKeyPrefix + classes.CDIName(classes.Pair{Resource: "k8s.io/rdt", Class: "gold"})
+	r.startKubelet()
+	r.plugin.ready(offered(2), podOf("claimed", byClaim))
+	r.run()
+	r.awaitGold(2, 1)
+	r.plugin.ready(offered(2))
+	r.awaitGold(2, 2)
 }

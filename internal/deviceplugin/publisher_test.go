@@ -344,3 +344,43 @@ func TestWithoutPodResourcesTheSourcesOfAssignmentsCount(t *testing.T) {
 	r.soon("kubelet is polled again", func() bool { return strings.Contains(r.log.String(), "API answers again") })
 	r.awaitGold(3, 2)
 }
+
+// TestDevicePluginsWaitWhileTheDRADriverOffersTheClasses checks that the publisher registers nothing before the driver has ended, and that
+// it keeps what is registered when a driver starts later, because that driver waits.
+func TestDevicePluginsWaitWhileTheDRADriverOffersTheClasses(t *testing.T) {
+	r := newRig(t, forever)
+	dir := filepath.Join(r.kubelet.Root(), "plugins", "qos.noderesource.dev")
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	startDriver := func() net.Listener {
+		t.Helper()
+		driver, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(dir, "dra.sock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		driver.(*net.UnixListener).SetUnlinkOnClose(false) // as a driver that was killed
+		return driver
+	}
+	driver := startDriver()
+
+	r.startKubelet()
+	r.plugin.ready(offered(2))
+	r.run()
+	r.soon("the publisher says why it waits", func() bool {
+		err := r.publisher.Healthy()
+		return err != nil && strings.Contains(err.Error(), "qos-dra-driver offers the classes of the node") && strings.Contains(err.Error(), "--retire")
+	})
+	if got := r.kubelet.Resource(gold); got.Registrations != 0 {
+		t.Errorf("%d registrations beside the driver", got.Registrations)
+	}
+	_ = driver.Close()
+	r.awaitGold(2, 2)
+
+	if err := os.Remove(filepath.Join(dir, "dra.sock")); err != nil {
+		t.Fatal(err)
+	}
+	defer startDriver().Close()
+	r.plugin.ready(offered(3))
+	r.awaitGold(3, 3)
+}

@@ -22,6 +22,7 @@ import (
 	devicepluginv1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/unixsocket"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 const (
@@ -136,6 +137,9 @@ func (p *Publisher) registerAll(ctx context.Context) error {
 	if err := p.checkDirectory(); err != nil {
 		return err
 	}
+	if err := p.checkDriver(ctx); err != nil {
+		return err
+	}
 	if !p.cleaned {
 		p.cleaned = removeStaleSockets(ctx, p.dir) == nil
 	}
@@ -176,6 +180,16 @@ func (p *Publisher) checkDirectory() error {
 		return fmt.Errorf("%s cannot be read: %w; set --kubelet-dir to kubelet's --root-dir", p.dir, err)
 	}
 	return nil
+}
+
+// checkDriver returns an error if classes have to be registered while the DRA driver offers the classes of the node. The scheduler would
+// count each slot twice. Classes that are registered stay, because then the driver waits.
+func (p *Publisher) checkDriver(ctx context.Context) error {
+	if len(p.unregistered()) == 0 || !unixsocket.Served(ctx, filepath.Join(p.kubeletDir, "plugins", classes.Domain, classes.DRASocket)) {
+		return nil
+	}
+	return errors.New("qos-dra-driver offers the classes of the node, and a node can offer a class in only one way; " +
+		"remove the driver, or run it with --retire while pods have claims, and the device plugins take over")
 }
 
 func (p *Publisher) bind(ctx context.Context, e *endpoint) (name string, err error) {

@@ -6,6 +6,7 @@ package dra
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -83,6 +84,10 @@ func podsOf(claim *resourcev1.ResourceClaim) []types.UID {
 
 // allocationsOf returns the allocations of a claim. It refuses what would give a class without a slot.
 func (d *Driver) allocationsOf(claim *resourcev1.ResourceClaim) ([]allocation, error) {
+	if d.options.Retire {
+		return nil, errors.New("this node offers its classes by device plugins now, and the DRA driver serves only earlier claims; " +
+			"delete the pod, and request the class in its limits, or use another node")
+	}
 	if state, _ := d.plugin.Get(); !state.Ready() || d.devices == nil {
 		return nil, fmt.Errorf("qos-nri-plugin is not ready on this node, so no class can be given: %s; the kubelet tries again",
 			cmp.Or(state.Problem, "the driver has just started, and has not read the classes yet"))

@@ -112,7 +112,7 @@ func (d *device) slots(assigned owners, prepared int) uint64 {
 
 // owners is how many containers or pods have a class.
 type owners struct {
-	allocated int // those to which the kubelet has allocated the class
+	allocated int // those whose claim has allocated the class, and pods of classes of pod scope
 	others    int
 }
 
@@ -124,7 +124,7 @@ func ownersOf(assignments *qosv1alpha1.ListAssignmentsResponse) map[classes.Pair
 			p := classes.Pair{Resource: a.GetName(), Class: a.GetClass()}
 			o := all[p]
 			// A pod gets its class by an annotation, also if one of its containers has an allocation of this class.
-			if podScope || a.GetSource() == qosv1alpha1.Source_SOURCE_ALLOCATED {
+			if podScope || a.GetSource() == qosv1alpha1.Source_SOURCE_ALLOCATED && classes.AllocatedByClaim(a.GetRequestedBy()) {
 				o.allocated++
 			} else {
 				o.others++

@@ -46,16 +46,17 @@ func TestTheSchedulerCountsOnlyTheSlotsThatAreItsToGive(t *testing.T) {
 		withheld bool
 		want     []string
 	}{
-		"all slots are free":              {state: state(gold), want: []string{"rdt-gold=3", "rdt-bronze"}},
-		"a claim is the scheduler's":      {state: state(gold, has("gold", allocated)), prepared: 1, want: []string{"rdt-gold=3", "rdt-bronze"}},
-		"a claim without its container":   {state: state(gold), prepared: 1, want: []string{"rdt-gold=3", "rdt-bronze"}},
-		"an annotation":                   {state: state(gold, has("gold", container), has("bronze", standard)), want: []string{"rdt-gold=2", "rdt-bronze"}},
-		"an annotation beside a claim":    {state: state(gold, has("gold", container)), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
-		"two containers share a claim":    {state: state(gold, has("gold", allocated), has("gold", allocated)), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
-		"a device plugin gave it before":  {state: state(gold, has("gold", allocated)), want: []string{"rdt-gold=2", "rdt-bronze"}},
-		"annotations have taken all":      {state: state(gold, has("gold", container), has("gold", container), has("gold", container)), want: []string{"rdt-bronze"}},
-		"a class is removed":              {state: state([]*qosv1alpha1.QOSResourceClassInfo{removed}), want: []string{"rdt-silver=2 qos.noderesource.dev/removed"}},
-		"the plugin is away for too long": {state: state(gold), withheld: true, want: []string{"rdt-gold=3 qos.noderesource.dev/not-ready", "rdt-bronze qos.noderesource.dev/not-ready"}},
+		"all slots are free":                  {state: state(gold), want: []string{"rdt-gold=3", "rdt-bronze"}},
+		"a claim is the scheduler's":          {state: state(gold, has("gold", allocated)), prepared: 1, want: []string{"rdt-gold=3", "rdt-bronze"}},
+		"a claim without its container":       {state: state(gold), prepared: 1, want: []string{"rdt-gold=3", "rdt-bronze"}},
+		"an annotation":                       {state: state(gold, has("gold", container), has("bronze", standard)), want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"an annotation beside a claim":        {state: state(gold, has("gold", container)), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"two containers share a claim":        {state: state(gold, has("gold", allocated), has("gold", allocated)), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"a device plugin gave it before":      {state: state(gold, hasDevice("gold")), want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"beside a claim that has not started": {state: state(gold, hasDevice("gold")), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"annotations have taken all":          {state: state(gold, has("gold", container), has("gold", container), has("gold", container)), want: []string{"rdt-bronze"}},
+		"a class is removed":                  {state: state([]*qosv1alpha1.QOSResourceClassInfo{removed}), want: []string{"rdt-silver=2 qos.noderesource.dev/removed"}},
+		"the plugin is away for too long":     {state: state(gold), withheld: true, want: []string{"rdt-gold=3 qos.noderesource.dev/not-ready", "rdt-bronze qos.noderesource.dev/not-ready"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			prepared := map[classes.Pair]int{{Resource: "k8s.io/rdt", Class: "gold"}: test.prepared}

@@ -79,7 +79,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	helper, err := kubeletplugin.Start(ctx, d,
 		kubeletplugin.DriverName(DriverName), kubeletplugin.NodeName(d.options.NodeName), kubeletplugin.KubeClient(d.client),
 		kubeletplugin.RegistrarDirectoryPath(filepath.Join(d.options.KubeletDir, "plugins_registry")),
-		kubeletplugin.PluginDataDirectoryPath(data))
+		kubeletplugin.PluginDataDirectoryPath(data), kubeletplugin.PluginSocket(d.socket()))
 	if err != nil {
 		return fmt.Errorf("start the DRA driver: %w", err)
 	}
@@ -87,6 +87,14 @@ func (d *Driver) Run(ctx context.Context) error {
 
 	d.publishLoop(ctx, helper)
 	return nil
+}
+
+// socket returns the name of the driver's socket. A driver that retires has another socket, so that device plugins can take over.
+func (d *Driver) socket() string {
+	if d.options.Retire {
+		return "retired.sock"
+	}
+	return classes.DRASocket
 }
 
 // Healthy returns nil if the classes are published. Otherwise it returns the reason why not.
@@ -135,7 +143,7 @@ func (d *Driver) publish(ctx context.Context, helper *kubeletplugin.Helper, stat
 	}
 
 	resources, err := d.update(state, withheld)
-	if err == nil && d.Healthy() != nil {
+	if err == nil && d.Healthy() != nil && !d.options.Retire {
 		err = d.offeredOtherwise(ctx)
 	}
 	if err == nil {
@@ -193,6 +201,9 @@ func (d *Driver) update(state nodecache.State, withheld bool) (resourceslice.Dri
 	// The runtime must know a device before the scheduler can allocate it.
 	if err := writeCDI(d.options.CDIDir, pairs); err != nil {
 		return resourceslice.DriverResources{}, err
+	}
+	if d.options.Retire {
+		list = nil
 	}
 	return resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{d.options.NodeName: pool(state, list, counts, withheld)}}, nil
 }

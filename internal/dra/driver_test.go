@@ -26,3 +26,32 @@ func TestANodeOffersAClassInOnlyOneWay(t *testing.T) {
 		}
 	}
 }
+
+// TestADriverThatRetiresServesOnlyPreparedClaims restarts a driver with --retire while a pod has a claim.
+func TestADriverThatRetiresServesOnlyPreparedClaims(t *testing.T) {
+	dir := t.TempDir()
+	d := newDriver(t, dir, state(goldAndSilver()))
+	c := claim("1", "rdt-gold")
+	if _, err := d.prepareOne(t, c); err != nil {
+		t.Fatal(err)
+	}
+
+	retired := newDriver(t, dir, state(goldAndSilver()))
+	retired.options.Retire = true
+	resources, err := retired.update(state(goldAndSilver()), false)
+	if err != nil || len(resources.Pools[node].Slices[0].Devices) > 0 {
+		t.Errorf("a driver that retires offers %+v, %v", resources, err)
+	}
+	if retired.socket() == d.socket() {
+		t.Error("device plugins cannot know that the driver retires")
+	}
+	if devices, err := retired.prepareOne(t, c); err != nil || devices["request-0"] != goldDevice {
+		t.Errorf("the claim of a running pod gets %v, %v", devices, err)
+	}
+	if devices, err := retired.prepareOne(t, claim("2", "rdt-gold")); err == nil || !strings.Contains(err.Error(), "this node offers its classes by device plugins now") {
+		t.Errorf("a new claim gets %v, %v", devices, err)
+	}
+	if err := retired.unprepareOne(t, c); err != nil || len(retired.record.claims) > 0 {
+		t.Errorf("%v, the claims are %v", err, retired.record.claims)
+	}
+}

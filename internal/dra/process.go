@@ -28,7 +28,9 @@ type Options struct {
 	CDIDir                               string
 	NodeName, Kubeconfig, MetricsAddress string
 	// Grace is how long the classes of the node can be allocated while the plugin is not ready.
-	Grace   time.Duration
+	Grace time.Duration
+	// Retire makes the driver offer no classes and serve only the claims that it has prepared.
+	Retire  bool
 	Version string
 }
 

@@ -40,11 +40,22 @@ func class(name string, capacity uint64) *qosv1alpha1.QOSResourceClassInfo {
 	return &qosv1alpha1.QOSResourceClassInfo{Name: name, Capacity: capacity, ExtendedResource: "qos.noderesource.dev/rdt." + name}
 }
 
-// has returns a pod whose container has a class of k8s.io/rdt.
+// has returns a pod whose container has a class of k8s.io/rdt. If its source is an allocation, a claim has allocated it.
 func has(class string, source qosv1alpha1.Source) *qosv1alpha1.PodAssignments {
+	assignment := &qosv1alpha1.Assignment{Name: "k8s.io/rdt", Class: class, Source: source}
+	if source == qosv1alpha1.Source_SOURCE_ALLOCATED {
+		assignment.RequestedBy = "allocated.qos.noderesource.dev/k8s.io:rdt::" + class
+	}
 	return &qosv1alpha1.PodAssignments{Containers: []*qosv1alpha1.ContainerAssignments{{
-		Name: "main", QosResources: []*qosv1alpha1.Assignment{{Name: "k8s.io/rdt", Class: class, Source: source}},
+		Name: "main", QosResources: []*qosv1alpha1.Assignment{assignment},
 	}}}
+}
+
+// hasDevice returns a pod to whose container a device plugin has allocated a class of k8s.io/rdt.
+func hasDevice(class string) *qosv1alpha1.PodAssignments {
+	pod := has(class, qosv1alpha1.Source_SOURCE_ALLOCATED)
+	pod.Containers[0].QosResources[0].RequestedBy = "allocated.qos.noderesource.dev/rdt." + class
+	return pod
 }
 
 // newDriver returns a driver that has published the classes of a state. The parameter `dir` has its files.

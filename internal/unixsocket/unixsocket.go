@@ -38,6 +38,16 @@ func Dial(path string, maxResponse int) (*grpc.ClientConn, error) {
 	)
 }
 
+// Served reports whether a process serves a socket. It is false for a stale socket, and for a path that does not exist.
+func Served(ctx context.Context, path string) bool {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
+
 // RemoveStale removes a socket that no process serves. It returns no error if the path does not exist. If it returns
 // ErrNotSocket or ErrServed, it has not removed anything.
 func RemoveStale(ctx context.Context, path string) error {

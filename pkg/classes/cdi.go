@@ -15,6 +15,10 @@ import (
 // write.
 const CDIKind = Domain + "/class"
 
+// DRASocket is the name of the socket of a DRA driver that offers the classes of its node. The driver creates it in the directory
+// plugins/qos.noderesource.dev of the kubelet. The device plugins wait while the driver serves it.
+const DRASocket = "dra.sock"
+
 // A name of a CDI device has only letters, digits, "_", "-", "." and ":". Names of resources and classes have no ":", so these texts
 // replace the characters that CDI does not allow.
 const (
@@ -50,6 +54,13 @@ func CDIEnvironment(p Pair) string {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(request)) // never fails
 	return CDIVariable + strings.ToUpper(hex.EncodeToString(sum.Sum(nil))) + "=" + request
+}
+
+// AllocatedByClaim reports whether the key of an annotation is one that WithDevices adds, for a class that a ResourceClaim has allocated. It
+// is false for the annotations of device plugins.
+func AllocatedByClaim(key string) bool {
+	name, allocated := strings.CutPrefix(key, AllocatedKeyPrefix)
+	return allocated && strings.Contains(name, cdiResourceEnd)
 }
 
 // WithDevices returns the annotations of a container, and an annotation for each class that CDI devices allocate to the container, as if

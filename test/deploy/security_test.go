@@ -74,9 +74,10 @@ func TestContainersMountOnlyTheHostPathsThatTheyNeed(t *testing.T) {
 			"/run/qos-nri-plugin/read": "ro /run/qos-nri-plugin/read",
 		},
 		"shim": {
-			"/run/qos-nri-plugin":             "ro /run/qos-nri-plugin",
-			"/var/lib/kubelet/device-plugins": "rw /var/lib/kubelet/device-plugins",
-			"/var/lib/kubelet/pod-resources":  "ro /var/lib/kubelet/pod-resources",
+			"/run/qos-nri-plugin":                           "ro /run/qos-nri-plugin",
+			"/var/lib/kubelet/device-plugins":               "rw /var/lib/kubelet/device-plugins",
+			"/var/lib/kubelet/pod-resources":                "ro /var/lib/kubelet/pod-resources",
+			"/var/lib/kubelet/plugins/qos.noderesource.dev": "ro /var/lib/kubelet/plugins/qos.noderesource.dev",
 		},
 		"plugin": {
 			"/run/qos-nri-plugin": "rw /run/qos-nri-plugin",

@@ -85,11 +85,11 @@ matches all expressions of one term. For each more specific pool, each term gets
 {{- end }}
 {{- end }}
 
-{{- /* qos.dra returns "true" if a pool offers its classes by DRA. */}}
+{{- /* qos.dra returns "true" if a pool has a DRA driver. */}}
 {{- define "qos.dra" }}
 {{- $dra := .Values.dra }}
-{{- range .Values.pools }}{{ if .dra }}{{ $dra = true }}{{ end }}{{ end }}
-{{- ternary "true" "" $dra }}
+{{- range .Values.pools }}{{ $dra = or $dra .dra }}{{ end }}
+{{- if $dra }}true{{ end }}
 {{- end }}
 
 {{- /* qos.withoutDevicePlugins removes the shim from a pod, as the patch of deploy/kubernetes-dra does. */}}
@@ -97,7 +97,7 @@ matches all expressions of one term. For each more specific pool, each term gets
 {{- $containers := list }}
 {{- range .containers }}{{ if ne .name "shim" }}{{ $containers = append $containers . }}{{ end }}{{ end }}
 {{- $volumes := list }}
-{{- range .volumes }}{{ if not (has .name (list "device-plugins" "pod-resources")) }}{{ $volumes = append $volumes . }}{{ end }}{{ end }}
+{{- range .volumes }}{{ if not (has .name (list "device-plugins" "pod-resources" "dra-driver")) }}{{ $volumes = append $volumes . }}{{ end }}{{ end }}
 {{- $_ := set . "containers" $containers }}
 {{- $_ = set . "volumes" $volumes }}
 {{- end }}
@@ -110,6 +110,9 @@ sees, so the kubelet's directory has the same path in the container.
 {{- $dir := trimSuffix "/" .root.Values.kubeletDir }}
 {{- range (include "qos.objects" (dict "root" .root "file" "kubernetes-dra/driver/driver.yaml") | fromJson).items }}
 {{- include "qos.onNodes" (dict "root" $.root "pool" $.pool "object" .) }}
+{{- if eq (toString $.pool.dra) "retire" }}
+{{- range .spec.template.spec.containers }}{{ $_ := set . "args" (append .args "--retire") }}{{ end }}
+{{- end }}
 {{- if ne $dir "/var/lib/kubelet" }}
 {{- range .spec.template.spec.containers }}
 {{- $_ := set . "args" (append .args (printf "--kubelet-dir=%s" $dir)) }}
@@ -131,7 +134,7 @@ sees, so the kubelet's directory has the same path in the container.
 
 {{- range (include "qos.objects" (dict "root" .root "file" "kubernetes/daemonset.yaml") | fromJson).items }}
 {{- $pod := .spec.template }}
-{{- if $.pool.dra }}{{ include "qos.withoutDevicePlugins" $pod.spec }}{{ end }}
+{{- if eq (toString $.pool.dra) "true" }}{{ include "qos.withoutDevicePlugins" $pod.spec }}{{ end }}
 {{- include "qos.onNodes" (dict "root" $.root "pool" $.pool "object" .) }}
 {{- range $pod.spec.volumes }}
 {{- if eq .name "classes" }}{{ $_ := set .configMap "name" $classes.metadata.name }}{{ end }}

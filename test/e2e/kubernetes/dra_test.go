@@ -80,6 +80,7 @@ func TestDRA(t *testing.T) {
 	t.Run("slots that others take are not the scheduler's", func(t *testing.T) { slotsTakenOutside(t, n) })
 	t.Run("restarts leave pods alone", func(t *testing.T) { restartsUnderDRA(t, n, p) })
 	t.Run("classes change under pods", func(t *testing.T) { classesChangeUnderDRA(t, n, p) })
+	t.Run("a pool is switched while pods run", func(t *testing.T) { switchWithPods(t, n, p) })
 	t.Run("the driver writes little", func(t *testing.T) { fewWrites(t, n, p) })
 }
 
