@@ -111,7 +111,7 @@ func (d *Driver) publishLoop(ctx context.Context, helper *kubeletplugin.Helper) 
 	for {
 		state, changed := d.plugin.Get()
 		recheck := d.publish(ctx, helper, state)
-		if state.Ready() && d.report(ctx, state.Assignments) {
+		if state.Ready() && d.report(ctx, state) {
 			recheck = pause.Shortest(recheck, retryInterval)
 		}
 		var again <-chan time.Time

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,49 +22,108 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
 const (
 	// conditionAssigned is the type of the condition of a device in the status of a claim.
 	conditionAssigned = "Assigned"
-	fieldManager      = "qos-dra-driver"
-	statusTimeout     = 10 * time.Second
+	// reasonChanged means that the class of the containers was changed after it was allocated.
+	reasonChanged = "ClassChanged"
+	fieldManager  = "qos-dra-driver"
+	statusTimeout = 10 * time.Second
 	// maxMessage limits the message of a condition, in bytes.
 	maxMessage = 1 << 10
 )
 
 // outcome says whether an allocation has become the class of containers. It is empty while that is not known.
-type outcome struct{ status, reason, message string }
+type outcome struct {
+	status, reason, message string
+	data                    string // JSON
+}
 
-// outcomeOf returns the outcome of an allocation for the pods of its claim.
-func outcomeOf(pods []types.UID, a allocation, assignments *qosv1alpha1.ListAssignmentsResponse) outcome {
-	has := func(list []*qosv1alpha1.Assignment) bool {
-		return slices.ContainsFunc(list, func(o *qosv1alpha1.Assignment) bool { return o.GetName() == a.Resource && o.GetClass() == a.Class })
+// given is the data of a device in the status of a claim. Class is the effective class.
+type given struct {
+	Class    string            `json:"class"`
+	Resource string            `json:"resource"`
+	Values   map[string]string `json:"values,omitempty"`
+}
+
+// text returns the JSON. It leaves out values that are too long for the status.
+func (g given) text() string {
+	data, err := json.Marshal(g)
+	if err == nil && len(data) > resourcev1.AllocatedDeviceStatusDataMaxLength {
+		data, err = json.Marshal(given{Class: g.Class, Resource: g.Resource})
 	}
-	var owners []string
+	if err != nil {
+		return "{}" // strings can always be encoded
+	}
+	return string(data)
+}
+
+// valuesOf returns the values of a class on this machine.
+func valuesOf(resources *qosv1alpha1.ResourcesInfo, p classes.Pair) map[string]string {
+	for _, r := range slices.Concat(resources.GetPodQosResources(), resources.GetContainerQosResources()) {
+		for _, c := range r.GetClasses() {
+			if r.GetName() == p.Resource && c.GetName() == p.Class {
+				return c.GetValues()
+			}
+		}
+	}
+	return nil
+}
+
+// ownersIn returns what has a class of a resource in a list of pods, as "container main of pod web". The class depends on the assignment.
+func ownersIn(pods []types.UID, assignments *qosv1alpha1.ListAssignmentsResponse, has func(*qosv1alpha1.Assignment) bool) (owners []string) {
 	for _, pod := range assignments.GetPods() {
 		if !slices.Contains(pods, types.UID(pod.GetUid())) {
 			continue
 		}
-		if has(pod.GetQosResources()) {
+		if slices.ContainsFunc(pod.GetQosResources(), has) {
 			owners = append(owners, "pod "+pod.GetName())
 		}
 		for _, container := range pod.GetContainers() {
-			if has(container.GetQosResources()) {
+			if slices.ContainsFunc(container.GetQosResources(), has) {
 				owners = append(owners, fmt.Sprintf("container %s of pod %s", container.GetName(), pod.GetName()))
 			}
 		}
 	}
+	slices.Sort(owners)
+	return owners
+}
+
+// outcomeOf returns the outcome of an allocation for the pods of its claim.
+func outcomeOf(pods []types.UID, a allocation, state nodecache.State) outcome {
+	resources := state.Status.GetResources()
+	of := func(status metav1.ConditionStatus, reason, message string, p classes.Pair) outcome {
+		data := given{Class: p.Class, Resource: p.Resource, Values: valuesOf(resources, p)}
+		return outcome{string(status), reason, printable.Text(message, maxMessage), data.text()}
+	}
+	owners := ownersIn(pods, state.Assignments, func(o *qosv1alpha1.Assignment) bool { return o.GetName() == a.Resource && o.GetClass() == a.Class })
 	if len(owners) > 0 {
-		slices.Sort(owners)
-		message := fmt.Sprintf("class %s of %s: %s", a.Class, a.Resource, strings.Join(owners, ", "))
-		return outcome{string(metav1.ConditionTrue), nodeqosv1alpha1.ReasonAssigned, printable.Text(message, maxMessage)}
+		return of(metav1.ConditionTrue, nodeqosv1alpha1.ReasonAssigned, fmt.Sprintf("class %s of %s: %s", a.Class, a.Resource, strings.Join(owners, ", ")), a.Pair)
 	}
 
-	for _, refused := range assignments.GetRefusals() {
+	now := classes.Pair{Resource: a.Resource}
+	owners = ownersIn(pods, state.Assignments, func(o *qosv1alpha1.Assignment) bool {
+		changed := o.GetName() == a.Resource && o.GetSource() == qosv1alpha1.Source_SOURCE_UPDATE
+		if changed {
+			now.Class = o.GetClass()
+		}
+		return changed
+	})
+	if len(owners) > 0 {
+		message := fmt.Sprintf("the class was changed to %s of %s: %s", now.Class, now.Resource, strings.Join(owners, ", "))
+		return of(metav1.ConditionFalse, reasonChanged, message, now)
+	}
+
+	for _, refused := range state.Assignments.GetRefusals() {
 		if slices.Contains(pods, types.UID(refused.GetPodUid())) {
-			return outcome{string(metav1.ConditionFalse), refused.GetReason(), printable.Text(refused.GetMessage(), maxMessage)}
+			o := of(metav1.ConditionFalse, refused.GetReason(), refused.GetMessage(), a.Pair)
+			o.data = given{Class: a.Class, Resource: a.Resource}.text() // no values are in force
+			return o
 		}
 	}
 	return outcome{}
@@ -71,7 +131,7 @@ func outcomeOf(pods []types.UID, a allocation, assignments *qosv1alpha1.ListAssi
 
 // report writes into the status of each prepared claim which classes the claim has given, if that has changed. The result is true if it
 // must be called again. An answer of the API server about one claim does not keep it from the others.
-func (d *Driver) report(ctx context.Context, assignments *qosv1alpha1.ListAssignmentsResponse) (again bool) {
+func (d *Driver) report(ctx context.Context, state nodecache.State) (again bool) {
 	d.mu.Lock()
 	claims := maps.Clone(d.record.claims)
 	d.mu.Unlock()
@@ -80,7 +140,7 @@ func (d *Driver) report(ctx context.Context, assignments *qosv1alpha1.ListAssign
 		claim := claims[uid]
 		outcomes := make([]outcome, len(claim.Allocations))
 		for i, a := range claim.Allocations {
-			outcomes[i] = outcomeOf(claim.Pods, a, assignments)
+			outcomes[i] = outcomeOf(claim.Pods, a, state)
 		}
 		text := fmt.Sprint(outcomes)
 		if text == claim.Reported || slices.Contains(outcomes, outcome{}) {
@@ -112,13 +172,9 @@ func (d *Driver) apply(ctx context.Context, uid types.UID, claim prepared, outco
 
 	status := resourceapply.ResourceClaimStatus()
 	for i, a := range claim.Allocations {
-		data, err := json.Marshal(map[string]string{attributeResource: a.Resource, attributeClass: a.Class})
-		if err != nil {
-			return err
-		}
 		o := outcomes[i]
 		device := resourceapply.AllocatedDeviceStatus().WithDriver(DriverName).WithPool(d.options.NodeName).WithDevice(a.Device).
-			WithData(runtime.RawExtension{Raw: data}).
+			WithData(runtime.RawExtension{Raw: []byte(o.data)}).
 			WithConditions(metaapply.Condition().WithType(conditionAssigned).WithStatus(metav1.ConditionStatus(o.status)).
 				WithReason(o.reason).WithMessage(o.message).WithLastTransitionTime(metav1.Now()))
 		if a.ShareID != nil {

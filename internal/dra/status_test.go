@@ -6,6 +6,7 @@ package dra
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -16,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
 // web returns a pod whose container main has a class.
@@ -37,6 +39,15 @@ func claimStatus(t *testing.T, d *Driver, name string) (list []string) {
 		list = append(list, fmt.Sprintf("%s: %s %s: %s %s", device.Device, condition.Status, condition.Reason, condition.Message, device.Data.Raw))
 	}
 	return list
+}
+
+// with returns the state of a plugin whose class gold has values.
+func with(assignments *qosv1alpha1.ListAssignmentsResponse) nodecache.State {
+	list := goldAndSilver()
+	list[0].Values = map[string]string{"L3": "0=ff;1=f", "MB": "0=50"}
+	s := state(list)
+	s.Assignments = assignments
+	return s
 }
 
 func TestTheStatusOfAClaimShowsWhatItGave(t *testing.T) {
@@ -63,6 +74,8 @@ func TestTheStatusOfAClaimShowsWhatItGave(t *testing.T) {
 		{PodUid: "other", Reason: "ClassFull", Message: "of another pod"}, {PodUid: "pod-uid", Reason: "ClassFull", Message: "class gold is full"},
 	}}
 	given := &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{web("gold")}}
+	changed := web("silver")
+	changed.Containers[0].QosResources[0].Source = qosv1alpha1.Source_SOURCE_UPDATE
 	for i, step := range []struct {
 		assignments *qosv1alpha1.ListAssignmentsResponse
 		writes      int
@@ -70,10 +83,14 @@ func TestTheStatusOfAClaimShowsWhatItGave(t *testing.T) {
 	}{
 		{&qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{has("gold", qosv1alpha1.Source_SOURCE_CONTAINER)}}, 0, ""},
 		{refused, 1, `rdt-gold: False ClassFull: class gold is full {"class":"gold","resource":"k8s.io/rdt"}`},
-		{given, 2, `rdt-gold: True Assigned: class gold of k8s.io/rdt: container main of pod web {"class":"gold","resource":"k8s.io/rdt"}`},
-		{given, 2, `rdt-gold: True Assigned: class gold of k8s.io/rdt: container main of pod web {"class":"gold","resource":"k8s.io/rdt"}`},
+		{given, 2, `rdt-gold: True Assigned: class gold of k8s.io/rdt: container main of pod web {"class":"gold","resource":"k8s.io/rdt","values":{"L3":"0=ff;1=f","MB":"0=50"}}`},
+		{given, 2, `rdt-gold: True Assigned: class gold of k8s.io/rdt: container main of pod web {"class":"gold","resource":"k8s.io/rdt","values":{"L3":"0=ff;1=f","MB":"0=50"}}`},
+		{
+			&qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{changed}}, 3,
+			`rdt-gold: False ClassChanged: the class was changed to silver of k8s.io/rdt: container main of pod web {"class":"silver","resource":"k8s.io/rdt"}`,
+		},
 	} {
-		if again := restarted().report(t.Context(), step.assignments); again {
+		if again := restarted().report(t.Context(), with(step.assignments)); again {
 			t.Errorf("step %d: the status has to be written again", i)
 		}
 		got := claimStatus(t, d, c.Name)
@@ -98,11 +115,11 @@ func TestAStatusThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 		return failing, nil, errors.New("the API server is away")
 	})
 	given := &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{web("gold")}}
-	if again := d.report(t.Context(), given); !again {
+	if again := d.report(t.Context(), with(given)); !again {
 		t.Error("the driver does not try again")
 	}
 	failing = false
-	if again := d.report(t.Context(), given); again || len(claimStatus(t, d, c.Name)) != 1 {
+	if again := d.report(t.Context(), with(given)); again || len(claimStatus(t, d, c.Name)) != 1 {
 		t.Errorf("again: %t, the status is %q", again, claimStatus(t, d, c.Name))
 	}
 }
@@ -124,7 +141,15 @@ func TestARefusedStatusDoesNotKeepOthersFromTheirs(t *testing.T) {
 		return name == "c-1", nil, apierrors.NewForbidden(resourcev1.Resource("resourceclaims"), name, errors.New("not allocated here"))
 	})
 	given := &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{web("gold")}}
-	if again := d.report(t.Context(), given); !again || len(claimStatus(t, d, "c-2")) != 1 {
+	if again := d.report(t.Context(), with(given)); !again || len(claimStatus(t, d, "c-2")) != 1 {
 		t.Errorf("again: %t, the status of the second claim is %q", again, claimStatus(t, d, "c-2"))
+	}
+}
+
+// TestLongValuesAreLeftOutOfAStatus: the API server refuses data that is too long.
+func TestLongValuesAreLeftOutOfAStatus(t *testing.T) {
+	long := given{Class: "gold", Resource: "k8s.io/rdt", Values: map[string]string{"io.max": strings.Repeat("x", resourcev1.AllocatedDeviceStatusDataMaxLength)}}
+	if got := long.text(); got != `{"class":"gold","resource":"k8s.io/rdt"}` {
+		t.Errorf("the data is %.100s", got)
 	}
 }

@@ -177,7 +177,7 @@ func conditionOf(c classes.Condition) *qosv1alpha1.Condition {
 
 // classOf returns the fields that offered classes and draining classes have in common.
 func classOf(r state.ResourceStatus, name string) *qosv1alpha1.QOSResourceClassInfo {
-	message := &qosv1alpha1.QOSResourceClassInfo{Name: name, InUse: uint64(max(r.InUse[name], 0)), Degraded: r.Degraded[name]}
+	message := &qosv1alpha1.QOSResourceClassInfo{Name: name, InUse: uint64(max(r.InUse[name], 0)), Degraded: r.Degraded[name], Values: r.Values[name]}
 	// ExtendedResource fails if Kubernetes does not allow the name. Only a draining class can have such a name, because
 	// class files with such a name are not applied. Classes of volumes have no extended resource, because Kubernetes
 	// does not schedule by them.

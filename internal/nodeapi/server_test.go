@@ -93,6 +93,8 @@ func healthy(conditionType, reason, message string) *qosv1alpha1.Condition {
 
 func TestStatusReportsWhatIsOfferedAndWhatIsInUse(t *testing.T) {
 	f := newFixture(t)
+	values := map[string]string{"L3": "0=ff;1=f"}
+	f.Backends[apitest.RDT].SetValues(map[string]map[string]string{"gold": values})
 	f.mustRun(t, "default", "web", "rdt=gold", "main")
 	f.mustRun(t, "default", "batch", "", "one", "two")
 	want := &qosv1alpha1.StatusResponse{
@@ -107,7 +109,7 @@ func TestStatusReportsWhatIsOfferedAndWhatIsInUse(t *testing.T) {
 			}}},
 			ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{
 				{Name: apitest.RDT, Mutable: true, DefaultClass: "bronze", Classes: []*qosv1alpha1.QOSResourceClassInfo{
-					{Name: "gold", Capacity: 1, InUse: 1, Description: "for those in a hurry", ExtendedResource: "qos.noderesource.dev/rdt.gold"},
+					{Name: "gold", Capacity: 1, InUse: 1, Description: "for those in a hurry", ExtendedResource: "qos.noderesource.dev/rdt.gold", Values: values},
 					{Name: "bronze", InUse: 2, ExtendedResource: "qos.noderesource.dev/rdt.bronze"},
 				}},
 				{Name: apitest.BlockIO, Mutable: true, Classes: []*qosv1alpha1.QOSResourceClassInfo{

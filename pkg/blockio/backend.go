@@ -183,13 +183,12 @@ func (b *Backend) Status() classes.BackendStatus {
 	return status
 }
 
-// Effective returns the values of each offered class on this machine. It maps each class to cgroup files, and each file
-// to its text.
-func (b *Backend) Effective() map[string]map[string]string {
+// Values implements classes.Valued. It returns the cgroup files of each offered class, with their texts.
+func (b *Backend) Values() map[string]map[string]string {
 	s := b.live.Load()
-	effective := map[string]map[string]string{}
+	values := map[string]map[string]string{}
 	for _, name := range s.offered() {
-		effective[name] = iocgroup.Texts(iocgroup.LayoutOf(s.machine.Version).Writes(s.classes[name].values))
+		values[name] = iocgroup.Texts(iocgroup.LayoutOf(s.machine.Version).Writes(s.classes[name].values))
 	}
-	return effective
+	return values
 }

@@ -35,7 +35,7 @@ Classes:
 
 	want := map[string]map[string]string{"mixed": {iocgroup.IOMax: "8:0 rbps=100000000 wbps=10000000 riops=max wiops=max\n" +
 		"8:16 rbps=50000000 wbps=10000000 riops=10000 wiops=max"}}
-	if diff := cmp.Diff(want, f.backend.Effective()); diff != "" {
+	if diff := cmp.Diff(want, f.backend.Values()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -99,7 +99,7 @@ func TestPatternsOfAListAreAlternatives(t *testing.T) {
 			if diff := cmp.Diff(want, f.backend.Status(), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if got := f.backend.Effective()["throttled"][iocgroup.IOMax]; !strings.HasPrefix(got, fmt.Sprintf("%d:0 rbps=20000000 wbps=20000000", number)) {
+			if got := f.backend.Values()["throttled"][iocgroup.IOMax]; !strings.HasPrefix(got, fmt.Sprintf("%d:0 rbps=20000000 wbps=20000000", number)) {
 				t.Errorf("io.max of the class is %q, want the throttles of the class file", got)
 			}
 		})

@@ -60,7 +60,7 @@ func TestAFileOfContainerdAndCRIOIsAcceptedUnchanged(t *testing.T) {
 		},
 	}
 
-	if diff := cmp.Diff(want, f.backend.Effective()); diff != "" {
+	if diff := cmp.Diff(want, f.backend.Values()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 

@@ -94,7 +94,7 @@ func TestWeightsAreSetWhereTheKernelAcceptsThem(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, test.machine, classes.ContainerScope).apply(weighing)
 			want := map[string]map[string]string{"heavy": test.heavy, "sda": test.sda}
-			if diff := cmp.Diff(want, f.backend.Effective()); diff != "" {
+			if diff := cmp.Diff(want, f.backend.Values()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			for class := range want {

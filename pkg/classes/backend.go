@@ -103,6 +103,14 @@ type Backend interface {
 	Status() BackendStatus
 }
 
+// Valued is a Backend that reports the values of its classes, for users.
+type Valued interface {
+	Backend
+	// Values maps each class, including draining classes, to its values on this machine: those of all holders, by the names that the
+	// kernel or the class files give to them, e.g. "L3" and "0=ff;1=f". It does no I/O.
+	Values() map[string]map[string]string
+}
+
 // ThreadMover is a Backend that assigns classes to threads and not to cgroups. When a runtime adds a process to a running
 // container, e.g. for "kubectl exec", it starts the process in the class that the container had when it was created. If
 // the container's class has changed since, MoveThreads must move the process.

@@ -171,6 +171,20 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 // Status implements classes.Backend.
 func (b *Backend) Status() classes.BackendStatus { return b.live.Load().status }
 
+// Values implements classes.Valued. It leaves out values that the settings of a container decide.
+func (b *Backend) Values() map[string]map[string]string {
+	values := map[string]map[string]string{}
+	for name, c := range b.live.Load().classes {
+		values[name] = map[string]string{}
+		for _, p := range c {
+			if text, same := p.value.(fixed); same {
+				values[name][p.name] = string(text)
+			}
+		}
+	}
+	return values
+}
+
 // Adjust implements classes.Backend. To leave a class, it restores the values that the container had before. The runtime sets nothing for
 // pods.
 func (b *Backend) Adjust(target classes.Holder, from, to string) (classes.Adjustment, error) {

@@ -75,3 +75,16 @@ func running(t *testing.T, m *sim.Machine, config classes.BackendConfig, contain
 	}
 	return backend, pid
 }
+
+// TestValuesThatContainersDecideAreNotReported reports the values that are the same for all containers.
+func TestValuesThatContainersDecideAreNotReported(t *testing.T) {
+	config, err := parse("{pids: {max: 100}, oomScoreAdj: {add: 10}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend, _ := running(t, sim.New(sim.Options{}), config, nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1"})
+	valued, _ := backend.(classes.Valued)
+	if got := fmt.Sprint(valued.Values()); got != "map[a:map[pids.max:100]]" {
+		t.Errorf("the values are %s", got)
+	}
+}

@@ -370,6 +370,19 @@ func (b *Backend) Status() classes.BackendStatus {
 	return status
 }
 
+// Values implements classes.Valued. It returns the lines of the schemata of each class.
+func (b *Backend) Values() map[string]map[string]string {
+	values := map[string]map[string]string{}
+	for name, schemata := range b.live.Load().effective {
+		lines := map[string]string{}
+		for _, domain := range schemata.Domains() {
+			lines[string(domain.Schema)] = schemata.Values(domain.Schema)
+		}
+		values[strings.TrimPrefix(name, groups.Prefix)] = lines
+	}
+	return values
+}
+
 // Schemata returns the kernel's values of each class, one line per schema. The system default is included if the
 // configuration sets the root group.
 func (b *Backend) Schemata() map[string]string {

@@ -53,8 +53,8 @@ func TestCacheAsSizes(t *testing.T) {
 			must(t, err)
 			must(t, b.Apply(t.Context(), config))
 			got := map[string]string{}
-			for class, schemata := range b.Schemata() {
-				_, masks, _ := strings.Cut(schemata, "L3:0=")
+			for class, values := range b.Values() {
+				masks := strings.TrimPrefix(values["L3"], "0=")
 				got[class], _, _ = strings.Cut(masks, ";")
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {

@@ -36,6 +36,7 @@ type Backend struct {
 	before func()
 	// Status and Preview return status together with `unavailable`.
 	status   classes.BackendStatus
+	values   map[string]map[string]string
 	applied  int
 	released int
 	drift    classes.Drift
@@ -53,6 +54,20 @@ func NewBackend() *Backend {
 		enforced: map[string]string{}, strays: map[string]bool{}, failures: map[string]error{}, stuck: map[string]<-chan struct{}{}, reached: map[string]func(){},
 		used: map[string]float64{},
 	}
+}
+
+// SetValues sets the result of Values.
+func (b *Backend) SetValues(values map[string]map[string]string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.values = values
+}
+
+// Values implements classes.Valued.
+func (b *Backend) Values() map[string]map[string]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.values
 }
 
 // Config names the classes.

@@ -550,7 +550,10 @@ type QOSResourceClassInfo struct {
 	Draining bool `protobuf:"varint,20,opt,name=draining,proto3" json:"draining,omitempty"`
 	// Conditions of the class: Held, if the plugin compares what classes promise with what the kernel measures. Each type occurs
 	// once.
-	Conditions    []*Condition `protobuf:"bytes,21,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	Conditions []*Condition `protobuf:"bytes,21,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	// The values of the class on this machine, by the names that the kernel or the class files give to them: "L3" and "0=ff;1=f", or
+	// "io.max" and "254:0 rbps=1000000". Values that depend on a container are not in it. It is for information only.
+	Values        map[string]string `protobuf:"bytes,22,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -637,6 +640,13 @@ func (x *QOSResourceClassInfo) GetDraining() bool {
 func (x *QOSResourceClassInfo) GetConditions() []*Condition {
 	if x != nil {
 		return x.Conditions
+	}
+	return nil
+}
+
+func (x *QOSResourceClassInfo) GetValues() map[string]string {
+	if x != nil {
+		return x.Values
 	}
 	return nil
 }
@@ -2792,7 +2802,7 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\rdefault_class\x18\x10 \x01(\tR\fdefaultClass\x127\n" +
 	"\n" +
 	"conditions\x18\x11 \x03(\v2\x17.qos.v1alpha1.ConditionR\n" +
-	"conditions\"\x9d\x02\n" +
+	"conditions\"\xa0\x03\n" +
 	"\x14QOSResourceClassInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bcapacity\x18\x02 \x01(\x04R\bcapacity\x12\x15\n" +
@@ -2803,7 +2813,11 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\bdraining\x18\x14 \x01(\bR\bdraining\x127\n" +
 	"\n" +
 	"conditions\x18\x15 \x03(\v2\x17.qos.v1alpha1.ConditionR\n" +
-	"conditions\"\x86\x01\n" +
+	"conditions\x12F\n" +
+	"\x06values\x18\x16 \x03(\v2..qos.v1alpha1.QOSResourceClassInfo.ValuesEntryR\x06values\x1a9\n" +
+	"\vValuesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x86\x01\n" +
 	"\x13UnavailableResource\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -3008,7 +3022,7 @@ func file_qos_v1alpha1_qos_proto_rawDescGZIP() []byte {
 }
 
 var file_qos_v1alpha1_qos_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(Scope)(0),                                  // 0: qos.v1alpha1.Scope
 	(Source)(0),                                 // 1: qos.v1alpha1.Source
@@ -3048,8 +3062,9 @@ var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(*ClassUsage)(nil),                          // 35: qos.v1alpha1.ClassUsage
 	(*ContainerUsage)(nil),                      // 36: qos.v1alpha1.ContainerUsage
 	(*Measurement)(nil),                         // 37: qos.v1alpha1.Measurement
-	(*timestamppb.Timestamp)(nil),               // 38: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),                 // 39: google.protobuf.Duration
+	nil,                                         // 38: qos.v1alpha1.QOSResourceClassInfo.ValuesEntry
+	(*timestamppb.Timestamp)(nil),               // 39: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),                 // 40: google.protobuf.Duration
 }
 var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	10, // 0: qos.v1alpha1.StatusResponse.conditions:type_name -> qos.v1alpha1.Condition
@@ -3065,57 +3080,58 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	8,  // 10: qos.v1alpha1.QOSResourceInfo.classes:type_name -> qos.v1alpha1.QOSResourceClassInfo
 	10, // 11: qos.v1alpha1.QOSResourceInfo.conditions:type_name -> qos.v1alpha1.Condition
 	10, // 12: qos.v1alpha1.QOSResourceClassInfo.conditions:type_name -> qos.v1alpha1.Condition
-	0,  // 13: qos.v1alpha1.UnavailableResource.scope:type_name -> qos.v1alpha1.Scope
-	38, // 14: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	38, // 15: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
-	38, // 16: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
-	38, // 17: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
-	38, // 18: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
-	20, // 19: qos.v1alpha1.ListAssignmentsResponse.pods:type_name -> qos.v1alpha1.PodAssignments
-	16, // 20: qos.v1alpha1.ListAssignmentsResponse.refusals:type_name -> qos.v1alpha1.Refusal
-	17, // 21: qos.v1alpha1.ListAssignmentsResponse.evictions:type_name -> qos.v1alpha1.Eviction
-	38, // 22: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
-	38, // 23: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
-	15, // 24: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
-	23, // 25: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	21, // 26: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
-	23, // 27: qos.v1alpha1.PodAssignments.kubernetes_resources:type_name -> qos.v1alpha1.Assignment
-	23, // 28: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	22, // 29: qos.v1alpha1.ContainerAssignments.volumes:type_name -> qos.v1alpha1.VolumeAssignments
-	23, // 30: qos.v1alpha1.VolumeAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	38, // 31: qos.v1alpha1.VolumeAssignments.in_force_since:type_name -> google.protobuf.Timestamp
-	1,  // 32: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
-	27, // 33: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
-	21, // 34: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
-	30, // 35: qos.v1alpha1.SetVolumeClaimsRequest.classes:type_name -> qos.v1alpha1.VolumeClass
-	31, // 36: qos.v1alpha1.SetVolumeClaimsRequest.volumes:type_name -> qos.v1alpha1.ClaimedVolume
-	39, // 37: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
-	38, // 38: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
-	35, // 39: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
-	36, // 40: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
-	37, // 41: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
-	37, // 42: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
-	2,  // 43: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
-	4,  // 44: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
-	14, // 45: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
-	18, // 46: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
-	26, // 47: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	29, // 48: qos.v1alpha1.NodeQOS.SetVolumeClaims:input_type -> qos.v1alpha1.SetVolumeClaimsRequest
-	24, // 49: qos.v1alpha1.NodeQOS.ReportEnforcement:input_type -> qos.v1alpha1.ReportEnforcementRequest
-	33, // 50: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
-	3,  // 51: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
-	5,  // 52: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
-	15, // 53: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
-	19, // 54: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
-	28, // 55: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	32, // 56: qos.v1alpha1.NodeQOS.SetVolumeClaims:output_type -> qos.v1alpha1.SetVolumeClaimsResponse
-	25, // 57: qos.v1alpha1.NodeQOS.ReportEnforcement:output_type -> qos.v1alpha1.ReportEnforcementResponse
-	34, // 58: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
-	51, // [51:59] is the sub-list for method output_type
-	43, // [43:51] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	38, // 13: qos.v1alpha1.QOSResourceClassInfo.values:type_name -> qos.v1alpha1.QOSResourceClassInfo.ValuesEntry
+	0,  // 14: qos.v1alpha1.UnavailableResource.scope:type_name -> qos.v1alpha1.Scope
+	39, // 15: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	39, // 16: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
+	39, // 17: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
+	39, // 18: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
+	39, // 19: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
+	20, // 20: qos.v1alpha1.ListAssignmentsResponse.pods:type_name -> qos.v1alpha1.PodAssignments
+	16, // 21: qos.v1alpha1.ListAssignmentsResponse.refusals:type_name -> qos.v1alpha1.Refusal
+	17, // 22: qos.v1alpha1.ListAssignmentsResponse.evictions:type_name -> qos.v1alpha1.Eviction
+	39, // 23: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
+	39, // 24: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
+	15, // 25: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
+	23, // 26: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
+	21, // 27: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
+	23, // 28: qos.v1alpha1.PodAssignments.kubernetes_resources:type_name -> qos.v1alpha1.Assignment
+	23, // 29: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
+	22, // 30: qos.v1alpha1.ContainerAssignments.volumes:type_name -> qos.v1alpha1.VolumeAssignments
+	23, // 31: qos.v1alpha1.VolumeAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
+	39, // 32: qos.v1alpha1.VolumeAssignments.in_force_since:type_name -> google.protobuf.Timestamp
+	1,  // 33: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
+	27, // 34: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
+	21, // 35: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
+	30, // 36: qos.v1alpha1.SetVolumeClaimsRequest.classes:type_name -> qos.v1alpha1.VolumeClass
+	31, // 37: qos.v1alpha1.SetVolumeClaimsRequest.volumes:type_name -> qos.v1alpha1.ClaimedVolume
+	40, // 38: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
+	39, // 39: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
+	35, // 40: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
+	36, // 41: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
+	37, // 42: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	37, // 43: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	2,  // 44: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
+	4,  // 45: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
+	14, // 46: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
+	18, // 47: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
+	26, // 48: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	29, // 49: qos.v1alpha1.NodeQOS.SetVolumeClaims:input_type -> qos.v1alpha1.SetVolumeClaimsRequest
+	24, // 50: qos.v1alpha1.NodeQOS.ReportEnforcement:input_type -> qos.v1alpha1.ReportEnforcementRequest
+	33, // 51: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
+	3,  // 52: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
+	5,  // 53: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
+	15, // 54: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
+	19, // 55: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
+	28, // 56: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	32, // 57: qos.v1alpha1.NodeQOS.SetVolumeClaims:output_type -> qos.v1alpha1.SetVolumeClaimsResponse
+	25, // 58: qos.v1alpha1.NodeQOS.ReportEnforcement:output_type -> qos.v1alpha1.ReportEnforcementResponse
+	34, // 59: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
+	52, // [52:60] is the sub-list for method output_type
+	44, // [44:52] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_qos_v1alpha1_qos_proto_init() }
@@ -3129,7 +3145,7 @@ func file_qos_v1alpha1_qos_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_qos_v1alpha1_qos_proto_rawDesc), len(file_qos_v1alpha1_qos_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

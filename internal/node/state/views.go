@@ -37,6 +37,8 @@ type ResourceStatus struct {
 	// Monitored has the classes whose containers are selected for monitoring.
 	Monitored map[string]classes.Monitored
 	Features  []classes.Feature
+	// Values has the values of each class on this machine. It is nil if the backend does not report them.
+	Values map[string]map[string]string
 	// Held has, by class, the condition that says whether the class holds what it promises. It is empty if nothing compares them.
 	Held map[string]classes.Condition
 }
@@ -86,8 +88,12 @@ func (s *Store) Status() Status {
 	for _, offer := range n.reported() {
 		r := n.live.Resources[offer.Name]
 		backend := r.Status()
+		var values map[string]map[string]string
+		if valued, ok := r.Backend.(classes.Valued); ok {
+			values = valued.Values()
+		}
 		status.Resources = append(status.Resources, ResourceStatus{
-			Offer: offer, InUse: n.used(offer.Name), Degraded: backend.Degraded, Monitored: backend.Monitored, Features: backend.Features,
+			Offer: offer, InUse: n.used(offer.Name), Degraded: backend.Degraded, Monitored: backend.Monitored, Features: backend.Features, Values: values,
 			Conditions: slices.Concat(backend.Conditions, r.Drift.conditions()), Held: n.held[offer.Name],
 		})
 	}
