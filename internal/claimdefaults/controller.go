@@ -32,9 +32,6 @@ import (
 const (
 	// debounce is the delay between a change and the reconcile, so that one reconcile covers several related changes.
 	debounce = 200 * time.Millisecond
-	// minRetry and maxRetry are the delays after the first and after many failures. A patch that the API server refuses is tried again,
-	// because a quota may be raised at any time.
-	minRetry, maxRetry = time.Second, 5 * time.Minute
 	// writeTimeout is the maximum duration of one write.
 	writeTimeout = 30 * time.Second
 	// maxNote is the maximum length of an event's note, in bytes. The API allows 1024; the difference is for the dots of a note that was cut.
@@ -55,23 +52,25 @@ type controller struct {
 	drivers  []string
 	client   kubernetes.Interface
 	recorder events.EventRecorder
-	queue    workqueue.TypedRateLimitingInterface[string]
+	queue    workqueue.TypedDelayingInterface[string]
+	now      func() time.Time
 	log      *slog.Logger
 
 	// reported has the present problem of each claim for which there is an event. Only the worker uses it.
 	reported map[string]string
+	// backoffs has the refusal of the class of each claim, or nil if the API server has not answered. Only the worker uses it.
+	backoffs map[string]*replicated.Backoff[error]
 }
 
 // newController returns a controller. It starts nothing.
 func newController(client kubernetes.Interface, recorder events.EventRecorder, drivers []string, log *slog.Logger) (*controller, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry)
 	c := &controller{
 		claims: factory.Core().V1().PersistentVolumeClaims().Informer(), volumes: factory.Core().V1().PersistentVolumes().Informer(),
 		classes:        factory.Storage().V1().VolumeAttributesClasses().Informer(),
 		storageClasses: factory.Storage().V1().StorageClasses().Informer(),
-		drivers:        drivers, client: client, recorder: recorder, queue: workqueue.NewTypedRateLimitingQueue(limiter), log: log,
-		reported: map[string]string{},
+		drivers:        drivers, client: client, recorder: recorder, queue: replicated.NewQueue(), now: time.Now, log: log,
+		reported: map[string]string{}, backoffs: map[string]*replicated.Backoff[error]{},
 	}
 	if err := c.claims.AddIndexers(cache.Indexers{byStorageClass: storageClassIndex}); err != nil {
 		return nil, fmt.Errorf("index claims: %w", err)
@@ -120,38 +119,48 @@ func (c *controller) enqueueAll(any) {
 
 // Run reconciles until ctx ends.
 func (c *controller) Run(ctx context.Context) {
-	c.Work(ctx, c.queue, replicated.Retrying(c.queue, func(key string) (again bool) {
+	c.Work(ctx, c.queue, func(ctx context.Context, key string) time.Duration {
 		again, err := c.reconcile(ctx, key)
 		if err != nil && ctx.Err() == nil {
-			c.log.Warn("cannot set the class of a claim; retrying", "claim", key, "problem", err)
-			again = true
+			c.log.Warn("cannot set the class of a claim; retrying", "claim", key, "problem", err, "after", again)
 		}
 		return again
-	}))
+	})
 }
 
-// reconcile gives a claim its class, if it names none. The result `again` is true if the API server has refused the patch, so that it has
-// to be tried again later.
-func (c *controller) reconcile(ctx context.Context, key string) (again bool, err error) {
+// reconcile gives a claim its class, if it names none. It returns the time after which it has to be called again, or 0 if only events
+// require another call.
+func (c *controller) reconcile(ctx context.Context, key string) (again time.Duration, err error) {
 	object, exists, err := c.claims.GetStore().GetByKey(key)
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if err != nil || !exists || !ok {
 		delete(c.reported, key)
-		return false, err
+		delete(c.backoffs, key)
+		return 0, err
 	}
 
 	name, problem := choose(claim, c.surroundingsOf(claim), c.drivers)
-	if name != "" {
-		refusal, err := c.patch(ctx, claim, name)
-		if err != nil {
-			return false, err
-		}
-		if refusal != nil {
-			problem, again = refusal, true
+	if name == "" {
+		delete(c.backoffs, key)
+		c.report(key, claim, problem)
+		return 0, nil
+	}
+
+	waits := c.backoffs[key].Begin(string(claim.UID)+"/"+name, c.now())
+	c.backoffs[key] = waits
+	refusal, failed := waits.Failed(name)
+	if !failed {
+		if refusal, err = c.patch(ctx, claim, name); refusal != nil || err != nil {
+			waits.Fail(name, refusal)
 		}
 	}
-	c.report(key, claim, problem)
-	return again, nil
+	if refusal != nil {
+		problem = refusal
+	}
+	if err == nil {
+		c.report(key, claim, problem)
+	}
+	return waits.End(c.now()), err
 }
 
 // surroundingsOf returns the objects that decide about a claim.

@@ -19,11 +19,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 )
 
 // rig is a controller that runs against a fake of the API.
 type rig struct {
+	*controller
 	client   *fake.Clientset
 	recorder *events.FakeRecorder
 
@@ -34,6 +38,14 @@ type rig struct {
 
 func newRig(t *testing.T, refusal error, objects ...runtime.Object) *rig {
 	t.Helper()
+	r := newStillRig(t, refusal, objects...)
+	r.run(t, r.Run)
+	return r
+}
+
+// newStillRig is like newRig, but the test calls `reconcile`.
+func newStillRig(t *testing.T, refusal error, objects ...runtime.Object) *rig {
+	t.Helper()
 	r := &rig{client: fake.NewClientset(objects...), recorder: events.NewFakeRecorder(100), refusal: refusal}
 	r.client.PrependReactor("patch", "persistentvolumeclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		r.mu.Lock()
@@ -43,21 +55,31 @@ func newRig(t *testing.T, refusal error, objects ...runtime.Object) *rig {
 		}
 		return r.refusal != nil, nil, r.refusal
 	})
-	c, err := newController(r.client, r.recorder, []string{"d"}, slog.New(slog.DiscardHandler))
-	if err != nil {
+	var err error
+	if r.controller, err = newController(r.client, r.recorder, []string{"d"}, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	group := &errgroup.Group{}
-	c.Start(ctx, group)
-	group.Go(func() error { c.Run(ctx); return nil })
-	t.Cleanup(func() {
-		cancel()
-		if err := group.Wait(); err != nil {
-			t.Error(err)
-		}
+	r.run(t, func(ctx context.Context) {
+		group := &errgroup.Group{}
+		r.Start(ctx, group)
+		_ = group.Wait()
 	})
 	return r
+}
+
+// run runs a function until the test ends.
+func (r *rig) run(t *testing.T, function func(context.Context)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		function(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
 }
 
 // has waits until the claim of newClaim has a class.
@@ -124,5 +146,40 @@ func TestARefusedClassIsReportedOnceAndTriedAgain(t *testing.T) {
 	case got := <-r.recorder.Events:
 		t.Errorf("a second event: %q", got)
 	default:
+	}
+}
+
+func TestEventsDoNotRepeatARefusedClass(t *testing.T) {
+	for name, answer := range map[string]error{
+		"refused":   apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "data", context.DeadlineExceeded),
+		"no answer": apierrors.NewServiceUnavailable("down"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newStillRig(t, answer, newClaim(), newVolume(), newStorageClass("silver", ""), newClass("silver", "d", "500"))
+			if !cache.WaitForCacheSync(t.Context().Done(), r.claims.HasSynced, r.volumes.HasSynced, r.storageClasses.HasSynced, r.classes.HasSynced) {
+				t.Fatal("the informers have not listed the objects")
+			}
+			once := func(at time.Duration) time.Duration {
+				r.now = func() time.Time { return time.Unix(1_000_000, 0).Add(at) }
+				again, err := r.reconcile(t.Context(), "ns/data")
+				if err != nil {
+					t.Logf("reconcile: %v", err)
+				}
+				return again
+			}
+
+			for range 10 {
+				if again := once(0); again != replicated.MinRetry || len(r.patches) != 1 {
+					t.Fatalf("%d patches, and the next one after %s; want 1 and %s", len(r.patches), again, replicated.MinRetry)
+				}
+			}
+			if again := once(replicated.MinRetry); again != 2*replicated.MinRetry || len(r.patches) != 2 {
+				t.Errorf("%d patches, and the next one after %s", len(r.patches), again)
+			}
+			r.refusal = nil // the quota is raised
+			if again := once(time.Hour); again != 0 || len(r.patches) != 3 {
+				t.Errorf("%d patches, and the next one after %s", len(r.patches), again)
+			}
+		})
 	}
 }

@@ -74,16 +74,19 @@ func (c *controller) applyAnnotations(ctx context.Context, set *appsv1.StatefulS
 		return 0, err
 	}
 
-	waits := c.annotations[key].begin(string(set.UID)+text, c.now())
+	waits := c.annotations[key].Begin(string(set.UID)+text, c.now())
 	c.annotations[key] = waits
-	if !waits.failed {
+	if _, failed := waits.Failed(""); !failed {
 		err = c.applyObject(ctx, set, object, templates, text)
-		if waits.failed = err != nil; waits.failed && waits.failures == 0 {
+	}
+	if err != nil {
+		waits.Fail("", answer{})
+		if waits.First() {
 			note := printable.Text(fmt.Sprintf("the annotations of the StatefulSet have no effect: %v", err), maxMessage)
 			c.recorder.Eventf(set, nil, corev1.EventTypeWarning, EventFailedToPatch, "Resize", "%s", note)
 		}
 	}
-	return waits.end(c.now()), err
+	return waits.End(c.now()), err
 }
 
 // applyObject creates or changes the StatefulSetVolumes object. An object that it has created is deleted together with the StatefulSet.

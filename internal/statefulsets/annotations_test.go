@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 )
 
 func TestAnnotationsOfAStatefulSetBecomeAnObject(t *testing.T) {
@@ -60,25 +62,25 @@ func TestARefusedAnnotationIsReportedOnce(t *testing.T) {
 	r.apply = apierrors.NewInvalid(schema.GroupKind{Kind: "StatefulSetVolumes"}, "db", nil)
 	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "a lot"})
 	for range 3 {
-		if again := r.once(t, 0); again != minRetry {
-			t.Errorf("the next attempt is after %s, want %s", again, minRetry)
+		if again := r.once(t, 0); again != replicated.MinRetry {
+			t.Errorf("the next attempt is after %s, want %s", again, replicated.MinRetry)
 		}
 	}
 	if got := r.events(); len(got) != 1 || !strings.Contains(got[0], "Warning FailedToPatchPVC the annotations of the StatefulSet have no effect: the API server refuses") {
 		t.Errorf("events: %q", got)
 	}
-	r.once(t, minRetry)
+	r.once(t, replicated.MinRetry)
 	if got := r.events(); len(got) != 0 || len(r.applied) != 2 {
 		t.Errorf("events: %q; objects: %q", got, r.applied)
 	}
 
 	r.apply = errors.New("no answer")
 	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "20Gi"}) // is tried at once
-	if again := r.once(t, minRetry); again != minRetry || len(r.applied) != 3 {
+	if again := r.once(t, replicated.MinRetry); again != replicated.MinRetry || len(r.applied) != 3 {
 		t.Errorf("the next attempt is after %s; objects: %q", again, r.applied)
 	}
 	r.apply = nil
-	if r.once(t, 2*minRetry); len(r.applied) != 4 {
+	if r.once(t, 2*replicated.MinRetry); len(r.applied) != 4 {
 		t.Errorf("objects: %q", r.applied)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -19,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 )
 
 // once calls reconcile once, at a time after the start of the test, and returns the time until the next call.
@@ -94,22 +95,22 @@ func TestEventsDoNotRepeatARefusedPatch(t *testing.T) {
 			s := newSnapshot()
 			r := newStillRig(t, s, "data=20Gi", answer)
 			for range 10 { // events of a pod
-				if again := r.once(t, 0); again != minRetry {
-					t.Fatalf("the next attempt is after %s, want %s", again, minRetry)
+				if again := r.once(t, 0); again != replicated.MinRetry {
+					t.Fatalf("the next attempt is after %s, want %s", again, replicated.MinRetry)
 				}
 			}
 			if sent, statuses := r.patches(), r.statuses; sent != 1 || statuses != 1 {
 				t.Errorf("%d patches of claims and %d of the status, want 1 and 1", sent, statuses)
 			}
 
-			if again := r.once(t, minRetry); again != 2*minRetry || r.patches() != 2 {
-				t.Errorf("after %s, there are %d patches, and the next attempt is after %s", minRetry, r.patches(), again)
+			if again := r.once(t, replicated.MinRetry); again != 2*replicated.MinRetry || r.patches() != 2 {
+				t.Errorf("after %s, there are %d patches, and the next attempt is after %s", replicated.MinRetry, r.patches(), again)
 			}
-			for at := 3 * minRetry; at < time.Hour; {
+			for at := 3 * replicated.MinRetry; at < time.Hour; {
 				at += r.once(t, at)
 			}
-			if again := r.once(t, 2*time.Hour); again != maxRetry {
-				t.Errorf("after many attempts, the next one is after %s, want %s", again, maxRetry)
+			if again := r.once(t, 2*time.Hour); again != replicated.MaxRetry {
+				t.Errorf("after many attempts, the next one is after %s, want %s", again, replicated.MaxRetry)
 			}
 			r.patch = nil // the quota is raised
 			r.once(t, 3*time.Hour)
@@ -177,21 +178,4 @@ func newParallel(replicas int32) snapshot {
 		s.pods[pod.Name], s.claims[claim.Name] = pod, claim
 	}
 	return s
-}
-
-func TestNamespacesTakeTurns(t *testing.T) {
-	q := &turns{waiting: map[string][]string{}}
-	for _, key := range []string{"greedy/a", "greedy/b", "greedy/c", "modest/a", "greedy/d", "other/a"} {
-		q.Push(key)
-	}
-	got := []string{}
-	for q.Len() > 0 {
-		got = append(got, q.Pop())
-	}
-	if want := []string{"greedy/a", "modest/a", "other/a", "greedy/b", "greedy/c", "greedy/d"}; !slices.Equal(got, want) {
-		t.Errorf("the order is %q, want %q", got, want)
-	}
-	if len(q.waiting) > 0 || len(q.order) > 0 {
-		t.Errorf("the empty queue keeps %v, %v", q.waiting, q.order)
-	}
 }

@@ -28,14 +28,20 @@ import (
 const (
 	// debounce is the delay between a change and the reconcile, so that one reconcile covers several related changes.
 	debounce = 200 * time.Millisecond
-	// minRetry and maxRetry are the delays after the first and after many failures. A patch that the API server refuses is tried again,
-	// because a quota may be raised at any time.
-	minRetry, maxRetry = time.Second, 5 * time.Minute
 	// maxPatches is the maximum number of patches in one reconcile, so that other StatefulSets do not wait for a large one.
 	maxPatches = 20
 	// writeTimeout is the maximum duration of one write.
 	writeTimeout = 30 * time.Second
 )
+
+// backoff has the answers to patches of claims, by the claim; the key "" stands for the write of the object or of its status.
+type backoff = replicated.Backoff[answer]
+
+// answer is the phase and the message of a step whose patch has failed.
+type answer struct {
+	phase   phase
+	message string
+}
 
 // byClaim is the name of the index of pods by their claims.
 const byClaim = "claim"
@@ -63,13 +69,11 @@ type controller struct {
 func newController(client kubernetes.Interface, objects dynamic.Interface, recorder events.EventRecorder, log *slog.Logger) (*controller, error) {
 	typed := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	untyped := dynamicinformer.NewDynamicSharedInformerFactory(objects, 0)
-	keys := workqueue.TypedQueueConfig[string]{Queue: &turns{waiting: map[string][]string{}}}
-	queue := workqueue.TypedDelayingQueueConfig[string]{Queue: workqueue.NewTypedWithConfig(keys)}
 	c := &controller{
 		objects: untyped.ForResource(objectResource()).Informer(), sets: typed.Apps().V1().StatefulSets().Informer(),
 		pods: typed.Core().V1().Pods().Informer(), claims: typed.Core().V1().PersistentVolumeClaims().Informer(),
 		storageClasses: typed.Storage().V1().StorageClasses().Informer(),
-		client:         client, dynamic: objects, recorder: recorder, queue: workqueue.NewTypedDelayingQueueWithConfig(queue), now: time.Now, log: log,
+		client:         client, dynamic: objects, recorder: recorder, queue: replicated.NewQueue(), now: time.Now, log: log,
 		reported: map[string]map[string]string{}, backoffs: map[string]*backoff{}, annotations: map[string]*backoff{},
 	}
 	if err := c.objects.SetTransform(trim); err != nil {

@@ -23,6 +23,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
@@ -46,11 +47,11 @@ func objectResource() schema.GroupVersionResource {
 func (c *controller) reconcile(ctx context.Context, key string) (again time.Duration, err error) {
 	set, err := get[*appsv1.StatefulSet](c.sets, key)
 	if err != nil {
-		return maxRetry, err
+		return replicated.MaxRetry, err
 	}
 	content, err := get[*unstructured.Unstructured](c.objects, key)
 	if err != nil {
-		return maxRetry, err
+		return replicated.MaxRetry, err
 	}
 
 	var failure error
@@ -80,15 +81,15 @@ func sooner(a, b time.Duration) time.Duration {
 func (c *controller) resize(ctx context.Context, key string, set *appsv1.StatefulSet, content *unstructured.Unstructured) (again time.Duration, err error) {
 	object, err := readObject(content)
 	if err != nil {
-		return maxRetry, fmt.Errorf("read StatefulSetVolumes %s: %w", key, err)
+		return replicated.MaxRetry, fmt.Errorf("read StatefulSetVolumes %s: %w", key, err)
 	}
-	waits := c.backoffs[key].begin(fmt.Sprintf("%s/%d", object.UID, object.Generation), c.now())
+	waits := c.backoffs[key].Begin(fmt.Sprintf("%s/%d", object.UID, object.Generation), c.now())
 	c.backoffs[key] = waits
 	result := outcome{missing: set == nil}
 	if set != nil {
 		s, err := c.snapshotOf(set)
 		if err != nil {
-			return maxRetry, err
+			return replicated.MaxRetry, err
 		}
 		result.steps, result.replicas = plan(*s, object.Spec), replicaCount(set)
 	}
@@ -97,12 +98,14 @@ func (c *controller) resize(ctx context.Context, key string, set *appsv1.Statefu
 	if set != nil {
 		c.report(key, set, result.steps)
 	}
-	if status := statusOf(object, result); !waits.failed && !equality.Semantic.DeepEqual(object.Status, status) {
-		failure := c.writeStatus(ctx, object, status)
-		waits.failed = failure != nil
-		err = errors.Join(err, failure)
+	_, failed := waits.Failed("")
+	if status := statusOf(object, result); !failed && !equality.Semantic.DeepEqual(object.Status, status) {
+		if failure := c.writeStatus(ctx, object, status); failure != nil {
+			waits.Fail("", answer{})
+			err = errors.Join(err, failure)
+		}
 	}
-	return sooner(again, waits.end(c.now())), err
+	return sooner(again, waits.End(c.now())), err
 }
 
 // patch patches the claims of the steps that have a patch. If there are more of them than one reconcile may patch, or if a claim has changed
@@ -111,13 +114,17 @@ func (c *controller) patch(ctx context.Context, steps []step, waits *backoff) (a
 	sent := 0
 	for i := range steps {
 		s := &steps[i]
-		if s.phase != patchable || waits.apply(s) {
+		if s.phase != patchable {
 			continue
 		}
+		before, held := waits.Failed(s.claim)
 		switch {
+		case held:
+			s.phase, s.message = before.phase, before.message
+			continue
 		case err != nil:
 			s.phase, s.message = changing, messageNoAnswer
-			waits.hold(s)
+			waits.Fail(s.claim, answer{s.phase, s.message})
 			continue
 		case sent == maxPatches:
 			s.phase, s.message, again = queued, "waits for the claims of other replicas", debounce
@@ -129,9 +136,9 @@ func (c *controller) patch(ctx context.Context, steps []step, waits *backoff) (a
 		conflict, err = c.execute(ctx, s)
 		switch {
 		case conflict:
-			again = max(again, minRetry)
+			again = max(again, replicated.MinRetry)
 		case err != nil || s.phase == refused:
-			waits.hold(s)
+			waits.Fail(s.claim, answer{s.phase, s.message})
 		}
 	}
 	return again, err

@@ -10,9 +10,7 @@ import "testing"
 // isSafeFromNeighbours attacks the claims of the namespace default as a user who may edit another namespace.
 func (c *claims) isSafeFromNeighbours(t *testing.T) {
 	t.Helper()
-	const user = "--as=mallory"
-	c.namespace(t, "mallory", `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: mallory},
-  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: mallory}]}`)
+	user := c.editor(t, "mallory")
 	before := c.kubectl(t, "get", "pvc", "disk-1", "-o", "jsonpath={.spec} {.metadata.resourceVersion}")
 
 	// A claim that names the volume of another claim, and requests what a class offers.

@@ -86,6 +86,7 @@ func templatesChange(t *testing.T, d *database) {
 		}
 		d.grown(t, "28Mi")
 	})
+	t.Run("a user of another namespace", func(t *testing.T) { isSafeFromTenants(t, d) })
 	t.Run("the object goes with the StatefulSet", func(t *testing.T) {
 		d.in(t, "delete", "statefulset", "db", within)
 		d.in(t, "wait", "--for=delete", "ssv/db", within)

@@ -1,12 +1,23 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package statefulsets
+package replicated
 
-import "strings"
+import (
+	"strings"
 
-// turns is the storage of a work queue with keys of the form NAMESPACE/NAME. The namespaces take turns, so that a namespace with many
-// keys delays the others by one key each.
+	"k8s.io/client-go/util/workqueue"
+)
+
+// NewQueue returns a work queue with keys of the form NAMESPACE/NAME. The namespaces take turns, so that a namespace with many keys delays
+// the others by one key each.
+func NewQueue() workqueue.TypedDelayingInterface[string] {
+	keys := workqueue.TypedQueueConfig[string]{Queue: &turns{waiting: map[string][]string{}}}
+	queue := workqueue.TypedDelayingQueueConfig[string]{Queue: workqueue.NewTypedWithConfig(keys)}
+	return workqueue.NewTypedDelayingQueueWithConfig(queue)
+}
+
+// turns is the storage of a work queue.
 type turns struct {
 	waiting map[string][]string // the keys of each namespace that has any, in the order in which they were added
 	order   []string            // the namespaces in `waiting`; the first one is next

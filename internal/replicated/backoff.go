@@ -1,0 +1,55 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replicated
+
+import "time"
+
+// MinRetry and MaxRetry are the delays after the first and after many failures. What the API server refuses is tried again, because a
+// quota may be raised at any time.
+const MinRetry, MaxRetry = time.Second, 5 * time.Minute
+
+// Backoff has the writes for one key of a queue that have failed. They are not repeated before a time, whatever events come. The type A is
+// the answer to such a write.
+type Backoff[A any] struct {
+	spec     string // identifies what is requested
+	failures int
+	until    time.Time
+	answers  map[string]A // by what was written
+}
+
+// Begin returns the backoff for a reconcile. A new spec is tried at once, and so is everything when the time has come.
+func (b *Backoff[A]) Begin(spec string, now time.Time) *Backoff[A] {
+	switch {
+	case b == nil || b.spec != spec:
+		return &Backoff[A]{spec: spec, answers: map[string]A{}}
+	case !now.Before(b.until):
+		clear(b.answers)
+	}
+	return b
+}
+
+// End returns the time after which everything that has failed is tried again; 0 if nothing has.
+func (b *Backoff[A]) End(now time.Time) time.Duration {
+	switch {
+	case len(b.answers) == 0:
+		b.failures = 0
+		return 0
+	case !now.Before(b.until):
+		b.until = now.Add(min(MinRetry<<min(b.failures, 20), MaxRetry))
+		b.failures++
+	}
+	return b.until.Sub(now)
+}
+
+// Fail records the answer to a write that has failed.
+func (b *Backoff[A]) Fail(written string, answer A) { b.answers[written] = answer }
+
+// Failed returns the answer to a write that has failed and may not be repeated yet.
+func (b *Backoff[A]) Failed(written string) (answer A, failed bool) {
+	answer, failed = b.answers[written]
+	return answer, failed
+}
+
+// First reports whether nothing has failed before this reconcile.
+func (b *Backoff[A]) First() bool { return b.failures == 0 }
