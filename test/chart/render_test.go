@@ -182,12 +182,14 @@ func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
 		"{followAnnotations: true}":             {"kubernetes-follow-annotations"},
 		"{storage: {enabled: true}}":            {"storage"},
 		"{statefulSetVolumes: {enabled: true}}": {"kubernetes", "storage-statefulsets"},
-		"{statefulSetVolumes: {enabled: true, changedTemplates: true}}": {"kubernetes", "storage-statefulsets", "storage-statefulsets-policy"},
-		"{metricsProxy: {enabled: true}}":                               {"kubernetes", "kubernetes-metrics"},
-		"{nodeReadiness: {enabled: true}}":                              {"kubernetes-node-readiness"},
-		"{policies: {enabled: true}}":                                   {"kubernetes", "policies"},
-		"{policies: {enabled: true, namespaces: labelled}}":             {"kubernetes", "policies-opt-in"},
-		"{policies: {boundEnvironments: true}}":                         {"kubernetes", "policies-environments"},
+		"{statefulSetVolumes: {enabled: true, changedTemplates: true}}":                       {"kubernetes", "storage-statefulsets", "storage-statefulsets-policy"},
+		"{storage: {enabled: true}, storageDefaults: {enabled: true}}":                        {"storage", "storage-defaults"},
+		"{storage: {enabled: true}, storageDefaults: {enabled: true, requestPolicies: true}}": {"storage", "storage-defaults", "storage-requests-policy"},
+		"{metricsProxy: {enabled: true}}":                                                     {"kubernetes", "kubernetes-metrics"},
+		"{nodeReadiness: {enabled: true}}":                                                    {"kubernetes-node-readiness"},
+		"{policies: {enabled: true}}":                                                         {"kubernetes", "policies"},
+		"{policies: {enabled: true, namespaces: labelled}}":                                   {"kubernetes", "policies-opt-in"},
+		"{policies: {boundEnvironments: true}}":                                               {"kubernetes", "policies-environments"},
 	} {
 		t.Run(values, func(t *testing.T) {
 			want, got := kustomized(t, dirs...).asTheChart(), chartObjects(t, namespace, values)
@@ -209,7 +211,7 @@ func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
 // TestTheChartIsInstalledIntoAnyNamespace checks that the namespace of the release replaces the default one everywhere:
 // in the objects, in the subjects of bindings, and in the namespaces that the policies leave out.
 func TestTheChartIsInstalledIntoAnyNamespace(t *testing.T) {
-	const all = "{dra: true, evictions: true, storage: {enabled: true}, statefulSetVolumes: {enabled: true}, metricsProxy: {enabled: true}, nodeReadiness: {enabled: true}, policies: {enabled: true}, podMonitor: {enabled: true}, dashboard: {enabled: true}}"
+	const all = "{dra: true, evictions: true, storage: {enabled: true}, statefulSetVolumes: {enabled: true}, storageDefaults: {enabled: true}, metricsProxy: {enabled: true}, nodeReadiness: {enabled: true}, policies: {enabled: true}, podMonitor: {enabled: true}, dashboard: {enabled: true}}"
 	usual, other := chartObjects(t, namespace, all).text(t), chartObjects(t, "elsewhere", all).text(t)
 	if diff := cmp.Diff(strings.ReplaceAll(usual, namespace, "elsewhere"), other); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

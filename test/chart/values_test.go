@@ -160,10 +160,14 @@ func TestTheSchemaRefusesWrongValues(t *testing.T) {
 	}
 }
 
-func TestAServiceMonitorNeedsTheProxy(t *testing.T) {
-	const want = "serviceMonitor scrapes the proxy: set metricsProxy.enabled, or use podMonitor"
-	if _, err := helmTemplate(t, namespace, "{serviceMonitor: {enabled: true}}"); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("the error is %v, want %s", err, want)
+func TestAValueMayNeedAnother(t *testing.T) {
+	for values, want := range map[string]string{
+		"{serviceMonitor: {enabled: true}}":  "serviceMonitor scrapes the proxy: set metricsProxy.enabled, or use podMonitor",
+		"{storageDefaults: {enabled: true}}": "storageDefaults writes classes into the claims of storage.drivers: set storage.enabled",
+	} {
+		if _, err := helmTemplate(t, namespace, values); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v, want %s", values, err, want)
+		}
 	}
 }
 
