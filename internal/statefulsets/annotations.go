@@ -65,19 +65,29 @@ func requestsOf(set *appsv1.StatefulSet) (templates []map[string]string, text st
 
 // applyAnnotations writes what the annotations of a StatefulSet request into the StatefulSetVolumes object, if they have changed since it
 // has done so. So the latest change wins, be it of the annotations or of the object. It returns the time after which it has to be called
-// again. `object` is nil if there is none yet.
+// again. `object` is nil if there is none yet. An object that the controller has created gets the StatefulSet as its owner again if it has
+// lost it, as after a replacement of the StatefulSet with orphaned pods.
 func (c *controller) applyAnnotations(ctx context.Context, set *appsv1.StatefulSet, object *unstructured.Unstructured) (again time.Duration, err error) {
 	key := set.Namespace + "/" + set.Name
 	templates, text, err := requestsOf(set)
-	if err != nil || text == "" || object != nil && object.GetAnnotations()[nodeqosv1alpha1.AppliedAnnotation] == text {
-		delete(c.annotations, key)
+	if err != nil {
 		return 0, err
+	}
+	var write func() error
+	switch {
+	case text != "" && (object == nil || object.GetAnnotations()[nodeqosv1alpha1.AppliedAnnotation] != text):
+		write = func() error { return c.applyObject(ctx, set, object, templates, text) }
+	case object != nil && createdHere(object) && !owned(object, set):
+		write = func() error { return c.own(ctx, set, object) }
+	default:
+		delete(c.annotations, key)
+		return 0, nil
 	}
 
 	waits := c.annotations[key].Begin(string(set.UID)+text, c.now())
 	c.annotations[key] = waits
 	if _, failed := waits.Failed(""); !failed {
-		err = c.applyObject(ctx, set, object, templates, text)
+		err = write()
 	}
 	if err != nil {
 		waits.Fail("", answer{})
@@ -93,28 +103,52 @@ func (c *controller) applyAnnotations(ctx context.Context, set *appsv1.StatefulS
 func (c *controller) applyObject(
 	ctx context.Context, set *appsv1.StatefulSet, object *unstructured.Unstructured, templates []map[string]string, text string,
 ) error {
-	metadata := map[string]any{
-		"name": set.Name, "namespace": set.Namespace, "annotations": map[string]any{nodeqosv1alpha1.AppliedAnnotation: text},
+	annotations := map[string]any{nodeqosv1alpha1.AppliedAnnotation: text}
+	metadata := map[string]any{"name": set.Name, "namespace": set.Namespace, "annotations": annotations}
+	if object == nil || createdHere(object) || owned(object, set) {
+		annotations[nodeqosv1alpha1.CreatedAnnotation] = "true"
+		metadata["ownerReferences"] = ownerReferences(set)
 	}
-	owned := func(o metav1.OwnerReference) bool { return o.UID == set.UID }
-	if object == nil || slices.ContainsFunc(object.GetOwnerReferences(), owned) {
-		metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": set.Name, "uid": set.UID}}
+	err := c.write(ctx, set, fieldManager, map[string]any{"metadata": metadata, "spec": map[string]any{"volumeClaimTemplates": templates}})
+	if err == nil {
+		c.log.Info("annotations of a StatefulSet applied", "statefulset", set.Namespace+"/"+set.Name, "templates", text)
 	}
-	body, err := json.Marshal(map[string]any{
-		"apiVersion": nodeqosv1alpha1.GroupVersion.String(), "kind": nodeqosv1alpha1.StatefulSetVolumesKind,
-		"metadata": metadata, "spec": map[string]any{"volumeClaimTemplates": templates},
-	})
+	return err
+}
+
+func createdHere(object *unstructured.Unstructured) bool {
+	return object.GetAnnotations()[nodeqosv1alpha1.CreatedAnnotation] != ""
+}
+
+func owned(object *unstructured.Unstructured, set *appsv1.StatefulSet) bool {
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == set.UID })
+}
+
+func ownerReferences(set *appsv1.StatefulSet) []any {
+	return []any{map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": set.Name, "uid": set.UID}}
+}
+
+// own adds the StatefulSet to the owners of an object. It has a field manager of its own, so that the object keeps all else.
+func (c *controller) own(ctx context.Context, set *appsv1.StatefulSet, object *unstructured.Unstructured) error {
+	return c.write(ctx, set, fieldManager+"-owner", map[string]any{"metadata": map[string]any{
+		"name": set.Name, "namespace": set.Namespace, "uid": object.GetUID(), "ownerReferences": ownerReferences(set),
+	}})
+}
+
+// write applies fields of the StatefulSetVolumes object of a StatefulSet.
+func (c *controller) write(ctx context.Context, set *appsv1.StatefulSet, manager string, fields map[string]any) error {
+	fields["apiVersion"], fields["kind"] = nodeqosv1alpha1.GroupVersion.String(), nodeqosv1alpha1.StatefulSetVolumesKind
+	body, err := json.Marshal(fields)
 	if err != nil {
 		return fmt.Errorf("encode StatefulSetVolumes %s/%s: %w", set.Namespace, set.Name, err)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	options := metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)}
+	options := metav1.PatchOptions{FieldManager: manager, Force: new(true)}
 	_, err = c.dynamic.Resource(objectResource()).Namespace(set.Namespace).Patch(ctx, set.Name, types.ApplyPatchType, body, options)
 	switch {
 	case err == nil:
-		c.log.Info("annotations of a StatefulSet applied", "statefulset", set.Namespace+"/"+set.Name, "templates", text)
 		return nil
 	case kubeapi.Refused(err):
 		return fmt.Errorf("the API server refuses the StatefulSetVolumes object: %w", err)

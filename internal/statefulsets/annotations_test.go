@@ -10,8 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 )
 
@@ -27,7 +30,7 @@ func TestAnnotationsOfAStatefulSetBecomeAnObject(t *testing.T) {
 	}
 	want := []string{`{"apiVersion":"qos.noderesource.dev/v1alpha1","kind":"StatefulSetVolumes","metadata":{"annotations":` +
 		`{"qos.noderesource.dev/applied-annotations":"[{\"name\":\"data\",\"storage\":\"20Gi\",\"volumeAttributesClassName\":\"gold\"},` +
-		`{\"name\":\"log\",\"volumeAttributesClassName\":\"gold\"}]"},"name":"db","namespace":"ns","ownerReferences":` +
+		`{\"name\":\"log\",\"volumeAttributesClassName\":\"gold\"}]","qos.noderesource.dev/created-for-annotations":"true"},"name":"db","namespace":"ns","ownerReferences":` +
 		`[{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db","uid":"set"}]},"spec":{"volumeClaimTemplates":` +
 		`[{"name":"data","storage":"20Gi","volumeAttributesClassName":"gold"},{"name":"log","volumeAttributesClassName":"gold"}]}}`}
 	if diff := cmp.Diff(want, r.applied); diff != "" {
@@ -82,5 +85,53 @@ func TestARefusedAnnotationIsReportedOnce(t *testing.T) {
 	r.apply = nil
 	if r.once(t, 2*replicated.MinRetry); len(r.applied) != 4 {
 		t.Errorf("objects: %q", r.applied)
+	}
+}
+
+// TestAnObjectGetsTheNextStatefulSetAsItsOwner replaces the StatefulSet with orphaned pods: the garbage collector removes the owner.
+func TestAnObjectGetsTheNextStatefulSetAsItsOwner(t *testing.T) {
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		want        []string
+	}{
+		"of the controller": {map[string]string{nodeqosv1alpha1.CreatedAnnotation: "true"}, []string{
+			`{"apiVersion":"qos.noderesource.dev/v1alpha1","kind":"StatefulSetVolumes","metadata":{"name":"db","namespace":"ns",` +
+				`"ownerReferences":[{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db","uid":"set"}],"uid":"object"}}`,
+		}},
+		"of a user": {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newStillRig(t, newSnapshot(), "data=20Gi", nil)
+			r.once(t, 0) // the caches have the object
+			object, err := r.controller.dynamic.Resource(objectResource()).Namespace("ns").Get(t.Context(), "db", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			object.SetUID("object")
+			object.SetGeneration(object.GetGeneration() + 1) // `synced` waits for it
+			object.SetAnnotations(test.annotations)
+			if err := r.dynamic.Tracker().Update(objectResource(), object, "ns"); err != nil {
+				t.Fatal(err)
+			}
+
+			r.once(t, 0)
+			if diff := cmp.Diff(test.want, r.applied); diff != "" {
+				t.Errorf("objects (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAChangeOfTheOwnersIsNoChangeOfTheStatus(t *testing.T) {
+	before := &unstructured.Unstructured{Object: map[string]any{}}
+	before.SetOwnerReferences([]metav1.OwnerReference{{UID: "set"}})
+	after := before.DeepCopy()
+	after.Object["status"] = "x"
+	if !unchanged(before, after) {
+		t.Error("a write of the status is a change")
+	}
+	after.SetOwnerReferences(nil)
+	if unchanged(before, after) {
+		t.Error("a change of the owners is none")
 	}
 }

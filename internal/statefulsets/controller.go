@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -86,18 +87,18 @@ func newController(client kubernetes.Interface, objects dynamic.Interface, recor
 }
 
 func (c *controller) watch() error {
-	unchanged := func(before, now any) bool { return generation(before) == generation(now) } // the controller's own writes of the status
 	return errors.Join(
 		c.Watch(c.objects, c.enqueue, unchanged), c.Watch(c.sets, c.enqueue, nil), c.Watch(c.pods, c.enqueuePod, nil),
 		c.Watch(c.claims, c.enqueueClaim, nil), c.Watch(c.storageClasses, c.enqueueAll, nil),
 	)
 }
 
-func generation(object any) int64 {
-	if o, ok := object.(metav1.Object); ok {
-		return o.GetGeneration()
-	}
-	return 0
+// unchanged reports whether a change of an object is only one of its status, as the controller itself writes it.
+func unchanged(before, now any) bool {
+	a, ok := before.(metav1.Object)
+	b, same := now.(metav1.Object)
+	return ok && same && a.GetGeneration() == b.GetGeneration() && slices.EqualFunc(a.GetOwnerReferences(), b.GetOwnerReferences(),
+		func(a, b metav1.OwnerReference) bool { return a.UID == b.UID })
 }
 
 // claimIndex returns the claims of a pod of a StatefulSet.

@@ -76,7 +76,9 @@ func trimObject(o *unstructured.Unstructured) *unstructured.Unstructured {
 	kept.SetResourceVersion(o.GetResourceVersion())
 	kept.SetGeneration(o.GetGeneration())
 	kept.SetDeletionTimestamp(o.GetDeletionTimestamp())
-	kept.SetAnnotations(annotationsOf(o, func(key string) bool { return key == nodeqosv1alpha1.AppliedAnnotation }))
+	kept.SetAnnotations(annotationsOf(o, func(key string) bool {
+		return key == nodeqosv1alpha1.AppliedAnnotation || key == nodeqosv1alpha1.CreatedAnnotation
+	}))
 	owners := slices.DeleteFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.Name != o.GetName() })
 	kept.SetOwnerReferences(owners[:min(len(owners), maxOwners)])
 	return kept

@@ -137,6 +137,10 @@ const (
 // "qos-storage resize" has written into the object.
 const AppliedAnnotation = "qos.noderesource.dev/applied-annotations"
 
+// CreatedAnnotation is an annotation of a StatefulSetVolumes object that "qos-storage resize" has created. The object is deleted together
+// with its StatefulSet.
+const CreatedAnnotation = "qos.noderesource.dev/created-for-annotations"
+
 // Types of conditions of StatefulSetVolumes.
 const (
 	ConditionVolumesReady   = "Ready"

@@ -92,17 +92,17 @@ func (i *intruder) mayNotWriteThere(t *testing.T) {
 	}
 }
 
-// takesTheName creates a StatefulSet, an object, claims and a pod with the names of those of the database. The claims name its volumes, and
-// the pod its StatefulSet as the owner.
+// takesTheName creates a StatefulSet, an object and claims with the names of those of the database. One claim names its volume, the other one
+// its StatefulSet as the owner.
 func (i *intruder) takesTheName(t *testing.T) {
 	t.Helper()
 	volume := i.victim.in(t, "get", "pvc", "data-db-0", "-o", "jsonpath={.spec.volumeName}")
 	uid := i.victim.in(t, "get", "statefulset", "db", "-o", "jsonpath={.metadata.uid}")
+	const claim = `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %s, labels: {app: db}, %s},
+  spec: {storageClassName: grows, volumeMode: Block, %s accessModes: [ReadWriteOnce], resources: {requests: {storage: 16Mi}}}}`
 	manifests := strings.Join([]string{
-		fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data-db-0, labels: {app: db},
-  annotations: {pv.kubernetes.io/bind-completed: "yes", pv.kubernetes.io/bound-by-controller: "yes"},
-  ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: db, uid: %s, controller: true}]},
-  spec: {storageClassName: grows, volumeMode: Block, volumeName: %s, accessModes: [ReadWriteOnce], resources: {requests: {storage: 16Mi}}}}`, uid, volume),
+		fmt.Sprintf(claim, "data-db-0", `annotations: {pv.kubernetes.io/bind-completed: "yes"}`, "volumeName: "+volume+","),
+		fmt.Sprintf(claim, "data-db-1", `ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: db, uid: `+uid+`, controller: true}]`, ""),
 		volumesObject("db", "{name: data, storage: 1Gi}"),
 		volumesObject(i.victim.namespace, "{name: data, storage: 1Gi}"), // of a StatefulSet that does not exist
 	}, "\n---\n")

@@ -98,6 +98,8 @@ func templatesChange(t *testing.T, d *database) {
 func recreates(t *testing.T, d *database) {
 	d.applyIn(t, d.namespace, d.larger(t, "16Mi"))
 	d.in(t, "rollout", "status", "statefulset/db", within)
+	d.applyIn(t, d.namespace, d.larger(t, "20Mi")) // the controller creates the object
+	d.grown(t, "20Mi")
 	const identities = "jsonpath={.items[*].metadata.uid}"
 	pods, claims, uid := d.in(t, "get", "pods", "-o", identities), d.in(t, "get", "pvc", "-o", identities), d.in(t, "get", "statefulset", "db", "-o", "jsonpath={.metadata.uid}")
 	request := []string{"-n", d.namespace, "resize", "db", "--template=data", "--storage=32Mi", "--recreate"}
@@ -116,6 +118,7 @@ func recreates(t *testing.T, d *database) {
 	if d.in(t, "get", "pods", "-o", identities) != pods || d.in(t, "get", "pvc", "-o", identities) != claims {
 		t.Error("pods or claims were replaced")
 	}
+	d.in(t, "wait", "ssv/db", "--for=jsonpath={.metadata.ownerReferences[0].uid}="+d.in(t, "get", "statefulset", "db", "-o", "jsonpath={.metadata.uid}"), within)
 	d.applyIn(t, d.namespace, d.larger(t, "32Mi")) // changes nothing
 	wantLines(t, d.qos(t, "-n", d.namespace, "volumes"), "db data 32Mi - 3 AllReplicasReady")
 }
