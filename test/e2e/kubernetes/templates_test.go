@@ -98,8 +98,9 @@ func templatesChange(t *testing.T, d *database) {
 func recreates(t *testing.T, d *database) {
 	d.applyIn(t, d.namespace, d.larger(t, "16Mi"))
 	d.in(t, "rollout", "status", "statefulset/db", within)
-	d.applyIn(t, d.namespace, d.larger(t, "20Mi")) // the controller creates the object
-	d.grown(t, "20Mi")
+	d.applyIn(t, d.namespace, d.larger(t, "20Mi")) // the controller creates the object; the claims are larger
+	d.in(t, "wait", "--for=create", "ssv/db", within)
+	d.await(t, "condition=Ready")
 	const identities = "jsonpath={.items[*].metadata.uid}"
 	pods, claims, uid := d.in(t, "get", "pods", "-o", identities), d.in(t, "get", "pvc", "-o", identities), d.in(t, "get", "statefulset", "db", "-o", "jsonpath={.metadata.uid}")
 	request := []string{"-n", d.namespace, "resize", "db", "--template=data", "--storage=32Mi", "--recreate"}
