@@ -15,9 +15,13 @@ func (d *driver) ControllerGetCapabilities(
 	context.Context, *csi.ControllerGetCapabilitiesRequest,
 ) (*csi.ControllerGetCapabilitiesResponse, error) {
 	response := &csi.ControllerGetCapabilitiesResponse{}
-	for _, kind := range []csi.ControllerServiceCapability_RPC_Type{
+	kinds := []csi.ControllerServiceCapability_RPC_Type{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
-	} {
+	}
+	if d.modifies {
+		kinds = append(kinds, csi.ControllerServiceCapability_RPC_MODIFY_VOLUME)
+	}
+	for _, kind := range kinds {
 		rpc := &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: kind}}
 		response.Capabilities = append(response.Capabilities, &csi.ControllerServiceCapability{Type: rpc})
 	}
@@ -59,4 +63,18 @@ func (d *driver) ControllerExpandVolume(_ context.Context, r *csi.ControllerExpa
 		return nil, err
 	}
 	return &csi.ControllerExpandVolumeResponse{CapacityBytes: size, NodeExpansionRequired: true}, nil
+}
+
+// ControllerModifyVolume writes the parameters of a VolumeAttributesClass to the file attributes.VOLUME next to the file of the volume. It
+// refuses parameters other than iops, as a driver does that does not know them.
+func (d *driver) ControllerModifyVolume(_ context.Context, r *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
+	for name := range r.GetMutableParameters() {
+		if name != "iops" {
+			return nil, status.Errorf(codes.InvalidArgument, "parameter %q is unknown", name)
+		}
+	}
+	if err := d.volumes.modify(r.GetVolumeId(), r.GetMutableParameters()["iops"]); err != nil {
+		return nil, err
+	}
+	return &csi.ControllerModifyVolumeResponse{}, nil
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command csidriver is a CSI driver for tests. A volume is a file in DIR, which the driver attaches to a loop device. The
-// driver creates, deletes, expands, stages and publishes volumes. It cannot modify volumes.
+// driver creates, deletes, expands, stages and publishes volumes. With the argument "modify", it also modifies volumes.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-const usage = "usage: csidriver NAME NODE DIR"
+const usage = "usage: csidriver NAME NODE DIR [modify]"
 
 // kubeletDir is the default root directory of the kubelet.
 const kubeletDir = "/var/lib/kubelet"
@@ -31,11 +31,12 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) != 3 {
+	modifies := len(args) == 4 && args[3] == "modify"
+	if len(args) != 3 && !modifies {
 		return errors.New(usage)
 	}
 
-	d := &driver{name: args[0], node: args[1], volumes: volumes{dir: args[2]}}
+	d := &driver{name: args[0], node: args[1], volumes: volumes{dir: args[2]}, modifies: modifies}
 	d.socket = filepath.Join(kubeletDir, "plugins", d.name, "csi.sock")
 	if err := os.MkdirAll(d.volumes.dir, 0o755); err != nil {
 		return err
@@ -95,6 +96,7 @@ type driver struct {
 	csi.UnimplementedNodeServer
 	name, node, socket string
 	volumes            volumes
+	modifies           bool // the driver has the capability MODIFY_VOLUME
 }
 
 func (d *driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {

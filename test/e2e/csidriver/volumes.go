@@ -85,6 +85,11 @@ func (v *volumes) checkOffline(id string) error {
 	return err
 }
 
+// modify writes the attributes of a volume.
+func (v *volumes) modify(id, iops string) error {
+	return os.WriteFile(filepath.Join(v.dir, "attributes."+filepath.Base(id)), []byte("iops="+iops), 0o600)
+}
+
 // remove deletes the file of a volume. It refuses a volume that is attached.
 func (v *volumes) remove(id string) error {
 	device, err := v.device(id)

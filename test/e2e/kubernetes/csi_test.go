@@ -32,10 +32,11 @@ func (n *node) startDriver(t *testing.T, v *vm) {
 }
 
 // serveVolumes starts the CSI driver on the machine of a node, and returns the path of the driver's socket there. Each machine has its own
-// data for a volume, in `dir`: a volume that the driver of another machine has created is empty on this machine.
-func (n *node) serveVolumes(t *testing.T, m machine, dir string) (socket string) {
+// data for a volume, in `dir`: a volume that the driver of another machine has created is empty on this machine. With the option "modify",
+// the driver modifies volumes.
+func (n *node) serveVolumes(t *testing.T, m machine, dir string, options ...string) (socket string) {
 	t.Helper()
-	driver := m.program("csidriver", m.path("csidriver"), csiDriver, n.name, dir)
+	driver := m.program("csidriver", append([]string{m.path("csidriver"), csiDriver, n.name, dir}, options...)...)
 	driver.mustStart(t)
 	t.Cleanup(func() { driver.mustEnd(t, syscall.SIGTERM) })
 	socket = "/var/lib/kubelet/plugins/" + csiDriver + "/csi.sock"

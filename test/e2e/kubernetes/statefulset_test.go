@@ -23,7 +23,7 @@ func TestStatefulSetVolumes(t *testing.T) {
 		"-f", deploy+"storage-statefulsets/users.yaml", "-f", deploy+"storage-statefulsets/confine.yaml")
 	n.kubectl(t, "wait", "--for=condition=Established", "crd/statefulsetvolumes.qos.noderesource.dev", within)
 	volumes := filepath.Join(n.dir, "csi-volumes")
-	socket := n.serveVolumes(t, n.machine, volumes)
+	socket := n.serveVolumes(t, n.machine, volumes, "modify")
 	n.startSidecar(t, "csi-provisioner", socket)
 	n.startSidecar(t, "csi-resizer", socket)
 	controller := n.process("qos-storage-resize", n.program("qos-storage"), "resize", "--namespace=qos-system", "--metrics-address=",
@@ -43,6 +43,7 @@ func TestStatefulSetVolumes(t *testing.T) {
 	run("the volumes of ordered replicas grow, also those of new replicas", "OrderedReady", volumesGrow)
 	run("a driver that fails stops parallel replicas neither before nor after", "Parallel", driverFailsInParallel)
 	run("volumes that a driver expands only offline grow while the pods are away", "Parallel", offlineOnly)
+	run("the driver gives the volumes a class", "Parallel", volumesGetClasses)
 	run("helm, kubectl and others may change the size in the template", "Parallel", templatesChange)
 	run("without some of the objects, StatefulSets that request nothing are changed", "Parallel", objectsAreLost)
 	run("pods that are away or have an older revision are waited for", "Parallel", podsAreAwaited)
