@@ -19,6 +19,7 @@ const (
 	exampleClasses = iota
 	exampleRequests
 	exampleLimitRange
+	exampleSums
 )
 
 // requests creates claims that request iops, as in KEP-3751's first revision.
@@ -96,4 +97,25 @@ func (c *claims) create(claim string) (output string, err error) {
 	text, err := c.kubectlCommand(claim, "-n", "bounds", "create", "--dry-run=server", "-f", "-", "-o",
 		`go-template={{range $name, $value := .spec.resources.requests}}{{$name}}:{{$value}} {{end}}`).CombinedOutput()
 	return string(text), err
+}
+
+// sums creates claims in a namespace with the quotas of the page, which bound the sum of what their classes allow.
+func (c *claims) sums(t *testing.T) {
+	t.Helper()
+	c.namespace(t, "sums", blocksOf(t, requestsPage, "yaml")[exampleSums])
+	until(t, "the quotas are in force", func() (bool, string) {
+		seen, _ := c.try("-n", "sums", "get", "resourcequota", "-o", "jsonpath={.items[*].status.used.persistentvolumeclaims}")
+		return seen == "0 0 0 0", seen
+	})
+	for _, test := range []struct{ class, quota string }{
+		{"bronze", ""}, {"bronze", ""}, {"bronze", "bronze"}, {"silver", ""}, {"silver", "silver"},
+		{"gold", "other-classes"}, {"", ""}, {"", "no-class"},
+	} {
+		claim := strings.Replace(namedClaim("", fmt.Sprintf("volumeAttributesClassName: %q,", test.class)), "{name: }", "{generateName: sum-}", 1)
+		output, err := c.kubectlCommand(claim, "-n", "sums", "create", "-f", "-").CombinedOutput()
+		refused := strings.Contains(string(output), "exceeded quota: "+test.quota+",")
+		if (err != nil) != (test.quota != "") || err != nil && !refused {
+			t.Errorf("a claim of the class %q, for which the quota %q has no room: %s", test.class, test.quota, output)
+		}
+	}
 }

@@ -154,6 +154,7 @@ func TestDefaultClassesOfClaims(t *testing.T) {
 
 	d.requests(t)
 	d.bounds(t)
+	d.sums(t)
 	d.isSafeFromNeighbours(t)
 	d.isConfined(t)
 }

@@ -147,7 +147,7 @@ func (i *intruder) sendsBombs(t *testing.T) {
 	path := "../../" + i.victim.namespace + "/persistentvolumeclaims/data"
 	i.request(t, "{name: "+path+", storage: 1Gi}")
 	i.stalls(t, "db", "NoTemplate")
-	for _, annotation := range []string{"data=1e1000000000", "data=9999999999999999999", "data=" + strings.Repeat("9", 200_000)} {
+	for _, annotation := range []string{"data=1e1000000000", "data=9999999999999999999", "data=" + strings.Repeat("9", 100_000)} {
 		i.in(t, "annotate", "--overwrite", "statefulset", "db", "storage.qos.noderesource.dev/"+annotation, i.as)
 		i.reported(t, "FailedToPatchPVC", "the annotations of the StatefulSet have no effect: ")
 		i.in(t, "delete", "events", "--all")
