@@ -5,6 +5,7 @@ package deploy_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,7 +75,7 @@ func TestALimitRangeBoundsWhatClaimsRequest(t *testing.T) {
 		below   = "a LimitRange of the namespace does not allow so small requests"
 		above   = "a LimitRange of the namespace does not allow so large requests"
 	)
-	confinement := newConfinement(t, renderAt(t, "deploy/storage-requests-policy"))
+	confinement := confinementNamed(t, "deploy/storage-requests-policy", "qos-bounds-of-claim-requests")
 	for _, test := range []struct{ name, minimum, maximum, iops, want string }{
 		{"within", "iops=100", "iops=1k, throughput=1Gi", "1000", ""},
 		{"above", "iops=100", "iops=1k", "1001", above},
@@ -105,5 +106,42 @@ func TestALimitRangeBoundsWhatClaimsRequest(t *testing.T) {
 				t.Errorf("refusals are %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+// confinementNamed returns one of the policies of a directory.
+func confinementNamed(t *testing.T, dir, name string) *confinement {
+	t.Helper()
+	for _, p := range renderAt(t, dir).policies {
+		if p.Name == name {
+			return confinementOf(t, p)
+		}
+	}
+	t.Fatalf("%s has no policy %s", dir, name)
+	return nil
+}
+
+func TestALimitRangeWithAMistakeIsRefused(t *testing.T) {
+	confinement := confinementNamed(t, "deploy/storage-requests-policy", "qos-claim-requests-of-limit-ranges")
+	for annotations, accepted := range map[string]bool{
+		"min=iops=100":                         true,
+		"max=iops=1k, throughput=100Mi,":       true,
+		"default=":                             true,
+		"default=iops=250,throughput=25Mi":     true,
+		"min=iops=1e3":                         false,
+		"max=iopz=5":                           false,
+		"default=iops":                         false,
+		"default=iops=250;throughput=25Mi":     false,
+		"default=iops=250,throughput=0.5Gi":    false,
+		"default=iops=250, throughput = 25Mi ": false,
+	} {
+		key, value, _ := strings.Cut(annotations, "=")
+		after := &corev1.LimitRange{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "LimitRange"}, ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "io", Annotations: map[string]string{"qos.noderesource.dev/" + key + "-claim-requests": value},
+		}}
+		got := confinement.refusals(t, &user.DefaultInfo{Name: "admin"}, request{"limitranges", "", nil, after})
+		if (len(got) == 0) != accepted {
+			t.Errorf("%s: the refusals are %q", annotations, got)
+		}
 	}
 }

@@ -203,14 +203,16 @@ func TestThePoliciesForStatefulSetsCompile(t *testing.T) {
 	}
 }
 
-// TestThePoliciesForRequestsOfClaimsCompile compiles the policies of deploy/storage-requests-policy. Their parameters are LimitRanges.
+// TestThePoliciesForRequestsOfClaimsCompile compiles the policies of deploy/storage-requests-policy. The parameters of those for claims are
+// LimitRanges.
 func TestThePoliciesForRequestsOfClaimsCompile(t *testing.T) {
 	found, _ := policies(t, "deploy/storage-requests-policy")
-	if len(found) != 2 {
-		t.Fatalf("%d policies, want 2", len(found))
+	if len(found) != 3 {
+		t.Fatalf("%d policies, want 3", len(found))
 	}
 	for _, p := range found {
-		if p.params == nil || p.params.Kind != "LimitRange" || p.failure != admissionv1.Fail {
+		ofLimitRanges := p.name == "qos-claim-requests-of-limit-ranges"
+		if (p.params == nil) != ofLimitRanges || p.params != nil && p.params.Kind != "LimitRange" || p.failure != admissionv1.Fail {
 			t.Errorf("%s has parameters %+v and fails %s", p.name, p.params, p.failure)
 		}
 		if problems := p.compile(t, 36); len(problems) > 0 {

@@ -61,7 +61,7 @@ func (c *claims) bounds(t *testing.T) {
 	t.Helper()
 	const policies = deploy + "storage-requests-policy"
 	c.kubectl(t, "apply", "-k", policies)
-	t.Cleanup(func() { c.kubectl(t, "delete", "-k", policies) })
+	t.Cleanup(func() { c.kubectl(t, "delete", "-k", policies, "--ignore-not-found") })
 	c.namespace(t, "bounds", blocksOf(t, requestsPage, "yaml")[exampleLimitRange])
 	until(t, "the policies act", func() (bool, string) {
 		output, err := c.create(requesting("late", "requested", "iops: 99"))
@@ -82,7 +82,18 @@ func (c *claims) bounds(t *testing.T) {
 		}
 	}
 
-	c.kubectl(t, "-n", "bounds", "annotate", "--overwrite", "limitrange", "io", "qos.noderesource.dev/max-claim-requests=iops=1e3")
+	for _, key := range []string{"min", "max", "default"} {
+		const mistake = "qos.noderesource.dev/%s-claim-requests"
+		output, err := c.try("-n", "bounds", "annotate", "--overwrite", "limitrange", "io", fmt.Sprintf(mistake+"=iops=250, iops=1e3", key))
+		if want := fmt.Sprintf("the annotation "+mistake+" is not of the form iops=1000,throughput=100Mi", key); err == nil || !strings.Contains(output, want) {
+			t.Errorf("a mistake in the bounds: %s, want %s", output, want)
+		}
+	}
+	c.kubectl(t, "delete", "validatingadmissionpolicybinding", "qos-claim-requests-of-limit-ranges")
+	until(t, "a LimitRange may have a mistake", func() (bool, string) {
+		output, err := c.try("-n", "bounds", "annotate", "--overwrite", "limitrange", "io", "qos.noderesource.dev/max-claim-requests=iops=1e3")
+		return err == nil, output
+	})
 	until(t, "a mistake refuses claims with requests", func() (bool, string) {
 		output, err := c.create(requesting("new", "requested", "iops: 200"))
 		return err != nil && strings.Contains(output, `"iops=1e3" in the annotation qos.noderesource.dev/min-claim-requests or max-claim-requests is not of the form`), output
