@@ -5,9 +5,11 @@ package replicated
 
 import "time"
 
-// MinRetry and MaxRetry are the delays after the first and after many failures. What the API server refuses is tried again, because a
-// quota may be raised at any time.
-const MinRetry, MaxRetry = time.Second, 5 * time.Minute
+// MinRetry is the delay after the first failure. What the API server refuses is tried again, because a quota may be raised at any time.
+const MinRetry = time.Second
+
+// MaxRetry is the delay after many failures.
+const MaxRetry = 5 * time.Minute
 
 // Backoff has the writes for one key of a queue that have failed. They are not repeated before a time, whatever events come. The type A is
 // the answer to such a write.

@@ -43,7 +43,9 @@ func TestStatefulSetVolumes(t *testing.T) {
 	run("the volumes of ordered replicas grow, also those of new replicas", "OrderedReady", volumesGrow)
 	run("a driver that fails stops parallel replicas neither before nor after", "Parallel", driverFailsInParallel)
 	run("volumes that a driver expands only offline grow while the pods are away", "Parallel", offlineOnly)
-	run("the driver gives the volumes a class", "Parallel", volumesGetClasses)
+	if !testing.Short() { // takes half a minute
+		run("the driver gives the volumes a class", "Parallel", volumesGetClasses)
+	}
 	run("helm, kubectl and others may change the size in the template", "Parallel", templatesChange)
 	run("without some of the objects, StatefulSets that request nothing are changed", "Parallel", objectsAreLost)
 	run("pods that are away or have an older revision are waited for", "Parallel", podsAreAwaited)

@@ -135,11 +135,11 @@ func (i *intruder) sendsBombs(t *testing.T) {
 		many += fmt.Sprintf("{name: data-%d, storage: 1Gi}, ", n)
 	}
 	for want, object := range map[string]string{
-		"should match":               volumesObject("bomb", `{name: data, storage: "1e1000000000"}`),
-		"must have at most 32 items": volumesObject("bomb", strings.TrimSuffix(many, ", ")),
-		"Too long":                   volumesObject("bomb", "{name: data, volumeAttributesClassName: "+strings.Repeat("a", 254)+"}"),
-		"must be lowercase RFC 1123": volumesObject("bomb/../db", "{name: data, storage: 1Gi}"),
-		"Duplicate value":            volumesObject("bomb", "{name: data, storage: 1Gi}, {name: data, storage: 2Gi}"),
+		"should match":                   volumesObject("bomb", `{name: data, storage: "1e1000000000"}`),
+		"must have at most 32 items":     volumesObject("bomb", strings.TrimSuffix(many, ", ")),
+		"Too long":                       volumesObject("bomb", "{name: data, volumeAttributesClassName: "+strings.Repeat("a", 254)+"}"),
+		"a lowercase RFC 1123 subdomain": volumesObject("bomb/../db", "{name: data, storage: 1Gi}"),
+		"Duplicate value":                volumesObject("bomb", "{name: data, storage: 1Gi}, {name: data, storage: 2Gi}"),
 	} {
 		i.refused(t, want, object, "-n", i.namespace, "create", "--validate=false", "-f", "-")
 	}
