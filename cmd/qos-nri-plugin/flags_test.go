@@ -23,6 +23,7 @@ func TestFlagsHaveTheirDocumentedDefaults(t *testing.T) {
 		"host-root":             "/",
 		"state-dir":             "/run/qos-nri-plugin",
 		"held-interval":         "0s",
+		"history-interval":      "0s",
 		"mount-resctrl":         "true",
 		"tracing-endpoint":      "",
 		"log-level":             "info",

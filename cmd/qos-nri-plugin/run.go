@@ -42,6 +42,9 @@ func newRunCommand() *cobra.Command {
 			if i := options.HeldInterval; i != 0 && (i < time.Second || i > 5*time.Minute) {
 				return program.UsageError(cmd, fmt.Errorf("--held-interval %s is not between 1s and 5m, and not 0", i))
 			}
+			if i := options.HistoryInterval; i != 0 && (i < time.Second || i > time.Minute) {
+				return program.UsageError(cmd, fmt.Errorf("--history-interval %s is not between 1s and 1m, and not 0", i))
+			}
 
 			if endpoint != "" {
 				if options.Tracer, err = newTracer(endpoint, options.Version, log); err != nil {
@@ -79,6 +82,8 @@ func addRunFlags(flags *pflag.FlagSet, o *agent.Options) {
 	flags.StringVar(&o.StateDir, "state-dir", o.StateDir, "directory on a tmpfs for the lock and the checkpoint")
 	flags.DurationVar(&o.HeldInterval, "held-interval", o.HeldInterval,
 		"how often to compare what classes promise with what is measured, at most 5m, e.g. 15s; 0 for never")
+	flags.DurationVar(&o.HistoryInterval, "history-interval", o.HistoryInterval,
+		"how often to record what containers use and wait for, for \"kubectl qos blame\", at most 1m, e.g. 15s; 0 for never")
 	flags.BoolVar(&o.MountResctrl, "mount-resctrl", o.MountResctrl, "mount resctrl when it is not mounted")
 }
 

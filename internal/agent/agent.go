@@ -49,6 +49,8 @@ type Options struct {
 	RepairInterval time.Duration
 	// HeldInterval is how often the agent compares what classes promise with what the kernel measures. 0 is never.
 	HeldInterval time.Duration
+	// HistoryInterval is how often the agent records what containers use and wait for. 0 is never.
+	HistoryInterval time.Duration
 }
 
 // DefaultOptions are the defaults of the flags.
@@ -107,7 +109,7 @@ func (a *Agent) newNode() (*node.Node, error) {
 	kill := func(container classes.Holder) error { return cgroup.Kill(a.host, container) }
 	return node.New(node.Options{
 		Kinds: a.kinds, Changes: changes, Log: a.log, StartTime: processTimes(a.host), HasCgroup: cgroupsOf(a.host), Kill: kill,
-		HeldInterval: a.options.HeldInterval,
+		HeldInterval: a.options.HeldInterval, HistoryInterval: a.options.HistoryInterval, Counters: countersOf(a.host),
 	}), nil
 }
 
@@ -150,6 +152,7 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 		group.Go(func() error { return a.releaseDrained(ctx, n) })
 		group.Go(func() error { return a.repair(ctx, n, changed, watch) })
 		group.Go(func() error { n.FollowHeld(ctx); return nil })
+		group.Go(func() error { n.FollowHistory(ctx); return nil })
 		return nil
 	})
 

@@ -204,8 +204,19 @@ func TestUsageIsServedToThePodItself(t *testing.T) {
 	if status, body := r.get(t, "/usage"); status != http.StatusOK || !strings.Contains(body, `"gold"`) {
 		t.Errorf("/usage answers %d: %s", status, body)
 	}
+	for path, want := range map[string]string{
+		"/blame":          "nothing is recorded: start qos-nri-plugin with --history-interval=15s, on a node with cgroup v2\n",
+		"/blame?since=5x": "since: time: unknown unit \"x\" in duration \"5x\"\n",
+	} {
+		if status, body := r.get(t, path); status/100 != 4 || body != want {
+			t.Errorf("%s answers %d: %s", path, status, body)
+		}
+	}
 	t.Run("and not to other pods", func(t *testing.T) {
 		r.options.MetricsAddress = net.JoinHostPort(addressOfThisMachine(t), port)
+		if status, body := r.get(t, "/blame"); status != http.StatusForbidden || !strings.Contains(body, "kubectl qos blame") {
+			t.Errorf("/blame answers %d: %s", status, body)
+		}
 		if status, body := r.get(t, "/usage"); status != http.StatusForbidden || !strings.Contains(body, "kubectl qos top usage") {
 			t.Errorf("/usage answers %d: %s", status, body)
 		}
@@ -231,8 +242,10 @@ func addressOfThisMachine(t *testing.T) string {
 func TestUsageIsNotServedToUsersOfTheNode(t *testing.T) {
 	r := newRig(t, files)
 	r.start(t)
-	if status, _ := r.get(t, "/usage"); status != http.StatusNotFound {
-		t.Errorf("/usage answers %d", status)
+	for _, path := range []string{"/usage", "/blame"} {
+		if status, _ := r.get(t, path); status != http.StatusNotFound {
+			t.Errorf("%s answers %d", path, status)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/uevent"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
@@ -209,4 +210,13 @@ func cgroupsOf(host hostfs.Root) reconcile.HasCgroup {
 		return nil
 	}
 	return tree.Exists
+}
+
+// countersOf returns what reads the counters of containers. If the host's cgroups cannot be found, it returns nil.
+func countersOf(host hostfs.Root) *history.Counters {
+	tree, err := cgroup.Detect(host)
+	if err != nil {
+		return nil
+	}
+	return history.NewCounters(host, tree)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// newMetricsServer returns the server of --metrics-address. It also serves the usage if the address names no host, because the
+// newMetricsServer returns the server of --metrics-address. It also serves commands of kubectl if the address names no host, because the
 // plugin then runs in a pod. On a node, every user of the node could connect.
 func newMetricsServer(n *node.Node, address string, hooks *hookMetrics, kinds []classes.Kind) *metrics.Server {
 	registry := metrics.NewRegistry()
@@ -31,7 +31,8 @@ func newMetricsServer(n *node.Node, address string, hooks *hookMetrics, kinds []
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", server.Handler)
-	mux.HandleFunc("GET /usage", func(w http.ResponseWriter, r *http.Request) { serveUsage(n, w, r) })
+	mux.HandleFunc("GET /usage", toPodItself("top usage", func(w http.ResponseWriter, r *http.Request) { serveUsage(n, w, r) }))
+	mux.HandleFunc("GET /blame", toPodItself("blame", func(w http.ResponseWriter, r *http.Request) { serveBlame(n, w, r) }))
 	server.Handler = mux
 	return server
 }

@@ -7,11 +7,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
@@ -46,27 +44,14 @@ func describe(descs map[string]*prometheus.Desc, prefix string, measures []class
 	}
 }
 
-// serveUsage answers "kubectl qos top usage" with the JSON form of qos.v1alpha1.WatchUsageResponse. It answers only connections
-// from the plugin's own pod. Such a connection is made by the node when the API server permits a user to forward a port of
-// the pod. Any other pod could connect without a permission, and the answer names all pods that have classes.
+// serveUsage answers "kubectl qos top usage" with the JSON form of qos.v1alpha1.WatchUsageResponse.
 func serveUsage(n *node.Node, w http.ResponseWriter, r *http.Request) {
-	if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {
-		http.Error(w, "only connections from this pod are answered; run: kubectl qos top usage", http.StatusForbidden)
-		return
-	}
-
 	sample, err := n.Usage(r.Context())
 	if err != nil {
 		http.Error(w, fmt.Sprintf("the usage cannot be measured now: %v", err), http.StatusServiceUnavailable)
 		return
 	}
-	data, err := protojson.Marshal(nodeapi.UsageOf(sample))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(data) // fails only if the client is gone
+	answer(w, nodeapi.UsageOf(sample))
 }
 
 func (c usageCollector) Describe(ch chan<- *prometheus.Desc) {

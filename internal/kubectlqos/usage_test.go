@@ -27,6 +27,8 @@ import (
 // plugins simulates the plugins of the nodes, from which "kubectl qos top usage" requests the usage.
 type plugins struct {
 	asked int
+	// blamed has the queries for "kubectl qos blame".
+	blamed []string
 	// fails maps the nodes that do not answer to their errors. answers maps nodes to answers that replace the default
 	// answer.
 	fails   map[string]error
@@ -37,6 +39,9 @@ type plugins struct {
 // after the time of the previous answer.
 func (p *plugins) fetch(_ context.Context, pod *corev1.Pod, port int32, path string) ([]byte, error) {
 	node := pod.Spec.NodeName
+	if blame, is := strings.CutPrefix(path, "/blame?"); is && port == 9420 {
+		return p.blame(node, blame)
+	}
 	if port != 9420 || path != "/usage" {
 		return nil, fmt.Errorf("asked for %s on port %d", path, port)
 	}

@@ -79,34 +79,48 @@ func (c *clients) pluginPods(ctx context.Context, namespace, node string) ([]cor
 
 // usageOf gets the usage of a node from the plugin's pod on this node. Its errors include the remedy.
 func (c *clients) usageOf(ctx context.Context, pod *corev1.Pod) (usage nodeUsage, err error) {
-	if pod.Status.Phase != corev1.PodRunning {
-		return usage, fmt.Errorf("pod %[1]s is %[2]s; see: kubectl describe pod -n %[3]s %[1]s", pod.Name, pod.Status.Phase, pod.Namespace)
+	out, err := c.askPlugin(ctx, pod, usagePath)
+	var failed podError
+	if errors.As(err, &failed) {
+		err = fmt.Errorf("%w; see: kubectl logs -n %s %s -c %s", err, pod.Namespace, pod.Name, pluginContainer)
 	}
+	if err == nil {
+		err = readAnswer(out, &usage)
+	}
+	return usage, err
+}
 
+// askPlugin gets a path from the plugin's pod. An error that the pod reports is a podError. The other errors include the remedy.
+func (c *clients) askPlugin(ctx context.Context, pod *corev1.Pod, path string) ([]byte, error) {
+	if pod.Status.Phase != corev1.PodRunning {
+		return nil, fmt.Errorf("pod %[1]s is %[2]s; see: kubectl describe pod -n %[3]s %[1]s", pod.Name, pod.Status.Phase, pod.Namespace)
+	}
 	port := metricsPort(pod)
 	if port == 0 {
-		return usage, fmt.Errorf("pod %s has no port %q; install the plugin as the manifests do, with --metrics-address and this port", pod.Name, pluginContainer)
+		return nil, fmt.Errorf("pod %s has no port %q; install the plugin as the manifests do, with --metrics-address and this port", pod.Name, pluginContainer)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, usageTime)
 	defer cancel()
-	out, err := c.fetch(ctx, pod, port, usagePath)
+	out, err := c.fetch(ctx, pod, port, path)
 	var failed podError
 	switch {
-	case errors.As(err, &failed):
-		return usage, fmt.Errorf("%w; see: kubectl logs -n %s %s -c %s", err, pod.Namespace, pod.Name, pluginContainer)
+	case err == nil || errors.As(err, &failed):
+		return out, err
 	case kubeapi.OutcomeOf(err) == kubeapi.Forbidden:
-		return usage, fmt.Errorf("%w: %s; this command needs a Role in namespace %s with the verbs get and create for pods/portforward",
+		return nil, fmt.Errorf("%w: %s; this command needs a Role in namespace %s with the verbs get and create for pods/portforward",
 			errForbidden, kubeapi.Message(err), pod.Namespace)
-	case err != nil && ctx.Err() != nil:
-		return usage, fmt.Errorf("no answer within %s; see: kubectl describe pod -n %s %s", usageTime, pod.Namespace, pod.Name)
-	case err != nil:
-		return usage, explain(err)
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("no answer within %s; see: kubectl describe pod -n %s %s", usageTime, pod.Namespace, pod.Name)
 	}
-	if err := json.Unmarshal(out, &usage); err != nil {
-		return usage, fmt.Errorf("the answer of qos-nri-plugin cannot be read: %w; use the version of kubectl qos that matches the plugin", err)
+	return nil, explain(err)
+}
+
+func readAnswer(data []byte, answer any) error {
+	if err := json.Unmarshal(data, answer); err != nil {
+		return fmt.Errorf("the answer of qos-nri-plugin cannot be read: %w; use the version of kubectl qos that matches the plugin", err)
 	}
-	return usage, nil
+	return nil
 }
 
 // metricsPort returns the number of the plugin's port for metrics, or 0.

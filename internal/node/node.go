@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package node is the core of the plugin. A Node combines the state store, the hooks that the runtime calls, the
-// reconciler, the claims, the meter, and the guard of calls into the kernel. It knows the resources of this machine, the
+// reconciler, the claims, the meter, the history, and the guard of calls into the kernel. It knows the resources of this machine, the
 // containers and pods, and their classes.
 package node
 
@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/admission"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/blame"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/claims"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/held"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -37,6 +39,10 @@ type Options struct {
 	Kill admission.Kill
 	// HeldInterval is how often the node compares what classes promise with what the kernel measures. 0 is never.
 	HeldInterval time.Duration
+	// HistoryInterval is how often the node records what containers use and wait for, for `kubectl qos blame`. 0 is never. Counters reads
+	// these values. If it is nil, the node records nothing.
+	HistoryInterval time.Duration
+	Counters        *history.Counters
 }
 
 // Node is the core of the plugin. It is safe for concurrent use.
@@ -48,6 +54,8 @@ type Node struct {
 	*usage.Meter
 	*claims.Follower
 	*held.Watch
+	*history.Recorder
+	*blame.Blamer
 }
 
 // New returns a node that offers no classes yet.
@@ -64,8 +72,10 @@ func New(o Options) *Node {
 	reconciler := reconcile.New(store, guard, reconcile.Options{
 		Kinds: o.Kinds, Changes: o.Changes, StartTime: o.StartTime, HasCgroup: o.HasCgroup, Before: meter.Before, Now: o.Now, Log: o.Log,
 	})
+	recorder := history.New(store, meter, guard, o.Counters, o.HistoryInterval, o.Now)
 	return &Node{
 		Store: store, Guard: guard, Hooks: admission.New(store, o.Changes, guard, o.Kill, meter), Reconciler: reconciler, Meter: meter,
 		Follower: claims.New(reconciler, o.Kinds, state.MemoryOf(o.Changes), o.Log), Watch: held.New(store, meter, o.HeldInterval),
+		Recorder: recorder, Blamer: blame.New(store, recorder, o.Now),
 	}
 }

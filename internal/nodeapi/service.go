@@ -16,6 +16,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/blame"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/claims"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -38,6 +39,7 @@ type Node interface {
 	ReportEnforcement(owner qos.Subject, report state.EnforcementReport) error
 	SetClaims(ctx context.Context, claimed claims.Claims) error
 	Usage(ctx context.Context) (usage.Sample, error)
+	Blame(r blame.Request) (blame.Report, error)
 }
 
 type service struct {

@@ -234,3 +234,13 @@ func wattsText(watts float64) string {
 }
 
 func percentText(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
+
+// Decimal formats a number with a decimal prefix, as class files and Kubernetes write limits, e.g. "380M".
+func Decimal(value float64) string {
+	prefixes := []string{"", "k", "M", "G", "T", "P"}
+	i := 0
+	for ; value >= 999.5 && i < len(prefixes)-1; i++ {
+		value /= 1000
+	}
+	return fmt.Sprintf("%.3g%s", value, prefixes[i])
+}

@@ -2773,6 +2773,680 @@ func (x *Measurement) GetValue() float64 {
 	return 0
 }
 
+// BlameRequest selects the containers of a pod, or of the node.
+type BlameRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the pod.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the pod; empty for all containers of the node.
+	Pod string `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
+	// UID of the pod; empty for any.
+	PodUid string `protobuf:"bytes,3,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	// Container of the pod; empty for all.
+	Container string `protobuf:"bytes,4,opt,name=container,proto3" json:"container,omitempty"`
+	// How long ago an interval has ended at most; absent for the whole history.
+	Since         *durationpb.Duration `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BlameRequest) Reset() {
+	*x = BlameRequest{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BlameRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BlameRequest) ProtoMessage() {}
+
+func (x *BlameRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BlameRequest.ProtoReflect.Descriptor instead.
+func (*BlameRequest) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *BlameRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *BlameRequest) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *BlameRequest) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *BlameRequest) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *BlameRequest) GetSince() *durationpb.Duration {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+// BlameResponse reports who waited.
+type BlameResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Beginning of the history from which it was computed.
+	From *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	// End of the history.
+	To *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	// The containers of the pod, or those of the node that have findings, the worst first.
+	Sufferers     []*Sufferer `protobuf:"bytes,3,rep,name=sufferers,proto3" json:"sufferers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BlameResponse) Reset() {
+	*x = BlameResponse{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BlameResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BlameResponse) ProtoMessage() {}
+
+func (x *BlameResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BlameResponse.ProtoReflect.Descriptor instead.
+func (*BlameResponse) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *BlameResponse) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *BlameResponse) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *BlameResponse) GetSufferers() []*Sufferer {
+	if x != nil {
+		return x.Sufferers
+	}
+	return nil
+}
+
+// Sufferer is a container with its findings.
+type Sufferer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of its pod.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of its pod.
+	Pod string `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
+	// UID of its pod.
+	PodUid string `protobuf:"bytes,3,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	// Name of the container.
+	Container string `protobuf:"bytes,4,opt,name=container,proto3" json:"container,omitempty"`
+	// The intervals in which the container suffered, the worst first; none if it did not.
+	Findings      []*BlameFinding `protobuf:"bytes,5,rep,name=findings,proto3" json:"findings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sufferer) Reset() {
+	*x = Sufferer{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sufferer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sufferer) ProtoMessage() {}
+
+func (x *Sufferer) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sufferer.ProtoReflect.Descriptor instead.
+func (*Sufferer) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *Sufferer) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Sufferer) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *Sufferer) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *Sufferer) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *Sufferer) GetFindings() []*BlameFinding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+// BlameFinding is an interval in which a container suffered.
+type BlameFinding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it waited for, or had less of: "io", "memory", "cpu", "memory-bandwidth" or "cache".
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The disk or the cache that others used more; may be empty.
+	Part string `protobuf:"bytes,2,opt,name=part,proto3" json:"part,omitempty"`
+	// Beginning of the interval.
+	From *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	// End of the interval.
+	To *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	// Part of the time in which the container waited outside of the interval. For "memory-bandwidth", what it transferred in bytes for each
+	// second of CPU time; for "cache", what it occupied in bytes.
+	Before float64 `protobuf:"fixed64,5,opt,name=before,proto3" json:"before,omitempty"`
+	// The same inside of the interval.
+	During float64 `protobuf:"fixed64,6,opt,name=during,proto3" json:"during,omitempty"`
+	// The container waited all the time, so that there is no other time to compare with.
+	Always bool `protobuf:"varint,7,opt,name=always,proto3" json:"always,omitempty"`
+	// Causes that the container has itself.
+	Own []*OwnCause `protobuf:"bytes,8,rep,name=own,proto3" json:"own,omitempty"`
+	// Containers that used more of the same resource in the interval, the best fit first.
+	Culprits      []*Culprit `protobuf:"bytes,9,rep,name=culprits,proto3" json:"culprits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BlameFinding) Reset() {
+	*x = BlameFinding{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BlameFinding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BlameFinding) ProtoMessage() {}
+
+func (x *BlameFinding) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BlameFinding.ProtoReflect.Descriptor instead.
+func (*BlameFinding) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *BlameFinding) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *BlameFinding) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
+func (x *BlameFinding) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *BlameFinding) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *BlameFinding) GetBefore() float64 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+func (x *BlameFinding) GetDuring() float64 {
+	if x != nil {
+		return x.During
+	}
+	return 0
+}
+
+func (x *BlameFinding) GetAlways() bool {
+	if x != nil {
+		return x.Always
+	}
+	return false
+}
+
+func (x *BlameFinding) GetOwn() []*OwnCause {
+	if x != nil {
+		return x.Own
+	}
+	return nil
+}
+
+func (x *BlameFinding) GetCulprits() []*Culprit {
+	if x != nil {
+		return x.Culprits
+	}
+	return nil
+}
+
+// OwnCause is a cause that a container has itself.
+type OwnCause struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "throttled" (by the CPU limit), "memory-limit", "class-limit" or "uses-more".
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The use, as Measurement.name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// As Measurement.part.
+	Part string `protobuf:"bytes,3,opt,name=part,proto3" json:"part,omitempty"`
+	// Its mean outside of the interval, for each second if the name ends in "_total".
+	Before float64 `protobuf:"fixed64,4,opt,name=before,proto3" json:"before,omitempty"`
+	// Its mean inside of the interval.
+	During float64 `protobuf:"fixed64,5,opt,name=during,proto3" json:"during,omitempty"`
+	// The limit that was reached; 0 if it is unknown.
+	Limit         float64 `protobuf:"fixed64,6,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OwnCause) Reset() {
+	*x = OwnCause{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OwnCause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OwnCause) ProtoMessage() {}
+
+func (x *OwnCause) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OwnCause.ProtoReflect.Descriptor instead.
+func (*OwnCause) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *OwnCause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *OwnCause) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *OwnCause) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
+func (x *OwnCause) GetBefore() float64 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+func (x *OwnCause) GetDuring() float64 {
+	if x != nil {
+		return x.During
+	}
+	return 0
+}
+
+func (x *OwnCause) GetLimit() float64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// Culprit is a container that used more of a resource while another one waited for it.
+type Culprit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of its pod.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of its pod.
+	Pod string `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
+	// UID of its pod.
+	PodUid string `protobuf:"bytes,3,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	// Name of the container.
+	Container string `protobuf:"bytes,4,opt,name=container,proto3" json:"container,omitempty"`
+	// The use that rose most, as Measurement.name.
+	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	// As Measurement.part.
+	Part string `protobuf:"bytes,6,opt,name=part,proto3" json:"part,omitempty"`
+	// Its mean outside of the interval, for each second if the name ends in "_total".
+	Before float64 `protobuf:"fixed64,7,opt,name=before,proto3" json:"before,omitempty"`
+	// Its mean inside of the interval.
+	During float64 `protobuf:"fixed64,8,opt,name=during,proto3" json:"during,omitempty"`
+	// The part of the rise of all containers.
+	Share float64 `protobuf:"fixed64,9,opt,name=share,proto3" json:"share,omitempty"`
+	// The correlation of the use with the waiting.
+	Correlation float64 `protobuf:"fixed64,10,opt,name=correlation,proto3" json:"correlation,omitempty"`
+	// The container does not run any more.
+	Ended bool `protobuf:"varint,11,opt,name=ended,proto3" json:"ended,omitempty"`
+	// The smallest change that would help; absent if no class of the node limits this use.
+	Suggestion    *ClassSuggestion `protobuf:"bytes,12,opt,name=suggestion,proto3" json:"suggestion,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Culprit) Reset() {
+	*x = Culprit{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Culprit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Culprit) ProtoMessage() {}
+
+func (x *Culprit) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
+func (*Culprit) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *Culprit) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Culprit) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *Culprit) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *Culprit) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *Culprit) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Culprit) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
+func (x *Culprit) GetBefore() float64 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+func (x *Culprit) GetDuring() float64 {
+	if x != nil {
+		return x.During
+	}
+	return 0
+}
+
+func (x *Culprit) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *Culprit) GetCorrelation() float64 {
+	if x != nil {
+		return x.Correlation
+	}
+	return 0
+}
+
+func (x *Culprit) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *Culprit) GetSuggestion() *ClassSuggestion {
+	if x != nil {
+		return x.Suggestion
+	}
+	return nil
+}
+
+// ClassSuggestion is a class for a container.
+type ClassSuggestion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the resource.
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Name of the class.
+	Class string `protobuf:"bytes,2,opt,name=class,proto3" json:"class,omitempty"`
+	// The limit of the class, e.g. "ThrottleWriteBps".
+	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The value of the limit.
+	Bound float64 `protobuf:"fixed64,4,opt,name=bound,proto3" json:"bound,omitempty"`
+	// Whether a running container can get the class.
+	Mutable bool `protobuf:"varint,5,opt,name=mutable,proto3" json:"mutable,omitempty"`
+	// Whether the whole pod gets the class.
+	Pod           bool `protobuf:"varint,6,opt,name=pod,proto3" json:"pod,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClassSuggestion) Reset() {
+	*x = ClassSuggestion{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClassSuggestion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClassSuggestion) ProtoMessage() {}
+
+func (x *ClassSuggestion) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClassSuggestion.ProtoReflect.Descriptor instead.
+func (*ClassSuggestion) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *ClassSuggestion) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ClassSuggestion) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *ClassSuggestion) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *ClassSuggestion) GetBound() float64 {
+	if x != nil {
+		return x.Bound
+	}
+	return 0
+}
+
+func (x *ClassSuggestion) GetMutable() bool {
+	if x != nil {
+		return x.Mutable
+	}
+	return false
+}
+
+func (x *ClassSuggestion) GetPod() bool {
+	if x != nil {
+		return x.Pod
+	}
+	return false
+}
+
 var File_qos_v1alpha1_qos_proto protoreflect.FileDescriptor
 
 const file_qos_v1alpha1_qos_proto_rawDesc = "" +
@@ -2980,7 +3654,63 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\vMeasurement\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04part\x18\x02 \x01(\tR\x04part\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\x01R\x05value*T\n" +
+	"\x05value\x18\x03 \x01(\x01R\x05value\"\xa6\x01\n" +
+	"\fBlameRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x17\n" +
+	"\apod_uid\x18\x03 \x01(\tR\x06podUid\x12\x1c\n" +
+	"\tcontainer\x18\x04 \x01(\tR\tcontainer\x12/\n" +
+	"\x05since\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05since\"\xa1\x01\n" +
+	"\rBlameResponse\x12.\n" +
+	"\x04from\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x124\n" +
+	"\tsufferers\x18\x03 \x03(\v2\x16.qos.v1alpha1.SuffererR\tsufferers\"\xa9\x01\n" +
+	"\bSufferer\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x17\n" +
+	"\apod_uid\x18\x03 \x01(\tR\x06podUid\x12\x1c\n" +
+	"\tcontainer\x18\x04 \x01(\tR\tcontainer\x126\n" +
+	"\bfindings\x18\x05 \x03(\v2\x1a.qos.v1alpha1.BlameFindingR\bfindings\"\xbf\x02\n" +
+	"\fBlameFinding\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x12\n" +
+	"\x04part\x18\x02 \x01(\tR\x04part\x12.\n" +
+	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x16\n" +
+	"\x06before\x18\x05 \x01(\x01R\x06before\x12\x16\n" +
+	"\x06during\x18\x06 \x01(\x01R\x06during\x12\x16\n" +
+	"\x06always\x18\a \x01(\bR\x06always\x12(\n" +
+	"\x03own\x18\b \x03(\v2\x16.qos.v1alpha1.OwnCauseR\x03own\x121\n" +
+	"\bculprits\x18\t \x03(\v2\x15.qos.v1alpha1.CulpritR\bculprits\"\x90\x01\n" +
+	"\bOwnCause\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04part\x18\x03 \x01(\tR\x04part\x12\x16\n" +
+	"\x06before\x18\x04 \x01(\x01R\x06before\x12\x16\n" +
+	"\x06during\x18\x05 \x01(\x01R\x06during\x12\x14\n" +
+	"\x05limit\x18\x06 \x01(\x01R\x05limit\"\xd5\x02\n" +
+	"\aCulprit\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x17\n" +
+	"\apod_uid\x18\x03 \x01(\tR\x06podUid\x12\x1c\n" +
+	"\tcontainer\x18\x04 \x01(\tR\tcontainer\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x12\x12\n" +
+	"\x04part\x18\x06 \x01(\tR\x04part\x12\x16\n" +
+	"\x06before\x18\a \x01(\x01R\x06before\x12\x16\n" +
+	"\x06during\x18\b \x01(\x01R\x06during\x12\x14\n" +
+	"\x05share\x18\t \x01(\x01R\x05share\x12 \n" +
+	"\vcorrelation\x18\n" +
+	" \x01(\x01R\vcorrelation\x12\x14\n" +
+	"\x05ended\x18\v \x01(\bR\x05ended\x12=\n" +
+	"\n" +
+	"suggestion\x18\f \x01(\v2\x1d.qos.v1alpha1.ClassSuggestionR\n" +
+	"suggestion\"\x9b\x01\n" +
+	"\x0fClassSuggestion\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
+	"\x05class\x18\x02 \x01(\tR\x05class\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\tR\x05limit\x12\x14\n" +
+	"\x05bound\x18\x04 \x01(\x01R\x05bound\x12\x18\n" +
+	"\amutable\x18\x05 \x01(\bR\amutable\x12\x10\n" +
+	"\x03pod\x18\x06 \x01(\bR\x03pod*T\n" +
 	"\x05Scope\x12\x15\n" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSCOPE_CONTAINER\x10\x01\x12\r\n" +
@@ -2997,7 +3727,7 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\rSOURCE_UPDATE\x10\x06\x12\x10\n" +
 	"\fSOURCE_CLAIM\x10\a\x12\x1a\n" +
 	"\x16SOURCE_RUNTIME_HANDLER\x10\b\x12\x0f\n" +
-	"\vSOURCE_RULE\x10\t2\xf5\x05\n" +
+	"\vSOURCE_RULE\x10\t2\xb7\x06\n" +
 	"\aNodeQOS\x12C\n" +
 	"\x06Status\x12\x1b.qos.v1alpha1.StatusRequest\x1a\x1c.qos.v1alpha1.StatusResponse\x12B\n" +
 	"\x05Watch\x12\x1a.qos.v1alpha1.WatchRequest\x1a\x1b.qos.v1alpha1.WatchResponse0\x01\x12^\n" +
@@ -3007,7 +3737,8 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x0fSetVolumeClaims\x12$.qos.v1alpha1.SetVolumeClaimsRequest\x1a%.qos.v1alpha1.SetVolumeClaimsResponse\x12d\n" +
 	"\x11ReportEnforcement\x12&.qos.v1alpha1.ReportEnforcementRequest\x1a'.qos.v1alpha1.ReportEnforcementResponse\x12Q\n" +
 	"\n" +
-	"WatchUsage\x12\x1f.qos.v1alpha1.WatchUsageRequest\x1a .qos.v1alpha1.WatchUsageResponse0\x01B@Z>github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1;qosv1alpha1b\x06proto3"
+	"WatchUsage\x12\x1f.qos.v1alpha1.WatchUsageRequest\x1a .qos.v1alpha1.WatchUsageResponse0\x01\x12@\n" +
+	"\x05Blame\x12\x1a.qos.v1alpha1.BlameRequest\x1a\x1b.qos.v1alpha1.BlameResponseB@Z>github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1;qosv1alpha1b\x06proto3"
 
 var (
 	file_qos_v1alpha1_qos_proto_rawDescOnce sync.Once
@@ -3022,7 +3753,7 @@ func file_qos_v1alpha1_qos_proto_rawDescGZIP() []byte {
 }
 
 var file_qos_v1alpha1_qos_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(Scope)(0),                                  // 0: qos.v1alpha1.Scope
 	(Source)(0),                                 // 1: qos.v1alpha1.Source
@@ -3062,9 +3793,16 @@ var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(*ClassUsage)(nil),                          // 35: qos.v1alpha1.ClassUsage
 	(*ContainerUsage)(nil),                      // 36: qos.v1alpha1.ContainerUsage
 	(*Measurement)(nil),                         // 37: qos.v1alpha1.Measurement
-	nil,                                         // 38: qos.v1alpha1.QOSResourceClassInfo.ValuesEntry
-	(*timestamppb.Timestamp)(nil),               // 39: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),                 // 40: google.protobuf.Duration
+	(*BlameRequest)(nil),                        // 38: qos.v1alpha1.BlameRequest
+	(*BlameResponse)(nil),                       // 39: qos.v1alpha1.BlameResponse
+	(*Sufferer)(nil),                            // 40: qos.v1alpha1.Sufferer
+	(*BlameFinding)(nil),                        // 41: qos.v1alpha1.BlameFinding
+	(*OwnCause)(nil),                            // 42: qos.v1alpha1.OwnCause
+	(*Culprit)(nil),                             // 43: qos.v1alpha1.Culprit
+	(*ClassSuggestion)(nil),                     // 44: qos.v1alpha1.ClassSuggestion
+	nil,                                         // 45: qos.v1alpha1.QOSResourceClassInfo.ValuesEntry
+	(*timestamppb.Timestamp)(nil),               // 46: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),                 // 47: google.protobuf.Duration
 }
 var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	10, // 0: qos.v1alpha1.StatusResponse.conditions:type_name -> qos.v1alpha1.Condition
@@ -3080,18 +3818,18 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	8,  // 10: qos.v1alpha1.QOSResourceInfo.classes:type_name -> qos.v1alpha1.QOSResourceClassInfo
 	10, // 11: qos.v1alpha1.QOSResourceInfo.conditions:type_name -> qos.v1alpha1.Condition
 	10, // 12: qos.v1alpha1.QOSResourceClassInfo.conditions:type_name -> qos.v1alpha1.Condition
-	38, // 13: qos.v1alpha1.QOSResourceClassInfo.values:type_name -> qos.v1alpha1.QOSResourceClassInfo.ValuesEntry
+	45, // 13: qos.v1alpha1.QOSResourceClassInfo.values:type_name -> qos.v1alpha1.QOSResourceClassInfo.ValuesEntry
 	0,  // 14: qos.v1alpha1.UnavailableResource.scope:type_name -> qos.v1alpha1.Scope
-	39, // 15: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	39, // 16: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
-	39, // 17: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
-	39, // 18: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
-	39, // 19: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
+	46, // 15: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	46, // 16: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
+	46, // 17: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
+	46, // 18: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
+	46, // 19: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
 	20, // 20: qos.v1alpha1.ListAssignmentsResponse.pods:type_name -> qos.v1alpha1.PodAssignments
 	16, // 21: qos.v1alpha1.ListAssignmentsResponse.refusals:type_name -> qos.v1alpha1.Refusal
 	17, // 22: qos.v1alpha1.ListAssignmentsResponse.evictions:type_name -> qos.v1alpha1.Eviction
-	39, // 23: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
-	39, // 24: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
+	46, // 23: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
+	46, // 24: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
 	15, // 25: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
 	23, // 26: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
 	21, // 27: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
@@ -3099,39 +3837,51 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	23, // 29: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
 	22, // 30: qos.v1alpha1.ContainerAssignments.volumes:type_name -> qos.v1alpha1.VolumeAssignments
 	23, // 31: qos.v1alpha1.VolumeAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	39, // 32: qos.v1alpha1.VolumeAssignments.in_force_since:type_name -> google.protobuf.Timestamp
+	46, // 32: qos.v1alpha1.VolumeAssignments.in_force_since:type_name -> google.protobuf.Timestamp
 	1,  // 33: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
 	27, // 34: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
 	21, // 35: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
 	30, // 36: qos.v1alpha1.SetVolumeClaimsRequest.classes:type_name -> qos.v1alpha1.VolumeClass
 	31, // 37: qos.v1alpha1.SetVolumeClaimsRequest.volumes:type_name -> qos.v1alpha1.ClaimedVolume
-	40, // 38: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
-	39, // 39: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
+	47, // 38: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
+	46, // 39: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
 	35, // 40: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
 	36, // 41: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
 	37, // 42: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
 	37, // 43: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
-	2,  // 44: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
-	4,  // 45: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
-	14, // 46: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
-	18, // 47: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
-	26, // 48: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	29, // 49: qos.v1alpha1.NodeQOS.SetVolumeClaims:input_type -> qos.v1alpha1.SetVolumeClaimsRequest
-	24, // 50: qos.v1alpha1.NodeQOS.ReportEnforcement:input_type -> qos.v1alpha1.ReportEnforcementRequest
-	33, // 51: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
-	3,  // 52: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
-	5,  // 53: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
-	15, // 54: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
-	19, // 55: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
-	28, // 56: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	32, // 57: qos.v1alpha1.NodeQOS.SetVolumeClaims:output_type -> qos.v1alpha1.SetVolumeClaimsResponse
-	25, // 58: qos.v1alpha1.NodeQOS.ReportEnforcement:output_type -> qos.v1alpha1.ReportEnforcementResponse
-	34, // 59: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
-	52, // [52:60] is the sub-list for method output_type
-	44, // [44:52] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	47, // 44: qos.v1alpha1.BlameRequest.since:type_name -> google.protobuf.Duration
+	46, // 45: qos.v1alpha1.BlameResponse.from:type_name -> google.protobuf.Timestamp
+	46, // 46: qos.v1alpha1.BlameResponse.to:type_name -> google.protobuf.Timestamp
+	40, // 47: qos.v1alpha1.BlameResponse.sufferers:type_name -> qos.v1alpha1.Sufferer
+	41, // 48: qos.v1alpha1.Sufferer.findings:type_name -> qos.v1alpha1.BlameFinding
+	46, // 49: qos.v1alpha1.BlameFinding.from:type_name -> google.protobuf.Timestamp
+	46, // 50: qos.v1alpha1.BlameFinding.to:type_name -> google.protobuf.Timestamp
+	42, // 51: qos.v1alpha1.BlameFinding.own:type_name -> qos.v1alpha1.OwnCause
+	43, // 52: qos.v1alpha1.BlameFinding.culprits:type_name -> qos.v1alpha1.Culprit
+	44, // 53: qos.v1alpha1.Culprit.suggestion:type_name -> qos.v1alpha1.ClassSuggestion
+	2,  // 54: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
+	4,  // 55: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
+	14, // 56: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
+	18, // 57: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
+	26, // 58: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	29, // 59: qos.v1alpha1.NodeQOS.SetVolumeClaims:input_type -> qos.v1alpha1.SetVolumeClaimsRequest
+	24, // 60: qos.v1alpha1.NodeQOS.ReportEnforcement:input_type -> qos.v1alpha1.ReportEnforcementRequest
+	33, // 61: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
+	38, // 62: qos.v1alpha1.NodeQOS.Blame:input_type -> qos.v1alpha1.BlameRequest
+	3,  // 63: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
+	5,  // 64: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
+	15, // 65: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
+	19, // 66: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
+	28, // 67: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	32, // 68: qos.v1alpha1.NodeQOS.SetVolumeClaims:output_type -> qos.v1alpha1.SetVolumeClaimsResponse
+	25, // 69: qos.v1alpha1.NodeQOS.ReportEnforcement:output_type -> qos.v1alpha1.ReportEnforcementResponse
+	34, // 70: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
+	39, // 71: qos.v1alpha1.NodeQOS.Blame:output_type -> qos.v1alpha1.BlameResponse
+	63, // [63:72] is the sub-list for method output_type
+	54, // [54:63] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_qos_v1alpha1_qos_proto_init() }
@@ -3145,7 +3895,7 @@ func file_qos_v1alpha1_qos_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_qos_v1alpha1_qos_proto_rawDesc), len(file_qos_v1alpha1_qos_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   37,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -35,6 +35,7 @@ const (
 	NodeQOS_SetVolumeClaims_FullMethodName             = "/qos.v1alpha1.NodeQOS/SetVolumeClaims"
 	NodeQOS_ReportEnforcement_FullMethodName           = "/qos.v1alpha1.NodeQOS/ReportEnforcement"
 	NodeQOS_WatchUsage_FullMethodName                  = "/qos.v1alpha1.NodeQOS/WatchUsage"
+	NodeQOS_Blame_FullMethodName                       = "/qos.v1alpha1.NodeQOS/Blame"
 )
 
 // NodeQOSClient is the client API for NodeQOS service.
@@ -83,6 +84,12 @@ type NodeQOSClient interface {
 	// the whole state. To get rates, divide the differences of two messages by the difference of their times. The stream
 	// ends with UNAVAILABLE when the plugin ends.
 	WatchUsage(ctx context.Context, in *WatchUsageRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchUsageResponse], error)
+	// Blame reports when the containers of a pod, or of the node, have waited, and which other containers have then used more of the same
+	// resource. That is a correlation, and no proof. The response has at most 16 containers with 5 others each. This method is not in the KEP.
+	//
+	// NOT_FOUND: the pod or container is not in the history. INVALID_ARGUMENT: several pods of this name are in it, and none is named by its
+	// UID. FAILED_PRECONDITION: nothing is recorded, or not enough yet.
+	Blame(ctx context.Context, in *BlameRequest, opts ...grpc.CallOption) (*BlameResponse, error)
 }
 
 type nodeQOSClient struct {
@@ -200,6 +207,16 @@ func (c *nodeQOSClient) WatchUsage(ctx context.Context, in *WatchUsageRequest, o
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type NodeQOS_WatchUsageClient = grpc.ServerStreamingClient[WatchUsageResponse]
 
+func (c *nodeQOSClient) Blame(ctx context.Context, in *BlameRequest, opts ...grpc.CallOption) (*BlameResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BlameResponse)
+	err := c.cc.Invoke(ctx, NodeQOS_Blame_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodeQOSServer is the server API for NodeQOS service.
 // All implementations must embed UnimplementedNodeQOSServer
 // for forward compatibility.
@@ -246,6 +263,12 @@ type NodeQOSServer interface {
 	// the whole state. To get rates, divide the differences of two messages by the difference of their times. The stream
 	// ends with UNAVAILABLE when the plugin ends.
 	WatchUsage(*WatchUsageRequest, grpc.ServerStreamingServer[WatchUsageResponse]) error
+	// Blame reports when the containers of a pod, or of the node, have waited, and which other containers have then used more of the same
+	// resource. That is a correlation, and no proof. The response has at most 16 containers with 5 others each. This method is not in the KEP.
+	//
+	// NOT_FOUND: the pod or container is not in the history. INVALID_ARGUMENT: several pods of this name are in it, and none is named by its
+	// UID. FAILED_PRECONDITION: nothing is recorded, or not enough yet.
+	Blame(context.Context, *BlameRequest) (*BlameResponse, error)
 	mustEmbedUnimplementedNodeQOSServer()
 }
 
@@ -279,6 +302,9 @@ func (UnimplementedNodeQOSServer) ReportEnforcement(context.Context, *ReportEnfo
 }
 func (UnimplementedNodeQOSServer) WatchUsage(*WatchUsageRequest, grpc.ServerStreamingServer[WatchUsageResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchUsage not implemented")
+}
+func (UnimplementedNodeQOSServer) Blame(context.Context, *BlameRequest) (*BlameResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Blame not implemented")
 }
 func (UnimplementedNodeQOSServer) mustEmbedUnimplementedNodeQOSServer() {}
 func (UnimplementedNodeQOSServer) testEmbeddedByValue()                 {}
@@ -424,6 +450,24 @@ func _NodeQOS_WatchUsage_Handler(srv interface{}, stream grpc.ServerStream) erro
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type NodeQOS_WatchUsageServer = grpc.ServerStreamingServer[WatchUsageResponse]
 
+func _NodeQOS_Blame_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BlameRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeQOSServer).Blame(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeQOS_Blame_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeQOSServer).Blame(ctx, req.(*BlameRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // NodeQOS_ServiceDesc is the grpc.ServiceDesc for NodeQOS service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -450,6 +494,10 @@ var NodeQOS_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReportEnforcement",
 			Handler:    _NodeQOS_ReportEnforcement_Handler,
+		},
+		{
+			MethodName: "Blame",
+			Handler:    _NodeQOS_Blame_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

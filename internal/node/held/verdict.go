@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/internal/tables"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -181,7 +182,7 @@ func quantity(of classes.Series, value float64) string {
 	var text string
 	switch {
 	case strings.Contains(of.Measure, "_bytes"):
-		text = sizeText(value)
+		text = tables.Decimal(value)
 	case value < 10:
 		text = fmt.Sprintf("%.2g", value)
 	default:
@@ -194,14 +195,4 @@ func quantity(of classes.Series, value float64) string {
 		text += "/s"
 	}
 	return text
-}
-
-// sizeText formats bytes with a decimal prefix, as class files and Kubernetes write limits.
-func sizeText(bytes float64) string {
-	prefixes := []string{"", "k", "M", "G", "T", "P"}
-	i := 0
-	for ; bytes >= 999.5 && i < len(prefixes)-1; i++ {
-		bytes /= 1000
-	}
-	return fmt.Sprintf("%.3g%s", bytes, prefixes[i])
 }

@@ -162,3 +162,25 @@ func (m *Meter) forget(status state.Status) []state.Holding {
 	maps.DeleteFunc(m.base, func(k key, _ classes.Reading) bool { return !holders[k.id] })
 	return entries
 }
+
+// MeasureMonitored measures the containers that a classes.Monitor monitors, by container ID. It lacks those for which the kernel does not
+// answer in time. It reads nothing if the node has no Monitor.
+func (m *Meter) MeasureMonitored(ctx context.Context) map[string]classes.Reading {
+	all := map[string]classes.Reading{}
+	live := m.store.Live()
+	for _, name := range live.Names() {
+		r, _ := live.Resource(name)
+		monitor, is := r.Backend.(classes.Monitor)
+		if !is || r.Unavailable != nil || len(monitor.Monitored()) == 0 || m.sampling.Acquire(ctx, 1) != nil {
+			continue
+		}
+		for _, resource := range m.store.Status().Resources {
+			if resource.Name == name {
+				_, containers := m.measureClasses(ctx, monitor, resource)
+				maps.Copy(all, containers)
+			}
+		}
+		m.sampling.Release(1)
+	}
+	return all
+}

@@ -1,0 +1,64 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/blame"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+)
+
+// toPodItself serves a command of kubectl. It answers only connections from the plugin's own pod. Such a connection is made by the node
+// when the API server permits a user to forward a port of the pod. Any other pod could connect without a permission, and the answers
+// name all pods.
+func toPodItself(command string, serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {
+			http.Error(w, "only connections from this pod are answered; run: kubectl qos "+command, http.StatusForbidden)
+			return
+		}
+		serve(w, r)
+	}
+}
+
+// serveBlame answers "kubectl qos blame" with the JSON form of qos.v1alpha1.BlameResponse. The query has the fields of BlameRequest.
+func serveBlame(n *node.Node, w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	request := blame.Request{
+		Namespace: query.Get("namespace"), Pod: query.Get("pod"), PodUID: query.Get("podUid"), Container: query.Get("container"),
+	}
+	if since := query.Get("since"); since != "" {
+		var err error
+		if request.Since, err = time.ParseDuration(since); err != nil {
+			http.Error(w, fmt.Sprintf("since: %v", err), http.StatusBadRequest)
+			return
+		}
+	}
+
+	report, err := n.Blame(request)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	answer(w, nodeapi.BlameOf(report))
+}
+
+// answer writes a message in its JSON form.
+func answer(w http.ResponseWriter, message proto.Message) {
+	data, err := protojson.Marshal(message)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(data) // fails only if the client is gone
+}

@@ -1,0 +1,225 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blame
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// mostSufferers is the maximum number of containers in a report.
+const mostSufferers = 16
+
+// These are the errors of Blame. Other errors wrap them.
+var (
+	// ErrNotRecorded means that the plugin keeps no history, or that this machine shows nothing to keep.
+	ErrNotRecorded = errors.New("nothing is recorded")
+	// ErrTooShort means that the history is too short.
+	ErrTooShort = errors.New("too little is recorded")
+	// ErrUnknown means that the history has no such container or pod.
+	ErrUnknown = errors.New("not in the history")
+	// ErrAmbiguous means that the history has several pods of this name.
+	ErrAmbiguous = errors.New("several pods have this name")
+)
+
+// Request selects containers. Without a pod, it selects all containers of the node.
+type Request struct {
+	Namespace, Pod, PodUID, Container string
+	// Since is how long ago an interval has ended at most. 0 is as long as the history is.
+	Since time.Duration
+}
+
+// Report says who suffered. It lists the containers of a pod, or those of the node that suffered, the worst first.
+type Report struct {
+	From, To time.Time
+	// Points is the number of points in the history.
+	Points    int
+	Sufferers []Sufferer
+}
+
+// Sufferer is a container with its findings. It has none if it did not suffer.
+type Sufferer struct {
+	history.Container
+	Findings []Finding
+}
+
+// Blamer answers requests from the history.
+type Blamer struct {
+	store    *state.Store
+	recorder *history.Recorder
+	now      func() time.Time
+
+	mu sync.Mutex // lets one request at a time hold a window, which takes some MiB
+}
+
+// New returns a blamer. It does no I/O.
+func New(store *state.Store, recorder *history.Recorder, now func() time.Time) *Blamer {
+	return &Blamer{store: store, recorder: recorder, now: now}
+}
+
+// Blame judges the selected containers.
+func (b *Blamer) Blame(r Request) (Report, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	interval := b.recorder.HistoryInterval()
+	if interval == 0 {
+		return Report{}, fmt.Errorf("%w: start qos-nri-plugin with --history-interval=15s, on a node with cgroup v2", ErrNotRecorded)
+	}
+	w := b.recorder.History()
+	if w.Points() < 3*fewest {
+		return Report{}, fmt.Errorf("%w: %d of %d samples since the plugin started; ask again in %s", ErrTooShort,
+			w.Points(), 3*fewest, time.Duration(3*fewest-w.Points())*interval)
+	}
+	selected, err := selectFrom(&w, r)
+	if err != nil {
+		return Report{}, err
+	}
+	if !pressed(&w) {
+		return Report{}, fmt.Errorf("%w: the kernel shows no pressure stall information; boot it with psi=1", ErrNotRecorded)
+	}
+
+	report := Report{From: w.Times[0], To: w.Times[w.Points()], Points: w.Points()}
+	since := time.Time{}
+	if r.Since > 0 {
+		since = b.now().Add(-r.Since)
+	}
+	offers := b.offers()
+	for _, i := range selected {
+		s := Sufferer{w.Tracks[i].Container, Judge(&w, i, b.limits(w.Tracks[i].ID), since)}
+		if len(s.Findings) > 0 || r.Pod != "" {
+			report.Sufferers = append(report.Sufferers, s)
+		}
+	}
+	slices.SortStableFunc(report.Sufferers, func(a, b Sufferer) int { return cmp.Compare(b.severity(), a.severity()) })
+	report.Sufferers = report.Sufferers[:min(len(report.Sufferers), mostSufferers)]
+	b.suggest(&report, offers)
+	return report, nil
+}
+
+func (s *Sufferer) severity() float64 {
+	if len(s.Findings) == 0 {
+		return 0
+	}
+	return s.Findings[0].severity()
+}
+
+// selectFrom returns the indexes of the selected tracks. Of the instances of a container, it is the newest.
+func selectFrom(w *history.Window, r Request) (selected []int, err error) {
+	newest, pods := map[[2]string]int{}, map[string]bool{}
+	for i := range w.Tracks {
+		t := &w.Tracks[i]
+		if r.Pod != "" && (t.Pod != r.Pod || t.Namespace != r.Namespace) || r.PodUID != "" && t.PodUID != r.PodUID {
+			continue
+		}
+		pods[t.PodUID] = true
+		if r.Container == "" || t.Name == r.Container {
+			newest[[2]string{t.PodUID, t.Name}] = i // the tracks are in the order of their beginnings
+		}
+	}
+	what := fmt.Sprintf("pod %s/%s", r.Namespace, r.Pod)
+	switch {
+	case r.Pod == "":
+	case len(pods) == 0:
+		return nil, fmt.Errorf("%w: %s has no running container on this node, or it has just started", ErrUnknown, what)
+	case len(pods) > 1:
+		return nil, fmt.Errorf("%w: %s ran twice on this node in the last 15 minutes; name one by its UID", ErrAmbiguous, what)
+	case len(newest) == 0:
+		return nil, fmt.Errorf("%w: %s has no container %q", ErrUnknown, what, r.Container)
+	}
+	for _, i := range newest {
+		selected = append(selected, i)
+	}
+	slices.Sort(selected)
+	return selected, nil
+}
+
+// pressed reports whether the kernel shows pressure stall information, or RDT is monitored.
+func pressed(w *history.Window) bool {
+	for i := range w.Tracks {
+		for series := range w.Tracks[i].Values {
+			switch series.Measure {
+			case history.IOWaiting, history.MemoryWaiting, history.CPUWaiting, history.Bandwidth, history.Occupancy:
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// limits returns what the classes of a running container promise it.
+func (b *Blamer) limits(id string) Limits {
+	e, running := b.store.Get(id)
+	if !running {
+		return nil
+	}
+	limits, live := Limits{}, b.store.Live()
+	for _, a := range e.Assignments {
+		resource, _ := live.Resource(a.Resource)
+		promiser, is := resource.Backend.(classes.Promiser)
+		if _, ofClass := resource.Backend.(classes.ClassMeter); !is || ofClass || resource.Unavailable != nil {
+			continue
+		}
+		class := e.ObservedClass(a.Resource)
+		if class == classes.SystemDefault {
+			continue
+		}
+		for _, p := range promiser.Promises(e.Holder, class) {
+			if p.Bound > 0 && (limits[p.Use] == 0 || p.Bound < limits[p.Use]) {
+				limits[p.Use] = p.Bound
+			}
+		}
+	}
+	return limits
+}
+
+// offers returns a function that returns the limits of the classes that a container can get: those that the node offers, that are not
+// full, and that it does not have.
+func (b *Blamer) offers() func(e state.Holding) []Offer {
+	live, status := b.store.Live(), b.store.Status()
+	return func(e state.Holding) (offers []Offer) {
+		for i := range status.Resources {
+			r := &status.Resources[i]
+			resource, _ := live.Resource(r.Name)
+			promiser, is := resource.Backend.(classes.Promiser)
+			if !is || r.Unavailable != nil || r.Scope == classes.VolumeScope {
+				continue
+			}
+			for _, class := range r.Classes {
+				full := class.Capacity > 0 && uint64(r.InUse[class.Name]) >= class.Capacity
+				if full || class.Name == e.ObservedClass(r.Name) {
+					continue
+				}
+				for _, p := range promiser.Promises(e.Holder, class.Name) {
+					offers = append(offers, Offer{
+						Resource: r.Name, Class: class.Name, Name: p.Name, Series: p.Use, Bound: p.Bound, Mutable: r.Mutable, Pod: r.Scope == classes.PodScope,
+					})
+				}
+			}
+		}
+		return offers
+	}
+}
+
+// suggest adds the smallest change to each culprit that runs.
+func (b *Blamer) suggest(report *Report, offers func(state.Holding) []Offer) {
+	for i := range report.Sufferers {
+		for j := range report.Sufferers[i].Findings {
+			culprits := report.Sufferers[i].Findings[j].Culprits
+			for k := range culprits {
+				e, runs := b.store.Get(culprits[k].ID)
+				if culprits[k].Ended = !runs || !e.Phase.Started(); !culprits[k].Ended {
+					culprits[k].Suggestion = Suggest(&culprits[k], offers(e))
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,206 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package blame finds out when a container has waited, and which other containers have then used more of the same resource.
+package blame
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Kind is what a container waits for.
+type Kind string
+
+// These are the kinds. Part of a Finding is the disk of IO, and the number of the cache of the last two.
+const (
+	IO        Kind = "io"
+	MemoryUse Kind = "memory"
+	CPU       Kind = "cpu"
+	Bandwidth Kind = "memory-bandwidth"
+	Cache     Kind = "cache"
+)
+
+// These are the thresholds of the judge, in parts of the time, of a use, or of a rise.
+const (
+	// leastWait is by how much more of the time a container must wait in the interval than otherwise, and leastRatio how many times as much.
+	leastWait, leastRatio = 0.1, 2
+	// leastLoss is the part of its memory bandwidth for each second of CPU time, or of its cache, that a container must lose.
+	leastLoss = 0.25
+	// leastRise is how many times as much as before a container must use to be named, leastShare its part of the rise of all, and
+	// leastCorrelation the correlation of its use with the waiting.
+	leastRise, leastShare, leastCorrelation = 1.5, 0.25, 0.5
+	// always is the part of the time from which a container is reported that waits all the time.
+	always = 0.2
+	// atLimit is the part of a limit from which it counts as reached.
+	atLimit = 0.9
+)
+
+// mostCulprits is how many containers a finding names.
+const mostCulprits = 5
+
+// Finding is an interval in which a container suffered.
+type Finding struct {
+	Kind Kind
+	// Part is the disk or the cache that the culprits use more. It is empty if there is none.
+	Part     string
+	From, To time.Time
+	// Before and During are parts of the time in which the container waited, outside and inside of the interval. For Bandwidth and Cache they are
+	// the bytes that the container had (for Bandwidth, for each second of its CPU time).
+	Before, During float64
+	// Always is true if the container waited all the time. There is then no time to compare with.
+	Always bool
+	// Own lists the causes that the container has itself. If its own limits explain the waiting, no culprit is named.
+	Own []Own
+	// Culprits are the containers that used more of the same resource in the interval. The one that fits best is first.
+	Culprits []Culprit
+}
+
+// Own is a cause that a container has itself.
+type Own struct {
+	Reason OwnReason
+	// Series is the use. Value is its value in the interval, and Before that outside. Limit is the limit that it reached, or 0.
+	Series                classes.Series
+	Before, During, Limit float64
+}
+
+// OwnReason says why a container itself is the cause.
+type OwnReason string
+
+// These are the reasons.
+const (
+	OwnThrottled   OwnReason = "throttled"    // the CPU time is at the limit of the container
+	OwnMemoryLimit OwnReason = "memory-limit" // the memory is at memory.high or memory.max of the container
+	OwnClassLimit  OwnReason = "class-limit"  // the use is at the limit of the container's class
+	OwnUse         OwnReason = "uses-more"    // the container itself uses more of the resource
+)
+
+// Culprit is a container that used more of the resource in the interval. That is a correlation, and no proof.
+type Culprit struct {
+	history.Container
+	// Series is the use that rose most. Before and During are its means outside and inside of the interval.
+	Series         classes.Series
+	Before, During float64
+	// Share is the part of the rise of all containers, and Correlation that of the use with the waiting.
+	Share, Correlation float64
+	// Ended is true if the container does not run any more.
+	Ended      bool
+	Suggestion *Suggestion
+}
+
+// Limits are the bounds that the classes of a container set on its use, for each second if the series is cumulative.
+type Limits map[classes.Series]float64
+
+// Judge returns the intervals that end after `since` and in which a container suffered, the worst first. The container is the track
+// with the given index.
+func Judge(w *history.Window, victim int, own Limits, since time.Time) (findings []Finding) {
+	j := newJudge(w, victim, own, since)
+	if len(j.times) < 3*fewest {
+		return nil
+	}
+	for _, finding := range []Finding{j.io(), j.memory(), j.cpu()} {
+		if finding.Kind != "" {
+			findings = append(findings, finding)
+		}
+	}
+	for _, series := range slices.SortedFunc(maps.Keys(j.victim.Values), bySeries) {
+		finding := Finding{}
+		switch series.Measure {
+		case history.Bandwidth:
+			finding = j.bandwidth(series)
+		case history.Occupancy:
+			finding = j.cache(series)
+		}
+		if finding.Kind != "" {
+			findings = append(findings, finding)
+		}
+	}
+	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(b.severity(), a.severity()) })
+	return findings
+}
+
+// severity orders findings: those that name somebody first, then by how much the container suffered.
+func (f *Finding) severity() float64 {
+	more := math.Abs(f.During - f.Before)
+	if f.Kind == Bandwidth || f.Kind == Cache {
+		more /= max(f.Before, 1)
+	}
+	if len(f.Culprits) > 0 {
+		more += f.Culprits[0].Share * f.Culprits[0].Correlation
+	}
+	return more
+}
+
+func bySeries(a, b classes.Series) int {
+	return cmp.Or(cmp.Compare(a.Measure, b.Measure), cmp.Compare(a.Part, b.Part))
+}
+
+// judge has the points of a window in which the victim ran.
+type judge struct {
+	w      *history.Window
+	victim *history.Track
+	own    Limits
+	// The points from `first` on are those of the victim. `times` has their beginnings, and `since` is the first one to look at.
+	first, points, since int
+	times                []time.Time
+}
+
+func newJudge(w *history.Window, victim int, own Limits, since time.Time) *judge {
+	j := &judge{w: w, victim: &w.Tracks[victim], own: own}
+	to := min(j.victim.To, w.Points())
+	j.first = min(j.victim.From, to)
+	j.points = to - j.first
+	j.times = w.Times[j.first:to]
+	for j.since < j.points && !w.Times[j.first+j.since+1].After(since) {
+		j.since++
+	}
+	return j
+}
+
+// values returns the values of a series of a container in the points of the victim.
+func (j *judge) values(t *history.Track, series classes.Series) []float64 {
+	values := make([]float64, j.points)
+	if all := t.Values[series]; all != nil {
+		for i := range values {
+			values[i] = float64(all[j.first+i])
+		}
+	}
+	return values
+}
+
+func (j *judge) ofVictim(measure string) []float64 {
+	return j.values(j.victim, classes.Series{Measure: measure})
+}
+
+// waited returns the finding for the waiting of the victim, without causes. If it neither rises nor is always high, the Kind is empty.
+func (j *judge) waited(kind Kind, waiting []float64) (f Finding, s span) {
+	s, ok := highest(waiting, j.since)
+	if ok {
+		f = j.during(kind, waiting, s)
+		if f.During-f.Before >= leastWait && f.During >= leastRatio*f.Before && stands(waiting, s) {
+			return f, s
+		}
+	}
+	s = span{min(j.since, j.points-1), j.points}
+	mean, _ := means(waiting, span{0, j.points})
+	if !ok || mean < always {
+		return Finding{}, s
+	}
+	f = j.during(kind, waiting, span{0, j.points})
+	f.Before, f.Always = f.During, true
+	return f, span{0, j.points}
+}
+
+func (j *judge) during(kind Kind, values []float64, s span) Finding {
+	inside, outside := means(values, s)
+	if s.len() == len(values) {
+		outside = inside
+	}
+	return Finding{Kind: kind, From: j.times[s.from], To: j.w.Times[j.first+s.to], Before: outside, During: inside}
+}

@@ -1,0 +1,194 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blame_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/blame"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+func of(measure, part string) classes.Series { return classes.Series{Measure: measure, Part: part} }
+
+// step returns values that are `low` at 20 points, and `high` from point 10 to 14.
+func step(low, high float32) []float32 {
+	values := make([]float32, 20)
+	for i := range values {
+		values[i] = low
+		if i >= 10 && i < 15 {
+			values[i] = high
+		}
+	}
+	return values
+}
+
+// window returns a window of 20 points of 15 s. The first container is the victim.
+func window(of ...map[classes.Series][]float32) history.Window {
+	w := history.Window{}
+	for i := range 21 {
+		w.Times = append(w.Times, time.Unix(int64(15*i), 0))
+	}
+	for i, values := range of {
+		id := string(rune('a' + i))
+		w.Tracks = append(w.Tracks, history.Track{Container: history.Container{ID: id}, Values: values, From: 0, To: 20})
+	}
+	return w
+}
+
+type uses = map[classes.Series][]float32
+
+func TestJudge(t *testing.T) {
+	io, memory, cpu := of(history.IOWaiting, ""), of(history.MemoryWaiting, ""), of(history.CPUWaiting, "")
+	written, wrote := of(history.WrittenBytes, "sda"), of(history.Writes, "sda")
+	type result struct {
+		Kind     blame.Kind
+		Own      []blame.OwnReason
+		Culprits string
+		Always   bool
+	}
+	for _, test := range []struct {
+		name       string
+		containers []uses
+		own        blame.Limits
+		want       []result
+	}{
+		{"nothing happens", []uses{{io: step(0.1, 0.1), wrote: step(1, 1)}, {wrote: step(5, 5)}}, nil, nil},
+		{"a neighbour writes more to the same disk", []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {wrote: step(5, 500)}}, nil,
+			[]result{{Kind: blame.IO, Culprits: "b"}}},
+		{"two neighbours write more", []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {wrote: step(5, 300)}, {wrote: step(5, 800)}}, nil,
+			[]result{{Kind: blame.IO, Culprits: "cb"}}},
+		{"a neighbour writes more to another disk", []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {of(history.Writes, "sdb"): step(5, 500)}}, nil,
+			[]result{{Kind: blame.IO}}},
+		{"a neighbour writes less", []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {wrote: step(500, 5)}}, nil, []result{{Kind: blame.IO}}},
+		{"it writes more itself", []uses{{io: step(0, 0.6), wrote: step(1, 900)}, {wrote: step(5, 5)}}, nil,
+			[]result{{Kind: blame.IO, Own: []blame.OwnReason{blame.OwnUse}}}},
+		{"it is at the limit of its class", []uses{{io: step(0, 0.6), wrote: step(1, 9), written: step(1, 99)}, {wrote: step(5, 500)}},
+			blame.Limits{written: 100}, []result{{Kind: blame.IO, Own: []blame.OwnReason{blame.OwnClassLimit}}}},
+		{"it is throttled", []uses{{cpu: step(0, 0.6), of(history.Throttled, ""): step(0, 0.55)}, {of(history.CPUUsed, ""): step(1, 9)}}, nil,
+			[]result{{Kind: blame.CPU, Own: []blame.OwnReason{blame.OwnThrottled}}}},
+		{"it is throttled all the time", []uses{{cpu: step(0.9, 0.9), of(history.Throttled, ""): step(0.9, 0.9)}, {of(history.CPUUsed, ""): step(1, 9)}}, nil,
+			[]result{{Kind: blame.CPU, Own: []blame.OwnReason{blame.OwnThrottled}, Always: true}}},
+		{"a neighbour computes more", []uses{{cpu: step(0, 0.6), of(history.CPUUsed, ""): step(1, 1)}, {of(history.CPUUsed, ""): step(1, 9)}}, nil,
+			[]result{{Kind: blame.CPU, Culprits: "b"}}},
+		{"it is at its memory.high", []uses{{memory: step(0, 0.6), of(history.HighEvents, ""): step(0, 9)}, {of(history.Memory, ""): step(1e9, 9e9)}}, nil,
+			[]result{{Kind: blame.MemoryUse, Own: []blame.OwnReason{blame.OwnMemoryLimit}}}},
+		{"a neighbour takes memory", []uses{{memory: step(0, 0.6), of(history.Memory, ""): step(1e9, 9e8)}, {of(history.Memory, ""): step(1e9, 9e9)}}, nil,
+			[]result{{Kind: blame.MemoryUse, Culprits: "b"}}},
+		{"a neighbour takes memory bandwidth",
+			[]uses{{of(history.CPUUsed, ""): step(1, 1), of(history.Bandwidth, "0"): step(4e9, 1e9)}, {of(history.Bandwidth, "0"): step(1e9, 9e9)}}, nil,
+			[]result{{Kind: blame.Bandwidth, Culprits: "b"}}},
+		{"it computes less", []uses{{of(history.CPUUsed, ""): step(1, 0.25), of(history.Bandwidth, "0"): step(4e9, 1e9)}, {of(history.Bandwidth, "0"): step(1e9, 9e9)}},
+			nil, nil},
+		{"a neighbour takes the cache",
+			[]uses{{of(history.CPUUsed, ""): step(1, 1), of(history.Occupancy, "1"): step(9e6, 3e6)}, {of(history.Occupancy, "1"): step(1e6, 8e6)}}, nil,
+			[]result{{Kind: blame.Cache, Culprits: "b"}}},
+		{"a neighbour takes another cache",
+			[]uses{{of(history.CPUUsed, ""): step(1, 1), of(history.Occupancy, "1"): step(9e6, 3e6)}, {of(history.Occupancy, "0"): step(1e6, 8e6)}}, nil, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := window(test.containers...)
+			var got []result
+			for _, f := range blame.Judge(&w, 0, test.own, time.Time{}) {
+				r := result{Kind: f.Kind, Always: f.Always}
+				for _, own := range f.Own {
+					r.Own = append(r.Own, own.Reason)
+				}
+				for _, c := range f.Culprits {
+					r.Culprits += c.ID
+				}
+				got = append(got, r)
+				if !f.Always && (f.From != time.Unix(150, 0) || f.To != time.Unix(225, 0)) {
+					t.Errorf("the interval is from %s to %s", f.From, f.To)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnOldIntervalIsLeftOut(t *testing.T) {
+	w := window(uses{of(history.IOWaiting, ""): step(0, 0.6), of(history.Writes, "sda"): step(1, 1)}, uses{of(history.Writes, "sda"): step(5, 500)})
+	if got := blame.Judge(&w, 0, nil, time.Unix(270, 0)); len(got) != 0 {
+		t.Errorf("the interval ended at 225 s, and is found since 270 s: %+v", got)
+	}
+	if got := blame.Judge(&w, 0, nil, time.Unix(200, 0)); len(got) != 1 {
+		t.Errorf("the interval ended at 225 s, and is not found since 200 s: %+v", got)
+	}
+}
+
+func TestTheSmallestChangeThatHelpsIsSuggested(t *testing.T) {
+	use := of(history.WrittenBytes, "sda")
+	culprit := blame.Culprit{Series: use, Before: 20, During: 380}
+	offer := func(class string, bound float64) blame.Offer {
+		return blame.Offer{Class: class, Series: use, Bound: bound}
+	}
+	other := blame.Offer{Class: "other", Series: of(history.ReadBytes, "sda"), Bound: 100}
+	for _, test := range []struct {
+		name   string
+		offers []blame.Offer
+		want   string
+	}{
+		{"no class", nil, ""},
+		{"the highest limit that takes half of the rise", []blame.Offer{offer("slow", 10), offer("fast", 300), other, offer("medium", 190)}, "medium"},
+		{"the lowest limit if none takes half", []blame.Offer{offer("faster", 370), offer("fast", 300)}, "fast"},
+		{"no limit above the use", []blame.Offer{offer("fastest", 400), other, offer("unknown", 0)}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := ""
+			if s := blame.Suggest(&culprit, test.offers); s != nil {
+				got = s.Class
+			}
+			if got != test.want {
+				t.Errorf("class %q is suggested, want %q", got, test.want)
+			}
+		})
+	}
+	culprit.Ended = true
+	if got := blame.Suggest(&culprit, []blame.Offer{offer("slow", 10)}); got != nil {
+		t.Errorf("a container that has ended is to get %+v", got)
+	}
+}
+
+// FuzzJudge judges windows of any values.
+func FuzzJudge(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 200, 210, 220, 1, 2, 3, 0, 0, 0, 9, 9, 9})
+	f.Fuzz(func(t *testing.T, draws []byte) {
+		names := []classes.Series{
+			of(history.IOWaiting, ""), of(history.Writes, "sda"), of(history.CPUWaiting, ""), of(history.Throttled, ""), of(history.CPUUsed, ""),
+			of(history.Occupancy, "0"), of(history.Bandwidth, "0"), of(history.Memory, ""), of(history.MemoryWaiting, ""),
+		}
+		var containers []uses
+		for i, draw := range draws {
+			if i%(20*len(names)) == 0 {
+				containers = append(containers, uses{})
+			}
+			c, series := containers[len(containers)-1], names[i%len(names)]
+			if c[series] == nil {
+				c[series] = make([]float32, 20)
+			}
+			c[series][i/len(names)%20] = float32(draw) / 100
+		}
+		if len(containers) == 0 {
+			return
+		}
+		w := window(containers...)
+		for _, finding := range blame.Judge(&w, 0, nil, time.Time{}) {
+			if !finding.From.Before(finding.To) {
+				t.Errorf("the interval of %+v is empty", finding)
+			}
+			for _, c := range finding.Culprits {
+				if c.ID == "a" || c.Share <= 0 || c.Share > 1.0001 || c.Correlation > 1.0001 || c.During <= c.Before {
+					t.Errorf("the culprit %+v does not fit", c)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,186 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blame
+
+import (
+	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// io judges the waiting for I/O. Its culprits use a disk that the victim uses.
+func (j *judge) io() Finding {
+	waiting := j.ofVictim(history.IOWaiting)
+	f, s := j.waited(IO, waiting)
+	if f.Kind == "" {
+		return f
+	}
+	for _, disk := range j.disksOf(j.victim) {
+		uses := usesOf(disk)
+		limited := j.limited(uses, s)
+		f.Own = append(f.Own, limited...)
+		if f.Always || len(limited) > 0 {
+			continue
+		}
+		f.Own = append(f.Own, j.rises(uses, waiting, s)...)
+		f.Culprits = append(f.Culprits, j.culprits(uses, waiting, s)...)
+	}
+	return f.ranked()
+}
+
+func usesOf(disk string) (uses []classes.Series) {
+	for _, measure := range []string{history.ReadBytes, history.WrittenBytes, history.Reads, history.Writes} {
+		uses = append(uses, classes.Series{Measure: measure, Part: disk})
+	}
+	return uses
+}
+
+// disksOf returns the disks that a container used in the window.
+func (j *judge) disksOf(t *history.Track) (disks []string) {
+	for series := range t.Values {
+		if slices.Contains([]string{history.Reads, history.Writes}, series.Measure) {
+			disks = append(disks, series.Part)
+		}
+	}
+	slices.Sort(disks)
+	return slices.Compact(disks)
+}
+
+// memory judges the waiting for memory. Its culprits take more memory, or read back more of what was reclaimed from them.
+func (j *judge) memory() Finding {
+	waiting := j.ofVictim(history.MemoryWaiting)
+	f, s := j.waited(MemoryUse, waiting)
+	if f.Kind == "" {
+		return f
+	}
+	for _, measure := range []string{history.HighEvents, history.MaxEvents} {
+		series := classes.Series{Measure: measure}
+		events := j.values(j.victim, series)
+		if during, before := j.means(events, s); during > 0 && partAbove(events, s, 0) >= 0.5 {
+			f.Own = append(f.Own, Own{Reason: OwnMemoryLimit, Series: series, Before: before, During: during})
+		}
+	}
+	if f.Always || len(f.Own) > 0 {
+		return f
+	}
+	uses := []classes.Series{{Measure: history.Memory}, {Measure: history.Refaults}}
+	f.Own = j.rises(uses[:1], waiting, s)
+	f.Culprits = j.culprits(uses, waiting, s)
+	return f.ranked()
+}
+
+// cpu judges the waiting for a CPU. The time in which the container was throttled by its own limit is waiting, too, and is subtracted.
+func (j *judge) cpu() Finding {
+	waiting, throttled := j.ofVictim(history.CPUWaiting), j.ofVictim(history.Throttled)
+	f, s := j.waited(CPU, waiting)
+	if f.Kind == "" {
+		return f
+	}
+	others := slices.Clone(waiting)
+	for i := range others {
+		others[i] = max(0, waiting[i]-throttled[i])
+	}
+
+	during, before := j.means(throttled, s)
+	if during >= leastWait && (f.Always || during-before >= leastWait) {
+		f.Own = append(f.Own, Own{Reason: OwnThrottled, Series: classes.Series{Measure: history.Throttled}, Before: before, During: during})
+	}
+	if f.Always {
+		return f
+	}
+	uses := []classes.Series{{Measure: history.CPUUsed}}
+	if more, less := j.means(others, s); more-less >= leastWait && more >= leastRatio*less {
+		f.Own = append(f.Own, j.rises(uses, others, s)...)
+		f.Culprits = j.culprits(uses, others, s)
+	}
+	return f.ranked()
+}
+
+// bandwidth judges the bytes that the victim transfers for each second of its CPU time. A container that computes less transfers less,
+// too, and does not suffer.
+func (j *judge) bandwidth(series classes.Series) Finding {
+	transferred, used := j.values(j.victim, series), j.ofVictim(history.CPUUsed)
+	perSecond := make([]float64, j.points)
+	for i := range perSecond {
+		perSecond[i] = transferred[i] / max(used[i], 0.01)
+	}
+	return j.lost(Bandwidth, series, perSecond)
+}
+
+// cache judges the bytes of a cache that the victim occupies while it computes.
+func (j *judge) cache(series classes.Series) Finding {
+	used := j.ofVictim(history.CPUUsed)
+	occupied := j.values(j.victim, series)
+	if mean, _ := j.means(used, span{0, j.points}); mean > 0 {
+		for i := 1; i < len(occupied); i++ {
+			if used[i] < mean/4 {
+				occupied[i] = max(occupied[i], occupied[i-1]) // it does not need its cache now
+			}
+		}
+	}
+	return j.lost(Cache, series, occupied)
+}
+
+// lost judges a value that falls when others use more of the same series.
+func (j *judge) lost(kind Kind, series classes.Series, values []float64) Finding {
+	most := slices.Max(values)
+	if most == 0 {
+		return Finding{}
+	}
+	missing := make([]float64, len(values))
+	for i, v := range values {
+		missing[i] = 1 - v/most
+	}
+	s, ok := highest(missing, j.since)
+	if !ok {
+		return Finding{}
+	}
+	f := j.during(kind, values, s)
+	if f.During > (1-leastLoss)*f.Before || !stands(missing, s) {
+		return Finding{}
+	}
+	f.Part = series.Part
+	f.Culprits = j.culprits([]classes.Series{series}, missing, s)
+	if len(f.Culprits) == 0 {
+		return Finding{} // a container that does other work uses less, and that is no suffering
+	}
+	return f
+}
+
+// limited returns the limits of the victim's classes that it reached in most of the interval.
+func (j *judge) limited(uses []classes.Series, s span) (own []Own) {
+	for _, series := range uses {
+		limit := j.own[series]
+		if limit <= 0 {
+			continue
+		}
+		values := j.values(j.victim, series)
+		if partAbove(values, s, atLimit*limit) >= 0.5 {
+			during, before := j.means(values, s)
+			own = append(own, Own{OwnClassLimit, series, before, during, limit})
+		}
+	}
+	return own
+}
+
+// means returns the means of values inside and outside of an interval. If the interval is everything, both are equal.
+func (j *judge) means(values []float64, s span) (during, before float64) {
+	during, before = means(values, s)
+	if s.len() == len(values) {
+		before = during
+	}
+	return during, before
+}
+
+// partAbove returns the part of the points of an interval whose values are above a bound.
+func partAbove(values []float64, s span, bound float64) float64 {
+	n := 0
+	for _, v := range values[s.from:s.to] {
+		if v > bound {
+			n++
+		}
+	}
+	return float64(n) / float64(s.len())
+}

@@ -1,0 +1,234 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/blame"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+)
+
+const historyInterval = 15 * time.Second
+
+const blamedFiles = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: k8s.io/blockio
+  classes: [{name: slow, capacity: 1}, {name: medium}, {name: fast}, {name: other}]
+  blockio:
+    Classes:
+      slow: [{Devices: [/dev/sda], ThrottleWriteBps: 10M}]
+      medium: [{Devices: [/dev/sda], ThrottleWriteBps: 100M}]
+      fast: [{Devices: [/dev/sda], ThrottleWriteBps: 300M}]
+      other: [{Devices: [/dev/sdb], ThrottleWriteBps: 1M}]
+`
+
+// pressing is a host whose cgroups also have pressure stall information and statistics of the CPU and of memory.
+type pressing struct {
+	crashHost
+	waited map[string]time.Duration // for I/O, by directory
+}
+
+func (p pressing) ReadFile(name string) ([]byte, error) {
+	switch path.Base(name) {
+	case "io.pressure":
+		return fmt.Appendf(nil, "some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n", p.waited[path.Dir(name)].Microseconds()), nil
+	case "cpu.pressure", "memory.pressure":
+		return []byte("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"), nil
+	case "cpu.stat":
+		return []byte("usage_usec 5000000\nthrottled_usec 0\n"), nil
+	case "memory.stat":
+		return []byte("anon 1000000\nfile 1000\nworkingset_refault_anon 0\nworkingset_refault_file 0\n"), nil
+	case "memory.events":
+		return []byte("low 0\nhigh 0\nmax 0\n"), nil
+	}
+	return p.crashHost.ReadFile(name)
+}
+
+// blamed is a node that records containers.
+type blamed struct {
+	*machine
+	host pressing
+	now  time.Time
+}
+
+func newBlamed(t *testing.T, files string) *blamed {
+	t.Helper()
+	m := newBlockIOMachine(t, false, "first").machine
+	b := &blamed{machine: m, host: pressing{m.host, map[string]time.Duration{}}, now: time.Now()}
+	b.fixture.restart(t, func(o *node.Options) {
+		o.Now = func() time.Time { return b.now }
+		o.HistoryInterval, o.Counters = historyInterval, history.NewCounters(b.host, treeOf(t, b.host))
+	})
+	b.mustConfigure(t, files)
+	b.Synchronize(nil, nil)
+	return b
+}
+
+// runs starts a container of a pod, and returns its cgroup.
+func (b *blamed) runs(t *testing.T, name, request string) string {
+	t.Helper()
+	c := container("c-" + name)
+	c.CgroupsPath = "/kubepods/pod" + name + "/" + c.ID
+	b.host.Cgroups().AddCgroup(c.CgroupsPath)
+	annotations := map[string]string(nil)
+	if request != "" {
+		annotations = requesting(request)
+	}
+	c, adjustment, err := b.fixture.create(t, pod(name, annotations), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.host.Cgroups().SetUnified(c.CgroupsPath, adjustment.Unified()); err != nil {
+		t.Fatal(err)
+	}
+	c.PID = 1
+	if err := b.fixture.start(t, pod(name, annotations), c); err != nil {
+		t.Fatal(err)
+	}
+	return c.CgroupsPath
+}
+
+// records lets intervals pass, in each of which containers write a number of MB/s to sda, and those that wait do so half of the time.
+func (b *blamed) records(t *testing.T, n int, writes map[string]uint64, waits ...string) {
+	t.Helper()
+	for range n {
+		b.now = b.now.Add(historyInterval)
+		for group, rate := range writes {
+			b.host.Cgroups().Transfer(group, "sda", 0, rate*1_000_000*uint64(historyInterval.Seconds()))
+		}
+		for _, group := range waits {
+			b.host.waited["/sys/fs/cgroup"+group] += historyInterval / 2
+		}
+		b.RecordHistory(t.Context())
+	}
+}
+
+// TestANodeNamesTheContainerThatWritesToTheSameDisk lets three containers write, of which one writes 380 MB/s for a while. The class
+// medium is the smallest change that helps: fast leaves more than half of the rise, slow is full and smaller, and other limits another disk.
+func TestANodeNamesTheContainerThatWritesToTheSameDisk(t *testing.T) {
+	b := newBlamed(t, blamedFiles)
+	db, batch, idle := b.runs(t, "db", ""), b.runs(t, "batch", "blockio=fast"), b.runs(t, "idle", "blockio=slow")
+	quiet := map[string]uint64{db: 5, batch: 2, idle: 8}
+	b.records(t, 10, quiet)
+	b.records(t, 4, map[string]uint64{db: 3, batch: 380, idle: 8}, db)
+	b.records(t, 6, quiet)
+
+	got, err := b.Blame(blame.Request{Namespace: "ns", Pod: "db"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Sufferers) != 1 || len(got.Sufferers[0].Findings) != 1 || len(got.Sufferers[0].Findings[0].Culprits) != 1 {
+		t.Fatalf("found %+v", got)
+	}
+	f := got.Sufferers[0].Findings[0]
+	c := f.Culprits[0]
+	if f.Kind != blame.IO || f.Part != "sda" || f.To.Sub(f.From) != 4*historyInterval || len(f.Own) > 0 || c.Pod != "batch" || c.Name != "main" || c.During < 300e6 {
+		t.Errorf("found %+v", f)
+	}
+	want := &blame.Suggestion{Offer: blame.Offer{
+		Resource: "k8s.io/blockio", Class: "medium", Name: "ThrottleWriteBps", Series: c.Series, Bound: 100e6, Mutable: true,
+	}}
+	if diff := cmp.Diff(want, c.Suggestion); diff != "" {
+		t.Errorf("suggestion (-want +got):\n%s", diff)
+	}
+
+	ofNode, err := b.Blame(blame.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got.Sufferers, ofNode.Sufferers); diff != "" {
+		t.Errorf("of the node (-want +got):\n%s", diff)
+	}
+	if recent, err := b.Blame(blame.Request{Since: time.Minute}); err != nil || len(recent.Sufferers) != 0 {
+		t.Errorf("in the last minute: %+v, %v", recent, err)
+	}
+}
+
+// TestANodeNamesTheOwnLimitOfAContainer lets a container write as much as its class allows, while another one writes more, too.
+func TestANodeNamesTheOwnLimitOfAContainer(t *testing.T) {
+	b := newBlamed(t, blamedFiles)
+	db, batch := b.runs(t, "db", "blockio=slow"), b.runs(t, "batch", "")
+	b.records(t, 10, map[string]uint64{db: 2, batch: 2})
+	b.records(t, 5, map[string]uint64{db: 10, batch: 200}, db)
+	b.records(t, 5, map[string]uint64{db: 2, batch: 2})
+	got, err := b.Blame(blame.Request{Namespace: "ns", Pod: "db", Container: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := got.Sufferers[0].Findings
+	if len(f) != 1 || len(f[0].Culprits) != 0 || len(f[0].Own) != 1 || f[0].Own[0].Reason != blame.OwnClassLimit || f[0].Own[0].Limit != 10e6 {
+		t.Errorf("found %+v", f)
+	}
+}
+
+func TestWhatCannotBeBlamedIsOneLine(t *testing.T) {
+	b := newBlamed(t, blamedFiles)
+	want := func(name string, r blame.Request, kind error, text string) {
+		t.Helper()
+		if _, err := b.Blame(r); !errors.Is(err, kind) || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error is %v, want %v with %q", name, err, kind, text)
+		}
+	}
+	db := b.runs(t, "db", "")
+	want("nothing yet", blame.Request{}, blame.ErrTooShort, "0 of 9 samples")
+	b.records(t, 4, map[string]uint64{db: 1})
+	want("just started", blame.Request{}, blame.ErrTooShort, "3 of 9 samples since the plugin started; ask again in 1m30s")
+	b.records(t, 10, map[string]uint64{db: 1}, db)
+	want("an unknown pod", blame.Request{Namespace: "ns", Pod: "web"}, blame.ErrUnknown, "pod ns/web has no running container on this node")
+	want("another namespace", blame.Request{Namespace: "other", Pod: "db"}, blame.ErrUnknown, "pod other/db")
+	want("another pod of this name", blame.Request{Namespace: "ns", Pod: "db", PodUID: "x"}, blame.ErrUnknown, "pod ns/db")
+	want("an unknown container", blame.Request{Namespace: "ns", Pod: "db", Container: "x"}, blame.ErrUnknown, `pod ns/db has no container "x"`)
+
+	again := container("c-again")
+	again.CgroupsPath = "/kubepods/podagain/c-again"
+	b.host.Cgroups().AddCgroup(again.CgroupsPath)
+	p := pod("again", nil)
+	p.PodName = "db"
+	if _, err := b.run(t, p, again); err != nil {
+		t.Fatal(err)
+	}
+	b.records(t, 1, map[string]uint64{db: 1, again.CgroupsPath: 1})
+	want("two pods of one name", blame.Request{Namespace: "ns", Pod: "db"}, blame.ErrAmbiguous, "pod ns/db ran twice on this node")
+	if _, err := b.Blame(blame.Request{Namespace: "ns", Pod: "db", PodUID: "uid-db"}); err != nil {
+		t.Errorf("by UID: %v", err)
+	}
+
+	b.fixture.restart(t)
+	b.RecordHistory(t.Context())
+	want("off", blame.Request{}, blame.ErrNotRecorded, "--history-interval=15s")
+}
+
+// TestRecording500ContainersIsCheap logs the CPU time that a sample takes with the simulated kernel, which reads about as fast as Linux.
+func TestRecording500ContainersIsCheap(t *testing.T) {
+	const containers, rounds = 500, 8
+	b := newBlamed(t, blamedFiles)
+	writes := map[string]uint64{}
+	for i := range containers {
+		writes[b.runs(t, fmt.Sprint("p", i), "")] = uint64(i)
+	}
+	b.records(t, 1, writes)
+	used := time.Duration(0)
+	for range rounds {
+		b.now = b.now.Add(historyInterval)
+		began := cpuTime(t)
+		b.RecordHistory(t.Context())
+		used += cpuTime(t) - began
+	}
+	t.Logf("a sample of %d containers takes %s of CPU time: %.2f%% of a CPU at an interval of %s", containers, used/rounds,
+		100*float64(used/rounds)/float64(historyInterval), historyInterval)
+	if w := b.History(); w.Points() != rounds || len(w.Tracks) != containers {
+		t.Errorf("%d points of %d containers are recorded", w.Points(), len(w.Tracks))
+	}
+}

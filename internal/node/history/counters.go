@@ -1,0 +1,154 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+)
+
+// These are the names of the series. Backends that measure the same have the same names.
+const (
+	ReadBytes     = "fs_reads_bytes_total"
+	WrittenBytes  = "fs_writes_bytes_total"
+	Reads         = "fs_reads_total"
+	Writes        = "fs_writes_total"
+	IOWaiting     = "pressure_io_waiting_seconds_total"
+	MemoryWaiting = "pressure_memory_waiting_seconds_total"
+	CPUWaiting    = "pressure_cpu_waiting_seconds_total"
+	CPUUsed       = "cpu_usage_seconds_total"
+	Throttled     = "cpu_cfs_throttled_seconds_total"
+	Memory        = "memory_bytes"
+	Refaults      = "memory_refaults_total"
+	HighEvents    = "memory_high_events_total"
+	MaxEvents     = "memory_max_events_total"
+	Bandwidth     = "memory_bandwidth_bytes_total"
+	Occupancy     = "llc_occupancy_bytes"
+)
+
+// FS is the part of the host's filesystem that Counters needs. Paths are paths on the host.
+type FS interface {
+	ReadFile(path string) ([]byte, error)
+	Readlink(path string) (string, error)
+}
+
+// Tree finds the cgroup of a container. *cgroup.Tree implements it.
+type Tree interface {
+	UnifiedDir(target classes.Holder) (string, error)
+}
+
+// Counters reads what the kernel counts for a container in its cgroup. It reads cgroup v2 only, because cgroup v1 has no pressure stall
+// information.
+type Counters struct {
+	fs   FS
+	tree Tree
+
+	mu    sync.Mutex // guards disks. A call that the kernel has blocked may end while another one reads.
+	disks map[iocgroup.Device]string
+}
+
+// NewCounters returns Counters that read below a filesystem. It does no I/O.
+func NewCounters(fs FS, tree Tree) *Counters {
+	return &Counters{fs: fs, tree: tree, disks: map[iocgroup.Device]string{}}
+}
+
+// Begin forgets the names of disks, because a disk can be replaced by another one.
+func (c *Counters) Begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.disks)
+}
+
+// Read reads the counters of a container.
+func (c *Counters) Read(target classes.Holder) (classes.Reading, error) {
+	dir, err := c.tree.UnifiedDir(target)
+	if err != nil {
+		return nil, fmt.Errorf("find the cgroup of %s: %w", target, err)
+	}
+	return cgroup.ReadUsage(c.fs, dir, c.files(), func() error { return errNothing })
+}
+
+var errNothing = errors.New("the cgroup has no counters")
+
+func (c *Counters) files() []cgroup.UsageFile {
+	return []cgroup.UsageFile{
+		{Name: "io.stat", Add: c.addDisks},
+		{Name: "io.pressure", Add: pressure(IOWaiting)},
+		{Name: "memory.pressure", Add: pressure(MemoryWaiting)},
+		{Name: "cpu.pressure", Add: pressure(CPUWaiting)},
+		{Name: "cpu.stat", Add: keyed(map[string]unit{"usage_usec": {CPUUsed, 1e6}, "throttled_usec": {Throttled, 1e6}})},
+		{Name: "memory.stat", Add: keyed(map[string]unit{
+			"anon": {Memory, 1}, "file": {Memory, 1}, "workingset_refault_anon": {Refaults, 1}, "workingset_refault_file": {Refaults, 1},
+		})},
+		{Name: "memory.events", Add: keyed(map[string]unit{"high": {HighEvents, 1}, "max": {MaxEvents, 1}})},
+	}
+}
+
+func (c *Counters) addDisks(reading classes.Reading, data []byte) {
+	measures := map[string]string{"rbytes": ReadBytes, "wbytes": WrittenBytes, "rios": Reads, "wios": Writes}
+	for dev, counters := range iocgroup.ParseStat(data) {
+		name := c.disk(dev)
+		for key, measure := range measures {
+			if value := counters[key]; value > 0 && name != "" {
+				reading[classes.Series{Measure: measure, Part: name}] = float64(value)
+			}
+		}
+	}
+}
+
+// disk returns the name of a disk, or "".
+func (c *Counters) disk(dev iocgroup.Device) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name, known := c.disks[dev]
+	if !known {
+		if link, err := c.fs.Readlink("/sys/dev/block/" + dev.String()); err == nil {
+			name = path.Base(link)
+		}
+		c.disks[dev] = name
+	}
+	return name
+}
+
+func pressure(measure string) func(classes.Reading, []byte) {
+	return func(reading classes.Reading, data []byte) {
+		if some, counted := cgroup.ParsePressure(data)["some"]; counted {
+			reading[classes.Series{Measure: measure}] = some
+		}
+	}
+}
+
+// unit is a measure, and how many units of the kernel make one of the measure.
+type unit struct {
+	measure string
+	units   float64
+}
+
+// keyed returns the parser of a file with lines of the form "KEY VALUE". It adds up the values of the keys that have one measure.
+func keyed(keys map[string]unit) func(classes.Reading, []byte) {
+	return func(reading classes.Reading, data []byte) {
+		found := 0
+		for line := range strings.Lines(string(data)) {
+			key, text, _ := strings.Cut(line, " ")
+			to, known := keys[key]
+			if !known {
+				continue
+			}
+			if value, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil {
+				reading[classes.Series{Measure: to.measure}] += float64(value) / to.units
+			}
+			if found++; found == len(keys) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,124 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/usage"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// recordTime is the time after which a sample begins no more readings, unless the interval is shorter. readTime limits the reading of one
+// container.
+const (
+	recordTime = 5 * time.Second
+	readTime   = 2 * time.Second
+)
+
+// Recorder reads the counters of all containers at an interval, and keeps them in a ring. With the interval 0 it does nothing.
+type Recorder struct {
+	store    *state.Store
+	meter    *usage.Meter
+	guard    *kernel.Guard
+	counters *Counters
+	interval time.Duration
+	now      func() time.Time
+
+	mu   sync.Mutex // guards ring
+	ring *Ring
+}
+
+// New returns a recorder. It records nothing if the interval is 0, or `counters` is nil.
+func New(store *state.Store, meter *usage.Meter, guard *kernel.Guard, counters *Counters, interval time.Duration, now func() time.Time) *Recorder {
+	r := &Recorder{store: store, meter: meter, guard: guard, counters: counters, interval: interval, now: now}
+	if counters != nil && interval > 0 {
+		r.ring = NewRing(Budget)
+	}
+	return r
+}
+
+// HistoryInterval returns the interval. It is 0 if nothing is recorded.
+func (r *Recorder) HistoryInterval() time.Duration {
+	if r.ring == nil {
+		return 0
+	}
+	return r.interval
+}
+
+// FollowHistory records at the interval until ctx ends. It returns at once if nothing is recorded. RecordHistory must not be called meanwhile.
+func (r *Recorder) FollowHistory(ctx context.Context) {
+	if r.ring == nil {
+		return
+	}
+	tick := time.NewTicker(r.interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			r.RecordHistory(ctx)
+		}
+	}
+}
+
+// RecordHistory adds one sample. It leaves out the containers for which the kernel does not answer in time. What they use is then in
+// their next sample.
+func (r *Recorder) RecordHistory(ctx context.Context) {
+	if r.ring == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(recordTime, r.interval))
+	defer cancel()
+
+	running := r.store.Where(func(e state.Holding) bool { return e.Phase.Started() && e.Scope() == classes.ContainerScope })
+	monitored := r.meter.MeasureMonitored(ctx)
+	now := r.now()
+	r.counters.Begin()
+	reads := make([]Read, 0, len(running))
+	for _, e := range running {
+		reading, err := r.read(ctx, e.Holder)
+		if err != nil && len(reading) == 0 {
+			continue // it has ended, or the next sample tries again
+		}
+		for series, value := range monitored[e.ID] {
+			if series.Measure == Bandwidth || series.Measure == Occupancy {
+				reading[series] = value
+			}
+		}
+		reads = append(reads, Read{Container{e.ID, e.PodUID, e.PodNamespace, e.PodName, e.Container}, reading})
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ring.Add(now, reads)
+}
+
+func (r *Recorder) read(ctx context.Context, target classes.Holder) (classes.Reading, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, readTime, errors.New("the kernel did not answer in time"))
+	defer cancel()
+	call := kernel.Call{Resource: "history", HolderID: target.ID}
+	what := func() string { return fmt.Sprintf("read the counters of %s", target) }
+	return kernel.Await(ctx, r.guard, call, what, func() (classes.Reading, error) { return r.counters.Read(target) })
+}
+
+// History returns what was recorded.
+func (r *Recorder) History() Window {
+	if r.ring == nil {
+		return Window{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ring.Window()
+}

@@ -1,0 +1,218 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package history keeps what containers have used and how long they have waited, for some minutes, in a bounded number of bytes.
+package history
+
+import (
+	"cmp"
+	"encoding/binary"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+const (
+	// Keep is how far the history reaches back.
+	Keep = 15 * time.Minute
+	// Budget is the maximum size of a ring in bytes. With more, the history is shorter.
+	Budget = 8 << 20
+	// maxSeries is the maximum number of series that a ring knows. It records no further ones, e.g. of more than 500 disks.
+	maxSeries = 2048
+	// mostPoints is the maximum number of points of a Window. A longer history is shown in coarser points.
+	mostPoints = 120
+)
+
+// These are the estimated sizes of the bookkeeping of a container without its texts, of one value in it, and of a sample.
+const (
+	containerSize = 900
+	counterSize   = 24
+	sampleSize    = 64
+)
+
+// Container identifies a container.
+type Container struct{ ID, PodUID, Namespace, Pod, Name string }
+
+// size estimates how many bytes a container occupies.
+func (c Container) size() int {
+	return containerSize + 2*len(c.ID) + len(c.PodUID) + len(c.Namespace) + len(c.Pod) + len(c.Name)
+}
+
+// Read is what was read of a container at one moment.
+type Read struct {
+	Container
+	Reading classes.Reading
+}
+
+// Ring has samples of containers, the oldest first. A sample has only the values that are not 0: the growth of cumulative values
+// since the sample before, and other values as they are. A Ring does no I/O, and is not safe for concurrent use.
+type Ring struct {
+	budget, used int
+	// series has the names of all series. The counters and samples refer to them by index.
+	series  []classes.Series
+	indexes map[classes.Series]int
+	// The containers by ID. Their numbers increase.
+	containers map[string]*known
+	next       uint64
+	samples    []sample
+	// added is the number of samples that were ever added.
+	added int
+}
+
+// known is a container that the ring has values of.
+type known struct {
+	Container
+	number uint64
+	// The samples from first to last, counted from the first one ever, have the container.
+	first, last int
+	counters    []counter
+}
+
+// counter is the last value of a cumulative series, in units of the ring.
+type counter struct {
+	series int
+	value  uint64
+}
+
+// sample has the values of one moment, as numbers of variable length: for each container the difference of its number to the one before,
+// the number of its values, and the values with their series.
+type sample struct {
+	time time.Time
+	data []byte
+}
+
+// NewRing returns a ring that occupies at most the given number of bytes.
+func NewRing(budget int) *Ring {
+	return &Ring{budget: budget, indexes: map[classes.Series]int{}, containers: map[string]*known{}}
+}
+
+// Add adds a sample, and removes what is older than Keep or does not fit into the budget. A sample that is not newer than the last one
+// is left out. A container that the first sample lacks, and a later one has, counts from 0.
+func (r *Ring) Add(now time.Time, reads []Read) {
+	if len(r.samples) > 0 && !now.After(r.samples[len(r.samples)-1].time) {
+		return
+	}
+	for _, read := range reads {
+		r.know(read)
+	}
+	slices.SortFunc(reads, func(a, b Read) int { return cmp.Compare(r.containers[a.ID].number, r.containers[b.ID].number) })
+	reads = slices.CompactFunc(reads, func(a, b Read) bool { return a.ID == b.ID })
+
+	var data []byte
+	before := uint64(0)
+	for _, read := range reads {
+		c := r.containers[read.ID]
+		if values, n := r.values(c, read.Reading); n > 0 {
+			data = binary.AppendUvarint(data, c.number-before)
+			data = binary.AppendUvarint(data, uint64(n))
+			data = append(data, values...)
+			before = c.number
+		}
+		c.last = r.added
+	}
+	r.samples = append(r.samples, sample{now, slices.Clip(data)})
+	r.used += sampleSize + len(data)
+	r.added++
+	r.shrink(now)
+}
+
+// know adds a container to the ring, unless the ring has it.
+func (r *Ring) know(read Read) {
+	if r.containers[read.ID] != nil {
+		return
+	}
+	c := read.Container
+	for _, text := range []*string{&c.ID, &c.PodUID, &c.Namespace, &c.Pod, &c.Name} {
+		*text = strings.Clone(*text) // without the larger text that it may be a part of
+	}
+	r.next++
+	r.containers[c.ID] = &known{Container: c, number: r.next, first: r.added, last: r.added}
+	r.used += c.size()
+}
+
+// values encodes the values of a container that are not 0, and keeps its counters.
+func (r *Ring) values(c *known, reading classes.Reading) (data []byte, n int) {
+	for series, value := range reading {
+		at, ok := r.index(series)
+		if !ok || value < 0 || math.IsNaN(value) {
+			continue
+		}
+		units := uint64(math.Round(value * unitsOf(series)))
+		if series.Cumulative() {
+			units = r.grown(c, at, units)
+		}
+		if units > 0 {
+			data = binary.AppendUvarint(binary.AppendUvarint(data, uint64(at)), units)
+			n++
+		}
+	}
+	return data, n
+}
+
+// grown returns by how much a counter has grown since the last sample, and keeps its value. A counter that has decreased has begun again.
+func (r *Ring) grown(c *known, series int, value uint64) uint64 {
+	at, found := slices.BinarySearchFunc(c.counters, series, func(c counter, series int) int { return cmp.Compare(c.series, series) })
+	if !found {
+		c.counters = slices.Insert(c.counters, at, counter{series, value})
+		r.used += counterSize
+		if c.first == r.added && r.added == 0 {
+			return 0 // what it has used before the first sample is not in the history
+		}
+		return value
+	}
+	before := c.counters[at].value
+	c.counters[at].value = value
+	if value < before {
+		return value
+	}
+	return value - before
+}
+
+func (r *Ring) index(series classes.Series) (int, bool) {
+	at, found := r.indexes[series]
+	if !found {
+		if len(r.series) == maxSeries {
+			return 0, false
+		}
+		at = len(r.series)
+		series = classes.Series{Measure: strings.Clone(series.Measure), Part: strings.Clone(series.Part)}
+		r.series, r.indexes[series] = append(r.series, series), at
+	}
+	return at, true
+}
+
+// unitsOf returns how many units of the ring make one unit of a series. Times are kept in microseconds, which the kernel counts.
+func unitsOf(series classes.Series) float64 {
+	if strings.Contains(series.Measure, "_seconds") {
+		return 1e6
+	}
+	return 1
+}
+
+// shrink removes the oldest samples, and the containers that no sample has.
+func (r *Ring) shrink(now time.Time) {
+	old := 0
+	for old < len(r.samples)-1 && (now.Sub(r.samples[old].time) > Keep || r.used > r.budget) {
+		r.used -= sampleSize + len(r.samples[old].data)
+		old++
+	}
+	if old == 0 {
+		return
+	}
+	r.samples = append(r.samples[:0:0], r.samples[old:]...) // a new array, so that the old samples can be freed
+	oldest := r.added - len(r.samples)
+	maps.DeleteFunc(r.containers, func(_ string, c *known) bool {
+		if c.last >= oldest {
+			return false
+		}
+		r.used -= c.size() + counterSize*len(c.counters)
+		return true
+	})
+}
+
+// Bytes returns how many bytes the ring occupies, as it counts them.
+func (r *Ring) Bytes() int { return r.used }

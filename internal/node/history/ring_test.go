@@ -1,0 +1,224 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package history_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+func start() time.Time { return time.Unix(1_000_000, 0) }
+
+func named(name string) history.Container {
+	return history.Container{ID: "id-" + name, PodUID: "uid-" + name, Namespace: "ns", Pod: name, Name: "main"}
+}
+
+func series(measure, part string) classes.Series { return classes.Series{Measure: measure, Part: part} }
+
+func TestAWindowHasRatesOfCountersAndValuesOfGauges(t *testing.T) {
+	r := history.NewRing(history.Budget)
+	for i := range 4 {
+		n := float64(i)
+		reads := []history.Read{{Container: named("a"), Reading: classes.Reading{
+			series(history.WrittenBytes, "sda"): 1000 + n*200, series(history.IOWaiting, ""): n * 2.5, series(history.Memory, ""): 7 + n,
+		}}}
+		if i >= 2 { // has started since, and is then at its end
+			reads = append(reads, history.Read{Container: named("b"), Reading: classes.Reading{series(history.Reads, "sda"): 30}})
+		}
+		r.Add(start().Add(time.Duration(i)*10*time.Second), reads)
+	}
+	r.Add(start(), nil) // the clock was set back
+
+	got := r.Window()
+	want := []history.Track{
+		{Container: named("a"), From: 0, To: 3, Values: map[classes.Series][]float32{
+			series(history.WrittenBytes, "sda"): {20, 20, 20}, series(history.IOWaiting, ""): {0.25, 0.25, 0.25}, series(history.Memory, ""): {8, 9, 10},
+		}},
+		{Container: named("b"), From: 1, To: 3, Values: map[classes.Series][]float32{series(history.Reads, "sda"): {0, 3, 0}}},
+	}
+	if diff := cmp.Diff(want, got.Tracks); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got.Points() != 3 {
+		t.Errorf("%d points, want 3", got.Points())
+	}
+}
+
+func TestACounterThatBeginsAgainCountsFromZero(t *testing.T) {
+	r := history.NewRing(history.Budget)
+	for i, value := range []float64{100, 150, 20} {
+		r.Add(start().Add(time.Duration(i)*time.Second), []history.Read{{Container: named("a"), Reading: classes.Reading{series(history.Reads, "sda"): value}}})
+	}
+	got := r.Window().Tracks[0].Values[series(history.Reads, "sda")]
+	if diff := cmp.Diff([]float32{50, 20}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestALongHistoryIsShownInCoarserPointsOfTheSameSum(t *testing.T) {
+	r := history.NewRing(history.Budget)
+	for i := range 601 {
+		r.Add(start().Add(time.Duration(i)*time.Second), []history.Read{{Container: named("a"), Reading: classes.Reading{
+			series(history.Reads, "sda"): float64(3 * i), series(history.Memory, ""): 5,
+		}}})
+	}
+	w := r.Window()
+	if w.Points() != 120 {
+		t.Errorf("%d points, want 120", w.Points())
+	}
+	for i := range w.Points() {
+		if reads, memory := w.Tracks[0].Values[series(history.Reads, "sda")][i], w.Tracks[0].Values[series(history.Memory, "")][i]; reads != 3 || memory != 5 {
+			t.Fatalf("point %d has %v reads a second and %v bytes, want 3 and 5", i, reads, memory)
+		}
+	}
+}
+
+// busy returns what 500 containers have used: each of them uses two disks, and everything else that is recorded, and nothing is ever 0.
+func busy(random *rand.Rand, totals []classes.Reading) (reads []history.Read) {
+	for i := range totals {
+		if totals[i] == nil {
+			totals[i] = classes.Reading{}
+		}
+		for _, disk := range []string{"sda", "nvme0n1"} {
+			for _, measure := range []string{history.ReadBytes, history.WrittenBytes} {
+				totals[i][series(measure, disk)] += float64(random.IntN(400e6))
+			}
+			for _, measure := range []string{history.Reads, history.Writes} {
+				totals[i][series(measure, disk)] += float64(random.IntN(4000))
+			}
+		}
+		for _, measure := range []string{history.IOWaiting, history.MemoryWaiting, history.CPUWaiting, history.CPUUsed, history.Throttled} {
+			totals[i][series(measure, "")] += 10 * random.Float64()
+		}
+		for _, measure := range []string{history.Refaults, history.HighEvents, history.MaxEvents} {
+			totals[i][series(measure, "")] += float64(random.IntN(10000))
+		}
+		for _, cache := range []string{"0", "1"} {
+			totals[i][series(history.Bandwidth, cache)] += float64(random.IntN(4e9))
+			totals[i][series(history.Occupancy, cache)] = float64(random.IntN(32e6))
+		}
+		totals[i][series(history.Memory, "")] = float64(random.IntN(8e9))
+		name := fmt.Sprintf("deployment-with-a-usual-name-5d8f9c7b6d-%05d", i)
+		reads = append(reads, history.Read{
+			Container: history.Container{
+				ID: fmt.Sprintf("%064d", i), PodUID: fmt.Sprintf("%036d", i), Namespace: "a-namespace", Pod: name, Name: "main",
+			},
+			Reading: totals[i],
+		})
+	}
+	return reads
+}
+
+// TestFifteenMinutesOf500BusyContainersFitIntoTheBudget records at the interval that the documentation recommends.
+func TestFifteenMinutesOf500BusyContainersFitIntoTheBudget(t *testing.T) {
+	const containers, interval = 500, 15 * time.Second
+	random, totals := rand.New(rand.NewPCG(1, 1)), make([]classes.Reading, containers)
+	reads := busy(random, totals) // not counted
+	before := reachable()
+	r := history.NewRing(history.Budget)
+	for i := range int(history.Keep/interval) + 10 {
+		r.Add(start().Add(time.Duration(i)*interval), busy(random, totals))
+	}
+	used := reachable() - before
+	w := r.Window()
+	t.Logf("%d points of %d containers take %d KiB (by its own count %d KiB)", w.Points(), len(w.Tracks), used>>10, r.Bytes()>>10)
+	if used > history.Budget || r.Bytes() > history.Budget {
+		t.Errorf("the ring takes %d bytes, and by its own count %d, more than %d", used, r.Bytes(), history.Budget)
+	}
+	if w.Points() != int(history.Keep/interval) || len(w.Tracks) != containers {
+		t.Errorf("the window has %d points of %d containers", w.Points(), len(w.Tracks))
+	}
+	runtime.KeepAlive(reads)
+	runtime.KeepAlive(totals)
+}
+
+// TestTheBudgetHoldsWhateverContainersDo lets containers come and go each second.
+func TestTheBudgetHoldsWhateverContainersDo(t *testing.T) {
+	const budget = 256 << 10
+	random := rand.New(rand.NewPCG(1, 2))
+	r := history.NewRing(budget)
+	for i := range 300 {
+		reads := busy(random, make([]classes.Reading, 20))
+		for j := range reads {
+			reads[j].ID += fmt.Sprint(i / 3)
+		}
+		r.Add(start().Add(time.Duration(i)*time.Second), reads)
+		if r.Bytes() > budget {
+			t.Fatalf("sample %d: the ring takes %d bytes, more than %d", i, r.Bytes(), budget)
+		}
+	}
+	if w := r.Window(); w.Points() < 10 {
+		t.Errorf("%d points are kept", w.Points())
+	}
+}
+
+// reachable returns the bytes of all reachable objects.
+func reachable() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// files simulates the files of one cgroup.
+type files map[string]string
+
+func (f files) ReadFile(path string) ([]byte, error) {
+	if text, has := f[path]; has {
+		return []byte(text), nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (f files) Readlink(path string) (string, error) {
+	if path == "/sys/dev/block/8:0" {
+		return "../../devices/x/block/sda", nil
+	}
+	return "", fs.ErrNotExist
+}
+
+func (f files) UnifiedDir(classes.Holder) (string, error) {
+	if len(f) == 0 {
+		return "", errors.New("no cgroup")
+	}
+	return "/c", nil
+}
+
+func TestTheFilesOfACgroupAreRead(t *testing.T) {
+	host := files{
+		"/c/io.stat":         "8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n9:9 rbytes=1 wbytes=1 rios=1 wios=1\n",
+		"/c/io.pressure":     "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
+		"/c/memory.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=2\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n",
+		"/c/cpu.pressure":    "some avg10=0.00 avg60=0.00 avg300=0.00 total=3000000\n",
+		"/c/cpu.stat":        "usage_usec 2000000\nuser_usec 1\nnr_throttled 4\nthrottled_usec 500000\n",
+		"/c/memory.stat":     "anon 100\nfile 20\nworkingset_refault_anon 3\nworkingset_refault_file 4\n",
+		"/c/memory.events":   "low 0\nhigh 5\nmax 6\noom 0\n",
+	}
+	got, err := history.NewCounters(host, host).Read(classes.Holder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := classes.Reading{
+		series(history.ReadBytes, "sda"): 4096, series(history.WrittenBytes, "sda"): 8192, series(history.Reads, "sda"): 1, series(history.Writes, "sda"): 2,
+		series(history.IOWaiting, ""): 1.5, series(history.MemoryWaiting, ""): 2e-6, series(history.CPUWaiting, ""): 3,
+		series(history.CPUUsed, ""): 2, series(history.Throttled, ""): 0.5, series(history.Memory, ""): 120, series(history.Refaults, ""): 7,
+		series(history.HighEvents, ""): 5, series(history.MaxEvents, ""): 6,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got, err := history.NewCounters(files{}, files{}).Read(classes.Holder{}); err == nil {
+		t.Errorf("a container without a cgroup has %v", got)
+	}
+}

@@ -1,0 +1,113 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Window is the content of a ring. Its points are the times between two samples, or several of them.
+type Window struct {
+	// Times has the limits of the points: point i is from Times[i] to Times[i+1].
+	Times []time.Time
+	// Tracks has the containers that are in any sample, in the order in which they were first seen.
+	Tracks []Track
+}
+
+// Track is what one container has used in a window.
+type Track struct {
+	Container
+	// Values has a value for each point, by series. For a cumulative series it is the growth per second, otherwise the mean. A series that
+	// was always 0 is missing.
+	Values map[classes.Series][]float32
+	// From and To are the points in which the container was read: From, and those up to before To.
+	From, To int
+}
+
+// Points returns the number of points.
+func (w *Window) Points() int { return max(0, len(w.Times)-1) }
+
+// Window returns the content of the ring. It has at most mostPoints points.
+func (r *Ring) Window() Window {
+	intervals := len(r.samples) - 1
+	if intervals < 1 {
+		return Window{}
+	}
+	merge := (intervals + mostPoints - 1) / mostPoints // how many samples make a point
+	points := (intervals + merge - 1) / merge
+	w := Window{Times: []time.Time{r.samples[0].time}}
+	for i := range points {
+		w.Times = append(w.Times, r.samples[min((i+1)*merge, intervals)].time)
+	}
+
+	oldest := r.added - len(r.samples)
+	pointOf := func(sample int) int { return max(0, (sample-oldest-1)/merge) }
+	byNumber := map[uint64]int{}
+	all := make([]*known, 0, len(r.containers))
+	for _, c := range r.containers {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b *known) int { return cmp.Compare(a.number, b.number) })
+	for _, c := range all {
+		if c.last <= oldest {
+			continue
+		}
+		byNumber[c.number] = len(w.Tracks)
+		w.Tracks = append(w.Tracks, Track{
+			Container: c.Container, Values: map[classes.Series][]float32{}, From: pointOf(c.first), To: pointOf(c.last) + 1,
+		})
+	}
+
+	for i := 1; i <= intervals; i++ { // sample 0 is only the beginning
+		point := (i - 1) / merge
+		weights := weight{
+			growth: 1 / w.Times[point+1].Sub(w.Times[point]).Seconds(),
+			mean:   r.samples[i].time.Sub(r.samples[i-1].time).Seconds() / w.Times[point+1].Sub(w.Times[point]).Seconds(),
+		}
+		r.decode(r.samples[i].data, func(number uint64, series int, value float64) {
+			if at, has := byNumber[number]; has {
+				w.Tracks[at].add(r.series[series], point, points, value, weights)
+			}
+		})
+	}
+	return w
+}
+
+// weight is how much a value of a sample counts in its point, if it is a growth, or if it is not.
+type weight struct{ growth, mean float64 }
+
+func (t *Track) add(series classes.Series, point, points int, value float64, w weight) {
+	values := t.Values[series]
+	if values == nil {
+		values = make([]float32, points)
+		t.Values[series] = values
+	}
+	by := w.mean
+	if series.Cumulative() {
+		by = w.growth
+	}
+	values[point] += float32(value * by / unitsOf(series))
+}
+
+// decode calls a function for each value of a sample.
+func (r *Ring) decode(data []byte, each func(container uint64, series int, value float64)) {
+	number := uint64(0)
+	next := func() uint64 {
+		value, n := binary.Uvarint(data)
+		data = data[max(n, 0):]
+		return value
+	}
+	for len(data) > 0 {
+		number += next()
+		for range next() {
+			series := next()
+			each(number, int(series), float64(next()))
+		}
+	}
+}
