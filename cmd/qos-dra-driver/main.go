@@ -55,6 +55,7 @@ func addFlags(flags *pflag.FlagSet, o *dra.Options) {
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file for the Kubernetes API; empty for the pod's service account")
 	flags.DurationVar(&o.Grace, "grace", o.Grace, "how long classes can be allocated while qos-nri-plugin is not ready")
 	flags.BoolVar(&o.Retire, "retire", o.Retire, "offer no classes, and serve only the claims that have been prepared; the node's device plugins take over")
+	flags.BoolVar(&o.NoExecute, "no-execute", o.NoExecute, "taint removed classes with \"onClassRemoved: evict\" NoExecute: Kubernetes deletes pods with claims")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "address that serves /metrics, /healthz and /readyz; empty for none")
 }
 

@@ -44,7 +44,17 @@ type device struct {
 	podScope    bool
 	mutable     bool
 	draining    bool
+	evicts      bool   // a draining class whose pods Kubernetes must delete, if they have claims
 	capacity    uint64 // 0 if the class has no limit
+}
+
+// markEvicting marks the devices of classes whose pods the plugin requests to evict.
+func markEvicting(list []device, evictions []*qosv1alpha1.Eviction) {
+	for i := range list {
+		list[i].evicts = slices.ContainsFunc(evictions, func(e *qosv1alpha1.Eviction) bool {
+			return e.GetResource() == list[i].Resource && e.GetClass() == list[i].Class
+		})
+	}
 }
 
 // readableName matches the names of extended resources that remain readable and unique as the name of a device.
@@ -190,13 +200,17 @@ func (d *device) published(slots uint64, withheld bool) resourcev1.Device {
 		}}
 	}
 
-	for _, taint := range []struct {
-		key string
-		is  bool
-	}{{taintRemoved, d.draining}, {taintNotReady, withheld}} {
-		if taint.is {
-			published.Taints = append(published.Taints, resourcev1.DeviceTaint{Key: taint.key, Effect: resourcev1.DeviceTaintEffectNoSchedule})
-		}
+	taint := func(key string, effect resourcev1.DeviceTaintEffect) {
+		published.Taints = append(published.Taints, resourcev1.DeviceTaint{Key: key, Effect: effect})
+	}
+	switch {
+	case d.draining && d.evicts:
+		taint(taintRemoved, resourcev1.DeviceTaintEffectNoExecute)
+	case d.draining:
+		taint(taintRemoved, resourcev1.DeviceTaintEffectNoSchedule)
+	}
+	if withheld {
+		taint(taintNotReady, resourcev1.DeviceTaintEffectNoSchedule)
 	}
 	return published
 }

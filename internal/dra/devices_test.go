@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
@@ -17,7 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// slicesOf returns the devices that are published, as "name=slots" and the keys of their taints.
+// slicesOf returns the devices that are published, as "name=slots" and their taints.
 func slicesOf(s nodecache.State, prepared map[classes.Pair]int, withheld bool) (list []string) {
 	for _, slice := range pool(s, devicesOf(s.Status.GetResources()), prepared, withheld).Slices {
 		for _, d := range slice.Devices {
@@ -26,7 +27,7 @@ func slicesOf(s nodecache.State, prepared map[classes.Pair]int, withheld bool) (
 				text += "=" + c.Value.String()
 			}
 			for _, taint := range d.Taints {
-				text += " " + taint.Key
+				text += " " + taint.Key + ":" + string(taint.Effect)
 			}
 			list = append(list, text)
 		}
@@ -55,8 +56,8 @@ func TestTheSchedulerCountsOnlyTheSlotsThatAreItsToGive(t *testing.T) {
 		"a device plugin gave it before":      {state: state(gold, hasDevice("gold")), want: []string{"rdt-gold=2", "rdt-bronze"}},
 		"beside a claim that has not started": {state: state(gold, hasDevice("gold")), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
 		"annotations have taken all":          {state: state(gold, has("gold", container), has("gold", container), has("gold", container)), want: []string{"rdt-bronze"}},
-		"a class is removed":                  {state: state([]*qosv1alpha1.QOSResourceClassInfo{removed}), want: []string{"rdt-silver=2 qos.noderesource.dev/removed"}},
-		"the plugin is away for too long":     {state: state(gold), withheld: true, want: []string{"rdt-gold=3 qos.noderesource.dev/not-ready", "rdt-bronze qos.noderesource.dev/not-ready"}},
+		"a class is removed":                  {state: state([]*qosv1alpha1.QOSResourceClassInfo{removed}), want: []string{"rdt-silver=2 qos.noderesource.dev/removed:NoSchedule"}},
+		"the plugin is away for too long":     {state: state(gold), withheld: true, want: []string{"rdt-gold=3 qos.noderesource.dev/not-ready:NoSchedule", "rdt-bronze qos.noderesource.dev/not-ready:NoSchedule"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			prepared := map[classes.Pair]int{{Resource: "k8s.io/rdt", Class: "gold"}: test.prepared}
@@ -64,6 +65,39 @@ func TestTheSchedulerCountsOnlyTheSlotsThatAreItsToGive(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestPodsOfARemovedClassAreDeletedOnRequest needs both: a class file that evicts, and a driver with --no-execute.
+func TestPodsOfARemovedClassAreDeletedOnRequest(t *testing.T) {
+	removed := class("gold", 3)
+	removed.Draining = true
+	s := state([]*qosv1alpha1.QOSResourceClassInfo{removed, class("silver", 1)})
+	for _, test := range []struct {
+		flag, evicts bool
+		want         resourcev1.DeviceTaintEffect
+	}{
+		{true, true, resourcev1.DeviceTaintEffectNoExecute}, {true, false, resourcev1.DeviceTaintEffectNoSchedule},
+		{false, true, resourcev1.DeviceTaintEffectNoSchedule},
+	} {
+		s.Assignments.Evictions = nil
+		if test.evicts {
+			s.Assignments.Evictions = []*qosv1alpha1.Eviction{{Resource: "k8s.io/rdt", Class: "gold"}}
+		}
+		d := newDriver(t, t.TempDir(), s)
+		d.options.NoExecute = test.flag
+		resources, err := d.update(s, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, published := range resources.Pools[node].Slices[0].Devices {
+			if published.Name == "rdt-gold" && (len(published.Taints) != 1 || published.Taints[0].Effect != test.want) {
+				t.Errorf("flag %t, evicts %t: the taints are %v, want %s", test.flag, test.evicts, published.Taints, test.want)
+			}
+			if published.Name != "rdt-gold" && len(published.Taints) > 0 {
+				t.Errorf("%s has the taints %v", published.Name, published.Taints)
+			}
+		}
 	}
 }
 

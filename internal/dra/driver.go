@@ -187,6 +187,9 @@ func (d *Driver) update(state nodecache.State, withheld bool) (resourceslice.Dri
 	defer d.mu.Unlock()
 
 	list := devicesOf(state.Status.GetResources())
+	if d.options.NoExecute {
+		markEvicting(list, state.Assignments.GetEvictions())
+	}
 	var pairs []classes.Pair
 	d.devices = map[string]device{}
 	for _, device := range list {

@@ -30,8 +30,10 @@ type Options struct {
 	// Grace is how long the classes of the node can be allocated while the plugin is not ready.
 	Grace time.Duration
 	// Retire makes the driver offer no classes and serve only the claims that it has prepared.
-	Retire  bool
-	Version string
+	Retire bool
+	// NoExecute makes Kubernetes delete the pods of removed classes, if their class files say that they are evicted.
+	NoExecute bool
+	Version   string
 }
 
 // DefaultOptions returns the default options.

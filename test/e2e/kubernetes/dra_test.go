@@ -32,7 +32,7 @@ func (n *node) installDRA(t *testing.T) *draPrograms {
 	p := &draPrograms{programs: n.install(t, "--publish=node-object,pod-conditions,events")}
 	// The driver runs as in the DaemonSet: as root without capabilities.
 	p.driver = n.process("driver", "setpriv", "--bounding-set=-all", "--inh-caps=-all", n.program("qos-dra-driver"),
-		"--node-name", n.name, "--kubeconfig", n.cluster.kubeconfig("admin"), "--grace=5s")
+		"--node-name", n.name, "--kubeconfig", n.cluster.kubeconfig("admin"), "--grace=5s", "--no-execute")
 	p.driver.mustStart(t)
 	t.Cleanup(func() { must(t, p.driver.end(syscall.SIGTERM)) })
 	n.makeDeviceClasses(t)
@@ -277,7 +277,7 @@ func restartsUnderDRA(t *testing.T, n *node, p *draPrograms) {
 	}
 }
 
-// classesChangeUnderDRA lowers the capacity of a class below its use, and removes the class.
+// classesChangeUnderDRA lowers the capacity of a class below its use, removes the class, and evicts its pods by a taint.
 func classesChangeUnderDRA(t *testing.T, n *node, p *draPrograms) {
 	t.Cleanup(func() { p.setClasses(t, fmt.Sprintf(classes, 2)) })
 	n.run(t, pod{name: "one", classes: n.asks("gold")}, pod{name: "two", classes: n.asks("gold")})
@@ -289,13 +289,17 @@ func classesChangeUnderDRA(t *testing.T, n *node, p *draPrograms) {
 	n.run(t, pod{name: "waits", classes: n.asks("gold")})
 	n.pending(t, "waits", "cannot allocate all claims")
 
-	p.setClasses(t, strings.NewReplacer("{name: gold,", "{name: best,", "gold: [", "best: [").Replace(fmt.Sprintf(classes, 2)))
+	removed := strings.NewReplacer("{name: gold,", "{name: best,", "gold: [", "best: [").Replace(fmt.Sprintf(classes, 2))
+	p.setClasses(t, removed)
 	n.slots(t, "blockio-gold=,qos.noderesource.dev/removed")
 	n.slots(t, "blockio-best=2")
 	n.inClass(t, "one", "gold")
 	if got := n.containerID("one") + n.containerID("two"); got != before {
 		t.Error("a change of the class files has replaced containers")
 	}
+
+	p.setClasses(t, strings.Replace(removed, "  defaultClass:", "  onClassRemoved: evict\n  defaultClass:", 1))
+	n.kubectl(t, "wait", "--for=delete", within, "pod/one", "pod/two")
 }
 
 // driverWrites returns how often the driver has written objects of a resource.
