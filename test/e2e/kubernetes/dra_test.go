@@ -135,7 +135,7 @@ func limitsByDRA(t *testing.T, n *node) {
 	n.inClass(t, "second", "gold")
 	n.inClass(t, "asks-not", "standard")
 	n.condition(t, "first", "blockio gold (allocated)")
-	n.reported(t, "first", `True Assigned: class gold of k8s.io/blockio: container main of pod first {"class":"gold","resource":"k8s.io/blockio","values":{"io.max":`)
+	n.reported(t, "first", `True Assigned: class gold of k8s.io/blockio: container main of pod first {"class":"gold","resource":"k8s.io/blockio","values":{"`)
 	n.run(t, pod{name: "third", classes: gold})
 	n.pending(t, "third", "cannot allocate all claims")
 	n.delete(t, "first")
