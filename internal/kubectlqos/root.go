@@ -55,7 +55,7 @@ changes classes of running containers, and converts manifests with KEP-3008 fiel
 	root.CompletionOptions.DisableDefaultCmd = true // newCompletionCommand replaces the default command, and also supports kubectl
 	root.AddCommand(
 		newNodesCommand(c), newPodsCommand(c), newVolumesCommand(c), newTopCommand(c), newBlameCommand(c), newSetCommand(c), newResizeCommand(c),
-		newConvertCommand(c), newQuotaCommand(c), newDeviceClassesCommand(c), newCheckCommand(), newCompletionCommand(),
+		newConvertCommand(c), newQuotaCommand(c), newDeviceClassesCommand(c), newCheckCommand(c), newCompletionCommand(),
 		program.NewVersionCommand("kubectl-qos", version),
 	)
 	return root

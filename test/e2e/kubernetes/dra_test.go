@@ -73,11 +73,15 @@ func (n *node) slots(t *testing.T, want string) {
 func TestDRA(t *testing.T) {
 	n := ready(t)
 	p := n.installDRA(t)
+	if got := n.qos(t, "check", "--dra"); !strings.Contains(got, "allow classes by DRA") {
+		t.Errorf("kubectl qos check --dra prints %s", got)
+	}
 	t.Run("manifests for device plugins are satisfied by DRA", func(t *testing.T) { limitsByDRA(t, n) })
 	t.Run("users cannot forge an allocation", func(t *testing.T) { allocationsAreNotForged(t, n) })
 	t.Run("a claim names a second choice", func(t *testing.T) { secondChoice(t, n) })
 	t.Run("each container of a shared claim takes a slot", func(t *testing.T) { sharedClaim(t, n) })
 	t.Run("slots that others take are not the scheduler's", func(t *testing.T) { slotsTakenOutside(t, n) })
+	t.Run("a quota counts limits and claims", func(t *testing.T) { quotaUnderDRA(t, n) })
 	t.Run("restarts leave pods alone", func(t *testing.T) { restartsUnderDRA(t, n, p) })
 	t.Run("classes change under pods", func(t *testing.T) { classesChangeUnderDRA(t, n, p) })
 	t.Run("a pool is switched while pods run", func(t *testing.T) { switchWithPods(t, n, p) })
@@ -241,6 +245,32 @@ func slotsTakenOutside(t *testing.T, n *node) {
 	n.delete(t, "by-annotation")
 	n.slots(t, "blockio-gold=2")
 	n.running(t, "waits")
+}
+
+// quotaUnderDRA runs a pod that requests a class by its limits and one by a claim. The quota allows no third, by a claim.
+func quotaUnderDRA(t *testing.T, n *node) {
+	const hard = "{requests.qos.noderesource.dev/blockio.gold: 2, blockio.gold.deviceclass.resource.k8s.io/devices: 9}"
+	n.apply(t, "{apiVersion: v1, kind: ResourceQuota, metadata: {name: gold, namespace: default}, spec: {hard: "+hard+"}}")
+	t.Cleanup(func() { n.kubectl(t, "delete", "quota", "gold") })
+	used := func(want string) {
+		t.Helper()
+		until(t, "the quota counts "+want, func() (bool, string) {
+			seen, err := n.try("get", "quota", "gold", "-o", "jsonpath={.status.used}")
+			return err == nil && strings.Contains(seen, want), seen
+		})
+	}
+	used(`"requests.qos.noderesource.dev/blockio.gold":"0"`)
+	n.run(t, pod{name: "by-limits", classes: []string{"blockio.gold"}})
+	n.running(t, "by-limits")
+	used(`"requests.qos.noderesource.dev/blockio.gold":"1"`)
+	const request = "exactly: {deviceClassName: blockio.gold}"
+	n.runClaimed(t, "by-claim", request, "main")
+	n.running(t, "by-claim")
+	used(`"requests.qos.noderesource.dev/blockio.gold":"2"`)
+	output, err := n.kubectlCommand(claimed("too-many", request, "", "main"), "apply", "-f", "-", "--dry-run=server").CombinedOutput()
+	if err == nil || !strings.Contains(string(output), "exceeded quota: gold") {
+		t.Errorf("a third request is answered %v: %s", err, output)
+	}
 }
 
 // restartsUnderDRA kills one program after another while pods run.
