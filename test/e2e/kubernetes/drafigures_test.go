@@ -1,0 +1,108 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+)
+
+// figurePods is the number of pods of each measurement.
+const figurePods = 20
+
+// TestDRAFigures measures what docs/dra.md compares: the start of pods, and the memory of the driver and of the device plugins with equal
+// pods. It fails if the driver writes to the API although nothing changes, or more than once for a claim.
+func TestDRAFigures(t *testing.T) {
+	skipNightly(t)
+	n := ready(t)
+	p := n.installDRA(t)
+	n.setGold(t, p.programs, figurePods)
+	n.slots(t, fmt.Sprint("blockio-gold=", figurePods))
+	config, err := clientcmd.BuildConfigFromFlags("", n.cluster.kubeconfig("admin"))
+	must(t, err)
+	api, err := kubernetes.NewForConfig(config)
+	must(t, err)
+
+	before := len(n.writesOf(t, "qos-dra-driver"))
+	n.starts(t, api, "none", func(name string) string { return pod{name: name}.manifest() })
+	if writes := len(n.writesOf(t, "qos-dra-driver")) - before; writes > 0 {
+		t.Errorf("the driver has written %d times although no class was requested", writes)
+	}
+	gold := n.asks("gold")
+	byLimits := func(name string) string { return pod{name: name, classes: gold}.manifest() }
+	n.starts(t, api, "extended resource by DRA", byLimits)
+	n.starts(t, api, "claim", func(name string) string {
+		return claimed(name, "exactly: {deviceClassName: blockio.gold}", "", "main")
+	})
+	now, most := memory(t, p.driver)
+	t.Logf("after %d pods, the driver has %.1f MiB resident, %.1f MiB at most", 2*figurePods, now, most)
+
+	must(t, p.driver.end(syscall.SIGTERM))
+	shim := n.process("device-plugins", "setpriv", "--bounding-set=-all", "--inh-caps=-all", n.program("qos-kubelet-shim"),
+		"--node-name", n.name, "--publish=device-plugin", "--metrics-address=127.0.0.1:9423")
+	shim.mustStart(t)
+	t.Cleanup(func() { must(t, shim.end(syscall.SIGTERM)) })
+	n.offers(t, "blockio.gold", fmt.Sprint(figurePods), fmt.Sprint(figurePods))
+	n.starts(t, api, "device plugin", byLimits)
+	n.starts(t, api, "device plugin", byLimits)
+	now, most = memory(t, shim)
+	t.Logf("after %d pods, the device plugins have %.1f MiB resident, %.1f MiB at most", 2*figurePods, now, most)
+}
+
+// starts runs pods one after another, logs how long they take from their creation until their container runs, and deletes them. The
+// parameter `manifest` returns the manifest of a pod with a name.
+func (n *node) starts(t *testing.T, api kubernetes.Interface, what string, manifest func(name string) string) {
+	t.Helper()
+	var took []time.Duration
+	for i := range figurePods {
+		took = append(took, n.startOf(t, api, manifest(fmt.Sprint("start-", i))))
+	}
+	slices.Sort(took)
+	t.Logf("%s: %d pods start in %d ms (median) and %d ms (95th percentile)", what, figurePods,
+		took[figurePods/2].Milliseconds(), took[figurePods*95/100-1].Milliseconds())
+	n.kubectl(t, "delete", "pods,resourceclaims", "--all", "--wait", within)
+}
+
+// startOf creates the objects of a manifest, and returns the time from the creation of its pod until the container of the pod runs.
+func (n *node) startOf(t *testing.T, api kubernetes.Interface, manifest string) time.Duration {
+	t.Helper()
+	pod := &corev1.Pod{}
+	for _, document := range strings.Split(manifest, "\n---\n") {
+		switch {
+		case strings.Contains(document, "kind: Pod") || strings.Contains(document, `"kind":"Pod"`):
+			must(t, yaml.Unmarshal([]byte(document), pod))
+		case document != "":
+			n.apply(t, document)
+		}
+	}
+	pods := api.CoreV1().Pods("default")
+	events, err := pods.Watch(t.Context(), metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", pod.Name).String()})
+	must(t, err)
+	defer events.Stop()
+
+	began := time.Now()
+	_, err = pods.Create(t.Context(), pod, metav1.CreateOptions{})
+	must(t, err)
+	for event := range events.ResultChan() {
+		seen, is := event.Object.(*corev1.Pod)
+		if is && len(seen.Status.ContainerStatuses) > 0 && seen.Status.ContainerStatuses[0].State.Running != nil {
+			return time.Since(began)
+		}
+	}
+	t.Fatalf("the watch of pod %s has ended before its container ran", pod.Name)
+	return 0
+}
