@@ -21,8 +21,8 @@ import (
 
 // These are the names of a device's attributes and of its capacity, all in the domain of the driver.
 const (
-	attributeResource, attributeClass, attributeScope = "resource", "class", "scope"
-	attributeDescription, attributeMutable            = "description", "mutable"
+	attributeResource, attributeClass, attributeScope     = "resource", "class", "scope"
+	attributeKind, attributeDescription, attributeMutable = "kind", "description", "mutable"
 
 	// Slots is the name of the capacity. Each allocation consumes one slot.
 	Slots = "slots"
@@ -38,6 +38,7 @@ const (
 type device struct {
 	classes.Pair
 
+	kind        string // of the resource, e.g. "rdt"
 	name        string // of the device in the ResourceSlice
 	extended    string // name of the extended resource
 	description string
@@ -84,7 +85,7 @@ func devicesOf(r *qosv1alpha1.ResourcesInfo) []device {
 	var list []device
 	for _, c := range nodecache.RequestableClasses(r) {
 		list = append(list, device{
-			Pair: classes.Pair{Resource: c.Resource.GetName(), Class: c.GetName()}, name: deviceName(c.GetExtendedResource()), extended: c.GetExtendedResource(),
+			Pair: classes.Pair{Resource: c.Resource.GetName(), Class: c.GetName()}, kind: c.Resource.GetKind(), name: deviceName(c.GetExtendedResource()), extended: c.GetExtendedResource(),
 			description: c.GetDescription(), podScope: c.PodScope, mutable: c.Resource.GetMutable(),
 			draining: c.GetDraining(), capacity: c.GetCapacity(),
 		})
@@ -187,6 +188,9 @@ func (d *device) published(slots uint64, withheld bool) resourcev1.Device {
 		Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
 			attributeResource: text(d.Resource), attributeClass: text(d.Class), attributeScope: text(scope), attributeMutable: {BoolValue: &d.mutable},
 		},
+	}
+	if d.kind != "" { // plugins of earlier versions do not report it
+		published.Attributes[attributeKind] = text(d.kind)
 	}
 	if d.description != "" {
 		published.Attributes[attributeDescription] = text(cut(d.description, resourcev1.DeviceAttributeMaxValueLength))

@@ -122,12 +122,15 @@ func TestADeviceDescribesItsClass(t *testing.T) {
 	for _, d := range devices {
 		a := d.Attributes
 		text := fmt.Sprint(*a[attributeResource].StringValue, " ", *a[attributeClass].StringValue, " ", *a[attributeScope].StringValue, " ", *a[attributeMutable].BoolValue)
+		if kind, has := a[attributeKind]; has {
+			text += " " + *kind.StringValue
+		}
 		if description, described := a[attributeDescription]; described {
 			text += " " + *description.StringValue
 		}
 		seen = append(seen, text)
 	}
-	want := []string{"k8s.io/rdt gold container true " + strings.Repeat("x", 63), "vendor.example/net fast pod false"}
+	want := []string{"k8s.io/rdt gold container true rdt " + strings.Repeat("x", 63), "vendor.example/net fast pod false"}
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

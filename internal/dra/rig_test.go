@@ -30,7 +30,7 @@ func (p *plugin) Get() (state nodecache.State, changed <-chan struct{}) { return
 // state returns the state of a plugin with these classes of k8s.io/rdt and assignments.
 func state(classes []*qosv1alpha1.QOSResourceClassInfo, pods ...*qosv1alpha1.PodAssignments) nodecache.State {
 	status := &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{
-		ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: "k8s.io/rdt", Mutable: true, Classes: classes}},
+		ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: "k8s.io/rdt", Kind: "rdt", Mutable: true, Classes: classes}},
 	}}
 	return nodecache.State{Status: status, Latest: status, Assignments: &qosv1alpha1.ListAssignmentsResponse{Pods: pods}}
 }

@@ -149,7 +149,7 @@ func enumOf(kind, name string) string {
 }
 
 func resourceOf(r state.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
-	info := &qosv1alpha1.QOSResourceInfo{Name: r.Name, Mutable: r.Mutable, DefaultClass: r.DefaultClass}
+	info := &qosv1alpha1.QOSResourceInfo{Name: r.Name, Mutable: r.Mutable, DefaultClass: r.DefaultClass, Kind: r.Kind}
 	for _, class := range r.Classes {
 		message := classOf(r, class.Name)
 		message.Capacity, message.Description = class.Capacity, class.Description

@@ -104,15 +104,15 @@ func TestStatusReportsWhatIsOfferedAndWhatIsInUse(t *testing.T) {
 			healthy("KernelAnswers", "Answers", "The kernel answers."),
 		},
 		Resources: &qosv1alpha1.ResourcesInfo{
-			PodQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: apitest.Network, Mutable: true, Classes: []*qosv1alpha1.QOSResourceClassInfo{
+			PodQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: apitest.Network, Mutable: true, Kind: "test", Classes: []*qosv1alpha1.QOSResourceClassInfo{
 				{Name: "fast", ExtendedResource: "vendor.example/network.fast"},
 			}}},
 			ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{
-				{Name: apitest.RDT, Mutable: true, DefaultClass: "bronze", Classes: []*qosv1alpha1.QOSResourceClassInfo{
+				{Name: apitest.RDT, Mutable: true, Kind: "test", DefaultClass: "bronze", Classes: []*qosv1alpha1.QOSResourceClassInfo{
 					{Name: "gold", Capacity: 1, InUse: 1, Description: "for those in a hurry", ExtendedResource: "qos.noderesource.dev/rdt.gold", Values: values},
 					{Name: "bronze", InUse: 2, ExtendedResource: "qos.noderesource.dev/rdt.bronze"},
 				}},
-				{Name: apitest.BlockIO, Mutable: true, Classes: []*qosv1alpha1.QOSResourceClassInfo{
+				{Name: apitest.BlockIO, Mutable: true, Kind: "test", Classes: []*qosv1alpha1.QOSResourceClassInfo{
 					{Name: "high-prio", Capacity: 4, ExtendedResource: "qos.noderesource.dev/blockio.high-prio"},
 					{Name: "throttled", ExtendedResource: "qos.noderesource.dev/blockio.throttled"},
 				}},

@@ -126,7 +126,8 @@ func TestDocumentsOfOneMessageAreTheSameEveryTime(t *testing.T) {
   "degraded": "",
   "extendedResource": "",
   "draining": false,
-  "conditions": []
+  "conditions": [],
+  "values": {}
 }
 `
 

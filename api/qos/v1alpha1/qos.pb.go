@@ -459,7 +459,9 @@ type QOSResourceInfo struct {
 	// defaults].
 	DefaultClass string `protobuf:"bytes,16,opt,name=default_class,json=defaultClass,proto3" json:"default_class,omitempty"`
 	// Conditions of this resource on this machine, e.g. of type "WeightsEffective". Each type occurs once, ordered by type.
-	Conditions    []*Condition `protobuf:"bytes,17,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	Conditions []*Condition `protobuf:"bytes,17,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	// Kind of the resource, which is the name of its field in the class file: "rdt", "blockio", "linux", "external" or "volumeio".
+	Kind          string `protobuf:"bytes,18,opt,name=kind,proto3" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -527,6 +529,13 @@ func (x *QOSResourceInfo) GetConditions() []*Condition {
 		return x.Conditions
 	}
 	return nil
+}
+
+func (x *QOSResourceInfo) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
 }
 
 // QOSResourceClassInfo describes one class of a resource [RuntimeStatus].
@@ -3468,7 +3477,7 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\rResourcesInfo\x12I\n" +
 	"\x11pod_qos_resources\x18\x01 \x03(\v2\x1d.qos.v1alpha1.QOSResourceInfoR\x0fpodQosResources\x12U\n" +
 	"\x17container_qos_resources\x18\x02 \x03(\v2\x1d.qos.v1alpha1.QOSResourceInfoR\x15containerQosResources\x12O\n" +
-	"\x14volume_qos_resources\x18\x10 \x03(\v2\x1d.qos.v1alpha1.QOSResourceInfoR\x12volumeQosResources\"\xdb\x01\n" +
+	"\x14volume_qos_resources\x18\x10 \x03(\v2\x1d.qos.v1alpha1.QOSResourceInfoR\x12volumeQosResources\"\xef\x01\n" +
 	"\x0fQOSResourceInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\amutable\x18\x02 \x01(\bR\amutable\x12<\n" +
@@ -3476,7 +3485,8 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\rdefault_class\x18\x10 \x01(\tR\fdefaultClass\x127\n" +
 	"\n" +
 	"conditions\x18\x11 \x03(\v2\x17.qos.v1alpha1.ConditionR\n" +
-	"conditions\"\xa0\x03\n" +
+	"conditions\x12\x12\n" +
+	"\x04kind\x18\x12 \x01(\tR\x04kind\"\xa0\x03\n" +
 	"\x14QOSResourceClassInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bcapacity\x18\x02 \x01(\x04R\bcapacity\x12\x15\n" +

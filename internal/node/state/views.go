@@ -29,6 +29,8 @@ type Status struct {
 // ResourceStatus is a resource and the use of its classes.
 type ResourceStatus struct {
 	classes.Offer
+	// Kind is the name of the field of the resource in the class file.
+	Kind string
 	// InUse maps each class, including draining classes, to the number of its assignments. A draining class that only ended containers
 	// may get again has 0.
 	InUse      map[string]int
@@ -93,7 +95,7 @@ func (s *Store) Status() Status {
 			values = valued.Values()
 		}
 		status.Resources = append(status.Resources, ResourceStatus{
-			Offer: offer, InUse: n.used(offer.Name), Degraded: backend.Degraded, Monitored: backend.Monitored, Features: backend.Features, Values: values,
+			Offer: offer, Kind: r.Config.Kind, InUse: n.used(offer.Name), Degraded: backend.Degraded, Monitored: backend.Monitored, Features: backend.Features, Values: values,
 			Conditions: slices.Concat(backend.Conditions, r.Drift.conditions()), Held: n.held[offer.Name],
 		})
 	}
