@@ -223,6 +223,9 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 	}
 	next.effective, err = devices.around(t, len(reclaim), ops, before, wanted, next.machine.info)
 	b.freed = nil
+	if err != nil {
+		b.failed(devices, next.machine.info, err)
+	}
 	if errors.Is(err, syscall.EBUSY) && errors.Is(err, ErrRollback) {
 		b.freed = reclaim
 		err = fmt.Errorf("%w; the kernel frees the RMIDs of removed groups after some seconds, and the class files are then applied again", err)

@@ -249,8 +249,24 @@ func (b *Backend) forgetDevices() {
 		return
 	}
 	b.devices = nil
-	if err := b.saveDevices(nil); err != nil {
-		b.log.Warn("cannot save that class files do not set device traffic", "error", err)
+	b.saveDevicesAgain()
+}
+
+// failed handles the failure of a change. After a change that was undone, nothing may be restored later, because another program may set
+// device traffic meanwhile. After one that was not, the next configuration still has to know what was there before.
+func (b *Backend) failed(c *deviceChange, info resctrl.Info, cause error) {
+	switch {
+	case c == nil || b.devices.on(info) != nil: // what is recorded comes from an earlier change
+	case errors.Is(cause, ErrRollback):
+		b.devices = c
+	default:
+		b.saveDevicesAgain()
+	}
+}
+
+func (b *Backend) saveDevicesAgain() {
+	if err := b.saveDevices(b.devices); err != nil {
+		b.log.Warn("cannot save what device traffic had before class files set it", "error", err)
 	}
 }
 

@@ -191,7 +191,6 @@ func (m savedMemory) Save(changed map[string][]byte) error {
 	return nil
 }
 
-// TestDeviceTrafficIsRestoredAfterARestart removes the field while the plugin does not run.
 // TestDeviceTrafficIsRestoredUnderOtherMountOptions restarts the plugin after another program has mounted resctrl with separate code and
 // data. What device traffic had under the former mount is not what it has to get back.
 func TestDeviceTrafficIsRestoredUnderOtherMountOptions(t *testing.T) {
@@ -227,6 +226,57 @@ func TestDeviceTrafficIsRestoredUnderOtherMountOptions(t *testing.T) {
 	}
 }
 
+// TestAFailedChangeOfDeviceTrafficIsNotRestored has a second process, before which another program sets device traffic. If the first
+// process cannot undo its change, the second one does, and so does the first one with the next configuration.
+func TestAFailedChangeOfDeviceTrafficIsNotRestored(t *testing.T) {
+	without := `{partitions: {p: {l3Allocation: "50%", classes: {a: }}}}`
+	for name, test := range map[string]struct {
+		undone bool
+		want   string
+	}{"undone": {true, "0=30;1=30"}, "not undone": {false, "disabled"}} {
+		t.Run(name, func(t *testing.T) {
+			spec, memory := withIOAlloc(), savedMemory{}
+			spec.IOAlloc = "disabled"
+			fs := sim.New(spec)
+			first := newBackend(fs, nil)
+			must(t, first.Remember(memory))
+			fs.Inject(func(c sim.Call) *sim.Fault {
+				if c.Op == "write" && (strings.HasSuffix(c.Path, "/io_alloc_cbm") || !test.undone && strings.HasSuffix(c.Path, "/io_alloc") && c.Data == "0\n") {
+					return &sim.Fault{Errno: syscall.EIO}
+				}
+				return nil
+			})
+			if err := first.Apply(t.Context(), parse(t, withDevices(`"20%"`))); errors.Is(err, ErrRollback) == test.undone {
+				t.Fatal(err)
+			}
+			fs.Inject(nil)
+			if saved := len(memory) > 0; saved == test.undone {
+				t.Errorf("saved is %s", memory)
+			}
+
+			if test.undone {
+				must(t, fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc", []byte("1\n")))
+				must(t, fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc_cbm", []byte("0=30;1=30\n")))
+			}
+			second := newBackend(fs, nil)
+			must(t, second.Remember(maps.Clone(memory)))
+			for _, b := range []*Backend{second, first} {
+				apply(t, b, without)
+				if got := deviceMasks(t, fs); got != test.want {
+					t.Errorf("without the field, device traffic has %s, want %s", got, test.want)
+				}
+				if !test.undone { // as the first process had left it
+					must(t, fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc", []byte("1\n")))
+				}
+			}
+			if len(memory) > 0 {
+				t.Errorf("still saved are %s", memory)
+			}
+		})
+	}
+}
+
+// TestDeviceTrafficIsRestoredAfterARestart removes the field while the plugin does not run.
 func TestDeviceTrafficIsRestoredAfterARestart(t *testing.T) {
 	for _, before := range []string{"disabled", "0=f;1=f"} {
 		spec, memory := withIOAlloc(), savedMemory{}
