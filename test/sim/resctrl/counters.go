@@ -60,7 +60,7 @@ func (f *FS) counters() (files []string) {
 			files = append(files, counterFile(id, counter))
 		}
 	}
-	for _, id := range f.spec.Domains {
+	for _, id := range f.online(f.spec.Domains) {
 		for _, event := range telemetryEvents() {
 			if f.spec.TelemetryRMIDs > 0 {
 				files = append(files, counterFile(id, event))
@@ -73,9 +73,9 @@ func (f *FS) counters() (files []string) {
 // monitored returns the IDs of the last level caches.
 func (f *FS) monitored() []int {
 	if f.spec.L3 == nil {
-		return f.spec.Domains
+		return f.online(f.spec.Domains)
 	}
-	return f.spec.L3.domains(f.spec)
+	return f.online(f.spec.L3.domains(f.spec))
 }
 
 // listCounters lists mon_data or a directory in it.

@@ -21,6 +21,8 @@ type FS struct {
 	live *mounted // nil while unmounted
 	// limbo is the number of RMIDs in limbo while unmounted.
 	limbo int
+	// offline has the places of the domains without CPUs.
+	offline []int
 	// tasks maps thread IDs to tasks.
 	tasks map[int]*task
 	// calls is the number of Calls since the last call of Inject.

@@ -5,6 +5,7 @@ package resctrl
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -70,6 +71,7 @@ func (m *mounted) writeIOAllocMasks(data string) error {
 	for entry := range strings.SplitSeq(strings.TrimSpace(data), ";") {
 		name, mask, _ := strings.Cut(entry, "=")
 		id, err := strconv.Atoi(name)
+		known := false
 		for _, s := range m.schemas {
 			if !strings.HasPrefix(s.name, "L3") {
 				continue
@@ -77,8 +79,9 @@ func (m *mounted) writeIOAllocMasks(data string) error {
 			if _, ok := m.validMask(s, mask); !ok {
 				return syscall.EINVAL
 			}
+			known = known || slices.Contains(s.domains, id)
 		}
-		if _, known := m.ioAlloc[id]; err != nil || !known {
+		if err != nil || !known {
 			return syscall.EINVAL
 		}
 		m.ioAlloc[id] = mask

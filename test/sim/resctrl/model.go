@@ -85,8 +85,8 @@ type mounted struct {
 	root    *group
 	groups  map[string]*group
 	closids []bool
-	// rmids is the number of free RMIDs. `limbo` is the number of freed RMIDs that still have cache lines.
-	rmids, limbo int
+	// allRMIDs is the number of RMIDs, and rmids that of free ones. `limbo` is the number of freed RMIDs that still have cache lines.
+	allRMIDs, rmids, limbo int
 	// pmgs is the number of RMIDs of each control group on Arm. It is 0 on other CPUs.
 	pmgs   int
 	status string
@@ -123,7 +123,13 @@ func (f *FS) mount(options string) error {
 	}
 
 	m := &mounted{options: strings.Join(wanted, ","), vendor: spec.Vendor, groups: map[string]*group{}}
-	if spec.MB != nil {
+	m.allRMIDs = spec.RMIDs
+	// resctrl_arch_set_cdp_enabled in drivers/resctrl/mpam_resctrl.c
+	apart := spec.Vendor == Arm && (has("cdp") || has("cdpl2"))
+	if apart {
+		m.allRMIDs /= 2
+	}
+	if spec.MB != nil && !apart {
 		s := newSchema("MB", nil, spec.MB, spec.MB.CLOSIDs, spec.Domains)
 		s.mbps = has("mba_MBps")
 		m.schemas = append(m.schemas, s)
@@ -146,14 +152,15 @@ func (f *FS) mount(options string) error {
 		s.reset(0)
 	}
 
-	m.rmids, m.limbo = spec.RMIDs-1-f.limbo, f.limbo
+	m.rmids, m.limbo = m.allRMIDs-1-f.limbo, f.limbo
 	if spec.TelemetryRMIDs > 0 { // a group needs an RMID of each feature
 		m.rmids = min(m.rmids, spec.TelemetryRMIDs-1)
 	}
 	if spec.Vendor == Arm {
-		m.pmgs = spec.RMIDs / least
+		m.pmgs = m.allRMIDs / least
 	}
 	f.live = m
+	f.setDomains()
 	f.assign(m.root)
 	return nil
 }

@@ -147,6 +147,7 @@ func (m *mounted) info(spec Spec) map[string]string {
 		files[s.name+"/cbm_mask"] = fmt.Sprintf("%x\n", s.full())
 		files[s.name+"/min_cbm_bits"] = fmt.Sprintln(s.cache.MinBits)
 		files[s.name+"/shareable_bits"] = fmt.Sprintf("%x\n", s.cache.Shareable)
+		files[s.name+"/bit_usage"] = m.bitUsage(s) + "\n"
 		maps.Copy(files, m.ioAllocFiles(spec, s))
 		if !spec.NoSparseFile {
 			files[s.name+"/sparse_masks"] = fmt.Sprintln(map[bool]int{true: 1}[s.cache.sparse(spec.Vendor)])
@@ -157,7 +158,7 @@ func (m *mounted) info(spec Spec) map[string]string {
 		files["PERF_PKG_MON/num_rmids"] = fmt.Sprintln(spec.TelemetryRMIDs)
 		files["PERF_PKG_MON/mon_features"] = strings.Join(telemetryEvents(), "\n") + "\n"
 	}
-	files["L3_MON/num_rmids"] = fmt.Sprintln(spec.RMIDs)
+	files["L3_MON/num_rmids"] = fmt.Sprintln(m.allRMIDs)
 	files["L3_MON/mon_features"] = "llc_occupancy\nmbm_total_bytes\nmbm_local_bytes\n"
 	return files
 }
