@@ -202,14 +202,15 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 		return err
 	}
 
-	wanted := rounded(next.machine.info, next.resolution.Groups)
+	before, wanted := next.machine.configurable(), rounded(next.machine.info, next.resolution.Groups)
 	_, rootConfigured := wanted[resctrl.Root]
 	if !rootConfigured && b.root != nil {
-		wanted[resctrl.Root] = b.root
+		wanted[resctrl.Root] = b.root.RestrictedTo(before[resctrl.Root])
 	}
-	maps.Copy(wanted, kept)
+	for name, schemata := range kept {
+		wanted[name] = schemata.For(before[resctrl.Root])
+	}
 
-	before := next.machine.configurable()
 	var ops []Op
 	for _, name := range reclaim {
 		ops = append(ops, Op{Kind: Remove, Group: name})
@@ -244,12 +245,13 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 	}
 
 	b.remember(devices, next)
-	switch {
-	case !rootConfigured:
-		b.root = nil
-		delete(next.effective, resctrl.Root) // the root group is not managed any more
-	case b.root == nil:
+	original := b.root
+	b.root = nil
+	if rootConfigured {
 		b.root = before[resctrl.Root].RestrictedTo(wanted[resctrl.Root])
+		maps.Copy(b.root, original) // new are the caches that have appeared with their CPUs
+	} else {
+		delete(next.effective, resctrl.Root) // the root group is not managed any more
 	}
 	b.activate(next, reclaim)
 	return nil

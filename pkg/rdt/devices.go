@@ -167,6 +167,22 @@ func (c *deviceChange) on(info resctrl.Info) *deviceChange {
 	return c
 }
 
+// back returns the masks that undo the change. A cache that has appeared with its CPUs had the whole mask then.
+func (c *deviceChange) back(info resctrl.Info) resctrl.Schemata {
+	if c.from == nil {
+		return nil
+	}
+	masks, cache := resctrl.Schemata{}, info.Caches[c.schema]
+	for _, id := range cache.Domains {
+		domain := resctrl.Domain{Schema: c.schema, ID: id}
+		masks[domain] = cache.Mask
+		if mask, known := c.from[domain]; known {
+			masks[domain] = mask
+		}
+	}
+	return masks
+}
+
 // deviceChange returns the change of device traffic that the next configuration needs, or nil. A configuration that does not set it
 // gets what was there before an earlier configuration set it.
 func (b *Backend) deviceChange(t resctrl.Tree, next *live) (*deviceChange, error) {
@@ -181,7 +197,7 @@ func (b *Backend) deviceChange(t resctrl.Tree, next *live) (*deviceChange, error
 	}
 	to := next.resolution.Devices
 	if to == nil {
-		to = before.from
+		to = before.back(next.machine.info)
 	}
 	change := &deviceChange{schema, from, to}
 	if before != nil {

@@ -155,3 +155,18 @@ func (s Schemata) RestrictedTo(other Schemata) Schemata {
 	}
 	return kept
 }
+
+// For returns the values that `s` has for the domains of the schemata `other`. In a domain that `s` lacks, because it has appeared with its
+// CPUs, they are those of the schema's first domain.
+func (s Schemata) For(other Schemata) Schemata {
+	values := s.RestrictedTo(other)
+	for domain := range other {
+		if _, known := s[domain]; known {
+			continue
+		}
+		if ids := s.IDs(domain.Schema); len(ids) > 0 {
+			values[domain] = s[Domain{domain.Schema, ids[0]}]
+		}
+	}
+	return values
+}

@@ -102,12 +102,18 @@ func makeForeignGroups(t *testing.T) foreign {
 	for _, group := range []string{"theirs", "theirs/mon_groups/watched", "empty"} {
 		must(t, os.Mkdir(filepath.Join(resctrlRoot, group), 0o755))
 	}
-	mustWrite(t, filepath.Join(resctrlRoot, "theirs/schemata"), "L3:0=0f0;1=0f0\n")
-	mustWrite(t, filepath.Join(resctrlRoot, "theirs/cpus"), "2\n")
+	writeForeignGroup(t)
 	other := start(t, "sleep", "3600")
 	t.Cleanup(func() { other.end(t, syscall.SIGKILL) })
 	mustWrite(t, filepath.Join(resctrlRoot, "theirs/tasks"), fmt.Sprint(other.cmd.Process.Pid))
 	return readForeign(t)
+}
+
+// writeForeignGroup sets the values of a foreign group.
+func writeForeignGroup(t *testing.T) {
+	t.Helper()
+	mustWrite(t, filepath.Join(resctrlRoot, "theirs/schemata"), "L3:0=0f0;1=0f0\n")
+	mustWrite(t, filepath.Join(resctrlRoot, "theirs/cpus"), "2\n")
 }
 
 func readForeign(t testing.TB) foreign {

@@ -1,0 +1,159 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// withBothCaches has settings for each of two caches.
+const withBothCaches = `{partitions: {p: {l3Allocation: "50%", mbAllocation: ["100%", "9000MBps"], classes: {
+  a: {l3Allocation: {all: "100%", "1": "50%"}, mbAllocation: {all: ["100%", "9000MBps"], "1": ["50%", "4500MBps"]}}, b: {}, system/default: {l3Allocation: "50%"}}}}}`
+
+const withoutTheSecond = "l3Allocation of cache IDs 1 has no effect: this machine has the IDs 0; mbAllocation of cache IDs 1 has no effect: this machine has the IDs 0"
+
+// cpus takes the CPUs of the second cache offline, and online again.
+type cpus struct{ offline, online func() }
+
+// cpusComeAndGo has a class that is configured, one that drains, the root group, and what the root group had before.
+func cpusComeAndGo(t *testing.T, b *Backend, second cpus, schemata func() map[string]string) {
+	t.Helper()
+	must(t, b.Apply(t.Context(), &Config{}))
+	initial := schemata()
+	apply(t, b, strings.Replace(withBothCaches, "b: {}", "b: {}, c: {l3Allocation: 50%}", 1))
+	apply(t, b, withBothCaches)
+	before := schemata()
+	repair := func(found ...string) {
+		t.Helper()
+		if drift, err := b.Repair(t.Context()); err != nil || !slices.Equal(drift.Found, found) {
+			t.Errorf("repair has found %v, %v", drift.Found, err)
+		}
+	}
+	const changed = "caches were added or removed with their CPUs"
+
+	second.offline()
+	repair(changed)
+	repair()
+	if diff := cmp.Diff(map[string]string{"a": withoutTheSecond}, b.Status().Degraded); diff != "" {
+		t.Errorf("without the CPUs (-want +got):\n%s", diff)
+	}
+	for class, text := range b.Schemata() {
+		if strings.Contains(text, "1=") {
+			t.Errorf("without the CPUs, the class %s has %q", class, text)
+		}
+	}
+	preview, err := b.Preview(t.Context(), parse(t, withBothCaches))
+	if diff := cmp.Diff(map[string]string{"a": withoutTheSecond}, preview.Degraded); err != nil || diff != "" {
+		t.Errorf("check (-want +got):\n%s%v", diff, err)
+	}
+
+	second.online()
+	repair(changed)
+	repair()
+	if len(b.Status().Degraded) > 0 {
+		t.Errorf("with the CPUs: %v", b.Status().Degraded)
+	}
+	if diff := cmp.Diff(before, schemata()); diff != "" {
+		t.Errorf("schemata (-before +after):\n%s", diff)
+	}
+
+	second.offline()
+	must(t, b.Apply(t.Context(), &Config{}))
+	second.online()
+	repair(changed)
+	must(t, b.Release(t.Context(), nobody))
+	if diff := cmp.Diff(initial, schemata()); diff != "" {
+		t.Errorf("after a removal without the CPUs (-before +after):\n%s", diff)
+	}
+}
+
+func TestCPUsOfACacheComeAndGo(t *testing.T) {
+	for name, spec := range map[string]sim.Spec{"Intel": sim.IntelSpec(), "AMD": sim.AMDSpec()} {
+		t.Run(name, func(t *testing.T) {
+			fs := sim.New(spec)
+			cpusComeAndGo(t, newBackend(fs, nil), cpus{func() { fs.Offline(1) }, func() { fs.Online(1) }}, func() map[string]string { return schemataIn(t, fs) })
+		})
+	}
+}
+
+func TestDeviceTrafficAfterCPUsOfACacheHaveComeOrGone(t *testing.T) {
+	const without = `{partitions: {p: {l3Allocation: "50%", classes: {a: {}}}}}`
+	for name, test := range map[string]struct {
+		set, unset func(fs *sim.FS)
+		want       string
+	}{
+		"gone":                {func(*sim.FS) {}, func(fs *sim.FS) { fs.Offline(1) }, "0=f"},
+		"come":                {func(fs *sim.FS) { fs.Offline(1) }, func(fs *sim.FS) { fs.Online(1) }, "0=f;1=fff"},
+		"gone, and come back": {func(*sim.FS) {}, func(fs *sim.FS) { fs.Offline(1); fs.Online(1) }, "0=f;1=f"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := withIOAlloc()
+			spec.IOAlloc = "f"
+			fs := sim.New(spec)
+			b := newBackend(fs, nil)
+			test.set(fs)
+			apply(t, b, withDevices(`"20%"`))
+			test.unset(fs)
+			if _, err := b.Repair(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := deviceMasks(t, fs); strings.Contains(got, "=f") {
+				t.Errorf("after the repair, device traffic has %s", got)
+			}
+			apply(t, b, without)
+			if got := deviceMasks(t, fs); got != test.want {
+				t.Errorf("without the field, device traffic has %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestCountersOfACacheThatComesBack has assignable counters, which the kernel has taken from all groups in that cache.
+func TestCountersOfACacheThatComesBack(t *testing.T) {
+	fs, b, containers := newCounted(t, 6, 2)
+	used := func(now string, want float64) {
+		t.Helper()
+		fs.Count(inGold("c1"), 1, "mbm_total_bytes", now)
+		reading, err := b.MeasureClass(t.Context(), "gold")
+		must(t, err)
+		series := classes.Series{Measure: "memory_bandwidth_bytes_total", Part: "1"}
+		if got := []float64{reading.Class[series], reading.Containers["c1"][series]}; !slices.Equal(got, []float64{want, want}) {
+			t.Errorf("with the counter at %s, the class and the container have transferred %v, want %v", now, got, want)
+		}
+	}
+	used("1000", 1000)
+	fs.Offline(1)
+	_, err := b.Repair(t.Context())
+	must(t, err)
+	b.MonitorAll(t.Context(), inClass("gold", containers...))
+	fs.Online(1)
+	_, err = b.Repair(t.Context())
+	must(t, err)
+	b.MonitorAll(t.Context(), inClass("gold", containers...))
+	if diff := cmp.Diff([]string{"t", "t"}, assignedTo(t, fs, inGold("c1"), inGold("c2"))); diff != "" {
+		t.Errorf("counters (-want +got):\n%s", diff)
+	}
+	used("5", 1005)
+	if condition := monitoredCondition(t, b); !condition.Healthy {
+		t.Errorf("the condition is %+v", condition)
+	}
+}
+
+// TestCPUsOfACacheComeAndGoOfTheKernel takes the second CPU of this machine offline, which is the only one of its L3.
+func TestCPUsOfACacheComeAndGoOfTheKernel(t *testing.T) {
+	host := mountNewer(t, "L3/cbm_mask")
+	set := func(online int) func() {
+		return func() { must(t, os.WriteFile("/sys/devices/system/cpu/cpu1/online", []byte(strconv.Itoa(online)), 0)) }
+	}
+	cpusComeAndGo(t, newBackend(host, nil), cpus{set(0), set(1)}, func() map[string]string { return kernelSchemata(t) })
+}
