@@ -21,13 +21,13 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// mountNewer mounts the resctrl of a kernel that has a file below info/, or skips the test.
-func mountNewer(t *testing.T, needs string) hostfs.Root {
+// mountNewer mounts the resctrl of a kernel with some options, or skips the test if there is no such file below info/.
+func mountNewer(t *testing.T, needs, options string) hostfs.Root {
 	t.Helper()
 	if *kernel == "" {
 		t.Skip("changes this machine's resctrl; give -kernel for that")
 	}
-	must(t, unix.Mount("resctrl", sim.MountPoint, "resctrl", 0, ""))
+	must(t, unix.Mount("resctrl", sim.MountPoint, "resctrl", 0, options))
 	t.Cleanup(func() { must(t, unix.Unmount(sim.MountPoint, 0)) })
 	if _, err := os.Stat(filepath.Join(sim.MountPoint, "info", needs)); err != nil {
 		t.Skip("this kernel or CPU lacks it: ", err)
@@ -37,7 +37,7 @@ func mountNewer(t *testing.T, needs string) hostfs.Root {
 
 // TestDeviceTrafficOfTheKernel needs io_alloc (AMD, Linux 6.19).
 func TestDeviceTrafficOfTheKernel(t *testing.T) {
-	host := mountNewer(t, "L3/io_alloc")
+	host := mountNewer(t, "L3/io_alloc", "")
 	b := newBackend(host, nil)
 	offered := func(n int) *Config { return parse(t, manyClasses(n)) }
 	must(t, b.Check(t.Context(), offered(15)))
@@ -86,7 +86,7 @@ func TestDeviceTrafficOfTheKernel(t *testing.T) {
 // TestAssignableCountersOfTheKernel needs ABMC (AMD, Linux 6.18). It starts 6 containers, for which there are 4 of 8 counters: the root
 // group has two, and two classes have one each. Then it tries each mode of the kernel. After a switch, the root group has one.
 func TestAssignableCountersOfTheKernel(t *testing.T) {
-	host := mountNewer(t, "L3_MON/available_mbm_cntrs")
+	host := mountNewer(t, "L3_MON/available_mbm_cntrs", "")
 	var pids processes
 	var containers []classes.Holder
 	for i := range 6 {
@@ -160,7 +160,7 @@ func wantCounters(t *testing.T, host hostfs.Root, b *Backend, containers []class
 // TestEnergyOfTheKernel needs telemetry (Intel, Linux 7.0). The kernel does not reset it, so that a new group begins with what its RMID
 // has counted before.
 func TestEnergyOfTheKernel(t *testing.T) {
-	host := mountNewer(t, "PERF_PKG_MON/num_rmids")
+	host := mountNewer(t, "PERF_PKG_MON/num_rmids", "")
 	pid := sleeping(t)
 	b := newBackend(host, processes{pid})
 	apply(t, b, featuresMonitored("energy"))
@@ -201,9 +201,28 @@ func TestEnergyOfTheKernel(t *testing.T) {
 
 // TestRMIDsOfAClassOfTheKernel needs MPAM with 4 PMGs.
 func TestRMIDsOfAClassOfTheKernel(t *testing.T) {
-	host := mountNewer(t, "L3_MON/num_rmids")
+	rmidsOfAClass(t, mountNewer(t, "L3_MON/num_rmids", ""))
+}
+
+// TestCodeAndDataApartOfTheKernel needs MPAM with 4 PMGs, too. The kernel has half of the CLOSIDs then, half of the RMIDs, and no limit of
+// memory bandwidth (resctrl_arch_set_cdp_enabled in drivers/resctrl/mpam_resctrl.c).
+func TestCodeAndDataApartOfTheKernel(t *testing.T) {
+	host := mountNewer(t, "L3CODE/num_closids", "cdp")
+	rmidsOfAClass(t, host)
+	b := newBackend(host, nil)
+	apply(t, b, `{partitions: {p: {l3Allocation: "100%", classes: {a: {l3Allocation: {all: {unified: "100%", code: "50%", data: "25%"}}}}}}}`)
+	if got := dividedIn(b)["a"]; got != "L3CODE:0=ff;1=ff L3DATA:0=f;1=f" {
+		t.Errorf("the class has %s", got)
+	}
+	must(t, b.Apply(t.Context(), &Config{}))
+	must(t, b.Release(t.Context(), nobody))
+}
+
+// rmidsOfAClass has more containers of a class than the class has RMIDs.
+func rmidsOfAClass(t *testing.T, host hostfs.Root) {
+	t.Helper()
 	b := newBackend(host, &several{})
-	apply(t, b, monitorAll)
+	apply(t, b, monitorAll+"options: {mb: {optional: true}}\n")
 	var running []classes.InClass
 	for i, class := range []string{"gold", "gold", "gold", "gold", "gold", "bronze", "bronze"} {
 		pid := sleeping(t)
@@ -225,7 +244,7 @@ func TestRMIDsOfAClassOfTheKernel(t *testing.T) {
 // TestAHundredContainersOnTheKernel needs few RMIDs. Each of 100 containers has values, or a reason why it has none. Then it configures as
 // many more classes as the CPU can have.
 func TestAHundredContainersOnTheKernel(t *testing.T) {
-	host := mountNewer(t, "L3_MON/num_rmids")
+	host := mountNewer(t, "L3_MON/num_rmids", "")
 	info, _, err := resctrl.At(host, sim.MountPoint).Read()
 	must(t, err)
 	var want map[string]int

@@ -110,9 +110,17 @@ func missingFor(reason string, n int) map[string]int {
 	return missing
 }
 
-// TestOnArmEachClassSharesItsOwnRMIDs has 64 RMIDs and 16 CLOSIDs, so that each class has 4: one for itself, and 3 for containers.
+// TestOnArmEachClassSharesItsOwnRMIDs has 64 RMIDs and 16 CLOSIDs, so that each class has 4: one for itself, and 3 for containers. With
+// code and data apart, the kernel has half of both (resctrl_arch_set_cdp_enabled in drivers/resctrl/mpam_resctrl.c).
 func TestOnArmEachClassSharesItsOwnRMIDs(t *testing.T) {
-	fs, b, gold := newMonitored(t, sim.ArmSpec(8), monitorAll, "qos-gold", 6)
+	apart := sim.ArmSpec(8)
+	apart.L3.CDP, apart.Options = true, "cdp"
+	t.Run("unified", func(t *testing.T) { sharesOnArm(t, sim.ArmSpec(8), 64, 16) })
+	t.Run("code and data apart", func(t *testing.T) { sharesOnArm(t, apart, 32, 8) })
+}
+
+func sharesOnArm(t *testing.T, spec sim.Spec, rmids, closids int) {
+	fs, b, gold := newMonitored(t, spec, monitorAll+"options: {mb: {optional: true}}\n", "qos-gold", 6)
 	for i := range gold {
 		gold[i].PodUID = map[bool]string{true: "a", false: "b"}[i < 4]
 	}
@@ -133,8 +141,9 @@ func TestOnArmEachClassSharesItsOwnRMIDs(t *testing.T) {
 	if diff := cmp.Diff(want, c.b.Status().Monitored); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
-	message := "not monitored: 3 (all RMIDs of the container's class are in use or not free yet: 3); " +
-		"of the 64 RMIDs of this machine (on Arm, each of the 16 CLOSIDs has 4, called PMGs, and its class needs one), 16 are reserved for classes"
+	message := fmt.Sprintf("not monitored: 3 (all RMIDs of the container's class are in use or not free yet: 3); "+
+		"of the %d RMIDs of this machine (on Arm, each of the %[2]d CLOSIDs has 4, called PMGs, and its class needs one), %[2]d are reserved for classes",
+		rmids, closids)
 	if got := monitoredCondition(t, c.b).Message; !strings.Contains(got, message) {
 		t.Errorf("the message of the condition is %q, want %q", got, message)
 	}
