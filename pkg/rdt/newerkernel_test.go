@@ -201,14 +201,14 @@ func TestEnergyOfTheKernel(t *testing.T) {
 
 // TestRMIDsOfAClassOfTheKernel needs MPAM with 4 PMGs.
 func TestRMIDsOfAClassOfTheKernel(t *testing.T) {
-	rmidsOfAClass(t, mountNewer(t, "L3_MON/num_rmids", ""))
+	rmidsOfAClass(t, mountNewer(t, "L3_MON/num_rmids", ""), map[string]int{"": 5, "NoFreeRMIDOfClass": 2})
 }
 
-// TestCodeAndDataApartOfTheKernel needs MPAM with 4 PMGs, too. The kernel has half of the CLOSIDs then, half of the RMIDs, and no limit of
-// memory bandwidth (resctrl_arch_set_cdp_enabled in drivers/resctrl/mpam_resctrl.c).
+// TestCodeAndDataApartOfTheKernel needs MPAM with 4 PMGs, too. The kernel has half of the CLOSIDs then, half of the RMIDs and counters,
+// and no limit of memory bandwidth (resctrl_arch_set_cdp_enabled in drivers/resctrl/mpam_resctrl.c).
 func TestCodeAndDataApartOfTheKernel(t *testing.T) {
 	host := mountNewer(t, "L3CODE/num_closids", "cdp")
-	rmidsOfAClass(t, host)
+	rmidsOfAClass(t, host, map[string]int{"": 1, "NoFreeCounter": 4, "NoFreeRMIDOfClass": 2})
 	b := newBackend(host, nil)
 	apply(t, b, `{partitions: {p: {l3Allocation: "100%", classes: {a: {l3Allocation: {all: {unified: "100%", code: "50%", data: "25%"}}}}}}}`)
 	if got := dividedIn(b)["a"]; got != "L3CODE:0=ff;1=ff L3DATA:0=f;1=f" {
@@ -218,8 +218,8 @@ func TestCodeAndDataApartOfTheKernel(t *testing.T) {
 	must(t, b.Release(t.Context(), nobody))
 }
 
-// rmidsOfAClass has more containers of a class than the class has RMIDs.
-func rmidsOfAClass(t *testing.T, host hostfs.Root) {
+// rmidsOfAClass has more containers of a class than the class has RMIDs, and wants numbers of containers by reason.
+func rmidsOfAClass(t *testing.T, host hostfs.Root, want map[string]int) {
 	t.Helper()
 	b := newBackend(host, &several{})
 	apply(t, b, monitorAll+"options: {mb: {optional: true}}\n")
@@ -230,7 +230,7 @@ func rmidsOfAClass(t *testing.T, host hostfs.Root) {
 		running = append(running, inClass(class, classes.Holder{ID: fmt.Sprint("c", i), Container: "main", PID: pid})...)
 	}
 	b.MonitorAll(t.Context(), running)
-	if diff := cmp.Diff(map[string]int{"": 5, "NoFreeRMIDOfClass": 2}, namedReasons(t, b)); diff != "" {
+	if diff := cmp.Diff(want, namedReasons(t, b)); diff != "" {
 		t.Errorf("containers by reason (-want +got):\n%s", diff)
 	}
 	t.Log(monitoredCondition(t, b).Message)

@@ -5,6 +5,8 @@ package rdt
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -99,6 +101,31 @@ func freeRMIDs(t *testing.T, host resctrl.FS) {
 	before, err := host.ReadFile(file)
 	if err == nil && host.WriteFile(file, []byte(most)) == nil { // other emulated CPUs allow less, and free their RMIDs
 		t.Cleanup(func() { must(t, host.WriteFile(file, before)) })
+	}
+}
+
+// awaitRMIDs waits until the kernel has freed enough RMIDs for three groups.
+func awaitRMIDs(t *testing.T, host resctrl.FS) {
+	t.Helper()
+	freeRMIDs(t, host)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for ticks := time.Tick(100 * time.Millisecond); ctx.Err() == nil; {
+		var err error
+		for i := range 3 {
+			err = errors.Join(err, host.Mkdir(fmt.Sprint(sim.MountPoint, "/probe", i)))
+		}
+		for i := range 3 {
+			_ = host.Remove(fmt.Sprint(sim.MountPoint, "/probe", i))
+		}
+		if err == nil {
+			return
+		}
+		select {
+		case <-ticks:
+		case <-ctx.Done():
+			t.Fatal("no RMIDs are free: ", err)
+		}
 	}
 }
 
