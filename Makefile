@@ -11,9 +11,10 @@ GO ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 # How long each fuzz target runs.
 FUZZTIME ?= 20s
-# Name and platform of the image of "make image".
+# Name, platform and file of the image of "make image".
 IMAGE ?= localhost/qos-nri-plugin:dev
 PLATFORM ?= linux/$(shell $(GO) env GOARCH)
+IMAGE_FILE ?= bin/image.tar
 # Registry, key and platforms of "make release". BUILDER is the URI of the builder that the provenance names.
 REGISTRY ?=
 KEY ?=
@@ -99,12 +100,12 @@ build: ## Build the programs, static, into bin/.
 
 # The image has the static programs of the node, but not the kubectl plugin, and the licences of linked modules.
 .PHONY: image
-image: ## Build bin/image.tar, an OCI image of the node's programs; IMAGE=name:tag PLATFORM=linux/arm64.
+image: ## Build bin/image.tar, an OCI image of the node's programs; IMAGE=name:tag PLATFORM=linux/arm64 IMAGE_FILE=file.
 	mkdir -p bin/$(PLATFORM)
 	CGO_ENABLED=0 GOOS=$(firstword $(subst /, ,$(PLATFORM))) GOARCH=$(word 2,$(subst /, ,$(PLATFORM))) \
 	  $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/$(PLATFORM)/ $(addprefix ./,$(wildcard cmd/qos-*))
 	$(GO) -C tools/house run . -root "$(CURDIR)" -notices "$(CURDIR)/bin/third-party-licences.txt"
-	$(GO) -C tools/image run . -output "$(CURDIR)/bin/image.tar" -name '$(IMAGE)' -platform '$(PLATFORM)' \
+	$(GO) -C tools/image run . -output "$(abspath $(IMAGE_FILE))" -name '$(IMAGE)' -platform '$(PLATFORM)' \
 	  -epoch '$(SOURCE_DATE_EPOCH)' -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || true)" \
 	  -title qos-nri-plugin -source https://github.com/qos-nri/qos-nri-plugin -licenses Apache-2.0 \
 	  -documents "$(CURDIR)/LICENSE,$(CURDIR)/bin/third-party-licences.txt" -entrypoint qos-nri-plugin \

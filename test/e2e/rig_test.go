@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -104,17 +105,56 @@ func (r *rig) buildFor(t *testing.T, arch string, args ...string) {
 	}
 }
 
-// buildForArm builds the files of the VM for arm64 into a folder. As this VM has neither disks nor shared folders, they are in its memory.
+// buildForArm builds the files of the VM for arm64 into a folder: those of the image, and the tests. As this VM has neither disks nor
+// shared folders, they are in its memory.
 func (r *rig) buildForArm(t *testing.T, root string) {
+	r.unpackImage(t, "arm64", root)
 	opt := filepath.Join(root, "opt")
 	r.buildFor(t, "arm64", "build", "-o", filepath.Join(root, "init"), "./test/e2e/firstprocess")
-	r.buildFor(t, "arm64", "build", "-o", filepath.Join(opt, "qos-nri-plugin"), "./cmd/qos-nri-plugin")
 	r.buildFor(t, "arm64", "build", "-o", filepath.Join(opt, "demo"), "./test/demo")
 	r.buildFor(t, "arm64", "test", "-c", "-tags", "e2e_vm", "-o", filepath.Join(opt, "invm.test"), "./test/e2e/invm")
 	r.buildFor(t, "arm64", "test", "-c", "-o", filepath.Join(opt, "rdt.test"), "./pkg/rdt")
 	must(t, os.MkdirAll(filepath.Join(root, "bin"), 0o755))
 	for _, name := range []string{"sh", "sleep"} {
 		must(t, os.Symlink("/init", filepath.Join(root, "bin", name)))
+	}
+}
+
+// unpackImage builds the image for a CPU as a release does, and unpacks its layers into a folder, as a container runtime does.
+func (r *rig) unpackImage(t *testing.T, arch, root string) {
+	t.Helper()
+	dir := t.TempDir()
+	r.command(t, "make", "-C", r.source, "image", "PLATFORM=linux/"+arch, "IMAGE_FILE="+filepath.Join(dir, "image.tar"))
+	r.command(t, "tar", "-C", dir, "-xf", filepath.Join(dir, "image.tar"))
+
+	var images []struct {
+		Config string
+		Layers []string
+	}
+	var config struct{ Architecture, OS string }
+	readJSON(t, filepath.Join(dir, "manifest.json"), &images)
+	readJSON(t, filepath.Join(dir, images[0].Config), &config)
+	if got := config.OS + "/" + config.Architecture; got != "linux/"+arch {
+		t.Fatalf("the image is for %s, want linux/%s", got, arch)
+	}
+	must(t, os.MkdirAll(root, 0o755))
+	for _, layer := range images[0].Layers {
+		r.command(t, "tar", "-C", root, "-xf", filepath.Join(dir, layer))
+	}
+}
+
+func readJSON(t *testing.T, file string, into any) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	must(t, err)
+	must(t, json.Unmarshal(data, into))
+}
+
+// command runs a program of this machine.
+func (r *rig) command(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if output, err := child.Command(t, name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, output)
 	}
 }
 

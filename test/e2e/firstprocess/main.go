@@ -24,7 +24,12 @@ func main() {
 		for {
 			_ = unix.Pause()
 		}
-	case "sh": // test/child: kills its process group when its input ends
+	case "sh":
+		if command := os.Args[min(3, len(os.Args)):]; len(command) > 0 { // test/stage: runs a command after it has read a line
+			_, _ = fmt.Scanln()
+			_ = unix.Exec("/init", command, os.Environ())
+		}
+		// test/child: kills its process group when its input ends
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		_ = unix.Kill(0, unix.SIGKILL)
 	default:
@@ -61,7 +66,7 @@ func run() error {
 	}
 
 	tests := exec.Command("/opt/invm.test", "-test.v=test2json", "-test.run=^"+os.Getenv("QOS_TEST")+"$/"+os.Getenv("QOS_E2E_RUN"))
-	tests.Env = append(os.Environ(), "PATH=/opt:/bin", "HOME=/tmp")
+	tests.Env = append(os.Environ(), "PATH=/:/opt:/bin", "HOME=/tmp")
 	tests.Dir, tests.Stdout, tests.Stderr = "/tmp", console, console
 	return tests.Run()
 }

@@ -8,7 +8,7 @@ set -euo pipefail
 dir=$(realpath "${1:?usage: boot-arm64.sh DIR [KERNEL ARGUMENT…]}")
 shift
 cpus=2
-machine=(-accel tcg,thread=multi -cpu cortex-a76 -smp "$cpus" -m 1024 -display none -no-reboot -nic none)
+machine=(-accel tcg,thread=multi -cpu cortex-a76 -smp "$cpus" -m 1536 -display none -no-reboot -nic none)
 
 (cd "$dir/root" && find . | cpio -o -H newc --quiet) >"$dir/initrd.cpio"
 # The device tree of this machine, with an L2 of 1 MiB and an L3 of 16 MiB for each CPU.

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # build-kernel-arm64.sh OUT: builds a small kernel for arm64 from Debian's kernel source, whose MPAM driver finds CPUs and caches with MPAM
-# (emulate-mpam.py). It has cgroup v2 and unix sockets, and no block devices.
+# (emulate-mpam.py). It has cgroup v2 and unix sockets, and no block devices. Only a kernel with EXPERT separates code and data with MPAM.
 set -euo pipefail
 out=$(realpath -m "${1:?usage: build-kernel-arm64.sh OUT}")
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,7 +20,7 @@ python3 "$here/emulate-mpam.py"
 with=(
   64BIT SMP PRINTK TTY SERIAL_AMBA_PL011 SERIAL_AMBA_PL011_CONSOLE NET UNIX BINFMT_ELF BINFMT_SCRIPT BLK_DEV_INITRD
   EPOLL SIGNALFD TIMERFD EVENTFD FUTEX SHMEM FILE_LOCKING INOTIFY_USER MULTIUSER POSIX_TIMERS MISC_FILESYSTEMS BUG MEMBARRIER RSEQ
-  SYSFS PROC_FS SYSCTL TMPFS DEVTMPFS CGROUPS CGROUP_PIDS ARM64_MPAM RESCTRL_FS HIGH_RES_TIMERS NO_HZ_IDLE
+  SYSFS PROC_FS SYSCTL TMPFS DEVTMPFS CGROUPS CGROUP_PIDS ARM64_MPAM RESCTRL_FS EXPERT HIGH_RES_TIMERS NO_HZ_IDLE
 )
 export ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-
 make -s allnoconfig

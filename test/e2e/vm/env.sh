@@ -20,7 +20,7 @@ KERNEL_RECIPE=4
 KERNEL_7_3_PACKAGE=linux-source-7.3
 KERNEL_7_3_RECIPE=1
 # The same kernel for arm64. Increase its recipe with build-kernel-arm64.sh and emulate-mpam.py.
-KERNEL_ARM64_RECIPE=1
+KERNEL_ARM64_RECIPE=2
 
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/qos-nri-plugin
 RUNTIMES=$CACHE/runtimes-containerd-$CONTAINERD_VERSION-runc-$RUNC_VERSION
