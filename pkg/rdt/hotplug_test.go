@@ -152,7 +152,6 @@ func TestCountersOfACacheThatComesBack(t *testing.T) {
 // TestCPUsOfACacheComeAndGoOfTheKernel takes the second CPU of this machine offline, which is the only one of its L3.
 func TestCPUsOfACacheComeAndGoOfTheKernel(t *testing.T) {
 	host := mountNewer(t, "L3/cbm_mask", "")
-	awaitRMIDs(t, host)
 	set := func(online int) func() {
 		return func() { must(t, os.WriteFile("/sys/devices/system/cpu/cpu1/online", []byte(strconv.Itoa(online)), 0)) }
 	}

@@ -5,9 +5,9 @@ package rdt
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,7 +62,13 @@ func parseOneFile(t *testing.T, requests, silent classes.Holder) (*Config, []cla
 	return resource.Backend.(*Config), running
 }
 
+// TestOneClassFileOnEachSimulatedMachine also compares the class file and the values with those in docs/rdt.md.
 func TestOneClassFileOnEachSimulatedMachine(t *testing.T) {
+	page, err := os.ReadFile("../../docs/rdt.md")
+	must(t, err)
+	if !strings.Contains(string(page), "```yaml"+oneFile+"```\n") {
+		t.Error("docs/rdt.md has another class file")
+	}
 	mbps := sim.IntelSpec()
 	mbps.Options = "mba_MBps"
 	for name, test := range map[string]struct {
@@ -81,6 +87,10 @@ func TestOneClassFileOnEachSimulatedMachine(t *testing.T) {
 			must(t, b.Apply(t.Context(), config))
 			if diff := cmp.Diff(map[string]string{"gold": test.gold, "bronze": test.bronze}, dividedIn(b)); diff != "" {
 				t.Errorf("values (-want +got):\n%s", diff)
+			}
+			row := strings.ReplaceAll(fmt.Sprintf("| `%s` | `%s` |", test.gold, test.bronze), "65536=", "1=")
+			if test.spec.Options == "" && !strings.Contains(string(page), row) {
+				t.Errorf("docs/rdt.md lacks the values %s", row)
 			}
 			for _, c := range running {
 				fsys.AddTask(c.PID, "qos-"+c.Class)
@@ -101,31 +111,6 @@ func freeRMIDs(t *testing.T, host resctrl.FS) {
 	before, err := host.ReadFile(file)
 	if err == nil && host.WriteFile(file, []byte(most)) == nil { // other emulated CPUs allow less, and free their RMIDs
 		t.Cleanup(func() { must(t, host.WriteFile(file, before)) })
-	}
-}
-
-// awaitRMIDs waits until the kernel has freed enough RMIDs for three groups.
-func awaitRMIDs(t *testing.T, host resctrl.FS) {
-	t.Helper()
-	freeRMIDs(t, host)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for ticks := time.Tick(100 * time.Millisecond); ctx.Err() == nil; {
-		var err error
-		for i := range 3 {
-			err = errors.Join(err, host.Mkdir(fmt.Sprint(sim.MountPoint, "/probe", i)))
-		}
-		for i := range 3 {
-			_ = host.Remove(fmt.Sprint(sim.MountPoint, "/probe", i))
-		}
-		if err == nil {
-			return
-		}
-		select {
-		case <-ticks:
-		case <-ctx.Done():
-			t.Fatal("no RMIDs are free: ", err)
-		}
 	}
 }
 
