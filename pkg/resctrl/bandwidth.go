@@ -64,6 +64,9 @@ func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 		return nil
 	case unit == EighthGBps:
 		info.Unit, info.Max = unit, amdMaximum(largest)
+		if described := p.described("max"); described >= max(largest, 1) {
+			info.Max = described
+		}
 	default:
 		info.Steps = mpamSteps(info.Min, info.Granularity)
 	}
@@ -86,7 +89,7 @@ func (p *infoParser) bandwidthUnit(largest uint64) (unit BandwidthUnit, known bo
 	case described == "":
 		return Percent, true
 	default:
-		scale, resolution := p.number(descriptionOfMB+"scale", 10), p.number(descriptionOfMB+"resolution", 10)
+		scale, resolution := p.described("scale"), p.described("resolution")
 		switch {
 		case described == "all" && scale == 1 && resolution == 100:
 			return Percent, true
@@ -97,7 +100,15 @@ func (p *infoParser) bandwidthUnit(largest uint64) (unit BandwidthUnit, known bo
 	return "", false
 }
 
-// amdMaximum returns the MB value that means "no limit" on this CPU. The value is a power of two. No kernel file has
+// described returns a number of the description of the MB schema, or 0 if the kernel has none.
+func (p *infoParser) described(file string) uint64 {
+	if _, exists := p.files[descriptionOfMB+file]; !exists {
+		return 0
+	}
+	return p.number(descriptionOfMB+file, 10)
+}
+
+// amdMaximum returns the MB value that means "no limit" on this CPU. The value is a power of two. No file of Linux 7.3 has
 // it, but new groups start with it. So amdMaximum derives it from the largest value of any group.
 func amdMaximum(largest uint64) uint64 {
 	if largest <= amdMaxBandwidth {

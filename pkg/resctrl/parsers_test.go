@@ -108,32 +108,35 @@ func TestTheKernelDescribesMemoryBandwidth(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec                    sim.Spec
 		unit, scale, resolution string
+		max                     string
 		want                    BandwidthUnit // "" if the bandwidth cannot be used
+		wantMax                 uint64
 	}{
-		"per cent":                  {sim.ArmSpec(8), "all", "1", "100", Percent},
-		"per cent on another CPU":   {sim.AMDSpec(), "all", "1", "100", Percent},
-		"1/8 GB/s":                  {sim.AMDSpec(), "GBps", "1", "8", EighthGBps},
-		"1/8 GB/s on another CPU":   {sim.IntelSpec(), "GBps", "1", "8", EighthGBps},
-		"a resolution of 1/1000":    {sim.IntelSpec(), "all", "1", "1000", ""},
-		"another scale":             {sim.AMDSpec(), "GBps", "2", "8", ""},
-		"a unit that is not known":  {sim.AMDSpec(), "furlongs", "1", "8", ""},
-		"a description without one": {sim.IntelSpec(), "", "", "", Percent},
+		"per cent":                  {sim.ArmSpec(8), "all", "1", "100", "100", Percent, 100},
+		"per cent on another CPU":   {sim.AMDSpec(), "all", "1", "100", "100", Percent, 100},
+		"1/8 GB/s":                  {sim.AMDSpec(), "GBps", "1", "8", "4096", EighthGBps, 4096},
+		"1/8 GB/s on another CPU":   {sim.IntelSpec(), "GBps", "1", "8", "4096", EighthGBps, 4096},
+		"groups have more":          {sim.AMDSpec(), "GBps", "1", "8", "5", EighthGBps, 2048},
+		"a resolution of 1/1000":    {sim.IntelSpec(), "all", "1", "1000", "5", "", 0},
+		"another scale":             {sim.AMDSpec(), "GBps", "2", "8", "5", "", 0},
+		"a unit that is not known":  {sim.AMDSpec(), "furlongs", "1", "8", "5", "", 0},
+		"a description without one": {sim.IntelSpec(), "", "", "", "", Percent, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := test.spec
 			if test.unit != "" {
 				const of = "info/MB/resource_schemata/MB/"
 				spec.Unknown.Files = map[string]string{
-					of + "unit": test.unit + "\n", of + "scale": test.scale + "\n", of + "resolution": test.resolution + "\n", of + "min": "0\n", of + "max": "5\n",
+					of + "unit": test.unit + "\n", of + "scale": test.scale + "\n", of + "resolution": test.resolution + "\n", of + "min": "0\n", of + "max": test.max + "\n",
 					"info/L3/resource_schemata/L3/type": "bitmap\n", "info/MB/resource_schemata/MB_HLIM/unit": "all\n",
 				}
 			}
-			got := BandwidthUnit("")
+			got := BandwidthInfo{}
 			if b := infoOf(t, spec).Bandwidth; b != nil {
-				got = b.Unit
+				got = *b
 			}
-			if got != test.want {
-				t.Errorf("the unit is %q, want %q", got, test.want)
+			if got.Unit != test.want || got.Max != test.wantMax {
+				t.Errorf("the unit is %q up to %d, want %q up to %d", got.Unit, got.Max, test.want, test.wantMax)
 			}
 		})
 	}
