@@ -50,7 +50,7 @@ func bitUsage(info resctrl.Info, groups map[string]resctrl.Group, schema resctrl
 	return strings.Join(domains, ";")
 }
 
-// wantBitUsage makes a class, device traffic if the machine limits it, and the groups of another program.
+// wantBitUsage makes a class, device traffic if the machine limits it, and an exclusive group of another program.
 func wantBitUsage(t *testing.T, host resctrl.FS) {
 	t.Helper()
 	b := newBackend(host, nil)
@@ -59,11 +59,8 @@ func wantBitUsage(t *testing.T, host resctrl.FS) {
 	if _, err := host.ReadFile(sim.MountPoint + "/info/L3/io_alloc"); err == nil {
 		apply(t, b, partition+`, deviceTraffic: {l3Allocation: "0x18"}}`)
 	}
-	for name, mask := range map[string]string{"shares": "60", "alone": "80"} {
-		must(t, host.Mkdir(sim.MountPoint+"/"+name))
-		must(t, host.WriteFile(sim.MountPoint+"/"+name+"/schemata", []byte("L3:0="+mask+";1="+mask+"\nL2:0=f0000;1=f0000\n")))
-	}
-	must(t, host.WriteFile(sim.MountPoint+"/shares/schemata", []byte("L2:0=ffff;1=ffff\n")))
+	must(t, host.Mkdir(sim.MountPoint+"/alone"))
+	must(t, host.WriteFile(sim.MountPoint+"/alone/schemata", []byte("L3:0=80;1=80\nL2:0=f0000;1=f0000\n")))
 	must(t, host.WriteFile(sim.MountPoint+"/qos-a/schemata", []byte("L2:0=ffff;1=ffff\n")))
 	must(t, host.WriteFile(sim.MountPoint+"/schemata", []byte("L2:0=ffff;1=ffff\n")))
 	must(t, host.WriteFile(sim.MountPoint+"/alone/mode", []byte("exclusive\n")))
@@ -84,9 +81,7 @@ func wantBitUsage(t *testing.T, host resctrl.FS) {
 			t.Errorf("no bit has the use %c: %s", use, used)
 		}
 	}
-	for _, name := range []string{"shares", "alone"} {
-		must(t, host.Remove(sim.MountPoint+"/"+name))
-	}
+	must(t, host.Remove(sim.MountPoint+"/alone"))
 	must(t, b.Apply(t.Context(), &Config{}))
 	must(t, b.Release(t.Context(), nobody))
 }

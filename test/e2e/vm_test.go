@@ -78,7 +78,7 @@ func machines() []machine {
 		{name: "intel-simulation", test: "TestSimulation", vendor: "intel", cgroup: "v2"},
 		{name: "intel-simulation-cdp", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "cdp"},
 		{name: "intel-simulation-mbps", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "mba_MBps"},
-		{name: "amd-linux-7.3", test: "TestLinux73", vendor: "amd", cgroup: "v2", linux: "7.3", environment: []string{"rdt_emu.rmids=64"}},
+		{name: "amd-linux-7.3", test: "TestLinux73", vendor: "amd", cgroup: "v2", linux: "7.3"},
 		{name: "intel-linux-7.3", test: "TestLinux73", vendor: "intel", cgroup: "v2", linux: "7.3", environment: []string{"rdt=energy,perf"}},
 		{name: "amd-many-containers", test: "TestManyContainers", vendor: "amd", cgroup: "v2", linux: "7.3", environment: []string{"rdt_emu.evict=1"}},
 		{name: "intel-many-containers", test: "TestManyContainers", vendor: "intel", cgroup: "v2", linux: "7.3",
