@@ -50,20 +50,23 @@ func bitUsage(info resctrl.Info, groups map[string]resctrl.Group, schema resctrl
 	return strings.Join(domains, ";")
 }
 
-// wantBitUsage makes a class, device traffic if the machine limits it, and an exclusive group of another program.
+// wantBitUsage makes a class, and what another program can make: an exclusive group, and a mask of device traffic.
 func wantBitUsage(t *testing.T, host resctrl.FS) {
 	t.Helper()
 	b := newBackend(host, nil)
-	const partition = `{partitions: {p: {l3Allocation: "0xf", classes: {a: , system/default: {l3Allocation: "0x3"}}}}`
-	apply(t, b, partition+"}")
-	if _, err := host.ReadFile(sim.MountPoint + "/info/L3/io_alloc"); err == nil {
-		apply(t, b, partition+`, deviceTraffic: {l3Allocation: "0x18"}}`)
-	}
+	apply(t, b, `{partitions: {p: {l3Allocation: "0xf", classes: {a: , system/default: {l3Allocation: "0x3"}}}}}`)
 	must(t, host.Mkdir(sim.MountPoint+"/alone"))
 	must(t, host.WriteFile(sim.MountPoint+"/alone/schemata", []byte("L3:0=80;1=80\nL2:0=f0000;1=f0000\n")))
 	must(t, host.WriteFile(sim.MountPoint+"/qos-a/schemata", []byte("L2:0=ffff;1=ffff\n")))
 	must(t, host.WriteFile(sim.MountPoint+"/schemata", []byte("L2:0=ffff;1=ffff\n")))
 	must(t, host.WriteFile(sim.MountPoint+"/alone/mode", []byte("exclusive\n")))
+
+	// Last, because the CLOSID of device traffic has the whole L2, which an exclusive group must not overlap.
+	if _, err := host.ReadFile(sim.MountPoint + "/info/L3/io_alloc"); err == nil {
+		must(t, host.WriteFile(sim.MountPoint+"/info/L3/io_alloc", []byte("1\n")))
+		must(t, host.WriteFile(sim.MountPoint+"/info/L3/io_alloc_cbm", []byte("0=18;1=18\n")))
+		defer func() { must(t, host.WriteFile(sim.MountPoint+"/info/L3/io_alloc", []byte("0\n"))) }()
+	}
 
 	info, groups, err := resctrl.At(host, sim.MountPoint).Read()
 	must(t, err)

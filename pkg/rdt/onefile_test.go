@@ -5,7 +5,6 @@ package rdt
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -88,7 +87,7 @@ func TestOneClassFileOnEachSimulatedMachine(t *testing.T) {
 			if diff := cmp.Diff(map[string]string{"gold": test.gold, "bronze": test.bronze}, dividedIn(b)); diff != "" {
 				t.Errorf("values (-want +got):\n%s", diff)
 			}
-			row := strings.ReplaceAll(fmt.Sprintf("| `%s` | `%s` |", test.gold, test.bronze), "65536=", "1=")
+			row := strings.ReplaceAll("| `"+test.gold+"` | `"+test.bronze+"` |", "65536=", "1=")
 			if test.spec.Options == "" && !strings.Contains(string(page), row) {
 				t.Errorf("docs/rdt.md lacks the values %s", row)
 			}
