@@ -20,7 +20,7 @@ func volumesGetClasses(t *testing.T, d *database) {
 	const class = `{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, metadata: {name: %s}, driverName: ` + csiDriver + `, parameters: {%s}}` + "\n---\n"
 	d.apply(t, fmt.Sprintf(class, "driver-gold", `iops: "1000"`)+fmt.Sprintf(class, "driver-silver", `iops: "500"`)+fmt.Sprintf(class, "driver-wrong", `iopz: "1"`))
 	t.Cleanup(func() {
-		d.kubectl(t, "delete", "volumeattributesclass", "driver-gold", "driver-silver", "driver-wrong", "--wait=false") // claims name them
+		d.kubectl(t, "delete", "volumeattributesclass", "driver-gold", "driver-silver", "driver-wrong", "--ignore-not-found", "--wait=false") // claims name them
 	})
 
 	d.request(t, "{name: data, storage: 20Mi, volumeAttributesClassName: driver-gold}")
@@ -32,6 +32,9 @@ func volumesGetClasses(t *testing.T, d *database) {
 	d.request(t, "{name: data, volumeAttributesClassName: driver-wrong}")
 	d.await(t, `jsonpath={.status.conditions[?(@.type=="Stalled")].reason}=VolumeFailed`)
 	d.reported(t, "VolumeModifyFailed", "the driver cannot give the volume the class: ")
+	if seen := d.in(t, "get", "events", "--field-selector=reason=VolumeModifyFailed,involvedObject.kind=PersistentVolumeClaim", "-o", "name"); seen == "" {
+		t.Error("no claim has an event of the external-resizer")
+	}
 	d.request(t, "{name: data, volumeAttributesClassName: driver-silver}") // repairs it
 	d.await(t, "jsonpath={.status.observedGeneration}=3")
 	d.await(t, "condition=Ready")
@@ -47,6 +50,12 @@ func volumesGetClasses(t *testing.T, d *database) {
 	d.scale(t, 4) // the volumes of the new replica get a class only after their creation
 	d.modified(t, 4, "log", "driver-gold", "iops=1000")
 	d.modified(t, 4, "data", "driver-silver", "iops=500")
+
+	d.kubectl(t, "delete", "volumeattributesclass", "driver-wrong", within) // no claim names it
+	d.kubectl(t, "delete", "volumeattributesclass", "driver-gold", "--wait=false")
+	if seen := d.kubectl(t, "get", "volumeattributesclass", "driver-gold", "-o", "jsonpath={.metadata.finalizers}"); !strings.Contains(seen, "vac-protection") {
+		t.Errorf("a class that claims name has the finalizers %s", seen)
+	}
 }
 
 // writesDefaults runs "qos-storage defaults" for the driver of the volumes until the test ends.
