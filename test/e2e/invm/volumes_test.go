@@ -8,6 +8,7 @@ package invm
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -45,6 +46,7 @@ func volumes(t *testing.T, shared *pod) {
 	for _, l := range []limit{{"write", "/data/direct", 1e6}, {"fsync", "/data/buffered", 1e6}, {"read", "/data/direct", 2e6}} {
 		l.measure(t, one)
 	}
+	n.wantVolumeUse(t, p, loop)
 
 	two := p.run(t, spec{name: "two", mounts: []*cri.Mount{
 		{ContainerPath: "/data", HostPath: "/vols/loop"}, {ContainerPath: "/disk", HostPath: "/vols/disk"},
@@ -160,6 +162,37 @@ func (n *node) volumeOf(t testing.TB, p *pod, container, path string) *qos.Assig
 		}
 	}
 	return nil
+}
+
+// wantVolumeUse compares the metrics of the volume /data of the container "one" with its limits and with the kernel's counters of the pod.
+func (n *node) wantVolumeUse(t *testing.T, p *pod, disk string) {
+	t.Helper()
+	name, err := os.Readlink("/sys/dev/block/" + disk)
+	must(t, err)
+	labels := fmt.Sprintf(`{class="silver",container="one",device=%q,namespace=%q,pod=%q,resource="qos.noderesource.dev/volume-io",volume="/data"} `,
+		filepath.Base(name), p.config.Metadata.Namespace, p.config.Metadata.Name)
+	eventually(t, "the metrics have what the kernel has counted", func() error {
+		page := metrics(t)
+		_, counted, _ := strings.Cut(mustRead(t, filepath.Join(n.ioCgroup(p.cgroup()), "io.stat")), disk+" ")
+		for series, key := range map[string]string{
+			"read_bytes_total": "rbytes=", "written_bytes_total": "wbytes=", "reads_total": "rios=", "writes_total": "wios=",
+		} {
+			got, err := valueAfter(page, "qos_volume_"+series+labels)
+			want, missing := valueAfter(counted, key)
+			if err := errors.Join(err, missing); err != nil {
+				return err
+			}
+			if got != want || want == 0 {
+				return fmt.Errorf("qos_volume_%s is %v, and the kernel has counted %v", series, got, want)
+			}
+		}
+		for series, want := range map[string]float64{"max_read_bps": 2e6, "max_write_bps": 1e6} {
+			if got, err := valueAfter(page, "qos_volume_"+series+labels); err != nil || got != want {
+				return fmt.Errorf("qos_volume_%s is %v (%w), want %v", series, got, err, want)
+			}
+		}
+		return nil
+	})
 }
 
 func sharesLimit(t *testing.T, one, two *container) {
