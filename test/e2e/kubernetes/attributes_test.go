@@ -32,9 +32,10 @@ func volumesGetClasses(t *testing.T, d *database) {
 	d.request(t, "{name: data, volumeAttributesClassName: driver-wrong}")
 	d.await(t, `jsonpath={.status.conditions[?(@.type=="Stalled")].reason}=VolumeFailed`)
 	d.reported(t, "VolumeModifyFailed", "the driver cannot give the volume the class: ")
-	if seen := d.in(t, "get", "events", "--field-selector=reason=VolumeModifyFailed,involvedObject.kind=PersistentVolumeClaim", "-o", "name"); seen == "" {
-		t.Error("no claim has an event of the external-resizer")
-	}
+	until(t, "a claim has the event of the external-resizer", func() (bool, string) {
+		seen, _ := d.try("-n", d.namespace, "get", "events", "--field-selector=reason=VolumeModifyFailed,involvedObject.kind=PersistentVolumeClaim", "-o", "name")
+		return seen != "", seen
+	})
 	d.request(t, "{name: data, volumeAttributesClassName: driver-silver}") // repairs it
 	d.await(t, "jsonpath={.status.observedGeneration}=3")
 	d.await(t, "condition=Ready")
