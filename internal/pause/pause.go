@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pause waits for a duration, and finds the shortest of several waits.
+// Package pause waits for a duration, repeats something at an interval, and finds the shortest of several waits.
 package pause
 
 import (
@@ -16,6 +16,23 @@ func For(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
+	}
+}
+
+// Every calls a function at an interval until ctx ends. It returns at once if the interval is 0.
+func Every(ctx context.Context, interval time.Duration, do func()) {
+	if interval == 0 {
+		return
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			do()
+		}
 	}
 }
 

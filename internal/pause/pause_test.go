@@ -5,6 +5,7 @@ package pause_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,4 +47,18 @@ func TestShortest(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestEveryRepeatsUntilTheContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 35*time.Second)
+		defer cancel()
+		var at []time.Duration
+		start := time.Now()
+		pause.Every(ctx, 10*time.Second, func() { at = append(at, time.Since(start)) })
+		if want := []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second}; !slices.Equal(at, want) {
+			t.Errorf("called at %s, want %s", at, want)
+		}
+		pause.Every(t.Context(), 0, func() { t.Error("called with the interval 0") })
+	})
 }

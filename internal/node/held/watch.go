@@ -12,6 +12,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/usage"
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -39,19 +40,9 @@ func New(store *state.Store, meter *usage.Meter, interval time.Duration) *Watch 
 
 // FollowHeld judges at the interval until ctx ends. It returns at once if the interval is 0.
 func (w *Watch) FollowHeld(ctx context.Context) {
-	if w.judge == nil {
-		return
-	}
-	tick := time.NewTicker(w.interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			_ = w.JudgeHeld(ctx) // the next tick tries again, and qos_kernel_calls_blocked reports a kernel that does not answer
-		}
-	}
+	pause.Every(ctx, w.interval, func() {
+		_ = w.JudgeHeld(ctx) // the next one tries again, and qos_kernel_calls_blocked reports a kernel that does not answer
+	})
 }
 
 // JudgeHeld takes one sample, and reports the verdicts. It does nothing if the interval is 0.

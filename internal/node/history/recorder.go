@@ -13,6 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/usage"
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -55,19 +56,7 @@ func (r *Recorder) HistoryInterval() time.Duration {
 
 // FollowHistory records at the interval until ctx ends. It returns at once if nothing is recorded. RecordHistory must not be called meanwhile.
 func (r *Recorder) FollowHistory(ctx context.Context) {
-	if r.ring == nil {
-		return
-	}
-	tick := time.NewTicker(r.interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			r.RecordHistory(ctx)
-		}
-	}
+	pause.Every(ctx, r.HistoryInterval(), func() { r.RecordHistory(ctx) })
 }
 
 // RecordHistory adds one sample. It leaves out the containers for which the kernel does not answer in time. What they use is then in
@@ -86,8 +75,8 @@ func (r *Recorder) RecordHistory(ctx context.Context) {
 	reads := make([]Read, 0, len(running))
 	for _, e := range running {
 		reading, err := r.read(ctx, e.Holder)
-		if err != nil && len(reading) == 0 {
-			continue // it has ended, or the next sample tries again
+		if err != nil {
+			continue // it has ended, or the next sample tries again: a value that is missing once would count from 0 later
 		}
 		for series, value := range monitored[e.ID] {
 			if series.Measure == Bandwidth || series.Measure == Occupancy {

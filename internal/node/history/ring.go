@@ -91,7 +91,7 @@ func NewRing(budget int) *Ring {
 }
 
 // Add adds a sample, and removes what is older than Keep or does not fit into the budget. A sample that is not newer than the last one
-// is left out. A container that the first sample lacks, and a later one has, counts from 0.
+// is left out. What a container has used before its first sample is not counted. A series that a later sample has first counts from 0.
 func (r *Ring) Add(now time.Time, reads []Read) {
 	if len(r.samples) > 0 && !now.After(r.samples[len(r.samples)-1].time) {
 		return
@@ -159,8 +159,8 @@ func (r *Ring) grown(c *known, series int, value uint64) uint64 {
 	if !found {
 		c.counters = slices.Insert(c.counters, at, counter{series, value})
 		r.used += counterSize
-		if c.first == r.added && r.added == 0 {
-			return 0 // what it has used before the first sample is not in the history
+		if c.first == r.added {
+			return 0 // it may have run for long before its first sample, e.g. if the plugin has started since
 		}
 		return value
 	}

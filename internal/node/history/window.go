@@ -60,7 +60,7 @@ func (r *Ring) Window() Window {
 		}
 		byNumber[c.number] = len(w.Tracks)
 		w.Tracks = append(w.Tracks, Track{
-			Container: c.Container, Values: map[classes.Series][]float32{}, From: pointOf(c.first), To: pointOf(c.last) + 1,
+			Container: c.Container, Values: map[classes.Series][]float32{}, From: pointOf(c.first + 1), To: pointOf(c.last) + 1,
 		})
 	}
 
