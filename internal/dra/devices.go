@@ -85,7 +85,8 @@ func devicesOf(r *qosv1alpha1.ResourcesInfo) []device {
 	var list []device
 	for _, c := range nodecache.RequestableClasses(r) {
 		list = append(list, device{
-			Pair: classes.Pair{Resource: c.Resource.GetName(), Class: c.GetName()}, kind: c.Resource.GetKind(), name: deviceName(c.GetExtendedResource()), extended: c.GetExtendedResource(),
+			Pair: classes.Pair{Resource: c.Resource.GetName(), Class: c.GetName()}, kind: c.Resource.GetKind(),
+			name: deviceName(c.GetExtendedResource()), extended: c.GetExtendedResource(),
 			description: c.GetDescription(), podScope: c.PodScope, mutable: c.Resource.GetMutable(),
 			draining: c.GetDraining(), capacity: c.GetCapacity(),
 		})

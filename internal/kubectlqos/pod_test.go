@@ -50,6 +50,12 @@ func (p testPod) limited(name string) testPod {
 	return p
 }
 
+// claims gives the first container a ResourceClaim.
+func (p testPod) claims(name string) testPod {
+	p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: name}}
+	return p
+}
+
 func (p testPod) with(container string) testPod {
 	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: container})
 	return p

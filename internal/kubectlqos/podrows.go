@@ -31,7 +31,7 @@ type podRow struct {
 	Resource string `json:"resource"`
 	// Requested is the requested class, which is "" for the system default. It is null if there is no request.
 	Requested *string `json:"requested"`
-	// RequestedBy is the source of the request: the annotation, or the extended resource in the limits.
+	// RequestedBy is the source of the request: the annotation, the extended resource in the limits, or the claims of the container.
 	RequestedBy string `json:"requestedBy,omitempty"`
 	// Source is the source of the class: container, allocated, pod or default. For running containers it can also be
 	// update or adopted.
@@ -281,14 +281,35 @@ func (v *podView) row(c containerView, resource string, want *classes.Assignment
 		want = &classes.Assignment{}
 	}
 	row, has, is := v.effectiveRow(c, resource, *want)
-	if !asks(want) && has.isDecidedByNode() {
+	switch {
+	case asks(want):
+	case has.isDecidedByNode():
 		want = &classes.Assignment{Resource: resource, Class: has.class, Source: has.source}
+	case has.source == classes.SourceAllocated && claimsOfContainer(v.pod, c.Container) != "": // nothing in the pod says which class
+		want = &classes.Assignment{Resource: resource, Class: has.class, Source: has.source, Key: claimsOfContainer(v.pod, c.Container)}
+		row.Source = string(has.source)
 	}
 	if asks(want) {
 		row.Requested, row.RequestedBy = &want.Class, keyText(want.Key)
 	}
 	row.Reason, row.Message = v.why(c, *want, has, is, is == inClass && known && has.class == want.Class)
 	return row
+}
+
+// claimsOfContainer returns the names of the claims that a container uses, for users. It is empty if there are none.
+func claimsOfContainer(pod *corev1.Pod, container string) string {
+	var names []string
+	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		for _, claim := range c.Resources.Claims {
+			if c.Name == container {
+				names = append(names, claim.Name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "claim " + strings.Join(names, ", ")
 }
 
 // refusedRow returns a resource's row for a container whose request the node would refuse.

@@ -49,7 +49,7 @@ func newPodsCommand(c *cluster) *cobra.Command {
 in effect, its source, and why the two differ. The requested class is computed from annotations and limits by the rules of
 the node; for a pod without a node, only the requested class is shown. The class in effect is reported by the node.
 
-Sources: container, allocated (an extended resource in the limits), pod, default (the resource's default class), rule NAME (a rule of
+Sources: container, allocated (an extended resource in the limits, or a claim), pod, default (the resource's default class), rule NAME (a rule of
 the class file), update (changed while running), adopted (the plugin found it running in the class), and "-" for no request and no
 default.
 

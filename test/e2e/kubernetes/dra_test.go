@@ -78,6 +78,7 @@ func TestDRA(t *testing.T) {
 	}
 	t.Run("manifests for device plugins are satisfied by DRA", func(t *testing.T) { limitsByDRA(t, n) })
 	t.Run("users cannot forge an allocation", func(t *testing.T) { allocationsAreNotForged(t, n) })
+	t.Run("tenants have no rights beyond claims", func(t *testing.T) { tenantsAreConfined(t, n) })
 	t.Run("a claim names a second choice", func(t *testing.T) { secondChoice(t, n) })
 	t.Run("each container of a shared claim takes a slot", func(t *testing.T) { sharedClaim(t, n) })
 	t.Run("slots that others take are not the scheduler's", func(t *testing.T) { slotsTakenOutside(t, n) })
@@ -213,6 +214,9 @@ func secondChoice(t *testing.T, n *node) {
 	n.running(t, "second-choice")
 	n.inClass(t, "second-choice", "silver")
 	n.condition(t, "second-choice", "blockio silver (allocated)")
+	if got := strings.Join(strings.Fields(n.qos(t, "pods", "second-choice")), " "); !strings.Contains(got, "k8s.io/blockio silver silver allocated") {
+		t.Errorf("kubectl qos pods prints %s", got)
+	}
 	n.reported(t, "second-choice", "True Assigned: class silver of k8s.io/blockio: container main of pod second-choice")
 }
 
