@@ -115,7 +115,7 @@ func nodeCases() []nodeCase {
 		{name: "a change of the class file reaches what runs unless it is wrong", test: changedFiles, on: containerd | crioIntel},
 		{name: "a class that is removed drains, and comes back", test: removedClass, on: amdV2},
 		{name: "what others do to resctrl groups is put right", test: damagedGroups, on: intelV2},
-		{name: "the CPUs of a cache come and go", test: cpusComeAndGo, on: intelV2},
+		{name: "the CPUs of a cache come and go", test: cpusComeAndGo, on: intelV1},
 		{name: "disks come and go under what runs", test: disksComeAndGo, on: intelV2 | intelV1},
 		{name: "a start that cannot be enforced leaves nothing running outside of its class", test: startsOutside, on: crioIntel},
 		{name: "a container that was moved out of its group before its start runs in it", test: movedBeforeStart, on: crioIntel},
