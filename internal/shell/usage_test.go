@@ -95,6 +95,13 @@ k8s.io/rdt  gold   package 0  -      12     0.2
 k8s.io/rdt  gold   package 1  -      0.125  -
 k8s.io/rdt  gold   0          4.0Mi  -      -
 `},
+		{"the share of the time in which a counter has counted",
+			usageAt(0, []*qosv1alpha1.ClassUsage{usedByClass("k8s.io/rdt", "gold", measurement("memory_bandwidth_observed_seconds_total", "0", 1))}),
+			usageAt(2, []*qosv1alpha1.ClassUsage{usedByClass("k8s.io/rdt", "gold", measurement("memory_bandwidth_observed_seconds_total", "0", 2))}),
+			shell.UsageView{}, `
+RESOURCE    CLASS  PART  OBSERVED
+k8s.io/rdt  gold   0     50%
+`},
 		{"measures of another resource",
 			usageAt(0, []*qosv1alpha1.ClassUsage{usedByClass("example.com/net", "fast", measurement("sent_bytes_total", "eth0", 0), measurement("flows", "eth0", 7))}),
 			usageAt(1, []*qosv1alpha1.ClassUsage{usedByClass("example.com/net", "fast", measurement("sent_bytes_total", "eth0", 2048), measurement("flows", "eth0", 7))}),
