@@ -44,7 +44,7 @@ const amdMaxBandwidth = 2048
 func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 	info := &BandwidthInfo{
 		Unit:        Percent,
-		Min:         p.number("MB/min_bandwidth", 10),
+		Min:         max(p.number("MB/min_bandwidth", 10), p.described("min")),
 		Granularity: max(1, p.number("MB/bandwidth_gran", 10)),
 		Max:         100,
 		Domains:     root.IDs(MB),

@@ -127,7 +127,7 @@ func TestTheKernelDescribesMemoryBandwidth(t *testing.T) {
 			if test.unit != "" {
 				const of = "info/MB/resource_schemata/MB/"
 				spec.Unknown.Files = map[string]string{
-					of + "unit": test.unit + "\n", of + "scale": test.scale + "\n", of + "resolution": test.resolution + "\n", of + "min": "0\n", of + "max": test.max + "\n",
+					of + "unit": test.unit + "\n", of + "scale": test.scale + "\n", of + "resolution": test.resolution + "\n", of + "min": "15\n", of + "max": test.max + "\n",
 					"info/L3/resource_schemata/L3/type": "bitmap\n", "info/MB/resource_schemata/MB_HLIM/unit": "all\n",
 				}
 			}
@@ -137,6 +137,9 @@ func TestTheKernelDescribesMemoryBandwidth(t *testing.T) {
 			}
 			if got.Unit != test.want || got.Max != test.wantMax {
 				t.Errorf("the unit is %q up to %d, want %q up to %d", got.Unit, got.Max, test.want, test.wantMax)
+			}
+			if test.unit != "" && test.want != "" && got.Min != 15 {
+				t.Errorf("the minimum is %d, want 15", got.Min)
 			}
 		})
 	}

@@ -224,7 +224,7 @@ func infoFileNames(resource string) []string {
 	switch schema := Schema(resource); {
 	case schema == MB:
 		of := "resource_schemata/MB/"
-		return []string{"num_closids", "min_bandwidth", "bandwidth_gran", "delay_linear", of + "unit", of + "scale", of + "resolution", of + "max"}
+		return []string{"num_closids", "min_bandwidth", "bandwidth_gran", "delay_linear", of + "unit", of + "scale", of + "resolution", of + "min", of + "max"}
 	case schema.Level() != "":
 		return []string{"num_closids", "cbm_mask", "min_cbm_bits", "shareable_bits", "sparse_masks", "io_alloc", "io_alloc_cbm"}
 	}
