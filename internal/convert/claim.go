@@ -264,7 +264,7 @@ func (c *claim) edit(class volumeClass, isNew bool) {
 		c.setClass(class.name())
 	}
 	if isNew {
-		c.add(class.object(parameters))
+		c.addObject(class.object(parameters), c.items, c.item)
 	}
 }
 
@@ -276,12 +276,12 @@ func (c *claim) setClass(name string) {
 	addFields(c.spec.value, field{key: volumeAttributesClassName, value: newText(name)})
 }
 
-// add adds an object after the object with the claim, as an item of the same List or as a document.
-func (c *claim) add(object *yaml.Node) {
-	if c.items == nil {
-		c.added = append(c.added, &yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{object}})
+// addObject adds an object after the element `item` of the list `items`. If `items` is nil, it adds the object as a document.
+func (d *document) addObject(object, items, item *yaml.Node) {
+	if items == nil {
+		d.added = append(d.added, &yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{object}})
 		return
 	}
-	object.Style = c.item.Style
-	c.items.Content = slices.Insert(c.items.Content, slices.Index(c.items.Content, c.item)+1, object)
+	object.Style = item.Style
+	items.Content = slices.Insert(items.Content, slices.Index(items.Content, item)+1, object)
 }

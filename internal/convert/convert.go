@@ -54,6 +54,8 @@ type Options struct {
 	ModifyVolume bool
 	// If Koordinator is true, pods with Koordinator's label for QoS classes get an annotation with the RDT class.
 	Koordinator bool
+	// If Claims is true, containers request classes by claims of Dynamic Resource Allocation, instead of extended resources.
+	Claims bool
 }
 
 // Convert converts files, and returns one result for each. A text without the KEPs' fields and without the
@@ -94,6 +96,8 @@ type file struct {
 type place struct {
 	line          int
 	object, field string
+	// apiObject is the object of the Kubernetes API, and listItem is the element of a list that is or contains this object. Both are nil if there is none.
+	apiObject, listItem *yaml.Node
 }
 
 // at returns the place of the YAML node `n` in the object of `p`. The field of this place is p.field followed by `path`.

@@ -130,11 +130,11 @@ func appendFacts(all []string, path, key string, n *yaml.Node) []string {
 	return all
 }
 
-// isClass reports whether an object is a VolumeAttributesClass, which the conversion may add.
+// isClass reports whether an object is a VolumeAttributesClass or a ResourceClaimTemplate, which the conversion may add.
 func isClass(object *yaml.Node) bool {
 	for i := 0; object.Kind == yaml.MappingNode && i+1 < len(object.Content); i += 2 {
 		if object.Content[i].Value == "kind" {
-			return object.Content[i+1].Value == "VolumeAttributesClass"
+			return slices.Contains([]string{"VolumeAttributesClass", "ResourceClaimTemplate"}, object.Content[i+1].Value)
 		}
 	}
 	return false
@@ -151,5 +151,5 @@ func isOurs(parent, key string, value *yaml.Node) bool {
 		return strings.Contains(key, "qos.noderesource.dev/") || strings.Contains(key, "kubernetes.io/") ||
 			strings.Contains(key, "class.resource-policy.nri.io")
 	}
-	return key == "qosResources" || key == "volumeAttributesClassName"
+	return slices.Contains([]string{"qosResources", "volumeAttributesClassName", "resourceClaims", "claims"}, key)
 }

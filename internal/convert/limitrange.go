@@ -65,6 +65,10 @@ func (d *document) limitItem(n *yaml.Node, at place) limitItem {
 	if item.qos.key == nil {
 		return item
 	}
+	if d.run.Claims && item.kind == "Container" {
+		d.fault(item.qos.place, "defaults and maxima of classes do not see claims, so a container would get the default beside the class of its claim; "+
+			"convert without --claims")
+	}
 	scope := classes.ContainerScope
 	switch item.kind {
 	case "Container":

@@ -23,17 +23,26 @@ type kepContainer struct {
 	Name      string
 	Resources struct {
 		Limits       map[string]string
+		Claims       []struct{ Name string }
 		QOSResources []qosRequest `yaml:"qosResources"`
 	}
 }
 
 // kepObject is a pod before or after the conversion.
 type kepObject struct {
-	Metadata struct{ Annotations map[string]string }
-	Spec     struct {
+	Kind     string
+	Metadata struct {
+		Name        string
+		Annotations map[string]string
+	}
+	Spec struct {
 		QOSResources   []qosRequest `yaml:"qosResources"`
 		Containers     []kepContainer
 		InitContainers []kepContainer `yaml:"initContainers"`
+		ResourceClaims []struct {
+			Name     string
+			Template string `yaml:"resourceClaimTemplateName"`
+		} `yaml:"resourceClaims"`
 	}
 }
 

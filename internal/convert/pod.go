@@ -22,6 +22,8 @@ type pod struct {
 	annotations, qos entry
 	requests         []request
 	containers       []*container
+	// claimNames has the names of the claims of the pod, and of those that the conversion adds.
+	claimNames map[string]bool
 	// annotate has the annotations that the conversion adds.
 	annotate []annotation
 }
@@ -38,6 +40,8 @@ type container struct {
 	// the qosResources elements that add no limit. The conversion moves these comments to another place in the file.
 	add  []field
 	lost string
+	// claims has the claims that will be added, with --claims instead of extended resources.
+	claims []deviceClaim
 }
 
 func (d *document) podSpec(owner, key, spec *yaml.Node, at place) {
@@ -46,11 +50,12 @@ func (d *document) podSpec(owner, key, spec *yaml.Node, at place) {
 	}
 	before := len(d.problems)
 
-	p := &pod{document: d, place: at, spec: spec, owner: owner, key: key}
+	p := &pod{document: d, place: at, spec: spec, owner: owner, key: key, claimNames: map[string]bool{}}
 	p.readAnnotations()
 	p.readContainers("initContainers", true)
 	p.readContainers("containers", false)
 	p.refuseEphemeral()
+	p.readClaims()
 	p.qos = d.entry(spec, fieldName, at)
 	p.requests = d.requests(p.qos, requestFields(), "")
 	d.walkFields(spec, at)
@@ -64,6 +69,7 @@ func (d *document) podSpec(owner, key, spec *yaml.Node, at place) {
 	for i := range p.requests {
 		p.requestForPod(&p.requests[i])
 	}
+	p.refuseNodeName()
 	d.later(p.edit)
 }
 
@@ -122,7 +128,7 @@ func (p *pod) requestForContainer(c *container) {
 		case has != "":
 			c.lost = join(c.lost, found.all())
 		default:
-			c.add = append(c.add, oneUnit(r, found))
+			p.requestSlot(c, r, found)
 		}
 	}
 }
@@ -184,7 +190,7 @@ func (p *pod) requestForPod(r *request) {
 	default:
 		for _, c := range p.containers {
 			if !p.hasOwnRequest(c, r) {
-				c.add = append(c.add, oneUnit(r, comments{}))
+				p.requestSlot(c, r, comments{})
 			}
 		}
 	}
@@ -214,9 +220,15 @@ func (p *pod) hasOwnRequest(c *container, r *request) bool {
 
 func (p *pod) edit() {
 	for _, c := range p.containers {
-		if len(c.add) > 0 {
+		switch {
+		case len(c.claims) > 0:
+			p.editClaims(c)
+			if len(c.add) > 0 {
+				addFields(childMapping(childMapping(c.node, "resources"), "limits"), c.add...)
+			}
+		case len(c.add) > 0:
 			replaceField(childMapping(c.node, "resources"), c.qos, "limits", c.add, c.lost)
-		} else if c.qos.key != nil {
+		case c.qos.key != nil:
 			removeField(c.resources.value, c.qos, c.resources.key, join(ownComments(c.qos.key, c.qos.node), c.lost))
 		}
 	}

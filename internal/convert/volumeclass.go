@@ -34,11 +34,18 @@ type run struct {
 	drivers map[string]string
 	// The map `classes` has the VolumeAttributesClasses in the input and those that the conversion adds, by name.
 	classes map[string]volumeClass
+	// The map `templates` has the specs of the ResourceClaimTemplates in the input and of those that the conversion adds, by namespace/name.
+	templates map[string]*yaml.Node
 }
 
-// newRun reads the StorageClasses and VolumeAttributesClasses of the input, if the input can have claims to convert.
+// newRun reads the objects of the input that the conversion refers to, if the input can have something to convert.
 func newRun(inputs []Input, options Options) *run {
-	r := &run{options, map[string]string{}, map[string]volumeClass{}}
+	r := &run{options, map[string]string{}, map[string]volumeClass{}, map[string]*yaml.Node{}}
+	if r.Claims {
+		for _, input := range inputs {
+			r.readTemplates(input.Text)
+		}
+	}
 	if !slices.ContainsFunc(inputs, func(input Input) bool { return hasClaims(input.Text) }) {
 		return r
 	}
@@ -68,11 +75,15 @@ func (v volumeClass) name() string {
 	if len(name) <= content.DNS1123LabelMaxLength {
 		return strings.Trim(name, "-")
 	}
+	return withDigest(name, v.driver)
+}
 
+// withDigest returns a DNS label that begins as `name`, and ends with a digest of a text.
+func withDigest(name, text string) string {
 	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(v.driver)) // never fails
+	_, _ = hash.Write([]byte(text)) // never fails
 	end := fmt.Sprintf("-%08x", hash.Sum32())
-	return strings.TrimRight(name[:content.DNS1123LabelMaxLength-len(end)], "-") + end
+	return strings.TrimRight(name[:min(len(name), content.DNS1123LabelMaxLength-len(end))], "-") + end
 }
 
 // label replaces the characters of a driver's name that a DNS label cannot have.

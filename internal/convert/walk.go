@@ -27,6 +27,9 @@ func (d *document) walk(n *yaml.Node, at place) {
 	}
 
 	at, isObject := enter(n, at)
+	if isObject && d.lists[n] != nil {
+		at.listItem = n
+	}
 	switch {
 	case isObject && isIgnored(n):
 	case isPodSpec(n):
@@ -47,6 +50,7 @@ func enter(n *yaml.Node, at place) (place, bool) {
 		return at, false
 	}
 	at.object, at.field = strings.TrimSpace(kind+" "+stringOf(valueOf(n, "metadata"), "name")), ""
+	at.apiObject = n
 	return at, true
 }
 

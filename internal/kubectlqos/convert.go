@@ -32,6 +32,7 @@ type convertCommand struct {
 	fromCluster               bool
 	driver                    string
 	modifyVolume, koordinator bool
+	claims                    bool
 }
 
 func newConvertCommand(c *cluster) *cobra.Command {
@@ -60,6 +61,10 @@ Claims whose requests have iops or throughput, as in the first revision of KEP-3
 class comes from the StorageClass of the claim, if a FILE has it, or from --driver. A note has the command that gives the
 class to a claim when it is bound. With --modify-volume, the claim names the class from the beginning.
 
+With --claims, containers request classes by claims of Dynamic Resource Allocation, instead of extended resources. Each container gets
+a claim of its own for each class, from a ResourceClaimTemplate with the name of the class's DeviceClass, as "kubectl qos device-classes"
+prints it. Pods with nodeName, and LimitRanges with classes of containers, cannot be converted to claims.
+
 The exit code is 0, 1 when something cannot be converted (then nothing is written), and 2 when the command line is wrong.`,
 		Example: `  kubectl qos convert -f pod.yaml | kubectl apply -f -
   kubectl qos convert --in-place -R deploy/
@@ -80,6 +85,7 @@ The exit code is 0, 1 when something cannot be converted (then nothing is writte
 	flags.StringVar(&o.driver, "driver", "", "Driver of the claims whose StorageClass is not in the files.")
 	flags.BoolVar(&o.modifyVolume, "modify-volume", false, "Name the class in the claim; the driver must have the capability MODIFY_VOLUME.")
 	flags.BoolVar(&o.koordinator, "koordinator", false, "Add an annotation with the RDT class to pods with the label koordinator.sh/qosClass.")
+	flags.BoolVar(&o.claims, "claims", false, "Request classes by ResourceClaimTemplates instead of extended resources.")
 	addConvertFlags(flags, &o.classFiles, &o.quiet)
 	return cmd
 }
@@ -137,7 +143,9 @@ func (o *convertCommand) run(ctx context.Context) error {
 	for i, m := range manifests {
 		inputs[i] = convert.Input{Name: m.name, Text: m.text}
 	}
-	results, err := convert.Convert(inputs, convert.Options{Known: known, Driver: o.driver, ModifyVolume: o.modifyVolume, Koordinator: o.koordinator})
+	results, err := convert.Convert(inputs, convert.Options{
+		Known: known, Driver: o.driver, ModifyVolume: o.modifyVolume, Koordinator: o.koordinator, Claims: o.claims,
+	})
 	if err := printProblems(o.streams.ErrOut, classes.SplitErrors(err)); err != nil {
 		return err
 	}

@@ -84,3 +84,27 @@ func TestConvertTurnsRequestsOfClaimsIntoClasses(t *testing.T) {
 		})
 	}
 }
+
+func TestConvertWritesClaimsOnRequest(t *testing.T) {
+	const claims = `spec: {containers: [{resources: {claims: [{name: rdt}]}}], resourceClaims: [{name: rdt, resourceClaimTemplateName: rdt.gold}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata:
+  name: rdt.gold
+spec:
+  spec:
+    devices:
+      requests:
+      - name: class
+        exactly:
+          deviceClassName: rdt.gold
+`
+	got, _ := convertRun{files: map[string]string{"a.yaml": oneRDT, "b.yaml": oneRDT}, args: []string{"convert", "--claims", "DIR"}}.run(t)
+	pod, _, _ := strings.Cut(claims, "---\n")
+	wantAnswer(t, answer{0, claims + "---\n" + pod, "note: claims need a DeviceClass for each class; run: kubectl qos device-classes | kubectl apply -f -\n"}, got)
+
+	got, _ = convertRun{stdin: strings.NewReader("spec: {nodeName: a, " + oneRDT[len("spec: {"):]), args: []string{"convert", "--claims"}}.run(t)
+	wantAnswer(t, answer{program.ExitProblems, "", `stdin:1: spec.nodeName: is "a", but only the scheduler allocates claims, and it skips pods with a node; ` +
+		"use a nodeSelector, or convert without --claims\nError: there is 1 problem; nothing was written\n"}, got)
+}

@@ -112,7 +112,7 @@ func TestDocumentationShowsWhatIsConverted(t *testing.T) {
 
 	_, section, _ := strings.Cut(string(data), "\n## Convert and quota\n")
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(section, -1)
-	for i, c := range []struct{ name, command string }{{"a pod", "convert"}, {"a quota", "quota"}, {"a claim", "convert"}} {
+	for i, c := range []struct{ name, command string }{{"a pod", "convert"}, {"a quota", "quota"}, {"a claim", "convert"}, {"a pod by claims", "convert --claims"}} {
 		t.Run(c.name, func(t *testing.T) {
 			if len(blocks) < 2*i+2 {
 				t.Fatalf("there are %d blocks", len(blocks))
@@ -121,7 +121,7 @@ func TestDocumentationShowsWhatIsConverted(t *testing.T) {
 			if err := os.WriteFile(file, []byte(blocks[2*i][1]), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			wantAnswer(t, answer{Out: blocks[2*i+1][1]}, newRig(t, "nodes.yaml", "pods.yaml").run(t, c.command, "-q", "-f", file))
+			wantAnswer(t, answer{Out: blocks[2*i+1][1]}, newRig(t, "nodes.yaml", "pods.yaml").run(t, append(strings.Fields(c.command), "-q", "-f", file)...))
 		})
 	}
 }

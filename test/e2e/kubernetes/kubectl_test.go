@@ -113,6 +113,15 @@ func kep(t *testing.T, n *node) {
 		})
 	}
 
+	t.Run("claims", func(t *testing.T) {
+		claims := n.qos(t, "convert", "--from-cluster", "--claims", "-f", kepExamples+"noisy-neighbours.in.yaml")
+		output, err := n.kubectlCommand(claims, "-n", "default", "apply", "--dry-run=server", "-f", "-").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s\n%s", err, output, claims)
+		}
+		wantLines(t, string(output), "pod/qos-resource-example created (server dry run)",
+			"resourceclaimtemplate.resource.k8s.io/rdt.exclusive created (server dry run)")
+	})
 	t.Run("defaults and limits", func(t *testing.T) { kepDefaultsAndLimits(t, n) })
 }
 

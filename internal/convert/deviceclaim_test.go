@@ -1,0 +1,217 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/convert"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// convertToClaims converts a text with --claims.
+func convertToClaims(text string, known convert.Known) (convert.Result, error) {
+	results, err := convert.Convert([]convert.Input{{Name: "a.yaml", Text: []byte(text)}}, convert.Options{Known: known, Driver: testDriver, Claims: true})
+	if err != nil {
+		return convert.Result{}, err
+	}
+	return results[0], nil
+}
+
+func TestPodsAreConvertedToClaims(t *testing.T) {
+	const golden = "testdata/claims/pods.out.yaml"
+	result, err := convertToClaims(string(read(t, "testdata/claims/pods.in.yaml")), known())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(golden, result.Text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(string(read(t, golden)), string(result.Text)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", golden, diff)
+	}
+	again, err := convertToClaims(string(result.Text), known())
+	if diff := cmp.Diff(string(result.Text), string(again.Text)); diff != "" || err != nil || len(again.Notes) > 0 {
+		t.Errorf("a second conversion changes the result: %v, notes %q\n%s", err, again.Notes, diff)
+	}
+}
+
+// TestClaimsAreObjectsOfKubernetes decodes the pods and the templates without unknown fields, as the API server does.
+func TestClaimsAreObjectsOfKubernetes(t *testing.T) {
+	result, err := convertToClaims(string(read(t, "testdata/claims/pods.in.yaml")), known())
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded := 0
+	for document := range strings.SplitSeq(string(result.Text), "---\n") {
+		var object any
+		switch {
+		case strings.Contains(document, "\nkind: Pod\n"):
+			object = &corev1.Pod{}
+		case strings.Contains(document, "\nkind: ResourceClaimTemplate\n"):
+			object = &resourcev1.ResourceClaimTemplate{}
+		default:
+			continue
+		}
+		decoded++
+		if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
+			t.Errorf("%v in:\n%s", err, document)
+		}
+	}
+	if decoded < 5 {
+		t.Errorf("only %d objects are decoded", decoded)
+	}
+}
+
+func TestClaimsReferToTheDeviceClassesThatArePrinted(t *testing.T) {
+	result, err := convertToClaims(string(read(t, "testdata/claims/pods.in.yaml")), known())
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := string(convert.DeviceClasses(known()))
+	names := 0
+	for line := range strings.Lines(string(result.Text)) {
+		if _, name, found := strings.Cut(line, "deviceClassName: "); found {
+			names++
+			if name = strings.TrimRight(name, "}]\n"); !strings.Contains(printed, "  name: "+name+"\n") {
+				t.Errorf("there is no DeviceClass %s in:\n%s", name, printed)
+			}
+		}
+	}
+	if names < 5 {
+		t.Errorf("%d names in:\n%s", names, result.Text)
+	}
+}
+
+func TestWhatClaimsCannotRequestIsAProblem(t *testing.T) {
+	long := strings.Repeat("x", 63)
+	domain := strings.Join([]string{long, long, long, long[:52]}, ".") // the longest
+	other := "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: rdt.gold}\nspec: {spec: {devices: {requests: []}}}\n---\n"
+	for _, test := range []struct{ name, text, want string }{
+		{"a pod with the name of its node", pod("", "  nodeName: node-1\n", oneGold), `a.yaml:6: Pod web: spec.nodeName: is "node-1", but only the scheduler allocates claims, and it skips pods with a node; ` +
+			"use a nodeSelector, or convert without --claims"},
+		{"not the name of its node without a class", pod("", "  nodeName: node-1\n", "      qosResources: [{name: rdt, class: ''}]\n"), ""},
+		{"a class without a DeviceClass", pod("", "", "      qosResources: [{name: "+domain+"/resource, class: gold}]\n"),
+			`a.yaml:9: Pod web: spec.containers[0].resources.qosResources[0]: cannot be a claim, because the DeviceClass's name "` + domain[:64] +
+				`" is not valid in Kubernetes; shorten the names of the resource and the class, or convert without --claims`},
+		{"another template of the name", other + pod("", "", oneGold), `a.yaml:15: Pod web: spec.containers[0].resources.qosResources[0]: ` +
+			"needs a ResourceClaimTemplate named rdt.gold, but the input has one with this name and another spec; rename the one in the input"},
+		{"not another template in another namespace", other + pod("  namespace: shop\n", "", oneGold), ""},
+		{"a default of a LimitRange", limitRange("  - type: Container\n    qosResources: [{name: rdt, default: gold}]\n"), "a.yaml:8: LimitRange defaults: " +
+			"spec.limits[0].qosResources: defaults and maxima of classes do not see claims, so a container would get the default beside the class of its claim; convert without --claims"},
+		{"claims that are no list", pod("", "", "      claims: gpu\n"+oneGold), `a.yaml:9: Pod web: spec.containers[0].resources.claims: must be a list of claims, not "gpu"`},
+		{"claims of the pod that are no list", pod("", "  resourceClaims: {}\n", oneGold), `a.yaml:6: Pod web: spec.resourceClaims: must be a list of claims, not a mapping`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := convertToClaims(test.text, convert.Known{})
+			var lines []string
+			for _, problem := range classes.SplitErrors(err) {
+				lines = append(lines, problem.Error())
+			}
+			if diff := cmp.Diff(test.want, strings.Join(lines, "\n")); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAResourceOfPodsIsRequestedAsWithoutClaims: the pod needs the annotation, for which the policies would add the limits beside a claim.
+func TestAResourceOfPodsIsRequestedAsWithoutClaims(t *testing.T) {
+	text := pod("", "  qosResources: [{name: vendor.example/net, class: fast}]\n", "      {}\n")
+	want, err := convertFile("a.yaml", []byte(text), known())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := convertToClaims(text, known())
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestAllowedClassesOfAQuotaDoNotSeeClaims(t *testing.T) {
+	result, err := convertToClaims(quota("    container: [{name: rdt, classes: [{name: gold, capacity: 1}]}]\n"), known())
+	const note = "the policy qos-allowed-classes does not see claims; to forbid a class for claims, add requests.NAME: 0 to the ResourceQuota"
+	if err != nil || !slices.Contains(result.Notes, note) {
+		t.Errorf("%v, notes %q, want %q", err, result.Notes, note)
+	}
+}
+
+// TestAllYAMLStylesAreConvertedToClaims also converts each pod to limits. Both results must request the same number of slots.
+func TestAllYAMLStylesAreConvertedToClaims(t *testing.T) {
+	for seed := range uint64(300) {
+		text, notes := generate(seed, (*author).pod)
+		limits, err := convertFile("generated.yaml", []byte(text), known())
+		if err != nil {
+			t.Fatalf("seed %d: %v in:\n%s", seed, err, text)
+		}
+		result, err := convertToClaims(text, known())
+		if err != nil {
+			t.Fatalf("seed %d: %v in:\n%s", seed, err, text)
+		}
+		checkGenerated(t, seed, text, string(result.Text), notes)
+		want, got := addedLimits(t, text, limits.Text), addedLimits(t, text, result.Text)+addedClaims(t, result.Text)
+		if want != got {
+			t.Errorf("seed %d: %d classes are requested, want %d:\n%s\n---- became\n%s", seed, got, want, text, result.Text)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// addedLimits returns how many extended resources of classes a conversion has added.
+func addedLimits(t *testing.T, before string, after []byte) int {
+	t.Helper()
+	count := 0
+	for sign, text := range map[int][]byte{1: after, -1: []byte(before)} {
+		for _, o := range objects(t, text) {
+			for _, c := range o.all() {
+				for key := range c.Resources.Limits {
+					if strings.Contains(key, "/") {
+						count += sign
+					}
+				}
+			}
+		}
+	}
+	return count
+}
+
+// addedClaims returns how many claims the containers of pods have. Each must be a claim of its pod, with a ResourceClaimTemplate.
+func addedClaims(t *testing.T, text []byte) int {
+	t.Helper()
+	all, count, kinds := objects(t, text), 0, map[string]string{}
+	for _, o := range all {
+		kinds[o.Metadata.Name] = o.Kind
+	}
+	for _, o := range all {
+		templates := map[string]string{}
+		for _, c := range o.Spec.ResourceClaims {
+			templates[c.Name] = c.Template
+		}
+		for _, c := range o.all() {
+			for _, ref := range c.Resources.Claims {
+				count++
+				if name := templates[ref.Name]; kinds[name] != "ResourceClaimTemplate" {
+					t.Errorf("claim %s of %s has the template %q, which is missing in:\n%s", ref.Name, c.Name, name, text)
+				}
+				delete(templates, ref.Name)
+			}
+		}
+		if len(templates) > 0 {
+			t.Errorf("no container, or several, have the claims %v of:\n%s", templates, text)
+		}
+	}
+	return count
+}
