@@ -155,7 +155,7 @@ func prepare(config *Config, t resctrl.Tree, faults []*faultError, devices *devi
 	case resolution.Devices != nil:
 		m.info = m.info.WithDeviceTraffic(m.info.Schemas(resctrl.L3)[0], resolution.Devices)
 	case devices.on(m.info) != nil:
-		m.info = m.info.WithDeviceTraffic(devices.schema, devices.from)
+		m.info = m.info.WithDeviceTraffic(devices.schema, devices.back(m.info))
 	}
 	reclaim, err = m.reclaim(resolution.Groups)
 	if err = errors.Join(err, m.exclusiveOverlaps(resolution.Groups)); err != nil {

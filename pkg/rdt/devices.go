@@ -238,12 +238,20 @@ func (c *deviceChange) around(
 	return effective, nil
 }
 
-// undo restores the former masks after a failure, whose error is `cause`.
+// undo restores the former masks after a failure, whose error is `cause`. Like restore, it skips caches that have disappeared.
 func (c *deviceChange) undo(t resctrl.Tree, cause error) error {
 	if c == nil {
 		return cause
 	}
-	if err := (&deviceChange{c.schema, c.to, c.from}).do(t); err != nil {
+	former := c.from
+	if former != nil {
+		root, err := t.Schemata(resctrl.Root)
+		if err != nil {
+			return rollbackFailed(cause, err)
+		}
+		former = former.RestrictedTo(root)
+	}
+	if err := (&deviceChange{c.schema, c.to, former}).do(t); err != nil {
 		return rollbackFailed(cause, err)
 	}
 	return cause

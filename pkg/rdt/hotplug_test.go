@@ -4,6 +4,7 @@
 package rdt
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strconv"
@@ -114,6 +115,11 @@ func TestDeviceTrafficAfterCPUsOfACacheHaveComeOrGone(t *testing.T) {
 			if got := deviceMasks(t, fs); got != test.want {
 				t.Errorf("without the field, device traffic has %s, want %s", got, test.want)
 			}
+			status := b.Status()
+			apply(t, b, without)
+			if diff := cmp.Diff(b.Status(), status); diff != "" {
+				t.Errorf("the status differs from that of the kernel's masks (-want +got):\n%s", diff)
+			}
 		})
 	}
 }
@@ -156,4 +162,74 @@ func TestCPUsOfACacheComeAndGoOfTheKernel(t *testing.T) {
 		return func() { must(t, os.WriteFile("/sys/devices/system/cpu/cpu1/online", []byte(strconv.Itoa(online)), 0)) }
 	}
 	cpusComeAndGo(t, newBackend(host, nil), cpus{set(0), set(1)}, func() map[string]string { return kernelSchemata(t) })
+}
+
+// cpusAt takes the CPUs of the second cache offline or online just before one of the writes.
+type cpusAt struct {
+	*sim.FS
+	writes int // the number of writes that are left until then
+	change func(place int)
+}
+
+func (c *cpusAt) WriteFile(name string, data []byte) error {
+	if c.writes--; c.writes == 0 {
+		c.change(1)
+	}
+	return c.FS.WriteFile(name, data)
+}
+
+// TestCPUsComeOrGoDuringAChange takes the CPUs of a cache offline or online before each write of a change of the class files.
+func TestCPUsComeOrGoDuringAChange(t *testing.T) {
+	devices := withIOAlloc()
+	devices.IOAlloc = "f"
+	for name, test := range map[string]struct {
+		spec        sim.Spec
+		first, then string
+	}{
+		"values":         {sim.IntelSpec(), withBothCaches, strings.ReplaceAll(withBothCaches, "50%", "70%")},
+		"new class":      {sim.IntelSpec(), withBothCaches, strings.Replace(withBothCaches, "b: {}", "b: {}, c: {l3Allocation: 50%}", 1)},
+		"device traffic": {devices, `{partitions: {p: {l3Allocation: "80%", classes: {a: {}}}}}`, withDevices(`"20%"`)},
+	} {
+		for _, goes := range []bool{true, false} {
+			for write := 1; ; write++ {
+				fs := &cpusAt{FS: sim.New(test.spec)}
+				fs.change = fs.Offline
+				if !goes {
+					fs.Offline(1)
+					fs.change = fs.Online
+				}
+				b := newBackend(fs, nil)
+				apply(t, b, test.first)
+				fs.writes = write
+				during := func(t *testing.T) { changesDuringHotplug(t, b, fs.FS, test.then) }
+				t.Run(name+map[bool]string{true: ", gone at write ", false: ", come at write "}[goes]+strconv.Itoa(write), during)
+				if fs.writes > 0 { // the change has fewer writes
+					break
+				}
+			}
+		}
+	}
+}
+
+// changesDuringHotplug wants that a change is complete, or undone in the caches that remain, and that one repair is enough after it.
+func changesDuringHotplug(t *testing.T, b *Backend, fs *sim.FS, then string) {
+	before := schemataIn(t, fs)
+	err := b.Apply(t.Context(), parse(t, then))
+	if errors.Is(err, ErrRollback) {
+		t.Error(err)
+	}
+	if err != nil {
+		for group, text := range schemataIn(t, fs) {
+			was, is := schemataOf(t, before[group]), schemataOf(t, text)
+			if diff := cmp.Diff(was.RestrictedTo(is), is.RestrictedTo(was)); diff != "" {
+				t.Errorf("group %s after a failed change (-before +after):\n%s", group, diff)
+			}
+		}
+	}
+	if _, err := b.Repair(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
+		t.Errorf("the second repair has found %v, %v", drift.Found, err)
+	}
 }

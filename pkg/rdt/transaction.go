@@ -45,7 +45,8 @@ func transact(t resctrl.Tree, ops []Op, before, wanted map[string]resctrl.Schema
 }
 
 // restore undoes a failed change as far as possible, and returns cause. It removes new groups, and restores the other
-// groups with the operations from Plan. If restore fails, the error also wraps ErrRollback.
+// groups with the operations from Plan. It skips caches that have disappeared with their CPUs meanwhile, because the kernel refuses a write
+// with such a cache. If restore fails, the error also wraps ErrRollback.
 func restore(t resctrl.Tree, cause error, before, wanted map[string]resctrl.Schemata) error {
 	m, err := readMachine(t)
 	if err != nil {
@@ -53,13 +54,16 @@ func restore(t resctrl.Tree, cause error, before, wanted map[string]resctrl.Sche
 	}
 
 	var ops []Op
-	now := m.configurable()
+	now, former := m.configurable(), map[string]resctrl.Schemata{}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if before[name] == nil && now[name] != nil {
 			ops = append(ops, Op{Kind: Remove, Group: name})
 		}
 	}
-	ops = append(ops, Plan(now, before, m.info)...)
+	for name, schemata := range before {
+		former[name] = schemata.RestrictedTo(now[resctrl.Root])
+	}
+	ops = append(ops, Plan(now, former, m.info)...)
 
 	for _, op := range ops {
 		err = errors.Join(err, do(t, op, m.info))
