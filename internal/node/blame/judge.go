@@ -38,8 +38,10 @@ const (
 	leastRise, leastShare, leastCorrelation = 1.5, 0.25, 0.5
 	// always is the part of the time from which a container is reported that waits all the time.
 	always = 0.2
-	// atLimit is the part of a limit from which it counts as reached.
-	atLimit = 0.9
+	// atLimit is the part of a limit from which it counts as reached, and overLimit how many times the limit a use cannot be under it.
+	atLimit, overLimit = 0.9, 1.5
+	// leastCPU is the number of CPUs from which a container computes.
+	leastCPU = 0.01
 )
 
 // mostCulprits is how many containers a finding names.
@@ -65,7 +67,7 @@ type Finding struct {
 // Own is a cause that a container has itself.
 type Own struct {
 	Reason OwnReason
-	// Series is the use. Value is its value in the interval, and Before that outside. Limit is the limit that it reached, or 0.
+	// Series is the use. During is its mean in the interval, and Before that outside. Limit is the limit that it reached, or 0.
 	Series                classes.Series
 	Before, During, Limit float64
 }

@@ -17,13 +17,15 @@ func (j *judge) io() Finding {
 	if f.Kind == "" {
 		return f
 	}
-	for _, disk := range j.disksOf(j.victim) {
+	disks := j.disksOf(j.victim)
+	for _, disk := range disks {
+		f.Own = append(f.Own, j.limited(usesOf(disk), s)...)
+	}
+	if f.Always || len(f.Own) > 0 {
+		return f
+	}
+	for _, disk := range disks {
 		uses := usesOf(disk)
-		limited := j.limited(uses, s)
-		f.Own = append(f.Own, limited...)
-		if f.Always || len(limited) > 0 {
-			continue
-		}
 		f.Own = append(f.Own, j.rises(uses, waiting, s)...)
 		f.Culprits = append(f.Culprits, j.culprits(uses, waiting, s)...)
 	}
@@ -48,7 +50,8 @@ func (j *judge) disksOf(t *history.Track) (disks []string) {
 	return slices.Compact(disks)
 }
 
-// memory judges the waiting for memory. Its culprits take more memory, or read back more of what was reclaimed from them.
+// memory judges the waiting for memory. Its culprits take more memory. If nobody does, they read back more of what was reclaimed from
+// them: those that do so because another one takes more memory wait like the victim, and are not the cause.
 func (j *judge) memory() Finding {
 	waiting := j.ofVictim(history.MemoryWaiting)
 	f, s := j.waited(MemoryUse, waiting)
@@ -65,9 +68,11 @@ func (j *judge) memory() Finding {
 	if f.Always || len(f.Own) > 0 {
 		return f
 	}
-	uses := []classes.Series{{Measure: history.Memory}, {Measure: history.Refaults}}
-	f.Own = j.rises(uses[:1], waiting, s)
-	f.Culprits = j.culprits(uses, waiting, s)
+	memory, refaults := []classes.Series{{Measure: history.Memory}}, []classes.Series{{Measure: history.Refaults}}
+	f.Own = j.rises(memory, waiting, s)
+	if f.Culprits = j.culprits(memory, waiting, s); len(f.Culprits)+len(f.Own) == 0 {
+		f.Culprits = j.culprits(refaults, waiting, s)
+	}
 	return f.ranked()
 }
 
@@ -101,44 +106,68 @@ func (j *judge) cpu() Finding {
 // bandwidth judges the bytes that the victim transfers for each second of its CPU time. A container that computes less transfers less,
 // too, and does not suffer.
 func (j *judge) bandwidth(series classes.Series) Finding {
-	transferred, used := j.values(j.victim, series), j.ofVictim(history.CPUUsed)
-	perSecond := make([]float64, j.points)
+	perSecond, used := j.values(j.victim, series), j.ofVictim(history.CPUUsed)
 	for i := range perSecond {
-		perSecond[i] = transferred[i] / max(used[i], 0.01)
+		perSecond[i] /= max(used[i], leastCPU) // with less, the point does not count
 	}
 	return j.lost(Bandwidth, series, perSecond)
 }
 
 // cache judges the bytes of a cache that the victim occupies while it computes.
 func (j *judge) cache(series classes.Series) Finding {
-	used := j.ofVictim(history.CPUUsed)
-	occupied := j.values(j.victim, series)
-	if mean, _ := j.means(used, span{0, j.points}); mean > 0 {
-		for i := 1; i < len(occupied); i++ {
-			if used[i] < mean/4 {
-				occupied[i] = max(occupied[i], occupied[i-1]) // it does not need its cache now
-			}
-		}
-	}
-	return j.lost(Cache, series, occupied)
+	return j.lost(Cache, series, j.values(j.victim, series))
 }
 
-// lost judges a value that falls when others use more of the same series.
+// computes reports for each point whether the victim computed. A container that is idle needs neither bandwidth nor a cache.
+func (j *judge) computes() []bool {
+	used := j.ofVictim(history.CPUUsed)
+	mean, _ := j.means(used, span{0, j.points})
+	computes := make([]bool, j.points)
+	for i := range used {
+		computes[i] = used[i] >= max(leastCPU, mean/4)
+	}
+	return computes
+}
+
+// lost judges a value that falls when others use more of the same series. Only the points in which the victim computed count.
 func (j *judge) lost(kind Kind, series classes.Series, values []float64) Finding {
-	most := slices.Max(values)
+	computes, most := j.computes(), 0.0
+	for i, v := range values {
+		if computes[i] {
+			most = max(most, v)
+		}
+	}
 	if most == 0 {
 		return Finding{}
 	}
 	missing := make([]float64, len(values))
 	for i, v := range values {
-		missing[i] = 1 - v/most
+		if computes[i] {
+			missing[i] = 1 - v/most
+		}
 	}
 	s, ok := highest(missing, j.since)
 	if !ok {
 		return Finding{}
 	}
+
+	var inside, outside []float64
+	for i, v := range values {
+		switch {
+		case !computes[i]:
+		case i >= s.from && i < s.to:
+			inside = append(inside, v)
+		default:
+			outside = append(outside, v)
+		}
+	}
+	if min(len(inside), len(outside)) < fewest || !stands(missing, s) {
+		return Finding{}
+	}
 	f := j.during(kind, values, s)
-	if f.During > (1-leastLoss)*f.Before || !stands(missing, s) {
+	f.During, _ = j.means(inside, span{0, len(inside)})
+	f.Before, _ = j.means(outside, span{0, len(outside)})
+	if f.During > (1-leastLoss)*f.Before {
 		return Finding{}
 	}
 	f.Part = series.Part
@@ -149,7 +178,8 @@ func (j *judge) lost(kind Kind, series classes.Series, values []float64) Finding
 	return f
 }
 
-// limited returns the limits of the victim's classes that it reached in most of the interval.
+// limited returns the limits of the victim's classes that it reached in most of the interval. A use far above a limit shows that the
+// container got the limit later.
 func (j *judge) limited(uses []classes.Series, s span) (own []Own) {
 	for _, series := range uses {
 		limit := j.own[series]
@@ -157,7 +187,7 @@ func (j *judge) limited(uses []classes.Series, s span) (own []Own) {
 			continue
 		}
 		values := j.values(j.victim, series)
-		if partAbove(values, s, atLimit*limit) >= 0.5 {
+		if partAbove(values, s, atLimit*limit) >= 0.5 && partAbove(values, s, overLimit*limit) < 0.5 {
 			during, before := j.means(values, s)
 			own = append(own, Own{OwnClassLimit, series, before, during, limit})
 		}
