@@ -25,7 +25,7 @@ import (
 const figurePods = 20
 
 // TestDRAFigures measures what docs/dra.md compares: the start of pods, and the memory of the driver and of the device plugins with equal
-// pods. It fails if the driver writes to the API although nothing changes, or more than once for a claim.
+// pods. It fails if the driver writes to the API while pods without classes start and end.
 func TestDRAFigures(t *testing.T) {
 	skipNightly(t)
 	n := ready(t)
