@@ -118,6 +118,31 @@ func TestAPreparedClaimOutlivesRestartsAndItsClass(t *testing.T) {
 	}
 }
 
+// TestEachPodOfASharedClaimTakesASlot prepares a claim for a pod, and again for a second pod.
+func TestEachPodOfASharedClaimTakesASlot(t *testing.T) {
+	gold := []*qosv1alpha1.QOSResourceClassInfo{class("gold", 3)}
+	d := newDriver(t, t.TempDir(), state(gold))
+	c := claim("1", "rdt-gold")
+	var pods []*qosv1alpha1.PodAssignments
+	slots := func(want string) {
+		t.Helper()
+		if diff := cmp.Diff([]string{want}, slicesOf(state(gold, pods...), d.record.counts(), false)); diff != "" {
+			t.Errorf("with %d pods (-want +got):\n%s", len(pods), diff)
+		}
+	}
+
+	for i, want := range []string{"rdt-gold=3", "rdt-gold=2"} { // the scheduler counts the claim once
+		c.Status.ReservedFor = append(c.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", UID: types.UID(rune('a' + i))})
+		if devices, err := d.prepareOne(t, c); err != nil || devices["request-0"] != goldDevice {
+			t.Errorf("the devices are %v, %v", devices, err)
+		}
+		pods = append(pods, has("gold", qosv1alpha1.Source_SOURCE_ALLOCATED))
+		slots(want)
+	}
+	pods = pods[1:]
+	slots("rdt-gold=3")
+}
+
 // TestAClaimThatIsAllocatedAgainGetsItsPresentClass: the kubelet did not unprepare the claim between its two pods.
 func TestAClaimThatIsAllocatedAgainGetsItsPresentClass(t *testing.T) {
 	d := newDriver(t, t.TempDir(), state(goldAndSilver()))

@@ -68,6 +68,36 @@ func TestTheSchedulerCountsOnlyTheSlotsThatAreItsToGive(t *testing.T) {
 	}
 }
 
+// TestASlotOfAPodIsThatOfItsClaim: a pod gets a class of a resource of pods by its annotation, and the claim counts the slot for the scheduler.
+func TestASlotOfAPodIsThatOfItsClaim(t *testing.T) {
+	net := &qosv1alpha1.QOSResourceClassInfo{Name: "fast", Capacity: 2, ExtendedResource: "qos.noderesource.dev/net.fast"}
+	s := state(nil, &qosv1alpha1.PodAssignments{QosResources: []*qosv1alpha1.Assignment{
+		{Name: "qos.noderesource.dev/net", Class: "fast", Source: qosv1alpha1.Source_SOURCE_POD},
+	}})
+	s.Status.Resources.PodQosResources = []*qosv1alpha1.QOSResourceInfo{{
+		Name: "qos.noderesource.dev/net", Classes: []*qosv1alpha1.QOSResourceClassInfo{net},
+	}}
+	d := newDriver(t, t.TempDir(), s)
+	slots := func(want string) {
+		t.Helper()
+		if diff := cmp.Diff([]string{want}, slicesOf(s, d.record.counts(), false)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+
+	slots("net-fast=1") // the annotation alone takes a slot
+	c := claim("1", "net-fast")
+	devices, err := d.prepareOne(t, c)
+	if want := "qos.noderesource.dev/class=qos.noderesource.dev:net::fast"; err != nil || devices["request-0"] != want {
+		t.Errorf("the devices are %v, %v, want %s", devices, err, want)
+	}
+	slots("net-fast=2")
+	if err := d.unprepareOne(t, c); err != nil {
+		t.Error(err)
+	}
+	slots("net-fast=1")
+}
+
 // TestPodsOfARemovedClassAreDeletedOnRequest needs both: a class file that evicts, and a driver with --no-execute.
 func TestPodsOfARemovedClassAreDeletedOnRequest(t *testing.T) {
 	removed := class("gold", 3)
