@@ -157,7 +157,7 @@ func (c *controller) reconcile(ctx context.Context, key string) (again time.Dura
 	if refusal != nil {
 		problem = refusal
 	}
-	if err == nil {
+	if _, failed = waits.Failed(name); refusal != nil || !failed { // without an answer, what is reported stays
 		c.report(key, claim, problem)
 	}
 	return waits.End(c.now()), err

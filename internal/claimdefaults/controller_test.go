@@ -183,3 +183,25 @@ func TestEventsDoNotRepeatARefusedClass(t *testing.T) {
 		})
 	}
 }
+
+func TestARefusalIsNotReportedAgainAfterAnOutage(t *testing.T) {
+	refused := apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "data", context.DeadlineExceeded)
+	r := newStillRig(t, refused, newClaim(), newVolume(), newStorageClass("silver", ""), newClass("silver", "d", "500"))
+	if !cache.WaitForCacheSync(t.Context().Done(), r.claims.HasSynced, r.volumes.HasSynced, r.storageClasses.HasSynced, r.classes.HasSynced) {
+		t.Fatal("the informers have not listed the objects")
+	}
+	now := time.Unix(1_000_000, 0)
+	r.now = func() time.Time { return now }
+	for _, answer := range []error{refused, apierrors.NewServiceUnavailable("down"), refused} {
+		r.refusal = answer
+		for range 2 { // the second one is for an event, and sends nothing
+			if _, err := r.reconcile(t.Context(), "ns/data"); err != nil {
+				t.Logf("reconcile: %v", err)
+			}
+		}
+		now = now.Add(time.Hour)
+	}
+	if len(r.recorder.Events) != 1 || len(r.patches) != 3 {
+		t.Errorf("%d events and %d patches, want 1 and 3", len(r.recorder.Events), len(r.patches))
+	}
+}

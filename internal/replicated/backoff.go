@@ -17,15 +17,16 @@ type Backoff[A any] struct {
 	spec     string // identifies what is requested
 	failures int
 	until    time.Time
+	due      bool         // everything that has failed is tried in this reconcile
 	answers  map[string]A // by what was written
 }
 
 // Begin returns the backoff for a reconcile. A new spec is tried at once, and so is everything when the time has come.
 func (b *Backoff[A]) Begin(spec string, now time.Time) *Backoff[A] {
-	switch {
-	case b == nil || b.spec != spec:
-		return &Backoff[A]{spec: spec, answers: map[string]A{}}
-	case !now.Before(b.until):
+	if b == nil || b.spec != spec {
+		return &Backoff[A]{spec: spec, due: true, answers: map[string]A{}}
+	}
+	if b.due = !now.Before(b.until); b.due {
 		clear(b.answers)
 	}
 	return b
@@ -37,11 +38,11 @@ func (b *Backoff[A]) End(now time.Time) time.Duration {
 	case len(b.answers) == 0:
 		b.failures = 0
 		return 0
-	case !now.Before(b.until):
+	case b.due:
 		b.until = now.Add(min(MinRetry<<min(b.failures, 20), MaxRetry))
 		b.failures++
 	}
-	return b.until.Sub(now)
+	return max(b.until.Sub(now), 1) // the time may have come since Begin
 }
 
 // Fail records the answer to a write that has failed.
