@@ -31,6 +31,7 @@ const (
 const (
 	containerSize = 900
 	counterSize   = 24
+	gapSize       = 16
 	sampleSize    = 64
 )
 
@@ -69,8 +70,12 @@ type known struct {
 	number uint64
 	// The samples from first to last, counted from the first one ever, have the container.
 	first, last int
+	gaps        []gap
 	counters    []counter
 }
+
+// gap is a number of samples that lack a container, and the sample after them.
+type gap struct{ to, samples int }
 
 // counter is the last value of a cumulative series, in units of the ring.
 type counter struct {
@@ -91,7 +96,8 @@ func NewRing(budget int) *Ring {
 }
 
 // Add adds a sample, and removes what is older than Keep or does not fit into the budget. A sample that is not newer than the last one
-// is left out. What a container has used before its first sample is not counted. A series that a later sample has first counts from 0.
+// is left out. What a container has used before its first sample is not counted. A disk that a later sample has first counts from 0. What
+// a container has used while samples lacked it counts evenly for these samples.
 func (r *Ring) Add(now time.Time, reads []Read) {
 	if len(r.samples) > 0 && !now.After(r.samples[len(r.samples)-1].time) {
 		return
@@ -106,6 +112,10 @@ func (r *Ring) Add(now time.Time, reads []Read) {
 	before := uint64(0)
 	for _, read := range reads {
 		c := r.containers[read.ID]
+		if missed := r.added - c.last - 1; missed > 0 {
+			c.gaps = append(c.gaps, gap{r.added, missed})
+			r.used += gapSize
+		}
 		if values, n := r.values(c, read.Reading); n > 0 {
 			data = binary.AppendUvarint(data, c.number-before)
 			data = binary.AppendUvarint(data, uint64(n))
@@ -153,23 +163,21 @@ func (r *Ring) values(c *known, reading classes.Reading) (data []byte, n int) {
 	return data, n
 }
 
-// grown returns by how much a counter has grown since the last sample, and keeps its value. A counter that has decreased has begun again.
+// grown returns by how much a counter has grown since the last sample, and keeps its value. It is 0 for a counter that has decreased:
+// nothing says whether it has begun again.
 func (r *Ring) grown(c *known, series int, value uint64) uint64 {
 	at, found := slices.BinarySearchFunc(c.counters, series, func(c counter, series int) int { return cmp.Compare(c.series, series) })
 	if !found {
 		c.counters = slices.Insert(c.counters, at, counter{series, value})
 		r.used += counterSize
-		if c.first == r.added {
-			return 0 // it may have run for long before its first sample, e.g. if the plugin has started since
+		if c.first == r.added || r.series[series].Measure == Bandwidth {
+			return 0 // it may have counted for long, e.g. if the plugin has started since, or if the kernel did not answer before
 		}
 		return value
 	}
 	before := c.counters[at].value
 	c.counters[at].value = value
-	if value < before {
-		return value
-	}
-	return value - before
+	return value - min(before, value)
 }
 
 func (r *Ring) index(series classes.Series) (int, bool) {
@@ -206,10 +214,16 @@ func (r *Ring) shrink(now time.Time) {
 	r.samples = append(r.samples[:0:0], r.samples[old:]...) // a new array, so that the old samples can be freed
 	oldest := r.added - len(r.samples)
 	maps.DeleteFunc(r.containers, func(_ string, c *known) bool {
+		past := 0
+		for past < len(c.gaps) && c.gaps[past].to <= oldest {
+			past++
+		}
+		c.gaps = slices.Delete(c.gaps, 0, past)
+		r.used -= gapSize * past
 		if c.last >= oldest {
 			return false
 		}
-		r.used -= c.size() + counterSize*len(c.counters)
+		r.used -= c.size() + counterSize*len(c.counters) + gapSize*len(c.gaps)
 		return true
 	})
 }

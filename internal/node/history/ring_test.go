@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -60,14 +61,43 @@ func TestAWindowHasRatesOfCountersAndValuesOfGauges(t *testing.T) {
 	}
 }
 
-func TestACounterThatBeginsAgainCountsFromZero(t *testing.T) {
+// TestOnlyWhatWasMeasuredIsCounted lets a counter decrease, and the monitoring of another one be read first when it has counted for long.
+func TestOnlyWhatWasMeasuredIsCounted(t *testing.T) {
 	r := history.NewRing(history.Budget)
-	for i, value := range []float64{100, 150, 20} {
-		r.Add(start().Add(time.Duration(i)*time.Second), []history.Read{{Container: named("a"), Reading: classes.Reading{series(history.Reads, "sda"): value}}})
+	for i, value := range []float64{1000, 1050, 1049, 1059} {
+		reading := classes.Reading{series(history.Reads, "sda"): value}
+		if i > 0 {
+			reading[series(history.Bandwidth, "0")] = 1e12 + float64(i)
+		}
+		r.Add(start().Add(time.Duration(i)*time.Second), []history.Read{{Container: named("a"), Reading: reading}})
 	}
-	got := r.Window().Tracks[0].Values[series(history.Reads, "sda")]
-	if diff := cmp.Diff([]float32{50, 20}, got); diff != "" {
+	want := map[classes.Series][]float32{series(history.Reads, "sda"): {50, 0, 10}, series(history.Bandwidth, "0"): {0, 1, 1}}
+	if diff := cmp.Diff(want, r.Window().Tracks[0].Values); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestSamplesThatLackAContainerDoNotRaiseItsRate lets the kernel not answer for a container for a while, and the ring forget the beginning.
+func TestSamplesThatLackAContainerDoNotRaiseItsRate(t *testing.T) {
+	r := history.NewRing(history.Budget)
+	lacks := func(i int) bool { return i%7 == 3 || i > 20 && i < 40 }
+	for i := range 110 {
+		var reads []history.Read
+		if !lacks(i) {
+			reads = []history.Read{{Container: named("a"), Reading: classes.Reading{
+				series(history.IOWaiting, ""): 5 * float64(i), series(history.Memory, ""): 8,
+			}}}
+		}
+		r.Add(start().Add(time.Duration(i)*10*time.Second), reads)
+		w := r.Window()
+		for _, track := range w.Tracks {
+			for point := range track.To {
+				waited, memory := track.Values[series(history.IOWaiting, "")], track.Values[series(history.Memory, "")]
+				if len(waited) > 0 && (math.Abs(float64(waited[point])-0.5) > 1e-4 || math.Abs(float64(memory[point])-8) > 1e-4) {
+					t.Fatalf("after sample %d, point %d has %v s of waiting a second and %v bytes, want 0.5 and 8", i, point, waited[point], memory[point])
+				}
+			}
+		}
 	}
 }
 

@@ -48,7 +48,7 @@ func (r *Ring) Window() Window {
 
 	oldest := r.added - len(r.samples)
 	pointOf := func(sample int) int { return max(0, (sample-oldest-1)/merge) }
-	byNumber := map[uint64]int{}
+	byNumber, gaps := map[uint64]int{}, map[uint64][]gap{}
 	all := make([]*known, 0, len(r.containers))
 	for _, c := range r.containers {
 		all = append(all, c)
@@ -58,41 +58,51 @@ func (r *Ring) Window() Window {
 		if c.last <= oldest {
 			continue
 		}
-		byNumber[c.number] = len(w.Tracks)
+		byNumber[c.number], gaps[c.number] = len(w.Tracks), c.gaps
 		w.Tracks = append(w.Tracks, Track{
 			Container: c.Container, Values: map[classes.Series][]float32{}, From: pointOf(c.first + 1), To: pointOf(c.last) + 1,
 		})
 	}
 
-	for i := 1; i <= intervals; i++ { // sample 0 is only the beginning
-		point := (i - 1) / merge
-		weights := weight{
-			growth: 1 / w.Times[point+1].Sub(w.Times[point]).Seconds(),
-			mean:   r.samples[i].time.Sub(r.samples[i-1].time).Seconds() / w.Times[point+1].Sub(w.Times[point]).Seconds(),
+	// spread adds a value to the points of the samples after `from` up to `to`, and a growth in equal rates.
+	spread := func(t *Track, series classes.Series, value float64, from, to int) {
+		begin, whole := r.samples[max(from, 0)].time, 1.0
+		if from < 0 { // some of the samples that lacked the container are not kept any more
+			whole = float64(to) / float64(to-from)
 		}
-		r.decode(r.samples[i].data, func(number uint64, series int, value float64) {
-			if at, has := byNumber[number]; has {
-				w.Tracks[at].add(r.series[series], point, points, value, weights)
+		for i := max(from, 0) + 1; i <= to; i++ {
+			point := (i - 1) / merge
+			of := r.samples[i].time.Sub(r.samples[i-1].time).Seconds()
+			part := of / w.Times[point+1].Sub(w.Times[point]).Seconds()
+			if series.Cumulative() {
+				part *= whole / r.samples[to].time.Sub(begin).Seconds()
 			}
+			t.add(series, point, points, value*part)
+		}
+	}
+	for i := 1; i <= intervals; i++ { // sample 0 is only the beginning
+		r.decode(r.samples[i].data, func(number uint64, series int, value float64) {
+			at, has := byNumber[number]
+			if !has {
+				return
+			}
+			from := i - 1
+			if g, found := slices.BinarySearchFunc(gaps[number], oldest+i, func(g gap, to int) int { return cmp.Compare(g.to, to) }); found {
+				from -= gaps[number][g].samples
+			}
+			spread(&w.Tracks[at], r.series[series], value, from, i)
 		})
 	}
 	return w
 }
 
-// weight is how much a value of a sample counts in its point, if it is a growth, or if it is not.
-type weight struct{ growth, mean float64 }
-
-func (t *Track) add(series classes.Series, point, points int, value float64, w weight) {
+func (t *Track) add(series classes.Series, point, points int, value float64) {
 	values := t.Values[series]
 	if values == nil {
 		values = make([]float32, points)
 		t.Values[series] = values
 	}
-	by := w.mean
-	if series.Cumulative() {
-		by = w.growth
-	}
-	values[point] += float32(value * by / unitsOf(series))
+	values[point] += float32(value / unitsOf(series))
 }
 
 // decode calls a function for each value of a sample.
