@@ -95,7 +95,8 @@ func (s *Store) Status() Status {
 			values = valued.Values()
 		}
 		status.Resources = append(status.Resources, ResourceStatus{
-			Offer: offer, Kind: r.Config.Kind, InUse: n.used(offer.Name), Degraded: backend.Degraded, Monitored: backend.Monitored, Features: backend.Features, Values: values,
+			Offer: offer, Kind: r.Config.Kind, InUse: n.used(offer.Name), Degraded: backend.Degraded,
+			Monitored: backend.Monitored, Features: backend.Features, Values: values,
 			Conditions: slices.Concat(backend.Conditions, r.Drift.conditions()), Held: n.held[offer.Name],
 		})
 	}
