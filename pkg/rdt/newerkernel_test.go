@@ -4,12 +4,15 @@
 package rdt
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -229,7 +232,16 @@ func rmidsOfAClass(t *testing.T, host hostfs.Root, want map[string]int) {
 		must(t, host.WriteFile(sim.MountPoint+"/qos-"+class+"/tasks", []byte(strconv.Itoa(pid))))
 		running = append(running, inClass(class, classes.Holder{ID: fmt.Sprint("c", i), Container: "main", PID: pid})...)
 	}
-	b.MonitorAll(t.Context(), running)
+	freeRMIDs(t, host) // those of the test before
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ticks := time.Tick(100 * time.Millisecond)
+	for b.MonitorAll(ctx, running); !maps.Equal(want, namedReasons(t, b)) && ctx.Err() == nil; b.MonitorAll(ctx, running) {
+		select {
+		case <-ticks:
+		case <-ctx.Done():
+		}
+	}
 	if diff := cmp.Diff(want, namedReasons(t, b)); diff != "" {
 		t.Errorf("containers by reason (-want +got):\n%s", diff)
 	}
@@ -266,7 +278,16 @@ func TestAHundredContainersOnTheKernel(t *testing.T) {
 		must(t, host.WriteFile(sim.MountPoint+"/qos-"+class+"/tasks", []byte(strconv.Itoa(pid))))
 		running = append(running, inClass(class, classes.Holder{ID: fmt.Sprint("c", i), PodUID: fmt.Sprint("p", i), Container: "main", PID: pid})...)
 	}
-	b.MonitorAll(t.Context(), running)
+	freeRMIDs(t, host) // those of the test before
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ticks := time.Tick(100 * time.Millisecond)
+	for b.MonitorAll(ctx, running); !maps.Equal(want, namedReasons(t, b)) && ctx.Err() == nil; b.MonitorAll(ctx, running) {
+		select {
+		case <-ticks:
+		case <-ctx.Done():
+		}
+	}
 	if diff := cmp.Diff(want, namedReasons(t, b)); diff != "" {
 		t.Errorf("containers by reason (-want +got):\n%s", diff)
 	}
