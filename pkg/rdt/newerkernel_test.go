@@ -4,7 +4,6 @@
 package rdt
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -232,16 +230,7 @@ func rmidsOfAClass(t *testing.T, host hostfs.Root, want map[string]int) {
 		must(t, host.WriteFile(sim.MountPoint+"/qos-"+class+"/tasks", []byte(strconv.Itoa(pid))))
 		running = append(running, inClass(class, classes.Holder{ID: fmt.Sprint("c", i), Container: "main", PID: pid})...)
 	}
-	freeRMIDs(t, host) // those of the test before
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	ticks := time.Tick(100 * time.Millisecond)
-	for b.MonitorAll(ctx, running); !maps.Equal(want, namedReasons(t, b)) && ctx.Err() == nil; b.MonitorAll(ctx, running) {
-		select {
-		case <-ticks:
-		case <-ctx.Done():
-		}
-	}
+	monitorUntil(t, host, b, running, func() bool { return maps.Equal(want, namedReasons(t, b)) })
 	if diff := cmp.Diff(want, namedReasons(t, b)); diff != "" {
 		t.Errorf("containers by reason (-want +got):\n%s", diff)
 	}
@@ -278,16 +267,7 @@ func TestAHundredContainersOnTheKernel(t *testing.T) {
 		must(t, host.WriteFile(sim.MountPoint+"/qos-"+class+"/tasks", []byte(strconv.Itoa(pid))))
 		running = append(running, inClass(class, classes.Holder{ID: fmt.Sprint("c", i), PodUID: fmt.Sprint("p", i), Container: "main", PID: pid})...)
 	}
-	freeRMIDs(t, host) // those of the test before
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	ticks := time.Tick(100 * time.Millisecond)
-	for b.MonitorAll(ctx, running); !maps.Equal(want, namedReasons(t, b)) && ctx.Err() == nil; b.MonitorAll(ctx, running) {
-		select {
-		case <-ticks:
-		case <-ctx.Done():
-		}
-	}
+	monitorUntil(t, host, b, running, func() bool { return maps.Equal(want, namedReasons(t, b)) })
 	if diff := cmp.Diff(want, namedReasons(t, b)); diff != "" {
 		t.Errorf("containers by reason (-want +got):\n%s", diff)
 	}

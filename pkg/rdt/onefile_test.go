@@ -113,6 +113,22 @@ func freeRMIDs(t *testing.T, host resctrl.FS) {
 	}
 }
 
+// monitorUntil monitors containers again and again, until the function `done` returns true, for a minute at most. The RMIDs of the test
+// before become free meanwhile.
+func monitorUntil(t *testing.T, host resctrl.FS, b *Backend, running []classes.InClass, done func() bool) {
+	t.Helper()
+	freeRMIDs(t, host)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ticks := time.Tick(100 * time.Millisecond)
+	for b.MonitorAll(ctx, running); !done() && ctx.Err() == nil; b.MonitorAll(ctx, running) {
+		select {
+		case <-ticks:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // TestOneClassFileOnTheKernel applies the class file on the kernel of this machine, and prints what the kernel then has. The values are
 // those on the simulated machine, and "check" has predicted the conditions.
 func TestOneClassFileOnTheKernel(t *testing.T) {
@@ -134,18 +150,7 @@ func TestOneClassFileOnTheKernel(t *testing.T) {
 	for _, c := range running {
 		must(t, host.WriteFile(sim.MountPoint+"/qos-"+c.Class+"/tasks", []byte(strconv.Itoa(c.PID))))
 	}
-	freeRMIDs(t, host)
-	b.MonitorAll(t.Context(), running)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	ticks := time.Tick(100 * time.Millisecond)
-	for !monitoredCondition(t, b).Healthy && ctx.Err() == nil {
-		select {
-		case <-ticks:
-			b.MonitorAll(ctx, running)
-		case <-ctx.Done():
-		}
-	}
+	monitorUntil(t, host, b, running, func() bool { return monitoredCondition(t, b).Healthy })
 	if condition := monitoredCondition(t, b); !condition.Healthy || condition.Message != "containers monitored: 2 (bronze: 1 of 1, gold: 1 of 1)" {
 		t.Errorf("the condition is %+v", condition)
 	}
