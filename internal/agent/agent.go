@@ -109,7 +109,7 @@ func (a *Agent) newNode() (*node.Node, error) {
 	kill := func(container classes.Holder) error { return cgroup.Kill(a.host, container) }
 	return node.New(node.Options{
 		Kinds: a.kinds, Changes: changes, Log: a.log, StartTime: processTimes(a.host), HasCgroup: cgroupsOf(a.host), Kill: kill,
-		HeldInterval: a.options.HeldInterval, HistoryInterval: a.options.HistoryInterval, Counters: countersOf(a.host),
+		HeldInterval: a.options.HeldInterval, HistoryInterval: a.options.HistoryInterval, Counters: a.counters(),
 	}), nil
 }
 

@@ -212,11 +212,14 @@ func cgroupsOf(host hostfs.Root) reconcile.HasCgroup {
 	return tree.Exists
 }
 
-// countersOf returns what reads the counters of containers. If the host's cgroups cannot be found, it returns nil.
-func countersOf(host hostfs.Root) *history.Counters {
-	tree, err := cgroup.Detect(host)
+// counters returns what reads the counters of containers. If no history is recorded, or the host's cgroups cannot be found, it returns nil.
+func (a *Agent) counters() *history.Counters {
+	if a.options.HistoryInterval == 0 {
+		return nil
+	}
+	tree, err := cgroup.Detect(a.host)
 	if err != nil {
 		return nil
 	}
-	return history.NewCounters(host, tree)
+	return history.NewCounters(a.host, tree)
 }
