@@ -6,6 +6,7 @@ package nriplugin_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,19 +14,27 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// resizing is an OCI runtime that calls `update` in place of a change of a container.
+// resizing is an OCI runtime that calls `instead` in place of a change of a container, if it is not nil. The runtime's goroutines read it
+// while the test changes it.
 type resizing struct {
 	nriruntime.OCI
-	update func(change func() error) error
+	instead atomic.Pointer[func(change func() error) error]
 }
 
 func (r *resizing) Update(ctx context.Context, id string, files map[string]string) error {
-	return r.update(func() error { return r.OCI.Update(ctx, id, files) })
+	change := func() error { return r.OCI.Update(ctx, id, files) }
+	if instead := r.instead.Load(); instead != nil {
+		return (*instead)(change)
+	}
+	return change()
 }
+
+// refuse is a change that the runtime does not make.
+var refuse = func(func() error) error { return errors.New("refused") }
 
 func newResizingRig(t *testing.T) (*machineRig, *resizing) {
 	m := newMachine(simcgroup.New())
-	oci := &resizing{OCI: m, update: func(change func() error) error { return change() }}
+	oci := &resizing{OCI: m}
 	return newMachineRigOn(t, m, profileFile("a: {memory: {high: 50%, oomGroup: false}}"), nriruntime.Options{OCI: oci}), oci
 }
 
@@ -38,12 +47,11 @@ func TestAResizeThatTheRuntimeRefusesChangesNothing(t *testing.T) {
 	larger := resources(4<<30, 50_000)
 	larger.Unified["memory.high"] = "1932730368"
 
-	makes := oci.update
-	oci.update = func(func() error) error { return errors.New("refused") }
+	oci.instead.Store(&refuse)
 	if err := r.UpdateContainer(t.Context(), id, larger); err == nil {
 		t.Fatal("the runtime has made the change")
 	}
-	oci.update = makes
+	oci.instead.Store(nil)
 	r.passed.Add(int64(time.Minute))
 	r.node.Repair(t.Context())
 	r.wantValue(t, id, "memory.high", "536870912")
@@ -66,10 +74,11 @@ func TestAResizeThatTheRuntimeRefusesChangesNothing(t *testing.T) {
 func TestARepairWhileTheRuntimeMakesAResizeDoesNotUndoIt(t *testing.T) {
 	r, oci := newResizingRig(t)
 	id := r.mustRunBurstable(t, "a", profile+"=a")
-	oci.update = func(change func() error) error {
+	repair := func(change func() error) error {
 		defer r.node.Repair(t.Context())
 		return change()
 	}
+	oci.instead.Store(&repair)
 	if err := r.UpdateContainer(t.Context(), id, resources(2<<30, 50_000)); err != nil {
 		t.Fatal(err)
 	}
@@ -87,13 +96,12 @@ func TestRefusedResizesDoNotSuspendTheRepair(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	makes := oci.update
 	for range 2 {
-		oci.update = func(func() error) error { return errors.New("refused") }
+		oci.instead.Store(&refuse)
 		if err := r.UpdateContainer(t.Context(), id, resources(4<<30, 50_000)); err == nil {
 			t.Fatal("the runtime has made the change")
 		}
-		oci.update = makes // only the kubelet's change is refused
+		oci.instead.Store(nil) // only the kubelet's change is refused
 		r.passed.Add(int64(9 * time.Second))
 		r.node.Repair(t.Context())
 		r.passed.Add(int64(time.Second))
