@@ -188,7 +188,7 @@ func (r *rig) try(t *testing.T, m machine, dir string) (*report, error) {
 	}
 
 	for name, nightly := range map[string]string{
-		"QOS_SOAK_MINUTES": "", "QOS_SOAK_SEED": "", "QOS_LAB_SECONDS": "", "QOS_CHANGES": "", "QOS_KILLS": "100", "QOS_RESIZES": "100",
+		"QOS_SOAK_MINUTES": "", "QOS_SOAK_SEED": "", "QOS_LAB_SECONDS": "", "QOS_CHANGES": "300", "QOS_KILLS": "100", "QOS_RESIZES": "100",
 	} {
 		if testing.Short() {
 			nightly = ""

@@ -67,7 +67,7 @@ resources:
 
 // underLoad is changesUnderLoad on a machine where the class "throttled" has these limits.
 func underLoad(t *testing.T, p *pod, want ioLimits) {
-	changes := int64(fromEnvironment(t, "QOS_CHANGES", 300))
+	changes := int64(fromEnvironment(t, "QOS_CHANGES", 100))
 	changed, reloaded := p.run(t, spec{name: "changed"}), p.run(t, spec{name: "reloaded"})
 	before := mustRead(t, filepath.Join(configDir, "classes.yaml"))
 	w, began := &traffic{pod: p, slower: 1 + changes/2500}, time.Now()

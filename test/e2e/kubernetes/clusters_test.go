@@ -26,7 +26,7 @@ const clusters = 3
 // seconds has the approximate duration of each slow test while other clusters run. A test that is not listed takes a
 // few seconds.
 var seconds = map[string]int{
-	"TestVirtualNodeIntel": 620, "TestNodes": 430, "TestPrograms": 410, "TestNoOrderStopsPodsThatAskForNothing": 360,
+	"TestVirtualNodeIntel": 550, "TestNodes": 430, "TestPrograms": 290, "TestNoOrderStopsPodsThatAskForNothing": 280,
 	"TestDaemonSet": 270, "TestVirtualNodeAMD": 200, "TestRequests": 110, "TestDRA": 190, "TestDRAFigures": 200, "TestDRAManifests": 60, "TestChart": 90,
 	"TestTheShimIsSmall": 80, "TestStatefulSetVolumes": 250, "TestResizeOfManyStatefulSets": 220, "TestSecretsForExpansion": 40, "TestCreationsTakeHardlyLongerWithThePlugin": 20,
 	"TestDefaultStorageClass": 15, "TestDefaultClassesOfClaims": 30,

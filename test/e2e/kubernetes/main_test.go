@@ -79,6 +79,17 @@ func skipNightly(t *testing.T) {
 	}
 }
 
+// runNightly runs a case that a short run leaves out, for the same reasons as the tests of `nightly`.
+func runNightly(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("this case runs without -short, each night")
+		}
+		test(t)
+	})
+}
+
 // outside runs before the new namespaces exist. It builds all programs here, because the new namespaces have no network. It then runs
 // this program again for each cluster, in new namespaces.
 func outside() int {

@@ -66,7 +66,6 @@ func TestVirtualNodeIntel(t *testing.T) {
 	d := n.installVirtual(t)
 	for _, c := range []virtualCase{
 		{"capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) }},
-		{"the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) }},
 		{"kubectl qos top usage shows what containers use", func(t *testing.T) { usageIsMeasured(t, n) }},
 		{"kubectl qos set moves a running container", func(t *testing.T) { setMoves(t, n) }},
 		{"kubectl qos shows the group of another program", func(t *testing.T) { showsForeignGroup(t, n, v) }},
