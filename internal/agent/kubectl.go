@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/blame"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 )
 
@@ -33,9 +35,7 @@ func toPodItself(command string, serve http.HandlerFunc) http.HandlerFunc {
 // serveBlame answers "kubectl qos blame" with the JSON form of qos.v1alpha1.BlameResponse. The query has the fields of BlameRequest.
 func serveBlame(n *node.Node, w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	request := blame.Request{
-		Namespace: query.Get("namespace"), Pod: query.Get("pod"), PodUID: query.Get("podUid"), Container: query.Get("container"),
-	}
+	request := blame.Request{Selection: selectionOf(query)}
 	if since := query.Get("since"); since != "" {
 		var err error
 		if request.Since, err = time.ParseDuration(since); err != nil {
@@ -50,6 +50,13 @@ func serveBlame(n *node.Node, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, nodeapi.BlameOf(report))
+}
+
+// selectionOf returns the selection of containers in a query.
+func selectionOf(query url.Values) history.Selection {
+	return history.Selection{
+		Namespace: query.Get("namespace"), Pod: query.Get("pod"), PodUID: query.Get("podUid"), Container: query.Get("container"),
+	}
 }
 
 // answer writes a message in its JSON form.

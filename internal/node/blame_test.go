@@ -115,6 +115,10 @@ func (b *blamed) records(t *testing.T, n int, writes map[string]uint64, waits ..
 	}
 }
 
+func blamedPod(namespace, pod, uid, container string) blame.Request {
+	return blame.Request{Selection: history.Selection{Namespace: namespace, Pod: pod, PodUID: uid, Container: container}}
+}
+
 // TestANodeNamesTheContainerThatWritesToTheSameDisk lets three containers write, of which one writes 380 MB/s for a while. The class
 // medium is the smallest change that helps: fast leaves more than half of the rise, slow is full and smaller, and other limits another disk.
 func TestANodeNamesTheContainerThatWritesToTheSameDisk(t *testing.T) {
@@ -125,7 +129,7 @@ func TestANodeNamesTheContainerThatWritesToTheSameDisk(t *testing.T) {
 	b.records(t, 4, map[string]uint64{db: 3, batch: 380, idle: 8}, db)
 	b.records(t, 6, quiet)
 
-	got, err := b.Blame(blame.Request{Namespace: "ns", Pod: "db"})
+	got, err := b.Blame(blamedPod("ns", "db", "", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +167,7 @@ func TestANodeNamesTheOwnLimitOfAContainer(t *testing.T) {
 	b.records(t, 10, map[string]uint64{db: 2, batch: 2})
 	b.records(t, 5, map[string]uint64{db: 10, batch: 200}, db)
 	b.records(t, 5, map[string]uint64{db: 2, batch: 2})
-	got, err := b.Blame(blame.Request{Namespace: "ns", Pod: "db", Container: "main"})
+	got, err := b.Blame(blamedPod("ns", "db", "", "main"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,10 +190,10 @@ func TestWhatCannotBeBlamedIsOneLine(t *testing.T) {
 	b.records(t, 4, map[string]uint64{db: 1})
 	want("just started", blame.Request{}, blame.ErrTooShort, "3 of 9 samples since the plugin started; ask again in 1m30s")
 	b.records(t, 10, map[string]uint64{db: 1}, db)
-	want("an unknown pod", blame.Request{Namespace: "ns", Pod: "web"}, blame.ErrUnknown, "pod ns/web has no running container on this node")
-	want("another namespace", blame.Request{Namespace: "other", Pod: "db"}, blame.ErrUnknown, "pod other/db")
-	want("another pod of this name", blame.Request{Namespace: "ns", Pod: "db", PodUID: "x"}, blame.ErrUnknown, "pod ns/db")
-	want("an unknown container", blame.Request{Namespace: "ns", Pod: "db", Container: "x"}, blame.ErrUnknown, `pod ns/db has no container "x"`)
+	want("an unknown pod", blamedPod("ns", "web", "", ""), history.ErrUnknown, "pod ns/web has no running container on this node")
+	want("another namespace", blamedPod("other", "db", "", ""), history.ErrUnknown, "pod other/db")
+	want("another pod of this name", blamedPod("ns", "db", "x", ""), history.ErrUnknown, "pod ns/db")
+	want("an unknown container", blamedPod("ns", "db", "", "x"), history.ErrUnknown, `pod ns/db has no container "x"`)
 
 	again := container("c-again")
 	again.CgroupsPath = "/kubepods/podagain/c-again"
@@ -200,8 +204,8 @@ func TestWhatCannotBeBlamedIsOneLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.records(t, 1, map[string]uint64{db: 1, again.CgroupsPath: 1})
-	want("two pods of one name", blame.Request{Namespace: "ns", Pod: "db"}, blame.ErrAmbiguous, "pod ns/db ran twice on this node")
-	if _, err := b.Blame(blame.Request{Namespace: "ns", Pod: "db", PodUID: "uid-db"}); err != nil {
+	want("two pods of one name", blamedPod("ns", "db", "", ""), history.ErrAmbiguous, "pod ns/db ran twice on this node")
+	if _, err := b.Blame(blamedPod("ns", "db", "uid-db", "")); err != nil {
 		t.Errorf("by UID: %v", err)
 	}
 

@@ -13,22 +13,31 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/blame"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 )
 
 // Blame implements the node API.
 func (s *service) Blame(_ context.Context, r *qosv1alpha1.BlameRequest) (*qosv1alpha1.BlameResponse, error) {
 	report, err := s.node.Blame(blame.Request{
-		Namespace: r.GetNamespace(), Pod: r.GetPod(), PodUID: r.GetPodUid(), Container: r.GetContainer(), Since: r.GetSince().AsDuration(),
+		Selection: history.Selection{Namespace: r.GetNamespace(), Pod: r.GetPod(), PodUID: r.GetPodUid(), Container: r.GetContainer()},
+		Since:     r.GetSince().AsDuration(),
 	})
-	switch {
-	case errors.Is(err, blame.ErrUnknown):
-		return nil, status.Error(codes.NotFound, err.Error())
-	case errors.Is(err, blame.ErrAmbiguous):
-		return nil, status.Error(codes.InvalidArgument, err.Error())
-	case err != nil:
-		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	if err != nil {
+		return nil, historyError(err)
 	}
 	return BlameOf(report), nil
+}
+
+// historyError returns the error of a method that answers from the history.
+func historyError(err error) error {
+	code := codes.FailedPrecondition
+	switch {
+	case errors.Is(err, history.ErrUnknown):
+		code = codes.NotFound
+	case errors.Is(err, history.ErrAmbiguous):
+		code = codes.InvalidArgument
+	}
+	return status.Error(code, err.Error())
 }
 
 // BlameOf returns the message for a report.

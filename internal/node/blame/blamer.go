@@ -19,21 +19,17 @@ import (
 // mostSufferers is the maximum number of containers in a report.
 const mostSufferers = 16
 
-// These are the errors of Blame. Other errors wrap them.
+// These are the errors of Blame, beside those of history.Window.Select. Other errors wrap them.
 var (
 	// ErrNotRecorded means that the plugin keeps no history, or that this machine shows nothing to keep.
 	ErrNotRecorded = errors.New("nothing is recorded")
 	// ErrTooShort means that the history is too short.
 	ErrTooShort = errors.New("too little is recorded")
-	// ErrUnknown means that the history has no such container or pod.
-	ErrUnknown = errors.New("not in the history")
-	// ErrAmbiguous means that the history has several pods of this name.
-	ErrAmbiguous = errors.New("several pods have this name")
 )
 
-// Request selects containers. Without a pod, it selects all containers of the node.
+// Request selects containers.
 type Request struct {
-	Namespace, Pod, PodUID, Container string
+	history.Selection
 	// Since is how long ago an interval has ended at most. 0 is as long as the history is.
 	Since time.Duration
 }
@@ -79,7 +75,7 @@ func (b *Blamer) Blame(r Request) (Report, error) {
 		return Report{}, fmt.Errorf("%w: %d of %d samples since the plugin started; ask again in %s", ErrTooShort,
 			w.Points(), 3*fewest, time.Duration(3*fewest-w.Points())*interval)
 	}
-	selected, err := selectFrom(&w, r)
+	selected, err := w.Select(r.Selection)
 	if err != nil {
 		return Report{}, err
 	}
@@ -110,36 +106,6 @@ func (s *Sufferer) severity() float64 {
 		return 0
 	}
 	return s.Findings[0].severity()
-}
-
-// selectFrom returns the indexes of the selected tracks. Of the instances of a container, it is the newest.
-func selectFrom(w *history.Window, r Request) (selected []int, err error) {
-	newest, pods := map[[2]string]int{}, map[string]bool{}
-	for i := range w.Tracks {
-		t := &w.Tracks[i]
-		if r.Pod != "" && (t.Pod != r.Pod || t.Namespace != r.Namespace) || r.PodUID != "" && t.PodUID != r.PodUID {
-			continue
-		}
-		pods[t.PodUID] = true
-		if r.Container == "" || t.Name == r.Container {
-			newest[[2]string{t.PodUID, t.Name}] = i // the tracks are in the order of their beginnings
-		}
-	}
-	what := fmt.Sprintf("pod %s/%s", r.Namespace, r.Pod)
-	switch {
-	case r.Pod == "":
-	case len(pods) == 0:
-		return nil, fmt.Errorf("%w: %s has no running container on this node, or it has just started", ErrUnknown, what)
-	case len(pods) > 1:
-		return nil, fmt.Errorf("%w: %s ran twice on this node in the last 15 minutes; name one by its UID", ErrAmbiguous, what)
-	case len(newest) == 0:
-		return nil, fmt.Errorf("%w: %s has no container %q", ErrUnknown, what, r.Container)
-	}
-	for _, i := range newest {
-		selected = append(selected, i)
-	}
-	slices.Sort(selected)
-	return selected, nil
 }
 
 // pressed reports whether the kernel shows pressure stall information, or RDT is monitored.
