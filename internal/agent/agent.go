@@ -91,17 +91,22 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "hostRoot", a.options.HostRoot)
 	defer a.log.Info("qos-nri-plugin ended; running containers keep their classes")
 
-	n, err := a.newNode()
+	n, changes, err := a.newNode()
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err := changes.Close(); err != nil {
+			a.log.Warn("an earlier version of the plugin could not read the checkpoint", "error", err)
+		}
+	}()
 	return a.serve(ctx, n, a.newClassFiles(n), hangup)
 }
 
-func (a *Agent) newNode() (*node.Node, error) {
+func (a *Agent) newNode() (*node.Node, *checkpoint.Changes, error) {
 	bootID, err := a.host.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return nil, fmt.Errorf("read the boot ID below --host-root %s: %w", a.options.HostRoot, err)
+		return nil, nil, fmt.Errorf("read the boot ID below --host-root %s: %w", a.options.HostRoot, err)
 	}
 
 	path := filepath.Join(a.options.StateDir, "changes.json")
@@ -110,7 +115,7 @@ func (a *Agent) newNode() (*node.Node, error) {
 	return node.New(node.Options{
 		Kinds: a.kinds, Changes: changes, Log: a.log, StartTime: processTimes(a.host), HasCgroup: cgroupsOf(a.host), Kill: kill,
 		HeldInterval: a.options.HeldInterval, HistoryInterval: a.options.HistoryInterval, Counters: a.counters(),
-	}), nil
+	}), changes, nil
 }
 
 func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hangup <-chan os.Signal) error {

@@ -7,6 +7,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,39 +20,56 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// maxSize limits the size of the file that is read. The changes of 500 containers take about 100 KiB, and 1000 claims
-// take up to 600 KiB.
-const maxSize = 16 << 20
+const (
+	// maxSize limits the size of the file that is read. The changes of 500 containers take about 100 KiB, and 1000 claims
+	// take up to 600 KiB.
+	maxSize = 16 << 20
+	// slack is how much may be appended to a small file before it is written anew.
+	slack = 64 << 10
+)
 
 // Changes stores the classes that updates have assigned to containers and pods, and the originals of containers, by their IDs in the
 // runtime. It also stores other data by name. The IDs and the state of the kernel do not survive a reboot, so a checkpoint file is valid
 // only for one boot of the machine.
+//
+// The first line of the file has everything. Each later line has a change, because a start hook waits for the write.
 type Changes struct {
 	path, bootID string
 
-	writing   sync.Mutex // serializes Set, SetOriginals and SetMemory; it is locked before mu
+	writing sync.Mutex // serializes the methods that write the file, and guards the next three fields; it is locked before mu
+	// size is that of the file, and `room` is how much may still be appended to it. If the room is 0, the file is written anew.
+	size, room int64
+	// appended is true if the file has more than one line.
+	appended bool
+
 	mu        sync.Mutex // guards the fields below; no caller holds it during I/O, because hooks wait for it
 	byID      map[string][]classes.Assignment
 	originals map[string]classes.Adjustment
 	memory    map[string]json.RawMessage // the data by key
 }
 
+// content is the first line of a file.
 type content struct {
-	BootID    string                          `json:"bootID"`
-	Changes   map[string][]classes.Assignment `json:"changes"`
+	BootID string          `json:"bootID"`
+	Claims json.RawMessage `json:"claims,omitempty"` // of earlier versions
+	change
+}
+
+// change is a later line of a file. What is null was removed.
+type change struct {
+	Changes   map[string][]classes.Assignment `json:"changes,omitempty"`
 	Originals map[string]classes.Adjustment   `json:"originals,omitempty"`
-	Claims    json.RawMessage                 `json:"claims,omitempty"` // of earlier versions
 	Memory    map[string]json.RawMessage      `json:"memory,omitempty"`
 }
 
 // Open reads the checkpoint. If the file is missing, damaged, or from another boot, Open returns an empty checkpoint.
-// Open logs a damaged file and a file from another boot.
+// Open logs a damaged file and a file from another boot. It does not read an unfinished last line.
 func Open(path, bootID string, log *slog.Logger) *Changes {
 	c := &Changes{
 		path: path, bootID: bootID,
 		byID: map[string][]classes.Assignment{}, originals: map[string]classes.Adjustment{}, memory: map[string]json.RawMessage{},
 	}
-	saved, err := read(path)
+	saved, later, err := read(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -63,30 +81,58 @@ func Open(path, bootID string, log *slog.Logger) *Changes {
 		if saved.Claims != nil {
 			c.memory["claims"] = saved.Claims
 		}
-		maps.Copy(c.memory, saved.Memory)
-		maps.Copy(c.originals, saved.Originals)
-		if saved.Changes != nil {
-			c.byID = saved.Changes
+		for _, change := range append([]change{saved.change}, later...) {
+			c.make(change)
 		}
+		c.appended = len(later) > 0
 	}
 	return c
 }
 
-func read(path string) (saved content, err error) {
+// read returns the lines of a file. The first line may lack its end, because earlier versions wrote none.
+func read(path string) (first content, later []change, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return saved, err
+		return first, nil, err
 	}
 	if info.Size() > maxSize {
-		return saved, fmt.Errorf("the file has %d bytes, and the maximum is %d", info.Size(), maxSize)
+		return first, nil, fmt.Errorf("the file has %d bytes, and the maximum is %d", info.Size(), maxSize)
 	}
 
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return saved, err
+		return first, nil, err
 	}
-	err = json.Unmarshal(data, &saved)
-	return saved, err
+	line, rest, _ := bytes.Cut(data, []byte("\n"))
+	if err := json.Unmarshal(line, &first); err != nil {
+		return first, nil, err
+	}
+	for {
+		line, after, whole := bytes.Cut(rest, []byte("\n"))
+		if !whole {
+			return first, later, nil
+		}
+		var one change
+		if err := json.Unmarshal(line, &one); err != nil {
+			return first, nil, err
+		}
+		later, rest = append(later, one), after
+	}
+}
+
+// make makes a change in memory. The caller holds mu, if others know c.
+func (c *Changes) make(change change) {
+	for id, changed := range change.Changes {
+		if c.byID[id] = changed; len(changed) == 0 {
+			delete(c.byID, id)
+		}
+	}
+	maps.Copy(c.originals, change.Originals)
+	for key, data := range change.Memory {
+		if c.memory[key] = data; data == nil || string(data) == "null" {
+			delete(c.memory, key)
+		}
+	}
 }
 
 // Get returns the changed assignments of the container or sandbox with this ID.
@@ -103,9 +149,11 @@ func (c *Changes) Set(id string, changed []classes.Assignment) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 
-	before, all := c.replace(id, changed)
-	if err := c.write(all); err != nil {
-		c.replace(id, before)
+	before, _ := c.Get(id)
+	if err := c.save(change{Changes: map[string][]classes.Assignment{id: changed}}); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.make(change{Changes: map[string][]classes.Assignment{id: before}})
 		return fmt.Errorf("write the checkpoint of changed classes: %w", err)
 	}
 	return nil
@@ -123,10 +171,7 @@ func (c *Changes) Originals(id string) (classes.Adjustment, bool) {
 // SetOriginals replaces the originals of a container. If the file cannot be written, it returns an error, but keeps the new originals in
 // memory.
 func (c *Changes) SetOriginals(id string, originals classes.Adjustment) error {
-	if err := c.save(func() { c.originals[id] = originals }); err != nil {
-		return fmt.Errorf("write the checkpoint: %w", err)
-	}
-	return nil
+	return c.set(change{Originals: map[string]classes.Adjustment{id: originals}})
 }
 
 // Memory returns the JSON that was saved, by key.
@@ -143,47 +188,64 @@ func (c *Changes) Memory() map[string][]byte {
 // SetMemory replaces the JSON of the keys in the map. nil removes a key. If the file cannot be written, it returns an error, but keeps
 // the new JSON in memory.
 func (c *Changes) SetMemory(changed map[string][]byte) error {
-	err := c.save(func() {
-		for key, data := range changed {
-			if c.memory[key] = data; data == nil {
-				delete(c.memory, key)
-			}
-		}
-	})
-	if err != nil {
+	change := change{Memory: map[string]json.RawMessage{}}
+	for key, data := range changed {
+		change.Memory[key] = data
+	}
+	return c.set(change)
+}
+
+func (c *Changes) set(change change) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if err := c.save(change); err != nil {
 		return fmt.Errorf("write the checkpoint: %w", err)
 	}
 	return nil
 }
 
-// save makes a change, and writes the file.
-func (c *Changes) save(change func()) error {
+// Close writes the file with one line, so that an earlier version of the plugin can read it. Changes can be used after that.
+func (c *Changes) Close() error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-
-	c.mu.Lock()
-	change()
-	all := c.content()
-	c.mu.Unlock()
-	return c.write(all)
-}
-
-// content returns the content that is to be written to the file. The caller holds mu.
-func (c *Changes) content() content {
-	return content{BootID: c.bootID, Changes: maps.Clone(c.byID), Originals: maps.Clone(c.originals), Memory: maps.Clone(c.memory)}
-}
-
-func (c *Changes) replace(id string, changed []classes.Assignment) (before []classes.Assignment, all content) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	before = c.byID[id]
-	if len(changed) > 0 {
-		c.byID[id] = changed
-	} else {
-		delete(c.byID, id)
+	if !c.appended {
+		return nil
 	}
-	return before, c.content()
+	if err := c.write(); err != nil {
+		return fmt.Errorf("write the checkpoint: %w", err)
+	}
+	return nil
+}
+
+// save makes a change, and writes it. The caller holds `writing`.
+func (c *Changes) save(change change) error {
+	line, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
+	c.mu.Lock()
+	c.make(change)
+	c.mu.Unlock()
+
+	if int64(len(line)) <= c.room && c.appendLine(line) == nil {
+		c.size, c.room, c.appended = c.size+int64(len(line)), c.room-int64(len(line)), true
+		return nil
+	}
+	return c.write()
+}
+
+// appendLine appends a line to the file. If it fails, it removes what it wrote, and the next write replaces the file.
+func (c *Changes) appendLine(line []byte) (err error) {
+	file, err := os.OpenFile(c.path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err = file.Write(line); err != nil {
+		err = errors.Join(err, file.Truncate(c.size))
+	}
+	return err
 }
 
 // Forget removes an ID from memory. The file keeps the ID until it is written again. If the plugin restarts before
@@ -207,12 +269,17 @@ func (c *Changes) Keep(live func(id string) bool) {
 
 // write replaces the file atomically. It does not need fsync: after a crash of the machine, Open ignores the file,
 // because the boot ID has changed.
-func (c *Changes) write(all content) error {
-	data, err := json.Marshal(all)
+func (c *Changes) write() error {
+	c.room = 0
+	c.mu.Lock()
+	all := change{Changes: maps.Clone(c.byID), Originals: maps.Clone(c.originals), Memory: maps.Clone(c.memory)}
+	c.mu.Unlock()
+	data, err := json.Marshal(content{BootID: c.bootID, change: all})
 	if err != nil {
 		return err
 	}
 
+	data = append(data, '\n')
 	unfinished := c.path + ".new" // no other process uses the directory, so the name is unique
 	err = os.WriteFile(unfinished, data, 0o600)
 	if err == nil {
@@ -220,6 +287,8 @@ func (c *Changes) write(all content) error {
 	}
 	if err != nil {
 		_ = os.Remove(unfinished) // if this fails, the next write replaces the file
+		return err
 	}
-	return err
+	c.size, c.room, c.appended = int64(len(data)), max(slack, int64(len(data))), false
+	return nil
 }

@@ -54,6 +54,9 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 	c.Forget("c1")
 	c.Keep(func(id string) bool { return id == "c3" })
 	set(t, c, "c4", gold)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
 	after := open(path, "boot")
 	for id, want := range map[string]bool{"c1": false, "c2": false, "c3": true, "c4": true} {
 		if _, got := after.Get(id); got != want {
@@ -178,6 +181,7 @@ func TestAWriteThatFailsChangesNothing(t *testing.T) {
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte(`{"bootID":"boot","changes":{"c1":[{"Resource":"k8s.io/rdt","Class":"gold"}]}}`))
 	f.Add([]byte(`{"bootID":"boot","changes":null}`))
+	f.Add([]byte("{\"bootID\":\"boot\"}\n{\"changes\":{\"c2\":null},\"memory\":{\"a\":null}}\n{\"chan"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		path := filepath.Join(t.TempDir(), "changes.json")
 		if err := os.WriteFile(path, content, 0o600); err != nil {

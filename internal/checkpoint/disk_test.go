@@ -27,8 +27,8 @@ func fill(t *testing.T, path string) {
 
 func TestAFullDiskChangesNothingAndIsReported(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
+	set(t, open(path, "boot"), "c1", gold)
 	c := open(path, "boot")
-	set(t, c, "c1", gold)
 	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,124 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
+)
+
+func remember(t *testing.T, c *checkpoint.Changes, key, data string) {
+	t.Helper()
+	if err := c.SetMemory(map[string][]byte{key: []byte(data)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func content(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestAProcessThatIsKilledInAWriteLosesOnlyThisChange cuts the file at each byte of its last line.
+func TestAProcessThatIsKilledInAWriteLosesOnlyThisChange(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "changes.json")
+	c := open(path, "boot")
+	remember(t, c, "a", "1")
+	remember(t, c, "a", "2")
+	before := len(content(t, path))
+	remember(t, c, "a", "3")
+	all := content(t, path)
+
+	for length := before; length <= len(all); length++ {
+		if err := os.WriteFile(path, all[:length], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := "2"
+		if length == len(all) {
+			want = "3"
+		}
+		after := open(path, "boot")
+		if got := string(after.Memory()["a"]); got != want {
+			t.Fatalf("with %d of %d bytes, a is %q, want %s", length, len(all), got, want)
+		}
+		remember(t, after, "b", "1")
+		if diff := cmp.Diff(map[string][]byte{"a": []byte(want), "b": []byte("1")}, open(path, "boot").Memory()); diff != "" {
+			t.Fatalf("with %d of %d bytes and a later change (-want +got):\n%s", length, len(all), diff)
+		}
+	}
+}
+
+func TestAChangeThatCannotBeAppendedReplacesTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "changes.json")
+	c := open(path, "boot")
+	remember(t, c, "a", "1")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/full", path); err != nil {
+		t.Fatal(err)
+	}
+
+	remember(t, c, "b", "2")
+	if diff := cmp.Diff(map[string][]byte{"a": []byte("1"), "b": []byte("2")}, open(path, "boot").Memory()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestTheFileIsAtMostTwiceAsLongAsItsContent changes one record of many again and again.
+func TestTheFileIsAtMostTwiceAsLongAsItsContent(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "changes.json")
+	c := open(path, "boot")
+	for i := range 2000 {
+		remember(t, c, fmt.Sprint(i), `"`+string(bytes.Repeat([]byte("x"), 100))+`"`)
+	}
+	whole := int64(len(content(t, path)))
+	for i := range 10_000 {
+		remember(t, c, "1", fmt.Sprint(i))
+		if info, err := os.Stat(path); err != nil || info.Size() > 2*whole {
+			t.Fatalf("after %d changes, the file has %d bytes; at first it had %d; %v", i, info.Size(), whole, err)
+		}
+	}
+}
+
+// TestAnEarlierVersionReadsTheFileOfAProcessThatHasEnded reads the file as one JSON value.
+func TestAnEarlierVersionReadsTheFileOfAProcessThatHasEnded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "changes.json")
+	c := open(path, "boot")
+	set(t, c, "c1", gold)
+	set(t, c, "c2", gold)
+	set(t, c, "c1", nil)
+	killed := content(t, path)
+
+	for name, ends := range map[string]*checkpoint.Changes{"itself": c, "the next process after a kill": nil} {
+		if ends == nil {
+			if err := os.WriteFile(path, killed, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ends = open(path, "boot")
+		}
+		if err := ends.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var file struct {
+			BootID  string
+			Changes map[string]any
+		}
+		if err := json.Unmarshal(content(t, path), &file); err != nil || file.BootID != "boot" || len(file.Changes) != 1 || file.Changes["c2"] == nil {
+			t.Errorf("%s: %+v, %v", name, file, err)
+		}
+	}
+}
