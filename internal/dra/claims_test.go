@@ -36,7 +36,7 @@ func TestEachRequestOfAClaimGetsTheDeviceOfItsClass(t *testing.T) {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	}
-	if got := d.record.counts()[classes.Pair{Resource: "k8s.io/rdt", Class: "gold"}]; got != 1 {
+	if got := d.record.counts()[classes.Pair{Resource: "k8s.io/rdt", Class: "gold"}]["rdt-gold"]; got != 1 {
 		t.Errorf("%d allocations of gold are recorded, want 1", got)
 	}
 }

@@ -6,12 +6,14 @@ package dra
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
@@ -26,6 +28,8 @@ const (
 
 	// Slots is the name of the capacity. Each allocation consumes one slot.
 	Slots = "slots"
+	// maxSlots limits the value of the capacity.
+	maxSlots = 1 << 31
 )
 
 // These are the keys of the taints of devices.
@@ -34,19 +38,21 @@ const (
 	taintNotReady = classes.Domain + "/not-ready"
 )
 
-// device is a class of the node.
+// device is a class of the node, or of a domain of the node.
 type device struct {
 	classes.Pair
 
-	kind        string // of the resource, e.g. "rdt"
-	name        string // of the device in the ResourceSlice
-	extended    string // name of the extended resource
+	domain      *domain // nil for the whole node
+	divided     bool    // into a device for each domain
+	kind        string  // of the resource, e.g. "rdt"
+	name        string  // of the device in the ResourceSlice
+	extended    string  // name of the extended resource
 	description string
 	podScope    bool
 	mutable     bool
 	draining    bool
 	evicts      bool   // a draining class whose pods Kubernetes must delete, if they have claims
-	capacity    uint64 // 0 if the class has no limit
+	capacity    uint64 // of the domain, if the device has one; 0 if the class has no limit
 }
 
 // markEvicting marks the devices of classes whose pods the plugin requests to evict.
@@ -58,6 +64,9 @@ func markEvicting(list []device, evictions []*qosv1alpha1.Eviction) {
 	}
 }
 
+// maxReadable is how much of a name is in the name of the device, so that a digest and the suffix of a domain have room in a DNS label.
+const maxReadable = validation.DNS1123LabelMaxLength - len("-01234567") - maxSuffix
+
 // readableName matches the names of extended resources that remain readable and unique as the name of a device.
 var readableName = regexp.MustCompile(`^[a-z0-9]+\.[a-z0-9]+$`)
 
@@ -65,7 +74,7 @@ var readableName = regexp.MustCompile(`^[a-z0-9]+\.[a-z0-9]+$`)
 // DNS label, so most names get a digest, which keeps them unique.
 func deviceName(extended string) string {
 	name, ours := strings.CutPrefix(extended, classes.Domain+"/")
-	if ours && readableName.MatchString(name) && len(name) <= 50 {
+	if ours && readableName.MatchString(name) && len(name) <= maxReadable {
 		return strings.Replace(name, ".", "-", 1)
 	}
 
@@ -76,12 +85,13 @@ func deviceName(extended string) string {
 		return '-'
 	}, strings.ToLower(name[strings.LastIndexByte(name, '/')+1:]))
 	sum := sha256.Sum256([]byte(extended))
-	return strings.Trim(readable[:min(len(readable), 50)], "-") + "-" + hex.EncodeToString(sum[:4])
+	return strings.Trim(readable[:min(len(readable), maxReadable)], "-") + "-" + hex.EncodeToString(sum[:4])
 }
 
-// devicesOf returns a device for each class that pods can request. If several classes have the same name of a device, it is that of the
+// devicesOf returns a device for each class that pods can request. It marks those of the resources `perDomain` `divided`, and those whose
+// values differ between caches. If several classes have the same name of a device, it is that of the
 // first class that is not draining.
-func devicesOf(r *qosv1alpha1.ResourcesInfo) []device {
+func devicesOf(r *qosv1alpha1.ResourcesInfo, perDomain []string) []device {
 	var list []device
 	for _, c := range nodecache.RequestableClasses(r) {
 		list = append(list, device{
@@ -89,6 +99,7 @@ func devicesOf(r *qosv1alpha1.ResourcesInfo) []device {
 			name: deviceName(c.GetExtendedResource()), extended: c.GetExtendedResource(),
 			description: c.GetDescription(), podScope: c.PodScope, mutable: c.Resource.GetMutable(),
 			draining: c.GetDraining(), capacity: c.GetCapacity(),
+			divided: slices.Contains(perDomain, c.Resource.GetName()) || differs(c.GetValues()),
 		})
 	}
 
@@ -112,14 +123,6 @@ func devicesOf(r *qosv1alpha1.ResourcesInfo) []device {
 // publishable reports whether the attributes of the device fit into a ResourceSlice.
 func (d *device) publishable() bool {
 	return max(len(d.Resource), len(d.Class)) <= resourcev1.DeviceAttributeMaxValueLength
-}
-
-// slots returns how many slots of a class the scheduler may count. The parameter `assigned` has the containers and pods of the class, and
-// `prepared` is the number of its prepared allocations. A slot that was taken without an allocation is not the scheduler's to give: by an
-// annotation, by a static pod, by a device plugin before the driver, or by a second container with the same claim.
-func (d *device) slots(assigned owners, prepared int) uint64 {
-	outside := assigned.others + max(0, assigned.allocated-prepared)
-	return d.capacity - min(d.capacity, uint64(outside)) //nolint:gosec // not negative
 }
 
 // owners is how many containers or pods have a class.
@@ -155,16 +158,15 @@ func ownersOf(assignments *qosv1alpha1.ListAssignmentsResponse) map[classes.Pair
 }
 
 // pool returns the ResourceSlices of the node. The parameter `withheld` is true if no pod may get a class now.
-func pool(state nodecache.State, list []device, prepared map[classes.Pair]int, withheld bool) resourceslice.Pool {
-	assigned := ownersOf(state.Assignments)
+func pool(state nodecache.State, list []device, prepared preparedCounts, withheld bool) resourceslice.Pool {
+	slots := slotsOf(list, ownersOf(state.Assignments), prepared)
 	var devices []resourcev1.Device
 	for i := range list {
 		d := &list[i]
-		slots := d.slots(assigned[d.Pair], prepared[d.Pair])
-		if !d.publishable() || d.capacity > 0 && slots == 0 { // Kubernetes allows no capacity of 0 with a default of 1
+		if !d.publishable() || d.capacity > 0 && slots[i] == 0 { // Kubernetes allows no capacity of 0 with a default of 1
 			continue
 		}
-		devices = append(devices, d.published(slots, withheld))
+		devices = append(devices, d.published(slots[i], withheld))
 	}
 
 	var p resourceslice.Pool
@@ -178,7 +180,7 @@ func pool(state nodecache.State, list []device, prepared map[classes.Pair]int, w
 }
 
 // published returns the device as it is in a ResourceSlice. Any number of claims can allocate a device without a capacity.
-func (d *device) published(slots uint64, withheld bool) resourcev1.Device {
+func (d *device) published(slots int64, withheld bool) resourcev1.Device {
 	shared, scope := true, string(classes.ContainerScope)
 	if d.podScope {
 		scope = string(classes.PodScope)
@@ -196,10 +198,13 @@ func (d *device) published(slots uint64, withheld bool) resourcev1.Device {
 	if d.description != "" {
 		published.Attributes[attributeDescription] = text(cut(d.description, resourcev1.DeviceAttributeMaxValueLength))
 	}
+	if d.domain != nil {
+		maps.Copy(published.Attributes, d.domain.attributes())
+	}
 	if d.capacity > 0 {
 		one := *resource.NewQuantity(1, resource.DecimalSI)
 		published.Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{Slots: {
-			Value: *resource.NewQuantity(int64(min(slots, 1<<31)), resource.DecimalSI), //nolint:gosec // not above 1<<31
+			Value: *resource.NewQuantity(slots, resource.DecimalSI),
 			// A claim gets one slot, also if it requests none.
 			RequestPolicy: &resourcev1.CapacityRequestPolicy{Default: &one, ValidValues: []resource.Quantity{one}},
 		}}

@@ -15,12 +15,11 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // slicesOf returns the devices that are published, as "name=slots" and their taints.
-func slicesOf(s nodecache.State, prepared map[classes.Pair]int, withheld bool) (list []string) {
-	for _, slice := range pool(s, devicesOf(s.Status.GetResources()), prepared, withheld).Slices {
+func slicesOf(s nodecache.State, prepared preparedCounts, withheld bool) (list []string) {
+	for _, slice := range pool(s, devicesOf(s.Status.GetResources(), nil), prepared, withheld).Slices {
 		for _, d := range slice.Devices {
 			text := d.Name
 			if c, limited := d.Capacity[Slots]; limited {
@@ -60,7 +59,7 @@ func TestTheSchedulerCountsOnlyTheSlotsThatAreItsToGive(t *testing.T) {
 		"the plugin is away for too long":     {state: state(gold), withheld: true, want: []string{"rdt-gold=3 qos.noderesource.dev/not-ready:NoSchedule", "rdt-bronze qos.noderesource.dev/not-ready:NoSchedule"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			prepared := map[classes.Pair]int{{Resource: "k8s.io/rdt", Class: "gold"}: test.prepared}
+			prepared := preparedCounts{{Resource: "k8s.io/rdt", Class: "gold"}: {"rdt-gold": test.prepared}}
 			if diff := cmp.Diff(test.want, slicesOf(test.state, prepared, test.withheld)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -134,7 +133,7 @@ func TestPodsOfARemovedClassAreDeletedOnRequest(t *testing.T) {
 // TestAClaimCannotRequestAnotherAmountThanOneSlot checks the policy of the capacity. Without it, a claim could request 0 slots.
 func TestAClaimCannotRequestAnotherAmountThanOneSlot(t *testing.T) {
 	s := state([]*qosv1alpha1.QOSResourceClassInfo{class("gold", 3)})
-	policy := pool(s, devicesOf(s.Status.GetResources()), nil, false).Slices[0].Devices[0].Capacity[Slots].RequestPolicy
+	policy := pool(s, devicesOf(s.Status.GetResources(), nil), nil, false).Slices[0].Devices[0].Capacity[Slots].RequestPolicy
 	if policy == nil || policy.Default.String() != "1" || len(policy.ValidValues) != 1 || policy.ValidValues[0].String() != "1" || policy.ValidRange != nil {
 		t.Errorf("the policy is %+v", policy)
 	}
@@ -147,7 +146,7 @@ func TestADeviceDescribesItsClass(t *testing.T) {
 	s.Status.Resources.PodQosResources = []*qosv1alpha1.QOSResourceInfo{{
 		Name: "vendor.example/net", Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "fast", ExtendedResource: "vendor.example/net.fast"}},
 	}}
-	devices := pool(s, devicesOf(s.Status.GetResources()), nil, false).Slices[0].Devices
+	devices := pool(s, devicesOf(s.Status.GetResources(), nil), nil, false).Slices[0].Devices
 	var seen []string
 	for _, d := range devices {
 		a := d.Attributes

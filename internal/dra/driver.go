@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -186,9 +187,16 @@ func (d *Driver) update(state nodecache.State, withheld bool) (resourceslice.Dri
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	list := devicesOf(state.Status.GetResources())
+	list := devicesOf(state.Status.GetResources(), d.options.PerDomain)
 	if d.options.NoExecute {
 		markEvicting(list, state.Assignments.GetEvictions())
+	}
+	if slices.ContainsFunc(list, func(device device) bool { return device.divided }) {
+		domains, err := readDomains(os.DirFS(d.options.SysDir))
+		if err != nil {
+			return resourceslice.DriverResources{}, err
+		}
+		list = divide(list, domains)
 	}
 	var pairs []classes.Pair
 	d.devices = map[string]device{}

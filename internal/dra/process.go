@@ -33,14 +33,18 @@ type Options struct {
 	Retire bool
 	// NoExecute makes Kubernetes delete the pods of removed classes, if their class files say that they are evicted.
 	NoExecute bool
-	Version   string
+	// PerDomain has the names of resources whose classes have a device for each L3 cache and NUMA node, and not one for the node.
+	PerDomain []string
+	// SysDir is the mount point of the kernel's sysfs.
+	SysDir  string
+	Version string
 }
 
 // DefaultOptions returns the default options.
 func DefaultOptions() Options {
 	return Options{
 		APISocket: "/run/qos-nri-plugin/qos.sock", KubeletDir: "/var/lib/kubelet", CDIDir: "/var/run/cdi",
-		MetricsAddress: "127.0.0.1:9422", Grace: 30 * time.Second,
+		MetricsAddress: "127.0.0.1:9422", Grace: 30 * time.Second, SysDir: "/sys",
 	}
 }
 

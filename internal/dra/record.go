@@ -98,12 +98,15 @@ func (r *record) replace(claims map[types.UID]prepared) error {
 	return nil
 }
 
-// counts returns the number of prepared allocations of each class.
-func (r *record) counts() map[classes.Pair]int {
-	counts := map[classes.Pair]int{}
+// counts returns the number of prepared allocations.
+func (r *record) counts() preparedCounts {
+	counts := preparedCounts{}
 	for _, claim := range r.claims {
 		for _, a := range claim.Allocations {
-			counts[a.Pair]++
+			if counts[a.Pair] == nil {
+				counts[a.Pair] = map[string]int{}
+			}
+			counts[a.Pair][a.Device]++
 		}
 	}
 	return counts
