@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -74,11 +75,13 @@ func (c *controller) applyAnnotations(ctx context.Context, set *appsv1.StatefulS
 		return 0, err
 	}
 	var write func() error
+	problem := "the annotations of the StatefulSet have no effect"
 	switch {
 	case text != "" && (object == nil || object.GetAnnotations()[nodeqosv1alpha1.AppliedAnnotation] != text):
 		write = func() error { return c.applyObject(ctx, set, object, templates, text) }
 	case object != nil && createdHere(object) && !owned(object, set):
 		write = func() error { return c.own(ctx, set, object) }
+		problem = "the StatefulSetVolumes object is not deleted together with the StatefulSet"
 	default:
 		delete(c.annotations, key)
 		return 0, nil
@@ -87,16 +90,34 @@ func (c *controller) applyAnnotations(ctx context.Context, set *appsv1.StatefulS
 	waits := c.annotations[key].Begin(string(set.UID)+text, c.now())
 	c.annotations[key] = waits
 	if _, failed := waits.Failed(""); !failed {
-		err = write()
+		err = c.unlessDeleted(ctx, set, write)
 	}
 	if err != nil {
 		waits.Fail("", answer{})
 		if waits.First() {
-			note := printable.Text(fmt.Sprintf("the annotations of the StatefulSet have no effect: %v", err), maxMessage)
+			note := printable.Text(fmt.Sprintf("%s: %v", problem, err), maxMessage)
 			c.recorder.Eventf(set, nil, corev1.EventTypeWarning, EventFailedToPatch, "Resize", "%s", note)
 		}
 	}
 	return waits.End(c.now()), err
+}
+
+// unlessDeleted calls a function that writes a StatefulSet as the owner of an object, unless the StatefulSet is deleted or replaced. The
+// watch cache can be older than the deletion: when the pods are orphaned, the garbage collector removes the owner from the object before
+// the StatefulSet disappears. With the owner again, the object would be deleted too.
+func (c *controller) unlessDeleted(ctx context.Context, set *appsv1.StatefulSet, write func() error) error {
+	reading, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	live, err := c.client.AppsV1().StatefulSets(set.Namespace).Get(reading, set.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("get StatefulSet %s/%s: %w", set.Namespace, set.Name, err)
+	case live.UID != set.UID || live.DeletionTimestamp != nil:
+		return nil
+	}
+	return write()
 }
 
 // applyObject creates or changes the StatefulSetVolumes object. An object that it has created is deleted together with the StatefulSet.
@@ -128,11 +149,16 @@ func ownerReferences(set *appsv1.StatefulSet) []any {
 	return []any{map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": set.Name, "uid": set.UID}}
 }
 
-// own adds the StatefulSet to the owners of an object. It has a field manager of its own, so that the object keeps all else.
+// own adds the StatefulSet to the owners of an object. It has a field manager of its own, so that the object keeps all else. A conflict
+// means that the object was deleted or replaced meanwhile, which enqueues the StatefulSet.
 func (c *controller) own(ctx context.Context, set *appsv1.StatefulSet, object *unstructured.Unstructured) error {
-	return c.write(ctx, set, fieldManager+"-owner", map[string]any{"metadata": map[string]any{
+	err := c.write(ctx, set, fieldManager+"-owner", map[string]any{"metadata": map[string]any{
 		"name": set.Name, "namespace": set.Namespace, "uid": object.GetUID(), "ownerReferences": ownerReferences(set),
 	}})
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
 }
 
 // write applies fields of the StatefulSetVolumes object of a StatefulSet.

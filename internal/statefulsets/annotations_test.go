@@ -7,12 +7,16 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
@@ -88,35 +92,109 @@ func TestARefusedAnnotationIsReportedOnce(t *testing.T) {
 	}
 }
 
+// orphaned is a controller with the object "data=20Gi", which the controller has created. The garbage collector has removed its owner.
+func orphaned(t *testing.T, annotations map[string]string) *rig {
+	t.Helper()
+	r := newStillRig(t, newSnapshot(), "data=20Gi", nil)
+	r.once(t, 0) // the caches have the object
+	object, err := r.controller.dynamic.Resource(objectResource()).Namespace("ns").Get(t.Context(), "db", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object.SetUID("object")
+	object.SetGeneration(object.GetGeneration() + 1) // `synced` waits for it
+	object.SetAnnotations(annotations)
+	if err := r.dynamic.Tracker().Update(objectResource(), object, "ns"); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// created has the annotation of objects that the controller has created.
+func created() map[string]string { return map[string]string{nodeqosv1alpha1.CreatedAnnotation: "true"} }
+
 // TestAnObjectGetsTheNextStatefulSetAsItsOwner replaces the StatefulSet with orphaned pods: the garbage collector removes the owner.
 func TestAnObjectGetsTheNextStatefulSetAsItsOwner(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		want        []string
 	}{
-		"of the controller": {map[string]string{nodeqosv1alpha1.CreatedAnnotation: "true"}, []string{
+		"of the controller": {created(), []string{
 			`{"apiVersion":"qos.noderesource.dev/v1alpha1","kind":"StatefulSetVolumes","metadata":{"name":"db","namespace":"ns",` +
 				`"ownerReferences":[{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db","uid":"set"}],"uid":"object"}}`,
 		}},
 		"of a user": {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newStillRig(t, newSnapshot(), "data=20Gi", nil)
-			r.once(t, 0) // the caches have the object
-			object, err := r.controller.dynamic.Resource(objectResource()).Namespace("ns").Get(t.Context(), "db", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			object.SetUID("object")
-			object.SetGeneration(object.GetGeneration() + 1) // `synced` waits for it
-			object.SetAnnotations(test.annotations)
-			if err := r.dynamic.Tracker().Update(objectResource(), object, "ns"); err != nil {
-				t.Fatal(err)
-			}
-
+			r := orphaned(t, test.annotations)
 			r.once(t, 0)
 			if diff := cmp.Diff(test.want, r.applied); diff != "" {
 				t.Errorf("objects (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAnObjectDoesNotGetADeletedStatefulSetAsItsOwner has a watch cache that is older than the deletion of the StatefulSet.
+func TestAnObjectDoesNotGetADeletedStatefulSetAsItsOwner(t *testing.T) {
+	for name, change := range map[string]func(set *appsv1.StatefulSet) error{
+		"being deleted": func(set *appsv1.StatefulSet) error { set.DeletionTimestamp = new(metav1.Now()); return nil },
+		"deleted":       func(*appsv1.StatefulSet) error { return apierrors.NewNotFound(schema.GroupResource{}, "db") },
+		"replaced":      func(set *appsv1.StatefulSet) error { set.UID = "next"; return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := orphaned(t, created())
+			r.client.PrependReactor("get", "statefulsets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				live := newSnapshot().set
+				err := change(live)
+				return true, live, err
+			})
+			if again := r.once(t, 0); again != 0 || len(r.applied) != 0 {
+				t.Errorf("the next attempt is after %s; objects: %q", again, r.applied)
+			}
+		})
+	}
+}
+
+// TestAFailureToReadTheStatefulSetIsRetried lets the API server not answer before the owner is written.
+func TestAFailureToReadTheStatefulSetIsRetried(t *testing.T) {
+	r := orphaned(t, created())
+	var failure error = apierrors.NewInternalError(errors.New("no answer"))
+	r.client.PrependReactor("get", "statefulsets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return failure != nil, nil, failure
+	})
+	if again := r.once(t, 0); again != replicated.MinRetry || len(r.applied) != 0 {
+		t.Errorf("the next attempt is after %s; objects: %q", again, r.applied)
+	}
+	failure = nil
+	if r.once(t, replicated.MinRetry); len(r.applied) != 1 {
+		t.Errorf("objects: %q", r.applied)
+	}
+}
+
+// TestTheOwnerOfAnObjectCannotBeWritten checks the events: they speak of the owner, and a conflict means that the object is another one.
+func TestTheOwnerOfAnObjectCannotBeWritten(t *testing.T) {
+	objects := schema.GroupResource{Resource: nodeqosv1alpha1.StatefulSetVolumesPlural}
+	for name, test := range map[string]struct {
+		answer error
+		again  time.Duration
+		events int
+	}{
+		"refused":  {apierrors.NewForbidden(objects, "db", errors.New("no")), replicated.MinRetry, 1},
+		"conflict": {apierrors.NewConflict(objects, "db", errors.New("the UID in the precondition is another one")), 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := orphaned(t, created())
+			r.apply = test.answer
+			again := r.once(t, 0)
+			got := r.events()
+			if again != test.again || len(r.applied) != 1 || len(got) != test.events {
+				t.Errorf("the next attempt is after %s; objects: %q; events: %q", again, r.applied, got)
+			}
+			for _, event := range got {
+				if !strings.Contains(event, "the StatefulSetVolumes object is not deleted together with the StatefulSet: the API server refuses") {
+					t.Errorf("event: %s", event)
+				}
 			}
 		})
 	}

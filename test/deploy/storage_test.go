@@ -166,7 +166,7 @@ func TestControllersOfClaimsHaveTheirOwnServiceAccounts(t *testing.T) {
 		rights map[string][]string
 	}{
 		"qos-storage-resize": {"deploy/storage-statefulsets", map[string][]string{
-			"/pods": {"list", "watch"}, "/persistentvolumeclaims": {"list", "patch", "watch"}, "apps/statefulsets": {"list", "watch"},
+			"/pods": {"list", "watch"}, "/persistentvolumeclaims": {"list", "patch", "watch"}, "apps/statefulsets": {"get", "list", "watch"},
 			"storage.k8s.io/storageclasses": {"list", "watch"}, "qos.noderesource.dev/statefulsetvolumes": {"create", "list", "patch", "watch"},
 			"qos.noderesource.dev/statefulsetvolumes/status": {"patch"}, "events.k8s.io/events": {"create", "patch"},
 		}},
