@@ -313,8 +313,8 @@ func (p *Publisher) publishClass(c class, wanted []device, unaccounted int, now 
 	}
 
 	devices, recheck := phaseOut(e.look().devices, wanted, e.leaving, now, p.timing.deviceTTL)
+	p.metrics.published(c.extended, devices, unaccounted) // first, so that who sees the devices sees their numbers
 	e.update(func(s *endpointState) { s.class, s.devices = c, devices })
-	p.metrics.published(c.extended, devices, unaccounted)
 
 	if !found {
 		p.mu.Lock()
