@@ -37,10 +37,9 @@ func (p *pod) requestSlot(c *container, r *request, found comments) {
 		return
 	}
 
-	template := deviceClassName(extended(r.resource, r.class))
-	if len(content.IsDNS1123Subdomain(template)) > 0 {
-		p.fault(r.place, "cannot be a claim, because the DeviceClass's name %s is not valid in Kubernetes; shorten the names of the resource and the class, "+
-			"or convert without --claims", quote(template))
+	template, err := classes.DeviceClass(extended(r.resource, r.class))
+	if err != nil {
+		p.fault(r.place, "cannot be a claim, because %v; change the names of the resource and the class, or convert without --claims", err)
 		return
 	}
 	c.claims = append(c.claims, deviceClaim{p.newClaimName(c, r), template, found})

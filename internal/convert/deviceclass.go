@@ -4,13 +4,9 @@
 package convert
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -31,7 +27,8 @@ spec:
         device.attributes['` + classes.Domain + `'].class == '%[4]s'
 `
 
-// DeviceClasses returns a DeviceClass for each class, as YAML documents. It leaves out classes that no extended resource stands for.
+// DeviceClasses returns a DeviceClass for each class, as YAML documents. It leaves out classes that can have no extended resource or no
+// DeviceClass.
 func DeviceClasses(known Known) []byte {
 	var texts [][]byte
 	for _, resource := range slices.Sorted(maps.Keys(known.resources)) {
@@ -39,25 +36,14 @@ func DeviceClasses(known Known) []byte {
 			continue
 		}
 		for _, class := range known.resources[resource].classes {
-			if extended, err := classes.ExtendedResource(resource, class); err == nil {
-				texts = append(texts, fmt.Appendf(nil, deviceClass, deviceClassName(extended), extended, resource, class))
+			extended, err := classes.ExtendedResource(resource, class)
+			if err != nil {
+				continue
+			}
+			if name, err := classes.DeviceClass(extended); err == nil {
+				texts = append(texts, fmt.Appendf(nil, deviceClass, name, extended, resource, class))
 			}
 		}
 	}
 	return Join(texts)
-}
-
-// notInNames matches what the name of an object cannot have.
-var notInNames = regexp.MustCompile(`[^a-z0-9.-]|[.-]{2,}`)
-
-// deviceClassName returns the name of the DeviceClass for an extended resource, e.g. rdt.gold for qos.noderesource.dev/rdt.gold. If a
-// character has to be replaced, a digest keeps the name unique.
-func deviceClassName(extended string) string {
-	name := strings.ReplaceAll(strings.TrimPrefix(extended, classes.Domain+"/"), "/", ".")
-	valid := notInNames.ReplaceAllString(strings.ToLower(name), "-")
-	if valid == name {
-		return name
-	}
-	sum := sha256.Sum256([]byte(extended))
-	return valid + "-" + hex.EncodeToString(sum[:4])
 }

@@ -111,7 +111,7 @@ func TestConvertWithoutKnownResources(t *testing.T) {
 		{
 			"a quota that allows no class", quota("    container: [{name: rdt, classes: []}]\n"),
 			"apiVersion: v1\nkind: ResourceQuota\nmetadata:\n  name: limits\n  annotations:\n    qos.noderesource.dev/allowed-classes: rdt=\nspec:\n  hard: {}\n",
-			[]string{"the classes that the ResourceQuota does not list are forbidden only where the policy qos-allowed-classes is installed"},
+			[]string{"the classes that the ResourceQuota does not list are forbidden only where the policies qos-allowed-classes and qos-allowed-classes-of-claims are installed"},
 		},
 		{"text without the fields is left alone, YAML or not", "{{ template }}: [\r\n\x00", "{{ template }}: [\r\n\x00", nil},
 		{

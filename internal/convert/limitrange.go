@@ -66,7 +66,7 @@ func (d *document) limitItem(n *yaml.Node, at place) limitItem {
 		return item
 	}
 	if d.run.Claims && item.kind == "Container" {
-		d.fault(item.qos.place, "defaults and maxima of classes do not see claims, so a container would get the default beside the class of its claim; "+
+		d.fault(item.qos.place, "a container would get a default beside the class of its claim, and claims cannot request a class with a maximum; "+
 			"convert without --claims")
 	}
 	scope := classes.ContainerScope

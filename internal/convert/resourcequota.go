@@ -60,10 +60,8 @@ func (d *document) resourceQuota(n *yaml.Node, at place) {
 	q.readSections()
 	q.checkHard()
 	if len(q.allowed) > 0 {
-		d.note("the classes that the ResourceQuota does not list are forbidden only where the policy qos-allowed-classes is installed")
-	}
-	if len(q.allowed) > 0 && d.run.Claims {
-		d.note("the policy qos-allowed-classes does not see claims; to forbid a class for claims, add requests.NAME: 0 to the ResourceQuota")
+		d.note("the classes that the ResourceQuota does not list are forbidden only where the policies qos-allowed-classes and " +
+			"qos-allowed-classes-of-claims are installed")
 	}
 	d.later(func() {
 		if len(q.allowed) > 0 {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -106,6 +107,9 @@ func (d *Driver) allocationsOf(claim *resourcev1.ResourceClaim) ([]allocation, e
 				device.Class, device.Resource)
 		case r.AdminAccess != nil && *r.AdminAccess:
 			return nil, fmt.Errorf("request %s has adminAccess, which takes no slot of class %q; remove adminAccess", r.Request, device.Class)
+		case classOf(claim, r.Request) != device.deviceClass:
+			return nil, fmt.Errorf("request %s has allocated class %q of %s by DeviceClass %q, with which neither quotas nor policies count the class; "+
+				"request DeviceClass %q", r.Request, device.Class, device.Resource, classOf(claim, r.Request), device.deviceClass)
 		case requests[r.Request]:
 			return nil, fmt.Errorf("a container can have only one unit of a class, but request %s has more; request 1", r.Request)
 		}
@@ -113,6 +117,23 @@ func (d *Driver) allocationsOf(claim *resourcev1.ResourceClaim) ([]allocation, e
 		list = append(list, allocation{Pair: device.Pair, Request: r.Request, Device: r.Device, ShareID: r.ShareID})
 	}
 	return list, nil
+}
+
+// classOf returns the DeviceClass of a request of a claim. The parameter `request` has the form "request/subrequest" if the request lists
+// alternatives.
+func classOf(claim *resourcev1.ResourceClaim, request string) string {
+	name, alternative, _ := strings.Cut(request, "/")
+	for _, r := range claim.Spec.Devices.Requests {
+		if r.Name == name && r.Exactly != nil {
+			return r.Exactly.DeviceClassName
+		}
+		for _, sub := range r.FirstAvailable {
+			if r.Name == name && sub.Name == alternative {
+				return sub.DeviceClassName
+			}
+		}
+	}
+	return ""
 }
 
 // UnprepareResourceClaims forgets claims whose pods have ended. The slots themselves are free when the containers have ended.

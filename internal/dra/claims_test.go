@@ -41,6 +41,32 @@ func TestEachRequestOfAClaimGetsTheDeviceOfItsClass(t *testing.T) {
 	}
 }
 
+// TestAClassIsAllocatedByItsOwnDeviceClass prepares claims whose requests have allocated gold by another DeviceClass, such as one that selects
+// all devices. Quotas and policies know the class by the name of its DeviceClass.
+func TestAClassIsAllocatedByItsOwnDeviceClass(t *testing.T) {
+	for _, test := range []struct {
+		deviceClass, alternative string
+		allowed                  bool
+	}{{"rdt.gold", "", true}, {"rdt.gold", "best", true}, {"all", "", false}, {"all", "best", false}, {"rdt.silver", "", false}} {
+		d := newDriver(t, t.TempDir(), state(goldAndSilver()))
+		c := claim("1", "rdt-gold")
+		r, result := &c.Spec.Devices.Requests[0], &c.Status.Allocation.Devices.Results[0]
+		r.Exactly.DeviceClassName = test.deviceClass
+		if test.alternative != "" {
+			r.FirstAvailable = []resourcev1.DeviceSubRequest{
+				{Name: test.alternative, DeviceClassName: test.deviceClass}, {Name: "next", DeviceClassName: "rdt.silver"},
+			}
+			r.Exactly = nil
+			result.Request += "/" + test.alternative
+		}
+		_, err := d.prepareOne(t, c)
+		want := `request ` + result.Request + ` has allocated class "gold" of k8s.io/rdt by DeviceClass "` + test.deviceClass + `"`
+		if test.allowed && err != nil || !test.allowed && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("by DeviceClass %s, alternative %q: %v", test.deviceClass, test.alternative, err)
+		}
+	}
+}
+
 func TestClaimsThatGiveNoSlotAreRefused(t *testing.T) {
 	ready := state([]*qosv1alpha1.QOSResourceClassInfo{class("gold", 3), {
 		Name: "old", ExtendedResource: "qos.noderesource.dev/rdt.old", Draining: true,

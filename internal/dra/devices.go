@@ -47,6 +47,7 @@ type device struct {
 	kind        string  // of the resource, e.g. "rdt"
 	name        string  // of the device in the ResourceSlice
 	extended    string  // name of the extended resource
+	deviceClass string  // name of the DeviceClass, or "" if Kubernetes allows none
 	description string
 	podScope    bool
 	mutable     bool
@@ -94,9 +95,10 @@ func deviceName(extended string) string {
 func devicesOf(r *qosv1alpha1.ResourcesInfo, perDomain []string) []device {
 	var list []device
 	for _, c := range nodecache.RequestableClasses(r) {
+		deviceClass, _ := classes.DeviceClass(c.GetExtendedResource())
 		list = append(list, device{
 			Pair: classes.Pair{Resource: c.Resource.GetName(), Class: c.GetName()}, kind: c.Resource.GetKind(),
-			name: deviceName(c.GetExtendedResource()), extended: c.GetExtendedResource(),
+			name: deviceName(c.GetExtendedResource()), extended: c.GetExtendedResource(), deviceClass: deviceClass,
 			description: c.GetDescription(), podScope: c.PodScope, mutable: c.Resource.GetMutable(),
 			draining: c.GetDraining(), capacity: c.GetCapacity(),
 			divided: slices.Contains(perDomain, c.Resource.GetName()) || differs(c.GetValues()),

@@ -6,6 +6,7 @@ package dra
 import (
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,13 +76,18 @@ func newDriver(t *testing.T, dir string, s nodecache.State) *Driver {
 	return d
 }
 
-// claim returns a claim that has allocated devices of the driver. Each has a request of its own, request-0 and so on.
+// claim returns a claim that has allocated devices of the driver. Each has a request of its own, request-0 and so on, which names the
+// DeviceClass of the device.
 func claim(uid types.UID, devices ...string) *resourcev1.ResourceClaim {
 	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c-" + string(uid), UID: uid}}
 	c.Status.Allocation = &resourcev1.AllocationResult{}
 	for i, device := range devices {
+		request, name := "request-"+string(rune('0'+i)), strings.Split(device, "-")
+		c.Spec.Devices.Requests = append(c.Spec.Devices.Requests, resourcev1.DeviceRequest{
+			Name: request, Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: name[0] + "." + name[1]},
+		})
 		c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, resourcev1.DeviceRequestAllocationResult{
-			Request: "request-" + string(rune('0'+i)), Driver: DriverName, Pool: node, Device: device,
+			Request: request, Driver: DriverName, Pool: node, Device: device,
 		})
 	}
 	return c

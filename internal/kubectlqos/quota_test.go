@@ -39,7 +39,7 @@ spec:
     requests.qos.noderesource.dev/rdt.gold: "2"
 `
 
-const policyNote = "note: the classes that the ResourceQuota does not list are forbidden only where the policy qos-allowed-classes is installed\n"
+const policyNote = "note: the classes that the ResourceQuota does not list are forbidden only where the policies qos-allowed-classes and qos-allowed-classes-of-claims are installed\n"
 
 func TestQuotaPrints(t *testing.T) {
 	for _, test := range []struct {

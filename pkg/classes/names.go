@@ -4,6 +4,8 @@
 package classes
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -128,4 +130,18 @@ func validateExtended(domain, extended string) error {
 		return fmt.Errorf("the domain must not be longer than %d characters", content.DNS1123SubdomainMaxLength-len(quotaPrefix))
 	}
 	return qualified(extended)
+}
+
+// DeviceClass returns the name of the DeviceClass for an extended resource, e.g. rdt.gold for qos.noderesource.dev/rdt.gold. If a capital
+// letter or "_" has to be replaced, a digest keeps the name unique. The policies for claims compute the beginning of the name.
+func DeviceClass(extended string) (string, error) {
+	name := strings.ReplaceAll(strings.TrimPrefix(extended, Domain+"/"), "/", ".")
+	if valid := strings.ReplaceAll(strings.ToLower(name), "_", "-"); valid != name {
+		sum := sha256.Sum256([]byte(extended))
+		name = valid + "-" + hex.EncodeToString(sum[:4])
+	}
+	if len(content.IsDNS1123Subdomain(name)) > 0 {
+		return "", fmt.Errorf("the name of the DeviceClass, %s, is not valid in Kubernetes", quote(name))
+	}
+	return name, nil
 }

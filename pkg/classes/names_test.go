@@ -120,3 +120,18 @@ func TestHoldersAndOwnersOfAnyNameAreShortAndPrintable(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+func TestTheNameOfADeviceClassBeginsWithItsResource(t *testing.T) {
+	for extended, want := range map[string]string{
+		"qos.noderesource.dev/rdt.gold":       "rdt.gold",
+		"qos.noderesource.dev/blockio.Fast_1": "blockio.fast-1-f947021c",
+		"vendor.example/net.fast":             "vendor.example.net.fast",
+		"vendor.example/Big_net.a--b":         "vendor.example.big-net.a--b-a522e90d",
+		"qos.noderesource.dev/rdt.a._b":       "",
+		"qos.noderesource.dev/rdt.a..b":       "",
+	} {
+		if got, err := DeviceClass(extended); got != want || (err == nil) != (want != "") {
+			t.Errorf("the DeviceClass of %s is %q, %v, want %q", extended, got, err, want)
+		}
+	}
+}

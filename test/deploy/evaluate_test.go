@@ -42,11 +42,6 @@ func (p *policy) evaluateWith(
 	t *testing.T, params runtime.Object, by writer, before, after *corev1.Pod, expressions []plugincel.ExpressionAccessor,
 ) []plugincel.EvaluationResult {
 	t.Helper()
-	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, 35)))
-	must(t, err)
-	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasParams: params != nil}
-	compiler.CompileAndStoreVariables(p.variables, options, environment.StoredExpressions)
-
 	kind, pods := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods")
 	versioned := &admission.VersionedAttributes{VersionedKind: kind, VersionedObject: admission.NewLazyObject(after)}
 	operation := admission.Create
@@ -56,8 +51,21 @@ func (p *policy) evaluateWith(
 
 	versioned.Attributes = admission.NewAttributesRecord(after, nil, kind, "default", "p", pods, by.subresource, operation, nil, false,
 		&user.DefaultInfo{Name: by.user})
-	request := plugincel.CreateAdmissionRequest(versioned.Attributes, metav1.GroupVersionResource(pods), metav1.GroupVersionKind(kind))
+	return p.evaluateRequest(t, params, versioned, expressions)
+}
 
+// evaluateRequest returns the results of a policy's expressions for a request.
+func (p *policy) evaluateRequest(
+	t *testing.T, params runtime.Object, versioned *admission.VersionedAttributes, expressions []plugincel.ExpressionAccessor,
+) []plugincel.EvaluationResult {
+	t.Helper()
+	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, 35)))
+	must(t, err)
+	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasParams: params != nil}
+	compiler.CompileAndStoreVariables(p.variables, options, environment.StoredExpressions)
+
+	request := plugincel.CreateAdmissionRequest(versioned.Attributes, metav1.GroupVersionResource(versioned.GetResource()),
+		metav1.GroupVersionKind(versioned.GetKind()))
 	results, _, err := compiler.CompileCondition(expressions, options, environment.StoredExpressions).ForInput(
 		t.Context(), versioned, request, plugincel.OptionalVariableBindings{VersionedParams: params}, &corev1.Namespace{}, celconfig.RuntimeCELCostBudget)
 	must(t, err)
@@ -77,7 +85,12 @@ func (p *policy) refusalBy(t *testing.T, by writer, before, after *corev1.Pod) s
 
 func (p *policy) refusalWith(t *testing.T, params runtime.Object, by writer, before, after *corev1.Pod) string {
 	t.Helper()
-	results := p.evaluateWith(t, params, by, before, after, p.rules)
+	return p.refusalIn(t, p.evaluateWith(t, params, by, before, after, p.rules))
+}
+
+// refusalIn returns the message of the first validation that has failed, or "".
+func (p *policy) refusalIn(t *testing.T, results []plugincel.EvaluationResult) string {
+	t.Helper()
 	for i, rule := range p.rules {
 		validation, ok := rule.(*validating.ValidationCondition)
 		if !ok {

@@ -202,6 +202,14 @@ func allocationsAreNotForged(t *testing.T, n *node) {
 	n.pending(t, "zero-3", "cannot allocate all claims")
 	n.delete(t, "zero-1", "zero-2", "zero-3")
 
+	n.apply(t, "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: any}, spec: {}}") // as an administrator may create it
+	n.runClaimed(t, "other-class", "exactly: {deviceClassName: any, selectors: [{cel: {expression: \"device.attributes['qos.noderesource.dev'].class == 'gold'\"}}]}", "main")
+	until(t, "a class by another DeviceClass is refused", func() (bool, string) {
+		seen, _ := n.try("get", "events", "--field-selector=involvedObject.name=other-class", "-o", "jsonpath={.items[*].message}")
+		return strings.Contains(seen, `request class has allocated class "gold" of k8s.io/blockio by DeviceClass "any"`), seen
+	})
+	n.kubectl(t, "delete", "--wait", within, "pod/other-class", "deviceclass/any")
+
 	n.runClaimed(t, "two-units", "exactly: {deviceClassName: blockio.gold, count: 2}", "main")
 	n.pending(t, "two-units", "cannot allocate all claims")
 }

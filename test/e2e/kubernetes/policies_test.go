@@ -38,6 +38,7 @@ func TestRequests(t *testing.T) {
 	t.Run("a quota limits how many claims name a class", func(t *testing.T) { claimQuota(t, n) })
 	t.Run("the examples of KEP-3008", func(t *testing.T) { kep(t, n) })
 	t.Run("a LimitRange limits the containers of a pod that request a class", func(t *testing.T) { podsAreLimited(t, n) })
+	t.Run("claims of Dynamic Resource Allocation cannot request what pods cannot", func(t *testing.T) { deviceClaimsAreLimited(t, n) })
 	t.Run("kubectl qos shows and changes the classes of running pods", func(t *testing.T) { shown(t, n, p) })
 	t.Run("the node enforces capacity for a pod that no policy has checked", func(t *testing.T) { bypassed(t, n) })
 	t.Run("while the plugin is away, no container starts without its class", func(t *testing.T) { pluginIsRequired(t, n, p) })

@@ -1,0 +1,127 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// requesting returns the spec of a claim that requests a class, and either another class by a second request, or one of the alternatives.
+func requesting(exactly string, alternatives ...string) resourcev1.ResourceClaimSpec {
+	requests := []resourcev1.DeviceRequest{{Name: "class", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: exactly}}}
+	if len(alternatives) > 0 {
+		second := resourcev1.DeviceRequest{Name: "second"}
+		for i, class := range alternatives {
+			second.FirstAvailable = append(second.FirstAvailable, resourcev1.DeviceSubRequest{Name: string(rune('a' + i)), DeviceClassName: class})
+		}
+		requests = append(requests, second)
+	}
+	return resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: requests}}
+}
+
+// refusalsOfClaim returns the messages with which a policy refuses a claim and a template of the claim.
+func (p *policy) refusalsOfClaim(t *testing.T, params runtime.Object, spec resourcev1.ResourceClaimSpec) (messages []string) {
+	t.Helper()
+	for kind, object := range map[string]runtime.Object{
+		"ResourceClaim":         &resourcev1.ResourceClaim{Spec: spec},
+		"ResourceClaimTemplate": &resourcev1.ResourceClaimTemplate{Spec: resourcev1.ResourceClaimTemplateSpec{Spec: spec}},
+	} {
+		gvk := resourcev1.SchemeGroupVersion.WithKind(kind)
+		resource := resourcev1.SchemeGroupVersion.WithResource(strings.ToLower(kind) + "s")
+		versioned := &admission.VersionedAttributes{VersionedKind: gvk, VersionedObject: admission.NewLazyObject(object)}
+		versioned.Attributes = admission.NewAttributesRecord(object, nil, gvk, "default", "c", resource, "", admission.Create, nil, false,
+			&user.DefaultInfo{Name: "tenant"})
+		messages = append(messages, p.refusalIn(t, p.evaluateRequest(t, params, versioned, p.rules)))
+	}
+	return messages
+}
+
+// TestAQuotaListsTheAllowedClassesOfClaims checks the policy qos-allowed-classes-of-claims with the lists of allowed classes that pods have.
+func TestAQuotaListsTheAllowedClassesOfClaims(t *testing.T) {
+	refused := func(request, class, list string) string {
+		return "request " + request + ": ResourceQuota classes does not allow DeviceClass " + class + "; the allowed classes of its resources are " + list
+	}
+	const unreadable = "request class: ResourceQuota classes does not allow DeviceClass rdt.gold, because rdt:gold in its annotation " +
+		"qos.noderesource.dev/allowed-classes is not of the form resource=class"
+	for _, c := range []struct {
+		name, allowed string
+		spec          resourcev1.ResourceClaimSpec
+		want          string
+	}{
+		{"a class that it names", "rdt=gold", requesting("rdt.gold"), ""},
+		{"a class that it does not name", "k8s.io/rdt=gold", requesting("rdt.silver"), refused("class", "rdt.silver", "k8s.io/rdt=gold")},
+		{"as an alternative", "rdt=gold", requesting("rdt.gold", "rdt.gold", "rdt.silver"), refused("second/b", "rdt.silver", "rdt=gold")},
+		{"no class of the resource", "rdt=", requesting("rdt.gold"), refused("class", "rdt.gold", "rdt=")},
+		{"another resource", "rdt=gold", requesting("blockio.slow", "gpu.example"), ""},
+		{"a vendor's class", "vendor.example/net=fast", requesting("vendor.example.net.fast", "vendor.example.net.slow"),
+			refused("second/a", "vendor.example.net.slow", "vendor.example/net=fast")},
+		{"with capital letters", "vendor.example/Big_net=fast", requesting("vendor.example.big-net.fast-01234567"),
+			refused("class", "vendor.example.big-net.fast-01234567", "vendor.example/Big_net=fast")},
+		{"of the project's domain", "qos.noderesource.dev/pod-blockio=slow", requesting("pod-blockio.slow", "pod-blockio.fast"),
+			refused("second/a", "pod-blockio.fast", "qos.noderesource.dev/pod-blockio=slow")},
+		{"a class whose name begins with that of an allowed one", "rdt=gold", requesting("rdt.gold-2"), refused("class", "rdt.gold-2", "rdt=gold")},
+		{"a mistake", "rdt:gold", requesting("gpu.example", "rdt.gold"), strings.Replace(unreadable, "class:", "second/a:", 1)},
+		{"a mistake beside an entry", "rdt=gold,rdt:gold", requesting("rdt.gold"), unreadable},
+		{"a mistake, and a claim for another driver", "rdt:gold", requesting("gpu.example"), ""},
+		{"a quota without a list", "", requesting("rdt.silver"), ""},
+	} {
+		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "classes"}}
+		quota.Annotations = map[string]string{"qos.noderesource.dev/allowed-classes": c.allowed}
+		for _, got := range policyNamed(t, "qos-allowed-classes-of-claims").refusalsOfClaim(t, quota, c.spec) {
+			if got != c.want {
+				t.Errorf("%s: the refusal is %q, want %q", c.name, got, c.want)
+			}
+		}
+	}
+}
+
+// TestAClaimCannotRequestAClassWithAMaximum checks the policy qos-max-classes-of-claims.
+func TestAClaimCannotRequestAClassWithAMaximum(t *testing.T) {
+	limits := &nodeqosv1alpha1.QOSLimitRange{ObjectMeta: metav1.ObjectMeta{Name: "limits"}}
+	limits.Spec.Limits = []nodeqosv1alpha1.QOSLimitRangeItem{
+		{Type: "Container", QOSResources: []nodeqosv1alpha1.LimitQOSResource{
+			{Name: "k8s.io/rdt", Default: "bronze", Max: []nodeqosv1alpha1.QOSResourceClassLimit{{Name: "gold", Capacity: 1}, {Name: "exclusive"}, {Name: "Fast_1"}}},
+			{Name: "blockio", Default: "slow"},
+		}},
+		{Type: "Pod", QOSResources: []nodeqosv1alpha1.LimitQOSResource{
+			{Name: "vendor.example/net", Max: []nodeqosv1alpha1.QOSResourceClassLimit{{Name: "fast"}}},
+		}},
+	}
+	params, err := runtime.DefaultUnstructuredConverter.ToUnstructured(limits)
+	must(t, err)
+	odd, err := classes.DeviceClass("qos.noderesource.dev/rdt.Fast_1")
+	must(t, err)
+
+	const allows, instead = "QOSLimitRange limits allows at most ", " in a pod, and claims are not counted; request it in the limits of the container"
+	for _, c := range []struct {
+		name string
+		spec resourcev1.ResourceClaimSpec
+		want string
+	}{
+		{"a limited class", requesting("rdt.gold"), "request class: " + allows + "1 of qos.noderesource.dev/rdt.gold" + instead},
+		{"a forbidden class", requesting("rdt.silver", "rdt.silver", "rdt.exclusive"), "request second/b: " + allows + "0 of qos.noderesource.dev/rdt.exclusive in a pod"},
+		{"a class with a capital letter", requesting(odd), "request class: " + allows + "0 of qos.noderesource.dev/rdt.Fast_1 in a pod"},
+		{"of a resource of pods", requesting("vendor.example.net.fast"), "request class: " + allows + "0 of vendor.example/net.fast in a pod"},
+		{"a class without a maximum", requesting("rdt.silver", "rdt.gold-2", "blockio.slow"), ""},
+		{"of another driver", requesting("gpu.example"), ""},
+	} {
+		for _, got := range policyNamed(t, "qos-max-classes-of-claims").refusalsOfClaim(t, &unstructured.Unstructured{Object: params}, c.spec) {
+			if got != c.want {
+				t.Errorf("%s: the refusal is %q, want %q", c.name, got, c.want)
+			}
+		}
+	}
+}

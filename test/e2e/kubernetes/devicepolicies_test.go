@@ -1,0 +1,73 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// deviceClaimsAreLimited creates ResourceClaims and templates of them in a namespace with a list of allowed classes and with maxima, as a user and
+// as a scheduler, which creates the claims for the limits of pods.
+func deviceClaimsAreLimited(t *testing.T, n *node) {
+	const namespace = "limited-claims"
+	n.namespace(t, namespace, `{apiVersion: v1, kind: ResourceQuota, spec: {}, metadata: {name: classes, annotations: {
+  qos.noderesource.dev/allowed-classes: "rdt=gold,rdt=bronze"}}}
+---
+{apiVersion: qos.noderesource.dev/v1alpha1, kind: QOSLimitRange, metadata: {name: maxima}, spec: {limits: [{type: Container, qosResources: [
+  {name: k8s.io/rdt, max: [{name: gold, capacity: 1}]}, {name: k8s.io/blockio, max: [{name: gold, capacity: 0}]}]}]}}`)
+	n.kubectl(t, "create", "clusterrolebinding", "tenant-edits", "--clusterrole=edit", "--user=tenant")
+	t.Cleanup(func() { n.kubectl(t, "delete", "clusterrolebinding", "tenant-edits") })
+
+	claim := func(kind, annotation, request string) string {
+		spec := fmt.Sprintf("{devices: {requests: [{name: class, %s}]}}", request)
+		if kind == "ResourceClaimTemplate" {
+			spec = "{spec: " + spec + "}"
+		}
+		return fmt.Sprintf(`{apiVersion: resource.k8s.io/v1, kind: %s, metadata: {name: new, annotations: {%s}}, spec: %s}`, kind, annotation, spec)
+	}
+	create := func(manifest string, flags ...string) (string, error) {
+		output, err := n.kubectlCommand(manifest, append([]string{"-n", namespace, "create", "--dry-run=server", "-f", "-"}, flags...)...).CombinedOutput()
+		return string(output), err
+	}
+	of := func(class string) string { return "exactly: {deviceClassName: " + class + "}" }
+
+	const notAllowed = "ResourceQuota classes does not allow DeviceClass rdt.silver; the allowed classes of its resources are rdt=gold, rdt=bronze"
+	const limited = "QOSLimitRange maxima allows at most 1 of qos.noderesource.dev/rdt.gold in a pod"
+	until(t, "the policies act", func() (bool, string) {
+		silver, _ := create(claim("ResourceClaim", "", of("rdt.silver")))
+		gold, _ := create(claim("ResourceClaim", "", of("rdt.gold")))
+		return strings.Contains(silver, notAllowed) && strings.Contains(gold, limited), silver + gold
+	})
+	const forLimits = "resource.kubernetes.io/extended-resource-claim: 'true'"
+	tenant, scheduler := "--as=tenant", "--as=system:kube-scheduler"
+	for name, test := range map[string]struct{ manifest, as, want string }{
+		"an allowed class":  {claim("ResourceClaim", "", of("rdt.bronze")), tenant, ""},
+		"of another driver": {claim("ResourceClaimTemplate", "", of("gpu")), tenant, ""},
+		"a template":        {claim("ResourceClaimTemplate", "", of("rdt.silver")), tenant, notAllowed},
+		"an alternative": {
+			claim("ResourceClaimTemplate", "", "firstAvailable: [{name: a, deviceClassName: rdt.bronze}, {name: b, deviceClassName: rdt.silver}]"), tenant,
+			"request class/b: " + notAllowed,
+		},
+		"a limited class":              {claim("ResourceClaimTemplate", "", of("rdt.gold")), tenant, limited},
+		"a forbidden class":            {claim("ResourceClaim", "", of("blockio.gold")), tenant, "allows at most 0 of qos.noderesource.dev/blockio.gold in a pod"},
+		"as if it was for limits":      {claim("ResourceClaim", forLimits, of("rdt.gold")), tenant, limited},
+		"for limits":                   {claim("ResourceClaim", forLimits, of("rdt.gold")), scheduler, ""},
+		"for limits, not in the list":  {claim("ResourceClaim", forLimits, of("rdt.silver")), scheduler, notAllowed},
+		"by a scheduler for something": {claim("ResourceClaim", "", of("rdt.gold")), scheduler, limited},
+	} {
+		output, err := create(test.manifest, test.as)
+		if (err == nil) != (test.want == "") || !strings.Contains(output, test.want) {
+			t.Errorf("%s: %v: %s, want %q", name, err, output, test.want)
+		}
+	}
+	for _, policy := range []string{"qos-allowed-classes-of-claims", "qos-max-classes-of-claims", "qos-check-units"} {
+		if warnings := n.kubectl(t, "get", "validatingadmissionpolicy", policy, "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
+			t.Errorf("the API server finds fault with %s: %s", policy, warnings)
+		}
+	}
+}
