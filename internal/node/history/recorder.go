@@ -17,18 +17,20 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// recordTime is the time after which a sample begins no more readings, unless the interval is shorter. readTime limits the reading of one
-// container.
 const (
+	// recordTime is the time after which a sample begins no more readings, unless the interval is shorter.
 	recordTime = 5 * time.Second
-	readTime   = 2 * time.Second
+	// readTime limits the reading of one container.
+	readTime = 2 * time.Second
+	// maxBlocked is how many readings may be blocked in the kernel. With so many, nothing is recorded until one of them returns.
+	maxBlocked = 4
 )
 
 // Recorder reads the counters of all containers at an interval, and keeps them in a ring. With the interval 0 it does nothing.
 type Recorder struct {
 	store    *state.Store
 	meter    *usage.Meter
-	guard    *kernel.Guard
+	guard    *kernel.Guard // apart from that of the hooks, so that readings that hang never count for hooks
 	counters *Counters
 	interval time.Duration
 	now      func() time.Time
@@ -39,7 +41,7 @@ type Recorder struct {
 
 // New returns a recorder. It records nothing if the interval is 0, or `counters` is nil.
 func New(store *state.Store, meter *usage.Meter, guard *kernel.Guard, counters *Counters, interval time.Duration, now func() time.Time) *Recorder {
-	r := &Recorder{store: store, meter: meter, guard: guard, counters: counters, interval: interval, now: now}
+	r := &Recorder{store: store, meter: meter, guard: guard.Apart(maxBlocked), counters: counters, interval: interval, now: now}
 	if counters != nil && interval > 0 {
 		r.ring = NewRing(Budget)
 	}
@@ -60,7 +62,7 @@ func (r *Recorder) FollowHistory(ctx context.Context) {
 }
 
 // RecordHistory adds one sample. It leaves out the containers for which the kernel does not answer in time. What they use is then in
-// their next sample.
+// their next sample. It reads resctrl and cgroups at the same time, so that a slow resctrl takes no time from the cgroups.
 func (r *Recorder) RecordHistory(ctx context.Context) {
 	if r.ring == nil {
 		return
@@ -68,8 +70,11 @@ func (r *Recorder) RecordHistory(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, min(recordTime, r.interval))
 	defer cancel()
 
+	var monitoring sync.WaitGroup
+	var monitored map[string]classes.Reading
+	monitoring.Go(func() { monitored = r.meter.MeasureMonitored(ctx, r.guard) })
+
 	running := r.store.Where(func(e state.Holding) bool { return e.Phase.Started() && e.Scope() == classes.ContainerScope })
-	monitored := r.meter.MeasureMonitored(ctx)
 	now := r.now()
 	r.counters.Begin()
 	reads := make([]Read, 0, len(running))
@@ -78,12 +83,15 @@ func (r *Recorder) RecordHistory(ctx context.Context) {
 		if err != nil {
 			continue // it has ended, or the next sample tries again: a value that is missing once would count from 0 later
 		}
-		for series, value := range monitored[e.ID] {
+		reads = append(reads, Read{Container{e.ID, e.PodUID, e.PodNamespace, e.PodName, e.Container}, reading})
+	}
+	monitoring.Wait()
+	for _, read := range reads {
+		for series, value := range monitored[read.ID] {
 			if series.Measure == Bandwidth || series.Measure == Occupancy {
-				reading[series] = value
+				read.Reading[series] = value
 			}
 		}
-		reads = append(reads, Read{Container{e.ID, e.PodUID, e.PodNamespace, e.PodName, e.Container}, reading})
 	}
 
 	r.mu.Lock()

@@ -20,7 +20,7 @@ import (
 // calls have not returned.
 var ErrHangs = errors.New("the kernel does not answer; look for blocked tasks in the kernel log")
 
-// maxBlocked limits the number of this process's threads that are blocked in the kernel.
+// maxBlocked limits the number of this process's threads that are blocked in the kernel. Guards made by Apart have their own limits.
 const maxBlocked = 100
 
 // Call identifies a call into the kernel by the resource, the class, and the container or sandbox that the call is about. A
@@ -39,14 +39,26 @@ type BlockedCall struct {
 type Guard struct {
 	now     func() time.Time
 	changed func()
+	max     int
 
-	mu      sync.Mutex // guards blocked
+	mu      sync.Mutex // guards the fields below
 	blocked map[Call]BlockedCall
+	parts   []*Guard
 }
 
 // New returns a guard without blocked calls. The guard calls the function `changed` when the blocked calls have changed.
 func New(now func() time.Time, changed func()) *Guard {
-	return &Guard{now: now, changed: changed, blocked: map[Call]BlockedCall{}}
+	return &Guard{now: now, changed: changed, max: maxBlocked, blocked: map[Call]BlockedCall{}}
+}
+
+// Apart returns a guard with its own limit, for calls that must not keep others from calling the kernel. BlockedCalls of g includes its calls.
+func (g *Guard) Apart(limit int) *Guard {
+	part := New(g.now, g.changed)
+	part.max = limit
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.parts = append(g.parts, part)
+	return part
 }
 
 // MayCall returns an error if the same call into the kernel is blocked, or if too many calls are blocked. The caller must
@@ -58,7 +70,7 @@ func (g *Guard) MayCall(c Call) error {
 	if b, blocked := g.blocked[c]; blocked {
 		return fmt.Errorf("%s: %w; blocked since %s", b.What, ErrHangs, b.Since.UTC().Format(time.RFC3339))
 	}
-	if len(g.blocked) >= maxBlocked {
+	if len(g.blocked) >= g.max {
 		return fmt.Errorf("%w; %d calls for other containers are blocked", ErrHangs, len(g.blocked))
 	}
 	return nil
@@ -69,9 +81,14 @@ func (g *Guard) BlockedCalls() []BlockedCall {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	return slices.SortedFunc(maps.Values(g.blocked), func(a, b BlockedCall) int {
+	all := slices.Collect(maps.Values(g.blocked))
+	for _, part := range g.parts {
+		all = append(all, part.BlockedCalls()...)
+	}
+	slices.SortFunc(all, func(a, b BlockedCall) int {
 		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.What, b.What))
 	})
+	return all
 }
 
 // block records that a call has not returned in time.

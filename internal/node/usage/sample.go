@@ -45,7 +45,7 @@ func (m *Meter) measureResource(ctx context.Context, resource state.ResourceStat
 	switch meter := backend.Backend.(type) {
 	case classes.ClassMeter:
 		var containers map[string]classes.Reading
-		part.Classes, containers = m.measureClasses(ctx, meter, resource)
+		part.Classes, containers = m.measureClasses(ctx, m.guard, meter, resource)
 		part.Holders = holdersOf(resource.Name, entries, func(e state.Holding) (classes.Reading, bool) {
 			reading := containers[e.ID]
 			return reading, len(reading) > 0
@@ -80,13 +80,13 @@ func namesOf(resource state.ResourceStatus) []string {
 // measureClasses measures each class of a resource, and the monitored containers in it. It returns the readings of
 // containers by container ID. A class has only the series that the kernel shows now.
 func (m *Meter) measureClasses(
-	ctx context.Context, meter classes.ClassMeter, resource state.ResourceStatus,
+	ctx context.Context, guard *kernel.Guard, meter classes.ClassMeter, resource state.ResourceStatus,
 ) (all []Class, containers map[string]classes.Reading) {
 	containers = map[string]classes.Reading{}
 	for _, name := range namesOf(resource) {
 		call := kernel.Call{Resource: "usage of " + resource.Name, Class: name}
 		what := func() string { return fmt.Sprintf("measure class %q of %s", name, resource.Name) }
-		measured, _ := read(ctx, m.guard, call, what, func(ctx context.Context) (classes.ClassReading, error) {
+		measured, _ := read(ctx, guard, call, what, func(ctx context.Context) (classes.ClassReading, error) {
 			return meter.MeasureClass(ctx, name)
 		})
 		maps.Copy(containers, measured.Containers)
@@ -164,8 +164,8 @@ func (m *Meter) forget(status state.Status) []state.Holding {
 }
 
 // MeasureMonitored measures the containers that a classes.Monitor monitors, by container ID. It lacks those for which the kernel does not
-// answer in time. It reads nothing if the node has no Monitor.
-func (m *Meter) MeasureMonitored(ctx context.Context) map[string]classes.Reading {
+// answer in time, and counts these calls at the given guard. It reads nothing if the node has no Monitor.
+func (m *Meter) MeasureMonitored(ctx context.Context, guard *kernel.Guard) map[string]classes.Reading {
 	all := map[string]classes.Reading{}
 	live := m.store.Live()
 	for _, name := range live.Names() {
@@ -176,7 +176,7 @@ func (m *Meter) MeasureMonitored(ctx context.Context) map[string]classes.Reading
 		}
 		for _, resource := range m.store.Status().Resources {
 			if resource.Name == name {
-				_, containers := m.measureClasses(ctx, monitor, resource)
+				_, containers := m.measureClasses(ctx, guard, monitor, resource)
 				maps.Copy(all, containers)
 			}
 		}

@@ -1,0 +1,89 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// stuckReads is a host on which reads of some files do not return before a channel is closed.
+type stuckReads struct {
+	pressing
+	hangs    func(name string) bool
+	released chan struct{}
+}
+
+func (s stuckReads) ReadFile(name string) ([]byte, error) {
+	if s.hangs(name) {
+		<-s.released
+	}
+	return s.pressing.ReadFile(name)
+}
+
+// TestReadsOfTheHistoryThatHangTakeNothingFromTheHooks lets the statistics of 120 containers hang, which is more than the calls that may be
+// blocked for hooks.
+func TestReadsOfTheHistoryThatHangTakeNothingFromTheHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		host := stuckReads{b.host, func(name string) bool { return path.Base(name) == "io.stat" && strings.Contains(name, "c-stuck") }, make(chan struct{})}
+		b.fixture.restart(t, func(o *node.Options) {
+			o.HistoryInterval, o.Counters = historyInterval, history.NewCounters(host, treeOf(t, b.host))
+		})
+		b.mustConfigure(t, blamedFiles)
+		b.Synchronize(nil, nil)
+		for i := range 120 {
+			b.runs(t, fmt.Sprint("stuck", i), "")
+		}
+		for range 60 {
+			b.RecordHistory(t.Context())
+		}
+		b.wantBlocked(t, 4, "read the counters of pod ns/stuck")
+		b.runs(t, "new", "blockio=fast")
+
+		close(host.released)
+		synctest.Wait()
+		b.wantBlocked(t, 0, "")
+	})
+}
+
+// TestASlowResctrlLeavesTheRestOfASample lets no monitoring counter of resctrl answer. Its classes together take longer than a sample.
+func TestASlowResctrlLeavesTheRestOfASample(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		released := make(chan struct{})
+		var begun atomic.Bool
+		slow := func(name string) bool { return begun.Load() && strings.Contains(name, "/mon_data/") }
+		var host stuckReads
+		f := newMonitoredOn(t, func(crash crashHost) classes.Kind {
+			host = stuckReads{pressing{crash, nil}, slow, released}
+			return rdtOn(t, host)
+		}, strings.Replace(rdtFiles, "rdt: {", "rdt: {monitoring: containers, ", 1), "rdt=gold")
+		f.fixture.restart(t, func(o *node.Options) {
+			o.HistoryInterval, o.Counters = historyInterval, history.NewCounters(host, treeOf(t, host))
+		})
+		f.mustConfigure(t, f.text)
+		f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
+		begun.Store(true)
+		f.RecordHistory(t.Context())
+		f.RecordHistory(t.Context())
+		if blocked := f.BlockedCalls(); len(blocked) < 3 {
+			t.Fatalf("resctrl answers: %+v", blocked)
+		}
+		w := f.History()
+		if len(w.Tracks) != 1 || w.Tracks[0].From != 0 || w.Tracks[0].To != 1 {
+			t.Errorf("recorded is %+v, want the container in both samples", w)
+		}
+		close(released)
+		synctest.Wait()
+	})
+}
