@@ -6,6 +6,7 @@ package history
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"strconv"
 	"strings"
@@ -26,7 +27,7 @@ const (
 	MemoryWaiting = "pressure_memory_waiting_seconds_total"
 	CPUWaiting    = "pressure_cpu_waiting_seconds_total"
 	CPUUsed       = "cpu_usage_seconds_total"
-	Throttled     = "cpu_cfs_throttled_seconds_total"
+	Throttled     = "cpu_cfs_throttled_seconds_total" // the sum over all CPUs
 	Memory        = "memory_bytes"
 	Refaults      = "memory_refaults_total"
 	HighEvents    = "memory_high_events_total"
@@ -35,37 +36,52 @@ const (
 	Occupancy     = "llc_occupancy_bytes"
 )
 
+// OfPod is the Part of what the kernel counts for a container's pod.
+const OfPod = "pod"
+
 // FS is the part of the host's filesystem that Counters needs. Paths are paths on the host.
 type FS interface {
 	ReadFile(path string) ([]byte, error)
 	Readlink(path string) (string, error)
 }
 
-// Tree finds the cgroup of a container. *cgroup.Tree implements it.
+// Tree finds the cgroup of a container or a pod. *cgroup.Tree implements it.
 type Tree interface {
 	UnifiedDir(target classes.Holder) (string, error)
+	Unified() bool
 }
 
-// Counters reads what the kernel counts for a container in its cgroup. It reads cgroup v2 only, because cgroup v1 has no pressure stall
-// information.
+// Counters reads what the kernel counts for a container in its cgroup, and what limits of its pod have done. It reads cgroup v2 only,
+// because cgroup v1 has no pressure stall information.
 type Counters struct {
 	fs   FS
 	tree Tree
 
-	mu    sync.Mutex // guards disks. A call that the kernel has blocked may end while another one reads.
+	mu    sync.Mutex // guards the fields below. A call that the kernel has blocked may end while another one reads.
 	disks map[iocgroup.Device]string
+	// pods has what this sample has read of pods, by directory.
+	pods map[string]classes.Reading
 }
 
 // NewCounters returns Counters that read below a filesystem. It does no I/O.
 func NewCounters(fs FS, tree Tree) *Counters {
-	return &Counters{fs: fs, tree: tree, disks: map[iocgroup.Device]string{}}
+	return &Counters{fs: fs, tree: tree, disks: map[iocgroup.Device]string{}, pods: map[string]classes.Reading{}}
 }
 
-// Begin forgets the names of disks, because a disk can be replaced by another one.
+// Supported returns an error if this machine has no counters.
+func (c *Counters) Supported() error {
+	if !c.tree.Unified() {
+		return errors.New("this node uses cgroup v1, which counts no waiting by container; boot it with cgroup v2 (systemd.unified_cgroup_hierarchy=1)")
+	}
+	return nil
+}
+
+// Begin begins a sample. It forgets the names of disks, because a disk can be replaced by another one.
 func (c *Counters) Begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.disks)
+	clear(c.pods)
 }
 
 // Read reads the counters of a container.
@@ -74,7 +90,37 @@ func (c *Counters) Read(target classes.Holder) (classes.Reading, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the cgroup of %s: %w", target, err)
 	}
-	return cgroup.ReadUsage(c.fs, dir, c.files(), func() error { return errNothing })
+	reading, err := cgroup.ReadUsage(c.fs, dir, c.files(), func() error { return errNothing })
+	if err == nil {
+		maps.Copy(reading, c.ofPod(target))
+	}
+	return reading, err
+}
+
+// ofPod reads how the limits of a container's pod have throttled the pod. The reading is empty if they cannot be read.
+func (c *Counters) ofPod(target classes.Holder) classes.Reading {
+	dir, err := c.tree.UnifiedDir(classes.Holder{ID: target.SandboxID, PodUID: target.PodUID, CgroupsPath: target.PodCgroupsPath})
+	if err != nil {
+		return nil
+	}
+	c.mu.Lock()
+	reading, known := c.pods[dir]
+	c.mu.Unlock()
+	if known {
+		return reading
+	}
+
+	// memory.events counts the limits of the containers, too.
+	files := []cgroup.UsageFile{{Name: "cpu.stat", Add: cpuStat()}, {Name: "memory.events.local", Add: memoryEvents()}}
+	counted, _ := cgroup.ReadUsage(c.fs, dir, files, func() error { return nil })
+	reading = classes.Reading{}
+	for series, value := range counted {
+		reading[classes.Series{Measure: series.Measure, Part: OfPod}] = value
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pods[dir] = reading
+	return reading
 }
 
 var errNothing = errors.New("the cgroup has no counters")
@@ -85,12 +131,20 @@ func (c *Counters) files() []cgroup.UsageFile {
 		{Name: "io.pressure", Add: pressure(IOWaiting)},
 		{Name: "memory.pressure", Add: pressure(MemoryWaiting)},
 		{Name: "cpu.pressure", Add: pressure(CPUWaiting)},
-		{Name: "cpu.stat", Add: keyed(map[string]unit{"usage_usec": {CPUUsed, 1e6}, "throttled_usec": {Throttled, 1e6}})},
+		{Name: "cpu.stat", Add: cpuStat()},
 		{Name: "memory.stat", Add: keyed(map[string]unit{
 			"anon": {Memory, 1}, "file": {Memory, 1}, "workingset_refault_anon": {Refaults, 1}, "workingset_refault_file": {Refaults, 1},
 		})},
-		{Name: "memory.events", Add: keyed(map[string]unit{"high": {HighEvents, 1}, "max": {MaxEvents, 1}})},
+		{Name: "memory.events", Add: memoryEvents()},
 	}
+}
+
+func cpuStat() func(classes.Reading, []byte) {
+	return keyed(map[string]unit{"usage_usec": {CPUUsed, 1e6}, "throttled_usec": {Throttled, 1e6}})
+}
+
+func memoryEvents() func(classes.Reading, []byte) {
+	return keyed(map[string]unit{"high": {HighEvents, 1}, "max": {MaxEvents, 1}})
 }
 
 func (c *Counters) addDisks(reading classes.Reading, data []byte) {

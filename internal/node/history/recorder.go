@@ -39,13 +39,24 @@ type Recorder struct {
 	ring *Ring
 }
 
-// New returns a recorder. It records nothing if the interval is 0, or `counters` is nil.
+// New returns a recorder. Unrecorded says when it records nothing.
 func New(store *state.Store, meter *usage.Meter, guard *kernel.Guard, counters *Counters, interval time.Duration, now func() time.Time) *Recorder {
 	r := &Recorder{store: store, meter: meter, guard: guard.Apart(maxBlocked), counters: counters, interval: interval, now: now}
-	if counters != nil && interval > 0 {
+	if r.Unrecorded() == nil {
 		r.ring = NewRing(Budget)
 	}
 	return r
+}
+
+// Unrecorded returns why nothing is recorded, in one line, or nil.
+func (r *Recorder) Unrecorded() error {
+	switch {
+	case r.interval == 0:
+		return errors.New("start qos-nri-plugin with --history-interval=15s, on a node with cgroup v2")
+	case r.counters == nil:
+		return errors.New("the cgroups of this node were not found when the plugin started; mount them, and restart the plugin")
+	}
+	return r.counters.Supported()
 }
 
 // HistoryInterval returns the interval. It is 0 if nothing is recorded.

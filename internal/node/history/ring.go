@@ -19,8 +19,11 @@ import (
 const (
 	// Keep is how far the history reaches back.
 	Keep = 15 * time.Minute
-	// Budget is the maximum size of a ring in bytes. With more, the history is shorter.
+	// Budget is the maximum size of a ring in bytes. With more, the history is shorter. If not even leastSamples fit, containers are left out.
 	Budget = 8 << 20
+	// leastSamples is how many samples of a ring always fit. The containers and their counters have half of the budget, and the samples have
+	// the other half.
+	leastSamples = 10
 	// maxSeries is the maximum number of series that a ring knows. It records no further ones, e.g. of more than 500 disks.
 	maxSeries = 2048
 	// mostPoints is the maximum number of points of a Window. A longer history is shown in coarser points.
@@ -29,10 +32,13 @@ const (
 
 // These are the estimated sizes of the bookkeeping of a container without its texts, of one value in it, and of a sample.
 const (
-	containerSize = 900
+	containerSize = 1400
 	counterSize   = 24
 	gapSize       = 16
 	sampleSize    = 64
+	seriesSize    = 200
+	// valueSize is the maximum size of a value of a sample with its series.
+	valueSize = binary.MaxVarintLen16 + binary.MaxVarintLen64
 )
 
 // Container identifies a container.
@@ -52,7 +58,9 @@ type Read struct {
 // Ring has samples of containers, the oldest first. A sample has only the values that are not 0: the growth of cumulative values
 // since the sample before, and other values as they are. A Ring does no I/O, and is not safe for concurrent use.
 type Ring struct {
-	budget, used int
+	budget int
+	// used is the size of the samples and gaps, and fixed that of the containers, their counters and the series.
+	used, fixed int
 	// series has the names of all series. The counters and samples refer to them by index.
 	series  []classes.Series
 	indexes map[classes.Series]int
@@ -62,6 +70,10 @@ type Ring struct {
 	samples    []sample
 	// added is the number of samples that were ever added.
 	added int
+	// incomplete is the number of containers that the newest sample lacks, or lacks values of, because there is no room. full is true if
+	// that is the case for the container that is being added.
+	incomplete int
+	full       bool
 }
 
 // known is a container that the ring has values of.
@@ -97,14 +109,13 @@ func NewRing(budget int) *Ring {
 
 // Add adds a sample, and removes what is older than Keep or does not fit into the budget. A sample that is not newer than the last one
 // is left out. What a container has used before its first sample is not counted. A disk that a later sample has first counts from 0. What
-// a container has used while samples lacked it counts evenly for these samples.
+// a container has used while samples lacked it counts evenly for these samples. If there is no room for all containers, those that the ring
+// does not have yet are left out first.
 func (r *Ring) Add(now time.Time, reads []Read) {
 	if len(r.samples) > 0 && !now.After(r.samples[len(r.samples)-1].time) {
 		return
 	}
-	for _, read := range reads {
-		r.know(read)
-	}
+	reads = r.admit(reads)
 	slices.SortFunc(reads, func(a, b Read) int { return cmp.Compare(r.containers[a.ID].number, r.containers[b.ID].number) })
 	reads = slices.CompactFunc(reads, func(a, b Read) bool { return a.ID == b.ID })
 
@@ -116,7 +127,12 @@ func (r *Ring) Add(now time.Time, reads []Read) {
 			c.gaps = append(c.gaps, gap{r.added, missed})
 			r.used += gapSize
 		}
-		if values, n := r.values(c, read.Reading); n > 0 {
+		r.full = false
+		values, n := r.values(c, read.Reading)
+		if r.full {
+			r.incomplete++
+		}
+		if n > 0 {
 			data = binary.AppendUvarint(data, c.number-before)
 			data = binary.AppendUvarint(data, uint64(n))
 			data = append(data, values...)
@@ -130,18 +146,70 @@ func (r *Ring) Add(now time.Time, reads []Read) {
 	r.shrink(now)
 }
 
-// know adds a container to the ring, unless the ring has it.
-func (r *Ring) know(read Read) {
+// admit adds the containers that the ring does not have, and returns the reads for which there is room.
+func (r *Ring) admit(reads []Read) []Read {
+	r.forget(reads)
+	known := slices.DeleteFunc(slices.Clone(reads), func(read Read) bool { return r.containers[read.ID] == nil })
+	others := slices.DeleteFunc(reads, func(read Read) bool { return r.containers[read.ID] != nil })
+
+	r.incomplete = 0
+	room := r.budget/2/leastSamples - sampleSize
+	return slices.DeleteFunc(append(known, others...), func(read Read) bool {
+		size := valueSize * (1 + len(read.Reading))
+		if size > room || !r.know(read) {
+			r.incomplete++
+			return true
+		}
+		room -= size
+		return false
+	})
+}
+
+// forget removes the oldest samples of containers that the last sample lacks, if the containers that are new need their room.
+func (r *Ring) forget(reads []Read) {
+	need := 0
+	for _, read := range reads {
+		if r.containers[read.ID] == nil {
+			need += read.size() + counterSize*len(read.Reading)
+		}
+	}
+	for r.fixed+need > r.budget/2 {
+		first := r.added - 1
+		for _, c := range r.containers {
+			first = min(first, c.last)
+		}
+		if first >= r.added-1 {
+			return
+		}
+		r.remove(max(0, first+1-(r.added-len(r.samples))))
+	}
+}
+
+// know adds a container to the ring, unless the ring has it. It returns false if there is no room.
+func (r *Ring) know(read Read) bool {
 	if r.containers[read.ID] != nil {
-		return
+		return true
 	}
 	c := read.Container
+	if !r.takes(c.size()) {
+		return false
+	}
 	for _, text := range []*string{&c.ID, &c.PodUID, &c.Namespace, &c.Pod, &c.Name} {
 		*text = strings.Clone(*text) // without the larger text that it may be a part of
 	}
 	r.next++
 	r.containers[c.ID] = &known{Container: c, number: r.next, first: r.added, last: r.added}
-	r.used += c.size()
+	return true
+}
+
+// takes reserves room for containers, counters or series. It returns false if there is none.
+func (r *Ring) takes(bytes int) bool {
+	if r.fixed+bytes > r.budget/2 {
+		r.full = true
+		return false
+	}
+	r.fixed += bytes
+	return true
 }
 
 // values encodes the values of a container that are not 0, and keeps its counters.
@@ -168,12 +236,17 @@ func (r *Ring) values(c *known, reading classes.Reading) (data []byte, n int) {
 func (r *Ring) grown(c *known, series int, value uint64) uint64 {
 	at, found := slices.BinarySearchFunc(c.counters, series, func(c counter, series int) int { return cmp.Compare(c.series, series) })
 	if !found {
-		c.counters = slices.Insert(c.counters, at, counter{series, value})
-		r.used += counterSize
-		if c.first == r.added || r.series[series].Measure == Bandwidth {
-			return 0 // it may have counted for long, e.g. if the plugin has started since, or if the kernel did not answer before
+		if !r.takes(counterSize) {
+			return 0
 		}
-		return value
+		c.counters = slices.Insert(c.counters, at, counter{series, value})
+		switch r.series[series].Measure {
+		case ReadBytes, WrittenBytes, Reads, Writes:
+			if c.first < r.added {
+				return value // the kernel shows a disk from its first use on
+			}
+		}
+		return 0 // it may have counted for long, e.g. if the plugin has started since, or if the kernel did not answer before
 	}
 	before := c.counters[at].value
 	c.counters[at].value = value
@@ -183,12 +256,14 @@ func (r *Ring) grown(c *known, series int, value uint64) uint64 {
 func (r *Ring) index(series classes.Series) (int, bool) {
 	at, found := r.indexes[series]
 	if !found {
-		if len(r.series) == maxSeries {
+		if len(r.series) == maxSeries || !r.takes(seriesSize+len(series.Part)) {
+			r.full = true
 			return 0, false
 		}
+		series.Part = strings.Clone(series.Part)
 		at = len(r.series)
-		series = classes.Series{Measure: strings.Clone(series.Measure), Part: strings.Clone(series.Part)}
-		r.series, r.indexes[series] = append(r.series, series), at
+		r.indexes[series] = at
+		r.series = append(r.series, series)
 	}
 	return at, true
 }
@@ -203,13 +278,20 @@ func unitsOf(series classes.Series) float64 {
 
 // shrink removes the oldest samples, and the containers that no sample has.
 func (r *Ring) shrink(now time.Time) {
-	old := 0
-	for old < len(r.samples)-1 && (now.Sub(r.samples[old].time) > Keep || r.used > r.budget) {
-		r.used -= sampleSize + len(r.samples[old].data)
+	old, used := 0, r.fixed+r.used
+	for old < len(r.samples)-1 && (now.Sub(r.samples[old].time) > Keep || used > r.budget) {
+		used -= sampleSize + len(r.samples[old].data)
 		old++
 	}
-	if old == 0 {
-		return
+	if old > 0 {
+		r.remove(old)
+	}
+}
+
+// remove removes a number of the oldest samples, and the containers that no other sample has.
+func (r *Ring) remove(old int) {
+	for _, s := range r.samples[:old] {
+		r.used -= sampleSize + len(s.data)
 	}
 	r.samples = append(r.samples[:0:0], r.samples[old:]...) // a new array, so that the old samples can be freed
 	oldest := r.added - len(r.samples)
@@ -223,10 +305,11 @@ func (r *Ring) shrink(now time.Time) {
 		if c.last >= oldest {
 			return false
 		}
-		r.used -= c.size() + counterSize*len(c.counters) + gapSize*len(c.gaps)
+		r.used -= gapSize * len(c.gaps)
+		r.fixed -= c.size() + counterSize*len(c.counters)
 		return true
 	})
 }
 
 // Bytes returns how many bytes the ring occupies, as it counts them.
-func (r *Ring) Bytes() int { return r.used }
+func (r *Ring) Bytes() int { return r.fixed + r.used }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -198,6 +199,69 @@ func TestTheBudgetHoldsWhateverContainersDo(t *testing.T) {
 	}
 }
 
+// TestTheBudgetIsFirmForOneSample lets thousands of containers run, or containers use hundreds of disks each.
+func TestTheBudgetIsFirmForOneSample(t *testing.T) {
+	for _, test := range []struct {
+		name              string
+		containers, disks int
+		points            int
+	}{
+		{"thousands of containers", 6000, 0, 9},
+		{"hundreds of disks", 300, 400, 9},
+		{"thousands of disks", 20, 3000, 9},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			random, totals := rand.New(rand.NewPCG(1, 3)), make([]classes.Reading, test.containers)
+			read := func() []history.Read {
+				reads := busy(random, totals)
+				for i := range reads {
+					for disk := range test.disks {
+						reads[i].Reading[series(history.Reads, fmt.Sprint("disk", disk))] += float64(random.IntN(1e6))
+					}
+				}
+				return reads
+			}
+			reads := read()
+			before := reachable()
+			r := history.NewRing(history.Budget)
+			for i := range 12 {
+				reads = read()
+				r.Add(start().Add(time.Duration(i)*time.Second), slices.Clone(reads))
+				if r.Bytes() > history.Budget {
+					t.Fatalf("sample %d: the ring takes %d bytes, more than %d", i, r.Bytes(), history.Budget)
+				}
+			}
+			used := reachable() - before
+			w := r.Window()
+			t.Logf("%d points of %d containers, of which %d are incomplete, take %d KiB (by its own count %d KiB)", w.Points(), len(w.Tracks), w.Incomplete,
+				used>>10, r.Bytes()>>10)
+			if used > history.Budget || w.Points() < test.points || w.Incomplete == 0 {
+				t.Errorf("the ring takes %d bytes, has %d points, and says that %d containers are incomplete", used, w.Points(), w.Incomplete)
+			}
+			runtime.KeepAlive(reads)
+			runtime.KeepAlive(totals)
+		})
+	}
+}
+
+// TestNewContainersGetTheRoomOfThoseThatHaveEnded fills a ring with containers, which end, and others begin. The ring does not forget its
+// last sample, so that the first sample after the change has no room.
+func TestNewContainersGetTheRoomOfThoseThatHaveEnded(t *testing.T) {
+	const containers = 1200
+	random := rand.New(rand.NewPCG(1, 4))
+	r := history.NewRing(history.Budget)
+	for i := range 12 {
+		reads := busy(random, make([]classes.Reading, containers))
+		for j := range reads {
+			reads[j].ID += fmt.Sprint(i / 4)
+		}
+		r.Add(start().Add(time.Duration(i)*time.Second), reads)
+		if w := r.Window(); w.Incomplete > 0 && i%4 > 0 {
+			t.Errorf("sample %d: %d containers are left out", i, w.Incomplete)
+		}
+	}
+}
+
 // reachable returns the bytes of all reachable objects.
 func reachable() int64 {
 	runtime.GC()
@@ -223,24 +287,32 @@ func (f files) Readlink(path string) (string, error) {
 	return "", fs.ErrNotExist
 }
 
-func (f files) UnifiedDir(classes.Holder) (string, error) {
-	if len(f) == 0 {
+func (f files) UnifiedDir(target classes.Holder) (string, error) {
+	switch {
+	case len(f) == 0:
 		return "", errors.New("no cgroup")
+	case target.Container == "":
+		return "/pod", nil
 	}
-	return "/c", nil
+	return "/pod/c", nil
 }
+
+func (files) Unified() bool { return true }
 
 func TestTheFilesOfACgroupAreRead(t *testing.T) {
 	host := files{
-		"/c/io.stat":         "8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n9:9 rbytes=1 wbytes=1 rios=1 wios=1\n",
-		"/c/io.pressure":     "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
-		"/c/memory.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=2\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n",
-		"/c/cpu.pressure":    "some avg10=0.00 avg60=0.00 avg300=0.00 total=3000000\n",
-		"/c/cpu.stat":        "usage_usec 2000000\nuser_usec 1\nnr_throttled 4\nthrottled_usec 500000\n",
-		"/c/memory.stat":     "anon 100\nfile 20\nworkingset_refault_anon 3\nworkingset_refault_file 4\n",
-		"/c/memory.events":   "low 0\nhigh 5\nmax 6\noom 0\n",
+		"/pod/c/io.stat":           "8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n9:9 rbytes=1 wbytes=1 rios=1 wios=1\n",
+		"/pod/c/io.pressure":       "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
+		"/pod/c/memory.pressure":   "some avg10=0.00 avg60=0.00 avg300=0.00 total=2\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n",
+		"/pod/c/cpu.pressure":      "some avg10=0.00 avg60=0.00 avg300=0.00 total=3000000\n",
+		"/pod/c/cpu.stat":          "usage_usec 2000000\nuser_usec 1\nnr_throttled 4\nthrottled_usec 500000\n",
+		"/pod/c/memory.stat":       "anon 100\nfile 20\nworkingset_refault_anon 3\nworkingset_refault_file 4\n",
+		"/pod/c/memory.events":     "low 0\nhigh 5\nmax 6\noom 0\n",
+		"/pod/cpu.stat":            "usage_usec 3000000\nnr_throttled 9\nthrottled_usec 900000\n",
+		"/pod/memory.events":       "low 0\nhigh 5\nmax 9\noom 0\n",
+		"/pod/memory.events.local": "low 0\nhigh 1\nmax 3\noom 0\n",
 	}
-	got, err := history.NewCounters(host, host).Read(classes.Holder{})
+	got, err := history.NewCounters(host, host).Read(classes.Holder{Container: "main"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,6 +321,7 @@ func TestTheFilesOfACgroupAreRead(t *testing.T) {
 		series(history.IOWaiting, ""): 1.5, series(history.MemoryWaiting, ""): 2e-6, series(history.CPUWaiting, ""): 3,
 		series(history.CPUUsed, ""): 2, series(history.Throttled, ""): 0.5, series(history.Memory, ""): 120, series(history.Refaults, ""): 7,
 		series(history.HighEvents, ""): 5, series(history.MaxEvents, ""): 6,
+		series(history.CPUUsed, "pod"): 3, series(history.Throttled, "pod"): 0.9, series(history.HighEvents, "pod"): 1, series(history.MaxEvents, "pod"): 3,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -18,6 +18,10 @@ type Window struct {
 	Times []time.Time
 	// Tracks has the containers that are in any sample, in the order in which they were first seen.
 	Tracks []Track
+	// Series has all series that were ever read, also those that were always 0.
+	Series []classes.Series
+	// Incomplete is the number of containers that the newest sample lacks, or lacks values of, because the ring has no room.
+	Incomplete int
 }
 
 // Track is what one container has used in a window.
@@ -41,7 +45,7 @@ func (r *Ring) Window() Window {
 	}
 	merge := (intervals + mostPoints - 1) / mostPoints // how many samples make a point
 	points := (intervals + merge - 1) / merge
-	w := Window{Times: []time.Time{r.samples[0].time}}
+	w := Window{Times: []time.Time{r.samples[0].time}, Series: slices.Clone(r.series), Incomplete: r.incomplete}
 	for i := range points {
 		w.Times = append(w.Times, r.samples[min((i+1)*merge, intervals)].time)
 	}
