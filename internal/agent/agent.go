@@ -112,10 +112,14 @@ func (a *Agent) newNode() (*node.Node, *checkpoint.Changes, error) {
 	path := filepath.Join(a.options.StateDir, "changes.json")
 	changes := checkpoint.Open(path, strings.TrimSpace(string(bootID)), a.log)
 	kill := func(container classes.Holder) error { return cgroup.Kill(a.host, container) }
-	return node.New(node.Options{
+	n := node.New(node.Options{
 		Kinds: a.kinds, Changes: changes, Log: a.log, StartTime: processTimes(a.host), HasCgroup: cgroupsOf(a.host), Kill: kill,
 		HeldInterval: a.options.HeldInterval, HistoryInterval: a.options.HistoryInterval, Counters: a.counters(),
-	}), changes, nil
+	})
+	if err := n.Unrecorded(); err != nil && a.options.HistoryInterval > 0 {
+		a.log.Warn("no history is recorded", "error", err)
+	}
+	return n, changes, nil
 }
 
 func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hangup <-chan os.Signal) error {

@@ -206,6 +206,7 @@ func TestUsageIsServedToThePodItself(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/blame":          "nothing is recorded: start qos-nri-plugin with --history-interval=15s, on a node with cgroup v2\n",
+		"/blame?pod=web":  "invalid request: name the namespace of pod \"web\", too\n",
 		"/blame?since=5x": "since: time: unknown unit \"x\" in duration \"5x\"\n",
 	} {
 		if status, body := r.get(t, path); status/100 != 4 || body != want {

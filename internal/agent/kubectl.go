@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -44,8 +45,12 @@ func serveBlame(n *node.Node, w http.ResponseWriter, r *http.Request) {
 		}
 	}
 
-	report, err := n.Blame(request)
-	if err != nil {
+	report, err := n.Blame(r.Context(), request)
+	switch {
+	case errors.Is(err, history.ErrInvalid):
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	case err != nil:
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
 	}

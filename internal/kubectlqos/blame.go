@@ -126,6 +126,10 @@ func (o *blameCommand) run(ctx context.Context) error {
 }
 
 func (o *blameCommand) show(node string, answer blamed) error {
+	if answer.Incomplete > 0 {
+		fmt.Fprintf(o.streams.ErrOut, "The history of node %s has no room for %d containers, or for some of their disks; they can be missing here.\n", node,
+			answer.Incomplete)
+	}
 	if o.documents != nil {
 		return printList(&o.output, o.streams.Out, answer.Sufferers)
 	}

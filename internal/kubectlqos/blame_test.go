@@ -60,6 +60,9 @@ func blameAnswer() *qosv1alpha1.BlameResponse {
 			}}),
 			during("io", &qosv1alpha1.BlameFinding{Before: 0.1, During: 0.3, Own: []*qosv1alpha1.OwnCause{
 				{Reason: "class-limit", Name: "fs_writes_bytes_total", Part: "sda", Before: 1e6, During: 9.8e6, Limit: 10e6},
+				{Reason: "class-limit", Name: "fs_writes_bytes_total", Part: "sda", Before: 1e6, During: 19e6, Limit: 20e6, Pod: true},
+				{Reason: "memory-limit", Name: "memory_max_events_total", During: 3, Pod: true},
+				{Reason: "throttled", Name: "cpu_cfs_throttled_seconds_total", During: 0.45, Pod: true},
 			}}),
 		}},
 		{Namespace: "data", Pod: "db", PodUid: "uid-db", Container: "main", Findings: []*qosv1alpha1.BlameFinding{
@@ -134,6 +137,8 @@ func TestWhatBlameCannotAnswerIsOneLine(t *testing.T) {
 		{name: "an unknown node", args: "node/node-7", want: `has no pod of qos-nri-plugin on node "node-7"`, code: 1},
 		{name: "the plugin has just started", args: "web", fails: podError{"too little is recorded: 3 of 9 samples"},
 			want: `node "node-1": too little is recorded: 3 of 9 samples`, code: 1},
+		{name: "the history is off", args: "web", fails: podError{"nothing is recorded: start qos-nri-plugin with --history-interval=15s"},
+			want: `node "node-1": nothing is recorded: start qos-nri-plugin with --history-interval=15s`, code: 1},
 		{name: "an old plugin", args: "web", fails: podError{"404 page not found"}, want: `node "node-1": the plugin of this node is too old`, code: 1},
 		{name: "another version", args: "web", answer: `{"from": 5}`, want: "the answer of qos-nri-plugin cannot be read", code: 1},
 	} {
@@ -149,6 +154,39 @@ func TestWhatBlameCannotAnswerIsOneLine(t *testing.T) {
 				t.Errorf("answer %+v, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+func TestBlameSaysThatContainersAreMissing(t *testing.T) {
+	r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
+	r.plugins.answers["node-1"] = `{"from": "2026-05-01T12:45:00Z", "to": "2026-05-01T12:59:45Z", "incompleteContainers": 7}`
+	want := "The history of node node-1 has no room for 7 containers, or for some of their disks; they can be missing here.\n"
+	if got := r.run(t, "blame", "node/node-1"); got.Code != 0 || got.Errors != want {
+		t.Errorf("answer is %+v, want %q", got, want)
+	}
+}
+
+// TestBlameAsksForThePodOfTheNamespace has two pods of one name.
+func TestBlameAsksForThePodOfTheNamespace(t *testing.T) {
+	r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
+	pods := corev1.SchemeGroupVersion.WithResource("pods")
+	object, err := r.core.Tracker().Get(pods, "default", "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := object.DeepCopyObject().(*corev1.Pod)
+	other.Namespace, other.UID = "shop", "uid-web-shop"
+	if err := r.core.Tracker().Create(pods, other, "shop"); err != nil {
+		t.Fatal(err)
+	}
+	for _, namespace := range []string{"default", "shop"} {
+		if got := r.run(t, "blame", "web", "-n", namespace); got.Code != 0 {
+			t.Errorf("answer is %+v", got)
+		}
+	}
+	want := []string{"container=&namespace=default&pod=web&podUid=uid-web", "container=&namespace=shop&pod=web&podUid=uid-web-shop"}
+	if diff := cmp.Diff(want, r.plugins.blamed); diff != "" {
+		t.Errorf("queries (-want +got):\n%s", diff)
 	}
 }
 

@@ -14,9 +14,10 @@ import (
 
 // blamed is the answer of a node: the JSON form of qos.v1alpha1.BlameResponse, whose Go type would link gRPC.
 type blamed struct {
-	From      time.Time  `json:"from"`
-	To        time.Time  `json:"to"`
-	Sufferers []sufferer `json:"sufferers"`
+	From       time.Time  `json:"from"`
+	To         time.Time  `json:"to"`
+	Sufferers  []sufferer `json:"sufferers"`
+	Incomplete int        `json:"incompleteContainers"`
 }
 
 // sufferer is a container with the intervals in which it suffered. Its JSON form is part of a node's answer and of the output of -o json.
@@ -53,6 +54,7 @@ type ownCause struct {
 	blameUse `json:",inline"`
 	Reason   string  `json:"reason"`
 	Limit    float64 `json:"limit,omitempty"`
+	Pod      bool    `json:"pod,omitempty"`
 }
 
 type blameCulprit struct {
@@ -126,14 +128,22 @@ func (f *blameFinding) text() string {
 }
 
 func (o *ownCause) text() string {
+	whose := "its own"
+	if o.Pod {
+		whose = "its pod's"
+	}
 	switch o.Reason {
 	case "throttled":
-		return fmt.Sprintf("throttled by its own CPU limit %.0f%% of the time, otherwise %.0f%%; raise the limit", 100*o.During, 100*o.Before)
+		return fmt.Sprintf("throttled by %s CPU limit %.0f%% of the time, otherwise %.0f%%; raise the limit", whose, 100*o.During, 100*o.Before)
 	case "memory-limit":
 		limit := map[string]string{"memory_high_events_total": "memory.high"}[o.Name]
-		return fmt.Sprintf("reached its own %s %s times a second; raise the limit", cmp.Or(limit, "memory limit"), tables.Decimal(o.During))
+		return fmt.Sprintf("reached %s %s %s times a second; raise the limit", whose, cmp.Or(limit, "memory limit"), tables.Decimal(o.During))
 	case "class-limit":
-		return fmt.Sprintf("%s, and its own class allows %s", o.verb(o.During), amount(o.Name, o.Limit))
+		use := o.verb(o.During)
+		if o.Pod {
+			use = "its pod " + use
+		}
+		return fmt.Sprintf("%s, and %s class allows %s", use, whose, amount(o.Name, o.Limit))
 	}
 	return o.use()
 }

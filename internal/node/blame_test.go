@@ -4,6 +4,7 @@
 package node_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -16,6 +17,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/blame"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
 const historyInterval = 15 * time.Second
@@ -50,7 +54,7 @@ func (p pressing) ReadFile(name string) ([]byte, error) {
 		return []byte("usage_usec 5000000\nthrottled_usec 0\n"), nil
 	case "memory.stat":
 		return []byte("anon 1000000\nfile 1000\nworkingset_refault_anon 0\nworkingset_refault_file 0\n"), nil
-	case "memory.events":
+	case "memory.events", "memory.events.local":
 		return []byte("low 0\nhigh 0\nmax 0\n"), nil
 	}
 	return p.crashHost.ReadFile(name)
@@ -80,13 +84,14 @@ func newBlamed(t *testing.T, files string) *blamed {
 func (b *blamed) runs(t *testing.T, name, request string) string {
 	t.Helper()
 	c := container("c-" + name)
-	c.CgroupsPath = "/kubepods/pod" + name + "/" + c.ID
+	p := pod(name, nil)
+	p.PodCgroupsPath = "/kubepods/poduid-" + name
+	c.CgroupsPath = p.PodCgroupsPath + "/" + c.ID
 	b.host.Cgroups().AddCgroup(c.CgroupsPath)
-	annotations := map[string]string(nil)
 	if request != "" {
-		annotations = requesting(request)
+		p.PodAnnotations = requesting(request)
 	}
-	c, adjustment, err := b.fixture.create(t, pod(name, annotations), c)
+	c, adjustment, err := b.fixture.create(t, p, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +99,7 @@ func (b *blamed) runs(t *testing.T, name, request string) string {
 		t.Fatal(err)
 	}
 	c.PID = 1
-	if err := b.fixture.start(t, pod(name, annotations), c); err != nil {
+	if err := b.fixture.start(t, p, c); err != nil {
 		t.Fatal(err)
 	}
 	return c.CgroupsPath
@@ -129,7 +134,7 @@ func TestANodeNamesTheContainerThatWritesToTheSameDisk(t *testing.T) {
 	b.records(t, 4, map[string]uint64{db: 3, batch: 380, idle: 8}, db)
 	b.records(t, 6, quiet)
 
-	got, err := b.Blame(blamedPod("ns", "db", "", ""))
+	got, err := b.Blame(t.Context(), blamedPod("ns", "db", "", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,14 +153,14 @@ func TestANodeNamesTheContainerThatWritesToTheSameDisk(t *testing.T) {
 		t.Errorf("suggestion (-want +got):\n%s", diff)
 	}
 
-	ofNode, err := b.Blame(blame.Request{})
+	ofNode, err := b.Blame(t.Context(), blame.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(got.Sufferers, ofNode.Sufferers); diff != "" {
 		t.Errorf("of the node (-want +got):\n%s", diff)
 	}
-	if recent, err := b.Blame(blame.Request{Since: time.Minute}); err != nil || len(recent.Sufferers) != 0 {
+	if recent, err := b.Blame(t.Context(), blame.Request{Since: time.Minute}); err != nil || len(recent.Sufferers) != 0 {
 		t.Errorf("in the last minute: %+v, %v", recent, err)
 	}
 }
@@ -167,7 +172,7 @@ func TestANodeNamesTheOwnLimitOfAContainer(t *testing.T) {
 	b.records(t, 10, map[string]uint64{db: 2, batch: 2})
 	b.records(t, 5, map[string]uint64{db: 10, batch: 200}, db)
 	b.records(t, 5, map[string]uint64{db: 2, batch: 2})
-	got, err := b.Blame(blamedPod("ns", "db", "", "main"))
+	got, err := b.Blame(t.Context(), blamedPod("ns", "db", "", "main"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,11 +182,52 @@ func TestANodeNamesTheOwnLimitOfAContainer(t *testing.T) {
 	}
 }
 
+// TestANodeNamesTheLimitOfAPod lets a pod write as much as its class allows, while another one writes more, too.
+func TestANodeNamesTheLimitOfAPod(t *testing.T) {
+	const files = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: test.example/pod-blockio
+  scope: pod
+  classes: [{name: slow}]
+  blockio: {Classes: {slow: [{Devices: [/dev/sda], ThrottleWriteBps: 10M}]}}
+`
+	b := newBlamed(t, files)
+	p := pod("db", map[string]string{"qos.noderesource.dev/pod": "test.example/pod-blockio=slow"})
+	p.CgroupsPath, p.PodCgroupsPath = "/kubepods/poduid-db", "/kubepods/poduid-db"
+	b.host.Cgroups().AddCgroup(p.CgroupsPath)
+	b.mustRunPod(t, p)
+	db, batch := b.runs(t, "db", ""), b.runs(t, "batch", "")
+	b.records(t, 10, map[string]uint64{db: 2, batch: 2})
+	b.records(t, 5, map[string]uint64{db: 10, batch: 200}, db)
+	b.records(t, 5, map[string]uint64{db: 2, batch: 2})
+	got, err := b.Blame(t.Context(), blamedPod("ns", "db", "", ""))
+	if err != nil || len(got.Sufferers) != 1 || len(got.Sufferers[0].Findings) != 1 {
+		t.Fatalf("found %+v, error %v", got, err)
+	}
+	f := got.Sufferers[0].Findings[0]
+	if len(f.Culprits) != 0 || len(f.Own) != 1 || f.Own[0].Reason != blame.OwnClassLimit || f.Own[0].Limit != 10e6 || !f.Own[0].Pod {
+		t.Errorf("found %+v", f)
+	}
+}
+
+// TestARequestEndsWithItsClient cancels a request before it is answered.
+func TestARequestEndsWithItsClient(t *testing.T) {
+	b := newBlamed(t, blamedFiles)
+	b.records(t, 12, map[string]uint64{b.runs(t, "db", ""): 1})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.Blame(ctx, blame.Request{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v, want %v", err, context.Canceled)
+	}
+}
+
 func TestWhatCannotBeBlamedIsOneLine(t *testing.T) {
 	b := newBlamed(t, blamedFiles)
 	want := func(name string, r blame.Request, kind error, text string) {
 		t.Helper()
-		if _, err := b.Blame(r); !errors.Is(err, kind) || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "\n") {
+		if _, err := b.Blame(t.Context(), r); !errors.Is(err, kind) || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error is %v, want %v with %q", name, err, kind, text)
 		}
 	}
@@ -194,6 +240,11 @@ func TestWhatCannotBeBlamedIsOneLine(t *testing.T) {
 	want("another namespace", blamedPod("other", "db", "", ""), history.ErrUnknown, "pod other/db")
 	want("another pod of this name", blamedPod("ns", "db", "x", ""), history.ErrUnknown, "pod ns/db")
 	want("an unknown container", blamedPod("ns", "db", "", "x"), history.ErrUnknown, `pod ns/db has no container "x"`)
+	want("a namespace without a pod", blamedPod("ns", "", "", ""), history.ErrInvalid, "name the pod, or nothing for the whole node")
+	want("a container without a pod", blamedPod("", "", "", "main"), history.ErrInvalid, "name the pod, or nothing for the whole node")
+	want("a UID without a pod", blamedPod("", "", "uid-db", ""), history.ErrInvalid, "name the pod, or nothing for the whole node")
+	want("a pod without a namespace", blamedPod("", "db", "", ""), history.ErrInvalid, `name the namespace of pod "db", too`)
+	want("the future", blame.Request{Since: -time.Minute}, history.ErrInvalid, "since is -1m0s")
 
 	again := container("c-again")
 	again.CgroupsPath = "/kubepods/podagain/c-again"
@@ -205,13 +256,53 @@ func TestWhatCannotBeBlamedIsOneLine(t *testing.T) {
 	}
 	b.records(t, 1, map[string]uint64{db: 1, again.CgroupsPath: 1})
 	want("two pods of one name", blamedPod("ns", "db", "", ""), history.ErrAmbiguous, "pod ns/db ran twice on this node")
-	if _, err := b.Blame(blamedPod("ns", "db", "uid-db", "")); err != nil {
+	if _, err := b.Blame(t.Context(), blamedPod("ns", "db", "uid-db", "")); err != nil {
 		t.Errorf("by UID: %v", err)
+	}
+
+	elsewhere := pod("elsewhere", nil)
+	elsewhere.PodName, elsewhere.PodNamespace = "db", "shop"
+	other := container("c-elsewhere")
+	other.CgroupsPath = "/kubepods/podelsewhere/c-elsewhere"
+	b.host.Cgroups().AddCgroup(other.CgroupsPath)
+	if _, err := b.run(t, elsewhere, other); err != nil {
+		t.Fatal(err)
+	}
+	b.records(t, 2, map[string]uint64{db: 1, other.CgroupsPath: 1})
+	got, err := b.Blame(t.Context(), blamedPod("shop", "db", "", ""))
+	if err != nil || len(got.Sufferers) != 1 || got.Sufferers[0].PodUID != "uid-elsewhere" {
+		t.Errorf("a pod of the same name in another namespace: %+v, %v", got, err)
 	}
 
 	b.fixture.restart(t)
 	b.RecordHistory(t.Context())
 	want("off", blame.Request{}, blame.ErrNotRecorded, "--history-interval=15s")
+}
+
+// TestWithCgroupV1NothingIsRecorded also tests machines that mount cgroup v2 beside v1, where the runtime uses v1.
+func TestWithCgroupV1NothingIsRecorded(t *testing.T) {
+	for name, kernel := range map[string]*simcgroup.Machine{"v1": simcgroup.NewLegacy(), "hybrid": simcgroup.NewHybrid()} {
+		m := newMachine(t, sim.New(sim.Options{Cgroups: kernel}), func(crashHost) classes.Kind { return classes.Kind{} }, "", "")
+		m.fixture.restart(t, func(o *node.Options) {
+			o.HistoryInterval, o.Counters = historyInterval, history.NewCounters(m.host, treeOf(t, m.host))
+		})
+		m.RecordHistory(t.Context())
+		_, err := m.Blame(t.Context(), blame.Request{})
+		const want = "nothing is recorded: this node uses cgroup v1, which counts no waiting by container; boot it with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"
+		if !errors.Is(err, blame.ErrNotRecorded) || err.Error() != want {
+			t.Errorf("%s: error is %v, want %s", name, err, want)
+		}
+	}
+}
+
+// TestAnIdleNodeHasPressureStallInformation has a container that never waits, on a kernel that shows this.
+func TestAnIdleNodeHasPressureStallInformation(t *testing.T) {
+	b := newBlamed(t, blamedFiles)
+	b.runs(t, "db", "")
+	b.records(t, 12, nil)
+	if got, err := b.Blame(t.Context(), blame.Request{}); err != nil || len(got.Sufferers) > 0 {
+		t.Errorf("found %+v, error %v", got, err)
+	}
 }
 
 // TestRecording500ContainersIsCheap logs the CPU time that a sample takes with the simulated kernel, which reads about as fast as Linux.

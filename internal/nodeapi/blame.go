@@ -17,8 +17,8 @@ import (
 )
 
 // Blame implements the node API.
-func (s *service) Blame(_ context.Context, r *qosv1alpha1.BlameRequest) (*qosv1alpha1.BlameResponse, error) {
-	report, err := s.node.Blame(blame.Request{
+func (s *service) Blame(ctx context.Context, r *qosv1alpha1.BlameRequest) (*qosv1alpha1.BlameResponse, error) {
+	report, err := s.node.Blame(ctx, blame.Request{
 		Selection: history.Selection{Namespace: r.GetNamespace(), Pod: r.GetPod(), PodUID: r.GetPodUid(), Container: r.GetContainer()},
 		Since:     r.GetSince().AsDuration(),
 	})
@@ -34,15 +34,19 @@ func historyError(err error) error {
 	switch {
 	case errors.Is(err, history.ErrUnknown):
 		code = codes.NotFound
-	case errors.Is(err, history.ErrAmbiguous):
+	case errors.Is(err, history.ErrAmbiguous), errors.Is(err, history.ErrInvalid):
 		code = codes.InvalidArgument
+	case errors.Is(err, context.Canceled):
+		code = codes.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
 	}
 	return status.Error(code, err.Error())
 }
 
 // BlameOf returns the message for a report.
 func BlameOf(report blame.Report) *qosv1alpha1.BlameResponse {
-	message := &qosv1alpha1.BlameResponse{From: timestamppb.New(report.From), To: timestamppb.New(report.To)}
+	message := &qosv1alpha1.BlameResponse{From: timestamppb.New(report.From), To: timestamppb.New(report.To), IncompleteContainers: uint32(report.Incomplete)}
 	for i := range report.Sufferers {
 		s := &report.Sufferers[i]
 		sufferer := &qosv1alpha1.Sufferer{Namespace: s.Namespace, Pod: s.Pod, PodUid: s.PodUID, Container: s.Name}
@@ -61,7 +65,7 @@ func findingOf(f *blame.Finding) *qosv1alpha1.BlameFinding {
 	}
 	for _, own := range f.Own {
 		message.Own = append(message.Own, &qosv1alpha1.OwnCause{
-			Reason: string(own.Reason), Name: own.Series.Measure, Part: own.Series.Part, Before: own.Before, During: own.During, Limit: own.Limit,
+			Reason: string(own.Reason), Name: own.Series.Measure, Part: own.Series.Part, Before: own.Before, During: own.During, Limit: own.Limit, Pod: own.Pod,
 		})
 	}
 	for i := range f.Culprits {

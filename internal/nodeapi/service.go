@@ -39,7 +39,7 @@ type Node interface {
 	ReportEnforcement(owner qos.Subject, report state.EnforcementReport) error
 	SetClaims(ctx context.Context, claimed claims.Claims) error
 	Usage(ctx context.Context) (usage.Sample, error)
-	Blame(r blame.Request) (blame.Report, error)
+	Blame(ctx context.Context, r blame.Request) (blame.Report, error)
 }
 
 type service struct {

@@ -2872,9 +2872,11 @@ type BlameResponse struct {
 	// End of the history.
 	To *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
 	// The containers of the pod, or those of the node that have findings, the worst first.
-	Sufferers     []*Sufferer `protobuf:"bytes,3,rep,name=sufferers,proto3" json:"sufferers,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Sufferers []*Sufferer `protobuf:"bytes,3,rep,name=sufferers,proto3" json:"sufferers,omitempty"`
+	// The number of containers of the node for which the history has no room, or not for all of their disks.
+	IncompleteContainers uint32 `protobuf:"varint,4,opt,name=incomplete_containers,json=incompleteContainers,proto3" json:"incomplete_containers,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *BlameResponse) Reset() {
@@ -2926,6 +2928,13 @@ func (x *BlameResponse) GetSufferers() []*Sufferer {
 		return x.Sufferers
 	}
 	return nil
+}
+
+func (x *BlameResponse) GetIncompleteContainers() uint32 {
+	if x != nil {
+		return x.IncompleteContainers
+	}
+	return 0
 }
 
 // Sufferer is a container with its findings.
@@ -3132,7 +3141,7 @@ func (x *BlameFinding) GetCulprits() []*Culprit {
 // OwnCause is a cause that a container has itself.
 type OwnCause struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "throttled" (by the CPU limit), "memory-limit", "class-limit" or "uses-more".
+	// "throttled" (by the CPU limit; before and during are parts of the time), "memory-limit", "class-limit" or "uses-more".
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The use, as Measurement.name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
@@ -3143,7 +3152,9 @@ type OwnCause struct {
 	// Its mean inside of the interval.
 	During float64 `protobuf:"fixed64,5,opt,name=during,proto3" json:"during,omitempty"`
 	// The limit that was reached; 0 if it is unknown.
-	Limit         float64 `protobuf:"fixed64,6,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit float64 `protobuf:"fixed64,6,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The limit is one of the whole pod.
+	Pod           bool `protobuf:"varint,7,opt,name=pod,proto3" json:"pod,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3218,6 +3229,13 @@ func (x *OwnCause) GetLimit() float64 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *OwnCause) GetPod() bool {
+	if x != nil {
+		return x.Pod
+	}
+	return false
 }
 
 // Culprit is a container that used more of a resource while another one waited for it.
@@ -3670,11 +3688,12 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x17\n" +
 	"\apod_uid\x18\x03 \x01(\tR\x06podUid\x12\x1c\n" +
 	"\tcontainer\x18\x04 \x01(\tR\tcontainer\x12/\n" +
-	"\x05since\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05since\"\xa1\x01\n" +
+	"\x05since\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05since\"\xd6\x01\n" +
 	"\rBlameResponse\x12.\n" +
 	"\x04from\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
 	"\x02to\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x124\n" +
-	"\tsufferers\x18\x03 \x03(\v2\x16.qos.v1alpha1.SuffererR\tsufferers\"\xa9\x01\n" +
+	"\tsufferers\x18\x03 \x03(\v2\x16.qos.v1alpha1.SuffererR\tsufferers\x123\n" +
+	"\x15incomplete_containers\x18\x04 \x01(\rR\x14incompleteContainers\"\xa9\x01\n" +
 	"\bSufferer\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x17\n" +
@@ -3690,14 +3709,15 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x06during\x18\x06 \x01(\x01R\x06during\x12\x16\n" +
 	"\x06always\x18\a \x01(\bR\x06always\x12(\n" +
 	"\x03own\x18\b \x03(\v2\x16.qos.v1alpha1.OwnCauseR\x03own\x121\n" +
-	"\bculprits\x18\t \x03(\v2\x15.qos.v1alpha1.CulpritR\bculprits\"\x90\x01\n" +
+	"\bculprits\x18\t \x03(\v2\x15.qos.v1alpha1.CulpritR\bculprits\"\xa2\x01\n" +
 	"\bOwnCause\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04part\x18\x03 \x01(\tR\x04part\x12\x16\n" +
 	"\x06before\x18\x04 \x01(\x01R\x06before\x12\x16\n" +
 	"\x06during\x18\x05 \x01(\x01R\x06during\x12\x14\n" +
-	"\x05limit\x18\x06 \x01(\x01R\x05limit\"\xd5\x02\n" +
+	"\x05limit\x18\x06 \x01(\x01R\x05limit\x12\x10\n" +
+	"\x03pod\x18\a \x01(\bR\x03pod\"\xd5\x02\n" +
 	"\aCulprit\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x17\n" +

@@ -88,7 +88,7 @@ type NodeQOSClient interface {
 	// resource. That is a correlation, and no proof. The response has at most 16 containers with 5 others each. This method is not in the KEP.
 	//
 	// NOT_FOUND: the pod or container is not in the history. INVALID_ARGUMENT: several pods of this name are in it, and none is named by its
-	// UID. FAILED_PRECONDITION: nothing is recorded, or not enough yet.
+	// UID, or a part of a pod's name is given without the rest. FAILED_PRECONDITION: nothing is recorded, or not enough yet.
 	Blame(ctx context.Context, in *BlameRequest, opts ...grpc.CallOption) (*BlameResponse, error)
 }
 
@@ -267,7 +267,7 @@ type NodeQOSServer interface {
 	// resource. That is a correlation, and no proof. The response has at most 16 containers with 5 others each. This method is not in the KEP.
 	//
 	// NOT_FOUND: the pod or container is not in the history. INVALID_ARGUMENT: several pods of this name are in it, and none is named by its
-	// UID. FAILED_PRECONDITION: nothing is recorded, or not enough yet.
+	// UID, or a part of a pod's name is given without the rest. FAILED_PRECONDITION: nothing is recorded, or not enough yet.
 	Blame(context.Context, *BlameRequest) (*BlameResponse, error)
 	mustEmbedUnimplementedNodeQOSServer()
 }

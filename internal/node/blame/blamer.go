@@ -5,11 +5,13 @@ package blame
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -38,8 +40,10 @@ type Request struct {
 type Report struct {
 	From, To time.Time
 	// Points is the number of points in the history.
-	Points    int
-	Sufferers []Sufferer
+	Points int
+	// Incomplete is the number of containers for which the history has no room, or not for all of their disks.
+	Incomplete int
+	Sufferers  []Sufferer
 }
 
 // Sufferer is a container with its findings. It has none if it did not suffer.
@@ -54,26 +58,38 @@ type Blamer struct {
 	recorder *history.Recorder
 	now      func() time.Time
 
-	mu sync.Mutex // lets one request at a time hold a window, which takes some MiB
+	judging *semaphore.Weighted // lets one request at a time hold a window, which takes some MiB
 }
 
 // New returns a blamer. It does no I/O.
 func New(store *state.Store, recorder *history.Recorder, now func() time.Time) *Blamer {
-	return &Blamer{store: store, recorder: recorder, now: now}
+	return &Blamer{store: store, recorder: recorder, now: now, judging: semaphore.NewWeighted(1)}
 }
 
-// Blame judges the selected containers.
-func (b *Blamer) Blame(r Request) (Report, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	interval := b.recorder.HistoryInterval()
-	if interval == 0 {
-		return Report{}, fmt.Errorf("%w: start qos-nri-plugin with --history-interval=15s, on a node with cgroup v2", ErrNotRecorded)
+func (r Request) check() error {
+	if r.Since < 0 {
+		return fmt.Errorf("%w: since is %s; it is how long ago an interval has ended at most, e.g. 5m", history.ErrInvalid, r.Since)
+	}
+	return r.Check()
+}
+
+// Blame judges the selected containers. One request at a time is answered; ctx limits the waiting for others.
+func (b *Blamer) Blame(ctx context.Context, r Request) (Report, error) {
+	if err := r.check(); err != nil {
+		return Report{}, err
+	}
+	if err := b.judging.Acquire(ctx, 1); err != nil {
+		return Report{}, fmt.Errorf("wait for the answer to another request: %w", err)
+	}
+	defer b.judging.Release(1)
+
+	if err := b.recorder.Unrecorded(); err != nil {
+		return Report{}, fmt.Errorf("%w: %w", ErrNotRecorded, err)
 	}
 	w := b.recorder.History()
 	if w.Points() < 3*fewest {
 		return Report{}, fmt.Errorf("%w: %d of %d samples since the plugin started; ask again in %s", ErrTooShort,
-			w.Points(), 3*fewest, time.Duration(3*fewest-w.Points())*interval)
+			w.Points(), 3*fewest, time.Duration(3*fewest-w.Points())*b.recorder.HistoryInterval())
 	}
 	selected, err := w.Select(r.Selection)
 	if err != nil {
@@ -83,14 +99,14 @@ func (b *Blamer) Blame(r Request) (Report, error) {
 		return Report{}, fmt.Errorf("%w: the kernel shows no pressure stall information; boot it with psi=1", ErrNotRecorded)
 	}
 
-	report := Report{From: w.Times[0], To: w.Times[w.Points()], Points: w.Points()}
+	report := Report{From: w.Times[0], To: w.Times[w.Points()], Points: w.Points(), Incomplete: w.Incomplete}
 	since := time.Time{}
 	if r.Since > 0 {
 		since = b.now().Add(-r.Since)
 	}
 	offers := b.offers()
 	for _, i := range selected {
-		s := Sufferer{w.Tracks[i].Container, Judge(&w, i, b.limits(w.Tracks[i].ID), since)}
+		s := Sufferer{w.Tracks[i].Container, Judge(&w, i, b.limits(w.Tracks[i].Container), since)}
 		if len(s.Findings) > 0 || r.Pod != "" {
 			report.Sufferers = append(report.Sufferers, s)
 		}
@@ -110,24 +126,32 @@ func (s *Sufferer) severity() float64 {
 
 // pressed reports whether the kernel shows pressure stall information, or RDT is monitored.
 func pressed(w *history.Window) bool {
-	for i := range w.Tracks {
-		for series := range w.Tracks[i].Values {
-			switch series.Measure {
-			case history.IOWaiting, history.MemoryWaiting, history.CPUWaiting, history.Bandwidth, history.Occupancy:
-				return true
-			}
+	return slices.ContainsFunc(w.Series, func(series classes.Series) bool {
+		switch series.Measure {
+		case history.IOWaiting, history.MemoryWaiting, history.CPUWaiting, history.Bandwidth, history.Occupancy:
+			return true
 		}
-	}
-	return false
+		return false
+	})
 }
 
-// limits returns what the classes of a running container promise it.
-func (b *Blamer) limits(id string) Limits {
-	e, running := b.store.Get(id)
-	if !running {
-		return nil
+// limits returns what the classes of a running container, and those of its pod, promise it.
+func (b *Blamer) limits(c history.Container) (limits Limits) {
+	if e, running := b.store.Get(c.ID); running {
+		limits.Container = b.promised(e)
 	}
-	limits, live := Limits{}, b.store.Live()
+	pods := b.store.Where(func(e state.Holding) bool {
+		return e.PodUID == c.PodUID && e.Scope() == classes.PodScope && e.Phase.Started()
+	})
+	for _, pod := range pods {
+		limits.Pod = b.promised(pod)
+	}
+	return limits
+}
+
+// promised returns the limits of a holder's classes.
+func (b *Blamer) promised(e state.Holding) map[classes.Series]float64 {
+	limits, live := map[classes.Series]float64{}, b.store.Live()
 	for _, a := range e.Assignments {
 		resource, _ := live.Resource(a.Resource)
 		promiser, is := resource.Backend.(classes.Promiser)

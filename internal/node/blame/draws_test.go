@@ -141,7 +141,7 @@ func draw(random *rand.Rand, victim int, c *change) []blame.Finding {
 		}
 	}
 	w := m.ring.Window()
-	return blame.Judge(&w, victim, nil, time.Time{})
+	return blame.Judge(&w, victim, blame.Limits{}, time.Time{})
 }
 
 // named returns the container that stands first in the findings, or "".

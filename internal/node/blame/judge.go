@@ -67,9 +67,12 @@ type Finding struct {
 // Own is a cause that a container has itself.
 type Own struct {
 	Reason OwnReason
-	// Series is the use. During is its mean in the interval, and Before that outside. Limit is the limit that it reached, or 0.
+	// Series is the use. During is its mean in the interval, and Before that outside. Limit is the limit that it reached, or 0. For
+	// OwnThrottled, the means are parts of the time.
 	Series                classes.Series
 	Before, During, Limit float64
+	// Pod is true if the limit is one of the whole pod. The containers of the pod are then compared with each other.
+	Pod bool
 }
 
 // OwnReason says why a container itself is the cause.
@@ -96,8 +99,9 @@ type Culprit struct {
 	Suggestion *Suggestion
 }
 
-// Limits are the bounds that the classes of a container set on its use, for each second if the series is cumulative.
-type Limits map[classes.Series]float64
+// Limits are the bounds that the classes of a container set on its use, and those that the classes of its pod set on the use of all
+// containers of the pod, for each second if the series is cumulative.
+type Limits struct{ Container, Pod map[classes.Series]float64 }
 
 // Judge returns the intervals that end after `since` and in which a container suffered, the worst first. The container is the track
 // with the given index.
@@ -174,6 +178,14 @@ func (j *judge) values(t *history.Track, series classes.Series) []float64 {
 		}
 	}
 	return values
+}
+
+// inPod returns a judge of the same container that knows only the containers of its pod.
+func (j *judge) inPod() *judge {
+	in, w := *j, *j.w
+	w.Tracks = slices.DeleteFunc(slices.Clone(w.Tracks), func(t history.Track) bool { return t.PodUID != j.victim.PodUID })
+	in.w = &w
+	return &in
 }
 
 func (j *judge) ofVictim(measure string) []float64 {

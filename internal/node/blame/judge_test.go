@@ -41,7 +41,10 @@ func window(of ...map[classes.Series][]float32) history.Window {
 	return w
 }
 
-type uses = map[classes.Series][]float32
+type (
+	uses   = map[classes.Series][]float32
+	limits = map[classes.Series]float64
+)
 
 func TestJudge(t *testing.T) {
 	io, memory, cpu := of(history.IOWaiting, ""), of(history.MemoryWaiting, ""), of(history.CPUWaiting, "")
@@ -55,7 +58,7 @@ func TestJudge(t *testing.T) {
 	for _, test := range []struct {
 		name       string
 		containers []uses
-		own        blame.Limits
+		own        limits
 		want       []result
 	}{
 		{"nothing happens", []uses{{io: step(0.1, 0.1), wrote: step(1, 1)}, {wrote: step(5, 5)}}, nil, nil},
@@ -69,13 +72,13 @@ func TestJudge(t *testing.T) {
 		{"it writes more itself", []uses{{io: step(0, 0.6), wrote: step(1, 900)}, {wrote: step(5, 5)}}, nil,
 			[]result{{Kind: blame.IO, Own: []blame.OwnReason{blame.OwnUse}}}},
 		{"it is at the limit of its class", []uses{{io: step(0, 0.6), wrote: step(1, 9), written: step(1, 99)}, {wrote: step(5, 500)}},
-			blame.Limits{written: 100}, []result{{Kind: blame.IO, Own: []blame.OwnReason{blame.OwnClassLimit}}}},
+			limits{written: 100}, []result{{Kind: blame.IO, Own: []blame.OwnReason{blame.OwnClassLimit}}}},
 		{"it is at the limit of its class on a device mapper, below which a neighbour writes more", []uses{
 			{io: step(0, 0.6), wrote: step(1, 9), of(history.Writes, "dm-0"): step(1, 9), of(history.WrittenBytes, "dm-0"): step(1, 99)},
 			{wrote: step(5, 500)},
-		}, blame.Limits{of(history.WrittenBytes, "dm-0"): 100}, []result{{Kind: blame.IO, Own: []blame.OwnReason{blame.OwnClassLimit}}}},
+		}, limits{of(history.WrittenBytes, "dm-0"): 100}, []result{{Kind: blame.IO, Own: []blame.OwnReason{blame.OwnClassLimit}}}},
 		{"it got the class with a limit later", []uses{{io: step(0, 0.6), wrote: step(1, 1), written: step(400, 400)}, {wrote: step(5, 500)}},
-			blame.Limits{written: 100}, []result{{Kind: blame.IO, Culprits: "b"}}},
+			limits{written: 100}, []result{{Kind: blame.IO, Culprits: "b"}}},
 		{"it is throttled", []uses{{cpu: step(0, 0.6), of(history.Throttled, ""): step(0, 0.55)}, {of(history.CPUUsed, ""): step(1, 9)}}, nil,
 			[]result{{Kind: blame.CPU, Own: []blame.OwnReason{blame.OwnThrottled}}}},
 		{"it is throttled all the time", []uses{{cpu: step(0.9, 0.9), of(history.Throttled, ""): step(0.9, 0.9)}, {of(history.CPUUsed, ""): step(1, 9)}}, nil,
@@ -111,7 +114,7 @@ func TestJudge(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := window(test.containers...)
 			var got []result
-			for _, f := range blame.Judge(&w, 0, test.own, time.Time{}) {
+			for _, f := range blame.Judge(&w, 0, blame.Limits{Container: test.own}, time.Time{}) {
 				r := result{Kind: f.Kind, Always: f.Always}
 				for _, own := range f.Own {
 					r.Own = append(r.Own, own.Reason)
@@ -133,10 +136,10 @@ func TestJudge(t *testing.T) {
 
 func TestAnOldIntervalIsLeftOut(t *testing.T) {
 	w := window(uses{of(history.IOWaiting, ""): step(0, 0.6), of(history.Writes, "sda"): step(1, 1)}, uses{of(history.Writes, "sda"): step(5, 500)})
-	if got := blame.Judge(&w, 0, nil, time.Unix(270, 0)); len(got) != 0 {
+	if got := blame.Judge(&w, 0, blame.Limits{}, time.Unix(270, 0)); len(got) != 0 {
 		t.Errorf("the interval ended at 225 s, and is found since 270 s: %+v", got)
 	}
-	if got := blame.Judge(&w, 0, nil, time.Unix(200, 0)); len(got) != 1 {
+	if got := blame.Judge(&w, 0, blame.Limits{}, time.Unix(200, 0)); len(got) != 1 {
 		t.Errorf("the interval ended at 225 s, and is not found since 200 s: %+v", got)
 	}
 }
@@ -197,7 +200,7 @@ func FuzzJudge(f *testing.F) {
 			return
 		}
 		w := window(containers...)
-		for _, finding := range blame.Judge(&w, 0, nil, time.Time{}) {
+		for _, finding := range blame.Judge(&w, 0, blame.Limits{}, time.Time{}) {
 			if !finding.From.Before(finding.To) {
 				t.Errorf("the interval of %+v is empty", finding)
 			}

@@ -21,8 +21,14 @@ func (j *judge) io() Finding {
 	for _, disk := range disks {
 		f.Own = append(f.Own, j.limited(usesOf(disk), s)...)
 	}
-	if f.Always || len(f.Own) > 0 {
+	if f.Always {
 		return f
+	}
+	if len(f.Own) > 0 {
+		for _, disk := range disks {
+			f.Culprits = append(f.Culprits, j.siblings(&f, usesOf(disk), waiting, s)...)
+		}
+		return f.ranked()
 	}
 	for _, disk := range disks {
 		uses := usesOf(disk)
@@ -58,17 +64,23 @@ func (j *judge) memory() Finding {
 	if f.Kind == "" {
 		return f
 	}
-	for _, measure := range []string{history.HighEvents, history.MaxEvents} {
-		series := classes.Series{Measure: measure}
-		events := j.values(j.victim, series)
-		if during, before := j.means(events, s); during > 0 && partAbove(events, s, 0) >= 0.5 {
-			f.Own = append(f.Own, Own{Reason: OwnMemoryLimit, Series: series, Before: before, During: during})
+	for _, part := range []string{"", history.OfPod} {
+		for _, measure := range []string{history.HighEvents, history.MaxEvents} {
+			events := j.values(j.victim, classes.Series{Measure: measure, Part: part})
+			if during, before := j.means(events, s); during > 0 && partAbove(events, s, 0) >= 0.5 {
+				own := Own{Reason: OwnMemoryLimit, Series: classes.Series{Measure: measure}, Before: before, During: during, Pod: part != ""}
+				f.Own = append(f.Own, own)
+			}
 		}
 	}
-	if f.Always || len(f.Own) > 0 {
+	memory, refaults := []classes.Series{{Measure: history.Memory}}, []classes.Series{{Measure: history.Refaults}}
+	if f.Always {
 		return f
 	}
-	memory, refaults := []classes.Series{{Measure: history.Memory}}, []classes.Series{{Measure: history.Refaults}}
+	if len(f.Own) > 0 {
+		f.Culprits = j.siblings(&f, memory, waiting, s)
+		return f.ranked()
+	}
 	f.Own = j.rises(memory, waiting, s)
 	if f.Culprits = j.culprits(memory, waiting, s); len(f.Culprits)+len(f.Own) == 0 {
 		f.Culprits = j.culprits(refaults, waiting, s)
@@ -76,31 +88,59 @@ func (j *judge) memory() Finding {
 	return f.ranked()
 }
 
-// cpu judges the waiting for a CPU. The time in which the container was throttled by its own limit is waiting, too, and is subtracted.
+// siblings returns the culprits in the victim's pod, if all limits that it reached are those of the pod.
+func (j *judge) siblings(f *Finding, uses []classes.Series, waiting []float64, s span) []Culprit {
+	if slices.ContainsFunc(f.Own, func(own Own) bool { return !own.Pod }) {
+		return nil
+	}
+	return j.inPod().culprits(uses, waiting, s)
+}
+
+// cpu judges the waiting for a CPU. The time in which the container was throttled by its own limit, or by that of its pod, is waiting, too,
+// and is subtracted.
 func (j *judge) cpu() Finding {
-	waiting, throttled := j.ofVictim(history.CPUWaiting), j.ofVictim(history.Throttled)
+	waiting, container, pod := j.ofVictim(history.CPUWaiting), j.throttled(""), j.throttled(history.OfPod)
 	f, s := j.waited(CPU, waiting)
 	if f.Kind == "" {
 		return f
 	}
 	others := slices.Clone(waiting)
 	for i := range others {
-		others[i] = max(0, waiting[i]-throttled[i])
+		others[i] = max(0, waiting[i]-max(container[i], pod[i]))
 	}
 
-	during, before := j.means(throttled, s)
-	if during >= leastWait && (f.Always || during-before >= leastWait) {
-		f.Own = append(f.Own, Own{Reason: OwnThrottled, Series: classes.Series{Measure: history.Throttled}, Before: before, During: during})
+	uses := []classes.Series{{Measure: history.CPUUsed}}
+	for _, throttled := range [][]float64{container, pod} {
+		during, before := j.means(throttled, s)
+		// With one container in the pod, both have the same limit.
+		if during >= leastWait && (f.Always || during-before >= leastWait) && len(f.Own) == 0 {
+			own := Own{Reason: OwnThrottled, Series: classes.Series{Measure: history.Throttled}, Before: before, During: during, Pod: &throttled[0] == &pod[0]}
+			f.Own = append(f.Own, own)
+		}
 	}
 	if f.Always {
 		return f
 	}
-	uses := []classes.Series{{Measure: history.CPUUsed}}
-	if more, less := j.means(others, s); more-less >= leastWait && more >= leastRatio*less {
+	if len(f.Own) > 0 {
+		f.Culprits = j.siblings(&f, uses, waiting, s)
+	}
+	if more, less := j.means(others, s); len(f.Culprits) == 0 && more-less >= leastWait && more >= leastRatio*less {
 		f.Own = append(f.Own, j.rises(uses, others, s)...)
 		f.Culprits = j.culprits(uses, others, s)
 	}
 	return f.ranked()
+}
+
+// throttled returns the part of the time in which the CPU limit of the victim or of its pod throttled it. The kernel counts this time for
+// each CPU and adds it up. While the limit does not throttle n CPUs, they are used, so that of the sum and the use together, which are n for
+// each second, the sum is this part.
+func (j *judge) throttled(part string) []float64 {
+	sum := j.values(j.victim, classes.Series{Measure: history.Throttled, Part: part})
+	used := j.values(j.victim, classes.Series{Measure: history.CPUUsed, Part: part})
+	for i := range sum {
+		sum[i] /= max(1, sum[i]+used[i])
+	}
+	return sum
 }
 
 // bandwidth judges the bytes that the victim transfers for each second of its CPU time. A container that computes less transfers less,
@@ -178,21 +218,35 @@ func (j *judge) lost(kind Kind, series classes.Series, values []float64) Finding
 	return f
 }
 
-// limited returns the limits of the victim's classes that it reached in most of the interval. A use far above a limit shows that the
-// container got the limit later.
+// limited returns the limits of the classes of the victim and its pod that were reached in most of the interval. A use far above a limit
+// shows that the class came later.
 func (j *judge) limited(uses []classes.Series, s span) (own []Own) {
 	for _, series := range uses {
-		limit := j.own[series]
-		if limit <= 0 {
-			continue
-		}
-		values := j.values(j.victim, series)
-		if partAbove(values, s, atLimit*limit) >= 0.5 && partAbove(values, s, overLimit*limit) < 0.5 {
+		if limit, values := j.own.Container[series], j.values(j.victim, series); reached(values, s, limit) {
 			during, before := j.means(values, s)
-			own = append(own, Own{OwnClassLimit, series, before, during, limit})
+			own = append(own, Own{Reason: OwnClassLimit, Series: series, Before: before, During: during, Limit: limit})
+		}
+		if limit, values := j.own.Pod[series], j.inPod().sum(series); reached(values, s, limit) {
+			during, before := j.means(values, s)
+			own = append(own, Own{Reason: OwnClassLimit, Series: series, Before: before, During: during, Limit: limit, Pod: true})
 		}
 	}
 	return own
+}
+
+func reached(values []float64, s span, limit float64) bool {
+	return limit > 0 && partAbove(values, s, atLimit*limit) >= 0.5 && partAbove(values, s, overLimit*limit) < 0.5
+}
+
+// sum returns the values of all containers.
+func (j *judge) sum(series classes.Series) []float64 {
+	sum := make([]float64, j.points)
+	for i := range j.w.Tracks {
+		for at, value := range j.values(&j.w.Tracks[i], series) {
+			sum[at] += value
+		}
+	}
+	return sum
 }
 
 // means returns the means of values inside and outside of an interval. If the interval is everything, both are equal.

@@ -13,6 +13,8 @@ import (
 var (
 	// ErrUnknown means that the history has no such container or pod.
 	ErrUnknown = errors.New("not in the history")
+	// ErrInvalid means that a request selects nothing that can be meant.
+	ErrInvalid = errors.New("invalid request")
 	// ErrAmbiguous means that the history has several pods of this name.
 	ErrAmbiguous = errors.New("several pods have this name")
 )
@@ -20,8 +22,22 @@ var (
 // Selection selects containers. Without a pod, it selects all containers of the node.
 type Selection struct{ Namespace, Pod, PodUID, Container string }
 
+// Check returns an error if a part of a pod's name is given without the rest.
+func (s Selection) Check() error {
+	switch {
+	case s.Pod == "" && s != (Selection{}):
+		return fmt.Errorf("%w: a namespace, a UID and a container belong to a pod; name the pod, or nothing for the whole node", ErrInvalid)
+	case s.Pod != "" && s.Namespace == "":
+		return fmt.Errorf("%w: name the namespace of pod %q, too", ErrInvalid, s.Pod)
+	}
+	return nil
+}
+
 // Select returns the indexes of the selected tracks in increasing order. Of the instances of a container, it is the newest.
 func (w *Window) Select(s Selection) (selected []int, err error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
 	newest, pods := map[[2]string]int{}, map[string]bool{}
 	for i := range w.Tracks {
 		t := &w.Tracks[i]
@@ -36,6 +52,8 @@ func (w *Window) Select(s Selection) (selected []int, err error) {
 	what := fmt.Sprintf("pod %s/%s", s.Namespace, s.Pod)
 	switch {
 	case s.Pod == "":
+	case len(pods) == 0 && w.Incomplete > 0:
+		return nil, fmt.Errorf("%w: %s is not recorded: the history has no room for %d containers of this node", ErrUnknown, what, w.Incomplete)
 	case len(pods) == 0:
 		return nil, fmt.Errorf("%w: %s has no running container on this node, or it has just started", ErrUnknown, what)
 	case len(pods) > 1:
