@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	goresctrl "github.com/intel/goresctrl/pkg/blockio"
 
@@ -31,7 +32,7 @@ type class struct {
 	items []item
 }
 
-// item has goresctrl's parameters for some devices. If Devices is nil, the item sets a weight for all devices.
+// item has goresctrl's parameters for some devices, and a latency target, which goresctrl has not. If Devices is nil, the item sets a weight for all devices.
 type item struct {
 	goresctrl.DevicesParameters
 	// rates has the parsed rates, by kind. If the item does not set a rate, this rate is nil, and the rate of an
@@ -39,7 +40,9 @@ type item struct {
 	rates [iocgroup.RateKinds]*uint64
 	// weight is the parsed weight, from 10 to 1000. It is 0 if the item does not set a weight.
 	weight uint64
-	place  classes.FieldError
+	// latency is the latency target. It is 0 if the item does not set one.
+	latency time.Duration
+	place   classes.FieldError
 }
 
 // problem returns an error about a field of the item.
@@ -64,7 +67,8 @@ func (c *Config) Sets() []classes.Setting {
 	if c.direct {
 		return nil
 	}
-	return []classes.Setting{classes.Unified(iocgroup.IOMax), classes.Unified("io.bfq.weight"), classes.Unified("io.weight")}
+	return []classes.Setting{classes.Unified(iocgroup.IOMax), classes.Unified("io.bfq.weight"), classes.Unified("io.weight"),
+		classes.Unified(string(iocgroup.IOLatency))}
 }
 
 // rateFields returns the field names of the rates in goresctrl's configuration.
@@ -95,7 +99,7 @@ func ParseConfig(section *classes.Field) classes.BackendConfig {
 
 func parseItem(f *classes.Field) item {
 	names := rateFields()
-	fields := f.Fields(slices.Concat([]string{"Devices"}, names, []string{"Weight"})...)
+	fields := f.Fields(slices.Concat([]string{"Devices"}, names, []string{"Weight", "Latency"})...)
 
 	parsed := item{
 		DevicesParameters: goresctrl.DevicesParameters{
@@ -127,7 +131,27 @@ func parseItem(f *classes.Field) item {
 	if parsed.Weight != "" {
 		parsed.weight = ioapply.ParseQuantity(fields["Weight"], parsed.Weight, iocgroup.MinWeight, iocgroup.MaxWeight)
 	}
+	if latency := fields["Latency"]; latency.Scalar() != "" {
+		parsed.latency = parseLatency(latency)
+		if parsed.Devices == nil {
+			latency.Report("is of no device; list the devices in the field Devices")
+		}
+	}
 	return parsed
+}
+
+// parseLatency reads a latency target, such as 10ms.
+func parseLatency(f *classes.Field) time.Duration {
+	target, err := time.ParseDuration(f.Scalar())
+	switch {
+	case err != nil:
+		f.Report("%q is not a time; write one like 10ms or 500us", f.Scalar())
+	case target < iocgroup.MinLatency:
+		f.Report("%q is too small; the minimum is %s", f.Scalar(), iocgroup.MinLatency)
+	case target > iocgroup.MaxLatency:
+		f.Report("%q is too large; the maximum is %s", f.Scalar(), iocgroup.MaxLatency)
+	}
+	return target
 }
 
 func parsePattern(f *classes.Field) string {

@@ -82,13 +82,28 @@ Classes:
 		{"bytes beyond 64 bits", "Classes: {a: [{Devices: [/dev/sda], ThrottleReadBps: 10E}]}", []string{
 			`line 1: Classes.a[0].ThrottleReadBps: "10E" is too large; the maximum is 9223372036854775806, and 0 is unlimited`}},
 		{"unknown fields", "Classes:\n  a:\n  - Wait: 80\n    Device: [/dev/sda]\nclass: {}\n", []string{
-			`line 3: Classes.a[0].Wait: unknown field; the known fields are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight`,
-			`line 4: Classes.a[0].Device: unknown field (did you mean Devices?); the known fields are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight`,
+			`line 3: Classes.a[0].Wait: unknown field; the known fields are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight, Latency`,
+			`line 4: Classes.a[0].Device: unknown field (did you mean Devices?); the known fields are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight, Latency`,
 			`line 5: class: unknown field (did you mean Classes?); the known fields are Classes, Direct`}},
 		{"a field twice", "Classes:\n  a:\n  - Weight: 80\n    weight: 90\n", []string{`line 4: Classes.a[0].weight: is defined twice; the first is in line 3`}},
 		{"a class twice", "Classes:\n  a: []\n  a: []\n", []string{`line 3: Classes.a: is defined twice; the first is in line 2`}},
 		{"throttling without devices", "Classes:\n  a:\n  - ThrottleReadBps: 1M\n", []string{
 			`line 3: Classes.a[0].ThrottleReadBps: throttles no device; list the devices in the field Devices`}},
+		{"latencies", `
+Classes:
+  a:
+  - Latency: 10ms
+  b:
+  - {Devices: [/dev/sda], Latency: 10}
+  - {Devices: [/dev/sda], Latency: 900ns}
+  - {Devices: [/dev/sda], Latency: -1ms}
+  - {Devices: [/dev/sda], Latency: 11s}`, []string{
+			`line 4: Classes.a[0].Latency: is of no device; list the devices in the field Devices`,
+			`line 6: Classes.b[0].Latency: "10" is not a time; write one like 10ms or 500us`,
+			`line 7: Classes.b[1].Latency: "900ns" is too small; the minimum is 1µs`,
+			`line 8: Classes.b[2].Latency: "-1ms" is too small; the minimum is 1µs`,
+			`line 9: Classes.b[3].Latency: "11s" is too large; the maximum is 10s`,
+		}},
 		{"patterns", `{Classes: {a: [{Devices: ["/dev/sd[a", "sda"], Weight: 100}]}}`, []string{
 			`line 1: Classes.a[0].Devices[0]: "/dev/sd[a" is not a file name pattern; write one like /dev/sd[a-z]`,
 			`line 1: Classes.a[0].Devices[1]: "sda" is not an absolute path; write one like /dev/sd[a-z], or rootfs or ephemeral`}},

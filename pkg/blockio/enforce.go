@@ -22,10 +22,10 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, _, to stri
 
 var _ classes.ObservedEnforcer = (*Backend)(nil)
 
-// reading is what Observe has read from a cgroup: the limits, and the weights in some of the weight files.
+// reading is what Observe has read from a cgroup: the limits, and the settings in some other files.
 type reading struct {
-	live    iocgroup.Values
-	weights []iocgroup.WeightFile
+	live  iocgroup.Values
+	files []iocgroup.File
 }
 
 // EnforceObserved implements classes.ObservedEnforcer. It takes the values before the change from the observation, and reads
@@ -35,10 +35,10 @@ func (b *Backend) EnforceObserved(ctx context.Context, target classes.Holder, ob
 	if !ok {
 		return b.Enforce(ctx, target, from, to)
 	}
-	return b.enforce(ctx, target, to, func(g iocgroup.Group, weights []iocgroup.WeightFile) (iocgroup.Values, error) {
-		unread := func(file iocgroup.WeightFile) bool { return !slices.Contains(seen.weights, file) }
-		if slices.ContainsFunc(weights, unread) {
-			return g.Read(weights) // the classes were changed after the observation
+	return b.enforce(ctx, target, to, func(g iocgroup.Group, files []iocgroup.File) (iocgroup.Values, error) {
+		unread := func(file iocgroup.File) bool { return !slices.Contains(seen.files, file) }
+		if slices.ContainsFunc(files, unread) {
+			return g.Read(files) // the classes were changed after the observation
 		}
 		return seen.live, nil
 	})
@@ -65,7 +65,7 @@ func (b *Backend) enforce(ctx context.Context, target classes.Holder, to string,
 	if err != nil {
 		return err
 	}
-	live, applied, err := b.cgroups.Look(group, target, s.machine.WeightsOf(concerned), b.knownFor, read)
+	live, applied, err := b.cgroups.Look(group, target, s.machine.FilesOf(concerned), b.knownFor, read)
 	if errors.Is(err, iocgroup.ErrNotEnabled) && wanted.ClearsOnly() {
 		return nil // nothing limits the target
 	}

@@ -38,11 +38,11 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 		return classes.Observation{}, err
 	}
 	wanted, unknownErr := s.valuesOf(want)
-	weights := s.machine.WeightsOf(b.cgroups.Records.Get(target).Settings().Merge(wanted))
+	files := s.machine.FilesOf(b.cgroups.Records.Get(target).Settings().Merge(wanted))
 	if want == classes.SystemDefault || b.cgroups.Records.IsNew(target) {
-		weights = s.machine.WeightFiles // Foreign lists the weights of other programs
+		files = s.machine.Files // Foreign lists what other programs have set
 	}
-	live, applied, err := b.cgroups.Look(group, target, weights, b.knownFor, iocgroup.Group.Read)
+	live, applied, err := b.cgroups.Look(group, target, files, b.knownFor, iocgroup.Group.Read)
 	if err != nil && !errors.Is(err, iocgroup.ErrNotEnabled) {
 		return classes.Observation{}, err
 	}
@@ -66,7 +66,7 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 		seen.Foreign = group.Machine.Describe(applied.Foreign(live))
 	}
 	if b.scope == classes.ContainerScope && err == nil {
-		seen.Read = &reading{live, weights}
+		seen.Read = &reading{live, files}
 	}
 	return seen, nil
 }
@@ -101,7 +101,7 @@ func (b *Backend) IsStale(target classes.Holder, class string, files map[string]
 
 func (s *snapshot) stored(files map[string]string) (stored iocgroup.Values, deviceGone bool) {
 	stored = iocgroup.Values{}
-	for _, file := range []string{iocgroup.IOMax, string(iocgroup.IOWeight), string(iocgroup.IOBFQWeight)} {
+	for _, file := range []string{iocgroup.IOMax, string(iocgroup.IOWeight), string(iocgroup.IOBFQWeight), string(iocgroup.IOLatency)} {
 		var set strings.Builder
 		for line := range strings.Lines(files[file]) {
 			name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -113,7 +113,7 @@ func (s *snapshot) stored(files map[string]string) (stored iocgroup.Values, devi
 		}
 
 		one := iocgroup.Values{}
-		known := file == iocgroup.IOMax || slices.Contains(s.machine.WeightFiles, iocgroup.WeightFile(file))
+		known := file == iocgroup.IOMax || slices.Contains(s.machine.Files, iocgroup.File(file))
 		if err := (iocgroup.Unified{}).Parse(one, file, []byte(set.String())); err == nil && known {
 			stored = stored.Merge(one)
 		}

@@ -8,8 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
 )
@@ -19,8 +19,8 @@ type resolver struct {
 	node    *iodisks.Node
 	machine iocgroup.Machine
 	matches map[string]iodisks.Match
-	// weighs is true if any class has a weight.
-	weighs bool
+	// weighs is true if any class has a weight, and targets if any class has a latency target.
+	weighs, targets bool
 	// These fields have sentences for the messages of conditions. `missing` has one sentence for each device pattern that
 	// matches no disk.
 	partitions, ignored, missing []string
@@ -28,10 +28,11 @@ type resolver struct {
 }
 
 func (r *resolver) resolve(c class) (v iocgroup.Values, degraded []string) {
-	merged := merged{limits: map[iocgroup.Device]iocgroup.Value{}, weights: map[iocgroup.Device]uint64{}}
+	merged := merged{limits: map[iocgroup.Device]iocgroup.Value{}, weights: map[iocgroup.Device]uint64{}, latencies: map[iocgroup.Device]time.Duration{}}
 	for i := range c.items {
 		item := &c.items[i]
 		r.weighs = r.weighs || item.weight != 0
+		r.targets = r.targets || item.latency != 0
 		if item.Devices == nil {
 			merged.add(item, iocgroup.Device{})
 			continue
@@ -44,7 +45,7 @@ func (r *resolver) resolve(c class) (v iocgroup.Values, degraded []string) {
 			merged.add(item, disk.Device)
 		}
 	}
-	return valuesOf(&r.machine, merged), slices.Concat(degraded, limitless(&r.machine, merged), weightless(&r.machine, merged))
+	return valuesOf(&r.machine, merged), slices.Concat(degraded, limitless(&r.machine, merged), weightless(&r.machine, merged), targetless(&r.machine, merged))
 }
 
 // disksOf returns the disks that an item selects. `degraded` has the reasons why disks may be missing.
@@ -114,7 +115,8 @@ func (r *resolver) checkRates(item *item) {
 type merged struct {
 	limits map[iocgroup.Device]iocgroup.Value
 	// weights has weights in goresctrl's units. The weight of the zero device is the default for devices without their own weight.
-	weights map[iocgroup.Device]uint64
+	weights   map[iocgroup.Device]uint64
+	latencies map[iocgroup.Device]time.Duration
 }
 
 func (m *merged) add(item *item, dev iocgroup.Device) {
@@ -129,6 +131,9 @@ func (m *merged) add(item *item, dev iocgroup.Device) {
 	if item.weight != 0 {
 		m.weights[dev] = item.weight
 	}
+	if item.latency != 0 {
+		m.latencies[dev] = item.latency
+	}
 }
 
 // valuesOf distributes the values of a class to the cgroup files that exist on this machine.
@@ -140,11 +145,20 @@ func valuesOf(m *iocgroup.Machine, merged merged) iocgroup.Values {
 		}
 	}
 
-	for _, file := range m.WeightFiles {
+	for _, file := range m.Files {
+		if !file.IsWeight() {
+			continue
+		}
 		for dev, weight := range merged.weights {
 			if s := (iocgroup.Setting{File: file, Device: dev}); s.IsDefaultWeight() || m.Accepts[s] {
 				v[s] = iocgroup.Value{file.Convert(weight)}
 			}
+		}
+	}
+
+	for dev, target := range merged.latencies {
+		if s := (iocgroup.Setting{File: iocgroup.IOLatency, Device: dev}); m.Accepts[s] {
+			v[s] = iocgroup.Value{uint64(target.Microseconds())}
 		}
 	}
 	return v
@@ -177,38 +191,16 @@ func weightless(m *iocgroup.Machine, merged merged) (reasons []string) {
 	return reasons
 }
 
-func (r *resolver) conditions(scope classes.Scope) []classes.Condition {
-	slices.Sort(r.missing)
-
-	devices := classes.Condition{Type: "DevicesMatched", Healthy: true, Reason: "AllMatched",
-		Message: "every entry of a Devices list matches block devices only"}
-	if problems := slices.Concat(slices.Compact(r.missing), r.ignored); len(problems) > 0 {
-		devices.Healthy, devices.Reason = false, "SomeIgnored"
-		devices.Message = strings.Join(problems, "; ") + "; correct the field Devices, or attach the devices"
+// targetless returns the reasons why latency targets of a class have no effect.
+func targetless(m *iocgroup.Machine, merged merged) (reasons []string) {
+	if reason := noLatency(m); reason != "" && len(merged.latencies) > 0 {
+		return []string{"the latency has no effect: " + reason}
 	}
-
-	all := []classes.Condition{devices}
-	if len(r.partitions) > 0 {
-		all = append(all, classes.Condition{Type: "WholeDisks", Reason: "PartitionMeansDisk",
-			Message: strings.Join(r.partitions, "; ") + "; name the disk"})
-	}
-	if r.weighs {
-		all = append(all, weightsCondition(&r.machine, scope))
-	}
-	return all
-}
-
-// weightsCondition reports whether weights have an effect, and against whom. The kernel compares the weights of cgroups with the
-// same parent.
-func weightsCondition(m *iocgroup.Machine, scope classes.Scope) classes.Condition {
-	if len(m.Acts) > 0 {
-		against := "the weight of a container counts only against other containers of its pod; to weight pods, use a resource with scope: pod"
-		if scope == classes.PodScope {
-			against = "the weight of a pod counts only against pods of the same quality of service (guaranteed, burstable or best effort)"
+	for _, dev := range slices.SortedFunc(maps.Keys(merged.latencies), iocgroup.CompareDevices) {
+		if !m.Queued[dev] {
+			reasons = append(reasons, fmt.Sprintf("latency %s has no effect on %s, which has no request queue; name the disks below it",
+				merged.latencies[dev], m.DiskName(dev)))
 		}
-		return classes.Condition{Type: "WeightsEffective", Healthy: true, Limited: true, Reason: "SchedulerActs",
-			Message: "weights are enabled on at least one device; " + against}
 	}
-	return classes.Condition{Type: "WeightsEffective", Reason: "NoScheduler",
-		Message: "weights are not enabled on any device, so they have no effect; " + iocgroup.WeightRemedy(m.Version)}
+	return reasons
 }

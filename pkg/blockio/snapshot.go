@@ -115,10 +115,11 @@ func (s *snapshot) settable(change iocgroup.Values) iocgroup.Values {
 func (s *snapshot) neutral(change iocgroup.Values) map[string]string {
 	neutral, disks := map[string]string{}, s.machine.Disks()
 	for of := range change {
-		if of.File != "" {
+		if of.File.IsWeight() {
 			neutral[string(of.File)] = fmt.Sprintf("default %d", of.File.Initial())
 		} else if len(disks) > 0 {
-			neutral[iocgroup.IOMax] = iocgroup.IOMaxLine(disks[0], iocgroup.Value{})
+			one := iocgroup.Setting{File: of.File, Device: disks[0]}
+			maps.Copy(neutral, iocgroup.Texts(iocgroup.Unified{}.Writes(iocgroup.Values{one: {}})))
 		}
 	}
 	return neutral

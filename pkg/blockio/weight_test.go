@@ -18,7 +18,7 @@ import (
 
 func TestWeightsAreConvertedToTheUnitsOfTheirFile(t *testing.T) {
 	for _, test := range []struct {
-		file   iocgroup.WeightFile
+		file   iocgroup.File
 		weight uint64
 		want   uint64
 	}{

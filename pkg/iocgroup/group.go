@@ -30,11 +30,11 @@ type Group struct {
 	Dir     string
 }
 
-// Read returns the limits of a cgroup, and the weights in the given files.
-func (g Group) Read(weights []WeightFile) (Values, error) {
+// Read returns the limits of a cgroup, and the settings in the given files.
+func (g Group) Read(files []File) (Values, error) {
 	state := Values{}
-	for i, file := range g.Layout.Files(weights) {
-		if g.Machine.CannotLimit && !slices.Contains(weights, WeightFile(strings.TrimSuffix(file, "_device"))) {
+	for i, file := range g.Layout.Files(files) {
+		if g.Machine.CannotLimit && !slices.Contains(files, File(strings.TrimSuffix(file, "_device"))) {
 			continue
 		}
 		data, err := g.Host.ReadFile(path.Join(g.Dir, file))
@@ -42,7 +42,7 @@ func (g Group) Read(weights []WeightFile) (Values, error) {
 		case errors.Is(err, fs.ErrNotExist) && i == 0:
 			return state, g.missing(err)
 		case errors.Is(err, fs.ErrNotExist):
-			continue // the scheduler with these weights was unloaded after the inspection
+			continue // the module with these settings was unloaded after the inspection
 		case err != nil:
 			return state, err
 		}
@@ -82,7 +82,7 @@ func (g Group) writeAll(change Values) error {
 
 // undo restores the values in the parameter `state`, even if only a part of the change was written. It continues after a failed write.
 func (g Group) undo(change, state Values) error {
-	now, err := g.Read(g.Machine.WeightsOf(change))
+	now, err := g.Read(g.Machine.FilesOf(change))
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (g Group) undo(change, state Values) error {
 }
 
 func (g Group) verify(change Values) error {
-	state, err := g.Read(g.Machine.WeightsOf(change))
+	state, err := g.Read(g.Machine.FilesOf(change))
 	if err != nil {
 		return err
 	}

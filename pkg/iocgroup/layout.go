@@ -17,7 +17,7 @@ type Layout interface {
 	// Writes returns the writes that apply a change, in the order in which the caller must do them. Each write is idempotent.
 	Writes(change Values) []Write
 	// Files returns the files that must be read to know the state of a cgroup.
-	Files(weights []WeightFile) []string
+	Files(others []File) []string
 	// Parse adds the content of a file to a state.
 	Parse(state Values, file string, data []byte) error
 }
@@ -44,9 +44,9 @@ func (Unified) Writes(change Values) []Write {
 }
 
 // Files implements Layout.
-func (Unified) Files(weights []WeightFile) []string {
+func (Unified) Files(others []File) []string {
 	files := []string{IOMax}
-	for _, file := range weights {
+	for _, file := range others {
 		files = append(files, string(file))
 	}
 	return files
@@ -54,10 +54,13 @@ func (Unified) Files(weights []WeightFile) []string {
 
 // Parse implements Layout.
 func (Unified) Parse(state Values, file string, data []byte) error {
-	if file == IOMax {
+	switch file {
+	case IOMax:
 		return parseIOMax(state, data)
+	case string(IOLatency):
+		return parseLatency(state, data)
 	}
-	return parseWeights(state, WeightFile(file), data)
+	return parseWeights(state, File(file), data)
 }
 
 // Legacy is the layout of cgroup v1 (Documentation/admin-guide/cgroup-v1/blkio-controller.rst).
@@ -81,9 +84,9 @@ func (Legacy) Writes(change Values) []Write {
 }
 
 // Files implements Layout.
-func (Legacy) Files(weights []WeightFile) []string {
+func (Legacy) Files(others []File) []string {
 	files := throttleFiles()
-	for _, file := range weights {
+	for _, file := range others {
 		files = append(files, string(file), file.deviceFile())
 	}
 	return files
@@ -94,7 +97,7 @@ func (Legacy) Parse(state Values, file string, data []byte) error {
 	if kind := slices.Index(throttleFiles(), file); kind >= 0 {
 		return parseThrottle(state, kind, data)
 	}
-	return parseWeights(state, WeightFile(strings.TrimSuffix(file, "_device")), data)
+	return parseWeights(state, File(strings.TrimSuffix(file, "_device")), data)
 }
 
 // Writes returns the writes to cgroup files that make the change `v`. The formats of a default weight and of limits are
@@ -102,16 +105,18 @@ func (Legacy) Parse(state Values, file string, data []byte) error {
 func (v Values) Writes(defaultWeight string, limits func(Device, Value) []Write) []Write {
 	var all []Write
 	for _, s := range v.Sorted() {
-		weight := v[s][0]
+		value := v[s][0]
 		switch {
 		case s.File == "":
 			all = append(all, limits(s.Device, v[s])...)
+		case s.File == IOLatency:
+			all = append(all, Write{string(s.File), fmt.Sprintf("%s %s%d", s.Device, latencyKey, value)}) // 0 clears the target
 		case s.IsDefaultWeight():
-			all = append(all, Write{string(s.File), fmt.Sprintf(defaultWeight, weight)})
-		case weight == 0:
+			all = append(all, Write{string(s.File), fmt.Sprintf(defaultWeight, value)})
+		case value == 0:
 			all = append(all, Write{s.File.deviceFile(), s.Device.String() + " default"})
 		default:
-			all = append(all, Write{s.File.deviceFile(), fmt.Sprintf("%s %d", s.Device, weight)})
+			all = append(all, Write{s.File.deviceFile(), fmt.Sprintf("%s %d", s.Device, value)})
 		}
 	}
 	return all

@@ -41,26 +41,29 @@ type Machine struct {
 	Names map[Device]string
 	// CannotLimit is true if the kernel has an io controller, but no files for limits.
 	CannotLimit bool
-	// WeightFiles are the weight files of cgroups on this machine, sorted.
-	WeightFiles []WeightFile
-	// Accepts has the weight settings that can be written for single devices. Acts has the devices on which the I/O
+	// Files are the files of weights and latency targets of cgroups on this machine, sorted.
+	Files []File
+	// Queued has the disks with a request queue in the kernel. Other disks, such as those of device mapper, accept latency targets, which
+	// have no effect.
+	Queued map[Device]bool
+	// Accepts has the weights and latency targets that can be written for single devices. Acts has the devices on which the I/O
 	// scheduler or iocost applies weights.
 	Accepts map[Setting]bool
 	Acts    map[Device]bool
 }
 
-// WeightsOf returns those weight files of the machine for which `v` has settings.
-func (m *Machine) WeightsOf(v Values) []WeightFile {
-	used := map[WeightFile]bool{}
+// FilesOf returns those files of the machine for which `v` has settings.
+func (m *Machine) FilesOf(v Values) []File {
+	used := map[File]bool{}
 	for s := range v {
 		used[s.File] = true
 	}
-	return slices.DeleteFunc(slices.Clone(m.WeightFiles), func(file WeightFile) bool { return !used[file] })
+	return slices.DeleteFunc(slices.Clone(m.Files), func(file File) bool { return !used[file] })
 }
 
 // Inspect reads the state of the machine. If the machine has no io controller, the error is that of tree.IORoot, with the remedy.
 func Inspect(host FS, tree Tree) (Machine, error) {
-	m := Machine{Names: map[Device]string{}, Accepts: map[Setting]bool{}, Acts: map[Device]bool{}}
+	m := Machine{Names: map[Device]string{}, Queued: map[Device]bool{}, Accepts: map[Setting]bool{}, Acts: map[Device]bool{}}
 	root, version, err := tree.IORoot()
 	if err != nil {
 		return m, fmt.Errorf("%w; mount cgroup2 at /sys/fs/cgroup; "+
@@ -68,33 +71,51 @@ func Inspect(host FS, tree Tree) (Machine, error) {
 	}
 
 	m.Root, m.Version, m.ByRuntime = root, version, version == 2 && tree.Unified()
-	m.CannotLimit = cannotLimit(host, root, version)
 	if err := m.inspectDisks(host); err != nil {
 		return m, err
 	}
+	m.inspectFiles(controllerFiles(host, root, version))
 	if err := m.inspectCost(host); err != nil {
 		return m, err
 	}
-	slices.Sort(m.WeightFiles)
+	slices.Sort(m.Files)
 	return m, nil
 }
 
-// cannotLimit reports whether the kernel was built without CONFIG_BLK_DEV_THROTTLING. Then the cgroups with an io controller have
-// no files for limits. In cgroup v2, the root cgroup has no such files anyway, so cannotLimit looks into the cgroups below it.
-func cannotLimit(host FS, root string, version int) bool {
-	groups, counter, limit := []string{""}, "cgroup.procs", throttleFiles()[0]
+// controllerFiles returns the names of the files in a cgroup with the io controller, or nothing if no cgroup shows them. In cgroup v2,
+// the root cgroup lacks files that the cgroups below it have.
+func controllerFiles(host FS, root string, version int) []string {
+	groups, counter := []string{""}, "cgroup.procs"
 	if version == 2 {
 		groups, _ = host.ReadDir(root)
-		counter, limit = "io.stat", IOMax
+		counter = "io.stat"
 	}
 
 	for _, group := range groups {
 		files, err := host.ReadDir(path.Join(root, group))
 		if err == nil && slices.Contains(files, counter) {
-			return !slices.Contains(files, limit)
+			return files
 		}
 	}
-	return false // no cgroup shows it
+	return nil
+}
+
+// inspectFiles finds out whether the kernel was built without CONFIG_BLK_DEV_THROTTLING, so that cgroups have no files for limits, and
+// whether it was built with CONFIG_BLK_CGROUP_IOLATENCY.
+func (m *Machine) inspectFiles(files []string) {
+	limit := IOMax
+	if m.Version == 1 {
+		limit = throttleFiles()[0]
+	}
+	m.CannotLimit = len(files) > 0 && !slices.Contains(files, limit)
+
+	if !slices.Contains(files, string(IOLatency)) {
+		return
+	}
+	m.addFile(IOLatency)
+	for dev := range m.Names {
+		m.Accepts[Setting{IOLatency, dev}] = true
+	}
 }
 
 func (m *Machine) inspectDisks(host FS) error {
@@ -114,6 +135,9 @@ func (m *Machine) inspectDisks(host FS) error {
 		}
 
 		m.Names[dev] = name
+		if _, err := host.ReadDir(path.Join("/sys/block", name, "mq")); err == nil {
+			m.Queued[dev] = true
+		}
 		if schedulers, err := host.ReadFile(path.Join("/sys/block", name, "queue/scheduler")); err == nil {
 			m.addSchedulers(dev, schedulers)
 		}
@@ -123,9 +147,9 @@ func (m *Machine) inspectDisks(host FS) error {
 
 // addSchedulers records the weight files of a disk's schedulers, and whether the active scheduler acts on weights.
 func (m *Machine) addSchedulers(dev Device, data []byte) {
-	files := map[string]WeightFile{"bfq": IOBFQWeight, "cfq": IOWeight}
+	files := map[string]File{"bfq": IOBFQWeight, "cfq": IOWeight}
 	if m.Version == 1 {
-		files = map[string]WeightFile{"bfq": BlkioBFQWeight, "cfq": BlkioWeight}
+		files = map[string]File{"bfq": BlkioBFQWeight, "cfq": BlkioWeight}
 	}
 
 	active, known := parseScheduler(data)
@@ -135,7 +159,7 @@ func (m *Machine) addSchedulers(dev Device, data []byte) {
 			continue
 		}
 
-		m.addWeightFile(file)
+		m.addFile(file)
 		if scheduler == active {
 			m.Accepts[Setting{file, dev}], m.Acts[dev] = true, true
 		}
@@ -160,7 +184,7 @@ func (m *Machine) inspectCost(host FS) error {
 		return err
 	}
 
-	m.addWeightFile(IOWeight)
+	m.addFile(IOWeight)
 	for dev, enabled := range costs {
 		m.Accepts[Setting{IOWeight, dev}] = true
 		if enabled {
@@ -170,9 +194,9 @@ func (m *Machine) inspectCost(host FS) error {
 	return nil
 }
 
-func (m *Machine) addWeightFile(file WeightFile) {
-	if !slices.Contains(m.WeightFiles, file) {
-		m.WeightFiles = append(m.WeightFiles, file)
+func (m *Machine) addFile(file File) {
+	if !slices.Contains(m.Files, file) {
+		m.Files = append(m.Files, file)
 	}
 }
 

@@ -59,7 +59,7 @@ func parseLimit(text string) (uint64, error) {
 // the line "default 100" (before Linux 5.4: "100"), and the weight of a device on a line like "8:0 200". In cgroup v1,
 // the weights of devices are in a second file, whose name ends in "_device". For the content of either file, callers pass
 // the name of the first file, e.g. "blkio.weight".
-func parseWeights(into Values, file WeightFile, data []byte) error {
+func parseWeights(into Values, file File, data []byte) error {
 	for _, fields := range fieldsOf(data) {
 		weight, err := strconv.ParseUint(fields[len(fields)-1], 10, 64)
 		if err != nil || len(fields) > 2 {
@@ -73,6 +73,31 @@ func parseWeights(into Values, file WeightFile, data []byte) error {
 			}
 		}
 		into[s] = Value{weight}
+	}
+	return nil
+}
+
+// latencyKey is the key of a target in io.latency.
+const latencyKey = "target="
+
+// parseLatency reads io.latency of cgroup v2. Each line is "MAJ:MIN target=MICROSECONDS".
+func parseLatency(into Values, data []byte) error {
+	for _, fields := range fieldsOf(data) {
+		dev, err := ParseDevice(fields[0])
+		if err != nil {
+			return err
+		}
+		for _, field := range fields[1:] {
+			text, known := strings.CutPrefix(field, latencyKey)
+			if !known {
+				continue // the key is unknown, from a newer kernel
+			}
+			target, err := strconv.ParseUint(text, 10, 64)
+			if err != nil {
+				return fmt.Errorf("%q is not a latency target", field)
+			}
+			into[Setting{File: IOLatency, Device: dev}] = Value{target}
+		}
 	}
 	return nil
 }

@@ -25,6 +25,8 @@ func TestKernelFilesAreRead(t *testing.T) {
 		{"io.max without limits", Unified{}, IOMax, "8:0 rbps=max wbps=max riops=max wiops=max\n", Values{}},
 		{"weights of a file and of devices", Unified{}, "io.weight", "default 100\n8:0 200\n",
 			Values{{File: IOWeight}: {100}, {IOWeight, Device{8, 0}}: {200}}},
+		{"latency targets, with keys of a later kernel", Unified{}, "io.latency", "8:16 target=10000\n8:0 low=1 target=7\n",
+			Values{{IOLatency, Device{8, 16}}: {10000}, {IOLatency, Device{8, 0}}: {7}}},
 		{"bfq weights before Linux 5.4", Unified{}, "io.bfq.weight", "300\n", Values{{File: IOBFQWeight}: {300}}},
 		{"weights of devices in v1", Legacy{}, "blkio.bfq.weight_device", "default 100\n8:0 200\n",
 			Values{{File: BlkioBFQWeight}: {100}, {BlkioBFQWeight, Device{8, 0}}: {200}}},
@@ -49,6 +51,7 @@ func TestGarbageInKernelFilesIsAnError(t *testing.T) {
 		File, Data string
 	}{
 		{Unified{}, IOMax, "sda rbps=5"}, {Unified{}, IOMax, "8:0 rbps=x"}, {Unified{}, IOMax, "8:0 rbps=-1"}, {Unified{}, IOMax, "8:x rbps=5"},
+		{Unified{}, "io.latency", "8:0 target=max"}, {Unified{}, "io.latency", "sda target=5"},
 		{Unified{}, "io.weight", "default"}, {Unified{}, "io.weight", "sda 5"}, {Unified{}, "io.weight", "8:0 5 6"},
 		{Legacy{}, "blkio.throttle.read_bps_device", "8:0"}, {Legacy{}, "blkio.throttle.read_bps_device", "8:0 x"},
 		{Legacy{}, "blkio.throttle.read_bps_device", "sda 5"}, {Legacy{}, "blkio.bfq.weight", "x"},
@@ -72,12 +75,12 @@ func TestSchedulers(t *testing.T) {
 // FuzzState parses cgroup files to a state, and generates the writes that set this state. It checks that these writes,
 // when parsed, give the same state again.
 func FuzzState(f *testing.F) {
-	f.Add("8:0 rbps=5 wbps=max riops=max wiops=7\n8:16 rbps=1\n", "default 100\n8:0 200\n", "default 300\n")
-	f.Add("", "77", "")
-	f.Add("4294967295:0 rbps=18446744073709551615", "default 1\ndefault 2", "8:0 1")
-	f.Fuzz(func(t *testing.T, limits, cost, bfq string) {
+	f.Add("8:0 rbps=5 wbps=max riops=max wiops=7\n8:16 rbps=1\n", "default 100\n8:0 200\n", "default 300\n", "8:0 target=10000\n")
+	f.Add("", "77", "", "8:16 target=0")
+	f.Add("4294967295:0 rbps=18446744073709551615", "default 1\ndefault 2", "8:0 1", "")
+	f.Fuzz(func(t *testing.T, limits, cost, bfq, latency string) {
 		state := Values{}
-		for file, data := range map[string]string{IOMax: limits, "io.weight": cost, "io.bfq.weight": bfq} {
+		for file, data := range map[string]string{IOMax: limits, "io.weight": cost, "io.bfq.weight": bfq, "io.latency": latency} {
 			if err := (Unified{}).Parse(state, file, []byte(data)); err != nil {
 				return
 			}

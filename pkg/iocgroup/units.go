@@ -9,6 +9,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // These are the bounds of OCI's blockIO.weight and of the file blkio.weight of cgroup v1.
@@ -27,22 +28,34 @@ func MaxRate(kind int) uint64 {
 	return math.MaxInt64 - 1
 }
 
-// WeightFile is the name of a cgroup file with weights.
-type WeightFile string
+// File is the name of a cgroup file with weights or latency targets.
+type File string
 
 const (
 	// IOWeight is the weight file of iocost.
-	IOWeight WeightFile = "io.weight"
+	IOWeight File = "io.weight"
 	// IOBFQWeight is the weight file of the bfq scheduler in cgroup v2.
-	IOBFQWeight WeightFile = "io.bfq.weight"
+	IOBFQWeight File = "io.bfq.weight"
 	// BlkioBFQWeight is the weight file of the bfq scheduler in cgroup v1.
-	BlkioBFQWeight WeightFile = "blkio.bfq.weight"
+	BlkioBFQWeight File = "blkio.bfq.weight"
 	// BlkioWeight is the weight file of the cfq scheduler in cgroup v1. Linux 5.0 removed this scheduler.
-	BlkioWeight WeightFile = "blkio.weight"
+	BlkioWeight File = "blkio.weight"
+	// IOLatency is the file with the latency targets of cgroup v2, in microseconds.
+	IOLatency File = "io.latency"
 )
 
+// These are the smallest and the largest latency target. The kernel accepts others, and looks at the latency of a cgroup every 0.1 to 1 s
+// (BLKIOLATENCY_MIN_WIN_SIZE and BLKIOLATENCY_MAX_WIN_SIZE in block/blk-iolatency.c).
+const (
+	MinLatency = time.Microsecond
+	MaxLatency = 10 * time.Second
+)
+
+// IsWeight reports whether the settings of the file are weights.
+func (f File) IsWeight() bool { return f != "" && f != IOLatency }
+
 // Initial returns the default weight of a new cgroup, in the file's units.
-func (f WeightFile) Initial() uint64 {
+func (f File) Initial() uint64 {
 	if f == BlkioWeight {
 		return 500 // Documentation/admin-guide/cgroup-v1/blkio-controller.rst
 	}
@@ -51,7 +64,7 @@ func (f WeightFile) Initial() uint64 {
 
 // Convert converts a weight from OCI's units (10 to 1000) to the file's units. Only io.weight has other units (1
 // to 10000). The conversion is that of KEP-2254, which runc and crun use for OCI's blockIO.weight.
-func (f WeightFile) Convert(weight uint64) uint64 {
+func (f File) Convert(weight uint64) uint64 {
 	if f == IOWeight {
 		return 1 + (weight-MinWeight)*9999/990
 	}
@@ -59,7 +72,7 @@ func (f WeightFile) Convert(weight uint64) uint64 {
 }
 
 // deviceFile returns the file that has the weights of devices, as opposed to the default weight.
-func (f WeightFile) deviceFile() string {
+func (f File) deviceFile() string {
 	if f == BlkioBFQWeight || f == BlkioWeight {
 		return string(f) + "_device"
 	}

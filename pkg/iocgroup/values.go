@@ -12,8 +12,8 @@ import (
 
 // Setting identifies one value of a cgroup. The value is either the limits of a device, or a weight.
 type Setting struct {
-	// File names the file in which a weight is set. It is empty if the setting is the limits of a device.
-	File WeightFile
+	// File names the file in which a weight or a latency target is set. It is empty if the setting is the limits of a device.
+	File File
 	// Device is the disk. It is zero if the setting is the default weight of the file.
 	Device Device
 }
@@ -38,7 +38,7 @@ func (s *Setting) UnmarshalText(text []byte) (err error) {
 	if !both && strings.Contains(file, ":") {
 		file, device = "", file
 	}
-	*s = Setting{File: WeightFile(file)}
+	*s = Setting{File: File(file)}
 	if device != "" {
 		s.Device, err = ParseDevice(device)
 	}
@@ -54,7 +54,7 @@ type Value [RateKinds]uint64
 type Values map[Setting]Value
 
 // IsDefaultWeight reports whether the setting is the default weight of a file.
-func (s Setting) IsDefaultWeight() bool { return s.File != "" && s.Device == Device{} }
+func (s Setting) IsDefaultWeight() bool { return s.File.IsWeight() && s.Device == Device{} }
 
 // Initial returns the value that the kernel gives to a new cgroup.
 func (s Setting) Initial() Value {

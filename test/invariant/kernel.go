@@ -77,7 +77,7 @@ func findTree(host FS) (tree, error) {
 	}
 	for _, root := range []string{cgroupRoot, path.Join(cgroupRoot, "unified")} {
 		if _, err := host.ReadFile(path.Join(root, "cgroup.controllers")); err == nil {
-			return tree{root: root, threads: "cgroup.threads", files: []string{"io.max", "io.weight", "io.bfq.weight"}}, nil
+			return tree{root: root, threads: "cgroup.threads", files: []string{"io.max", "io.weight", "io.bfq.weight", "io.latency"}}, nil
 		}
 	}
 	return tree{}, fmt.Errorf("no cgroup hierarchy below %s", cgroupRoot)

@@ -98,7 +98,7 @@ const (
 
 // UnifiedOperations returns the operations of cgroup v2.
 func UnifiedOperations() []Operation {
-	return slices.Concat(ioMaxOperations(), ioWeightOperations(), bfqOperations("io.bfq.weight"), cpuOperations())
+	return slices.Concat(ioMaxOperations(), ioLatencyOperations(), ioWeightOperations(), bfqOperations("io.bfq.weight"), cpuOperations())
 }
 
 func ioMaxOperations() []Operation {
@@ -137,6 +137,27 @@ func ioMaxOperations() []Operation {
 		{file, "$DISK rbps=12abc", okay, "$DISK rbps=12 wbps=4096 riops=300 wiops=400" + other},
 		{file, "$DISK rbps=max wbps=max riops=max wiops=max", okay, other[2:]},
 		{file, "$OTHER rbps=max", okay, ""},
+	}
+}
+
+func ioLatencyOperations() []Operation {
+	const file, ten = "io.latency", "$DISK target=10000"
+	return []Operation{
+		{file, "$DISK target=10000", okay, ten},
+		{file, "$DISK target=10ms", okay, "$DISK target=10"},
+		{file, "$DISK target=10000\n", okay, ten},
+		{file, "$DISK target=", syscall.EINVAL, ten},
+		{file, "$DISK target=-1", syscall.EINVAL, ten},
+		{file, "$DISK 500", syscall.EINVAL, ten},
+		{file, "$DISK target=500 ", syscall.EINVAL, ten},
+		{file, "$DISK latency=500", syscall.EINVAL, ten},
+		{file, "target=500", syscall.EINVAL, ten},
+		{file, "$PARTITION target=500", syscall.ENODEV, ten},
+		{file, "4095:4095 target=500", syscall.ENODEV, ten},
+		{file, "$OTHER target=500", okay, ten + "; $OTHER target=500"},
+		{file, "$OTHER target=max", okay, ten},
+		{file, "$DISK target=0", okay, ""},
+		{file, "$DISK target=0", okay, ""},
 	}
 }
 

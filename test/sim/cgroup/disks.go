@@ -30,6 +30,9 @@ func (m *Machine) AddDisk(name string, major, minor uint32) {
 	m.disks = append(m.disks, d)
 	home := "/sys/devices/virtual/block/" + name
 	m.addBlock(home, name, major, minor)
+	if !strings.HasPrefix(name, "dm-") {
+		m.mkdirs(home + "/mq")
+	}
 	m.put("/sys/block/"+name, &node{kind: symlink, target: "../devices/virtual/block/" + name})
 	m.put(home+"/queue/scheduler", &node{kind: regular,
 		read:  func() []byte { return []byte(m.schedulerText(d)) },

@@ -36,6 +36,8 @@ type group struct {
 	order []*disk
 	// bfq has io.bfq.weight or blkio.bfq.weight, cost has io.weight.
 	bfq, cost weights
+	// latency has io.latency, in microseconds.
+	latency   map[*disk]uint64
 	transfers map[*disk]transfers
 	// values has what was written to plainFiles.
 	values map[string]string
@@ -67,7 +69,7 @@ func (m *Machine) mount(version int, point string, controllers ...string) {
 
 func newGroup(t *tree, parent *group, dir string) *group {
 	return &group{tree: t, parent: parent, dir: dir, processes: map[int][]int{}, rates: map[*disk]rates{},
-		bfq: initialWeights(), cost: initialWeights(), transfers: map[*disk]transfers{}, values: map[string]string{}}
+		bfq: initialWeights(), cost: initialWeights(), latency: map[*disk]uint64{}, transfers: map[*disk]transfers{}, values: map[string]string{}}
 }
 
 func (g *group) child(dir string) *group { return newGroup(g.tree, g, dir) }
@@ -217,7 +219,7 @@ func (g *group) childEnables(controller string) bool {
 
 // reset drops the values of the io controller when it is disabled.
 func (g *group) reset() {
-	g.rates, g.order, g.bfq, g.cost = map[*disk]rates{}, nil, initialWeights(), initialWeights()
+	g.rates, g.order, g.bfq, g.cost, g.latency = map[*disk]rates{}, nil, initialWeights(), initialWeights(), map[*disk]uint64{}
 }
 
 func (g *group) forget(gone *disk) {
@@ -225,6 +227,7 @@ func (g *group) forget(gone *disk) {
 	delete(g.transfers, gone)
 	delete(g.bfq.devices, gone)
 	delete(g.cost.devices, gone)
+	delete(g.latency, gone)
 	g.order = slices.DeleteFunc(g.order, func(d *disk) bool { return d == gone })
 }
 

@@ -27,9 +27,44 @@ func (g *group) addUnifiedFiles(files map[string]*node) {
 		files["io.weight"] = &node{kind: regular, read: g.cost.text, write: g.setCostWeight}
 	}
 
+	if !slices.Contains(m.without, "io.latency") {
+		files["io.latency"] = &node{kind: regular, read: g.latencyText, write: g.setLatency}
+	}
+
 	if slices.Contains(m.schedulers, "bfq") {
 		files["io.bfq.weight"] = &node{kind: regular, read: g.bfq.text, write: g.setBFQWeight}
 	}
+}
+
+// setLatency simulates iolatency_set_limit of block/blk-iolatency.c. The last target of a write applies.
+func (g *group) setLatency(data string) error {
+	disk, rest, err := g.tree.machine.findDisk(data)
+	if err != nil {
+		return err
+	}
+
+	var target uint64
+	for word := range strings.SplitSeq(rest, " ") {
+		value, found := strings.CutPrefix(word, "target=")
+		number, isNumber := scanNumber(value)
+		if !found || !isNumber && strings.TrimSpace(value) != "max" {
+			return syscall.EINVAL
+		}
+		target = number
+	}
+	g.latency[disk] = target
+	return nil
+}
+
+func (g *group) latencyText() []byte {
+	var all []string
+	for d, target := range g.latency {
+		if target != 0 {
+			all = append(all, fmt.Sprintf("%s target=%d", d.number(), target))
+		}
+	}
+	slices.Sort(all)
+	return lines(all)
 }
 
 func rateKeys() [4]string { return [4]string{"rbps", "wbps", "riops", "wiops"} }

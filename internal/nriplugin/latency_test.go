@@ -1,0 +1,44 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"path"
+	"testing"
+
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+// TestALatencyIsThereFromTheStartUntilTheClassIsLeft lets the runtime write the latency of a class, which another program then changes.
+func TestALatencyIsThereFromTheStartUntilTheClassIsLeft(t *testing.T) {
+	r := newMachineRig(t, simcgroup.New())
+	r.mustRun(t, r.pod(t, "first", "")) // its cgroup shows that the kernel has io.latency
+	r.mustConfigure(t, changed("fast: [{Devices: [/dev/vda]", "fast: [{Devices: [/dev/vda], Latency: 10ms"))
+	r.world.Expect.Limits[disks]["fast"] = map[string]string{"io.max": "254:0 rbps=50000000", "io.latency": "254:0 target=10000"}
+	id := r.mustRun(t, r.pod(t, "a", "blockio=fast"))
+	r.world.Hold(t)
+
+	c, err := r.Container(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Spec.Unified["io.latency"]; got != "254:0 target=10000" {
+		t.Errorf("the runtime has stored the io.latency %q", got)
+	}
+
+	if err := r.host.Cgroups().WriteFile(path.Join("/sys/fs/cgroup", c.Spec.CgroupsPath, "io.latency"), []byte("254:0 target=500")); err != nil {
+		t.Fatal(err)
+	}
+	r.node.Repair(t.Context())
+	r.world.Hold(t)
+
+	for _, class := range []string{"slow", "fast", ""} {
+		if err := r.node.Update(t.Context(), r.subject(t, id), map[string]string{"blockio": class}); err != nil {
+			t.Fatalf("the change to class %q failed: %v", class, err)
+		}
+		r.world.Hold(t)
+		r.resize(t, id)
+		r.world.Hold(t)
+	}
+}

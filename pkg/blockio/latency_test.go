@@ -1,0 +1,173 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/iotest"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+const latencies = `
+Classes:
+  both:
+  - {Devices: ["/dev/sd?"], Latency: 10ms, ThrottleReadBps: 1M}
+  - {Devices: [/dev/sdb], Latency: 500us}
+  slower: [{Devices: [/dev/sda], Latency: 1.5s}]
+  stacked: [{Devices: [/dev/dm-0], Latency: 10ms}]
+`
+
+func TestALatencyIsATargetForEachDisk(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		machine *simcgroup.Machine
+		both    map[string]string
+		// condition and message are of the condition LatencyEffective. degraded has a part of the reason why `both` is degraded.
+		condition classes.Condition
+		degraded  string
+	}{
+		{"A kernel with io.latency", simcgroup.New(), map[string]string{
+			"io.latency": "8:0 target=10000\n8:16 target=500",
+			"io.max":     "8:0 rbps=1000000 wbps=max riops=max wiops=max\n8:16 rbps=1000000 wbps=max riops=max wiops=max",
+		}, classes.Condition{Healthy: true, Limited: true, Reason: "KernelActs", Message: "slows down only other containers of its pod"}, ""},
+		{"A kernel without io.latency", simcgroup.New(simcgroup.Without("io.latency")), map[string]string{
+			"io.max": "8:0 rbps=1000000 wbps=max riops=max wiops=max\n8:16 rbps=1000000 wbps=max riops=max wiops=max",
+		}, classes.Condition{Reason: "NoLatencyFile", Message: "CONFIG_BLK_CGROUP_IOLATENCY"}, "CONFIG_BLK_CGROUP_IOLATENCY"},
+		{"cgroup v1", simcgroup.NewLegacy(), map[string]string{
+			"blkio.throttle.read_bps_device": "8:0 1000000\n8:16 1000000", "blkio.throttle.write_bps_device": "8:0 0\n8:16 0",
+			"blkio.throttle.read_iops_device": "8:0 0\n8:16 0", "blkio.throttle.write_iops_device": "8:0 0\n8:16 0",
+		}, classes.Condition{Reason: "NoLatencyFile", Message: "use cgroup v2"}, "cgroup v1 has no latency targets"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, disks(test.machine), classes.ContainerScope).apply(latencies)
+			if diff := cmp.Diff(test.both, f.backend.Values()["both"]); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			got := f.condition("LatencyEffective")
+			if got.Healthy != test.condition.Healthy || got.Limited != test.condition.Limited || got.Reason != test.condition.Reason ||
+				!strings.Contains(got.Message, test.condition.Message) {
+				t.Errorf("the condition is %+v, want %+v", got, test.condition)
+			}
+			reason := f.backend.Status().Degraded["both"]
+			if (reason == "") != (test.degraded == "") || !strings.Contains(reason, test.degraded) {
+				t.Errorf("class both is degraded because of %q, want %q", reason, test.degraded)
+			}
+			f.enforce(container(), "", "both")
+			f.enforce(container(), "both", "")
+		})
+	}
+}
+
+func (f fixture) condition(kind string) (found classes.Condition) {
+	for _, condition := range f.backend.Status().Conditions {
+		if condition.Type == kind {
+			found = condition
+		}
+	}
+	return found
+}
+
+func TestWithoutALatencyThereIsNoConditionAboutIt(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	if got := f.condition("LatencyEffective"); got.Type != "" {
+		t.Errorf("no class has a latency, but there is the condition %+v", got)
+	}
+}
+
+func TestALatencyOfAStackedDiskHasNoEffect(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(latencies)
+	const want = "latency 10ms has no effect on 253:0 (dm-0), which has no request queue"
+	if got := f.backend.Status().Degraded["stacked"]; !strings.Contains(got, want) {
+		t.Errorf("class stacked is degraded because of %q, want %q", got, want)
+	}
+}
+
+func TestTheStatusSaysWhomALatencySlowsDown(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.PodScope).apply(latencies)
+	if got := f.condition("LatencyEffective").Message; !strings.Contains(got, "that of a guaranteed pod also slows down all burstable and best-effort pods") {
+		t.Errorf("the message is %q", got)
+	}
+}
+
+func TestAClassThatIsLeftTakesItsLatencyAlong(t *testing.T) {
+	for name, change := range map[string]func(f fixture, from, to string){
+		"The runtime writes": func(f fixture, from, to string) {
+			f.runtime(from, to)
+			f.machine.Writes()
+			f.enforce(container(), from, to)
+			if more := f.machine.Writes(); len(more) > 0 {
+				f.t.Errorf("the plugin writes again what the runtime has written: %v", more)
+			}
+		},
+		"The plugin writes": func(f fixture, from, to string) { f.enforce(container(), from, to) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(latencies)
+			change(f, "", "both")
+			f.want(v2Dir+"/io.latency", "8:0 target=10000\n8:16 target=500\n")
+			change(f, "both", "slower")
+			f.want(v2Dir+"/io.latency", "8:0 target=1500000\n")
+			change(f, "slower", "")
+			f.want(v2Dir+"/io.latency", "")
+			f.want(v2Dir+"/io.max", "")
+		})
+	}
+}
+
+func TestALatencyOfAnotherProgramOnAnotherDiskStays(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.PodScope).apply(latencies)
+	file := path.Join(path.Dir(v2Dir), "io.latency")
+	if err := f.machine.WriteFile(file, []byte("8:16 target=7000")); err != nil {
+		t.Fatal(err)
+	}
+	f.enforce(pod(), "", "slower")
+	f.want(file, "8:0 target=1500000\n8:16 target=7000\n")
+	f.enforce(pod(), "slower", "")
+	f.want(file, "8:16 target=7000\n")
+	if seen, err := f.backend.Observe(t.Context(), pod(), ""); err != nil || seen.Foreign != "io.latency of 8:16 (sdb)" {
+		t.Errorf("got %+v, %v", seen, err)
+	}
+}
+
+func TestAChangedLatencyIsNotTheClass(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(latencies)
+	f.enforce(container(), "", "both")
+	if err := f.machine.WriteFile(v2Dir+"/io.latency", []byte("8:16 target=7000")); err != nil {
+		t.Fatal(err)
+	}
+	if seen, err := f.backend.Observe(t.Context(), container(), "both"); err != nil || seen.Known {
+		t.Errorf("got %+v, %v; want an unknown class", seen, err)
+	}
+	f.enforce(container(), "", "both")
+	f.want(v2Dir+"/io.latency", "8:0 target=10000\n8:16 target=500\n")
+}
+
+// TestALatencyOfAFormerClassIsClearedAfterARestart changes the class files while the plugin is not running.
+func TestALatencyOfAFormerClassIsClearedAfterARestart(t *testing.T) {
+	m, saved := disks(simcgroup.New()), iotest.NewMemory()
+	process(t, nil, m, classes.PodScope, latencies, saved).enforce(pod(), "", "both")
+	f := process(t, nil, m, classes.PodScope, throttling, saved)
+	f.enforce(pod(), "both", "slow")
+	f.want(path.Dir(v2Dir)+"/io.latency", "")
+}
+
+// TestALatencyIsSetAsSoonAsACgroupShowsThatTheKernelHasIt begins without any cgroup that shows the kernel's files.
+func TestALatencyIsSetAsSoonAsACgroupShowsThatTheKernelHasIt(t *testing.T) {
+	f := newFixture(t, iotest.AddDisks(simcgroup.New()), classes.ContainerScope).apply(latencies)
+	if got := f.condition("LatencyEffective"); got.Healthy {
+		t.Fatalf("no cgroup has shown io.latency, but the condition is %+v", got)
+	}
+	f.machine.AddCgroup(groupPath)
+	if drift, err := f.backend.Repair(t.Context()); err != nil || len(drift.Found) == 0 {
+		t.Errorf("got %+v, %v; want drift", drift, err)
+	}
+	f.enforce(container(), "", "slower")
+	f.want(v2Dir+"/io.latency", "8:0 target=1500000\n")
+}
