@@ -16,9 +16,11 @@ func (s span) len() int { return s.to - s.from }
 const (
 	// fewest is how many points an interval has at least, and how many must be outside of it.
 	fewest = 3
-	// A value is different in an interval if at least mostInside of its points there are above all but restOutside of the points outside.
+	// A value is different in an interval if at least mostInside of its points there are above all but restOutside of the points outside, but
+	// above all but two of a short history: samples cut off the beginning and the end of a change.
 	mostInside  = 0.7
 	restOutside = 0.1
+	fewestRest  = 2
 )
 
 // highest returns the interval that ends after point `since` and in which the values are highest, compared with the points outside: it
@@ -63,7 +65,7 @@ func means(values []float64, s span) (inside, outside float64) {
 func stands(values []float64, s span) bool {
 	outside := slices.Concat(values[:s.from], values[s.to:])
 	slices.Sort(outside)
-	bar := outside[min(len(outside)-1, int(float64(len(outside))*(1-restOutside)))]
+	bar := outside[max(0, len(outside)-1-max(fewestRest, int(float64(len(outside))*restOutside)))]
 	above := 0
 	for _, v := range values[s.from:s.to] {
 		if v > bar {
