@@ -171,3 +171,36 @@ func TestALatencyIsSetAsSoonAsACgroupShowsThatTheKernelHasIt(t *testing.T) {
 	f.enforce(container(), "", "slower")
 	f.want(v2Dir+"/io.latency", "8:0 target=1500000\n")
 }
+
+func TestAStoredLatencyThatIsNotOfTheClassIsStale(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(latencies)
+	for _, test := range []struct {
+		class, stored string
+		want          bool
+	}{
+		{"slower", "8:0 target=1500000", false},
+		{"slower", "8:0 target=10000", true},
+		{"slower", "8:0 target=0", true},
+		{"", "8:0 target=0", false},
+		{"", "8:16 target=500", true},
+		{"", "9:9 target=0", true}, // the disk is gone, and the runtime would fail to set this
+	} {
+		if got := f.backend.IsStale(container(), test.class, map[string]string{"io.latency": test.stored}); got != test.want {
+			t.Errorf("class %q with the stored io.latency %q: stale is %v, want %v", test.class, test.stored, got, test.want)
+		}
+	}
+}
+
+func TestAStoredLatencyOfADiskThatIsGoneIsReplaced(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(latencies)
+	f.runtime("", "both")
+	f.machine.RemoveDisk("sdb")
+	f.machine.RemoveDisk("sda")
+	if _, err := f.backend.Repair(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	adjustment, err := f.backend.Adjust(container(), "both", "")
+	if got := adjustment.Unified()["io.latency"]; err != nil || got != "7:0 target=0" {
+		t.Errorf("got %q, %v; want a text without effect for a disk that exists", got, err)
+	}
+}
