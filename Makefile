@@ -94,16 +94,17 @@ help: ## Show this.
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# Without the traces of gRPC the programs do not link html/template, which calls methods by their names. So the linker removes unused methods.
 .PHONY: build
 build: ## Build the programs, static, into bin/.
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
 # The image has the static programs of the node, but not the kubectl plugin, and the licences of linked modules.
 .PHONY: image
 image: ## Build bin/image.tar, an OCI image of the node's programs; IMAGE=name:tag PLATFORM=linux/arm64 IMAGE_FILE=file.
 	mkdir -p bin/$(PLATFORM)
 	CGO_ENABLED=0 GOOS=$(firstword $(subst /, ,$(PLATFORM))) GOARCH=$(word 2,$(subst /, ,$(PLATFORM))) \
-	  $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/$(PLATFORM)/ $(addprefix ./,$(wildcard cmd/qos-*))
+	  $(GO) build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)' -o bin/$(PLATFORM)/ $(addprefix ./,$(wildcard cmd/qos-*))
 	$(GO) -C tools/house run . -root "$(CURDIR)" -notices "$(CURDIR)/bin/third-party-licences.txt"
 	$(GO) -C tools/image run . -output "$(abspath $(IMAGE_FILE))" -name '$(IMAGE)' -platform '$(PLATFORM)' \
 	  -epoch '$(SOURCE_DATE_EPOCH)' -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || true)" \

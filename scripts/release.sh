@@ -26,9 +26,9 @@ check_input() {
   [ -z "$dirty" ] || fail "the checkout differs from tag $VERSION; commit or remove: $dirty"
 }
 
-# go_build OS/ARCH DIRECTORY PACKAGE…: builds static programs whose content depends only on the commit.
+# go_build OS/ARCH DIRECTORY PACKAGE…: builds static programs whose content depends only on the commit. The Makefile gives the reason for the tag.
 go_build() {
-  CGO_ENABLED=0 GOOS=${1%/*} GOARCH=${1#*/} go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o "$2/" "${@:3}"
+  CGO_ENABLED=0 GOOS=${1%/*} GOARCH=${1#*/} go build -trimpath -tags grpcnotrace -ldflags "-s -w -X main.version=$VERSION" -o "$2/" "${@:3}"
 }
 
 # plugin_archive OS/ARCH: writes the archive of kubectl-qos, and its entry for krew's manifest.

@@ -242,7 +242,7 @@ func build(ctx context.Context, o options, dir string) (string, error) {
 		return o.plugin, nil
 	}
 	binary := filepath.Join(dir, "bin", "qos-nri-plugin")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./cmd/qos-nri-plugin")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", binary, "./cmd/qos-nri-plugin")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the plugin: %w\n%s", err, text)

@@ -187,7 +187,7 @@ func prepare(dir string) error {
 		"./cmd/qos-nri-plugin", "./cmd/qos-kubelet-shim", "./cmd/qos-dra-driver", "./cmd/qos-storage", "./cmd/kubectl-qos", "./test/e2e/workload", "./test/e2e/agent", "./test/e2e/csidriver",
 	} {
 		// The flags are those of the image's build, so that Go compiles each package once.
-		build := exec.Command("go", "build", "-trimpath", "-ldflags", version, "-o", bin+"/", program)
+		build := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", version, "-o", bin+"/", program)
 		build.Dir = "../../.."
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if output, err := build.CombinedOutput(); err != nil {
