@@ -108,7 +108,12 @@ func (d *Driver) Healthy() error {
 	return nil
 }
 
-func (d *Driver) publishLoop(ctx context.Context, helper *kubeletplugin.Helper) {
+// publisher writes the ResourceSlices of the node in the background.
+type publisher interface {
+	PublishResources(ctx context.Context, resources resourceslice.DriverResources) error
+}
+
+func (d *Driver) publishLoop(ctx context.Context, helper publisher) {
 	for {
 		state, changed := d.plugin.Get()
 		recheck := d.publish(ctx, helper, state)
@@ -131,7 +136,7 @@ func (d *Driver) publishLoop(ctx context.Context, helper *kubeletplugin.Helper) 
 
 // publish publishes the classes of a state. It publishes nothing until the plugin has been ready once. The result is the time after which
 // it must be called again although the state has not changed, or 0.
-func (d *Driver) publish(ctx context.Context, helper *kubeletplugin.Helper, state nodecache.State) (recheck time.Duration) {
+func (d *Driver) publish(ctx context.Context, helper publisher, state nodecache.State) (recheck time.Duration) {
 	if state.Status == nil {
 		return 0
 	}
