@@ -26,12 +26,14 @@ Classes:
     ThrottleReadBps: 1M
     ThrottleWriteIOPS: 50
     Weight: 500
+    Latency: 5ms
   after:
   - Weight: 200
   - Devices: [/dev/sda]
     ThrottleReadBps: 10M
     ThrottleWriteBps: 5M
     Weight: 50
+    Latency: 1ms
 `
 
 func bfqOnAll(m *simcgroup.Machine) *simcgroup.Machine {
