@@ -34,3 +34,17 @@ type Promiser interface {
 	// and `target` is then empty. The system default promises nothing. Promises does no I/O.
 	Promises(target Holder, class string) []Promise
 }
+
+// Bound is a bound that a class shall set on a value, in the terms of a Promise.
+type Bound struct {
+	Use   Series
+	Value float64
+}
+
+// Drafter is a Promiser that can write classes.
+type Drafter interface {
+	Promiser
+	// Draft returns what the resource has in a class file, in the field with the name of the kind, if it has only one class with these bounds. It
+	// leaves out the bounds that it cannot set, and returns nil if it can set none. Draft does no I/O.
+	Draft(class string, bounds []Bound) map[string]any
+}

@@ -4,10 +4,17 @@
 package ioapply
 
 import (
+	"math"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
+
+// Quantity returns a number as ParseQuantity reads it, like "12M", rounded up to a whole number.
+func Quantity(value float64) string {
+	return resource.NewQuantity(int64(math.Ceil(value)), resource.DecimalSI).String()
+}
 
 // ParseQuantity reads a Kubernetes quantity, like "10M", "64Ki" or "500". It rounds up to a whole number, as goresctrl does.
 func ParseQuantity(f *classes.Field, text string, least, most uint64) uint64 {

@@ -1,0 +1,35 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package linux
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+func TestADraftedClassHasTheMemoryThatIsNeeded(t *testing.T) {
+	for bytes, want := range map[float64]string{450e6: "450887680", 1: "1048576"} { // in whole MiB
+		b := Kind(Options{Log: discard()}).New("vendor.example/profile", classes.ContainerScope).(*Backend)
+		draft := b.Draft("a", []classes.Bound{{Use: classes.Series{Measure: bursts}, Value: 5}, {Use: classes.Series{Measure: memoryUsed}, Value: bytes}})
+		class, err := json.Marshal(draft["classes"].(map[string]any)["a"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := parse(string(class))
+		if err != nil {
+			t.Fatal(err)
+		}
+		high, sets, err := config.classes["a"].value("memory.high").text(classes.Spec{})
+		if diff := cmp.Diff(want, high); diff != "" || !sets || err != nil {
+			t.Errorf("memory.high of %s is set %t, %v (-want +got):\n%s", class, sets, err, diff)
+		}
+		if got := b.Draft("a", nil); got != nil {
+			t.Errorf("a class without limits is drafted: %v", got)
+		}
+	}
+}
