@@ -205,9 +205,11 @@ func TestUsageIsServedToThePodItself(t *testing.T) {
 		t.Errorf("/usage answers %d: %s", status, body)
 	}
 	for path, want := range map[string]string{
-		"/blame":          "nothing is recorded: start qos-nri-plugin with --history-interval=15s, on a node with cgroup v2\n",
-		"/blame?pod=web":  "invalid request: name the namespace of pod \"web\", too\n",
-		"/blame?since=5x": "since: time: unknown unit \"x\" in duration \"5x\"\n",
+		"/blame":                            "nothing is recorded: start qos-nri-plugin with --history-interval=15s, on a node with cgroup v2\n",
+		"/blame?pod=web":                    "invalid request: name the namespace of pod \"web\", too\n",
+		"/recommend":                        "invalid request: name the pod\n",
+		"/recommend?pod=web&namespace=shop": "nothing is recorded: start qos-nri-plugin with --history-interval=15s, on a node with cgroup v2\n",
+		"/blame?since=5x":                   "since: time: unknown unit \"x\" in duration \"5x\"\n",
 	} {
 		if status, body := r.get(t, path); status/100 != 4 || body != want {
 			t.Errorf("%s answers %d: %s", path, status, body)
@@ -217,6 +219,9 @@ func TestUsageIsServedToThePodItself(t *testing.T) {
 		r.options.MetricsAddress = net.JoinHostPort(addressOfThisMachine(t), port)
 		if status, body := r.get(t, "/blame"); status != http.StatusForbidden || !strings.Contains(body, "kubectl qos blame") {
 			t.Errorf("/blame answers %d: %s", status, body)
+		}
+		if status, body := r.get(t, "/recommend"); status != http.StatusForbidden || !strings.Contains(body, "kubectl qos recommend") {
+			t.Errorf("/recommend answers %d: %s", status, body)
 		}
 		if status, body := r.get(t, "/usage"); status != http.StatusForbidden || !strings.Contains(body, "kubectl qos top usage") {
 			t.Errorf("/usage answers %d: %s", status, body)
@@ -243,7 +248,7 @@ func addressOfThisMachine(t *testing.T) string {
 func TestUsageIsNotServedToUsersOfTheNode(t *testing.T) {
 	r := newRig(t, files)
 	r.start(t)
-	for _, path := range []string{"/usage", "/blame"} {
+	for _, path := range []string{"/usage", "/blame", "/recommend"} {
 		if status, _ := r.get(t, path); status != http.StatusNotFound {
 			t.Errorf("%s answers %d", path, status)
 		}

@@ -46,15 +46,36 @@ func serveBlame(n *node.Node, w http.ResponseWriter, r *http.Request) {
 	}
 
 	report, err := n.Blame(r.Context(), request)
-	switch {
-	case errors.Is(err, history.ErrInvalid):
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusConflict)
+	if err != nil {
+		refuse(w, err)
 		return
 	}
 	answer(w, nodeapi.BlameOf(report))
+}
+
+// refuse writes the error of a request about the history.
+func refuse(w http.ResponseWriter, err error) {
+	code := http.StatusConflict
+	if errors.Is(err, history.ErrInvalid) {
+		code = http.StatusBadRequest
+	}
+	http.Error(w, err.Error(), code)
+}
+
+// serveRecommend answers "kubectl qos recommend" with the JSON form of qos.v1alpha1.RecommendResponse. The query has the fields of
+// RecommendRequest.
+func serveRecommend(n *node.Node, w http.ResponseWriter, r *http.Request) {
+	report, err := n.Recommend(r.Context(), selectionOf(r.URL.Query()))
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	message, err := nodeapi.RecommendationsOf(report)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	answer(w, message)
 }
 
 // selectionOf returns the selection of containers in a query.

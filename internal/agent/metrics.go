@@ -32,6 +32,7 @@ func newMetricsServer(n *node.Node, address string, hooks *hookMetrics, kinds []
 	mux := http.NewServeMux()
 	mux.Handle("/", server.Handler)
 	mux.HandleFunc("GET /usage", toPodItself("top usage", func(w http.ResponseWriter, r *http.Request) { serveUsage(n, w, r) }))
+	mux.HandleFunc("GET /recommend", toPodItself("recommend", func(w http.ResponseWriter, r *http.Request) { serveRecommend(n, w, r) }))
 	mux.HandleFunc("GET /blame", toPodItself("blame", func(w http.ResponseWriter, r *http.Request) { serveBlame(n, w, r) }))
 	server.Handler = mux
 	return server

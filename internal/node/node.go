@@ -16,6 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/held"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/recommend"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/usage"
@@ -39,7 +40,7 @@ type Options struct {
 	Kill admission.Kill
 	// HeldInterval is how often the node compares what classes promise with what the kernel measures. 0 is never.
 	HeldInterval time.Duration
-	// HistoryInterval is how often the node records what containers use and wait for, for `kubectl qos blame`. 0 is never. Counters reads
+	// HistoryInterval is how often the node records what containers use and wait for, for `kubectl qos blame` and `recommend`. 0 is never. Counters reads
 	// these values. If it is nil, the node records nothing.
 	HistoryInterval time.Duration
 	Counters        *history.Counters
@@ -56,6 +57,7 @@ type Node struct {
 	*held.Watch
 	*history.Recorder
 	*blame.Blamer
+	*recommend.Recommender
 }
 
 // New returns a node that offers no classes yet.
@@ -76,6 +78,6 @@ func New(o Options) *Node {
 	return &Node{
 		Store: store, Guard: guard, Hooks: admission.New(store, o.Changes, guard, o.Kill, meter), Reconciler: reconciler, Meter: meter,
 		Follower: claims.New(reconciler, o.Kinds, state.MemoryOf(o.Changes), o.Log), Watch: held.New(store, meter, o.HeldInterval),
-		Recorder: recorder, Blamer: blame.New(store, recorder, o.Now),
+		Recorder: recorder, Blamer: blame.New(store, recorder, o.Now), Recommender: recommend.New(store, recorder),
 	}
 }

@@ -127,7 +127,7 @@ func (s *Server) endpoint(
 // readOnly describes the requests of the API that change no class. It lists them by name, so that a new request of the
 // API stays off the read-only socket until its name is added here.
 func readOnly() *grpc.ServiceDesc {
-	reads := []string{"Status", "Watch", "ListAssignments", "WatchAssignments", "WatchUsage", "Blame", "ReportEnforcement"}
+	reads := []string{"Status", "Watch", "ListAssignments", "WatchAssignments", "WatchUsage", "Blame", "Recommend", "ReportEnforcement"}
 	api := qosv1alpha1.NodeQOS_ServiceDesc
 	api.Methods = slices.DeleteFunc(slices.Clone(api.Methods), func(m grpc.MethodDesc) bool { return !slices.Contains(reads, m.MethodName) })
 	api.Streams = slices.DeleteFunc(slices.Clone(api.Streams), func(s grpc.StreamDesc) bool { return !slices.Contains(reads, s.StreamName) })

@@ -18,7 +18,9 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/blame"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/claims"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/recommend"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/usage"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -40,6 +42,7 @@ type Node interface {
 	SetClaims(ctx context.Context, claimed claims.Claims) error
 	Usage(ctx context.Context) (usage.Sample, error)
 	Blame(ctx context.Context, r blame.Request) (blame.Report, error)
+	Recommend(ctx context.Context, s history.Selection) (recommend.Report, error)
 }
 
 type service struct {

@@ -18,6 +18,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -3474,11 +3475,430 @@ func (x *ClassSuggestion) GetPod() bool {
 	return false
 }
 
+// RecommendRequest selects the containers of a pod.
+type RecommendRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the pod.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the pod.
+	Pod string `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
+	// UID of the pod; empty for any.
+	PodUid string `protobuf:"bytes,3,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	// Container of the pod; empty for all, and for the resources of pod scope.
+	Container     string `protobuf:"bytes,4,opt,name=container,proto3" json:"container,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecommendRequest) Reset() {
+	*x = RecommendRequest{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecommendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecommendRequest) ProtoMessage() {}
+
+func (x *RecommendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecommendRequest.ProtoReflect.Descriptor instead.
+func (*RecommendRequest) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *RecommendRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *RecommendRequest) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *RecommendRequest) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *RecommendRequest) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+// RecommendResponse reports which classes fit.
+type RecommendResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each container and resource whose classes have limits, by container.
+	Recommendations []*ClassRecommendation `protobuf:"bytes,1,rep,name=recommendations,proto3" json:"recommendations,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *RecommendResponse) Reset() {
+	*x = RecommendResponse{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecommendResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecommendResponse) ProtoMessage() {}
+
+func (x *RecommendResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecommendResponse.ProtoReflect.Descriptor instead.
+func (*RecommendResponse) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *RecommendResponse) GetRecommendations() []*ClassRecommendation {
+	if x != nil {
+		return x.Recommendations
+	}
+	return nil
+}
+
+// ClassRecommendation is the class of a resource that fits a container, or why none is recommended.
+type ClassRecommendation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of its pod.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of its pod.
+	Pod string `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
+	// UID of its pod.
+	PodUid string `protobuf:"bytes,3,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	// Name of the container; empty for the pod as a whole.
+	Container string `protobuf:"bytes,4,opt,name=container,proto3" json:"container,omitempty"`
+	// Name of the resource.
+	Resource string `protobuf:"bytes,5,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The class that it has; empty for the system default.
+	PresentClass string `protobuf:"bytes,6,opt,name=present_class,json=presentClass,proto3" json:"present_class,omitempty"`
+	// Beginning of the time that was looked at.
+	From *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=from,proto3" json:"from,omitempty"`
+	// End of this time.
+	To *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=to,proto3" json:"to,omitempty"`
+	// Why nothing is recommended, with the remedy; empty if there is an outcome.
+	Problem string `protobuf:"bytes,9,opt,name=problem,proto3" json:"problem,omitempty"`
+	// "fits" (the class fits), "add" (no class fits; one with these bounds would have to be added) or "unused" (the classes limit nothing that
+	// it used).
+	Outcome string `protobuf:"bytes,10,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// The smallest class that fits; empty if none does.
+	Class string `protobuf:"bytes,11,opt,name=class,proto3" json:"class,omitempty"`
+	// The limits of this class, or of the one that would have to be added.
+	Figures []*ClassFigure `protobuf:"bytes,12,rep,name=figures,proto3" json:"figures,omitempty"`
+	// The part of these limits that it would not use, on average.
+	Left float64 `protobuf:"fixed64,13,opt,name=left,proto3" json:"left,omitempty"`
+	// The present class held it at a limit more than rarely. What it needs is unknown, and class is the next step.
+	Held bool `protobuf:"varint,14,opt,name=held,proto3" json:"held,omitempty"`
+	// The class has no free slot.
+	Full bool `protobuf:"varint,15,opt,name=full,proto3" json:"full,omitempty"`
+	// A running container or pod can get another class.
+	Mutable bool `protobuf:"varint,16,opt,name=mutable,proto3" json:"mutable,omitempty"`
+	// A class file with the class that would have to be added; absent if there is none, or if the plugin cannot write one.
+	ClassFile     *structpb.Struct `protobuf:"bytes,17,opt,name=class_file,json=classFile,proto3" json:"class_file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClassRecommendation) Reset() {
+	*x = ClassRecommendation{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClassRecommendation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClassRecommendation) ProtoMessage() {}
+
+func (x *ClassRecommendation) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClassRecommendation.ProtoReflect.Descriptor instead.
+func (*ClassRecommendation) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ClassRecommendation) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ClassRecommendation) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *ClassRecommendation) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *ClassRecommendation) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *ClassRecommendation) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ClassRecommendation) GetPresentClass() string {
+	if x != nil {
+		return x.PresentClass
+	}
+	return ""
+}
+
+func (x *ClassRecommendation) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *ClassRecommendation) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *ClassRecommendation) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *ClassRecommendation) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *ClassRecommendation) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *ClassRecommendation) GetFigures() []*ClassFigure {
+	if x != nil {
+		return x.Figures
+	}
+	return nil
+}
+
+func (x *ClassRecommendation) GetLeft() float64 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
+func (x *ClassRecommendation) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *ClassRecommendation) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
+func (x *ClassRecommendation) GetMutable() bool {
+	if x != nil {
+		return x.Mutable
+	}
+	return false
+}
+
+func (x *ClassRecommendation) GetClassFile() *structpb.Struct {
+	if x != nil {
+		return x.ClassFile
+	}
+	return nil
+}
+
+// ClassFigure compares what a container used with a limit of a class.
+type ClassFigure struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The limit in words of the class file, e.g. "ThrottleWriteBps".
+	Limit string `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The use, as Measurement.name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// As Measurement.part.
+	Part string `protobuf:"bytes,3,opt,name=part,proto3" json:"part,omitempty"`
+	// The use that was exceeded in at most 5% of the time, for each second if the name ends in "_total".
+	Need float64 `protobuf:"fixed64,4,opt,name=need,proto3" json:"need,omitempty"`
+	// The highest use.
+	Most float64 `protobuf:"fixed64,5,opt,name=most,proto3" json:"most,omitempty"`
+	// The limit.
+	Bound float64 `protobuf:"fixed64,6,opt,name=bound,proto3" json:"bound,omitempty"`
+	// The part of the time in which the use was close to the limit.
+	Close float64 `protobuf:"fixed64,7,opt,name=close,proto3" json:"close,omitempty"`
+	// The part of the time in which the present class held the container at its limit.
+	Held          float64 `protobuf:"fixed64,8,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClassFigure) Reset() {
+	*x = ClassFigure{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClassFigure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClassFigure) ProtoMessage() {}
+
+func (x *ClassFigure) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClassFigure.ProtoReflect.Descriptor instead.
+func (*ClassFigure) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ClassFigure) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *ClassFigure) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ClassFigure) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
+func (x *ClassFigure) GetNeed() float64 {
+	if x != nil {
+		return x.Need
+	}
+	return 0
+}
+
+func (x *ClassFigure) GetMost() float64 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+func (x *ClassFigure) GetBound() float64 {
+	if x != nil {
+		return x.Bound
+	}
+	return 0
+}
+
+func (x *ClassFigure) GetClose() float64 {
+	if x != nil {
+		return x.Close
+	}
+	return 0
+}
+
+func (x *ClassFigure) GetHeld() float64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
 var File_qos_v1alpha1_qos_proto protoreflect.FileDescriptor
 
 const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\n" +
-	"\x16qos/v1alpha1/qos.proto\x12\fqos.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n" +
+	"\x16qos/v1alpha1/qos.proto\x12\fqos.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n" +
 	"\rStatusRequest\"\xf5\x02\n" +
 	"\x0eStatusResponse\x127\n" +
 	"\n" +
@@ -3740,7 +4160,43 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x05limit\x18\x03 \x01(\tR\x05limit\x12\x14\n" +
 	"\x05bound\x18\x04 \x01(\x01R\x05bound\x12\x18\n" +
 	"\amutable\x18\x05 \x01(\bR\amutable\x12\x10\n" +
-	"\x03pod\x18\x06 \x01(\bR\x03pod*T\n" +
+	"\x03pod\x18\x06 \x01(\bR\x03pod\"y\n" +
+	"\x10RecommendRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x17\n" +
+	"\apod_uid\x18\x03 \x01(\tR\x06podUid\x12\x1c\n" +
+	"\tcontainer\x18\x04 \x01(\tR\tcontainer\"`\n" +
+	"\x11RecommendResponse\x12K\n" +
+	"\x0frecommendations\x18\x01 \x03(\v2!.qos.v1alpha1.ClassRecommendationR\x0frecommendations\"\xa6\x04\n" +
+	"\x13ClassRecommendation\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x17\n" +
+	"\apod_uid\x18\x03 \x01(\tR\x06podUid\x12\x1c\n" +
+	"\tcontainer\x18\x04 \x01(\tR\tcontainer\x12\x1a\n" +
+	"\bresource\x18\x05 \x01(\tR\bresource\x12#\n" +
+	"\rpresent_class\x18\x06 \x01(\tR\fpresentClass\x12.\n" +
+	"\x04from\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x18\n" +
+	"\aproblem\x18\t \x01(\tR\aproblem\x12\x18\n" +
+	"\aoutcome\x18\n" +
+	" \x01(\tR\aoutcome\x12\x14\n" +
+	"\x05class\x18\v \x01(\tR\x05class\x123\n" +
+	"\afigures\x18\f \x03(\v2\x19.qos.v1alpha1.ClassFigureR\afigures\x12\x12\n" +
+	"\x04left\x18\r \x01(\x01R\x04left\x12\x12\n" +
+	"\x04held\x18\x0e \x01(\bR\x04held\x12\x12\n" +
+	"\x04full\x18\x0f \x01(\bR\x04full\x12\x18\n" +
+	"\amutable\x18\x10 \x01(\bR\amutable\x126\n" +
+	"\n" +
+	"class_file\x18\x11 \x01(\v2\x17.google.protobuf.StructR\tclassFile\"\xb3\x01\n" +
+	"\vClassFigure\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04part\x18\x03 \x01(\tR\x04part\x12\x12\n" +
+	"\x04need\x18\x04 \x01(\x01R\x04need\x12\x12\n" +
+	"\x04most\x18\x05 \x01(\x01R\x04most\x12\x14\n" +
+	"\x05bound\x18\x06 \x01(\x01R\x05bound\x12\x14\n" +
+	"\x05close\x18\a \x01(\x01R\x05close\x12\x12\n" +
+	"\x04held\x18\b \x01(\x01R\x04held*T\n" +
 	"\x05Scope\x12\x15\n" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSCOPE_CONTAINER\x10\x01\x12\r\n" +
@@ -3757,7 +4213,7 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\rSOURCE_UPDATE\x10\x06\x12\x10\n" +
 	"\fSOURCE_CLAIM\x10\a\x12\x1a\n" +
 	"\x16SOURCE_RUNTIME_HANDLER\x10\b\x12\x0f\n" +
-	"\vSOURCE_RULE\x10\t2\xb7\x06\n" +
+	"\vSOURCE_RULE\x10\t2\x85\a\n" +
 	"\aNodeQOS\x12C\n" +
 	"\x06Status\x12\x1b.qos.v1alpha1.StatusRequest\x1a\x1c.qos.v1alpha1.StatusResponse\x12B\n" +
 	"\x05Watch\x12\x1a.qos.v1alpha1.WatchRequest\x1a\x1b.qos.v1alpha1.WatchResponse0\x01\x12^\n" +
@@ -3768,7 +4224,8 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x11ReportEnforcement\x12&.qos.v1alpha1.ReportEnforcementRequest\x1a'.qos.v1alpha1.ReportEnforcementResponse\x12Q\n" +
 	"\n" +
 	"WatchUsage\x12\x1f.qos.v1alpha1.WatchUsageRequest\x1a .qos.v1alpha1.WatchUsageResponse0\x01\x12@\n" +
-	"\x05Blame\x12\x1a.qos.v1alpha1.BlameRequest\x1a\x1b.qos.v1alpha1.BlameResponseB@Z>github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1;qosv1alpha1b\x06proto3"
+	"\x05Blame\x12\x1a.qos.v1alpha1.BlameRequest\x1a\x1b.qos.v1alpha1.BlameResponse\x12L\n" +
+	"\tRecommend\x12\x1e.qos.v1alpha1.RecommendRequest\x1a\x1f.qos.v1alpha1.RecommendResponseB@Z>github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1;qosv1alpha1b\x06proto3"
 
 var (
 	file_qos_v1alpha1_qos_proto_rawDescOnce sync.Once
@@ -3783,7 +4240,7 @@ func file_qos_v1alpha1_qos_proto_rawDescGZIP() []byte {
 }
 
 var file_qos_v1alpha1_qos_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(Scope)(0),                                  // 0: qos.v1alpha1.Scope
 	(Source)(0),                                 // 1: qos.v1alpha1.Source
@@ -3830,9 +4287,14 @@ var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(*OwnCause)(nil),                            // 42: qos.v1alpha1.OwnCause
 	(*Culprit)(nil),                             // 43: qos.v1alpha1.Culprit
 	(*ClassSuggestion)(nil),                     // 44: qos.v1alpha1.ClassSuggestion
-	nil,                                         // 45: qos.v1alpha1.QOSResourceClassInfo.ValuesEntry
-	(*timestamppb.Timestamp)(nil),               // 46: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),                 // 47: google.protobuf.Duration
+	(*RecommendRequest)(nil),                    // 45: qos.v1alpha1.RecommendRequest
+	(*RecommendResponse)(nil),                   // 46: qos.v1alpha1.RecommendResponse
+	(*ClassRecommendation)(nil),                 // 47: qos.v1alpha1.ClassRecommendation
+	(*ClassFigure)(nil),                         // 48: qos.v1alpha1.ClassFigure
+	nil,                                         // 49: qos.v1alpha1.QOSResourceClassInfo.ValuesEntry
+	(*timestamppb.Timestamp)(nil),               // 50: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),                 // 51: google.protobuf.Duration
+	(*structpb.Struct)(nil),                     // 52: google.protobuf.Struct
 }
 var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	10, // 0: qos.v1alpha1.StatusResponse.conditions:type_name -> qos.v1alpha1.Condition
@@ -3848,18 +4310,18 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	8,  // 10: qos.v1alpha1.QOSResourceInfo.classes:type_name -> qos.v1alpha1.QOSResourceClassInfo
 	10, // 11: qos.v1alpha1.QOSResourceInfo.conditions:type_name -> qos.v1alpha1.Condition
 	10, // 12: qos.v1alpha1.QOSResourceClassInfo.conditions:type_name -> qos.v1alpha1.Condition
-	45, // 13: qos.v1alpha1.QOSResourceClassInfo.values:type_name -> qos.v1alpha1.QOSResourceClassInfo.ValuesEntry
+	49, // 13: qos.v1alpha1.QOSResourceClassInfo.values:type_name -> qos.v1alpha1.QOSResourceClassInfo.ValuesEntry
 	0,  // 14: qos.v1alpha1.UnavailableResource.scope:type_name -> qos.v1alpha1.Scope
-	46, // 15: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	46, // 16: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
-	46, // 17: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
-	46, // 18: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
-	46, // 19: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
+	50, // 15: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	50, // 16: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
+	50, // 17: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
+	50, // 18: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
+	50, // 19: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
 	20, // 20: qos.v1alpha1.ListAssignmentsResponse.pods:type_name -> qos.v1alpha1.PodAssignments
 	16, // 21: qos.v1alpha1.ListAssignmentsResponse.refusals:type_name -> qos.v1alpha1.Refusal
 	17, // 22: qos.v1alpha1.ListAssignmentsResponse.evictions:type_name -> qos.v1alpha1.Eviction
-	46, // 23: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
-	46, // 24: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
+	50, // 23: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
+	50, // 24: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
 	15, // 25: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
 	23, // 26: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
 	21, // 27: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
@@ -3867,51 +4329,58 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	23, // 29: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
 	22, // 30: qos.v1alpha1.ContainerAssignments.volumes:type_name -> qos.v1alpha1.VolumeAssignments
 	23, // 31: qos.v1alpha1.VolumeAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	46, // 32: qos.v1alpha1.VolumeAssignments.in_force_since:type_name -> google.protobuf.Timestamp
+	50, // 32: qos.v1alpha1.VolumeAssignments.in_force_since:type_name -> google.protobuf.Timestamp
 	1,  // 33: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
 	27, // 34: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
 	21, // 35: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
 	30, // 36: qos.v1alpha1.SetVolumeClaimsRequest.classes:type_name -> qos.v1alpha1.VolumeClass
 	31, // 37: qos.v1alpha1.SetVolumeClaimsRequest.volumes:type_name -> qos.v1alpha1.ClaimedVolume
-	47, // 38: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
-	46, // 39: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
+	51, // 38: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
+	50, // 39: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
 	35, // 40: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
 	36, // 41: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
 	37, // 42: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
 	37, // 43: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
-	47, // 44: qos.v1alpha1.BlameRequest.since:type_name -> google.protobuf.Duration
-	46, // 45: qos.v1alpha1.BlameResponse.from:type_name -> google.protobuf.Timestamp
-	46, // 46: qos.v1alpha1.BlameResponse.to:type_name -> google.protobuf.Timestamp
+	51, // 44: qos.v1alpha1.BlameRequest.since:type_name -> google.protobuf.Duration
+	50, // 45: qos.v1alpha1.BlameResponse.from:type_name -> google.protobuf.Timestamp
+	50, // 46: qos.v1alpha1.BlameResponse.to:type_name -> google.protobuf.Timestamp
 	40, // 47: qos.v1alpha1.BlameResponse.sufferers:type_name -> qos.v1alpha1.Sufferer
 	41, // 48: qos.v1alpha1.Sufferer.findings:type_name -> qos.v1alpha1.BlameFinding
-	46, // 49: qos.v1alpha1.BlameFinding.from:type_name -> google.protobuf.Timestamp
-	46, // 50: qos.v1alpha1.BlameFinding.to:type_name -> google.protobuf.Timestamp
+	50, // 49: qos.v1alpha1.BlameFinding.from:type_name -> google.protobuf.Timestamp
+	50, // 50: qos.v1alpha1.BlameFinding.to:type_name -> google.protobuf.Timestamp
 	42, // 51: qos.v1alpha1.BlameFinding.own:type_name -> qos.v1alpha1.OwnCause
 	43, // 52: qos.v1alpha1.BlameFinding.culprits:type_name -> qos.v1alpha1.Culprit
 	44, // 53: qos.v1alpha1.Culprit.suggestion:type_name -> qos.v1alpha1.ClassSuggestion
-	2,  // 54: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
-	4,  // 55: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
-	14, // 56: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
-	18, // 57: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
-	26, // 58: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	29, // 59: qos.v1alpha1.NodeQOS.SetVolumeClaims:input_type -> qos.v1alpha1.SetVolumeClaimsRequest
-	24, // 60: qos.v1alpha1.NodeQOS.ReportEnforcement:input_type -> qos.v1alpha1.ReportEnforcementRequest
-	33, // 61: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
-	38, // 62: qos.v1alpha1.NodeQOS.Blame:input_type -> qos.v1alpha1.BlameRequest
-	3,  // 63: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
-	5,  // 64: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
-	15, // 65: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
-	19, // 66: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
-	28, // 67: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	32, // 68: qos.v1alpha1.NodeQOS.SetVolumeClaims:output_type -> qos.v1alpha1.SetVolumeClaimsResponse
-	25, // 69: qos.v1alpha1.NodeQOS.ReportEnforcement:output_type -> qos.v1alpha1.ReportEnforcementResponse
-	34, // 70: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
-	39, // 71: qos.v1alpha1.NodeQOS.Blame:output_type -> qos.v1alpha1.BlameResponse
-	63, // [63:72] is the sub-list for method output_type
-	54, // [54:63] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	47, // 54: qos.v1alpha1.RecommendResponse.recommendations:type_name -> qos.v1alpha1.ClassRecommendation
+	50, // 55: qos.v1alpha1.ClassRecommendation.from:type_name -> google.protobuf.Timestamp
+	50, // 56: qos.v1alpha1.ClassRecommendation.to:type_name -> google.protobuf.Timestamp
+	48, // 57: qos.v1alpha1.ClassRecommendation.figures:type_name -> qos.v1alpha1.ClassFigure
+	52, // 58: qos.v1alpha1.ClassRecommendation.class_file:type_name -> google.protobuf.Struct
+	2,  // 59: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
+	4,  // 60: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
+	14, // 61: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
+	18, // 62: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
+	26, // 63: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	29, // 64: qos.v1alpha1.NodeQOS.SetVolumeClaims:input_type -> qos.v1alpha1.SetVolumeClaimsRequest
+	24, // 65: qos.v1alpha1.NodeQOS.ReportEnforcement:input_type -> qos.v1alpha1.ReportEnforcementRequest
+	33, // 66: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
+	38, // 67: qos.v1alpha1.NodeQOS.Blame:input_type -> qos.v1alpha1.BlameRequest
+	45, // 68: qos.v1alpha1.NodeQOS.Recommend:input_type -> qos.v1alpha1.RecommendRequest
+	3,  // 69: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
+	5,  // 70: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
+	15, // 71: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
+	19, // 72: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
+	28, // 73: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	32, // 74: qos.v1alpha1.NodeQOS.SetVolumeClaims:output_type -> qos.v1alpha1.SetVolumeClaimsResponse
+	25, // 75: qos.v1alpha1.NodeQOS.ReportEnforcement:output_type -> qos.v1alpha1.ReportEnforcementResponse
+	34, // 76: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
+	39, // 77: qos.v1alpha1.NodeQOS.Blame:output_type -> qos.v1alpha1.BlameResponse
+	46, // 78: qos.v1alpha1.NodeQOS.Recommend:output_type -> qos.v1alpha1.RecommendResponse
+	69, // [69:79] is the sub-list for method output_type
+	59, // [59:69] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_qos_v1alpha1_qos_proto_init() }
@@ -3925,7 +4394,7 @@ func file_qos_v1alpha1_qos_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_qos_v1alpha1_qos_proto_rawDesc), len(file_qos_v1alpha1_qos_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   44,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -36,6 +36,7 @@ const (
 	NodeQOS_ReportEnforcement_FullMethodName           = "/qos.v1alpha1.NodeQOS/ReportEnforcement"
 	NodeQOS_WatchUsage_FullMethodName                  = "/qos.v1alpha1.NodeQOS/WatchUsage"
 	NodeQOS_Blame_FullMethodName                       = "/qos.v1alpha1.NodeQOS/Blame"
+	NodeQOS_Recommend_FullMethodName                   = "/qos.v1alpha1.NodeQOS/Recommend"
 )
 
 // NodeQOSClient is the client API for NodeQOS service.
@@ -90,6 +91,12 @@ type NodeQOSClient interface {
 	// NOT_FOUND: the pod or container is not in the history. INVALID_ARGUMENT: several pods of this name are in it, and none is named by its
 	// UID, or a part of a pod's name is given without the rest. FAILED_PRECONDITION: nothing is recorded, or not enough yet.
 	Blame(ctx context.Context, in *BlameRequest, opts ...grpc.CallOption) (*BlameResponse, error)
+	// Recommend reports which classes of the node fit what the containers of a pod have used, or which class would have to be added. It
+	// changes nothing. This method is not in the KEP.
+	//
+	// NOT_FOUND: the pod or container is not in the history. INVALID_ARGUMENT: several pods of this name are in it, and none is named by its
+	// UID. FAILED_PRECONDITION: nothing is recorded, or no class limits what is recorded.
+	Recommend(ctx context.Context, in *RecommendRequest, opts ...grpc.CallOption) (*RecommendResponse, error)
 }
 
 type nodeQOSClient struct {
@@ -217,6 +224,16 @@ func (c *nodeQOSClient) Blame(ctx context.Context, in *BlameRequest, opts ...grp
 	return out, nil
 }
 
+func (c *nodeQOSClient) Recommend(ctx context.Context, in *RecommendRequest, opts ...grpc.CallOption) (*RecommendResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecommendResponse)
+	err := c.cc.Invoke(ctx, NodeQOS_Recommend_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodeQOSServer is the server API for NodeQOS service.
 // All implementations must embed UnimplementedNodeQOSServer
 // for forward compatibility.
@@ -269,6 +286,12 @@ type NodeQOSServer interface {
 	// NOT_FOUND: the pod or container is not in the history. INVALID_ARGUMENT: several pods of this name are in it, and none is named by its
 	// UID, or a part of a pod's name is given without the rest. FAILED_PRECONDITION: nothing is recorded, or not enough yet.
 	Blame(context.Context, *BlameRequest) (*BlameResponse, error)
+	// Recommend reports which classes of the node fit what the containers of a pod have used, or which class would have to be added. It
+	// changes nothing. This method is not in the KEP.
+	//
+	// NOT_FOUND: the pod or container is not in the history. INVALID_ARGUMENT: several pods of this name are in it, and none is named by its
+	// UID. FAILED_PRECONDITION: nothing is recorded, or no class limits what is recorded.
+	Recommend(context.Context, *RecommendRequest) (*RecommendResponse, error)
 	mustEmbedUnimplementedNodeQOSServer()
 }
 
@@ -305,6 +328,9 @@ func (UnimplementedNodeQOSServer) WatchUsage(*WatchUsageRequest, grpc.ServerStre
 }
 func (UnimplementedNodeQOSServer) Blame(context.Context, *BlameRequest) (*BlameResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Blame not implemented")
+}
+func (UnimplementedNodeQOSServer) Recommend(context.Context, *RecommendRequest) (*RecommendResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Recommend not implemented")
 }
 func (UnimplementedNodeQOSServer) mustEmbedUnimplementedNodeQOSServer() {}
 func (UnimplementedNodeQOSServer) testEmbeddedByValue()                 {}
@@ -468,6 +494,24 @@ func _NodeQOS_Blame_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _NodeQOS_Recommend_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecommendRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeQOSServer).Recommend(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeQOS_Recommend_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeQOSServer).Recommend(ctx, req.(*RecommendRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // NodeQOS_ServiceDesc is the grpc.ServiceDesc for NodeQOS service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -498,6 +542,10 @@ var NodeQOS_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Blame",
 			Handler:    _NodeQOS_Blame_Handler,
+		},
+		{
+			MethodName: "Recommend",
+			Handler:    _NodeQOS_Recommend_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -42,6 +42,7 @@ func (r *Reconciler) Update(ctx context.Context, owner qos.Subject, requests map
 	}
 
 	r.store.Confirm(before.ID, changes)
+	r.store.Modify(before.ID, func(h *state.Holding) { h.InForce = r.now() })
 	for _, s := range steps {
 		r.log.Info("class changed", "holder", before.String(), "resource", s.Resource, "from", s.From, "to", s.To)
 	}

@@ -1,0 +1,308 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package recommend finds out which class fits what a container uses.
+package recommend
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// These are the thresholds of Judge.
+const (
+	// rarely is the part of the points in which a container may come close to a limit of a class that fits.
+	rarely = 0.05
+	// atLimit is the part of a limit above which it counts as reached.
+	atLimit = 0.9
+	// A container that waits for at least longWait of the time reaches a limit if it uses more than halfLimit of it: it is slowed down for
+	// parts of the point.
+	halfLimit, longWait = 0.5, 0.2
+	// stepUp is how many times the limit that held the container a proposed limit is at least.
+	stepUp = 2
+)
+
+// room says how close to a limit a use may come.
+type room struct {
+	// close is the part of the limit above which the use is close to it. lower is that part of a limit below the present one: it is smaller, so
+	// that a container that was held by a class, and got the next larger one, is not recommended the smaller one again.
+	close, lower float64
+	// headroom is how many times the need a proposed limit is.
+	headroom float64
+}
+
+// roomOf returns the room of a series. A rate is the mean of a point, in which it is higher at times. Memory and caches are what they are.
+func roomOf(series classes.Series) room {
+	if series.Cumulative() {
+		return room{close: 0.7, lower: 0.5, headroom: 2}
+	}
+	return room{close: 0.9, lower: 0.8, headroom: 1.25}
+}
+
+// Demand is what a container used, and the classes that it can have. All slices of values have one value for each point.
+type Demand struct {
+	Uses []Use
+	// Present is the class that it had.
+	Present string
+	Classes []Class
+}
+
+// Use is what a container used of something that a class can limit, for each second if the series is cumulative.
+type Use struct {
+	Series classes.Series
+	Values []float64
+	// Held is true for the points in which the limit of the present class was reached. How much the container would have used is unknown.
+	Held []bool
+}
+
+// Class is a class of the node.
+type Class struct {
+	Name   string
+	Limits []Limit
+}
+
+// Limit is a limit of a class on a use.
+type Limit struct {
+	// Name is the setting in words of users, e.g. "ThrottleWriteBps".
+	Name   string
+	Series classes.Series
+	Bound  float64
+	// Others is what the other containers of the class used, if all of them share the limit. It is nil otherwise.
+	Others []float64
+}
+
+// Outcome says what Judge found.
+type Outcome string
+
+// These are the outcomes.
+const (
+	Fits   Outcome = "fits"   // the class fits
+	Add    Outcome = "add"    // no class fits; one would have to be added
+	Unused Outcome = "unused" // the container used nothing that the classes limit
+)
+
+// Advice is the outcome of Judge.
+type Advice struct {
+	Outcome Outcome
+	// Class is the smallest class that fits. It is empty if none does.
+	Class string
+	// Figures say why: those of the limits of the class, or of the limits that a class would need.
+	Figures []Figure
+	// Left is the part of these limits that the container would not use, on average.
+	Left float64
+	// Held is true if the present class held the container at its limit more than rarely. What it needs is then unknown, and Class is the next
+	// step.
+	Held bool
+}
+
+// Figure compares a use with a limit.
+type Figure struct {
+	Name   string
+	Series classes.Series
+	// Need is exceeded rarely, and Most is the highest value. Both include the use of those that share the limit.
+	Need, Most float64
+	Bound      float64
+	// Close is the part of the points in which the use is close to the limit, and Held the part in which the present class held it at its own.
+	Close, Held float64
+}
+
+// Judge returns the class that fits: the container rarely comes close to its limits, and it leaves the least over.
+func Judge(d *Demand) Advice {
+	j := judge{d, map[classes.Series]bool{}, map[string]string{}}
+	for _, c := range d.Classes {
+		for _, l := range c.Limits {
+			j.names[l.Series.Measure] = l.Name
+			j.limited[l.Series] = true
+		}
+	}
+	used := j.used()
+	if len(used) == 0 {
+		return Advice{Outcome: Unused}
+	}
+
+	held := slices.ContainsFunc(used, func(u Use) bool { return share(u.Held) > rarely })
+	best := Advice{Outcome: Add, Held: held}
+	size := 0.0
+	for _, c := range d.Classes {
+		figures, fits := j.figures(&c)
+		if !fits || !slices.ContainsFunc(used, func(u Use) bool { return limits(figures, u.Series) != nil }) {
+			continue
+		}
+		left, sum := j.left(used, figures), sizeOf(figures)
+		order := cmp.Or(cmp.Compare(left, best.Left), -cmp.Compare(len(figures), len(best.Figures)), cmp.Compare(sum, size), cmp.Compare(c.Name, best.Class))
+		if best.Outcome == Add || order < 0 {
+			best = Advice{Outcome: Fits, Class: c.Name, Figures: figures, Left: left, Held: held}
+			size = sum
+		}
+	}
+	if best.Outcome == Add {
+		best.Figures = j.proposed(used)
+		best.Left = j.left(used, best.Figures)
+	}
+	return best
+}
+
+// judge has what the classes limit: the series, and the names of the limits by measure.
+type judge struct {
+	*Demand
+	limited map[classes.Series]bool
+	names   map[string]string
+}
+
+// used returns the uses of the container that some class limits, or would limit on another disk.
+func (j *judge) used() (used []Use) {
+	for _, u := range j.Uses {
+		_, known := j.names[u.Series.Measure]
+		if known && slices.ContainsFunc(u.Values, func(v float64) bool { return v > 0 }) {
+			used = append(used, u)
+		}
+	}
+	return used
+}
+
+// figures returns the figures of the limits of a class. It fits if the use is rarely close to each limit.
+func (j *judge) figures(c *Class) (figures []Figure, fits bool) {
+	fits = true
+	for _, l := range c.Limits {
+		f := j.figure(l, j.bound(l.Series))
+		figures = append(figures, f)
+		fits = fits && f.Close <= rarely
+	}
+	return figures, fits
+}
+
+// bound returns the limit of the present class on a series, or 0.
+func (j *judge) bound(series classes.Series) float64 {
+	for _, c := range j.Classes {
+		for _, l := range c.Limits {
+			if c.Name == j.Present && l.Series == series {
+				return l.Bound
+			}
+		}
+	}
+	return 0
+}
+
+// figure compares the use with a limit. A use that the present class held is close to each limit that is not higher.
+func (j *judge) figure(l Limit, present float64) Figure {
+	f := Figure{Name: l.Name, Series: l.Series, Bound: l.Bound}
+	use := Use{}
+	if at := slices.IndexFunc(j.Uses, func(u Use) bool { return u.Series == l.Series }); at >= 0 {
+		use = j.Uses[at]
+	}
+	values := slices.Clone(use.Values)
+	if values == nil {
+		values = make([]float64, len(l.Others))
+	}
+	for i := range min(len(values), len(l.Others)) {
+		values[i] += l.Others[i]
+	}
+	part := roomOf(l.Series).close
+	if l.Bound < present {
+		part = roomOf(l.Series).lower
+	}
+	isClose := make([]bool, len(values))
+	for i, v := range values {
+		isClose[i] = l.Bound != present && v > part*l.Bound || i < len(use.Held) && use.Held[i] && l.Bound <= present
+	}
+	f.Need, f.Most = need(values)
+	f.Close, f.Held = share(isClose), share(use.Held)
+	return f
+}
+
+// left returns the part that is left over of limits on what the container uses, on average. A use without a limit leaves everything over.
+func (j *judge) left(used []Use, figures []Figure) float64 {
+	sum, n := 0.0, 0.0
+	for _, u := range used {
+		switch f := limits(figures, u.Series); {
+		case f != nil:
+			sum, n = sum+max(0, 1-f.Need/f.Bound), n+1
+		case j.limited[u.Series]:
+			sum, n = sum+1, n+1
+		}
+	}
+	return sum / max(n, 1)
+}
+
+// limits returns the figure of a series, or nil.
+func limits(figures []Figure, series classes.Series) *Figure {
+	for i := range figures {
+		if figures[i].Series == series {
+			return &figures[i]
+		}
+	}
+	return nil
+}
+
+// sizeOf returns a number that is smaller for lower limits.
+func sizeOf(figures []Figure) (size float64) {
+	for _, f := range figures {
+		size += math.Log(f.Bound)
+	}
+	return size
+}
+
+// proposed returns the limits of a class that would fit.
+func (j *judge) proposed(used []Use) (figures []Figure) {
+	for _, u := range used {
+		value, most := need(u.Values)
+		if value == 0 {
+			value = most
+		}
+		bound := roomOf(u.Series).headroom * value
+		if held := share(u.Held); held > rarely {
+			bound = max(bound, stepUp*j.bound(u.Series))
+		}
+		l := Limit{Name: j.names[u.Series.Measure], Series: u.Series, Bound: roundUp(bound)}
+		figures = append(figures, j.figure(l, j.bound(u.Series)))
+	}
+	return figures
+}
+
+// need returns the value that is exceeded rarely, and the highest value.
+func need(values []float64) (need, most float64) {
+	if len(values) == 0 {
+		return 0, 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[min(len(sorted)-1, int((1-rarely)*float64(len(sorted))))], sorted[len(sorted)-1]
+}
+
+// roundUp returns the next value with two digits.
+func roundUp(value float64) float64 {
+	if value <= 0 {
+		return 0
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(value))-1)
+	return math.Ceil(value/unit-1e-9) * unit
+}
+
+// share returns the part of the points that are true.
+func share(points []bool) float64 {
+	n := 0
+	for _, p := range points {
+		if p {
+			n++
+		}
+	}
+	return float64(n) / float64(max(len(points), 1))
+}
+
+// HeldAt returns the points in which a limit was reached. `reached` has how often the kernel counted that, or is nil if it does not count
+// it. `waited` has the part of the time in which the container waited, or is nil.
+func HeldAt(values []float64, bound float64, reached, waited []float64) []bool {
+	held := make([]bool, len(values))
+	for i, v := range values {
+		switch {
+		case bound <= 0:
+		case reached != nil:
+			held[i] = reached[i] > 0
+		default:
+			held[i] = v > atLimit*bound || waited != nil && v > halfLimit*bound && waited[i] >= longWait
+		}
+	}
+	return held
+}

@@ -1,0 +1,246 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/recommend"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+var (
+	read    = classes.Series{Measure: history.ReadBytes, Part: "sda"}
+	wrote   = classes.Series{Measure: history.WrittenBytes, Part: "sda"}
+	onOther = classes.Series{Measure: history.WrittenBytes, Part: "sdb"}
+)
+
+// constant returns n equal values, and then others.
+func constant(n int, value float64, others ...float64) []float64 {
+	return append(slices.Repeat([]float64{value}, n), others...)
+}
+
+func held(n int, others ...bool) []bool { return append(slices.Repeat([]bool{true}, n), others...) }
+
+func limit(series classes.Series, bound float64) recommend.Limit {
+	return recommend.Limit{Name: "limit", Series: series, Bound: bound}
+}
+
+// ladder returns classes that limit writes.
+func ladder() []recommend.Class {
+	return []recommend.Class{
+		{Name: "large", Limits: []recommend.Limit{limit(wrote, 400)}}, {Name: "weight"},
+		{Name: "small", Limits: []recommend.Limit{limit(wrote, 100)}}, {Name: "medium", Limits: []recommend.Limit{limit(wrote, 200)}},
+	}
+}
+
+func TestTheClassThatFitsIsRarelyReachedAndLeavesTheLeast(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		demand recommend.Demand
+		want   string // the outcome, the class, and the bounds
+		left   float64
+		held   bool
+	}{
+		{"below the smallest", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 50)}}}, "fits small 100", 0.5, false},
+		{"at seven tenths", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 70)}}}, "fits small 100", 0.3, false},
+		{"above seven tenths", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 71)}}}, "fits medium 200", 1 - 71./200, false},
+		{"a rare peak", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(19, 50, 1000)}}}, "fits small 100", 0, false},
+		{"two of 20 points", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(18, 50, 120, 130)}}}, "fits medium 200", 1 - 130./200, false},
+		{"more than all classes", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 1010)}}}, "add  2100", 1 - 1010./2100, false},
+		{"another disk", recommend.Demand{Uses: []recommend.Use{{Series: onOther, Values: constant(20, 8)}}}, "add  16", 0.5, false},
+		{"a rare use that nothing limits", recommend.Demand{Uses: []recommend.Use{{Series: onOther, Values: constant(39, 0, 8)}}}, "add  16", 1, false},
+		{"nothing", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 0)}}}, "unused ", 0, false},
+		{"only what no class limits", recommend.Demand{Uses: []recommend.Use{{Series: read, Values: constant(20, 5)}}}, "unused ", 0, false},
+		{"held by its class, one step up",
+			recommend.Demand{Present: "small", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 99), Held: held(20)}}}, "fits medium 200", 1 - 99./200, true},
+		{"held while it used little",
+			recommend.Demand{Present: "small", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 60), Held: held(20)}}}, "fits medium 200", 0.7, true},
+		{"held rarely",
+			recommend.Demand{Present: "small", Uses: []recommend.Use{{Series: wrote, Values: constant(19, 50, 99), Held: append(make([]bool, 19), true)}}},
+			"fits small 100", 0.01, false},
+		{"close to the limit of its class, and not held",
+			recommend.Demand{Present: "small", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 85), Held: make([]bool, 20)}}}, "fits small 100", 0.15, false},
+		{"held by the largest class",
+			recommend.Demand{Present: "large", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 399), Held: held(20)}}}, "add  800", 1 - 399./800, true},
+		{"less than half of a smaller class", recommend.Demand{Present: "large", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 20)}}}, "fits small 100", 0.8, false},
+		{"more than half of a smaller class, which could hold it",
+			recommend.Demand{Present: "medium", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 60)}}}, "fits medium 200", 0.7, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.demand.Classes = ladder()
+			got := recommend.Judge(&test.demand)
+			if texts := outcome(got); texts != test.want || got.Held != test.held {
+				t.Errorf("advice is %q, held %t; want %q\n%+v", texts, got.Held, test.want, got)
+			}
+			if math.Abs(got.Left-test.left) > 1e-9 {
+				t.Errorf("left over is %v, want %v", got.Left, test.left)
+			}
+		})
+	}
+}
+
+func outcome(a recommend.Advice) string {
+	words := []string{string(a.Outcome), a.Class}
+	for _, f := range a.Figures {
+		words = append(words, strconv.FormatFloat(f.Bound, 'f', -1, 64))
+	}
+	return strings.Join(words, " ")
+}
+
+func TestAClassWithLimitsOnAllUsesLeavesLessThanOneWithALimitOnOne(t *testing.T) {
+	d := &recommend.Demand{
+		Uses: []recommend.Use{{Series: wrote, Values: constant(20, 60)}, {Series: read, Values: constant(20, 10)}},
+		Classes: []recommend.Class{
+			{Name: "writes", Limits: []recommend.Limit{limit(wrote, 100)}},
+			{Name: "both", Limits: []recommend.Limit{limit(wrote, 100), limit(read, 100)}},
+			{Name: "too small", Limits: []recommend.Limit{limit(wrote, 100), limit(read, 5)}},
+			{Name: "also another disk", Limits: []recommend.Limit{limit(wrote, 100), limit(read, 100), limit(onOther, 1)}},
+		},
+	}
+	if got := recommend.Judge(d); got.Class != "also another disk" || math.Abs(got.Left-(0.4+0.9)/2) > 1e-9 {
+		t.Errorf("advice is %+v", got)
+	}
+}
+
+// TestMemoryMayComeCloserToItsLimitThanARate has two classes of memory, whose limit the kernel reports to be reached.
+func TestMemoryMayComeCloserToItsLimitThanARate(t *testing.T) {
+	memory := classes.Series{Measure: history.Memory}
+	for present, want := range map[string]string{"": "fits small 100", "large": "fits large 200"} {
+		d := &recommend.Demand{
+			Present: present, Uses: []recommend.Use{{Series: memory, Values: constant(20, 85)}},
+			Classes: []recommend.Class{{Name: "small", Limits: []recommend.Limit{limit(memory, 100)}}, {Name: "large", Limits: []recommend.Limit{limit(memory, 200)}}},
+		}
+		if got := recommend.Judge(d); outcome(got) != want {
+			t.Errorf("in class %q: %+v, want %s", present, got, want)
+		}
+	}
+	d := &recommend.Demand{Uses: []recommend.Use{{Series: memory, Values: constant(20, 85)}}, Classes: []recommend.Class{{Name: "c", Limits: []recommend.Limit{limit(memory, 90)}}}}
+	if got := recommend.Judge(d); outcome(got) != "add  110" {
+		t.Errorf("advice is %+v", got)
+	}
+}
+
+// TestContainersThatShareAClassShareItsLimit lets others use most of the class that would fit alone.
+func TestContainersThatShareAClassShareItsLimit(t *testing.T) {
+	crowded, empty := limit(wrote, 100), limit(wrote, 150)
+	crowded.Others = constant(20, 80)
+	d := &recommend.Demand{
+		Uses:    []recommend.Use{{Series: wrote, Values: constant(20, 20)}},
+		Classes: []recommend.Class{{Name: "crowded", Limits: []recommend.Limit{crowded}}, {Name: "empty", Limits: []recommend.Limit{empty}}},
+	}
+	if got := recommend.Judge(d); got.Class != "empty" || got.Figures[0].Need != 20 {
+		t.Errorf("advice is %+v", got)
+	}
+	d.Classes = d.Classes[:1]
+	if got := recommend.Judge(d); outcome(got) != "add  40" {
+		t.Errorf("advice is %+v", got)
+	}
+}
+
+func TestALimitIsReachedByUseOrByCountsOrByWaiting(t *testing.T) {
+	values := []float64{95, 60, 60, 40, 90}
+	waited := []float64{0, 0.1, 0.2, 1, 0}
+	for _, test := range []struct {
+		name            string
+		bound           float64
+		reached, waited []float64
+		want            []bool
+	}{
+		{"by use", 100, nil, nil, []bool{true, false, false, false, false}},
+		{"by waiting", 100, nil, waited, []bool{true, false, true, false, false}},
+		{"as the kernel counts", 100, []float64{0, 1, 0, 0, 0.5}, waited, []bool{false, true, false, false, true}},
+		{"without a limit", 0, nil, waited, make([]bool, 5)},
+	} {
+		if diff := cmp.Diff(test.want, recommend.HeldAt(values, test.bound, test.reached, test.waited)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+// FuzzJudge checks what holds for each advice: the class fits, no other class that fits leaves less over, and the order of the classes
+// does not matter. A class that is added as proposed fits.
+func FuzzJudge(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		d := drawn(random)
+		got := recommend.Judge(d)
+		for _, figure := range got.Figures {
+			if math.IsNaN(figure.Bound+figure.Need) || figure.Bound <= 0 || figure.Need > figure.Most {
+				t.Errorf("figure %+v", figure)
+			}
+			if figure.Close > 0.05 {
+				t.Errorf("comes close to its limit: %+v", figure)
+			}
+		}
+		if math.IsNaN(got.Left) || got.Left < 0 || got.Left > 1 {
+			t.Errorf("left over is %v", got.Left)
+		}
+		for _, c := range d.Classes {
+			alone := *d
+			alone.Classes = slices.DeleteFunc(slices.Clone(d.Classes), func(other recommend.Class) bool { return other.Name != c.Name && other.Name != d.Present })
+			if one := recommend.Judge(&alone); one.Outcome == recommend.Fits && got.Outcome != recommend.Fits {
+				t.Errorf("class %s fits, and the advice is %+v", one.Class, got)
+			}
+		}
+		random.Shuffle(len(d.Classes), func(i, j int) { d.Classes[i], d.Classes[j] = d.Classes[j], d.Classes[i] })
+		if again := recommend.Judge(d); again.Outcome != got.Outcome || again.Class != got.Class {
+			t.Errorf("in another order: %+v, before %+v", again, got)
+		}
+		if got.Outcome == recommend.Add {
+			added := recommend.Class{Name: "added"}
+			for _, figure := range got.Figures {
+				added.Limits = append(added.Limits, recommend.Limit{Name: figure.Name, Series: figure.Series, Bound: figure.Bound})
+			}
+			d.Classes = append(d.Classes, added)
+			if after := recommend.Judge(d); after.Class != "added" {
+				t.Errorf("with the proposed class: %+v, before %+v", after, got)
+			}
+		}
+	})
+}
+
+// drawn returns a random demand.
+func drawn(random *rand.Rand) *recommend.Demand {
+	points := 1 + random.IntN(40)
+	d := &recommend.Demand{}
+	for i := range random.IntN(5) {
+		c := recommend.Class{Name: string(rune('a' + i))}
+		for _, series := range []classes.Series{read, wrote} {
+			if random.IntN(3) > 0 {
+				c.Limits = append(c.Limits, limit(series, 1+random.Float64()*200))
+			}
+		}
+		d.Classes = append(d.Classes, c)
+	}
+	if len(d.Classes) > 0 && random.IntN(2) == 0 {
+		d.Present = d.Classes[0].Name
+	}
+	for _, series := range []classes.Series{read, wrote, onOther} {
+		u := recommend.Use{Series: series, Values: make([]float64, points)}
+		for i := range u.Values {
+			u.Values[i] = random.Float64() * random.Float64() * 200
+		}
+		for _, c := range d.Classes {
+			for _, l := range c.Limits {
+				if c.Name == d.Present && l.Series == series {
+					u.Held = recommend.HeldAt(u.Values, l.Bound, nil, nil)
+				}
+			}
+		}
+		d.Uses = append(d.Uses, u)
+	}
+	return d
+}

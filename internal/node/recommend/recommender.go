@@ -1,0 +1,249 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package recommend
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// A recommendation needs points for at least enoughTime, and at least enoughPoints.
+const (
+	enoughTime   = 5 * time.Minute
+	enoughPoints = 12
+)
+
+// These are the errors of Recommend, beside those of history.Window.Select. Other errors wrap them.
+var (
+	// ErrNotRecorded means that the plugin keeps no history.
+	ErrNotRecorded = errors.New("nothing is recorded")
+	// ErrNoClass means that no class of the node limits anything that is recorded.
+	ErrNoClass = errors.New("no class of this node limits what is recorded")
+)
+
+// Report has a recommendation for each container of a pod and resource, and one for the pod itself and resources of pod scope.
+type Report struct {
+	Recommendations []Recommendation
+}
+
+// Recommendation is the advice for a container, or for a pod as a whole if the container has no name.
+type Recommendation struct {
+	Container history.Container
+	Resource  string
+	// Present is the class that it has.
+	Present string
+	// From and To are the time that was looked at, and Points the number of points in it.
+	From, To time.Time
+	Points   int
+	// Problem is why there is no advice. It includes the remedy.
+	Problem string
+	Advice
+	// Full is true if the advised class has no free slot. Mutable is true if a running container can get another class.
+	Full, Mutable bool
+	// ClassFile is a class file with the class that would have to be added. It is nil if there is none to add, or if the backend cannot write one.
+	ClassFile map[string]any
+}
+
+// Recommender answers requests from the history.
+type Recommender struct {
+	store    *state.Store
+	recorder *history.Recorder
+
+	judging *semaphore.Weighted // lets one request at a time hold a window, which takes some MiB
+}
+
+// New returns a recommender. It does no I/O.
+func New(store *state.Store, recorder *history.Recorder) *Recommender {
+	return &Recommender{store: store, recorder: recorder, judging: semaphore.NewWeighted(1)}
+}
+
+// Recommend finds the classes that fit the selected containers of a pod. It changes nothing. One request at a time is answered; ctx limits the
+// waiting for others.
+func (r *Recommender) Recommend(ctx context.Context, s history.Selection) (Report, error) {
+	if s == (history.Selection{}) {
+		return Report{}, fmt.Errorf("%w: name the pod", history.ErrInvalid)
+	}
+	if err := s.Check(); err != nil {
+		return Report{}, err
+	}
+	if err := r.judging.Acquire(ctx, 1); err != nil {
+		return Report{}, fmt.Errorf("wait for the answer to another request: %w", err)
+	}
+	defer r.judging.Release(1)
+	if err := r.recorder.Unrecorded(); err != nil {
+		return Report{}, fmt.Errorf("%w: %w", ErrNotRecorded, err)
+	}
+	v := view{r.store, r.recorder.History(), r.store.Live(), r.store.Status()}
+	selected, err := v.window.Select(s)
+	if err != nil {
+		return Report{}, err
+	}
+
+	var report Report
+	for _, resource := range v.resources() {
+		switch {
+		case resource.Scope == classes.ContainerScope:
+			for _, i := range selected {
+				report.add(v.ofContainer(resource, i))
+			}
+		case s.Container == "":
+			report.add(v.ofPod(resource, selected))
+		}
+	}
+	if len(report.Recommendations) == 0 {
+		return Report{}, fmt.Errorf("%w: add one with a limit of block I/O, memory, memory bandwidth or cache to the class files", ErrNoClass)
+	}
+	slices.SortStableFunc(report.Recommendations, func(a, b Recommendation) int { return cmp.Compare(a.Container.Name, b.Container.Name) })
+	return report, nil
+}
+
+// add adds a recommendation, unless the classes of the resource have no limits.
+func (r *Report) add(of Recommendation) {
+	if of.Problem != "" || of.Outcome != "" {
+		r.Recommendations = append(r.Recommendations, of)
+	}
+}
+
+// view has what one request is answered from.
+type view struct {
+	*state.Store
+	window history.Window
+	live   state.Offering
+	status state.Status
+}
+
+// resource is a resource whose classes have limits.
+type resource struct {
+	*state.ResourceStatus
+	promiser classes.Promiser
+	// shared is true if all containers of a class share its limits.
+	shared bool
+}
+
+// resources returns the resources of which some class limits something that the history can have.
+func (v *view) resources() (all []resource) {
+	for i := range v.status.Resources {
+		status := &v.status.Resources[i]
+		live, _ := v.live.Resource(status.Name)
+		promiser, is := live.Backend.(classes.Promiser)
+		if !is || status.Unavailable != nil || status.Scope == classes.VolumeScope {
+			continue
+		}
+		_, shared := promiser.(classes.ClassMeter)
+		all = append(all, resource{status, promiser, shared})
+	}
+	return all
+}
+
+// ofContainer returns the recommendation for the container of a track.
+func (v *view) ofContainer(of resource, track int) Recommendation {
+	t := &v.window.Tracks[track]
+	e, runs := v.Get(t.ID)
+	if !runs || !e.Phase.Started() {
+		return Recommendation{Container: t.Container, Resource: of.Name, Problem: "the container does not run any more; ask for its pod again when it runs"}
+	}
+	return v.recommend(of, e, t.Container, []int{track})
+}
+
+// ofPod returns the recommendation for the pod of tracks.
+func (v *view) ofPod(of resource, tracks []int) Recommendation {
+	t := v.window.Tracks[tracks[0]].Container
+	t.Name, t.ID = "", ""
+	holdings := v.Where(func(e state.Holding) bool {
+		return e.PodUID == t.PodUID && e.Scope() == classes.PodScope && e.Phase.Started()
+	})
+	if len(holdings) == 0 {
+		return Recommendation{Container: t, Resource: of.Name, Problem: "the pod does not run any more"}
+	}
+	return v.recommend(of, holdings[0], t, tracks)
+}
+
+// recommend returns the recommendation for a container or pod with the given tracks.
+func (v *view) recommend(of resource, e state.Holding, c history.Container, tracks []int) Recommendation {
+	r := Recommendation{Container: c, Resource: of.Name, Present: e.ObservedClass(of.Name), Mutable: of.Mutable}
+	if r.Problem = unsettled(e, of.Name); r.Problem != "" {
+		return r
+	}
+	s := v.span(e, tracks)
+	r.Points = s.to - s.from
+	if r.Problem = v.tooLittle(s); r.Problem != "" {
+		return r
+	}
+	r.From, r.To = v.window.Times[s.from], v.window.Times[s.to]
+
+	d, problem := v.demand(of, e, tracks, s)
+	if r.Problem = problem; d == nil {
+		return r
+	}
+	r.Advice = Judge(d)
+	for _, class := range of.Classes {
+		if class.Name == r.Class && r.Class != r.Present {
+			r.Full = class.Capacity > 0 && uint64(of.InUse[class.Name]) >= class.Capacity
+		}
+	}
+	if r.Outcome == Add {
+		r.ClassFile = classFile(of, c, r.Figures)
+	}
+	return r
+}
+
+// unsettled returns why the values of a container do not belong to the class that it has, or "".
+func unsettled(e state.Holding, resource string) string {
+	switch want, has := e.Class(resource), e.ObservedClass(resource); {
+	case want != has:
+		return fmt.Sprintf("its class is being changed from %q to %q; ask again when the change is made", has, want)
+	case e.Stale[resource] != "":
+		return fmt.Sprintf("it still has %s of an earlier version of its class; recreate the pod, and ask again", e.Stale[resource])
+	case e.Foreign[resource] != "":
+		return fmt.Sprintf("another program has set %s, so its use does not show what it needs", e.Foreign[resource])
+	case e.NotEnforced[resource] != "":
+		return fmt.Sprintf("its class is not enforced: %s", e.NotEnforced[resource])
+	}
+	return ""
+}
+
+// span is the points from `from` up to before `to`.
+type span struct{ from, to int }
+
+// span returns the points in which tracks ran with the present values of their class.
+func (v *view) span(e state.Holding, tracks []int) span {
+	since := v.status.Config.Loaded
+	if e.InForce.After(since) {
+		since = e.InForce
+	}
+	s := span{v.window.Points(), 0}
+	for _, i := range tracks {
+		s.from, s.to = min(s.from, v.window.Tracks[i].From), max(s.to, min(v.window.Tracks[i].To, v.window.Points()))
+	}
+	for s.from < s.to && v.window.Times[s.from].Before(since) {
+		s.from++
+	}
+	s.from = min(s.from, s.to)
+	return s
+}
+
+// tooLittle says how much is recorded and how much is needed, if it is too little.
+func (v *view) tooLittle(s span) string {
+	recorded, point := time.Duration(0), enoughTime/enoughPoints
+	if s.to > s.from {
+		recorded = v.window.Times[s.to].Sub(v.window.Times[s.from])
+		point = recorded / time.Duration(s.to-s.from)
+	}
+	missing := max(enoughTime-recorded, time.Duration(enoughPoints-(s.to-s.from))*point)
+	if missing <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("too little is recorded: %s since the container started or its class changed, and %s are needed; ask again in %s",
+		recorded.Round(time.Second), (recorded + missing).Round(time.Second), missing.Round(time.Second))
+}
