@@ -83,7 +83,7 @@ func addRunFlags(flags *pflag.FlagSet, o *agent.Options) {
 	flags.DurationVar(&o.HeldInterval, "held-interval", o.HeldInterval,
 		"how often to compare what classes promise with what is measured, at most 5m, e.g. 15s; 0 for never")
 	flags.DurationVar(&o.HistoryInterval, "history-interval", o.HistoryInterval,
-		"how often to record what containers use and wait for, for \"kubectl qos blame\", at most 1m, e.g. 15s; 0 for never")
+		"how often to record what containers use and wait for, for \"kubectl qos blame\" and \"recommend\", at most 1m, e.g. 15s; 0 for never")
 	flags.BoolVar(&o.MountResctrl, "mount-resctrl", o.MountResctrl, "mount resctrl when it is not mounted")
 }
 

@@ -105,18 +105,15 @@ func (o *blameCommand) run(ctx context.Context) error {
 		if node = pod.Spec.NodeName; node == "" {
 			return fmt.Errorf("pod %q has no node yet, so nothing is recorded of it", pod.Name)
 		}
-		query.Set("namespace", pod.Namespace)
-		query.Set("pod", pod.Name)
-		query.Set("podUid", uidOnNode(pod))
-		query.Set("container", o.container)
+		selectPod(query, pod, o.container)
 	}
 
 	plugins, err := api.pluginPods(ctx, o.pluginNamespace, node)
 	if err != nil {
 		return err
 	}
-	answer, err := api.blame(ctx, &plugins[0], query)
-	if err != nil {
+	var answer blamed
+	if err := api.askHistory(ctx, &plugins[0], blamePath, query, &answer); err != nil {
 		return fmt.Errorf("node %q: %w", node, err)
 	}
 	for i := range answer.Sufferers {
@@ -153,18 +150,25 @@ func uidOnNode(pod *corev1.Pod) string {
 	return cmp.Or(pod.Annotations[corev1.MirrorPodAnnotationKey], string(pod.UID))
 }
 
-// blame asks the plugin of a node. Its errors include the remedy.
-func (c *clients) blame(ctx context.Context, plugin *corev1.Pod, query url.Values) (answer blamed, err error) {
-	out, err := c.askPlugin(ctx, plugin, blamePath+"?"+query.Encode())
+// selectPod adds the selection of a pod to a query about the history. If `container` is empty, it selects all containers of the pod.
+func selectPod(query url.Values, pod *corev1.Pod, container string) {
+	query.Set("namespace", pod.Namespace)
+	query.Set("pod", pod.Name)
+	query.Set("podUid", uidOnNode(pod))
+	query.Set("container", container)
+}
+
+// askHistory asks the plugin of a node about its history. Its errors include the remedy.
+func (c *clients) askHistory(ctx context.Context, plugin *corev1.Pod, path string, query url.Values, answer any) error {
+	out, err := c.askPlugin(ctx, plugin, path+"?"+query.Encode())
 	var failed podError
 	switch {
 	case errors.As(err, &failed) && strings.Contains(failed.text, "404 page not found"):
-		return answer, errors.New("the plugin of this node is too old for this command; update it")
+		return errors.New("the plugin of this node is too old for this command; update it")
 	case err != nil:
-		return answer, err
+		return err
 	}
-	err = readAnswer(out, &answer)
-	return answer, err
+	return readAnswer(out, answer)
 }
 
 func (c *cluster) completeBlamed(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {

@@ -54,8 +54,8 @@ changes classes of running containers, and converts manifests with KEP-3008 fiel
 	root.SetErr(c.streams.ErrOut)
 	root.CompletionOptions.DisableDefaultCmd = true // newCompletionCommand replaces the default command, and also supports kubectl
 	root.AddCommand(
-		newNodesCommand(c), newPodsCommand(c), newVolumesCommand(c), newTopCommand(c), newBlameCommand(c), newSetCommand(c), newResizeCommand(c),
-		newConvertCommand(c), newQuotaCommand(c), newDeviceClassesCommand(c), newCheckCommand(c), newCompletionCommand(),
+		newNodesCommand(c), newPodsCommand(c), newVolumesCommand(c), newTopCommand(c), newBlameCommand(c), newRecommendCommand(c),
+		newSetCommand(c), newResizeCommand(c), newConvertCommand(c), newQuotaCommand(c), newDeviceClassesCommand(c), newCheckCommand(c), newCompletionCommand(),
 		program.NewVersionCommand("kubectl-qos", version),
 	)
 	return root

@@ -21,8 +21,11 @@ const prompt = "$ kubectl qos "
 // replay runs the commands of a transcript, and returns the transcript with their present output.
 func (r *rig) replay(t *testing.T, transcript string) string {
 	t.Helper()
-	if strings.Contains(transcript, prompt+"top usage") || strings.Contains(transcript, prompt+"blame") {
-		r.withPlugins(t) // the other transcripts do not show the plugins' pods
+	for _, command := range []string{"top usage", "blame", "recommend"} {
+		if strings.Contains(transcript, prompt+command) {
+			r.withPlugins(t) // the other transcripts do not show the plugins' pods
+			break
+		}
 	}
 
 	var played strings.Builder

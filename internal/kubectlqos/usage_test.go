@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +30,10 @@ type plugins struct {
 	asked int
 	// blamed has the queries for "kubectl qos blame".
 	blamed []string
+	// recommendations are all that "kubectl qos recommend" gets. recommended has its queries.
+	recommendations *qosv1alpha1.RecommendResponse
+	mu              sync.Mutex // guards recommended, because the command asks for several pods at once
+	recommended     []string
 	// fails maps the nodes that do not answer to their errors. answers maps nodes to answers that replace the default
 	// answer.
 	fails   map[string]error
@@ -41,6 +46,9 @@ func (p *plugins) fetch(_ context.Context, pod *corev1.Pod, port int32, path str
 	node := pod.Spec.NodeName
 	if blame, is := strings.CutPrefix(path, "/blame?"); is && port == 9420 {
 		return p.blame(node, blame)
+	}
+	if recommend, is := strings.CutPrefix(path, "/recommend?"); is && port == 9420 {
+		return p.recommend(node, recommend)
 	}
 	if port != 9420 || path != "/usage" {
 		return nil, fmt.Errorf("asked for %s on port %d", path, port)
@@ -76,7 +84,7 @@ func (r *rig) withPlugins(t *testing.T) *rig {
 	for _, text := range documentsIn(t, "plugin.yaml") {
 		r.add(t, text)
 	}
-	r.plugins = &plugins{fails: map[string]error{"node-2": podError{notAnswering}}, answers: map[string]string{}}
+	r.plugins = &plugins{recommendations: recommendAnswer(t), fails: map[string]error{"node-2": podError{notAnswering}}, answers: map[string]string{}}
 	return r
 }
 

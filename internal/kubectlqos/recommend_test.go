@@ -1,0 +1,256 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+)
+
+// fileOf returns a class file with one class of block I/O.
+func fileOf(t *testing.T, class, device, limit, bound string) *structpb.Struct {
+	t.Helper()
+	file, err := structpb.NewStruct(map[string]any{
+		"apiVersion": "qos.noderesource.dev/v1alpha1", "kind": "QOSClassConfig", "resources": []any{map[string]any{
+			"name": "k8s.io/blockio", "classes": []any{map[string]any{"name": class}},
+			"blockio": map[string]any{"Classes": map[string]any{class: []any{map[string]any{"Devices": []any{device}, limit: bound}}}},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// recommendAnswer is what the plugin of node-1 answers about all pods.
+func recommendAnswer(t *testing.T) *qosv1alpha1.RecommendResponse {
+	t.Helper()
+	of := func(namespace, pod, container, resource, present string, r *qosv1alpha1.ClassRecommendation) *qosv1alpha1.ClassRecommendation {
+		r.Namespace, r.Pod, r.PodUid, r.Container, r.Resource, r.PresentClass = namespace, pod, "uid-"+pod, container, resource, present
+		if r.GetProblem() == "" {
+			r.From, r.To = blameAt(45, 0), blameAt(59, 45)
+		}
+		return r
+	}
+	wrote := func(need, most, bound, near, held float64) []*qosv1alpha1.ClassFigure {
+		return []*qosv1alpha1.ClassFigure{{
+			Limit: "ThrottleWriteBps", Name: "fs_writes_bytes_total", Part: "sda", Need: need, Most: most, Bound: bound, Close: near, Held: held,
+		}}
+	}
+	const disk, cache, memory = "k8s.io/blockio", "k8s.io/rdt", "example.com/memory"
+	return &qosv1alpha1.RecommendResponse{Recommendations: []*qosv1alpha1.ClassRecommendation{
+		of("default", "web", "main", disk, "fast", &qosv1alpha1.ClassRecommendation{
+			Outcome: "fits", Class: "medium", Figures: append(wrote(12.4e6, 31e6, 20e6, 0.02, 0), &qosv1alpha1.ClassFigure{
+				Limit: "ThrottleReadIOPS", Name: "fs_reads_total", Part: "sda", Need: 90, Most: 120, Bound: 500,
+			}), Left: 0.6, Mutable: true,
+		}),
+		of("default", "web", "main", cache, "gold", &qosv1alpha1.ClassRecommendation{
+			Problem: "too little is recorded: 2m30s since the container started or its class changed, and 5m0s are needed; ask again in 2m30s",
+		}),
+		of("default", "web", "side", disk, "", &qosv1alpha1.ClassRecommendation{Outcome: "unused"}),
+		of("default", "web", "", "example.com/pod", "slow", &qosv1alpha1.ClassRecommendation{
+			Outcome: "fits", Class: "fast", Figures: wrote(9.9e6, 10e6, 20e6, 0, 0.4), Left: 0.5, Held: true, Mutable: true,
+		}),
+		of("shop", "cart", "main", disk, "fast", &qosv1alpha1.ClassRecommendation{
+			Outcome: "add", Figures: wrote(480e6, 500e6, 600e6, 0, 0), Left: 0.2, Mutable: true, ClassFile: fileOf(t, "main-fit", "/dev/sda", "ThrottleWriteBps", "600M"),
+		}),
+		of("shop", "cart", "main", memory, "", &qosv1alpha1.ClassRecommendation{
+			Outcome: "fits", Class: "small", Figures: []*qosv1alpha1.ClassFigure{{Limit: "memory.high", Name: "memory_bytes", Need: 400e6, Most: 410e6, Bound: 512e6}},
+			Left: 0.22, Full: true, Mutable: true,
+		}),
+		of("shop", "cart", "sidecar", disk, "fast", &qosv1alpha1.ClassRecommendation{
+			Outcome: "add", Figures: wrote(480e6, 500e6, 1200e6, 0, 0.8), Held: true, ClassFile: fileOf(t, "sidecar-fit", "/dev/sdb", "ThrottleWriteBps", "1200M"),
+		}),
+		of("data", "db", "main", disk, "fast", &qosv1alpha1.ClassRecommendation{
+			Outcome: "fits", Class: "fast", Figures: wrote(270e6, 280e6, 300e6, 0, 0), Left: 0.1, Mutable: true,
+		}),
+	}}
+}
+
+// recommend answers for node-1 as the plugin would.
+func (p *plugins) recommend(node, query string) ([]byte, error) {
+	if answer, has := p.answers[node]; has || p.fails[node] != nil {
+		return []byte(answer), p.fails[node]
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	p.recommended = append(p.recommended, query)
+	p.mu.Unlock()
+	answer := &qosv1alpha1.RecommendResponse{}
+	for _, r := range p.recommendations.GetRecommendations() {
+		if r.GetPod() == values.Get("pod") && (values.Get("container") == "" || values.Get("container") == r.GetContainer()) {
+			answer.Recommendations = append(answer.Recommendations, r)
+		}
+	}
+	return protojson.Marshal(answer)
+}
+
+func TestWhatCannotBeRecommendedIsOneLine(t *testing.T) {
+	for _, test := range []struct {
+		name, args, want string
+		fails            error
+		answer           string
+		code             int
+	}{
+		{name: "no argument", args: "", want: "name one POD, or a workload as TYPE/NAME; there are 0 arguments", code: program.ExitUsage},
+		{name: "two pods", args: "a b", want: "name one POD, or a workload as TYPE/NAME; there are 2 arguments", code: program.ExitUsage},
+		{name: "another type", args: "node/a", want: `"node/a" is neither a pod nor a workload; pass a POD, deployment/NAME`, code: program.ExitUsage},
+		{name: "a workload without a name", args: "sts/", want: `"sts/" does not name a statefulset`, code: program.ExitUsage},
+		{name: "an unknown pod", args: "nowhere", want: `there is no pod "nowhere" in namespace "default"; name another namespace with -n`, code: 1},
+		{name: "an unknown workload", args: "deploy/nowhere", want: `there is no deployment "nowhere" in namespace "default"; name another namespace`, code: 1},
+		{name: "a pod without a node", args: "late", want: `pod "late" has no node yet, so nothing is recorded of it`, code: 1},
+		{name: "no plugin", args: "web --plugin-namespace other", want: `namespace "other" has no pod of qos-nri-plugin on node "node-1"`, code: 1},
+		{name: "history off", args: "web", fails: podError{"nothing is recorded: start qos-nri-plugin with --history-interval=15s"},
+			want: `node "node-1": nothing is recorded: start qos-nri-plugin with --history-interval=15s`, code: 1},
+		{name: "an old plugin", args: "web", fails: podError{"404 page not found"}, want: `node "node-1": the plugin of this node is too old`, code: 1},
+		{name: "another version", args: "web", answer: `{"recommendations": 5}`, want: "the answer of qos-nri-plugin cannot be read", code: 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
+			r.plugins.fails["node-1"] = test.fails
+			if test.answer != "" {
+				r.plugins.answers["node-1"] = test.answer
+			}
+			got := r.run(t, append([]string{"recommend"}, strings.Fields(test.args)...)...)
+			line, _, _ := strings.Cut(got.Errors, "\n")
+			if got.Code != test.code || !strings.Contains(line, test.want) || test.code == 1 && strings.Count(got.Errors, "\n") != 1 {
+				t.Errorf("answer %+v, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestRecommendAsksForEachPodOfAWorkload has pods of a workload on two nodes, of which one does not answer. The class file has the
+// class that the larger pod needs.
+func TestRecommendAsksForEachPodOfAWorkload(t *testing.T) {
+	r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}}
+	for _, object := range []runtime.Object{
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "cart", Namespace: "shop"}, Spec: appsv1.DeploymentSpec{Selector: selector}},
+		&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "cart", Namespace: "shop"}, Spec: appsv1.StatefulSetSpec{Selector: selector}},
+		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "cart", Namespace: "shop"}, Spec: appsv1.DaemonSetSpec{Selector: selector}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "none", Namespace: "shop"}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "none"}}}},
+	} {
+		if err := r.core.Tracker().Add(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pod := range []struct{ name, node string }{{"cart-1", "node-1"}, {"cart-2", "node-1"}, {"cart-3", "node-2"}, {"cart-4", ""}} {
+		object := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: pod.name, Namespace: "shop", Labels: selector.MatchLabels}, Spec: corev1.PodSpec{NodeName: pod.node},
+		}
+		if err := r.core.Tracker().Add(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add := func(pod, bound string, value float64) *qosv1alpha1.ClassRecommendation {
+		return &qosv1alpha1.ClassRecommendation{
+			Namespace: "shop", Pod: pod, Container: "main", Resource: "k8s.io/blockio", Outcome: "add", ClassFile: fileOf(t, "main-fit", "/dev/sda", "ThrottleWriteBps", bound),
+			Figures: []*qosv1alpha1.ClassFigure{{Limit: "ThrottleWriteBps", Name: "fs_writes_bytes_total", Part: "sda", Bound: value}},
+		}
+	}
+	r.plugins.recommendations = &qosv1alpha1.RecommendResponse{
+		Recommendations: []*qosv1alpha1.ClassRecommendation{add("cart-1", "900M", 900e6), add("cart-2", "100M", 100e6)},
+	}
+
+	const note = "Note: pod cart-3: node \"node-2\": " + notAnswering + "\n"
+	for _, workload := range []string{"deployment/cart", "sts/cart", "daemonset.apps/cart"} {
+		got := r.run(t, "recommend", workload, "-n", "shop")
+		if got.Code != 0 || strings.Count(got.Out, "cart-") != 2 || got.Errors != note {
+			t.Errorf("%s: answer is %+v", workload, got)
+		}
+		got = r.run(t, "recommend", workload, "-n", "shop", "-o", "yaml")
+		if !strings.Contains(got.Out, "ThrottleWriteBps: 900M") || strings.Contains(got.Out, ": 100M\n") || got.Errors != note {
+			t.Errorf("%s: answer is %+v", workload, got)
+		}
+	}
+	got := r.run(t, "recommend", "deploy/none", "-n", "shop")
+	if got.Code != 1 || !strings.Contains(got.Errors, `deployment "none" has no running pod, so nothing is recorded of it`) {
+		t.Errorf("without pods: %+v", got)
+	}
+	r.plugins.fails["node-1"] = podError{"nothing is recorded"}
+	got = r.run(t, "recommend", "deploy/cart", "-n", "shop")
+	if got.Code != 1 || !strings.Contains(got.Errors, `deployment "cart": no node has an answer; the notes above have the reasons`) {
+		t.Errorf("without an answer: %+v", got)
+	}
+	for begun, want := range map[string]string{"deploy/": "deploy/cart\n", "sts/": "sts/cart\n", "ds/": "ds/cart\n", "": "cart-1\n"} {
+		if got := r.run(t, "__complete", "recommend", "-n", "shop", begun); !strings.Contains(got.Out, want) {
+			t.Errorf("%q is completed to %q, want %q among them", begun, got.Out, want)
+		}
+	}
+}
+
+func TestRecommendAsksForThePodThatRuns(t *testing.T) {
+	r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
+	if got := r.run(t, "recommend", "pod/cart", "-n", "shop", "-c", "main"); got.Code != 0 {
+		t.Fatalf("answer is %+v", got)
+	}
+	if want := []string{"container=main&namespace=shop&pod=cart&podUid=uid-cart"}; !slices.Equal(r.plugins.recommended, want) {
+		t.Errorf("queries are %q, want %q", r.plugins.recommended, want)
+	}
+}
+
+// TestARecommendedClassFilePassesTheCheck checks what -o yaml prints with the command "check": with classes to add, and without.
+func TestARecommendedClassFilePassesTheCheck(t *testing.T) {
+	for args, want := range map[string]string{
+		"cart -n shop": "1 file, 1 resource, 2 classes: OK", "web": "1 file, 0 resources, 0 classes: OK", "db -n data": "1 file, 0 resources, 0 classes: OK",
+	} {
+		r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
+		got := r.run(t, append([]string{"recommend", "-o", "yaml"}, strings.Fields(args)...)...)
+		file := filepath.Join(t.TempDir(), "class.yaml")
+		if err := os.WriteFile(file, []byte(got.Out), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if checked := r.run(t, "check", file); checked.Code != 0 || !strings.HasPrefix(checked.Out, want) {
+			t.Errorf("%s: check answers %+v for\n%s", args, checked, got.Out)
+		}
+	}
+}
+
+// TestThePluginsRecommendationsAreRead compares each field of the plugin's answer with what -o json prints.
+func TestThePluginsRecommendationsAreRead(t *testing.T) {
+	data, err := protojson.Marshal(recommendAnswer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read recommended
+	if err := json.Unmarshal(data, &read); err != nil {
+		t.Fatal(err)
+	}
+	printed, err := json.Marshal(read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := &qosv1alpha1.RecommendResponse{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(printed, again); err != nil {
+		t.Fatal(err)
+	}
+	got, err := protojson.Marshal(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(compact(t, data), compact(t, got)); diff != "" {
+		t.Errorf("fields are lost (-want +got):\n%s", diff)
+	}
+}
