@@ -44,6 +44,8 @@ type machine struct {
 	nightly bool
 	// disk has options of QEMU for the second disk, and cpus those for the CPUs.
 	disk, cpus string
+	// icount is QEMU's option of this name, if the results of the test depend on the speed of the CPUs.
+	icount string
 	// environment has further environment variables for the test program.
 	environment []string
 }
@@ -68,6 +70,10 @@ func machines() []machine {
 		{name: "intel-cgroupv2", test: "TestNode", vendor: "intel", cgroup: "v2"},
 		{name: "crio-intel", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "cri-o"},
 		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2", unmounted: true},
+		{name: "intel-blame", test: "TestBlame", vendor: "intel", cgroup: "v2", nightly: true, icount: "shift=2", environment: []string{
+			"null_blk.queue_mode=2", "null_blk.submit_queues=1", "null_blk.hw_queue_depth=1", "null_blk.irqmode=2", // a disk that makes one
+			"null_blk.completion_nsec=10000000", "null_blk.gb=1", // operation at a time, in 10 ms
+		}},
 		{name: "intel-soak", test: "TestSoak", vendor: "intel", cgroup: "v2", nightly: true},
 		{name: "intel-cgroupv1", test: "TestNode", vendor: "intel", cgroup: "v1", nightly: true},
 		{name: "containerd-2.3", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "containerd-2.3", crun: true, nightly: true},
@@ -188,7 +194,8 @@ func (r *rig) try(t *testing.T, m machine, dir string) (*report, error) {
 	}
 
 	for name, nightly := range map[string]string{
-		"QOS_SOAK_MINUTES": "", "QOS_SOAK_SEED": "", "QOS_LAB_SECONDS": "", "QOS_CHANGES": "300", "QOS_KILLS": "100", "QOS_RESIZES": "100",
+		"QOS_SOAK_MINUTES": "", "QOS_SOAK_SEED": "", "QOS_LAB_SECONDS": "", "QOS_CHANGES": "300", "QOS_KILLS": "100", "QOS_RESIZES": "100", "QOS_DRAWS": "",
+		"QOS_DRAWS_SEED": "",
 	} {
 		if testing.Short() {
 			nightly = ""
@@ -203,7 +210,7 @@ func (r *rig) try(t *testing.T, m machine, dir string) (*report, error) {
 		boot, args = "test/e2e/vm/boot-arm64.sh", append([]string{dir, "QOS_E2E_RUN=" + os.Getenv("QOS_E2E_RUN")}, environment...)
 	}
 	vm := child.CommandContext(ctx, t, filepath.Join(r.source, boot), args...)
-	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "QOS_INIT="+m.init, "KERNEL="+r.kernels[m.linux], "QOS_VDB="+m.disk, "QOS_SMP="+m.cpus)
+	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "QOS_INIT="+m.init, "KERNEL="+r.kernels[m.linux], "QOS_VDB="+m.disk, "QOS_SMP="+m.cpus, "QOS_ICOUNT="+m.icount)
 	vm.Env = append(vm.Env, "QOS_HOST_PROGRAMS="+strings.Join(m.hostPrograms(), " "))
 	var diagnostics bytes.Buffer
 	vm.Stderr = &diagnostics

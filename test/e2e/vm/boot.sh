@@ -10,6 +10,8 @@
 # - QOS_INIT=systemd: the first process of the VM is the systemd of this machine, and "run" is a service.
 # - QOS_HOST_PROGRAMS: further programs of this machine, which are copied into the VM.
 # - QOS_NIC, QOS_SMP: the values of QEMU's options -nic and -smp.
+# - QOS_ICOUNT: the value of its option -icount. The clock of the VM then counts instructions, so that a busy host does not look like a
+#   busy VM. While the VM is idle, its clock is that of the host.
 # - QOS_VDB: more options of the second disk, e.g. a limit of its speed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -50,7 +52,7 @@ truncate -s 256M "$dir/vdb"
 # host, one thread for both CPUs is not slower, and no CPU spins while it waits for a CPU that the host does not run.
 # mitigations=off: the kernel's mitigations for CPU bugs only cost time here.
 # Each half of the memory is a NUMA node.
-exec qemu-system-x86_64 -accel tcg,thread=single -cpu "$cpu" -smp "${QOS_SMP:-2,sockets=2}" -m 4096 \
+exec qemu-system-x86_64 -accel tcg,thread=single ${QOS_ICOUNT:+-icount "$QOS_ICOUNT"} -cpu "$cpu" -smp "${QOS_SMP:-2,sockets=2}" -m 4096 \
   -object memory-backend-ram,id=half0,size=2G -object memory-backend-ram,id=half1,size=2G \
   -numa node,memdev=half0 -numa node,memdev=half1 \
   -display none -no-reboot -nic "${QOS_NIC:-none}" -kernel "$KERNEL" -initrd "$dir/initrd.cpio" \

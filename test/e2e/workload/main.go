@@ -33,6 +33,7 @@ const usage = `usage: workload                                wait for SIGTERM
        workload allocate MIB                   write to memory, then wait for SIGTERM
        workload allocators MIB                 start a child that does so, and another at each SIGHUP
        workload bursts BUSY IDLE               compute and pause in turns, for these durations, until it is killed
+       workload obey FILE DISK CACHED REGION   load the CPUs, a disk, memory and the page cache of another disk as FILE says
 KIND is read (direct, 4 KiB), write (direct, 16 KiB), commit (8 KiB and fdatasync) or buffered (64 KiB)`
 
 func main() {
@@ -74,6 +75,8 @@ func run(args []string) error {
 		return allocators(args[1])
 	case args[0] == "bursts" && len(args) == 3:
 		return bursts(args[1], args[2])
+	case args[0] == "obey" && len(args) == 5:
+		return obey(args[1], args[2], args[3], args[4])
 	}
 
 	return errors.New(usage)
