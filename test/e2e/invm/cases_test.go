@@ -101,6 +101,7 @@ func nodeCases() []nodeCase {
 		{name: "volumes have the limits of their classes, from the start of a container until its end", test: volumes, on: intelV2 | crioIntel},
 		{name: "volumes on each filesystem and of mode Block have their limits", test: filesystems, on: intelV2},
 		{name: "weights are in the kernel, and the status reports whether a disk applies them", test: weights, on: containerd | crioIntel},
+		{name: "a latency is in the kernel from the first instruction until the class is left", test: latency, on: intelV2},
 		{name: "the reported usage of classes is that of the kernel's counters", test: usage, on: containerd},
 		{name: "a limit that holds and a limit that another program removes have different verdicts", test: heldLimits, on: intelV2},
 		{name: "a monitored container is measured by itself", test: monitored, on: intelV2 | amdV2},
@@ -209,7 +210,7 @@ func requests() map[string]string {
 		"main": "rdt=gold", "limited": "blockio=throttled", "platinum": "rdt=platinum", "networked": "network=fast",
 		"one": "rdt=gold", "two": "rdt=gold", "three": "rdt=gold", "again": "blockio=single", "other": "blockio=single",
 		"changed": "rdt=silver,blockio=throttled", "reloaded": "rdt=silver,blockio=slower",
-		"kept": "rdt=gold,blockio=throttled", "gone": "rdt=gold", "next": "rdt=gold", "weighed": "blockio=weighted",
+		"kept": "rdt=gold,blockio=throttled", "gone": "rdt=gold", "next": "rdt=gold", "weighed": "blockio=weighted", "quick": "blockio=slower",
 	} {
 		annotations[keyOf(container)] = request
 	}
