@@ -103,6 +103,31 @@ func TestValuesOfAnotherClassDoNotCount(t *testing.T) {
 	}
 }
 
+// TestAClassOfPodsMustFitAllContainersOfThePod asks about a pod with two containers, of which one writes what fits into the class slow.
+func TestAClassOfPodsMustFitAllContainersOfThePod(t *testing.T) {
+	b := newBlamed(t, strings.Replace(blamedFiles, "k8s.io/blockio", "vendor.example/pods\n  scope: pod", 1))
+	p := pod("db", nil)
+	p.CgroupsPath = "/kubepods/poddb"
+	b.mustRunPod(t, p)
+	first := b.runs(t, "db", "")
+	second := container("c-second")
+	second.Container, second.CgroupsPath, second.PID = "second", "/kubepods/poddb/c-second", 1
+	b.host.Cgroups().AddCgroup(second.CgroupsPath)
+	if _, err := b.run(t, p, second); err != nil {
+		t.Fatal(err)
+	}
+	b.records(t, 25, map[string]uint64{first: 4, second.CgroupsPath: 30})
+
+	got := b.recommends(t, "db")
+	wantRecommended(t, got, "fits medium ThrottleWriteBps sda 100")
+	if got.Container.Name != "" || got.Container.PodUID != "uid-db" || got.Figures[0].Need != 34e6 {
+		t.Errorf("recommended is %+v", got)
+	}
+	if _, err := b.Recommend(t.Context(), history.Selection{Namespace: "ns", Pod: "db", Container: "main"}); !errors.Is(err, recommend.ErrNoClass) {
+		t.Errorf("of one container: %v, want ErrNoClass", err)
+	}
+}
+
 func TestWhatCannotBeRecommendedIsOneLine(t *testing.T) {
 	b := newBlamed(t, blamedFiles)
 	want := func(name string, s history.Selection, kind error, text string) {

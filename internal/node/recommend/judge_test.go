@@ -128,6 +128,10 @@ func TestMemoryMayComeCloserToItsLimitThanARate(t *testing.T) {
 	if got := recommend.Judge(d); outcome(got) != "add  110" {
 		t.Errorf("advice is %+v", got)
 	}
+	d.Present, d.Uses[0].Held = "c", held(20)
+	if got := recommend.Judge(d); outcome(got) != "add  180" || !got.Held {
+		t.Errorf("held by the largest class, the advice is %+v, want twice its limit", got)
+	}
 }
 
 // TestContainersThatShareAClassShareItsLimit lets others use most of the class that would fit alone.
