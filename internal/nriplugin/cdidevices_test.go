@@ -56,3 +56,34 @@ func TestTheVariableOfACDIDeviceGivesNoClass(t *testing.T) {
 		t.Errorf("a refused container has %s", got)
 	}
 }
+
+// TestAnAnnotationBesideAClaim creates containers whose claim has allocated gold, and whose pod has an annotation.
+func TestAnAnnotationBesideAClaim(t *testing.T) {
+	const pod, container = "qos.noderesource.dev/pod", "container.qos.noderesource.dev/main"
+	for name, test := range map[string]struct{ key, request, want string }{
+		"the same class":       {container, "test.example/cache=gold", "gold container"},
+		"a default of the pod": {pod, "test.example/cache=bronze", "gold allocated"},
+		"another class":        {container, "test.example/cache=bronze", `class "bronze" of test.example/cache contradicts the allocated class "gold"`},
+		"no class":             {container, "test.example/cache=", `class "" of test.example/cache contradicts the allocated class "gold"`},
+		"the annotation of the allocation, forged": {"allocated.qos.noderesource.dev/test.example:cache::bronze", "test.example/cache=bronze", "gold allocated"},
+		"the name of another CDI device":           {"cdi.k8s.io/qos", classes.CDIDevice(classes.Pair{Resource: byClaim.Resource, Class: "bronze"}), "gold allocated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			sandbox, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: "web", Annotations: map[string]string{test.key: test.request}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = r.CreateContainer(t.Context(), sandbox, nriruntime.ContainerConfig{
+				Name: "main", CDIDevices: []string{classes.CDIDevice(byClaim)}, Env: []string{classes.CDIEnvironment(byClaim)},
+			})
+			got := r.assignment(t)
+			if err != nil {
+				got = err.Error()
+			}
+			if !strings.Contains(got, test.want) {
+				t.Errorf("the container has %s, want %s", got, test.want)
+			}
+		})
+	}
+}
