@@ -279,6 +279,7 @@ func quotaUnderDRA(t *testing.T, n *node) {
 	n.runClaimed(t, "by-claim", request, "main")
 	n.running(t, "by-claim")
 	used(`"requests.qos.noderesource.dev/blockio.gold":"2"`)
+	used(`"blockio.gold.deviceclass.resource.k8s.io/devices":"2"`)
 	output, err := n.kubectlCommand(claimed("too-many", request, "", "main"), "apply", "-f", "-", "--dry-run=server").CombinedOutput()
 	if err == nil || !strings.Contains(string(output), "exceeded quota: gold") {
 		t.Errorf("a third request is answered %v: %s", err, output)
