@@ -21,6 +21,7 @@ import (
 type draPrograms struct {
 	*programs
 	driver *process
+	usual  []string // arguments of the driver
 }
 
 // installDRA starts the plugin, the publisher and the DRA driver as processes.
@@ -33,6 +34,7 @@ func (n *node) installDRA(t *testing.T) *draPrograms {
 	// The driver runs as in the DaemonSet: as root without capabilities.
 	p.driver = n.process("driver", "setpriv", "--bounding-set=-all", "--inh-caps=-all", n.program("qos-dra-driver"),
 		"--node-name", n.name, "--kubeconfig", n.cluster.kubeconfig("admin"), "--grace=5s", "--no-execute")
+	p.usual = p.driver.args
 	p.driver.mustStart(t)
 	t.Cleanup(func() { must(t, p.driver.end(syscall.SIGTERM)) })
 	n.makeDeviceClasses(t)
@@ -85,6 +87,8 @@ func TestDRA(t *testing.T) {
 	t.Run("a quota counts limits and claims", func(t *testing.T) { quotaUnderDRA(t, n) })
 	t.Run("restarts leave pods alone", func(t *testing.T) { restartsUnderDRA(t, n, p) })
 	t.Run("classes change under pods", func(t *testing.T) { classesChangeUnderDRA(t, n, p) })
+	t.Run("a class, CPUs and a card are of one NUMA node", func(t *testing.T) { standInCPUs(t, n, p) })
+	t.Run("dra-driver-cpu places a class", func(t *testing.T) { realCPUs(t, n, p) })
 	t.Run("a pool is switched while pods run", func(t *testing.T) { switchWithPods(t, n, p) })
 	t.Run("the driver writes little", func(t *testing.T) { fewWrites(t, n, p) })
 }

@@ -68,11 +68,11 @@ func switchWithPods(t *testing.T, n *node, p *draPrograms) {
 	n.slots(t, "blockio-gold=2")
 }
 
-// restartDriver ends the driver, and starts it with a further flag, or without.
+// restartDriver ends the driver, and starts it with further flags, or without.
 func (p *draPrograms) restartDriver(t *testing.T, flags ...string) {
 	t.Helper()
 	p.driver.mustEnd(t, syscall.SIGTERM)
-	p.driver.args = append(slices.DeleteFunc(p.driver.args, func(arg string) bool { return arg == "--retire" }), flags...)
+	p.driver.args = append(slices.Clone(p.usual), flags...)
 	p.driver.mustStart(t)
 }
 

@@ -182,6 +182,10 @@ func prepare(dir string) error {
 		}
 	}
 
+	if err := buildCPUDriver(bin); err != nil {
+		return err
+	}
+
 	version := "-X main.version=v0.0.0-e2e"
 	for _, program := range []string{
 		"./cmd/qos-nri-plugin", "./cmd/qos-kubelet-shim", "./cmd/qos-dra-driver", "./cmd/qos-storage", "./cmd/kubectl-qos", "./test/e2e/workload", "./test/e2e/agent", "./test/e2e/csidriver",
