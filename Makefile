@@ -167,7 +167,7 @@ fuzz: ## Fuzz every target for FUZZTIME=20s each, as many at once as there are C
 .PHONY: e2e-setup
 e2e-setup: ## Build the kernel, the runtimes and Kubernetes for the end-to-end tests.
 	test/e2e/vm/setup.sh $(if $(SHORT),short) >/dev/null
-	[ "$$(id -u)" != 0 ] || test/e2e/kubernetes/setup.sh >/dev/null
+	[ "$$(id -u)" != 0 ] || test/e2e/kubernetes/setup.sh $(if $(SHORT),short) >/dev/null
 
 # The two targets run one after the other, because a VM keeps one CPU busy, and runtimes and kubelets time out on a busy host.
 .PHONY: e2e

@@ -230,6 +230,9 @@ func makeImage(dir string) error {
 // setUp runs a script that prints paths as NAME=VALUE. It links these paths, and the files in them, into a directory.
 func setUp(script, bin string) error {
 	setup := exec.Command(script)
+	if testing.Short() {
+		setup.Args = append(setup.Args, "short")
+	}
 	setup.Stderr = os.Stderr
 	paths, err := setup.Output()
 	if err != nil {

@@ -2,9 +2,10 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup.sh: installs or builds what the Kubernetes tests need: Debian packages, etcd, Kubernetes, CSI sidecars, containerd, runc,
-# Helm and Prometheus. It skips what exists already, and prints the paths that the tests use, as NAME=VALUE. Only the
-# installation of Debian packages needs root. QOS_E2E_KUBERNETES=1.37 selects another Kubernetes than 1.36.
+# setup.sh [short]: installs or builds what the Kubernetes tests need: Debian packages, etcd, Kubernetes, CSI sidecars, containerd,
+# runc, Helm, Prometheus, and the code of Argo CD and Flux; with "short", only what "go test -short" needs. It skips what exists
+# already, and prints the paths that the tests use, as NAME=VALUE. Only the installation of Debian packages needs root.
+# QOS_E2E_KUBERNETES=1.37 selects another Kubernetes than 1.36.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../vm/env.sh"
@@ -22,6 +23,11 @@ sidecars=$sidecars-resizer-$(version github.com/kubernetes-csi/external-resizer/
 once "$sidecars/csi-resizer" "$here/build-sidecars.sh" "$sidecars" >&2
 prometheus=$CACHE/prometheus-$(sed -n 's#^\tgithub.com/prometheus/prometheus \(v[^ ]*\).*#\1#p' "$here/../../../tools/prometheus/go.mod")
 once "$prometheus/prometheus" "$here/build-prometheus.sh" "$prometheus" >&2
+if [ "${1:-}" != short ]; then
+  gitops=$CACHE/gitops-$(cat "$here"/gitops/*/{main.go,go.sum} | sha256sum | cut -c1-12)
+  once "$gitops/argocd" "$here/build-gitops.sh" "$gitops" >&2
+  echo "GITOPS=$gitops"
+fi
 echo "KUBERNETES=$kubernetes"
 echo "RUNTIMES=$RUNTIMES"
 echo "HELM=$helm"

@@ -46,6 +46,9 @@ func TestStatefulSetVolumes(t *testing.T) {
 	if !testing.Short() { // takes half a minute
 		run("the driver gives the volumes a class", "Parallel", volumesGetClasses)
 	}
+	if !testing.Short() { // the code of Argo CD takes minutes to build
+		run("Argo CD and Flux may change the size in the template", "Parallel", gitOpsChanges)
+	}
 	run("helm, kubectl and others may change the size in the template", "Parallel", templatesChange)
 	run("without some of the objects, StatefulSets that request nothing are changed", "Parallel", objectsAreLost)
 	run("pods that are away or have an older revision are waited for", "Parallel", podsAreAwaited)

@@ -53,16 +53,22 @@ func (d *database) applyWith(manifest string, flags ...string) (string, error) {
 	return strings.TrimSpace(string(output)), err
 }
 
+// policyActs waits until the policy acts on a larger template.
+func (d *database) policyActs(t *testing.T) {
+	t.Helper()
+	until(t, "the policy acts", func() (bool, string) {
+		seen, err := d.applyWith(d.larger(t, "20Mi"), "--dry-run=server", "-o", "jsonpath="+sizeAnnotation)
+		return err == nil && seen == "20Mi 16Mi", seen
+	})
+}
+
 // templatesChange sends updates of the template as tools do.
 func templatesChange(t *testing.T, d *database) {
 	if output, err := d.applyWith(d.larger(t, "20Mi")); err == nil {
 		t.Fatalf("without the policy, a larger template is accepted: %s", output)
 	}
 	d.installPolicies(t)
-	until(t, "the policy acts", func() (bool, string) {
-		seen, err := d.applyWith(d.larger(t, "20Mi"), "--dry-run=server", "-o", "jsonpath="+sizeAnnotation)
-		return err == nil && seen == "20Mi 16Mi", seen
-	})
+	d.policyActs(t)
 
 	t.Run("kubectl apply", func(t *testing.T) {
 		d.applyIn(t, d.namespace, d.larger(t, "20Mi"))
