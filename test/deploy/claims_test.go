@@ -32,6 +32,13 @@ func requesting(exactly string, alternatives ...string) resourcev1.ResourceClaim
 	return resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: requests}}
 }
 
+func deviceClass(t *testing.T, extended string) string {
+	t.Helper()
+	name, err := classes.DeviceClass(extended)
+	must(t, err)
+	return name
+}
+
 // refusalsOfClaim returns the messages with which a policy refuses a claim and a template of the claim.
 func (p *policy) refusalsOfClaim(t *testing.T, params runtime.Object, spec resourcev1.ResourceClaimSpec) (messages []string) {
 	t.Helper()
@@ -68,8 +75,12 @@ func TestAQuotaListsTheAllowedClassesOfClaims(t *testing.T) {
 		{"another resource", "rdt=gold", requesting("blockio.slow", "gpu.example"), ""},
 		{"a vendor's class", "vendor.example/net=fast", requesting("vendor.example.net.fast", "vendor.example.net.slow"),
 			refused("second/a", "vendor.example.net.slow", "vendor.example/net=fast")},
-		{"with capital letters", "vendor.example/Big_net=fast", requesting("vendor.example.big-net.fast-01234567"),
-			refused("class", "vendor.example.big-net.fast-01234567", "vendor.example/Big_net=fast")},
+		{"a class with capital letters", "rdt=gold,k8s.io/rdt=Fast_1", requesting(deviceClass(t, "qos.noderesource.dev/rdt.Fast_1")), ""},
+		{"a resource with capital letters", "vendor.example/Big_net=fast",
+			requesting(deviceClass(t, "vendor.example/Big_net.fast"), deviceClass(t, "vendor.example/Big_net.slow")),
+			refused("second/a", deviceClass(t, "vendor.example/Big_net.slow"), "vendor.example/Big_net=fast")},
+		{"without the digest", "rdt=Fast_1", requesting("rdt.fast-1"), refused("class", "rdt.fast-1", "rdt=Fast_1")},
+		{"with another ending", "rdt=Fast_1", requesting("rdt.fast-1-ondemand"), refused("class", "rdt.fast-1-ondemand", "rdt=Fast_1")},
 		{"of the project's domain", "qos.noderesource.dev/pod-blockio=slow", requesting("pod-blockio.slow", "pod-blockio.fast"),
 			refused("second/a", "pod-blockio.fast", "qos.noderesource.dev/pod-blockio=slow")},
 		{"a class whose name begins with that of an allowed one", "rdt=gold", requesting("rdt.gold-2"), refused("class", "rdt.gold-2", "rdt=gold")},
@@ -102,8 +113,6 @@ func TestAClaimCannotRequestAClassWithAMaximum(t *testing.T) {
 	}
 	params, err := runtime.DefaultUnstructuredConverter.ToUnstructured(limits)
 	must(t, err)
-	odd, err := classes.DeviceClass("qos.noderesource.dev/rdt.Fast_1")
-	must(t, err)
 
 	const allows, instead = "QOSLimitRange limits allows at most ", " in a pod, and claims are not counted; request it in the limits of the container"
 	for _, c := range []struct {
@@ -113,7 +122,7 @@ func TestAClaimCannotRequestAClassWithAMaximum(t *testing.T) {
 	}{
 		{"a limited class", requesting("rdt.gold"), "request class: " + allows + "1 of qos.noderesource.dev/rdt.gold" + instead},
 		{"a forbidden class", requesting("rdt.silver", "rdt.silver", "rdt.exclusive"), "request second/b: " + allows + "0 of qos.noderesource.dev/rdt.exclusive in a pod"},
-		{"a class with a capital letter", requesting(odd), "request class: " + allows + "0 of qos.noderesource.dev/rdt.Fast_1 in a pod"},
+		{"a class with a capital letter", requesting(deviceClass(t, "qos.noderesource.dev/rdt.Fast_1")), "request class: " + allows + "0 of qos.noderesource.dev/rdt.Fast_1 in a pod"},
 		{"of a resource of pods", requesting("vendor.example.net.fast"), "request class: " + allows + "0 of vendor.example/net.fast in a pod"},
 		{"a class without a maximum", requesting("rdt.silver", "rdt.gold-2", "blockio.slow"), ""},
 		{"of another driver", requesting("gpu.example"), ""},
