@@ -89,8 +89,8 @@ func deviceName(extended string) string {
 	return strings.Trim(readable[:min(len(readable), maxReadable)], "-") + "-" + hex.EncodeToString(sum[:4])
 }
 
-// devicesOf returns a device for each class that pods can request. It marks those of the resources `perDomain` `divided`, and those whose
-// values differ between caches. If several classes have the same name of a device, it is that of the
+// devicesOf returns a device for each class that pods can request. A device is `divided` if `perDomain` has the name or the short name of
+// its resource, or if the values of its class differ between caches. If several classes have the same name of a device, it is that of the
 // first class that is not draining.
 func devicesOf(r *qosv1alpha1.ResourcesInfo, perDomain []string) []device {
 	var list []device
@@ -101,7 +101,9 @@ func devicesOf(r *qosv1alpha1.ResourcesInfo, perDomain []string) []device {
 			name: deviceName(c.GetExtendedResource()), extended: c.GetExtendedResource(), deviceClass: deviceClass,
 			description: c.GetDescription(), podScope: c.PodScope, mutable: c.Resource.GetMutable(),
 			draining: c.GetDraining(), capacity: c.GetCapacity(),
-			divided: slices.Contains(perDomain, c.Resource.GetName()) || differs(c.GetValues()),
+			divided: differs(c.GetValues()) || slices.ContainsFunc(perDomain, func(name string) bool {
+				return classes.CanonicalResource(name) == c.Resource.GetName()
+			}),
 		})
 	}
 

@@ -90,7 +90,11 @@ func readNumber(sys fs.FS, file string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+	number, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", file, err)
+	}
+	return number, nil
 }
 
 // differs reports whether the values of a class are not the same for all L3 caches, e.g. {"L3": "0=ff;1=f"}.

@@ -65,7 +65,7 @@ func TestDomainsAreTheCachesOfNUMANodes(t *testing.T) {
 	}
 
 	sys := fstest.MapFS{"devices/system/cpu/cpu0/cache/index3/level": {Data: []byte("3\n")}, "devices/system/cpu/cpu0/cache/index3/id": {Data: []byte("?\n")}}
-	if got, err := readDomains(sys); err == nil || !strings.Contains(err.Error(), "read the L3 caches") {
+	if got, err := readDomains(sys); err == nil || !strings.Contains(err.Error(), "read the L3 caches: devices/system/cpu/cpu0/cache/index3/id: ") {
 		t.Errorf("an ID that is no number is %v, %v", got, err)
 	}
 }
@@ -116,6 +116,7 @@ func TestAClassHasADevicePerDomain(t *testing.T) {
 		"L2 caches are not domains":        {values: map[string]string{"L2": "0=ff;1=f"}, capacity: 3, want: one},
 		"values of another kind":           {values: map[string]string{"io.max": "254:0 rbps=1;254:1 rbps=2"}, capacity: 3, want: one},
 		"on request":                       {perDomain: "k8s.io/rdt", capacity: 3, want: two},
+		"on request, by the short name":    {perDomain: "rdt", capacity: 3, want: two},
 		"on request, for another resource": {perDomain: "vendor.example/rdt", capacity: 3, want: one},
 		"on request, with one slot":        {perDomain: "k8s.io/rdt", capacity: 1, want: []string{"rdt-gold-numa0-l3-0=1"}},
 		"on request, without a limit":      {perDomain: "k8s.io/rdt", want: []string{"rdt-gold-numa0-l3-0=0", "rdt-gold-numa1-l3-1=0"}},
@@ -133,6 +134,17 @@ func TestAClassHasADevicePerDomain(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestResourcesWithDomainsHaveNames(t *testing.T) {
+	for _, list := range [][]string{nil, {"rdt", "vendor.example/net"}, {"k8s.io/rdt"}, {"rtd"}, {"rdt", ""}} {
+		o := DefaultOptions()
+		o.NodeName, o.PerDomain = node, list
+		valid := !slices.Contains(list, "rtd") && !slices.Contains(list, "")
+		if err := o.Validate(); valid != (err == nil) || !valid && !strings.Contains(err.Error(), "--per-domain") {
+			t.Errorf("--per-domain=%s: %v", strings.Join(list, ","), err)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // Options are the options of the driver, which the command's flags set.
@@ -33,7 +34,7 @@ type Options struct {
 	Retire bool
 	// NoExecute makes Kubernetes delete the pods of removed classes, if their class files say that they are evicted.
 	NoExecute bool
-	// PerDomain has the names of resources whose classes have a device for each L3 cache and NUMA node, and not one for the node.
+	// PerDomain has the names or short names of resources whose classes have a device for each L3 cache and NUMA node, and not one for the node.
 	PerDomain []string
 	// SysDir is the mount point of the kernel's sysfs.
 	SysDir  string
@@ -55,6 +56,11 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--grace %s is too short for a restart of the plugin; use at least 1s, usually 30s", o.Grace)
 	case o.NodeName == "":
 		return errors.New("--node-name is required; pass the name of the Node object")
+	}
+	for _, name := range o.PerDomain {
+		if err := classes.ValidateResourceName(classes.CanonicalResource(name)); err != nil {
+			return fmt.Errorf("--per-domain %q is no name of a resource, such as k8s.io/rdt: %w", name, err)
+		}
 	}
 	return nil
 }
