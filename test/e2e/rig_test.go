@@ -49,7 +49,7 @@ func prepare(t *testing.T) *rig {
 	}
 
 	r.build(t, "build", "-o", filepath.Join(r.programs, "qos-nri-plugin"), "./cmd/qos-nri-plugin")
-	r.build(t, "test", "-c", "-tags", "e2e_vm", "-o", filepath.Join(r.programs, "invm.test"), "./test/e2e/invm")
+	r.build(t, "test", "-c", "-tags", "e2e_vm,grpcnotrace", "-o", filepath.Join(r.programs, "invm.test"), "./test/e2e/invm")
 	r.build(t, "test", "-c", "-o", filepath.Join(r.programs, "rdt.test"), "./pkg/rdt")
 	r.build(t, "build", "-o", filepath.Join(r.programs, "demo"), "./test/demo")
 	r.build(t, "build", "-o", filepath.Join(r.programs, "lab"), "./test/lab/real")
@@ -99,7 +99,7 @@ func (r *rig) buildFor(t *testing.T, arch string, args ...string) {
 	t.Helper()
 	build := child.Command(t, "go", args...)
 	build.Dir = r.source
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath"))
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath -tags=grpcnotrace"))
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, output)
 	}
@@ -112,7 +112,7 @@ func (r *rig) buildForArm(t *testing.T, root string) {
 	opt := filepath.Join(root, "opt")
 	r.buildFor(t, "arm64", "build", "-o", filepath.Join(root, "init"), "./test/e2e/firstprocess")
 	r.buildFor(t, "arm64", "build", "-o", filepath.Join(opt, "demo"), "./test/demo")
-	r.buildFor(t, "arm64", "test", "-c", "-tags", "e2e_vm", "-o", filepath.Join(opt, "invm.test"), "./test/e2e/invm")
+	r.buildFor(t, "arm64", "test", "-c", "-tags", "e2e_vm,grpcnotrace", "-o", filepath.Join(opt, "invm.test"), "./test/e2e/invm")
 	r.buildFor(t, "arm64", "test", "-c", "-o", filepath.Join(opt, "rdt.test"), "./pkg/rdt")
 	must(t, os.MkdirAll(filepath.Join(root, "bin"), 0o755))
 	for _, name := range []string{"sh", "sleep"} {
