@@ -36,7 +36,7 @@ func Main(root *cobra.Command) int {
 
 // Execute runs a command and returns the exit code. It prints an error as one line.
 func Execute(ctx context.Context, root *cobra.Command, args []string) int {
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // with nil, cobra takes those of the process
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(UsageError)
 
