@@ -6,7 +6,6 @@
 package kubernetes
 
 import (
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -93,36 +92,4 @@ func (n *node) noDevices(t *testing.T) {
 		seen, err := n.try("get", "resourceslices", "-o", "jsonpath={.items[*].spec.devices[*].name}")
 		return err == nil && seen == "", seen
 	})
-}
-
-// tenantsAreConfined sends requests of a user who may edit one namespace, which includes to create pods and claims.
-func tenantsAreConfined(t *testing.T, n *node) {
-	n.runClaimed(t, "owned", "exactly: {deviceClassName: blockio.gold}", "main")
-	n.running(t, "owned")
-	n.kubectl(t, "create", "rolebinding", "tenant", "--clusterrole=edit", "--user=tenant")
-	t.Cleanup(func() { n.kubectl(t, "delete", "rolebinding", "tenant") })
-
-	const api, claims = "/apis/resource.k8s.io/v1", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
-	const merge = "application/merge-patch+json"
-	for what, test := range map[string]struct{ method, path, contentType, body, want string }{
-		"a ResourceSlice": {
-			http.MethodPost, api + "/resourceslices", "application/json",
-			`{"metadata": {"name": "forged"}, "spec": {"driver": "qos.noderesource.dev", "nodeName": "node-1", "pool": {"name": "node-1", "generation": 99, "resourceSliceCount": 1}}}`,
-			"403 Forbidden",
-		},
-		"a DeviceClass":         {http.MethodPost, api + "/deviceclasses", "application/json", `{"metadata": {"name": "forged"}, "spec": {}}`, "403 Forbidden"},
-		"the status of a claim": {http.MethodPatch, claims + "/owned/status", merge, `{"status": {"devices": null}}`, "403 Forbidden"},
-		"the request of a claim": {
-			http.MethodPatch, claims + "/owned", merge, `{"spec": {"devices": {"requests": []}}}`, "field is immutable",
-		},
-		"a claim without a slot": {
-			http.MethodPost, claims, "application/json",
-			`{"metadata": {"name": "forged"}, "spec": {"devices": {"requests": [{"name": "class", "exactly": {"deviceClassName": "blockio.gold", "adminAccess": true}}]}}}`,
-			"admin-access",
-		},
-	} {
-		if answer := n.requestAs(t, "admin-token", "tenant", test.method, test.path, test.contentType, test.body); !strings.Contains(answer, test.want) {
-			t.Errorf("a tenant who writes %s gets %.500s, want %s", what, answer, test.want)
-		}
-	}
 }
