@@ -65,7 +65,7 @@ func TestASlowResctrlLeavesTheRestOfASample(t *testing.T) {
 		slow := func(name string) bool { return begun.Load() && strings.Contains(name, "/mon_data/") }
 		var host stuckReads
 		f := newMonitoredOn(t, func(crash crashHost) classes.Kind {
-			host = stuckReads{pressing{crash, nil}, slow, released}
+			host = stuckReads{pressing{crashHost: crash}, slow, released}
 			return rdtOn(t, host)
 		}, strings.Replace(rdtFiles, "rdt: {", "rdt: {monitoring: containers, ", 1), "rdt=gold")
 		f.fixture.restart(t, func(o *node.Options) {

@@ -10,6 +10,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,11 +42,19 @@ resources:
 // pressing is a host whose cgroups also have pressure stall information and statistics of the CPU and of memory.
 type pressing struct {
 	crashHost
-	waited map[string]time.Duration // for I/O, by directory
+	// waited is for I/O, and `disks` how many disks a container uses beside those of the host. Both are by directory.
+	waited map[string]time.Duration
+	disks  map[string]int
 }
 
 func (p pressing) ReadFile(name string) ([]byte, error) {
 	switch path.Base(name) {
+	case "io.stat":
+		data, err := p.crashHost.ReadFile(name)
+		for minor := range p.disks[path.Dir(name)] {
+			data = fmt.Appendf(data, "259:%d rbytes=1 wbytes=1 rios=1 wios=1\n", minor)
+		}
+		return data, err
 	case "io.pressure":
 		return fmt.Appendf(nil, "some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n", p.waited[path.Dir(name)].Microseconds()), nil
 	case "cpu.pressure", "memory.pressure":
@@ -60,19 +69,24 @@ func (p pressing) ReadFile(name string) ([]byte, error) {
 	return p.crashHost.ReadFile(name)
 }
 
-// blamed is a node that records containers.
+func (p pressing) Readlink(name string) (string, error) {
+	if minor, further := strings.CutPrefix(name, "/sys/dev/block/259:"); further {
+		return "/sys/block/further" + minor, nil
+	}
+	return p.crashHost.Readlink(name)
+}
+
+// blamed is a node that records containers, in a bubble of synctest.
 type blamed struct {
 	*machine
 	host pressing
-	now  time.Time
 }
 
 func newBlamed(t *testing.T, files string) *blamed {
 	t.Helper()
 	m := newBlockIOMachine(t, false, "first").machine
-	b := &blamed{machine: m, host: pressing{m.host, map[string]time.Duration{}}, now: time.Now()}
+	b := &blamed{machine: m, host: pressing{m.host, map[string]time.Duration{}, map[string]int{}}}
 	b.fixture.restart(t, func(o *node.Options) {
-		o.Now = func() time.Time { return b.now }
 		o.HistoryInterval, o.Counters = historyInterval, history.NewCounters(b.host, treeOf(t, b.host))
 	})
 	b.mustConfigure(t, files)
@@ -105,11 +119,16 @@ func (b *blamed) runs(t *testing.T, name, request string) string {
 	return c.CgroupsPath
 }
 
+// pass lets an interval pass on the clock of synctest. So no reading takes too long because this machine is busy.
+func (b *blamed) pass() {
+	time.Sleep(historyInterval) //nolint:forbidigo // the clock of synctest advances at once
+}
+
 // records lets intervals pass, in each of which containers write a number of MB/s to sda, and those that wait do so half of the time.
 func (b *blamed) records(t *testing.T, n int, writes map[string]uint64, waits ...string) {
 	t.Helper()
 	for range n {
-		b.now = b.now.Add(historyInterval)
+		b.pass()
 		for group, rate := range writes {
 			b.host.Cgroups().Transfer(group, "sda", 0, rate*1_000_000*uint64(historyInterval.Seconds()))
 		}
@@ -127,64 +146,69 @@ func blamedPod(namespace, pod, uid, container string) blame.Request {
 // TestANodeNamesTheContainerThatWritesToTheSameDisk lets three containers write, of which one writes 380 MB/s for a while. The class
 // medium is the smallest change that helps: fast leaves more than half of the rise, slow is full and smaller, and other limits another disk.
 func TestANodeNamesTheContainerThatWritesToTheSameDisk(t *testing.T) {
-	b := newBlamed(t, blamedFiles)
-	db, batch, idle := b.runs(t, "db", ""), b.runs(t, "batch", "blockio=fast"), b.runs(t, "idle", "blockio=slow")
-	quiet := map[string]uint64{db: 5, batch: 2, idle: 8}
-	b.records(t, 10, quiet)
-	b.records(t, 4, map[string]uint64{db: 3, batch: 380, idle: 8}, db)
-	b.records(t, 6, quiet)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		db, batch, idle := b.runs(t, "db", ""), b.runs(t, "batch", "blockio=fast"), b.runs(t, "idle", "blockio=slow")
+		quiet := map[string]uint64{db: 5, batch: 2, idle: 8}
+		b.records(t, 10, quiet)
+		b.records(t, 4, map[string]uint64{db: 3, batch: 380, idle: 8}, db)
+		b.records(t, 6, quiet)
 
-	got, err := b.Blame(t.Context(), blamedPod("ns", "db", "", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(got.Sufferers) != 1 || len(got.Sufferers[0].Findings) != 1 || len(got.Sufferers[0].Findings[0].Culprits) != 1 {
-		t.Fatalf("found %+v", got)
-	}
-	f := got.Sufferers[0].Findings[0]
-	c := f.Culprits[0]
-	if f.Kind != blame.IO || f.Part != "sda" || f.To.Sub(f.From) != 4*historyInterval || len(f.Own) > 0 || c.Pod != "batch" || c.Name != "main" || c.During < 300e6 {
-		t.Errorf("found %+v", f)
-	}
-	want := &blame.Suggestion{Offer: blame.Offer{
-		Resource: "k8s.io/blockio", Class: "medium", Name: "ThrottleWriteBps", Series: c.Series, Bound: 100e6, Mutable: true,
-	}}
-	if diff := cmp.Diff(want, c.Suggestion); diff != "" {
-		t.Errorf("suggestion (-want +got):\n%s", diff)
-	}
+		got, err := b.Blame(t.Context(), blamedPod("ns", "db", "", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Sufferers) != 1 || len(got.Sufferers[0].Findings) != 1 || len(got.Sufferers[0].Findings[0].Culprits) != 1 {
+			t.Fatalf("found %+v", got)
+		}
+		f := got.Sufferers[0].Findings[0]
+		c := f.Culprits[0]
+		if f.Kind != blame.IO || f.Part != "sda" || f.To.Sub(f.From) != 4*historyInterval || len(f.Own) > 0 || c.Pod != "batch" || c.Name != "main" || c.During < 300e6 {
+			t.Errorf("found %+v", f)
+		}
+		want := &blame.Suggestion{Offer: blame.Offer{
+			Resource: "k8s.io/blockio", Class: "medium", Name: "ThrottleWriteBps", Series: c.Series, Bound: 100e6, Mutable: true,
+		}}
+		if diff := cmp.Diff(want, c.Suggestion); diff != "" {
+			t.Errorf("suggestion (-want +got):\n%s", diff)
+		}
 
-	ofNode, err := b.Blame(t.Context(), blame.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(got.Sufferers, ofNode.Sufferers); diff != "" {
-		t.Errorf("of the node (-want +got):\n%s", diff)
-	}
-	if recent, err := b.Blame(t.Context(), blame.Request{Since: time.Minute}); err != nil || len(recent.Sufferers) != 0 {
-		t.Errorf("in the last minute: %+v, %v", recent, err)
-	}
+		ofNode, err := b.Blame(t.Context(), blame.Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(got.Sufferers, ofNode.Sufferers); diff != "" {
+			t.Errorf("of the node (-want +got):\n%s", diff)
+		}
+		if recent, err := b.Blame(t.Context(), blame.Request{Since: time.Minute}); err != nil || len(recent.Sufferers) != 0 {
+			t.Errorf("in the last minute: %+v, %v", recent, err)
+		}
+	})
 }
 
 // TestANodeNamesTheOwnLimitOfAContainer lets a container write as much as its class allows, while another one writes more, too.
 func TestANodeNamesTheOwnLimitOfAContainer(t *testing.T) {
-	b := newBlamed(t, blamedFiles)
-	db, batch := b.runs(t, "db", "blockio=slow"), b.runs(t, "batch", "")
-	b.records(t, 10, map[string]uint64{db: 2, batch: 2})
-	b.records(t, 5, map[string]uint64{db: 10, batch: 200}, db)
-	b.records(t, 5, map[string]uint64{db: 2, batch: 2})
-	got, err := b.Blame(t.Context(), blamedPod("ns", "db", "", "main"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := got.Sufferers[0].Findings
-	if len(f) != 1 || len(f[0].Culprits) != 0 || len(f[0].Own) != 1 || f[0].Own[0].Reason != blame.OwnClassLimit || f[0].Own[0].Limit != 10e6 {
-		t.Errorf("found %+v", f)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		db, batch := b.runs(t, "db", "blockio=slow"), b.runs(t, "batch", "")
+		b.records(t, 10, map[string]uint64{db: 2, batch: 2})
+		b.records(t, 5, map[string]uint64{db: 10, batch: 200}, db)
+		b.records(t, 5, map[string]uint64{db: 2, batch: 2})
+		got, err := b.Blame(t.Context(), blamedPod("ns", "db", "", "main"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := got.Sufferers[0].Findings
+		if len(f) != 1 || len(f[0].Culprits) != 0 || len(f[0].Own) != 1 || f[0].Own[0].Reason != blame.OwnClassLimit || f[0].Own[0].Limit != 10e6 {
+			t.Errorf("found %+v", f)
+		}
+	})
 }
 
 // TestANodeNamesTheLimitOfAPod lets a pod write as much as its class allows, while another one writes more, too.
 func TestANodeNamesTheLimitOfAPod(t *testing.T) {
-	const files = `
+	synctest.Test(t, func(t *testing.T) {
+		const files = `
 apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSClassConfig
 resources:
@@ -193,90 +217,95 @@ resources:
   classes: [{name: slow}]
   blockio: {Classes: {slow: [{Devices: [/dev/sda], ThrottleWriteBps: 10M}]}}
 `
-	b := newBlamed(t, files)
-	p := pod("db", map[string]string{"qos.noderesource.dev/pod": "test.example/pod-blockio=slow"})
-	p.CgroupsPath, p.PodCgroupsPath = "/kubepods/poduid-db", "/kubepods/poduid-db"
-	b.host.Cgroups().AddCgroup(p.CgroupsPath)
-	b.mustRunPod(t, p)
-	db, batch := b.runs(t, "db", ""), b.runs(t, "batch", "")
-	b.records(t, 10, map[string]uint64{db: 2, batch: 2})
-	b.records(t, 5, map[string]uint64{db: 10, batch: 200}, db)
-	b.records(t, 5, map[string]uint64{db: 2, batch: 2})
-	got, err := b.Blame(t.Context(), blamedPod("ns", "db", "", ""))
-	if err != nil || len(got.Sufferers) != 1 || len(got.Sufferers[0].Findings) != 1 {
-		t.Fatalf("found %+v, error %v", got, err)
-	}
-	f := got.Sufferers[0].Findings[0]
-	if len(f.Culprits) != 0 || len(f.Own) != 1 || f.Own[0].Reason != blame.OwnClassLimit || f.Own[0].Limit != 10e6 || !f.Own[0].Pod {
-		t.Errorf("found %+v", f)
-	}
+		b := newBlamed(t, files)
+		p := pod("db", map[string]string{"qos.noderesource.dev/pod": "test.example/pod-blockio=slow"})
+		p.CgroupsPath, p.PodCgroupsPath = "/kubepods/poduid-db", "/kubepods/poduid-db"
+		b.host.Cgroups().AddCgroup(p.CgroupsPath)
+		b.mustRunPod(t, p)
+		db, batch := b.runs(t, "db", ""), b.runs(t, "batch", "")
+		b.records(t, 10, map[string]uint64{db: 2, batch: 2})
+		b.records(t, 5, map[string]uint64{db: 10, batch: 200}, db)
+		b.records(t, 5, map[string]uint64{db: 2, batch: 2})
+		got, err := b.Blame(t.Context(), blamedPod("ns", "db", "", ""))
+		if err != nil || len(got.Sufferers) != 1 || len(got.Sufferers[0].Findings) != 1 {
+			t.Fatalf("found %+v, error %v", got, err)
+		}
+		f := got.Sufferers[0].Findings[0]
+		if len(f.Culprits) != 0 || len(f.Own) != 1 || f.Own[0].Reason != blame.OwnClassLimit || f.Own[0].Limit != 10e6 || !f.Own[0].Pod {
+			t.Errorf("found %+v", f)
+		}
+	})
 }
 
 // TestARequestEndsWithItsClient cancels a request before it is answered.
 func TestARequestEndsWithItsClient(t *testing.T) {
-	b := newBlamed(t, blamedFiles)
-	b.records(t, 12, map[string]uint64{b.runs(t, "db", ""): 1})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := b.Blame(ctx, blame.Request{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("error is %v, want %v", err, context.Canceled)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		b.records(t, 12, map[string]uint64{b.runs(t, "db", ""): 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := b.Blame(ctx, blame.Request{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("error is %v, want %v", err, context.Canceled)
+		}
+	})
 }
 
 func TestWhatCannotBeBlamedIsOneLine(t *testing.T) {
-	b := newBlamed(t, blamedFiles)
-	want := func(name string, r blame.Request, kind error, text string) {
-		t.Helper()
-		if _, err := b.Blame(t.Context(), r); !errors.Is(err, kind) || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: error is %v, want %v with %q", name, err, kind, text)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		want := func(name string, r blame.Request, kind error, text string) {
+			t.Helper()
+			if _, err := b.Blame(t.Context(), r); !errors.Is(err, kind) || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: error is %v, want %v with %q", name, err, kind, text)
+			}
 		}
-	}
-	db := b.runs(t, "db", "")
-	want("nothing yet", blame.Request{}, blame.ErrTooShort, "0 of 9 samples")
-	b.records(t, 4, map[string]uint64{db: 1})
-	want("just started", blame.Request{}, blame.ErrTooShort, "3 of 9 samples since the plugin started; ask again in 1m30s")
-	b.records(t, 10, map[string]uint64{db: 1}, db)
-	want("an unknown pod", blamedPod("ns", "web", "", ""), history.ErrUnknown, "pod ns/web has no running container on this node")
-	want("another namespace", blamedPod("other", "db", "", ""), history.ErrUnknown, "pod other/db")
-	want("another pod of this name", blamedPod("ns", "db", "x", ""), history.ErrUnknown, "pod ns/db")
-	want("an unknown container", blamedPod("ns", "db", "", "x"), history.ErrUnknown, `pod ns/db has no container "x"`)
-	want("a namespace without a pod", blamedPod("ns", "", "", ""), history.ErrInvalid, "name the pod, or nothing for the whole node")
-	want("a container without a pod", blamedPod("", "", "", "main"), history.ErrInvalid, "name the pod, or nothing for the whole node")
-	want("a UID without a pod", blamedPod("", "", "uid-db", ""), history.ErrInvalid, "name the pod, or nothing for the whole node")
-	want("a pod without a namespace", blamedPod("", "db", "", ""), history.ErrInvalid, `name the namespace of pod "db", too`)
-	want("the future", blame.Request{Since: -time.Minute}, history.ErrInvalid, "since is -1m0s")
+		db := b.runs(t, "db", "")
+		want("nothing yet", blame.Request{}, blame.ErrTooShort, "0 of 9 samples")
+		b.records(t, 4, map[string]uint64{db: 1})
+		want("just started", blame.Request{}, blame.ErrTooShort, "3 of 9 samples since the plugin started; ask again in 1m30s")
+		b.records(t, 10, map[string]uint64{db: 1}, db)
+		want("an unknown pod", blamedPod("ns", "web", "", ""), history.ErrUnknown, "pod ns/web has no running container on this node")
+		want("another namespace", blamedPod("other", "db", "", ""), history.ErrUnknown, "pod other/db")
+		want("another pod of this name", blamedPod("ns", "db", "x", ""), history.ErrUnknown, "pod ns/db")
+		want("an unknown container", blamedPod("ns", "db", "", "x"), history.ErrUnknown, `pod ns/db has no container "x"`)
+		want("a namespace without a pod", blamedPod("ns", "", "", ""), history.ErrInvalid, "name the pod, or nothing for the whole node")
+		want("a container without a pod", blamedPod("", "", "", "main"), history.ErrInvalid, "name the pod, or nothing for the whole node")
+		want("a UID without a pod", blamedPod("", "", "uid-db", ""), history.ErrInvalid, "name the pod, or nothing for the whole node")
+		want("a pod without a namespace", blamedPod("", "db", "", ""), history.ErrInvalid, `name the namespace of pod "db", too`)
+		want("the future", blame.Request{Since: -time.Minute}, history.ErrInvalid, "since is -1m0s")
 
-	again := container("c-again")
-	again.CgroupsPath = "/kubepods/podagain/c-again"
-	b.host.Cgroups().AddCgroup(again.CgroupsPath)
-	p := pod("again", nil)
-	p.PodName = "db"
-	if _, err := b.run(t, p, again); err != nil {
-		t.Fatal(err)
-	}
-	b.records(t, 1, map[string]uint64{db: 1, again.CgroupsPath: 1})
-	want("two pods of one name", blamedPod("ns", "db", "", ""), history.ErrAmbiguous, "pod ns/db ran twice on this node")
-	if _, err := b.Blame(t.Context(), blamedPod("ns", "db", "uid-db", "")); err != nil {
-		t.Errorf("by UID: %v", err)
-	}
+		again := container("c-again")
+		again.CgroupsPath = "/kubepods/podagain/c-again"
+		b.host.Cgroups().AddCgroup(again.CgroupsPath)
+		p := pod("again", nil)
+		p.PodName = "db"
+		if _, err := b.run(t, p, again); err != nil {
+			t.Fatal(err)
+		}
+		b.records(t, 1, map[string]uint64{db: 1, again.CgroupsPath: 1})
+		want("two pods of one name", blamedPod("ns", "db", "", ""), history.ErrAmbiguous, "pod ns/db ran twice on this node")
+		if _, err := b.Blame(t.Context(), blamedPod("ns", "db", "uid-db", "")); err != nil {
+			t.Errorf("by UID: %v", err)
+		}
 
-	elsewhere := pod("elsewhere", nil)
-	elsewhere.PodName, elsewhere.PodNamespace = "db", "shop"
-	other := container("c-elsewhere")
-	other.CgroupsPath = "/kubepods/podelsewhere/c-elsewhere"
-	b.host.Cgroups().AddCgroup(other.CgroupsPath)
-	if _, err := b.run(t, elsewhere, other); err != nil {
-		t.Fatal(err)
-	}
-	b.records(t, 2, map[string]uint64{db: 1, other.CgroupsPath: 1})
-	got, err := b.Blame(t.Context(), blamedPod("shop", "db", "", ""))
-	if err != nil || len(got.Sufferers) != 1 || got.Sufferers[0].PodUID != "uid-elsewhere" {
-		t.Errorf("a pod of the same name in another namespace: %+v, %v", got, err)
-	}
+		elsewhere := pod("elsewhere", nil)
+		elsewhere.PodName, elsewhere.PodNamespace = "db", "shop"
+		other := container("c-elsewhere")
+		other.CgroupsPath = "/kubepods/podelsewhere/c-elsewhere"
+		b.host.Cgroups().AddCgroup(other.CgroupsPath)
+		if _, err := b.run(t, elsewhere, other); err != nil {
+			t.Fatal(err)
+		}
+		b.records(t, 2, map[string]uint64{db: 1, other.CgroupsPath: 1})
+		got, err := b.Blame(t.Context(), blamedPod("shop", "db", "", ""))
+		if err != nil || len(got.Sufferers) != 1 || got.Sufferers[0].PodUID != "uid-elsewhere" {
+			t.Errorf("a pod of the same name in another namespace: %+v, %v", got, err)
+		}
 
-	b.fixture.restart(t)
-	b.RecordHistory(t.Context())
-	want("off", blame.Request{}, blame.ErrNotRecorded, "--history-interval=15s")
+		b.fixture.restart(t)
+		b.RecordHistory(t.Context())
+		want("off", blame.Request{}, blame.ErrNotRecorded, "--history-interval=15s")
+	})
 }
 
 // TestWithCgroupV1NothingIsRecorded also tests machines that mount cgroup v2 beside v1, where the runtime uses v1.
@@ -297,33 +326,37 @@ func TestWithCgroupV1NothingIsRecorded(t *testing.T) {
 
 // TestAnIdleNodeHasPressureStallInformation has a container that never waits, on a kernel that shows this.
 func TestAnIdleNodeHasPressureStallInformation(t *testing.T) {
-	b := newBlamed(t, blamedFiles)
-	b.runs(t, "db", "")
-	b.records(t, 12, nil)
-	if got, err := b.Blame(t.Context(), blame.Request{}); err != nil || len(got.Sufferers) > 0 {
-		t.Errorf("found %+v, error %v", got, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		b.runs(t, "db", "")
+		b.records(t, 12, nil)
+		if got, err := b.Blame(t.Context(), blame.Request{}); err != nil || len(got.Sufferers) > 0 {
+			t.Errorf("found %+v, error %v", got, err)
+		}
+	})
 }
 
 // TestRecording500ContainersIsCheap logs the CPU time that a sample takes with the simulated kernel, which reads about as fast as Linux.
 func TestRecording500ContainersIsCheap(t *testing.T) {
-	const containers, rounds = 500, 8
-	b := newBlamed(t, blamedFiles)
-	writes := map[string]uint64{}
-	for i := range containers {
-		writes[b.runs(t, fmt.Sprint("p", i), "")] = uint64(i)
-	}
-	b.records(t, 1, writes)
-	used := time.Duration(0)
-	for range rounds {
-		b.now = b.now.Add(historyInterval)
-		began := cpuTime(t)
-		b.RecordHistory(t.Context())
-		used += cpuTime(t) - began
-	}
-	t.Logf("a sample of %d containers takes %s of CPU time: %.2f%% of a CPU at an interval of %s", containers, used/rounds,
-		100*float64(used/rounds)/float64(historyInterval), historyInterval)
-	if w := b.History(); w.Points() != rounds || len(w.Tracks) != containers {
-		t.Errorf("%d points of %d containers are recorded", w.Points(), len(w.Tracks))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const containers, rounds = 500, 8
+		b := newBlamed(t, blamedFiles)
+		writes := map[string]uint64{}
+		for i := range containers {
+			writes[b.runs(t, fmt.Sprint("p", i), "")] = uint64(i)
+		}
+		b.records(t, 1, writes)
+		used := time.Duration(0)
+		for range rounds {
+			b.pass()
+			began := cpuTime(t)
+			b.RecordHistory(t.Context())
+			used += cpuTime(t) - began
+		}
+		t.Logf("a sample of %d containers takes %s of CPU time: %.2f%% of a CPU at an interval of %s", containers, used/rounds,
+			100*float64(used/rounds)/float64(historyInterval), historyInterval)
+		if w := b.History(); w.Points() != rounds || len(w.Tracks) != containers {
+			t.Errorf("%d points of %d containers are recorded", w.Points(), len(w.Tracks))
+		}
+	})
 }

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/recommend"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // recommends returns the only recommendation for the container of a pod.
@@ -41,118 +43,206 @@ func wantRecommended(t *testing.T, got recommend.Recommendation, want string) {
 // TestANodeRecommendsTheSmallestClassThatFits lets containers write at different rates: one without a class, one that its class
 // holds, one that leaves most of its class over, one that writes more than any class allows, and one that does nothing.
 func TestANodeRecommendsTheSmallestClassThatFits(t *testing.T) {
-	b := newBlamed(t, blamedFiles)
-	free, bound, over := b.runs(t, "free", ""), b.runs(t, "bound", "blockio=slow"), b.runs(t, "over", "blockio=fast")
-	large, idle := b.runs(t, "large", ""), b.runs(t, "idle", "")
-	b.records(t, 25, map[string]uint64{free: 60, bound: 10, over: 4, large: 900, idle: 0}, bound)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		free, bound, over := b.runs(t, "free", ""), b.runs(t, "bound", "blockio=slow"), b.runs(t, "over", "blockio=fast")
+		large, idle := b.runs(t, "large", ""), b.runs(t, "idle", "")
+		b.records(t, 25, map[string]uint64{free: 60, bound: 10, over: 4, large: 900, idle: 0}, bound)
 
-	got := b.recommends(t, "free")
-	wantRecommended(t, got, "fits medium ThrottleWriteBps sda 100")
-	if got.Container.Name != "main" || got.Resource != "k8s.io/blockio" || got.Points != 24 || got.To.Sub(got.From) != 24*historyInterval || !got.Mutable || got.Full ||
-		got.Held || got.Left < 0.39 || got.Left > 0.41 {
-		t.Errorf("recommended is %+v", got)
-	}
-	got = b.recommends(t, "bound")
-	wantRecommended(t, got, "fits medium ThrottleWriteBps sda 100")
-	if !got.Held || got.Present != "slow" {
-		t.Errorf("recommended is %+v", got)
-	}
-	got = b.recommends(t, "over")
-	wantRecommended(t, got, "fits slow ThrottleWriteBps sda 10")
-	if !got.Full || got.Held {
-		t.Errorf("recommended is %+v", got)
-	}
-	got = b.recommends(t, "large")
-	wantRecommended(t, got, "add  ThrottleWriteBps sda 1800")
-	want := map[string]any{"apiVersion": "qos.noderesource.dev/v1alpha1", "kind": "QOSClassConfig", "resources": []any{map[string]any{
-		"name": "k8s.io/blockio", "classes": []any{map[string]any{"name": "main-fit"}},
-		"blockio": map[string]any{"Classes": map[string]any{"main-fit": []any{map[string]any{"Devices": []any{"/dev/sda"}, "ThrottleWriteBps": "1800M"}}}},
-	}}}
-	if diff := cmp.Diff(want, got.ClassFile); diff != "" {
-		t.Errorf("class file (-want +got):\n%s", diff)
-	}
-	wantRecommended(t, b.recommends(t, "idle"), "unused ")
+		got := b.recommends(t, "free")
+		wantRecommended(t, got, "fits medium ThrottleWriteBps sda 100")
+		if got.Container.Name != "main" || got.Resource != "k8s.io/blockio" || got.Points != 24 || got.To.Sub(got.From) != 24*historyInterval || !got.Mutable || got.Full ||
+			got.Held || got.Left < 0.39 || got.Left > 0.41 {
+			t.Errorf("recommended is %+v", got)
+		}
+		got = b.recommends(t, "bound")
+		wantRecommended(t, got, "fits medium ThrottleWriteBps sda 100")
+		if !got.Held || got.Present != "slow" {
+			t.Errorf("recommended is %+v", got)
+		}
+		got = b.recommends(t, "over")
+		wantRecommended(t, got, "fits slow ThrottleWriteBps sda 10")
+		if !got.Full || got.Held {
+			t.Errorf("recommended is %+v", got)
+		}
+		got = b.recommends(t, "large")
+		wantRecommended(t, got, "add  ThrottleWriteBps sda 1800")
+		want := map[string]any{"apiVersion": "qos.noderesource.dev/v1alpha1", "kind": "QOSClassConfig", "resources": []any{map[string]any{
+			"name": "k8s.io/blockio", "classes": []any{map[string]any{"name": "main-fit"}},
+			"blockio": map[string]any{"Classes": map[string]any{"main-fit": []any{map[string]any{"Devices": []any{"/dev/sda"}, "ThrottleWriteBps": "1800M"}}}},
+		}}}
+		if diff := cmp.Diff(want, got.ClassFile); diff != "" {
+			t.Errorf("class file (-want +got):\n%s", diff)
+		}
+		wantRecommended(t, b.recommends(t, "idle"), "unused ")
+	})
 }
 
 // TestValuesOfAnotherClassDoNotCount changes the class of a container, and then the limits of the class.
 func TestValuesOfAnotherClassDoNotCount(t *testing.T) {
-	b := newBlamed(t, blamedFiles)
-	db := b.runs(t, "db", "blockio=medium")
-	b.records(t, 25, map[string]uint64{db: 100}, db)
-	if got := b.recommends(t, "db"); !got.Held || got.Class != "fast" {
-		t.Errorf("before, recommended is %+v", got)
-	}
-
-	for _, change := range []struct {
-		name string
-		make func()
-	}{
-		{"another class", func() {
-			b.mustUpdate(t, qos.Subject{PodUID: "uid-db", Container: "main"}, map[string]string{"k8s.io/blockio": "fast"})
-		}},
-		{"other limits", func() { b.mustConfigure(t, strings.ReplaceAll(blamedFiles, "300M", "299M")) }},
-	} {
-		change.make()
-		b.records(t, 10, map[string]uint64{db: 4})
-		got := b.recommends(t, "db")
-		if !strings.HasPrefix(got.Problem, "too little is recorded: 2m30s since") || !strings.HasSuffix(got.Problem, "5m0s are needed; ask again in 2m30s") {
-			t.Errorf("%s: %+v", change.name, got)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		db := b.runs(t, "db", "blockio=medium")
+		b.records(t, 25, map[string]uint64{db: 100}, db)
+		if got := b.recommends(t, "db"); !got.Held || got.Class != "fast" {
+			t.Errorf("before, recommended is %+v", got)
 		}
-		b.records(t, 10, map[string]uint64{db: 4})
-		wantRecommended(t, b.recommends(t, "db"), "fits slow ThrottleWriteBps sda 10")
-	}
+
+		for _, change := range []struct {
+			name string
+			make func()
+		}{
+			{"another class", func() {
+				b.mustUpdate(t, qos.Subject{PodUID: "uid-db", Container: "main"}, map[string]string{"k8s.io/blockio": "fast"})
+			}},
+			{"other limits", func() { b.mustConfigure(t, strings.ReplaceAll(blamedFiles, "300M", "299M")) }},
+		} {
+			change.make()
+			b.records(t, 10, map[string]uint64{db: 4})
+			got := b.recommends(t, "db")
+			if !strings.HasPrefix(got.Problem, "too little is recorded: 2m30s since") || !strings.HasSuffix(got.Problem, "5m0s are needed; ask again in 2m30s") {
+				t.Errorf("%s: %+v", change.name, got)
+			}
+			b.records(t, 10, map[string]uint64{db: 4})
+			wantRecommended(t, b.recommends(t, "db"), "fits slow ThrottleWriteBps sda 10")
+		}
+	})
 }
 
 // TestAClassOfPodsMustFitAllContainersOfThePod asks about a pod with two containers, of which one writes what fits into the class slow.
 func TestAClassOfPodsMustFitAllContainersOfThePod(t *testing.T) {
-	b := newBlamed(t, strings.Replace(blamedFiles, "k8s.io/blockio", "vendor.example/pods\n  scope: pod", 1))
-	p := pod("db", nil)
-	p.CgroupsPath = "/kubepods/poddb"
-	b.mustRunPod(t, p)
-	first := b.runs(t, "db", "")
-	second := container("c-second")
-	second.Container, second.CgroupsPath, second.PID = "second", "/kubepods/poddb/c-second", 1
-	b.host.Cgroups().AddCgroup(second.CgroupsPath)
-	if _, err := b.run(t, p, second); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, strings.Replace(blamedFiles, "k8s.io/blockio", "vendor.example/pods\n  scope: pod", 1))
+		p := pod("db", nil)
+		p.CgroupsPath = "/kubepods/poddb"
+		b.mustRunPod(t, p)
+		first, second := b.runs(t, "db", ""), b.runsBeside(t, p, "second")
+		b.records(t, 25, map[string]uint64{first: 4, second: 30})
+
+		got := b.recommends(t, "db")
+		wantRecommended(t, got, "fits medium ThrottleWriteBps sda 100")
+		if got.Container.Name != "" || got.Container.PodUID != "uid-db" || got.Figures[0].Need != 34e6 {
+			t.Errorf("recommended is %+v", got)
+		}
+		_, err := b.Recommend(t.Context(), history.Selection{Namespace: "ns", Pod: "db", Container: "main"})
+		want := "the classes of resource vendor.example/pods limit whole pods; ask for pod ns/db without a container"
+		if !errors.Is(err, recommend.ErrNoClass) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("of one container: %v, want ErrNoClass with %q", err, want)
+		}
+	})
+}
+
+// runsBeside starts a further container of a pod, and returns its cgroup.
+func (b *blamed) runsBeside(t *testing.T, p classes.Holder, name string) string {
+	t.Helper()
+	c := container("c-" + name)
+	c.Container, c.CgroupsPath, c.PID = name, "/kubepods/pod"+p.PodName+"/c-"+name, 1
+	b.host.Cgroups().AddCgroup(c.CgroupsPath)
+	if _, err := b.run(t, p, c); err != nil {
 		t.Fatal(err)
 	}
-	b.records(t, 25, map[string]uint64{first: 4, second.CgroupsPath: 30})
+	return c.CgroupsPath
+}
 
-	got := b.recommends(t, "db")
-	wantRecommended(t, got, "fits medium ThrottleWriteBps sda 100")
-	if got.Container.Name != "" || got.Container.PodUID != "uid-db" || got.Figures[0].Need != 34e6 {
-		t.Errorf("recommended is %+v", got)
-	}
-	if _, err := b.Recommend(t.Context(), history.Selection{Namespace: "ns", Pod: "db", Container: "main"}); !errors.Is(err, recommend.ErrNoClass) {
-		t.Errorf("of one container: %v, want ErrNoClass", err)
-	}
+// TestOnlyContainersThatRunAreRecommended lets one of two containers end, as init containers do, and then the other one.
+func TestOnlyContainersThatRunAreRecommended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		p := pod("db", nil)
+		main, init := b.runs(t, "db", ""), b.runsBeside(t, p, "init")
+		b.records(t, 25, map[string]uint64{main: 4, init: 30})
+		b.Stop("c-init")
+		if got := b.recommends(t, "db"); got.Container.Name != "main" || got.Class != "slow" {
+			t.Errorf("recommended is %+v", got)
+		}
+		b.Stop("c-db")
+		if got, err := b.Recommend(t.Context(), history.Selection{Namespace: "ns", Pod: "db"}); !errors.Is(err, recommend.ErrEnded) {
+			t.Errorf("after all have ended: %+v, %v, want ErrEnded", got, err)
+		}
+	})
+}
+
+// TestAProposedClassHasAValidName lets containers write more than any class allows, whose names are as long as names can be.
+func TestAProposedClassHasAValidName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		for pod, name := range map[*classes.Holder]string{
+			new(pod("letters", nil)): strings.Repeat("a", 63),
+			new(pod("dashes", nil)):  strings.Repeat("a", 50) + strings.Repeat("-", 12) + "a",
+		} {
+			b.records(t, 25, map[string]uint64{b.runsBeside(t, *pod, name): 900})
+			got := b.recommends(t, pod.PodName)
+			if got.ClassFile == nil {
+				t.Fatalf("recommended is %+v, want a class file", got)
+			}
+			for _, resource := range got.ClassFile["resources"].([]any) {
+				class := resource.(map[string]any)["classes"].([]any)[0].(map[string]any)["name"].(string)
+				if err := classes.ValidateClassName(class); err != nil || !strings.HasSuffix(class, "a-fit") {
+					t.Errorf("class %q: %v", class, err)
+				}
+			}
+		}
+	})
+}
+
+// TestNothingIsRecommendedFromAPartOfTheDisks lets a container use more disks than the history has room for.
+func TestNothingIsRecommendedFromAPartOfTheDisks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		many, few := b.runs(t, "many", ""), b.runs(t, "few", "")
+		b.records(t, 24, map[string]uint64{many: 4, few: 4})
+		b.host.disks["/sys/fs/cgroup"+many] = 600
+		b.records(t, 1, map[string]uint64{many: 4, few: 4})
+		if got := b.recommends(t, "many"); !strings.HasPrefix(got.Problem, "the history has no room for all disks that it uses; ask on a node with fewer") {
+			t.Errorf("recommended is %+v", got)
+		}
+		wantRecommended(t, b.recommends(t, "few"), "fits slow ThrottleWriteBps sda 10")
+	})
+}
+
+// TestNothingIsRecommendedFromAPartOfThePod lets one of two containers of a pod use so many disks that the history leaves it out.
+func TestNothingIsRecommendedFromAPartOfThePod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, strings.Replace(blamedFiles, "k8s.io/blockio", "vendor.example/pods\n  scope: pod", 1))
+		p := pod("db", nil)
+		p.CgroupsPath = "/kubepods/poddb"
+		b.mustRunPod(t, p)
+		main, many := b.runs(t, "db", ""), b.runsBeside(t, p, "many")
+		b.host.disks["/sys/fs/cgroup"+many] = 9000
+		b.records(t, 2, map[string]uint64{main: 4, many: 4})
+		if got := b.recommends(t, "db"); !strings.HasPrefix(got.Problem, "the history has no room for all of its containers; ask on a node with fewer") {
+			t.Errorf("recommended is %+v", got)
+		}
+	})
 }
 
 func TestWhatCannotBeRecommendedIsOneLine(t *testing.T) {
-	b := newBlamed(t, blamedFiles)
-	want := func(name string, s history.Selection, kind error, text string) {
-		t.Helper()
-		if _, err := b.Recommend(t.Context(), s); !errors.Is(err, kind) || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: error is %v, want %v with %q", name, err, kind, text)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		want := func(name string, s history.Selection, kind error, text string) {
+			t.Helper()
+			if _, err := b.Recommend(t.Context(), s); !errors.Is(err, kind) || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: error is %v, want %v with %q", name, err, kind, text)
+			}
 		}
-	}
-	db := b.runs(t, "db", "")
-	selection := history.Selection{Namespace: "ns", Pod: "db"}
-	want("nothing yet", selection, history.ErrUnknown, "pod ns/db has no running container on this node, or it has just started")
-	b.records(t, 2, map[string]uint64{db: 1})
-	if got := b.recommends(t, "db"); got.Problem != "too little is recorded: 15s since the container started or its class changed, and 5m0s are needed; ask again in 4m45s" {
-		t.Errorf("after two samples: %+v", got)
-	}
-	b.records(t, 30, map[string]uint64{db: 1})
-	want("no pod", history.Selection{}, history.ErrInvalid, "name the pod")
-	want("no namespace", history.Selection{Pod: "db"}, history.ErrInvalid, "name the namespace of pod")
-	want("an unknown container", history.Selection{Namespace: "ns", Pod: "db", Container: "x"}, history.ErrUnknown, `pod ns/db has no container "x"`)
+		db := b.runs(t, "db", "")
+		selection := history.Selection{Namespace: "ns", Pod: "db"}
+		want("nothing yet", selection, history.ErrUnknown, "pod ns/db has no running container on this node, or it has just started")
+		b.records(t, 2, map[string]uint64{db: 1})
+		if got := b.recommends(t, "db"); got.Problem != "too little is recorded: 15s since the container started or its class changed, and 5m0s are needed; ask again in 4m45s" {
+			t.Errorf("after two samples: %+v", got)
+		}
+		b.records(t, 30, map[string]uint64{db: 1})
+		want("no pod", history.Selection{}, history.ErrInvalid, "name the pod")
+		want("no namespace", history.Selection{Pod: "db"}, history.ErrInvalid, "name the namespace of pod")
+		want("an unknown container", history.Selection{Namespace: "ns", Pod: "db", Container: "x"}, history.ErrUnknown, `pod ns/db has no container "x"`)
 
-	b.mustConfigure(t, `{apiVersion: qos.noderesource.dev/v1alpha1, kind: QOSClassConfig, resources: [
+		b.mustConfigure(t, `{apiVersion: qos.noderesource.dev/v1alpha1, kind: QOSClassConfig, resources: [
   {name: k8s.io/blockio, blockio: {Classes: {heavy: [{Weight: 500}]}}}]}`)
-	b.records(t, 30, map[string]uint64{db: 1})
-	want("only weights", selection, recommend.ErrNoClass, "no class of this node limits what is recorded: add one with a limit")
+		b.records(t, 2, map[string]uint64{db: 1})
+		want("only weights", selection, recommend.ErrNoClass, "no class of this node limits what is recorded: add one with a limit")
 
-	b.fixture.restart(t)
-	want("off", selection, recommend.ErrNotRecorded, "--history-interval=15s")
+		b.fixture.restart(t)
+		want("off", selection, recommend.ErrNotRecorded, "--history-interval=15s")
+	})
 }

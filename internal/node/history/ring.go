@@ -82,8 +82,10 @@ type known struct {
 	number uint64
 	// The samples from first to last, counted from the first one ever, have the container.
 	first, last int
-	gaps        []gap
-	counters    []counter
+	// incomplete is the last sample that lacks values of the container, because there is no room. It is -1 if no sample does.
+	incomplete int
+	gaps       []gap
+	counters   []counter
 }
 
 // gap is a number of samples that lack a container, and the sample after them.
@@ -131,6 +133,7 @@ func (r *Ring) Add(now time.Time, reads []Read) {
 		values, n := r.values(c, read.Reading)
 		if r.full {
 			r.incomplete++
+			c.incomplete = r.added
 		}
 		if n > 0 {
 			data = binary.AppendUvarint(data, c.number-before)
@@ -198,7 +201,7 @@ func (r *Ring) know(read Read) bool {
 		*text = strings.Clone(*text) // without the larger text that it may be a part of
 	}
 	r.next++
-	r.containers[c.ID] = &known{Container: c, number: r.next, first: r.added, last: r.added}
+	r.containers[c.ID] = &known{Container: c, number: r.next, first: r.added, last: r.added, incomplete: -1}
 	return true
 }
 

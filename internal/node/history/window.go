@@ -32,6 +32,8 @@ type Track struct {
 	Values map[classes.Series][]float32
 	// From and To are the points in which the container was read: From, and those up to before To.
 	From, To int
+	// Incomplete is true if a sample lacks values of the container, because the ring has no room.
+	Incomplete bool
 }
 
 // Points returns the number of points.
@@ -65,6 +67,7 @@ func (r *Ring) Window() Window {
 		byNumber[c.number], gaps[c.number] = len(w.Tracks), c.gaps
 		w.Tracks = append(w.Tracks, Track{
 			Container: c.Container, Values: map[classes.Series][]float32{}, From: pointOf(c.first + 1), To: pointOf(c.last) + 1,
+			Incomplete: c.incomplete >= oldest,
 		})
 	}
 

@@ -16,6 +16,12 @@ import (
 // localBandwidth is limited by classes in MBps. The history has the bandwidth of all memory, which is at least as much.
 const localBandwidth = "memory_bandwidth_local_bytes_total"
 
+// A proposed class has the name of its container or pod with the ending fit. A class has at most longestName characters.
+const (
+	fit         = "-fit"
+	longestName = 63
+)
+
 // recorded returns the series of the history for a series of a promise.
 func recorded(s classes.Series) classes.Series {
 	if s.Measure == localBandwidth {
@@ -24,19 +30,29 @@ func recorded(s classes.Series) classes.Series {
 	return s
 }
 
-// demand returns what tracks used in a span, and the classes that they can have. `problem` is why the history lacks what the classes limit.
-// Both are empty if no class has a limit.
-func (v *view) demand(of resource, e state.Holding, tracks []int, s span) (d *Demand, problem string) {
-	d = &Demand{Present: e.ObservedClass(of.Name)}
-	target := e.Holder
+// promises returns what the classes promise to a container or pod, by class. It lacks classes that promise nothing.
+func (of resource) promises(e state.Holding) map[string][]classes.Promise {
+	target, promises := e.Holder, map[string][]classes.Promise{}
 	if of.shared {
 		target = classes.Holder{}
 	}
+	for _, offered := range of.Classes {
+		if all := of.promiser.Promises(target, offered.Name); len(all) > 0 {
+			promises[offered.Name] = all
+		}
+	}
+	return promises
+}
+
+// demand returns what tracks used in a span, the class that they had, and the classes that they can have. `problem` is why the history lacks
+// what the classes limit.
+func (v *view) demand(of resource, promises map[string][]classes.Promise, present string, tracks []int, s span) (d *Demand, problem string) {
+	d = &Demand{Present: present}
 	held, measures := map[classes.Series][]bool{}, map[string]bool{}
 	unknown, fromZero := "", false
 	for _, offered := range of.Classes {
 		class, others := Class{Name: offered.Name}, v.others(of, offered.Name, tracks)
-		for _, p := range of.promiser.Promises(target, offered.Name) {
+		for _, p := range promises[offered.Name] {
 			if p.Bound <= 0 {
 				unknown = p.Unknown
 				continue
@@ -57,8 +73,6 @@ func (v *view) demand(of resource, e state.Holding, tracks []int, s span) (d *De
 		d.Uses = append(d.Uses, Use{series, v.values(tracks, series, s), held[series]})
 	}
 	switch {
-	case len(measures) == 0 && unknown == "":
-		return nil, ""
 	case len(measures) == 0:
 		return nil, unknown
 	case len(d.Uses) > 0 || fromZero: // a disk is in the history after its first use
@@ -132,7 +146,8 @@ func classFile(of resource, c history.Container, figures []Figure) map[string]an
 	if !is {
 		return nil
 	}
-	name := strings.Trim(cmp.Or(c.Name, c.Pod)+"-fit", "-")
+	name := cmp.Or(c.Name, c.Pod)
+	name = strings.TrimRight(name[:min(len(name), longestName-len(fit))], "-.") + fit
 	var bounds []classes.Bound
 	for _, f := range figures {
 		bounds = append(bounds, classes.Bound{Use: f.Series, Value: f.Bound})

@@ -30,6 +30,8 @@ var (
 	ErrNotRecorded = errors.New("nothing is recorded")
 	// ErrNoClass means that no class of the node limits anything that is recorded.
 	ErrNoClass = errors.New("no class of this node limits what is recorded")
+	// ErrEnded means that the selected containers do not run any more.
+	ErrEnded = errors.New("the selected containers have ended")
 )
 
 // Report has a recommendation for each container of a pod and resource, and one for the pod itself and resources of pod scope.
@@ -85,12 +87,12 @@ func (r *Recommender) Recommend(ctx context.Context, s history.Selection) (Repor
 		return Report{}, fmt.Errorf("%w: %w", ErrNotRecorded, err)
 	}
 	v := view{r.store, r.recorder.History(), r.store.Live(), r.store.Status()}
-	selected, err := v.window.Select(s)
+	selected, err := v.selected(s)
 	if err != nil {
 		return Report{}, err
 	}
 
-	var report Report
+	var report, ofPods Report
 	for _, resource := range v.resources() {
 		switch {
 		case resource.Scope == classes.ContainerScope:
@@ -99,9 +101,16 @@ func (r *Recommender) Recommend(ctx context.Context, s history.Selection) (Repor
 			}
 		case s.Container == "":
 			report.add(v.ofPod(resource, selected))
+		default:
+			ofPods.add(v.ofPod(resource, selected))
 		}
 	}
-	if len(report.Recommendations) == 0 {
+	switch {
+	case len(report.Recommendations) > 0:
+	case len(ofPods.Recommendations) > 0:
+		return Report{}, fmt.Errorf("%w of a single container: the classes of resource %s limit whole pods; ask for pod %s/%s without a container",
+			ErrNoClass, ofPods.Recommendations[0].Resource, s.Namespace, s.Pod)
+	default:
 		return Report{}, fmt.Errorf("%w: add one with a limit of block I/O, memory, memory bandwidth or cache to the class files", ErrNoClass)
 	}
 	slices.SortStableFunc(report.Recommendations, func(a, b Recommendation) int { return cmp.Compare(a.Container.Name, b.Container.Name) })
@@ -121,6 +130,22 @@ type view struct {
 	window history.Window
 	live   state.Offering
 	status state.Status
+}
+
+// selected returns the tracks of the selected containers that run. Init containers, e.g., have ended.
+func (v *view) selected(s history.Selection) ([]int, error) {
+	selected, err := v.window.Select(s)
+	if err != nil {
+		return nil, err
+	}
+	running := slices.DeleteFunc(selected, func(i int) bool {
+		e, known := v.Get(v.window.Tracks[i].ID)
+		return !known || !e.Phase.Started()
+	})
+	if len(running) == 0 {
+		return nil, fmt.Errorf("%w: ask again when pod %s/%s runs", ErrEnded, s.Namespace, s.Pod)
+	}
+	return running, nil
 }
 
 // resource is a resource whose classes have limits.
@@ -150,8 +175,8 @@ func (v *view) resources() (all []resource) {
 func (v *view) ofContainer(of resource, track int) Recommendation {
 	t := &v.window.Tracks[track]
 	e, runs := v.Get(t.ID)
-	if !runs || !e.Phase.Started() {
-		return Recommendation{Container: t.Container, Resource: of.Name, Problem: "the container does not run any more; ask for its pod again when it runs"}
+	if !runs {
+		return Recommendation{} // it has just ended
 	}
 	return v.recommend(of, e, t.Container, []int{track})
 }
@@ -164,15 +189,19 @@ func (v *view) ofPod(of resource, tracks []int) Recommendation {
 		return e.PodUID == t.PodUID && e.Scope() == classes.PodScope && e.Phase.Started()
 	})
 	if len(holdings) == 0 {
-		return Recommendation{Container: t, Resource: of.Name, Problem: "the pod does not run any more"}
+		return Recommendation{} // it has just ended
 	}
 	return v.recommend(of, holdings[0], t, tracks)
 }
 
-// recommend returns the recommendation for a container or pod with the given tracks.
+// recommend returns the recommendation for a container or pod with the given tracks. It is empty if no class has a limit.
 func (v *view) recommend(of resource, e state.Holding, c history.Container, tracks []int) Recommendation {
+	promises := of.promises(e)
+	if len(promises) == 0 {
+		return Recommendation{}
+	}
 	r := Recommendation{Container: c, Resource: of.Name, Present: e.ObservedClass(of.Name), Mutable: of.Mutable}
-	if r.Problem = unsettled(e, of.Name); r.Problem != "" {
+	if r.Problem = cmp.Or(unsettled(e, of.Name), v.noRoom(promises, e, tracks)); r.Problem != "" {
 		return r
 	}
 	s := v.span(e, tracks)
@@ -182,7 +211,7 @@ func (v *view) recommend(of resource, e state.Holding, c history.Container, trac
 	}
 	r.From, r.To = v.window.Times[s.from], v.window.Times[s.to]
 
-	d, problem := v.demand(of, e, tracks, s)
+	d, problem := v.demand(of, promises, r.Present, tracks, s)
 	if r.Problem = problem; d == nil {
 		return r
 	}
@@ -209,6 +238,27 @@ func unsettled(e state.Holding, resource string) string {
 		return fmt.Sprintf("another program has set %s, so its use does not show what it needs", e.Foreign[resource])
 	case e.NotEnforced[resource] != "":
 		return fmt.Sprintf("its class is not enforced: %s", e.NotEnforced[resource])
+	}
+	return ""
+}
+
+// noRoom returns why the history lacks a part of what a container or pod uses of what classes promise, or "".
+func (v *view) noRoom(promises map[string][]classes.Promise, e state.Holding, tracks []int) string {
+	if v.window.Incomplete > 0 && e.Scope() == classes.PodScope {
+		running := v.Where(func(c state.Holding) bool {
+			return c.PodUID == e.PodUID && c.Scope() == classes.ContainerScope && c.Phase.Started()
+		})
+		if len(running) > len(tracks) {
+			return "the history has no room for all of its containers; ask on a node with fewer disks or containers"
+		}
+	}
+
+	parts := false // e.g. disks
+	for _, of := range promises {
+		parts = parts || slices.ContainsFunc(of, func(p classes.Promise) bool { return p.Use.Part != "" })
+	}
+	if parts && slices.ContainsFunc(tracks, func(i int) bool { return v.window.Tracks[i].Incomplete }) {
+		return "the history has no room for all disks that it uses; ask on a node with fewer disks or containers"
 	}
 	return ""
 }
