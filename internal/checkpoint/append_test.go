@@ -94,6 +94,18 @@ func TestTheFileIsAtMostTwiceAsLongAsItsContent(t *testing.T) {
 	}
 }
 
+// TestALargeFileStaysReadable replaces a record that is larger than half of the size of a file that is read.
+func TestALargeFileStaysReadable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "changes.json")
+	c := open(path, "boot")
+	for range 2 {
+		remember(t, c, "a", `"`+string(bytes.Repeat([]byte("x"), 9<<20))+`"`)
+	}
+	if want, got := c.Memory()["a"], open(path, "boot").Memory()["a"]; !bytes.Equal(want, got) {
+		t.Errorf("the record has %d bytes, want %d", len(got), len(want))
+	}
+}
+
 // TestAnEarlierVersionReadsTheFileOfAProcessThatHasEnded reads the file as one JSON value.
 func TestAnEarlierVersionReadsTheFileOfAProcessThatHasEnded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")

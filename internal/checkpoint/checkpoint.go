@@ -289,6 +289,6 @@ func (c *Changes) write() error {
 		_ = os.Remove(unfinished) // if this fails, the next write replaces the file
 		return err
 	}
-	c.size, c.room, c.appended = int64(len(data)), max(slack, int64(len(data))), false
+	c.size, c.room, c.appended = int64(len(data)), min(max(slack, int64(len(data))), maxSize-int64(len(data))), false
 	return nil
 }
