@@ -109,8 +109,11 @@ func read(path string) (first content, later []change, err error) {
 	}
 	for {
 		line, after, whole := bytes.Cut(rest, []byte("\n"))
-		if !whole {
+		switch {
+		case !whole && len(rest) == 0:
 			return first, later, nil
+		case !whole:
+			return first, append(later, change{}), nil // an unfinished line changes nothing, but Close must remove it
 		}
 		var one change
 		if err := json.Unmarshal(line, &one); err != nil {
