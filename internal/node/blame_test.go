@@ -250,14 +250,49 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 	})
 }
 
+// TestOneRequestAtATimeHasTheHistory checks that requests of any kind wait for each other.
+func TestOneRequestAtATimeHasTheHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		b.records(t, 25, map[string]uint64{b.runs(t, "db", ""): 1})
+		requests := func(ctx context.Context) []error {
+			_, blamed := b.Blame(ctx, blame.Request{})
+			_, recommended := b.Recommend(ctx, history.Selection{Namespace: "ns", Pod: "db"})
+			return []error{blamed, recommended}
+		}
+		_, done, err := b.Borrow(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for _, err := range requests(ctx) {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("error is %v, want %v", err, context.DeadlineExceeded)
+			}
+		}
+		done()
+		if err := errors.Join(requests(t.Context())...); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// wantOneLine checks an error and its text.
+func wantOneLine(t *testing.T, name string, err, kind error, text string) {
+	t.Helper()
+	if !errors.Is(err, kind) || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%s: error is %v, want %v with %q", name, err, kind, text)
+	}
+}
+
 func TestWhatCannotBeBlamedIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
 		want := func(name string, r blame.Request, kind error, text string) {
 			t.Helper()
-			if _, err := b.Blame(t.Context(), r); !errors.Is(err, kind) || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%s: error is %v, want %v with %q", name, err, kind, text)
-			}
+			_, err := b.Blame(t.Context(), r)
+			wantOneLine(t, name, err, kind, text)
 		}
 		db := b.runs(t, "db", "")
 		want("nothing yet", blame.Request{}, blame.ErrTooShort, "0 of 9 samples")
@@ -304,7 +339,7 @@ func TestWhatCannotBeBlamedIsOneLine(t *testing.T) {
 
 		b.fixture.restart(t)
 		b.RecordHistory(t.Context())
-		want("off", blame.Request{}, blame.ErrNotRecorded, "--history-interval=15s")
+		want("off", blame.Request{}, history.ErrNotRecorded, "--history-interval=15s")
 	})
 }
 
@@ -318,7 +353,7 @@ func TestWithCgroupV1NothingIsRecorded(t *testing.T) {
 		m.RecordHistory(t.Context())
 		_, err := m.Blame(t.Context(), blame.Request{})
 		const want = "nothing is recorded: this node uses cgroup v1, which counts no waiting by container; boot it with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"
-		if !errors.Is(err, blame.ErrNotRecorded) || err.Error() != want {
+		if !errors.Is(err, history.ErrNotRecorded) || err.Error() != want {
 			t.Errorf("%s: error is %v, want %s", name, err, want)
 		}
 	}

@@ -4,13 +4,10 @@
 package nodeapi_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -21,16 +18,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
-
-func TestBothSocketsRecommend(t *testing.T) {
-	r := newReadOnly(t)
-	for _, api := range []qosv1alpha1.NodeQOSClient{qosv1alpha1.NewNodeQOSClient(r.all), qosv1alpha1.NewNodeQOSClient(r.read)} {
-		_, err := api.Recommend(t.Context(), &qosv1alpha1.RecommendRequest{Namespace: "default", Pod: "web"})
-		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "--history-interval") {
-			t.Errorf("error is %v, want code FailedPrecondition and the flag", err)
-		}
-	}
-}
 
 func TestRecommendationsAreConverted(t *testing.T) {
 	at := time.Unix(1_000_000, 0)

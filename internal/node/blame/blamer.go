@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -21,13 +19,8 @@ import (
 // mostSufferers is the maximum number of containers in a report.
 const mostSufferers = 16
 
-// These are the errors of Blame, beside those of history.Window.Select. Other errors wrap them.
-var (
-	// ErrNotRecorded means that the plugin keeps no history, or that this machine shows nothing to keep.
-	ErrNotRecorded = errors.New("nothing is recorded")
-	// ErrTooShort means that the history is too short.
-	ErrTooShort = errors.New("too little is recorded")
-)
+// ErrTooShort means that the history is too short. Other errors of Blame wrap those of package history.
+var ErrTooShort = errors.New("too little is recorded")
 
 // Request selects containers.
 type Request struct {
@@ -57,13 +50,11 @@ type Blamer struct {
 	store    *state.Store
 	recorder *history.Recorder
 	now      func() time.Time
-
-	judging *semaphore.Weighted // lets one request at a time hold a window, which takes some MiB
 }
 
 // New returns a blamer. It does no I/O.
 func New(store *state.Store, recorder *history.Recorder, now func() time.Time) *Blamer {
-	return &Blamer{store: store, recorder: recorder, now: now, judging: semaphore.NewWeighted(1)}
+	return &Blamer{store: store, recorder: recorder, now: now}
 }
 
 func (r Request) check() error {
@@ -78,15 +69,11 @@ func (b *Blamer) Blame(ctx context.Context, r Request) (Report, error) {
 	if err := r.check(); err != nil {
 		return Report{}, err
 	}
-	if err := b.judging.Acquire(ctx, 1); err != nil {
-		return Report{}, fmt.Errorf("wait for the answer to another request: %w", err)
+	w, done, err := b.recorder.Borrow(ctx)
+	if err != nil {
+		return Report{}, err
 	}
-	defer b.judging.Release(1)
-
-	if err := b.recorder.Unrecorded(); err != nil {
-		return Report{}, fmt.Errorf("%w: %w", ErrNotRecorded, err)
-	}
-	w := b.recorder.History()
+	defer done()
 	if w.Points() < 3*fewest {
 		return Report{}, fmt.Errorf("%w: %d of %d samples since the plugin started; ask again in %s", ErrTooShort,
 			w.Points(), 3*fewest, time.Duration(3*fewest-w.Points())*b.recorder.HistoryInterval())
@@ -96,7 +83,7 @@ func (b *Blamer) Blame(ctx context.Context, r Request) (Report, error) {
 		return Report{}, err
 	}
 	if !pressed(&w) {
-		return Report{}, fmt.Errorf("%w: the kernel shows no pressure stall information; boot it with psi=1", ErrNotRecorded)
+		return Report{}, fmt.Errorf("%w: the kernel shows no pressure stall information; boot it with psi=1", history.ErrNotRecorded)
 	}
 
 	report := Report{From: w.Times[0], To: w.Times[w.Points()], Points: w.Points(), Incomplete: w.Incomplete}

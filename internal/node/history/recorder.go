@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/usage"
@@ -26,6 +28,9 @@ const (
 	maxBlocked = 4
 )
 
+// ErrNotRecorded means that the plugin keeps no history, or that this machine shows nothing to keep.
+var ErrNotRecorded = errors.New("nothing is recorded")
+
 // Recorder reads the counters of all containers at an interval, and keeps them in a ring. With the interval 0 it does nothing.
 type Recorder struct {
 	store    *state.Store
@@ -34,6 +39,7 @@ type Recorder struct {
 	counters *Counters
 	interval time.Duration
 	now      func() time.Time
+	borrowed *semaphore.Weighted
 
 	mu   sync.Mutex // guards ring
 	ring *Ring
@@ -41,7 +47,9 @@ type Recorder struct {
 
 // New returns a recorder. Unrecorded says when it records nothing.
 func New(store *state.Store, meter *usage.Meter, guard *kernel.Guard, counters *Counters, interval time.Duration, now func() time.Time) *Recorder {
-	r := &Recorder{store: store, meter: meter, guard: guard.Apart(maxBlocked), counters: counters, interval: interval, now: now}
+	r := &Recorder{
+		store: store, meter: meter, guard: guard.Apart(maxBlocked), counters: counters, interval: interval, now: now, borrowed: semaphore.NewWeighted(1),
+	}
 	if r.Unrecorded() == nil {
 		r.ring = NewRing(Budget)
 	}
@@ -119,6 +127,18 @@ func (r *Recorder) read(ctx context.Context, target classes.Holder) (classes.Rea
 	call := kernel.Call{Resource: "history", HolderID: target.ID}
 	what := func() string { return fmt.Sprintf("read the counters of %s", target) }
 	return kernel.Await(ctx, r.guard, call, what, func() (classes.Reading, error) { return r.counters.Read(target) })
+}
+
+// Borrow returns what was recorded. One caller at a time has it, because it takes some MiB; ctx limits the waiting for others. The caller
+// must call the function `done` at the end.
+func (r *Recorder) Borrow(ctx context.Context) (w Window, done func(), err error) {
+	if err := r.Unrecorded(); err != nil {
+		return w, nil, fmt.Errorf("%w: %w", ErrNotRecorded, err)
+	}
+	if err := r.borrowed.Acquire(ctx, 1); err != nil {
+		return w, nil, fmt.Errorf("wait for the answer to another request: %w", err)
+	}
+	return r.History(), func() { r.borrowed.Release(1) }, nil
 }
 
 // History returns what was recorded.

@@ -6,6 +6,7 @@ package history
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -34,7 +35,7 @@ func (s Selection) Check() error {
 }
 
 // Select returns the indexes of the selected tracks in increasing order. Of the instances of a container, it is the newest.
-func (w *Window) Select(s Selection) (selected []int, err error) {
+func (w *Window) Select(s Selection) ([]int, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
@@ -61,9 +62,5 @@ func (w *Window) Select(s Selection) (selected []int, err error) {
 	case len(newest) == 0:
 		return nil, fmt.Errorf("%w: %s has no container %q", ErrUnknown, what, s.Container)
 	}
-	for _, i := range newest {
-		selected = append(selected, i)
-	}
-	slices.Sort(selected)
-	return selected, nil
+	return slices.Sorted(maps.Values(newest)), nil
 }

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -24,10 +22,8 @@ const (
 	enoughPoints = 12
 )
 
-// These are the errors of Recommend, beside those of history.Window.Select. Other errors wrap them.
+// These are the errors of Recommend, beside those of package history. Other errors wrap them.
 var (
-	// ErrNotRecorded means that the plugin keeps no history.
-	ErrNotRecorded = errors.New("nothing is recorded")
 	// ErrNoClass means that no class of the node limits anything that is recorded.
 	ErrNoClass = errors.New("no class of this node limits what is recorded")
 	// ErrEnded means that the selected containers do not run any more.
@@ -61,13 +57,11 @@ type Recommendation struct {
 type Recommender struct {
 	store    *state.Store
 	recorder *history.Recorder
-
-	judging *semaphore.Weighted // lets one request at a time hold a window, which takes some MiB
 }
 
 // New returns a recommender. It does no I/O.
 func New(store *state.Store, recorder *history.Recorder) *Recommender {
-	return &Recommender{store: store, recorder: recorder, judging: semaphore.NewWeighted(1)}
+	return &Recommender{store: store, recorder: recorder}
 }
 
 // Recommend finds the classes that fit the selected containers of a pod. It changes nothing. One request at a time is answered; ctx limits the
@@ -79,14 +73,12 @@ func (r *Recommender) Recommend(ctx context.Context, s history.Selection) (Repor
 	if err := s.Check(); err != nil {
 		return Report{}, err
 	}
-	if err := r.judging.Acquire(ctx, 1); err != nil {
-		return Report{}, fmt.Errorf("wait for the answer to another request: %w", err)
+	w, done, err := r.recorder.Borrow(ctx)
+	if err != nil {
+		return Report{}, err
 	}
-	defer r.judging.Release(1)
-	if err := r.recorder.Unrecorded(); err != nil {
-		return Report{}, fmt.Errorf("%w: %w", ErrNotRecorded, err)
-	}
-	v := view{r.store, r.recorder.History(), r.store.Live(), r.store.Status()}
+	defer done()
+	v := view{r.store, w, r.store.Live(), r.store.Status()}
 	selected, err := v.selected(s)
 	if err != nil {
 		return Report{}, err
