@@ -141,8 +141,8 @@ func (b *Blamer) promised(e state.Holding) map[classes.Series]float64 {
 	limits, live := map[classes.Series]float64{}, b.store.Live()
 	for _, a := range e.Assignments {
 		resource, _ := live.Resource(a.Resource)
-		promiser, is := resource.Backend.(classes.Promiser)
-		if _, ofClass := resource.Backend.(classes.ClassMeter); !is || ofClass || resource.Unavailable != nil {
+		promiser, is := resource.Promiser()
+		if _, ofClass := resource.Backend.(classes.ClassMeter); !is || ofClass {
 			continue
 		}
 		class := e.ObservedClass(a.Resource)
@@ -166,13 +166,12 @@ func (b *Blamer) offers() func(e state.Holding) []Offer {
 		for i := range status.Resources {
 			r := &status.Resources[i]
 			resource, _ := live.Resource(r.Name)
-			promiser, is := resource.Backend.(classes.Promiser)
-			if !is || r.Unavailable != nil || r.Scope == classes.VolumeScope {
+			promiser, is := resource.Promiser()
+			if !is || r.Scope == classes.VolumeScope {
 				continue
 			}
 			for _, class := range r.Classes {
-				full := class.Capacity > 0 && uint64(r.InUse[class.Name]) >= class.Capacity
-				if full || class.Name == e.ObservedClass(r.Name) {
+				if r.IsFull(class) || class.Name == e.ObservedClass(r.Name) {
 					continue
 				}
 				for _, p := range promiser.Promises(e.Holder, class.Name) {

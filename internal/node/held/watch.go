@@ -83,8 +83,8 @@ func (w *Watch) sample(measured usage.Sample) Sample {
 	live, status, promisers := w.store.Live(), w.store.Status(), map[string]classes.Promiser{}
 	for _, r := range status.Resources {
 		resource, _ := live.Resource(r.Name)
-		promiser, is := resource.Backend.(classes.Promiser)
-		if !is || r.Unavailable != nil {
+		promiser, is := resource.Promiser()
+		if !is {
 			continue
 		}
 		promisers[r.Name] = promiser

@@ -153,8 +153,8 @@ func (v *view) resources() (all []resource) {
 	for i := range v.status.Resources {
 		status := &v.status.Resources[i]
 		live, _ := v.live.Resource(status.Name)
-		promiser, is := live.Backend.(classes.Promiser)
-		if !is || status.Unavailable != nil || status.Scope == classes.VolumeScope {
+		promiser, is := live.Promiser()
+		if !is || status.Scope == classes.VolumeScope {
 			continue
 		}
 		_, shared := promiser.(classes.ClassMeter)
@@ -210,7 +210,7 @@ func (v *view) recommend(of resource, e state.Holding, c history.Container, trac
 	r.Advice = Judge(d)
 	for _, class := range of.Classes {
 		if class.Name == r.Class && r.Class != r.Present {
-			r.Full = class.Capacity > 0 && uint64(of.InUse[class.Name]) >= class.Capacity
+			r.Full = of.IsFull(class)
 		}
 	}
 	if r.Outcome == Add {

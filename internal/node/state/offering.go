@@ -31,6 +31,12 @@ type Resource struct {
 	Drift Drift
 }
 
+// Promiser returns the backend as a classes.Promiser. ok is false if it promises nothing, or if the resource is unavailable.
+func (r Resource) Promiser() (promiser classes.Promiser, ok bool) {
+	promiser, ok = r.Backend.(classes.Promiser)
+	return promiser, ok && r.Unavailable == nil
+}
+
 // Resource returns a resource of the live configuration, or a resource that was removed from it since the process
 // started.
 func (o Offering) Resource(name string) (Resource, bool) {

@@ -45,6 +45,11 @@ type ResourceStatus struct {
 	Held map[string]classes.Condition
 }
 
+// IsFull reports whether all slots of a class are in use.
+func (r *ResourceStatus) IsFull(class classes.Class) bool {
+	return class.Capacity > 0 && uint64(r.InUse[class.Name]) >= class.Capacity
+}
+
 // RuntimeInfo describes the container runtime and the plugin's connection to it.
 type RuntimeInfo struct {
 	Name, Version, NRIVersion string
