@@ -63,8 +63,7 @@ to, before, during, always, own and culprits.`,
 	o.addFlags(cmd, false)
 	cmd.Flags().StringVarP(&o.container, "container", "c", "", "Show only this container of the pod.")
 	cmd.Flags().DurationVar(&o.since, "since", 0, "Show only intervals that ended at most this long ago, e.g. 5m; 0 for all that is recorded.")
-	cmd.Flags().StringVar(&o.pluginNamespace, "plugin-namespace", "qos-system", "The namespace of the plugin's pods.")
-	completeFlag(cmd, "plugin-namespace", c.completeNamespace)
+	c.addPluginNamespace(cmd, &o.pluginNamespace)
 	completeFlag(cmd, "container", c.completeContainer)
 	return cmd
 }
@@ -98,13 +97,11 @@ func (o *blameCommand) run(ctx context.Context) error {
 		query.Set("since", o.since.String())
 	}
 	if o.pod != "" {
-		pod, err := api.getPod(ctx, o.pod)
+		pod, err := api.getRecordedPod(ctx, o.pod)
 		if err != nil {
 			return err
 		}
-		if node = pod.Spec.NodeName; node == "" {
-			return fmt.Errorf("pod %q has no node yet, so nothing is recorded of it", pod.Name)
-		}
+		node = pod.Spec.NodeName
 		selectPod(query, pod, o.container)
 	}
 
@@ -145,6 +142,15 @@ func (o *blameCommand) show(node string, answer blamed) error {
 	return nil
 }
 
+// getRecordedPod returns a pod that has a node, whose plugin can have recorded it.
+func (c *clients) getRecordedPod(ctx context.Context, name string) (*corev1.Pod, error) {
+	pod, err := c.getPod(ctx, name)
+	if err == nil && pod.Spec.NodeName == "" {
+		err = fmt.Errorf("pod %q has no node yet, so nothing is recorded of it", name)
+	}
+	return pod, err
+}
+
 // uidOnNode returns the UID that the runtime knows a pod by. The API server gives static pods another one.
 func uidOnNode(pod *corev1.Pod) string {
 	return cmp.Or(pod.Annotations[corev1.MirrorPodAnnotationKey], string(pod.UID))
@@ -177,10 +183,7 @@ func (c *cluster) completeBlamed(cmd *cobra.Command, args []string, begun string
 	}
 	if strings.HasPrefix(begun, "node/") {
 		nodes, _ := c.completeNode(cmd, args, "")
-		for i := range nodes {
-			nodes[i] = "node/" + nodes[i]
-		}
-		return nodes, noFiles
+		return typed("node", nodes), noFiles
 	}
 	return c.completePod(cmd, args, begun)
 }

@@ -70,6 +70,21 @@ func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc
 	_ = cmd.RegisterFlagCompletionFunc(flag, complete)
 }
 
+// typed returns names with the type of their objects before them, as in node/node-1.
+func typed(of string, names []string) []string {
+	for i := range names {
+		names[i] = of + "/" + names[i]
+	}
+	return names
+}
+
+// addPluginNamespace adds the flag of commands that ask the plugin's pods.
+func (c *cluster) addPluginNamespace(cmd *cobra.Command, namespace *string) {
+	const flag = "plugin-namespace"
+	cmd.Flags().StringVar(namespace, flag, "qos-system", "The namespace of the plugin's pods.")
+	completeFlag(cmd, flag, c.completeNamespace)
+}
+
 func completeConnection(root *cobra.Command, flags *genericclioptions.ConfigFlags) {
 	completeFlag(root, "context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		config, _ := flags.ToRawKubeConfigLoader().RawConfig()

@@ -63,8 +63,7 @@ It asks the plugin's pod of the node, with your right to forward ports there (po
 	}
 	o.addFlags(cmd, false)
 	cmd.Flags().StringVarP(&o.container, "container", "c", "", "Show only this container.")
-	cmd.Flags().StringVar(&o.pluginNamespace, "plugin-namespace", "qos-system", "The namespace of the plugin's pods.")
-	completeFlag(cmd, "plugin-namespace", c.completeNamespace)
+	c.addPluginNamespace(cmd, &o.pluginNamespace)
 	completeFlag(cmd, "container", c.completeContainer)
 	return cmd
 }

@@ -60,7 +60,7 @@ func (r *recommendation) row() []string {
 	fits, left := nothing, nothing
 	switch r.Outcome {
 	case "fits":
-		fits, left = r.Class, fmt.Sprintf("%.0f%%", 100*r.Left)
+		fits, left = r.Class, percent(r.Left)
 	case "add":
 		fits = "<none>"
 	}

@@ -82,9 +82,8 @@ pod, container (missing for the whole pod) and id. Their values whose name ends 
 	cmd.Flags().StringVar(&o.view.sortBy, "sort-by", "", "Order by a column, largest first. One of: ("+strings.Join(tables.Orders(), ", ")+").")
 	cmd.Flags().DurationVar(&o.interval, "interval", 5*time.Second, "Time between two measurements, at least 1s.")
 	cmd.Flags().BoolVar(&o.once, "once", false, "Show the usage of one interval, then end; with -o json or yaml, show one measurement.")
-	cmd.Flags().StringVar(&o.pluginNamespace, "plugin-namespace", "qos-system", "The namespace of the plugin's pods.")
+	c.addPluginNamespace(cmd, &o.pluginNamespace)
 	completeFlag(cmd, "sort-by", cobra.FixedCompletions(tables.Orders(), noFiles))
-	completeFlag(cmd, "plugin-namespace", c.completeNamespace)
 	return cmd
 }
 

@@ -87,12 +87,9 @@ func workloadOf(word string) (workload, error) {
 // pods returns the pod, or the pods of the object that have a node and have not ended.
 func (w workload) pods(ctx context.Context, api *clients) ([]corev1.Pod, error) {
 	if w.of == nil {
-		pod, err := api.getPod(ctx, w.name)
-		switch {
-		case err != nil:
+		pod, err := api.getRecordedPod(ctx, w.name)
+		if err != nil {
 			return nil, err
-		case pod.Spec.NodeName == "":
-			return nil, fmt.Errorf("pod %q has no node yet, so nothing is recorded of it", pod.Name)
 		}
 		return []corev1.Pod{*pod}, nil
 	}
@@ -125,16 +122,12 @@ func (c *cluster) completeWorkload(cmd *cobra.Command, args []string, begun stri
 	if len(args) > 0 {
 		return nil, noFiles
 	}
+	before, _, isTyped := strings.Cut(begun, "/")
 	for _, of := range workloadTypes() {
-		before, _, typed := strings.Cut(begun, "/")
-		if !typed || !slices.Contains(of.names, strings.ToLower(before)) {
-			continue
+		if isTyped && slices.Contains(of.names, strings.ToLower(before)) {
+			names := c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) { return namesIn(of.list(ctx, api)) })
+			return typed(before, names), noFiles
 		}
-		names := c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) { return namesIn(of.list(ctx, api)) })
-		for i := range names {
-			names[i] = before + "/" + names[i]
-		}
-		return names, noFiles
 	}
 	return c.completePod(cmd, args, begun)
 }
