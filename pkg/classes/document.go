@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// MaxFileSize is the maximum size, in bytes, of class files and of the files named in configFile fields. Reading a
+	// MaxFileSize is the maximum size, in bytes, of class files and of the files that their fields name. Reading a
 	// file takes about a hundred times as much memory as the file's size.
 	MaxFileSize = 256 << 10
 	// maxArgument is the maximum size, in bytes, of each argument that report formats, e.g. a list of names.
@@ -33,6 +33,33 @@ const (
 type document struct {
 	file     string
 	problems []*FieldError
+	// read reads the files that fields name. It is nil if they cannot be read. `loaded` has those that Field.Load has read.
+	read   func(path string) ([]byte, error)
+	loaded []*document
+}
+
+// readFile reads a file that a field names.
+func (d *document) readFile(name string) ([]byte, error) {
+	if d.read == nil {
+		return nil, fmt.Errorf("cannot read %s here; put the configuration into the class file", clip(name))
+	}
+	data, err := d.read(name)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", clip(name), err)
+	}
+	if len(data) > MaxFileSize {
+		return nil, fmt.Errorf("%s is larger than 256 KiB", clip(name))
+	}
+	return data, nil
+}
+
+// count returns the number of problems, including those of the loaded files.
+func (d *document) count() int {
+	n := len(d.problems)
+	for _, other := range d.loaded {
+		n += other.count()
+	}
+	return n
 }
 
 // report adds a problem. It makes strings and errors in `args` printable, because they can have any text from the file.
@@ -60,6 +87,9 @@ func (d *document) errs() []error {
 	}
 	if more := len(d.problems) - maxProblems; more > 0 {
 		errs = append(errs, &FieldError{File: d.file, Problem: fmt.Sprintf("has %d more problems", more)})
+	}
+	for _, other := range d.loaded {
+		errs = append(errs, other.errs()...)
 	}
 	return errs
 }

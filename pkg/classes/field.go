@@ -6,6 +6,7 @@ package classes
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -192,6 +193,28 @@ func (f *Field) Scalar() string {
 		return f.node.Value
 	}
 	return fmt.Sprint(value)
+}
+
+// Load reads the file that the field names by its absolute path, and returns its top field. It returns nil if it reports a problem.
+// Problems of the fields of this file are reported with the name of this file.
+func (f *Field) Load() *Field {
+	name, ok := f.Text()
+	if !ok {
+		return nil
+	}
+	if !path.IsAbs(name) {
+		f.Report("is %s; write an absolute path", quote(name))
+		return nil
+	}
+
+	data, err := f.document.readFile(name)
+	if err != nil {
+		f.Report("%v", err)
+		return nil
+	}
+	loaded := &document{file: name, read: f.document.read}
+	f.document.loaded = append(f.document.loaded, loaded)
+	return loaded.load(data)
 }
 
 func (f *Field) describe() string {

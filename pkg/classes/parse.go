@@ -46,13 +46,13 @@ type FileSet struct {
 	Err    error
 }
 
-// Parse reads class files, strictly. It calls the function readFile for the files named in configFile fields. The error
+// Parse reads class files, strictly. It calls the function readFile for the files that fields name, such as configFile. The error
 // joins the problems of all files. Each problem is a *FieldError. Parse reports at most a hundred problems for each file.
 func Parse(files []File, kinds []Kind, readFile func(path string) ([]byte, error)) (*Config, error) {
-	p := parser{kinds: kinds, readFile: readFile}
+	p := parser{kinds: kinds}
 	documents := make([]*document, 0, len(files))
 	for _, file := range files {
-		d := &document{file: file.Name}
+		d := &document{file: file.Name, read: readFile}
 		documents = append(documents, d)
 		p.readTop(d.load(file.Data))
 	}
@@ -62,7 +62,7 @@ func Parse(files []File, kinds []Kind, readFile func(path string) ([]byte, error
 	for _, d := range documents {
 		errs = append(errs, d.errs()...)
 	}
-	if errs = append(errs, p.configFileErrs...); len(errs) > 0 {
+	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 
@@ -88,10 +88,8 @@ func ParseSection(file File, parse func(section *Field) BackendConfig) (BackendC
 }
 
 type parser struct {
-	kinds          []Kind
-	readFile       func(path string) ([]byte, error)
-	resources      []*draft
-	configFileErrs []error
+	kinds     []Kind
+	resources []*draft
 }
 
 type draft struct {

@@ -5,7 +5,6 @@ package classes
 
 import (
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -212,7 +211,7 @@ func (p *parser) readBackend(r *draft, fields map[string]*Field) {
 	case 1:
 		r.Mutable = r.kind.Mutable
 		p.checkKind(r)
-		p.readSection(r)
+		r.readSection()
 	default:
 		r.section.Report("is not the only backend: the resource has %s; write one resource for each backend", strings.Join(found, " and "))
 		r.kind = nil
@@ -230,59 +229,34 @@ func (p *parser) checkKind(r *draft) {
 	}
 }
 
-func (p *parser) readSection(r *draft) {
+func (r *draft) readSection() {
 	if !r.section.isMapping() {
 		r.section.Report("must be a mapping with the configuration of %s, not %s", r.Kind, r.section.describe())
 		return
 	}
 	if file := r.section.child("configFile"); file != nil {
-		p.readConfigFile(r, file)
+		r.readConfigFile(file)
 		return
 	}
 
-	problems := &r.field.document.problems
-	before := len(*problems)
-	if config := r.kind.Parse(r.section, r.Scope); len(*problems) == before {
+	r.parse(r.section)
+}
+
+// parse reads the configuration of the backend, in the class file or in a file of its own.
+func (r *draft) parse(section *Field) {
+	before := section.document.count()
+	if config := r.kind.Parse(section, r.Scope); section.document.count() == before {
 		r.Backend = config
 	}
 }
 
-func (p *parser) readConfigFile(r *draft, f *Field) {
+func (r *draft) readConfigFile(f *Field) {
 	if len(r.section.children) > 1 {
 		f.Report("cannot be combined with other fields; put all of the configuration into the file")
 		return
 	}
-	name, ok := f.Text()
-	if !ok {
-		return
+	if top := f.Load(); top != nil {
+		r.ConfigFile = top.File()
+		r.parse(top)
 	}
-	if !filepath.IsAbs(name) {
-		f.Report("is %s; write an absolute path", quote(name))
-		return
-	}
-
-	data, err := p.read(name)
-	if err != nil {
-		f.Report("%v", err)
-		return
-	}
-	r.ConfigFile = name
-	parse := func(section *Field) BackendConfig { return r.kind.Parse(section, r.Scope) }
-	if r.Backend, err = ParseSection(File{name, data}, parse); err != nil {
-		p.configFileErrs = append(p.configFileErrs, err)
-	}
-}
-
-func (p *parser) read(name string) ([]byte, error) {
-	if p.readFile == nil {
-		return nil, fmt.Errorf("cannot read %s here; put the configuration into the class file", clip(name))
-	}
-	data, err := p.readFile(name)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", clip(name), err)
-	}
-	if len(data) > MaxFileSize {
-		return nil, fmt.Errorf("%s is larger than 256 KiB", clip(name))
-	}
-	return data, nil
 }
