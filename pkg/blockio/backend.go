@@ -75,6 +75,9 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	if err != nil {
 		return err
 	}
+	if _, err := b.cgroups.Costs.Set(b.resource, &next.machine, next.costs); err != nil {
+		return err
+	}
 
 	b.goLive(func(now *snapshot) *snapshot {
 		if now.config != nil && b.loses(now, next) {
@@ -129,9 +132,12 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 	return nil
 }
 
-// Withdraw implements classes.Backend. It changes no cgroup: running containers keep their values.
+// Withdraw implements classes.Backend. It changes no cgroup of containers: they keep their values. It restores the parameters of iocost.
 func (b *Backend) Withdraw(context.Context) error {
 	previous := b.live.Load()
+	if _, err := b.cgroups.Costs.Set(b.resource, &previous.machine, nil); err != nil {
+		return err
+	}
 	next, err := b.resolve(&Config{})
 	if err != nil { // the machine cannot be inspected now
 		next = &snapshot{config: &Config{}, machine: previous.machine, classes: map[string]liveClass{}}
@@ -168,7 +174,9 @@ func (b *Backend) Record(target classes.Holder, to string) {
 }
 
 // Remember implements classes.Rememberer.
-func (b *Backend) Remember(memory classes.Memory) error { return b.cgroups.Records.Remember(memory) }
+func (b *Backend) Remember(memory classes.Memory) error {
+	return errors.Join(b.cgroups.Records.Remember(memory), b.cgroups.Costs.Remember(memory))
+}
 
 var (
 	_ classes.Recorder   = (*Backend)(nil)

@@ -29,6 +29,9 @@ func (r *resolver) conditions(scope classes.Scope) []classes.Condition {
 	if r.targets {
 		all = append(all, latencyCondition(&r.machine, scope))
 	}
+	if len(r.modelled)+len(r.unmodelled) > 0 {
+		all = append(all, r.costCondition())
+	}
 	if r.weighs {
 		all = append(all, weightsCondition(&r.machine, scope))
 	}

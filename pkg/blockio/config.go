@@ -24,6 +24,8 @@ type Config struct {
 	classes []class
 	// direct is true if the plugin writes all values of containers itself, including those that the runtime could write.
 	direct bool
+	// costs has the parameters of iocost for disks.
+	costs []cost
 }
 
 // class is a list of items. Later items override earlier ones.
@@ -71,6 +73,14 @@ func (c *Config) Sets() []classes.Setting {
 		classes.Unified(string(iocgroup.IOLatency))}
 }
 
+// SetsOfNode implements classes.NodeSetter.
+func (c *Config) SetsOfNode() []string {
+	if len(c.costs) == 0 {
+		return nil
+	}
+	return []string{"cost models"}
+}
+
 // rateFields returns the field names of the rates in goresctrl's configuration.
 func rateFields() []string {
 	return []string{"ThrottleReadBps", "ThrottleWriteBps", "ThrottleReadIOPS", "ThrottleWriteIOPS"}
@@ -79,12 +89,15 @@ func rateFields() []string {
 // ParseConfig reads a configuration in goresctrl's format. It reports the problems that do not depend on the machine.
 func ParseConfig(section *classes.Field) classes.BackendConfig {
 	config := &Config{}
-	fields := section.Fields("Classes", "Direct")
+	fields := section.Fields("Classes", "Direct", "CostModels")
 	if direct := fields["Direct"].Scalar(); direct != "" {
 		var err error
 		if config.direct, err = strconv.ParseBool(direct); err != nil {
 			fields["Direct"].Report("%q is neither true nor false", direct)
 		}
+	}
+	for _, model := range fields["CostModels"].Items() {
+		config.costs = append(config.costs, parseCost(model))
 	}
 	for _, field := range fields["Classes"].Entries() {
 		parsed := class{name: field.Name}

@@ -84,7 +84,7 @@ Classes:
 		{"unknown fields", "Classes:\n  a:\n  - Wait: 80\n    Device: [/dev/sda]\nclass: {}\n", []string{
 			`line 3: Classes.a[0].Wait: unknown field; the known fields are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight, Latency`,
 			`line 4: Classes.a[0].Device: unknown field (did you mean Devices?); the known fields are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight, Latency`,
-			`line 5: class: unknown field (did you mean Classes?); the known fields are Classes, Direct`}},
+			`line 5: class: unknown field (did you mean Classes?); the known fields are Classes, Direct, CostModels`}},
 		{"a field twice", "Classes:\n  a:\n  - Weight: 80\n    weight: 90\n", []string{`line 4: Classes.a[0].weight: is defined twice; the first is in line 3`}},
 		{"a class twice", "Classes:\n  a: []\n  a: []\n", []string{`line 3: Classes.a: is defined twice; the first is in line 2`}},
 		{"throttling without devices", "Classes:\n  a:\n  - ThrottleReadBps: 1M\n", []string{

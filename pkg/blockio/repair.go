@@ -27,12 +27,19 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	if err != nil {
 		return classes.Drift{}, err
 	}
+	costs, err := b.cgroups.Costs.Set(b.resource, &next.machine, next.costs)
+	if err != nil {
+		return classes.Drift{}, err
+	}
 
 	b.goLive(next.inherit)
 	b.cgroups.Tidy(&next.machine)
 	drift := classes.Drift{DevicesGone: b.devicesGone.Swap(false) || b.loses(now, next)}
 	if drift.DevicesGone || !now.resolvesLike(next) {
 		drift.Found = now.differences(next)
+	}
+	for _, dev := range costs {
+		drift.Found = append(drift.Found, "the cost model of "+next.machine.DiskName(dev)+" was not in force")
 	}
 	return drift, nil
 }

@@ -16,6 +16,7 @@ import (
 
 // resolver resolves the classes of a configuration to values for this machine.
 type resolver struct {
+	host    iodisks.FS
 	node    *iodisks.Node
 	machine iocgroup.Machine
 	matches map[string]iodisks.Match
@@ -24,7 +25,9 @@ type resolver struct {
 	// These fields have sentences for the messages of conditions. `missing` has one sentence for each device pattern that
 	// matches no disk.
 	partitions, ignored, missing []string
-	problems                     []error
+	// modelled has the disks with cost models, and unmodelled one sentence for each cost model that no disk has.
+	modelled, unmodelled []string
+	problems             []error
 }
 
 func (r *resolver) resolve(c class) (v iocgroup.Values, degraded []string) {

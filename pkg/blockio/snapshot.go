@@ -23,7 +23,9 @@ type snapshot struct {
 	config  *Config
 	machine iocgroup.Machine
 	classes map[string]liveClass
-	status  classes.BackendStatus
+	// costs has the parameters of iocost for disks.
+	costs  map[iocgroup.Device]iocgroup.Cost
+	status classes.BackendStatus
 }
 
 // liveClass is a class of a snapshot.
@@ -45,8 +47,9 @@ func newSnapshot(cgroups *ioapply.Cgroups, scope classes.Scope, config *Config) 
 			"to the pod's containers; use cgroup v2, or container scope"}
 	}
 
-	resolver := &resolver{node: iodisks.NewNode(cgroups.FS), machine: m, matches: map[string]iodisks.Match{}}
-	s := &snapshot{config: config, machine: m, classes: map[string]liveClass{}}
+	resolver := &resolver{host: cgroups.FS, node: iodisks.NewNode(cgroups.FS), machine: m, matches: map[string]iodisks.Match{}}
+	s := &snapshot{config: config, classes: map[string]liveClass{}}
+	s.costs = resolver.resolveCosts(config.costs)
 	s.status.Degraded = map[string]string{}
 	for _, class := range config.classes {
 		v, degraded := resolver.resolve(class)
@@ -55,6 +58,7 @@ func newSnapshot(cgroups *ioapply.Cgroups, scope classes.Scope, config *Config) 
 			s.status.Degraded[class.name] = strings.Join(degraded, "; ")
 		}
 	}
+	s.machine = resolver.machine
 	s.status.Conditions = resolver.conditions(scope)
 	return s, errors.Join(resolver.problems...)
 }

@@ -57,7 +57,7 @@ func (r *draft) place() string { return fmt.Sprintf("%s:%d", r.File, r.Line) }
 
 // crossCheck reports resources that contradict each other, e.g. two resources with the same name, even in different files.
 func (p *parser) crossCheck() {
-	names, singles, extended := map[string]*draft{}, map[string]*draft{}, map[string]*draft{}
+	names, singles, extended, ofNode := map[string]*draft{}, map[string]*draft{}, map[string]*draft{}, map[string]*draft{}
 	setters := map[Scope]map[Setting]*draft{ContainerScope: {}, PodScope: {}}
 	for _, r := range p.resources {
 		if r.kind != nil && r.kind.Single {
@@ -72,6 +72,7 @@ func (p *parser) crossCheck() {
 		if seen := setters[r.Scope]; seen != nil {
 			r.checkSettings(seen)
 		}
+		r.checkNode(ofNode)
 	}
 	p.checkNumber()
 }
@@ -111,6 +112,21 @@ func (r *draft) checkSettings(seen map[Setting]*draft) {
 	for _, setting := range setter.Sets() {
 		if first := seen[setting]; first != nil && (first.Kind != r.Kind || !r.kind.Single) { // checkSingle reports the others
 			r.section.Report("sets %s, and so does %s at %s; let only one resource set it", setting, cmp.Or(first.Name, "another resource"), first.place())
+			return
+		}
+		seen[setting] = r
+	}
+}
+
+// checkNode reports a setting of the node that another resource has, too.
+func (r *draft) checkNode(seen map[string]*draft) {
+	setter, ok := r.Backend.(NodeSetter)
+	if !ok {
+		return
+	}
+	for _, setting := range setter.SetsOfNode() {
+		if first := seen[setting]; first != nil {
+			r.section.Report("has %s, and so does %s at %s; let only one resource have them", setting, cmp.Or(first.Name, "another resource"), first.place())
 			return
 		}
 		seen[setting] = r

@@ -164,3 +164,9 @@ type Setter interface {
 	// Sets returns what the classes can set, in a stable order.
 	Sets() []Setting
 }
+
+// NodeSetter is a BackendConfig with settings of the whole node. Two resources of any scope that have the same one contradict each other.
+type NodeSetter interface {
+	// SetsOfNode returns the settings in words for users.
+	SetsOfNode() []string
+}

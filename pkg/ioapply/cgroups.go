@@ -42,6 +42,7 @@ type Options struct {
 type Cgroups struct {
 	Options
 	Records *Records
+	Costs   *Costs
 	seed    maphash.Seed
 	// cgroups are locks that serialize the changes of a cgroup. The hash of the cgroup's path selects the lock. If a
 	// write hangs in the kernel, only the few cgroups with the same lock wait for it.
@@ -61,7 +62,7 @@ func New(opts Options) *Cgroups {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
 	}
-	return &Cgroups{Options: opts, Records: NewRecords(opts.Log), seed: maphash.MakeSeed(), byResource: map[string]Limiter{}}
+	return &Cgroups{Options: opts, Records: NewRecords(opts.Log), Costs: NewCosts(opts.FS), seed: maphash.MakeSeed(), byResource: map[string]Limiter{}}
 }
 
 // Limiter is a backend of pod scope or of volume scope.

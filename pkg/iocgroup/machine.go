@@ -4,9 +4,7 @@
 package iocgroup
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -39,6 +37,8 @@ type Machine struct {
 	ByRuntime bool
 	// Names has the name of each disk, as in /sys/block.
 	Names map[Device]string
+	// HasCost is true if the kernel has iocost.
+	HasCost bool
 	// CannotLimit is true if the kernel has an io controller, but no files for limits.
 	CannotLimit bool
 	// Files are the files of weights and latency targets of cgroups on this machine, sorted.
@@ -172,26 +172,25 @@ func (m *Machine) inspectCost(host FS) error {
 	if m.Version == 1 {
 		return nil
 	}
-	data, err := host.ReadFile(path.Join(m.Root, "io.cost.qos"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look for iocost: %w", err)
-	}
-	costs, err := parseCostQoS(data)
-	if err != nil {
+	costs, err := ReadCosts(host, m.Root)
+	if costs == nil || err != nil {
 		return err
 	}
 
+	m.HasCost = true
 	m.addFile(IOWeight)
-	for dev, enabled := range costs {
+	m.SetCosts(costs)
+	return nil
+}
+
+// SetCosts records the parameters of iocost that devices have, or will have.
+func (m *Machine) SetCosts(costs map[Device]Cost) {
+	for dev, cost := range costs {
 		m.Accepts[Setting{IOWeight, dev}] = true
-		if enabled {
+		if cost.Enabled() {
 			m.Acts[dev] = true
 		}
 	}
-	return nil
 }
 
 func (m *Machine) addFile(file File) {

@@ -137,17 +137,3 @@ func parseScheduler(data []byte) (active string, known []string) {
 	}
 	return active, known
 }
-
-// parseCostQoS reads io.cost.qos of the root cgroup. It returns the devices for which iocost is set up, and for each
-// device whether iocost is enabled.
-func parseCostQoS(data []byte) (map[Device]bool, error) {
-	enabled := map[Device]bool{}
-	for _, fields := range fieldsOf(data) {
-		dev, err := ParseDevice(fields[0])
-		if err != nil {
-			return nil, fmt.Errorf("io.cost.qos: %w", err)
-		}
-		enabled[dev] = slices.Contains(fields, "enable=1")
-	}
-	return enabled, nil
-}

@@ -116,6 +116,6 @@ func FuzzMachineFiles(f *testing.F) {
 	f.Add("[none] bfq", "8:0 enable=1 ctrl=auto\n")
 	f.Fuzz(func(_ *testing.T, scheduler, cost string) {
 		parseScheduler([]byte(scheduler))
-		_, _ = parseCostQoS([]byte(cost))
+		_, _ = parseCosts([]byte(cost))
 	})
 }

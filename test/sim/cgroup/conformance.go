@@ -162,7 +162,9 @@ func ioLatencyOperations() []Operation {
 }
 
 func ioWeightOperations() []Operation {
-	const file, qos = "io.weight", "$ROOT/io.cost.qos"
+	const file, qos, model = "io.weight", "$ROOT/io.cost.qos", "$ROOT/io.cost.model"
+	const six = "rbps=9223372036854775807 rseqiops=2 rrandiops=3 wbps=4 wseqiops=5 wrandiops=6"
+	const own = "rpct=95.00 rlat=5000 wpct=95.50 wlat=10000 min=60.00 max=100.00"
 	const tail = " ctrl=auto rpct=0.00 rlat=250000 wpct=0.00 wlat=250000 min=1.00 max=10000.00"
 	return []Operation{
 		{file, "200", okay, "default 200"},
@@ -185,6 +187,22 @@ func ioWeightOperations() []Operation {
 		{qos, "$DISK enable=0", okay, "$DISK enable=0" + tail},
 		{file, "$DISK 300", okay, "$DISK 300; default 100"},
 		{file, "$DISK default", okay, "default 100"},
+		{model, "$DISK rbps=1000 rseqiops=20 rrandiops=10", okay, "$DISK ctrl=user model=linear rbps=1000 rseqiops=20 rrandiops=10 " +
+			"wbps=178075866 wseqiops=42705 wrandiops=378"},
+		{model, "$DISK ctrl=auto", okay, "$DISK ctrl=auto model=linear rbps=174019176 rseqiops=41708 rrandiops=370 " +
+			"wbps=178075866 wseqiops=42705 wrandiops=378"},
+		{model, "$DISK ctrl=user model=linear " + six, okay, "$DISK ctrl=user model=linear " + six},
+		{model, "$DISK ctrl=user model=square", syscall.EINVAL, "$DISK ctrl=user model=linear " + six},
+		{model, "$DISK rbps=", syscall.EINVAL, "$DISK ctrl=user model=linear " + six},
+		{model, "$DISK speed=1", syscall.EINVAL, "$DISK ctrl=user model=linear " + six},
+		{model, "$PARTITION rbps=1", syscall.ENODEV, "$DISK ctrl=user model=linear " + six},
+		{qos, "$DISK enable=1 ctrl=user " + own, okay, "$DISK enable=1 ctrl=user " + own},
+		{qos, "$DISK min=101", syscall.EINVAL, "$DISK enable=1 ctrl=user " + own},
+		{qos, "$DISK rpct=101", syscall.EINVAL, "$DISK enable=1 ctrl=user " + own},
+		{qos, "$DISK rlat=5ms", syscall.EINVAL, "$DISK enable=1 ctrl=user " + own},
+		{qos, "$DISK enable=0 ctrl=auto", okay, "$DISK enable=0" + tail},
+		{model, "$DISK ctrl=auto", okay, "$DISK ctrl=auto model=linear rbps=174019176 rseqiops=41708 rrandiops=370 " +
+			"wbps=178075866 wseqiops=42705 wrandiops=378"},
 	}
 }
 

@@ -16,8 +16,8 @@ type disk struct {
 	name         string
 	major, minor uint32
 	scheduler    string
-	// cost points to true if iocost is enabled. It is nil if iocost was never set up.
-	cost *bool
+	// cost has the parameters of iocost. It is nil if iocost was never set up.
+	cost *costs
 }
 
 func (d *disk) number() string { return fmt.Sprintf("%d:%d", d.major, d.minor) }

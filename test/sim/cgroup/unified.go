@@ -16,7 +16,8 @@ func (g *group) addUnifiedFiles(files map[string]*node) {
 	m := g.tree.machine
 	if g.parent == nil {
 		if m.iocost {
-			files["io.cost.qos"] = &node{kind: regular, read: m.costText, write: m.setCost}
+			files["io.cost.qos"] = &node{kind: regular, read: m.costQoSText, write: m.setCostQoS}
+			files["io.cost.model"] = &node{kind: regular, read: m.costModelText, write: m.setCostModel}
 		}
 		return
 	}
@@ -242,36 +243,5 @@ func (g *group) setBFQDefault(weight uint64) error {
 		return syscall.ERANGE
 	}
 	g.bfq = weights{base: weight, devices: map[*disk]uint64{}}
-	return nil
-}
-
-// costText returns the content of io.cost.qos. Only the value of the parameter `enable` can change.
-func (m *Machine) costText() []byte {
-	var all []string
-	for _, d := range m.disks {
-		if d.cost == nil {
-			continue
-		}
-		enable := 0
-		if *d.cost {
-			enable = 1
-		}
-		all = append(all, fmt.Sprintf("%s enable=%d ctrl=auto rpct=0.00 rlat=250000 wpct=0.00 wlat=250000 min=1.00 max=10000.00",
-			d.number(), enable))
-	}
-	return lines(all)
-}
-
-func (m *Machine) setCost(data string) error {
-	disk, rest, err := m.findDisk(data)
-	if err != nil {
-		return err
-	}
-	enable, found := strings.CutPrefix(strings.TrimSpace(rest), "enable=")
-	if !found || enable != "0" && enable != "1" {
-		return syscall.EINVAL
-	}
-	enabled := enable == "1"
-	disk.cost = &enabled
 	return nil
 }

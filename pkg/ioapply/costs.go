@@ -1,0 +1,198 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ioapply
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+)
+
+// Costs sets the parameters of iocost that class files have for disks, and restores those that a disk had before. It never changes
+// the parameters of other disks. It survives restarts of the plugin in a classes.Memory.
+type Costs struct {
+	fs iocgroup.FS
+
+	// mu guards the fields below. It is held during I/O, which no hook waits for.
+	mu     sync.Mutex
+	memory classes.Memory
+	set    map[iocgroup.Device]costRecord
+}
+
+// costRecord is what Costs has set for a disk: for which resource, what, and in place of what.
+type costRecord struct {
+	Resource    string
+	Set, Before iocgroup.Cost
+}
+
+// costPrefix with the number of a disk is the key of a record in the memory.
+const costPrefix = "iocost "
+
+// NewCosts returns the parameters of a node without memory.
+func NewCosts(host iocgroup.FS) *Costs {
+	return &Costs{fs: host, set: map[iocgroup.Device]costRecord{}}
+}
+
+// Remember loads the records of an earlier process, and saves changes from now on. Only the first call has an effect.
+func (c *Costs) Remember(memory classes.Memory) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.memory != nil {
+		return nil
+	}
+
+	c.memory = memory
+	var errs []error
+	for key, data := range memory.Load() {
+		number, is := strings.CutPrefix(key, costPrefix)
+		if !is {
+			continue
+		}
+		var one costRecord
+		dev, err := iocgroup.ParseDevice(number)
+		errs = append(errs, err, json.Unmarshal(data, &one))
+		c.set[dev] = one
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("read what was applied to iocost: %w", err)
+	}
+	return nil
+}
+
+// costStep is a write of parameters, and the record of the disk after it. A zero record is none.
+type costStep struct {
+	dev    iocgroup.Device
+	cost   iocgroup.Cost
+	record costRecord
+}
+
+// Set gives disks the parameters that a resource has for them, and restores the disks that the resource does not have any more. It
+// returns the disks that it has changed. If it returns an error, it has changed nothing.
+func (c *Costs) Set(resource string, m *iocgroup.Machine, wanted map[iocgroup.Device]iocgroup.Cost) (changed []iocgroup.Device, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(wanted) == 0 && !c.has(resource) {
+		return nil, nil
+	}
+	now, err := iocgroup.ReadCosts(c.fs, m.Root)
+	if err != nil {
+		return nil, err
+	}
+
+	var undo []costStep
+	for _, step := range c.plan(resource, m, now, wanted) {
+		undo = append(undo, costStep{step.dev, now[step.dev], c.set[step.dev]})
+		if err = c.make(m, now, step); err != nil {
+			break
+		}
+		changed = append(changed, step.dev)
+	}
+	if err == nil {
+		return changed, nil
+	}
+	for _, step := range slices.Backward(undo) {
+		err = errors.Join(err, c.make(m, nil, step))
+	}
+	return nil, err
+}
+
+func (c *Costs) has(resource string) bool {
+	for _, record := range c.set {
+		if record.Resource == resource {
+			return true
+		}
+	}
+	return false
+}
+
+// plan returns what Set has to do.
+func (c *Costs) plan(resource string, m *iocgroup.Machine, now, wanted map[iocgroup.Device]iocgroup.Cost) (steps []costStep) {
+	for _, dev := range slices.SortedFunc(maps.Keys(c.set), iocgroup.CompareDevices) {
+		record := c.set[dev]
+		if _, stays := wanted[dev]; stays || record.Resource != resource {
+			continue
+		}
+		before := record.Before
+		if now[dev] != record.Set {
+			before = now[dev] // another program has changed it
+		}
+		steps = append(steps, costStep{dev: dev, cost: before})
+	}
+
+	for _, dev := range slices.SortedFunc(maps.Keys(wanted), iocgroup.CompareDevices) {
+		record, known := c.set[dev]
+		if !known {
+			record.Before = now[dev]
+		}
+		record.Resource, record.Set = resource, wanted[dev]
+		if now[dev] != wanted[dev] || record != c.set[dev] {
+			steps = append(steps, costStep{dev, wanted[dev], record})
+		}
+	}
+	return slices.DeleteFunc(steps, func(s costStep) bool {
+		gone := m.Names[s.dev] == ""
+		if gone {
+			delete(c.set, s.dev)
+		}
+		return gone
+	})
+}
+
+// make saves the record of a step, and then writes the parameters, unless the disk has them now.
+func (c *Costs) make(m *iocgroup.Machine, now map[iocgroup.Device]iocgroup.Cost, step costStep) error {
+	if err := c.record(step.dev, step.record); err != nil {
+		return err
+	}
+	if now != nil && now[step.dev] == step.cost {
+		return nil
+	}
+	if err := iocgroup.WriteCost(c.fs, m.Root, step.dev, step.cost); err != nil {
+		return fmt.Errorf("iocost of %s: %w", m.DiskName(step.dev), err)
+	}
+	return c.verify(m, step)
+}
+
+// verify reads the parameters of a step back.
+func (c *Costs) verify(m *iocgroup.Machine, step costStep) error {
+	if step.record == (costRecord{}) {
+		return nil // the kernel chooses parameters
+	}
+	got, err := iocgroup.ReadCosts(c.fs, m.Root)
+	if err != nil {
+		return err
+	}
+	if got[step.dev] != step.cost {
+		return fmt.Errorf("iocost of %s reads back as %+v, want %+v", m.DiskName(step.dev), got[step.dev], step.cost)
+	}
+	return nil
+}
+
+func (c *Costs) record(dev iocgroup.Device, record costRecord) error {
+	if c.set[dev] == record {
+		return nil
+	}
+	var data []byte // nil removes the key
+	if record != (costRecord{}) {
+		var err error
+		if data, err = json.Marshal(record); err != nil {
+			return err
+		}
+	}
+	if c.memory != nil {
+		if err := c.memory.Save(map[string][]byte{costPrefix + dev.String(): data}); err != nil {
+			return fmt.Errorf("save what is applied to iocost: %w", err)
+		}
+	}
+	if c.set[dev] = record; data == nil {
+		delete(c.set, dev)
+	}
+	return nil
+}
