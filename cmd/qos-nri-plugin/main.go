@@ -28,7 +28,7 @@ that they request. Without a command it runs "run".`,
 		RunE: run.RunE,
 	}
 	root.Flags().AddFlagSet(run.Flags())
-	root.AddCommand(run, newCheckCommand(), newStatusCommand(), newAssignmentsCommand(), newTopCommand(), newUpdateCommand(),
+	root.AddCommand(run, newCheckCommand(), newStatusCommand(), newAssignmentsCommand(), newTopCommand(), newUpdateCommand(), newCalibrateCommand(),
 		program.NewVersionCommand("qos-nri-plugin", version))
 	return root
 }

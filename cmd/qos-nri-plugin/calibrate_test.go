@@ -1,0 +1,114 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/calibrate"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/test/iotest"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+func TestCalibrateRefusesWrongCommandLines(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                  "name one disk, such as /dev/sdb",
+		"/dev/sda /dev/sdb":                 "name one disk, such as /dev/sdb",
+		"/dev/sda --duration 100ms":         "--duration 100ms is not between 1s and 10m",
+		"/dev/sda --depth 0":                "--depth 0 is not between 1 and 1024",
+		"/dev/nowhere --host-root /nowhere": "",
+	} {
+		got := run(t.Context(), append([]string{"calibrate-io"}, strings.Fields(args)...)...)
+		code := program.ExitUsage
+		if want == "" {
+			code, want = program.ExitProblems, "find /dev/nowhere"
+		}
+		if got.Code != code || !strings.Contains(got.Errors, want) || got.Out != "" {
+			t.Errorf("%q: %+v, want %d and %q", args, got, code, want)
+		}
+	}
+}
+
+func TestADiskIsOverwrittenOnlyAfterItsNameWasTyped(t *testing.T) {
+	const home = "/sys/devices/virtual/block/sda/"
+	for _, test := range []struct {
+		name, answer string
+		yes, mounted bool
+		want         string
+	}{
+		{"the name", "sda\n", false, false, ""},
+		{"no new line", "sda", false, false, ""},
+		{"yes", "yes\n", false, false, "/dev/sda was not overwritten, because the answer was not sda; scripts use --yes"},
+		{"another name", "sdb\n", false, false, "/dev/sda was not overwritten, because the answer was not sda; scripts use --yes"},
+		{"nothing", "", false, false, "/dev/sda was not overwritten, because the answer was not sda; scripts use --yes"},
+		{"a script", "", true, false, ""},
+		{"a mounted disk", "sda\n", false, true, "/dev/sda is in use: it is mounted at /data"},
+		{"a mounted disk in a script", "", true, true, "/dev/sda is in use: it is mounted at /data"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m := iotest.AddDisks(simcgroup.New())
+			m.AddFile(home+"size", "2000\n")
+			m.AddFile(home+"queue/rotational", "0\n")
+			if test.mounted {
+				m.Mount("41 28 8:1 / /data rw - ext4 /dev/sda1 rw")
+			}
+			disk, err := calibrate.Find(m, "/dev/sda")
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			var asked strings.Builder
+			cmd := &cobra.Command{}
+			cmd.SetContext(t.Context())
+			cmd.SetIn(strings.NewReader(test.answer))
+			cmd.SetErr(&asked)
+			o := calibrateOptions{yes: test.yes}
+			got := ""
+			if err := o.confirm(cmd, calibrate.Host{FS: m}, disk); err != nil {
+				got = err.Error()
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+
+			question := "/dev/sda (8:0, 1.02 MB) will be overwritten: all data, with the partitions sda1, will be lost.\nType sda to go on: "
+			if test.yes || test.mounted {
+				question = ""
+			}
+			if asked.String() != question {
+				t.Errorf("asked %q, want %q", asked.String(), question)
+			}
+		})
+	}
+}
+
+func TestTheQuestionCanBeInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	in, out := io.Pipe()
+	if _, err := readLine(ctx, in); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheProgressHasALineForEachMeasurement(t *testing.T) {
+	var out strings.Builder
+	show := showProgress(&out)
+	for _, done := range []bool{false, false, true} {
+		show(calibrate.Progress{Step: 2, Steps: 4, Name: "rseqiops", Value: "400 requests/s", Done: done, Left: 59_600_000_000})
+	}
+	if got := out.String(); got != "2 of 4: rseqiops 400 requests/s, 1m0s left\n" {
+		t.Errorf("printed %q", got)
+	}
+}

@@ -1,0 +1,197 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fakeDisk does a limited number of operations and of bytes a second, one request after another, as QEMU limits a disk.
+type fakeDisk struct {
+	size     int64
+	iops     float64
+	bps      float64
+	mu       sync.Mutex
+	free     time.Time
+	written  int64
+	highest  int64
+	failures int
+}
+
+func (d *fakeDisk) request(n int, offset int64) error {
+	d.mu.Lock()
+	if d.failures > 0 {
+		d.failures--
+		d.mu.Unlock()
+		return io.ErrUnexpectedEOF
+	}
+	if offset+int64(n) > d.size || offset < 0 {
+		d.mu.Unlock()
+		return io.EOF
+	}
+	d.highest = max(d.highest, offset+int64(n))
+	seconds := max(1/d.iops, float64(n)/d.bps)
+	if now := time.Now(); d.free.Before(now) {
+		d.free = now
+	}
+	d.free = d.free.Add(time.Duration(seconds * float64(time.Second)))
+	timer := time.NewTimer(time.Until(d.free))
+	d.mu.Unlock()
+	<-timer.C
+	return nil
+}
+
+func (d *fakeDisk) ReadAt(data []byte, offset int64) (int, error) {
+	return len(data), d.request(len(data), offset)
+}
+
+func (d *fakeDisk) WriteAt(data []byte, offset int64) (int, error) {
+	d.mu.Lock()
+	d.written++
+	d.mu.Unlock()
+	return len(data), d.request(len(data), offset)
+}
+
+func options(write bool) Options {
+	return Options{Duration: 10 * time.Second, Depth: 16, Write: write, Progress: func(Progress) {}}
+}
+
+func within(t *testing.T, what string, got, want uint64, part float64) {
+	t.Helper()
+	if math.Abs(float64(got)-float64(want)) > part*float64(want) {
+		t.Errorf("%s is %d, want about %d", what, got, want)
+	}
+}
+
+func TestTheSpeedOfADiskIsMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20}
+		got, err := measure(t.Context(), disk, disk.size, false, options(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"rbps", "wbps"} {
+			within(t, key, got.Model[key], 16<<20, 0.05)
+		}
+		for _, key := range []string{"rseqiops", "rrandiops", "wseqiops", "wrandiops"} {
+			within(t, key, got.Model[key], 400, 0.05)
+		}
+		// At nine tenths of its speed, the disk does each request at once, in 2.5 ms.
+		within(t, "rlat", got.QoS["rlat"], 3750, 0.05)
+		if got.QoS["rpct"] != 95 || got.QoS["wpct"] != 95 || got.QoS["min"] != 60 || got.QoS["max"] != 100 {
+			t.Errorf("the quality of service is %v", got.QoS)
+		}
+	})
+}
+
+func TestWithoutWriteNothingIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20}
+		got, err := measure(t.Context(), disk, disk.size, true, options(false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if disk.written > 0 || len(got.Model) != 3 || got.QoS["wlat"] != 0 {
+			t.Errorf("%d writes, and the result is %v", disk.written, got)
+		}
+		if got.QoS["rpct"] != 50 {
+			t.Errorf("rpct of a disk with rotation is %d, want 50", got.QoS["rpct"])
+		}
+	})
+}
+
+func TestOnlyWhatWasWrittenIsReadOnADiskWithoutRotation(t *testing.T) {
+	for _, rotational := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			disk := &fakeDisk{size: 4 << 30, iops: 400, bps: 16 << 20}
+			if _, err := measure(t.Context(), disk, disk.size, rotational, options(true)); err != nil {
+				t.Fatal(err)
+			}
+			if used := disk.highest > 200<<20; used != rotational { // 16 MiB/s for 10 s are 160 MiB
+				t.Errorf("%d bytes of the disk were used; rotational %v", disk.highest, rotational)
+			}
+		})
+	}
+}
+
+func TestAnInterruptedCalibrationReturnsItsReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20}
+		o := options(false)
+		o.Progress = func(p Progress) {
+			if p.Step == 2 {
+				cancel()
+			}
+		}
+		if _, err := measure(ctx, disk, disk.size, false, o); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestAnErrorOfTheDiskEndsTheCalibration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20, failures: 1}
+		_, err := measure(t.Context(), disk, disk.size, false, options(false))
+		if !errors.Is(err, io.ErrUnexpectedEOF) || time.Since(begin) > 5*time.Second {
+			t.Errorf("got %v after %s", err, time.Since(begin))
+		}
+	})
+}
+
+func TestTheProgressSaysWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20}
+		o := options(false)
+		var first, last Progress
+		o.Progress = func(p Progress) {
+			if first.Name == "" {
+				first = p
+			}
+			last = p
+		}
+		if _, err := measure(t.Context(), disk, disk.size, false, o); err != nil {
+			t.Fatal(err)
+		}
+		if first.Left != 39500*time.Millisecond || first.Step != 1 || first.Steps != 4 || last.Left != 0 || !last.Done || last.Step != 4 {
+			t.Errorf("the first progress is %+v, the last %+v", first, last)
+		}
+	})
+}
+
+func TestTheSpeedLeavesOutTheBeginning(t *testing.T) {
+	counts := []count{{time.Second, 1000}, {2 * time.Second, 2000}, {3 * time.Second, 2100}}
+	for at := 4; at <= 20; at++ {
+		counts = append(counts, count{time.Duration(at) * time.Second, 2000 + 100*int64(at-2)})
+	}
+	if got := speedOf(counts[1:]); got.Rate != 100 || got.Spread > 1e-9 {
+		t.Errorf("got %+v, want 100 without spread", got)
+	}
+	for _, counts := range [][]count{nil, {{time.Second, 5}}, {{time.Second, 5}, {2 * time.Second, 5}}} {
+		if got := speedOf(counts); got != (Speed{}) {
+			t.Errorf("speed of %v is %+v", counts, got)
+		}
+	}
+}
+
+func TestPercentiles(t *testing.T) {
+	latencies := []time.Duration{5, 1, 4, 2, 3}
+	for percent, want := range map[int]time.Duration{1: 1, 50: 3, 95: 5, 100: 5} {
+		if got := percentile(latencies, percent); got != want {
+			t.Errorf("%d%% of %v is %d, want %d", percent, latencies, got, want)
+		}
+	}
+	if got := percentile(nil, 95); got != 0 {
+		t.Errorf("percentile of nothing is %d", got)
+	}
+}

@@ -1,0 +1,83 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
+)
+
+// Host is the machine whose disk is measured. Root is the directory that contains its files.
+type Host struct {
+	iodisks.FS
+	Root string
+}
+
+// Run measures a disk. It reads the disk and, with Options.Write, overwrites it. It changes settings of the disk's queue, and restores
+// them before it returns.
+func Run(ctx context.Context, host Host, disk Disk, o Options) (result Result, err error) {
+	if err := checkCost(host, disk); err != nil {
+		return Result{}, err
+	}
+	target, err := openDisk(host, disk, o.Write)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+
+	restore, err := bypass(host, disk)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, restore()) }()
+	return measure(ctx, target, disk.Size, disk.Rotational, o)
+}
+
+// checkCost returns an error if iocost acts on the disk, because then its model would be measured, and not the disk.
+func checkCost(host Host, disk Disk) error {
+	tree, err := cgroup.Detect(host)
+	if err != nil {
+		return err
+	}
+	root, version, err := tree.IORoot()
+	if err != nil || version == 1 {
+		return nil //nolint:nilerr // without io controller, there is no iocost
+	}
+	costs, err := iocgroup.ReadCosts(host, root)
+	if err != nil {
+		return err
+	}
+	if costs[disk.Disk.Device].Enabled() {
+		return fmt.Errorf("iocost is enabled for %s, so that its present model would be measured; remove the disk from CostModels of the class file, "+
+			"or run: echo '%s enable=0' > %s/io.cost.qos", disk.Device(), disk.Number(), root)
+	}
+	return nil
+}
+
+// openDisk opens a disk past the page cache. If the disk is to be written, the kernel refuses to open it while anything else uses it,
+// such as a mount (O_EXCL of open(2)).
+func openDisk(host Host, disk Disk, write bool) (*os.File, error) {
+	flags := os.O_RDONLY
+	if write {
+		if err := CheckUnused(host, disk); err != nil {
+			return nil, err
+		}
+		flags = os.O_RDWR | unix.O_EXCL
+	}
+
+	file, err := os.OpenFile(filepath.Join(host.Root, disk.Device()), flags|unix.O_DIRECT, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return nil, fmt.Errorf("%s %w by the kernel or by another process: %w", disk.Device(), ErrInUse, err)
+	}
+	return file, err
+}
