@@ -43,6 +43,8 @@ type clients struct {
 	// namespace is the value of --namespace, or the namespace of the kubeconfig's context.
 	namespace string
 	fetch     fetch
+	read      readNodes
+	progress  *progress
 }
 
 // connect makes clients from kubectl's flags. It sends no request.
@@ -67,7 +69,9 @@ func connect(flags genericclioptions.RESTClientGetter, agent string, warnings io
 	if err != nil {
 		return nil, unusable(err)
 	}
-	return &clients{core: core, objects: objects, namespace: namespace, fetch: newFetch(config, core)}, nil
+	return &clients{
+		core: core, objects: objects, namespace: namespace, fetch: newFetch(config, core), read: newReadNodes(core), progress: newProgress(warnings),
+	}, nil
 }
 
 func unusable(err error) error {
@@ -76,23 +80,21 @@ func unusable(err error) error {
 
 // listNodes lists the NodeQOSResources of the cluster, sorted by name.
 func (c *clients) listNodes(ctx context.Context) (*unstructured.UnstructuredList, error) {
-	list, err := c.objects.Resource(nodeKind()).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, explain(err)
-	}
-	slices.SortFunc(list.Items, byName)
-	return list, nil
+	all := &unstructured.UnstructuredList{}
+	err := c.eachPage(func(options metav1.ListOptions) (page metav1.ListMeta, objects int, err error) {
+		list, err := c.objects.Resource(nodeKind()).List(ctx, options)
+		if err != nil {
+			return page, 0, err
+		}
+		list.Items = append(all.Items, list.Items...)
+		objects, all = len(list.Items)-len(all.Items), list
+		return metav1.ListMeta{Continue: list.GetContinue(), RemainingItemCount: list.GetRemainingItemCount()}, objects, nil
+	})
+	slices.SortFunc(all.Items, byName)
+	return all, err
 }
 
 func byName(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) }
-
-func (c *clients) nodeObjects(ctx context.Context) ([]nodeqosv1alpha1.NodeQOSResources, error) {
-	list, err := c.listNodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return allTyped(list.Items)
-}
 
 // getNode returns the NodeQOSResources of one node. If there is none, the error lists the nodes that have such an object.
 func (c *clients) getNode(ctx context.Context, name string) (*unstructured.Unstructured, error) {
@@ -101,12 +103,12 @@ func (c *clients) getNode(ctx context.Context, name string) (*unstructured.Unstr
 		return object, explain(err)
 	}
 
-	list, err := c.listNodes(ctx)
+	names, err := c.nodeNames(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return nil, fmt.Errorf("node %q has no NodeQOSResources%s; check the name, and that qos-kubelet-shim runs there",
-		name, others("; nodes with one: ", objectNames(list)))
+		name, others("; nodes with one: ", names))
 }
 
 // objectNames returns the names of the objects in a list.
@@ -123,7 +125,12 @@ func objectNames(list runtime.Object) (names []string) {
 
 // nodeOf returns the NodeQOSResources of a pod's node. It returns nil if there is no such object.
 func (c *clients) nodeOf(ctx context.Context, pod *corev1.Pod) (*nodeqosv1alpha1.NodeQOSResources, error) {
-	object, err := c.objects.Resource(nodeKind()).Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+	return c.findNode(ctx, pod.Spec.NodeName)
+}
+
+// findNode returns the NodeQOSResources of a node. It returns nil if there is no such object.
+func (c *clients) findNode(ctx context.Context, name string) (*nodeqosv1alpha1.NodeQOSResources, error) {
+	object, err := c.objects.Resource(nodeKind()).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case kubeapi.OutcomeOf(err) == kubeapi.NotFound:
 		return nil, nil
@@ -143,7 +150,7 @@ func allTyped(objects []unstructured.Unstructured) ([]nodeqosv1alpha1.NodeQOSRes
 	nodes := make([]nodeqosv1alpha1.NodeQOSResources, len(objects))
 	for i := range objects {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, &nodes[i]); err != nil {
-			return nil, fmt.Errorf("this version of kubectl qos cannot read NodeQOSResources %s: %w; update kubectl qos", objects[i].GetName(), err)
+			return nil, unreadable(objects[i].GetName(), err)
 		}
 	}
 	return nodes, nil

@@ -136,7 +136,7 @@ func (c *cluster) completeNode(cmd *cobra.Command, args []string, _ string) ([]s
 		return nil, noFiles
 	}
 	return c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
-		return namesIn(api.listNodes(ctx))
+		return api.nodeNames(ctx)
 	}), noFiles
 }
 

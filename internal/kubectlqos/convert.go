@@ -120,8 +120,9 @@ func (o *convertCommand) check() error {
 	return nil
 }
 
-func isTerminal(in io.Reader) bool {
-	file, ok := in.(*os.File)
+// isTerminal reports whether a stream, a reader or a writer, is a terminal.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}
@@ -186,7 +187,7 @@ func (c *cluster) known(ctx context.Context, classFiles string, fromCluster bool
 	if err != nil {
 		return convert.Known{}, err
 	}
-	nodes, err := clients.nodeObjects(ctx)
+	nodes, err := clients.summaries(ctx)
 	if err != nil {
 		return convert.Known{}, err
 	}

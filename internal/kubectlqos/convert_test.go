@@ -115,7 +115,9 @@ func (c convertRun) run(t *testing.T) (answer, string) {
 	root := newRootCommand(&cluster{
 		streams: genericiooptions.IOStreams{In: stdin, Out: &out, ErrOut: &errs},
 		now:     time.Now,
-		connect: func() (*clients, error) { return &clients{core: r.core, objects: r.objects, namespace: "default"}, nil },
+		connect: func() (*clients, error) {
+			return &clients{core: r.core, objects: r.objects, namespace: "default", read: r.readNodes}, nil
+		},
 	}, "v0.1.0")
 
 	root.PersistentFlags().StringP("namespace", "n", "", "")

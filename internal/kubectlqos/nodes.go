@@ -4,6 +4,7 @@
 package kubectlqos
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -79,21 +80,7 @@ func (o *nodesCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 
-	var list unstructured.UnstructuredList
-	if o.node == "" {
-		all, err := api.listNodes(cmd.Context())
-		if err != nil {
-			return err
-		}
-		list = *all
-	} else {
-		object, err := api.getNode(cmd.Context(), o.node)
-		if err != nil {
-			return err
-		}
-		list.Items = []unstructured.Unstructured{*object}
-	}
-	if err := o.showFirst(&list); err != nil || !o.watch {
+	if err := o.showFirst(cmd.Context(), api); err != nil || !o.watch {
 		return err
 	}
 
@@ -101,21 +88,33 @@ func (o *nodesCommand) run(cmd *cobra.Command) error {
 	return w.follow(cmd.Context(), func() error { return o.show(w.nodes()) })
 }
 
-// showFirst prints the first list that the API server returns. In a document format it prints the whole list as one document.
-func (o *nodesCommand) showFirst(list *unstructured.UnstructuredList) error {
+// showFirst prints the nodes that the API server returns first. In a document format it prints all of them as one document.
+func (o *nodesCommand) showFirst(ctx context.Context, api *clients) error {
 	switch {
-	case o.documents == nil && len(list.Items) == 0 && !o.watch:
-		fmt.Fprintln(o.streams.ErrOut, "No node reports QoS-class resources; check that qos-kubelet-shim runs.")
-		return nil
-	case o.documents == nil:
-		return o.show(list.Items)
+	case o.node != "":
+		object, err := api.getNode(ctx, o.node)
+		if err != nil {
+			return err
+		}
+		return o.show([]unstructured.Unstructured{*object})
+	case o.documents != nil:
+		list, err := api.listNodes(ctx)
+		if err != nil {
+			return err
+		}
+		changed(&o.shown, list.Items, nameAndVersion)
+		return o.documents.PrintObj(list, o.streams.Out)
 	}
 
-	changed(&o.shown, list.Items, nameAndVersion)
-	if o.node != "" {
-		return o.documents.PrintObj(&list.Items[0], o.streams.Out)
+	nodes, err := api.summaries(ctx)
+	switch {
+	case err != nil:
+		return err
+	case len(nodes) == 0 && !o.watch:
+		fmt.Fprintln(o.streams.ErrOut, "No node reports QoS-class resources; check that qos-kubelet-shim runs.")
+		return nil
 	}
-	return o.documents.PrintObj(list, o.streams.Out)
+	return o.showRows(nodes)
 }
 
 func nameAndVersion(object *unstructured.Unstructured) (key, text string) {

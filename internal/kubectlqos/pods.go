@@ -153,11 +153,11 @@ func (o *podsCommand) run(ctx context.Context) error {
 	if o.everywhere {
 		namespace = metav1.NamespaceAll
 	}
-	nodes, err := o.readNodes(ctx, api)
+	pods, err := o.readPods(ctx, api, namespace)
 	if err != nil {
 		return err
 	}
-	pods, err := o.readPods(ctx, api, namespace)
+	nodes, err := o.readNodes(ctx, api, pods)
 	if err != nil {
 		return err
 	}
@@ -179,10 +179,10 @@ func (o *podsCommand) run(ctx context.Context) error {
 	})
 }
 
-// readNodes reads the NodeQOSResources. If the user has no permission to read them, or the cluster has no such kind, the
-// command shows what is in the pods: their requests and conditions.
-func (o *podsCommand) readNodes(ctx context.Context, api *clients) ([]nodeqosv1alpha1.NodeQOSResources, error) {
-	nodes, err := api.nodeObjects(ctx)
+// readNodes reads the NodeQOSResources of the pods' nodes. If the user has no permission to read them, or the cluster has no such kind,
+// the command shows what is in the pods: their requests and conditions.
+func (o *podsCommand) readNodes(ctx context.Context, api *clients, pods []corev1.Pod) ([]nodeqosv1alpha1.NodeQOSResources, error) {
+	nodes, err := api.nodesOf(ctx, pods)
 	if (errors.Is(err, errForbidden) || errors.Is(err, errNoKind)) && !o.watch {
 		fmt.Fprintln(o.streams.ErrOut, "Note: only what is in the Pod objects can be shown:", err)
 		o.unreadable = true

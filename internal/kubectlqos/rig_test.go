@@ -165,7 +165,7 @@ func (r *rig) execute(ctx context.Context, out, errs writer, args ...string) int
 
 	var namespace string
 	c.connect = func() (*clients, error) {
-		api := &clients{core: r.core, objects: r.objects, namespace: namespace}
+		api := &clients{core: r.core, objects: r.objects, namespace: namespace, read: r.readNodes}
 		if r.plugins != nil {
 			api.fetch = r.plugins.fetch
 		}
@@ -175,6 +175,21 @@ func (r *rig) execute(ctx context.Context, out, errs writer, args ...string) int
 	root := newRootCommand(c, "v0.1.0")
 	root.PersistentFlags().StringVarP(&namespace, "namespace", "n", "default", "")
 	return program.Execute(ctx, root, args)
+}
+
+// readNodes is readNodes of a command, for the simulated API, which has no pages.
+func (r *rig) readNodes(
+	ctx context.Context, _ string, page metav1.ListOptions, each func(*nodeqosv1alpha1.NodeQOSResources),
+) (metav1.ListMeta, error) {
+	list, err := r.objects.Resource(nodeKind()).List(ctx, page)
+	if err != nil {
+		return metav1.ListMeta{}, err
+	}
+	data, err := list.MarshalJSON()
+	if err != nil {
+		return metav1.ListMeta{}, err
+	}
+	return decodeNodes(bytes.NewReader(data), each)
 }
 
 type writer interface {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"slices"
@@ -40,8 +41,8 @@ type classUse struct {
 	Free     *int64 `json:"free"`
 	// Held has the number of nodes for each reason of the class's condition Held. It is empty if no node reports the condition.
 	Held map[string]int64 `json:"held,omitempty"`
-	// onNodes lists what each node reports about the class.
-	onNodes []*nodeqosv1alpha1.QOSResourceClassInfo `json:"-"`
+	// namespaces has the use by namespace. It is nil without --by-namespace.
+	namespaces map[string]*namespaceUse `json:"-"`
 }
 
 // namespaceUse is the use of a class in a namespace. Its JSON form is an item of the documents that -o json prints.
@@ -72,7 +73,7 @@ unlimited on one of its nodes. A draining class has no free slots, and neither h
 With --by-namespace it shows how many assignments of each class the namespaces have.
 
 HELD says whether a class holds what it promises, on nodes whose plugin runs with --held-interval: LimitNotHeld, Reached (and
-held), NeverReached or NotMeasured. "kubectl qos describe node" has the figures.
+held), NeverReached or NotMeasured. "kubectl qos nodes NODE" has the figures.
 
 To see what the containers of the classes use of caches, memory bandwidth and disks, run "kubectl qos top usage".
 
@@ -103,12 +104,12 @@ func (o *topCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := api.nodeObjects(ctx)
-	if err != nil {
+	use := o.newUse()
+	if err := api.eachNode(ctx, use.add); err != nil {
 		return err
 	}
-	o.noteStale(nodes)
-	if err := o.show(nodes); err != nil || !o.watch {
+	use.noteStale(o.streams.ErrOut)
+	if err := o.show(use); err != nil || !o.watch {
 		return err
 	}
 
@@ -118,16 +119,24 @@ func (o *topCommand) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return o.show(nodes)
+		use := o.newUse()
+		for i := range nodes {
+			use.add(&nodes[i])
+		}
+		return o.show(use)
 	})
 }
 
+func (o *topCommand) newUse() *use {
+	return &use{now: o.now(), byNamespace: o.byNamespace, index: map[classKey]int{}}
+}
+
 // show prints the whole table or document if it differs from the previous one.
-func (o *topCommand) show(nodes []nodeqosv1alpha1.NodeQOSResources) error {
+func (o *topCommand) show(use *use) error {
 	if o.byNamespace {
-		return printUse(o, useByNamespace(nodes, o.now()), namespaceUse.cells, "RESOURCE", "CLASS", "NAMESPACE", "IN-USE", "PODS", "+SCOPE")
+		return printUse(o, use.ofNamespaces(), namespaceUse.cells, "RESOURCE", "CLASS", "NAMESPACE", "IN-USE", "PODS", "+SCOPE")
 	}
-	return printUse(o, useByClass(nodes, o.now()), classUse.cells, "RESOURCE", "CLASS", "NODES", "IN-USE", "CAPACITY", "FREE", "HELD", "+SCOPE")
+	return printUse(o, use.ofClasses(), classUse.cells, "RESOURCE", "CLASS", "NODES", "IN-USE", "CAPACITY", "FREE", "HELD", "+SCOPE")
 }
 
 func printUse[T any](o *topCommand, all []T, cells func(T) []string, columns ...string) error {
@@ -152,53 +161,65 @@ func printUse[T any](o *topCommand, all []T, cells func(T) []string, columns ...
 	return err
 }
 
-// noteStale warns about nodes whose numbers are stale.
-func (c *cluster) noteStale(nodes []nodeqosv1alpha1.NodeQOSResources) {
-	var notReady, expired []string
-	for i := range nodes {
-		switch node := &nodes[i]; {
-		case node.Status.Expired(c.now()):
-			expired = append(expired, node.Name)
-		case !current(node, c.now()):
-			notReady = append(notReady, node.Name)
-		}
-	}
-
-	note := func(nodes []string, why string) {
-		if len(nodes) > 0 {
-			fmt.Fprintf(c.streams.ErrOut, "Note: the numbers of %s are outdated, because %s\n", others("", nodes), why)
-		}
-	}
-	note(notReady, "qos-nri-plugin is not ready")
-	note(expired, "qos-kubelet-shim does not report any more")
+// use adds up the use of classes over nodes. It keeps no node.
+type use struct {
+	now         time.Time
+	byNamespace bool
+	classes     []classUse
+	index       map[classKey]int // in `classes`
+	// notReady and expired have the names of the nodes whose numbers are outdated.
+	notReady, expired []string
 }
 
-// useByClass adds up the use of each class over the nodes. It sorts the classes by resource, and then by their first
-// occurrence on the nodes. A node whose state is not current adds nothing to Free.
-func useByClass(nodes []nodeqosv1alpha1.NodeQOSResources, now time.Time) []classUse {
-	var all []classUse
-	index := map[classKey]int{}
-	for i := range nodes {
-		for _, r := range scopedResources(&nodes[i]) {
-			for j := range r.Classes {
-				key := classKey{r.Name, r.scope, r.Classes[j].Name}
-				at, known := index[key]
-				if !known {
-					at = len(all)
-					index[key] = at
-					all = append(all, classUse{classKey: key, Capacity: new(int64), Free: new(int64)})
-				}
-				all[at].add(&r.Classes[j], current(&nodes[i], now))
+// add adds a node. A node whose state is not current adds nothing to Free.
+func (u *use) add(node *nodeqosv1alpha1.NodeQOSResources) {
+	isCurrent := current(node, u.now)
+	switch {
+	case node.Status.Expired(u.now):
+		u.expired = append(u.expired, node.Name)
+	case !isCurrent:
+		u.notReady = append(u.notReady, node.Name)
+	}
+
+	for _, r := range scopedResources(node) {
+		for i := range r.Classes {
+			class := u.class(classKey{r.Name, r.scope, r.Classes[i].Name})
+			class.add(&r.Classes[i], isCurrent)
+			if u.byNamespace {
+				class.addHolders(&r.Classes[i])
 			}
 		}
 	}
+}
 
-	slices.SortStableFunc(all, func(a, b classUse) int { return cmp.Compare(a.Resource, b.Resource) })
-	return all
+func (u *use) class(key classKey) *classUse {
+	at, known := u.index[key]
+	if !known {
+		at = len(u.classes)
+		u.index[key] = at
+		u.classes = append(u.classes, classUse{classKey: key, Capacity: new(int64), Free: new(int64)})
+	}
+	return &u.classes[at]
+}
+
+// noteStale warns about nodes whose numbers are outdated.
+func (u *use) noteStale(out io.Writer) {
+	note := func(nodes []string, why string) {
+		if len(nodes) > 0 {
+			fmt.Fprintf(out, "Note: the numbers of %s are outdated, because %s\n", others("", nodes), why)
+		}
+	}
+	note(u.notReady, "qos-nri-plugin is not ready")
+	note(u.expired, "qos-kubelet-shim does not report any more")
+}
+
+// ofClasses returns the classes, sorted by resource, and then by their first occurrence on the nodes.
+func (u *use) ofClasses() []classUse {
+	slices.SortStableFunc(u.classes, func(a, b classUse) int { return cmp.Compare(a.Resource, b.Resource) })
+	return u.classes
 }
 
 func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo, current bool) {
-	u.onNodes = append(u.onNodes, class)
 	u.InUse = sum(u.InUse, class.InUse)
 	if held := meta.FindStatusCondition(class.Conditions, qos.ConditionHeld); held != nil {
 		if u.Held == nil {
@@ -216,6 +237,33 @@ func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo, current bool
 	if current {
 		u.Free = sumOf(u.Free, free, class.Capacity == 0)
 	}
+}
+
+// addHolders adds the holders of the class on one node to their namespaces. A pod can hold the class more than once.
+func (u *classUse) addHolders(class *nodeqosv1alpha1.QOSResourceClassInfo) {
+	pods := map[[2]string]bool{}
+	for _, h := range class.Holders {
+		of := u.namespace(h.Namespace)
+		of.InUse++
+		if pod := [2]string{h.Namespace, h.Pod}; !pods[pod] {
+			pods[pod] = true
+			of.Pods++
+		}
+	}
+	if class.HoldersOmitted > 0 {
+		of := u.namespace("")
+		of.InUse = sum(of.InUse, class.HoldersOmitted)
+	}
+}
+
+func (u *classUse) namespace(name string) *namespaceUse {
+	if u.namespaces == nil {
+		u.namespaces = map[string]*namespaceUse{}
+	}
+	if u.namespaces[name] == nil {
+		u.namespaces[name] = &namespaceUse{classKey: u.classKey, Namespace: name}
+	}
+	return u.namespaces[name]
 }
 
 // sumOf adds the value of the parameter `more` to `n`. A nil pointer means unlimited. The sum is nil if `n` is nil or `unlimited`
@@ -262,34 +310,12 @@ func number(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-// useByNamespace counts the holders of each class by namespace. For each class, the namespaces with the most holders
+// ofNamespaces returns the holders of each class by namespace. For each class, the namespaces with the most holders
 // come first. The holders that the nodes count but do not list come last.
-func useByNamespace(nodes []nodeqosv1alpha1.NodeQOSResources, now time.Time) []namespaceUse {
-	var all []namespaceUse
-	for _, of := range useByClass(nodes, now) {
-		uses, pods := map[string]*namespaceUse{}, map[[2]string]bool{}
-		use := func(namespace string) *namespaceUse {
-			if uses[namespace] == nil {
-				uses[namespace] = &namespaceUse{classKey: of.classKey, Namespace: namespace}
-			}
-			return uses[namespace]
-		}
-		for _, class := range of.onNodes {
-			for _, h := range class.Holders {
-				u := use(h.Namespace)
-				u.InUse++
-				if pod := [2]string{h.Namespace, h.Pod}; !pods[pod] {
-					pods[pod] = true
-					u.Pods++
-				}
-			}
-			if class.HoldersOmitted > 0 {
-				use("").InUse = sum(use("").InUse, class.HoldersOmitted)
-			}
-		}
-
-		for _, u := range slices.SortedFunc(maps.Values(uses), byUse) {
-			all = append(all, *u)
+func (u *use) ofNamespaces() (all []namespaceUse) {
+	for _, class := range u.ofClasses() {
+		for _, of := range slices.SortedFunc(maps.Values(class.namespaces), byUse) {
+			all = append(all, *of)
 		}
 	}
 	return all
