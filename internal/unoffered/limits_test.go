@@ -201,6 +201,27 @@ func TestAResponseHasFewNodes(t *testing.T) {
 	})
 }
 
+// A list of all nodes of a large cluster must not take thousands of responses, and a response must not need much memory.
+func TestAResponseHasAsManyNodesAsAreSmall(t *testing.T) {
+	for holders, largest := range map[int]int64{0: 100, 110: 36, 2000: 2, 9000: 1} {
+		nodes := func() (nodes []nodeqosv1alpha1.NodeQOSResources) {
+			for i := range 300 {
+				node := node(fmt.Sprintf("n%03d", i), time.Now(), "gold")
+				node.Status.QOSResources.ContainerQOSResources[0].Classes[0].Holders = make([]nodeqosv1alpha1.Holder, holders)
+				nodes = append(nodes, node)
+			}
+			return nodes
+		}
+		run(t, []string{"n000"}, nodes, func(t *testing.T, c *cluster, _ *strings.Builder) {
+			c.watches[0].Add(waiting("a", "first", misspelled))
+			pass(30 * time.Second)
+			if got := slices.Max(c.limits); got != largest || c.writes != 1 {
+				t.Errorf("with %d holders each, a response has %d nodes, want %d; %d events", holders, got, largest, c.writes)
+			}
+		})
+	}
+}
+
 // Each pod is as large as etcd allows.
 func TestTheLimitsOfWaitingPodsAreNotKept(t *testing.T) {
 	heap := func() uint64 {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,8 +42,13 @@ const (
 	// offer, and after maxAge.
 	interval = time.Minute
 	maxAge   = 10 * time.Minute
-	// maxPage is how many nodes a response has at most. An object can have more than 1 MiB.
-	maxPage = 4
+	// maxEntries is about how many holders, refusals and volumes the nodes of a response have together. An object can have thousands of
+	// them, and more than 1 MiB. maxPage is how many nodes a response has at most.
+	maxEntries = 4000
+	maxPage    = 100
+	// listShare limits the share of the time in which the nodes are listed: a list is not repeated before listShare times its duration.
+	// In a cluster of 5,000 nodes, a list takes longer than the interval.
+	listShare = 10
 )
 
 // waitingPods selects the pods that have no node.
@@ -207,15 +213,16 @@ func (p *Publisher) list(ctx context.Context) error {
 	offers := newOffers()
 	err := p.eachNode(ctx, func(node *nodeqosv1alpha1.NodeQOSResources) bool { offers.add(node); return true })
 	if err == nil {
-		p.offers, p.next = offers, time.Now().Add(interval)
+		p.offers, p.next = offers, time.Now().Add(max(interval, listShare*time.Since(offers.listed)))
 	}
 	return err
 }
 
 // eachNode passes the NodeQOSResources of all nodes, in the order of their names, to a function until the function returns false. The first
-// response has one node, because most publishers need only this one, and the next ones have twice as many as the previous one.
+// response has one node, because most publishers need only this one, and the next ones have up to twice as many as the previous one.
 func (p *Publisher) eachNode(ctx context.Context, each func(*nodeqosv1alpha1.NodeQOSResources) bool) error {
-	for options := (metav1.ListOptions{Limit: 1}); ; options.Limit = min(2*options.Limit, maxPage) {
+	largest := 1 // number of entries of a node
+	for options := (metav1.ListOptions{Limit: 1}); ; options.Limit = max(1, min(2*options.Limit, maxPage, int64(maxEntries/largest))) {
 		list, err := p.objects.List(ctx, options)
 		if err != nil {
 			return &kubeapi.About{Kind: kubeapi.OurKind, Err: err}
@@ -228,9 +235,22 @@ func (p *Publisher) eachNode(ctx context.Context, each func(*nodeqosv1alpha1.Nod
 			if !each(&node) {
 				return nil
 			}
+			largest = max(largest, entries(&node.Status))
 		}
 		if options.Continue = list.GetContinue(); options.Continue == "" {
 			return nil
 		}
 	}
+}
+
+// entries returns the number of entries in the lists of a node that make its object large.
+func entries(status *nodeqosv1alpha1.NodeQOSResourcesStatus) int {
+	count, r := len(status.Refusals)+len(status.Volumes), status.QOSResources
+	for _, resource := range slices.Concat(r.ContainerQOSResources, r.PodQOSResources, r.VolumeQOSResources) {
+		count += len(resource.Foreign)
+		for i := range resource.Classes {
+			count += len(resource.Classes[i].Holders)
+		}
+	}
+	return count
 }
