@@ -99,6 +99,45 @@ func TestAQuotaListsTheAllowedClassesOfClaims(t *testing.T) {
 	}
 }
 
+// TestARequestOfAClaimIsForOneDevice checks the policy qos-check-units-of-claims.
+func TestARequestOfAClaimIsForOneDevice(t *testing.T) {
+	const all, exact = resourcev1.DeviceAllocationModeAll, resourcev1.DeviceAllocationModeExactCount
+	const reason = " is not possible, since a container has a class or does not; write "
+	for _, c := range []struct {
+		name, class string
+		mode        resourcev1.DeviceAllocationMode
+		count       int64
+		want        string
+	}{
+		{"one device", "rdt.gold", exact, 1, ""},
+		{"not defaulted", "rdt.gold", "", 0, ""},
+		{"two devices", "rdt.gold", exact, 2, "count 2 of DeviceClass rdt.gold" + reason + "count 1"},
+		{"all devices", "blockio.slow", all, 0, "allocationMode All of DeviceClass blockio.slow" + reason + "allocationMode ExactCount"},
+		{"a class with a digest", deviceClass(t, "qos.noderesource.dev/rdt.Fast_1"), exact, 3,
+			"count 3 of DeviceClass " + deviceClass(t, "qos.noderesource.dev/rdt.Fast_1") + reason + "count 1"},
+		{"a class of pods", "pod-blockio.slow", exact, 2, "count 2 of DeviceClass pod-blockio.slow" + reason + "count 1"},
+		{"two devices of another driver", "gpu.example", exact, 2, ""},
+		{"all devices of another driver", "rdtx.gold", all, 0, ""},
+	} {
+		spec := requesting(c.class)
+		spec.Devices.Requests[0].Exactly.AllocationMode, spec.Devices.Requests[0].Exactly.Count = c.mode, c.count
+		alternatives := requesting("gpu.example", "gpu.example", c.class)
+		second := &alternatives.Devices.Requests[1].FirstAvailable[1]
+		second.AllocationMode, second.Count = c.mode, c.count
+		for request, spec := range map[string]resourcev1.ResourceClaimSpec{"class": spec, "second/b": alternatives} {
+			want := c.want
+			if want != "" {
+				want = "request " + request + ": " + want
+			}
+			for _, got := range policyNamed(t, "qos-check-units-of-claims").refusalsOfClaim(t, nil, spec) {
+				if got != want {
+					t.Errorf("%s: the refusal is %q, want %q", c.name, got, want)
+				}
+			}
+		}
+	}
+}
+
 // TestAClaimCannotRequestAClassWithAMaximum checks the policy qos-max-classes-of-claims.
 func TestAClaimCannotRequestAClassWithAMaximum(t *testing.T) {
 	limits := &nodeqosv1alpha1.QOSLimitRange{ObjectMeta: metav1.ObjectMeta{Name: "limits"}}

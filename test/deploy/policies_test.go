@@ -163,12 +163,12 @@ func must(t *testing.T, err error) {
 func TestPoliciesCompile(t *testing.T) {
 	found, _ := policies(t, "deploy/policies")
 	environments, _ := policies(t, "deploy/policies-environments")
-	if len(found) != 15 || len(environments) != 2 {
-		t.Errorf("%d and %d policies, want 15 and 2", len(found), len(environments))
+	if len(found) != 16 || len(environments) != 2 {
+		t.Errorf("%d and %d policies, want 16 and 2", len(found), len(environments))
 	}
 
 	from35 := []string{"qos-allowed-classes", "qos-allowed-classes-of-claims", "qos-annotations-to-resources", "qos-check-annotations", "qos-check-contradictions",
-		"qos-check-units", "qos-max-classes-of-claims", "qos-max-classes-of-pods"}
+		"qos-check-units", "qos-check-units-of-claims", "qos-max-classes-of-claims", "qos-max-classes-of-pods"}
 	from33 := []string{"qos-bound-environments", "qos-bound-references",
 		"qos-check-other-annotations", "qos-default-classes-of-containers", "qos-default-classes-of-pods", "qos-keep-internal-annotations", "qos-keep-requests"}
 	for minor, want := range map[uint][]string{36: nil, 35: nil, 34: from35, 33: from35, 32: slices.Sorted(slices.Values(slices.Concat(from35, from33)))} {
@@ -225,8 +225,8 @@ func TestThePoliciesForRequestsOfClaimsCompile(t *testing.T) {
 func TestPoliciesApplyToSelectedNamespaces(t *testing.T) {
 	_, optedOut := policies(t, "deploy/policies")
 	_, optedIn := policies(t, "deploy/policies-opt-in")
-	if len(optedOut) != 15 || len(optedIn) != 15 {
-		t.Fatalf("%d bindings for all namespaces and %d for labelled ones, want one of each kind for 15 policies", len(optedOut), len(optedIn))
+	if len(optedOut) != 16 || len(optedIn) != 16 {
+		t.Fatalf("%d bindings for all namespaces and %d for labelled ones, want one of each kind for 16 policies", len(optedOut), len(optedIn))
 	}
 	for i := range optedOut {
 		if optedOut[i] != optedOut[0] || optedIn[i] != optedIn[0] || optedIn[i] == optedOut[i] {
@@ -263,8 +263,9 @@ func TestPoliciesListTheSameResources(t *testing.T) {
 		}
 	}
 
-	six := []string{"qos-allowed-classes-of-claims", "qos-annotations-to-resources", "qos-required-plugin", "qos-check-annotations", "qos-check-contradictions", "qos-check-units"}
-	want := map[string][]string{"0 containerResources ['rdt', 'blockio']": six, "1 podResources ['qos.noderesource.dev/pod-blockio']": six}
+	seven := []string{"qos-allowed-classes-of-claims", "qos-annotations-to-resources", "qos-required-plugin", "qos-check-annotations", "qos-check-contradictions", "qos-check-units",
+		"qos-check-units-of-claims"}
+	want := map[string][]string{"0 containerResources ['rdt', 'blockio']": seven, "1 podResources ['qos.noderesource.dev/pod-blockio']": seven}
 	if diff := cmp.Diff(want, lists, cmpopts.SortSlices(strings.Compare)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

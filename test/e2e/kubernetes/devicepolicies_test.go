@@ -59,13 +59,19 @@ func deviceClaimsAreLimited(t *testing.T, n *node) {
 		"for limits":                   {claim("ResourceClaim", forLimits, of("rdt.gold")), scheduler, ""},
 		"for limits, not in the list":  {claim("ResourceClaim", forLimits, of("rdt.silver")), scheduler, notAllowed},
 		"by a scheduler for something": {claim("ResourceClaim", "", of("rdt.gold")), scheduler, limited},
+		"two devices of a class":       {claim("ResourceClaim", "", "exactly: {deviceClassName: rdt.bronze, count: 2}"), tenant, "request class: count 2 of DeviceClass rdt.bronze is not possible"},
+		"all devices of a class": {
+			claim("ResourceClaimTemplate", "", "firstAvailable: [{name: a, deviceClassName: rdt.bronze}, {name: b, deviceClassName: rdt.bronze, allocationMode: All}]"),
+			tenant, "request class/b: allocationMode All of DeviceClass rdt.bronze is not possible",
+		},
+		"two devices of another driver": {claim("ResourceClaim", "", "exactly: {deviceClassName: gpu, count: 2}"), tenant, ""},
 	} {
 		output, err := create(test.manifest, test.as)
 		if (err == nil) != (test.want == "") || !strings.Contains(output, test.want) {
 			t.Errorf("%s: %v: %s, want %q", name, err, output, test.want)
 		}
 	}
-	for _, policy := range []string{"qos-allowed-classes-of-claims", "qos-max-classes-of-claims", "qos-check-units"} {
+	for _, policy := range []string{"qos-allowed-classes-of-claims", "qos-max-classes-of-claims", "qos-check-units", "qos-check-units-of-claims"} {
 		if warnings := n.kubectl(t, "get", "validatingadmissionpolicy", policy, "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
 			t.Errorf("the API server finds fault with %s: %s", policy, warnings)
 		}
