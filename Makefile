@@ -47,7 +47,7 @@ OUTPUT ?= bin/lab
 TOLERANCE ?= 1
 PAGE ?=
 QUICK ?=
-# With REAL=1, the demo uses this machine's resctrl and cgroups, the lab its memory, and the benchmark also containerd. All need root.
+# With REAL=1, the demo uses this machine's resctrl and cgroups, the lab its disk and memory, and the benchmark also containerd. All need root.
 REAL ?=
 
 # Further modules with tests. Each has its own versions of dependencies. Those in SLOW_MODULES compile Helm, an API server, an OpenTelemetry
@@ -191,7 +191,7 @@ vm: build ## Open a shell in a VM with real resctrl, as the VM tests use it; VEN
 	scripts/vm.sh $(VENDOR)
 
 .PHONY: lab
-lab: ## Measure the effect of classes, on a disk in a VM, or with REAL=1, as root, on the memory of this machine. SECONDS=20 OUTPUT=bin/lab.
+lab: ## Measure the effect of classes, on a disk in a VM, or with REAL=1, as root, on this machine. SECONDS=20 OUTPUT=bin/lab.
 	$(if $(REAL),$(GO) run ./test/lab/real -seconds $(SECONDS) -output '$(OUTPUT)', \
 	  QOS_LAB_SECONDS=$(SECONDS) QOS_LAB_OUTPUT='$(abspath $(OUTPUT))' \
 	  $(GO) test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) -run TestLab ./test/e2e)

@@ -35,13 +35,33 @@ type Scene struct {
 type Row struct {
 	Name string `json:"name"`
 
-	// Values has a value for each column.
-	Values []float64 `json:"values"`
+	// Values has a value for each column. It is empty if the machine cannot show the situation.
+	Values []float64 `json:"values,omitempty"`
+
+	// Reason is why the machine cannot show the situation.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Add adds a row.
 func (s *Scene) Add(name string, values ...float64) {
 	s.Rows = append(s.Rows, Row{Name: name, Values: values})
+}
+
+// CannotShow adds a row without values. The reason is one line.
+func (s *Scene) CannotShow(name, reason string) {
+	s.Rows = append(s.Rows, Row{Name: name, Reason: reason})
+}
+
+// measured returns the rows with values, and one line for each of the others.
+func (s *Scene) measured() (rows []Row, missing []string) {
+	for _, r := range s.Rows {
+		if r.Reason == "" {
+			rows = append(rows, r)
+		} else {
+			missing = append(missing, r.Name+": this machine cannot show it: "+r.Reason)
+		}
+	}
+	return rows, missing
 }
 
 // Value returns a value of the row with this name, or NaN if the scene does not have it.
@@ -107,23 +127,28 @@ func Write(dir string, scenes []Scene) error {
 // Markdown returns the scene as a table.
 func (s *Scene) Markdown() string {
 	var b strings.Builder
+	rows, missing := s.measured()
 	line := func(cells []string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
 	line(append([]string{s.Title}, s.Columns...))
 	b.WriteString("|---|" + strings.Repeat("--:|", len(s.Columns)) + "\n")
-	for _, r := range s.Rows {
+	for _, r := range rows {
 		cells := []string{r.Name}
 		for _, v := range r.Values {
 			cells = append(cells, number(v))
 		}
 		line(cells)
 	}
+	for _, m := range missing {
+		b.WriteString("\n" + m + "\n")
+	}
 	return b.String()
 }
 
 // Text returns the scene for a terminal.
 func (s *Scene) Text() string {
+	rows, missing := s.measured()
 	width := utf8.RuneCountInString(s.Title)
-	for _, r := range s.Rows {
+	for _, r := range rows {
 		width = max(width, utf8.RuneCountInString(r.Name))
 	}
 
@@ -134,12 +159,15 @@ func (s *Scene) Text() string {
 	}
 
 	b.WriteString("\n")
-	for _, r := range s.Rows {
+	for _, r := range rows {
 		fmt.Fprintf(&b, "%-*s", width, r.Name)
 		for i, v := range r.Values {
 			fmt.Fprintf(&b, "  %*s", utf8.RuneCountInString(s.Columns[i]), number(v))
 		}
 		b.WriteString("\n")
+	}
+	for _, m := range missing {
+		b.WriteString(m + "\n")
 	}
 
 	return b.String()
@@ -148,7 +176,7 @@ func (s *Scene) Text() string {
 // number returns a value with three digits, or with all digits before the decimal point.
 func number(v float64) string {
 	digits := 2
-	for limit := 10.0; digits > 0 && math.Abs(v) >= limit; limit *= 10 {
+	for limit := 9.995; digits > 0 && math.Abs(v) >= limit; limit *= 10 {
 		digits--
 	}
 	return strconv.FormatFloat(v, 'f', digits, 64)

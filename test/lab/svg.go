@@ -18,10 +18,15 @@ const (
 	headHeight  = 70
 )
 
-// SVG returns the scene as a picture: a row for each situation, and a bar for each value. The longest bar of a column is its highest
-// value.
+// picturedColumns is how many columns the picture has at most. A page has room for so many.
+const picturedColumns = 4
+
+// SVG returns the scene as a picture: a row for each situation that was measured, and a bar for each value of the first columns. The
+// longest bar of a column is its highest value.
 func (s *Scene) SVG() string {
-	width, height := nameWidth+columnWidth*len(s.Columns)+20, headHeight+rowHeight*len(s.Rows)+14
+	columns := s.Columns[:min(len(s.Columns), picturedColumns)]
+	rows, _ := s.measured()
+	width, height := nameWidth+columnWidth*len(columns)+20, headHeight+rowHeight*len(rows)+14
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d" role="img" `+
 		`font-family="system-ui, sans-serif" font-size="13">`+"\n<title>%[3]s</title>\n", width, height, escaped(s.Title))
@@ -31,16 +36,16 @@ func (s *Scene) SVG() string {
 	}
 
 	text(16, 26, `fill="#123" font-weight="600"`, s.Title)
-	for i, column := range s.Columns {
+	for i, column := range columns {
 		text(nameWidth+columnWidth*i, 54, `fill="#345"`, column)
 	}
 
-	for r, row := range s.Rows {
+	for r, row := range rows {
 		y := headHeight + rowHeight*r
 		text(16, y+13, `fill="#123"`, row.Name)
-		for i, v := range row.Values {
+		for i, v := range row.Values[:len(columns)] {
 			x, length := nameWidth+columnWidth*i, 0
-			if highest := s.highest(i); highest > 0 {
+			if highest := highest(rows, i); highest > 0 {
 				length = int(v / highest * barWidth)
 			}
 			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="16" rx="2" fill="%s"/>`+"\n", x, y, max(length, 1), color(i))
@@ -52,9 +57,9 @@ func (s *Scene) SVG() string {
 	return b.String()
 }
 
-func (s *Scene) highest(column int) float64 {
+func highest(rows []Row, column int) float64 {
 	highest := 0.0
-	for _, r := range s.Rows {
+	for _, r := range rows {
 		highest = max(highest, r.Values[column])
 	}
 	return highest

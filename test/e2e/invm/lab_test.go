@@ -58,9 +58,7 @@ const (
 // QOS_LAB_SECONDS.
 func TestLab(t *testing.T) {
 	n := startNode(t)
-	if n.cgroupV2 {
-		t.Run("memory accesses beside a neighbour", memoryAccesses)
-	}
+	t.Run("this machine", func(t *testing.T) { thisMachine(t, n.cgroupV2) })
 
 	offerOwnClasses(t, n)
 	writeClassFile(t, labClasses)
@@ -80,20 +78,35 @@ type laboratory struct {
 	seconds int // of one measurement
 }
 
-// memoryAccesses runs the part of the lab for CPUs with RDT. The emulated CPU divides neither its cache nor its memory bandwidth, so
-// the values mean nothing.
-func memoryAccesses(t *testing.T) {
+// thisMachine runs the part of the lab that measures the machine that it runs on. The emulated CPU divides neither its cache nor its memory
+// bandwidth, so the values for memory mean nothing.
+func thisMachine(t *testing.T, cgroupV2 bool) {
 	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
+	const dir = "/vols/machine"
+	mountNew(t, labDisk, dir)
+	defer func() { must(t, unix.Unmount(dir, 0)) }()
 	before := standing(t)
-	printed, err := output("lab", "-seconds", "3") // one second is too short on a busy host
+	printed, err := output("lab", "-seconds", "3", "-dir", dir) // one second is too short on a busy host
 	must(t, err)
-	for _, row := range []string{"alone ", "no classes ", "cache divided ", "and less memory bandwidth "} {
+
+	rows := []string{lab.Alone + " ", lab.NoClass + " ", lab.Throttled + " "}
+	if cgroupV2 {
+		rows = append(rows, "io.latency  ", "weights with iocost: this machine cannot show it: iocost is not enabled for vdb",
+			"no classes ", "cache divided ", "and less memory bandwidth ")
+	} else {
+		rows = append(rows, "io.latency: this machine cannot show it: cgroup v1 has no io.latency",
+			"cache divided: this machine cannot show it: this machine has no cgroup v2")
+	}
+	for _, row := range rows {
 		if !strings.Contains(printed, "\n"+row) {
 			t.Errorf("the output of the lab lacks the row %q:\n%s", row, printed)
 		}
 	}
 	if diff := cmp.Diff(before, standing(t)); diff != "" {
 		t.Errorf("the lab has left something behind (-before +after):\n%s", diff)
+	}
+	if files, err := filepath.Glob(dir + "/qos-lab-*"); err != nil || len(files) > 0 {
+		t.Errorf("the lab has left the files %q behind: %v", files, err)
 	}
 	t.Log("\n" + printed)
 }

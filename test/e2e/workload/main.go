@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/qos-nri/qos-nri-plugin/test/lab/load"
 )
 
 const usage = `usage: workload                                wait for SIGTERM
@@ -30,6 +32,7 @@ const usage = `usage: workload                                wait for SIGTERM
        workload latency KIND FILE SECONDS      one I/O operation after another; prints their number, the median and the 99th
                                                percentile of their durations, and the duration of all, in nanoseconds
        workload load KIND FILE THREADS         I/O operations in some threads, until it is killed
+       workload steady FILE RATE SECONDS       direct reads of 4 KiB at a rate; prints what was done in each second, as JSON
        workload allocate MIB                   write to memory, then wait for SIGTERM
        workload allocators MIB                 start a child that does so, and another at each SIGHUP
        workload bursts BUSY IDLE               compute and pause in turns, for these durations, until it is killed
@@ -66,9 +69,13 @@ func run(args []string) error {
 	case args[0] == "io" && len(args) == 4:
 		return transfer(args[1], args[2], args[3])
 	case args[0] == "latency" && len(args) == 4:
-		return latency(args[1], args[2], args[3])
+		return with("seconds", args[3], func(seconds int) error { return load.Latency(args[1], args[2], seconds) })
 	case args[0] == "load" && len(args) == 4:
-		return load(args[1], args[2], args[3])
+		return with("number of threads", args[3], func(threads int) error { return load.Run(args[1], args[2], threads) })
+	case args[0] == "steady" && len(args) == 4:
+		return with("requests a second", args[2], func(rate int) error {
+			return with("seconds", args[3], func(seconds int) error { return load.Steady(os.Stdout, args[1], rate, seconds) })
+		})
 	case args[0] == "allocate" && len(args) == 2:
 		return allocate(args[1])
 	case args[0] == "allocators" && len(args) == 2:
@@ -80,6 +87,15 @@ func run(args []string) error {
 	}
 
 	return errors.New(usage)
+}
+
+// with calls f with a number from the command line.
+func with(name, value string, f func(int) error) error {
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return f(n)
 }
 
 // shown is the last line that "show" prints. By this line, a test that reads the log recognizes that the output is
@@ -168,7 +184,7 @@ func fork(seconds string) error {
 // hardly changes the result.
 const blockSize = 64 << 10
 
-// fileSize is the size that an empty file gets.
+// fileSize is how much of an empty file is written.
 const fileSize = 16 << 20
 
 // transfer reads or writes a disk or a file, again and again from its beginning to its end.
@@ -183,7 +199,7 @@ func transfer(direction, name, seconds string) error {
 	case "write":
 		flags, transfer = os.O_WRONLY|os.O_CREATE|unix.O_DIRECT, syscall.Pwrite
 	case "fsync":
-		flags, transfer = os.O_WRONLY|os.O_CREATE, writeAndSync
+		flags, transfer = os.O_WRONLY|os.O_CREATE, load.WriteAndSync
 	}
 
 	file, err := os.OpenFile(name, flags, 0o600)
@@ -219,12 +235,4 @@ func transfer(direction, name, seconds string) error {
 
 	fmt.Println(done, time.Since(start).Nanoseconds())
 	return nil
-}
-
-func writeAndSync(file int, block []byte, offset int64) (int, error) {
-	n, err := syscall.Pwrite(file, block, offset)
-	if err == nil {
-		err = syscall.Fdatasync(file)
-	}
-	return n, err
 }

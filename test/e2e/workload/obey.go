@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/qos-nri/qos-nri-plugin/test/lab/load"
 )
 
 // turn is how long the load of one reading of the file lasts.
@@ -37,11 +39,11 @@ func obey(file, disk, cached, region string) error {
 	now.Store(&wanted{})
 	failed := make(chan error, threads+1)
 	for i := range threads {
-		from, err := open("read", disk)
+		from, err := load.Open("read", disk)
 		if err != nil {
 			return err
 		}
-		go func() { failed <- turns(&now, func(w wanted) error { return from.work(i, w) }) }()
+		go func() { failed <- turns(&now, func(w wanted) error { return work(from, i, w) }) }()
 	}
 	memory := &holding{file: through, begin: int64(number) * regionSize}
 	go func() { failed <- turns(&now, memory.work) }()
@@ -75,7 +77,7 @@ func turns(now *atomic.Pointer[wanted], work func(wanted) error) error {
 }
 
 // work computes and reads as one of the threads.
-func (s *source) work(thread int, w wanted) error {
+func work(from *load.Source, thread int, w wanted) error {
 	if thread >= w.threads {
 		return nil
 	}
@@ -86,7 +88,7 @@ func (s *source) work(thread int, w wanted) error {
 	if left == 0 {
 		return nil
 	}
-	return s.repeat(func(time.Duration) bool { left--; return left == 0 || time.Since(began) > turn })
+	return from.Repeat(func(time.Duration) bool { left--; return left == 0 || time.Since(began) > turn })
 }
 
 // regionSize is the size of a region of the disk that is read through the page cache.

@@ -1,8 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command real is the part of the lab that needs a CPU with RDT. It measures the memory access times of a container that runs alone, and
-// of the same container beside neighbours that use as much memory bandwidth as they can, first without classes and then with classes.
+// Command real is the part of the lab that measures this machine: how well block I/O classes protect a process that reads a disk, and, on
+// a CPU with RDT, the memory access times of a container. Each is measured alone, and beside neighbours that use as much of the disk or of
+// the memory bandwidth as they can, first without classes and then with classes.
 package main
 
 import (
@@ -13,13 +14,17 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/test/lab"
+	"github.com/qos-nri/qos-nri-plugin/test/lab/load"
 )
 
-const usage = `usage: real [-seconds 20] [-output DIR]   measure, as root
+const usage = `usage: real [-seconds 20] [-output DIR] [-dir /var/tmp]   measure, as root
+       real load KIND FILE THREADS        read or write a file, until it is killed
+       real steady FILE RATE SECONDS      read a file at a rate
        real chase CPU BYTES               read memory at random addresses, on one CPU, until it is killed
        real stream CPU BYTES              move memory, on one CPU, until it is killed`
 
@@ -33,13 +38,14 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) > 0 && (args[0] == "chase" || args[0] == "stream") {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		return work(args)
 	}
 
 	flags := flag.NewFlagSet("real", flag.ContinueOnError)
 	seconds := flags.Int("seconds", 20, "duration of one measurement")
-	output := flags.String("output", "", "directory for the table and the picture")
+	output := flags.String("output", "", "directory for the tables and the pictures")
+	dir := flags.String("dir", "/var/tmp", "directory on the disk to measure; gets a file of 128 MiB for the time of the measurement")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -48,42 +54,52 @@ func run(ctx context.Context, args []string) error {
 		return errors.New(usage)
 	}
 
-	scene, err := measure(ctx, time.Duration(*seconds)*time.Second)
+	if os.Geteuid() != 0 {
+		return errors.New("to change resctrl and cgroups of this machine, run as root")
+	}
+
+	disk, err := diskScene(ctx, *dir, *seconds)
 	if err != nil {
 		return err
 	}
+	fmt.Println(disk.Text())
 
-	fmt.Println(scene.Text())
+	memory, err := memoryScene(ctx, time.Duration(*seconds)*time.Second)
+	if err != nil {
+		return err
+	}
+	fmt.Println(memory.Text())
+
 	if *output == "" {
 		return nil
 	}
 
-	return lab.Write(*output, []lab.Scene{*scene})
+	return lab.Write(*output, []lab.Scene{*disk, *memory})
 }
 
-// work is what the containers run.
+// work is what the containers and processes of the experiments run.
 func work(args []string) error {
-	if len(args) != 3 {
+	works := map[string]struct {
+		texts, numbers int // of arguments
+		run            func(texts []string, numbers []int) error
+	}{
+		"load":   {2, 1, func(t []string, n []int) error { return load.Run(t[0], t[1], n[0]) }},
+		"steady": {1, 2, func(t []string, n []int) error { return load.Steady(os.Stdout, t[0], n[0], n[1]) }},
+		"chase":  {0, 2, func(_ []string, n []int) error { return onCPU(n[0], func() error { return chase(os.Stdout, n[1]) }) }},
+		"stream": {0, 2, func(_ []string, n []int) error { return onCPU(n[0], func() error { return stream(os.Stdout, n[1]) }) }},
+	}
+	w, known := works[args[0]]
+	if !known || len(args) != 1+w.texts+w.numbers {
 		return errors.New(usage)
 	}
 
-	cpu, err := strconv.Atoi(args[1])
-	if err != nil {
-		return fmt.Errorf("CPU: %w", err)
+	var numbers []int
+	for _, text := range args[1+w.texts:] {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("argument of %s: %w", args[0], err)
+		}
+		numbers = append(numbers, n)
 	}
-
-	bytes, err := strconv.Atoi(args[2])
-	if err != nil {
-		return fmt.Errorf("bytes: %w", err)
-	}
-
-	if err := pin(cpu); err != nil {
-		return err
-	}
-
-	if args[0] == "chase" {
-		return chase(os.Stdout, bytes)
-	}
-
-	return stream(os.Stdout, bytes)
+	return w.run(args[1:], numbers)
 }

@@ -22,15 +22,15 @@ const (
 	batch = 1000
 )
 
-// pin keeps the caller's thread on a CPU.
-func pin(cpu int) error {
+// onCPU calls f on a CPU.
+func onCPU(cpu int, f func() error) error {
 	runtime.LockOSThread()
 	var set unix.CPUSet
 	set.Set(cpu)
 	if err := unix.SchedSetaffinity(0, &set); err != nil {
 		return fmt.Errorf("run on CPU %d: %w", cpu, err)
 	}
-	return nil
+	return f()
 }
 
 // cycle returns memory of this size, in which the first word of each cache line is the index of another line's first word. The indexes

@@ -49,21 +49,21 @@ resources:
 // maxNeighbours bounds the load.
 const maxNeighbours = 8
 
-// measure runs the experiment on this machine, and afterwards removes the pods and the classes.
-func measure(ctx context.Context, duration time.Duration) (scene *lab.Scene, err error) {
-	machine, err := stage.NewMachine()
-	if err != nil {
-		return nil, err
-	}
+// The situations with classes.
+const (
+	cacheDivided  = "cache divided"
+	lessBandwidth = "and less memory bandwidth"
+)
 
-	var allowed unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
-		return nil, fmt.Errorf("read this program's CPUs: %w", err)
-	}
-
-	shared, err := findDomain(os.DirFS("/sys"), &allowed)
+// memoryScene runs the experiment on this machine, and afterwards removes the pods and the classes. If the machine cannot divide its cache,
+// the scene has the reason.
+func memoryScene(ctx context.Context, duration time.Duration) (scene *lab.Scene, err error) {
+	machine, shared, err := findMachine()
 	if err != nil {
-		return nil, err
+		scene := &lab.Scene{Name: "memory", Title: "Memory accesses"}
+		scene.CannotShow(cacheDivided, err.Error())
+		scene.CannotShow(lessBandwidth, err.Error())
+		return scene, nil
 	}
 
 	s, err := stage.Raise(ctx, machine, classFile)
@@ -82,6 +82,30 @@ func measure(ctx context.Context, duration time.Duration) (scene *lab.Scene, err
 	e := &experiment{Stage: s, machine: machine, domain: shared, duration: duration}
 	defer func() { err = errors.Join(err, e.removePods(ctx)) }()
 	return e.run(ctx)
+}
+
+// findMachine returns this machine and CPUs that share a cache. The error is why the machine cannot divide it.
+func findMachine() (*stage.Machine, domain, error) {
+	filesystems, err := os.ReadFile("/proc/filesystems")
+	if err != nil {
+		return nil, domain{}, err
+	}
+	if !slices.Contains(strings.Fields(string(filesystems)), "resctrl") {
+		return nil, domain{}, errors.New("it has no resctrl; RDT needs a CPU with it that is not virtual, and a kernel that supports it")
+	}
+
+	machine, err := stage.NewMachine()
+	if err != nil {
+		return nil, domain{}, err
+	}
+
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return nil, domain{}, fmt.Errorf("read this program's CPUs: %w", err)
+	}
+
+	shared, err := findDomain(os.DirFS("/sys"), &allowed)
+	return machine, shared, err
 }
 
 // experiment runs containers, and measures them for a lab.Scene.
@@ -133,7 +157,7 @@ func (e *experiment) run(ctx context.Context) (*lab.Scene, error) {
 		return nil, err
 	}
 
-	for _, step := range []struct{ situation, class string }{{"cache divided", "batch"}, {"and less memory bandwidth", "slow"}} {
+	for _, step := range []struct{ situation, class string }{{cacheDivided, "batch"}, {lessBandwidth, "slow"}} {
 		if err := e.assign(ctx, "critical", critical); err != nil {
 			return nil, err
 		}

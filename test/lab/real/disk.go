@@ -1,0 +1,344 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+	"github.com/qos-nri/qos-nri-plugin/test/lab"
+	"github.com/qos-nri/qos-nri-plugin/test/lab/load"
+)
+
+const (
+	// scratchSize is the size of the file that is read and written.
+	scratchSize = 128 << 20
+	// maxOffered is how many reads a second are offered at most, so that the disk and not the CPU is measured.
+	maxOffered = 4000
+	// blockSize is the size of a read.
+	blockSize = 4 << 10
+)
+
+// diskScene measures, on the disk with the directory `dir`, a process that reads at half of the disk's speed or less, beside two that read and
+// write as fast as they can. It sets the cgroup files that the plugin sets for a class, and shows what this machine's cgroup version has.
+// At the end it removes its file and cgroups.
+func diskScene(ctx context.Context, dir string, seconds int) (scene *lab.Scene, err error) {
+	file, disk, err := scratch(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.Remove(file)) }()
+
+	tree, err := cgroup.Detect(hostfs.Root("/"))
+	if err != nil {
+		return nil, err
+	}
+	root, version, err := tree.IORoot()
+	if err != nil {
+		return nil, fmt.Errorf("measure classes of block I/O: %w", err)
+	}
+
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+
+	e := &diskExperiment{
+		ctx: ctx, program: program, file: file, disk: disk,
+		root: root, group: path.Join(root, "qos-lab"), version: version, seconds: seconds,
+	}
+	defer func() { err = errors.Join(err, e.remove()) }()
+	if err := e.makeGroups(); err != nil {
+		return nil, err
+	}
+	return e.run()
+}
+
+// scratch makes the file that is read and written, and returns it with its disk.
+func scratch(dir string) (name string, disk iocgroup.Disk, err error) {
+	file, err := os.CreateTemp(dir, "qos-lab-")
+	if err != nil {
+		return "", iocgroup.Disk{}, err
+	}
+	defer func() {
+		if err = errors.Join(err, file.Close()); err != nil {
+			err = errors.Join(err, os.Remove(file.Name()))
+		}
+	}()
+
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
+		return "", iocgroup.Disk{}, err
+	}
+	device := iocgroup.Device{Major: unix.Major(stat.Dev), Minor: unix.Minor(stat.Dev)}
+	disk, _, err = iocgroup.WholeDisk(hostfs.Root("/"), device)
+	if err != nil {
+		return "", disk, fmt.Errorf("%s is on no block device, choose a directory with -dir: %w", dir, err)
+	}
+
+	block := make([]byte, 1<<20)
+	for range scratchSize / len(block) {
+		if _, err := file.Write(block); err != nil {
+			return "", disk, fmt.Errorf("fill %s: %w", file.Name(), err)
+		}
+	}
+	return file.Name(), disk, file.Sync()
+}
+
+// diskExperiment runs processes in two cgroups, and measures them for a lab.Scene.
+type diskExperiment struct {
+	ctx         context.Context
+	program     string // this one
+	file        string // that is read and written
+	disk        iocgroup.Disk
+	root, group string // directories of the io controller
+	version     int    // of cgroups
+	seconds     int
+}
+
+// The cgroups, below that of the experiment.
+const (
+	protected = "protected"
+	noisy     = "noisy"
+)
+
+func (e *diskExperiment) run() (*lab.Scene, error) {
+	speed, err := e.speed()
+	if err != nil {
+		return nil, err
+	}
+
+	offered := min(max(1, int(speed/2)), maxOffered)
+	alone, err := e.read(offered)
+	if err != nil {
+		return nil, err
+	}
+	title := fmt.Sprintf("%d of %.f reads a second, %s, cgroup v%d", offered, speed, e.disk.Name, e.version)
+	scene := lab.NewProtection("protection-this-machine", title, offered, alone)
+
+	neighbours, err := e.startNoisy()
+	defer func() { stopAll(neighbours) }()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range e.situations(int(math.Ceil(speed/10)), scene.Latency()) {
+		if s.reason != "" {
+			scene.CannotShow(s.name, s.reason)
+			continue
+		}
+		if err := e.measure(scene, s, offered, neighbours); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return &scene.Scene, nil
+}
+
+// situation is a kind of classes, as the values of cgroup files that replace the initial ones.
+type situation struct {
+	name   string
+	reason string // why this machine cannot show it
+	set    []setting
+}
+
+// setting is a value of a file in a cgroup, and the value that takes it back.
+type setting struct{ group, file, value, reset string }
+
+// situations returns what is measured beside the neighbours. The limit is in operations a second, and the latency is that of the process
+// alone, in milliseconds.
+func (e *diskExperiment) situations(limit int, latency float64) []situation {
+	all := []situation{{name: lab.NoClass}}
+	number := e.disk.Device.String()
+	if e.version == 1 {
+		throttled := situation{name: lab.Throttled}
+		for _, kind := range []string{"read", "write"} {
+			throttled.set = append(throttled.set, setting{noisy, "blkio.throttle." + kind + "_iops_device", fmt.Sprint(number, " ", limit), number + " 0"})
+		}
+		return append(all, throttled, situation{name: lab.ByWeights, reason: "cgroup v1 has no iocost"},
+			situation{name: lab.ByLatency, reason: "cgroup v1 has no io.latency"})
+	}
+
+	limits := fmt.Sprintf("%s riops=%d wiops=%[2]d", number, limit)
+	// The kernel's documentation recommends a target 10 to 15% above the latency of the undisturbed workload.
+	target := max(1, int(latency*1.15*1000))
+	return append(all,
+		e.need("", situation{name: lab.Throttled, set: []setting{{noisy, "io.max", limits, number + " riops=max wiops=max"}}}),
+		e.need(e.withoutCost(), situation{name: lab.ByWeights, set: []setting{
+			{protected, "io.weight", "default 10000", "default 100"}, {noisy, "io.weight", "default 405", "default 100"},
+		}}),
+		e.need("", situation{name: lab.ByLatency, set: []setting{
+			{protected, "io.latency", fmt.Sprintf("%s target=%d", number, target), number + " target=0"},
+		}}))
+}
+
+// need adds the reason to a situation that this machine cannot show: the given one, or the lack of a file.
+func (e *diskExperiment) need(reason string, s situation) situation {
+	s.reason = reason
+	for _, set := range s.set {
+		if _, err := os.Stat(path.Join(e.group, set.group, set.file)); err != nil && s.reason == "" {
+			s.reason = "its kernel has no " + set.file
+		}
+	}
+	return s
+}
+
+// withoutCost returns why weights have no effect on the disk, or "".
+func (e *diskExperiment) withoutCost() string {
+	settings, err := os.ReadFile(path.Join(e.root, "io.cost.qos"))
+	if err != nil {
+		return "its kernel has no iocost"
+	}
+	for line := range strings.Lines(string(settings)) {
+		if strings.HasPrefix(line, e.disk.Device.String()+" enable=1") {
+			return ""
+		}
+	}
+	return "iocost is not enabled for " + e.disk.String()
+}
+
+// measure sets the values of a situation, measures, and resets them.
+func (e *diskExperiment) measure(scene *lab.Protection, s situation, offered int, neighbours []*exec.Cmd) (err error) {
+	defer func() {
+		for _, set := range s.set {
+			err = errors.Join(err, e.write(path.Join(set.group, set.file), set.reset))
+		}
+	}()
+	for _, set := range s.set {
+		if err := e.write(path.Join(set.group, set.file), set.value); err != nil {
+			return err
+		}
+	}
+
+	before, begin := transferred(neighbours), time.Now()
+	served, err := e.read(offered)
+	if err != nil {
+		return err
+	}
+	scene.Measured(s.name, served, (transferred(neighbours)-before)/time.Since(begin).Seconds()/1e6)
+	return nil
+}
+
+func (e *diskExperiment) makeGroups() error {
+	dirs := []string{e.group, path.Join(e.group, protected), path.Join(e.group, noisy)}
+	for _, dir := range dirs {
+		if e.version == 2 {
+			if err := os.WriteFile(path.Join(path.Dir(dir), "cgroup.subtree_control"), []byte("+io"), 0); err != nil {
+				return err
+			}
+		}
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *diskExperiment) remove() error {
+	var errs []error
+	for _, dir := range []string{path.Join(e.group, protected), path.Join(e.group, noisy), e.group} {
+		if err := os.Remove(dir); !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (e *diskExperiment) write(file, value string) error {
+	return os.WriteFile(path.Join(e.group, file), []byte(value), 0o600)
+}
+
+// speed returns how many reads a second the disk does for the threads of one process.
+func (e *diskExperiment) speed() (float64, error) {
+	cmd := e.command(protected, "load", "read", e.file, strconv.Itoa(load.Threads))
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	defer stopAll([]*exec.Cmd{cmd})
+
+	const duration = 3
+	if err := e.wait(time.Second); err != nil {
+		return 0, err
+	}
+	before := transferred([]*exec.Cmd{cmd})
+	if err := e.wait(duration * time.Second); err != nil {
+		return 0, err
+	}
+	return (transferred([]*exec.Cmd{cmd}) - before) / blockSize / duration, nil
+}
+
+func (e *diskExperiment) wait(duration time.Duration) error {
+	select {
+	case <-time.After(duration):
+		return nil
+	case <-e.ctx.Done():
+		return e.ctx.Err()
+	}
+}
+
+// read runs the process that is protected.
+func (e *diskExperiment) read(offered int) ([]lab.Second, error) {
+	cmd := e.command(protected, "steady", e.file, strconv.Itoa(offered), strconv.Itoa(e.seconds))
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := cmd.Run(); err != nil {
+		return nil, err
+	}
+	var served []lab.Second
+	return served, json.Unmarshal(out.Bytes(), &served)
+}
+
+func (e *diskExperiment) startNoisy() (all []*exec.Cmd, err error) {
+	for _, kind := range []string{"read", "write"} {
+		cmd := e.command(noisy, "load", kind, e.file, strconv.Itoa(load.Threads))
+		if err := cmd.Start(); err != nil {
+			return all, err
+		}
+		all = append(all, cmd)
+	}
+	return all, nil
+}
+
+// command returns a command that runs this program in a cgroup.
+func (e *diskExperiment) command(group string, args ...string) *exec.Cmd {
+	script := []string{"-c", `echo $$ >"$0" && exec "$@"`, path.Join(e.group, group, "cgroup.procs"), e.program}
+	cmd := exec.CommandContext(e.ctx, "sh", append(script, args...)...)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// transferred returns how many bytes the processes have read from and written to disks. Processes that have ended count as 0.
+func transferred(processes []*exec.Cmd) float64 {
+	sum := 0.0
+	for _, p := range processes {
+		counters, _ := os.ReadFile(fmt.Sprintf("/proc/%d/io", p.Process.Pid))
+		for line := range strings.Lines(string(counters)) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			if n, err := strconv.ParseFloat(value, 64); err == nil && (name == "read_bytes" || name == "write_bytes") {
+				sum += n
+			}
+		}
+	}
+	return sum
+}
+
+func stopAll(processes []*exec.Cmd) {
+	for _, p := range processes {
+		_ = p.Process.Kill()
+		_ = p.Wait() // the error is that it was killed
+	}
+}
