@@ -5,6 +5,7 @@
 package hostfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +27,15 @@ func (r Root) path(path string) string {
 	if !filepath.IsAbs(path) {
 		path = "/" + path
 	}
-	return strings.TrimSuffix(string(r), "/") + filepath.Clean(path)
+	if mayBeUnclean(path) {
+		path = filepath.Clean(path)
+	}
+	return strings.TrimSuffix(string(r), "/") + path
+}
+
+// mayBeUnclean returns false if filepath.Clean would not change an absolute path. It is faster than filepath.Clean.
+func mayBeUnclean(path string) bool {
+	return strings.HasSuffix(path, "/") || strings.Contains(path, "//") || strings.Contains(path, "/.")
 }
 
 // maxFile is the maximum size of a file that ReadFile reads. A container can make some files of the kernel large, e.g.
@@ -50,8 +59,18 @@ func (r Root) ReadFile(path string) ([]byte, error) {
 	return data, errors.Join(err, unix.Close(fd))
 }
 
+// readAll returns the content of a file. Most files are short, so it first reads into memory on the stack.
 func readAll(fd int) ([]byte, error) {
-	data := make([]byte, 0, 512)
+	var short [512]byte
+	for length := 0; length < len(short); {
+		n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, short[length:]) })
+		if n <= 0 || err != nil {
+			return bytes.Clone(short[:length]), err
+		}
+		length += n
+	}
+
+	data := append(make([]byte, 0, 2*len(short)), short[:]...)
 	for {
 		n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, data[len(data):cap(data)]) })
 		if n <= 0 || err != nil {

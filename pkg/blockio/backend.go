@@ -88,6 +88,8 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	if b.scope == classes.PodScope {
 		b.cgroups.Add(b.resource, b)
 	}
+	holdings, _ := b.cgroups.Holdings("")
+	b.cgroups.Records.ExpectAll(holdings, b.resource, next.valuesOf)
 	for class, reason := range next.status.Degraded {
 		b.log.Warn("a class is enforced only in part", "class", class, "reason", reason)
 	}

@@ -17,34 +17,44 @@ import (
 // Enforce implements classes.Backend. It writes those values of the class that the cgroup lacks, clears what was applied and is not
 // of the class, and verifies both by reading the values back.
 func (b *Backend) Enforce(ctx context.Context, target classes.Holder, _, to string) error {
-	return b.enforce(ctx, target, to, iocgroup.Group.Read)
+	return b.enforce(ctx, target, to, nil)
 }
 
 var _ classes.ObservedEnforcer = (*Backend)(nil)
 
 // reading is what Observe has read from a cgroup: the limits, and the settings in some other files.
 type reading struct {
+	group iocgroup.Group
 	live  iocgroup.Values
 	files []iocgroup.File
 }
 
-// EnforceObserved implements classes.ObservedEnforcer. It takes the values before the change from the observation, and reads
-// the values only after the change.
-func (b *Backend) EnforceObserved(ctx context.Context, target classes.Holder, observed classes.Observation, from, to string) error {
-	seen, ok := observed.Read.(*reading)
-	if !ok {
-		return b.Enforce(ctx, target, from, to)
+// EnforceObserved implements classes.ObservedEnforcer. It takes the cgroup and its values before the change from the observation, and
+// reads the values only after the change.
+func (b *Backend) EnforceObserved(ctx context.Context, target classes.Holder, observed classes.Observation, _, to string) error {
+	seen, _ := observed.Read.(*reading)
+	return b.enforce(ctx, target, to, seen)
+}
+
+// open returns the cgroup of a target, and what returns its values before a change. seen is nil without an observation.
+func (b *Backend) open(target classes.Holder, m iocgroup.Machine, seen *reading) (iocgroup.Group, ioapply.Reader, error) {
+	if seen == nil {
+		group, err := b.cgroups.Open(target, m)
+		return group, iocgroup.Group.Read, err
 	}
-	return b.enforce(ctx, target, to, func(g iocgroup.Group, files []iocgroup.File) (iocgroup.Values, error) {
+
+	group := seen.group
+	group.Machine = m
+	return group, func(g iocgroup.Group, files []iocgroup.File) (iocgroup.Values, error) {
 		unread := func(file iocgroup.File) bool { return !slices.Contains(seen.files, file) }
 		if slices.ContainsFunc(files, unread) {
 			return g.Read(files) // the classes were changed after the observation
 		}
 		return seen.live, nil
-	})
+	}, nil
 }
 
-func (b *Backend) enforce(ctx context.Context, target classes.Holder, to string, read ioapply.Reader) error {
+func (b *Backend) enforce(ctx context.Context, target classes.Holder, to string, seen *reading) error {
 	s := b.live.Load()
 	wanted, err := s.valuesOf(to)
 	if err != nil {
@@ -61,7 +71,7 @@ func (b *Backend) enforce(ctx context.Context, target classes.Holder, to string,
 	if b.scope == classes.PodScope {
 		defer b.cgroups.Lock(target)()
 	}
-	group, err := b.cgroups.Open(target, s.machine)
+	group, read, err := b.open(target, s.machine, seen)
 	if err != nil {
 		return err
 	}

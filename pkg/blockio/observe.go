@@ -66,7 +66,7 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 		seen.Foreign = group.Machine.Describe(applied.Foreign(live))
 	}
 	if b.scope == classes.ContainerScope && err == nil {
-		seen.Read = &reading{live, files}
+		seen.Read = &reading{group, live, files}
 	}
 	return seen, nil
 }

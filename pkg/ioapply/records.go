@@ -226,16 +226,39 @@ func (r *Records) Begin(target classes.Holder, class string, change *Change, res
 // Expect records and saves that a cgroup may get values. It returns the version of the record.
 func (r *Records) Expect(target classes.Holder, class string, more iocgroup.Values) (version int) {
 	r.mu.Lock()
-	of := r.recordOf(target)
-	after, changed := of.with(more)
-	after.Class = cmp.Or(class, of.Class)
-	changed = changed || after.Class != of.Class && len(after.Values) > 0
-	version = r.put(target, of, after)
+	version, changed := r.expect(target, class, more)
 	r.mu.Unlock()
 	if changed {
 		r.save(false)
 	}
 	return version
+}
+
+// ExpectAll works like Expect for all targets that already have the class, with one save. Begin then need not save them one by one.
+func (r *Records) ExpectAll(targets []classes.Holding, resource string, valuesOf func(class string) (iocgroup.Values, error)) {
+	changed := false
+	r.mu.Lock()
+	for _, target := range targets {
+		class := target.Class(resource)
+		values, err := valuesOf(class)
+		if err == nil && class != classes.SystemDefault && class == r.byCgroup[keyOf(target.Holder)].Class {
+			_, one := r.expect(target.Holder, class, values)
+			changed = changed || one
+		}
+	}
+	r.mu.Unlock()
+	if changed {
+		r.save(false)
+	}
+}
+
+// expect adds values to the record of a cgroup. The caller holds mu.
+func (r *Records) expect(target classes.Holder, class string, more iocgroup.Values) (version int, changed bool) {
+	of := r.recordOf(target)
+	after, changed := of.with(more)
+	after.Class = cmp.Or(class, of.Class)
+	changed = changed || after.Class != of.Class && len(after.Values) > 0
+	return r.put(target, of, after), changed
 }
 
 // Confirm records what a cgroup has after a change, or without one, unless the record has changed since. The next save saves it.

@@ -165,3 +165,55 @@ func TestRecordsOfCgroupsThatAreGoneAreRemoved(t *testing.T) {
 		t.Errorf("the record is still there: %+v, %s", r.Get(target), saved)
 	}
 }
+
+// countingMemory counts the saves.
+type countingMemory struct {
+	memory
+	saves int
+}
+
+func (m *countingMemory) Save(changed map[string][]byte) error {
+	m.saves++
+	return m.memory.Save(changed)
+}
+
+// TestAReloadSavesTheValuesOfAllCgroupsWithOneWrite also reads what was saved, like a plugin that was killed during the reload.
+func TestAReloadSavesTheValuesOfAllCgroupsWithOneWrite(t *testing.T) {
+	saved := &countingMemory{memory: memory{marker: []byte("{}")}}
+	r := NewRecords(slog.New(slog.DiscardHandler))
+	if err := r.Remember(saved); err != nil {
+		t.Fatal(err)
+	}
+
+	var holdings []classes.Holding
+	for id, class := range map[string]string{"c1": "slow", "c2": "slow", "c3": "fast"} {
+		h := classes.Holder{ID: id, Container: "main", CgroupsPath: "/kubepods/" + id}
+		r.Expect(h, class, iocgroup.Values{sda: {10}})
+		holdings = append(holdings, classes.Holding{Holder: h, Assignments: []classes.Assignment{{Resource: "io", Class: "slow"}}})
+	}
+	saved.saves = 0
+
+	after := iocgroup.Values{sda: {7}}
+	valuesOf := func(string) (iocgroup.Values, error) { return after, nil }
+	r.ExpectAll(holdings, "io", valuesOf)
+	r.ExpectAll(holdings, "io", valuesOf)
+	for _, h := range holdings {
+		if h.ID != "c3" {
+			r.Expect(h.Holder, "slow", after) // the reconciler enforces the class
+		}
+	}
+	if saved.saves != 1 {
+		t.Errorf("the records were saved %d times, want once", saved.saves)
+	}
+
+	killed := newRecords(t, saved.memory)
+	for _, h := range holdings {
+		want := []iocgroup.Value{{10}, {7}}
+		if h.ID == "c3" {
+			want = want[:1] // its change begins only when it is moved
+		}
+		if got := killed.Get(h.Holder).Values[sda]; !cmp.Equal(want, got) {
+			t.Errorf("%s may have %v, want %v", h.ID, got, want)
+		}
+	}
+}

@@ -37,7 +37,7 @@ func (g Group) Read(files []File) (Values, error) {
 		if g.Machine.CannotLimit && !slices.Contains(files, File(strings.TrimSuffix(file, "_device"))) {
 			continue
 		}
-		data, err := g.Host.ReadFile(path.Join(g.Dir, file))
+		data, err := g.Host.ReadFile(g.Dir + "/" + file)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && i == 0:
 			return state, g.missing(err)
@@ -112,7 +112,7 @@ func (g Group) verify(change Values) error {
 
 // Write does one write. If the write fails, it adds the meaning of the kernel's errno, and the remedy, to the error.
 func (g Group) Write(w Write) error {
-	err := g.Host.WriteFile(path.Join(g.Dir, w.File), []byte(w.Data))
+	err := g.Host.WriteFile(g.Dir+"/"+w.File, []byte(w.Data))
 	if err == nil {
 		return nil
 	}

@@ -6,6 +6,7 @@ package iocgroup
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -77,7 +78,7 @@ func throttleFiles() []string {
 func (Legacy) Writes(change Values) []Write {
 	return change.Writes("%d", func(dev Device, limits Value) (all []Write) {
 		for kind, file := range throttleFiles() {
-			all = append(all, Write{file, fmt.Sprintf("%s %d", dev, limits[kind])}) // 0 clears the limit
+			all = append(all, Write{file, dev.String() + " " + strconv.FormatUint(limits[kind], 10)}) // 0 clears the limit
 		}
 		return all
 	})

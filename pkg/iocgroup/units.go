@@ -82,7 +82,9 @@ func (f File) deviceFile() string {
 // Device is the number of a block device.
 type Device struct{ Major, Minor uint32 }
 
-func (d Device) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
+func (d Device) String() string {
+	return strconv.FormatUint(uint64(d.Major), 10) + ":" + strconv.FormatUint(uint64(d.Minor), 10)
+}
 
 // CompareDevices orders devices by number.
 func CompareDevices(a, b Device) int {

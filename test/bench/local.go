@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
@@ -50,7 +51,8 @@ func newLocal(ctx context.Context, dir string, legacy bool, classFile string) (*
 
 	log := slog.New(slog.DiscardHandler)
 	kinds := config.Kinds(config.Host{FS: files, Tree: tree, Log: log})
-	n := node.New(node.Options{Kinds: kinds, Log: log, HasCgroup: tree.Exists})
+	changes := checkpoint.Open(filepath.Join(dir, "changes.json"), "boot", log)
+	n := node.New(node.Options{Kinds: kinds, Changes: changes, Log: log, HasCgroup: tree.Exists})
 	l := &local{Node: n, machine: machine, files: files, kinds: kinds}
 	return l, l.configure(ctx, classFile)
 }

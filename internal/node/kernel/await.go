@@ -17,11 +17,18 @@ const hookTime = 200 * time.Millisecond
 // Await refuses another run of the same call. The function `what` describes the call for error messages. Await calls this
 // function only if ctx ends before do returns.
 func Await[T any](ctx context.Context, guard *Guard, call Call, what func() string, do func() (T, error)) (answer T, err error) {
+	var once Worker
+	defer once.End()
+	return AwaitOn(ctx, &once, guard, call, what, do)
+}
+
+// AwaitOn works like Await, but a worker makes the call. If the call does not return in time, AwaitOn ends the worker's goroutine with it.
+func AwaitOn[T any](ctx context.Context, worker *Worker, guard *Guard, call Call, what func() string, do func() (T, error)) (answer T, err error) {
 	if err := guard.MayCall(call); err != nil {
 		return answer, err
 	}
 	done := make(chan func() (T, error), 1)
-	go func() { done <- outcome(do) }()
+	worker.begin(func() { done <- outcome(do) })
 
 	select {
 	case result := <-done:
@@ -34,12 +41,38 @@ func Await[T any](ctx context.Context, guard *Guard, call Call, what func() stri
 	default:
 	}
 
+	worker.End()
 	guard.block(call, what())
 	go func() {
 		_, _ = (<-done)()
 		guard.unblock(call)
 	}()
 	return answer, context.Cause(ctx)
+}
+
+// Worker makes calls one after another in a goroutine of its own. For many short calls, this is faster than a goroutine for each call, whose
+// stack would have to grow again. The zero Worker is ready, and has no goroutine yet. A Worker is not safe for concurrent use.
+type Worker struct{ calls chan func() }
+
+func (w *Worker) begin(call func()) {
+	if w.calls == nil {
+		calls := make(chan func(), 1)
+		w.calls = calls
+		go func() {
+			for call := range calls {
+				call()
+			}
+		}()
+	}
+	w.calls <- call
+}
+
+// End ends the goroutine as soon as its present call returns. The next call begins another goroutine.
+func (w *Worker) End() {
+	if w.calls != nil {
+		close(w.calls)
+		w.calls = nil
+	}
 }
 
 // outcome calls the function `do`, and returns a function that has the same outcome: the returned function returns the

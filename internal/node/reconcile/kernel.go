@@ -36,16 +36,24 @@ func await[T any](
 ) (T, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	late := fmt.Errorf("%w; blocked for %s", kernel.ErrHangs, limit)
+	late := &lateError{limit}
 	waiting, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, late)
 	defer stop()
 
-	answer, err := kernel.Await(waiting, r.guard, call, what, func() (T, error) { return do(ctx) })
+	answer, err := kernel.AwaitOn(waiting, &r.worker, r.guard, call, what, func() (T, error) { return do(ctx) })
 	if errors.Is(err, late) {
 		r.log.Warn("the kernel does not answer; continuing without its answer", "call", what(), "after", limit)
 	}
 	return answer, err
 }
+
+// lateError is the error of a call into the kernel that took longer than the limit. Its text is made only when it is needed.
+type lateError struct{ limit time.Duration }
+
+func (e *lateError) Error() string {
+	return fmt.Sprintf("%v; blocked for %s", kernel.ErrHangs, e.limit)
+}
+func (e *lateError) Unwrap() error { return kernel.ErrHangs }
 
 // awaitResource calls the function `do` for a resource as a whole, not for one container or class. If an earlier such call
 // for the same resource is still blocked, awaitResource returns an error.

@@ -53,6 +53,8 @@ type Reconciler struct {
 	// to release, including the time in which the reconciler waits for the runtime and the kernel. Hooks do not acquire
 	// the semaphore, so they do not wait for the reconciler.
 	round *semaphore.Weighted
+	// worker makes the calls into the kernel of this round. The semaphore guards it.
+	worker kernel.Worker
 	// runtimeErr is the error after which no more calls to the runtime are made in this round. The semaphore guards it.
 	runtimeErr error
 	// patience limits the time of each call to the runtime in this round. The semaphore guards it.
@@ -100,7 +102,10 @@ func (r *Reconciler) acquire(ctx context.Context) error {
 	return nil
 }
 
-func (r *Reconciler) release() { r.round.Release(1) }
+func (r *Reconciler) release() {
+	r.worker.End()
+	r.round.Release(1)
+}
 
 // Connected records the runtime with which the plugin has registered. It must be called before Synchronize.
 func (r *Reconciler) Connected(runtime Runtime, info state.RuntimeInfo) {
