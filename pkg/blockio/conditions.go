@@ -56,7 +56,11 @@ func weightsCondition(m *iocgroup.Machine, scope classes.Scope) classes.Conditio
 // latencyCondition reports whether latency targets have an effect, and against whom. While a cgroup misses its target, the kernel reduces
 // the I/O of cgroups with the same parent that have a larger target or none (block/blk-iolatency.c).
 func latencyCondition(m *iocgroup.Machine, scope classes.Scope) classes.Condition {
-	if reason := noLatency(m); reason != "" {
+	reason := noLatency(m)
+	switch {
+	case m.FilesUnknown:
+		return classes.Condition{Type: "LatencyEffective", Reason: "NotKnownYet", Message: reason}
+	case reason != "":
 		return classes.Condition{Type: "LatencyEffective", Reason: "NoLatencyFile", Message: "latency targets have no effect: " + reason}
 	}
 	against := "the latency of a container slows down only other containers of its pod; to protect pods, use a resource with scope: pod"
@@ -73,6 +77,9 @@ func noLatency(m *iocgroup.Machine) string {
 	switch {
 	case m.Version == 1:
 		return "cgroup v1 has no latency targets; use cgroup v2"
+	case m.FilesUnknown:
+		return "it is not known yet whether the kernel has io.latency, because no cgroup has the io controller; " +
+			"the first container or pod changes that, unless cgroup.subtree_control lacks io"
 	case !slices.Contains(m.Files, iocgroup.IOLatency):
 		return "this kernel has no io.latency; boot a kernel with CONFIG_BLK_CGROUP_IOLATENCY"
 	}

@@ -65,6 +65,27 @@ func TestALatencyIsATargetForEachDisk(t *testing.T) {
 	}
 }
 
+// TestWithoutAnyCgroupTheKernelIsNotBlamed makes the first cgroup with the io controller after the classes were applied.
+func TestWithoutAnyCgroupTheKernelIsNotBlamed(t *testing.T) {
+	m := iotest.AddDisks(simcgroup.New())
+	f := newFixture(t, m, classes.ContainerScope).apply(latencies)
+	const unknown = "it is not known yet whether the kernel has io.latency"
+	if got := f.condition("LatencyEffective"); got.Reason != "NotKnownYet" || !strings.Contains(got.Message, unknown) {
+		t.Errorf("without a cgroup, the condition is %+v", got)
+	}
+	if got := f.backend.Status().Degraded["both"]; !strings.Contains(got, unknown) {
+		t.Errorf("without a cgroup, class both is degraded because of %q", got)
+	}
+
+	m.AddCgroup(groupPath)
+	if _, err := f.backend.Repair(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.condition("LatencyEffective"); got.Reason != "KernelActs" {
+		t.Errorf("with a cgroup, the condition is %+v", got)
+	}
+}
+
 func (f fixture) condition(kind string) (found classes.Condition) {
 	for _, condition := range f.backend.Status().Conditions {
 		if condition.Type == kind {

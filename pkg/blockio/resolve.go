@@ -196,7 +196,13 @@ func weightless(m *iocgroup.Machine, merged merged) (reasons []string) {
 
 // targetless returns the reasons why latency targets of a class have no effect.
 func targetless(m *iocgroup.Machine, merged merged) (reasons []string) {
-	if reason := noLatency(m); reason != "" && len(merged.latencies) > 0 {
+	reason := noLatency(m)
+	switch {
+	case len(merged.latencies) == 0:
+		return nil
+	case m.FilesUnknown:
+		return []string{reason}
+	case reason != "":
 		return []string{"the latency has no effect: " + reason}
 	}
 	for _, dev := range slices.SortedFunc(maps.Keys(merged.latencies), iocgroup.CompareDevices) {

@@ -41,6 +41,8 @@ type Machine struct {
 	HasCost bool
 	// CannotLimit is true if the kernel has an io controller, but no files for limits.
 	CannotLimit bool
+	// FilesUnknown is true while no cgroup has the io controller, so that it is unknown which files the kernel has.
+	FilesUnknown bool
 	// Files are the files of weights and latency targets of cgroups on this machine, sorted.
 	Files []File
 	// Queued has the disks with a request queue in the kernel. Other disks, such as those of device mapper, accept latency targets, which
@@ -107,6 +109,7 @@ func (m *Machine) inspectFiles(files []string) {
 	if m.Version == 1 {
 		limit = throttleFiles()[0]
 	}
+	m.FilesUnknown = len(files) == 0 && m.Version == 2
 	m.CannotLimit = len(files) > 0 && !slices.Contains(files, limit)
 
 	if !slices.Contains(files, string(IOLatency)) {
