@@ -149,10 +149,10 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 	}
 
 	group.Go(func() error {
-		changed := make(chan struct{}, 1)
+		changed, joined := make(chan struct{}, 1), make(chan struct{}, 1)
 		// Both start before the class files are applied, so that no disk and no group that goes after that is missed.
 		a.followDisks(ctx, group, changed)
-		watch := a.followGroups(ctx, group, changed)
+		watch := a.followGroups(ctx, group, changed, joined)
 		files.load(ctx) // applies the class files before containers request classes
 		watch()         // resctrl may have been mounted
 
@@ -160,6 +160,7 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 		group.Go(func() error { return files.follow(ctx, hangup) })
 		group.Go(func() error { return a.releaseDrained(ctx, n) })
 		group.Go(func() error { return a.repair(ctx, n, changed, watch) })
+		group.Go(func() error { followThreads(ctx, joined, n.MoveThreads); return nil })
 		group.Go(func() error { n.FollowHeld(ctx); return nil })
 		group.Go(func() error { n.FollowHistory(ctx); return nil })
 		return nil

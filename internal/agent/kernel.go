@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -28,22 +27,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
-// threadsInterval is how often the agent calls MoveThreads, unless the calls take long. MoveThreads moves threads into the class
-// of their container if the container's class was changed.
-const threadsInterval = 500 * time.Millisecond
-
-// lastThreads is the longest pause between two calls of MoveThreads. Without this limit, the pause after a call that
-// waited long for another change would be long too.
-const lastThreads = 15 * time.Second
-
 // idleRotation is how often the agent looks whether class files ask for monitoring in turns, while they do not.
 const idleRotation = 5 * time.Second
-
-// untilThreads returns the pause before the next call of MoveThreads, given how long the last call took. Longer calls
-// are less frequent, so that the calls take at most 2% of the time.
-func untilThreads(took time.Duration) time.Duration {
-	return min(max(threadsInterval, 49*took), lastThreads)
-}
 
 // settling returns how long the agent waits before each repair that follows the addition or removal of a device, or the
 // removal of a resctrl group. The first repair finds the device's file, and the later ones find the links that udev creates.
@@ -52,12 +37,10 @@ func settling() []time.Duration {
 }
 
 // repair corrects drift periodically, after a disk was added or removed, and after a resctrl group was removed. It
-// calls the function `watch` after each repair. It also moves threads, and begins the turns of containers that are
-// monitored in turn.
+// calls the function `watch` after each repair. It also begins the turns of containers that are monitored in turn.
 func (a *Agent) repair(ctx context.Context, n *node.Node, changed <-chan struct{}, watch func()) error {
-	repair, moveThreads, rotate := time.NewTicker(a.options.RepairInterval), time.NewTimer(threadsInterval), time.NewTimer(idleRotation)
+	repair, rotate := time.NewTicker(a.options.RepairInterval), time.NewTimer(idleRotation)
 	defer repair.Stop()
-	defer moveThreads.Stop()
 	defer rotate.Stop()
 	settle := newSettler(settling())
 	defer settle.timer.Stop()
@@ -78,10 +61,6 @@ func (a *Agent) repair(ctx context.Context, n *node.Node, changed <-chan struct{
 		case <-rotate.C:
 			n.Rotate(ctx)
 			rotate.Reset(cmp.Or(n.RotateEvery(), idleRotation))
-		case <-moveThreads.C:
-			began := time.Now()
-			n.MoveThreads(ctx)
-			moveThreads.Reset(untilThreads(time.Since(began)))
 		}
 	}
 }
@@ -116,13 +95,15 @@ func signalTo(c chan<- struct{}) {
 	}
 }
 
-// followGroups watches resctrl. When another program has removed a group of the plugin, followGroups signals this through
-// the given channel. CRI-O removes such groups at its start if it has an rdt_config_file. The caller must call the returned
-// function whenever resctrl may have been mounted. Without inotify, the next periodic repair finds that groups are missing.
-func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed chan<- struct{}) (watch func()) {
+// followGroups watches resctrl. It signals through `changed` when another program has removed a group of the plugin. CRI-O removes such
+// groups at its start if it has an rdt_config_file. It signals through `joined` when a program has written into the tasks of such a group:
+// a runtime puts an exec'd process into the group of the class that the container was created in. The caller must call the returned
+// function whenever resctrl may have been mounted. Without inotify, the periodic checks find the same.
+func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed, joined chan<- struct{}) (watch func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		a.log.Warn("cannot watch resctrl; only the periodic check finds removed groups", "every", a.options.RepairInterval, "error", err)
+		a.log.Warn("cannot watch resctrl; only the periodic checks find removed groups, and processes in the group of a former class",
+			"every", a.options.RepairInterval, "error", err)
 		return func() {}
 	}
 
@@ -133,19 +114,38 @@ func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed
 			case <-ctx.Done():
 				return nil
 			case event := <-watcher.Events:
-				if event.Has(fsnotify.Remove) && strings.HasPrefix(filepath.Base(event.Name), groups.Prefix) {
-					signalTo(changed)
-				}
+				followGroup(watcher, event, changed, joined)
 			case err := <-watcher.Errors:
 				a.log.Debug("events of resctrl may have been lost", "error", err)
 				signalTo(changed)
 			}
 		}
 	})
-	// An error means that resctrl is not mounted, or that the limit of watches is reached. The periodic repair needs no watch.
-	watch = func() { _ = watcher.Add(filepath.Join(a.options.HostRoot, resctrl.DefaultMountPoint)) }
+	// An error means that resctrl is not mounted, or that the limit of watches is reached. The periodic checks need no watch.
+	watch = func() {
+		root := filepath.Join(a.options.HostRoot, resctrl.DefaultMountPoint)
+		_ = watcher.Add(root)
+		dirs, _ := filepath.Glob(filepath.Join(root, groups.Prefix+"*"))
+		for _, dir := range dirs {
+			_ = watcher.Add(dir)
+		}
+	}
 	watch()
 	return watch
+}
+
+// followGroup handles an event of resctrl or of a group in it.
+func followGroup(watcher *fsnotify.Watcher, event fsnotify.Event, changed, joined chan<- struct{}) {
+	dir, name := filepath.Split(event.Name)
+	switch {
+	case event.Has(fsnotify.Write) && name == "tasks" && groups.IsManaged(filepath.Base(dir)):
+		signalTo(joined)
+	case !groups.IsManaged(name):
+	case event.Has(fsnotify.Remove):
+		signalTo(changed)
+	case event.Has(fsnotify.Create):
+		_ = watcher.Add(event.Name) // the next call of watch tries again
+	}
 }
 
 // settler is a timer that fires several times after an event, once after each of its delays in turn.

@@ -50,17 +50,6 @@ func TestRepeatedEventsCauseRepairsWithPauses(t *testing.T) {
 	}
 }
 
-func TestMovingThreadsTakesAtMostTwoPercentOfTheTime(t *testing.T) {
-	for took, want := range map[time.Duration]time.Duration{
-		time.Millisecond: threadsInterval, 10 * time.Millisecond: threadsInterval,
-		20 * time.Millisecond: 980 * time.Millisecond, 200 * time.Millisecond: 9800 * time.Millisecond, 20 * time.Second: 15 * time.Second,
-	} {
-		if got := untilThreads(took); got != want {
-			t.Errorf("after %v: in %v, want %v", took, got, want)
-		}
-	}
-}
-
 func TestStartTimesAreThoseOfTheHost(t *testing.T) {
 	root := t.TempDir()
 	stat := func(pid, text string) {

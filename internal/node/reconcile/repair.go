@@ -117,14 +117,14 @@ func unavailableFor(err error) *classes.Unavailable {
 
 // MoveThreads moves the threads of each container whose class was changed after its creation to the container's observed
 // class. The runtime starts later processes of such a container, e.g. for "kubectl exec", in the class that the container
-// was created in, so MoveThreads must be called periodically.
-func (r *Reconciler) MoveThreads(ctx context.Context) {
+// was created in, so MoveThreads must be called periodically. It returns the number of such containers.
+func (r *Reconciler) MoveThreads(ctx context.Context) (containers int) {
 	if r.acquire(ctx) != nil {
-		return
+		return 0
 	}
 	defer r.release()
 
-	r.moveThreads(ctx, func(e state.Holding, resource string) bool {
+	return r.moveThreads(ctx, func(e state.Holding, resource string) bool {
 		return e.ObservedClass(resource) != classes.ClassOf(e.Created, resource)
 	})
 }
@@ -134,8 +134,9 @@ type threadGroup struct {
 	resource, class string
 }
 
-func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Holding, resource string) bool) {
+func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Holding, resource string) bool) (containers int) {
 	for group, holders := range r.threadGroups(selected) {
+		containers += len(holders)
 		moved, err := r.moveGroup(ctx, group, holders)
 		if ctx.Err() == nil {
 			r.logThreadError(group, err)
@@ -144,6 +145,7 @@ func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Hold
 			r.corrected(group.resource, state.ThreadDrift, len(moved))
 		}
 	}
+	return containers
 }
 
 // threadGroups groups the containers by resource and observed class, which is the class of the container's first

@@ -7,6 +7,7 @@ package invm
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -38,13 +39,29 @@ func laterProcesses(t *testing.T, p *pod) {
 			n.startRuntime(t)
 			n.waitRegistered(t)
 		}
-		took, err := strconv.Atoi(strings.TrimSpace(c.exec(t, "await", "/proc/self/cpu_resctrl_groups", "res:qos-gold")))
-		must(t, err)
-		t.Logf("after %s, an exec'd process was in the new class after %d ms", after, took)
+		timeExecs(t, c, "res:qos-gold", after)
 	}
 
 	// A process that ends at once causes no error.
 	c.exec(t, "cat", "/proc/self/cpu_resctrl_groups")
+
+	plain := p.run(t, spec{name: "plain"})
+	_, err = output("qos-nri-plugin", "update", p.name(), "plain", "rdt=gold")
+	must(t, err)
+	timeExecs(t, plain, "res:qos-gold", "a change of a container of the default class")
+}
+
+// timeExecs executes 20 processes in a container whose class was changed, and logs how long each of them was in another group.
+func timeExecs(t *testing.T, c *container, group, after string) {
+	t.Helper()
+	var times []int
+	for range 20 {
+		took, err := strconv.Atoi(strings.TrimSpace(c.exec(t, "await", "/proc/self/cpu_resctrl_groups", group)))
+		must(t, err)
+		times = append(times, took)
+	}
+	slices.Sort(times)
+	t.Logf("after %s, exec'd processes were in the new class after ms: %v", after, times)
 }
 
 // resizes: when the kubelet resizes a container in place, the runtime also writes the other values that it has stored
