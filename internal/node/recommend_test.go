@@ -106,6 +106,9 @@ func TestValuesOfAnotherClassDoNotCount(t *testing.T) {
 			b.records(t, 10, map[string]uint64{db: 4})
 			wantRecommended(t, b.recommends(t, "db"), "fits slow ThrottleWriteBps sda 10")
 		}
+
+		b.mustConfigure(t, strings.NewReplacer("300M", "299M", "10M", "9M").Replace(blamedFiles)) // of another class
+		wantRecommended(t, b.recommends(t, "db"), "fits slow ThrottleWriteBps sda 9")
 	})
 }
 

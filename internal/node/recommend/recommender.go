@@ -144,8 +144,9 @@ func (v *view) selected(s history.Selection) ([]int, error) {
 type resource struct {
 	*state.ResourceStatus
 	promiser classes.Promiser
-	// shared is true if all containers of a class share its limits.
-	shared bool
+	// shared is true if all containers of a class share its limits. These have had their values at least since the time valuesSince.
+	shared      bool
+	valuesSince time.Time
 }
 
 // resources returns the resources of which some class limits something that the history can have.
@@ -158,7 +159,7 @@ func (v *view) resources() (all []resource) {
 			continue
 		}
 		_, shared := promiser.(classes.ClassMeter)
-		all = append(all, resource{status, promiser, shared})
+		all = append(all, resource{status, promiser, shared, live.ValuesSince})
 	}
 	return all
 }
@@ -196,7 +197,7 @@ func (v *view) recommend(of resource, e state.Holding, c history.Container, trac
 	if r.Problem = cmp.Or(unsettled(e, of.Name), v.noRoom(promises, e, tracks)); r.Problem != "" {
 		return r
 	}
-	s := v.span(e, tracks)
+	s := v.span(of, e, tracks)
 	r.Points = s.to - s.from
 	if r.Problem = v.tooLittle(s); r.Problem != "" {
 		return r
@@ -258,11 +259,12 @@ func (v *view) noRoom(promises map[string][]classes.Promise, e state.Holding, tr
 // span is the points from `from` up to before `to`.
 type span struct{ from, to int }
 
-// span returns the points in which tracks ran with the present values of their class.
-func (v *view) span(e state.Holding, tracks []int) span {
-	since := v.status.Config.Loaded
-	if e.InForce.After(since) {
-		since = e.InForce
+// span returns the points in which tracks ran with the present values of their class. The reconciler enforces the values of a container
+// again when they change, but it changes shared limits without their containers.
+func (v *view) span(of resource, e state.Holding, tracks []int) span {
+	since := e.InForce
+	if of.shared && of.valuesSince.After(since) {
+		since = of.valuesSince
 	}
 	s := span{v.window.Points(), 0}
 	for _, i := range tracks {

@@ -5,7 +5,9 @@ package state
 
 import (
 	"maps"
+	"reflect"
 	"slices"
+	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -26,6 +28,8 @@ type Resource struct {
 	// Unavailable is the reason why the resource cannot be used on this machine. It is nil if the resource is
 	// available.
 	Unavailable *classes.Unavailable
+	// ValuesSince is when the section of the resource in the class files was last applied with another content.
+	ValuesSince time.Time
 
 	// Drift is the drift that was found on this machine.
 	Drift Drift
@@ -110,11 +114,18 @@ func (n *node) offer(config *classes.Config, next map[string]Resource) (gone []s
 	}
 
 	next = maps.Clone(next)
+	for name, now := range next {
+		now.ValuesSince = n.now()
+		next[name] = now
+	}
 	for name, old := range n.live.Resources {
 		now, kept := next[name]
 		if !kept {
 			now = old
 			gone = append(gone, name)
+		}
+		if reflect.DeepEqual(now.Config.Backend, old.Config.Backend) {
+			now.ValuesSince = old.ValuesSince
 		}
 		now.Drift = old.Drift
 		next[name] = now

@@ -227,3 +227,30 @@ func (f *fixture) Start(h classes.Holder) (state.Holding, error) {
 	container, _, err := f.Store.Start(h)
 	return container, err
 }
+
+// section is the section of a resource in a class file.
+type section []string
+
+func (s section) ClassNames() []string { return s }
+
+// TestAReloadThatLeavesASectionAloneKeepsTheTimeOfItsValues changes the section of one resource.
+func TestAReloadThatLeavesASectionAloneKeepsTheTimeOfItsValues(t *testing.T) {
+	f := newFixture()
+	began := f.time
+	f.time = f.time.Add(time.Hour)
+	files, next := classes.FileSet{Config: &classes.Config{}}, map[string]state.Resource{}
+	for name, r := range f.Live().Resources {
+		if name == cache {
+			r.Config.Backend = section{"other values"}
+		}
+		files.Config.Resources = append(files.Config.Resources, r.Config)
+		next[name] = state.Resource{Backend: r.Backend, Config: r.Config}
+	}
+	f.GoLive(files, next, true)
+
+	for name, want := range map[string]time.Time{cache: f.time, disk: began} {
+		if got := f.Live().Resources[name].ValuesSince; !got.Equal(want) {
+			t.Errorf("%s has its values since %v, want %v", name, got, want)
+		}
+	}
+}
