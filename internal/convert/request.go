@@ -71,20 +71,20 @@ func (d *document) request(n *yaml.Node, at place, allowed elementFields) (reque
 }
 
 // checkFields reports whether an element is a mapping without unknown fields.
-func (d *document) checkFields(n *yaml.Node, at place, known []string) bool {
+func (f *file) checkFields(n *yaml.Node, at place, known []string) bool {
 	names := strings.Join(known, " and ")
 	if !isMapping(n) {
-		d.fault(at, "must be a mapping with %s, not %s", names, describe(n))
+		f.fault(at, "must be a mapping with %s, not %s", names, describe(n))
 		return false
 	}
 
-	before := len(d.problems)
+	before := len(f.problems)
 	for key := range fields(n) {
 		if !slices.Contains(known, key.Value) {
-			d.fault(at.at(key, ""), "unknown field %s; the known fields are %s", quote(key.Value), names)
+			f.fault(at.at(key, ""), "unknown field %s; the known fields are %s", quote(key.Value), names)
 		}
 	}
-	return len(d.problems) == before
+	return len(f.problems) == before
 }
 
 // scalar returns the value of a required field of an element. If the field is missing or invalid, it returns an empty node.
@@ -107,7 +107,7 @@ func (d *document) scalar(n *yaml.Node, name string, at place) *yaml.Node {
 
 // canonical returns the full name of a resource. The KEP's examples use names without a domain, but this program
 // requires the domain.
-func (d *document) canonical(name string) string {
+func (f *file) canonical(name string) string {
 	full := classes.CanonicalResource(name)
 	if name == "" || strings.Contains(full, "/") {
 		return full
@@ -115,13 +115,13 @@ func (d *document) canonical(name string) string {
 
 	full = withDomain(name)
 	if classes.ValidateResourceName(full) == nil {
-		d.note("resource %s has no domain, but Kubernetes requires one here; the name becomes %s", name, full)
+		f.note("resource %s has no domain, but Kubernetes requires one here; the name becomes %s", name, full)
 	}
 	return full
 }
 
-func (d *document) checkNames(r *request) bool {
-	problem := d.known.check(r.resource, r.class)
+func (f *file) checkNames(r *request) bool {
+	problem := f.known.check(r.resource, r.class)
 	if r.class != classes.SystemDefault {
 		if _, err := classes.ExtendedResource(r.resource, r.class); err != nil {
 			problem = err.Error() + "; use another name"
@@ -135,7 +135,7 @@ func (d *document) checkNames(r *request) bool {
 	}
 
 	if problem != "" {
-		d.fault(r.place, "%s", problem)
+		f.fault(r.place, "%s", problem)
 	}
 	return problem == ""
 }

@@ -116,12 +116,12 @@ func (d *document) runtimeAnnotations(owner, spec *yaml.Node, at place) {
 
 // refuseMerged reports each annotation of the runtimes or of nri-plugins among the names that a merge key adds. The
 // conversion cannot replace such an annotation, because other objects may use the anchor that defines the annotation.
-func (d *document) refuseMerged(names []string, at place) {
+func (f *file) refuseMerged(names []string, at place) {
 	for _, name := range names {
 		if _, _, ok := cutRuntimeKey(name); ok {
 			at := at
 			at.field += "[" + name + "]"
-			d.fault(at, "is set by the merge key <<; write the annotation here instead")
+			f.fault(at, "is set by the merge key <<; write the annotation here instead")
 		}
 	}
 }

@@ -58,17 +58,17 @@ func koordinatorProperty(key string) string {
 }
 
 // noteValues notes an annotation with values, which stays. Users of this project choose classes, and administrators choose the values.
-func (d *document) noteValues(key string) {
+func (f *file) noteValues(key string) {
 	property := propertyFor(key)
-	if property == "" && d.run.Koordinator {
+	if property == "" && f.run.Koordinator {
 		property = koordinatorProperty(key)
 	}
 	switch property {
 	case "":
 	case none:
-		d.note("annotation %s has no equivalent, and stays; keep the program that reads it", key)
+		f.note("annotation %s has no equivalent, and stays; keep the program that reads it", key)
 	default:
-		d.note("annotation %s stays, because it has values, and pods choose classes here; write the values into a class with %s, and request the class",
+		f.note("annotation %s stays, because it has values, and pods choose classes here; write the values into a class with %s, and request the class",
 			key, property)
 	}
 }

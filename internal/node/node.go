@@ -70,14 +70,14 @@ func New(o Options) *Node {
 	}
 	store := state.New(o.Changes, o.Now)
 	guard := kernel.New(o.Now, store.Notify)
-	meter := usage.New(store, guard, o.Now)
+	meter := usage.New(&store.View, guard, o.Now)
 	reconciler := reconcile.New(store, guard, reconcile.Options{
 		Kinds: o.Kinds, Changes: o.Changes, StartTime: o.StartTime, HasCgroup: o.HasCgroup, Before: meter.Before, Now: o.Now, Log: o.Log,
 	})
-	recorder := history.New(store, meter, guard, o.Counters, o.HistoryInterval, o.Now)
+	recorder := history.New(&store.View, meter, guard, o.Counters, o.HistoryInterval, o.Now)
 	return &Node{
 		Store: store, Guard: guard, Hooks: admission.New(store, o.Changes, guard, o.Kill, meter), Reconciler: reconciler, Meter: meter,
 		Follower: claims.New(reconciler, o.Kinds, state.MemoryOf(o.Changes), o.Log), Watch: held.New(store, meter, o.HeldInterval),
-		Recorder: recorder, Blamer: blame.New(store, recorder, o.Now), Recommender: recommend.New(store, recorder),
+		Recorder: recorder, Blamer: blame.New(&store.View, recorder, o.Now), Recommender: recommend.New(&store.View, recorder),
 	}
 }

@@ -37,7 +37,7 @@ func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	s := &snapshot{classes: maps.Clone(own.classes), offered: map[string]bool{}, unordered: b.disksWithoutPriorities()}
+	s := &snapshot{classes: maps.Clone(own.classes), offered: map[string]bool{}, unordered: b.opts.disksWithoutPriorities()}
 	s.status = b.statusOf(own.classes, s.unordered)
 	for _, name := range own.names {
 		s.offered[name] = true
@@ -89,7 +89,7 @@ func (b *Backend) lacks(f cgroupFile) bool {
 	}
 	lists, _ := b.opts.FS.Glob(path.Join(root, "*", "cgroup.controllers"))
 	return slices.ContainsFunc(lists, func(file string) bool {
-		has, err := b.read(file)
+		has, err := b.opts.read(file)
 		return err == nil && slices.Contains(strings.Fields(has), f.controller)
 	})
 }
@@ -102,7 +102,7 @@ func (b *Backend) checkLimits(c class) error {
 			continue
 		}
 		const file = "/proc/sys/fs/nr_open"
-		text, err := b.read(file)
+		text, err := b.opts.read(file)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
@@ -126,7 +126,7 @@ func (b *Backend) checkNodes(c class) error {
 			continue
 		}
 		const file = "/sys/devices/system/node/has_memory"
-		text, err := b.read(file)
+		text, err := b.opts.read(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s: this kernel has no NUMA policies; boot a kernel with CONFIG_NUMA, or remove the property", p.name)
 		}

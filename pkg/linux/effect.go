@@ -22,7 +22,7 @@ func (b *Backend) statusOf(all map[string]class, unordered []string) classes.Bac
 			reasons = append(reasons, fmt.Sprintf("ioPriority has no effect on %s: their I/O scheduler knows no priorities; "+
 				"select mq-deadline or bfq in /sys/block/NAME/queue/scheduler", list(unordered)))
 		}
-		if reason := b.unprotected(all[name]); reason != "" {
+		if reason := b.opts.unprotected(all[name]); reason != "" {
 			reasons = append(reasons, reason)
 		}
 		if len(reasons) > 0 {
@@ -48,11 +48,11 @@ func (c class) value(name string) value {
 
 // disksWithoutPriorities returns the disks whose I/O scheduler ignores the priorities of processes, e.g. none. The I/O of loop devices and
 // of zram is that of other disks, or of none.
-func (b *Backend) disksWithoutPriorities() (names []string) {
-	files, _ := b.opts.FS.Glob("/sys/block/*/queue/scheduler")
+func (o Options) disksWithoutPriorities() (names []string) {
+	files, _ := o.FS.Glob("/sys/block/*/queue/scheduler")
 	for _, file := range files {
 		disk := path.Base(path.Dir(path.Dir(file)))
-		text, err := b.read(file)
+		text, err := o.read(file)
 		if err != nil || strings.HasPrefix(disk, "loop") || strings.HasPrefix(disk, "zram") {
 			continue
 		}
@@ -133,7 +133,7 @@ func atLeast(protection, high value) bool {
 // class has the swap that the kubelet allows, which is none by default (NoSwap in pkg/kubelet/types/constants.go of Kubernetes).
 func (b *Backend) stalling(all map[string]class) (names []string, why string) {
 	high := func(c class) bool { v := c.value("memory.high"); return v != nil && v != fixed("max") }
-	if !b.hasSwap() {
+	if !b.opts.hasSwap() {
 		return classesWith(all, high), "the machine has no swap; add swap, or remove memory.high"
 	}
 
@@ -156,8 +156,8 @@ func classesWith(all map[string]class, is func(class) bool) []string {
 }
 
 // hasSwap reports whether the machine uses swap.
-func (b *Backend) hasSwap() bool {
-	text, err := b.read("/proc/swaps") // a kernel without swap does not have the file
+func (o Options) hasSwap() bool {
+	text, err := o.read("/proc/swaps") // a kernel without swap does not have the file
 	return err == nil && strings.Contains(text, "\n")
 }
 
@@ -173,7 +173,7 @@ func (b *Backend) limited(target classes.Holder, c class, adjustment classes.Adj
 		case ioPriority(p) && len(unordered) > 0:
 			note = "ioPriority has no effect on " + list(unordered)
 		case err == nil && protects(p.setting):
-			note = cmp.Or(b.capped(dir, p, text), b.excessive(dir, target.Spec.MemoryLimit, p, text))
+			note = cmp.Or(b.opts.capped(dir, p, text), b.opts.excessive(dir, target.Spec.MemoryLimit, p, text))
 		case err == nil && p.name == "memory.high":
 			note = cmp.Or(unreached(target.Spec.MemoryLimit, text), b.stuck(dir, text))
 		}

@@ -118,7 +118,7 @@ func (b *Backend) write(target classes.Holder, files map[string]string) (err err
 			continue
 		}
 		file := path.Join(dir, f.file)
-		before, err := b.read(file)
+		before, err := b.opts.read(file)
 		if err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (b *Backend) write(target classes.Holder, files map[string]string) (err err
 		if err := b.opts.FS.WriteFile(file, []byte(wanted)); err != nil {
 			return fmt.Errorf("set %s to %s: %w", f.name, wanted, err)
 		}
-		if now, err := b.read(file); err != nil || now != wanted {
+		if now, err := b.opts.read(file); err != nil || now != wanted {
 			return errors.Join(err, fmt.Errorf("%s is %s after %s was written to %s", f.name, quote(now), wanted, file))
 		}
 	}
@@ -152,7 +152,7 @@ func (b *Backend) BeforeResize(_ context.Context, target classes.Holder, class s
 	if err != nil {
 		return fmt.Errorf("find the cgroup: %w", err)
 	}
-	has, err := b.read(path.Join(dir, burstFile))
+	has, err := b.opts.read(path.Join(dir, burstFile))
 	if err != nil {
 		return err
 	}
@@ -165,8 +165,8 @@ func (b *Backend) BeforeResize(_ context.Context, target classes.Holder, class s
 	return b.opts.FS.WriteFile(path.Join(dir, burstFile), []byte(wanted))
 }
 
-func (b *Backend) read(file string) (string, error) {
-	data, err := b.opts.FS.ReadFile(file)
+func (o Options) read(file string) (string, error) {
+	data, err := o.FS.ReadFile(file)
 	return strings.TrimSpace(string(data)), err
 }
 
@@ -233,7 +233,7 @@ func (b *Backend) hasValues(target classes.Holder, files map[string]string) (boo
 		return false, err
 	}
 	for file, wanted := range files {
-		has, err := b.read(path.Join(dir, file))
+		has, err := b.opts.read(path.Join(dir, file))
 		if err != nil {
 			return false, err
 		}

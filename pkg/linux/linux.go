@@ -142,7 +142,7 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	if unavailable := b.unavailable(offered); unavailable != nil {
 		return classes.Drift{}, unavailable
 	}
-	s.unordered = b.disksWithoutPriorities()
+	s.unordered = b.opts.disksWithoutPriorities()
 	s.status = b.statusOf(offered, s.unordered)
 	b.live.Store(&s)
 	return classes.Drift{}, nil

@@ -85,11 +85,11 @@ func (b *Backend) idleNow(target classes.Holder) (idle, weight string, err error
 	if err != nil {
 		return "", "", fmt.Errorf("find the cgroup: %w", err)
 	}
-	idle, err = b.read(path.Join(dir, idleFile))
+	idle, err = b.opts.read(path.Join(dir, idleFile))
 	if err != nil {
 		return "", "", err
 	}
-	weight, err = b.read(path.Join(dir, weightFile))
+	weight, err = b.opts.read(path.Join(dir, weightFile))
 	return idle, weight, err
 }
 
@@ -222,6 +222,6 @@ func (b *Backend) hasGroup(cgroupsPath string) bool {
 	if err != nil {
 		return false
 	}
-	_, err = b.read(path.Join(root, group, idleFile))
+	_, err = b.opts.read(path.Join(root, group, idleFile))
 	return !errors.Is(err, fs.ErrNotExist)
 }

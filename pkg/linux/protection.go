@@ -23,11 +23,11 @@ func protects(setting classes.Setting) bool {
 }
 
 // capped describes which parents of a cgroup protect less than its own file says, and what to set there. It returns "" if none does.
-func (b *Backend) capped(dir string, p property, text string) string {
+func (o Options) capped(dir string, p property, text string) string {
 	wanted := bytesOf(text)
 	least, parents := wanted, []string(nil)
 	for dir = path.Dir(dir); ; dir = path.Dir(dir) {
-		has, err := b.read(path.Join(dir, p.setting.Key))
+		has, err := o.read(path.Join(dir, p.setting.Key))
 		if err != nil {
 			break // the root of the hierarchy has no such file
 		}
@@ -51,12 +51,12 @@ func (b *Backend) capped(dir string, p property, text string) string {
 // excessive describes a protection that is not below memory.high or the memory limit of the container, which other classes and the kubelet
 // can set. The kernel does not protect a cgroup from its own limits (mem_cgroup_unprotected in include/linux/memcontrol.h), but it protects
 // the cgroup from those of the pod, which are as low if the pod has one container. It returns "" for another protection.
-func (b *Backend) excessive(dir string, limit int64, p property, text string) string {
+func (o Options) excessive(dir string, limit int64, p property, text string) string {
 	own := bytesOf(text)
 	if own == 0 {
 		return ""
 	}
-	if has, err := b.read(path.Join(dir, "memory.high")); err == nil && has != "max" && own >= bytesOf(has) {
+	if has, err := o.read(path.Join(dir, "memory.high")); err == nil && has != "max" && own >= bytesOf(has) {
 		return fmt.Sprintf("%s %s is not below memory.high %s: the kernel reclaims what the container uses above memory.high nevertheless "+
 			"(lower %s or raise memory.high)", p.name, sizeText(own), sizeText(bytesOf(has)), p.name)
 	}
@@ -105,14 +105,14 @@ func podsCgroups(file string) []podsCgroup {
 }
 
 // unprotected returns why the memory protection of a class has no effect: the parent of all pods protects nothing. It returns "" if it does.
-func (b *Backend) unprotected(c class) string {
+func (o Options) unprotected(c class) string {
 	var reasons []string
 	for _, p := range c {
 		if !protects(p.setting) || p.value == fixed("0") {
 			continue
 		}
 		for _, pods := range podsCgroups(p.setting.Key) {
-			if text, err := b.read(path.Join(root, pods.name, p.setting.Key)); err == nil && text == "0" {
+			if text, err := o.read(path.Join(root, pods.name, p.setting.Key)); err == nil && text == "0" {
 				reasons = append(reasons, fmt.Sprintf("%s has no effect, because %s has %s 0, and a cgroup protects at most what its parents protect; "+
 					"set it there, e.g. %s, and in the cgroups of QoS classes and pods below it, or enable MemoryQoS of the kubelet",
 					p.name, pods.name, p.setting.Key, pods.command))

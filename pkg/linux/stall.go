@@ -41,11 +41,11 @@ func (s *stalls) observe(dir string, stalled, still bool) bool {
 // stuck reports whether a cgroup has reached memory.high, and all of its processes spend most of their time waiting for memory. Its text
 // has no numbers, which would change in each round.
 func (b *Backend) stuck(dir, high string) string {
-	current, err := b.read(path.Join(dir, "memory.current"))
+	current, err := b.opts.read(path.Join(dir, "memory.current"))
 	if err != nil {
 		return ""
 	}
-	pressure, err := b.read(path.Join(dir, "memory.pressure"))
+	pressure, err := b.opts.read(path.Join(dir, "memory.pressure"))
 	if err != nil {
 		return ""
 	}

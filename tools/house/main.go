@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command house checks what no linter checks: the licence headers and lengths of source files, the width of Markdown files, and the
-// licences of the modules that are linked into the programs.
+// Command house checks what no linter checks: the licence headers and lengths of source files, the number of methods of types, the width of
+// Markdown files, and the licences of the modules that are linked into the programs.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -41,7 +42,8 @@ func check(ctx context.Context, root string, out io.Writer) error {
 		return err
 	}
 
-	problems := append(checkFiles(os.DirFS(root), files), checkLicences(modules)...)
+	tree := os.DirFS(root)
+	problems := slices.Concat(checkFiles(tree, files), checkMethods(tree, files), checkLicences(modules))
 	if len(problems) > 0 {
 		return errors.Join(problems...)
 	}

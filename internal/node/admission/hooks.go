@@ -74,7 +74,7 @@ func (h *Hooks) UpdateContainer(
 // ContainerUpdated is called after the runtime has changed a container. It is not called for a change that the runtime has refused. If
 // UpdateContainer has saved originals, it saves those that the change has replaced. The error is that of saving.
 func (h *Hooks) ContainerUpdated(id string) error {
-	h.store.Resized(id)
+	h.store.Modify(id, (*state.Holding).Resized)
 	if _, saved := h.changes.Originals(id); !saved {
 		return nil
 	}

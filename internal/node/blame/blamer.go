@@ -47,13 +47,13 @@ type Sufferer struct {
 
 // Blamer answers requests from the history.
 type Blamer struct {
-	store    *state.Store
+	store    *state.View
 	recorder *history.Recorder
 	now      func() time.Time
 }
 
 // New returns a blamer. It does no I/O.
-func New(store *state.Store, recorder *history.Recorder, now func() time.Time) *Blamer {
+func New(store *state.View, recorder *history.Recorder, now func() time.Time) *Blamer {
 	return &Blamer{store: store, recorder: recorder, now: now}
 }
 

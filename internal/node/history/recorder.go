@@ -33,7 +33,7 @@ var ErrNotRecorded = errors.New("nothing is recorded")
 
 // Recorder reads the counters of all containers at an interval, and keeps them in a ring. With the interval 0 it does nothing.
 type Recorder struct {
-	store    *state.Store
+	store    *state.View
 	meter    *usage.Meter
 	guard    *kernel.Guard // apart from that of the hooks, so that readings that hang never count for hooks
 	counters *Counters
@@ -46,7 +46,7 @@ type Recorder struct {
 }
 
 // New returns a recorder. Unrecorded says when it records nothing.
-func New(store *state.Store, meter *usage.Meter, guard *kernel.Guard, counters *Counters, interval time.Duration, now func() time.Time) *Recorder {
+func New(store *state.View, meter *usage.Meter, guard *kernel.Guard, counters *Counters, interval time.Duration, now func() time.Time) *Recorder {
 	r := &Recorder{
 		store: store, meter: meter, guard: guard.Apart(maxBlocked), counters: counters, interval: interval, now: now, borrowed: semaphore.NewWeighted(1),
 	}

@@ -55,12 +55,12 @@ type Recommendation struct {
 
 // Recommender answers requests from the history.
 type Recommender struct {
-	store    *state.Store
+	store    *state.View
 	recorder *history.Recorder
 }
 
 // New returns a recommender. It does no I/O.
-func New(store *state.Store, recorder *history.Recorder) *Recommender {
+func New(store *state.View, recorder *history.Recorder) *Recommender {
 	return &Recommender{store: store, recorder: recorder}
 }
 
@@ -118,7 +118,7 @@ func (r *Report) add(of Recommendation) {
 
 // view has what one request is answered from.
 type view struct {
-	*state.Store
+	*state.View
 	window history.Window
 	live   state.Offering
 	status state.Status

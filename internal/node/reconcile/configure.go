@@ -23,22 +23,22 @@ type Previewer interface {
 
 // Check returns the resources that a set of class files would offer, and an error if the files could not be made live on
 // this machine. It changes nothing. A resource that the machine lacks is unavailable, which is no error.
-func (r *Reconciler) Check(ctx context.Context, files classes.FileSet) ([]state.ResourceStatus, error) {
+func (g *configurer) Check(ctx context.Context, files classes.FileSet) ([]state.ResourceStatus, error) {
 	if files.Err != nil {
 		return nil, files.Err
 	}
-	if err := r.acquire(ctx); err != nil {
+	if err := g.acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer r.release()
+	defer g.release()
 
-	next, err := r.check(ctx, files.Config)
+	next, err := g.check(ctx, files.Config)
 	if err != nil {
 		return nil, err
 	}
 	resources := make([]state.ResourceStatus, 0, len(files.Config.Resources))
 	for _, config := range files.Config.Resources {
-		status, err := r.preview(ctx, next[config.Name])
+		status, err := g.preview(ctx, next[config.Name])
 		if err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ func (r *Reconciler) Check(ctx context.Context, files classes.FileSet) ([]state.
 	return resources, nil
 }
 
-func (r *Reconciler) preview(ctx context.Context, resource state.Resource) (state.ResourceStatus, error) {
+func (g *configurer) preview(ctx context.Context, resource state.Resource) (state.ResourceStatus, error) {
 	status := state.ResourceStatus{Offer: classes.Offer{Resource: resource.Config.Resource, Unavailable: resource.Unavailable}}
 	previewer, ok := resource.Backend.(Previewer)
 	if !ok || resource.Unavailable != nil {
@@ -55,7 +55,7 @@ func (r *Reconciler) preview(ctx context.Context, resource state.Resource) (stat
 	}
 
 	what := func() string { return "check " + resource.Config.Name }
-	would, err := await(ctx, r, changeTime, kernel.Call{Resource: resource.Config.Name}, what,
+	would, err := await(ctx, g.enforcer, changeTime, kernel.Call{Resource: resource.Config.Name}, what,
 		func(ctx context.Context) (classes.BackendStatus, error) {
 			return previewer.Preview(ctx, resource.Config.Backend)
 		})
@@ -66,26 +66,26 @@ func (r *Reconciler) preview(ctx context.Context, resource state.Resource) (stat
 // Configure makes a set of class files the live configuration. It applies all files or none. If it returns an error,
 // the previous configuration stays live, and the store's Status reports the error. A resource that the machine lacks is
 // no error: Configure offers it as unavailable.
-func (r *Reconciler) Configure(ctx context.Context, files classes.FileSet) error {
-	if err := r.acquire(ctx); err != nil {
+func (g *configurer) Configure(ctx context.Context, files classes.FileSet) error {
+	if err := g.acquire(ctx); err != nil {
 		return err
 	}
-	defer r.release()
+	defer g.release()
 
 	err := files.Err
 	if err == nil {
-		err = r.apply(ctx, files, true)
+		err = g.apply(ctx, files, true)
 	}
 	if err != nil {
-		r.store.RejectConfig(err)
+		g.store.RejectConfig(err)
 	}
 	return err
 }
 
 // Restore sets the resource of claims, which is nil if there is none, and the volumes with claims. The next Configure makes them live.
-func (r *Reconciler) Restore(ofClaims *classes.ResourceConfig, volumes []classes.ClaimedVolume) {
-	r.claims = ofClaims
-	r.store.FollowClaims(volumes, func(string) bool { return false })
+func (g *configurer) Restore(ofClaims *classes.ResourceConfig, volumes []classes.ClaimedVolume) {
+	g.claims = ofClaims
+	g.store.FollowClaims(volumes, func(string) bool { return false })
 }
 
 // Follow makes the resource of claims live, together with the class files, and enforces its classes on volumes. It replaces the
@@ -114,44 +114,44 @@ func (r *Reconciler) Follow(
 
 // apply makes class files live, together with the classes of claims. The parameter `loaded` is false if the class files are live already.
 // Without class files, apply does nothing.
-func (r *Reconciler) apply(ctx context.Context, files classes.FileSet, loaded bool) error {
+func (g *configurer) apply(ctx context.Context, files classes.FileSet, loaded bool) error {
 	if files.Config == nil {
 		return nil
 	}
 	live := files
-	if r.claims != nil {
-		live.Config = &classes.Config{Resources: append(slices.Clone(files.Config.Resources), *r.claims)}
+	if g.claims != nil {
+		live.Config = &classes.Config{Resources: append(slices.Clone(files.Config.Resources), *g.claims)}
 	}
 
-	next, err := r.check(ctx, live.Config)
+	next, err := g.check(ctx, live.Config)
 	if err != nil {
 		return err
 	}
-	if err := r.applyAll(ctx, live.Config, next); err != nil {
+	if err := g.applyAll(ctx, live.Config, next); err != nil {
 		return err
 	}
 
-	r.files = files
-	for _, gone := range r.store.GoLive(live, next, loaded) {
+	g.files = files
+	for _, gone := range g.store.GoLive(live, next, loaded) {
 		// The classes of a removed resource drain: containers that have such a class keep it until they end.
-		if err := r.withdraw(ctx, gone); err != nil {
-			r.log.Warn("cannot clean up a resource that was removed from the class files", "resource", gone, "error", err)
+		if err := g.withdraw(ctx, gone); err != nil {
+			g.log.Warn("cannot clean up a resource that was removed from the class files", "resource", gone, "error", err)
 		}
 	}
-	if err := r.releaseUnused(ctx); err != nil {
-		r.log.Warn("cannot clean up removed classes; retrying", "error", err)
+	if err := g.releaseUnused(ctx); err != nil {
+		g.log.Warn("cannot clean up removed classes; retrying", "error", err)
 	}
 	return nil
 }
 
 // check returns the resources of a configuration. It uses the existing backends, and creates the missing ones. Each
 // backend checks whether its part of the configuration can be applied.
-func (r *Reconciler) check(ctx context.Context, config *classes.Config) (map[string]state.Resource, error) {
+func (g *configurer) check(ctx context.Context, config *classes.Config) (map[string]state.Resource, error) {
 	next := map[string]state.Resource{}
 	var errs []error
 	for _, c := range config.Resources {
-		resource := r.resourceFor(c)
-		err := r.awaitResource(ctx, c.Name, "check", func(ctx context.Context) error { return resource.Check(ctx, c.Backend) })
+		resource := g.resourceFor(c)
+		err := g.awaitResource(ctx, c.Name, "check", func(ctx context.Context) error { return resource.Check(ctx, c.Backend) })
 		if err != nil && !errors.As(err, &resource.Unavailable) {
 			errs = append(errs, locate(c, err)...)
 		}
@@ -160,16 +160,16 @@ func (r *Reconciler) check(ctx context.Context, config *classes.Config) (map[str
 	return next, errors.Join(errs...)
 }
 
-func (r *Reconciler) resourceFor(config classes.ResourceConfig) state.Resource {
-	old, ok := r.store.Live().Resource(config.Name)
+func (g *configurer) resourceFor(config classes.ResourceConfig) state.Resource {
+	old, ok := g.store.Live().Resource(config.Name)
 	if !ok || old.Config.Kind != config.Kind || old.Config.Scope != config.Scope {
-		backend := r.kinds[config.Kind].New(config.Name, config.Scope)
+		backend := g.kinds[config.Kind].New(config.Name, config.Scope)
 		if sharer, ok := backend.(classes.Sharer); ok {
-			sharer.ShareWith(r.inPod)
+			sharer.ShareWith(g.inPod)
 		}
 		if rememberer, ok := backend.(classes.Rememberer); ok {
-			if err := rememberer.Remember(state.MemoryOf(r.changes)); err != nil {
-				r.log.Warn("cannot load what the backend of a former process has saved", "resource", config.Name, "error", err)
+			if err := rememberer.Remember(state.MemoryOf(g.changes)); err != nil {
+				g.log.Warn("cannot load what the backend of a former process has saved", "resource", config.Name, "error", err)
 			}
 		}
 		return state.Resource{Backend: backend, Config: config}
@@ -179,8 +179,8 @@ func (r *Reconciler) resourceFor(config classes.ResourceConfig) state.Resource {
 
 // inPod returns a pod and its containers and volumes with their desired classes. If `podUID` is empty, it returns all. It leaves out
 // the volumes of containers that have not started, because their limits are not in force yet.
-func (r *Reconciler) inPod(podUID string) (holdings []classes.Holding) {
-	for _, h := range r.store.Where(func(h state.Holding) bool {
+func (g *configurer) inPod(podUID string) (holdings []classes.Holding) {
+	for _, h := range g.store.Where(func(h state.Holding) bool {
 		return (podUID == "" || h.PodUID == podUID) && (h.Phase.Started() || h.Scope() != classes.VolumeScope)
 	}) {
 		holdings = append(holdings, h.Holding)
@@ -189,9 +189,9 @@ func (r *Reconciler) inPod(podUID string) (holdings []classes.Holding) {
 }
 
 // withdraw withdraws the configuration of a resource that was removed from the class files.
-func (r *Reconciler) withdraw(ctx context.Context, name string) error {
-	resource, _ := r.store.Live().Resource(name)
-	return r.awaitResource(ctx, name, "withdraw", resource.Withdraw)
+func (g *configurer) withdraw(ctx context.Context, name string) error {
+	resource, _ := g.store.Live().Resource(name)
+	return g.awaitResource(ctx, name, "withdraw", resource.Withdraw)
 }
 
 func locate(config classes.ResourceConfig, err error) []error {
@@ -213,16 +213,16 @@ func (e *problemError) Unwrap() []error { return []error{&e.FieldError, e.cause}
 
 // applyAll applies the configuration of the resources one after another. If one resource fails, applyAll rolls back
 // the resources that were already applied.
-func (r *Reconciler) applyAll(ctx context.Context, config *classes.Config, next map[string]state.Resource) error {
+func (g *configurer) applyAll(ctx context.Context, config *classes.Config, next map[string]state.Resource) error {
 	for i, c := range config.Resources {
 		resource := next[c.Name]
 		if resource.Unavailable != nil {
 			continue
 		}
-		err := r.awaitResource(ctx, c.Name, "apply", func(ctx context.Context) error { return resource.Apply(ctx, c.Backend) })
+		err := g.awaitResource(ctx, c.Name, "apply", func(ctx context.Context) error { return resource.Apply(ctx, c.Backend) })
 		if err != nil && !errors.As(err, &resource.Unavailable) {
 			err = fmt.Errorf("apply %s: %w", c.Name, err)
-			return errors.Join(err, r.rollBack(context.WithoutCancel(ctx), config.Resources[:i], next))
+			return errors.Join(err, g.rollBack(context.WithoutCancel(ctx), config.Resources[:i], next))
 		}
 		next[c.Name] = resource
 	}
@@ -230,7 +230,7 @@ func (r *Reconciler) applyAll(ctx context.Context, config *classes.Config, next 
 }
 
 // rollBack restores the earlier configuration of each backend. It withdraws the configuration of a backend that had none before.
-func (r *Reconciler) rollBack(ctx context.Context, applied []classes.ResourceConfig, next map[string]state.Resource) error {
+func (g *configurer) rollBack(ctx context.Context, applied []classes.ResourceConfig, next map[string]state.Resource) error {
 	var errs []error
 	for _, c := range applied {
 		fresh := next[c.Name]
@@ -239,12 +239,12 @@ func (r *Reconciler) rollBack(ctx context.Context, applied []classes.ResourceCon
 		}
 
 		back := func(ctx context.Context) error {
-			if old, ok := r.store.Live().Resource(c.Name); ok && old.Unavailable == nil {
+			if old, ok := g.store.Live().Resource(c.Name); ok && old.Unavailable == nil {
 				return old.Apply(ctx, old.Config.Backend)
 			}
 			return errors.Join(fresh.Withdraw(ctx), fresh.Release(ctx, func(string) bool { return false }))
 		}
-		if err := r.awaitResource(ctx, c.Name, "roll back", back); err != nil {
+		if err := g.awaitResource(ctx, c.Name, "roll back", back); err != nil {
 			errs = append(errs, fmt.Errorf("roll back %s: %w", c.Name, err))
 		}
 	}
@@ -252,24 +252,24 @@ func (r *Reconciler) rollBack(ctx context.Context, applied []classes.ResourceCon
 }
 
 // ReleaseUnused releases what the backends keep for classes that were removed from the configuration and are no longer in use.
-func (r *Reconciler) ReleaseUnused(ctx context.Context) error {
-	if err := r.acquire(ctx); err != nil {
+func (g *configurer) ReleaseUnused(ctx context.Context) error {
+	if err := g.acquire(ctx); err != nil {
 		return err
 	}
-	defer r.release()
-	return r.releaseUnused(ctx)
+	defer g.release()
+	return g.releaseUnused(ctx)
 }
 
-func (r *Reconciler) releaseUnused(ctx context.Context) error {
-	if r.store.Runtime().Since.IsZero() {
+func (g *configurer) releaseUnused(ctx context.Context) error {
+	if g.store.Runtime().Since.IsZero() {
 		return nil
 	}
 
 	var errs []error
-	for _, name := range r.store.Live().Names() {
-		resource, _ := r.store.Live().Resource(name)
-		inUse := func(class string) bool { return r.store.MayBeUsed(name, class) }
-		err := r.awaitResource(ctx, name, "release", func(ctx context.Context) error { return resource.Release(ctx, inUse) })
+	for _, name := range g.store.Live().Names() {
+		resource, _ := g.store.Live().Resource(name)
+		inUse := func(class string) bool { return g.store.MayBeUsed(name, class) }
+		err := g.awaitResource(ctx, name, "release", func(ctx context.Context) error { return resource.Release(ctx, inUse) })
 		if err != nil {
 			errs = append(errs, fmt.Errorf("release classes of %s: %w", name, err))
 		}

@@ -32,7 +32,7 @@ const (
 // await works like kernel.Await, but waits no longer than the parameter `limit`. If ctx ends earlier, await cancels the context of
 // the function `do`. It still waits for this function until the limit, so that no change is abandoned half-way.
 func await[T any](
-	ctx context.Context, r *Reconciler, limit time.Duration, call kernel.Call, what func() string, do func(context.Context) (T, error),
+	ctx context.Context, f *enforcer, limit time.Duration, call kernel.Call, what func() string, do func(context.Context) (T, error),
 ) (T, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -40,9 +40,9 @@ func await[T any](
 	waiting, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, late)
 	defer stop()
 
-	answer, err := kernel.AwaitOn(waiting, &r.worker, r.guard, call, what, func() (T, error) { return do(ctx) })
+	answer, err := kernel.AwaitOn(waiting, &f.worker, f.guard, call, what, func() (T, error) { return do(ctx) })
 	if errors.Is(err, late) {
-		r.log.Warn("the kernel does not answer; continuing without its answer", "call", what(), "after", limit)
+		f.log.Warn("the kernel does not answer; continuing without its answer", "call", what(), "after", limit)
 	}
 	return answer, err
 }
@@ -57,31 +57,31 @@ func (e *lateError) Unwrap() error { return kernel.ErrHangs }
 
 // awaitResource calls the function `do` for a resource as a whole, not for one container or class. If an earlier such call
 // for the same resource is still blocked, awaitResource returns an error.
-func (r *Reconciler) awaitResource(ctx context.Context, resource, what string, do func(context.Context) error) error {
+func (f *enforcer) awaitResource(ctx context.Context, resource, what string, do func(context.Context) error) error {
 	call := kernel.Call{Resource: resource}
 	named := func() string { return what + " " + resource }
-	_, err := await(ctx, r, changeTime, call, named, func(ctx context.Context) (struct{}, error) {
+	_, err := await(ctx, f, changeTime, call, named, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, do(ctx)
 	})
 	return err
 }
 
-func (r *Reconciler) observeClass(
+func (f *enforcer) observeClass(
 	ctx context.Context, resource state.Resource, name string, h classes.Holder, want string,
 ) (classes.Observation, error) {
 	call := kernel.Call{Resource: name, HolderID: h.ID}
 	what := func() string { return fmt.Sprintf("read the %s class of %s", name, h) }
-	return await(ctx, r, observeTime, call, what, func(ctx context.Context) (classes.Observation, error) {
+	return await(ctx, f, observeTime, call, what, func(ctx context.Context) (classes.Observation, error) {
 		return resource.Observe(ctx, h, want)
 	})
 }
 
-func (r *Reconciler) enforce(ctx context.Context, h classes.Holder, steps []Step) error {
+func (f *enforcer) enforce(ctx context.Context, h classes.Holder, steps []Step) error {
 	for _, s := range steps {
 		call := kernel.Call{Resource: s.Resource, HolderID: h.ID}
 		what := func() string { return fmt.Sprintf("move %s to class %q of %s", h, s.To, s.Resource) }
-		_, err := await(ctx, r, changeTime, call, what, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, Enforce(ctx, r.store, h, []Step{s})
+		_, err := await(ctx, f, changeTime, call, what, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, Enforce(ctx, f.store, h, []Step{s})
 		})
 		switch {
 		case errors.Is(err, kernel.ErrHangs):
@@ -95,10 +95,10 @@ func (r *Reconciler) enforce(ctx context.Context, h classes.Holder, steps []Step
 
 // moveGroup moves the threads of containers into their class. If the kernel does not answer, moveGroup makes one call for
 // each container, so that a container for which the kernel hangs does not affect the other containers.
-func (r *Reconciler) moveGroup(ctx context.Context, group threadGroup, holders []classes.Holder) (moved []string, err error) {
+func (f *enforcer) moveGroup(ctx context.Context, group threadGroup, holders []classes.Holder) (moved []string, err error) {
 	move := func(call kernel.Call, holders []classes.Holder) ([]string, error) {
 		what := func() string { return fmt.Sprintf("move threads to class %q of %s", group.class, group.resource) }
-		return await(ctx, r, observeTime, call, what, func(ctx context.Context) ([]string, error) {
+		return await(ctx, f, observeTime, call, what, func(ctx context.Context) ([]string, error) {
 			return group.mover.MoveThreads(ctx, group.class, holders)
 		})
 	}

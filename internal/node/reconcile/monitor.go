@@ -82,7 +82,7 @@ func (r *Reconciler) monitor(ctx context.Context) {
 
 	for name, monitor := range monitors(r.store) {
 		call := kernel.Call{Resource: "monitoring of " + name}
-		_, _ = await(ctx, r, changeTime, call, func() string { return call.Resource }, func(ctx context.Context) (struct{}, error) {
+		_, _ = await(ctx, r.enforcer, changeTime, call, func() string { return call.Resource }, func(ctx context.Context) (struct{}, error) {
 			for _, id := range monitor.Monitored() {
 				if !mayExist(r.store, id) {
 					monitor.Unmonitor(id)

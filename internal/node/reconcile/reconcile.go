@@ -246,7 +246,7 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Holding, observeErr e
 	}
 	call := kernel.Call{HolderID: e.ID}
 	what := func() string { return "look for the process of " + e.String() }
-	now, err := await(ctx, r, observeTime, call, what, func(context.Context) (process, error) {
+	now, err := await(ctx, r.enforcer, observeTime, call, what, func(context.Context) (process, error) {
 		at, exists := r.startTime(e.PID)
 		return process{at, exists}, nil
 	})
@@ -287,7 +287,7 @@ func (r *Reconciler) mayHaveCgroup(ctx context.Context, h classes.Holder) bool {
 	}
 	call := kernel.Call{HolderID: h.ID}
 	what := func() string { return "look for the cgroup of " + h.String() }
-	has, err := await(ctx, r, observeTime, call, what, func(context.Context) (bool, error) {
+	has, err := await(ctx, r.enforcer, observeTime, call, what, func(context.Context) (bool, error) {
 		return r.hasCgroup(h), nil
 	})
 	return has || err != nil

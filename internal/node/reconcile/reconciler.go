@@ -37,16 +37,33 @@ type BeforeMove func(ctx context.Context, h classes.Holder, resource, from strin
 
 // Reconciler applies configurations and enforces desired classes. It is safe for concurrent use.
 type Reconciler struct {
-	store     *state.Store
-	guard     *kernel.Guard
-	kinds     map[string]classes.Kind
-	changes   state.Changes
+	*configurer
 	startTime StartTime
 	hasCgroup HasCgroup
-	before    BeforeMove
 	now       func() time.Time
-	log       *slog.Logger
 
+	// threadErrs maps each resource and class to the last error of moving the threads of this class, so that the
+	// reconciler logs each error once. The semaphore guards this map.
+	threadErrs map[string]string
+}
+
+// configurer makes class files live: it applies them to the backends, and offers them in the store.
+type configurer struct {
+	*enforcer
+	kinds map[string]classes.Kind
+	// files are the live class files. `claims` is the live resource of claims, or nil if there is none. The semaphore guards both
+	// fields.
+	files  classes.FileSet
+	claims *classes.ResourceConfig
+}
+
+// enforcer makes the changes of the machine outside of hooks. It calls the backends and the runtime, and limits how long it waits for them.
+type enforcer struct {
+	store   *state.Store
+	guard   *kernel.Guard
+	changes state.Changes
+	before  BeforeMove
+	log     *slog.Logger
 	runtime atomic.Pointer[Runtime]
 
 	// round is a semaphore that serializes changes of the kernel's state outside of hooks. A round lasts from acquire
@@ -59,13 +76,6 @@ type Reconciler struct {
 	runtimeErr error
 	// patience limits the time of each call to the runtime in this round. The semaphore guards it.
 	patience time.Duration
-	// threadErrs maps each resource and class to the last error of moving the threads of this class, so that the
-	// reconciler logs each error once. The semaphore guards this map.
-	threadErrs map[string]string
-	// files are the live class files. `claims` is the live resource of claims, or nil if there is none. The semaphore guards both
-	// fields.
-	files  classes.FileSet
-	claims *classes.ResourceConfig
 }
 
 // Options are the dependencies of a Reconciler.
@@ -88,23 +98,25 @@ func New(store *state.Store, guard *kernel.Guard, o Options) *Reconciler {
 		byField[kind.Field] = kind
 	}
 	return &Reconciler{
-		store: store, guard: guard, kinds: byField, changes: o.Changes, startTime: o.StartTime, hasCgroup: o.HasCgroup, before: o.Before,
-		now: o.Now, log: o.Log, round: semaphore.NewWeighted(1), threadErrs: map[string]string{},
+		configurer: &configurer{kinds: byField, enforcer: &enforcer{
+			store: store, guard: guard, changes: o.Changes, before: o.Before, log: o.Log, round: semaphore.NewWeighted(1),
+		}},
+		startTime: o.StartTime, hasCgroup: o.HasCgroup, now: o.Now, threadErrs: map[string]string{},
 	}
 }
 
 // acquire begins a round. It returns an error only if ctx ends first. The caller must end the round with release.
-func (r *Reconciler) acquire(ctx context.Context) error {
-	if err := r.round.Acquire(ctx, 1); err != nil {
+func (f *enforcer) acquire(ctx context.Context) error {
+	if err := f.round.Acquire(ctx, 1); err != nil {
 		return context.Cause(ctx)
 	}
-	r.runtimeErr, r.patience = nil, roundTime
+	f.runtimeErr, f.patience = nil, roundTime
 	return nil
 }
 
-func (r *Reconciler) release() {
-	r.worker.End()
-	r.round.Release(1)
+func (f *enforcer) release() {
+	f.worker.End()
+	f.round.Release(1)
 }
 
 // Connected records the runtime with which the plugin has registered. It must be called before Synchronize.

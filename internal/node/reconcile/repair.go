@@ -47,7 +47,7 @@ func (r *Reconciler) repair(ctx context.Context, name string) {
 	var drift classes.Drift
 	var err error
 	if resource.Unavailable == nil || !r.store.Live().Configured(name) {
-		drift, err = await(ctx, r, changeTime, kernel.Call{Resource: name}, func() string { return "repair " + name }, resource.Repair)
+		drift, err = await(ctx, r.enforcer, changeTime, kernel.Call{Resource: name}, func() string { return "repair " + name }, resource.Repair)
 	} else {
 		err = r.awaitResource(ctx, name, "apply", func(ctx context.Context) error {
 			if err := resource.Check(ctx, resource.Config.Backend); err != nil {

@@ -76,27 +76,27 @@ func backendOf(store *state.Store, resource string) (classes.Backend, error) {
 // them, unless the runtime must not be asked for updates. Then it enforces and verifies the classes with the backends. If a
 // step fails, make undoes all steps as far as possible. If the runtime does not answer, make has enforced nothing yet, and
 // undoes nothing.
-func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) error {
-	if err := r.possible(h, steps); err != nil {
+func (f *enforcer) make(ctx context.Context, h classes.Holder, steps []Step) error {
+	if err := f.possible(h, steps); err != nil {
 		return err
 	}
-	unified, err := r.unified(h, steps)
+	unified, err := f.unified(h, steps)
 	if err != nil {
 		return err
 	}
-	if r.runtimeErr != nil && len(unified) > 0 {
-		return r.runtimeErr
+	if f.runtimeErr != nil && len(unified) > 0 {
+		return f.runtimeErr
 	}
 
 	for _, s := range steps {
 		if s.From != s.To {
-			r.before(ctx, h, s.Resource, s.From)
+			f.before(ctx, h, s.Resource, s.From)
 		}
 	}
 	if len(unified) > 0 {
 		steps = unobserved(steps) // the runtime changes what was observed
 	}
-	err = r.updateRuntime(ctx, h, unified)
+	err = f.updateRuntime(ctx, h, unified)
 	switch {
 	case errors.Is(err, state.ErrRuntimeBusy):
 		return fmt.Errorf("%w; nothing was changed; try again", err)
@@ -104,19 +104,19 @@ func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) e
 		return err
 	}
 	if err == nil {
-		err = r.enforceAgain(ctx, h, steps)
+		err = f.enforceAgain(ctx, h, steps)
 	}
 	if err != nil {
-		return errors.Join(err, r.undo(ctx, h, steps))
+		return errors.Join(err, f.undo(ctx, h, steps))
 	}
 	return nil
 }
 
 // possible returns an error if a container would have to change a property that a runtime sets at the creation only. A stale property
 // that both classes set alike was changed by the container itself, and does not keep it from moving.
-func (r *Reconciler) possible(h classes.Holder, steps []Step) error {
+func (f *enforcer) possible(h classes.Holder, steps []Step) error {
 	for _, s := range steps {
-		if s.From != s.To && s.observed != nil && s.observed.Stale != "" && !r.setAlike(h, s) {
+		if s.From != s.To && s.observed != nil && s.observed.Stale != "" && !f.setAlike(h, s) {
 			return s.errorf(fmt.Errorf("%w: a runtime sets %s only when it creates a container; create the pod again", state.ErrImmutable, s.observed.Stale))
 		}
 	}
@@ -124,8 +124,8 @@ func (r *Reconciler) possible(h classes.Holder, steps []Step) error {
 }
 
 // setAlike reports whether both classes of a step set the same properties that a runtime sets at the creation only.
-func (r *Reconciler) setAlike(h classes.Holder, s Step) bool {
-	backend, err := backendOf(r.store, s.Resource)
+func (f *enforcer) setAlike(h classes.Holder, s Step) bool {
+	backend, err := backendOf(f.store, s.Resource)
 	if err != nil {
 		return false
 	}
@@ -137,10 +137,10 @@ func (r *Reconciler) setAlike(h classes.Holder, s Step) bool {
 
 // enforceAgain carries out the steps with the backends. If the runtime must not be asked for updates, it tries twice: a resize that began
 // before the steps may write the former values before they are verified.
-func (r *Reconciler) enforceAgain(ctx context.Context, h classes.Holder, steps []Step) error {
-	err := r.enforce(ctx, h, steps)
-	if err != nil && r.store.Runtime().NoUpdates != "" {
-		err = r.enforce(ctx, h, unobserved(steps))
+func (f *enforcer) enforceAgain(ctx context.Context, h classes.Holder, steps []Step) error {
+	err := f.enforce(ctx, h, steps)
+	if err != nil && f.store.Runtime().NoUpdates != "" {
+		err = f.enforce(ctx, h, unobserved(steps))
 	}
 	return err
 }
@@ -156,7 +156,7 @@ func unobserved(steps []Step) []Step {
 
 // undo reverts all steps in reverse order. Reverting a step that was not made changes nothing. If reverting one step
 // fails, undo continues with the other steps.
-func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) error {
+func (f *enforcer) undo(ctx context.Context, h classes.Holder, steps []Step) error {
 	var back []Step
 	for _, s := range steps {
 		if s.From != s.To {
@@ -168,15 +168,15 @@ func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) e
 	}
 
 	ctx = context.WithoutCancel(ctx)
-	r.runtimeErr = nil // the runtime may have carried out a request that returned an error, so it is called again
-	unified, err := r.unified(h, back)
-	runtimeErr := r.updateRuntime(ctx, h, unified)
+	f.runtimeErr = nil // the runtime may have carried out a request that returned an error, so it is called again
+	unified, err := f.unified(h, back)
+	runtimeErr := f.updateRuntime(ctx, h, unified)
 	if runtimeErr != nil {
-		r.store.Modify(h.ID, stale)
+		f.store.Modify(h.ID, stale)
 	}
 	errs := []error{err, runtimeErr}
 	for _, s := range back {
-		errs = append(errs, r.enforce(ctx, h, []Step{s}))
+		errs = append(errs, f.enforce(ctx, h, []Step{s}))
 	}
 
 	if err := errors.Join(errs...); err != nil {
@@ -188,11 +188,11 @@ func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) e
 // unified returns the cgroup v2 values that the runtime must set for the steps, and records that it may set them. If one step
 // fails, unified still returns the values of the other steps. It returns none if the runtime must not be asked for updates. The
 // backends then write the values, and Store.Resize replaces what the runtime has stored.
-func (r *Reconciler) unified(h classes.Holder, steps []Step) (map[string]string, error) {
+func (f *enforcer) unified(h classes.Holder, steps []Step) (map[string]string, error) {
 	var all classes.Adjustment
 	var errs []error
 	for _, s := range steps {
-		backend, err := backendOf(r.store, s.Resource)
+		backend, err := backendOf(f.store, s.Resource)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -210,7 +210,7 @@ func (r *Reconciler) unified(h classes.Holder, steps []Step) (map[string]string,
 		}
 		all = all.Merge(one)
 	}
-	if r.store.Runtime().NoUpdates != "" {
+	if f.store.Runtime().NoUpdates != "" {
 		all = nil
 	}
 	return all.Unified(), errors.Join(errs...)
@@ -222,32 +222,32 @@ func stale(h *state.Holding) { h.Stored = state.StoredStale }
 // updateRuntime sets cgroup v2 values through the runtime. If the plugin is not connected, or the runtime is busy or
 // does not answer, the next calls in this round fail at once and do not wait for the timeout again. A runtime that does
 // not answer may still set the values later, so updateRuntime marks the holder as stale.
-func (r *Reconciler) updateRuntime(ctx context.Context, h classes.Holder, unified map[string]string) error {
+func (f *enforcer) updateRuntime(ctx context.Context, h classes.Holder, unified map[string]string) error {
 	if len(unified) == 0 {
 		return nil
 	}
-	if r.runtimeErr != nil {
-		return r.runtimeErr
+	if f.runtimeErr != nil {
+		return f.runtimeErr
 	}
 
 	err := state.ErrNotConnected
-	if runtime := r.runtime.Load(); runtime != nil {
-		ctx, cancel := context.WithTimeout(ctx, r.patience)
+	if runtime := f.runtime.Load(); runtime != nil {
+		ctx, cancel := context.WithTimeout(ctx, f.patience)
 		defer cancel()
-		if err := SaveOriginals(r.store, r.changes, h.ID); err != nil {
-			r.log.Warn("cannot save the originals of a container", "error", err)
+		if err := SaveOriginals(f.store, f.changes, h.ID); err != nil {
+			f.log.Warn("cannot save the originals of a container", "error", err)
 		}
-		r.store.Modify(h.ID, (*state.Holding).AskedToStore)
+		f.store.Modify(h.ID, (*state.Holding).AskedToStore)
 		err = (*runtime).SetUnified(ctx, h.ID, unified)
 	}
 	switch {
 	case err == nil:
-		r.store.SetStored(h.ID, unified)
+		f.store.SetStored(h.ID, unified)
 	case errors.Is(err, state.ErrUnanswered):
-		r.store.Modify(h.ID, stale)
-		r.runtimeErr = err
+		f.store.Modify(h.ID, stale)
+		f.runtimeErr = err
 	case errors.Is(err, state.ErrNotConnected), errors.Is(err, state.ErrRuntimeBusy):
-		r.runtimeErr = err
+		f.runtimeErr = err
 	}
 	return err
 }

@@ -109,7 +109,7 @@ func (s *Store) Start(h classes.Holder) (container Holding, volumes []Holding, e
 		return Holding{}, nil, err
 	}
 	if _, known := n.table.Get(h.ID); !known {
-		if err := n.adoptStarting(h); err != nil {
+		if err := (&adoption{n}).adoptStarting(h); err != nil {
 			return Holding{}, nil, err
 		}
 	}
@@ -127,7 +127,7 @@ func (s *Store) Start(h classes.Holder) (container Holding, volumes []Holding, e
 // adoptStarting adopts a container that is about to start and is not known: it was created while the plugin was not
 // connected, or it was released because its creation seemed to have failed. In both cases it has no slots, and is
 // admitted only if its classes have free slots.
-func (n *node) adoptStarting(h classes.Holder) error {
+func (n *adoption) adoptStarting(h classes.Holder) error {
 	has := recordedOn(h)
 	h = n.withOriginals(Existing{Holder: h, Stored: h.Spec.Settings.Unified()}).Holder
 	h.Spec.Settings = nil // if it has a record, they are those of its class

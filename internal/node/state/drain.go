@@ -30,7 +30,7 @@ type Eviction struct {
 //
 // After a restart of the plugin, the list lacks the targets of two kinds of removed classes: those whose whole resource
 // was removed before the restart, and those of pod scope.
-func (s *Store) Evictions() []Eviction {
+func (s *View) Evictions() []Eviction {
 	defer s.lock()()
 	n := &s.node
 

@@ -146,7 +146,7 @@ func (n *node) used(resource string) map[string]int {
 }
 
 // MayBeUsed reports whether a holder has a class, or may get the class again although the class was removed.
-func (s *Store) MayBeUsed(resource, class string) bool {
+func (s *View) MayBeUsed(resource, class string) bool {
 	defer s.lock()()
 	n := &s.node
 
@@ -162,7 +162,7 @@ func (s *Store) MayBeUsed(resource, class string) bool {
 }
 
 // KeptPods returns a Holder for each pod that has kept classes: the pod's name, its sandbox and its cgroup.
-func (s *Store) KeptPods() []classes.Holder {
+func (s *View) KeptPods() []classes.Holder {
 	defer s.lock()()
 
 	pods := map[string]classes.Holder{}

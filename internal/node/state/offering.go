@@ -89,7 +89,7 @@ func (o Offering) with(name string, resource Resource) Offering {
 }
 
 // Live returns the live configuration.
-func (s *Store) Live() Offering {
+func (s *View) Live() Offering {
 	defer s.lock()()
 	return s.node.live
 }

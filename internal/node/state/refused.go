@@ -125,7 +125,7 @@ func (l refusalLog) list() []Refused {
 }
 
 // Refused returns recent refusals, sorted by namespace, pod, container and volume.
-func (s *Store) Refused() []Refused {
+func (s *View) Refused() []Refused {
 	defer s.lock()()
 	return s.node.refused.list()
 }
@@ -136,12 +136,23 @@ func (s *Store) Refuse(h classes.Holder, err error) error {
 	return s.node.refuse(h, err)
 }
 
-// ExpireRefused removes refusals that were not repeated for ten minutes, and those of containers and pods that have recovered. It must be
-// called periodically.
+// ExpireRefused removes refusals that were not repeated for ten minutes, and those of subjects of which a newer holder has all its classes.
+// The hooks remove the latter, too, but not if the newer holder was started while the plugin was not connected, or does not request a
+// class for the volume any more. ExpireRefused must be called periodically.
 func (s *Store) ExpireRefused() {
 	defer s.lock()()
-	s.node.changed = s.node.refused.expire()
-	s.node.acceptRecovered()
+	n := &s.node
+
+	n.changed = n.refused.expire()
+	for _, r := range n.refused.list() {
+		newest := n.table.newest(r.Subject)
+		if newest.Number == 0 {
+			newest = n.table.newest(r.Subject.WithoutVolume())
+		}
+		if newest.Number > 0 && newest.Phase == Running && newest.Since.After(r.Last) {
+			n.changed = n.refused.remove(r.Subject) || n.changed
+		}
+	}
 }
 
 // refuse records and counts the refusal of a holder, and returns the error.

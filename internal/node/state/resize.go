@@ -95,13 +95,10 @@ func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustm
 }
 
 // Resized records that the runtime has made the change that Resize recorded as pending.
-func (s *Store) Resized(id string) {
-	defer s.lock()()
-	s.node.update(id, func(h *Holding) {
-		if h.Resizing != nil {
-			h.Spec, h.Resizing = h.Resizing.Spec, nil
-		}
-	})
+func (h *Holding) Resized() {
+	if h.Resizing != nil {
+		h.Spec, h.Resizing = h.Resizing.Spec, nil
+	}
 }
 
 // isStale reports whether a backend recognizes that the runtime has stored values for a container that differ from those of its class.

@@ -45,7 +45,10 @@ func (m memory) Save(changed map[string][]byte) error { return m.changes.SetMemo
 
 // Store is the state of the node. It is safe for concurrent use: each method locks the node, calls the node's functions,
 // and unlocks it.
-type Store struct {
+type Store struct{ View }
+
+// View has the methods of a Store that change nothing.
+type View struct {
 	// mu guards the fields below. All hooks of the runtime wait for mu, so no caller does I/O while it holds mu.
 	mu       sync.Mutex
 	node     node
@@ -53,7 +56,7 @@ type Store struct {
 	drained  chan struct{} // receives a value when a holder has left a class that is no longer offered
 }
 
-// node is the state that a Store guards.
+// node is the state that a View guards.
 type node struct {
 	now     func() time.Time
 	changes Changes
@@ -76,14 +79,14 @@ type node struct {
 
 // New returns a store that offers no classes yet. NoChanges serves nodes that may lose changed classes and claims at a restart.
 func New(changes Changes, now func() time.Time) *Store {
-	return &Store{
+	return &Store{View{
 		node: node{
 			now: now, changes: changes,
 			live:  Offering{Catalog: classes.NewCatalog(nil), Resources: map[string]Resource{}},
 			table: newTable(now), kept: kept{}, removed: map[slot]uint64{}, refused: newRefusalLog(now),
 		},
 		watchers: make(chan struct{}), drained: make(chan struct{}, 1),
-	}
+	}}
 }
 
 // NoChanges returns Changes that store nothing.
@@ -101,7 +104,7 @@ func (noChanges) Memory() map[string][]byte                     { return nil }
 func (noChanges) SetMemory(map[string][]byte) error             { return nil }
 
 // lock locks the node. The function that it returns unlocks the node, and signals what has changed.
-func (s *Store) lock() (unlock func()) {
+func (s *View) lock() (unlock func()) {
 	s.mu.Lock()
 	return func() {
 		if s.node.changed {
@@ -120,7 +123,7 @@ func (s *Store) lock() (unlock func()) {
 }
 
 // Changed returns a channel that is closed when the reported state changes.
-func (s *Store) Changed() <-chan struct{} {
+func (s *View) Changed() <-chan struct{} {
 	defer s.lock()()
 	return s.watchers
 }
@@ -132,17 +135,17 @@ func (s *Store) Notify() {
 }
 
 // Drained returns a channel that receives a value when a holder has left a class that is no longer offered.
-func (s *Store) Drained() <-chan struct{} { return s.drained }
+func (s *View) Drained() <-chan struct{} { return s.drained }
 
 // Get returns a holder by its ID.
-func (s *Store) Get(id string) (Holding, bool) {
+func (s *View) Get(id string) (Holding, bool) {
 	defer s.lock()()
 	return s.node.table.Get(id)
 }
 
 // Where returns the holders for which the function `selected` returns true, sorted by pod, container and ID. It copies no
 // other holder. The function must not call methods of the store.
-func (s *Store) Where(selected func(Holding) bool) []Holding {
+func (s *View) Where(selected func(Holding) bool) []Holding {
 	defer s.lock()()
 	return s.node.table.Where(selected)
 }
@@ -162,7 +165,7 @@ func (s *Store) UpdateRuntime(change func(*RuntimeInfo)) {
 }
 
 // Runtime returns what the store knows about the runtime and the connection to it.
-func (s *Store) Runtime() RuntimeInfo {
+func (s *View) Runtime() RuntimeInfo {
 	defer s.lock()()
 	return s.node.runtime
 }

@@ -26,6 +26,9 @@ type FailedAdoption struct {
 	Err error
 }
 
+// adoption is the node while it takes over existing containers and pods.
+type adoption struct{ *node }
+
 // Rebuild makes the store match the containers and pods that exist on the node: it keeps those that it knows, adopts the
 // others, and releases the holders that do not exist any more. It returns the adopted holders that did not get the
 // classes that they request. A known holder stays as it is, because a synchronization changes nothing on the machine.
@@ -38,7 +41,7 @@ type FailedAdoption struct {
 func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAdoption {
 	running := withoutStopped(pods, containers)
 	defer s.lock()()
-	n := &s.node
+	n := &adoption{&s.node}
 
 	if !n.podScope() {
 		running = nil
@@ -76,7 +79,7 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 }
 
 // releaseUnlisted releases the holders that the runtime does not list, and returns them.
-func (n *node) releaseUnlisted(pods []classes.Holder, containers []Existing) []Holding {
+func (n *adoption) releaseUnlisted(pods []classes.Holder, containers []Existing) []Holding {
 	listed := map[string]bool{}
 	for _, pod := range pods {
 		listed[pod.ID] = true
@@ -94,7 +97,7 @@ func (n *node) releaseUnlisted(pods []classes.Holder, containers []Existing) []H
 
 // keepKnown updates a holder that is known already, and reports whether there is such a holder. The runtime's list may be
 // older than the call of the start hook, so a holder that has started stays started.
-func (n *node) keepKnown(h classes.Holder, running bool) bool {
+func (n *adoption) keepKnown(h classes.Holder, running bool) bool {
 	before, known := n.table.Get(h.ID)
 	if !known {
 		return false
@@ -133,7 +136,7 @@ func (s *Store) AdoptPod(pod classes.Holder) {
 	n := &s.node
 
 	if _, known := n.table.Get(pod.ID); !known && n.podScope() {
-		n.adoptPod(pod) // a failed adoption is reported as a refusal
+		(&adoption{n}).adoptPod(pod) // a failed adoption is reported as a refusal
 		n.changed = true
 	}
 }
@@ -141,7 +144,7 @@ func (s *Store) AdoptPod(pod classes.Holder) {
 // HasPodScope reports whether a resource of pod scope or volume scope is configured, or was removed but is still in
 // use. Classes of both scopes are enforced in the cgroups of pods. If no claim has a class any more, pods stay tracked,
 // because the backend still has to remove limits from their cgroups.
-func (s *Store) HasPodScope() bool {
+func (s *View) HasPodScope() bool {
 	defer s.lock()()
 	return s.node.podScope()
 }
@@ -157,7 +160,7 @@ func (n *node) podScope() bool {
 
 // adoptPod adopts a pod, and assigns the classes that the pod requests, because the runtime stores no record of a pod's
 // classes. The pod may have been created while the plugin was not connected, so its classes must be verified.
-func (n *node) adoptPod(pod classes.Holder) (failed []FailedAdoption) {
+func (n *adoption) adoptPod(pod classes.Holder) (failed []FailedAdoption) {
 	if n.keepKnown(pod, true) {
 		return nil
 	}
@@ -182,7 +185,7 @@ func (n *node) adoptPod(pod classes.Holder) (failed []FailedAdoption) {
 
 // adoptContainers adopts all containers that are not known. It begins with the containers that have a RecordAnnotation,
 // because these containers already occupy slots of their classes.
-func (n *node) adoptContainers(containers []Existing) (failed []FailedAdoption) {
+func (n *adoption) adoptContainers(containers []Existing) (failed []FailedAdoption) {
 	for _, c := range containers {
 		if has := recordedOn(c.Holder); !n.keepKnown(c.Holder, c.Started) && has != nil {
 			n.adoptRecorded(n.withOriginals(c), has)
@@ -206,7 +209,7 @@ func (n *node) adoptContainers(containers []Existing) (failed []FailedAdoption) 
 // withOriginals returns a container with its originals, if they were saved. Otherwise the plugin has asked the runtime to store no
 // values since the creation. So the originals of a container without a RecordAnnotation are what the runtime has stored. This is not true
 // if an earlier version of the plugin, which saved no originals, has changed its classes.
-func (n *node) withOriginals(c Existing) Existing {
+func (n *adoption) withOriginals(c Existing) Existing {
 	saved, isSaved := n.changes.Originals(c.ID)
 	_, changed := n.changes.Get(c.ID)
 	switch {
@@ -219,13 +222,13 @@ func (n *node) withOriginals(c Existing) Existing {
 }
 
 // countAdopted counts, in n.adopted, a running container that requests classes and was created without them.
-func (n *node) countAdopted(id string) {
+func (n *adoption) countAdopted(id string) {
 	if h, _ := n.table.Get(id); h.Phase.isWaiting() || slices.ContainsFunc(h.Assignments, classes.Assignment.IsRequested) {
 		n.adopted++
 	}
 }
 
-func (n *node) adoptRecorded(c Existing, has []classes.Assignment) {
+func (n *adoption) adoptRecorded(c Existing, has []classes.Assignment) {
 	wanted := n.live.recordedClasses(c.Holder, has)
 	if changed, ok := n.changes.Get(c.ID); ok {
 		wanted = classes.Overlay(wanted, changed)
@@ -234,7 +237,7 @@ func (n *node) adoptRecorded(c Existing, has []classes.Assignment) {
 }
 
 // adoptCreated adopts a container that was created in the classes `has`.
-func (n *node) adoptCreated(h classes.Holder, wanted, has []classes.Assignment, phase Phase) {
+func (n *adoption) adoptCreated(h classes.Holder, wanted, has []classes.Assignment, phase Phase) {
 	held := n.newHolding(h, wanted, phase)
 	held.Created = has
 	held.observeAll(func(resource string) string { return classes.ClassOf(has, resource) })
@@ -248,7 +251,7 @@ func (n *node) adoptCreated(h classes.Holder, wanted, has []classes.Assignment, 
 // already admitted the class.
 //
 // If the classes cannot be assigned, adoptWithoutSlots returns the reason, and the request stays pending.
-func (n *node) adoptWithoutSlots(h classes.Holder, has []classes.Assignment) error {
+func (n *adoption) adoptWithoutSlots(h classes.Holder, has []classes.Assignment) error {
 	catalog, wanted, err := n.resolve(h)
 	if has != nil {
 		wanted, err = n.live.recordedClasses(h, has), nil

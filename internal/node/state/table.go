@@ -112,17 +112,3 @@ func (n *node) accept(h Holding) {
 		n.changed = true
 	}
 }
-
-// acceptRecovered removes the refusals of subjects of which a newer holder has all its classes. The hooks do so, too, but not if the
-// newer holder was started while the plugin was not connected, or does not request a class for the volume any more.
-func (n *node) acceptRecovered() {
-	for _, r := range n.refused.list() {
-		newest := n.table.newest(r.Subject)
-		if newest.Number == 0 {
-			newest = n.table.newest(r.Subject.WithoutVolume())
-		}
-		if newest.Number > 0 && newest.Phase == Running && newest.Since.After(r.Last) {
-			n.changed = n.refused.remove(r.Subject) || n.changed
-		}
-	}
-}

@@ -85,7 +85,7 @@ type ConfigStatus struct {
 }
 
 // Status returns what the node offers now.
-func (s *Store) Status() Status {
+func (s *View) Status() Status {
 	defer s.lock()()
 	n := &s.node
 
@@ -167,7 +167,7 @@ type ContainerAssignments struct {
 
 // Assignments returns every running pod with the class of every resource, sorted by namespace and name. If the
 // observed class differs from the desired class, Assignments returns the observed class.
-func (s *Store) Assignments() []PodAssignments {
+func (s *View) Assignments() []PodAssignments {
 	unlock := s.lock()
 	entries, offers, live := s.node.table.all(), s.node.reported(), s.node.live
 	unlock()
@@ -213,7 +213,7 @@ func (s *Store) Assignments() []PodAssignments {
 
 // Container returns the assignments of the container or pod with this owner. If several containers have this owner, it
 // returns those of the newest container. The result ok is false if no such container or pod runs.
-func (s *Store) Container(owner qos.Subject) (ctr ContainerAssignments, ok bool) {
+func (s *View) Container(owner qos.Subject) (ctr ContainerAssignments, ok bool) {
 	defer s.lock()()
 
 	e, err := s.node.table.running(owner)

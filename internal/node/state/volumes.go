@@ -70,7 +70,7 @@ func (n *node) startVolumes(container classes.Holder) ([]Holding, error) {
 }
 
 // adoptVolumes adopts the volumes of an existing container, and assigns the classes that the pod and claims request.
-func (n *node) adoptVolumes(c Existing) (failed []FailedAdoption) {
+func (n *adoption) adoptVolumes(c Existing) (failed []FailedAdoption) {
 	volumes, err := n.live.Catalog.Volumes(c.Holder)
 	if err != nil {
 		failed = append(failed, FailedAdoption{c.Holder, err})
@@ -88,7 +88,7 @@ func (n *node) adoptVolumes(c Existing) (failed []FailedAdoption) {
 // volume must be verified: it may have been created while the plugin was not connected. A volume whose request became
 // invalid keeps the class of its claim. If the container has not started yet, a volume whose request is invalid or whose
 // class is full is left to Start.
-func (n *node) adoptVolume(volume classes.Holder, started bool) error {
+func (n *adoption) adoptVolume(volume classes.Holder, started bool) error {
 	if n.keepKnown(volume, started) {
 		return nil
 	}

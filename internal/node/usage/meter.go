@@ -37,7 +37,7 @@ var errNotMeasured = errors.New("the kernel does not measure single containers o
 // Meter measures usage. It reads from the kernel only in calls of its methods. Usage reads all values. Last and Before read
 // the values of one holder before these values are lost or count for another class. Meter is safe for concurrent use.
 type Meter struct {
-	store *state.Store
+	store *state.View
 	guard *kernel.Guard
 	now   func() time.Time
 	// The semaphore sampling lets one caller at a time take a sample. It guards the field `sample`.
@@ -83,7 +83,7 @@ type Holder struct {
 }
 
 // New returns a meter.
-func New(store *state.Store, guard *kernel.Guard, now func() time.Time) *Meter {
+func New(store *state.View, guard *kernel.Guard, now func() time.Time) *Meter {
 	return &Meter{
 		store: store, guard: guard, now: now, sampling: semaphore.NewWeighted(1), base: map[key]classes.Reading{}, totals: map[class]classes.Reading{},
 		pods: map[key]classes.Reading{},
