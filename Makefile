@@ -149,10 +149,11 @@ clean: ## Remove what was built in the checkout.
 
 ##@ Test
 
+# The tag is that of "make build". The tests that build programs use the same flags, so that Go finds all packages in its cache.
 .PHONY: test
 test: ## Run the tests that need neither root nor long builds, fuzz seeds included; PACKAGES=./pkg/rdt/...
 	@$(if $(RACE),,echo 'no C compiler: testing without the race detector')
-	$(call test_modules,-timeout 30m -p $(AT_ONCE) $(RACE),. $(if $(filter ./...,$(PACKAGES)),$(filter-out $(SLOW_MODULES),$(TEST_MODULES))),$(PACKAGES))
+	$(call test_modules,-timeout 30m -p $(AT_ONCE) $(RACE) -tags grpcnotrace,. $(if $(filter ./...,$(PACKAGES)),$(filter-out $(SLOW_MODULES),$(TEST_MODULES))),$(PACKAGES))
 
 # The timeout is for each package. It includes cross-compilation with empty caches on a busy machine.
 .PHONY: test-slow

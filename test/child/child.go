@@ -7,7 +7,9 @@ package child
 import (
 	"context"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 )
@@ -26,6 +28,19 @@ func CommandContext(ctx context.Context, t testing.TB, name string, args ...stri
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: newGroup(t)}
 	return cmd
+}
+
+// Build builds a program of the checkout `root`, and returns its file. The flags are those of "make build", so that Go finds the packages in
+// its cache.
+func Build(t testing.TB, root, name string) string {
+	t.Helper()
+	output := filepath.Join(t.TempDir(), name)
+	build := Command(t, "go", "-C", root, "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", output, "./cmd/"+name)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v: %s", name, err, text)
+	}
+	return output
 }
 
 // newGroup returns the ID of a new process group. Its leader waits for the end of the pipe to the test, which the kernel closes if the

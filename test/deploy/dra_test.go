@@ -59,7 +59,8 @@ func TestDRAIsASeparateKustomization(t *testing.T) {
 		t.Errorf("the driver has more privileges than it needs: %+v", s)
 	}
 
-	out, err := child.Command(t, program(t, strings.TrimPrefix(driver.Command[0], "/")), append(slices.Clone(driver.Args), "--help")...).CombinedOutput()
+	program := child.Build(t, root, strings.TrimPrefix(driver.Command[0], "/"))
+	out, err := child.Command(t, program, append(slices.Clone(driver.Args), "--help")...).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: %s", err, out)
 	}

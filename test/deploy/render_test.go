@@ -4,7 +4,6 @@
 package deploy_test
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -20,8 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
-
-	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
 // root is the checkout.
@@ -139,16 +136,4 @@ func (i *installed) container(t *testing.T, name string) container {
 func (c container) volume(mount corev1.VolumeMount) corev1.Volume {
 	at := slices.IndexFunc(c.pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
 	return c.pod.Volumes[at]
-}
-
-// program builds a program of the checkout.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	output := filepath.Join(t.TempDir(), name)
-	build := child.Command(t, "go", "-C", root, "build", "-o", output, "./cmd/"+name)
-	build.Env = append(os.Environ(), "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v: %s", name, err, out)
-	}
-	return output
 }

@@ -30,7 +30,7 @@ func TestTheProgramsAcceptTheirArguments(t *testing.T) {
 			if len(c.Command) != 1 {
 				t.Fatalf("the command of the container is %q", c.Command)
 			}
-			file := program(t, strings.TrimPrefix(c.Command[0], "/"))
+			file := child.Build(t, root, strings.TrimPrefix(c.Command[0], "/"))
 			out, err := child.Command(t, file, append(slices.Clone(c.Args), "--help")...).CombinedOutput()
 			if err != nil || !strings.Contains(string(out), "--metrics-address") {
 				t.Errorf("%v: %s", err, out)
@@ -51,7 +51,7 @@ func TestTheClassFilesAreValid(t *testing.T) {
 		}
 	}
 
-	out, err := child.Command(t, program(t, "qos-nri-plugin"), "check", "--offline", dir).CombinedOutput()
+	out, err := child.Command(t, child.Build(t, root, "qos-nri-plugin"), "check", "--offline", dir).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "OK") || strings.HasPrefix(string(out), "0 files") {
 		t.Errorf("%v: %s", err, out)
 	}

@@ -21,7 +21,7 @@ import (
 func programs(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
-	build := child.Command(t, "go", "build", buildFlags, "-buildvcs=false", "-ldflags=-s -w", "-o", directory+"/", "./cmd/...")
+	build := child.Command(t, "go", "build", buildFlags, "-tags", tag, "-buildvcs=false", "-ldflags=-s -w", "-o", directory+"/", "./cmd/...")
 	build.Dir = repository
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -13,10 +13,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
+// tag is the build tag of released programs, and of "make test".
+const tag = "grpcnotrace"
+
 // TestTheLinkerCanRemoveUnusedMethods checks the packages of released programs. html/template calls methods by their names, so the linker
 // keeps all methods of a program that links it, such as those of all clients of the Kubernetes API.
 func TestTheLinkerCanRemoveUnusedMethods(t *testing.T) {
-	const tag = "grpcnotrace"
 	list := child.Command(t, "go", "list", "-deps", "-tags", tag, "./cmd/...")
 	list.Dir = repository
 	packages, err := list.Output()

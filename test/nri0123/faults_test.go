@@ -124,12 +124,7 @@ func (p *process) goesOn(t *testing.T) {
 // TestFaultsWithTheRuntimeSideOfContainerd24 uses the cases that depend on NRI's version. internal/nriplugin tests the other faults,
 // such as restarts of the runtime, large specifications, and SIGTERM during a hook.
 func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "qos-nri-plugin")
-	build := child.Command(t, "go", "build", "-C", "../..", "-o", binary, "./cmd/qos-nri-plugin")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the plugin: %v\n%s", err, text)
-	}
-
+	binary := child.Build(t, "../..", "qos-nri-plugin")
 	t.Run("the two sides have the expected versions of NRI", func(t *testing.T) { versions(t, binary) })
 	for name, test := range map[string]func(*testing.T, *rig){
 		"a plugin that gets no CPU for a while recovers":                 missesRequests,
