@@ -74,7 +74,7 @@ func newDefaultsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "defaults",
 		Short: "Write default VolumeAttributesClasses into claims",
-		Long: `defaults gives bound claims that name no VolumeAttributesClass the default class of their StorageClass, also if the default is
+		Long: `defaults gives bound claims that name no VolumeAttributesClass the default class of their StorageClass, even if the default is
 set later. Quotas then count these claims. It runs in a process of its own, because it needs other rights than the rest of qos-storage.
 Several replicas elect a leader.`,
 		Args: program.NoArguments,

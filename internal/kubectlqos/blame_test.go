@@ -166,7 +166,7 @@ func TestBlameSaysThatContainersAreMissing(t *testing.T) {
 	}
 }
 
-// TestBlameAsksForThePodOfTheNamespace has two pods of one name.
+// TestBlameAsksForThePodOfTheNamespace uses two pods of one name.
 func TestBlameAsksForThePodOfTheNamespace(t *testing.T) {
 	r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
 	pods := corev1.SchemeGroupVersion.WithResource("pods")

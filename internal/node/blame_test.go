@@ -359,7 +359,7 @@ func TestWithCgroupV1NothingIsRecorded(t *testing.T) {
 	}
 }
 
-// TestAnIdleNodeHasPressureStallInformation has a container that never waits, on a kernel that shows this.
+// TestAnIdleNodeHasPressureStallInformation uses a container that never waits, on a kernel that shows this.
 func TestAnIdleNodeHasPressureStallInformation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)

@@ -208,7 +208,7 @@ func TestANodeJudgesSharesOfCachesAndBandwidth(t *testing.T) {
 	}
 }
 
-// TestANodeSaysWhatIsNotMeasured has a class without containers, and then a container on a machine whose kernel shows no values.
+// TestANodeSaysWhatIsNotMeasured uses a class without containers, and then a container on a machine whose kernel shows no values.
 func TestANodeSaysWhatIsNotMeasured(t *testing.T) {
 	for _, test := range []struct {
 		name    string

@@ -43,7 +43,7 @@ func TestAReplacedContainerKeepsNoClass(t *testing.T) {
 	}
 }
 
-// TestAChangedContainerIsStartedAgainAfterTheRemovalOfItsRequestedClass has a container that was changed to another class. The runtime
+// TestAChangedContainerIsStartedAgainAfterTheRemovalOfItsRequestedClass uses a container that was changed to another class. The runtime
 // repeats the request of the creation for the container that replaces it.
 func TestAChangedContainerIsStartedAgainAfterTheRemovalOfItsRequestedClass(t *testing.T) {
 	p := pod("a", requesting("test.example/cache=gold"))
@@ -99,7 +99,7 @@ func TestAKeptClassDoesNotExceedItsCapacity(t *testing.T) {
 	f.wantClass(t, "a-3", cache, "gold/pod")
 }
 
-// TestAllHoldersOfARemovedClassAreStartedAgain has more holders than the capacity, which was lowered before the class was removed.
+// TestAllHoldersOfARemovedClassAreStartedAgain uses more holders than the capacity, which was lowered before the class was removed.
 func TestAllHoldersOfARemovedClassAreStartedAgain(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, strings.Replace(files, "{name: gold, capacity: 1}", "{name: gold, capacity: 2}", 1))

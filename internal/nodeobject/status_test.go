@@ -117,7 +117,7 @@ func published() nodeqosv1alpha1.NodeQOSResourcesStatus {
 	}
 }
 
-// with returns the result of published, modified by the given function.
+// with returns what published() returns, after the function `change` has modified it.
 func with(change func(*nodeqosv1alpha1.NodeQOSResourcesStatus)) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	changed := published()
 	change(&changed)

@@ -99,7 +99,7 @@ func TestAContainerThatLeavesItsClassAfterAResizeAndARestartGetsTheLastValuesOfT
 	r.wantValue(t, id, "memory.oom.group", "1")
 }
 
-// TestAResizeKeepsTheSwapOfTheClass has a runtime that writes a limit of swap with each limit of memory.
+// TestAResizeKeepsTheSwapOfTheClass uses a runtime that writes a limit of swap with each limit of memory.
 func TestAResizeKeepsTheSwapOfTheClass(t *testing.T) {
 	r := newMachineRigOn(t, newMachine(simcgroup.New()), profileFile("a: {memory: {swapMax: 8Mi}}"), nriruntime.Options{CRIO: true})
 	id := r.mustRunBurstable(t, "a", profile+"=a")

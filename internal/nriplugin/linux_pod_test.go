@@ -97,7 +97,7 @@ func TestAPodThatLeavesAnIdleClassGetsItsWeightBack(t *testing.T) {
 	}
 }
 
-// TestAPodThatWasResizedBetweenTwoIdleClassesKeepsItsNewWeight has a class that ends to be idle, so that the kubelet can resize the pod.
+// TestAPodThatWasResizedBetweenTwoIdleClassesKeepsItsNewWeight uses a class that ends to be idle, so that the kubelet can resize the pod.
 func TestAPodThatWasResizedBetweenTwoIdleClassesKeepsItsNewWeight(t *testing.T) {
 	r := idleRig(t)
 	id := r.mustRunIdle(t, "idle")
@@ -114,7 +114,7 @@ func TestAPodThatWasResizedBetweenTwoIdleClassesKeepsItsNewWeight(t *testing.T) 
 	r.wantIdle(t, "0", "157")
 }
 
-// TestAPodIsIdleAgainAfterAnotherProgramHasResetIt has a systemd that writes its own weight of the pod's slice.
+// TestAPodIsIdleAgainAfterAnotherProgramHasResetIt uses a systemd that writes its own weight of the pod's slice.
 func TestAPodIsIdleAgainAfterAnotherProgramHasResetIt(t *testing.T) {
 	r := idleRig(t)
 	id := r.mustRunIdle(t, "idle")
@@ -143,7 +143,7 @@ func TestAPodStaysIdleIfItsWeightCannotBeRestored(t *testing.T) {
 	r.wantReported(t, id, profile, "idle/pod")
 }
 
-// TestAPodThatAnotherProgramHasMadeIdleStaysSo has a pod without a class.
+// TestAPodThatAnotherProgramHasMadeIdleStaysSo uses a pod without a class.
 func TestAPodThatAnotherProgramHasMadeIdleStaysSo(t *testing.T) {
 	r := idleRig(t)
 	if err := r.host.Machine.WriteFile(podFile("cpu.idle"), []byte("1")); err != nil {

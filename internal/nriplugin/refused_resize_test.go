@@ -70,7 +70,7 @@ func TestAResizeThatTheRuntimeRefusesChangesNothing(t *testing.T) {
 	r.wantReported(t, id, profile, "/update")
 }
 
-// TestARepairWhileTheRuntimeMakesAResizeDoesNotUndoIt has a repair between the writes of the runtime and the hook after them.
+// TestARepairWhileTheRuntimeMakesAResizeDoesNotUndoIt uses a repair between the writes of the runtime and the hook after them.
 func TestARepairWhileTheRuntimeMakesAResizeDoesNotUndoIt(t *testing.T) {
 	r, oci := newResizingRig(t)
 	id := r.mustRunBurstable(t, "a", profile+"=a")
@@ -88,7 +88,7 @@ func TestARepairWhileTheRuntimeMakesAResizeDoesNotUndoIt(t *testing.T) {
 	r.wantReported(t, id, profile, "a/pod")
 }
 
-// TestRefusedResizesDoNotSuspendTheRepair has a kubelet that requests a refused change again every 10 s.
+// TestRefusedResizesDoNotSuspendTheRepair uses a kubelet that requests a refused change again every 10 s.
 func TestRefusedResizesDoNotSuspendTheRepair(t *testing.T) {
 	r, oci := newResizingRig(t)
 	id := r.mustRunBurstable(t, "a", profile+"=a")

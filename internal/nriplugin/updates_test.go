@@ -161,7 +161,7 @@ func TestLimitsOfAFormerClassThatAResizeWritesWithoutThePluginAreCleared(t *test
 	r.wantReported(t, id, disks, "/update")
 }
 
-// TestOriginalLimitsComeBackWithoutUpdatesOfTheRuntime has a container that was created with limits of its own on two disks. Its class
+// TestOriginalLimitsComeBackWithoutUpdatesOfTheRuntime uses a container that was created with limits of its own on two disks. Its class
 // replaces those of the first disk.
 func TestOriginalLimitsComeBackWithoutUpdatesOfTheRuntime(t *testing.T) {
 	const original = "254:0 rbps=6000000 wbps=max riops=max wiops=max\n254:32 rbps=7000000 wbps=max riops=max wiops=max"

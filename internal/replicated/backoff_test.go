@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestAWriteIsRepeatedBeforeTheDelayGrows has a reconcile that begins before the time of the next attempt and ends after it.
+// TestAWriteIsRepeatedBeforeTheDelayGrows uses a reconcile that begins before the time of the next attempt and ends after it.
 func TestAWriteIsRepeatedBeforeTheDelayGrows(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	var b *Backoff[string]

@@ -54,7 +54,7 @@ func TestAnnotationsOfAStatefulSetBecomeAnObject(t *testing.T) {
 	}
 }
 
-// TestAnObjectOfAUserOutlivesTheStatefulSet has an object that the controller changes and has not created.
+// TestAnObjectOfAUserOutlivesTheStatefulSet uses an object that the controller changes and has not created.
 func TestAnObjectOfAUserOutlivesTheStatefulSet(t *testing.T) {
 	r := newStillRig(t, newSnapshot(), "data=20Gi", nil)
 	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "30Gi"})
@@ -135,7 +135,7 @@ func TestAnObjectGetsTheNextStatefulSetAsItsOwner(t *testing.T) {
 	}
 }
 
-// TestAnObjectDoesNotGetADeletedStatefulSetAsItsOwner has a watch cache that is older than the deletion of the StatefulSet.
+// TestAnObjectDoesNotGetADeletedStatefulSetAsItsOwner uses a watch cache that is older than the deletion of the StatefulSet.
 func TestAnObjectDoesNotGetADeletedStatefulSetAsItsOwner(t *testing.T) {
 	for name, change := range map[string]func(set *appsv1.StatefulSet) error{
 		"being deleted": func(set *appsv1.StatefulSet) error { set.DeletionTimestamp = new(metav1.Now()); return nil },

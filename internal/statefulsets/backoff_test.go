@@ -156,7 +156,7 @@ func TestAStatusThatIsCurrentIsNotWritten(t *testing.T) {
 	}
 }
 
-// TestALargeStatefulSetLeavesTheWorkerToOthers has more claims than one reconcile may patch.
+// TestALargeStatefulSetLeavesTheWorkerToOthers uses more claims than one reconcile may patch.
 func TestALargeStatefulSetLeavesTheWorkerToOthers(t *testing.T) {
 	const replicas = maxPatches + 5
 	r := newStillRig(t, newParallel(replicas), "data=20Gi", nil)

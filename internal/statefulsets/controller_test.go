@@ -329,8 +329,8 @@ func TestAnObjectMayBeCreatedBeforeItsStatefulSet(t *testing.T) {
 	r.requested(t, "data-db-0", "20Gi")
 }
 
-// TestASizeWithAnExponentIsRefused has an object that the API server has accepted before its CRD had a pattern. The size is neither
-// parsed nor compared with others, and the other template is changed.
+// TestASizeWithAnExponentIsRefused uses an object from the time before the CRD had a pattern for sizes. The controller neither parses
+// nor compares the size, and changes the other template.
 func TestASizeWithAnExponentIsRefused(t *testing.T) {
 	for _, size := range []string{"1e1000000000", "12345678901234567890e1000000000", "1e9"} {
 		content := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"volumeClaimTemplates": []any{

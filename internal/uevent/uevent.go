@@ -39,7 +39,7 @@ func Listen() (*Listener, error) {
 	return &Listener{socket: os.NewFile(uintptr(fd), "uevents")}, nil
 }
 
-// Follow calls changed() for every message about a device of the subsystem, and also if messages were lost. It returns
+// Follow calls changed() for every message about a device of the subsystem, and when messages were lost. It returns
 // when ctx ends or when reading fails.
 func (l *Listener) Follow(ctx context.Context, subsystem string, changed func()) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.socket.Close() })

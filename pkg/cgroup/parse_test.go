@@ -17,8 +17,7 @@ func (f mountFile) ReadFile(string) ([]byte, error) { return []byte(f), nil }
 
 func (mountFile) ReadDir(string) ([]string, error) { return nil, nil }
 
-// TestMountinfo compares the cgroup hierarchies that are found in a mountinfo.
-func TestMountinfo(t *testing.T) {
+func TestCgroupHierarchiesAreFoundInMountinfo(t *testing.T) {
 	for _, test := range []struct {
 		name, mountinfo string
 		want            []hierarchy

@@ -117,7 +117,7 @@ func (t *Tree) IODir(target classes.Holder) (dir string, version int, err error)
 	return t.payloadDir(target, dir), t.io.version, nil
 }
 
-// UnifiedDir returns the directory with the target's cgroup v2 files. The error is ErrNoCgroup or ErrBadPath, also if cgroup v2 is not
+// UnifiedDir returns the directory with the target's cgroup v2 files. The error is ErrNoCgroup or ErrBadPath, even if cgroup v2 is not
 // mounted.
 func (t *Tree) UnifiedDir(target classes.Holder) (string, error) {
 	for _, h := range t.hierarchies {

@@ -27,7 +27,7 @@ const (
 )
 
 // CDIVariable is the beginning of the environment variable that each CDI device sets. The variable shows that the runtime has used the
-// device, also if the runtime does not report CDI devices to NRI plugins.
+// device, even if the runtime does not report CDI devices to NRI plugins.
 const CDIVariable = "QOS_NODERESOURCE_DEV_"
 
 // CDIName returns the name of the CDI device of a class, without CDIKind, e.g. "k8s.io:rdt::gold".

@@ -48,7 +48,7 @@ type Setting struct {
 	Key string
 }
 
-// Unified returns the field of a cgroup v2 file.
+// Unified returns the setting that is a file of cgroup v2, e.g. "memory.high".
 func Unified(file string) Setting { return Setting{SettingUnified, file} }
 
 // String returns the field's path in the specification, e.g. "linux.resources.unified[io.max]".

@@ -146,7 +146,7 @@ func TestTotalsGoOnWhenACounterIsAssignedAnew(t *testing.T) {
 	want(50.0, 50)
 }
 
-// TestCountersRotate has a counter for one of three containers. With turns, each gets it in turn, and its values have how long it was
+// TestCountersRotate uses a counter for one of three containers. With turns, each gets it in turn, and its values have how long it was
 // observed.
 func TestCountersRotate(t *testing.T) {
 	spec := sim.AMDSpec()
@@ -190,7 +190,7 @@ func TestCountersRotate(t *testing.T) {
 	}
 }
 
-// TestEachContainerGetsItsTurnInEachCache has a group of another program that holds its counters in one of two caches.
+// TestEachContainerGetsItsTurnInEachCache uses a group of another program that holds its counters in one of two caches.
 func TestEachContainerGetsItsTurnInEachCache(t *testing.T) {
 	spec := sim.AMDSpec()
 	spec.Counters, spec.Domains = 7, []int{0, 1}

@@ -226,7 +226,7 @@ func TestDeviceTrafficIsRestoredUnderOtherMountOptions(t *testing.T) {
 	}
 }
 
-// TestAFailedChangeOfDeviceTrafficIsNotRestored has a second process, before which another program sets device traffic. If the first
+// TestAFailedChangeOfDeviceTrafficIsNotRestored uses a second process, before which another program sets device traffic. If the first
 // process cannot undo its change, the second one does, and so does the first one with the next configuration.
 func TestAFailedChangeOfDeviceTrafficIsNotRestored(t *testing.T) {
 	without := `{partitions: {p: {l3Allocation: "50%", classes: {a: }}}}`

@@ -72,7 +72,7 @@ func TestOnlySelectedFeaturesAreRead(t *testing.T) {
 	}
 }
 
-// TestAClassFileThatMonitorsNoBandwidthNeedsNoCounters has more containers than the CPU has counters.
+// TestAClassFileThatMonitorsNoBandwidthNeedsNoCounters uses more containers than the CPU has counters.
 func TestAClassFileThatMonitorsNoBandwidthNeedsNoCounters(t *testing.T) {
 	spec := sim.AMDSpec()
 	spec.Counters = 4

@@ -13,7 +13,7 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestCacheAsSizes has an L3 of 16 MiB in 12 bits, so that a bit has 1365.33 KiB.
+// TestCacheAsSizes uses an L3 of 16 MiB in 12 bits, so that a bit has 1365.33 KiB.
 func TestCacheAsSizes(t *testing.T) {
 	for name, test := range map[string]struct {
 		partitions string

@@ -166,7 +166,7 @@ func (b BandwidthInfo) ToWrite(value uint64) uint64 {
 }
 
 // Near reports whether a value that was read back is as near to the written value as rounding allows: within one granularity of
-// what ReadBack predicts. No limit is near to Max, also if the kernel shows a larger value for it.
+// what ReadBack predicts. No limit is near to Max, even if the kernel shows a larger value for it.
 func (b BandwidthInfo) Near(written, got uint64) bool {
 	if written == b.Max && got > written {
 		return true

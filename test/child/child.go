@@ -15,7 +15,7 @@ import (
 )
 
 // Command returns a command that is not started yet. When the test ends, the command ends with all processes that it has started,
-// also if the test program panics, is killed, or passes the timeout of "go test". The processes may end some milliseconds after the test,
+// even if the test program panics, is killed, or passes the timeout of "go test". The processes may end some milliseconds after the test,
 // so a test that then removes their cgroup must wait for the command.
 func Command(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()

@@ -157,7 +157,7 @@ func TestOtherChangesOfTemplatesStay(t *testing.T) {
 	}
 }
 
-// TestManyTemplatesAreNoProblem has more claim templates than a StatefulSetVolumes object may have.
+// TestManyTemplatesAreNoProblem uses more claim templates than a StatefulSetVolumes object may have.
 func TestManyTemplatesAreNoProblem(t *testing.T) {
 	var before, after, want []string
 	for i := range 40 {

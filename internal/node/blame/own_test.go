@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 )
 
-// TestTheLimitsOfThePodAreOwnCauses has a victim "a", a container "b" of another pod, and a container "c" of the victim's pod. The last one
+// TestTheLimitsOfThePodAreOwnCauses uses a victim "a", a container "b" of another pod, and a container "c" of the victim's pod. The last one
 // is named if the limit of the pod was reached, because it uses what the victim lacks.
 func TestTheLimitsOfThePodAreOwnCauses(t *testing.T) {
 	io, memory, cpu := of(history.IOWaiting, ""), of(history.MemoryWaiting, ""), of(history.CPUWaiting, "")

@@ -112,7 +112,7 @@ func TestAClassWithLimitsOnAllUsesLeavesLessThanOneWithALimitOnOne(t *testing.T)
 	}
 }
 
-// TestMemoryMayComeCloserToItsLimitThanARate has two classes of memory, whose limit the kernel reports to be reached.
+// TestMemoryMayComeCloserToItsLimitThanARate uses two classes of memory, whose limit the kernel reports to be reached.
 func TestMemoryMayComeCloserToItsLimitThanARate(t *testing.T) {
 	memory := classes.Series{Measure: history.Memory}
 	for present, want := range map[string]string{"": "fits small 100", "large": "fits large 200"} {

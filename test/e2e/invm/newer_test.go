@@ -41,7 +41,7 @@ func TestSubNUMA(t *testing.T) {
 	backendTests(t, "TestOneClassFileOnTheKernel")
 }
 
-// TestManyContainers has more containers than RMIDs and counters.
+// TestManyContainers uses more containers than RMIDs and counters.
 func TestManyContainers(t *testing.T) {
 	backendTests(t, "TestAHundredContainersOnTheKernel")
 }

@@ -212,7 +212,7 @@ func (w *traffic) runContainer(ctx context.Context, t *testing.T, name string, i
 	return nil
 }
 
-// call makes one call, and limits its time. A worker ends its call also after an error of another worker, so that the test can remove
+// call makes one call, and limits its time. A worker ends its call even after an error of another worker, so that the test can remove
 // what the workers have made.
 func (w *traffic) call(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)

@@ -156,7 +156,7 @@ func (p *pod) refusedByOCIRuntime(t *testing.T, s spec) {
 	}
 }
 
-// stoppedSandbox: a sandbox that has stopped, and is not removed yet, has no slot, also after a restart of the plugin.
+// stoppedSandbox: a sandbox that has stopped, and is not removed yet, has no slot, even after a restart of the plugin.
 func stoppedSandbox(t *testing.T, shared *pod) {
 	n := shared.node
 	slow := map[string]string{podKey: podBlockio + "=slow"}

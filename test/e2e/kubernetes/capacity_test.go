@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestPrograms has plugin and shim as programs of the machine. A short run leaves out slow cases that TestDaemonSet has too.
+// TestPrograms uses plugin and shim as programs of the machine. A short run leaves out slow cases that TestDaemonSet has too.
 func TestPrograms(t *testing.T) {
 	n := ready(t)
 	p := n.install(t, "--follow-annotations")

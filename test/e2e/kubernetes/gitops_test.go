@@ -57,7 +57,7 @@ func gitOpsChanges(t *testing.T, d *database) {
 	})
 }
 
-// withKinds is like larger, with the kinds of the claim templates. With server-side apply, Argo CD needs them also without the policy.
+// withKinds is like larger, with the kinds of the claim templates. With server-side apply, Argo CD needs them even without the policy.
 func (d *database) withKinds(t *testing.T, size string) string {
 	t.Helper()
 	return strings.ReplaceAll(d.larger(t, size), "- metadata: {name: ", "- apiVersion: v1\n    kind: PersistentVolumeClaim\n    metadata: {name: ")

@@ -22,7 +22,7 @@ import (
 
 // machine is what a node's programs run on: this machine, in namespaces of its own, or a VM.
 type machine interface {
-	// begin makes the machine ready for containerd and the kubelet. end ends all programs on the machine, also if begin
+	// begin makes the machine ready for containerd and the kubelet. end ends all programs on the machine, even if begin
 	// has failed.
 	begin(t *testing.T, n *node)
 	end(t *testing.T, n *node)

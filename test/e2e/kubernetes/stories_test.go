@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// networkStory: the API server sets the annotation of Cilium that docs/stories.md promises, also if the user has written another one.
+// networkStory: the API server sets the annotation of Cilium that docs/stories.md promises, even if the user has written another one.
 func networkStory(t *testing.T, n *node) {
 	page, err := os.ReadFile("../../../docs/stories.md")
 	must(t, err)
