@@ -138,29 +138,6 @@ func TestAResourceOfPodsIsRequestedAsWithoutClaims(t *testing.T) {
 	}
 }
 
-// TestAllYAMLStylesAreConvertedToClaims also converts each pod to limits. Both results must request the same number of slots.
-func TestAllYAMLStylesAreConvertedToClaims(t *testing.T) {
-	for seed := range uint64(300) {
-		text, notes := generate(seed, (*author).pod)
-		limits, err := convertFile("generated.yaml", []byte(text), known())
-		if err != nil {
-			t.Fatalf("seed %d: %v in:\n%s", seed, err, text)
-		}
-		result, err := convertToClaims(text, known())
-		if err != nil {
-			t.Fatalf("seed %d: %v in:\n%s", seed, err, text)
-		}
-		checkGenerated(t, seed, text, string(result.Text), notes)
-		want, got := addedLimits(t, text, limits.Text), addedLimits(t, text, result.Text)+addedClaims(t, result.Text)
-		if want != got {
-			t.Errorf("seed %d: %d classes are requested, want %d:\n%s\n---- became\n%s", seed, got, want, text, result.Text)
-		}
-		if t.Failed() {
-			return
-		}
-	}
-}
-
 // addedLimits returns how many extended resources of classes a conversion has added.
 func addedLimits(t *testing.T, before string, after []byte) int {
 	t.Helper()

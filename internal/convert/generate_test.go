@@ -5,6 +5,7 @@ package convert_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -306,14 +307,21 @@ func generate(seed uint64, object func(*author) []pair) (text string, notes int)
 	return text, a.notes
 }
 
+// TestAllYAMLStylesAreConverted converts each pod to limits and to claims. Both results must request the same number of slots.
 func TestAllYAMLStylesAreConverted(t *testing.T) {
 	for seed := range uint64(300) {
 		text, notes := generate(seed, (*author).pod)
-		result, err := convertFile("generated.yaml", []byte(text), known())
-		if err != nil {
+		limits, err := convertFile("generated.yaml", []byte(text), known())
+		claims, errOfClaims := convertToClaims(text, known())
+		if err := errors.Join(err, errOfClaims); err != nil {
 			t.Fatalf("seed %d: %v in:\n%s", seed, err, text)
 		}
-		checkGenerated(t, seed, text, string(result.Text), notes)
+		checkGenerated(t, seed, text, string(limits.Text), notes)
+		checkGenerated(t, seed, text, string(claims.Text), notes)
+		want, got := addedLimits(t, text, limits.Text), addedLimits(t, text, claims.Text)+addedClaims(t, claims.Text)
+		if want != got {
+			t.Errorf("seed %d: %d classes are requested, want %d:\n%s\n---- became\n%s", seed, got, want, text, claims.Text)
+		}
 		if t.Failed() {
 			return
 		}
