@@ -40,6 +40,7 @@ const (
 	oursLegacy = "v1"         // qos-nri-plugin on a machine with cgroup v1
 	bareLegacy = "bare v1"
 	monitoring = "monitors" // qos-nri-plugin that monitors all containers
+	everything = "all-on"   // qos-nri-plugin that also records the history and checks what classes promise
 
 	createAsked   = "create, class requested"
 	createNothing = "create, nothing requested"
@@ -112,7 +113,7 @@ func (m *measurements) measure(ctx context.Context, o options) (err error) {
 	}
 
 	pause.For(ctx, settling)
-	resting := m.of(ours, idleOne, monitoring)
+	resting := m.of(ours, idleOne, monitoring, everything)
 	if err := measureCPU(resting, rest, 1, func() error { pause.For(ctx, o.rest); return ctx.Err() }); err != nil {
 		return err
 	}
@@ -188,6 +189,8 @@ func (m *measurements) kinds(ctx context.Context, o options, dir string) ([]kind
 		pluginKind(ours, binary, classFile, hostdir.Options{}, ""),
 		pluginKind(oursLegacy, binary, classFile, legacy, ""),
 		pluginKind(monitoring, binary, classFile+monitoringFile, hostdir.Options{RMIDs: 2 * o.many}, metricsAddress),
+		pluginKind(everything, binary, classFile+monitoringFile, hostdir.Options{RMIDs: 2 * o.many}, "",
+			"--held-interval", "15s", "--history-interval", "15s"),
 		idleKind(idleOne, hostdir.Options{}, nil),
 		idleKind(idleAgain, hostdir.Options{}, nil),
 		idleKind(idlePlain, hostdir.Options{}, nil, "--plain"),
@@ -197,12 +200,12 @@ func (m *measurements) kinds(ctx context.Context, o options, dir string) ([]kind
 }
 
 // pluginKind describes a side with qos-nri-plugin.
-func pluginKind(name, binary, classFile string, host hostdir.Options, metrics string) kind {
+func pluginKind(name, binary, classFile string, host hostdir.Options, metrics string, flags ...string) kind {
 	return kind{name, host, func(dir, socket, root string) (*exec.Cmd, error) {
 		config := filepath.Join(dir, "classes.yaml")
-		return exec.Command(binary, "run", "--config", config, "--nri-socket", socket, "--host-root", root, "--metrics-address", metrics,
-			"--api-socket", filepath.Join(dir, "qos.sock"), "--state-dir", filepath.Join(dir, "state"), "--mount-resctrl=false",
-		), os.WriteFile(config, []byte(classFile), 0o600)
+		args := append([]string{"run", "--config", config, "--nri-socket", socket, "--host-root", root, "--metrics-address", metrics,
+			"--api-socket", filepath.Join(dir, "qos.sock"), "--state-dir", filepath.Join(dir, "state"), "--mount-resctrl=false"}, flags...)
+		return exec.Command(binary, args...), os.WriteFile(config, []byte(classFile), 0o600)
 	}}
 }
 
@@ -311,8 +314,10 @@ func (m *measurements) measureSynchronizations(ctx context.Context, o options) e
 		}
 	}
 
-	if err := m.sides[monitoring].fill(ctx, 0, o.many); err != nil {
-		return err
+	for _, s := range m.of(monitoring, everything) {
+		if err := s.fill(ctx, 0, o.many); err != nil {
+			return err
+		}
 	}
 
 	return measureCPU(sides, synchronize, o.synchronizations, func() error {

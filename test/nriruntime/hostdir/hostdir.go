@@ -125,6 +125,9 @@ func (h *Host) MakePodCgroup(cgroup string) error {
 	for _, name := range UsageFiles() {
 		files[name] = ""
 	}
+	if !h.options.Legacy {
+		maps.Copy(files, counters())
+	}
 
 	placed := map[string]string{}
 	for name, content := range files {
@@ -132,6 +135,17 @@ func (h *Host) MakePodCgroup(cgroup string) error {
 	}
 
 	return h.write(placed)
+}
+
+// counters has the other files of a cgroup v2 that count what a container uses and waits for.
+func counters() map[string]string {
+	const pressure = "some avg10=0.00 avg60=0.12 avg300=0.08 total=1203941\nfull avg10=0.00 avg60=0.10 avg300=0.05 total=903122\n"
+	return map[string]string{
+		"cpu.pressure": pressure, "memory.pressure": pressure,
+		"cpu.stat":      "usage_usec 8123456\nuser_usec 6123456\nsystem_usec 2000000\nnr_periods 900\nnr_throttled 12\nthrottled_usec 345678\n",
+		"memory.stat":   "anon 52428800\nfile 104857600\nkernel 4194304\nshmem 0\nworkingset_refault_anon 0\nworkingset_refault_file 812\n",
+		"memory.events": "low 0\nhigh 3\nmax 0\noom 0\noom_kill 0\n",
+	}
 }
 
 // UsageFiles returns the names of the files that count I/O in cgroup v2 and in cgroup v1.
