@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -37,17 +38,23 @@ func newCalibrateCommand() *cobra.Command {
 of a class file; weights then act on the disk. It measures what tools/cgroup/iocost_coef_gen.py of the kernel measures, and the latencies like
 iocost-params of resctl-bench.
 
-Without --write it only reads. The file then lacks the values of writes, and class files need all values. --write OVERWRITES THE DISK: it
-asks first, and refuses a disk that is mounted, used for swap, or a part of another device such as a logical volume.
+It only reads, unless you say how to measure writes. The file then lacks the values of writes, and class files need all values. With
+--directory it writes to a file without a name in a directory on the disk, and loses no data. --write OVERWRITES THE DISK: it asks first,
+and refuses a disk that is mounted, used for swap, or a part of another device such as a logical volume.
 
 While it measures, the disk is busy, has the I/O scheduler "none", and merges no requests. Measure while nothing else uses the disk.`,
 		Example: `  qos-nri-plugin calibrate-io /dev/sdb
+  qos-nri-plugin calibrate-io --directory /var/lib --output /etc/qos-nri-plugin/sda-cost.yaml /dev/sda
   qos-nri-plugin calibrate-io --write --output /etc/qos-nri-plugin/sdb-cost.yaml /dev/sdb`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) != 1:
 				return program.UsageError(cmd, errors.New("name one disk, such as /dev/sdb"))
+			case o.Directory != "" && (o.Write || o.yes):
+				return program.UsageError(cmd, errors.New("--directory writes to a file, and --write to the disk; use one of them"))
+			case o.Directory != "" && !filepath.IsAbs(o.Directory):
+				return program.UsageError(cmd, fmt.Errorf("--directory %q is not an absolute path", o.Directory))
 			case o.Duration < time.Second || o.Duration > 10*time.Minute:
 				return program.UsageError(cmd, fmt.Errorf("--duration %s is not between 1s and 10m", o.Duration))
 			case o.Depth < 1 || o.Depth > 1024:
@@ -58,9 +65,10 @@ While it measures, the disk is busy, has the I/O scheduler "none", and merges no
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.Write, "write", false, "measure writes, too: THE DATA ON THE DISK IS LOST")
+	flags.StringVar(&o.Directory, "directory", "", "measure writes, too, in a file of at most 16 GiB in this directory, which must be on the disk")
 	flags.BoolVar(&o.yes, "yes", false, "do not ask before the disk is overwritten")
 	flags.StringVarP(&o.output, "output", "o", "", "file to write; empty for the standard output")
-	flags.DurationVar(&o.Duration, "duration", 30*time.Second, "duration of each measurement, from 1s to 10m; there are 4, and 8 with --write")
+	flags.DurationVar(&o.Duration, "duration", 30*time.Second, "duration of each measurement, from 1s to 10m; there are 4, and 8 with writes")
 	flags.IntVar(&o.Depth, "depth", 64, "requests of 4 KiB at a time")
 	flags.StringVar(&o.hostRoot, "host-root", agent.DefaultOptions().HostRoot, "directory that contains the host's /sys, /dev and /proc")
 	return cmd
@@ -78,6 +86,7 @@ func (o *calibrateOptions) run(cmd *cobra.Command, device string) error {
 		}
 	}
 
+	o.Write = o.Write || o.Directory != ""
 	o.Progress = showProgress(cmd.ErrOrStderr())
 	result, err := calibrate.Run(cmd.Context(), host, disk, o.Options)
 	if errors.Is(err, context.Canceled) {
@@ -85,6 +94,10 @@ func (o *calibrateOptions) run(cmd *cobra.Command, device string) error {
 	}
 	if err != nil {
 		return err
+	}
+
+	for _, sentence := range result.Unsteady() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+sentence)
 	}
 
 	kernel, err := host.ReadFile("/proc/sys/kernel/osrelease")

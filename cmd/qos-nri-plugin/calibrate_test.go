@@ -23,6 +23,8 @@ func TestCalibrateRefusesWrongCommandLines(t *testing.T) {
 		"":                                  "name one disk, such as /dev/sdb",
 		"/dev/sda /dev/sdb":                 "name one disk, such as /dev/sdb",
 		"/dev/sda --duration 100ms":         "--duration 100ms is not between 1s and 10m",
+		"/dev/sda --directory /a --write":   "--directory writes to a file, and --write to the disk; use one of them",
+		"/dev/sda --directory a":            "--directory \"a\" is not an absolute path",
 		"/dev/sda --depth 0":                "--depth 0 is not between 1 and 1024",
 		"/dev/nowhere --host-root /nowhere": "",
 	} {

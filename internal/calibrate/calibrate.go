@@ -6,7 +6,9 @@ package calibrate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -17,6 +19,8 @@ type Options struct {
 	Depth    int
 	// Write is true if the target is overwritten, so that the speed of writes is measured as well.
 	Write bool
+	// Directory is a directory of a filesystem on the disk. If it is not empty, a file in it is the target, and not the disk.
+	Directory string
 	// Progress gets the progress some times in each measurement.
 	Progress func(Progress)
 }
@@ -39,6 +43,20 @@ type Result struct {
 	QoS   map[string]uint64
 	// Spread has the spread of each value of the model.
 	Spread map[string]float64
+}
+
+// maxSpread is the spread above which a value is unsteady.
+const maxSpread = 0.25
+
+// Unsteady returns a sentence for each value of the model that has varied much, sorted.
+func (r Result) Unsteady() (sentences []string) {
+	for _, key := range slices.Sorted(maps.Keys(r.Spread)) {
+		if spread := r.Spread[key]; spread > maxSpread {
+			sentences = append(sentences, fmt.Sprintf("%s varied by %.0f%%: the disk or this machine was busy, or the disk has bursts; measure it again",
+				key, 100*spread))
+		}
+	}
+	return sentences
 }
 
 // These are the parts of resctl-bench's suggestion for io.cost.qos: the share of the measured speed at which the latency is measured,
@@ -107,7 +125,7 @@ func (c *calibration) speed(ctx context.Context, l load, rotational bool) error 
 	if err != nil {
 		return err
 	}
-	if l.write && l.size == largeRequest && !rotational {
+	if l.write && l.size == largeRequest && (!rotational || c.Directory != "") {
 		c.span = min(c.span, got.requests*largeRequest)
 	}
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -169,7 +170,7 @@ func TestTheProgressSaysWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestTheSpeedLeavesOutTheBeginning(t *testing.T) {
+func TestTheSpeedLeavesOutTheBeginningAndPauses(t *testing.T) {
 	counts := []count{{time.Second, 1000}, {2 * time.Second, 2000}, {3 * time.Second, 2100}}
 	for at := 4; at <= 20; at++ {
 		counts = append(counts, count{time.Duration(at) * time.Second, 2000 + 100*int64(at-2)})
@@ -177,10 +178,23 @@ func TestTheSpeedLeavesOutTheBeginning(t *testing.T) {
 	if got := speedOf(counts[1:]); got.Rate != 100 || got.Spread > 1e-9 {
 		t.Errorf("got %+v, want 100 without spread", got)
 	}
+	counts[10].done -= 90 // a pause, and what follows it
+	if got := speedOf(counts[1:]); got.Rate != 100 || got.Spread < 0.2 {
+		t.Errorf("with a pause, got %+v, want 100 with a spread", got)
+	}
 	for _, counts := range [][]count{nil, {{time.Second, 5}}, {{time.Second, 5}, {2 * time.Second, 5}}} {
 		if got := speedOf(counts); got != (Speed{}) {
 			t.Errorf("speed of %v is %+v", counts, got)
 		}
+	}
+}
+
+func TestUnsteadyValuesAreNamed(t *testing.T) {
+	r := Result{Spread: map[string]float64{"wbps": 0.3, "rbps": 0.25, "rseqiops": 1.5}}
+	const reason = ": the disk or this machine was busy, or the disk has bursts; measure it again"
+	want := []string{"rseqiops varied by 150%" + reason, "wbps varied by 30%" + reason}
+	if got := r.Unsteady(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

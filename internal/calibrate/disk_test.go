@@ -112,6 +112,32 @@ func TestADiskInUseIsNotOverwritten(t *testing.T) {
 	}
 }
 
+func TestADirectoryMustBeOnTheDisk(t *testing.T) {
+	m := host()
+	m.Mount("20 1 8:1 / / rw - ext4 /dev/sda1 rw")
+	m.Mount("21 20 8:16 / /data rw - ext4 /dev/sdb rw")
+	m.Mount("22 20 253:0 / /lvm rw - ext4 /dev/mapper/data rw")
+	m.Mount("23 20 0:5 / /tmp rw - tmpfs tmpfs rw")
+	m.AddSymlink(home+"dm-0/slaves/sda1", "../../sda/sda1")
+	for dir, want := range map[string]string{
+		"/var/lib": "", "/lvm/a": "",
+		"/data": "/data is on sdb, and not only on sda; name a directory of a filesystem on this disk",
+	} {
+		if err := checkDirectory(m, find(t, m, "/dev/sda"), dir); err == nil && want != "" || err != nil && err.Error() != want {
+			t.Errorf("%s: got %v, want %q", dir, err, want)
+		}
+	}
+	if err := checkDirectory(m, find(t, m, "/dev/sda"), "/tmp"); err == nil {
+		t.Error("a tmpfs is on no disk, and is not refused")
+	}
+
+	m.AddSymlink(home+"dm-0/slaves/sdb", "../../sdb")
+	const both = "/lvm is on sda, sdb, and not only on sda; name a directory of a filesystem on this disk"
+	if err := checkDirectory(m, find(t, m, "/dev/sda"), "/lvm"); err == nil || err.Error() != both {
+		t.Errorf("got %v, want %s", err, both)
+	}
+}
+
 func TestTheQueueIsRestored(t *testing.T) {
 	scheduler, merges := home+"sda/queue/scheduler", home+"sda/queue/nomerges"
 	wanted := func(m *simcgroup.Machine, wantScheduler, wantMerges string) {
@@ -185,7 +211,7 @@ func TestAClassFileReadsTheReport(t *testing.T) {
 	for _, key := range []string{"wbps", "wseqiops", "wrandiops"} {
 		delete(report.Result.Model, key)
 	}
-	const missing = " is missing; measure it with calibrate-io --write"
+	const missing = " is missing; measure it with calibrate-io --write or --directory"
 	want := "/etc/sda.yaml:14: model: wbps" + missing + "\n/etc/sda.yaml:14: model: wseqiops" + missing + "\n/etc/sda.yaml:14: model: wrandiops" + missing
 	if err := parse(); err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)

@@ -42,14 +42,14 @@ func (r Report) YAML() []byte {
 	line("  kernel: %q", r.Kernel)
 	line("  duration: %q # of each measurement", r.Options.Duration)
 	line("  depth: %d # requests of 4 KiB at a time", r.Options.Depth)
-	line("  writes: %v", r.Options.Write)
+	line("  writes: %s # none, to the disk, or to a file", r.writes())
 
 	line("model: # io.cost.model: bytes a second, and requests of 4 KiB a second")
 	for _, key := range iocgroup.CostModelKeys() {
 		if value, is := r.Result.Model[key]; is {
 			line("  %s: %d # varied by %.0f%%", key, value, 100*r.Result.Spread[key])
 		} else {
-			line("  # %s: unknown; measure it with --write", key)
+			line("  # %s: unknown; measure it with --write or --directory", key)
 		}
 	}
 	line("qos: # io.cost.qos: percent, and microseconds")
@@ -57,8 +57,18 @@ func (r Report) YAML() []byte {
 		if value, is := r.Result.QoS[key]; is {
 			line("  %s: %d", key, value)
 		} else {
-			line("  # %s: unknown; measure it with --write", key)
+			line("  # %s: unknown; measure it with --write or --directory", key)
 		}
 	}
 	return out.Bytes()
+}
+
+func (r Report) writes() string {
+	switch {
+	case r.Options.Directory != "":
+		return "file"
+	case r.Options.Write:
+		return "disk"
+	}
+	return "none"
 }

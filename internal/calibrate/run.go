@@ -23,13 +23,13 @@ type Host struct {
 	Root string
 }
 
-// Run measures a disk. It reads the disk and, with Options.Write, overwrites it. It changes settings of the disk's queue, and restores
-// them before it returns.
+// Run measures a disk. It reads the disk and, with Options.Write, overwrites it, or a file in Options.Directory. It changes settings of
+// the disk's queue, and restores them before it returns.
 func Run(ctx context.Context, host Host, disk Disk, o Options) (result Result, err error) {
 	if err := checkCost(host, disk); err != nil {
 		return Result{}, err
 	}
-	target, err := openDisk(host, disk, o.Write)
+	target, size, err := open(host, disk, o)
 	if err != nil {
 		return Result{}, err
 	}
@@ -40,7 +40,7 @@ func Run(ctx context.Context, host Host, disk Disk, o Options) (result Result, e
 		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, restore()) }()
-	return measure(ctx, target, disk.Size, disk.Rotational, o)
+	return measure(ctx, target, size, disk.Rotational, o)
 }
 
 // checkCost returns an error if iocost acts on the disk, because then its model would be measured, and not the disk.
@@ -62,6 +62,14 @@ func checkCost(host Host, disk Disk) error {
 			"or run: echo '%s enable=0' > %s/io.cost.qos", disk.Device(), disk.Number(), root)
 	}
 	return nil
+}
+
+func open(host Host, disk Disk, o Options) (target *os.File, size int64, err error) {
+	if o.Directory != "" {
+		return openFile(host, disk, o.Directory)
+	}
+	target, err = openDisk(host, disk, o.Write)
+	return target, disk.Size, err
 }
 
 // openDisk opens a disk past the page cache. If the disk is to be written, the kernel refuses to open it while anything else uses it,

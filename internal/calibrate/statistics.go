@@ -4,6 +4,7 @@
 package calibrate
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -18,30 +19,40 @@ type count struct {
 // Speed is how many requests a second a load has made. Spread is the standard deviation of parts of the load, relative to the speed.
 type Speed struct{ Rate, Spread float64 }
 
-// speedOf computes the speed. It leaves out the first tenth of the counts, in which buffers of the disk fill up.
+// speedOf computes the speed. It leaves out the first tenth of the counts, in which buffers of the disk fill up. Of the times between the
+// others, it takes those with the middle half of the speeds, so that neither a pause of the machine nor what follows it counts.
 func speedOf(counts []count) Speed {
 	counts = counts[len(counts)/10:]
 	if len(counts) < 2 {
 		return Speed{}
 	}
+	parts := make([]count, 0, len(counts)-1)
+	for i, one := range counts[1:] {
+		parts = append(parts, count{one.at - counts[i].at, one.done - counts[i].done})
+	}
+	slices.SortFunc(parts, func(a, b count) int { return cmp.Compare(a.rate(), b.rate()) })
 
-	first, last := counts[0], counts[len(counts)-1]
-	rate := perSecond(first, last)
+	var middle count
+	for _, part := range parts[len(parts)/4 : len(parts)-len(parts)/4] {
+		middle.at, middle.done = middle.at+part.at, middle.done+part.done
+	}
+	rate := middle.rate()
 	if rate == 0 {
 		return Speed{}
 	}
 	var squares float64
-	for i, one := range counts[1:] {
-		squares += math.Pow(perSecond(counts[i], one)/rate-1, 2)
+	for _, part := range parts {
+		squares += math.Pow(part.rate()/rate-1, 2)
 	}
-	return Speed{rate, math.Sqrt(squares / float64(len(counts)-1))}
+	return Speed{rate, math.Sqrt(squares / float64(len(parts)))}
 }
 
-func perSecond(from, to count) float64 {
-	if to.at <= from.at {
+// rate returns the requests a second, for a count of the time since the count before.
+func (c count) rate() float64 {
+	if c.at <= 0 {
 		return 0
 	}
-	return float64(to.done-from.done) / (to.at - from.at).Seconds()
+	return float64(c.done) / c.at.Seconds()
 }
 
 // percentile returns the latency that the given part of the latencies does not exceed. It is 0 without latencies.

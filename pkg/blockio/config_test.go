@@ -142,7 +142,7 @@ func TestOtherYAMLIsRefused(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{throttling, everything, weighing, "", "Classes: {a: [{Devices: [/dev/sda], ThrottleReadBps: 1e3}]}",
+	for _, seed := range []string{throttling, everything, weighing, inline(ofSDA), "", "Classes: {a: [{Devices: [/dev/sda], ThrottleReadBps: 1e3}]}",
 		"a: &a [*a]", "Classes: &c {a: *c}", "Classes: {a: [{<<: {Weight: 5}}]}"} {
 		f.Add([]byte(seed))
 	}

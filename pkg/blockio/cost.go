@@ -47,7 +47,7 @@ func parseCost(f *classes.Field) cost {
 	section := required(f, fields, "model")
 	given := section.ExactFields(iocgroup.CostModelKeys()...)
 	for i, key := range iocgroup.CostModelKeys() {
-		if value := requiredOf(section, given, key, "; measure it with calibrate-io --write"); value != nil {
+		if value := requiredOf(section, given, key, "; measure it with calibrate-io --write or --directory"); value != nil {
 			model[i] = ioapply.ParseQuantity(value, value.Scalar(), 1, math.MaxInt64)
 		}
 	}

@@ -219,7 +219,7 @@ func TestAPatternNeedsNoDisk(t *testing.T) {
 func TestProblemsOfACostModelNameTheField(t *testing.T) {
 	for _, test := range []struct{ name, file, want string }{
 		{"without writes", strings.Replace(ofSDA, ", wbps: 16000000", "", 1),
-			"line 6: CostModels[0].model: wbps is missing; measure it with calibrate-io --write"},
+			"line 6: CostModels[0].model: wbps is missing; measure it with calibrate-io --write or --directory"},
 		{"no device", strings.Replace(ofSDA, "path: /dev/sda, ", "", 1), "line 4: CostModels[0].device: path is missing"},
 		{"a zero", strings.Replace(ofSDA, "rseqiops: 400", "rseqiops: 0", 1), `line 6: CostModels[0].model.rseqiops: "0" is too small; the minimum is 1`},
 		{"percent", strings.Replace(ofSDA, "wpct: 95.5", "wpct: 101", 1), `line 7: CostModels[0].qos.wpct: "101" is not a number of percent between 0 and 100`},
