@@ -137,12 +137,12 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 // Withdraw implements classes.Backend. It changes no cgroup of containers: they keep their values. It restores the parameters of iocost.
 func (b *Backend) Withdraw(context.Context) error {
 	previous := b.live.Load()
-	if _, err := b.cgroups.Costs.Set(b.resource, &previous.machine, nil); err != nil {
-		return err
-	}
 	next, err := b.resolve(&Config{})
 	if err != nil { // the machine cannot be inspected now
 		next = &snapshot{config: &Config{}, machine: previous.machine, classes: map[string]liveClass{}}
+	}
+	if _, err := b.cgroups.Costs.Set(b.resource, &next.machine, nil); err != nil {
+		return err
 	}
 
 	b.goLive(next.inherit)

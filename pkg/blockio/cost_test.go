@@ -145,6 +145,31 @@ func TestAPluginThatRestartedRestoresACostModel(t *testing.T) {
 	again.remember(memory)
 	again.apply(weighed)
 	again.wantCosts(chosenModel, "enable=0 "+chosenQoS)
+
+	again.apply(inline(ofSDA))
+	third := newFixture(t, m, classes.ContainerScope)
+	third.remember(memory)
+	if err := third.backend.Withdraw(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	third.wantCosts(chosenModel, "enable=0 "+chosenQoS)
+}
+
+func TestTheCostModelOfADiskThatIsGoneIsForgotten(t *testing.T) {
+	m, memory := costed(t), iotest.NewMemory()
+	f := newFixture(t, m, classes.ContainerScope)
+	f.remember(memory)
+	f.apply(inline(ofSDA))
+	m.RemoveDisk("sda")
+	if _, err := f.backend.Repair(t.Context()); err != nil {
+		t.Error(err)
+	}
+	f.apply(weighed)
+	for key, data := range memory.Data {
+		if strings.HasPrefix(key, "iocost") {
+			t.Errorf("%s is still recorded: %s", key, data)
+		}
+	}
 }
 
 func TestAfterAnErrorEachCostModelIsAsBefore(t *testing.T) {

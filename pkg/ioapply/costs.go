@@ -79,16 +79,23 @@ type costStep struct {
 func (c *Costs) Set(resource string, m *iocgroup.Machine, wanted map[iocgroup.Device]iocgroup.Cost) (changed []iocgroup.Device, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(wanted) == 0 && !c.has(resource) {
-		return nil, nil
+	if m.Version != 2 || len(wanted) == 0 && !c.has(resource) {
+		return nil, nil // cgroup v1 has no iocost
 	}
 	now, err := iocgroup.ReadCosts(c.fs, m.Root)
 	if err != nil {
 		return nil, err
 	}
+	for dev := range c.set {
+		if m.Names[dev] == "" { // another disk may get this number
+			if err := c.record(dev, costRecord{}); err != nil {
+				return nil, err
+			}
+		}
+	}
 
 	var undo []costStep
-	for _, step := range c.plan(resource, m, now, wanted) {
+	for _, step := range c.plan(resource, now, wanted) {
 		undo = append(undo, costStep{step.dev, now[step.dev], c.set[step.dev]})
 		if err = c.make(m, now, step); err != nil {
 			break
@@ -114,7 +121,7 @@ func (c *Costs) has(resource string) bool {
 }
 
 // plan returns what Set has to do.
-func (c *Costs) plan(resource string, m *iocgroup.Machine, now, wanted map[iocgroup.Device]iocgroup.Cost) (steps []costStep) {
+func (c *Costs) plan(resource string, now, wanted map[iocgroup.Device]iocgroup.Cost) (steps []costStep) {
 	for _, dev := range slices.SortedFunc(maps.Keys(c.set), iocgroup.CompareDevices) {
 		record := c.set[dev]
 		if _, stays := wanted[dev]; stays || record.Resource != resource {
@@ -137,13 +144,7 @@ func (c *Costs) plan(resource string, m *iocgroup.Machine, now, wanted map[iocgr
 			steps = append(steps, costStep{dev, wanted[dev], record})
 		}
 	}
-	return slices.DeleteFunc(steps, func(s costStep) bool {
-		gone := m.Names[s.dev] == ""
-		if gone {
-			delete(c.set, s.dev)
-		}
-		return gone
-	})
+	return steps
 }
 
 // make saves the record of a step, and then writes the parameters, unless the disk has them now.
