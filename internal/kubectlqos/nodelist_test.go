@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,14 +30,23 @@ import (
 // manyNodes is an API server with a number of nodes. It has pages, as the real one does.
 type manyNodes struct {
 	number int
+	// pods is the number of pods of a node that have the class gold.
+	pods int
 	// expires makes the second page expire. cut ends the first response early.
 	expires, cut bool
 	requests     []string // what they accept, and their query
+	live         []uint64 // bytes in use at each request
 }
 
 func (m *manyNodes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.requests = append(m.requests, r.Header.Get("Accept")+" "+r.URL.RawQuery)
 	w.Header().Set("Content-Type", "application/json")
+	if m.pods > 1 {
+		var memory runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&memory)
+		m.live = append(m.live, memory.HeapAlloc)
+	}
 	from, page := r.URL.Query().Get("continue"), nodeqosv1alpha1.NodeQOSResourcesList{}
 	if m.expires && from == "500" {
 		err := apierrors.NewResourceExpired("the list is too old")
@@ -71,18 +81,21 @@ func (m *manyNodes) answer(w io.Writer, object any) {
 	_, _ = w.Write(text)
 }
 
-// node returns a node on which the pod web-I of the namespace shop has the class gold twice.
+// node returns a node on which pods of the namespace shop have the class gold, each of them twice.
 func (m *manyNodes) node(i int) nodeqosv1alpha1.NodeQOSResources {
-	pod := fmt.Sprint("web-", i)
+	gold := nodeqosv1alpha1.QOSResourceClassInfo{Name: "gold", Capacity: 4, InUse: 2}
+	for pod := range max(m.pods, 1) {
+		for _, container := range []string{"main", "side"} {
+			gold.Holders = append(gold.Holders, nodeqosv1alpha1.Holder{Namespace: "shop", Pod: fmt.Sprintf("web-%d-%d", i, pod), Container: container})
+		}
+	}
 	return nodeqosv1alpha1.NodeQOSResources{
 		TypeMeta:   metav1.TypeMeta{APIVersion: nodeqosv1alpha1.GroupVersion.String(), Kind: "NodeQOSResources"},
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%04d", i)},
 		Status: nodeqosv1alpha1.NodeQOSResourcesStatus{
 			Conditions: []metav1.Condition{{Type: nodeqosv1alpha1.ConditionPluginReady, Status: metav1.ConditionTrue}},
 			QOSResources: nodeqosv1alpha1.QOSResourceStatus{ContainerQOSResources: []nodeqosv1alpha1.QOSResourceInfo{{
-				Name: "k8s.io/rdt", Classes: []nodeqosv1alpha1.QOSResourceClassInfo{{Name: "gold", Capacity: 4, InUse: 2, Holders: []nodeqosv1alpha1.Holder{
-					{Namespace: "shop", Pod: pod, Container: "main"}, {Namespace: "shop", Pod: pod, Container: "side"},
-				}}},
+				Name: "k8s.io/rdt", Classes: []nodeqosv1alpha1.QOSResourceClassInfo{gold},
 			}}},
 		},
 	}
@@ -134,6 +147,22 @@ func sortedQueries(requests []string) (sorted []string) {
 		sorted = append(sorted, accept+" "+strings.Join(parameters, "&"))
 	}
 	return sorted
+}
+
+// The lists of all nodes must fit into memory, however many pods the nodes have.
+func TestTablesOfAllNodesKeepNoPods(t *testing.T) {
+	for _, command := range []string{"nodes", "top", "top --by-namespace"} {
+		t.Run(command, func(t *testing.T) {
+			m := &manyNodes{number: 1001, pods: 110}
+			if got := m.run(t, strings.Fields(command)...); got.Code != 0 {
+				t.Fatalf("answer is %+v", got)
+			}
+			const most = 6 << 20 // the objects of 500 nodes have 7 MB of JSON, and need more in memory
+			if first, last := m.live[1], m.live[len(m.live)-1]; last > first+most {
+				t.Errorf("after 500 nodes, %d bytes are in use, and after 1000 nodes %d", first, last)
+			}
+		})
+	}
 }
 
 func TestDocumentsHaveTheNodesOfAllPages(t *testing.T) {
