@@ -28,7 +28,7 @@ const clusters = 3
 var seconds = map[string]int{
 	"TestVirtualNodeIntel": 550, "TestNodes": 430, "TestPrograms": 290, "TestNoOrderStopsPodsThatAskForNothing": 280,
 	"TestDaemonSet": 270, "TestVirtualNodeAMD": 200, "TestRequests": 110, "TestDRA": 205, "TestDRAFigures": 200, "TestDRAManifests": 60, "TestChart": 90,
-	"TestTheShimIsSmall": 80, "TestStatefulSetVolumes": 250, "TestManyClaimsOfOneClass": 140, "TestResizeOfManyStatefulSets": 220, "TestDRALoad": 950,
+	"TestTheShimIsSmall": 80, "TestStatefulSetVolumes": 250, "TestManyClaimsOfOneClass": 140, "TestResizeOfManyStatefulSets": 220, "TestDRALoad": 950, "TestLargeCluster": 700,
 	"TestSecretsForExpansion": 40, "TestCreationsTakeHardlyLongerWithThePlugin": 20, "TestDefaultStorageClass": 15,
 	"TestDefaultClassesOfClaims": 30,
 }

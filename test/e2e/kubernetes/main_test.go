@@ -69,7 +69,8 @@ func wanted() []string {
 }
 
 // nightly are the tests that the flag -short leaves out, because they take minutes and find few faults that no other test finds.
-var nightly = []string{"TestNodes", "TestVirtualNodeAMD", "TestResizeOfManyStatefulSets", "TestManyClaimsOfOneClass", "TestDRAFigures", "TestDRALoad"}
+var nightly = []string{"TestNodes", "TestVirtualNodeAMD", "TestResizeOfManyStatefulSets", "TestManyClaimsOfOneClass", "TestDRAFigures", "TestDRALoad",
+	"TestLargeCluster"}
 
 // skipNightly skips a test in a short run.
 func skipNightly(t *testing.T) {

@@ -1,0 +1,268 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+)
+
+const (
+	podsPerNode = 110
+	// largeRollout is the number of pods that a rollout replaces each second, in a cluster of largeNodes nodes.
+	largeRollout, largeNodes = 500, 5000
+	rolloutTime              = 2 * time.Minute
+	// largeShims is the user agent of the shims in this process.
+	largeShims = "qos-kubelet-shim/large"
+	// maxListMemory is the maximum memory of "kubectl qos" with all nodes, in MiB.
+	maxListMemory = 300
+)
+
+// large is a cluster of many nodes that exist only in the API. Some of them, the published ones, have a shim and a simulated plugin.
+type large struct {
+	*node
+	nodes, published int
+	core             kubernetes.Interface
+	objects          dynamic.ResourceInterface
+	publishers       []*publishedNode
+}
+
+// TestLargeCluster measures what the shim costs the API server in a large cluster, whose nodes have 110 pods each, and what "kubectl
+// qos" needs there. QOS_E2E_NODES is the number of nodes, e.g. 5000, and QOS_E2E_PUBLISHERS that of the nodes that have a shim. The
+// objects of the other nodes are copies. Rates are per published node, and are multiplied for 5,000 nodes.
+func TestLargeCluster(t *testing.T) {
+	skipNightly(t)
+	n := cluster(t)
+	n.reportFailure(t)
+	l := newLarge(t, n)
+	l.createNodes(t)
+
+	watches := l.watches(t)
+	l.publish(t)
+	for resource, count := range l.watches(t) {
+		t.Logf("watches of %s by shims: %.2f per node", resource, float64(count-watches[resource])/float64(l.published))
+	}
+	l.counted(t, "in quiet", func() {
+		end := time.After(nodeqosv1alpha1.HeartbeatInterval) // the shims write heartbeats meanwhile
+		l.copyObjects(t)
+		l.measuresObjects(t)
+		t.Run("a shim is small", l.shimIsSmall)
+		for _, args := range []string{"nodes", "top", "top --by-namespace"} {
+			t.Run("kubectl qos "+args, func(t *testing.T) { l.lists(t, strings.Fields(args)...) })
+		}
+		<-end
+	})
+	l.counted(t, "in a rollout", func() { l.rollout(t) })
+}
+
+func newLarge(t *testing.T, n *node) *large {
+	t.Helper()
+	l := &large{node: n, nodes: numberFrom(t, "QOS_E2E_NODES", 1000), published: numberFrom(t, "QOS_E2E_PUBLISHERS", 20)}
+	n.kubectl(t, "apply", "-f", crd)
+	n.kubectl(t, "wait", "--for=condition=Established", "crd/nodeqosresources.qos.noderesource.dev", within)
+	// Without a kubelet, the controllers would evict the pods, and delete them.
+	must(t, n.cluster.controllers.end(syscall.SIGTERM))
+	t.Cleanup(func() { n.cluster.controllers.mustStart(t) })
+
+	config, err := clientcmd.BuildConfigFromFlags("", n.cluster.kubeconfig("admin"))
+	must(t, err)
+	config.QPS, config.UserAgent = -1, "large"
+	l.core, err = kubernetes.NewForConfig(config)
+	must(t, err)
+	objects, err := dynamic.NewForConfig(config)
+	must(t, err)
+	l.objects = objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural))
+	t.Cleanup(func() { l.remove(t) })
+	return l
+}
+
+func numberFrom(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	number, err := strconv.Atoi(cmp.Or(os.Getenv(variable), strconv.Itoa(otherwise)))
+	must(t, err)
+	return number
+}
+
+func largeName(i int) string { return fmt.Sprintf("large-%04d", i) }
+
+// each calls a function for each number below `count`, several at a time.
+func each(t *testing.T, count int, do func(ctx context.Context, i int) error) {
+	t.Helper()
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(24)
+	for i := range count {
+		group.Go(func() error { return do(ctx, i) })
+	}
+	must(t, group.Wait())
+}
+
+func (l *large) createNodes(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	l.kubectl(t, "create", "namespace", "large")
+	l.kubectl(t, "-n", "large", "create", "serviceaccount", "default")
+	each(t, l.nodes, func(ctx context.Context, i int) error {
+		_, err := l.core.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: largeName(i)}}, metav1.CreateOptions{})
+		return err
+	})
+	t.Logf("%d nodes exist after %.0f s", l.nodes, time.Since(began).Seconds())
+}
+
+// copyObjects gives the nodes without a shim a copy of the object of the first node.
+func (l *large) copyObjects(t *testing.T) {
+	t.Helper()
+	first, err := l.objects.Get(t.Context(), largeName(0), metav1.GetOptions{})
+	must(t, err)
+	began := time.Now()
+	each(t, l.nodes-l.published, func(ctx context.Context, i int) error {
+		name := largeName(l.published + i)
+		node, err := l.core.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": first.GetAPIVersion(), "kind": first.GetKind(), "status": first.Object["status"],
+		}}
+		object.SetName(name)
+		object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}})
+		options := metav1.ApplyOptions{FieldManager: nodeqosv1alpha1.FieldManager, Force: true}
+		if _, err = l.objects.Apply(ctx, name, object, options); err != nil {
+			return err
+		}
+		_, err = l.objects.ApplyStatus(ctx, name, object, options)
+		return err
+	})
+	t.Logf("the other objects exist after %.0f s", time.Since(began).Seconds())
+}
+
+// measuresObjects reports the size of an object, and the memory of the control plane.
+func (l *large) measuresObjects(t *testing.T) {
+	t.Helper()
+	object, err := l.objects.Get(t.Context(), largeName(0), metav1.GetOptions{})
+	must(t, err)
+	stored, err := object.MarshalJSON()
+	must(t, err)
+	managed, err := json.Marshal(object.GetManagedFields())
+	must(t, err)
+	server, _ := memory(t, l.cluster.server)
+	t.Logf("an object has %d bytes in etcd, %d of them managed fields; with the objects of %d nodes, etcd has %.0f MiB, and the API server %.0f MiB of memory",
+		len(stored), len(managed), l.nodes, l.metric(t, "apiserver_storage_size_bytes")/(1<<20), server)
+}
+
+// metric returns the sum of a metric of the API server, of the lines that have all the given texts.
+func (l *large) metric(t *testing.T, name string, with ...string) (sum float64) {
+	t.Helper()
+	for line := range strings.Lines(l.kubectl(t, "get", "--raw", "/metrics")) {
+		labels, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+		if !strings.HasPrefix(line, name+"{") || !containsAll(labels, with) {
+			continue
+		}
+		number, err := strconv.ParseFloat(value, 64)
+		must(t, err)
+		sum += number
+	}
+	return sum
+}
+
+func containsAll(text string, parts []string) bool {
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *large) watches(t *testing.T) map[string]int {
+	t.Helper()
+	counts := map[string]int{}
+	for _, resource := range []string{"pods", "nodeqosresources", "nodes"} {
+		counts[resource] = int(l.metric(t, "apiserver_longrunning_requests", `resource="`+resource+`"`, `verb="WATCH"`))
+	}
+	return counts
+}
+
+// counted reports the writes of the published nodes while a function runs. It fails if a node writes more than a kubelet, which renews
+// its Lease every 10 s.
+func (l *large) counted(t *testing.T, when string, run func()) {
+	t.Helper()
+	before, began := len(l.writesOf(t, largeShims)), time.Now()
+	run()
+	took, counts := time.Since(began).Seconds(), map[string]int{}
+	for _, write := range l.writesOf(t, largeShims)[before:] {
+		counts[write]++
+	}
+	for write, count := range counts {
+		rate := float64(count) / took / float64(l.published)
+		t.Logf("%s, %q: %d in %.0f s; %.2f a minute and node, %.1f a second with %d nodes", when, write, count, took, 60*rate, rate*largeNodes, largeNodes)
+		if 60*rate > 6.6 {
+			t.Errorf("%s, %q: %.2f writes a minute and node", when, write, 60*rate)
+		}
+	}
+}
+
+// lists reports how long a command takes for all nodes, and its memory. It must read the nodes in pages.
+func (l *large) lists(t *testing.T, args ...string) {
+	t.Helper()
+	requests := func() float64 {
+		return l.metric(t, "apiserver_request_total", `resource="nodeqosresources"`, `verb="LIST"`)
+	}
+	before := requests()
+	var out, errs bytes.Buffer
+	command := exec.CommandContext(t.Context(), l.program("kubectl-qos"), args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+l.cluster.kubeconfig("admin"))
+	command.Stdout, command.Stderr = &out, &errs
+	began := time.Now()
+	if err := command.Run(); err != nil {
+		t.Fatalf("%v: %s", err, errs.String())
+	}
+
+	took := time.Since(began)
+	usage, ok := command.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		t.Fatal("no resource usage")
+	}
+	peak, made := usage.Maxrss/1024, int(requests()-before)
+	t.Logf("%d nodes in %.1f s, %.1f s of CPU; %d MiB at most; %d requests, %d lines", l.nodes, took.Seconds(),
+		(command.ProcessState.UserTime() + command.ProcessState.SystemTime()).Seconds(), peak, made, bytes.Count(out.Bytes(), []byte("\n")))
+	if want := (l.nodes + 499) / 500; made < want {
+		t.Errorf("%d requests, want %d pages", made, want)
+	}
+	if peak > maxListMemory {
+		t.Errorf("%d MiB are more than %d", peak, maxListMemory)
+	}
+}
+
+func (l *large) remove(t *testing.T) {
+	ctx := context.WithoutCancel(t.Context())
+	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
+	must(t, l.core.CoreV1().Pods("large").DeleteCollection(ctx, now, metav1.ListOptions{}))
+	for i := range l.nodes {
+		must(t, l.core.CoreV1().Nodes().Delete(ctx, largeName(i), now))
+	}
+	l.kubectl(t, "delete", "-f", crd)
+	l.kubectl(t, "delete", "namespace", "large", "--wait=false")
+}
