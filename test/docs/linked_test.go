@@ -16,16 +16,34 @@ import (
 // tag is the build tag of released programs, and of "make test".
 const tag = "grpcnotrace"
 
-// TestTheLinkerCanRemoveUnusedMethods checks the packages of released programs. html/template calls methods by their names, so the linker
-// keeps all methods of a program that links it, such as those of all clients of the Kubernetes API.
-func TestTheLinkerCanRemoveUnusedMethods(t *testing.T) {
-	list := child.Command(t, "go", "list", "-deps", "-tags", tag, "./cmd/...")
+// linked returns the packages that programs link.
+func linked(t *testing.T, programs ...string) []string {
+	t.Helper()
+	list := child.Command(t, "go", slices.Concat([]string{"list", "-deps", "-tags", tag}, programs)...)
 	list.Dir = repository
 	packages, err := list.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slices.Contains(strings.Fields(string(packages)), "html/template") {
+	return strings.Fields(string(packages))
+}
+
+// TestTheDRADriverLinksNoMoreThanItsLibraries keeps the driver small: three quarters of its resident memory are pages of its program file. See
+// docs/decisions/libraries.md.
+func TestTheDRADriverLinksNoMoreThanItsLibraries(t *testing.T) {
+	const dra = "k8s.io/dynamic-resource-allocation/"
+	allowed := linked(t, "./cmd/qos-kubelet-shim", dra+"kubeletplugin", dra+"deviceattribute")
+	for _, name := range linked(t, "./cmd/qos-dra-driver") {
+		if !slices.Contains(allowed, name) && !strings.HasPrefix(name, "github.com/qos-nri/qos-nri-plugin/") {
+			t.Errorf("qos-dra-driver links %s, which neither the shim nor these libraries link; run go list -deps to find the package that imports it", name)
+		}
+	}
+}
+
+// TestTheLinkerCanRemoveUnusedMethods checks the packages of released programs. html/template calls methods by their names, so the linker
+// keeps all methods of a program that links it, such as those of all clients of the Kubernetes API.
+func TestTheLinkerCanRemoveUnusedMethods(t *testing.T) {
+	if slices.Contains(linked(t, "./cmd/..."), "html/template") {
 		t.Error("a program links html/template; run go list -deps to find the package that imports it")
 	}
 

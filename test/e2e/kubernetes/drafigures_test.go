@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -25,7 +26,7 @@ import (
 const figurePods = 20
 
 // TestDRAFigures measures what docs/dra.md compares: the start of pods, and the memory of the driver and of the device plugins with equal
-// pods. It fails if the driver writes to the API while pods without classes start and end.
+// pods. It fails if the driver writes to the API while pods without classes start and end, or if DRA takes too much memory.
 func TestDRAFigures(t *testing.T) {
 	skipNightly(t)
 	n := ready(t)
@@ -48,8 +49,7 @@ func TestDRAFigures(t *testing.T) {
 	n.starts(t, api, "claim", func(name string) string {
 		return claimed(name, "exactly: {deviceClassName: blockio.gold}", "", "main")
 	})
-	now, most := memory(t, p.driver)
-	t.Logf("after %d pods, the driver has %.1f MiB resident, %.1f MiB at most", 2*figurePods, now, most)
+	driver, publisher := residentMemory(t, "the driver", p.driver), residentMemory(t, "the publisher", p.shim)
 
 	must(t, p.driver.end(syscall.SIGTERM))
 	shim := n.process("device-plugins", "setpriv", "--bounding-set=-all", "--inh-caps=-all", n.program("qos-kubelet-shim"),
@@ -59,8 +59,23 @@ func TestDRAFigures(t *testing.T) {
 	n.offers(t, "blockio.gold", fmt.Sprint(figurePods), fmt.Sprint(figurePods))
 	n.starts(t, api, "device plugin", byLimits)
 	n.starts(t, api, "device plugin", byLimits)
-	now, most = memory(t, shim)
-	t.Logf("after %d pods, the device plugins have %.1f MiB resident, %.1f MiB at most", 2*figurePods, now, most)
+	devicePlugins := residentMemory(t, "the shim with the device plugins", shim)
+	if now, most := driver+publisher, 1.3*(devicePlugins+publisher); now > most {
+		t.Errorf("with DRA, the processes have %.1f MiB resident, which is more than %.1f MiB, 1.3 times as much as with device plugins", now, most)
+	}
+}
+
+// residentMemory logs the resident memory of a process, and returns it in MiB.
+func residentMemory(t *testing.T, what string, p *process) float64 {
+	t.Helper()
+	process, err := procfs.NewProc(p.command.Process.Pid)
+	must(t, err)
+	status, err := process.NewStatus()
+	must(t, err)
+	const mib = 1 << 20
+	t.Logf("after %d pods, %s has %.1f MiB resident: %.1f MiB of its own, %.1f MiB of its program file", 2*figurePods, what,
+		float64(status.VmRSS)/mib, float64(status.RssAnon)/mib, float64(status.RssFile)/mib)
+	return float64(status.VmRSS) / mib
 }
 
 // starts runs pods one after another, logs how long they take from their creation until their container runs, and deletes them. The
