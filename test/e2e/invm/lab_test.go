@@ -40,11 +40,12 @@ resources:
       throttled: [{Devices: [/dev/vdb], ThrottleReadBps: 1M, ThrottleWriteBps: 1M, ThrottleReadIOPS: 40, ThrottleWriteIOPS: 40}]
 - name: qos.noderesource.dev/pod-blockio
   scope: pod
-  classes: [{name: heavy}, {name: light}]
+  classes: [{name: heavy}, {name: light}, {name: prompt}]
   blockio:
     Classes:
       heavy: [{Weight: 1000}]
       light: [{Weight: 50}]
+      prompt: [{Devices: [/dev/vdb], Latency: 10ms}]
 `
 
 // Names of the scenes' columns.
@@ -70,6 +71,9 @@ func TestLab(t *testing.T) {
 	t.Run("buffered writes are limited with cgroup v2 only", func(t *testing.T) { bufferedWrites(t, l) })
 	if n.cgroupV2 {
 		t.Run("two databases on one disk", func(t *testing.T) { databases(t, l) })
+	}
+	if os.Getenv("QOS_LAB_SECONDS") != "" { // `make lab`; with the seconds of a test, the figures say nothing
+		t.Run("how well a reader is protected", func(t *testing.T) { protection(t, l) })
 	}
 }
 

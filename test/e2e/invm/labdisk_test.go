@@ -43,14 +43,7 @@ func neighbours(t *testing.T, l *laboratory) {
 	const alone, noClass, throttled, own = "alone", "with neighbours", "neighbours throttled", "throttled by containerd"
 	measure(alone)
 
-	begin := func(suffix string, annotations map[string]string) {
-		noisy = nil
-		for _, kind := range []string{"read", "write"} {
-			noisy = append(noisy, l.start(t, kind+suffix, annotations, false, spec{devices: disk, args: []string{"load", kind, labDisk, "8"}}))
-		}
-	}
-
-	begin("", nil)
+	noisy = l.startNoisy(t, "", nil)
 	measure(noClass)
 	pods := []*pod{noisy[0].pod, noisy[1].pod}
 	assign(t, "main", "blockio=throttled", pods...)
@@ -65,7 +58,7 @@ func neighbours(t *testing.T, l *laboratory) {
 		p.remove(t)
 	}
 
-	begin("-own", map[string]string{"blockio.resources.beta.kubernetes.io/pod": "throttled"})
+	noisy = l.startNoisy(t, "-own", map[string]string{"blockio.resources.beta.kubernetes.io/pod": "throttled"})
 	measure(own)
 	for _, c := range append(noisy, reader) {
 		c.pod.remove(t)
@@ -80,6 +73,15 @@ func neighbours(t *testing.T, l *laboratory) {
 	if got := s.Value(throttled, neighboursRate); got > 2*1.2 {
 		t.Errorf("throttled neighbours transfer %.3g MB/s, want at most 2 plus 20%%", got)
 	}
+}
+
+// startNoisy starts two containers that read and write the disk with eight threads each.
+func (l *laboratory) startNoisy(t *testing.T, suffix string, annotations map[string]string) (noisy []*container) {
+	for _, kind := range []string{"read", "write"} {
+		args := []string{"load", kind, labDisk, "8"}
+		noisy = append(noisy, l.start(t, kind+suffix, annotations, false, spec{devices: []string{labDisk}, args: args}))
+	}
+	return noisy
 }
 
 // byWeights measures the reader with a high weight and its neighbours with a low weight, and returns the names of the

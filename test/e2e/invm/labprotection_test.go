@@ -1,0 +1,82 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/lab"
+)
+
+// labModel is the file with the cost model of the lab's disk.
+const labModel = "/etc/lab-cost.yaml"
+
+// protection measures a container that reads at half of the disk's speed, beside two containers that read and write the same disk as fast
+// as they can, with each kind of classes.
+func protection(t *testing.T, l *laboratory) {
+	if l.cgroupV2 {
+		_, err := output("qos-nri-plugin", "calibrate-io", "--write", "--yes", "--duration", "3s", "--output", labModel, labDisk)
+		must(t, err)
+		t.Log(mustRead(t, labModel))
+	}
+
+	offered := int(fromEnvironment(t, "QOS_LAB_IOPS", 0)) / 2
+	reader := l.start(t, "protected", nil, true, spec{devices: []string{labDisk}})
+	read := func() (served []lab.Second) {
+		must(t, json.Unmarshal([]byte(reader.exec(t, "steady", labDisk, strconv.Itoa(offered), strconv.Itoa(l.seconds))), &served))
+		return served
+	}
+
+	s := lab.NewProtection(l.fileName("protection"), l.title("A reader at half of the disk's speed"), offered, read())
+	measure := func(situation string) {
+		var served []lab.Second
+		all := rate(t, func() float64 { read, written := ofDisk(t, "vdb"); return read + written }, func() { served = read() })
+		own := 0.0
+		for _, second := range served {
+			own += float64(second.Served*4096) / float64(len(served))
+		}
+		s.Measured(situation, served, max(0, all-own)/1e6)
+	}
+
+	noisy := l.startNoisy(t, "-beside", nil)
+	pods := []*pod{noisy[0].pod, noisy[1].pod}
+	measure(lab.NoClass)
+	assign(t, "main", "blockio=throttled", pods...)
+	measure(lab.Throttled)
+	assign(t, "main", "blockio=", pods...)
+	l.protectByPods(t, s, measure, reader.pod, pods)
+
+	for _, p := range append(pods, reader.pod) {
+		p.remove(t)
+	}
+	l.save(t, &s.Scene)
+	below(t, &s.Scene, lab.ImpactMedian, lab.Throttled, lab.NoClass, 0.6)
+}
+
+// protectByPods measures the classes of pod scope, which need cgroup v2.
+func (l *laboratory) protectByPods(t *testing.T, s *lab.Protection, measure func(string), reader *pod, noisy []*pod) {
+	if !l.cgroupV2 {
+		s.CannotShow(lab.ByWeights, "cgroup v1 has no iocost")
+		s.CannotShow(lab.ByLatency, "cgroup v1 has no io.latency")
+		return
+	}
+
+	writeClassFile(t, strings.Replace(labClasses, "    Classes:\n      heavy", "    CostModels: ["+labModel+"]\n    Classes:\n      heavy", 1))
+	l.waitWeights(t, true)
+	assign(t, "", podBlockio+"=heavy", reader)
+	assign(t, "", podBlockio+"=light", noisy...)
+	measure(lab.ByWeights)
+	assign(t, "", podBlockio+"=", noisy...)
+	writeClassFile(t, labClasses)
+	l.waitWeights(t, false)
+
+	assign(t, "", podBlockio+"=prompt", reader)
+	measure(lab.ByLatency)
+	assign(t, "", podBlockio+"=", reader)
+}
