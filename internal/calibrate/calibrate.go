@@ -45,13 +45,17 @@ type Result struct {
 	Spread map[string]float64
 }
 
-// maxSpread is the spread above which a value is unsteady.
-const maxSpread = 0.25
+// A value with a spread above unsteady gets a warning. If its spread is above maxSpread, there is no model, because weights by a wrong model
+// fail without a message.
+const (
+	unsteady  = 0.25
+	maxSpread = 0.5
+)
 
 // Unsteady returns a sentence for each value of the model that has varied much, sorted.
 func (r Result) Unsteady() (sentences []string) {
 	for _, key := range slices.Sorted(maps.Keys(r.Spread)) {
-		if spread := r.Spread[key]; spread > maxSpread {
+		if spread := r.Spread[key]; spread > unsteady {
 			sentences = append(sentences, fmt.Sprintf("%s varied by %.0f%%: the disk or this machine was busy, or the disk has bursts; measure it again",
 				key, 100*spread))
 		}
@@ -135,6 +139,10 @@ func (c *calibration) speed(ctx context.Context, l load, rotational bool) error 
 	}
 	if value < 1 {
 		return fmt.Errorf("measure %s: no request was finished in %s; use a longer --duration", l.name, c.Duration)
+	}
+	if got.Spread > maxSpread {
+		return fmt.Errorf("%s varied by %.0f%%, and a cost model needs at most %.0f%%: measure again while nothing else uses the disk, "+
+			"or with a longer --duration than %s", l.name, 100*got.Spread, 100*maxSpread, c.Duration)
 	}
 	c.result.Model[l.name], c.result.Spread[l.name] = uint64(math.Round(value)), got.Spread
 	return nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"regexp"
 	"slices"
 	"sync"
 	"testing"
@@ -25,6 +26,8 @@ type fakeDisk struct {
 	written  int64
 	highest  int64
 	failures int
+	// busy is by how many times the disk is slower for two seconds of each four.
+	busy float64
 }
 
 func (d *fakeDisk) request(n int, offset int64) error {
@@ -40,7 +43,11 @@ func (d *fakeDisk) request(n int, offset int64) error {
 	}
 	d.highest = max(d.highest, offset+int64(n))
 	seconds := max(1/d.iops, float64(n)/d.bps)
-	if now := time.Now(); d.free.Before(now) {
+	now := time.Now()
+	if d.busy > 0 && now.Second()%4 > 1 {
+		seconds *= d.busy
+	}
+	if d.free.Before(now) {
 		d.free = now
 	}
 	d.free = d.free.Add(time.Duration(seconds * float64(time.Second)))
@@ -179,14 +186,36 @@ func TestTheSpeedLeavesOutTheBeginningAndPauses(t *testing.T) {
 		t.Errorf("got %+v, want 100 without spread", got)
 	}
 	counts[10].done -= 90 // a pause, and what follows it
-	if got := speedOf(counts[1:]); got.Rate != 100 || got.Spread < 0.2 {
-		t.Errorf("with a pause, got %+v, want 100 with a spread", got)
+	if got := speedOf(counts[1:]); got.Rate != 100 || got.Spread > 1e-9 {
+		t.Errorf("with a pause, got %+v, want 100 without spread", got)
 	}
 	for _, counts := range [][]count{nil, {{time.Second, 5}}, {{time.Second, 5}, {2 * time.Second, 5}}} {
 		if got := speedOf(counts); got != (Speed{}) {
 			t.Errorf("speed of %v is %+v", counts, got)
 		}
 	}
+}
+
+func TestABusyDiskGetsNoModel(t *testing.T) {
+	run := func(t *testing.T, busy float64, check func(Result, error)) {
+		synctest.Test(t, func(t *testing.T) {
+			disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 128 << 20, busy: busy}
+			check(measure(t.Context(), disk, disk.size, false, options(false)))
+		})
+	}
+
+	run(t, 1.4, func(got Result, err error) {
+		if err != nil || len(got.Unsteady()) != 3 {
+			t.Errorf("a disk with a neighbour that takes a little: %v, with the warnings %q; want only 3 warnings", err, got.Unsteady())
+		}
+	})
+	run(t, 4, func(got Result, err error) {
+		const want = `^rbps varied by \d+%, and a cost model needs at most 50%: ` +
+			`measure again while nothing else uses the disk, or with a longer --duration than 10s$`
+		if err == nil || !regexp.MustCompile(want).MatchString(err.Error()) || got.Model != nil {
+			t.Errorf("a disk with a neighbour that takes much: got %v and the model %v, want %s", err, got.Model, want)
+		}
+	})
 }
 
 func TestUnsteadyValuesAreNamed(t *testing.T) {

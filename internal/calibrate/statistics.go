@@ -5,7 +5,6 @@ package calibrate
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 )
@@ -16,7 +15,8 @@ type count struct {
 	done int64
 }
 
-// Speed is how many requests a second a load has made. Spread is the standard deviation of parts of the load, relative to the speed.
+// Speed is how many requests a second a load has made. Spread is by how much the fastest of the parts that count is faster than the slowest,
+// relative to the speed.
 type Speed struct{ Rate, Spread float64 }
 
 // speedOf computes the speed. It leaves out the first tenth of the counts, in which buffers of the disk fill up. Of the times between the
@@ -32,19 +32,16 @@ func speedOf(counts []count) Speed {
 	}
 	slices.SortFunc(parts, func(a, b count) int { return cmp.Compare(a.rate(), b.rate()) })
 
+	parts = parts[len(parts)/4 : len(parts)-len(parts)/4]
 	var middle count
-	for _, part := range parts[len(parts)/4 : len(parts)-len(parts)/4] {
+	for _, part := range parts {
 		middle.at, middle.done = middle.at+part.at, middle.done+part.done
 	}
 	rate := middle.rate()
 	if rate == 0 {
 		return Speed{}
 	}
-	var squares float64
-	for _, part := range parts {
-		squares += math.Pow(part.rate()/rate-1, 2)
-	}
-	return Speed{rate, math.Sqrt(squares / float64(len(parts)))}
+	return Speed{rate, (parts[len(parts)-1].rate() - parts[0].rate()) / rate}
 }
 
 // rate returns the requests a second, for a count of the time since the count before.

@@ -24,7 +24,7 @@ const (
 	costDisk = "/dev/vdb"
 	// The kernel limits the disk to these speeds while it is measured.
 	costIOPS = 400
-	costBPS  = 16 << 20
+	costBPS  = 64 << 20
 )
 
 // calibrates measures a disk whose speed is known, and gives the result to the kernel by a class file.

@@ -21,7 +21,7 @@ const labModel = "/etc/lab-cost.yaml"
 // as they can, with each kind of classes.
 func protection(t *testing.T, l *laboratory) {
 	if l.cgroupV2 {
-		_, err := output("qos-nri-plugin", "calibrate-io", "--write", "--yes", "--duration", "3s", "--output", labModel, labDisk)
+		_, err := output("qos-nri-plugin", "calibrate-io", "--write", "--yes", "--duration", "10s", "--output", labModel, labDisk)
 		must(t, err)
 		t.Log(mustRead(t, labModel))
 	}
