@@ -4,12 +4,17 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
 func TestTheChaseReadsEachCacheLineOnceInACycle(t *testing.T) {
@@ -86,5 +91,36 @@ func TestValuesAreMediansWithoutTheFirstSecond(t *testing.T) {
 	l.reset()
 	if _, err := l.medians(); err == nil || !strings.Contains(err.Error(), "measure for longer") {
 		t.Errorf("without lines: %v", err)
+	}
+}
+
+func TestASlowContainerIsWaitedFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		interval time.Duration // between lines
+		want     string
+	}{
+		"a line in 20 seconds": {20 * time.Second, ""},
+		"a line in an hour":    {time.Hour, "measure for longer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				slow := &container{lines: &lines{}}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go pause.Every(ctx, test.interval, func() { _, _ = slow.lines.Write([]byte("5 6\n")) })
+
+				e := &experiment{duration: 3 * time.Second}
+				got, err := e.values(ctx, slow, []*container{slow})
+				if test.want != "" {
+					if err == nil || !strings.Contains(err.Error(), test.want) {
+						t.Errorf("got %v and %v, want %q", got, err, test.want)
+					}
+					return
+				}
+				if diff := cmp.Diff([]float64{5, 6, 5e-9}, got); err != nil || diff != "" {
+					t.Errorf("got %v\n%s", err, diff)
+				}
+			})
+		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
 	"github.com/qos-nri/qos-nri-plugin/test/lab"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
@@ -48,6 +49,9 @@ resources:
 
 // maxNeighbours bounds the load.
 const maxNeighbours = 8
+
+// patience is how many times longer than a measurement its containers may take to print something.
+const patience = 10
 
 // The situations with classes.
 const (
@@ -247,15 +251,19 @@ func (e *experiment) values(ctx context.Context, critical *container, noisy []*c
 	}
 
 	// The wait is two seconds longer than the duration, because the first line partly covers the time before the change, and the
-	// caches have to fill.
-	select {
-	case <-time.After(e.duration + 2*time.Second):
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-
+	// caches have to fill. Where CPUs are busy or emulated, a container may need many seconds for a line.
+	wait := e.duration + 2*time.Second
+	pause.For(ctx, wait)
+	limit, cancel := context.WithTimeout(ctx, patience*wait)
+	defer cancel()
 	var medians [][]float64
 	for _, c := range all {
+		for !c.lines.enough() && limit.Err() == nil {
+			pause.For(limit, 100*time.Millisecond)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		m, err := c.lines.medians()
 		if err != nil {
 			return nil, err
@@ -299,6 +307,13 @@ func (l *lines) reset() {
 	l.text = nil
 }
 
+// enough returns true if medians has something to return.
+func (l *lines) enough() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Count(l.text, []byte("\n")) > 1
+}
+
 // medians returns the median of each column, without the first line.
 func (l *lines) medians() ([]float64, error) {
 	l.mu.Lock()
@@ -322,7 +337,7 @@ func (l *lines) medians() ([]float64, error) {
 	}
 
 	if len(columns) == 0 {
-		return nil, fmt.Errorf("a container printed nothing in time, only %q; measure for longer", text)
+		return nil, fmt.Errorf("a container printed nothing in time, only %q: the CPUs are too busy; measure for longer", text)
 	}
 
 	var medians []float64
