@@ -15,15 +15,15 @@ const (
 	movedInterval = 40 * time.Millisecond
 	// threadsInterval is the interval while there are none.
 	threadsInterval = 500 * time.Millisecond
-	// lastThreads is the longest interval. Without this limit, the pause after a call that waited long for another change
-	// would be long too.
+	// lastThreads is the longest interval, also after an event. Without this limit, the pause after a call that waited long for another
+	// change would be long too.
 	lastThreads = 15 * time.Second
 )
 
 // untilThreads returns the pause before the next call of MoveThreads, given how many containers the last call looked at, and how long it
 // took. Calls at intervals of less than threadsInterval take at most 0.5% of the time, and other calls at most 2%.
 func untilThreads(containers int, took time.Duration) time.Duration {
-	pause := min(max(threadsInterval, afterEvent(took)), lastThreads)
+	pause := max(threadsInterval, afterEvent(took))
 	if containers > 0 {
 		pause = min(pause, max(movedInterval, 199*took))
 	}
@@ -31,7 +31,7 @@ func untilThreads(containers int, took time.Duration) time.Duration {
 }
 
 // afterEvent returns the pause between a call of MoveThreads and the next one that an event causes. These calls take at most 2% of the time.
-func afterEvent(took time.Duration) time.Duration { return 49 * took }
+func afterEvent(took time.Duration) time.Duration { return min(49*took, lastThreads) }
 
 // followThreads calls the function `move` periodically, and when a process has joined a resctrl group. `move` returns the number of
 // containers that it has looked at.

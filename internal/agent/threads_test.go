@@ -62,6 +62,30 @@ func TestAJoinedProcessIsMovedAtOnce(t *testing.T) {
 	})
 }
 
+// TestAnEventDoesNotPostponeTheNextCall joins a process after a call that waited 20 s for another change.
+func TestAnEventDoesNotPostponeTheNextCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, joined := time.Now(), make(chan struct{}, 1)
+		ctx, stop := context.WithTimeout(t.Context(), 60*time.Second)
+		defer stop()
+		var calls []string
+		go followThreads(ctx, joined, func(context.Context) int {
+			calls = append(calls, time.Since(began).String())
+			<-time.After(20 * time.Second)
+			return 0
+		})
+
+		<-time.After(21 * time.Second)
+		signalTo(joined)
+		<-ctx.Done()
+		synctest.Wait()
+
+		if diff := cmp.Diff([]string{"500ms", "35.5s"}, calls); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestAProcessThatJoinsAGroupIsNoticed writes into the tasks of groups that exist before the agent, and that are made later.
 func TestAProcessThatJoinsAGroupIsNoticed(t *testing.T) {
 	root := t.TempDir()
