@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,8 +37,8 @@ func newCalibrateCommand() *cobra.Command {
 		Use:   "calibrate-io DEVICE",
 		Short: "Measure how fast a disk is, for weights by iocost",
 		Long: `calibrate-io measures the speed of a disk, and prints the parameters of iocost as a file. Name this file in the field CostModels
-of a class file; weights then act on the disk. It measures what tools/cgroup/iocost_coef_gen.py of the kernel measures, and the latencies like
-iocost-params of resctl-bench.
+of a class file, and keep it outside of the directory of class files; weights then act on the disk. It measures what
+tools/cgroup/iocost_coef_gen.py of the kernel measures, and the latencies like iocost-params of resctl-bench.
 
 It only reads, unless you say how to measure writes. The file then lacks the values of writes, and class files need all values. With
 --directory it writes to a file without a name in a directory on the disk, and loses no data. --write OVERWRITES THE DISK: it asks first,
@@ -44,12 +46,12 @@ and refuses a disk that is mounted, used for swap, or a part of another device s
 
 While it measures, the disk is busy, has the I/O scheduler "none", and merges no requests. Measure while nothing else uses the disk.`,
 		Example: `  qos-nri-plugin calibrate-io /dev/sdb
-  qos-nri-plugin calibrate-io --directory /var/lib --output /etc/qos-nri-plugin/sda-cost.yaml /dev/sda
-  qos-nri-plugin calibrate-io --write --output /etc/qos-nri-plugin/sdb-cost.yaml /dev/sdb`,
+  qos-nri-plugin calibrate-io --directory /var/lib --output /etc/containers/sda-cost.yaml /dev/sda
+  qos-nri-plugin calibrate-io --write --output /etc/containers/sdb-cost.yaml /dev/sdb`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case len(args) != 1:
+			case len(args) != 1 || !filepath.IsAbs(args[0]):
 				return program.UsageError(cmd, errors.New("name one disk, such as /dev/sdb"))
 			case o.Directory != "" && (o.Write || o.yes):
 				return program.UsageError(cmd, errors.New("--directory writes to a file, and --write to the disk; use one of them"))
@@ -86,9 +88,16 @@ func (o *calibrateOptions) run(cmd *cobra.Command, device string) error {
 		}
 	}
 
+	kernel, err := host.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return err
+	}
+
+	ctx, stop := untilTerminalIsGone(cmd.Context())
+	defer stop()
 	o.Write = o.Write || o.Directory != ""
 	o.Progress = showProgress(cmd.ErrOrStderr())
-	result, err := calibrate.Run(cmd.Context(), host, disk, o.Options)
+	result, err := calibrate.Run(ctx, host, disk, o.Options)
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("interrupted; nothing was measured: %w", err)
 	}
@@ -99,17 +108,30 @@ func (o *calibrateOptions) run(cmd *cobra.Command, device string) error {
 	for _, sentence := range result.Unsteady() {
 		fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+sentence)
 	}
-
-	kernel, err := host.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		return err
-	}
 	report := calibrate.Report{Disk: disk, Result: result, Options: o.Options, Kernel: strings.TrimSpace(string(kernel)), Measured: time.Now()}
+	return o.save(cmd, report.YAML())
+}
+
+// save writes the file. If it cannot be written, save prints it, so that the measurement is not lost.
+func (o *calibrateOptions) save(cmd *cobra.Command, data []byte) (err error) {
 	if o.output != "" {
-		return os.WriteFile(o.output, report.YAML(), 0o644) //nolint:gosec // it has no secrets, and the plugin may be another user
+		err = os.WriteFile(o.output, data, 0o644) //nolint:gosec // it has no secrets, and the plugin may be another user
 	}
-	_, err = cmd.OutOrStdout().Write(report.YAML())
+	if o.output == "" || err != nil {
+		_, printErr := cmd.OutOrStdout().Write(data)
+		err = errors.Join(err, printErr)
+	}
 	return err
+}
+
+// untilTerminalIsGone returns a context that also ends with the terminal, or with the program that reads the output. These signals would
+// else end the process before it has restored the settings of the disk's queue.
+func untilTerminalIsGone(ctx context.Context) (context.Context, context.CancelFunc) {
+	signals := []os.Signal{syscall.SIGPIPE}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it, so that the measurement goes on
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signal.NotifyContext(ctx, signals...)
 }
 
 // confirm asks before the disk is overwritten. It returns an error if the disk is in use, also with --yes.

@@ -7,7 +7,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -22,6 +26,7 @@ func TestCalibrateRefusesWrongCommandLines(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                  "name one disk, such as /dev/sdb",
 		"/dev/sda /dev/sdb":                 "name one disk, such as /dev/sdb",
+		"sda":                               "name one disk, such as /dev/sdb",
 		"/dev/sda --duration 100ms":         "--duration 100ms is not between 1s and 10m",
 		"/dev/sda --directory /a --write":   "--directory writes to a file, and --write to the disk; use one of them",
 		"/dev/sda --directory a":            "--directory \"a\" is not an absolute path",
@@ -101,6 +106,44 @@ func TestTheQuestionCanBeInterrupted(t *testing.T) {
 	}
 	if err := out.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestALostTerminalEndsTheMeasurement(t *testing.T) {
+	for _, lost := range []syscall.Signal{syscall.SIGHUP, syscall.SIGPIPE} {
+		if signal.Ignored(lost) {
+			continue
+		}
+		ctx, stop := untilTerminalIsGone(t.Context())
+		if err := syscall.Kill(os.Getpid(), lost); err != nil {
+			t.Fatal(err)
+		}
+		<-ctx.Done()
+		stop()
+	}
+}
+
+func TestAMeasurementIsNotLostIfItsFileCannotBeWritten(t *testing.T) {
+	for _, test := range []struct {
+		output  string
+		printed string
+		fails   bool
+	}{
+		{"", "model: {}\n", false},
+		{filepath.Join(t.TempDir(), "cost.yaml"), "", false},
+		{filepath.Join(t.TempDir(), "missing/cost.yaml"), "model: {}\n", true},
+	} {
+		var out strings.Builder
+		cmd := &cobra.Command{}
+		cmd.SetOut(&out)
+		o := calibrateOptions{output: test.output}
+		err := o.save(cmd, []byte("model: {}\n"))
+		if (err != nil) != test.fails || out.String() != test.printed {
+			t.Errorf("%q: printed %q, error %v", test.output, out.String(), err)
+		}
+		if data, err := os.ReadFile(test.output); test.output != "" && !test.fails && string(data) != "model: {}\n" {
+			t.Errorf("the file has %q (%v)", data, err)
+		}
 	}
 }
 

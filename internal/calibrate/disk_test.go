@@ -5,6 +5,8 @@ package calibrate
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -168,6 +170,28 @@ func TestTheQueueIsRestored(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	wanted(m, "bfq", "0")
+}
+
+func TestAFileOfAnotherDiskIsNotOpened(t *testing.T) {
+	m := host()
+	disk := find(t, m, "/dev/sda")
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "dev"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "dev/sda"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, write := range []bool{false, true} {
+		file, err := openDisk(Host{FS: m, Root: root}, disk, write)
+		if errors.Is(err, syscall.EINVAL) {
+			t.Skip("the temporary directory has no direct I/O")
+		}
+		want := root + "/dev/sda is not the file of the disk sda (8:0); run the command on the host, or pass --host-root"
+		if file != nil || err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
 }
 
 func TestADiskWithIOCostIsNotMeasured(t *testing.T) {

@@ -87,5 +87,24 @@ func openDisk(host Host, disk Disk, write bool) (*os.File, error) {
 	if errors.Is(err, unix.EBUSY) {
 		return nil, fmt.Errorf("%s %w by the kernel or by another process: %w", disk.Device(), ErrInUse, err)
 	}
-	return file, err
+	if err != nil {
+		return nil, err
+	}
+	if err := checkNumber(file, disk); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// checkNumber returns an error if an open file is not that of the disk. The files in /dev of a container may be older than the disks.
+func checkNumber(file *os.File, disk Disk) error {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
+		return &os.PathError{Op: "fstat", Path: file.Name(), Err: err}
+	}
+	number := iocgroup.Device{Major: unix.Major(stat.Rdev), Minor: unix.Minor(stat.Rdev)}
+	if stat.Mode&unix.S_IFMT != unix.S_IFBLK || number != disk.Disk.Device {
+		return fmt.Errorf("%s is not the file of the disk %s (%s); run the command on the host, or pass --host-root", file.Name(), disk.Name, disk.Number())
+	}
+	return nil
 }

@@ -29,7 +29,11 @@ func openFile(host Host, disk Disk, dir string) (file *os.File, size int64, err 
 	if err := checkDirectory(host, disk, dir); err != nil {
 		return nil, 0, err
 	}
-	name := filepath.Join(host.Root, dir)
+	target, err := iocgroup.FollowSymlinks(host, dir) // below host.Root, where the kernel would leave it
+	if err != nil {
+		return nil, 0, fmt.Errorf("find %s: %w", dir, err)
+	}
+	name := filepath.Join(host.Root, target)
 	var free unix.Statfs_t
 	if err := unix.Statfs(name, &free); err != nil {
 		return nil, 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
