@@ -297,7 +297,7 @@ func TestTheValuesOfAClassAreItsFiles(t *testing.T) {
 func (f fixture) remember(m *iotest.Memory) {
 	f.t.Helper()
 	f.backend.cgroups.Records = ioapply.NewRecords(f.backend.cgroups.Log)
-	f.backend.cgroups.Costs = ioapply.NewCosts(f.machine)
+	f.backend.cgroups.Costs = ioapply.NewCosts(f.backend.cgroups.FS)
 	if err := f.backend.Remember(m); err != nil {
 		f.t.Fatal(err)
 	}

@@ -60,8 +60,8 @@ func parseCost(f *classes.Field) cost {
 			qos[i] = parseQoS(value, key)
 		}
 	}
-	if least, most := given["min"], qos[5]; least != nil && qos[4] > most {
-		least.Report("%s is more than max", least.Scalar())
+	if given["max"] != nil && qos[4] > qos[5] {
+		given["min"].Report("%s is more than max", given["min"].Scalar())
 	}
 	parsed.values = iocgroup.NewCost(model, qos)
 	return parsed
@@ -81,7 +81,8 @@ func requiredOf(of *classes.Field, fields map[string]*classes.Field, name, remed
 
 // parseQoS reads a value of io.cost.qos.
 func parseQoS(f *classes.Field, key string) float64 {
-	value, err := strconv.ParseFloat(f.Scalar(), 64)
+	text := f.Scalar()
+	value, err := strconv.ParseFloat(text, 64)
 	least, most, unit := 1.0, 10000.0, "percent" // VRATE_MIN_PPM and VRATE_MAX_PPM in block/blk-iocost.c
 	switch {
 	case iocgroup.IsCostLatency(key):
@@ -91,7 +92,7 @@ func parseQoS(f *classes.Field, key string) float64 {
 		least, most = 0, 100
 	}
 	if err != nil || !(value >= least && value <= most) {
-		f.Report("%q is not a number of %s between %.0f and %.0f", f.Scalar(), unit, least, most)
+		f.Report("%q is not a number of %s between %.0f and %.0f", text, unit, least, most)
 	}
 	return value
 }

@@ -4,6 +4,7 @@
 package blockio
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -155,6 +156,33 @@ func TestAPluginThatRestartedRestoresACostModel(t *testing.T) {
 	third.wantCosts(chosenModel, "enable=0 "+chosenQoS)
 }
 
+// TestAPluginThatWasKilledLeavesNoCostModelEnabled kills the plugin after each of the writes with which it sets or restores a cost model.
+func TestAPluginThatWasKilledLeavesNoCostModelEnabled(t *testing.T) {
+	for _, change := range []struct{ name, before, to string }{{"sets", weighed, inline(ofSDA)}, {"restores", inline(ofSDA), weighed}} {
+		for writes := range 2 {
+			t.Run(fmt.Sprintf("%s after %d writes", change.name, writes), func(t *testing.T) {
+				m, saved, left := costed(t), iotest.NewMemory(), -1
+				f := process(t, iotest.Mortal{Machine: m, Left: &left}, m, classes.ContainerScope, change.before, saved)
+				left = writes
+				if iotest.Survives(func() { f.apply(change.to) }) {
+					t.Fatal("the process was not killed")
+				}
+
+				process(t, m, m, classes.ContainerScope, weighed, saved)
+				qos, err := m.ReadFile(qosFile)
+				if err != nil || strings.Contains(string(qos), "enable=1") {
+					t.Errorf("io.cost.qos is %s (%v)", qos, err)
+				}
+				for key, data := range saved.Data {
+					if strings.HasPrefix(key, "iocost") {
+						t.Errorf("%s is still recorded: %s", key, data)
+					}
+				}
+			})
+		}
+	}
+}
+
 func TestTheCostModelOfADiskThatIsGoneIsForgotten(t *testing.T) {
 	m, memory := costed(t), iotest.NewMemory()
 	f := newFixture(t, m, classes.ContainerScope)
@@ -251,6 +279,7 @@ func TestProblemsOfACostModelNameTheField(t *testing.T) {
 		{"a latency with a unit", strings.Replace(ofSDA, "rlat: 5000", "rlat: 5ms", 1),
 			`line 7: CostModels[0].qos.rlat: "5ms" is not a number of microseconds between 0 and 2147483647`},
 		{"a range", strings.Replace(ofSDA, "min: 60", "min: 101", 1), "line 7: CostModels[0].qos.min: 101 is more than max"},
+		{"a missing end of the range", strings.Replace(ofSDA, ", max: 100", "", 1), "line 7: CostModels[0].qos: max is missing"},
 		{"an unknown field", strings.Replace(ofSDA, "qos:", "quality:", 1), "line 4: CostModels[0]: qos is missing\n" +
 			"line 7: CostModels[0].quality: unknown field; the known fields are device, measured, model, qos"},
 	} {

@@ -147,11 +147,22 @@ func (c *Costs) plan(resource string, now, wanted map[iocgroup.Device]iocgroup.C
 	return steps
 }
 
-// make saves the record of a step, and then writes the parameters, unless the disk has them now.
+// make writes the parameters of a step, unless the disk has them now. There is a record of the disk from before parameters are set
+// until after they are restored, so that a process that is killed at any moment leaves it to the next one to restore them.
 func (c *Costs) make(m *iocgroup.Machine, now map[iocgroup.Device]iocgroup.Cost, step costStep) error {
+	if step.record == (costRecord{}) {
+		if err := c.write(m, now, step); err != nil {
+			return err
+		}
+		return c.record(step.dev, step.record)
+	}
 	if err := c.record(step.dev, step.record); err != nil {
 		return err
 	}
+	return c.write(m, now, step)
+}
+
+func (c *Costs) write(m *iocgroup.Machine, now map[iocgroup.Device]iocgroup.Cost, step costStep) error {
 	if now != nil && now[step.dev] == step.cost {
 		return nil
 	}
