@@ -95,7 +95,7 @@ func TestValuesOfAnotherClassDoNotCount(t *testing.T) {
 			{"another class", func() {
 				b.mustUpdate(t, qos.Subject{PodUID: "uid-db", Container: "main"}, map[string]string{"k8s.io/blockio": "fast"})
 			}},
-			{"other limits", func() { b.mustConfigure(t, strings.ReplaceAll(blamedFiles, "300M", "299M")) }},
+			{"other limits", func() { b.loads(t, strings.ReplaceAll(blamedFiles, "300M", "299M")) }},
 		} {
 			change.make()
 			b.records(t, 10, map[string]uint64{db: 4})
@@ -107,9 +107,16 @@ func TestValuesOfAnotherClassDoNotCount(t *testing.T) {
 			wantRecommended(t, b.recommends(t, "db"), "fits slow ThrottleWriteBps sda 10")
 		}
 
-		b.mustConfigure(t, strings.NewReplacer("300M", "299M", "10M", "9M").Replace(blamedFiles)) // of another class
+		b.loads(t, strings.NewReplacer("300M", "299M", "10M", "9M").Replace(blamedFiles)) // of another class
 		wantRecommended(t, b.recommends(t, "db"), "fits slow ThrottleWriteBps sda 9")
 	})
+}
+
+// loads makes class files live, and enforces changed values, as the agent does.
+func (b *blamed) loads(t *testing.T, text string) {
+	t.Helper()
+	b.mustConfigure(t, text)
+	b.Reconcile(t.Context())
 }
 
 // newBlamedPod returns a node with classes of pods, and its pod "db", which has no container yet.
