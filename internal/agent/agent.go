@@ -152,7 +152,11 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 		changed, joined := make(chan struct{}, 1), make(chan struct{}, 1)
 		// Both start before the class files are applied, so that no disk and no group that goes after that is missed.
 		a.followDisks(ctx, group, changed)
-		watch := a.followGroups(ctx, group, changed, joined)
+		watch := a.followGroups(ctx, group, changed, func(class string) {
+			if n.HasLeft(class) { // the plugin itself writes into the other groups, and so do the creations of containers
+				signalTo(joined)
+			}
+		})
 		files.load(ctx) // applies the class files before containers request classes
 		watch()         // resctrl may have been mounted
 

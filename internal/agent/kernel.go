@@ -96,10 +96,10 @@ func signalTo(c chan<- struct{}) {
 }
 
 // followGroups watches resctrl. It signals through `changed` when another program has removed a group of the plugin. CRI-O removes such
-// groups at its start if it has an rdt_config_file. It signals through `joined` when a program has written into the tasks of such a group:
-// a runtime puts an exec'd process into the group of the class that the container was created in. The caller must call the returned
+// groups at its start if it has an rdt_config_file. It calls `joined` with the class when a program has written into the tasks of such a
+// group: a runtime puts an exec'd process into the group of the class that the container was created in. The caller must call the returned
 // function whenever resctrl may have been mounted. Without inotify, the periodic checks find the same.
-func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed, joined chan<- struct{}) (watch func()) {
+func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed chan<- struct{}, joined func(class string)) (watch func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		a.log.Warn("cannot watch resctrl; only the periodic checks find removed groups, and processes in the group of a former class",
@@ -135,11 +135,12 @@ func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed
 }
 
 // followGroup handles an event of resctrl or of a group in it.
-func followGroup(watcher *fsnotify.Watcher, event fsnotify.Event, changed, joined chan<- struct{}) {
+func followGroup(watcher *fsnotify.Watcher, event fsnotify.Event, changed chan<- struct{}, joined func(class string)) {
 	dir, name := filepath.Split(event.Name)
+	group := filepath.Base(dir)
 	switch {
-	case event.Has(fsnotify.Write) && name == "tasks" && groups.IsManaged(filepath.Base(dir)):
-		signalTo(joined)
+	case event.Has(fsnotify.Write) && name == "tasks" && groups.IsManaged(group):
+		joined(groups.ClassOf(group))
 	case !groups.IsManaged(name):
 	case event.Has(fsnotify.Remove):
 		signalTo(changed)

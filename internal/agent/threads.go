@@ -6,6 +6,8 @@ package agent
 import (
 	"context"
 	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 )
 
 // The agent calls MoveThreads at these intervals. MoveThreads moves threads into the class of their container if the container's class
@@ -15,42 +17,52 @@ const (
 	movedInterval = 40 * time.Millisecond
 	// threadsInterval is the interval while there are none.
 	threadsInterval = 500 * time.Millisecond
-	// lastThreads is the longest interval, also after an event. Without this limit, the pause after a call that waited long for another
-	// change would be long too.
+	// lastThreads is the longest interval, also after an event.
 	lastThreads = 15 * time.Second
 )
 
-// untilThreads returns the pause before the next call of MoveThreads, given how many containers the last call looked at, and how long it
-// took. Calls at intervals of less than threadsInterval take at most 0.5% of the time, and other calls at most 2%.
-func untilThreads(containers int, took time.Duration) time.Duration {
-	pause := max(threadsInterval, afterEvent(took))
-	if containers > 0 {
-		pause = min(pause, max(movedInterval, 199*took))
+// untilThreads returns the pause after a call of MoveThreads, unless an event ends it. Calls at intervals of less than threadsInterval take
+// at most 0.5% of the time, and other calls at most 2%.
+func untilThreads(last reconcile.ThreadCheck) time.Duration {
+	pause := max(threadsInterval, 49*last.Took)
+	if last.Containers > 0 {
+		pause = min(pause, max(movedInterval, 199*last.Took))
 	}
-	return pause
+	return min(pause, lastThreads)
 }
 
-// afterEvent returns the pause between a call of MoveThreads and the next one that an event causes. These calls take at most 2% of the time.
-func afterEvent(took time.Duration) time.Duration { return min(49*took, lastThreads) }
+// afterEvent returns the pause between two calls of MoveThreads that events cause. Calls that find nothing to move take at most 2% of the
+// time, and other calls at most 20%: the exec whose process they move takes much longer.
+func afterEvent(took time.Duration, moved bool) time.Duration {
+	if moved {
+		return min(4*took, lastThreads)
+	}
+	return min(49*took, lastThreads)
+}
 
-// followThreads calls the function `move` periodically, and when a process has joined a resctrl group. `move` returns the number of
-// containers that it has looked at.
-func followThreads(ctx context.Context, joined <-chan struct{}, move func(context.Context) (containers int)) {
+// followThreads calls the function `move` periodically, and when a process has joined the resctrl group of a class that its container has
+// left.
+func followThreads(ctx context.Context, joined <-chan struct{}, move func(context.Context) reconcile.ThreadCheck) {
 	timer := time.NewTimer(threadsInterval)
 	defer timer.Stop()
-	var soonest time.Time
+	var soonest time.Time // of a call that an event causes
+	var before reconcile.ThreadCheck
+	byEvent := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-joined:
+			byEvent = true
 			timer.Reset(time.Until(soonest))
 		case <-timer.C:
-			began := time.Now()
-			containers := move(ctx)
-			took := time.Since(began)
-			soonest = time.Now().Add(afterEvent(took))
-			timer.Reset(untilThreads(containers, took))
+			last := move(ctx)
+			if byEvent {
+				// A process that joins can cause two events, of which the second one finds nothing to move.
+				soonest = time.Now().Add(afterEvent(last.Took, last.Moved+before.Moved > 0))
+				byEvent, before = false, last
+			}
+			timer.Reset(untilThreads(last))
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 )
 
 func TestMovingThreadsTakesAtMostTwoPercentOfTheTime(t *testing.T) {
@@ -26,62 +28,68 @@ func TestMovingThreadsTakesAtMostTwoPercentOfTheTime(t *testing.T) {
 		200 * time.Millisecond: {9800 * time.Millisecond, 9800 * time.Millisecond},
 		20 * time.Second:       {15 * time.Second, 15 * time.Second},
 	} {
-		if without, with := untilThreads(0, took), untilThreads(1, took); without != want.without || with != want.with {
+		without, with := untilThreads(reconcile.ThreadCheck{Took: took}), untilThreads(reconcile.ThreadCheck{Containers: 1, Took: took})
+		if without != want.without || with != want.with {
 			t.Errorf("after %v: in %v without containers and in %v with one, want %v", took, without, with, want)
 		}
 	}
 }
 
-// TestAJoinedProcessIsMovedAtOnce joins two processes soon after a call, and one more 0.1 s later, while each call takes 1 ms.
+// TestAJoinedProcessIsMovedAtOnce joins two processes soon after a call, and one more 0.1 s later, while each call takes 1 ms. After a call
+// that has moved a process, the next one may follow earlier. A periodic call delays no other call.
 func TestAJoinedProcessIsMovedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began, joined := time.Now(), make(chan struct{}, 1)
-		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
-		defer stop()
-		var calls []string
-		go followThreads(ctx, joined, func(context.Context) int {
-			calls = append(calls, time.Since(began).String())
-			<-time.After(time.Millisecond)
-			return 0
-		})
+	for moved, want := range [][]string{
+		{"500ms", "1.001s", "1.015s", "1.065s", "1.115s", "1.616s"},
+		{"500ms", "1.001s", "1.015s", "1.02s", "1.115s", "1.616s"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began, joined := time.Now(), make(chan struct{}, 1)
+			ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+			defer stop()
+			var calls []string
+			go followThreads(ctx, joined, func(context.Context) reconcile.ThreadCheck {
+				calls = append(calls, time.Since(began).String())
+				<-time.After(time.Millisecond)
+				return reconcile.ThreadCheck{Moved: moved, Took: time.Millisecond}
+			})
 
-		<-time.After(1015 * time.Millisecond)
-		for range 2 {
+			<-time.After(1015 * time.Millisecond)
+			for range 2 {
+				signalTo(joined)
+				synctest.Wait()
+			}
+			<-time.After(100 * time.Millisecond)
 			signalTo(joined)
+			<-ctx.Done()
 			synctest.Wait()
-		}
-		<-time.After(100 * time.Millisecond)
-		signalTo(joined)
-		<-ctx.Done()
-		synctest.Wait()
 
-		want := []string{"500ms", "1.001s", "1.051s", "1.115s", "1.616s"}
-		if diff := cmp.Diff(want, calls); diff != "" {
-			t.Errorf("calls (-want +got):\n%s", diff)
-		}
-	})
+			if diff := cmp.Diff(want, calls); diff != "" {
+				t.Errorf("calls that move %d processes (-want +got):\n%s", moved, diff)
+			}
+		})
+	}
 }
 
-// TestAnEventDoesNotPostponeTheNextCall joins a process after a call that waited 20 s for another change.
-func TestAnEventDoesNotPostponeTheNextCall(t *testing.T) {
+// TestAnEventDelaysNoCheck has an event after a call that an event has caused, and that took very long.
+func TestAnEventDelaysNoCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, joined := time.Now(), make(chan struct{}, 1)
-		ctx, stop := context.WithTimeout(t.Context(), 60*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 		defer stop()
-		var calls []string
-		go followThreads(ctx, joined, func(context.Context) int {
-			calls = append(calls, time.Since(began).String())
-			<-time.After(20 * time.Second)
-			return 0
+		var last time.Duration
+		go followThreads(ctx, joined, func(context.Context) reconcile.ThreadCheck {
+			last = time.Since(began)
+			return reconcile.ThreadCheck{Took: time.Minute}
 		})
 
-		<-time.After(21 * time.Second)
-		signalTo(joined)
+		for range 2 {
+			<-time.After(time.Second)
+			signalTo(joined)
+		}
 		<-ctx.Done()
 		synctest.Wait()
-
-		if diff := cmp.Diff([]string{"500ms", "35.5s"}, calls); diff != "" {
-			t.Errorf("calls (-want +got):\n%s", diff)
+		if want := time.Second + lastThreads; last != want {
+			t.Errorf("the last call was after %v, want %v", last, want)
 		}
 	})
 }
@@ -105,18 +113,25 @@ func TestAProcessThatJoinsAGroupIsNoticed(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	group, ctx := errgroup.WithContext(ctx)
-	changed, joined := make(chan struct{}, 1), make(chan struct{}, 1)
+	changed, joined := make(chan struct{}, 1), make(chan string, 10)
 	agent := &Agent{options: Options{HostRoot: root, RepairInterval: time.Hour}, log: slog.New(slog.DiscardHandler)}
-	watch := agent.followGroups(ctx, group, changed, joined)
+	watch := agent.followGroups(ctx, group, changed, func(class string) { joined <- class })
 	defer func() { stop(); _ = group.Wait() }()
 
+	await := func(want string) {
+		for class := range joined {
+			if class == want {
+				return
+			}
+		}
+	}
 	join("qos-before")
-	<-joined
+	await("before")
 
 	if err := os.MkdirAll(path("qos-later"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	watch()
 	join("qos-later")
-	<-joined
+	await("later")
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -115,18 +116,38 @@ func unavailableFor(err error) *classes.Unavailable {
 	return &classes.Unavailable{Reason: "NotApplied", Message: fmt.Sprintf("the classes do not fit this machine any more: %v", err)}
 }
 
+// ThreadCheck is what MoveThreads did.
+type ThreadCheck struct {
+	// Containers is how many containers it looked at, and Moved is how many of these had threads to move.
+	Containers, Moved int
+	// Took does not include the waiting for another change.
+	Took time.Duration
+}
+
 // MoveThreads moves the threads of each container whose class was changed after its creation to the container's observed
 // class. The runtime starts later processes of such a container, e.g. for "kubectl exec", in the class that the container
-// was created in, so MoveThreads must be called periodically. It returns the number of such containers.
-func (r *Reconciler) MoveThreads(ctx context.Context) (containers int) {
+// was created in, so MoveThreads must be called periodically.
+func (r *Reconciler) MoveThreads(ctx context.Context) (check ThreadCheck) {
 	if r.acquire(ctx) != nil {
-		return 0
+		return check
 	}
 	defer r.release()
 
-	return r.moveThreads(ctx, func(e state.Holding, resource string) bool {
+	began := time.Now()
+	check = r.moveThreads(ctx, func(e state.Holding, resource string) bool {
 		return e.ObservedClass(resource) != classes.ClassOf(e.Created, resource)
 	})
+	check.Took = time.Since(began)
+	return check
+}
+
+// HasLeft reports whether a container has left the class that it was created in, so that later processes of the container join this class.
+func (r *Reconciler) HasLeft(class string) bool {
+	return len(r.store.Where(func(e state.Holding) bool {
+		return e.Phase.Started() && slices.ContainsFunc(e.Created, func(a classes.Assignment) bool {
+			return a.Class == class && e.ObservedClass(a.Resource) != class
+		})
+	})) > 0
 }
 
 type threadGroup struct {
@@ -134,18 +155,19 @@ type threadGroup struct {
 	resource, class string
 }
 
-func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Holding, resource string) bool) (containers int) {
+func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Holding, resource string) bool) (check ThreadCheck) {
 	for group, holders := range r.threadGroups(selected) {
-		containers += len(holders)
+		check.Containers += len(holders)
 		moved, err := r.moveGroup(ctx, group, holders)
 		if ctx.Err() == nil {
 			r.logThreadError(group, err)
 		}
+		check.Moved += len(moved)
 		if len(moved) > 0 {
 			r.corrected(group.resource, state.ThreadDrift, len(moved))
 		}
 	}
-	return containers
+	return check
 }
 
 // threadGroups groups the containers by resource and observed class, which is the class of the container's first

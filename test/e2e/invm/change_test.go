@@ -49,6 +49,34 @@ func laterProcesses(t *testing.T, p *pod) {
 	_, err = output("qos-nri-plugin", "update", p.name(), "plain", "rdt=gold")
 	must(t, err)
 	timeExecs(t, plain, "res:qos-gold", "a change of a container of the default class")
+	plain.remove(t)
+
+	// Of a container without a class, the runtime writes nothing into resctrl.
+	t.Cleanup(func() { writeClassFile(t, classFile) })
+	n.setDefault(t, strings.Replace(classFile, "  defaultClass: bronze\n", "", 1), "")
+	none := p.run(t, spec{name: "none"})
+	if got := none.exec(t, "cat", "/proc/self/cpu_resctrl_groups"); got != "res:/\nmon:\n" {
+		t.Errorf("a container without a class is in the groups %q", got)
+	}
+	_, err = output("qos-nri-plugin", "update", p.name(), "none", "rdt=gold")
+	must(t, err)
+	timeExecs(t, none, "res:qos-gold", "a change of a container without a class")
+	none.remove(t)
+	n.setDefault(t, classFile, "bronze")
+}
+
+// setDefault applies a class file, and waits until the default RDT class is the given one.
+func (n *node) setDefault(t *testing.T, file, class string) {
+	t.Helper()
+	writeClassFile(t, file)
+	eventually(t, "the default class changes", func() error {
+		for _, r := range n.status(t).GetResources().GetContainerQosResources() {
+			if r.GetName() == "k8s.io/rdt" && r.GetDefaultClass() == class {
+				return nil
+			}
+		}
+		return fmt.Errorf("status %v", n.status(t).GetResources())
+	})
 }
 
 // timeExecs executes 20 processes in a container whose class was changed, and logs how long each of them was in another group.
@@ -61,7 +89,8 @@ func timeExecs(t *testing.T, c *container, group, after string) {
 		times = append(times, took)
 	}
 	slices.Sort(times)
-	t.Logf("after %s, exec'd processes were in the new class after ms: %v", after, times)
+	t.Logf("after %s, exec'd processes were in the new class after %d ms (p50), %d ms (p95), %d ms (at most); all: %v",
+		after, times[len(times)/2], times[len(times)*95/100-1], times[len(times)-1], times)
 }
 
 // resizes: when the kubelet resizes a container in place, the runtime also writes the other values that it has stored
