@@ -21,6 +21,9 @@ import (
 // usageAtOnce is the maximum number of nodes that the command queries at the same time.
 const usageAtOnce = 20
 
+// maxNotes is the maximum number of notes on nodes that the command prints at once.
+const maxNotes = 10
+
 // errNoNode is the error if no node answers.
 var errNoNode = errors.New("no node has answered; the notes above have the reasons")
 
@@ -119,7 +122,7 @@ func (o *usageCommand) run(ctx context.Context) error {
 	}
 }
 
-// ask returns the usage of the nodes that answer, and prints a note for each node that does not answer.
+// ask returns the usage of the nodes that answer, and prints notes on nodes that do not answer.
 func (o *usageCommand) ask(ctx context.Context, api *clients) (nodesUsage, error) {
 	pods, err := api.pluginPods(ctx, o.pluginNamespace, o.node)
 	if err != nil {
@@ -137,7 +140,7 @@ func (o *usageCommand) ask(ctx context.Context, api *clients) (nodesUsage, error
 	_ = asking.Wait() // always nil, because the functions store their errors in problems
 
 	nodes := nodesUsage{}
-	var notes strings.Builder
+	var notes []string
 	for i := range pods {
 		node := pods[i].Spec.NodeName
 		lacks := []string{fmt.Sprint(problems[i])}
@@ -146,11 +149,14 @@ func (o *usageCommand) ask(ctx context.Context, api *clients) (nodesUsage, error
 			lacks = answers[i].lacks(o.view.containers)
 		}
 		for _, note := range lacks {
-			fmt.Fprintf(&notes, "Note: %s: %s\n", node, note)
+			notes = append(notes, fmt.Sprintf("Note: %s: %s\n", node, note))
 		}
 	}
-	if notes.Len() > 0 && ctx.Err() == nil {
-		o.notes.printAgain(o.streams.ErrOut, "", notes.String())
+	if more := len(notes) - maxNotes; more > 0 {
+		notes = append(notes[:maxNotes], fmt.Sprintf("Note: %d more notes like these are left out; see those of one node with: kubectl qos top usage NODE\n", more))
+	}
+	if len(notes) > 0 && ctx.Err() == nil {
+		o.notes.printAgain(o.streams.ErrOut, "", strings.Join(notes, ""))
 	}
 	if len(nodes) == 0 {
 		return nil, errNoNode

@@ -141,6 +141,23 @@ Error: no node has answered; the notes above have the reasons
 `}, r.run(t, "top", "usage", "node/node-2"))
 }
 
+func TestManyNodesThatDoNotAnswerAreSummarized(t *testing.T) {
+	r := newRig(t).withPlugins(t)
+	failing := documentsIn(t, "plugin.yaml")[1]
+	for i := range 50 {
+		node := fmt.Sprintf("failing-%02d", i)
+		r.add(t, strings.NewReplacer("node-2", node, "x7vwq", node).Replace(failing))
+		r.plugins.fails[node] = podError{notAnswering}
+	}
+
+	got := r.run(t, "top", "usage", "--once")
+	lines := strings.Split(strings.TrimSuffix(got.Errors, "\n"), "\n")
+	const last = "Note: 41 more notes like these are left out; see those of one node with: kubectl qos top usage NODE"
+	if got.Code != 0 || !strings.Contains(got.Out, "node-1") || len(lines) != 11 || lines[10] != last {
+		t.Errorf("exit code %d, %d lines of notes, the last of them %q", got.Code, len(lines), lines[len(lines)-1])
+	}
+}
+
 func TestClassesOfANodeAreAddedUp(t *testing.T) {
 	r := newRig(t).withPlugins(t)
 	r.plugins.answers["node-2"] = `{"time": "2026-05-01T13:00:00Z", "classes": [{"resource": "k8s.io/rdt", "class": "",
