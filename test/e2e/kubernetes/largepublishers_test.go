@@ -128,14 +128,14 @@ func (l *large) replace(ctx context.Context, p *publishedNode) error {
 	return l.start(ctx, p)
 }
 
-// rollout replaces pods at the rate of a node in a large cluster.
-func (l *large) rollout(t *testing.T) {
+// rollout replaces pods for some time, at the rate of a node in a large cluster.
+func (l *large) rollout(t *testing.T, some time.Duration) {
 	t.Helper()
 	tick := time.NewTicker(time.Second * largeNodes / time.Duration(largeRollout*l.published))
 	defer tick.Stop()
-	for i, end := 0, time.Now().Add(rolloutTime); time.Now().Before(end); i++ {
+	for end := time.Now().Add(some); time.Now().Before(end); l.replaced++ {
 		<-tick.C
-		must(t, l.replace(t.Context(), l.publishers[i%l.published]))
+		must(t, l.replace(t.Context(), l.publishers[l.replaced%l.published]))
 	}
 }
 
