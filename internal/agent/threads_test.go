@@ -100,7 +100,14 @@ func TestAProcessThatJoinsAGroupIsNoticed(t *testing.T) {
 	path := func(group string) string { return filepath.Join(root, "sys/fs/resctrl", group) }
 	join := func(group string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(path(group), "tasks"), []byte("1\n"), 0o600); err != nil {
+		tasks, err := os.OpenFile(filepath.Join(path(group), "tasks"), os.O_WRONLY|os.O_CREATE, 0o600) // truncating would be a second event
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tasks.WriteString("1\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := tasks.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
