@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
@@ -85,5 +86,44 @@ func TestASlowResctrlLeavesTheRestOfASample(t *testing.T) {
 		}
 		close(released)
 		synctest.Wait()
+	})
+}
+
+// TestSamplesAtTheSameTimeReadResctrlOnce counts the reads of monitoring counters for a sample of the history and one of the usage.
+func TestSamplesAtTheSameTimeReadResctrlOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int64
+		count := func(name string) bool {
+			if strings.Contains(name, "/mon_data/") {
+				reads.Add(1)
+			}
+			return false
+		}
+		var host stuckReads
+		f := newMonitoredOn(t, func(crash crashHost) classes.Kind {
+			host = stuckReads{pressing{crashHost: crash}, count, nil}
+			return rdtOn(t, host)
+		}, strings.Replace(rdtFiles, "rdt: {", "rdt: {monitoring: containers, ", 1), "rdt=gold")
+		f.fixture.restart(t, func(o *node.Options) {
+			o.HistoryInterval, o.Counters = historyInterval, history.NewCounters(host, treeOf(t, host))
+		})
+		f.mustConfigure(t, f.text)
+		f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
+
+		usage := func() (more int64) {
+			before := reads.Load()
+			if _, err := f.Usage(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return reads.Load() - before
+		}
+		f.RecordHistory(t.Context())
+		if more := usage(); more != 0 {
+			t.Errorf("the usage has read %d counters again", more)
+		}
+		<-time.After(time.Second)
+		if usage() == 0 {
+			t.Error("the usage one second later has read no counters")
+		}
 	})
 }

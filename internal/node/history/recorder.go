@@ -97,8 +97,10 @@ func (r *Recorder) RecordHistory(ctx context.Context) {
 	now := r.now()
 	r.counters.Begin()
 	reads := make([]Read, 0, len(running))
+	var worker kernel.Worker
+	defer worker.End()
 	for _, e := range running {
-		reading, err := r.read(ctx, e.Holder)
+		reading, err := r.read(ctx, &worker, e.Holder)
 		if err != nil {
 			continue // it has ended, or the next sample tries again: a value that is missing once would count from 0 later
 		}
@@ -118,7 +120,7 @@ func (r *Recorder) RecordHistory(ctx context.Context) {
 	r.ring.Add(now, reads)
 }
 
-func (r *Recorder) read(ctx context.Context, target classes.Holder) (classes.Reading, error) {
+func (r *Recorder) read(ctx context.Context, worker *kernel.Worker, target classes.Holder) (classes.Reading, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -126,7 +128,7 @@ func (r *Recorder) read(ctx context.Context, target classes.Holder) (classes.Rea
 	defer cancel()
 	call := kernel.Call{Resource: "history", HolderID: target.ID}
 	what := func() string { return fmt.Sprintf("read the counters of %s", target) }
-	return kernel.Await(ctx, r.guard, call, what, func() (classes.Reading, error) { return r.counters.Read(target) })
+	return kernel.AwaitOn(ctx, worker, r.guard, call, what, func() (classes.Reading, error) { return r.counters.Read(target) })
 }
 
 // Borrow returns what was recorded. One caller at a time has it, because it takes some MiB; ctx limits the waiting for others. The caller

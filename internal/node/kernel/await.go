@@ -17,15 +17,18 @@ const hookTime = 200 * time.Millisecond
 // Await refuses another run of the same call. The function `what` describes the call for error messages. Await calls this
 // function only if ctx ends before do returns.
 func Await[T any](ctx context.Context, guard *Guard, call Call, what func() string, do func() (T, error)) (answer T, err error) {
-	var once Worker
-	defer once.End()
-	return AwaitOn(ctx, &once, guard, call, what, do)
+	return AwaitOn(ctx, nil, guard, call, what, do)
 }
 
-// AwaitOn works like Await, but a worker makes the call. If the call does not return in time, AwaitOn ends the worker's goroutine with it.
+// AwaitOn works like Await, but a worker makes the call, unless it is nil. If the call does not return in time, AwaitOn ends the worker's
+// goroutine with it.
 func AwaitOn[T any](ctx context.Context, worker *Worker, guard *Guard, call Call, what func() string, do func() (T, error)) (answer T, err error) {
 	if err := guard.MayCall(call); err != nil {
 		return answer, err
+	}
+	if worker == nil {
+		worker = &Worker{}
+		defer worker.End()
 	}
 	done := make(chan func() (T, error), 1)
 	worker.begin(func() { done <- outcome(do) })

@@ -24,6 +24,9 @@ const (
 	// minAge is the age at which a sample becomes too old, so that Usage measures again. A measurement of 500 containers
 	// takes about 1000 system calls.
 	minAge = time.Second
+	// sharedAge is the age at which a measurement of classes becomes too old for another sample. The history and the check of promises
+	// begin their samples at the same time.
+	sharedAge = 200 * time.Millisecond
 	// sampleTime is the time after which a sample begins no more readings. readTime limits the reading of one class or
 	// container. On a busy node, a reading can take long, because resctrl waits for one CPU of each cache. The sum of
 	// sampleTime and readTime is shorter than the timeout of a scrape.
@@ -53,6 +56,8 @@ type Meter struct {
 	// The map `pods` has, by resource and sandbox, the part of the counters of a pod's cgroup that is already counted. This
 	// part is the values at the first reading, plus the growth that was counted for the pod's containers since then.
 	pods map[key]classes.Reading
+	// The map `measured` has the last measurement of the classes of each resource that measures whole classes.
+	measured map[string]measured
 }
 
 type class struct{ resource, name string }
@@ -86,7 +91,7 @@ type Holder struct {
 func New(store *state.View, guard *kernel.Guard, now func() time.Time) *Meter {
 	return &Meter{
 		store: store, guard: guard, now: now, sampling: semaphore.NewWeighted(1), base: map[key]classes.Reading{}, totals: map[class]classes.Reading{},
-		pods: map[key]classes.Reading{},
+		pods: map[key]classes.Reading{}, measured: map[string]measured{},
 	}
 }
 
@@ -195,7 +200,7 @@ func (m *Meter) Before(ctx context.Context, h classes.Holder, resource, from str
 
 // countLast counts the usage of a holder that is about to leave a class, or has ended.
 func (m *Meter) countLast(ctx context.Context, h classes.Holder, resource, name string) {
-	if _, err := m.count(ctx, h, resource, name); errors.Is(err, classes.ErrEnded) {
+	if _, err := m.count(ctx, nil, h, resource, name); errors.Is(err, classes.ErrEnded) {
 		m.countEnded(ctx, h, resource, name)
 	}
 }
@@ -203,8 +208,9 @@ func (m *Meter) countLast(ctx context.Context, h classes.Holder, resource, name 
 // count reads the usage of a holder, and adds the growth since the last reading to the totals of a class. A value
 // that has decreased adds nothing, because its counter has restarted at 0, e.g. when a disk was removed and added again.
 // The error is nil if any value could be read.
-func (m *Meter) count(ctx context.Context, h classes.Holder, resource, name string) (classes.Reading, error) {
-	reading, err := m.measureHolder(ctx, h, resource)
+// The worker may be nil, as for kernel.AwaitOn.
+func (m *Meter) count(ctx context.Context, worker *kernel.Worker, h classes.Holder, resource, name string) (classes.Reading, error) {
+	reading, err := m.measureHolder(ctx, worker, h, resource)
 	if err != nil && len(reading) == 0 {
 		return nil, err
 	}
@@ -213,14 +219,14 @@ func (m *Meter) count(ctx context.Context, h classes.Holder, resource, name stri
 }
 
 // measureHolder reads the usage of a holder. The error is classes.ErrEnded if the holder has no cgroup.
-func (m *Meter) measureHolder(ctx context.Context, h classes.Holder, resource string) (classes.Reading, error) {
+func (m *Meter) measureHolder(ctx context.Context, worker *kernel.Worker, h classes.Holder, resource string) (classes.Reading, error) {
 	meter := m.holderMeter(resource)
 	if meter == nil {
 		return nil, errNotMeasured
 	}
 	call := kernel.Call{Resource: "usage of " + resource, HolderID: h.ID}
 	what := func() string { return fmt.Sprintf("measure %s of %s", resource, h) }
-	return read(ctx, m.guard, call, what, func(ctx context.Context) (classes.Reading, error) {
+	return read(ctx, worker, m.guard, call, what, func(ctx context.Context) (classes.Reading, error) {
 		return meter.MeasureHolder(ctx, h)
 	})
 }
@@ -238,14 +244,14 @@ func (m *Meter) holderMeter(resource string) classes.HolderMeter {
 // read makes a call into the kernel, unless ctx has ended. The call may take readTime even if ctx ends earlier,
 // because a call that is given up early would be reported as blocked in the kernel.
 func read[T any](
-	ctx context.Context, guard *kernel.Guard, call kernel.Call, what func() string, do func(context.Context) (T, error),
+	ctx context.Context, worker *kernel.Worker, guard *kernel.Guard, call kernel.Call, what func() string, do func(context.Context) (T, error),
 ) (reading T, err error) {
 	if ctx.Err() != nil {
 		return reading, ctx.Err()
 	}
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), readTime, errors.New("the kernel did not answer in time"))
 	defer cancel()
-	return kernel.Await(ctx, guard, call, what, func() (T, error) { return do(ctx) })
+	return kernel.AwaitOn(ctx, worker, guard, call, what, func() (T, error) { return do(ctx) })
 }
 
 // add adds the growth of cumulative values since the last reading to the totals of a class, and to the counted part of

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -42,6 +43,8 @@ func (m *Meter) measure(ctx context.Context) Sample {
 
 func (m *Meter) measureResource(ctx context.Context, resource state.ResourceStatus, entries []state.Holding) (part Sample) {
 	backend, _ := m.store.Live().Resource(resource.Name)
+	var worker kernel.Worker
+	defer worker.End()
 	switch meter := backend.Backend.(type) {
 	case classes.ClassMeter:
 		var containers map[string]classes.Reading
@@ -52,14 +55,14 @@ func (m *Meter) measureResource(ctx context.Context, resource state.ResourceStat
 		})
 	case classes.HolderMeter:
 		part.Holders = holdersOf(resource.Name, entries, func(e state.Holding) (classes.Reading, bool) {
-			reading, err := m.count(ctx, e.Holder, resource.Name, e.ObservedClass(resource.Name))
+			reading, err := m.count(ctx, &worker, e.Holder, resource.Name, e.ObservedClass(resource.Name))
 			return reading, err == nil && reading != nil
 		})
 		m.beginPods(ctx, resource.Name, entries)
 		part.Classes = m.totalsOf(resource)
 	case classes.VolumeMeter:
 		part.Holders = holdersOf(resource.Name, entries, func(e state.Holding) (classes.Reading, bool) {
-			reading := m.measureVolume(ctx, meter, e.Holder, resource.Name)
+			reading := m.measureVolume(ctx, &worker, meter, e.Holder, resource.Name)
 			return reading, len(reading) > 0
 		})
 	}
@@ -78,29 +81,57 @@ func namesOf(resource state.ResourceStatus) []string {
 }
 
 // measureClasses measures each class of a resource, and the monitored containers in it. It returns the readings of
-// containers by container ID. A class has only the series that the kernel shows now.
+// containers by container ID. A class has only the series that the kernel shows now. If the same was measured within the last sharedAge,
+// measureClasses returns this again. The caller has acquired the semaphore m.sampling.
 func (m *Meter) measureClasses(
 	ctx context.Context, guard *kernel.Guard, meter classes.ClassMeter, resource state.ResourceStatus,
 ) (all []Class, containers map[string]classes.Reading) {
+	if last, ok := m.lastClasses(resource.Name); ok {
+		return last.all, last.containers
+	}
+
+	var worker kernel.Worker
+	defer worker.End()
 	containers = map[string]classes.Reading{}
 	for _, name := range namesOf(resource) {
 		call := kernel.Call{Resource: "usage of " + resource.Name, Class: name}
 		what := func() string { return fmt.Sprintf("measure class %q of %s", name, resource.Name) }
-		measured, _ := read(ctx, guard, call, what, func(ctx context.Context) (classes.ClassReading, error) {
+		reading, _ := read(ctx, &worker, guard, call, what, func(ctx context.Context) (classes.ClassReading, error) {
 			return meter.MeasureClass(ctx, name)
 		})
-		maps.Copy(containers, measured.Containers)
-		if len(measured.Class) > 0 { // otherwise the next sample tries again
-			all = append(all, Class{resource.Name, name, measured.Class})
+		maps.Copy(containers, reading.Containers)
+		if len(reading.Class) > 0 { // otherwise the next sample tries again
+			all = append(all, Class{resource.Name, name, reading.Class})
 		}
 	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.measured[resource.Name] = measured{m.now(), all, containers}
 	return all, containers
 }
 
-func (m *Meter) measureVolume(ctx context.Context, meter classes.VolumeMeter, volume classes.Holder, resource string) classes.Reading {
+// measured is a result of measureClasses. Nobody changes its maps.
+type measured struct {
+	at         time.Time
+	all        []Class
+	containers map[string]classes.Reading
+}
+
+func (m *Meter) lastClasses(resource string) (last measured, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, ok = m.measured[resource]
+	age := m.now().Sub(last.at)
+	return last, ok && age >= 0 && age < sharedAge
+}
+
+func (m *Meter) measureVolume(
+	ctx context.Context, worker *kernel.Worker, meter classes.VolumeMeter, volume classes.Holder, resource string,
+) classes.Reading {
 	call := kernel.Call{Resource: "usage of " + resource, HolderID: volume.ID}
 	what := func() string { return fmt.Sprintf("measure %s of %s", resource, volume) }
-	reading, _ := read(ctx, m.guard, call, what, func(ctx context.Context) (classes.Reading, error) { // the next sample tries again
+	reading, _ := read(ctx, worker, m.guard, call, what, func(ctx context.Context) (classes.Reading, error) { // the next sample tries again
 		return meter.MeasureVolume(ctx, volume)
 	})
 	return reading
