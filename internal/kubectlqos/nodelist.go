@@ -44,8 +44,8 @@ func newReadNodes(core kubernetes.Interface) readNodes {
 		defer func() { _ = body.Close() }()
 
 		metadata, err := decodeNodes(body, each)
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			err = fmt.Errorf("the response of the API server ended early: %w; try again", err)
+		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) { // inside of a value, and between two
+			return metadata, fmt.Errorf("the response of the API server ended early: %w; try again", io.ErrUnexpectedEOF)
 		}
 		return metadata, err
 	}

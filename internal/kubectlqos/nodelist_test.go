@@ -32,10 +32,11 @@ type manyNodes struct {
 	number int
 	// pods is the number of pods of a node that have the class gold.
 	pods int
-	// expires makes the second page expire. cut ends the first response early.
-	expires, cut bool
-	requests     []string // what they accept, and their query
-	live         []uint64 // bytes in use at each request
+	// expires makes the second page expire. cut is the number of bytes that are missing at the end of the responses.
+	expires  bool
+	cut      int
+	requests []string // what they accept, and their query
+	live     []uint64 // bytes in use at each request
 }
 
 func (m *manyNodes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -75,10 +76,7 @@ func (m *manyNodes) answer(w io.Writer, object any) {
 	if err != nil {
 		panic(err)
 	}
-	if m.cut {
-		text = text[:len(text)/2]
-	}
-	_, _ = w.Write(text)
+	_, _ = w.Write(text[:max(len(text)-m.cut, 0)])
 }
 
 // node returns a node on which pods of the namespace shop have the class gold, each of them twice.
@@ -182,8 +180,10 @@ func TestAListThatExpiresContinues(t *testing.T) {
 }
 
 func TestAResponseThatEndsEarlyIsALine(t *testing.T) {
-	m := &manyNodes{number: 3, cut: true}
-	wantAnswer(t, answer{Code: 1, Errors: "Error: the response of the API server ended early: unexpected EOF; try again\n"}, m.run(t, "top"))
+	for _, cut := range []int{1, 2, 100, 1 << 20} { // after the list, after a node, inside of a node, and before the first byte
+		m := &manyNodes{number: 3, cut: cut}
+		wantAnswer(t, answer{Code: 1, Errors: "Error: the response of the API server ended early: unexpected EOF; try again\n"}, m.run(t, "top"))
+	}
 }
 
 func TestNamesAreReadWithoutTheRestOfTheObjects(t *testing.T) {

@@ -42,7 +42,7 @@ type classUse struct {
 	// Held has the number of nodes for each reason of the class's condition Held. It is empty if no node reports the condition.
 	Held map[string]int64 `json:"held,omitempty"`
 	// namespaces has the use by namespace. It is nil without --by-namespace.
-	namespaces map[string]*namespaceUse `json:"-"`
+	namespaces map[string]*namespaceUse
 }
 
 // namespaceUse is the use of a class in a namespace. Its JSON form is an item of the documents that -o json prints.
