@@ -21,8 +21,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// gcPercent is how much the heap may grow before the next garbage collection. The driver uses about 2 MiB, so a collection takes milliseconds,
-// and one for a few claims is enough. Go's default, 100, takes 1.5 MiB more.
+// gcPercent is how much the heap may grow before the next garbage collection. The heap has about 2 MiB, so a collection takes milliseconds,
+// and there is one in several claims. With Go's default, 100, the driver uses 1.5 MiB more.
 const gcPercent = 50
 
 // Options are the options of the driver, which the command's flags set.
