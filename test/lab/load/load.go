@@ -86,6 +86,9 @@ func Open(kind, name string) (*Source, error) {
 		}
 	}
 
+	if size < int64(o.size) {
+		return nil, fmt.Errorf("%s has %d bytes, fewer than a block of %d; choose a larger file", name, size, o.size)
+	}
 	return &Source{operation: o, file: file, size: size}, nil
 }
 

@@ -5,6 +5,8 @@ package load
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -52,6 +54,16 @@ func TestASteadyLoadReportsTheErrorOfARequest(t *testing.T) {
 
 func TestAKindOfOperationsThatDoesNotExistIsRefused(t *testing.T) {
 	if err := Run("erase", t.TempDir(), 1); err == nil || !strings.Contains(err.Error(), `"erase"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAFileThatIsSmallerThanABlockIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "small")
+	if err := os.WriteFile(file, []byte("small"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open("buffered", file); err == nil || !strings.Contains(err.Error(), "choose a larger file") {
 		t.Errorf("got %v", err)
 	}
 }
