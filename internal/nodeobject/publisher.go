@@ -32,11 +32,7 @@ const (
 	interval = 5 * time.Second
 	// holdersInterval is the shortest time between two writes if only the holders of classes differ. It is longer than
 	// interval, because the holders change with every container of the node.
-	holdersInterval = 30 * time.Second
-	// byteTime is how much later holders are written for each byte of all writes: a node writes 10 kB a minute, after a burst of 40 kB.
-	// Otherwise, the objects of a large cluster would fill etcd during a rollout, before etcd compacts old revisions.
-	byteTime         = time.Minute / 10_000
-	holdersBurst     = 40_000 * byteTime
+	holdersInterval  = 30 * time.Second
 	reconcileTimeout = 30 * time.Second
 	// heartbeatJitter is the largest difference between the heartbeat intervals of two nodes.
 	heartbeatJitter = time.Minute
@@ -90,8 +86,6 @@ type Publisher struct {
 	retry   kubeapi.Retry
 	owner   types.UID // UID of the Node when the Node was last read
 	applied applied
-	// allowed is the time until which the bytes that were written use up a part of holdersBurst.
-	allowed time.Time
 	claims  followed
 	// reducedUntil is the time until which the status has no lists, because the API server has refused a larger object.
 	reducedUntil time.Time

@@ -148,20 +148,13 @@ func (p *Publisher) applyStatus(ctx context.Context, object *unstructured.Unstru
 }
 
 // untilNextWrite returns how long the publisher must wait before it may write the desired status. The wait is longer if
-// only holders and refusals differ, and then it grows with the size of what was written.
+// only holders and refusals differ.
 func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResourcesStatus) time.Duration {
-	now := p.now()
-	if !equality.Semantic.DeepEqual(withHoldersOf(before, desired), desired) {
-		return p.applied.at.Add(interval).Sub(now)
+	pause := interval
+	if equality.Semantic.DeepEqual(withHoldersOf(before, desired), desired) {
+		pause = holdersInterval
 	}
-	return max(p.applied.at.Add(holdersInterval).Sub(now), p.allowed.Add(-holdersBurst).Sub(now))
-}
-
-// written counts the bytes of a write. They delay the holders at most until the next heartbeat, which writes them anyway.
-func (p *Publisher) written(bytes int) {
-	now := p.now()
-	ahead := max(p.allowed.Sub(now), 0) + time.Duration(bytes)*byteTime
-	p.allowed = now.Add(min(ahead, holdersBurst+p.heartbeat))
+	return p.applied.at.Add(pause).Sub(p.now())
 }
 
 // withHoldersOf returns a copy of the first status with the holders of each class, the foreign settings and the refusals of
@@ -259,6 +252,5 @@ func (p *Publisher) apply(ctx context.Context, object nodeqosv1alpha1.NodeQOSRes
 		return nil, fmt.Errorf("apply %s %s: %w", target, p.node, &kubeapi.About{Kind: kubeapi.OurKind, Err: err})
 	}
 	p.observed.set(after, false)
-	p.written(len(patch))
 	return after, nil
 }
