@@ -35,8 +35,7 @@ const (
 	podsPerNode = 110
 	// largeRollout is the number of pods that a rollout replaces each second, in a cluster of largeNodes nodes.
 	largeRollout, largeNodes = 500, 5000
-	// rolloutBegins and rolloutLasts are the durations of the two parts of a rollout that are measured. In the second part, the shims have
-	// used up the burst of bytes that they may write for holders.
+	// rolloutBegins and rolloutLasts are the durations of the two parts of a rollout that are measured.
 	rolloutBegins, rolloutLasts = 75 * time.Second, 150 * time.Second
 	// largeShims is the user agent of the shims in this process.
 	largeShims = "qos-kubelet-shim/large"
