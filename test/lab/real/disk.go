@@ -199,16 +199,14 @@ func (e *diskExperiment) need(reason string, s situation) situation {
 
 // withoutCost returns why weights have no effect on the disk, or "".
 func (e *diskExperiment) withoutCost() string {
-	settings, err := os.ReadFile(path.Join(e.root, "io.cost.qos"))
-	if err != nil {
+	costs, err := iocgroup.ReadCosts(hostfs.Root("/"), e.root)
+	switch {
+	case costs == nil || err != nil:
 		return "its kernel has no iocost"
+	case !costs[e.disk.Device].Enabled():
+		return "iocost is not enabled for " + e.disk.String()
 	}
-	for line := range strings.Lines(string(settings)) {
-		if strings.HasPrefix(line, e.disk.Device.String()+" enable=1") {
-			return ""
-		}
-	}
-	return "iocost is not enabled for " + e.disk.String()
+	return ""
 }
 
 // measure sets the values of a situation, measures, and resets them.
