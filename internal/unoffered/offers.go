@@ -40,8 +40,7 @@ func newOffers() offers {
 
 // add adds the classes of a node. A draining class is not offered. A class of a node that no longer reports is.
 func (o *offers) add(node *nodeqosv1alpha1.NodeQOSResources) {
-	r := node.Status.QOSResources
-	for _, resource := range slices.Concat(r.ContainerQOSResources, r.PodQOSResources, r.VolumeQOSResources) {
+	for _, resource := range resourcesOf(&node.Status) {
 		for i := range resource.Classes {
 			class := &resource.Classes[i]
 			if class.ExtendedResource == "" || class.Draining {
@@ -51,6 +50,12 @@ func (o *offers) add(node *nodeqosv1alpha1.NodeQOSResources) {
 			o.prefixes[strings.TrimSuffix(class.ExtendedResource, class.Name)] = struct{}{}
 		}
 	}
+}
+
+// resourcesOf returns the resources of a node, of all scopes.
+func resourcesOf(status *nodeqosv1alpha1.NodeQOSResourcesStatus) []nodeqosv1alpha1.QOSResourceInfo {
+	r := status.QOSResources
+	return slices.Concat(r.ContainerQOSResources, r.PodQOSResources, r.VolumeQOSResources)
 }
 
 // missing returns those of a pod's names that look like a class, and that no node offers.

@@ -9,7 +9,6 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -245,8 +244,8 @@ func (p *Publisher) eachNode(ctx context.Context, each func(*nodeqosv1alpha1.Nod
 
 // entries returns the number of entries in the lists of a node that make its object large.
 func entries(status *nodeqosv1alpha1.NodeQOSResourcesStatus) int {
-	count, r := len(status.Refusals)+len(status.Volumes), status.QOSResources
-	for _, resource := range slices.Concat(r.ContainerQOSResources, r.PodQOSResources, r.VolumeQOSResources) {
+	count := len(status.Refusals) + len(status.Volumes)
+	for _, resource := range resourcesOf(status) {
 		count += len(resource.Foreign)
 		for i := range resource.Classes {
 			count += len(resource.Classes[i].Holders)
