@@ -215,8 +215,7 @@ func (u *use) noteStale(out io.Writer) {
 
 // ofClasses returns the classes, sorted by resource, and then by their first occurrence on the nodes.
 func (u *use) ofClasses() []classUse {
-	slices.SortStableFunc(u.classes, func(a, b classUse) int { return cmp.Compare(a.Resource, b.Resource) })
-	return u.classes
+	return slices.SortedStableFunc(slices.Values(u.classes), func(a, b classUse) int { return cmp.Compare(a.Resource, b.Resource) })
 }
 
 func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo, current bool) {
