@@ -137,16 +137,14 @@ func CheckUnused(host iodisks.FS, disk Disk) error {
 	if err != nil {
 		return err
 	}
-	dirs := map[string]string{disk.Name: path.Join("/sys/block", disk.Name)}
-	for _, name := range partitions {
-		dirs[name] = path.Join("/sys/block", disk.Name, name)
-	}
 	swaps := swapFiles(host)
-	for _, name := range append([]string{disk.Name}, partitions...) {
-		if holders, err := host.ReadDir(path.Join(dirs[name], "holders")); err == nil && len(holders) > 0 {
+	for _, partition := range append([]string{""}, partitions...) { // the first is the disk itself
+		dir := path.Join("/sys/block", disk.Name, partition)
+		name := path.Base(dir)
+		if holders, err := host.ReadDir(path.Join(dir, "holders")); err == nil && len(holders) > 0 {
 			reasons = append(reasons, name+" is a part of "+strings.Join(holders, ", "))
 		}
-		number, err := host.ReadFile(path.Join(dirs[name], "dev"))
+		number, err := host.ReadFile(path.Join(dir, "dev"))
 		if err != nil {
 			return err
 		}
