@@ -58,22 +58,28 @@ func TestReadsOfTheHistoryThatHangTakeNothingFromTheHooks(t *testing.T) {
 	})
 }
 
+// newRecordedRDT returns a node that records the history of a container whose RDT class is monitored, on a host with stuckReads.
+func newRecordedRDT(t *testing.T, hangs func(name string) bool, released chan struct{}) *machine {
+	var host stuckReads
+	f := newMonitoredOn(t, func(crash crashHost) classes.Kind {
+		host = stuckReads{pressing{crashHost: crash}, hangs, released}
+		return rdtOn(t, host)
+	}, strings.Replace(rdtFiles, "rdt: {", "rdt: {monitoring: containers, ", 1), "rdt=gold")
+	f.fixture.restart(t, func(o *node.Options) {
+		o.HistoryInterval, o.Counters = historyInterval, history.NewCounters(host, treeOf(t, host))
+	})
+	f.mustConfigure(t, f.text)
+	f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
+	return f
+}
+
 // TestASlowResctrlLeavesTheRestOfASample lets no monitoring counter of resctrl answer. Its classes together take longer than a sample.
 func TestASlowResctrlLeavesTheRestOfASample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		released := make(chan struct{})
 		var begun atomic.Bool
 		slow := func(name string) bool { return begun.Load() && strings.Contains(name, "/mon_data/") }
-		var host stuckReads
-		f := newMonitoredOn(t, func(crash crashHost) classes.Kind {
-			host = stuckReads{pressing{crashHost: crash}, slow, released}
-			return rdtOn(t, host)
-		}, strings.Replace(rdtFiles, "rdt: {", "rdt: {monitoring: containers, ", 1), "rdt=gold")
-		f.fixture.restart(t, func(o *node.Options) {
-			o.HistoryInterval, o.Counters = historyInterval, history.NewCounters(host, treeOf(t, host))
-		})
-		f.mustConfigure(t, f.text)
-		f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
+		f := newRecordedRDT(t, slow, released)
 		begun.Store(true)
 		f.RecordHistory(t.Context())
 		f.RecordHistory(t.Context())
@@ -99,16 +105,7 @@ func TestSamplesAtTheSameTimeReadResctrlOnce(t *testing.T) {
 			}
 			return false
 		}
-		var host stuckReads
-		f := newMonitoredOn(t, func(crash crashHost) classes.Kind {
-			host = stuckReads{pressing{crashHost: crash}, count, nil}
-			return rdtOn(t, host)
-		}, strings.Replace(rdtFiles, "rdt: {", "rdt: {monitoring: containers, ", 1), "rdt=gold")
-		f.fixture.restart(t, func(o *node.Options) {
-			o.HistoryInterval, o.Counters = historyInterval, history.NewCounters(host, treeOf(t, host))
-		})
-		f.mustConfigure(t, f.text)
-		f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
+		f := newRecordedRDT(t, count, nil)
 
 		usage := func() (more int64) {
 			before := reads.Load()

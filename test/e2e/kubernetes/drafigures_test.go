@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -68,11 +67,7 @@ func TestDRAFigures(t *testing.T) {
 // residentMemory logs the resident memory of a process, and returns it in MiB.
 func residentMemory(t *testing.T, what string, p *process) float64 {
 	t.Helper()
-	process, err := procfs.NewProc(p.command.Process.Pid)
-	must(t, err)
-	status, err := process.NewStatus()
-	must(t, err)
-	const mib = 1 << 20
+	status := statusOf(t, p)
 	t.Logf("after %d pods, %s has %.1f MiB resident: %.1f MiB of its own, %.1f MiB of its program file", 2*figurePods, what,
 		float64(status.VmRSS)/mib, float64(status.RssAnon)/mib, float64(status.RssFile)/mib)
 	return float64(status.VmRSS) / mib

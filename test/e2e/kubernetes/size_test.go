@@ -135,10 +135,18 @@ func cpuTime(t *testing.T, p *process) time.Duration {
 // memory returns the resident memory of a process, and its maximum, in MiB.
 func memory(t *testing.T, p *process) (now, most float64) {
 	t.Helper()
+	status := statusOf(t, p)
+	return float64(status.VmRSS) / mib, float64(status.VmHWM) / mib
+}
+
+// mib is the number of bytes of a MiB.
+const mib = 1 << 20
+
+func statusOf(t *testing.T, p *process) procfs.ProcStatus {
+	t.Helper()
 	process, err := procfs.NewProc(p.command.Process.Pid)
 	must(t, err)
 	status, err := process.NewStatus()
 	must(t, err)
-	const mib = 1 << 20
-	return float64(status.VmRSS) / mib, float64(status.VmHWM) / mib
+	return status
 }
