@@ -13,16 +13,18 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// localBandwidth is limited by classes in MBps. The history has the bandwidth of all memory, which is at least as much.
+// localBandwidth is the measure that classes limit in MBps. The history has only the total bandwidth, which is at least
+// as high.
 const localBandwidth = "memory_bandwidth_local_bytes_total"
 
-// A proposed class has the name of its container or pod with the ending fit. A class has at most longestName characters.
+// A proposed class has the name of the container or pod with the suffix `fit`. `longestName` is the maximum length of
+// the name of a class.
 const (
 	fit         = "-fit"
 	longestName = 63
 )
 
-// recorded returns the series of the history for a series of a promise.
+// recorded returns the series of the history that is compared with a bound on series `s`.
 func recorded(s classes.Series) classes.Series {
 	if s.Measure == localBandwidth {
 		s.Measure = history.Bandwidth
@@ -30,7 +32,7 @@ func recorded(s classes.Series) classes.Series {
 	return s
 }
 
-// promises returns what the classes promise to a container or pod, by class. It lacks classes that promise nothing.
+// promises returns the promises of each class to a container or pod. It leaves out classes without promises.
 func (of resource) promises(e state.Holding) map[string][]classes.Promise {
 	target, promises := e.Holder, map[string][]classes.Promise{}
 	if of.shared {
@@ -44,8 +46,9 @@ func (of resource) promises(e state.Holding) map[string][]classes.Promise {
 	return promises
 }
 
-// demand returns what tracks used in a span, the class that they had, and the classes that they can have. `problem` is why the history lacks
-// what the classes limit.
+// demand returns what the containers of `tracks` used in a span, the class `present` that they had, and the classes
+// that they can have. If the history has no value that these classes limit, it returns nil, and `problem` is the
+// reason.
 func (v *view) demand(of resource, promises map[string][]classes.Promise, present string, tracks []int, s span) (d *Demand, problem string) {
 	d = &Demand{Present: present}
 	held, measures := map[classes.Series][]bool{}, map[string]bool{}
@@ -83,7 +86,7 @@ func (v *view) demand(of resource, promises map[string][]classes.Promise, presen
 	return nil, "the history does not have what its classes limit"
 }
 
-// held returns the points in which a limit of the present class was reached.
+// held reports for each point whether a limit of the present class was reached.
 func (v *view) held(p *classes.Promise, l *Limit, tracks []int, s span) []bool {
 	values := v.values(tracks, l.Series, s)
 	for i := range min(len(values), len(l.Others)) {
@@ -99,7 +102,7 @@ func (v *view) held(p *classes.Promise, l *Limit, tracks []int, s span) []bool {
 	return HeldAt(values, l.Bound, reached, waited)
 }
 
-// others returns the tracks of the other containers of a class that share its limits.
+// others returns the tracks of the other containers of a class, if the containers of a class share its limits.
 func (v *view) others(of resource, class string, tracks []int) (others []int) {
 	if !of.shared {
 		return nil
@@ -112,7 +115,7 @@ func (v *view) others(of resource, class string, tracks []int) (others []int) {
 	return others
 }
 
-// used returns the series of tracks that have one of the measures, in order.
+// used returns the series of the given `tracks` whose measure is in `measures`, sorted by part, then by measure.
 func (v *view) used(tracks []int, measures map[string]bool) (all []classes.Series) {
 	for _, i := range tracks {
 		for series := range v.window.Tracks[i].Values {
@@ -127,7 +130,7 @@ func (v *view) used(tracks []int, measures map[string]bool) (all []classes.Serie
 	return slices.Compact(all)
 }
 
-// values returns the sums of the values of tracks in a span.
+// values returns the sum of a series over `tracks`, for each point of a span.
 func (v *view) values(tracks []int, series classes.Series, s span) []float64 {
 	sums := make([]float64, s.to-s.from)
 	for _, i := range tracks {
@@ -140,7 +143,7 @@ func (v *view) values(tracks []int, series classes.Series, s span) []float64 {
 	return sums
 }
 
-// classFile returns a class file with a class that has the bounds of figures, or nil if the backend cannot write one.
+// classFile returns a class file with a class that has the bounds of `figures`, or nil if the backend cannot write one.
 func classFile(of resource, c history.Container, figures []Figure) map[string]any {
 	drafter, is := of.promiser.(classes.Drafter)
 	if !is {

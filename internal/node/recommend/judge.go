@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recommend finds out which class fits what a container uses.
+// Package recommend finds out which class fits what a container uses. The use is a series of values, one for each point
+// of package history. A limit is what classes.Promise calls a promise: the bound of a class on one series.
 package recommend
 
 import (
@@ -14,27 +15,30 @@ import (
 
 // These are the thresholds of Judge.
 const (
-	// rarely is the part of the points in which a container may come close to a limit of a class that fits.
+	// rarely is the part of the points in which the use may be close to a limit of a class that fits.
 	rarely = 0.05
-	// atLimit is the part of a limit above which it counts as reached.
+	// atLimit is the part of a limit above which the limit counts as reached.
 	atLimit = 0.9
-	// A container that waits for at least longWait of the time reaches a limit if it uses more than halfLimit of it: it is slowed down for
-	// parts of the point.
+	// A limit also counts as reached if the use is above `halfLimit` of it, and the container waited for at least
+	// `longWait` of the time: the limit then slowed it down in a part of the point.
 	halfLimit, longWait = 0.5, 0.2
-	// stepUp is how many times the limit that held the container a proposed limit is at least.
+	// stepUp is the minimum ratio of a proposed limit to the limit of the present class, if the container reached that
+	// one.
 	stepUp = 2
 )
 
-// room says how close to a limit a use may come.
+// room says how far below a limit the use has to stay.
 type room struct {
-	// close is the part of the limit above which the use is close to it. lower is that part of a limit below the present one: it is smaller, so
-	// that a container that was held by a class, and got the next larger one, is not recommended the smaller one again.
+	// `close` is the part of a limit above which the use is close to the limit. `lower` is this part for limits below
+	// the present one. It is smaller, so that a container that has moved to a larger class does not get the advice to
+	// move back.
 	close, lower float64
-	// headroom is how many times the need a proposed limit is.
+	// `headroom` is the ratio of a proposed limit to the need.
 	headroom float64
 }
 
-// roomOf returns the room of a series. A rate is the mean of a point, in which it is higher at times. Memory and caches are what they are.
+// roomOf returns the room of a series. A rate gets more room, because it is the mean over a point, and is higher in a
+// part of the point.
 func roomOf(series classes.Series) room {
 	if series.Cumulative() {
 		return room{close: 0.7, lower: 0.5, headroom: 2}
@@ -42,19 +46,21 @@ func roomOf(series classes.Series) room {
 	return room{close: 0.9, lower: 0.8, headroom: 1.25}
 }
 
-// Demand is what a container used, and the classes that it can have. All slices of values have one value for each point.
+// Demand is what a container used, and the classes that it can have. All slices of values have one element for each
+// point.
 type Demand struct {
 	Uses []Use
-	// Present is the class that it had.
+	// Present is the class that the container had.
 	Present string
 	Classes []Class
 }
 
-// Use is what a container used of something that a class can limit, for each second if the series is cumulative.
+// Use has the values of a container for one series. If the series is cumulative, they are per second.
 type Use struct {
 	Series classes.Series
 	Values []float64
-	// Held is true for the points in which the limit of the present class was reached. How much the container would have used is unknown.
+	// Held is true for the points in which the limit of the present class was reached. Without this limit, the
+	// container could have used more.
 	Held []bool
 }
 
@@ -64,17 +70,18 @@ type Class struct {
 	Limits []Limit
 }
 
-// Limit is a limit of a class on a use.
+// Limit is the bound of a class on one series, and the setting that sets it.
 type Limit struct {
-	// Name is the setting in words of users, e.g. "ThrottleWriteBps".
+	// Name is the setting as users know it, e.g. "ThrottleWriteBps".
 	Name   string
 	Series classes.Series
 	Bound  float64
-	// Others is what the other containers of the class used, if all of them share the limit. It is nil otherwise.
+	// Others is what the other containers of the class used, if all containers of the class share the limit. It is nil
+	// otherwise.
 	Others []float64
 }
 
-// Outcome says what Judge found.
+// Outcome is the kind of an Advice.
 type Outcome string
 
 // These are the outcomes.
@@ -84,17 +91,17 @@ const (
 	Unused Outcome = "unused" // the container used nothing that the classes limit
 )
 
-// Advice is the outcome of Judge.
+// Advice is the result of Judge.
 type Advice struct {
 	Outcome Outcome
 	// Class is the smallest class that fits. It is empty if none does.
 	Class string
-	// Figures say why: those of the limits of the class, or of the limits that a class would need.
+	// Figures compare the use with the limits of Class, or with the limits of the class to add.
 	Figures []Figure
 	// Left is the part of these limits that the container would not use, on average.
 	Left float64
-	// Held is true if the present class held the container at its limit more than rarely. What it needs is then unknown, and Class is the next
-	// step.
+	// Held is true if the limit of the present class was reached in more than `rarely` of the points. The need is then
+	// unknown, and Class is only the next step.
 	Held bool
 }
 
@@ -102,14 +109,17 @@ type Advice struct {
 type Figure struct {
 	Name   string
 	Series classes.Series
-	// Need is exceeded rarely, and Most is the highest value. Both include the use of those that share the limit.
+	// Need is the value that is rarely exceeded, and Most is the highest value. Both include the other containers that
+	// share the limit.
 	Need, Most float64
 	Bound      float64
-	// Close is the part of the points in which the use is close to the limit, and Held the part in which the present class held it at its own.
+	// Close is the part of the points in which the use is close to the limit. Held is the part in which the limit of
+	// the present class was reached.
 	Close, Held float64
 }
 
-// Judge returns the class that fits: the container rarely comes close to its limits, and it leaves the least over.
+// Judge returns the class that fits best. A class fits if the use is rarely close to its limits. The best one leaves
+// the smallest part of its limits unused.
 func Judge(d *Demand) Advice {
 	j := judge{d, map[classes.Series]bool{}, map[string]string{}}
 	for _, c := range d.Classes {
@@ -145,14 +155,14 @@ func Judge(d *Demand) Advice {
 	return best
 }
 
-// judge has what the classes limit: the series, and the names of the limits by measure.
+// judge is a Demand, the series that its classes limit, and the names of the limits by measure.
 type judge struct {
 	*Demand
 	limited map[classes.Series]bool
 	names   map[string]string
 }
 
-// used returns the uses of the container that some class limits, or would limit on another disk.
+// used returns the uses above 0 of measures that some class limits, also if it limits them on another disk.
 func (j *judge) used() (used []Use) {
 	for _, u := range j.Uses {
 		_, known := j.names[u.Series.Measure]
@@ -163,7 +173,8 @@ func (j *judge) used() (used []Use) {
 	return used
 }
 
-// figures returns the figures of the limits of a class. It fits if the use is rarely close to each limit.
+// figures returns the figures of the limits of a class. `fits` is true if the use is rarely close to any of these
+// limits.
 func (j *judge) figures(c *Class) (figures []Figure, fits bool) {
 	fits = true
 	for _, l := range c.Limits {
@@ -174,7 +185,7 @@ func (j *judge) figures(c *Class) (figures []Figure, fits bool) {
 	return figures, fits
 }
 
-// bound returns the limit of the present class on a series, or 0.
+// bound returns the bound of the present class on a series, or 0.
 func (j *judge) bound(series classes.Series) float64 {
 	for _, c := range j.Classes {
 		for _, l := range c.Limits {
@@ -186,7 +197,8 @@ func (j *judge) bound(series classes.Series) float64 {
 	return 0
 }
 
-// figure compares the use with a limit. A use that the present class held is close to each limit that is not higher.
+// figure compares the use with a limit. `present` is the bound of the present class on the same series, or 0. In the
+// points in which that bound was reached, the use counts as close to each limit up to it.
 func (j *judge) figure(l Limit, present float64) Figure {
 	f := Figure{Name: l.Name, Series: l.Series, Bound: l.Bound}
 	use := Use{}
@@ -213,7 +225,8 @@ func (j *judge) figure(l Limit, present float64) Figure {
 	return f
 }
 
-// left returns the part that is left over of limits on what the container uses, on average. A use without a limit leaves everything over.
+// left returns the mean of the parts of the limits that the container leaves unused. A use that only other classes
+// limit counts as 1.
 func (j *judge) left(used []Use, figures []Figure) float64 {
 	sum, n := 0.0, 0.0
 	for _, u := range used {
@@ -271,7 +284,7 @@ func need(values []float64) (need, most float64) {
 	return sorted[min(len(sorted)-1, int((1-rarely)*float64(len(sorted))))], sorted[len(sorted)-1]
 }
 
-// roundUp returns the next value with two digits.
+// roundUp returns the next value with two significant digits.
 func roundUp(value float64) float64 {
 	if value <= 0 {
 		return 0
@@ -291,8 +304,8 @@ func share(points []bool) float64 {
 	return float64(n) / float64(max(len(points), 1))
 }
 
-// HeldAt returns the points in which a limit was reached. `reached` has how often the kernel counted that, or is nil if it does not count
-// it. `waited` has the part of the time in which the container waited, or is nil.
+// HeldAt reports for each point whether a limit was reached. `reached` has how often the kernel counted that. `waited`
+// has the part of the time in which the container waited. They are nil if the kernel does not count this.
 func HeldAt(values []float64, bound float64, reached, waited []float64) []bool {
 	held := make([]bool, len(values))
 	for i, v := range values {

@@ -24,7 +24,7 @@ var (
 	onOther = classes.Series{Measure: history.WrittenBytes, Part: "sdb"}
 )
 
-// constant returns n equal values, and then others.
+// constant returns `n` equal values, and then `others`.
 func constant(n int, value float64, others ...float64) []float64 {
 	return append(slices.Repeat([]float64{value}, n), others...)
 }
@@ -43,7 +43,7 @@ func ladder() []recommend.Class {
 	}
 }
 
-func TestTheClassThatFitsIsRarelyReachedAndLeavesTheLeast(t *testing.T) {
+func TestTheSmallestClassWhoseLimitIsRarelyCloseIsRecommended(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		demand recommend.Demand
@@ -51,29 +51,29 @@ func TestTheClassThatFitsIsRarelyReachedAndLeavesTheLeast(t *testing.T) {
 		left   float64
 		held   bool
 	}{
-		{"below the smallest", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 50)}}}, "fits small 100", 0.5, false},
-		{"at seven tenths", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 70)}}}, "fits small 100", 0.3, false},
-		{"above seven tenths", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 71)}}}, "fits medium 200", 1 - 71./200, false},
+		{"below the smallest class", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 50)}}}, "fits small 100", 0.5, false},
+		{"70% of the smallest class", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 70)}}}, "fits small 100", 0.3, false},
+		{"71% of the smallest class", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 71)}}}, "fits medium 200", 1 - 71./200, false},
 		{"a rare peak", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(19, 50, 1000)}}}, "fits small 100", 0, false},
 		{"two of 20 points", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(18, 50, 120, 130)}}}, "fits medium 200", 1 - 130./200, false},
-		{"more than all classes", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 1010)}}}, "add  2100", 1 - 1010./2100, false},
-		{"another disk", recommend.Demand{Uses: []recommend.Use{{Series: onOther, Values: constant(20, 8)}}}, "add  16", 0.5, false},
-		{"a rare use that nothing limits", recommend.Demand{Uses: []recommend.Use{{Series: onOther, Values: constant(39, 0, 8)}}}, "add  16", 1, false},
-		{"nothing", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 0)}}}, "unused ", 0, false},
-		{"only what no class limits", recommend.Demand{Uses: []recommend.Use{{Series: read, Values: constant(20, 5)}}}, "unused ", 0, false},
-		{"held by its class, one step up",
+		{"more than the largest class", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 1010)}}}, "add  2100", 1 - 1010./2100, false},
+		{"use of a disk that no class limits", recommend.Demand{Uses: []recommend.Use{{Series: onOther, Values: constant(20, 8)}}}, "add  16", 0.5, false},
+		{"rare use of a disk that no class limits", recommend.Demand{Uses: []recommend.Use{{Series: onOther, Values: constant(39, 0, 8)}}}, "add  16", 1, false},
+		{"no use", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 0)}}}, "unused ", 0, false},
+		{"only reads, which no class limits", recommend.Demand{Uses: []recommend.Use{{Series: read, Values: constant(20, 5)}}}, "unused ", 0, false},
+		{"the limit of the present class is reached",
 			recommend.Demand{Present: "small", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 99), Held: held(20)}}}, "fits medium 200", 1 - 99./200, true},
-		{"held while it used little",
+		{"the limit is reached with a low mean",
 			recommend.Demand{Present: "small", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 60), Held: held(20)}}}, "fits medium 200", 0.7, true},
-		{"held rarely",
+		{"the limit is rarely reached",
 			recommend.Demand{Present: "small", Uses: []recommend.Use{{Series: wrote, Values: constant(19, 50, 99), Held: append(make([]bool, 19), true)}}},
 			"fits small 100", 0.01, false},
-		{"close to the limit of its class, and not held",
+		{"close to the limit of the present class, and never at it",
 			recommend.Demand{Present: "small", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 85), Held: make([]bool, 20)}}}, "fits small 100", 0.15, false},
-		{"held by the largest class",
+		{"the limit of the largest class is reached",
 			recommend.Demand{Present: "large", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 399), Held: held(20)}}}, "add  800", 1 - 399./800, true},
-		{"less than half of a smaller class", recommend.Demand{Present: "large", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 20)}}}, "fits small 100", 0.8, false},
-		{"more than half of a smaller class, which could hold it",
+		{"less than half of the limit of a smaller class", recommend.Demand{Present: "large", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 20)}}}, "fits small 100", 0.8, false},
+		{"more than half of the limit of a smaller class",
 			recommend.Demand{Present: "medium", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 60)}}}, "fits medium 200", 0.7, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func outcome(a recommend.Advice) string {
 	return strings.Join(words, " ")
 }
 
-func TestAClassWithLimitsOnAllUsesLeavesLessThanOneWithALimitOnOne(t *testing.T) {
+func TestAClassThatAlsoLimitsReadsIsPreferredToOneThatLimitsOnlyWrites(t *testing.T) {
 	d := &recommend.Demand{
 		Uses: []recommend.Use{{Series: wrote, Values: constant(20, 60)}, {Series: read, Values: constant(20, 10)}},
 		Classes: []recommend.Class{
@@ -112,7 +112,8 @@ func TestAClassWithLimitsOnAllUsesLeavesLessThanOneWithALimitOnOne(t *testing.T)
 	}
 }
 
-// TestMemoryMayComeCloserToItsLimitThanARate uses two classes of memory, whose limit the kernel reports to be reached.
+// TestMemoryMayComeCloserToItsLimitThanARate has a use of memory of 85, which fits a limit of 100. A rate of 85 would
+// not.
 func TestMemoryMayComeCloserToItsLimitThanARate(t *testing.T) {
 	memory := classes.Series{Measure: history.Memory}
 	for present, want := range map[string]string{"": "fits small 100", "large": "fits large 200"} {
@@ -130,11 +131,11 @@ func TestMemoryMayComeCloserToItsLimitThanARate(t *testing.T) {
 	}
 	d.Present, d.Uses[0].Held = "c", held(20)
 	if got := recommend.Judge(d); outcome(got) != "add  180" || !got.Held {
-		t.Errorf("held by the largest class, the advice is %+v, want twice its limit", got)
+		t.Errorf("when the limit of the largest class is reached, the advice is %+v, want twice that limit", got)
 	}
 }
 
-// TestContainersThatShareAClassShareItsLimit lets others use most of the class that would fit alone.
+// TestContainersThatShareAClassShareItsLimit lets other containers use most of the limit of the smaller class.
 func TestContainersThatShareAClassShareItsLimit(t *testing.T) {
 	crowded, empty := limit(wrote, 100), limit(wrote, 150)
 	crowded.Others = constant(20, 80)
@@ -151,7 +152,7 @@ func TestContainersThatShareAClassShareItsLimit(t *testing.T) {
 	}
 }
 
-func TestALimitIsReachedByUseOrByCountsOrByWaiting(t *testing.T) {
+func TestUseOrWaitingOrTheKernelsCountShowsThatALimitIsReached(t *testing.T) {
 	values := []float64{95, 60, 60, 40, 90}
 	waited := []float64{0, 0.1, 0.2, 1, 0}
 	for _, test := range []struct {
@@ -160,10 +161,10 @@ func TestALimitIsReachedByUseOrByCountsOrByWaiting(t *testing.T) {
 		reached, waited []float64
 		want            []bool
 	}{
-		{"by use", 100, nil, nil, []bool{true, false, false, false, false}},
-		{"by waiting", 100, nil, waited, []bool{true, false, true, false, false}},
-		{"as the kernel counts", 100, []float64{0, 1, 0, 0, 0.5}, waited, []bool{false, true, false, false, true}},
-		{"without a limit", 0, nil, waited, make([]bool, 5)},
+		{"high use", 100, nil, nil, []bool{true, false, false, false, false}},
+		{"half of the limit, and waiting", 100, nil, waited, []bool{true, false, true, false, false}},
+		{"the kernel counts it", 100, []float64{0, 1, 0, 0, 0.5}, waited, []bool{false, true, false, false, true}},
+		{"no limit", 0, nil, waited, make([]bool, 5)},
 	} {
 		if diff := cmp.Diff(test.want, recommend.HeldAt(values, test.bound, test.reached, test.waited)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
@@ -171,8 +172,8 @@ func TestALimitIsReachedByUseOrByCountsOrByWaiting(t *testing.T) {
 	}
 }
 
-// FuzzJudge checks what holds for each advice: the class fits, no other class that fits leaves less over, and the order of the classes
-// does not matter. A class that is added as proposed fits.
+// FuzzJudge checks that the recommended class fits, that a class is recommended if any fits, that the order of the
+// classes does not matter, and that a proposed class fits after it is added.
 func FuzzJudge(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed)

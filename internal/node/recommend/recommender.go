@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// A recommendation needs points for at least enoughTime, and at least enoughPoints.
+// A recommendation needs at least `enoughPoints` points, which cover at least `enoughTime`.
 const (
 	enoughTime   = 5 * time.Minute
 	enoughPoints = 12
@@ -30,7 +30,8 @@ var (
 	ErrEnded = errors.New("the selected containers have ended")
 )
 
-// Report has a recommendation for each container of a pod and resource, and one for the pod itself and resources of pod scope.
+// Report has a recommendation for each container of a pod and each resource of container scope, and one for the pod and
+// each resource of pod scope.
 type Report struct {
 	Recommendations []Recommendation
 }
@@ -39,17 +40,18 @@ type Report struct {
 type Recommendation struct {
 	Container history.Container
 	Resource  string
-	// Present is the class that it has.
+	// Present is the class that the container or pod has.
 	Present string
-	// From and To are the time that was looked at, and Points the number of points in it.
+	// From and To limit the time that the advice is based on. Points is the number of points in this time.
 	From, To time.Time
 	Points   int
-	// Problem is why there is no advice. It includes the remedy.
+	// Problem is the reason why there is no advice, and the remedy.
 	Problem string
 	Advice
 	// Full is true if the advised class has no free slot. Mutable is true if a running container can get another class.
 	Full, Mutable bool
-	// ClassFile is a class file with the class that would have to be added. It is nil if there is none to add, or if the backend cannot write one.
+	// ClassFile is a class file with the class to add. It is nil if no class has to be added, or if the backend cannot
+	// write one.
 	ClassFile map[string]any
 }
 
@@ -64,8 +66,8 @@ func New(store *state.View, recorder *history.Recorder) *Recommender {
 	return &Recommender{store: store, recorder: recorder}
 }
 
-// Recommend finds the classes that fit the selected containers of a pod. It changes nothing. One request at a time is answered; ctx limits the
-// waiting for others.
+// Recommend finds the classes that fit the selected containers of a pod. It changes nothing. It answers one request at
+// a time. `ctx` limits how long it waits for other requests.
 func (r *Recommender) Recommend(ctx context.Context, s history.Selection) (Report, error) {
 	if s == (history.Selection{}) {
 		return Report{}, fmt.Errorf("%w: name the pod", history.ErrInvalid)
@@ -109,14 +111,14 @@ func (r *Recommender) Recommend(ctx context.Context, s history.Selection) (Repor
 	return report, nil
 }
 
-// add adds a recommendation, unless the classes of the resource have no limits.
+// add adds a recommendation that is not empty.
 func (r *Report) add(of Recommendation) {
 	if of.Problem != "" || of.Outcome != "" {
 		r.Recommendations = append(r.Recommendations, of)
 	}
 }
 
-// view has what one request is answered from.
+// view has the data for the answer to one request.
 type view struct {
 	*state.View
 	window history.Window
@@ -124,7 +126,7 @@ type view struct {
 	status state.Status
 }
 
-// selected returns the tracks of the selected containers that run. Init containers, e.g., have ended.
+// selected returns the tracks of the selected containers that still run. Init containers, for example, have ended.
 func (v *view) selected(s history.Selection) ([]int, error) {
 	selected, err := v.window.Select(s)
 	if err != nil {
@@ -144,12 +146,13 @@ func (v *view) selected(s history.Selection) ([]int, error) {
 type resource struct {
 	*state.ResourceStatus
 	promiser classes.Promiser
-	// shared is true if all containers of a class share its limits. These have had their values at least since the time valuesSince.
+	// `shared` is true if all containers of a class share its limits. The values of these limits have not changed since
+	// `valuesSince`.
 	shared      bool
 	valuesSince time.Time
 }
 
-// resources returns the resources of which some class limits something that the history can have.
+// resources returns the resources of containers and pods whose backends report limits.
 func (v *view) resources() (all []resource) {
 	for i := range v.status.Resources {
 		status := &v.status.Resources[i]
@@ -174,7 +177,7 @@ func (v *view) ofContainer(of resource, track int) Recommendation {
 	return v.recommend(of, e, t.Container, []int{track})
 }
 
-// ofPod returns the recommendation for the pod of tracks.
+// ofPod returns the recommendation for the pod whose containers have the given `tracks`.
 func (v *view) ofPod(of resource, tracks []int) Recommendation {
 	t := v.window.Tracks[tracks[0]].Container
 	t.Name, t.ID = "", ""
@@ -187,7 +190,8 @@ func (v *view) ofPod(of resource, tracks []int) Recommendation {
 	return v.recommend(of, holdings[0], t, tracks)
 }
 
-// recommend returns the recommendation for a container or pod with the given tracks. It is empty if no class has a limit.
+// recommend returns the recommendation for a container or pod with the given `tracks`. It is empty if no class has a
+// limit.
 func (v *view) recommend(of resource, e state.Holding, c history.Container, tracks []int) Recommendation {
 	promises := of.promises(e)
 	if len(promises) == 0 {
@@ -220,7 +224,7 @@ func (v *view) recommend(of resource, e state.Holding, c history.Container, trac
 	return r
 }
 
-// unsettled returns why the values of a container do not belong to the class that it has, or "".
+// unsettled returns the reason why what a container uses does not show the effect of its class, or "".
 func unsettled(e state.Holding, resource string) string {
 	switch want, has := e.Class(resource), e.ObservedClass(resource); {
 	case want != has:
@@ -235,7 +239,8 @@ func unsettled(e state.Holding, resource string) string {
 	return ""
 }
 
-// noRoom returns why the history lacks a part of what a container or pod uses of what classes promise, or "".
+// noRoom returns a message if the history had no room for some of the containers or disks that the classes limit, or
+// "".
 func (v *view) noRoom(promises map[string][]classes.Promise, e state.Holding, tracks []int) string {
 	if v.window.Incomplete > 0 && e.Scope() == classes.PodScope {
 		running := v.Where(func(c state.Holding) bool {
@@ -259,8 +264,8 @@ func (v *view) noRoom(promises map[string][]classes.Promise, e state.Holding, tr
 // span is the points from `from` up to before `to`.
 type span struct{ from, to int }
 
-// span returns the points in which tracks ran with the present values of their class. The reconciler enforces the values of a container
-// again when they change, but it changes shared limits without their containers.
+// span returns the points in which the containers of `tracks` ran with the present values of their class. A change of
+// shared limits does not change InForce of the containers, so span also honours `valuesSince`.
 func (v *view) span(of resource, e state.Holding, tracks []int) span {
 	since := e.InForce
 	if of.shared && of.valuesSince.After(since) {
@@ -277,7 +282,7 @@ func (v *view) span(of resource, e state.Holding, tracks []int) span {
 	return s
 }
 
-// tooLittle says how much is recorded and how much is needed, if it is too little.
+// tooLittle returns a message if the span is too short for a recommendation, or "".
 func (v *view) tooLittle(s span) string {
 	recorded, point := time.Duration(0), enoughTime/enoughPoints
 	if s.to > s.from {

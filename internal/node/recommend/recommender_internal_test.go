@@ -11,17 +11,17 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func TestNothingIsRecommendedFromTheUseInAnotherClass(t *testing.T) {
+func TestNothingIsRecommendedWhileTheClassIsNotInForce(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*state.Holding)
 		want   string
 	}{
-		"settled":            {func(*state.Holding) {}, ""},
-		"another resource":   {func(h *state.Holding) { h.Stale = map[string]string{"other": "memory.high"} }, ""},
-		"being changed":      {func(h *state.Holding) { h.Observed = map[string]string{"r": "slow"} }, `its class is being changed from "slow" to "fast"; ask again`},
-		"of an earlier file": {func(h *state.Holding) { h.Stale = map[string]string{"r": "memory.high"} }, "it still has memory.high of an earlier version of its class; recreate the pod"},
-		"of another program": {func(h *state.Holding) { h.Foreign = map[string]string{"r": "io.max"} }, "another program has set io.max"},
-		"of a lazy enforcer": {func(h *state.Holding) { h.NotEnforced = map[string]string{"r": "no switch"} }, "its class is not enforced: no switch"},
+		"in force":                     {func(*state.Holding) {}, ""},
+		"another resource":             {func(h *state.Holding) { h.Stale = map[string]string{"other": "memory.high"} }, ""},
+		"being changed":                {func(h *state.Holding) { h.Observed = map[string]string{"r": "slow"} }, `its class is being changed from "slow" to "fast"; ask again`},
+		"values of an earlier version": {func(h *state.Holding) { h.Stale = map[string]string{"r": "memory.high"} }, "it still has memory.high of an earlier version of its class; recreate the pod"},
+		"set by another program":       {func(h *state.Holding) { h.Foreign = map[string]string{"r": "io.max"} }, "another program has set io.max"},
+		"not enforced":                 {func(h *state.Holding) { h.NotEnforced = map[string]string{"r": "no switch"} }, "its class is not enforced: no switch"},
 	} {
 		h := state.Holding{Holding: classes.Holding{Assignments: []classes.Assignment{{Resource: "r", Class: "fast"}}}}
 		test.change(&h)

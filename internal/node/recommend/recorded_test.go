@@ -17,13 +17,15 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// trial is what a workload used with a limit, or without one if the bound is 0. waited has the part of the time in which it waited.
+// trial is a run of a workload with the limit `bound`, or without a limit if `bound` is 0. For each point, `values` has
+// the use, and `waited` the part of the time in which the workload waited.
 type trial struct {
 	bound          float64
 	values, waited []float64
 }
 
-// recording is a workload that test/lab/demand has recorded: without a limit, and in one trial for each class, the smallest first.
+// recording has the runs of a workload that test/lab/demand has recorded: `free` without a limit, and one of `trials`
+// for each class, the smallest first.
 type recording struct {
 	name   string
 	series classes.Series
@@ -100,7 +102,7 @@ func (r *recording) best() int {
 	return len(r.trials)
 }
 
-// recommended returns the index of the class that is recommended for the use in a trial, and the advice.
+// recommended returns the advice for the use in a trial, and the index of its class.
 func (r *recording) recommended(one *trial) (int, recommend.Advice) {
 	d := &recommend.Demand{Uses: []recommend.Use{{Series: r.series, Values: one.values}}}
 	for i, class := range r.trials {
@@ -119,7 +121,7 @@ func (r *recording) recommended(one *trial) (int, recommend.Advice) {
 	return len(r.trials), got
 }
 
-// leastGood of the 30 recordings must be within one step of the best class.
+// leastGood is the number of the 30 recordings for which the recommended class must be the best one or the next to it.
 const leastGood = 27
 
 func within(one, other int) bool { return max(one, other)-min(one, other) <= 1 }
@@ -132,8 +134,8 @@ func (r *recording) bound(class int) string {
 	return tables.Decimal(r.trials[class].bound)
 }
 
-// TestTheRecommendedClassIsWithinOneStepOfTheBest compares what is recommended for the use without a limit with the best class by trial: the smallest
-// one in which the workload, run with the limit of the class, rarely reached it.
+// TestTheRecommendedClassIsWithinOneStepOfTheBest recommends a class for the use without a limit. The best class is the
+// smallest one whose limit the workload rarely reached when it ran with that limit.
 func TestTheRecommendedClassIsWithinOneStepOfTheBest(t *testing.T) {
 	all := recordings(t)
 	good, same, early, earlySame := 0, 0, 0, 0
@@ -156,8 +158,8 @@ func TestTheRecommendedClassIsWithinOneStepOfTheBest(t *testing.T) {
 	}
 }
 
-// TestStepsFromTheSmallestClassEndWithinOneStepOfTheBest puts each workload into the smallest class, which holds it, and follows the
-// recommendations.
+// TestStepsFromTheSmallestClassEndWithinOneStepOfTheBest runs each workload in the smallest class first, and then in
+// each class that is recommended.
 func TestStepsFromTheSmallestClassEndWithinOneStepOfTheBest(t *testing.T) {
 	all := recordings(t)
 	good, same, most, held := 0, 0, 0, 0
