@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// These are the names of the series. Backends that measure the same have the same names.
+// These are the names of the measures. Backends that measure the same value use the same name.
 const (
 	ReadBytes     = "fs_reads_bytes_total"
 	WrittenBytes  = "fs_writes_bytes_total"
@@ -36,7 +36,7 @@ const (
 	Occupancy     = "llc_occupancy_bytes"
 )
 
-// OfPod is the Part of what the kernel counts for a container's pod.
+// OfPod is the Part of series that the kernel counts for a container's pod.
 const OfPod = "pod"
 
 // FS is the part of the host's filesystem that Counters needs. Paths are paths on the host.
@@ -51,7 +51,7 @@ type Tree interface {
 	Unified() bool
 }
 
-// Counters reads what the kernel counts for a container in its cgroup, and what limits of its pod have done. It reads cgroup v2 only,
+// Counters reads the counters of a container's cgroup, and those of the limits of its pod. It reads cgroup v2 only,
 // because cgroup v1 has no pressure stall information.
 type Counters struct {
 	fs   FS
@@ -59,7 +59,7 @@ type Counters struct {
 
 	mu    sync.Mutex // guards the fields below. A call that the kernel has blocked may end while another one reads.
 	disks map[iocgroup.Device]string
-	// pods has what this sample has read of pods, by directory.
+	// pods has the readings of pods in the present sample, by directory.
 	pods map[string]classes.Reading
 }
 
@@ -97,7 +97,7 @@ func (c *Counters) Read(target classes.Holder) (classes.Reading, error) {
 	return reading, err
 }
 
-// ofPod reads how the limits of a container's pod have throttled the pod. The reading is empty if they cannot be read.
+// ofPod reads the counters of the limits of a container's pod. The reading is empty if the counters cannot be read.
 func (c *Counters) ofPod(target classes.Holder) classes.Reading {
 	dir, err := c.tree.UnifiedDir(classes.Holder{ID: target.SandboxID, PodUID: target.PodUID, CgroupsPath: target.PodCgroupsPath})
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *Counters) ofPod(target classes.Holder) classes.Reading {
 		return reading
 	}
 
-	// memory.events counts the limits of the containers, too.
+	// memory.events also counts events of the containers' limits.
 	files := []cgroup.UsageFile{{Name: "cpu.stat", Add: cpuStat()}, {Name: "memory.events.local", Add: memoryEvents()}}
 	counted, _ := cgroup.ReadUsage(c.fs, dir, files, func() error { return nil })
 	reading = classes.Reading{}
@@ -181,13 +181,14 @@ func pressure(measure string) func(classes.Reading, []byte) {
 	}
 }
 
-// unit is a measure, and how many units of the kernel make one of the measure.
+// unit is a measure, and the number of units of the kernel that make one unit of the measure.
 type unit struct {
 	measure string
 	units   float64
 }
 
-// keyed returns the parser of a file with lines of the form "KEY VALUE". It adds up the values of the keys that have one measure.
+// keyed returns the parser of a file with lines of the form "KEY VALUE". It adds up the values of keys that have the
+// same measure.
 func keyed(keys map[string]unit) func(classes.Reading, []byte) {
 	return func(reading classes.Reading, data []byte) {
 		found := 0

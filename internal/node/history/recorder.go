@@ -20,22 +20,23 @@ import (
 )
 
 const (
-	// recordTime is the time after which a sample begins no more readings, unless the interval is shorter.
+	// recordTime is the time after which a sample begins no more readings. A shorter interval replaces it.
 	recordTime = 5 * time.Second
 	// readTime limits the reading of one container.
 	readTime = 2 * time.Second
-	// maxBlocked is how many readings may be blocked in the kernel. With so many, nothing is recorded until one of them returns.
+	// maxBlocked is the number of readings that may be blocked in the kernel. If so many are, nothing is recorded until
+	// one of them returns.
 	maxBlocked = 4
 )
 
-// ErrNotRecorded means that the plugin keeps no history, or that this machine shows nothing to keep.
+// ErrNotRecorded means that the history is off, or that this machine has no counters to record.
 var ErrNotRecorded = errors.New("nothing is recorded")
 
 // Recorder reads the counters of all containers at an interval, and keeps them in a ring. With the interval 0 it does nothing.
 type Recorder struct {
 	store    *state.View
 	meter    *usage.Meter
-	guard    *kernel.Guard // apart from that of the hooks, so that readings that hang never count for hooks
+	guard    *kernel.Guard // separate from the guard of the hooks, so that blocked readings do not count there
 	counters *Counters
 	interval time.Duration
 	now      func() time.Time
@@ -45,7 +46,7 @@ type Recorder struct {
 	ring *Ring
 }
 
-// New returns a recorder. Unrecorded says when it records nothing.
+// New returns a recorder. It records nothing if Unrecorded returns an error.
 func New(store *state.View, meter *usage.Meter, guard *kernel.Guard, counters *Counters, interval time.Duration, now func() time.Time) *Recorder {
 	r := &Recorder{
 		store: store, meter: meter, guard: guard.Apart(maxBlocked), counters: counters, interval: interval, now: now, borrowed: semaphore.NewWeighted(1),
@@ -56,7 +57,7 @@ func New(store *state.View, meter *usage.Meter, guard *kernel.Guard, counters *C
 	return r
 }
 
-// Unrecorded returns why nothing is recorded, in one line, or nil.
+// Unrecorded returns the reason why nothing is recorded, in one line, or nil.
 func (r *Recorder) Unrecorded() error {
 	switch {
 	case r.interval == 0:
@@ -75,13 +76,15 @@ func (r *Recorder) HistoryInterval() time.Duration {
 	return r.interval
 }
 
-// FollowHistory records at the interval until ctx ends. It returns at once if nothing is recorded. RecordHistory must not be called meanwhile.
+// FollowHistory records at the interval until `ctx` ends. It returns at once if nothing is recorded. RecordHistory must
+// not be called at the same time.
 func (r *Recorder) FollowHistory(ctx context.Context) {
 	pause.Every(ctx, r.HistoryInterval(), func() { r.RecordHistory(ctx) })
 }
 
-// RecordHistory adds one sample. It leaves out the containers for which the kernel does not answer in time. What they use is then in
-// their next sample. It reads resctrl and cgroups at the same time, so that a slow resctrl takes no time from the cgroups.
+// RecordHistory adds one sample. It leaves out the containers for which the kernel does not answer in time; their next
+// sample has what they used meanwhile. It reads resctrl and cgroups at the same time, so that a slow resctrl does not
+// delay the cgroups.
 func (r *Recorder) RecordHistory(ctx context.Context) {
 	if r.ring == nil {
 		return
@@ -102,7 +105,7 @@ func (r *Recorder) RecordHistory(ctx context.Context) {
 	for _, e := range running {
 		reading, err := r.read(ctx, &worker, e.Holder)
 		if err != nil {
-			continue // it has ended, or the next sample tries again: a value that is missing once would count from 0 later
+			continue // it has ended, or the next sample tries again. A sample with a part of its values would let the others count from 0 later
 		}
 		reads = append(reads, Read{Container{e.ID, e.PodUID, e.PodNamespace, e.PodName, e.Container}, reading})
 	}
@@ -131,8 +134,8 @@ func (r *Recorder) read(ctx context.Context, worker *kernel.Worker, target class
 	return kernel.AwaitOn(ctx, worker, r.guard, call, what, func() (classes.Reading, error) { return r.counters.Read(target) })
 }
 
-// Borrow returns what was recorded. One caller at a time has it, because it takes some MiB; ctx limits the waiting for others. The caller
-// must call the function `done` at the end.
+// Borrow returns what was recorded. Only one caller at a time has it, because it takes some MiB; `ctx` limits how long
+// Borrow waits for other callers. The caller must call `done` at the end.
 func (r *Recorder) Borrow(ctx context.Context) (w Window, done func(), err error) {
 	if err := r.Unrecorded(); err != nil {
 		return w, nil, fmt.Errorf("%w: %w", ErrNotRecorded, err)

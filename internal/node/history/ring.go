@@ -1,7 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package history keeps what containers have used and how long they have waited, for some minutes, in a bounded number of bytes.
+// Package history keeps what containers have used and how long they have waited, for some minutes, in a bounded number
+// of bytes. A sample has the values of all containers at one moment. A Window shows the samples as points, which are
+// the times between them, and as tracks: a Track has the values of one container, by series.
 package history
 
 import (
@@ -19,18 +21,21 @@ import (
 const (
 	// Keep is how far the history reaches back.
 	Keep = 15 * time.Minute
-	// Budget is the maximum size of a ring in bytes. With more, the history is shorter. If not even leastSamples fit, containers are left out.
+	// Budget is the maximum size of a ring in bytes. If the samples need more, the ring keeps fewer. If not even
+	// leastSamples samples fit, the ring leaves out containers.
 	Budget = 8 << 20
-	// leastSamples is how many samples of a ring always fit. The containers and their counters have half of the budget, and the samples have
-	// the other half.
+	// leastSamples is the number of samples that always fit into a ring. The containers and their counters have half of
+	// the budget, and the samples have the other half.
 	leastSamples = 10
-	// maxSeries is the maximum number of series that a ring knows. It records no further ones, e.g. of more than 500 disks.
+	// maxSeries is the maximum number of series of a ring. Four series for each of 500 disks fit; the ring leaves out
+	// others.
 	maxSeries = 2048
-	// mostPoints is the maximum number of points of a Window. A longer history is shown in coarser points.
+	// mostPoints is the maximum number of points of a Window. With more samples, a point covers several of them.
 	mostPoints = 120
 )
 
-// These are the estimated sizes of the bookkeeping of a container without its texts, of one value in it, and of a sample.
+// These are the estimated sizes of what a ring keeps, in bytes. `containerSize` does not include the texts of a
+// container.
 const (
 	containerSize = 1400
 	counterSize   = 24
@@ -55,23 +60,23 @@ type Read struct {
 	Reading classes.Reading
 }
 
-// Ring has samples of containers, the oldest first. A sample has only the values that are not 0: the growth of cumulative values
-// since the sample before, and other values as they are. A Ring does no I/O, and is not safe for concurrent use.
+// Ring has samples of containers, the oldest first. For a cumulative series, a sample has the growth since the sample
+// before; for others, it has the value. It leaves out zeros. A Ring does no I/O, and is not safe for concurrent use.
 type Ring struct {
 	budget int
-	// used is the size of the samples and gaps, and fixed that of the containers, their counters and the series.
+	// `used` is the size of the samples and gaps. `fixed` is the size of the containers, their counters and the series.
 	used, fixed int
-	// series has the names of all series. The counters and samples refer to them by index.
+	// The counters and samples refer to `series` by index.
 	series  []classes.Series
 	indexes map[classes.Series]int
-	// The containers by ID. Their numbers increase.
+	// `containers` has the containers by ID. `next` is the number of the newest one.
 	containers map[string]*known
 	next       uint64
 	samples    []sample
 	// added is the number of samples that were ever added.
 	added int
-	// incomplete is the number of containers that the newest sample lacks, or lacks values of, because there is no room. full is true if
-	// that is the case for the container that is being added.
+	// incomplete is the number of containers that the newest sample lacks, or lacks values of, because there is no
+	// room. `full` is true if there is no room for a value of the container that is being added.
 	incomplete int
 	full       bool
 }
@@ -80,15 +85,17 @@ type Ring struct {
 type known struct {
 	Container
 	number uint64
-	// The samples from first to last, counted from the first one ever, have the container.
+	// `first` and `last` are the numbers of the first and the last sample that have the container. The ring counts all
+	// samples that were ever added.
 	first, last int
-	// incomplete is the last sample that lacks values of the container, because there is no room. It is -1 if no sample does.
+	// incomplete is the number of the last sample that lacks values of the container, because there is no room. It is
+	// -1 if there is none.
 	incomplete int
 	gaps       []gap
 	counters   []counter
 }
 
-// gap is a number of samples that lack a container, and the sample after them.
+// gap is a number of successive samples that lack a container. `to` is the number of the sample after them.
 type gap struct{ to, samples int }
 
 // counter is the last value of a cumulative series, in units of the ring.
@@ -97,8 +104,9 @@ type counter struct {
 	value  uint64
 }
 
-// sample has the values of one moment, as numbers of variable length: for each container the difference of its number to the one before,
-// the number of its values, and the values with their series.
+// sample has the values of one moment. `data` is a sequence of varints: for each container the difference between its
+// number and that of the container before, the number of its values, and for each value the index of its series and the
+// value.
 type sample struct {
 	time time.Time
 	data []byte
@@ -109,10 +117,10 @@ func NewRing(budget int) *Ring {
 	return &Ring{budget: budget, indexes: map[classes.Series]int{}, containers: map[string]*known{}}
 }
 
-// Add adds a sample, and removes what is older than Keep or does not fit into the budget. A sample that is not newer than the last one
-// is left out. What a container has used before its first sample is not counted. A disk that a later sample has first counts from 0. What
-// a container has used while samples lacked it counts evenly for these samples. If there is no room for all containers, those that the ring
-// does not have yet are left out first.
+// Add adds a sample, and removes samples that are older than Keep or do not fit into the budget. It leaves out a sample
+// that is not newer than the last one. It does not count what a container used before its first sample. A disk that
+// appears in a later sample counts from 0. What a container used while samples lacked it is spread evenly over these
+// samples. If there is no room for all containers, Add first leaves out those that the ring does not have yet.
 func (r *Ring) Add(now time.Time, reads []Read) {
 	if len(r.samples) > 0 && !now.After(r.samples[len(r.samples)-1].time) {
 		return
@@ -168,7 +176,8 @@ func (r *Ring) admit(reads []Read) []Read {
 	})
 }
 
-// forget removes the oldest samples of containers that the last sample lacks, if the containers that are new need their room.
+// forget removes the oldest samples until there is room for the new containers in `reads`, or until the last sample has
+// all containers that are left.
 func (r *Ring) forget(reads []Read) {
 	need := 0
 	for _, read := range reads {
@@ -198,7 +207,7 @@ func (r *Ring) know(read Read) bool {
 		return false
 	}
 	for _, text := range []*string{&c.ID, &c.PodUID, &c.Namespace, &c.Pod, &c.Name} {
-		*text = strings.Clone(*text) // without the larger text that it may be a part of
+		*text = strings.Clone(*text) // so that the larger text of which it may be a part can be freed
 	}
 	r.next++
 	r.containers[c.ID] = &known{Container: c, number: r.next, first: r.added, last: r.added, incomplete: -1}
@@ -215,7 +224,7 @@ func (r *Ring) takes(bytes int) bool {
 	return true
 }
 
-// values encodes the values of a container that are not 0, and keeps its counters.
+// values encodes the values of a container that are not 0, and updates its counters.
 func (r *Ring) values(c *known, reading classes.Reading) (data []byte, n int) {
 	for series, value := range reading {
 		at, ok := r.index(series)
@@ -234,8 +243,8 @@ func (r *Ring) values(c *known, reading classes.Reading) (data []byte, n int) {
 	return data, n
 }
 
-// grown returns by how much a counter has grown since the last sample, and keeps its value. It is 0 for a counter that has decreased:
-// nothing says whether it has begun again.
+// grown returns by how much a counter has grown since the last sample, and stores its value. It returns 0 for a counter
+// that has decreased, because it is unknown from which value the counter began again.
 func (r *Ring) grown(c *known, series int, value uint64) uint64 {
 	at, found := slices.BinarySearchFunc(c.counters, series, func(c counter, series int) int { return cmp.Compare(c.series, series) })
 	if !found {
@@ -249,7 +258,7 @@ func (r *Ring) grown(c *known, series int, value uint64) uint64 {
 				return value // the kernel shows a disk from its first use on
 			}
 		}
-		return 0 // it may have counted for long, e.g. if the plugin has started since, or if the kernel did not answer before
+		return 0 // it may have counted for a long time before, e.g. before the plugin started
 	}
 	before := c.counters[at].value
 	c.counters[at].value = value
@@ -271,7 +280,8 @@ func (r *Ring) index(series classes.Series) (int, bool) {
 	return at, true
 }
 
-// unitsOf returns how many units of the ring make one unit of a series. Times are kept in microseconds, which the kernel counts.
+// unitsOf returns how many units of the ring make one unit of a series. The ring keeps times in microseconds, as the
+// kernel counts them.
 func unitsOf(series classes.Series) float64 {
 	if strings.Contains(series.Measure, "_seconds") {
 		return 1e6
@@ -279,7 +289,7 @@ func unitsOf(series classes.Series) float64 {
 	return 1
 }
 
-// shrink removes the oldest samples, and the containers that no sample has.
+// shrink removes samples that are older than Keep or do not fit into the budget.
 func (r *Ring) shrink(now time.Time) {
 	old, used := 0, r.fixed+r.used
 	for old < len(r.samples)-1 && (now.Sub(r.samples[old].time) > Keep || used > r.budget) {
@@ -291,7 +301,7 @@ func (r *Ring) shrink(now time.Time) {
 	}
 }
 
-// remove removes a number of the oldest samples, and the containers that no other sample has.
+// remove removes the `old` oldest samples, and the containers that no other sample has.
 func (r *Ring) remove(old int) {
 	for _, s := range r.samples[:old] {
 		r.used -= sampleSize + len(s.data)

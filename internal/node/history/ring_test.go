@@ -35,10 +35,10 @@ func TestAWindowHasRatesOfCountersAndValuesOfGauges(t *testing.T) {
 		reads := []history.Read{{Container: named("a"), Reading: classes.Reading{
 			series(history.WrittenBytes, "sda"): 1000 + n*200, series(history.IOWaiting, ""): n * 2.5, series(history.Memory, ""): 7 + n,
 		}}}
-		if i >= 1 { // is found later, and has run for long
+		if i >= 1 { // the first sample of b is sample 1, and its counter is not 0
 			reads = append(reads, history.Read{Container: named("b"), Reading: classes.Reading{series(history.Reads, "sda"): 9000 + 30*max(0, n-2)}})
 		}
-		if i == 3 { // uses another disk for the first time
+		if i == 3 { // b uses sdb for the first time
 			reads[1].Reading[series(history.Reads, "sdb")] = 20
 		}
 		r.Add(start().Add(time.Duration(i)*10*time.Second), reads)
@@ -62,8 +62,9 @@ func TestAWindowHasRatesOfCountersAndValuesOfGauges(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatWasMeasuredIsCounted lets a counter decrease, and the monitoring of another one be read first when it has counted for long.
-func TestOnlyWhatWasMeasuredIsCounted(t *testing.T) {
+// TestACounterThatDecreasesOrAppearsCountsFromItsNextSample has a counter that decreases, and one that appears with a
+// large value.
+func TestACounterThatDecreasesOrAppearsCountsFromItsNextSample(t *testing.T) {
 	r := history.NewRing(history.Budget)
 	for i, value := range []float64{1000, 1050, 1049, 1059} {
 		reading := classes.Reading{series(history.Reads, "sda"): value}
@@ -78,7 +79,8 @@ func TestOnlyWhatWasMeasuredIsCounted(t *testing.T) {
 	}
 }
 
-// TestSamplesThatLackAContainerDoNotRaiseItsRate lets the kernel not answer for a container for a while, and the ring forget the beginning.
+// TestSamplesThatLackAContainerDoNotRaiseItsRate leaves a container out of some samples. What it used meanwhile is
+// spread over these samples, also when the ring has removed some of them.
 func TestSamplesThatLackAContainerDoNotRaiseItsRate(t *testing.T) {
 	r := history.NewRing(history.Budget)
 	lacks := func(i int) bool { return i%7 == 3 || i > 20 && i < 40 }
@@ -102,7 +104,7 @@ func TestSamplesThatLackAContainerDoNotRaiseItsRate(t *testing.T) {
 	}
 }
 
-func TestALongHistoryIsShownInCoarserPointsOfTheSameSum(t *testing.T) {
+func TestALongHistoryIsShownInCoarserPointsWithTheSameMean(t *testing.T) {
 	r := history.NewRing(history.Budget)
 	for i := range 601 {
 		r.Add(start().Add(time.Duration(i)*time.Second), []history.Read{{Container: named("a"), Reading: classes.Reading{
@@ -120,7 +122,8 @@ func TestALongHistoryIsShownInCoarserPointsOfTheSameSum(t *testing.T) {
 	}
 }
 
-// busy returns what 500 containers have used: each of them uses two disks, and everything else that is recorded, and nothing is ever 0.
+// busy returns the readings of containers that use two disks each. They have all series that are recorded, and no value
+// is 0.
 func busy(random *rand.Rand, totals []classes.Reading) (reads []history.Read) {
 	for i := range totals {
 		if totals[i] == nil {
@@ -179,8 +182,8 @@ func TestFifteenMinutesOf500BusyContainersFitIntoTheBudget(t *testing.T) {
 	runtime.KeepAlive(totals)
 }
 
-// TestTheBudgetHoldsWhateverContainersDo lets containers come and go each second.
-func TestTheBudgetHoldsWhateverContainersDo(t *testing.T) {
+// TestTheBudgetHoldsWhileContainersComeAndGo replaces all containers after each third sample.
+func TestTheBudgetHoldsWhileContainersComeAndGo(t *testing.T) {
 	const budget = 256 << 10
 	random := rand.New(rand.NewPCG(1, 2))
 	r := history.NewRing(budget)
@@ -199,8 +202,8 @@ func TestTheBudgetHoldsWhateverContainersDo(t *testing.T) {
 	}
 }
 
-// TestTheBudgetIsFirmForOneSample lets thousands of containers run, or containers use hundreds of disks each.
-func TestTheBudgetIsFirmForOneSample(t *testing.T) {
+// TestTheBudgetHoldsForMoreContainersOrDisksThanFit also checks the memory that the ring really takes.
+func TestTheBudgetHoldsForMoreContainersOrDisksThanFit(t *testing.T) {
 	for _, test := range []struct {
 		name              string
 		containers, disks int
@@ -247,8 +250,8 @@ func TestTheBudgetIsFirmForOneSample(t *testing.T) {
 	}
 }
 
-// TestNewContainersGetTheRoomOfThoseThatHaveEnded fills a ring with containers, which end, and others begin. The ring does not forget its
-// last sample, so that the first sample after the change has no room.
+// TestNewContainersGetTheRoomOfThoseThatHaveEnded replaces all containers of a full ring after each fourth sample. The
+// first sample after that may lack some of the new ones, because the ring keeps its last sample.
 func TestNewContainersGetTheRoomOfThoseThatHaveEnded(t *testing.T) {
 	const containers = 1200
 	random := rand.New(rand.NewPCG(1, 4))

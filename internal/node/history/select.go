@@ -14,7 +14,7 @@ import (
 var (
 	// ErrUnknown means that the history has no such container or pod.
 	ErrUnknown = errors.New("not in the history")
-	// ErrInvalid means that a request selects nothing that can be meant.
+	// ErrInvalid means that a request lacks a part.
 	ErrInvalid = errors.New("invalid request")
 	// ErrAmbiguous means that the history has several pods of this name.
 	ErrAmbiguous = errors.New("several pods have this name")
@@ -23,7 +23,8 @@ var (
 // Selection selects containers. Without a pod, it selects all containers of the node.
 type Selection struct{ Namespace, Pod, PodUID, Container string }
 
-// Check returns an error if a part of a pod's name is given without the rest.
+// Check returns ErrInvalid if the selection has a namespace or a pod without the other one, or another field without a
+// pod.
 func (s Selection) Check() error {
 	switch {
 	case s.Pod == "" && s != (Selection{}):
@@ -34,7 +35,8 @@ func (s Selection) Check() error {
 	return nil
 }
 
-// Select returns the indexes of the selected tracks in increasing order. Of the instances of a container, it is the newest.
+// Select returns the indexes of the selected tracks in increasing order. If a container was restarted, it selects only
+// the newest instance.
 func (w *Window) Select(s Selection) ([]int, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -47,7 +49,7 @@ func (w *Window) Select(s Selection) ([]int, error) {
 		}
 		pods[t.PodUID] = true
 		if s.Container == "" || t.Name == s.Container {
-			newest[[2]string{t.PodUID, t.Name}] = i // the tracks are in the order of their beginnings
+			newest[[2]string{t.PodUID, t.Name}] = i // a later track is a newer instance
 		}
 	}
 	what := fmt.Sprintf("pod %s/%s", s.Namespace, s.Pod)

@@ -12,13 +12,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Window is the content of a ring. Its points are the times between two samples, or several of them.
+// Window is the content of a ring. A point is the time between two successive samples, or several such times.
 type Window struct {
-	// Times has the limits of the points: point i is from Times[i] to Times[i+1].
+	// Point i is from Times[i] to Times[i+1].
 	Times []time.Time
-	// Tracks has the containers that are in any sample, in the order in which they were first seen.
+	// Tracks has the containers of all samples, in the order of their first sample.
 	Tracks []Track
-	// Series has all series that were ever read, also those that were always 0.
+	// Series has all series that were ever read, even if they were always 0.
 	Series []classes.Series
 	// Incomplete is the number of containers that the newest sample lacks, or lacks values of, because the ring has no room.
 	Incomplete int
@@ -27,10 +27,10 @@ type Window struct {
 // Track is what one container has used in a window.
 type Track struct {
 	Container
-	// Values has a value for each point, by series. For a cumulative series it is the growth per second, otherwise the mean. A series that
-	// was always 0 is missing.
+	// Values has a value for each point, by series. It is the growth per second if the series is cumulative, and
+	// otherwise the mean. A series that was always 0 is missing.
 	Values map[classes.Series][]float32
-	// From and To are the points in which the container was read: From, and those up to before To.
+	// The container was read in the points from From to To-1.
 	From, To int
 	// Incomplete is true if a sample lacks values of the container, because the ring has no room.
 	Incomplete bool
@@ -45,7 +45,7 @@ func (r *Ring) Window() Window {
 	if intervals < 1 {
 		return Window{}
 	}
-	merge := (intervals + mostPoints - 1) / mostPoints // how many samples make a point
+	merge := (intervals + mostPoints - 1) / mostPoints // the number of intervals between samples in a point
 	points := (intervals + merge - 1) / merge
 	w := Window{Times: []time.Time{r.samples[0].time}, Series: slices.Clone(r.series), Incomplete: r.incomplete}
 	for i := range points {
@@ -71,10 +71,10 @@ func (r *Ring) Window() Window {
 		})
 	}
 
-	// spread adds a value to the points of the samples after `from` up to `to`, and a growth in equal rates.
+	// spread adds a value to the points of the samples from `from`+1 to `to`. It spreads growth evenly over the time.
 	spread := func(t *Track, series classes.Series, value float64, from, to int) {
 		begin, whole := r.samples[max(from, 0)].time, 1.0
-		if from < 0 { // some of the samples that lacked the container are not kept any more
+		if from < 0 { // some of the samples that lacked the container were removed
 			whole = float64(to) / float64(to-from)
 		}
 		for i := max(from, 0) + 1; i <= to; i++ {
@@ -87,7 +87,7 @@ func (r *Ring) Window() Window {
 			t.add(series, point, points, value*part)
 		}
 	}
-	for i := 1; i <= intervals; i++ { // sample 0 is only the beginning
+	for i := 1; i <= intervals; i++ { // sample 0 is the beginning of the first point
 		r.decode(r.samples[i].data, func(number uint64, series int, value float64) {
 			at, has := byNumber[number]
 			if !has {
