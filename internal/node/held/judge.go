@@ -1,7 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package held compares what classes promise with what the kernel measures. Judge decides and does no I/O; Watch takes the samples.
+// Package held compares what classes promise with what the kernel measures. A promise is a bound of a class on one
+// measured value (classes.Promise); the kernel enforces it. A class holds it if its containers use no more. Judge
+// decides and does no I/O; Watch takes the samples.
 package held
 
 import (
@@ -15,23 +17,24 @@ import (
 
 // These constants are the rules of the Judge. docs/held.md states them.
 const (
-	// Window is the time over which use is compared with a bound. It is at least minSamples intervals.
+	// Window is the time over which use is compared with a bound. If minSamples intervals are longer, they are the
+	// window.
 	Window     = time.Minute
 	minSamples = 4
-	// reachedShare is the part of a bound that counts as reached if the kernel does not count that itself.
+	// reachedShare is the part of a bound at which the bound counts as reached, if the kernel has no counter for this.
 	reachedShare = 0.9
 )
 
-// Use is what a holder of a class, or the class as a whole, uses of what the class promises.
+// Use has the promises of a class to one holder, or to the class as a whole, and what was measured.
 type Use struct {
 	Resource, Class string
-	// ID and Name are those of the container or pod. They are empty for a class as a whole.
+	// ID and Name identify the container or pod. They are empty for a class as a whole.
 	ID, Name string
 	Promises []classes.Promise
 	Reading  classes.Reading
 }
 
-// Sample has the uses of one moment. Promising has the classes that promise something, with or without holders.
+// Sample has the uses of one moment. Promising has the classes with promises, with or without holders.
 type Sample struct {
 	Time      time.Time
 	Uses      []Use
@@ -45,13 +48,14 @@ type Class struct{ Resource, Name string }
 type Judge struct {
 	window time.Duration
 	tracks map[key]*track
-	// reached has the limits that were reached. compared has the classes of which some holder was followed for a whole window, and since when.
+	// `reached` has the limits that were reached. `compared` has, for each class of which a holder was measured for a
+	// whole window, the begin of the first such window.
 	reached  map[limit]bool
 	compared map[Class]time.Time
 	last     map[Class]Verdict
 }
 
-// key identifies what one holder was promised. limit is the same for all holders of the class.
+// key identifies a promise to one holder. limit identifies the same promise to all holders of the class.
 type (
 	key struct {
 		limit
@@ -72,8 +76,8 @@ func NewJudge(interval time.Duration) *Judge {
 	}
 }
 
-// Add adds a sample, and returns the verdicts on all classes that promise something. The text of a verdict stays as it is until the reason
-// changes, or the limits that it is about.
+// Add adds a sample, and returns the verdicts on all classes with promises. orSame says when the message of a verdict
+// changes.
 func (j *Judge) Add(s Sample) map[Class]Verdict {
 	seen, opinions := map[key]bool{}, map[Class]*opinion{}
 	for _, c := range s.Promising {
@@ -122,7 +126,7 @@ func (j *Judge) follow(k key, name string, now time.Time, p classes.Promise, rea
 	return finding{promise: p, holder: name, track: t, reached: j.reached[k.limit]}
 }
 
-// forget drops the tracks of holders that have left their class, and what was reached in classes that are gone.
+// forget removes the tracks of holders that no longer have their class, and what is known of removed classes.
 func (j *Judge) forget(seen map[key]bool, opinions map[Class]*opinion) {
 	maps.DeleteFunc(j.tracks, func(k key, _ *track) bool { return !seen[k] })
 	maps.DeleteFunc(j.reached, func(l limit, _ bool) bool { return opinions[l.Class] == nil })
@@ -135,8 +139,8 @@ func (j *Judge) forget(seen map[key]bool, opinions map[Class]*opinion) {
 // opinion collects the findings about one class, and what is known from before.
 type opinion struct {
 	findings []finding
-	// reached is true if any limit was reached. `since` is the begin of the first whole window with the present limits, or zero. Both include
-	// holders that have left the class.
+	// `reached` is true if any limit was reached. `since` is the begin of the first whole window with the present
+	// limits, or zero. Both include holders that no longer have the class.
 	reached bool
 	since   time.Time
 }
@@ -151,7 +155,7 @@ type finding struct {
 
 func (o *opinion) add(f finding) { o.findings = append(o.findings, f) }
 
-// where returns the findings of a kind, those with the highest use of their bound first.
+// where returns the findings for which `is` returns true. The one with the highest ratio of use to bound is the first.
 func (o *opinion) where(is func(finding) bool) (some []finding) {
 	for _, f := range o.findings {
 		if is(f) {

@@ -23,7 +23,7 @@ var (
 	slow     = held.Class{Resource: "k8s.io/blockio", Name: "slow"}
 )
 
-// rate is a limit of 10 MB/s, and share is a part of a cache of 1 MB.
+// rate is a promise of at most 10 MB/s, and share is one of at most 1 MB of a cache.
 func rate() classes.Promise {
 	return classes.Promise{Name: "ThrottleWriteBps", Use: written, Bound: 10e6, Burst: 4e6, Tolerance: 0.1, Waited: waited}
 }
@@ -32,7 +32,7 @@ func share() classes.Promise {
 	return classes.Promise{Name: "L3 share", Use: occupied, Bound: 1e6, Tolerance: 0.25, Remains: true}
 }
 
-// rig feeds a Judge at the interval.
+// rig adds samples to a Judge at the interval.
 type rig struct {
 	*held.Judge
 	now    time.Time
@@ -43,7 +43,7 @@ func newRig() *rig {
 	return &rig{held.NewJudge(interval), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), map[string]classes.Reading{}}
 }
 
-// uses lets each holder write some MB per second for an interval, and returns the verdict on class slow.
+// uses lets each holder write `mbps` MB/s for an interval, and returns the verdict on class slow.
 func (r *rig) uses(p classes.Promise, mbps map[string]float64) held.Verdict {
 	r.now = r.now.Add(interval)
 	s := held.Sample{Time: r.now, Promising: []held.Class{slow}}
@@ -61,7 +61,7 @@ func (r *rig) uses(p classes.Promise, mbps map[string]float64) held.Verdict {
 	return r.Add(s)[slow]
 }
 
-// shows lets one holder have a value that is not cumulative.
+// shows adds a sample with a reading of one holder, and returns the verdict on class slow.
 func (r *rig) shows(p classes.Promise, reading classes.Reading) held.Verdict {
 	r.now = r.now.Add(interval)
 	return r.Add(held.Sample{Time: r.now, Promising: []held.Class{slow}, Uses: []held.Use{{
@@ -79,7 +79,7 @@ func wantReason(t *testing.T, v held.Verdict, want string) {
 	}
 }
 
-func TestTheVerdictOnARateFollowsTheWindow(t *testing.T) {
+func TestTheVerdictOnARateIsAboutItsMeanOverTheWindow(t *testing.T) {
 	const notMeasured, never, reached, not = qos.ReasonNotMeasured, qos.ReasonNeverReached, qos.ReasonReached, qos.ReasonLimitNotHeld
 	for _, test := range []struct {
 		name string
@@ -87,13 +87,13 @@ func TestTheVerdictOnARateFollowsTheWindow(t *testing.T) {
 		mbps    []float64
 		reasons []string
 	}{
-		{"nothing is decided before the window is full", []float64{1, 1, 1, 1, 1}, []string{notMeasured, notMeasured, notMeasured, notMeasured, never}},
+		{"nothing is reported before the window is full", []float64{1, 1, 1, 1, 1}, []string{notMeasured, notMeasured, notMeasured, notMeasured, never}},
 		{"a limit that is reached stays reached", []float64{1, 9.5, 1, 1, 1, 1, 1}, []string{notMeasured, reached, reached, reached, reached, reached, reached}},
 		{"a limit that is not held", []float64{40, 40, 40, 40, 40}, []string{notMeasured, reached, reached, reached, not}},
-		{"the tolerance", []float64{10.9, 10.9, 10.9, 10.9, 10.9, 10.9}, []string{notMeasured, reached, reached, reached, reached, reached}},
+		{"use within the tolerance", []float64{10.9, 10.9, 10.9, 10.9, 10.9, 10.9}, []string{notMeasured, reached, reached, reached, reached, reached}},
 		{"one large request", []float64{9, 9, 9, 9, 11.2, 9, 9, 9}, []string{notMeasured, reached, reached, reached, reached, reached, reached, reached}},
 		{
-			"an alarm ends below the lower threshold only", []float64{13, 13, 13, 13, 13, 10.8, 10.8, 10.8, 10.8, 10.8, 9, 9, 9, 9},
+			"LimitNotHeld ends below half of the tolerance", []float64{13, 13, 13, 13, 13, 10.8, 10.8, 10.8, 10.8, 10.8, 9, 9, 9, 9},
 			[]string{notMeasured, reached, reached, reached, not, not, not, not, not, not, reached, reached, reached, reached},
 		},
 		{"a counter that begins again", []float64{1, 1, 1, 1, 1, -4, 1}, []string{notMeasured, notMeasured, notMeasured, notMeasured, never, never, never}},
@@ -135,7 +135,7 @@ func TestAVerdictNamesTheHolderAndTheSizeOfTheError(t *testing.T) {
 	}
 }
 
-func TestAHolderThatEndsTakesItsAlarmWithIt(t *testing.T) {
+func TestTheEndOfAHolderEndsItsLimitNotHeld(t *testing.T) {
 	r := newRig()
 	for range 6 {
 		r.uses(rate(), map[string]float64{"b": 38, "c": 1})
@@ -153,7 +153,7 @@ func TestAReachedLimitSaysHowLongTheHolderWaited(t *testing.T) {
 	}
 }
 
-func TestANewBoundIsComparedFromTheBeginning(t *testing.T) {
+func TestANewBoundBeginsANewWindow(t *testing.T) {
 	r := newRig()
 	for range 6 {
 		r.uses(rate(), map[string]float64{"b": 38})
@@ -171,8 +171,9 @@ func TestANewBoundIsComparedFromTheBeginning(t *testing.T) {
 	}
 }
 
-// TestAMissingValueDoesNotEndAnAlarm: a counter of memory bandwidth is unavailable at times. After a whole window without it, nothing is known.
-func TestAMissingValueDoesNotEndAnAlarm(t *testing.T) {
+// TestLimitNotHeldEndsAfterAWindowWithoutValues checks also that a shorter gap does not end it, because counters of
+// memory bandwidth are unavailable at times.
+func TestLimitNotHeldEndsAfterAWindowWithoutValues(t *testing.T) {
 	r := newRig()
 	for range 6 {
 		r.uses(rate(), map[string]float64{"b": 38})
@@ -183,8 +184,7 @@ func TestAMissingValueDoesNotEndAnAlarm(t *testing.T) {
 	wantReason(t, r.shows(rate(), nil), qos.ReasonReached)
 }
 
-// TestAPauseOfMeasuringBeginsAWindow: nobody knows what a value was meanwhile.
-func TestAPauseOfMeasuringBeginsAWindow(t *testing.T) {
+func TestALongPauseBeginsANewWindow(t *testing.T) {
 	r := newRig()
 	for range 6 {
 		r.uses(rate(), map[string]float64{"b": 1})
@@ -197,13 +197,13 @@ func TestAPauseOfMeasuringBeginsAWindow(t *testing.T) {
 	wantReason(t, r.uses(rate(), map[string]float64{"b": 5000}), qos.ReasonNeverReached)
 }
 
-func TestAShareOfACacheMustBeExceededAllTheTime(t *testing.T) {
+func TestAShareOfACacheIsNotHeldIfEachSampleOfAWindowExceedsIt(t *testing.T) {
 	r := newRig()
 	within, beyond := classes.Reading{occupied: 0.5e6}, classes.Reading{occupied: 1.6e6}
 	for range 6 {
 		r.shows(share(), beyond)
 	}
-	wantReason(t, r.shows(share(), beyond), qos.ReasonNeverReached) // lines from before the class
+	wantReason(t, r.shows(share(), beyond), qos.ReasonNeverReached) // these lines can be older than the class
 	r.shows(share(), within)
 	for range 4 {
 		wantReason(t, r.shows(share(), beyond), qos.ReasonReached)
@@ -212,7 +212,7 @@ func TestAShareOfACacheMustBeExceededAllTheTime(t *testing.T) {
 	wantReason(t, r.shows(share(), within), qos.ReasonReached)
 }
 
-func TestTheKernelsOwnCountOfAReachedLimitDecides(t *testing.T) {
+func TestALimitWithACounterIsReachedOnlyIfTheCounterGrows(t *testing.T) {
 	r := newRig()
 	high := classes.Promise{Name: "memory.high", Use: classes.Series{Measure: "memory_bytes"}, Bound: 64e6, Tolerance: 0.1, Reached: events}
 	for range 6 {
@@ -222,7 +222,7 @@ func TestTheKernelsOwnCountOfAReachedLimitDecides(t *testing.T) {
 	wantReason(t, r.shows(high, classes.Reading{high.Use: 40e6, events: 8}), qos.ReasonReached)
 }
 
-func TestWhatIsNotMeasuredIsSaid(t *testing.T) {
+func TestTheMessageNamesWhatIsNotMeasured(t *testing.T) {
 	unknown := classes.Promise{Name: "memory bandwidth", Use: classes.Series{Measure: "memory_bandwidth_bytes_total"}, Unknown: "per cent of what?"}
 	for _, test := range []struct {
 		name    string
@@ -230,8 +230,8 @@ func TestWhatIsNotMeasuredIsSaid(t *testing.T) {
 		reading classes.Reading
 		message string
 	}{
-		{"a bound in another unit", unknown, classes.Reading{unknown.Use: 1}, "Not measured: memory bandwidth (per cent of what?)."},
-		{"a machine that does not measure it", rate(), classes.Reading{}, "Not measured: ThrottleWriteBps (the kernel shows no value)."},
+		{"a bound without a value", unknown, classes.Reading{unknown.Use: 1}, "Not measured: memory bandwidth (per cent of what?)."},
+		{"no value from the kernel", rate(), classes.Reading{}, "Not measured: ThrottleWriteBps (the kernel shows no value)."},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig()
@@ -252,8 +252,9 @@ func TestWhatIsNotMeasuredIsSaid(t *testing.T) {
 	}
 }
 
-// FuzzAHolderThatKeepsItsLimitRaisesNoAlarm draws uses that a rate limit allows, with requests of up to one burst, at irregular times.
-func FuzzAHolderThatKeepsItsLimitRaisesNoAlarm(f *testing.F) {
+// FuzzUseWithinALimitIsNeverLimitNotHeld generates uses that a rate limit allows, with requests of up to one burst, at
+// irregular times.
+func FuzzUseWithinALimitIsNeverLimitNotHeld(f *testing.F) {
 	f.Add([]byte{255, 15, 255, 15, 255, 15, 255, 15, 255, 15, 255, 15})
 	f.Add([]byte{0, 60, 255, 1, 255, 1, 255, 255, 0, 1})
 	f.Fuzz(func(t *testing.T, draws []byte) {
@@ -276,8 +277,8 @@ func FuzzAHolderThatKeepsItsLimitRaisesNoAlarm(f *testing.F) {
 	})
 }
 
-// FuzzAHolderThatTakesTwiceItsLimitIsFound draws uses of at least twice the limit in each interval.
-func FuzzAHolderThatTakesTwiceItsLimitIsFound(f *testing.F) {
+// FuzzUseOfTwiceTheLimitIsLimitNotHeld generates uses of at least twice the limit in each interval.
+func FuzzUseOfTwiceTheLimitIsLimitNotHeld(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0})
 	f.Add([]byte{0, 255, 3, 9, 100, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, draws []byte) {

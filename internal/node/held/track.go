@@ -9,23 +9,25 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// point has the values of one moment. The kernel may not count `reached` and `waited`; they are 0 then.
+// point has the values of one moment. `reached` and `waited` are 0 if the kernel does not count them.
 type point struct {
 	time                   time.Time
 	value, reached, waited float64
 }
 
-// track follows one promise to one holder over a window.
+// track has the measured values for one promise to one holder, over a window.
 type track struct {
 	promise classes.Promise
-	// points has the points of the window, and the last one before it.
+	// points has the last point before the window, and the points of the window.
 	points   []point
 	complete bool
-	// within is true if the use was within the bound at some time.
+	// `within` is true if the use was within the bound once. `exceeded` is true if the use over the window is above the
+	// threshold.
 	within, exceeded bool
 }
 
-// add adds the values of a moment. After a counter has begun again, and after a whole window without a value, the window begins again.
+// add adds the values of a moment. The window begins again after a counter decreased, and after a whole window without
+// a value.
 func (t *track) add(now time.Time, window time.Duration, reading classes.Reading) {
 	value, measured := reading[t.promise.Use]
 	measured = measured || t.promise.FromZero && reading != nil
@@ -66,7 +68,8 @@ func (t *track) span() time.Duration {
 	return t.points[len(t.points)-1].time.Sub(t.points[0].time)
 }
 
-// use returns the use over the window: the mean growth per second of a cumulative value, and the lowest of other values.
+// use returns the use over the window. It is the mean growth per second of a cumulative value, and the lowest one of
+// other values.
 func (t *track) use() float64 {
 	if len(t.points) == 0 {
 		return 0
@@ -101,7 +104,7 @@ func (t *track) ratio() float64 {
 	return t.use() / t.promise.Bound
 }
 
-// over reports whether the use over the window is above the bound, the tolerance and one burst.
+// over reports whether the use over the window is above the bound plus `tolerance` and one burst.
 func (t *track) over(tolerance float64) bool {
 	most := t.promise.Bound * (1 + tolerance)
 	if t.promise.Use.Cumulative() {

@@ -15,19 +15,19 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Verdict says whether a class holds what it promises.
+// Verdict is the result of the Judge for a class.
 type Verdict struct {
 	// Reason is one of the reasons of qos.ConditionHeld.
 	Reason  string
 	Message string
 	// Limits has the highest use of each measured limit among the holders of the class.
 	Limits []Limit
-	// about identifies what the message is about, and figure is the highest ratio in it.
+	// `about` identifies the limits and holders in the message. `figure` is the highest ratio in it.
 	about  string
 	figure float64
 }
 
-// Limit is the use of a limit as a part of it, over the window.
+// Limit is the use of a limit over the window. Ratio is the use divided by the limit.
 type Limit struct {
 	Name, Part string
 	Ratio      float64
@@ -38,8 +38,8 @@ func (v Verdict) Condition() classes.Condition {
 	return classes.Condition{Type: qos.ConditionHeld, Healthy: v.Reason != qos.ReasonLimitNotHeld, Reason: v.Reason, Message: v.Message}
 }
 
-// orSame returns the verdict with the message of the previous one, if both are about the same, and the figure has not changed by more
-// than a quarter. With each new message, the object of the node is written.
+// orSame keeps the message of the previous verdict if the reason and `about` are the same, and if `figure` has changed
+// by at most a quarter. This avoids writes of the node's object: each new message is one.
 func (v Verdict) orSame(previous Verdict) Verdict {
 	if v.Reason == previous.Reason && v.about == previous.about && v.figure <= previous.figure*1.25 && previous.figure <= v.figure*1.25 {
 		v.Message, v.figure = previous.Message, previous.figure
@@ -50,7 +50,7 @@ func (v Verdict) orSame(previous Verdict) Verdict {
 // mostNamed is how many findings a message names.
 const mostNamed = 3
 
-// verdict decides about a class: a limit that is not held is more important than one that was reached, and so on.
+// verdict decides about a class. If several reasons apply, the first one in the switch counts.
 func (o *opinion) verdict() (v Verdict) {
 	v.Limits = o.limits()
 	exceeded := o.where(func(f finding) bool { return f.track.exceeded })
@@ -102,7 +102,7 @@ func (o *opinion) limits() (all []Limit) {
 	return all
 }
 
-// about identifies limits, and with `holders` also those to whom they were promised.
+// about returns the names of the limits, and with `holders` also those of the holders.
 func about(findings []finding, holders bool) string {
 	names := map[string]bool{}
 	for _, f := range findings {
@@ -168,7 +168,7 @@ func (f finding) exceeds() string {
 		quantity(f.promise.Use, f.track.use()), quantity(f.promise.Use, f.promise.Bound), f.limit(), 100*(f.track.ratio()-1))
 }
 
-// uses says how much of a limit is used, and how long the holder waited.
+// uses names the limit, and how long the holder waited.
 func (f finding) uses() string {
 	text := f.limit() + " " + quantity(f.promise.Use, f.promise.Bound)
 	if waited := f.track.waited(); waited >= 0.01 {

@@ -16,8 +16,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Watch measures at an interval, lets a Judge decide, and reports the verdicts in the state of the node. It reads nothing of its own: it
-// uses the samples of the meter, which other clients share.
+// Watch measures at an interval, lets a Judge decide, and reports the verdicts in the state of the node. It shares the
+// samples of the meter with other clients.
 type Watch struct {
 	store    *state.Store
 	meter    *usage.Meter
@@ -41,7 +41,7 @@ func New(store *state.Store, meter *usage.Meter, interval time.Duration) *Watch 
 // FollowHeld judges at the interval until ctx ends. It returns at once if the interval is 0.
 func (w *Watch) FollowHeld(ctx context.Context) {
 	pause.Every(ctx, w.interval, func() {
-		_ = w.JudgeHeld(ctx) // the next one tries again, and qos_kernel_calls_blocked reports a kernel that does not answer
+		_ = w.JudgeHeld(ctx) // the next call tries again, and qos_kernel_calls_blocked reports a kernel that does not answer
 	})
 }
 
@@ -70,7 +70,7 @@ func (w *Watch) JudgeHeld(ctx context.Context) error {
 	return nil
 }
 
-// HeldVerdicts returns the last verdicts. There are none if the interval is 0.
+// HeldVerdicts returns the last verdicts, or nil if the interval is 0.
 func (w *Watch) HeldVerdicts() map[Class]Verdict {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,7 +113,7 @@ func (w *Watch) sample(measured usage.Sample) Sample {
 			continue
 		}
 		for class, assigned := range r.InUse {
-			if assigned > 0 { // also without a reading, so that the verdict says what is not measured
+			if assigned > 0 { // also without a reading, so that the verdict names what is not measured
 				add(Use{Resource: r.Name, Class: class, Reading: readings[Class{r.Name, class}]}, classes.Holder{})
 			}
 		}
