@@ -13,9 +13,10 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestADraftedClassPromisesAtLeastItsBounds applies drafts on machines whose memory bandwidth is in per cent and in MBps. A class promises at most
-// a tenth more of the cache or bandwidth than was asked for.
-func TestADraftedClassPromisesAtLeastItsBounds(t *testing.T) {
+// TestADraftedClassLimitsAtLeastTheBounds applies drafts on machines whose memory bandwidth is in per cent and in
+// MBps. The limits of the class are at least the bounds, and above them by at most a tenth of the cache or of the
+// bandwidth.
+func TestADraftedClassLimitsAtLeastTheBounds(t *testing.T) {
 	occupied, moved := monitoring.SeriesOf(resctrl.Counter{Event: resctrl.LLCOccupancy, Domain: 1}), monitoring.SeriesOf(resctrl.Counter{Event: resctrl.MBMTotal, Domain: 1})
 	dimms := append(module(17, 64, 16384, 3200, 0), 127, 4, 0, 0, 0, 0)
 	for name, spec := range map[string]sim.Spec{"per cent": sim.IntelSpec(), "MBps": sim.AMDSpec()} {
@@ -36,7 +37,7 @@ func TestADraftedClassPromisesAtLeastItsBounds(t *testing.T) {
 			}
 			for series, bound := range asked {
 				if got := promised[series]; got < bound || got > bound+max(cache/10, 1.28e9) {
-					t.Errorf("%s of %s: promises %v, want at least %v", series.Measure, section, got, bound)
+					t.Errorf("%s of %s: the limit is %v, want at least %v", series.Measure, section, got, bound)
 				}
 			}
 			if got := b.Draft("new", nil); got != nil {

@@ -200,15 +200,8 @@ func TestEnforceMovesThreadsBackWhenItFails(t *testing.T) {
 	}
 }
 
-func TestEnforceGivesUpOnAForkBombAndOnItsDeadline(t *testing.T) {
+func TestAMoveWhoseContextEndsIsRolledBack(t *testing.T) {
 	c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
-	c.fs.AddTask(1, "qos-gold")
-	c.listed = func(c *container, n int) { c.fork(1, 1000+n) } // a thread that is not in the list creates another one
-	if err := b.Enforce(t.Context(), target, "gold", "bronze"); !errors.Is(err, ErrUnsettled) {
-		t.Errorf("the error is %v, want ErrUnsettled", err)
-	}
-
-	c, b = newContainer(t, sim.IntelSpec(), "qos-gold")
 	ctx, cancel := context.WithCancel(t.Context())
 	c.listed = func(_ *container, n int) {
 		if n == 2 {
