@@ -15,8 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
-// TestAFailedCleanUpIsLoggedOnce makes the clean-up fail for ten minutes, succeed for ten minutes, and then fail again.
-func TestAFailedCleanUpIsLoggedOnce(t *testing.T) {
+// TestAFailingCleanUpIsLoggedOncePerSeriesOfFailures makes the clean-up fail for ten minutes, succeed for ten minutes, and then fail again.
+func TestAFailingCleanUpIsLoggedOncePerSeriesOfFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, backend := newFiles(t)
 		f.write(t, oneClass)

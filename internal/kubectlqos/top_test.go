@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestTopShowsTheLargestNumberForMore(t *testing.T) {
+func TestTopCapsSumsAtMaxInt64(t *testing.T) {
 	r := newRig(t)
 	for name, class := range map[string]map[string]any{
 		"n1": {"name": "gold", "capacity": int64(math.MaxInt64), "inUse": int64(math.MaxInt64 - 1), "holdersOmitted": int64(math.MaxInt64 - 1)},

@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// TestUsageIsStreamed increases the usage between two messages, and then ends the container.
+// TestUsageIsStreamed increases the usage and ends the container between the first and the second message.
 func TestUsageIsStreamed(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, "default", "web", "rdt=gold", "main")

@@ -249,7 +249,7 @@ type BackendStatus struct {
 // Feature is something that only some machines can do for a resource.
 type Feature struct {
 	Name string
-	// Available reports whether this machine can do it now. Reason is a detail, or says why it cannot.
+	// Available reports whether this machine has the feature now. Reason is a detail, or the reason why it does not.
 	Available bool
 	Reason    string
 }

@@ -77,10 +77,11 @@ func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 // the kernel's mailing list). A value is a multiple of unit * scale / resolution. The unit "all" is the whole bandwidth.
 const descriptionOfMB = "MB/resource_schemata/MB/"
 
-// bandwidthUnit returns the unit of the MB schema. `largest` is the largest value of any group. Kernels that do not describe the
-// schema have the file delay_linear, which is 0 only for the absolute values of AMD (__rdt_get_mem_config_amd in
-// arch/x86/kernel/cpu/resctrl/core.c). min_bandwidth does not show the unit: it is 0 on AMD, and on Arm with 8 or more bits of
-// MBW_MAX (get_mba_min in drivers/resctrl/mpam_resctrl.c).
+// bandwidthUnit returns the unit of the MB schema. `known` is false if a newer kernel describes another unit. On older
+// kernels, the unit is 1/8 GB/s if delay_linear is 0, which is so only on AMD (__rdt_get_mem_config_amd in
+// arch/x86/kernel/cpu/resctrl/core.c), or if `largest`, the largest value of any group, is above 100. min_bandwidth
+// does not show the unit: it is 0 on AMD, and on Arm with 8 or more bits of MBW_MAX (get_mba_min in
+// drivers/resctrl/mpam_resctrl.c).
 func (p *infoParser) bandwidthUnit(largest uint64) (unit BandwidthUnit, known bool) {
 	text := func(file string) string { return strings.TrimSpace(string(p.files[file])) }
 	switch described := text(descriptionOfMB + "unit"); {

@@ -74,7 +74,7 @@ func machines() []machine {
 			"null_blk.queue_mode=2", "null_blk.submit_queues=1", "null_blk.hw_queue_depth=1", "null_blk.irqmode=2", // a disk that makes one
 			"null_blk.completion_nsec=10000000", "null_blk.gb=1", // operation at a time, in 10 ms
 		}},
-		{name: "intel-soak", test: "TestSoak", vendor: "intel", cgroup: "v2", nightly: true},
+		{name: "intel-soak", test: "TestInvariantsHoldDuringASoak", vendor: "intel", cgroup: "v2", nightly: true},
 		{name: "intel-cgroupv1", test: "TestNode", vendor: "intel", cgroup: "v1", nightly: true},
 		{name: "containerd-2.3", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "containerd-2.3", crun: true, nightly: true},
 		{name: "intel-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd"},

@@ -12,9 +12,9 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// groups compares resctrl groups with classes. Without a configuration, or while the resource is unavailable,
-// groups may stay as they are. The group of a draining class without holders may be missing, because the plugin does not
-// store the values of such a class.
+// groups compares resctrl groups with classes. It checks nothing without a configuration, or while the resource is
+// unavailable. The group of a draining class without holders may be missing, because the plugin does not store the
+// values of such a class.
 func (c *check) groups() {
 	name := c.Expect.resctrl()
 	resource, offered := c.offered[name]

@@ -145,7 +145,8 @@ func (n *node) used(resource string) map[string]int {
 	return used
 }
 
-// MayBeUsed reports whether a holder has a class, or may get the class again although the class was removed.
+// MayBeUsed reports whether a holder has `class`, or is kept with it, so that a new container may get it even if it was
+// removed.
 func (s *View) MayBeUsed(resource, class string) bool {
 	defer s.lock()()
 	n := &s.node

@@ -57,7 +57,8 @@ func (v *volumes) most(id string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// unlock checks the key of a volume, if the file key.VOLUME has one, which a test writes.
+// unlock checks the key of a volume. Tests write the right key into the file key.VOLUME. Without the file, the volume
+// needs no key.
 func (v *volumes) unlock(id, key string) error {
 	want, err := os.ReadFile(filepath.Join(v.dir, "key."+filepath.Base(id)))
 	switch {
@@ -73,7 +74,8 @@ func (v *volumes) unlock(id, key string) error {
 	return nil
 }
 
-// checkOffline refuses a volume that is attached, if the file offline.VOLUME exists, which a test writes.
+// checkOffline returns an error if the volume is attached and the file offline.VOLUME exists. Tests write this file for
+// a volume that can be expanded only offline.
 func (v *volumes) checkOffline(id string) error {
 	if _, err := os.Stat(filepath.Join(v.dir, "offline."+filepath.Base(id))); err != nil {
 		return nil

@@ -20,9 +20,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/soak/steps"
 )
 
-// TestSoak runs a soak with the seed QOS_SOAK_SEED for QOS_SOAK_MINUTES, or for three rounds. With the default seed,
-// the operations include volumes, a kill, and restarts of the runtime and of the plugin.
-func TestSoak(t *testing.T) {
+// TestInvariantsHoldDuringASoak runs random operations on pods, the runtime and the plugin, and checks the invariants
+// of test/invariant after each round. QOS_SOAK_SEED is the seed. The test runs for QOS_SOAK_MINUTES, or for three
+// rounds. With the default seed, the operations include volumes, a kill, and restarts of the runtime and of the plugin.
+func TestInvariantsHoldDuringASoak(t *testing.T) {
 	n := startNode(t)
 	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
 	raiseOccupancyThreshold(t)

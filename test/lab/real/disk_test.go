@@ -14,7 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/lab"
 )
 
-func TestTheReasonIsGivenForWhatTheMachineCannotShow(t *testing.T) {
+func TestASituationThatTheMachineCannotRunHasAReason(t *testing.T) {
 	const enabled = "8:0 enable=1 ctrl=user\n"
 	for name, test := range map[string]struct {
 		version int

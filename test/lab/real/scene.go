@@ -88,7 +88,8 @@ func memoryScene(ctx context.Context, duration time.Duration) (scene *lab.Scene,
 	return e.run(ctx)
 }
 
-// findMachine returns this machine and CPUs that share a cache. The error is why the machine cannot divide it.
+// findMachine returns this machine and a domain with CPUs that share a cache. If the machine cannot partition a cache,
+// the error has the reason.
 func findMachine() (*stage.Machine, domain, error) {
 	filesystems, err := os.ReadFile("/proc/filesystems")
 	if err != nil {
