@@ -14,45 +14,47 @@ import (
 
 // Options say how to measure.
 type Options struct {
-	// Duration is that of each measurement. Depth is the number of requests of 4 KiB at a time.
+	// Duration is the duration of each measurement. Depth is the number of concurrent requests of 4 KiB.
 	Duration time.Duration
 	Depth    int
-	// Write is true if the target is overwritten, so that the speed of writes is measured as well.
+	// Write is true if the target is overwritten to measure the speed of writes, too.
 	Write bool
-	// Directory is a directory of a filesystem on the disk. If it is not empty, a file in it is the target, and not the disk.
+	// Directory is a directory of a filesystem on the disk. If it is set, the target is a file in this directory
+	// instead of the disk.
 	Directory string
-	// Progress gets the progress some times in each measurement.
+	// Progress is called several times in each measurement.
 	Progress func(Progress)
 }
 
-// Progress is the progress of a calibration. Steps is the number of measurements, and Step the present one, from 1.
+// Progress is the progress of a calibration. Steps is the number of measurements. Step is the number of the present
+// one, from 1.
 type Progress struct {
 	Step, Steps int
 	Name        string
-	// Value is what was measured so far, for users. Done is true at the end of the step.
+	// Value is the measured value so far, as a text for users. Done is true at the end of the step.
 	Value string
 	Done  bool
-	// Left is how long the rest takes.
+	// Left is the duration of the rest of the calibration.
 	Left time.Duration
 }
 
-// Result is what was measured. A model or quality of service without writes lacks the keys that begin with "w".
+// Result is the result of a calibration. If writes were not measured, Model and QoS lack the keys that begin with "w".
 type Result struct {
 	// Model has values by the keys of io.cost.model, and QoS by those of io.cost.qos.
 	Model map[string]uint64
 	QoS   map[string]uint64
-	// Spread has the spread of each value of the model.
+	// Spread has the spread of the speed (Speed.Spread) for each value of the model.
 	Spread map[string]float64
 }
 
-// A value with a spread above unsteady gets a warning. If its spread is above maxSpread, there is no model, because weights by a wrong model
-// fail without a message.
+// If the spread of a value is above `unsteady`, there is a warning. If it is above `maxSpread`, the calibration fails,
+// because the kernel does not report that a model is wrong.
 const (
 	unsteady  = 0.25
 	maxSpread = 0.5
 )
 
-// Unsteady returns a sentence for each value of the model that has varied much, sorted.
+// Unsteady returns a sentence for each value of the model whose spread is above `unsteady`, sorted.
 func (r Result) Unsteady() (sentences []string) {
 	for _, key := range slices.Sorted(maps.Keys(r.Spread)) {
 		if spread := r.Spread[key]; spread > unsteady {
@@ -63,8 +65,9 @@ func (r Result) Unsteady() (sentences []string) {
 	return sentences
 }
 
-// These are the parts of resctl-bench's suggestion for io.cost.qos: the share of the measured speed at which the latency is measured,
-// what a latency is multiplied with to be the target, and the range of the speed in percent (iocost_coef_gen.py of rd-agent).
+// These constants of resctl-bench's suggestion for io.cost.qos (iocost_coef_gen.py of rd-agent) are the share of the
+// measured speed at which the latency is measured, the factor from the latency to its target, and the range of the
+// speed in percent.
 const (
 	pacedShare   = 0.9
 	latencySlack = 1.5
@@ -72,7 +75,8 @@ const (
 	fastest      = 100
 )
 
-// loads returns the measurements of the model, in their order: writes first, because reads of blocks that were never written are faster.
+// loads returns the measurements of the model in their order. Writes are before reads, because reads of blocks that
+// were never written are faster.
 func loads(o Options) (all []load) {
 	for _, l := range []load{
 		{name: "bps", size: largeRequest, depth: largeDepth},
@@ -93,7 +97,7 @@ func loads(o Options) (all []load) {
 
 func prefix(write bool) string { return map[bool]string{true: "w", false: "r"}[write] }
 
-// calibration is a calibration that runs.
+// calibration is the state of a calibration. `span` is the number of bytes of the target that it uses.
 type calibration struct {
 	Options
 	target      Target
@@ -102,7 +106,7 @@ type calibration struct {
 	result      Result
 }
 
-// measure measures the first bytes of a target.
+// measure measures the first `span` bytes of a target.
 func measure(ctx context.Context, target Target, span int64, rotational bool, o Options) (Result, error) {
 	all := loads(o)
 	c := &calibration{Options: o, target: target, span: span, steps: len(all) + len(all)/3,
@@ -122,8 +126,9 @@ func measure(ctx context.Context, target Target, span int64, rotational bool, o 
 	return c.result, nil
 }
 
-// speed measures a value of the model. The first measurement of a target that is overwritten writes the part of it that the others then
-// use: what was never written is read faster. On a disk with rotation, they use the whole disk, because its head has to move.
+// speed measures a value of the model. After the first measurement with writes, the others use only the bytes that it
+// has written, because other blocks are read faster. On a disk with rotation, they use the whole disk, because its head
+// has to move.
 func (c *calibration) speed(ctx context.Context, l load, rotational bool) error {
 	got, err := c.run(ctx, l)
 	if err != nil {
@@ -148,7 +153,8 @@ func (c *calibration) speed(ctx context.Context, l load, rotational bool) error 
 	return nil
 }
 
-// latency measures the latency of random requests at less than their full speed, and sets the target of the quality of service to more.
+// latency measures the latency of random requests at `pacedShare` of their full speed. The target of the quality of
+// service is `latencySlack` times this latency.
 func (c *calibration) latency(ctx context.Context, write, rotational bool) error {
 	percent := 95
 	if rotational {

@@ -26,7 +26,7 @@ type fakeDisk struct {
 	written  int64
 	highest  int64
 	failures int
-	// busy is by how many times the disk is slower for two seconds of each four.
+	// busy is the factor by which the disk is slower for two seconds of each four.
 	busy float64
 }
 
@@ -79,7 +79,7 @@ func within(t *testing.T, what string, got, want uint64, part float64) {
 	}
 }
 
-func TestTheSpeedOfADiskIsMeasured(t *testing.T) {
+func TestTheModelAndTheTargetsComeFromTheSpeedOfTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20}
 		got, err := measure(t.Context(), disk, disk.size, false, options(true))
@@ -92,7 +92,7 @@ func TestTheSpeedOfADiskIsMeasured(t *testing.T) {
 		for _, key := range []string{"rseqiops", "rrandiops", "wseqiops", "wrandiops"} {
 			within(t, key, got.Model[key], 400, 0.05)
 		}
-		// At nine tenths of its speed, the disk does each request at once, in 2.5 ms.
+		// At nine tenths of its speed, the disk finishes each request in 2.5 ms. The target is 1.5 times that.
 		within(t, "rlat", got.QoS["rlat"], 3750, 0.05)
 		if got.QoS["rpct"] != 95 || got.QoS["wpct"] != 95 || got.QoS["min"] != 60 || got.QoS["max"] != 100 {
 			t.Errorf("the quality of service is %v", got.QoS)
@@ -116,7 +116,7 @@ func TestWithoutWriteNothingIsWritten(t *testing.T) {
 	})
 }
 
-func TestOnlyWhatWasWrittenIsReadOnADiskWithoutRotation(t *testing.T) {
+func TestReadsStayInThePartThatWasWrittenUnlessTheDiskRotates(t *testing.T) {
 	for _, rotational := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			disk := &fakeDisk{size: 4 << 30, iops: 400, bps: 16 << 20}
@@ -157,7 +157,7 @@ func TestAnErrorOfTheDiskEndsTheCalibration(t *testing.T) {
 	})
 }
 
-func TestTheProgressSaysWhatIsLeft(t *testing.T) {
+func TestTheProgressHasTheStepsAndTheTimeLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20}
 		o := options(false)
@@ -185,7 +185,7 @@ func TestTheSpeedLeavesOutTheBeginningAndPauses(t *testing.T) {
 	if got := speedOf(counts[1:]); got.Rate != 100 || got.Spread > 1e-9 {
 		t.Errorf("got %+v, want 100 without spread", got)
 	}
-	counts[10].done -= 90 // a pause, and what follows it
+	counts[10].done -= 90 // a pause before this count, and more requests than usual after it
 	if got := speedOf(counts[1:]); got.Rate != 100 || got.Spread > 1e-9 {
 		t.Errorf("with a pause, got %+v, want 100 without spread", got)
 	}
@@ -196,7 +196,7 @@ func TestTheSpeedLeavesOutTheBeginningAndPauses(t *testing.T) {
 	}
 }
 
-func TestABusyDiskGetsNoModel(t *testing.T) {
+func TestACalibrationWarnsIfABusyDiskVariesAndFailsIfItVariesMuch(t *testing.T) {
 	run := func(t *testing.T, busy float64, check func(Result, error)) {
 		synctest.Test(t, func(t *testing.T) {
 			disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 128 << 20, busy: busy}
@@ -206,14 +206,14 @@ func TestABusyDiskGetsNoModel(t *testing.T) {
 
 	run(t, 1.4, func(got Result, err error) {
 		if err != nil || len(got.Unsteady()) != 3 {
-			t.Errorf("a disk with a neighbour that takes a little: %v, with the warnings %q; want only 3 warnings", err, got.Unsteady())
+			t.Errorf("a disk that varies: %v, with the warnings %q; want only 3 warnings", err, got.Unsteady())
 		}
 	})
 	run(t, 4, func(got Result, err error) {
 		const want = `^rbps varied by \d+%, and a cost model needs at most 50%: ` +
 			`measure again while nothing else uses the disk, or with a longer --duration than 10s$`
 		if err == nil || !regexp.MustCompile(want).MatchString(err.Error()) || got.Model != nil {
-			t.Errorf("a disk with a neighbour that takes much: got %v and the model %v, want %s", err, got.Model, want)
+			t.Errorf("a disk that varies much: got %v and the model %v, want %s", err, got.Model, want)
 		}
 	})
 }
@@ -235,6 +235,6 @@ func TestPercentiles(t *testing.T) {
 		}
 	}
 	if got := percentile(nil, 95); got != 0 {
-		t.Errorf("percentile of nothing is %d", got)
+		t.Errorf("percentile of no latencies is %d", got)
 	}
 }

@@ -19,18 +19,19 @@ import (
 type Disk struct {
 	iocgroup.Disk
 	iodisks.Identity
-	// Path is a link in /dev/disk/by-id, which stays the same over restarts of the machine. If there is none, it is a file in /dev.
+	// Path is a link in /dev/disk/by-id, whose name survives restarts of the machine. Without such a link, it is a file
+	// in /dev.
 	Path string
 	// Size is in bytes.
-	Size int64
-	// Rotational is true for a disk with rotation.
+	Size       int64
 	Rotational bool
 }
 
 // Device returns the path of the disk's file in /dev.
 func (d Disk) Device() string { return deviceOf(d.Name) }
 
-// deviceOf returns the path of the file of a name in /sys/block, where the kernel replaces slashes by exclamation marks.
+// deviceOf returns the path in /dev for a name in /sys/block. In these names, the kernel replaces slashes by
+// exclamation marks.
 func deviceOf(name string) string { return "/dev/" + strings.ReplaceAll(name, "!", "/") }
 
 // String describes the disk for users, with its size in units of 1000.
@@ -55,7 +56,7 @@ func inUnits(n float64) string {
 	return strconv.FormatFloat(n, 'g', 3, 64) + " " + units[i]
 }
 
-// Find finds the disk of a file in /dev. The error names the disk if the file is that of a partition.
+// Find finds the disk of a file in /dev. If the file is a partition, the error names its disk.
 func Find(host iodisks.FS, name string) (Disk, error) {
 	file, err := iocgroup.FollowSymlinks(host, name)
 	if err != nil {
@@ -98,7 +99,7 @@ func readNumber(host iocgroup.FS, name string) (int64, error) {
 // stablePath returns the first link to a disk in /dev/disk/by-id, or else its file in /dev.
 func stablePath(host iodisks.FS, disk string) string {
 	const byID = "/dev/disk/by-id"
-	names, _ := host.ReadDir(byID) // which does not exist without udev
+	names, _ := host.ReadDir(byID) // the directory does not exist without udev
 	for _, name := range names {
 		if file, err := iocgroup.FollowSymlinks(host, path.Join(byID, name)); err == nil && file == deviceOf(disk) {
 			return path.Join(byID, name)
@@ -158,10 +159,10 @@ func CheckUnused(host iodisks.FS, disk Disk) error {
 	return nil
 }
 
-// swapFiles returns the numbers of the devices in /proc/swaps, which begins with a line of titles.
+// swapFiles returns the device numbers of the swap areas in /proc/swaps. Its first line has titles.
 func swapFiles(host iodisks.FS) map[string]bool {
 	numbers := map[string]bool{}
-	data, _ := host.ReadFile("/proc/swaps") // which a kernel without swap lacks
+	data, _ := host.ReadFile("/proc/swaps") // a kernel without swap lacks this file
 	for line := range strings.Lines(string(data)) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 {

@@ -62,7 +62,7 @@ func TestADiskIsFoundByEachOfItsNames(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoDiskIsRefused(t *testing.T) {
+func TestAFileThatIsNoDiskIsRefused(t *testing.T) {
 	for name, want := range map[string]string{
 		"/dev/sda1": "/dev/sda1 is a partition, and the kernel's io controller works on whole disks; name the disk /dev/sda",
 		"/dev/null": "/dev/null is not a disk; name one like /dev/sda: stat /dev/null: block device required",

@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// Report is what a file of calibrate-io says.
+// Report is the content of a file that calibrate-io writes.
 type Report struct {
 	Disk     Disk
 	Result   Result
@@ -20,7 +20,7 @@ type Report struct {
 	Measured time.Time
 }
 
-// YAML returns the file that CostModels of class files names.
+// YAML returns the file. `CostModels` in class files names such files.
 func (r Report) YAML() []byte {
 	var out bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }

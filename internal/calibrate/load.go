@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Target is an open disk, or an open file. A sequential load may end at its end.
+// Target is an open disk or file.
 type Target interface {
 	io.ReaderAt
 	io.WriterAt
@@ -27,37 +27,37 @@ type Target interface {
 const (
 	smallRequest = 4 << 10 // the unit of "iops" in io.cost.model
 	largeRequest = 1 << 20
-	// largeDepth is the number of large requests at a time. Together they have as many bytes as a fast disk transfers in 2 ms.
+	// largeDepth is the number of concurrent large requests. Their bytes take a fast disk 2 ms.
 	largeDepth = 16
-	// samples is how often a load counts its requests.
+	// samples is the number of times that a load counts its requests.
 	samples = 20
-	// keptLatencies is the number of latencies that each of the goroutines keeps, chosen at random from all.
+	// keptLatencies is the number of latencies that each goroutine keeps, a random sample of all.
 	keptLatencies = 2048
 )
 
-// load is one measurement: requests of one size, a number of them at a time.
+// load is one measurement. It makes requests of `size` bytes, `depth` of them at a time.
 type load struct {
 	name          string
 	write, random bool
 	size, depth   int
-	// rate is the number of requests to begin in a second, or 0 for as many as the disk does.
+	// rate is the number of requests that begin in a second. 0 means no limit.
 	rate float64
 }
 
 // measured is the result of a load.
 type measured struct {
 	Speed
-	// latencies are of some of the requests, in no order.
+	// latencies has the latencies of some requests, unsorted.
 	latencies []time.Duration
 	// requests is the number of all requests.
 	requests int64
 }
 
-// running is a load that runs on a target.
+// running is the state of a load.
 type running struct {
 	load
 	target Target
-	// span is the number of bytes from the begin of the target that the load reads or writes.
+	// span is the number of requests that fit into the part of the target that the load uses.
 	span     int64
 	begin    time.Time
 	next     atomic.Int64 // number of the next request
@@ -65,8 +65,8 @@ type running struct {
 	finished atomic.Bool
 }
 
-// run runs the load for a duration and passes the number of finished requests to `tick` some times. If ctx ends, it returns the error
-// of ctx after the present requests.
+// run runs the load for a duration, and passes the number of finished requests to `tick` after each of `samples` parts.
+// If `ctx` ends, it waits for the present requests, and returns the error of `ctx`.
 func (l load) run(ctx context.Context, target Target, span int64, duration time.Duration, tick func(elapsed time.Duration, done int64)) (measured, error) {
 	r := &running{load: l, target: target, span: span / int64(l.size), begin: time.Now()}
 	if r.span == 0 {
@@ -93,7 +93,7 @@ func (l load) run(ctx context.Context, target Target, span int64, duration time.
 	return result, errors.Join(errors.Join(errs...), ctx.Err())
 }
 
-// count counts the finished requests until the duration has passed, or until a request has failed.
+// count counts the finished requests until the duration has passed or a request has failed.
 func (r *running) count(ctx context.Context, duration time.Duration, tick func(elapsed time.Duration, done int64)) (counts []count) {
 	ticker := time.NewTicker(duration / samples)
 	defer ticker.Stop()
@@ -142,7 +142,7 @@ func (r *running) work(ctx context.Context) (latencies []time.Duration, err erro
 	return latencies, nil
 }
 
-// keep adds a latency to at most keptLatencies of the first n, each with the same probability.
+// keep adds latency number `n` to a random sample of keptLatencies latencies, in which each has the same probability.
 func keep(latencies []time.Duration, one time.Duration, n int) []time.Duration {
 	if len(latencies) < keptLatencies {
 		return append(latencies, one)
@@ -153,7 +153,7 @@ func keep(latencies []time.Duration, one time.Duration, n int) []time.Duration {
 	return latencies
 }
 
-// pace waits until a request is due. It returns false if the load ends before that.
+// pace waits for the time at which a request has to begin. It returns false if the load ends before.
 func (r *running) pace(ctx context.Context, number int64) bool {
 	if r.rate == 0 {
 		return true

@@ -13,8 +13,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// bypass removes what the kernel does to requests between a program and a disk: it sets the I/O scheduler to "none", and turns off the
-// merging of requests, as the kernel's script does. It returns the function that restores both.
+// bypass sets the I/O scheduler of a disk to "none", and disables the merging of requests, as the kernel's script does.
+// `restore` restores both.
 func bypass(host iocgroup.FS, disk Disk) (restore func() error, err error) {
 	var undo [][2]string
 	restore = func() error {
@@ -42,7 +42,8 @@ func bypass(host iocgroup.FS, disk Disk) (restore func() error, err error) {
 	return restore, nil
 }
 
-// active returns the value of a file in the directory "queue". In the file "scheduler", it is in brackets.
+// active returns the value of a file in the directory "queue". In the file "scheduler", the active value is in
+// brackets.
 func active(host iocgroup.FS, file string) (string, error) {
 	data, err := host.ReadFile(file)
 	if err != nil {

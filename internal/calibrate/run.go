@@ -23,8 +23,8 @@ type Host struct {
 	Root string
 }
 
-// Run measures a disk. It reads the disk and, with Options.Write, overwrites it, or a file in Options.Directory. It changes settings of
-// the disk's queue, and restores them before it returns.
+// Run measures a disk, or a file in Options.Directory. With Options.Write, it overwrites this target. It changes
+// settings of the disk's queue, and restores them before it returns.
 func Run(ctx context.Context, host Host, disk Disk, o Options) (result Result, err error) {
 	if err := checkCost(host, disk); err != nil {
 		return Result{}, err
@@ -43,7 +43,8 @@ func Run(ctx context.Context, host Host, disk Disk, o Options) (result Result, e
 	return measure(ctx, target, size, disk.Rotational, o)
 }
 
-// checkCost returns an error if iocost acts on the disk, because then its model would be measured, and not the disk.
+// checkCost returns an error if iocost is enabled for the disk. The result would then show the present model, and not
+// the disk.
 func checkCost(host Host, disk Disk) error {
 	tree, err := cgroup.Detect(host)
 	if err != nil {
@@ -51,7 +52,7 @@ func checkCost(host Host, disk Disk) error {
 	}
 	root, version, err := tree.IORoot()
 	if err != nil || version == 1 {
-		return nil //nolint:nilerr // without io controller, there is no iocost
+		return nil //nolint:nilerr // no io controller, so no iocost
 	}
 	costs, err := iocgroup.ReadCosts(host, root)
 	if err != nil {
@@ -72,8 +73,8 @@ func open(host Host, disk Disk, o Options) (target *os.File, size int64, err err
 	return target, disk.Size, err
 }
 
-// openDisk opens a disk past the page cache. If the disk is to be written, the kernel refuses to open it while anything else uses it,
-// such as a mount (O_EXCL of open(2)).
+// openDisk opens a disk for direct I/O. With `write`, the kernel refuses to open a disk that is in use, e.g. mounted
+// (O_EXCL of open(2)).
 func openDisk(host Host, disk Disk, write bool) (*os.File, error) {
 	flags := os.O_RDONLY
 	if write {
@@ -96,7 +97,8 @@ func openDisk(host Host, disk Disk, write bool) (*os.File, error) {
 	return file, nil
 }
 
-// checkNumber returns an error if an open file is not that of the disk. The files in /dev of a container may be older than the disks.
+// checkNumber returns an error if an open file is not the device of the disk. The /dev of a container may have files of
+// former disks.
 func checkNumber(file *os.File, disk Disk) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {

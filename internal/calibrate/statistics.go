@@ -9,18 +9,19 @@ import (
 	"time"
 )
 
-// count is how many requests were finished at a time after the begin of a load.
+// count is the number of requests that were finished at a time after the begin of a load.
 type count struct {
 	at   time.Duration
 	done int64
 }
 
-// Speed is how many requests a second a load has made. Spread is by how much the fastest of the parts that count is faster than the slowest,
-// relative to the speed.
+// Speed is the speed of a load. Rate is in requests per second. Spread is the difference between the rates of the
+// fastest and the slowest part that speedOf includes, divided by Rate.
 type Speed struct{ Rate, Spread float64 }
 
-// speedOf computes the speed. It leaves out the first tenth of the counts, in which buffers of the disk fill up. Of the times between the
-// others, it takes those with the middle half of the speeds, so that neither a pause of the machine nor what follows it counts.
+// speedOf computes the speed from the parts of a load between two counts. It leaves out the first tenth, in which
+// buffers of the disk fill up. Then it leaves out the slowest and the fastest quarter, so that a pause of the machine
+// and the time after it do not count.
 func speedOf(counts []count) Speed {
 	counts = counts[len(counts)/10:]
 	if len(counts) < 2 {
@@ -44,7 +45,7 @@ func speedOf(counts []count) Speed {
 	return Speed{rate, (parts[len(parts)-1].rate() - parts[0].rate()) / rate}
 }
 
-// rate returns the requests a second, for a count of the time since the count before.
+// rate returns the requests per second.
 func (c count) rate() float64 {
 	if c.at <= 0 {
 		return 0
@@ -52,7 +53,7 @@ func (c count) rate() float64 {
 	return float64(c.done) / c.at.Seconds()
 }
 
-// percentile returns the latency that the given part of the latencies does not exceed. It is 0 without latencies.
+// percentile returns the latency that `percent` of the latencies do not exceed. It is 0 without latencies.
 func percentile(latencies []time.Duration, percent int) time.Duration {
 	if len(latencies) == 0 {
 		return 0

@@ -19,17 +19,19 @@ import (
 )
 
 const (
-	// maxFile is the maximum size of the file, that of the kernel's script. It takes at most half of the free space.
+	// maxFile is the maximum size of the file, as in the kernel's script. The file takes at most half of the free
+	// space.
 	maxFile = 16 << 30
 	minFile = 64 << 20
 )
 
-// openFile makes a file without a name in a directory on the disk. The kernel removes it when it is closed, also if this process is killed.
+// openFile makes a file without a name in a directory on the disk. The kernel removes the file when it is closed, even
+// if this process is killed.
 func openFile(host Host, disk Disk, dir string) (file *os.File, size int64, err error) {
 	if err := checkDirectory(host, disk, dir); err != nil {
 		return nil, 0, err
 	}
-	target, err := iocgroup.FollowSymlinks(host, dir) // below host.Root, where the kernel would leave it
+	target, err := iocgroup.FollowSymlinks(host, dir) // below host.Root, which the kernel would leave
 	if err != nil {
 		return nil, 0, fmt.Errorf("find %s: %w", dir, err)
 	}
@@ -54,7 +56,8 @@ func openFile(host Host, disk Disk, dir string) (file *os.File, size int64, err 
 	return file, size, nil
 }
 
-// overwriteInPlace makes btrfs write blocks of a file where they are, as the kernel's script does. Other filesystems do so anyway.
+// overwriteInPlace makes btrfs overwrite the blocks of a file in place, as the kernel's script does. Other filesystems
+// do this by default.
 func overwriteInPlace(fd int) {
 	const noCopyOnWrite = 0x00800000 // FS_NOCOW_FL in include/uapi/linux/fs.h
 	if flags, err := unix.IoctlGetInt(fd, unix.FS_IOC_GETFLAGS); err == nil {
@@ -79,7 +82,7 @@ func checkDirectory(host iodisks.FS, disk Disk, dir string) error {
 	return nil
 }
 
-// physical returns the disks below a disk of device mapper or md. A disk of another kind is its own.
+// physical returns the disks below a disk of device mapper or md, or else the disk itself.
 func physical(host iodisks.FS, name string, depth int) (names []string) {
 	const maxDepth = 10 // of devices on devices; the kernel allows no loops
 	slaves, err := host.ReadDir(path.Join("/sys/block", name, "slaves"))
