@@ -16,13 +16,13 @@ import (
 type Applied struct {
 	// Class is the class of the container or pod. It is empty if only volumes set the values.
 	Class string `json:"class,omitempty"`
-	// Values maps each setting to the value that was applied. Until a change has succeeded, it has several values, of which the
-	// cgroup may have any: those before the change, and the one after it.
+	// Values maps each setting to the value that was applied. Until a change has succeeded, a setting has several
+	// values, of which the cgroup may have any: those before the change, and the one after it.
 	Values map[iocgroup.Setting][]iocgroup.Value `json:"values,omitempty"`
-	// Disks maps the ID of each volume that got its limits to the disks that have them. It is nil if this is unknown, because records
-	// were lost, or saved by a version of the plugin without this field.
+	// Disks maps the ID of each volume to the disks on which its limits were applied. It is nil if they are unknown,
+	// because records were lost, or saved by a version of the plugin without this field.
 	Disks map[string][]iocgroup.Device `json:"disks"`
-	// version is that of the record.
+	// `version` is the version of the record that this value was read from.
 	version int
 }
 
@@ -38,7 +38,7 @@ func (a Applied) Settings() iocgroup.Values {
 	return last
 }
 
-// with returns the record that also has the values. changed is false if it had them already.
+// with returns a copy of `a` that also has the values. `changed` is false if `a` has them already.
 func (a Applied) with(values iocgroup.Values) (both Applied, changed bool) {
 	both = a
 	both.Values = maps.Clone(a.Values)
@@ -98,18 +98,19 @@ func (a Applied) Foreign(live iocgroup.Values) iocgroup.Values {
 
 // Change is the difference between what a cgroup has and what it should have.
 type Change struct {
-	// Values has the wanted values, and resets the settings that were applied and are not wanted any more. Values of other programs stay.
+	// Values has the wanted values, and zero values for the settings that were applied and are not wanted any more.
+	// Values of other programs stay.
 	Values iocgroup.Values
-	// Lower has the limits of other programs that apply in place of the wanted ones, because they are lower, or of a kind that
-	// is not wanted.
+	// Lower has the limits of other programs that stay in force, because they are lower than the wanted ones, or
+	// because no class sets such a limit.
 	Lower iocgroup.Values
-	// Applied is what will have been applied after the change.
+	// Applied is the Applied of the cgroup after the change.
 	Applied Applied
 }
 
-// Compare compares what was applied last, what a cgroup has (`live`), and what it should have (`wanted`), as "kubectl apply" does. Where
-// yields returns true, lower limits of other programs stay. Compare looks only at the settings in `wanted`, and at those for which
-// `owns` returns true.
+// Compare compares what was applied last, what a cgroup has (`live`), and what it should have (`wanted`), as "kubectl
+// apply" does. Lower limits of other programs stay in settings for which `yields` returns true. Compare looks only at
+// the settings in `wanted`, and at those for which `owns` returns true.
 func (a Applied) Compare(live, wanted iocgroup.Values, owns, yields func(iocgroup.Setting) bool) Change {
 	change := Change{Values: iocgroup.Values{}, Lower: iocgroup.Values{}, Applied: a}
 	change.Applied.Values = maps.Clone(a.Values)
@@ -145,7 +146,7 @@ func (a Applied) Compare(live, wanted iocgroup.Values, owns, yields func(iocgrou
 	return change
 }
 
-// set records the only value of a setting. The zero value is no value.
+// set records `value` as the only value of a setting. The zero value removes the setting.
 func (a Applied) set(s iocgroup.Setting, value iocgroup.Value) {
 	if value == (iocgroup.Value{}) {
 		delete(a.Values, s)

@@ -44,7 +44,7 @@ type Cgroups struct {
 	Records *Records
 	Costs   *Costs
 	seed    maphash.Seed
-	// cgroups are locks that serialize the changes of a cgroup. The hash of the cgroup's path selects the lock. If a
+	// `cgroups` has locks that serialize the changes of a cgroup. The hash of the cgroup's path selects the lock. If a
 	// write hangs in the kernel, only the few cgroups with the same lock wait for it.
 	cgroups [64]sync.Mutex
 
@@ -157,7 +157,8 @@ func (c *Cgroups) Lock(pod classes.Holder) (unlock func()) {
 	return lock.Unlock
 }
 
-// TryLock works like Lock, but does not wait. ok is false if another change is in progress, which may hang in the kernel.
+// TryLock works like Lock, but does not wait. `ok` is false if another change is in progress. That change may hang in
+// the kernel.
 func (c *Cgroups) TryLock(pod classes.Holder) (unlock func(), ok bool) {
 	lock := c.lockOf(pod)
 	if !lock.TryLock() {
@@ -214,9 +215,10 @@ func (c *Cgroups) Known() Known {
 	return all
 }
 
-// limitsOfOthers returns the limits that the pod's cgroup needs for the classes of other holders in the pod, and for the
-// target's classes of other resources. It leaves out the target's class of the given resource. ofVolumes are those of volumes.
-// unfound has the holders whose limits it cannot find, e.g. because the container hides the mount.
+// limitsOfOthers returns the limits that the pod's cgroup needs for the classes of other holders in the pod, and for
+// the target's classes of other resources. It leaves out the target's class of the given resource. `ofVolumes` has the
+// limits of volumes. `unfound` has the holders whose limits cannot be found, e.g. because the container hides the
+// mount.
 func (c *Cgroups) limitsOfOthers(f *iodisks.Finder, target classes.Holder, resource string) (limits, ofVolumes iocgroup.Values, unfound []classes.Holder) {
 	holdings, byResource := c.Holdings(target.PodUID)
 	limits, ofVolumes = iocgroup.Values{}, iocgroup.Values{}
@@ -242,12 +244,12 @@ func (c *Cgroups) limitsOfOthers(f *iodisks.Finder, target classes.Holder, resou
 	return limits, ofVolumes, unfound
 }
 
-// Compare compares the cgroup of a pod with what it should have: the values in `own` of the target, and the limits of other
-// classes on the same disks. The lowest limit wins. Where a volume is limited, this can be a limit of another program. Compare
-// also looks at other settings that were applied, if `owns` returns true.
+// Compare compares the cgroup of a pod with what it should have: the values in `own` of the target, and the limits of
+// other classes on the same disks. The lowest limit wins. On the disks of volumes with limits, this can be a limit of
+// another program. Compare also looks at other settings that were applied, if `owns` returns true.
 //
-// While a volume cannot be found, no limit that was applied to the disks that it had is removed or raised. A volume that never got its
-// limits, e.g. because the runtime has not reported a PID, keeps no limits.
+// While a volume cannot be found, Compare neither removes nor raises a limit that was applied to the last known disks
+// of the volume.
 func (c *Cgroups) Compare(f *iodisks.Finder, target classes.Holder, resource string, own, live iocgroup.Values, applied Applied,
 	owns func(iocgroup.Setting) bool,
 ) Change {
@@ -267,7 +269,8 @@ func All(iocgroup.Setting) bool { return true }
 // None returns false for every setting.
 func None(iocgroup.Setting) bool { return false }
 
-// Apply makes a change of a cgroup, and records it. class is the class of the container or pod, or empty for a volume.
+// Apply makes a change of a cgroup, and records it. `class` is the class of the container or pod, or empty for a
+// volume.
 func (c *Cgroups) Apply(group iocgroup.Group, target classes.Holder, class string, live iocgroup.Values, change Change) error {
 	rest := change.Values.Remaining(live)
 	if len(rest) > 0 {

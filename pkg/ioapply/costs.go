@@ -16,24 +16,24 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// Costs sets the parameters of iocost that class files have for disks, and restores those that a disk had before. It never changes
-// the parameters of other disks. It survives restarts of the plugin in a classes.Memory.
+// Costs sets the parameters of iocost that class files have for disks, and restores those that a disk had before. It
+// never changes the parameters of other disks. A classes.Memory keeps its records over restarts of the plugin.
 type Costs struct {
 	fs iocgroup.FS
 
-	// mu guards the fields below. It is held during I/O, which no hook waits for.
+	// mu guards the fields below. It is held during I/O, because no hook waits for it.
 	mu     sync.Mutex
 	memory classes.Memory
 	set    map[iocgroup.Device]costRecord
 }
 
-// costRecord is what Costs has set for a disk: for which resource, what, and in place of what.
+// costRecord has the parameters that Costs has set for a disk, those that the disk had before, and the resource.
 type costRecord struct {
 	Resource    string
 	Set, Before iocgroup.Cost
 }
 
-// costPrefix with the number of a disk is the key of a record in the memory.
+// The key of a record in the memory is costPrefix and the number of the disk.
 const costPrefix = "iocost "
 
 // NewCosts returns the parameters of a node without memory.
@@ -67,7 +67,8 @@ func (c *Costs) Remember(memory classes.Memory) error {
 	return nil
 }
 
-// costStep is a write of parameters, and the record of the disk after it. A zero record is none.
+// costStep is a write of parameters, and the record of the disk after the write. A zero record means that the disk has
+// none.
 type costStep struct {
 	dev    iocgroup.Device
 	cost   iocgroup.Cost
@@ -120,7 +121,7 @@ func (c *Costs) has(resource string) bool {
 	return false
 }
 
-// plan returns what Set has to do.
+// plan returns the steps of Set.
 func (c *Costs) plan(resource string, now, wanted map[iocgroup.Device]iocgroup.Cost) (steps []costStep) {
 	for _, dev := range slices.SortedFunc(maps.Keys(c.set), iocgroup.CompareDevices) {
 		record := c.set[dev]
@@ -147,8 +148,9 @@ func (c *Costs) plan(resource string, now, wanted map[iocgroup.Device]iocgroup.C
 	return steps
 }
 
-// make writes the parameters of a step, unless the disk has them now. There is a record of the disk from before parameters are set
-// until after they are restored, so that a process that is killed at any moment leaves it to the next one to restore them.
+// make writes the parameters of a step, unless the disk has them now. It saves the record before it sets parameters,
+// and removes the record after it has restored them. So if the process is killed at any moment, the next one can
+// restore them.
 func (c *Costs) make(m *iocgroup.Machine, now map[iocgroup.Device]iocgroup.Cost, step costStep) error {
 	if step.record == (costRecord{}) {
 		if err := c.write(m, now, step); err != nil {

@@ -19,9 +19,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// Records has what was applied to the cgroups of a node. It survives restarts of the plugin in a classes.Memory: before a change,
-// Begin saves the values before and after it, so a plugin that is killed at any moment knows later what it may have written.
-// The values that a runtime stores for a container are not saved, because the runtime returns them to a plugin that has restarted.
+// Records has what was applied to the cgroups of a node. A classes.Memory keeps it over restarts of the plugin: before
+// a change, Begin saves the values before and after the change, so that the plugin knows what it may have written even
+// if it was killed. The values that a runtime stores for a container are not saved, because the runtime returns them to
+// a plugin that has restarted.
 type Records struct {
 	log *slog.Logger
 	now func() time.Time
@@ -34,8 +35,8 @@ type Records struct {
 	// unsaved has the keys of the records that have changed since they were saved.
 	unsaved map[string]bool
 	memory  classes.Memory
-	// isLost is true until the records of an earlier process were loaded. What a cgroup then has, and a class has as well,
-	// counts as applied when the cgroup is first seen.
+	// isLost is true until the records of an earlier process were loaded. If it is true when Look first looks at a
+	// cgroup, live values that a class also has count as applied.
 	isLost bool
 	// isMarked is true if the memory has the marker.
 	isMarked bool
@@ -46,10 +47,11 @@ type Records struct {
 
 type record struct {
 	Applied
-	// stored has the values that the runtime stores for a container. It writes them again when another setting changes.
+	// `stored` has the values that the runtime stores for a container. The runtime writes them again when another
+	// setting changes.
 	stored iocgroup.Values
 	added  time.Time
-	// seen is true after Look has looked at the cgroup.
+	// `seen` is true after Look has looked at the cgroup.
 	seen bool
 }
 
@@ -59,7 +61,7 @@ const (
 	prefix = "cgroup "
 )
 
-// keepTime is how long the record of a missing cgroup is kept. The creation of a container takes less time.
+// keepTime is the time for which the record of a missing cgroup is kept. The creation of a container takes less time.
 const keepTime = 10 * time.Minute
 
 // NewRecords returns the records of a node without memory.
@@ -112,15 +114,16 @@ func (r *Records) Get(target classes.Holder) Applied {
 	return applied
 }
 
-// Known has what classes set, for the first look at a cgroup whose record was lost.
+// Known has the values that classes set. Look needs them for a cgroup whose record was lost.
 type Known struct {
-	// Classes has the values of the classes of a container or pod, and Limits those of volumes on any disk.
+	// Classes has the values of the classes of containers and pods. Limits has the limits of volume classes, which can
+	// be on any disk.
 	Classes map[string]iocgroup.Values
 	Limits  []iocgroup.Value
 }
 
-// Look returns what was applied to the cgroup of a target, like Get. If the records of an earlier process are lost and the
-// cgroup was not looked at before, those live values count as applied that a class has.
+// Look returns what was applied to the cgroup of a target, like Get. If the records of an earlier process are lost, the
+// first Look counts live values that a class also has as applied.
 func (r *Records) Look(target classes.Holder, live iocgroup.Values, known func() Known) Applied {
 	if !r.IsNew(target) {
 		return r.Get(target)
@@ -138,7 +141,7 @@ func (r *Records) Look(target classes.Holder, live iocgroup.Values, known func()
 	return r.Get(target)
 }
 
-// IsNew reports whether Look has to look at all values of the target's cgroup.
+// IsNew reports whether Look needs all live values of the target's cgroup.
 func (r *Records) IsNew(target classes.Holder) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,8 +196,8 @@ func (r *Records) recordOf(target classes.Holder) record {
 	return of
 }
 
-// Locate records the disks of a volume that is about to get its limits, and removes those of volumes that are not `held` any more. It
-// returns what was applied, like Get.
+// Locate records the disks of a volume that is about to get its limits. It removes the disks of volumes for which
+// `held` returns false. It returns what was applied, like Get.
 func (r *Records) Locate(target classes.Holder, disks []iocgroup.Disk, held func(volumeID string) bool) Applied {
 	devices := make([]iocgroup.Device, len(disks))
 	for i, disk := range disks {
@@ -217,8 +220,8 @@ func (r *Records) Locate(target classes.Holder, disks []iocgroup.Disk, held func
 	return r.Get(target)
 }
 
-// Begin records and saves that a part of a change is about to be written. class is the class of a container or pod, or empty. An
-// error of the save is logged: a full disk must not keep containers from starting.
+// Begin records and saves that a part of a change is about to be written. `class` is the class of a container or pod,
+// or empty. An error of the save is only logged, so that containers start even if the disk is full.
 func (r *Records) Begin(target classes.Holder, class string, change *Change, rest iocgroup.Values) {
 	change.Applied.version = r.Expect(target, class, change.Applied.Settings().Only(rest.Has))
 }
@@ -234,7 +237,8 @@ func (r *Records) Expect(target classes.Holder, class string, more iocgroup.Valu
 	return version
 }
 
-// ExpectAll works like Expect for all targets that already have the class, with one save. Begin then need not save them one by one.
+// ExpectAll works like Expect for all targets that already have a class of the resource, with one save instead of one
+// in each Begin.
 func (r *Records) ExpectAll(targets []classes.Holding, resource string, valuesOf func(class string) (iocgroup.Values, error)) {
 	changed := false
 	r.mu.Lock()
@@ -261,7 +265,8 @@ func (r *Records) expect(target classes.Holder, class string, more iocgroup.Valu
 	return r.put(target, of, after), changed
 }
 
-// Confirm records what a cgroup has after a change, or without one, unless the record has changed since. The next save saves it.
+// Confirm records the applied values of a cgroup after a change or an observation, unless the record has changed since
+// `applied` was read. The next save saves the record.
 func (r *Records) Confirm(target classes.Holder, applied Applied) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -70,9 +70,9 @@ func TestCompare(t *testing.T) {
 			change: iocgroup.Values{sda: ten}, records: iocgroup.Values{sda: ten}},
 		{name: "A lower limit of another program stays where the plugin yields", live: iocgroup.Values{sdb: {7, 3}}, wanted: iocgroup.Values{sdb: ten},
 			change: iocgroup.Values{sdb: {7, 3}}, lower: iocgroup.Values{sdb: {7, 3}}},
-		{name: "A higher one does not", live: iocgroup.Values{sdb: ten}, wanted: iocgroup.Values{sdb: seven},
+		{name: "A higher limit of another program is replaced", live: iocgroup.Values{sdb: ten}, wanted: iocgroup.Values{sdb: seven},
 			change: iocgroup.Values{sdb: seven}, records: iocgroup.Values{sdb: seven}},
-		{name: "Neither does a lower one that was applied", applied: map[iocgroup.Setting][]iocgroup.Value{sdb: {seven}}, live: iocgroup.Values{sdb: seven},
+		{name: "A lower limit that was applied is replaced", applied: map[iocgroup.Setting][]iocgroup.Value{sdb: {seven}}, live: iocgroup.Values{sdb: seven},
 			wanted: iocgroup.Values{sdb: ten}, change: iocgroup.Values{sdb: ten}, records: iocgroup.Values{sdb: ten}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestAnObservationDoesNotReplaceALaterChange confirms what was read before a change that another goroutine has made meanwhile.
+// TestAnObservationDoesNotReplaceALaterChange confirms values that were read before another change.
 func TestAnObservationDoesNotReplaceALaterChange(t *testing.T) {
 	r := newRecords(t, memory{})
 	before := r.Get(target)
@@ -118,8 +118,9 @@ func TestRecordsSurviveTheProcess(t *testing.T) {
 	}
 }
 
-// TestTheRuntimeReturnsWhatItHasStored saves nothing for a container whose values the runtime has stored.
-func TestTheRuntimeReturnsWhatItHasStored(t *testing.T) {
+// TestValuesThatTheRuntimeStoresAreNotSaved also checks that a value which the runtime has replaced no longer counts as
+// applied.
+func TestValuesThatTheRuntimeStoresAreNotSaved(t *testing.T) {
 	saved := memory{}
 	r := newRecords(t, saved)
 	values := iocgroup.Values{sda: {10}}
@@ -153,7 +154,7 @@ func TestRecordsOfCgroupsThatAreGoneAreRemoved(t *testing.T) {
 		t.Errorf("the record is gone: %+v, %s", r.Get(target), saved)
 	}
 	r.Prune(func(string) bool {
-		begin(r, "slow", iocgroup.Values{sdb: {20}}) // the cgroup is created again after it was looked for
+		begin(r, "slow", iocgroup.Values{sdb: {20}}) // the cgroup is created again after Prune checked that it exists
 		return false
 	})
 	if r.Save(); !r.Get(target).Has(sdb) || saved[prefix+target.CgroupsPath] == nil {
@@ -177,7 +178,8 @@ func (m *countingMemory) Save(changed map[string][]byte) error {
 	return m.memory.Save(changed)
 }
 
-// TestAReloadSavesTheValuesOfAllCgroupsWithOneWrite also reads what was saved, like a plugin that was killed during the reload.
+// TestAReloadSavesTheValuesOfAllCgroupsWithOneWrite also loads the saved records, like a plugin that was killed during
+// the reload.
 func TestAReloadSavesTheValuesOfAllCgroupsWithOneWrite(t *testing.T) {
 	saved := &countingMemory{memory: memory{marker: []byte("{}")}}
 	r := NewRecords(slog.New(slog.DiscardHandler))
@@ -210,7 +212,7 @@ func TestAReloadSavesTheValuesOfAllCgroupsWithOneWrite(t *testing.T) {
 	for _, h := range holdings {
 		want := []iocgroup.Value{{10}, {7}}
 		if h.ID == "c3" {
-			want = want[:1] // its change begins only when it is moved
+			want = want[:1] // it does not have the class yet
 		}
 		if got := killed.Get(h.Holder).Values[sda]; !cmp.Equal(want, got) {
 			t.Errorf("%s may have %v, want %v", h.ID, got, want)

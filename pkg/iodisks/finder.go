@@ -41,11 +41,11 @@ type Finder struct {
 	node *Node
 	// volumesOf returns the paths of the volumes of a container that have classes.
 	volumesOf func(container, podUID string) []string
-	// running has the results of checkRunning, and inContainer the mounts, by the ID of the container. The key is not the PID,
-	// because a new process may have the PID of an ended one.
+	// `running` has the results of checkRunning, and `inContainer` has the mounts. The key of both is the container's
+	// ID and not its PID, because a new process may have the PID of an ended one.
 	running     memo[string, error]
 	inContainer memo[string, containerMounts]
-	// found has the volumes, and shared the results of checkShared, by the ID of the volume.
+	// `found` has the volumes, and `shared` has the results of checkShared. The key of both is the ID of the volume.
 	found  memo[string, foundVolume]
 	shared memo[string, error]
 }
@@ -143,8 +143,8 @@ func orEnded(err error) error {
 
 // mountOf returns the mount of a volume. If the kubelet mounted the volume for the pod, mountOf returns the kubelet's
 // mount. For other volumes, e.g. hostPath volumes, it searches the container's own mounts. They are the second choice,
-// because the container can change them: a symbolic link in its image changes the path of a mount, a process with its own
-// mount namespace can hide a mount, and it can have so many mounts that reading them takes too long.
+// because the container can change them: a symbolic link in its image changes the path of a mount, a process with its
+// own mount namespace can hide a mount, and the container can have so many mounts that reading them takes too long.
 func (f *Finder) mountOf(target classes.Holder) (*mount, error) {
 	ofKubelet, err := f.mountOfKubelet(target)
 	switch {

@@ -22,7 +22,8 @@ import (
 // hostileVariable is set in the environment of a process that runs mountManyTimes instead of tests.
 const hostileVariable = "QOS_TEST_HOSTILE"
 
-// mountManyTimes mounts a directory with a long path onto itself, 300 times. Its mountinfo then has 36 MB.
+// mountManyTimes mounts a directory with a long path onto itself 300 times. The mountinfo of this process then has 36
+// MB.
 func mountManyTimes() error {
 	if err := syscall.Mount("t", "/mnt", "tmpfs", 0, "size=64m"); err != nil {
 		return fmt.Errorf("tmpfs: %w", err)

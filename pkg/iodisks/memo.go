@@ -12,8 +12,8 @@ type memo[K comparable, V any] struct {
 	known map[K]V
 }
 
-// get returns the result of an earlier call for the key, or makes the call. It holds no lock during the call, because the
-// call may hang in the kernel. So two callers can make the same call at the same time.
+// get returns the result of an earlier call for the key, or makes the call. It holds no lock during the call, because
+// the call may hang in the kernel. So two callers can make the same call concurrently.
 func (m *memo[K, V]) get(key K, call func() V) V {
 	m.mu.Lock()
 	result, known := m.known[key]

@@ -38,8 +38,8 @@ var (
 )
 
 // aliasedDirs returns the directories of an alias. It takes them from the mounts of running pods, because the runtime
-// and the kubelet can be configured to use other directories than usual. Without such mounts, it returns the usual directories
-// that exist, unless the writable layers of containers are no overlays.
+// and the kubelet can be configured to use other directories than usual. Without such mounts, it returns the usual
+// directories that exist. It returns none for writable layers that are no overlays.
 func (t *mountTable) aliasedDirs(alias string) ([]string, error) {
 	match, usual := func(m *mount) []string { return layerDir.FindStringSubmatch(m.layer) },
 		[]string{"/var/lib/containerd", "/var/lib/containers/storage"}
@@ -97,8 +97,8 @@ func upperDir(m mountinfo.Mount) string {
 	return ""
 }
 
-// plainRoots returns the root directories of containers that are no overlays. The snapshotters for device mapper, ZFS, btrfs and
-// plain directories make them.
+// plainRoots returns the root directories that are no overlays. Containers have them with the snapshotters for device
+// mapper, ZFS, btrfs and plain directories.
 func (t *mountTable) plainRoots() (roots []*mount) {
 	for _, mount := range t.all {
 		if mount.fstype != "overlay" && rootDir.MatchString(mount.point) {
@@ -108,8 +108,8 @@ func (t *mountTable) plainRoots() (roots []*mount) {
 	return roots
 }
 
-// disksOfRoots returns the disks of the root directories that are no overlays. A class cannot limit a root directory with a device
-// of its own, because each container has another device.
+// disksOfRoots returns the disks of the root directories that are no overlays. It returns an error for devices of
+// single containers, because a class cannot name the device of each container.
 func (n *Node) disksOfRoots() (disks []iocgroup.Disk, err error) {
 	reasons := map[string]bool{}
 	for _, root := range n.read().plainRoots() {
@@ -168,8 +168,8 @@ func (n *Node) disksOfDir(dir string) ([]iocgroup.Disk, error) {
 var errNoBlockDevice = errors.New("this filesystem has no block device")
 
 // disksOfMount returns the disks with the data of a mounted filesystem. It returns errNoBlockDevice for overlay, tmpfs,
-// FUSE and network filesystems, because their data is on no block device or on an unknown one. The major device number
-// of most of these mounts is 0.
+// FUSE and network filesystems, because their data is on no block device, or on an unknown one. Most of these mounts
+// have the major device number 0.
 func disksOfMount(host FS, m *mount) ([]iocgroup.Disk, error) {
 	switch {
 	case m.fstype == "btrfs":

@@ -21,8 +21,8 @@ type Node struct {
 	host   FS
 	mounts memo[struct{}, *mountTable]
 	disks  memo[filesystem, disksFound]
-	// byDisk has the mounts of each disk that are no volumes of pods. `ofNode` has the mounts that contain the node's own
-	// directories.
+	// `byDisk` has the mounts of each disk, without those of pods' volumes. `ofNode` has the mounts that contain the
+	// node's own directories.
 	byDisk memo[struct{}, map[iocgroup.Disk][]*mount]
 	ofNode memo[struct{}, []*mount]
 }
@@ -45,7 +45,7 @@ func NewNode(host FS) *Node { return &Node{host: host} }
 type mountTable struct {
 	host FS
 	all  []*mount
-	// at has the last mount at each path. It hides the earlier ones.
+	// `at` has the last mount at each path. It hides the earlier ones.
 	at map[string]*mount
 	// err is the reason why mounts are missing, or nil.
 	err error
@@ -109,9 +109,9 @@ func (n *Node) mountsByDisk() map[iocgroup.Disk][]*mount {
 	})
 }
 
-// checkShared returns classes.ErrSharedDisk if a disk of the volume also has data outside of the volume. A limit of
-// this disk would also apply to the pod's I/O to that data. A disk has such data if the host has mounted a filesystem
-// of the disk for itself, or if the volume is only a directory of its filesystem.
+// checkShared returns classes.ErrSharedDisk if a disk of the volume also has other data. A limit of this disk would
+// also apply to the pod's I/O to that data. A disk has such data if the host has mounted a filesystem of the disk for
+// itself, or if the volume is only a directory of its filesystem.
 func (n *Node) checkShared(v Volume) error {
 	table := n.read()
 	if table.err != nil {
