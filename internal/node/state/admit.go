@@ -44,8 +44,8 @@ func (n *node) releaseOthers(held Holding, is func(Holding) bool) {
 	}
 }
 
-// admit assigns the requested classes to a holder that is about to be created and, if it is a container, to its volumes, if each of these
-// classes has a free slot. The first result is that of the holder itself.
+// admit assigns the requested classes to a holder that is about to be created, and to the volumes of a container, if
+// each of these classes has a free slot. The first Holding is that of `h`.
 func (n *node) admit(h classes.Holder) ([]Holding, error) {
 	catalog, wanted, err := n.resolveWith(h, func(catalog *classes.Catalog) ([]classes.Holding, error) { return catalog.ResolveAll(h) })
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Store) Start(h classes.Holder) (container Holding, volumes []Holding, e
 			return Holding{}, nil, err
 		}
 	}
-	h.Spec.Settings = nil // those of a known container may be of its class
+	h.Spec.Settings = nil // for a known container, they may be values of its class
 
 	n.runtime.ReportsPIDs = n.runtime.ReportsPIDs || h.PID > 0
 	n.update(h.ID, func(held *Holding) { held.follows(h) })
@@ -130,7 +130,7 @@ func (s *Store) Start(h classes.Holder) (container Holding, volumes []Holding, e
 func (n *adoption) adoptStarting(h classes.Holder) error {
 	has := recordedOn(h)
 	h = n.withOriginals(Existing{Holder: h, Stored: h.Spec.Settings.Unified()}).Holder
-	h.Spec.Settings = nil // if it has a record, they are those of its class
+	h.Spec.Settings = nil // if it has a record, they are values of its class
 	if err := n.adoptWithoutSlots(h, has); err != nil {
 		n.update(h.ID, func(held *Holding) {
 			if held.Phase.isWaiting() {

@@ -207,17 +207,17 @@ func TestARefusedStartIsReported(t *testing.T) {
 		after  func(*fixture)
 		refuse []string
 	}{
-		"also when the runtime stops the container":                  {func(f *fixture) { f.Release("a-1") }, []string{"a UnknownClass"}},
+		"when the runtime stops the container":                       {func(f *fixture) { f.Release("a-1") }, []string{"a UnknownClass"}},
 		"while the container runs although it was refused":           {func(f *fixture) { f.Refresh("a-1") }, []string{"a UnknownClass"}},
 		"when its request is retried before the container has ended": {func(f *fixture) { f.Refresh("a-1"); f.Release("a-1") }, []string{"a UnknownClass"}},
 		"when the next synchronization does not list the container":  {func(f *fixture) { f.Rebuild(nil, nil) }, []string{"a UnknownClass"}},
 		"until a synchronization lists its successor in its class": {func(f *fixture) {
 			f.Rebuild(nil, []state.Existing{existing(container("a-2", "cache=gold"), assigned(cache, "gold", classes.SourcePod))})
 		}, nil},
-		"also when its successor waits for its class, too": {func(f *fixture) {
+		"when its successor waits for its class": {func(f *fixture) {
 			f.Rebuild(nil, []state.Existing{existing(container("a-2", "cache=lead"))})
 		}, []string{"a UnknownClass"}},
-		"also while the container is in its default classes": {func(f *fixture) { f.Observe("a-1", cache, "bronze") }, []string{"a UnknownClass"}},
+		"while the container is in its default classes": {func(f *fixture) { f.Observe("a-1", cache, "bronze") }, []string{"a UnknownClass"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
@@ -228,9 +228,9 @@ func TestARefusedStartIsReported(t *testing.T) {
 	}
 }
 
-// TestARetryIsNoProofThatARefusedContainerRuns admits the request of a container whose start was refused. The container can
-// still be about to end.
-func TestARetryIsNoProofThatARefusedContainerRuns(t *testing.T) {
+// TestARefusalOfAStartOutlivesTheAdmissionOfItsRequest admits the request of a container whose start was refused. The
+// refusal stays, because the container can still be about to end.
+func TestARefusalOfAStartOutlivesTheAdmissionOfItsRequest(t *testing.T) {
 	for name, test := range map[string]struct {
 		after  func(*fixture)
 		refuse []string

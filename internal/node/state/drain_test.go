@@ -27,7 +27,7 @@ func TestEvictions(t *testing.T) {
 		"not a holder of another class":                     {"cache=silver", withoutGold, ""},
 		"not a holder of a default that is gone":            {"", withoutCache, ""},
 		"not a holder of a class of a resource that drains": {"disk=fast", func(r []classes.Resource) []classes.Resource { return r[:1] }, ""},
-		"not once class files let it drain, with that class": {"cache=gold", func(r []classes.Resource) []classes.Resource {
+		"nothing if the same edit sets onClassRemoved to drain": {"cache=gold", func(r []classes.Resource) []classes.Resource {
 			r[0].OnClassRemoved = classes.Drain
 			return withoutGold(r)
 		}, ""},
@@ -110,8 +110,8 @@ func TestDrainingAssignmentsAreCounted(t *testing.T) {
 	}
 }
 
-// TestDrift records drift of the configuration, and checks the condition and the number of corrections. `corrected` says for each
-// record whether the drift was corrected.
+// TestDrift records drift of the configuration, and checks the condition and the number of corrections. `corrected` has
+// an element for each record of drift.
 func TestDrift(t *testing.T) {
 	const once, twice = "drifts found: 1, the last at 2030-01-01T12:00:00Z: a group", "drifts found: 2, the last at 2030-01-01T12:00:00Z: a group"
 	for name, test := range map[string]struct {
@@ -120,13 +120,13 @@ func TestDrift(t *testing.T) {
 		want      []classes.Condition
 		count     uint64
 	}{
-		"none was found":                      {inSync: true},
-		"corrected":                           {corrected: []bool{true}, want: drift(true, once), count: 1},
-		"corrected twice":                     {corrected: []bool{true, true}, want: drift(true, twice), count: 2},
-		"not corrected":                       {corrected: []bool{false}, want: drift(false, once)},
-		"not corrected at first":              {corrected: []bool{false}, inSync: true, want: drift(true, once), count: 1},
-		"corrected, and in sync since":        {corrected: []bool{true}, inSync: true, want: drift(true, once), count: 1},
-		"not corrected after it was at first": {corrected: []bool{true, false}, want: drift(false, twice), count: 1},
+		"none was found":                    {inSync: true},
+		"corrected":                         {corrected: []bool{true}, want: drift(true, once), count: 1},
+		"corrected twice":                   {corrected: []bool{true, true}, want: drift(true, twice), count: 2},
+		"not corrected":                     {corrected: []bool{false}, want: drift(false, once)},
+		"not corrected at first":            {corrected: []bool{false}, inSync: true, want: drift(true, once), count: 1},
+		"corrected, and in sync since":      {corrected: []bool{true}, inSync: true, want: drift(true, once), count: 1},
+		"corrected at first, but not later": {corrected: []bool{true, false}, want: drift(false, twice), count: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()

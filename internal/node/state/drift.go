@@ -36,7 +36,7 @@ type Correction struct {
 type Drift struct {
 	// corrections counts the corrections by kind of drift.
 	corrections map[string]uint64
-	// count, last and at describe the drift of the configuration.
+	// `count`, `last` and `at` describe the drift of the configuration.
 	count uint64
 	last  string
 	at    time.Time

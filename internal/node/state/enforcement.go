@@ -26,7 +26,7 @@ const maxProblem = 256
 // EnforcementReport says whether another program could enforce the class of a container or pod.
 type EnforcementReport struct {
 	Resource, Class string
-	// Problem is why the class is not enforced. It is empty if the class is enforced.
+	// Problem is the reason why the class is not enforced. It is empty if the class is enforced.
 	Problem string
 	// User is the user ID of the program that reports. Privileged is true if the program may report on all resources.
 	User       uint32
@@ -63,8 +63,8 @@ func (s *Store) ReportEnforcement(owner qos.Subject, r EnforcementReport) error 
 	return nil
 }
 
-// external returns the configuration of a resource that another program enforces. The result `is` is false for other resources, and for
-// those that are not in the live configuration.
+// external returns the configuration of a resource that another program enforces. `is` is false for other resources,
+// and for resources that are not in the live configuration.
 func (o Offering) external(resource string) (external classes.External, is bool) {
 	if !o.Configured(resource) {
 		return nil, false
@@ -73,7 +73,8 @@ func (o Offering) external(resource string) (external classes.External, is bool)
 	return external, is
 }
 
-// endReports removes the reports on resources that no other program enforces any more. Nobody could withdraw them.
+// endReports removes the reports on resources that no other program enforces any more, because no program could
+// withdraw these reports.
 func (n *node) endReports() {
 	for _, h := range n.table.Where(func(h Holding) bool { return len(h.NotEnforced) > 0 }) {
 		n.update(h.ID, func(h *Holding) {
@@ -86,7 +87,7 @@ func (n *node) endReports() {
 	}
 }
 
-// problemText returns a problem as one part of a message: without the characters that separate the parts.
+// problemText returns a problem without the characters that separate the parts of a message.
 func problemText(problem string) string {
 	separators := strings.NewReplacer(",", "", ";", "", "[", "(", "]", ")", "\n", " ")
 	return "not enforced: " + printable.Text(separators.Replace(problem), maxProblem)

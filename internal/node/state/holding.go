@@ -27,17 +27,20 @@ type Holding struct {
 	Created []classes.Assignment
 	// Observed maps a resource to the last observed class, if this class differs from the desired class.
 	Observed map[string]string
-	// Foreign maps a resource to a description of what another program has set, if the holder has no class of the resource.
+	// Foreign maps a resource to a description of values that another program has set, if the holder has no class of
+	// the resource.
 	Foreign map[string]string
 	// Stale maps a resource to the properties of its class that the holder has with other values (classes.Observation).
 	Stale map[string]string
-	// Limited maps a resource to what keeps its class from having its effect (classes.Observation).
+	// Limited maps a resource to the reason why its class does not have its full effect (classes.Observation).
 	Limited map[string]string
-	// NotEnforced maps a resource that another program enforces to why it has not enforced the class (ReportEnforcement).
+	// NotEnforced maps a resource that another program enforces to the reason why that program has not enforced the
+	// class (ReportEnforcement).
 	NotEnforced map[string]string
-	// InForce is when the classes of the holder were last enforced. It is zero if a former process enforced them.
+	// InForce is the time at which the classes of the holder were last enforced. It is zero if a former process
+	// enforced them.
 	InForce time.Time
-	// Stored says how the values that the runtime has stored relate to the desired classes.
+	// Stored is the relation of the values that the runtime has stored to the desired classes.
 	Stored Stored
 	// Resizing is the change of the container that the runtime is making, or has refused. It is nil if there is none.
 	Resizing *Resizing
@@ -45,7 +48,7 @@ type Holding struct {
 	Request *classes.Holder
 }
 
-// Stored says how the values that the runtime has stored for a container relate to its desired classes.
+// Stored is the relation of the values that the runtime has stored for a container to its desired classes.
 type Stored int
 
 const (
@@ -72,8 +75,8 @@ func updates(assignments []classes.Assignment) []classes.Assignment {
 	return slices.DeleteFunc(slices.Clone(assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceUpdate })
 }
 
-// creationTime is how long the creation of a container may take. After that, a container that has neither a started
-// process nor a cgroup counts as not created. CRI-O gives an OCI runtime 240 s to create a container
+// creationTime is the longest time that the creation of a container may take. After that, a container that has neither
+// a started process nor a cgroup counts as not created. CRI-O gives an OCI runtime 240 s to create a container
 // (container_create_timeout), and the kubelet waits 2 minutes for the runtime (runtimeRequestTimeout).
 const creationTime = 5 * time.Minute
 
@@ -102,8 +105,8 @@ func (h *Holding) AskedToStore() {
 	}
 }
 
-// MayStore reports whether the runtime may have stored, for the holder, values of a class of a resource. It may if the
-// holder has or had a class of the resource, or if the runtime was asked to change the stored values.
+// MayStore reports whether the runtime may have stored values of a class of a resource for the holder. This is so if
+// the holder has or had a class of the resource, or if the runtime was asked to change the stored values.
 func (h Holding) MayStore(resource string) bool {
 	return h.Stored != StoredAtCreation || classes.ClassOf(h.Created, resource) != classes.SystemDefault ||
 		slices.ContainsFunc(h.Assignments, func(a classes.Assignment) bool {
@@ -111,8 +114,8 @@ func (h Holding) MayStore(resource string) bool {
 		})
 }
 
-// SetForeign records what another program has set for a resource of which the holder has no class. If there is no such
-// setting, text is empty.
+// SetForeign records what another program has set for a resource of which the holder has no class. If it has set
+// nothing, `text` is empty.
 func (h *Holding) SetForeign(resource, text string) {
 	if h.Foreign[resource] != text {
 		h.Foreign = with(h.Foreign, resource, text, text != "")
@@ -126,7 +129,7 @@ func (h *Holding) SetStale(resource, properties string) {
 	}
 }
 
-// SetLimited records what keeps a class from having its effect, or "".
+// SetLimited records the reason why a class does not have its full effect, or "".
 func (h *Holding) SetLimited(resource, text string) {
 	if h.Limited[resource] != text {
 		h.Limited = with(h.Limited, resource, text, text != "")
@@ -148,7 +151,7 @@ func (h *Holding) observeAll(observed func(resource string) string) {
 	}
 }
 
-// assign replaces the desired classes. The observed classes stay what they are.
+// assign replaces the desired classes. It does not change the observed classes.
 func (h *Holding) assign(assignments []classes.Assignment) {
 	observed := h.ObservedClass
 	h.endReports(assignments)
@@ -192,8 +195,8 @@ func with(values map[string]string, key, value string, keep bool) map[string]str
 	return values
 }
 
-// follows sets the description of a holder that is known already. The originals in memory stay: those of the creation have more settings
-// than the container's annotation, and a later change of the container may have replaced some.
+// follows sets the description of a known holder. It keeps the originals in memory, because they have more settings
+// than the container's annotation, and a later change of the container may have replaced some of them.
 func (h *Holding) follows(now classes.Holder) {
 	if h.Spec.Originals != nil {
 		now.Spec.Originals = h.Spec.Originals

@@ -12,16 +12,17 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// kept has the classes that containers and volumes requested and that have ended, by subject, while their pod runs. The kubelet may start
-// such a container again. If one of its classes was removed meanwhile, the class drains: the new container still gets it, because
-// otherwise a single crash would keep the pod from running for ever.
+// kept has the requested classes of ended containers and their volumes, by subject, while their pod runs. The kubelet
+// may start such a container again. If one of its classes was removed meanwhile, the class drains: the new container
+// still gets the class, because otherwise a single crash would keep the pod from running for ever.
 //
-// These subjects occupy no slots: if the class is offered again, others may take them, and the new container then waits for a free slot.
-// The kept classes end when a new holder of the subject has its classes, with the sandbox of the pod, and
-// with the process of the plugin.
+// These subjects occupy no slots: if the class is offered again, other containers may take its slots, and the new
+// container then waits for a free slot. The kept classes of a subject end when a new holder has its classes, when the
+// sandbox of the pod ends, and when the plugin ends.
 type kept map[qos.Subject]classes.Holding
 
-// keep records the classes of a holder that is about to be removed from the table, unless a new holder has replaced it already.
+// keep records the classes of a holder that is about to be removed from the table, unless a new holder of the subject
+// has its classes.
 func (n *node) keep(h Holding) {
 	requested := slices.DeleteFunc(slices.Clone(h.Assignments), func(a classes.Assignment) bool {
 		return !a.IsRequested() || a.Class == classes.SystemDefault && a.Source != classes.SourceUpdate
@@ -41,8 +42,8 @@ func (n *node) forget(ended func(sandboxID string) bool) {
 	}
 }
 
-// resolve decides the classes of a holder that is about to be created, or was created while the plugin was not connected. It also returns
-// the catalog with which the holder must be admitted.
+// resolve decides the classes of a holder that is about to be created, or was created while the plugin was not
+// connected. It also returns the catalog for the admission of the holder.
 func (n *node) resolve(h classes.Holder) (*classes.Catalog, []classes.Assignment, error) {
 	catalog, all, err := n.resolveWith(h, func(catalog *classes.Catalog) ([]classes.Holding, error) {
 		assignments, err := catalog.Resolve(h)
@@ -54,9 +55,9 @@ func (n *node) resolve(h classes.Holder) (*classes.Catalog, []classes.Assignment
 	return catalog, all[0].Assignments, nil
 }
 
-// resolveWith calls a function that decides the classes of a holder with a catalog. If a requested class does not exist any more, and a
-// former container of the same name was changed to another one, the holder gets this class as the former container had it: by an update.
-// The runtime repeats the request of the creation, so the kubelet could otherwise never start the container again.
+// resolveWith calls `decide`, which decides the classes of a holder with a catalog. If a requested class does not exist
+// any more, and an update gave a former container of the same name another class, the holder gets that class, too.
+// Otherwise the kubelet could never start the container again, because the runtime repeats the request of the creation.
 func (n *node) resolveWith(h classes.Holder, decide func(*classes.Catalog) ([]classes.Holding, error)) (*classes.Catalog, []classes.Holding, error) {
 	catalog := n.catalogFor(h)
 	withRemoved, removed := catalog, []*classes.RequestError(nil)
@@ -96,7 +97,8 @@ func (n *node) updateOf(refused *classes.RequestError) *classes.Assignment {
 	return &former.Assignments[i]
 }
 
-// explained adds to the error of a request for a draining class why the class is refused, although other pods have it.
+// explained adds to the error of a request for a draining class the reason why the class is refused, although other
+// pods have it.
 func (n *node) explained(err error) error {
 	if refused, ok := errors.AsType[*classes.RequestError](err); ok && refused.Class != classes.SystemDefault &&
 		n.live.Drains(refused.Assignment) && n.table.InUse(refused.Resource, refused.Class) > 0 {
@@ -105,7 +107,8 @@ func (n *node) explained(err error) error {
 	return err
 }
 
-// catalogFor returns the live catalog, with the draining classes that the holder's pod and a former container of the same name have or had.
+// catalogFor returns the live catalog, with those draining classes that the holder's pod has, or that a former
+// container of the same name had.
 func (n *node) catalogFor(h classes.Holder) *classes.Catalog {
 	var draining []classes.Resource
 	add := func(held classes.Holding) {
@@ -132,7 +135,8 @@ func (n *node) catalogFor(h classes.Holder) *classes.Catalog {
 	return n.live.Catalog.With(draining)
 }
 
-// used returns the classes of a resource that are in use, each with its number of owners, and the draining classes that are kept.
+// used returns the number of owners of each class of a resource that is in use. It also has the draining classes that
+// are kept, with 0.
 func (n *node) used(resource string) map[string]int {
 	used := n.table.Used(resource)
 	for _, held := range n.kept {

@@ -17,10 +17,11 @@ type slot struct{ resource, class string }
 // ledger records which holder has which class. It is not safe for concurrent use.
 type ledger struct {
 	holders map[string]Holding
-	// slots has the owners that occupy a slot of each class. The inner map has the number of holders and reservations
-	// of each owner. An owner occupies one slot of a class, even if this number is above 1. slots lacks the system default.
+	// `slots` has the owners that occupy a slot of each class. The inner map has the number of holders and reservations
+	// of each owner. An owner occupies one slot of a class, even if this number is above 1. The system default is
+	// missing.
 	slots map[slot]classes.Owners
-	// reserved maps the ID of a holder to the slots that it occupies in addition to those of its assignments.
+	// `reserved` maps the ID of a holder to the slots that the holder occupies in addition to those of its assignments.
 	reserved map[string]reservation
 }
 
@@ -34,8 +35,8 @@ func newLedger() *ledger {
 	return &ledger{holders: map[string]Holding{}, slots: map[slot]classes.Owners{}, reserved: map[string]reservation{}}
 }
 
-// Admit adds holders, or replaces the holder with the same ID, if all of their classes have room. Otherwise it adds none of them. An
-// owner that already has a class needs no second slot in it. Errors are *RequestError.
+// Admit adds holders, or replaces those with the same IDs, if all of their classes have free slots. Otherwise it adds
+// none. An owner that already has a class needs no second slot in it. Errors are *RequestError.
 func (l *ledger) Admit(c *classes.Catalog, holders ...Holding) error {
 	for i, h := range holders {
 		if err := l.checkRoom(c, h); err != nil {
@@ -157,12 +158,13 @@ func (l *ledger) Where(selected func(Holding) bool) (holders []Holding) {
 	return holders
 }
 
-// InUse returns the number of slots of a class that are in use: one for each owner. It returns 0 for the system default.
+// InUse returns the number of slots of a class that are in use, one for each owner. It returns 0 for the system
+// default.
 func (l *ledger) InUse(resource, class string) int {
 	return len(l.slots[slot{classes.CanonicalResource(resource), class}])
 }
 
-// Used returns the classes of a resource that are in use, each with its number of owners. The system default is left out.
+// Used returns the number of owners of each class of a resource that is in use, without the system default.
 func (l *ledger) Used(resource string) map[string]int {
 	used := map[string]int{}
 	for s, owners := range l.slots {

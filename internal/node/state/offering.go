@@ -28,14 +28,15 @@ type Resource struct {
 	// Unavailable is the reason why the resource cannot be used on this machine. It is nil if the resource is
 	// available.
 	Unavailable *classes.Unavailable
-	// ValuesSince is when the section of the resource in the class files was last applied with another content.
+	// ValuesSince is the time at which the section of the resource in the class files last changed.
 	ValuesSince time.Time
 
 	// Drift is the drift that was found on this machine.
 	Drift Drift
 }
 
-// Promiser returns the backend as a classes.Promiser. ok is false if it promises nothing, or if the resource is unavailable.
+// Promiser returns the backend as a classes.Promiser. `ok` is false if the backend is none, or if the resource is
+// unavailable.
 func (r Resource) Promiser() (promiser classes.Promiser, ok bool) {
 	promiser, ok = r.Backend.(classes.Promiser)
 	return promiser, ok && r.Unavailable == nil
@@ -94,9 +95,9 @@ func (s *View) Live() Offering {
 	return s.node.live
 }
 
-// GoLive offers the resources of class files, and of claims, that were applied. It keeps removed resources, because containers
-// or pods may still use them, and returns their names. The parameter `loaded` is false if only the classes of claims have changed:
-// then the class files count as loaded before.
+// GoLive offers the applied resources of class files and of claims. It keeps removed resources, because containers or
+// pods may still use them, and returns their names. `loaded` is false if only the classes of claims have changed. The
+// status then keeps the time at which the class files were loaded.
 func (s *Store) GoLive(files classes.FileSet, next map[string]Resource, loaded bool) (gone []string) {
 	defer s.lock()()
 	n := &s.node
@@ -139,8 +140,8 @@ func (n *node) offer(config *classes.Config, next map[string]Resource) (gone []s
 	return gone
 }
 
-// setRemoved updates how many holders each removed class may have: its last capacity, or more if more holders had it at the removal. It
-// is called before the offers replace those of the live catalog.
+// setRemoved updates the capacity of each removed class: the last one, or the number of its slots in use if that is
+// higher. It is called before the offers replace those of the live catalog.
 func (n *node) setRemoved(offers []classes.Offer) {
 	for _, offer := range n.live.Catalog.Offers() {
 		for _, class := range offer.Classes {

@@ -3,7 +3,7 @@
 
 package state
 
-// Phase is where a Holding is between its creation and its end.
+// Phase is the phase of a Holding between its creation and its end.
 type Phase int
 
 const (

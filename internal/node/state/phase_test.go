@@ -58,8 +58,8 @@ func TestEachPhaseIsReachedAndHasAName(t *testing.T) {
 	}
 }
 
-// TestNoEventButTheRightOneEndsARefusal checks which events end the report of a refusal.
-func TestNoEventButTheRightOneEndsARefusal(t *testing.T) {
+// TestOnlySomeEventsEndTheReportOfARefusal checks which events end the report of a refusal.
+func TestOnlySomeEventsEndTheReportOfARefusal(t *testing.T) {
 	ends := map[event]bool{admitted: true, inClasses: true, hookEnded: true}
 	for _, from := range allPhases() {
 		for e := started; e < events; e++ {

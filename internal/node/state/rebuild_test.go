@@ -31,7 +31,7 @@ func TestRebuild(t *testing.T) {
 			containers: []state.Existing{existing(container("a-1", "cache=lead"), assigned(cache, "lead", classes.SourcePod))},
 			want:       []string{"a-1 cache=lead"},
 		},
-		"a recorded default follows the default of now": {
+		"a recorded default is replaced by the present default": {
 			containers: []state.Existing{existing(container("a-1", ""), iron)},
 			want:       []string{"a-1 cache=bronze(iron)"},
 		},
@@ -39,7 +39,7 @@ func TestRebuild(t *testing.T) {
 			containers: []state.Existing{existing(container("a-1", "cache=gold"), gold)}, changes: changes{"a-1": silver},
 			want: []string{"a-1 cache=silver(gold)"},
 		},
-		"a record that the pod has too is not believed": {
+		"a record that is also an annotation of the pod is ignored": {
 			containers: []state.Existing{existing(forged(container("a-1", "cache=silver"), gold), gold)},
 			want:       []string{"a-1 cache=silver()"},
 		},
@@ -55,7 +55,7 @@ func TestRebuild(t *testing.T) {
 			containers: []state.Existing{existing(container("a-1", "cache=lead"))},
 			want:       []string{"a-1 cache=bronze()"}, refused: []string{"a UnknownClass"},
 		},
-		"an unrecorded container keeps what it was changed to, whether or not there is room for its request": {
+		"an unrecorded container keeps the classes of an update, with and without room for its request": {
 			containers: []state.Existing{existing(container("a-1", "cache=gold")), existing(container("b-1", "cache=gold"), gold)},
 			changes:    changes{"a-1": silver},
 			want:       []string{"a-1 cache=silver()", "b-1 cache=gold"},
@@ -67,7 +67,7 @@ func TestRebuild(t *testing.T) {
 			pods: []classes.Holder{pod("a-1", "net=high")},
 			want: []string{"a-1 net=high"},
 		},
-		"pods that run are not refused a full class": {
+		"a running pod gets a full class": {
 			pods: []classes.Holder{pod("a-1", "net=high"), pod("b-1", "net=high")},
 			want: []string{"a-1 net=high", "b-1 net=high"},
 		},

@@ -41,7 +41,7 @@ func TestRefresh(t *testing.T) {
 			},
 			want: []string{"b-1 cache=bronze"},
 		},
-		"a class that it was changed to stays": {
+		"a class of an update stays": {
 			before: func(f *fixture, t *testing.T) {
 				f.run(t, container("b-1", ""))
 				f.change(t, "b", "bronze")
@@ -81,7 +81,7 @@ func TestRefresh(t *testing.T) {
 			},
 			want: []string{"b-1 cache=gold()"},
 		},
-		"a pending request that is admitted leaves the container in its default until it is moved": {
+		"after the admission of a pending request, the observed class stays until the container is moved": {
 			before: func(f *fixture, t *testing.T) {
 				pending(f, t)
 				f.Observe("b-1", cache, "bronze")
@@ -89,14 +89,14 @@ func TestRefresh(t *testing.T) {
 			},
 			want: []string{"b-1 cache=gold(bronze)"},
 		},
-		"a pending request that is admitted keeps what the container was changed to": {
+		"the admission of a pending request keeps the class of an update": {
 			before: func(f *fixture, t *testing.T) {
 				pending(f, t)
 				f.change(t, "b", "silver")
 			},
 			want: []string{"a-1 cache=gold", "b-1 cache=silver"},
 		},
-		"a pending request is refused with the reason of now": {
+		"a pending request is refused again with the present reason": {
 			before: func(f *fixture, t *testing.T) {
 				pending(f, t)
 				f.offer(withoutGold)
@@ -149,16 +149,16 @@ func TestChange(t *testing.T) {
 		err      error
 		want     string
 	}{
-		"another class":                {main, map[string]string{cache: "silver"}, nil, "a-1 cache=silver(bronze) disk=fast"},
-		"the system default":           {main, map[string]string{cache: ""}, nil, "a-1 cache=(bronze) disk=fast"},
-		"a full class":                 {main, map[string]string{cache: "gold"}, classes.ErrClassFull, ""},
-		"an unknown class":             {main, map[string]string{cache: "lead"}, classes.ErrUnknownClass, ""},
-		"an unknown resource":          {main, map[string]string{"x/y": "lead"}, classes.ErrUnknownResource, ""},
-		"a resource of pods":           {main, map[string]string{net: "high"}, classes.ErrBadRequest, ""},
-		"an immutable resource":        {main, map[string]string{disk: ""}, state.ErrImmutable, ""},
-		"one of two that cannot be":    {main, map[string]string{cache: "silver", disk: ""}, state.ErrImmutable, ""},
-		"a container that is not here": {qos.Subject{PodUID: "x", Container: "main"}, nil, state.ErrNotFound, ""},
-		"a container not yet started":  {qos.Subject{PodUID: "uid-c", Container: "main"}, nil, state.ErrNotRunning, ""},
+		"another class":                 {main, map[string]string{cache: "silver"}, nil, "a-1 cache=silver(bronze) disk=fast"},
+		"the system default":            {main, map[string]string{cache: ""}, nil, "a-1 cache=(bronze) disk=fast"},
+		"a full class":                  {main, map[string]string{cache: "gold"}, classes.ErrClassFull, ""},
+		"an unknown class":              {main, map[string]string{cache: "lead"}, classes.ErrUnknownClass, ""},
+		"an unknown resource":           {main, map[string]string{"x/y": "lead"}, classes.ErrUnknownResource, ""},
+		"a resource of pods":            {main, map[string]string{net: "high"}, classes.ErrBadRequest, ""},
+		"an immutable resource":         {main, map[string]string{disk: ""}, state.ErrImmutable, ""},
+		"one immutable resource of two": {main, map[string]string{cache: "silver", disk: ""}, state.ErrImmutable, ""},
+		"an unknown container":          {qos.Subject{PodUID: "x", Container: "main"}, nil, state.ErrNotFound, ""},
+		"a container not yet started":   {qos.Subject{PodUID: "uid-c", Container: "main"}, nil, state.ErrNotRunning, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()

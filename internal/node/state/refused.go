@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// refusedTime is how long a refusal is reported after the last attempt. It is longer than five minutes, because the
-	// kubelet may wait five minutes before it retries.
+	// refusedTime is the time for which a refusal is reported after the last attempt. It is longer than five minutes,
+	// because the kubelet may wait five minutes before it retries.
 	refusedTime = 10 * time.Minute
 	// maxMessage is the maximum size of the message of a refusal, in bytes.
 	maxMessage = 4 << 10
@@ -136,9 +136,9 @@ func (s *Store) Refuse(h classes.Holder, err error) error {
 	return s.node.refuse(h, err)
 }
 
-// ExpireRefused removes refusals that were not repeated for ten minutes, and those of subjects of which a newer holder has all its classes.
-// The hooks remove the latter, too, but not if the newer holder was started while the plugin was not connected, or does not request a
-// class for the volume any more. ExpireRefused must be called periodically.
+// ExpireRefused removes refusals that were not repeated for ten minutes, and those of subjects of which a newer holder
+// has all its classes. The hooks do not remove the latter if the newer holder was started while the plugin was not
+// connected, or does not request a class for the volume any more. ExpireRefused must be called periodically.
 func (s *Store) ExpireRefused() {
 	defer s.lock()()
 	n := &s.node

@@ -89,7 +89,8 @@ func TestThePendingRequestOfARunningContainerDoesNotExpire(t *testing.T) {
 	f.wantRefused(t)
 }
 
-// TestTheRefusalOfOneOfTwoWaitingContainersStays ends one of two containers of the same name, both of which wait for their class.
+// TestTheRefusalOfOneOfTwoWaitingContainersStays ends one of two containers of the same name that both wait for their
+// class.
 func TestTheRefusalOfOneOfTwoWaitingContainersStays(t *testing.T) {
 	for name, ended := range map[string]string{"the older one ends": "b-1", "the newer one ends": "b-2"} {
 		t.Run(name, func(t *testing.T) {

@@ -11,19 +11,21 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Resizing is a change of a container by the runtime: what the container has after it.
+// Resizing has the state of a container after a change by the runtime.
 type Resizing struct {
 	Spec classes.Spec
-	// `Since` is when the runtime began the first such change since the reconciler last compared the container with its classes. Later ones
-	// do not delay the next comparison, because the kubelet requests a refused change again and again. It is zero if there is none.
+	// `Since` is the time of the first such change after the reconciler last compared the container with its classes,
+	// or zero. Later changes do not delay the next comparison, because the kubelet requests a refused change again and
+	// again.
 	Since time.Time
 }
 
-// resizeTime is how long a runtime needs to write the limits of a container, after the hook.
+// resizeTime is the longest time that a runtime needs to write the limits of a container after the hook.
 const resizeTime = 10 * time.Second
 
-// Compare returns a holder that the reconciler is about to compare with its classes. The result ok is false if the holder is unknown, or
-// if the runtime may be writing limits of the container: the kernel may already have values for limits that the holder does not have yet.
+// Compare returns a holder that the reconciler is about to compare with its classes. `ok` is false if the holder is
+// unknown, or if the runtime may be writing limits of the container: the kernel may already have values that depend on
+// these limits, and `h` has the old ones.
 func (s *Store) Compare(id string) (h Holding, ok bool) {
 	defer s.lock()()
 	n := &s.node
@@ -39,15 +41,16 @@ func (s *Store) Compare(id string) (h Holding, ok bool) {
 	return h, true
 }
 
-// Resize records that the runtime is about to change a container, and returns the cgroup v2 values of the container's classes that it
-// must set together with its own. These are the values that the runtime's change would overwrite, and those that depend on a limit that
-// changes. If the runtime has stored values of another class, these are all values of the container's class, because the runtime may
-// write what it has stored. `requested` has the new limits, and the settings that the runtime would write. `stored` has the settings that
-// the runtime has stored. A requested value that is not the stored one is a wish of the kubelet, and becomes an original of the container:
-// some runtimes request all stored values again, also those of a former class.
+// Resize records that the runtime is about to change a container, and returns the cgroup v2 values of the container's
+// classes that the runtime must set, too. These are the values that the runtime's change would overwrite, and those
+// that depend on a limit that changes. If the runtime has stored values of another class, these are all values of the
+// container's class, because the runtime may write what it has stored. `requested` has the new limits, and the settings
+// that the runtime would write. `stored` has the settings that the runtime has stored. A requested value that differs
+// from the stored one comes from the kubelet, and becomes an original of the container. Other requested values do not,
+// because some runtimes request all stored values again, also those of a former class.
 //
-// Resize also returns the container as it will be. The store takes over its limits and originals when Resized is called, because the
-// runtime reports no change that it refuses.
+// Resize also returns the container with its new limits and originals. The store has these only after the call of
+// Resized, because the runtime may refuse the change without a report.
 func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustment) (classes.Adjustment, classes.Holder) {
 	defer s.lock()()
 	n := &s.node
@@ -107,7 +110,8 @@ func (h Holding) isStale(resource string, backend classes.Backend, stored map[st
 	return ok && h.MayStore(resource) && checker.IsStale(h.Holder, h.Class(resource), stored)
 }
 
-// differs is isStale for a backend whose values are equal exactly if their texts are. `was` has the values of the container's class.
+// differs is isStale for a backend whose values are equal only if their texts are equal. `was` has the values of the
+// container's class.
 func (h Holding) differs(a classes.Assignment, backend classes.Backend, was, stored classes.Adjustment) bool {
 	if _, ok := backend.(classes.StoredValueChecker); ok || !h.MayStore(a.Resource) {
 		return false
@@ -120,8 +124,8 @@ func (h Holding) differs(a classes.Assignment, backend classes.Backend, was, sto
 	return false
 }
 
-// instead returns the cgroup v2 values of a class (`now`), which replace those that the runtime has stored. A container without a class
-// gets its originals, or what the kubelet requests with this change.
+// instead returns the cgroup v2 values `now` of a class, which replace those that the runtime has stored. A container
+// without a class gets its originals, or the values that the kubelet requests with this change.
 func instead(now classes.Adjustment, class string, originals, requested, stored classes.Adjustment) classes.Adjustment {
 	if class == classes.SystemDefault {
 		now = now.Restored(originals)
@@ -134,7 +138,7 @@ func instead(now classes.Adjustment, class string, originals, requested, stored 
 	return values
 }
 
-// resized returns the description of a container after a change. A limit that the runtime does not name stays.
+// resized returns the description of a container after a change. It keeps limits that are not in `requested`.
 func resized(spec, requested classes.Spec) classes.Spec {
 	if requested.MemoryLimit != 0 {
 		spec.MemoryLimit = requested.MemoryLimit
@@ -148,9 +152,10 @@ func resized(spec, requested classes.Spec) classes.Spec {
 	return spec
 }
 
-// overwritten returns those cgroup v2 values in `now` that the runtime would overwrite with its change, and those that differ from `was`.
-// `was` has the values of the class before a limit of the container changed, and `now` those after it. With the memory limit, CRI-O also
-// writes the swap limit (toOCIResources in server/container_update_resources.go).
+// overwritten returns those cgroup v2 values in `now` that the runtime would overwrite with its change, and those that
+// differ from `was`. `was` has the values of the class before the limits of the container change, and `now` has those
+// after the change. With the memory limit, CRI-O also writes the swap limit (toOCIResources in
+// server/container_update_resources.go).
 func overwritten(was, now classes.Adjustment, requested classes.Spec) classes.Adjustment {
 	values := maps.Clone(now)
 	maps.DeleteFunc(values, func(setting classes.Setting, value string) bool {
@@ -175,7 +180,7 @@ func checkMutable(backend classes.Backend, h classes.Holder, resource, from, to 
 	}
 
 	before, after := of(from), of(to)
-	// The system default of these settings is what the kubelet had asked for.
+	// In the system default, these settings have the values that the kubelet requested.
 	switch classes.SystemDefault {
 	case from:
 		before = originalsOf(h, after)
@@ -189,7 +194,7 @@ func checkMutable(backend classes.Backend, h classes.Holder, resource, from, to 
 	return nil
 }
 
-// originalsOf returns the original values of the settings of an adjustment. It lacks the settings that had no value.
+// originalsOf returns the original values of the settings of an adjustment. It leaves out settings that had no value.
 func originalsOf(h classes.Holder, adjustment classes.Adjustment) classes.Adjustment {
 	originals := maps.Clone(h.Spec.Originals)
 	maps.DeleteFunc(originals, func(setting classes.Setting, _ string) bool {

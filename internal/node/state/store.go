@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package state stores the resources of this node, the classes that its containers and pods have or request, and the
-// refusals of requests. It has one lock and does no I/O.
+// refusals of requests. It has one lock and does no I/O. A holder is a container, pod or volume. A qos.Subject names it
+// without its ID, so a restarted container is a new holder of the same subject. The originals of a container are the
+// values that its classes have replaced (classes.Spec).
 package state
 
 import (
@@ -65,15 +67,16 @@ type node struct {
 	claims []classes.ClaimedVolume
 	table  *table
 	kept   kept
-	// removed has the capacities of removed classes. It lacks unlimited classes, and those that were removed before the process began.
+	// `removed` has the capacities of removed classes. It lacks unlimited classes, and those that were removed before
+	// the process began.
 	removed map[slot]uint64
 	refused refusalLog
 	runtime RuntimeInfo
 	held    map[string]map[string]classes.Condition
 	adopted uint64
 
-	// changed is true if a reported state has changed, and released is true if a class that is no longer offered has lost a
-	// holder, since the node was locked.
+	// Since the node was locked: `changed` is true if a reported state has changed, and `released` is true if a class
+	// that is no longer offered has lost a holder.
 	changed, released bool
 }
 
@@ -151,7 +154,7 @@ func (s *View) Where(selected func(Holding) bool) []Holding {
 }
 
 // Modify changes a holder. An unknown ID is not an error. The function `change` must not call methods of the store, and
-// must not change who the holder is.
+// must not change the ID or the subject of the holder.
 func (s *Store) Modify(id string, change func(*Holding)) {
 	defer s.lock()()
 	s.node.update(id, change)

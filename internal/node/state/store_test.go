@@ -233,8 +233,8 @@ type section []string
 
 func (s section) ClassNames() []string { return s }
 
-// TestAReloadThatLeavesASectionAloneKeepsTheTimeOfItsValues changes the section of one resource.
-func TestAReloadThatLeavesASectionAloneKeepsTheTimeOfItsValues(t *testing.T) {
+// TestAReloadThatLeavesASectionAloneKeepsItsValuesSince changes the section of one resource.
+func TestAReloadThatLeavesASectionAloneKeepsItsValuesSince(t *testing.T) {
 	f := newFixture()
 	began := f.time
 	f.time = f.time.Add(time.Hour)

@@ -206,9 +206,9 @@ func (n *adoption) adoptContainers(containers []Existing) (failed []FailedAdopti
 	return failed
 }
 
-// withOriginals returns a container with its originals, if they were saved. Otherwise the plugin has asked the runtime to store no
-// values since the creation. So the originals of a container without a RecordAnnotation are what the runtime has stored. This is not true
-// if an earlier version of the plugin, which saved no originals, has changed its classes.
+// withOriginals returns a container with its saved originals. If none were saved, the runtime still stores the values
+// of the creation, so these are the originals of a container without a RecordAnnotation. This is wrong if a version of
+// the plugin that saved no originals has changed the classes of the container.
 func (n *adoption) withOriginals(c Existing) Existing {
 	saved, isSaved := n.changes.Originals(c.ID)
 	_, changed := n.changes.Get(c.ID)

@@ -56,7 +56,7 @@ func (t *table) running(subject qos.Subject) (Holding, error) {
 	return h, nil
 }
 
-// isReplaced reports whether another holding of the same subject has got the classes that it requests.
+// isReplaced reports whether another holding of the same subject has the classes that it requests.
 func (t *table) isReplaced(id string, subject qos.Subject) bool {
 	newest := t.newest(subject)
 	return newest.ID != "" && newest.ID != id && !newest.Phase.isWaiting() && newest.Phase != Ending
@@ -79,8 +79,8 @@ func (n *node) update(id string, change func(*Holding)) {
 	n.follow(before, after)
 }
 
-// follow records what follows from the change of a holding: whether a refusal has ended, whether a class that is no longer
-// offered has lost a holder, and whether a reported state has changed.
+// follow records the effects of the change of a holding: the end of a refusal, the loss of a holder by a class that is
+// no longer offered, and the change of a reported state.
 func (n *node) follow(before, after Holding) {
 	if before.Phase.isRefused() && !after.Phase.isRefused() {
 		n.accept(after)
@@ -101,8 +101,8 @@ func (n *node) left(assignments []classes.Assignment) {
 	n.released = n.released || slices.ContainsFunc(assignments, n.live.Drains)
 }
 
-// accept removes the refusal of a holder that got its classes or has ended. The refusal stays if it is that of a newer holder of the
-// same subject.
+// accept removes the refusal of a holder that got its classes or has ended. It keeps the refusal if a newer holder of
+// the same subject caused it.
 func (n *node) accept(h Holding) {
 	newest := n.table.newest(h.Subject())
 	if newest.Number > h.Number && newest.Phase.isRefused() {

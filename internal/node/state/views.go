@@ -31,8 +31,8 @@ type ResourceStatus struct {
 	classes.Offer
 	// Kind is the name of the field of the resource in the class file.
 	Kind string
-	// InUse maps each class, including draining classes, to the number of its assignments. A draining class that only ended containers
-	// may get again has 0.
+	// InUse maps each class, including draining classes, to the number of its slots in use. The number is 0 for a
+	// draining class that only restarted containers can get.
 	InUse      map[string]int
 	Conditions []classes.Condition
 	Degraded   map[string]string
@@ -41,7 +41,8 @@ type ResourceStatus struct {
 	Features  []classes.Feature
 	// Values has the values of each class on this machine. It is nil if the backend does not report them.
 	Values map[string]map[string]string
-	// Held has, by class, the condition that says whether the class holds what it promises. It is empty if nothing compares them.
+	// Held has the condition qos.ConditionHeld of each class. It is empty if the plugin does not compare classes with
+	// what is measured.
 	Held map[string]classes.Condition
 }
 
@@ -108,7 +109,7 @@ func (s *View) Status() Status {
 	return status
 }
 
-// SetHeld replaces the conditions that say whether the classes hold what they promise, by resource and class. The store keeps the maps.
+// SetHeld replaces the conditions qos.ConditionHeld, by resource and class. The store keeps the maps.
 func (s *Store) SetHeld(held map[string]map[string]classes.Condition) {
 	defer s.lock()()
 	if !maps.EqualFunc(s.node.held, held, maps.Equal[map[string]classes.Condition]) {
@@ -150,7 +151,7 @@ type Reported struct {
 	Foreign string
 	// Stale has the properties of the class that the holder has with other values, separated by spaces.
 	Stale string
-	// Limited describes what keeps the class from having its effect.
+	// Limited is the reason why the class does not have its full effect.
 	Limited string
 	// Replaced has the values that the kubelet has requested and the class has replaced, e.g. "memory.high 966365184, oomScoreAdj 900".
 	Replaced string
@@ -212,7 +213,7 @@ func (s *View) Assignments() []PodAssignments {
 }
 
 // Container returns the assignments of the container or pod with this owner. If several containers have this owner, it
-// returns those of the newest container. The result ok is false if no such container or pod runs.
+// returns those of the newest container. `ok` is false if no such container or pod runs.
 func (s *View) Container(owner qos.Subject) (ctr ContainerAssignments, ok bool) {
 	defer s.lock()()
 

@@ -22,11 +22,11 @@ func TestAnObservedClassIsReported(t *testing.T) {
 		want    string
 		changed bool
 	}{
-		"another class than the desired one is kept":  {"a-1", []string{"silver"}, "a-1 cache=bronze(silver)", true},
-		"the last observation counts":                 {"a-1", []string{"silver", ""}, "a-1 cache=bronze()", true},
-		"the desired class again":                     {"a-1", []string{"silver", "bronze"}, "a-1 cache=bronze", true},
-		"an observation of the desired class is none": {"a-1", []string{"bronze"}, "a-1 cache=bronze", false},
-		"an unknown ID changes nothing":               {"x", []string{"silver"}, "a-1 cache=bronze", false},
+		"another class than the desired one is kept":      {"a-1", []string{"silver"}, "a-1 cache=bronze(silver)", true},
+		"the last observation counts":                     {"a-1", []string{"silver", ""}, "a-1 cache=bronze()", true},
+		"the desired class again":                         {"a-1", []string{"silver", "bronze"}, "a-1 cache=bronze", true},
+		"an observation of the desired class is not kept": {"a-1", []string{"bronze"}, "a-1 cache=bronze", false},
+		"an unknown ID changes nothing":                   {"x", []string{"silver"}, "a-1 cache=bronze", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
@@ -43,14 +43,14 @@ func TestAnObservedClassIsReported(t *testing.T) {
 	}
 }
 
-func TestAnEntryDoesNotChange(t *testing.T) {
+func TestACopyOfAHoldingDoesNotChange(t *testing.T) {
 	f := newFixture()
 	f.run(t, container("a-1", ""))
 	f.Observe("a-1", cache, "silver")
 	e, _ := f.Get("a-1")
 	f.Observe("a-1", cache, "gold")
 	if got := e.ObservedClass(cache); got != "silver" {
-		t.Errorf("the former entry has the observed class %q", got)
+		t.Errorf("the copy has the observed class %q, want silver", got)
 	}
 }
 
@@ -64,21 +64,21 @@ func TestAssignmentsReportTheClassOfEveryResource(t *testing.T) {
 		"as assigned": {
 			func(*fixture) {}, []classes.Assignment{bronze, {Resource: disk}}, "",
 		},
-		"what another program has set in place of the system default": {
+		"values of another program in place of the system default": {
 			func(f *fixture) { f.setForeign("a-1", disk, "limits of sda") }, []classes.Assignment{bronze, {Resource: disk}}, "limits of sda",
 		},
-		"nothing of another program in a class": {
+		"values of another program are not reported for a holder with a class": {
 			func(f *fixture) { f.setForeign("a-1", cache, "group b") }, []classes.Assignment{bronze, {Resource: disk}}, "",
 		},
-		"nothing of another program after its end": {
+		"values of another program are not reported after their removal": {
 			func(f *fixture) { f.setForeign("a-1", disk, "limits of sda"); f.setForeign("a-1", disk, "") },
 			[]classes.Assignment{bronze, {Resource: disk}}, "",
 		},
-		"as observed where that differs": {
+		"the observed class if it differs from the desired one": {
 			func(f *fixture) { f.Observe("a-1", cache, "silver") },
 			[]classes.Assignment{{Resource: cache, Class: "silver", Source: classes.SourceAdopted}, {Resource: disk}}, "",
 		},
-		"of a resource that was configured later": {
+		"the system default of a resource that was configured later": {
 			func(f *fixture) {
 				f.offer(func(r []classes.Resource) []classes.Resource {
 					return append(r, classes.Resource{Name: "test.example/new", Scope: classes.ContainerScope})

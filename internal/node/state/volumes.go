@@ -18,7 +18,8 @@ type VolumeAssignments struct {
 	Assignments []Reported
 	// Device has the numbers of the devices to which the limits apply, e.g. "253:3". It is empty while the limits are not in force.
 	Device string
-	// InForce is when the limits were put in force. It is zero if they are not in force, or if a former process put them in force.
+	// InForce is the time at which the limits were put in force. It is zero if they are not in force, or if a former
+	// process put them in force.
 	InForce time.Time
 }
 
@@ -45,9 +46,9 @@ func (n *node) dropVolumes(containerID string) {
 	}
 }
 
-// startVolumes records the process of a container that is about to start for each of the container's volumes. If the
-// container was created while the plugin was not connected, startVolumes first admits the container's volumes, either all
-// of them or none.
+// startVolumes records, for each volume of a container, the container's process that is about to start. If the
+// container was created while the plugin was not connected, startVolumes first admits the container's volumes, either
+// all of them or none.
 func (n *node) startVolumes(container classes.Holder) ([]Holding, error) {
 	volumes, err := n.catalogFor(container).Volumes(container)
 	if err != nil {

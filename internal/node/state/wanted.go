@@ -100,8 +100,8 @@ func (o Offering) withResourcesOf(assignments, has []classes.Assignment) []class
 	return all
 }
 
-// recordedClasses returns the classes of a container with a RecordAnnotation: those that it was created with, and the
-// current defaults.
+// recordedClasses returns the classes of a container with a RecordAnnotation: the classes `has` of its creation, and
+// the current defaults.
 func (o Offering) recordedClasses(h classes.Holder, has []classes.Assignment) []classes.Assignment {
 	wanted, err := o.Catalog.Resolve(h)
 	if err != nil {
