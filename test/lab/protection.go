@@ -10,16 +10,17 @@ import (
 	"time"
 )
 
-// Second is what a workload with a steady load got in one second.
+// Second is the result of one second of a steady load.
 type Second struct {
-	// Served is the number of requests that were done.
+	// Served is the number of finished requests.
 	Served int `json:"served"`
 
 	// Latency is the 95th percentile of their durations, in milliseconds.
 	Latency float64 `json:"latency"`
 }
 
-// NewSecond returns a second in which requests of these durations were done. If there were none, their latency counts as a second.
+// NewSecond returns a second in which requests with these durations were finished. Without requests, the latency is one
+// second.
 func NewSecond(durations []time.Duration) Second {
 	if len(durations) == 0 {
 		return Second{Latency: 1000}
@@ -31,11 +32,12 @@ func NewSecond(durations []time.Duration) Second {
 	return Second{Served: len(durations), Latency: percentile(milliseconds, 95)}
 }
 
-// Protection is a scene that compares a workload beside neighbours with the same workload alone. Isolation and latency impact are those of
-// resctl-bench's benchmark "protection", second by second:
-// https://github.com/facebookexperimental/resctl-demo/blob/main/resctl-bench/doc/protection.md. The isolation is which part of the offered
-// requests was done, and the latency impact is by which part their latency has grown. Like resctl-bench's code, it takes an isolation
-// above 100% as 100% and a negative impact as 0, and the 95th percentile of a second as its latency.
+// Protection is a scene that compares a workload beside neighbours with the same workload alone. Isolation and latency
+// impact are those of resctl-bench's benchmark "protection", second by second:
+// https://github.com/facebookexperimental/resctl-demo/blob/main/resctl-bench/doc/protection.md. The isolation is the
+// share of the offered requests that were finished. The latency impact is the relative growth of their latency. As in
+// resctl-bench's code, an isolation is at most 100%, an impact is at least 0, and the latency of a second is the 95th
+// percentile.
 type Protection struct {
 	Scene
 
@@ -43,7 +45,7 @@ type Protection struct {
 	latency float64 // of the workload alone, the mean of all seconds
 }
 
-// NewProtection returns a scene whose first row is the workload alone, with as many requests a second as it was offered.
+// NewProtection returns a scene whose first row is the workload alone, with `offered` requests per second.
 func NewProtection(name, title string, offered int, alone []Second) *Protection {
 	var latencies []float64
 	for _, s := range alone {
@@ -68,7 +70,7 @@ const (
 // Latency returns the latency of the workload alone, in milliseconds.
 func (p *Protection) Latency() float64 { return p.latency }
 
-// Measured adds a row. The neighbours' rate is in MB/s.
+// Measured adds a row. `neighbours` is the rate of the neighbours in MB/s.
 func (p *Protection) Measured(situation string, seconds []Second, neighbours float64) {
 	var isolation, impact []float64
 	for _, s := range seconds {
@@ -85,7 +87,7 @@ func (p *Protection) Measured(situation string, seconds []Second, neighbours flo
 	add("isolation stdev", deviation(isolation))
 	add(ImpactMedian, percentile(impact, 50))
 	add("neighbours (MB/s)", neighbours)
-	// A percentile needs a sample beyond it.
+	// A percentile is shown only if at least one second is beyond it.
 	for _, rank := range []float64{95, 99} {
 		if float64(len(seconds))*(100-rank) >= 100 {
 			add(fmt.Sprintf("isolation p%02.f (%%)", 100-rank), percentile(isolation, 100-rank))
@@ -115,7 +117,7 @@ func deviation(values []float64) float64 {
 	return math.Sqrt(sum / float64(len(values)))
 }
 
-// percentile returns the smallest value that is not below p per cent of the values.
+// percentile returns the smallest value that is at least as high as `p` per cent of the values.
 func percentile(values []float64, p float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[max(0, int(math.Ceil(p/100*float64(len(sorted))))-1)]

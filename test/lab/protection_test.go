@@ -22,23 +22,23 @@ func seconds(latencies ...float64) (all []lab.Second) {
 	return all
 }
 
-func TestIsolationIsThePartOfTheOfferedRequestsAndImpactTheGrowthOfTheLatency(t *testing.T) {
+func TestIsolationIsTheShareOfFinishedRequestsAndImpactIsTheGrowthOfTheLatency(t *testing.T) {
 	for name, test := range map[string]struct {
 		beside []lab.Second
 		want   map[string]float64
 	}{
-		"as if it were alone": {seconds(2, 2), map[string]float64{
+		"the same as alone": {seconds(2, 2), map[string]float64{
 			"isolation (%)": 100, "isolation stdev": 0, "latency impact p50 (%)": 0, "impact mean (%)": 0, "impact stdev": 0, "seconds": 2,
 		}},
-		"half of the requests, in three and five times the time": {
+		"half of the requests, with three and five times the latency": {
 			[]lab.Second{{Served: 50, Latency: 6}, {Served: 50, Latency: 10}},
 			map[string]float64{"isolation (%)": 50, "isolation stdev": 0, "latency impact p50 (%)": 200, "impact mean (%)": 300, "impact stdev": 100},
 		},
-		"more requests than a second has, and faster": {
+		"more requests than offered, with a lower latency": {
 			[]lab.Second{{Served: 120, Latency: 1}},
 			map[string]float64{"isolation (%)": 100, "latency impact p50 (%)": 0},
 		},
-		"nothing for one of two seconds": {
+		"one of two seconds without requests": {
 			[]lab.Second{lab.NewSecond(nil), {Served: 100, Latency: 2}},
 			map[string]float64{"isolation (%)": 50, "isolation stdev": 50, "latency impact p50 (%)": 0, "impact mean (%)": 24950},
 		},
@@ -85,7 +85,7 @@ func TestTheLatencyOfASecondIsThe95thPercentileOfItsRequests(t *testing.T) {
 	}
 }
 
-func TestTheTableOfAProtectionSaysWhatTheMachineCannotShow(t *testing.T) {
+func TestTheTableOfAProtectionNamesSituationsThatTheMachineCannotRun(t *testing.T) {
 	p := lab.NewProtection("protection", "A reader", 100, seconds(2, 2))
 	p.Measured(lab.NoClass, []lab.Second{{Served: 40, Latency: 20}, {Served: 60, Latency: 40}}, 3.5)
 	p.CannotShow(lab.ByLatency, "cgroup v1 has no io.latency")

@@ -31,14 +31,14 @@ type Scene struct {
 	Rows []Row `json:"rows"`
 }
 
-// Row is what was measured in one situation, e.g. beside neighbours.
+// Row has the values of one situation, e.g. of a container beside neighbours.
 type Row struct {
 	Name string `json:"name"`
 
-	// Values has a value for each column. It is empty if the machine cannot show the situation.
+	// Values has a value for each column. It is empty if the machine cannot run the situation.
 	Values []float64 `json:"values,omitempty"`
 
-	// Reason is why the machine cannot show the situation.
+	// Reason is the reason why the machine cannot run the situation.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -52,7 +52,7 @@ func (s *Scene) CannotShow(name, reason string) {
 	s.Rows = append(s.Rows, Row{Name: name, Reason: reason})
 }
 
-// measured returns the rows with values, and one line for each of the others.
+// measured returns the rows with values, and one line of text for each other row.
 func (s *Scene) measured() (rows []Row, missing []string) {
 	for _, r := range s.Rows {
 		if r.Reason == "" {
@@ -173,7 +173,7 @@ func (s *Scene) Text() string {
 	return b.String()
 }
 
-// number returns a value with three digits, or with all digits before the decimal point.
+// number returns a value with three digits, or with more if it has more before the decimal point.
 func number(v float64) string {
 	digits := 2
 	for limit := 9.995; digits > 0 && math.Abs(v) >= limit; limit *= 10 {

@@ -18,11 +18,11 @@ const (
 	headHeight  = 70
 )
 
-// picturedColumns is how many columns the picture has at most. A page has room for so many.
+// picturedColumns is the maximum number of columns in the picture. A page has no room for more.
 const picturedColumns = 4
 
-// SVG returns the scene as a picture: a row for each situation that was measured, and a bar for each value of the first columns. The
-// longest bar of a column is its highest value.
+// SVG returns the scene as a picture. It has a row for each situation that was measured, and a bar for each value of
+// the first columns. The longest bar of a column is the highest value.
 func (s *Scene) SVG() string {
 	columns := s.Columns[:min(len(s.Columns), picturedColumns)]
 	rows, _ := s.measured()

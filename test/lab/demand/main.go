@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string) (err error) {
 	return write(*output, trials, *seconds)
 }
 
-// record runs all trials at the same time, and reads their counters at the end of each point.
+// record runs all trials concurrently, and reads their counters at the end of each point (interval).
 func record(ctx context.Context, trials []*trial, points int, interval time.Duration) error {
 	var working errgroup.Group
 	ctx, cancel := context.WithCancel(ctx)
@@ -83,8 +83,9 @@ func record(ctx context.Context, trials []*trial, points int, interval time.Dura
 	return working.Wait()
 }
 
-// write writes the series: of each workload its name, what is counted, and the duration of a point, then a line for each trial with its
-// bound, or 0 without a limit, and the values per second, with the per cent of the time in which it waited for the disk if it is not 0.
+// write writes the series. For each workload, there is a line with its name, the counted value and the duration of a
+// point. Then there is a line for each trial: the bound, or 0 without a limit, and for each point the value per second,
+// and the per cent of the time in which the workload waited for the disk if they are not 0.
 func write(file string, trials []*trial, seconds int) error {
 	out, err := os.Create(file)
 	if err != nil {

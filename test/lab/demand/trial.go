@@ -54,19 +54,18 @@ func (d *disk) remove() error {
 // point has a value per second, and the per cent of the time in which the workload waited for the disk.
 type point struct{ value, waited int }
 
-// trial runs a workload in a cgroup, with a bound or without.
+// trial is a run of a workload in a cgroup.
 type trial struct {
 	workload
 	disk *disk
 	// bound is 0 without a limit.
 	bound float64
 	dir   string
-	// waiting is how long the workload has waited for the disk.
+	// waiting is the time for which the workload has waited for the disk.
 	waiting atomic.Int64
-	// points has what was recorded.
-	points []point
-	before uint64
-	waited time.Duration
+	points  []point
+	before  uint64
+	waited  time.Duration
 }
 
 func newTrials(d *disk, all []workload) (trials []*trial, err error) {
@@ -98,8 +97,8 @@ func removeTrials(trials []*trial) (err error) {
 	return errors.Join(err, os.Remove(root))
 }
 
-// work does what the workload requests, one operation after another, until ctx ends. Requests that come while it waits for the disk are
-// done later. It ends its thread, which is in the cgroup.
+// work does the operations of the workload, one after another, until `ctx` ends. Operations that become due while it
+// waits for the disk are done later. It ends its thread, which is in the cgroup.
 func (t *trial) work(ctx context.Context, begin time.Time) error {
 	done := make(chan error)
 	go func() {
@@ -146,7 +145,7 @@ func (t *trial) operations(ctx context.Context, begin time.Time) error {
 	return nil
 }
 
-// aligned returns a buffer at an address that direct I/O takes.
+// aligned returns a buffer that is aligned for direct I/O.
 func aligned(size int) []byte {
 	const alignment = 4096
 	buffer := make([]byte, size+alignment)

@@ -15,14 +15,15 @@ const slots = 10
 
 // limit is a kind of limit of block I/O.
 type limit struct {
-	// name is that of the recorded series, file the one of the cgroup with the limits, and operation how the kernel calls the counted operations.
+	// `name` is the name of the recorded series, `file` is the cgroup's file with the limits, and `operation` is the
+	// kernel's name of the counted operations.
 	name, file, operation string
-	// bytes is the size of an operation. Bounds are in bytes per second, or in operations per second.
+	// `bytes` is the size of an operation. Bounds are in bytes per second, or in operations per second.
 	bytes  int
 	bounds []float64
 }
 
-// unit is what an operation counts against the limit.
+// unit is the amount by which an operation counts for the limit.
 func (l limit) unit() float64 {
 	if l.counts() == "blkio.throttle.io_service_bytes" {
 		return float64(l.bytes)
@@ -30,7 +31,7 @@ func (l limit) unit() float64 {
 	return 1
 }
 
-// counts returns the file that counts what the limit limits.
+// counts returns the file with the counters of the limited operations.
 func (l limit) counts() string {
 	if l.bounds[0] > 1000 {
 		return "blkio.throttle.io_service_bytes"
@@ -48,7 +49,7 @@ func limits() []limit {
 	}
 }
 
-// workload requests operations at times that do not depend on how fast they are done.
+// workload requests operations at times that do not depend on the speed of the disk.
 type workload struct {
 	name string
 	limit
@@ -56,14 +57,14 @@ type workload struct {
 	requested []float64
 }
 
-// workloads returns three workloads of each shape, with other sizes and limits.
+// workloads returns three workloads of each shape, with different sizes and limits.
 func workloads(seconds int) (all []workload) {
 	names := shapes()
 	for i := range 3 * len(names) {
 		random := rand.New(rand.NewPCG(uint64(i), 3008))
 		of := limits()[i%len(limits())]
 		name := names[i/3]
-		// The size is between those of the second and of the fourth bound. A shape is 1 on average, about.
+		// The size is between the second and the fourth bound. The mean of a shape is about 1.
 		size := of.bounds[1] * math.Pow(of.bounds[3]/of.bounds[1], random.Float64()) / of.unit()
 		w := workload{name: fmt.Sprintf("%s-%d", name, i%3+1), limit: of}
 		for _, level := range levels(name, seconds*slots, random) {

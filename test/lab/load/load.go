@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package load reads and writes disks and files, as the containers of the lab do.
+// Package load makes the I/O of the lab's containers: it reads and writes disks and files.
 package load
 
 import (
@@ -28,7 +28,7 @@ type operation struct {
 	flags    int
 	size     int
 	transfer func(file int, block []byte, offset int64) (int, error)
-	// forward is true if the transfers go from the beginning of the file to its end, instead of to random offsets.
+	// forward is true if the offsets go from the beginning of the file to its end, instead of being random.
 	forward bool
 }
 
@@ -92,7 +92,7 @@ func Open(kind, name string) (*Source, error) {
 	return &Source{operation: o, file: file, size: size}, nil
 }
 
-// transfers returns a function that makes one transfer. It has a buffer, so each thread needs a function of its own.
+// transfers returns a function that makes one transfer. The function has a buffer, so each thread needs its own.
 func (s *Source) transfers() (next func() error, err error) {
 	// Direct I/O needs a buffer whose address is a multiple of the disk's logical block size. Mmap returns such a buffer,
 	// because a mapping begins at a page boundary.
@@ -115,8 +115,7 @@ func (s *Source) transfers() (next func() error, err error) {
 	}, nil
 }
 
-// Repeat makes transfers, one after another, until the function `done` returns true. Its parameter is the duration of the
-// last transfer.
+// Repeat makes transfers, one after another, until `done` returns true for the duration of the last transfer.
 func (s *Source) Repeat(done func(time.Duration) bool) error {
 	next, err := s.transfers()
 	if err != nil {

@@ -16,15 +16,17 @@ import (
 )
 
 const (
-	// Threads is the number of threads of a steady load. At most so many of its requests are under way at the same time.
+	// Threads is the number of threads of a steady load, and thus the maximum number of its concurrent requests.
 	Threads = 8
-	// Warmup is how many seconds a steady load lasts before it is measured. Meanwhile, the kernel adapts the queues of its neighbours.
+	// Warmup is the number of seconds of a steady load before the measurement. In this time, the kernel adapts the
+	// queues of the neighbours.
 	Warmup = 2
 )
 
 // Steady reads blocks of 4 KiB from random places of a disk or file, at a rate for some seconds, and writes a []lab.Second as JSON.
 func Steady(out io.Writer, name string, rate, seconds int) error {
-	// A thread that waits for the disk can keep one of Go's processors for up to 10 ms, in which other requests would begin late.
+	// A thread that waits for the disk can keep a processor of the Go runtime for up to 10 ms. Other requests would
+	// then begin late.
 	runtime.GOMAXPROCS(Threads + 2)
 	s, err := Open("read", name)
 	if err != nil {
@@ -48,9 +50,9 @@ func Steady(out io.Writer, name string, rate, seconds int) error {
 	return json.NewEncoder(out).Encode(served)
 }
 
-// offer makes requests in threads, at a rate for some seconds, and returns what was done in each of them. While all threads are busy, the
-// requests of a twentieth of a second wait, and further ones are dropped, so a slow disk does not delay the later ones. The latency of a
-// request begins in the thread.
+// offer makes requests in threads, at a rate for some seconds, and returns the results of each second. While all
+// threads are busy, at most the requests of a twentieth of a second wait. It drops others, so that a slow disk does not
+// delay the requests that come later. The latency of a request does not include this wait.
 func offer(rate, seconds int, threads []func() error) ([]lab.Second, error) {
 	var mu sync.Mutex // guards took
 	took := make([][]time.Duration, Warmup+seconds)

@@ -29,15 +29,16 @@ import (
 const (
 	// scratchSize is the size of the file that is read and written.
 	scratchSize = 128 << 20
-	// maxOffered is how many reads a second are offered at most, so that the disk and not the CPU is measured.
+	// maxOffered is the maximum number of offered reads per second. With more, the CPU would limit the rate, and not
+	// the disk.
 	maxOffered = 4000
 	// blockSize is the size of a read.
 	blockSize = 4 << 10
 )
 
-// diskScene measures, on the disk with the directory `dir`, a process that reads at half of the disk's speed or less, beside two that read and
-// write as fast as they can. It sets the cgroup files that the plugin sets for a class, and shows what this machine's cgroup version has.
-// At the end it removes its file and cgroups.
+// diskScene measures a process that reads from the disk of the directory `dir`, at half of the disk's speed or less.
+// Two other processes read and write as fast as they can. It sets the cgroup files that the plugin sets for a class, if
+// the cgroup version of this machine has them. At the end it removes its file and cgroups.
 func diskScene(ctx context.Context, dir string, seconds int) (scene *lab.Scene, err error) {
 	file, disk, err := scratch(dir)
 	if err != nil {
@@ -70,7 +71,7 @@ func diskScene(ctx context.Context, dir string, seconds int) (scene *lab.Scene, 
 	return e.run()
 }
 
-// scratch makes the file that is read and written, and returns it with its disk.
+// scratch makes the file that is read and written, and returns its name and its disk.
 func scratch(dir string) (name string, disk iocgroup.Disk, err error) {
 	file, err := os.CreateTemp(dir, "qos-lab-")
 	if err != nil {
@@ -149,18 +150,18 @@ func (e *diskExperiment) run() (*lab.Scene, error) {
 	return &scene.Scene, nil
 }
 
-// situation is a kind of classes, as the values of cgroup files that replace the initial ones.
+// situation has the values of cgroup files for a kind of class.
 type situation struct {
 	name   string
-	reason string // why this machine cannot show it
+	reason string // why this machine cannot run the situation, or ""
 	set    []setting
 }
 
-// setting is a value of a file in a cgroup, and the value that takes it back.
+// setting is a value of a file in a cgroup, and the value that resets the file.
 type setting struct{ group, file, value, reset string }
 
-// situations returns what is measured beside the neighbours. The limit is in operations a second, and the latency is that of the process
-// alone, in milliseconds.
+// situations returns the situations in which the process is measured beside the neighbours. `limit` is in operations
+// per second. `latency` is the latency of the process alone, in milliseconds.
 func (e *diskExperiment) situations(limit int, latency float64) []situation {
 	all := []situation{{name: lab.NoClass}}
 	number := e.disk.Device.String()
@@ -186,7 +187,7 @@ func (e *diskExperiment) situations(limit int, latency float64) []situation {
 		}}))
 }
 
-// need adds the reason to a situation that this machine cannot show: the given one, or the lack of a file.
+// need adds a reason to a situation that this machine cannot run: `reason` if it is not empty, or a missing file.
 func (e *diskExperiment) need(reason string, s situation) situation {
 	s.reason = reason
 	for _, set := range s.set {
@@ -197,7 +198,7 @@ func (e *diskExperiment) need(reason string, s situation) situation {
 	return s
 }
 
-// withoutCost returns why weights have no effect on the disk, or "".
+// withoutCost returns the reason why weights have no effect on the disk, or "".
 func (e *diskExperiment) withoutCost() string {
 	costs, err := iocgroup.ReadCosts(hostfs.Root("/"), e.root)
 	switch {
@@ -260,7 +261,7 @@ func (e *diskExperiment) write(file, value string) error {
 	return os.WriteFile(path.Join(e.group, file), []byte(value), 0o600)
 }
 
-// speed returns how many reads a second the disk does for the threads of one process.
+// speed returns the number of reads per second for the threads of one process.
 func (e *diskExperiment) speed() (float64, error) {
 	cmd := e.command(protected, "load", "read", e.file, strconv.Itoa(load.Threads))
 	if err := cmd.Start(); err != nil {
@@ -288,7 +289,7 @@ func (e *diskExperiment) wait(duration time.Duration) error {
 	}
 }
 
-// read runs the process that is protected.
+// read runs the protected process.
 func (e *diskExperiment) read(offered int) ([]lab.Second, error) {
 	cmd := e.command(protected, "steady", e.file, strconv.Itoa(offered), strconv.Itoa(e.seconds))
 	var out bytes.Buffer
@@ -319,7 +320,8 @@ func (e *diskExperiment) command(group string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// transferred returns how many bytes the processes have read from and written to disks. Processes that have ended count as 0.
+// transferred returns the number of bytes that the processes have read from and written to disks. Processes that have
+// ended count as 0.
 func transferred(processes []*exec.Cmd) float64 {
 	sum := 0.0
 	for _, p := range processes {

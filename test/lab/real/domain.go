@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// domain is an L3 cache, with those of its CPUs that this process may use.
+// domain is an L3 cache, and the CPUs that share it and that this process may use.
 type domain struct {
 	cpus []int
 	size int // of the cache, in bytes

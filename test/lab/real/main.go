@@ -1,9 +1,10 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command real is the part of the lab that measures this machine: how well block I/O classes protect a process that reads a disk, and, on
-// a CPU with RDT, the memory access times of a container. Each is measured alone, and beside neighbours that use as much of the disk or of
-// the memory bandwidth as they can, first without classes and then with classes.
+// Command real is the part of the lab that measures this machine. It measures how well block I/O classes protect a
+// process that reads a disk and, on a CPU with RDT, how well RDT classes protect the memory access times of a
+// container. The process or container runs alone, then beside neighbours that use the disk or the memory as much as
+// they can, and then beside them with classes.
 package main
 
 import (
@@ -77,7 +78,7 @@ func run(ctx context.Context, args []string) error {
 	return lab.Write(*output, []lab.Scene{*disk, *memory})
 }
 
-// work is what the containers and processes of the experiments run.
+// work runs the program of a container or process of the experiments.
 func work(args []string) error {
 	works := map[string]struct {
 		texts, numbers int // of arguments

@@ -65,8 +65,8 @@ func chase(out io.Writer, bytes int) error {
 	}
 }
 
-// stream reads one array and writes another, from the beginning to the end, and prints once a second the bytes that it has moved in a
-// second. It returns when it cannot print any more.
+// stream reads one array and writes another, from the beginning to the end, and prints once a second the number of
+// transferred bytes per second. It returns when it cannot print any more.
 func stream(out io.Writer, bytes int) error {
 	from, to := make([]uint64, bytes/16), make([]uint64, bytes/16)
 	for {

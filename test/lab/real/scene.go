@@ -27,8 +27,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/stage"
 )
 
-// classFile gives most of the cache to one class. The neighbours share the rest, and in the class slow they also have little memory
-// bandwidth.
+// classFile gives most of the cache to one class. The neighbours share the rest. In the class slow, they also get
+// little memory bandwidth.
 const classFile = `apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSClassConfig
 resources:
@@ -50,7 +50,7 @@ resources:
 // maxNeighbours bounds the load.
 const maxNeighbours = 8
 
-// patience is how many times longer than a measurement its containers may take to print something.
+// patience is the ratio of the time that containers may take to print something to the duration of a measurement.
 const patience = 10
 
 // The situations with classes.
@@ -59,8 +59,8 @@ const (
 	lessBandwidth = "and less memory bandwidth"
 )
 
-// memoryScene runs the experiment on this machine, and afterwards removes the pods and the classes. If the machine cannot divide its cache,
-// the scene has the reason.
+// memoryScene runs the experiment on this machine, and afterwards removes the pods and the classes. If the machine
+// cannot partition its cache, the scene has the reason.
 func memoryScene(ctx context.Context, duration time.Duration) (scene *lab.Scene, err error) {
 	machine, shared, err := findMachine()
 	if err != nil {
@@ -251,8 +251,8 @@ func (e *experiment) values(ctx context.Context, critical *container, noisy []*c
 		c.lines.reset()
 	}
 
-	// The wait is two seconds longer than the duration, because the first line partly covers the time before the change, and the
-	// caches have to fill. Where CPUs are busy or emulated, a container may need many seconds for a line.
+	// The wait is two seconds longer than the duration, because the first line partly covers the time before the
+	// change, and the caches have to fill. On a busy or emulated CPU, a container may need many seconds for a line.
 	wait := e.duration + 2*time.Second
 	pause.For(ctx, wait)
 	limit, cancel := context.WithTimeout(ctx, patience*wait)
@@ -308,7 +308,7 @@ func (l *lines) reset() {
 	l.text = nil
 }
 
-// enough returns true if medians has something to return.
+// enough reports whether there are lines for medians.
 func (l *lines) enough() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
