@@ -1,9 +1,10 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command soak tests a node with random actions for some minutes: it creates and removes pods and containers, changes
-// their classes, replaces class files, and kills the plugin during its work. A seed determines the actions. After each
-// round soak checks the invariants (test/invariant). It prints a summary, and returns exit code 1 for a violation.
+// Command soak tests a node with random operations for some minutes: it creates and removes pods and containers,
+// changes their classes, replaces class files, and kills the plugin during its work. A seed determines the operations.
+// After each round soak checks the invariants (test/invariant). It prints a summary, and returns exit code 1 for a
+// violation.
 package main
 
 import (

@@ -34,7 +34,7 @@ func TestAShortSoakFindsNoViolation(t *testing.T) {
 	}
 }
 
-func TestAnInterruptEndsItWithASummary(t *testing.T) {
+func TestAnInterruptEndsTheSoakWithASummary(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out strings.Builder
@@ -60,9 +60,9 @@ func TestAViolationIsPrintedWithTheSeedAndTheLastOperations(t *testing.T) {
 	}
 }
 
-// TestASeedSelectsTheOperations checks that a seed determines the random actions of a round, which the code calls operations. It
-// compares only the actions before the first concurrent action and before the first kill of the plugin. The outcomes of
-// concurrent actions and of kills depend on timing, and the choice of later actions depends on these outcomes.
+// TestASeedSelectsTheOperations compares only the operations before the first concurrent operation and before the first
+// kill of the plugin. The outcomes of these depend on timing, and the choice of later operations depends on the
+// outcomes.
 func TestASeedSelectsTheOperations(t *testing.T) {
 	const least = 10
 	first := surelyDone(t, 23)
@@ -70,14 +70,14 @@ func TestASeedSelectsTheOperations(t *testing.T) {
 		t.Fatalf("only %q is deterministic; choose another seed", first)
 	}
 	if diff := cmp.Diff(first, surelyDone(t, 23)); diff != "" {
-		t.Errorf("the same seed results in other actions:\n%s", diff)
+		t.Errorf("the same seed results in other operations:\n%s", diff)
 	}
 	if other := surelyDone(t, 24); cmp.Equal(first[:1], other[:1]) {
-		t.Errorf("another seed begins with the same actions: %q", other)
+		t.Errorf("another seed begins with the same operations: %q", other)
 	}
 }
 
-// surelyDone returns the first actions of a round, up to the first one whose outcome depends on timing.
+// surelyDone returns the operations of a round before the first one whose outcome depends on timing.
 func surelyDone(t *testing.T, seed uint64) []string {
 	t.Helper()
 	var printed strings.Builder

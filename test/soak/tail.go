@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// keptLog is how much of the log is kept, in bytes.
+// keptLog is the size of the kept end of the log, in bytes.
 const keptLog = 64 << 10
 
 // tail stores the end of a log.

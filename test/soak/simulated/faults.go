@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 )
 
-// refusal makes one write to a kernel file fail. The function in the field `during` is called before the write fails.
+// refusal makes one write to a kernel file fail. It calls `during` before the write fails.
 type refusal struct{ during func() }
 
 // RefuseWrite implements steps.Faults.

@@ -10,8 +10,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 )
 
-// drainInterval is how often the kernel checks whether the RMIDs in limbo can be used again (CQM_LIMBOCHECK_INTERVAL in
-// Linux).
+// drainInterval is the interval at which the kernel checks whether the RMIDs in limbo can be used again
+// (CQM_LIMBOCHECK_INTERVAL in Linux).
 const drainInterval = time.Second
 
 // drain frees the RMIDs in limbo at each interval, and lets containers transfer as much as their limits allow, until `stop` is called.

@@ -23,7 +23,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 )
 
-// endTime is how long an agent may take to end.
+// endTime is the longest time that an agent may take to end.
 const endTime = 15 * time.Second
 
 // checkpoint is the agent's file in its state directory.
@@ -38,11 +38,11 @@ type process struct {
 	conn    *grpc.ClientConn
 	api     qosv1alpha1.NodeQOSClient
 	cancel  context.CancelFunc
-	// ended is closed when the agent has ended. err is then its error.
+	// ended is closed when the agent has ended. `err` is then the error of the agent.
 	ended chan struct{}
 	err   error
-	// killed is closed when the process is killed. After that, the field `checkpoint` gets the content of the checkpoint
-	// file at the kill, and then dead is closed.
+	// `killed` is closed when the process is killed. Then `checkpoint` gets the content that the checkpoint file has at
+	// the kill, and `dead` is closed.
 	killed, dead chan struct{}
 	checkpoint   []byte
 }
@@ -103,7 +103,7 @@ func (p *process) wasKilled() bool {
 	}
 }
 
-// endedByItself returns why the agent ended without being stopped or killed.
+// endedByItself returns the error of an agent that ended without being stopped or killed.
 func (p *process) endedByItself() error {
 	select {
 	case <-p.ended:
@@ -116,8 +116,8 @@ func (p *process) endedByItself() error {
 	return fmt.Errorf("the agent has ended: %w", p.err)
 }
 
-// end ends the agent and waits for its goroutines. If the agent was killed, end restores what a killed process leaves:
-// the checkpoint at the moment of the kill, and a socket that no process serves.
+// end ends the agent and waits for its goroutines. If the agent was killed, end restores the files that a killed
+// process leaves: the checkpoint at the moment of the kill, and a socket that no process serves.
 func (p *process) end() error {
 	p.cancel()
 	late := time.NewTimer(endTime)

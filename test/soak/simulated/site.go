@@ -29,7 +29,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/soak/steps"
 )
 
-// repairInterval is how often the plugin looks for drift. It is shorter than on a node, to test more of it.
+// repairInterval is the interval at which the plugin looks for drift. It is shorter than on a node, so that the soak
+// tests more repairs.
 const repairInterval = 2 * time.Second
 
 // Site is a node with 12 ways of cache, RMIDs that are in limbo after their groups were removed, and disks that are added
@@ -236,8 +237,7 @@ func (s *Site) StopPlugin(context.Context) error {
 	return ending.end()
 }
 
-// KillPlugin implements steps.Plugin. Kills alternate: the first kill comes right after the selected write, the second
-// kill right before the selected write, and so on.
+// KillPlugin implements steps.Plugin. Kills are alternately right after and right before the selected write.
 func (s *Site) KillPlugin(_ context.Context, at int) error {
 	if s.process == nil {
 		return errors.New("the plugin does not run")

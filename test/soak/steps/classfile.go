@@ -25,22 +25,23 @@ type classFile struct {
 	// number is the number of the file. The descriptions of the classes contain it, so the status of the plugin shows
 	// which file is in force.
 	number int
-	// wrong is a text that makes the class file invalid. It is empty if the class file is valid.
+	// `wrong` is a text that makes the class file invalid. It is empty if the class file is valid.
 	wrong string
-	// defaultClass is the default class of RDT. If it is empty, the class file sets no default class.
+	// defaultClass is the default class of RDT, or empty.
 	defaultClass string
-	// gold and silver are true if these classes exist. goldCapacity and lowCapacity are the capacities of gold and low.
+	// `gold` and `silver` are true if these classes exist. `goldCapacity` and `lowCapacity` are the capacities of the
+	// classes gold and low.
 	gold, silver, blockIO, podIO bool
 	goldCapacity, lowCapacity    int
-	// share is the part of the cache, in per cent, that only gold has. `bandwidth` is the memory bandwidth of bronze.
+	// `share` is the part of the cache, in per cent, that only gold has. `bandwidth` is the memory bandwidth of bronze.
 	share, bandwidth int
-	// rate is the read limit of the class slow, and calmRate is that of the class calm, both in bytes a second.
+	// `rate` is the read limit of the class slow, and `calmRate` is that of the class calm, both in bytes per second.
 	rate, calmRate int
-	// monitoring is the field of the RDT section that selects the containers to monitor, e.g. "containers".
+	// `monitoring` is the field of the RDT section that selects the containers to monitor, e.g. "containers".
 	monitoring string
 }
 
-// These are the values of monitoring. monitorSome selects the class bronze and the system default.
+// These are the values of `monitoring`. monitorSome selects the class bronze and the system default.
 const monitorAll, monitorSome = "containers", "{containers: [bronze, system/default]}"
 
 func firstClassFile() classFile {

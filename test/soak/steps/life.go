@@ -16,7 +16,7 @@ import (
 // mostPods is the maximum number of pods at a time.
 const mostPods = 25
 
-// life returns the actions that create, change and end pods and containers.
+// life returns the actions (kinds of operations) that create, change and end pods and containers.
 func life() []action {
 	return []action{
 		{weight: 20, plan: (*Soak).newPod},
@@ -85,8 +85,8 @@ func (p *pod) note(id, name string, started bool) {
 	p.had[name] = true
 }
 
-// runContainer creates a container, and starts it if `start` is true. It returns an empty ID if it fails. While s.calm is
-// true, it checks that a container with the name "main" is in its class when it starts.
+// runContainer creates a container, and starts it if `start` is true. It returns an empty ID if it fails. While
+// `s.calm` is true, it checks that a container with the name "main" is in its class when it starts.
 func (s *Soak) runContainer(ctx context.Context, p *pod, name string, start bool) (id string, err error) {
 	id, err = s.site.CreateContainer(ctx, p.id, Container{Name: name, Annotations: p.request.cri, Device: p.request.device})
 	if err != nil || !start {
@@ -96,7 +96,7 @@ func (s *Soak) runContainer(ctx context.Context, p *pod, name string, start bool
 		return "", err
 	}
 	if name != "main" || !s.calm || !slices.Contains(s.file.classes(rdt), p.request.rdt) {
-		return id, nil // a container whose class was removed keeps it, or the one of an update
+		return id, nil // a container whose class was removed keeps this class, or the class of an update
 	}
 	return id, s.placed(ctx, id, p.request)
 }
@@ -126,7 +126,7 @@ func (s *Soak) newContainer() *operation {
 	start, id := s.random.IntN(4) > 0, ""
 	d := &operation{action: "create", what: fmt.Sprintf("%s/%s, started: %t", p.config.Name, name, start), judged: name == "main", touches: p}
 	d.may, d.must = p.request.may(s.file)
-	d.must = d.must && !p.had[name] // a removed class stays the pod's until it ends
+	d.must = d.must && !p.had[name] // a pod keeps a removed class until the pod ends
 	d.do = func(ctx context.Context) (err error) {
 		id, err = s.runContainer(ctx, p, name, start)
 		return err
@@ -311,7 +311,8 @@ func (s *Soak) update() *operation {
 	return d
 }
 
-// note records a change of classes. If the change neither succeeded nor was refused, the container's classes are unknown.
+// note records the result of a change of classes. If the change neither succeeded nor was refused, the container's
+// classes are unknown.
 func (c *container) note(classes map[string]string, err error) {
 	refusals := []string{classFull, unknownClass, unknownResource, unavailable, notRunning}
 	switch {
@@ -333,7 +334,7 @@ func (s *Soak) change(ctx context.Context, request *qosv1alpha1.UpdateContainerQ
 	return err
 }
 
-// updateAtTheEnd changes the class of a container that ends at the same time.
+// updateAtTheEnd changes the class of a container while the container ends.
 func (s *Soak) updateAtTheEnd() *operation {
 	c := s.anyContainer(running)
 	if c == nil {

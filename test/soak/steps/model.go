@@ -42,14 +42,14 @@ func (c *container) String() string { return c.pod.config.Name + "/" + c.name }
 type operation struct {
 	action, what string
 	do           func(ctx context.Context) error
-	// then records the outcome in the model. The outcomes of concurrent operations are recorded one after another.
+	// `then` records the outcome in the model. The outcomes of concurrent operations are recorded one after another.
 	then func(err error)
-	// may has the reasons for which the operation may fail. `must` is true if the operation must fail.
+	// `may` has the reasons for which the operation may fail. `must` is true if the operation must fail.
 	may  []string
 	must bool
-	// judged is true if the outcome is checked against may and `must`. This happens only while Soak.calm is true.
+	// judged is true if the outcome is compared with `may` and `must` while Soak.calm is true.
 	judged bool
-	// touches is the pod that no concurrent operation may touch.
+	// touches is the pod that the operation changes. No concurrent operation may change it.
 	touches *pod
 }
 
@@ -57,12 +57,12 @@ type operation struct {
 type action struct {
 	weight int
 	plan   func(s *Soak) *operation
-	// If alone or `trouble` is true, an operation of this kind never runs concurrently with other operations. If `trouble` is true,
-	// every later operation may fail until the node is settled again.
+	// If `alone` or `trouble` is true, an operation of this kind never runs concurrently with other operations. If
+	// `trouble` is true, every later operation may fail until the node is settled again.
 	alone, trouble bool
 }
 
-// choose picks an action by weight.
+// choose picks a random action. `weight` is the probability of an action relative to the others.
 func choose(random *rand.Rand, actions []action) action {
 	total := 0
 	for _, a := range actions {

@@ -55,8 +55,8 @@ func doAll(ctx context.Context, operations []*operation) {
 	all.Wait()
 }
 
-// alongside adapts Faults.RefuseUpdate (the parameter `refuse`) to the signature of Faults.RefuseWrite. The function that
-// is passed as during runs concurrently with the refused call.
+// alongside adapts Faults.RefuseUpdate, the parameter `refuse`, to the signature of Faults.RefuseWrite. It runs
+// `during` concurrently with the refused call.
 func alongside(refuse func() (stop func())) func(during func()) (stop func()) {
 	return func(during func()) func() {
 		stop := refuse()

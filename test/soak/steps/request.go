@@ -12,14 +12,15 @@ import (
 
 // request is the request of a pod with one container, "main".
 type request struct {
-	// pod has the pod's annotations. `cri` has the CRI annotations, which the kubelet sets on the container.
+	// `pod` has the pod's annotations. `cri` has the CRI annotations, which the kubelet sets on the container.
 	pod, cri map[string]string
-	// rdt, blockIO, podIO and volumeIO are the requested classes. `requested` has the resources for which there is a request.
+	// `rdt`, `blockIO`, `podIO` and `volumeIO` are the requested classes. `requested` has the resources for which there
+	// is a request.
 	rdt, blockIO, podIO, volumeIO string
 	requested                     map[string]bool
-	// device is the block device with the class volumeIO.
+	// `device` is the block device with the class `volumeIO`.
 	device string
-	// never is the reason why the request is always refused. It is empty if the request can be granted.
+	// `never` is the reason why the request is always refused. It is empty if the request can be granted.
 	never string
 }
 

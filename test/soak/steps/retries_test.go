@@ -10,9 +10,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// TestACapacityMayBeLoweredBelowWhatRetriesHaveAdmitted simulates a class that gains holders because the plugin retries
+// TestACapacityMayBeLoweredBelowTheHoldersOfRetries simulates a class that gains holders because the plugin retries
 // earlier requests. After that, a class file lowers the capacity of the class below the number of its holders.
-func TestACapacityMayBeLoweredBelowWhatRetriesHaveAdmitted(t *testing.T) {
+func TestACapacityMayBeLoweredBelowTheHoldersOfRetries(t *testing.T) {
 	status := func(file string, capacity, inUse uint64) *qosv1alpha1.StatusResponse {
 		return &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{{
 			Name:    rdt,

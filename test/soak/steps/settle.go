@@ -14,7 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// settle makes sure that the plugin runs, waits until the node is settled, and checks the invariants.
+// settle starts the plugin if it does not run, waits until the node is settled (see unsettled), and checks the
+// invariants.
 func (s *Soak) settle(ctx context.Context) error {
 	began := time.Now()
 	if err := s.revive(ctx); err != nil {
@@ -56,8 +57,8 @@ func (s *Soak) settle(ctx context.Context) error {
 	return s.violated(s.watch(ctx, 0))
 }
 
-// quietTime is how long the plugin must stay registered before the node counts as settled. It takes a moment until the
-// plugin notices that the runtime has ended, or that new class files need a registration for other hooks.
+// quietTime is the time for which the plugin must stay registered before the node counts as settled. The plugin needs a
+// moment to notice that the runtime has ended, or that new class files need a registration for other hooks.
 const quietTime = 100 * time.Millisecond
 
 // registration is the last observed registration of the plugin with the runtime.
@@ -66,7 +67,7 @@ type registration struct {
 	since, restarted time.Time
 }
 
-// unsettled returns why the plugin's registration is not settled.
+// unsettled returns the reasons why the plugin's registration is not settled.
 func (r *registration) unsettled(status *qosv1alpha1.StatusResponse) []string {
 	if at := status.GetRuntime().GetRegisteredAt().AsTime(); at != r.at {
 		r.at, r.since = at, time.Now()
@@ -98,7 +99,8 @@ func (s *Soak) pluginRuns() bool {
 	return runs
 }
 
-// unsettled returns what is pending: the class file that was written last, and containers that are not in their class.
+// unsettled returns the reasons why the node is not settled, e.g. an earlier class file in force, or containers that
+// are not in their class.
 func (s *Soak) unsettled(w *invariant.World) []string {
 	var wrong []string
 	config := w.Status.GetConfig()

@@ -1,8 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package steps tests a node with rounds of random actions (operations), and checks the invariants after each round. The node
-// is a Site: a simulation in this process, or a virtual machine.
+// Package steps tests a node with rounds of random operations, and checks the invariants after each round. The node is
+// a Site: a simulation in this process, or a virtual machine. An action is a kind of operation; operations that cause
+// trouble may make later ones fail. A node is settled when it again has the state that the model expects.
 package steps
 
 import (
@@ -57,8 +58,8 @@ type Plugin interface {
 	StartPlugin(ctx context.Context) error
 	// StopPlugin ends the plugin as SIGTERM does, and waits for its end.
 	StopPlugin(ctx context.Context) error
-	// KillPlugin ends the plugin as SIGKILL does. If `at` is 0, it does so at once. Otherwise, it lets the plugin make
-	// at-1 more writes to kernel files, and ends the plugin at the write after them.
+	// KillPlugin ends the plugin as SIGKILL does. If `at` is 0, it ends the plugin at once. Otherwise, it lets the
+	// plugin make `at`-1 more writes to kernel files, and ends the plugin at the write after them.
 	KillPlugin(ctx context.Context, at int) error
 	// PluginRuns returns false after the plugin was stopped or killed. It returns an error if the plugin ended by
 	// itself.
@@ -85,8 +86,7 @@ type Container struct {
 
 // Machine has the properties that the values of classes depend on.
 type Machine struct {
-	// Ways is the number of bits in a mask of an L3 cache. Domains has the IDs of the caches. Memory bandwidth is in
-	// steps of 10 per cent.
+	// Ways is the number of bits in a mask of an L3 cache. Domains has the IDs of the caches.
 	Ways    int
 	Domains []int
 	// RMIDs is the number of RMIDs that are not reserved for classes. It is 0 if some of them can be in limbo forever.
@@ -95,7 +95,7 @@ type Machine struct {
 	Disks []string
 	// Weights maps each cgroup file with weights to its content for the weight 400.
 	Weights map[string]string
-	// Notices is how long the plugin may take to find drift.
+	// Notices is the longest time that the plugin may take to find drift.
 	Notices time.Duration
 }
 
@@ -105,10 +105,10 @@ type Disks interface {
 	ToggleDisk(ctx context.Context) error
 }
 
-// Faults is a Site whose kernel or runtime can refuse what the plugin asks for.
+// Faults is a Site whose kernel or runtime can refuse changes of the plugin.
 type Faults interface {
-	// RefuseWrite makes the kernel refuse the plugin's next write. The write first calls the given function, and fails
-	// when this function has returned. stop cancels the refusal; if the function was already called, stop waits for its end.
+	// RefuseWrite makes the kernel refuse the plugin's next write. The write first calls `during`, and fails when
+	// `during` has returned. `stop` cancels the refusal. If `during` was already called, `stop` waits for its end.
 	RefuseWrite(during func()) (stop func())
 	// RefuseUpdate makes the runtime refuse the next update of a container, until `stop` is called.
 	RefuseUpdate() (stop func())
@@ -116,7 +116,7 @@ type Faults interface {
 
 // Others is a Site on which another program uses resctrl as well.
 type Others interface {
-	// ChangeForeign changes a group that is not the plugin's; n chooses how.
+	// ChangeForeign changes a group of another program. `n` selects the change.
 	ChangeForeign(ctx context.Context, n int) error
 	// ForeignFiles are foreign files outside of resctrl.
 	ForeignFiles() []string

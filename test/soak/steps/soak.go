@@ -23,7 +23,7 @@ type Options struct {
 	Rounds int
 	// Steps is the number of steps in a round, after which the invariants are checked.
 	Steps int
-	// Patience is how long the node may take to settle after a round.
+	// Patience is the longest time that the node may take to settle after a round.
 	Patience time.Duration
 	// Ignore, if set, reports whether a violation is already known and does not count.
 	Ignore func(violation string) bool
@@ -71,7 +71,7 @@ type Soak struct {
 	began                time.Time
 }
 
-// Run tests a site until the time is over, ctx ends, or an invariant is violated. It returns ErrViolated for a
+// Run tests a site until the time is over, `ctx` ends, or an invariant is violated. It returns ErrViolated for a
 // violation. After a soak without a violation, all pods are removed, and only the plugin runs.
 func Run(ctx context.Context, site Site, o Options) (*Summary, error) {
 	s := &Soak{
@@ -125,8 +125,8 @@ func (s *Soak) begin(ctx context.Context) error {
 	return s.settle(ctx)
 }
 
-// round takes some steps, and then checks the invariants. A third of the rounds take only the actions that life returns.
-// The other rounds also take the actions that trouble returns, e.g. kills of the plugin.
+// round does the operations of some steps, and then checks the invariants. A third of the rounds use only the actions
+// of life. The other rounds also use the actions of trouble, e.g. kills of the plugin.
 func (s *Soak) round(ctx context.Context, number int) error {
 	s.summary.round, s.summary.step = number, 0
 	actions := life()
@@ -159,7 +159,7 @@ func (s *Soak) correct(ctx context.Context) error {
 	return s.perform(ctx, []*operation{s.reload()})
 }
 
-// take does one operation or, in a quarter of the steps, several operations concurrently.
+// take does the operations of one step: one operation or, in a quarter of the steps, several concurrently.
 func (s *Soak) take(ctx context.Context, actions []action) error {
 	clear(s.busy)
 	switch s.random.IntN(16) {
@@ -171,7 +171,7 @@ func (s *Soak) take(ctx context.Context, actions []action) error {
 	return s.perform(ctx, s.several(actions, 1))
 }
 
-// several plans operations to do concurrently, at most the given number. If this number is more than 1, it skips actions that are never
+// several plans at most `many` operations to do concurrently. If `many` is above 1, it skips actions that are never
 // concurrent.
 func (s *Soak) several(actions []action, many int) []*operation {
 	var operations []*operation
@@ -192,7 +192,7 @@ func (s *Soak) several(actions []action, many int) []*operation {
 	return operations
 }
 
-// burst returns operations that run pods, all with the same request, concurrently.
+// burst returns `many` operations that run pods with the same request.
 func (s *Soak) burst(many int) []*operation {
 	a := newBoundedRequest(s.random)
 	var operations []*operation
@@ -245,8 +245,8 @@ func ofKind(operations []*operation, action string) bool {
 	return slices.ContainsFunc(operations, func(d *operation) bool { return d.action == action })
 }
 
-// judge returns what is wrong with an outcome, or "". If `calm` is true, an operation may fail only for a permitted reason, and an
-// operation that must fail may not succeed.
+// judge returns a violation if an outcome is wrong, or "". If `calm` is true, an operation may fail only for a
+// permitted reason, and an operation that must fail may not succeed.
 func judge(d *operation, err error, calm, others bool) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Sprintf("%s %s takes more than %s", d.action, d.what, operationTime)

@@ -64,7 +64,7 @@ func TestExpectedValuesFollowFromTheClassFile(t *testing.T) {
 	}
 }
 
-func TestARefusalIsExpectedWhereTheClassFileHasAReason(t *testing.T) {
+func TestARequestMayBeRefusedForTheReasonsInTheClassFile(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		request func(*request)
@@ -114,7 +114,7 @@ func TestReasonsAreFoundInErrors(t *testing.T) {
 	}
 }
 
-func TestEveryOutcomeNeedsAReasonWithoutTrouble(t *testing.T) {
+func TestInACalmNodeEveryFailureNeedsAPermittedReason(t *testing.T) {
 	busy := errors.New("device or resource busy")
 	for _, test := range []struct {
 		name         string
@@ -124,12 +124,12 @@ func TestEveryOutcomeNeedsAReasonWithoutTrouble(t *testing.T) {
 		want         string
 	}{
 		{"done", operation{judged: true}, nil, true, false, ""},
-		{"done though it could not be", operation{judged: true, must: true, may: []string{unknownClass}}, nil, true, false, "should have been refused"},
-		{"failed for a reason", operation{judged: true, may: []string{classFull}}, errors.New("x is full: 2"), true, false, ""},
-		{"failed without one", operation{judged: true, may: []string{classFull}}, busy, true, false, "failed for an unexpected reason: device or resource busy"},
-		{"failed without one, in trouble", operation{judged: true}, busy, false, false, ""},
-		{"what may always fail", operation{}, busy, true, false, ""},
-		{"others had the last slot", operation{judged: true}, errors.New("x is full: 2"), true, true, ""},
+		{"success of an operation that must fail", operation{judged: true, must: true, may: []string{unknownClass}}, nil, true, false, "should have been refused"},
+		{"failure for a permitted reason", operation{judged: true, may: []string{classFull}}, errors.New("x is full: 2"), true, false, ""},
+		{"failure for another reason", operation{judged: true, may: []string{classFull}}, busy, true, false, "failed for an unexpected reason: device or resource busy"},
+		{"failure for another reason, after trouble", operation{judged: true}, busy, false, false, ""},
+		{"failure of an operation that is not judged", operation{}, busy, true, false, ""},
+		{"a concurrent operation took the last slot", operation{judged: true}, errors.New("x is full: 2"), true, true, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := judge(&test.operation, test.err, test.calm, test.others)
@@ -222,7 +222,7 @@ func TestAMonitoringGroupThatIsLeftIsAViolation(t *testing.T) {
 	}
 }
 
-func TestGrownResourcesAreFoundInTheEnd(t *testing.T) {
+func TestResourcesThatHaveGrownAreAViolation(t *testing.T) {
 	start := resources{goroutines: 10, descriptors: 10, memory: 1 << 20}
 	for name, change := range map[string]func(*resources){
 		"goroutines":   func(r *resources) { r.goroutines += moreGoroutines + 1 },

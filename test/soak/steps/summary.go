@@ -26,26 +26,26 @@ const (
 	moreMemory      = 16 << 20 // bytes
 )
 
-// keptOperations is how many of the latest operations, which are random actions on the node, are printed after an invariant is violated.
+// keptOperations is the number of the last operations that are printed after a violation.
 const keptOperations = 60
 
 // Summary counts operations and their outcomes.
 type Summary struct {
 	seed                uint64
 	round, step, checks int
-	// kills counts the kills that happened. A planned kill does not happen if the plugin does not write often enough.
+	// `kills` counts the kills that happened. A planned kill does not happen if the plugin does not write often enough.
 	kills   int
 	took    time.Duration
 	actions map[string]*tally
 	reasons map[string]int
-	// unknown has each failure whose reason is not known.
+	// `unknown` has each failure whose reason is not known.
 	unknown    map[string]bool
 	settled    []time.Duration
 	violations []string
 	last       []string
 	// armed is true if a kill of the plugin is planned in the current round.
 	armed bool
-	// monitored has the monitoring groups, by name, that existed after a round. There is one for each container.
+	// `monitored` has the monitoring groups, by name, that existed after a round. There is one for each container.
 	// `notAll` is the number of rounds after which the plugin reported that it could not monitor all containers.
 	monitored map[string]bool
 	notAll    int
@@ -55,7 +55,7 @@ type Summary struct {
 // tally counts the outcomes of an action.
 type tally struct{ done, failed int }
 
-// resources is what this process uses.
+// resources has the resources that this process uses.
 type resources struct {
 	goroutines, descriptors int
 	memory                  uint64 // bytes in use
@@ -93,7 +93,7 @@ func (s *Summary) done(d *operation, err error) string {
 	return line
 }
 
-// killed reports whether a kill has been planned since the last call of killed. The kill may not have happened.
+// killed reports whether a kill was planned since the last call of killed, whether or not the kill has happened.
 func (s *Summary) killed() bool {
 	was := s.armed
 	s.armed = false

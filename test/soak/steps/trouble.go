@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// trouble returns the actions that disturb the node as a whole, e.g. kills of the plugin.
+// trouble returns the actions that disturb the whole node, e.g. kills of the plugin.
 func (s *Soak) trouble() []action {
 	actions := []action{
 		{weight: 10, plan: (*Soak).reload},
@@ -131,7 +131,7 @@ func (s *Soak) restartRuntime() *operation {
 	return &operation{action: "restart runtime", judged: true, then: func(error) {}, do: s.site.RestartRuntime}
 }
 
-// foreigners changes a foreign resctrl group, i.e. one that another program made and the plugin must not change.
+// foreigners changes a resctrl group of another program, which the plugin must not change.
 func (s *Soak) foreigners(others Others) *operation {
 	n := s.random.IntN(1 << 16)
 	return &operation{action: "foreign group", what: fmt.Sprint(n), judged: true,

@@ -17,11 +17,11 @@ import (
 // statusTimeout limits one request of the plugin's status between steps, because the plugin may have been killed.
 const statusTimeout = 10 * time.Second
 
-// seen is the state of the running plugin that was observed last.
+// seen is the last observed state of the running plugin.
 type seen struct {
 	// file is the number of the class file that was in force.
 	file int
-	// most is how many holders each class had, by resource and class.
+	// `most` is the number of holders of each class, by resource and class.
 	most map[string]uint64
 	// unseen is the number of operations since the last observation.
 	unseen uint64
@@ -29,8 +29,8 @@ type seen struct {
 
 func key(resource, class string) string { return resource + " " + class }
 
-// watch checks, between steps, what must hold at every moment. A class may have more holders than its capacity only if
-// they were admitted before the capacity was lowered.
+// watch checks, between steps, the invariants that hold at every moment. A class may have more holders than its
+// capacity only if they were admitted before the capacity was lowered.
 func (s *Soak) watch(ctx context.Context, operations int) []string {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -49,9 +49,10 @@ func (s *Soak) watch(ctx context.Context, operations int) []string {
 	expect := invariant.Expect{Most: s.most(status)}
 	wrong = append(wrong, invariant.Always(invariant.World{Status: status, Expect: expect})...)
 	s.seen.file, s.seen.unseen = fileInForce(status), 0
-	// The counts of classes that are not reported stay as they are. Such a class may have holders: after a restart, the
-	// plugin does not know classes that are not configured. The count of a class of pods becomes lower only when the node
-	// is settled: if a class file adds the first class of pods, the plugin must register again, and only then knows the pods.
+	// The counts of classes that are not reported stay, because such a class may have holders: after a restart, the
+	// plugin does not know classes that are not configured. The count of a class of pods becomes lower only when the
+	// node is settled: if a class file adds the first class of pods, the plugin knows the pods only after a new
+	// registration.
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
 		has, now := key(resource, class.GetName()), class.GetInUse()
 		if resource == podIO && operations > 0 {
@@ -77,8 +78,8 @@ func (s *Soak) watchForeign() ([]string, error) {
 	return invariant.Always(invariant.World{Foreign: now, Before: s.before}), nil
 }
 
-// keepForeign records the foreign groups and files that must stay as they are. While resctrl is not mounted,
-// the record is incomplete, so the next call records them again.
+// keepForeign records the foreign groups and files that must not change. While resctrl is not mounted, the record is
+// incomplete, so the next call records them again.
 func (s *Soak) keepForeign(now map[string]string) {
 	if s.foreignChanged {
 		_, mounted := now["/sys/fs/resctrl/schemata"]
@@ -114,8 +115,8 @@ func (s *Soak) noteRetries(status *qosv1alpha1.StatusResponse) {
 	})
 }
 
-// most returns how many holders each class may have: as many as were observed last. If several operations were done since
-// then, or if another class file is in force, each of these operations may have added a holder.
+// most returns the number of holders that each class may have: the last observed number. If several operations were
+// done since then, or if another class file is in force, each of these operations may have added a holder.
 func (s *Soak) most(status *qosv1alpha1.StatusResponse) map[invariant.Class]uint64 {
 	most := map[invariant.Class]uint64{}
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
