@@ -34,8 +34,8 @@ type cdiDevice struct {
 	} `json:"containerEdits"`
 }
 
-// writeCDI writes the CDI devices of classes for the runtime, unless the file has them already. It removes the file if there are no
-// classes.
+// writeCDI writes the CDI devices of classes for the runtime, unless the file is up to date. It removes the file if
+// there are no classes.
 func writeCDI(dir string, pairs []classes.Pair) error {
 	path := filepath.Join(dir, cdiFile)
 	if len(pairs) == 0 {

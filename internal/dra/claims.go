@@ -18,8 +18,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// PrepareResourceClaims records the classes that claims have allocated, and returns their CDI devices. The kubelet calls it again after a
-// restart, and gets the same answer.
+// PrepareResourceClaims records the classes that are allocated to claims, and returns the CDI devices of the classes.
+// The kubelet calls it again after a restart, and gets the same answer.
 func (d *Driver) PrepareResourceClaims(_ context.Context, claims []*resourcev1.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,7 +62,7 @@ func (p prepared) isOf(claim *resourcev1.ResourceClaim) bool {
 	})
 }
 
-// resultsOf returns what a claim has allocated of this driver.
+// resultsOf returns the allocated devices of a claim that belong to this driver.
 func resultsOf(claim *resourcev1.ResourceClaim) (ours []*resourcev1.DeviceRequestAllocationResult) {
 	for i := range claim.Status.Allocation.Devices.Results {
 		if r := &claim.Status.Allocation.Devices.Results[i]; r.Driver == DriverName {
@@ -83,7 +83,7 @@ func podsOf(claim *resourcev1.ResourceClaim) []types.UID {
 	return pods
 }
 
-// allocationsOf returns the allocations of a claim. It refuses what would give a class without a slot.
+// allocationsOf returns the allocations of a claim. It refuses allocations that occupy no slot of their class.
 func (d *Driver) allocationsOf(claim *resourcev1.ResourceClaim) ([]allocation, error) {
 	if d.options.Retire {
 		return nil, errors.New("this node offers its classes by device plugins now, and the DRA driver serves only earlier claims; " +
@@ -119,8 +119,8 @@ func (d *Driver) allocationsOf(claim *resourcev1.ResourceClaim) ([]allocation, e
 	return list, nil
 }
 
-// classOf returns the DeviceClass of a request of a claim. The parameter `request` has the form "request/subrequest" if the request lists
-// alternatives.
+// classOf returns the DeviceClass of a request of a claim. `request` has the form "request/subrequest" if the request
+// lists alternatives.
 func classOf(claim *resourcev1.ResourceClaim, request string) string {
 	name, alternative, _ := strings.Cut(request, "/")
 	for _, r := range claim.Spec.Devices.Requests {
@@ -136,7 +136,8 @@ func classOf(claim *resourcev1.ResourceClaim, request string) string {
 	return ""
 }
 
-// UnprepareResourceClaims forgets claims whose pods have ended. The slots themselves are free when the containers have ended.
+// UnprepareResourceClaims removes the records of claims whose pods have ended. The slots are free as soon as the
+// containers have ended.
 func (d *Driver) UnprepareResourceClaims(_ context.Context, claims []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

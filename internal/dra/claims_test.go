@@ -41,8 +41,9 @@ func TestEachRequestOfAClaimGetsTheDeviceOfItsClass(t *testing.T) {
 	}
 }
 
-// TestAClassIsAllocatedByItsOwnDeviceClass prepares claims whose requests have allocated gold by another DeviceClass, such as one that selects
-// all devices. Quotas and policies know the class by the name of its DeviceClass.
+// TestAClassIsAllocatedByItsOwnDeviceClass prepares claims that got gold by another DeviceClass, e.g. by one that
+// selects all devices. The driver refuses them, because quotas and policies know the class by the name of its
+// DeviceClass.
 func TestAClassIsAllocatedByItsOwnDeviceClass(t *testing.T) {
 	for _, test := range []struct {
 		deviceClass, alternative string
@@ -67,7 +68,7 @@ func TestAClassIsAllocatedByItsOwnDeviceClass(t *testing.T) {
 	}
 }
 
-func TestClaimsThatGiveNoSlotAreRefused(t *testing.T) {
+func TestClaimsThatOccupyNoSlotAreRefused(t *testing.T) {
 	ready := state([]*qosv1alpha1.QOSResourceClassInfo{class("gold", 3), {
 		Name: "old", ExtendedResource: "qos.noderesource.dev/rdt.old", Draining: true,
 	}})
@@ -81,7 +82,7 @@ func TestClaimsThatGiveNoSlotAreRefused(t *testing.T) {
 		change func(results []resourcev1.DeviceRequestAllocationResult)
 		want   string
 	}{
-		"the plugin is away":       {away: true, device: "rdt-gold", want: "qos-nri-plugin is not ready on this node"},
+		"the plugin is not ready":  {away: true, device: "rdt-gold", want: "qos-nri-plugin is not ready on this node"},
 		"an unknown class":         {device: "rdt-bronze", want: "device rdt-bronze is not configured on this node"},
 		"a removed class":          {device: "rdt-old", want: `class "old" of k8s.io/rdt is no longer configured on this node`},
 		"a device of another node": {device: "rdt-gold", want: "is of node node-2", change: func(r []resourcev1.DeviceRequestAllocationResult) { r[0].Pool = "node-2" }},
@@ -111,8 +112,8 @@ func TestClaimsThatGiveNoSlotAreRefused(t *testing.T) {
 	}
 }
 
-// TestAPreparedClaimOutlivesRestartsAndItsClass prepares a claim again after a restart of the driver, of the kubelet and of the plugin, when
-// the class of the claim is no longer configured.
+// TestAPreparedClaimOutlivesRestartsAndItsClass prepares a claim again after a restart of the driver, of the kubelet
+// and of the plugin, and after the removal of its class.
 func TestAPreparedClaimOutlivesRestartsAndItsClass(t *testing.T) {
 	dir := t.TempDir()
 	d := newDriver(t, dir, state(goldAndSilver()))
@@ -169,7 +170,8 @@ func TestEachPodOfASharedClaimTakesASlot(t *testing.T) {
 	slots("rdt-gold=3")
 }
 
-// TestAClaimThatIsAllocatedAgainGetsItsPresentClass: the kubelet did not unprepare the claim between its two pods.
+// TestAClaimThatIsAllocatedAgainGetsItsPresentClass prepares a claim for a second pod with another class. The kubelet
+// did not unprepare it before.
 func TestAClaimThatIsAllocatedAgainGetsItsPresentClass(t *testing.T) {
 	d := newDriver(t, t.TempDir(), state(goldAndSilver()))
 	for _, step := range []struct {
@@ -192,7 +194,7 @@ func TestAClaimThatIsAllocatedAgainGetsItsPresentClass(t *testing.T) {
 	}
 }
 
-func TestADriverThatHasJustStartedSaysSo(t *testing.T) {
+func TestADriverThatHasJustStartedRefusesClaimsWithTheReason(t *testing.T) {
 	d := newDriver(t, t.TempDir(), (&plugin{}).state)
 	d.plugin = &plugin{state(goldAndSilver())}
 	if _, err := d.prepareOne(t, claim("1", "rdt-gold")); err == nil || !strings.Contains(err.Error(), "the driver has just started") {

@@ -38,7 +38,7 @@ const (
 	taintNotReady = classes.Domain + "/not-ready"
 )
 
-// device is a class of the node, or of a domain of the node.
+// device is the device of a class, for the whole node or for one domain of the node.
 type device struct {
 	classes.Pair
 
@@ -65,10 +65,11 @@ func markEvicting(list []device, evictions []*qosv1alpha1.Eviction) {
 	}
 }
 
-// maxReadable is how much of a name is in the name of the device, so that a digest and the suffix of a domain have room in a DNS label.
+// maxReadable is the maximum length of the readable part of a device's name. It leaves room for a digest and the suffix
+// of a domain in a DNS label.
 const maxReadable = validation.DNS1123LabelMaxLength - len("-01234567") - maxSuffix
 
-// readableName matches the names of extended resources that remain readable and unique as the name of a device.
+// readableName matches the names of extended resources that need no digest to be unique as the name of a device.
 var readableName = regexp.MustCompile(`^[a-z0-9]+\.[a-z0-9]+$`)
 
 // deviceName returns the name of the device for an extended resource, e.g. rdt-gold for qos.noderesource.dev/rdt.gold. A device name is a
@@ -89,9 +90,9 @@ func deviceName(extended string) string {
 	return strings.Trim(readable[:min(len(readable), maxReadable)], "-") + "-" + hex.EncodeToString(sum[:4])
 }
 
-// devicesOf returns a device for each class that pods can request. A device is `divided` if `perDomain` has the name or the short name of
-// its resource, or if the values of its class differ between caches. If several classes have the same name of a device, it is that of the
-// first class that is not draining.
+// devicesOf returns a device for each class that pods can request. A device is `divided` if `perDomain` has the name or
+// the short name of its resource, or if the values of its class differ between caches. If several classes need the same
+// device name, the first one that is not draining gets it.
 func devicesOf(r *qosv1alpha1.ResourcesInfo, perDomain []string) []device {
 	var list []device
 	for _, c := range nodecache.RequestableClasses(r) {
@@ -129,9 +130,9 @@ func (d *device) publishable() bool {
 	return max(len(d.Resource), len(d.Class)) <= resourcev1.DeviceAttributeMaxValueLength
 }
 
-// owners is how many containers or pods have a class.
+// owners has the numbers of containers and pods that have a class.
 type owners struct {
-	allocated int // those whose claim has allocated the class, and pods of classes of pod scope
+	allocated int // those that have the class by a claim, and pods with a class of pod scope
 	others    int
 }
 
@@ -142,7 +143,7 @@ func ownersOf(assignments *qosv1alpha1.ListAssignmentsResponse) map[classes.Pair
 		for _, a := range list {
 			p := classes.Pair{Resource: a.GetName(), Class: a.GetClass()}
 			o := all[p]
-			// A pod gets its class by an annotation, also if one of its containers has an allocation of this class.
+			// A pod gets its class by an annotation, even if the class is allocated to one of its containers.
 			if podScope || a.GetSource() == qosv1alpha1.Source_SOURCE_ALLOCATED && classes.AllocatedByClaim(a.GetRequestedBy()) {
 				o.allocated++
 			} else {
@@ -161,7 +162,7 @@ func ownersOf(assignments *qosv1alpha1.ListAssignmentsResponse) map[classes.Pair
 	return all
 }
 
-// pool returns the ResourceSlices of the node. The parameter `withheld` is true if no pod may get a class now.
+// pool returns the ResourceSlices of the node. `withheld` is true if no pod may get a class now.
 func pool(state nodecache.State, list []device, prepared preparedCounts, withheld bool) resourceslice.Pool {
 	slots := slotsOf(list, ownersOf(state.Assignments), prepared)
 	var devices []resourcev1.Device
@@ -183,7 +184,7 @@ func pool(state nodecache.State, list []device, prepared preparedCounts, withhel
 	return p
 }
 
-// published returns the device as it is in a ResourceSlice. Any number of claims can allocate a device without a capacity.
+// published returns the device for a ResourceSlice. A device without a capacity can be allocated any number of times.
 func (d *device) published(slots int64, withheld bool) resourcev1.Device {
 	shared, scope := true, string(classes.ContainerScope)
 	if d.podScope {
@@ -209,7 +210,7 @@ func (d *device) published(slots int64, withheld bool) resourcev1.Device {
 		one := *resource.NewQuantity(1, resource.DecimalSI)
 		published.Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{Slots: {
 			Value: *resource.NewQuantity(slots, resource.DecimalSI),
-			// A claim gets one slot, also if it requests none.
+			// A claim gets one slot, even if it requests no capacity.
 			RequestPolicy: &resourcev1.CapacityRequestPolicy{Default: &one, ValidValues: []resource.Quantity{one}},
 		}}
 	}

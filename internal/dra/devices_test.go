@@ -34,7 +34,7 @@ func slicesOf(s nodecache.State, prepared preparedCounts, withheld bool) (list [
 	return list
 }
 
-func TestTheSchedulerCountsOnlyTheSlotsThatAreItsToGive(t *testing.T) {
+func TestSlotsThatAreTakenWithoutAClaimAreNotPublished(t *testing.T) {
 	const allocated, container, standard = qosv1alpha1.Source_SOURCE_ALLOCATED, qosv1alpha1.Source_SOURCE_CONTAINER, qosv1alpha1.Source_SOURCE_DEFAULT
 	gold := []*qosv1alpha1.QOSResourceClassInfo{class("gold", 3), class("bronze", 0)}
 	removed := class("silver", 2)
@@ -46,17 +46,17 @@ func TestTheSchedulerCountsOnlyTheSlotsThatAreItsToGive(t *testing.T) {
 		withheld bool
 		want     []string
 	}{
-		"all slots are free":                  {state: state(gold), want: []string{"rdt-gold=3", "rdt-bronze"}},
-		"a claim is the scheduler's":          {state: state(gold, has("gold", allocated)), prepared: 1, want: []string{"rdt-gold=3", "rdt-bronze"}},
-		"a claim without its container":       {state: state(gold), prepared: 1, want: []string{"rdt-gold=3", "rdt-bronze"}},
-		"an annotation":                       {state: state(gold, has("gold", container), has("bronze", standard)), want: []string{"rdt-gold=2", "rdt-bronze"}},
-		"an annotation beside a claim":        {state: state(gold, has("gold", container)), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
-		"two containers share a claim":        {state: state(gold, has("gold", allocated), has("gold", allocated)), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
-		"a device plugin gave it before":      {state: state(gold, hasDevice("gold")), want: []string{"rdt-gold=2", "rdt-bronze"}},
-		"beside a claim that has not started": {state: state(gold, hasDevice("gold")), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
-		"annotations have taken all":          {state: state(gold, has("gold", container), has("gold", container), has("gold", container)), want: []string{"rdt-bronze"}},
-		"a class is removed":                  {state: state([]*qosv1alpha1.QOSResourceClassInfo{removed}), want: []string{"rdt-silver=2 qos.noderesource.dev/removed:NoSchedule"}},
-		"the plugin is away for too long":     {state: state(gold), withheld: true, want: []string{"rdt-gold=3 qos.noderesource.dev/not-ready:NoSchedule", "rdt-bronze qos.noderesource.dev/not-ready:NoSchedule"}},
+		"all slots are free":                   {state: state(gold), want: []string{"rdt-gold=3", "rdt-bronze"}},
+		"a container with a claim":             {state: state(gold, has("gold", allocated)), prepared: 1, want: []string{"rdt-gold=3", "rdt-bronze"}},
+		"a claim without a container":          {state: state(gold), prepared: 1, want: []string{"rdt-gold=3", "rdt-bronze"}},
+		"a container with an annotation":       {state: state(gold, has("gold", container), has("bronze", standard)), want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"an annotation and an unused claim":    {state: state(gold, has("gold", container)), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"two containers with one claim":        {state: state(gold, has("gold", allocated), has("gold", allocated)), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"a class of a device plugin":           {state: state(gold, hasDevice("gold")), want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"a device plugin and an unused claim":  {state: state(gold, hasDevice("gold")), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"annotations for all slots":            {state: state(gold, has("gold", container), has("gold", container), has("gold", container)), want: []string{"rdt-bronze"}},
+		"a removed class":                      {state: state([]*qosv1alpha1.QOSResourceClassInfo{removed}), want: []string{"rdt-silver=2 qos.noderesource.dev/removed:NoSchedule"}},
+		"the plugin is not ready for too long": {state: state(gold), withheld: true, want: []string{"rdt-gold=3 qos.noderesource.dev/not-ready:NoSchedule", "rdt-bronze qos.noderesource.dev/not-ready:NoSchedule"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			prepared := preparedCounts{{Resource: "k8s.io/rdt", Class: "gold"}: {"rdt-gold": test.prepared}}
@@ -67,8 +67,9 @@ func TestTheSchedulerCountsOnlyTheSlotsThatAreItsToGive(t *testing.T) {
 	}
 }
 
-// TestASlotOfAPodIsThatOfItsClaim: a pod gets a class of a resource of pods by its annotation, and the claim counts the slot for the scheduler.
-func TestASlotOfAPodIsThatOfItsClaim(t *testing.T) {
+// TestAPodWithAClaimAndAnAnnotationTakesOneSlot has a pod with a class of pod scope, which needs both: the annotation
+// requests the class, and the claim counts the slot for the scheduler.
+func TestAPodWithAClaimAndAnAnnotationTakesOneSlot(t *testing.T) {
 	net := &qosv1alpha1.QOSResourceClassInfo{Name: "fast", Capacity: 2, ExtendedResource: "qos.noderesource.dev/net.fast"}
 	s := state(nil, &qosv1alpha1.PodAssignments{QosResources: []*qosv1alpha1.Assignment{
 		{Name: "qos.noderesource.dev/net", Class: "fast", Source: qosv1alpha1.Source_SOURCE_POD},
@@ -97,7 +98,8 @@ func TestASlotOfAPodIsThatOfItsClaim(t *testing.T) {
 	slots("net-fast=1")
 }
 
-// TestPodsOfARemovedClassAreDeletedOnRequest needs both: a class file that evicts, and a driver with --no-execute.
+// TestPodsOfARemovedClassAreDeletedOnRequest checks that this needs both a class file with onClassRemoved: evict, and a
+// driver with --no-execute.
 func TestPodsOfARemovedClassAreDeletedOnRequest(t *testing.T) {
 	removed := class("gold", 3)
 	removed.Draining = true

@@ -24,21 +24,23 @@ import (
 const (
 	attributeNUMANode, attributeCacheL3ID = "numaNode", "cacheL3ID"
 
-	// attributeOfCPUs is the attribute by which dra-driver-cpu says in which L3 cache a CPU is. Kubernetes 1.37 has no standard name for it.
+	// attributeOfCPUs is the attribute of dra-driver-cpu for the L3 cache of a CPU. Kubernetes 1.37 has no standard
+	// name for it.
 	attributeOfCPUs resourcev1.QualifiedName = "dra.cpu/cacheL3ID"
 )
 
-// domain is the CPUs of a NUMA node that share an L3 cache. A NUMA node can have several caches, and a cache several NUMA nodes.
+// domain is the set of CPUs of a NUMA node that share an L3 cache. A NUMA node can have several caches, and a cache can
+// be in several NUMA nodes.
 type domain struct{ numaNode, cacheL3 int64 }
 
-// suffix returns what follows the name of the class in the name of a device of the domain. It has at most maxSuffix bytes.
+// suffix returns the end of the name of a domain's device, after the name of the class. It has at most maxSuffix bytes.
 func (d domain) suffix() string { return fmt.Sprintf("-numa%d-l3-%d", d.numaNode, d.cacheL3) }
 
 // maxSuffix is the length of the longest suffix. Linux has at most 1024 NUMA nodes, and IDs of caches have at most 32 bits.
 const maxSuffix = len("-numa1023-l3-4294967295")
 
-// attributes returns the attributes of a device of the domain. The standard attribute is a number and not a list, for which
-// Kubernetes 1.37 has a feature gate that is off by default.
+// attributes returns the attributes of a device of the domain. The standard attribute is a number, because lists need a
+// feature gate that is off by default in Kubernetes 1.37.
 func (d domain) attributes() map[resourcev1.QualifiedName]resourcev1.DeviceAttribute {
 	numaNode, cacheL3 := resourcev1.DeviceAttribute{IntValue: &d.numaNode}, resourcev1.DeviceAttribute{IntValue: &d.cacheL3}
 	return map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
@@ -47,7 +49,7 @@ func (d domain) attributes() map[resourcev1.QualifiedName]resourcev1.DeviceAttri
 	}
 }
 
-// readDomains returns the domains of the CPUs that are online. The parameter `sys` is the kernel's sysfs. It returns none if the kernel
+// readDomains returns the domains of the online CPUs. `sys` is the kernel's sysfs. It returns none if the kernel
 // reports no L3 caches or no NUMA nodes.
 func readDomains(sys fs.FS) ([]domain, error) {
 	levels, err := fs.Glob(sys, "devices/system/cpu/cpu[0-9]*/cache/index[0-9]*/level")
@@ -97,7 +99,7 @@ func readNumber(sys fs.FS, file string) (int64, error) {
 	return number, nil
 }
 
-// differs reports whether the values of a class are not the same for all L3 caches, e.g. {"L3": "0=ff;1=f"}.
+// differs reports whether the values of a class differ between L3 caches, e.g. {"L3": "0=ff;1=f"}.
 func differs(values map[string]string) bool {
 	for _, schema := range []string{"L3", "L3CODE", "L3DATA", "MB"} { // the bandwidth of memory has the IDs of the L3 caches
 		first, others, _ := strings.Cut(values[schema], ";")
@@ -111,8 +113,8 @@ func differs(values map[string]string) bool {
 	return false
 }
 
-// divide replaces each device that is marked `divided` by one for each domain, and divides its slots among them: the first domains get
-// what remains. It leaves out domains that get no slot. A machine with one domain has nothing to divide.
+// divide replaces each `divided` device by one for each domain, and divides its slots evenly. The first domains get the
+// remaining slots. It leaves out domains without a slot. It changes nothing if there is only one domain.
 func divide(list []device, domains []domain) []device {
 	if len(domains) < 2 {
 		return list
@@ -137,15 +139,15 @@ func divide(list []device, domains []domain) []device {
 	return all
 }
 
-// preparedCounts has the number of prepared allocations, by class and by the name of the device.
+// preparedCounts has the number of prepared allocations, by class and device name.
 type preparedCounts map[classes.Pair]map[string]int
 
-// slotsOf returns how many slots of each device the scheduler may count. A slot that was taken without an allocation is not the
-// scheduler's to give: by an annotation, by a static pod, by a device plugin before the driver, or by a second container with the same
-// claim. The scheduler also does not count the claims of a device that is not published any more.
+// slotsOf returns the number of slots of each device that the scheduler may allocate. It subtracts slots that are
+// occupied without an allocation of a published device: by an annotation, a static pod, an earlier device plugin, a
+// second container with the same claim, or the claim of a device that is no longer published.
 //
-// Such slots are of no domain. They are taken from the last domains that have free ones, so the scheduler, which cannot give those slots,
-// cannot make the choice change.
+// These slots belong to no domain. slotsOf subtracts them from the last domains with free slots. The scheduler cannot
+// allocate these slots, so its allocations do not change the choice.
 func slotsOf(list []device, assigned map[classes.Pair]owners, prepared preparedCounts) []int64 {
 	slots := make([]int64, len(list))
 	for start := 0; start < len(list); {
@@ -172,17 +174,19 @@ func slotsOfClass(devices []device, assigned owners, prepared map[string]int) []
 		given := int64(prepared[devices[i].name])
 		slots[i] = int64(min(devices[i].capacity, maxSlots)) //nolint:gosec // not above maxSlots
 		free[i] = max(0, slots[i]-given)
-		outside -= given // of a device that is published
+		outside -= given // allocations of published devices
 		surplus += max(0, given-slots[i])
 	}
 
-	// A domain that has given more slots than it has, because the capacity was lowered, leaves less to the others.
+	// If more slots of a domain are allocated than it has, because the capacity was lowered, the other domains get
+	// fewer.
 	rest := outside + surplus - take(slots, free, outside+surplus)
 	take(slots, slices.Clone(slots), min(rest, outside))
 	return slots
 }
 
-// take takes `n` slots from devices, the last devices first, but no more from a device than `available` has. It returns how many it has taken.
+// take subtracts `n` slots from the devices, beginning with the last one, and at most `available` from each. It returns
+// the number of subtracted slots.
 func take(slots, available []int64, n int64) (taken int64) {
 	for i := len(slots) - 1; i >= 0; i-- {
 		part := min(n-taken, available[i])

@@ -20,7 +20,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// cpu is the NUMA node and the L3 cache of a CPU, as sysfs has them. An empty text is a CPU without one.
+// cpu has the NUMA node and the L3 cache of a CPU, as in sysfs. They are empty for a CPU without one.
 type cpu struct{ node, l3 string }
 
 // sysfs returns the files of CPUs.
@@ -44,13 +44,13 @@ func TestDomainsAreTheCachesOfNUMANodes(t *testing.T) {
 		cpus []cpu
 		want []domain
 	}{
-		"two sockets":                      {[]cpu{{"0", "0"}, {"0", "0"}, {"1", "1"}, {"1", "1"}}, []domain{{0, 0}, {1, 1}}},
-		"several caches in a NUMA node":    {[]cpu{{"0", "2"}, {"0", "10"}, {"0", "2"}}, []domain{{0, 2}, {0, 10}}},
-		"several NUMA nodes of a cache":    {[]cpu{{"0", "0"}, {"1", "0"}}, []domain{{0, 0}, {1, 0}}},
-		"an ID of a cache on Arm":          {[]cpu{{"0", "4294967295"}}, []domain{{0, 4294967295}}},
-		"a kernel without NUMA nodes":      {[]cpu{{"", "0"}, {"", "1"}}, nil},
-		"a CPU without an L3 cache":        {[]cpu{{"0", ""}, {"1", ""}}, nil},
-		"a CPU that is offline beside one": {[]cpu{{"0", ""}, {"1", "1"}}, []domain{{1, 1}}},
+		"two sockets":                   {[]cpu{{"0", "0"}, {"0", "0"}, {"1", "1"}, {"1", "1"}}, []domain{{0, 0}, {1, 1}}},
+		"several caches in a NUMA node": {[]cpu{{"0", "2"}, {"0", "10"}, {"0", "2"}}, []domain{{0, 2}, {0, 10}}},
+		"several NUMA nodes of a cache": {[]cpu{{"0", "0"}, {"1", "0"}}, []domain{{0, 0}, {1, 0}}},
+		"an ID of a cache on Arm":       {[]cpu{{"0", "4294967295"}}, []domain{{0, 4294967295}}},
+		"a kernel without NUMA nodes":   {[]cpu{{"", "0"}, {"", "1"}}, nil},
+		"a CPU without an L3 cache":     {[]cpu{{"0", ""}, {"1", ""}}, nil},
+		"an offline and an online CPU":  {[]cpu{{"0", ""}, {"1", "1"}}, []domain{{1, 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sys := fstest.MapFS{}
@@ -110,9 +110,9 @@ func TestAClassHasADevicePerDomain(t *testing.T) {
 		want      []string
 	}{
 		"the same share of each cache":     {values: map[string]string{"L3": "0=ff;1=ff", "MB": "0=50;1=50"}, capacity: 3, want: one},
-		"another share of one cache":       {values: map[string]string{"L3": "0=ff;1=f"}, capacity: 3, want: two},
-		"another share for data":           {values: map[string]string{"L3CODE": "0=f;1=f", "L3DATA": "0=ff;1=f"}, capacity: 3, want: two},
-		"another bandwidth of one node":    {values: map[string]string{"L3": "0=f;1=f", "MB": "0=50;1=100"}, capacity: 3, want: two},
+		"a different share of one cache":   {values: map[string]string{"L3": "0=ff;1=f"}, capacity: 3, want: two},
+		"a different share for data":       {values: map[string]string{"L3CODE": "0=f;1=f", "L3DATA": "0=ff;1=f"}, capacity: 3, want: two},
+		"a different bandwidth":            {values: map[string]string{"L3": "0=f;1=f", "MB": "0=50;1=100"}, capacity: 3, want: two},
 		"L2 caches are not domains":        {values: map[string]string{"L2": "0=ff;1=f"}, capacity: 3, want: one},
 		"values of another kind":           {values: map[string]string{"io.max": "254:0 rbps=1;254:1 rbps=2"}, capacity: 3, want: one},
 		"on request":                       {perDomain: "k8s.io/rdt", capacity: 3, want: two},
@@ -137,7 +137,7 @@ func TestAClassHasADevicePerDomain(t *testing.T) {
 	}
 }
 
-func TestResourcesWithDomainsHaveNames(t *testing.T) {
+func TestPerDomainNeedsNamesOfResources(t *testing.T) {
 	for _, list := range [][]string{nil, {"rdt", "vendor.example/net"}, {"k8s.io/rdt"}, {"rtd"}, {"rdt", ""}} {
 		o := DefaultOptions()
 		o.NodeName, o.PerDomain = node, list
@@ -148,8 +148,9 @@ func TestResourcesWithDomainsHaveNames(t *testing.T) {
 	}
 }
 
-// TestADeviceOfADomainHasTheNamesThatMatchAttributeNeeds compares the attributes with those of dra-driver-cpu and Kubernetes.
-func TestADeviceOfADomainHasTheNamesThatMatchAttributeNeeds(t *testing.T) {
+// TestAttributesOfADomainHaveTheNamesOfOtherDrivers compares the names with those of dra-driver-cpu and Kubernetes, so
+// that matchAttribute works.
+func TestAttributesOfADomainHaveTheNamesOfOtherDrivers(t *testing.T) {
 	s := state([]*qosv1alpha1.QOSResourceClassInfo{class("gold", 3)})
 	d := newDriver(t, t.TempDir(), nodecache.State{})
 	d.options.PerDomain, d.options.SysDir = []string{"k8s.io/rdt"}, twoDomains(t)
@@ -212,8 +213,8 @@ func TestAClaimOfADomainGetsItsClass(t *testing.T) {
 	published("rdt-gold-numa0-l3-0=2", "rdt-gold-numa1-l3-1=2")
 }
 
-// TestSlotsOfDomainsAddUp tries all small cases: the scheduler can give as many slots as are free on the node, and what it gives does not
-// change the published slots.
+// TestSlotsOfDomainsAddUp tries all small cases. The scheduler can allocate as many slots as are free on the node, and
+// its allocations do not change the published slots.
 func TestSlotsOfDomainsAddUp(t *testing.T) {
 	tried := 0
 	for capacity := uint64(1); capacity <= 5; capacity++ {

@@ -1,8 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dra publishes QoS classes as devices of Dynamic Resource Allocation: it is a DRA driver. The scheduler allocates a class to a
-// ResourceClaim, and the kubelet has the driver prepare the claim before it starts the containers of the claim.
+// Package dra is a DRA driver, which publishes QoS classes as devices of Dynamic Resource Allocation. The scheduler
+// allocates a class to a ResourceClaim. The kubelet asks the driver to prepare the claim before it starts the
+// containers of the claim.
 package dra
 
 import (
@@ -31,11 +32,11 @@ import (
 const DriverName = classes.Domain
 
 const (
-	// debounce is how long the driver waits for further changes after a first change.
+	// debounce is the time for which the driver waits for further changes after a first change.
 	debounce = 200 * time.Millisecond
-	// retryInterval is how often the driver tries again to publish the classes.
+	// retryInterval is the interval at which the driver retries to publish the classes.
 	retryInterval = 10 * time.Second
-	// healthInterval is how often WatchHealthStatus sends a report. The library expects one every 30 s.
+	// healthInterval is the interval of the reports of WatchHealthStatus. The library expects one every 30 s.
 	healthInterval = 20 * time.Second
 )
 
@@ -62,8 +63,8 @@ func New(plugin Cache, client kubernetes.Interface, o Options, log *slog.Logger)
 	return &Driver{plugin: plugin, client: client, options: o, log: log, problem: "no class is published yet"}
 }
 
-// Run publishes the classes and prepares claims until ctx ends. After that, the ResourceSlices stay, but pods with claims wait for a
-// driver.
+// Run publishes the classes and prepares claims until `ctx` ends. After that, the ResourceSlices stay, but pods with
+// claims wait for a driver.
 func (d *Driver) Run(ctx context.Context) error {
 	data := filepath.Join(d.options.KubeletDir, "plugins", DriverName)
 	if err := os.MkdirAll(data, 0o750); err != nil {
@@ -90,7 +91,8 @@ func (d *Driver) Run(ctx context.Context) error {
 	return nil
 }
 
-// socket returns the name of the driver's socket. A driver that retires has another socket, so that device plugins can take over.
+// socket returns the name of the driver's socket. A retiring driver has another socket, so that device plugins can
+// register.
 func (d *Driver) socket() string {
 	if d.options.Retire {
 		return "retired.sock"
@@ -98,7 +100,7 @@ func (d *Driver) socket() string {
 	return classes.DRASocket
 }
 
-// Healthy returns nil if the classes are published. Otherwise it returns the reason why not.
+// Healthy returns nil if the classes are published, and otherwise the reason why they are not.
 func (d *Driver) Healthy() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,8 +136,8 @@ func (d *Driver) publishLoop(ctx context.Context, helper publisher) {
 	}
 }
 
-// publish publishes the classes of a state. It publishes nothing until the plugin has been ready once. The result is the time after which
-// it must be called again although the state has not changed, or 0.
+// publish publishes the classes of a state. It publishes nothing until the plugin has been ready once. If `recheck` is
+// not 0, publish must be called again after this time even if the state has not changed.
 func (d *Driver) publish(ctx context.Context, helper publisher, state nodecache.State) (recheck time.Duration) {
 	if state.Status == nil {
 		return 0
@@ -187,7 +189,7 @@ func (d *Driver) offeredOtherwise(ctx context.Context) error {
 	return nil
 }
 
-// update makes the classes of a state those that can be prepared, and returns them for publication.
+// update replaces the classes that can be prepared by those of a state, and returns them for publication.
 func (d *Driver) update(state nodecache.State, withheld bool) (resourceslice.DriverResources, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -210,7 +212,7 @@ func (d *Driver) update(state nodecache.State, withheld bool) (resourceslice.Dri
 		pairs = append(pairs, device.Pair)
 	}
 	counts := d.record.counts()
-	for p := range counts { // a container of a prepared claim can be restarted after its class was removed
+	for p := range counts { // a container with a prepared claim can be restarted after its class was removed
 		pairs = append(pairs, p)
 	}
 
@@ -229,8 +231,8 @@ func (d *Driver) HandleError(_ context.Context, err error, message string) {
 	d.log.Warn("the DRA driver has failed", "what", message, "error", err)
 }
 
-// WatchHealthStatus sends empty reports until ctx ends, because a class has no health of its own. A driver that does not support reports is
-// called again every 5 s (Kubernetes 1.36), and a driver that sends none is logged as broken.
+// WatchHealthStatus sends empty reports until `ctx` ends, because the health of a class is not known here. Kubernetes
+// 1.36 calls a driver without support for reports again every 5 s, and logs a driver that sends none as broken.
 func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
 	for ctx.Err() == nil {
 		select {

@@ -27,8 +27,8 @@ func TestANodeOffersAClassInOnlyOneWay(t *testing.T) {
 	}
 }
 
-// TestADriverThatRetiresServesOnlyPreparedClaims restarts a driver with --retire while a pod has a claim.
-func TestADriverThatRetiresServesOnlyPreparedClaims(t *testing.T) {
+// TestARetiringDriverServesOnlyPreparedClaims restarts a driver with --retire while a pod has a claim.
+func TestARetiringDriverServesOnlyPreparedClaims(t *testing.T) {
 	dir := t.TempDir()
 	d := newDriver(t, dir, state(goldAndSilver()))
 	c := claim("1", "rdt-gold")

@@ -21,8 +21,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// gcPercent is how much the heap may grow before the next garbage collection. The heap has about 2 MiB, so a collection takes milliseconds,
-// and there is one in several claims. With Go's default, 100, the driver uses 1.5 MiB more.
+// gcPercent is the growth of the heap before the next garbage collection, in per cent. The heap has about 2 MiB, so a
+// collection takes milliseconds, and there is one for several claims. With Go's default, 100, the driver uses 1.5 MiB
+// more.
 const gcPercent = 50
 
 // Options are the options of the driver, which the command's flags set.
@@ -34,13 +35,14 @@ type Options struct {
 	// CDIDir is the directory in which the runtime finds CDI devices.
 	CDIDir                               string
 	NodeName, Kubeconfig, MetricsAddress string
-	// Grace is how long the classes of the node can be allocated while the plugin is not ready.
+	// Grace is the time for which the classes of the node can still be allocated while the plugin is not ready.
 	Grace time.Duration
 	// Retire makes the driver offer no classes and serve only the claims that it has prepared.
 	Retire bool
-	// NoExecute makes Kubernetes delete the pods of removed classes, if their class files say that they are evicted.
+	// NoExecute makes Kubernetes delete the pods of removed classes whose resources have onClassRemoved: evict.
 	NoExecute bool
-	// PerDomain has the names or short names of resources whose classes have a device for each L3 cache and NUMA node, and not one for the node.
+	// PerDomain has the names or short names of resources whose classes have a device for each domain instead of one
+	// for the node.
 	PerDomain []string
 	// SysDir is the mount point of the kernel's sysfs.
 	SysDir  string
@@ -71,7 +73,8 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Run runs the driver until ctx ends. After that, running pods keep their classes, and new pods with claims wait for a driver.
+// Run runs the driver until `ctx` ends. After that, running pods keep their classes, and new pods with claims wait for
+// a driver.
 func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	listener, err := metrics.Listen(ctx, o.MetricsAddress)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// allocation is a class that a claim has allocated, for one request of the claim.
+// allocation is a class that is allocated to a claim, for one request of the claim.
 type allocation struct {
 	classes.Pair
 
@@ -30,14 +30,15 @@ type allocation struct {
 type prepared struct {
 	Namespace   string       `json:"namespace"`
 	Name        string       `json:"name"`
-	Pods        []types.UID  `json:"pods"` // those that had the claim when it was prepared
+	Pods        []types.UID  `json:"pods"` // for which the claim was reserved when it was prepared
 	Allocations []allocation `json:"allocations"`
-	// Reported is the outcome that is in the status of the claim.
+	// Reported is the outcome in the status of the claim.
 	Reported string `json:"reported,omitempty"`
 }
 
-// record has the prepared claims by UID. A claim is in the file before the kubelet may start a container with it, so that a driver that
-// has restarted prepares it again although its class was removed meanwhile, and counts it. A record is not safe for concurrent use.
+// record has the prepared claims by UID. A claim is in the file before the kubelet may start a container with it. So a
+// driver that was restarted counts the claim, and prepares it again even if its class was removed. A record is not safe
+// for concurrent use.
 type record struct {
 	path   string
 	claims map[types.UID]prepared
@@ -66,7 +67,7 @@ func (r *record) add(uid types.UID, claim prepared) error {
 	return r.replace(claims)
 }
 
-// report records what is in the status of a claim, if the claim is still recorded.
+// report records the outcome in the status of a claim, if the claim is still recorded.
 func (r *record) report(uid types.UID, outcome string) error {
 	claim, recorded := r.claims[uid]
 	if !recorded {

@@ -38,13 +38,14 @@ const (
 	maxMessage = 1 << 10
 )
 
-// outcome says whether an allocation has become the class of containers. It is empty while that is not known.
+// outcome is the result of an allocation: whether containers or a pod have the class. It is empty while that is not
+// known.
 type outcome struct {
 	status, reason, message string
 	data                    string // JSON
 }
 
-// given is the data of a device in the status of a claim. Class is the effective class.
+// given is the data of a device in the status of a claim. `Class` is the effective class.
 type given struct {
 	Class    string            `json:"class"`
 	Resource string            `json:"resource"`
@@ -75,7 +76,8 @@ func valuesOf(resources *qosv1alpha1.ResourcesInfo, p classes.Pair) map[string]s
 	return nil
 }
 
-// ownersIn returns what has a class of a resource in a list of pods, as "container main of pod web". The class depends on the assignment.
+// ownersIn returns the containers and pods among `pods` with an assignment for which `has` returns true, in the form
+// "container main of pod web".
 func ownersIn(pods []types.UID, assignments *qosv1alpha1.ListAssignmentsResponse, has func(*qosv1alpha1.Assignment) bool) (owners []string) {
 	for _, pod := range assignments.GetPods() {
 		if !slices.Contains(pods, types.UID(pod.GetUid())) {
@@ -129,8 +131,8 @@ func outcomeOf(pods []types.UID, a allocation, state nodecache.State) outcome {
 	return outcome{}
 }
 
-// report writes into the status of each prepared claim which classes the claim has given, if that has changed. The result is true if it
-// must be called again. An answer of the API server about one claim does not keep it from the others.
+// report writes the outcomes of each prepared claim into the status of the claim if they have changed. It must be
+// called again if `again` is true. If the API server refuses one write, report still makes the others.
 func (d *Driver) report(ctx context.Context, state nodecache.State) (again bool) {
 	d.mu.Lock()
 	claims := maps.Clone(d.record.claims)
@@ -149,7 +151,7 @@ func (d *Driver) report(ctx context.Context, state nodecache.State) (again bool)
 
 		if err := d.apply(ctx, uid, claim, outcomes); err != nil {
 			d.log.Warn("cannot write the status of a claim, trying again", "claim", claim.Namespace+"/"+claim.Name, "error", err)
-			if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown { // no answer, so the others would wait for one, too
+			if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown { // no answer, so the other writes would get none either
 				return true
 			}
 			again = true

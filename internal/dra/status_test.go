@@ -50,7 +50,7 @@ func with(assignments *qosv1alpha1.ListAssignmentsResponse) nodecache.State {
 	return s
 }
 
-func TestTheStatusOfAClaimShowsWhatItGave(t *testing.T) {
+func TestTheStatusOfAClaimShowsTheOutcomesOfItsAllocations(t *testing.T) {
 	dir := t.TempDir()
 	c := claim("1", "rdt-gold")
 	c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "web", UID: "pod-uid"}}
@@ -100,7 +100,7 @@ func TestTheStatusOfAClaimShowsWhatItGave(t *testing.T) {
 	}
 }
 
-func TestAStatusThatCannotBeWrittenIsWrittenLater(t *testing.T) {
+func TestAFailedWriteOfAStatusIsRetried(t *testing.T) {
 	d := newDriver(t, t.TempDir(), state(goldAndSilver()))
 	c := claim("1", "rdt-gold")
 	c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "web", UID: "pod-uid"}}
@@ -124,8 +124,8 @@ func TestAStatusThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 	}
 }
 
-// TestARefusedStatusDoesNotKeepOthersFromTheirs prepares two claims. The API server refuses to write the status of the first.
-func TestARefusedStatusDoesNotKeepOthersFromTheirs(t *testing.T) {
+// TestARefusedWriteOfAStatusDoesNotDelayOthers prepares two claims. The API server refuses to write the status of the first.
+func TestARefusedWriteOfAStatusDoesNotDelayOthers(t *testing.T) {
 	d := newDriver(t, t.TempDir(), state(goldAndSilver()))
 	claims := []*resourcev1.ResourceClaim{claim("1", "rdt-gold"), claim("2", "rdt-gold")}
 	client := fake.NewClientset(claims[0], claims[1])
@@ -146,7 +146,7 @@ func TestARefusedStatusDoesNotKeepOthersFromTheirs(t *testing.T) {
 	}
 }
 
-// TestLongValuesAreLeftOutOfAStatus: the API server refuses data that is too long.
+// TestLongValuesAreLeftOutOfAStatus has values that the API server would refuse.
 func TestLongValuesAreLeftOutOfAStatus(t *testing.T) {
 	long := given{Class: "gold", Resource: "k8s.io/rdt", Values: map[string]string{"io.max": strings.Repeat("x", resourcev1.AllocatedDeviceStatusDataMaxLength)}}
 	if got := long.text(); got != `{"class":"gold","resource":"k8s.io/rdt"}` {

@@ -23,7 +23,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
-// changing is a Cache whose state a test changes. The parameter of set is the next state.
+// changing is a Cache whose state a test changes.
 type changing struct {
 	state   nodecache.State
 	changed chan struct{}
@@ -37,8 +37,8 @@ func (c *changing) set(s nodecache.State) {
 	close(before)
 }
 
-// later is a queue that adds an item at least one nanosecond later. The controller adds a pool again until the time after it is past, and the
-// time of synctest does not pass meanwhile.
+// later is a queue that adds an item at least one nanosecond later. The controller adds a pool again until a time has
+// passed, and without a delay the time of synctest would never pass.
 type later struct {
 	workqueue.TypedRateLimitingInterface[string]
 }
