@@ -25,16 +25,16 @@ var ErrTooShort = errors.New("too little is recorded")
 // Request selects containers.
 type Request struct {
 	history.Selection
-	// Since is how long ago an interval has ended at most. 0 is as long as the history is.
+	// Since leaves out intervals that ended before this time ago. 0 leaves out none.
 	Since time.Duration
 }
 
-// Report says who suffered. It lists the containers of a pod, or those of the node that suffered, the worst first.
+// Report lists the containers of a pod, or those containers of the node that suffered, the worst first.
 type Report struct {
 	From, To time.Time
 	// Points is the number of points in the history.
 	Points int
-	// Incomplete is the number of containers for which the history has no room, or not for all of their disks.
+	// Incomplete is the number of containers for which, or for all disks of which, the history has no room.
 	Incomplete int
 	Sufferers  []Sufferer
 }
@@ -64,7 +64,8 @@ func (r Request) check() error {
 	return r.Check()
 }
 
-// Blame judges the selected containers. One request at a time is answered; ctx limits the waiting for others.
+// Blame judges the selected containers. It answers one request at a time. `ctx` limits how long it waits for other
+// requests.
 func (b *Blamer) Blame(ctx context.Context, r Request) (Report, error) {
 	if err := r.check(); err != nil {
 		return Report{}, err
@@ -122,7 +123,7 @@ func pressed(w *history.Window) bool {
 	})
 }
 
-// limits returns what the classes of a running container, and those of its pod, promise it.
+// limits returns the bounds of the classes of a running container and of its pod.
 func (b *Blamer) limits(c history.Container) (limits Limits) {
 	if e, running := b.store.Get(c.ID); running {
 		limits.Container = b.promised(e)
@@ -136,7 +137,7 @@ func (b *Blamer) limits(c history.Container) (limits Limits) {
 	return limits
 }
 
-// promised returns the limits of a holder's classes.
+// promised returns the bounds of a holder's classes.
 func (b *Blamer) promised(e state.Holding) map[classes.Series]float64 {
 	limits, live := map[classes.Series]float64{}, b.store.Live()
 	for _, a := range e.Assignments {
@@ -158,8 +159,8 @@ func (b *Blamer) promised(e state.Holding) map[classes.Series]float64 {
 	return limits
 }
 
-// offers returns a function that returns the limits of the classes that a container can get: those that the node offers, that are not
-// full, and that it does not have.
+// offers returns a function that returns the limits of the classes that a container can get. It leaves out full classes
+// and the present classes of the container.
 func (b *Blamer) offers() func(e state.Holding) []Offer {
 	live, status := b.store.Live(), b.store.Status()
 	return func(e state.Holding) (offers []Offer) {

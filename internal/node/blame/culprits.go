@@ -55,7 +55,7 @@ func (f Finding) ranked() Finding {
 	return f
 }
 
-// rises returns the use of the victim itself that rose most, if it did.
+// rises returns the use of the victim itself that rose most, if any rose.
 func (j *judge) rises(uses []classes.Series, waiting []float64, s span) []Own {
 	r := j.rise(j.victim, uses, j.totals(uses, s), waiting, s)
 	if !r.fits || r.during < leastRatio*r.before {
@@ -84,7 +84,7 @@ func (j *judge) totals(uses []classes.Series, s span) map[classes.Series]total {
 
 type total struct{ rise, use float64 }
 
-// rise returns the use of a container that rose most, as a part of the rise of all.
+// rise returns the use of a container whose rise is the largest part of the rise of all containers.
 func (j *judge) rise(t *history.Track, uses []classes.Series, totals map[classes.Series]total, waiting []float64, s span) (best rise) {
 	for _, series := range uses {
 		if t.Values[series] == nil {
@@ -93,7 +93,7 @@ func (j *judge) rise(t *history.Track, uses []classes.Series, totals map[classes
 		values := j.values(t, series)
 		during, before := means(values, s)
 		of := totals[series]
-		// A rise that is small compared with what all use cannot be the reason.
+		// A rise that is small compared with the use of all containers cannot be the reason.
 		if during < leastRise*before || during-before < leastShare*of.rise || during-before < leastShare/3*of.use {
 			continue
 		}

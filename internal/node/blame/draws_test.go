@@ -20,16 +20,15 @@ const (
 	all      = 12 // containers
 )
 
-// machine simulates the use of 12 containers, of which all are busy: what each of them uses changes at random, and they wait for what the
-// others use.
+// machine simulates 12 busy containers. Their use changes at random, and each waits for the use of the others.
 type machine struct {
 	random *rand.Rand
 	now    time.Time
 	totals [all]classes.Reading
-	// load is what each container uses of each resource, as a part of the whole. It changes slowly. The bystanders also have bursts.
+	// load is the part of each resource that each container uses. It changes slowly. The bystanders also have bursts.
 	load [all]map[blame.Kind]float64
 	ring *history.Ring
-	// slack is true if the containers hardly wait for what others use, e.g. because a queue is still short.
+	// slack is true if the containers hardly wait for each other, e.g. because a queue is still short.
 	slack bool
 }
 
@@ -52,9 +51,10 @@ func newMachine(random *rand.Rand) *machine {
 // change is what happens in the interval of a draw.
 type change struct {
 	kind blame.Kind
-	// who uses more of the resource. It is -1 if nobody does.
+	// `who` is the container that uses more of the resource. It is -1 if none does.
 	who int
-	// waits is how much more the victim waits for a reason that no counter shows. throttled and high are its own limits.
+	// `waits` is the additional waiting of the victim for a reason that no counter shows. `throttled` and `high` mean
+	// that it reaches its CPU limit and its memory.high.
 	waits, throttled, high bool
 }
 
@@ -133,7 +133,7 @@ func (m *machine) step(victim int, c *change) {
 	m.ring.Add(m.now, reads)
 }
 
-// draw runs a machine, in which something happens in a random interval, and returns what is found about the victim.
+// draw runs a machine with the change in a random interval, and returns the findings about the victim.
 func draw(random *rand.Rand, victim int, c *change) []blame.Finding {
 	m := newMachine(random)
 	length := 4 + random.IntN(14)
@@ -149,7 +149,8 @@ func draw(random *rand.Rand, victim int, c *change) []blame.Finding {
 	return blame.Judge(&w, victim, blame.Limits{}, time.Time{})
 }
 
-// shortDraw is draw with a history of 14 points. In up to two of the five points in which something happens, nobody waits for it yet.
+// shortDraw is draw with a history of 14 points. The change takes five points, and in up to two of these, no container
+// waits yet.
 func shortDraw(random *rand.Rand, victim int, c *change) []blame.Finding {
 	m := newMachine(random)
 	slack := random.IntN(3)
@@ -192,8 +193,8 @@ func named(findings []blame.Finding) string {
 	return ""
 }
 
-// TestTheCulpritOfRandomDrawsStandsFirst makes 20 draws for each of many seeds, of a victim, a culprit and a resource. Ten containers
-// are bystanders. The measure is 18 of 20.
+// TestTheCulpritOfRandomDrawsStandsFirst draws a victim, a culprit and a resource 20 times for each of many seeds. Ten
+// containers are bystanders. The culprit must stand first in 18 of 20 draws.
 func TestTheCulpritOfRandomDrawsStandsFirst(t *testing.T) {
 	const seeds, draws = 8, 20
 	worst, sum := draws, 0
@@ -218,8 +219,9 @@ func TestTheCulpritOfRandomDrawsStandsFirst(t *testing.T) {
 	t.Logf("the culprit stands first in %d of %d draws, and in at least %d of 20", sum, seeds*draws, worst)
 }
 
-// TestWithoutACulpritNobodyIsNamed makes 20 draws without a culprit for each of many seeds: nothing happens, or the victim itself uses
-// more, is throttled, reaches memory.high, or waits for a reason that no counter shows. The measure is at most 1 of 20.
+// TestWithoutACulpritNobodyIsNamed makes 20 draws without a culprit for each of many seeds: nothing happens, or the
+// victim itself uses more, is throttled, reaches memory.high, or waits for a reason that no counter shows. At most 1 of
+// 20 draws may name a culprit.
 func TestWithoutACulpritNobodyIsNamed(t *testing.T) {
 	const seeds, draws = 8, 20
 	most, sum := 0, 0
@@ -242,7 +244,7 @@ func TestWithoutACulpritNobodyIsNamed(t *testing.T) {
 	t.Logf("%d of %d draws without a culprit name one, and at most %d of 20", sum, seeds*draws, most)
 }
 
-// TestAShortHistoryIsEnough makes draws with and without a culprit, of waiting that begins after its cause.
+// TestAShortHistoryIsEnough makes draws with and without a culprit. The waiting begins after its cause.
 func TestAShortHistoryIsEnough(t *testing.T) {
 	const seeds, draws = 10, 20
 	first, wrong := 0, 0

@@ -1,7 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package blame finds out when a container has waited, and which other containers have then used more of the same resource.
+// Package blame finds out when a container has waited, and which other containers have then used more of the same
+// resource. The container that waits is the victim; the others are its culprits. Points and tracks are those of package
+// history.
 package blame
 
 import (
@@ -15,10 +17,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Kind is what a container waits for.
+// Kind is the resource that a container waits for.
 type Kind string
 
-// These are the kinds. Part of a Finding is the disk of IO, and the number of the cache of the last two.
+// These are the kinds. In a Finding, Part is the disk for IO, and the number of the cache for Bandwidth and Cache.
 const (
 	IO        Kind = "io"
 	MemoryUse Kind = "memory"
@@ -29,22 +31,24 @@ const (
 
 // These are the thresholds of the judge, in parts of the time, of a use, or of a rise.
 const (
-	// leastWait is by how much more of the time a container must wait in the interval than otherwise, and leastRatio how many times as much.
+	// In the interval, a container must wait for at least leastWait more of the time than otherwise, and at least
+	// leastRatio times as much.
 	leastWait, leastRatio = 0.1, 2
 	// leastLoss is the part of its memory bandwidth for each second of CPU time, or of its cache, that a container must lose.
 	leastLoss = 0.25
-	// leastRise is how many times as much as before a container must use to be named, leastShare its part of the rise of all, and
-	// leastCorrelation the correlation of its use with the waiting.
+	// To be named, a container must use at least leastRise times as much as before. Its part of the rise of all must be
+	// at least leastShare, and the correlation of its use with the waiting at least leastCorrelation.
 	leastRise, leastShare, leastCorrelation = 1.5, 0.25, 0.5
-	// always is the part of the time from which a container is reported that waits all the time.
+	// A container that always waits is reported if it waits for at least the part `always` of the time.
 	always = 0.2
-	// atLimit is the part of a limit from which it counts as reached, and overLimit how many times the limit a use cannot be under it.
+	// A limit counts as reached if the use is at least atLimit times the limit. If the use is above overLimit times the
+	// limit, the limit was not in force yet.
 	atLimit, overLimit = 0.9, 1.5
-	// leastCPU is the number of CPUs from which a container computes.
+	// A container that uses at least leastCPU CPUs computes.
 	leastCPU = 0.01
 )
 
-// mostCulprits is how many containers a finding names.
+// mostCulprits is the maximum number of containers that a finding names.
 const mostCulprits = 5
 
 // Finding is an interval in which a container suffered.
@@ -53,29 +57,29 @@ type Finding struct {
 	// Part is the disk or the cache that the culprits use more. It is empty if there is none.
 	Part     string
 	From, To time.Time
-	// Before and During are parts of the time in which the container waited, outside and inside of the interval. For Bandwidth and Cache they are
-	// the bytes that the container had (for Bandwidth, for each second of its CPU time).
+	// Before and During are the parts of the time in which the container waited, outside and inside of the interval.
+	// For Bandwidth they are bytes per second of CPU time, and for Cache they are bytes.
 	Before, During float64
-	// Always is true if the container waited all the time. There is then no time to compare with.
+	// Always is true if the container waited all the time. Then there is no Before.
 	Always bool
-	// Own lists the causes that the container has itself. If its own limits explain the waiting, no culprit is named.
+	// Own lists causes in the container itself. If its own limits explain the waiting, there are no Culprits.
 	Own []Own
 	// Culprits are the containers that used more of the same resource in the interval. The one that fits best is first.
 	Culprits []Culprit
 }
 
-// Own is a cause that a container has itself.
+// Own is a cause in the container itself.
 type Own struct {
 	Reason OwnReason
-	// Series is the use. During is its mean in the interval, and Before that outside. Limit is the limit that it reached, or 0. For
-	// OwnThrottled, the means are parts of the time.
+	// Series is the series of the use. During and Before are the means inside and outside of the interval. Limit is the
+	// limit that was reached, or 0. For OwnThrottled, the means are parts of the time.
 	Series                classes.Series
 	Before, During, Limit float64
 	// Pod is true if the limit is one of the whole pod. The containers of the pod are then compared with each other.
 	Pod bool
 }
 
-// OwnReason says why a container itself is the cause.
+// OwnReason is the reason why a container itself is the cause.
 type OwnReason string
 
 // These are the reasons.
@@ -86,25 +90,25 @@ const (
 	OwnUse         OwnReason = "uses-more"    // the container itself uses more of the resource
 )
 
-// Culprit is a container that used more of the resource in the interval. That is a correlation, and no proof.
+// Culprit is a container that used more of the resource in the interval. This is a correlation, not a proof.
 type Culprit struct {
 	history.Container
 	// Series is the use that rose most. Before and During are its means outside and inside of the interval.
 	Series         classes.Series
 	Before, During float64
-	// Share is the part of the rise of all containers, and Correlation that of the use with the waiting.
+	// Share is the part of the rise of all containers. Correlation is the correlation of the use with the waiting.
 	Share, Correlation float64
 	// Ended is true if the container does not run any more.
 	Ended      bool
 	Suggestion *Suggestion
 }
 
-// Limits are the bounds that the classes of a container set on its use, and those that the classes of its pod set on the use of all
-// containers of the pod, for each second if the series is cumulative.
+// Limits are the bounds that the classes of a container set on its use, and those that the classes of its pod set on
+// the use of all containers of the pod. For cumulative series, they are per second.
 type Limits struct{ Container, Pod map[classes.Series]float64 }
 
-// Judge returns the intervals that end after `since` and in which a container suffered, the worst first. The container is the track
-// with the given index.
+// Judge returns the intervals that end after `since` and in which a container suffered, the worst first. `victim` is
+// the index of the container's track.
 func Judge(w *history.Window, victim int, own Limits, since time.Time) (findings []Finding) {
 	j := newJudge(w, victim, own, since)
 	if len(j.times) < 3*fewest {
@@ -131,7 +135,7 @@ func Judge(w *history.Window, victim int, own Limits, since time.Time) (findings
 	return findings
 }
 
-// severity orders findings: those that name somebody first, then by how much the container suffered.
+// severity is higher for findings with culprits, and then for more suffering.
 func (f *Finding) severity() float64 {
 	more := math.Abs(f.During - f.Before)
 	if f.Kind == Bandwidth || f.Kind == Cache {
@@ -152,7 +156,8 @@ type judge struct {
 	w      *history.Window
 	victim *history.Track
 	own    Limits
-	// The points from `first` on are those of the victim. `times` has their beginnings, and `since` is the first one to look at.
+	// The victim ran in the points from `first` on. `times` has their beginnings. `since` is the first point to look
+	// at.
 	first, points, since int
 	times                []time.Time
 }
@@ -180,7 +185,7 @@ func (j *judge) values(t *history.Track, series classes.Series) []float64 {
 	return values
 }
 
-// inPod returns a judge of the same container that knows only the containers of its pod.
+// inPod returns a judge of the same victim with only the containers of its pod.
 func (j *judge) inPod() *judge {
 	in, w := *j, *j.w
 	w.Tracks = slices.DeleteFunc(slices.Clone(w.Tracks), func(t history.Track) bool { return t.PodUID != j.victim.PodUID })
@@ -192,7 +197,8 @@ func (j *judge) ofVictim(measure string) []float64 {
 	return j.values(j.victim, classes.Series{Measure: measure})
 }
 
-// waited returns the finding for the waiting of the victim, without causes. If it neither rises nor is always high, the Kind is empty.
+// waited returns the finding for the waiting of the victim, without causes. If the waiting neither rises nor is always
+// high, Kind is empty.
 func (j *judge) waited(kind Kind, waiting []float64) (f Finding, s span) {
 	s, ok := highest(waiting, j.since)
 	if ok {

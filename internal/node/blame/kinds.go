@@ -10,7 +10,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// io judges the waiting for I/O. Its culprits use a disk that the victim uses.
+// io judges the waiting for I/O. The culprits use a disk that the victim uses.
 func (j *judge) io() Finding {
 	waiting := j.ofVictim(history.IOWaiting)
 	f, s := j.waited(IO, waiting)
@@ -56,8 +56,8 @@ func (j *judge) disksOf(t *history.Track) (disks []string) {
 	return slices.Compact(disks)
 }
 
-// memory judges the waiting for memory. Its culprits take more memory. If nobody does, they read back more of what was reclaimed from
-// them: those that do so because another one takes more memory wait like the victim, and are not the cause.
+// memory judges the waiting for memory. The culprits take more memory. Only if no container takes more, they are those
+// with more refaults: otherwise, containers with refaults wait like the victim, and are not the cause.
 func (j *judge) memory() Finding {
 	waiting := j.ofVictim(history.MemoryWaiting)
 	f, s := j.waited(MemoryUse, waiting)
@@ -88,7 +88,7 @@ func (j *judge) memory() Finding {
 	return f.ranked()
 }
 
-// siblings returns the culprits in the victim's pod, if all limits that it reached are those of the pod.
+// siblings returns the culprits in the victim's pod, if the victim reached only limits of the pod.
 func (j *judge) siblings(f *Finding, uses []classes.Series, waiting []float64, s span) []Culprit {
 	if slices.ContainsFunc(f.Own, func(own Own) bool { return !own.Pod }) {
 		return nil
@@ -96,8 +96,7 @@ func (j *judge) siblings(f *Finding, uses []classes.Series, waiting []float64, s
 	return j.inPod().culprits(uses, waiting, s)
 }
 
-// cpu judges the waiting for a CPU. The time in which the container was throttled by its own limit, or by that of its pod, is waiting, too,
-// and is subtracted.
+// cpu judges the waiting for a CPU, without the time in which the limit of the container or of its pod throttled it.
 func (j *judge) cpu() Finding {
 	waiting, container, pod := j.ofVictim(history.CPUWaiting), j.throttled(""), j.throttled(history.OfPod)
 	f, s := j.waited(CPU, waiting)
@@ -131,9 +130,9 @@ func (j *judge) cpu() Finding {
 	return f.ranked()
 }
 
-// throttled returns the part of the time in which the CPU limit of the victim or of its pod throttled it. The kernel counts this time for
-// each CPU and adds it up. While the limit does not throttle n CPUs, they are used, so that of the sum and the use together, which are n for
-// each second, the sum is this part.
+// throttled returns the part of the time in which the CPU limit of the victim or of its pod throttled it. The kernel
+// adds this time up over all CPUs. In each second, n CPUs are either used or throttled, so the part is the throttled
+// time divided by the sum of throttled and used time.
 func (j *judge) throttled(part string) []float64 {
 	sum := j.values(j.victim, classes.Series{Measure: history.Throttled, Part: part})
 	used := j.values(j.victim, classes.Series{Measure: history.CPUUsed, Part: part})
@@ -143,8 +142,8 @@ func (j *judge) throttled(part string) []float64 {
 	return sum
 }
 
-// bandwidth judges the bytes that the victim transfers for each second of its CPU time. A container that computes less transfers less,
-// too, and does not suffer.
+// bandwidth judges the bytes that the victim transfers per second of its CPU time, because a container that computes
+// less transfers less without suffering.
 func (j *judge) bandwidth(series classes.Series) Finding {
 	perSecond, used := j.values(j.victim, series), j.ofVictim(history.CPUUsed)
 	for i := range perSecond {
@@ -213,13 +212,13 @@ func (j *judge) lost(kind Kind, series classes.Series, values []float64) Finding
 	f.Part = series.Part
 	f.Culprits = j.culprits([]classes.Series{series}, missing, s)
 	if len(f.Culprits) == 0 {
-		return Finding{} // a container that does other work uses less, and that is no suffering
+		return Finding{} // a container that does other work and uses less does not suffer
 	}
 	return f
 }
 
-// limited returns the limits of the classes of the victim and its pod that were reached in most of the interval. A use far above a limit
-// shows that the class came later.
+// limited returns the limits of the classes of the victim and its pod that were reached in most of the interval. A use
+// far above a limit shows that the container got the class later.
 func (j *judge) limited(uses []classes.Series, s span) (own []Own) {
 	for _, series := range uses {
 		if limit, values := j.own.Container[series], j.values(j.victim, series); reached(values, s, limit) {

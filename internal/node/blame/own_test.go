@@ -12,8 +12,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 )
 
-// TestTheLimitsOfThePodAreOwnCauses uses a victim "a", a container "b" of another pod, and a container "c" of the victim's pod. The last one
-// is named if the limit of the pod was reached, because it uses what the victim lacks.
+// TestTheLimitsOfThePodAreOwnCauses has a victim "a", a container "b" of another pod, and a container "c" of the
+// victim's pod. If the limit of the pod was reached and "c" uses more, "c" is the culprit, and "b" never is.
 func TestTheLimitsOfThePodAreOwnCauses(t *testing.T) {
 	io, memory, cpu := of(history.IOWaiting, ""), of(history.MemoryWaiting, ""), of(history.CPUWaiting, "")
 	wrote, bytes, used := of(history.Writes, "sda"), of(history.Memory, ""), of(history.CPUUsed, "")
@@ -57,7 +57,8 @@ func TestTheLimitsOfThePodAreOwnCauses(t *testing.T) {
 	}
 }
 
-// TestThrottlingIsAPartOfTheTime lets a limit throttle four CPUs for a tenth of the time, while a neighbour takes the CPUs.
+// TestThrottlingIsAPartOfTheTime has a limit that throttles four CPUs for a tenth of the time, while a neighbour uses
+// the CPUs.
 func TestThrottlingIsAPartOfTheTime(t *testing.T) {
 	cpu, used, throttled := of(history.CPUWaiting, ""), of(history.CPUUsed, ""), of(history.Throttled, "")
 	w := window(uses{cpu: step(0, 0.6), used: step(3.6, 3.6), throttled: step(0.4, 0.4)}, uses{used: step(1, 9)})

@@ -14,17 +14,18 @@ type span struct{ from, to int }
 func (s span) len() int { return s.to - s.from }
 
 const (
-	// fewest is how many points an interval has at least, and how many must be outside of it.
+	// fewest is the minimum number of points in an interval, and outside of it.
 	fewest = 3
-	// A value is different in an interval if at least mostInside of its points there are above all but restOutside of the points outside, but
-	// above all but two of a short history: samples cut off the beginning and the end of a change.
+	// A value is different in an interval if at least mostInside of the points inside are above all but restOutside of
+	// the points outside. In a short history, two points outside may be higher, because a change can begin and end
+	// within a point.
 	mostInside  = 0.7
 	restOutside = 0.1
 	fewestRest  = 2
 )
 
-// highest returns the interval that ends after point `since` and in which the values are highest, compared with the points outside: it
-// has the largest difference of means, weighted by the numbers of points inside and outside. ok is false if there are too few points.
+// highest returns the interval that ends after point `since` and has the largest difference between the means inside
+// and outside, weighted by the numbers of points. `ok` is false if there are too few points.
 func highest(values []float64, since int) (best span, ok bool) {
 	n := len(values)
 	if n < 3*fewest {
@@ -36,7 +37,7 @@ func highest(values []float64, since int) (best span, ok bool) {
 	}
 	score := math.Inf(-1)
 	for from := range n {
-		// An interval of more than two thirds is no exception any more.
+		// An interval is at most two thirds of the points.
 		for to := max(from+fewest, since+1); to <= min(n, from+2*n/3); to++ {
 			inside, length := sums[to]-sums[from], float64(to-from)
 			outside, rest := sums[n]-inside, float64(n)-length

@@ -13,7 +13,7 @@ import (
 // Offer is a limit that a class of the node sets on a use.
 type Offer struct {
 	Resource, Class string
-	// Name is the limit in words of users. Bound is for each second if the series is cumulative.
+	// Name is the setting as users know it. Bound is per second if the series is cumulative.
 	Name   string
 	Series classes.Series
 	Bound  float64
@@ -23,11 +23,12 @@ type Offer struct {
 	Pod bool
 }
 
-// Suggestion is the smallest change that would help: the class with the highest limit that takes away at least half of a rise.
+// Suggestion is the smallest change that would help: the class with the highest limit that removes at least half of a
+// rise.
 type Suggestion struct{ Offer }
 
-// Suggest returns the change that would help against a culprit, or nil if no offered class limits its use below what it was. If no
-// class takes away half of the rise, it is the class that takes away most.
+// Suggest returns the change that would help against a culprit. If no class removes half of the rise, it is the class
+// that removes most. It is nil if no offered class would lower the culprit's use.
 func Suggest(c *Culprit, offers []Offer) *Suggestion {
 	if c.Ended {
 		return nil
