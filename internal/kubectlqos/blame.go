@@ -24,7 +24,7 @@ const blamePath = "/blame"
 type blameCommand struct {
 	*cluster
 	output
-	// node is empty if a pod is given.
+	// `node` is empty if the argument is a pod.
 	node, pod, container, pluginNamespace string
 	since                                 time.Duration
 }
@@ -68,7 +68,7 @@ to, before, during, always, own and culprits.`,
 	return cmd
 }
 
-// check stores what the arguments name. It returns an error if the command line is invalid.
+// check stores the pod or node of the arguments. It returns an error if the command line is invalid.
 func (o *blameCommand) check(args []string) (err error) {
 	switch {
 	case len(args) != 1:
@@ -142,7 +142,7 @@ func (o *blameCommand) show(node string, answer blamed) error {
 	return nil
 }
 
-// getRecordedPod returns a pod that has a node, whose plugin can have recorded it.
+// getRecordedPod returns a pod. It returns an error if no plugin can have recorded the pod, because it has no node yet.
 func (c *clients) getRecordedPod(ctx context.Context, name string) (*corev1.Pod, error) {
 	pod, err := c.getPod(ctx, name)
 	if err == nil && pod.Spec.NodeName == "" {
@@ -151,7 +151,7 @@ func (c *clients) getRecordedPod(ctx context.Context, name string) (*corev1.Pod,
 	return pod, err
 }
 
-// uidOnNode returns the UID that the runtime knows a pod by. The API server gives static pods another one.
+// uidOnNode returns the UID of a pod in the runtime. Static pods have another UID in the API.
 func uidOnNode(pod *corev1.Pod) string {
 	return cmp.Or(pod.Annotations[corev1.MirrorPodAnnotationKey], string(pod.UID))
 }

@@ -19,13 +19,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// blameAt returns a time of the day of the answers.
+// blameAt returns a time on the day of the answers.
 func blameAt(minute, second int) *timestamppb.Timestamp {
 	return timestamppb.New(time.Date(2026, 5, 1, 12, minute, second, 0, time.UTC))
 }
 
-// blameAnswer is what the plugin of node-1 answers about the node: a container with culprits, one whose causes are its own, one for which
-// nobody is named, and one that did not suffer.
+// blameAnswer is the answer of the plugin of node-1 about the node: a container with culprits, one whose causes are its
+// own, one for which nobody is named, and one that did not suffer.
 func blameAnswer() *qosv1alpha1.BlameResponse {
 	during := func(resource string, f *qosv1alpha1.BlameFinding) *qosv1alpha1.BlameFinding {
 		f.Resource, f.From, f.To = resource, blameAt(50, 15), blameAt(54, 30)
@@ -120,7 +120,7 @@ func TestBlameAsksForThePodThatRuns(t *testing.T) {
 	}
 }
 
-func TestWhatBlameCannotAnswerIsOneLine(t *testing.T) {
+func TestAnErrorOfBlameIsOneLine(t *testing.T) {
 	for _, test := range []struct {
 		name, args, want string
 		fails            error

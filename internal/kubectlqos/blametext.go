@@ -20,7 +20,8 @@ type blamed struct {
 	Incomplete int        `json:"incompleteContainers"`
 }
 
-// sufferer is a container with the intervals in which it suffered. Its JSON form is part of a node's answer and of the output of -o json.
+// sufferer is a container with the intervals in which it suffered. The JSON form is part of a node's answer and of the
+// output of -o json.
 type sufferer struct {
 	Node      string         `json:"node"`
 	Namespace string         `json:"namespace"`
@@ -42,7 +43,7 @@ type blameFinding struct {
 	Culprits []blameCulprit `json:"culprits,omitempty"`
 }
 
-// blameUse is a use of a resource. Its name is that of a metric.
+// blameUse has the use of a resource. Name is the name of a metric.
 type blameUse struct {
 	Name   string  `json:"name"`
 	Part   string  `json:"part,omitempty"`
@@ -113,7 +114,7 @@ func (f *blameFinding) lines() []string {
 	return lines
 }
 
-// text says what the container waited for, or what it lost.
+// text describes the waiting or the loss of the container.
 func (f *blameFinding) text() string {
 	what := map[string]string{"io": "I/O", "memory": "memory", "cpu": "a CPU"}[f.Resource]
 	switch {
@@ -150,7 +151,7 @@ func (o *ownCause) text() string {
 
 func (u *blameUse) use() string { return u.verb(u.During) + ", otherwise " + amount(u.Name, u.Before) }
 
-// verb says what a container did.
+// verb describes the use of a container, e.g. "wrote 380M/s to sda".
 func (u *blameUse) verb(value float64) string {
 	of := amount(u.Name, value)
 	switch u.Name {
@@ -172,7 +173,7 @@ func (u *blameUse) verb(value float64) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", u.Name, u.Part, of))
 }
 
-// amount formats a value of a use with its unit.
+// amount formats a value with the unit of the metric `name`.
 func amount(name string, value float64) string {
 	text := tables.Decimal(value)
 	switch name {
@@ -189,7 +190,7 @@ func amount(name string, value float64) string {
 	return text
 }
 
-// remedy returns the smallest change that would help.
+// remedy describes the smallest change that would help.
 func (c *blameCulprit) remedy() string {
 	to := c.Suggestion
 	if c.Ended {

@@ -39,7 +39,7 @@ func fileOf(t *testing.T, class, device, limit, bound string) *structpb.Struct {
 	return file
 }
 
-// recommendAnswer is what the plugin of node-1 answers about all pods.
+// recommendAnswer is the answer of the plugin of node-1 about all pods.
 func recommendAnswer(t *testing.T) *qosv1alpha1.RecommendResponse {
 	t.Helper()
 	of := func(namespace, pod, container, resource, present string, r *qosv1alpha1.ClassRecommendation) *qosv1alpha1.ClassRecommendation {
@@ -105,7 +105,7 @@ func (p *plugins) recommend(node, query string) ([]byte, error) {
 	return protojson.Marshal(answer)
 }
 
-func TestWhatCannotBeRecommendedIsOneLine(t *testing.T) {
+func TestAnErrorOfRecommendIsOneLine(t *testing.T) {
 	for _, test := range []struct {
 		name, args, want string
 		fails            error
@@ -140,8 +140,8 @@ func TestWhatCannotBeRecommendedIsOneLine(t *testing.T) {
 	}
 }
 
-// TestRecommendAsksForEachPodOfAWorkload has pods of a workload on two nodes, of which one does not answer. The class file has the
-// class that the larger pod needs.
+// TestRecommendAsksForEachPodOfAWorkload has pods of a workload on two nodes, one of which does not answer. The class
+// file has the class that the larger pod needs.
 func TestRecommendAsksForEachPodOfAWorkload(t *testing.T) {
 	r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}}

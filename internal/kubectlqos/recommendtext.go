@@ -22,7 +22,7 @@ type recommended struct {
 	Recommendations []recommendation `json:"recommendations"`
 }
 
-// recommendation is the advice for a container. Its JSON form is part of a node's answer and of the output of -o json.
+// recommendation is the advice for a container. The JSON form is part of a node's answer and of the output of -o json.
 type recommendation struct {
 	Node         string         `json:"node"`
 	Namespace    string         `json:"namespace"`
@@ -44,7 +44,7 @@ type recommendation struct {
 	ClassFile    map[string]any `json:"classFile,omitempty"`
 }
 
-// classFigure compares a use, whose name is that of a metric, with a limit.
+// classFigure compares the use with a limit. Name is the name of a metric.
 type classFigure struct {
 	Limit string  `json:"limit"`
 	Name  string  `json:"name"`
@@ -67,7 +67,7 @@ func (r *recommendation) row() []string {
 	return []string{r.Pod, cmp.Or(r.Container, wholePod), r.Resource, className(r.PresentClass), fits, left, r.Node, r.why()}
 }
 
-// why returns the figures of the advice, or why there is none.
+// why returns the figures of the advice, or the reason why there is no advice.
 func (r *recommendation) why() string {
 	switch {
 	case r.Problem != "":
@@ -107,7 +107,8 @@ func (f *classFigure) text() string {
 
 func percent(part float64) string { return fmt.Sprintf("%.0f%%", 100*part) }
 
-// command returns the command that gives the class to the running container, or "" if it has the class, or cannot get it.
+// command returns the command that gives the recommended class to the running container, or "" if the container has or
+// cannot get the class.
 func (r *recommendation) command() string {
 	if r.Outcome != "fits" || r.Class == r.PresentClass || r.Full || !r.Mutable {
 		return ""
@@ -127,8 +128,8 @@ func (r *recommendation) size() (size float64) {
 	return size
 }
 
-// classFileOf returns a class file with the classes that would have to be added. Comments say what fits the other containers. If several
-// pods of a workload need a class, the file has the largest one.
+// classFileOf returns a class file with the classes to add. Comments name the classes that fit the other containers. If
+// several pods of a workload need a class, the file has the largest one.
 func classFileOf(all []recommendation) ([]byte, error) {
 	var comments bytes.Buffer
 	largest := map[[2]string]*recommendation{}
@@ -159,7 +160,8 @@ func classFileOf(all []recommendation) ([]byte, error) {
 	return append(comments.Bytes(), text...), err
 }
 
-// merged returns a value with what another one has in addition. In lists, it merges the elements that have the same name.
+// merged returns `value` with the additional fields and elements of `with`. In lists, it merges the elements that have
+// the same name.
 func merged(value, with any) any {
 	switch with := with.(type) {
 	case map[string]any:

@@ -265,7 +265,7 @@ func (u *classUse) namespace(name string) *namespaceUse {
 	return u.namespaces[name]
 }
 
-// sumOf adds the value of the parameter `more` to `n`. A nil pointer means unlimited. The sum is nil if `n` is nil or `unlimited`
+// sumOf returns the sum of `n` and `more`. A nil pointer means unlimited. The sum is nil if `n` is nil or `unlimited`
 // is true.
 func sumOf(n *int64, more int64, unlimited bool) *int64 {
 	if n == nil || unlimited {
@@ -285,7 +285,8 @@ func (u classUse) cells() []string {
 	return []string{u.Resource, u.Class, number(&u.Nodes), number(&u.InUse), number(u.Capacity), number(u.Free), u.heldText(), string(u.Scope)}
 }
 
-// heldText returns whether the class holds what it promises. If the nodes differ, it returns the worst, with the number of these nodes.
+// heldText returns the reason of the condition Held. If the nodes differ, it returns the worst reason, with the number
+// of nodes that have it.
 func (u classUse) heldText() string {
 	nodes := int64(0)
 	for _, n := range u.Held {
