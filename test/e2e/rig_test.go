@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
-// rig has what all machines share.
+// rig has the files that all machines share.
 type rig struct {
 	source    string              // root of the checkout
 	kernels   map[string]string   // images to boot, by the field linux of the machine
@@ -28,8 +28,7 @@ type rig struct {
 	crun      string              // folder with crun and its libraries, with the same paths as below /
 }
 
-// prepare builds everything that runs in the VM. If it runs as root, it also installs the packages that are missing on
-// this machine.
+// prepare builds all programs of the VM. If it runs as root, it also installs missing packages on this machine.
 func prepare(t *testing.T) *rig {
 	source, err := filepath.Abs("../..")
 	must(t, err)

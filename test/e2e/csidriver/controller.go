@@ -44,9 +44,10 @@ func (d *driver) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*c
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
-// ControllerExpandVolume makes the file larger. NodeExpandVolume then makes the loop device and the filesystem larger. If the file
-// fail.VOLUME is next to the file of the volume, ControllerExpandVolume refuses sizes above the size in it, as a driver does whose pool is full.
-// If the file offline.VOLUME is there, it refuses volumes that are attached, as a driver does that expands volumes only offline.
+// ControllerExpandVolume makes the file larger. NodeExpandVolume then makes the loop device and the filesystem larger.
+// If the file fail.VOLUME exists next to the file of the volume, ControllerExpandVolume refuses sizes above the size in
+// fail.VOLUME, like a driver whose pool is full. If the file offline.VOLUME exists, it refuses attached volumes, like a
+// driver that expands volumes only offline.
 func (d *driver) ControllerExpandVolume(_ context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	size := r.GetCapacityRange().GetRequiredBytes()
 	most, err := d.volumes.most(r.GetVolumeId())
@@ -65,8 +66,8 @@ func (d *driver) ControllerExpandVolume(_ context.Context, r *csi.ControllerExpa
 	return &csi.ControllerExpandVolumeResponse{CapacityBytes: size, NodeExpansionRequired: true}, nil
 }
 
-// ControllerModifyVolume writes the parameters of a VolumeAttributesClass to the file attributes.VOLUME next to the file of the volume. It
-// refuses parameters other than iops, as a driver does that does not know them.
+// ControllerModifyVolume writes the parameters of a VolumeAttributesClass to the file attributes.VOLUME next to the
+// file of the volume. It refuses parameters other than iops, like a driver that does not know them.
 func (d *driver) ControllerModifyVolume(_ context.Context, r *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
 	for name := range r.GetMutableParameters() {
 		if name != "iops" {

@@ -92,8 +92,9 @@ func (d *driver) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolu
 	return &csi.NodeUnpublishVolumeResponse{}, os.RemoveAll(r.GetTargetPath())
 }
 
-// NodeExpandVolume makes the loop device and the filesystem larger. If the file key.VOLUME is next to the file of the volume,
-// NodeExpandVolume needs a secret whose value "key" is the content of this file, as a driver does for an encrypted volume.
+// NodeExpandVolume makes the loop device and the filesystem larger. If the file key.VOLUME exists next to the file of
+// the volume, NodeExpandVolume needs a secret whose value "key" is the content of this file, like a driver for
+// encrypted volumes.
 func (d *driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	if err := d.volumes.unlock(r.GetVolumeId(), r.GetSecrets()["key"]); err != nil {
 		return nil, err

@@ -45,7 +45,8 @@ func (v *volumes) grow(id string, size int64) error {
 	return file.Truncate(size)
 }
 
-// most returns the largest size that a volume may have, from the file fail.VOLUME, which a test writes. Without the file, there is no limit.
+// most returns the largest size that a volume may have. Tests write it into the file fail.VOLUME. Without the file,
+// there is no limit.
 func (v *volumes) most(id string) (int64, error) {
 	text, err := os.ReadFile(filepath.Join(v.dir, "fail."+filepath.Base(id)))
 	if errors.Is(err, fs.ErrNotExist) {

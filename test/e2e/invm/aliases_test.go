@@ -36,7 +36,7 @@ func mountNew(t testing.TB, device, dir string, options ...string) string {
 	return numberOf(t, dir)
 }
 
-// numberOf returns the number of the device that a directory is on.
+// numberOf returns the number of the device with a directory.
 func numberOf(t testing.TB, dir string) string {
 	t.Helper()
 	var stat unix.Stat_t

@@ -43,27 +43,27 @@ const (
 	afterTime       = 3 * time.Second
 )
 
-// allPods is the cgroup of all pods. Like the kubelet, the draws of memory limit it to what pods may have of the node's memory.
+// allPods is the cgroup of all pods. Like the kubelet, the draws of memory limit its memory.
 const allPods = "/sys/fs/cgroup/kubepods"
 
-// load is what a container does in each half of a second: a number of threads compute and read from the disk, the container holds memory
-// (in MiB), and reads blocks through the page cache.
+// load is the work of a container in each half of a second. A number of threads compute for some milliseconds and make
+// operations on the disk. The container holds memory (in MiB), and reads blocks through the page cache.
 type load struct{ threads, milliseconds, operations, memory, blocks int }
 
-// drawing is the containers of the draws.
+// drawing has the containers of the draws.
 type drawing struct {
 	*node
 	pod        *pod
 	random     *rand.Rand
 	containers []*container
-	// own is the load of the victim, and loud is what the culprit does.
+	// `own` is the load of the victim. `loud` is the additional load of the culprit.
 	own, loud load
 }
 
-// TestBlame draws a victim, a culprit and a resource QOS_DRAWS times, and as often a victim without a culprit. Ten further containers are
-// busy bystanders. The disk /dev/nullb0 makes one operation at a time, in 10 ms, the machine has two slow CPUs, and in the draws of memory, the limit of
-// all pods leaves less memory than they use. The culprit must stand first in 18 of 20 draws, and without a culprit at most 1 of 20 may name
-// one.
+// TestBlame draws a victim, a culprit and a resource QOS_DRAWS times, and a victim without a culprit as often. Ten
+// other containers are busy bystanders. The machine has two slow CPUs, and its disk /dev/nullb0 makes one operation at
+// a time, in 10 ms. In the draws of memory, the limit of all pods is less than the memory that they use. The culprit
+// must stand first in 18 of 20 draws, and at most 1 of 20 draws without a culprit may name one.
 func TestBlame(t *testing.T) {
 	n := startNode(t)
 	writeClassFile(t, blameClasses)
@@ -133,7 +133,7 @@ func (d *drawing) busy() load {
 	return load{threads: 1, milliseconds: 4 + d.random.IntN(9), operations: 1 + d.random.IntN(2), blocks: d.random.IntN(4)}
 }
 
-// loads sets what the victim always does, and what the culprit does in addition.
+// loads sets the load of the victim, and the additional load of the culprit.
 func (d *drawing) loads(resource string) {
 	switch resource {
 	case "io":
@@ -145,8 +145,9 @@ func (d *drawing) loads(resource string) {
 	}
 }
 
-// draw runs a plugin that has recorded nothing, lets a container use a resource for a while, and returns who stands first for the victim.
-// The container is the culprit, the victim itself, or nobody (-1). `suffered` is true if the victim waited more for the resource meanwhile.
+// draw runs a plugin that has recorded nothing, lets container `who` use a resource for a while, and returns the
+// container that stands first for the victim. `who` is the culprit, the victim itself, or -1 for none. `suffered` is
+// true if the victim waited more for the resource in this time.
 func (d *drawing) draw(t *testing.T, resource string, victim, who int) (first string, suffered bool) {
 	t.Helper()
 	d.loads(resource)
@@ -206,14 +207,14 @@ func (d *drawing) pass(t *testing.T, resource string, how time.Duration, victim,
 	return waited
 }
 
-// waited returns how long a container has waited for a resource, in seconds.
+// waited returns the time for which a container has waited for a resource, in seconds.
 func (d *drawing) waited(t *testing.T, resource string, i int) float64 {
 	t.Helper()
 	data := mustRead(t, filepath.Join(d.ioCgroup(d.containers[i].cgroup()), resource+".pressure"))
 	return cgroup.ParsePressure([]byte(data))["some"]
 }
 
-// dropCache removes what the page cache has of a disk.
+// dropCache removes the pages of a disk from the page cache.
 func dropCache(t *testing.T, disk string) {
 	t.Helper()
 	file, err := os.Open(disk)

@@ -106,9 +106,9 @@ func throttles(t *testing.T, p *pod) {
 	t.Run("direct reads and writes on two disks are no faster than the class says", func(t *testing.T) { throughput(t, c) })
 }
 
-// throughput checks that reads and writes are not faster than the limits. It does not check that they reach the limits,
-// because a busy host makes a VM slower; the caller has compared the limits in the kernel with those of the class. It
-// leaves out a limit if the disk is too slow to reach it.
+// throughput checks that reads and writes are not faster than the limits. They may be slower, because a busy host makes
+// a VM slower; the caller has compared the limits in the kernel with those of the class. It leaves out a limit if the
+// disk is too slow to reach it.
 func throughput(t *testing.T, c *container) {
 	var limits []limit
 	for _, l := range []limit{{"read", "/dev/vda", 2e6}, {"write", "/dev/vda", 1e6}, {"read", "/dev/vdb", 1e6}, {"write", "/dev/vdb", 2e6}} {
@@ -145,7 +145,7 @@ type limit struct {
 	want            float64
 }
 
-// bytesPerSecond reads what "workload io" prints.
+// bytesPerSecond parses the output of "workload io".
 func bytesPerSecond(t testing.TB, printed string) float64 {
 	t.Helper()
 	var bytes, nanoseconds float64

@@ -51,7 +51,7 @@ func laterProcesses(t *testing.T, p *pod) {
 	timeExecs(t, plain, "res:qos-gold", "a change of a container of the default class")
 	plain.remove(t)
 
-	// Of a container without a class, the runtime writes nothing into resctrl.
+	// The runtime writes nothing into resctrl for a container without a class.
 	t.Cleanup(func() { writeClassFile(t, classFile) })
 	n.setDefault(t, strings.Replace(classFile, "  defaultClass: bronze\n", "", 1), "")
 	none := p.run(t, spec{name: "none"})
@@ -79,7 +79,8 @@ func (n *node) setDefault(t *testing.T, file, class string) {
 	})
 }
 
-// timeExecs executes 20 processes in a container whose class was changed, and logs how long each of them was in another group.
+// timeExecs executes 20 processes in a container whose class was changed, and logs the time that each process spent in
+// another group.
 func timeExecs(t *testing.T, c *container, group, after string) {
 	t.Helper()
 	var times []int
@@ -148,9 +149,9 @@ func movesForks(t *testing.T, c *container) {
 	}
 }
 
-// renamesForks: the container has a monitoring group, and the plugin moves this group. The kernel copies the CLOSID of a
-// process that is being forked before it lists the new process. So a fork during the rename can stay behind, until the
-// plugin moves the new process.
+// renamesForks: the container has a monitoring group, and the plugin moves this group. When a process forks, the kernel
+// copies its CLOSID before it lists the new process. So a process that is forked during the rename can stay in the old
+// group until the plugin moves it.
 func renamesForks(t *testing.T, c *container) {
 	monitor(t, c.pod.node, "gold, silver")
 	_, err := output("qos-nri-plugin", "update", c.pod.name(), "changed", "rdt=silver")

@@ -26,9 +26,10 @@ const (
 `
 )
 
-// killOrder: each time the kernel must kill a process of the machine to get memory, it kills that of the container of the class `first`,
-// although the container `late` uses more memory. QOS_KILLS is how often. Sysrq makes the kernel choose one process. If the pod's cgroup
-// became too small instead, the kernel could choose a second process before the memory of the first is free.
+// killOrder: whenever the kernel must kill a process to get memory, it kills the process of the container of class
+// `first`, although container `late` uses more memory. QOS_KILLS is the number of kills. Sysrq makes the kernel choose
+// one process. If the pod's cgroup became too small instead, the kernel could choose a second process before the memory
+// of the first is free.
 func (n *node) killOrder(t *testing.T, late *container, story stories.Story) {
 	const megabyte = 1 << 20
 	p := n.runPod(t, "killed", map[string]string{keyOf("main"): story.Request("first")})
@@ -37,7 +38,7 @@ func (n *node) killOrder(t *testing.T, late *container, story stories.Story) {
 	kills := int(fromEnvironment(t, "QOS_KILLS", 10))
 	for i := range kills {
 		if i > 0 {
-			first.hangUp(t) // after the first round, the process is known to handle the signal
+			first.hangUp(t) // after the first round, the process handles the signal
 		}
 		eventually(t, "the container uses its memory", func() error { return first.atLeast(t, "memory.stat", "anon", smallMiB*megabyte) })
 		mustWrite(t, "/proc/sysrq-trigger", "f")

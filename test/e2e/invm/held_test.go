@@ -19,8 +19,8 @@ import (
 	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// heldLimits lets a container write to a disk as fast as the kernel allows. First the kernel holds the limit of its class. Then another
-// program removes the limit again and again, faster than the plugin repairs it.
+// heldLimits lets a container write to a disk as fast as the kernel allows. First the kernel enforces the limit of the
+// container's class. Then another program removes the limit repeatedly, faster than the plugin repairs it.
 func heldLimits(t *testing.T, p *pod) {
 	n := p.node
 	printed, err := output("workload", "io", "write", "/dev/vda", "1")
@@ -32,7 +32,7 @@ func heldLimits(t *testing.T, p *pod) {
 	n.plugin.end(t, syscall.SIGTERM)
 	n.plugin = start(t, "qos-nri-plugin", "run", "--nri-socket", nriSocket, "--log-level", "debug", "--held-interval", "1s")
 	n.waitRegistered(t)
-	defer func() { // the emulated CPU makes up what RDT classes use
+	defer func() { // the emulated CPU invents the use of RDT classes
 		n.plugin.end(t, syscall.SIGTERM)
 		n.startPlugin(t)
 	}()
@@ -78,7 +78,7 @@ func heldLimits(t *testing.T, p *pod) {
 	t.Logf("not held: %s (use is %.2f of the limit)", n.held(t).GetMessage(), use())
 }
 
-// unlimit writes a text to a file again and again, until ctx ends.
+// unlimit writes a text to a file repeatedly, until `ctx` ends.
 func unlimit(ctx context.Context, file, text string) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

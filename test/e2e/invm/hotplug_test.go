@@ -56,7 +56,7 @@ func wantSchemata(t *testing.T, group string, lines ...string) func() error {
 	}
 }
 
-// degraded returns a check of why a class of k8s.io/rdt is degraded.
+// degraded returns a check of the reason why a class of k8s.io/rdt is degraded.
 func (n *node) degraded(t *testing.T, class, want string) func() error {
 	return func() error {
 		for _, r := range n.status(t).GetResources().GetContainerQosResources() {

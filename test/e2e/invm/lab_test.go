@@ -72,7 +72,7 @@ func TestLab(t *testing.T) {
 	if n.cgroupV2 {
 		t.Run("two databases on one disk", func(t *testing.T) { databases(t, l) })
 	}
-	if os.Getenv("QOS_LAB_SECONDS") != "" { // `make lab`; with the seconds of a test, the figures say nothing
+	if os.Getenv("QOS_LAB_SECONDS") != "" { // `make lab`; the seconds of a test are too few for these checks
 		t.Run("how well a reader is protected", func(t *testing.T) { protection(t, l) })
 	}
 }
@@ -82,8 +82,8 @@ type laboratory struct {
 	seconds int // of one measurement
 }
 
-// thisMachine runs the part of the lab that measures the machine that it runs on. The emulated CPU divides neither its cache nor its memory
-// bandwidth, so the values for memory mean nothing.
+// thisMachine runs the part of the lab that measures the machine that it runs on. The emulated CPU does not partition
+// its cache or memory bandwidth, so the values for memory have no meaning.
 func thisMachine(t *testing.T, cgroupV2 bool) {
 	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
 	const dir = "/vols/machine"
@@ -159,7 +159,7 @@ func (l *laboratory) latencies(t *testing.T, c *container, kind, file string) []
 	return []float64{p50 / 1e6, p99 / 1e6, count / all * 1e9}
 }
 
-// rate returns by how much a counter grows in a second, while f runs.
+// rate returns the growth of a counter per second while `f` runs.
 func rate(t *testing.T, counter func() float64, f func()) float64 {
 	t.Helper()
 	before, start := counter(), time.Now()

@@ -109,8 +109,8 @@ func (l *laboratory) byWeights(t *testing.T, measure func(string), reader *pod, 
 	return []string{bfq, iocost}
 }
 
-// setCost enables or disables iocost for the disk. The model is the speed that the host gives to the disk, less a tenth, so that
-// requests wait in the kernel, where weights apply, and not behind the disk's limit.
+// setCost enables or disables iocost for the disk. The model is nine tenths of the speed that the host gives to the
+// disk. So requests wait in the kernel, where weights apply, and not in the disk.
 func (l *laboratory) setCost(t *testing.T, enable bool) {
 	t.Helper()
 	number := deviceNumber(t, labDisk)

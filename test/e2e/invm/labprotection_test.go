@@ -17,8 +17,8 @@ import (
 // labModel is the file with the cost model of the lab's disk.
 const labModel = "/etc/lab-cost.yaml"
 
-// protection measures a container that reads at half of the disk's speed, beside two containers that read and write the same disk as fast
-// as they can, with each kind of classes.
+// protection measures a container that reads at half of the disk's speed, with each kind of classes. Two other
+// containers read and write the same disk as fast as they can.
 func protection(t *testing.T, l *laboratory) {
 	var uncalibrated error
 	if l.cgroupV2 {

@@ -41,7 +41,7 @@ const (
 `
 )
 
-// linuxClasses: the runtime and the kernel take each property of a class, and keep the values of cgroups over a resize.
+// linuxClasses: the runtime and the kernel accept each property of a class, and cgroup values survive a resize.
 func linuxClasses(t *testing.T, n *node) {
 	writeClassFile(t, classFile+linuxResources)
 	t.Cleanup(func() { writeClassFile(t, classFile) })
@@ -143,8 +143,8 @@ func (c *container) wantValues(t testing.TB, want map[string]string) {
 	}
 }
 
-// idlePods: the kernel makes a pod idle, and gets back the weight that the kubelet had set when the pod leaves its class. Until then, it
-// refuses weights for the pod's cgroup, but not for those of its containers.
+// idlePods: a class makes a pod idle. Until the pod leaves the class, the kernel refuses weights for the pod's cgroup,
+// but not for the cgroups of its containers. Then the pod has the kubelet's weight again.
 func idlePods(t *testing.T, n *node) {
 	writeClassFile(t, classFile+idleResources)
 	t.Cleanup(func() { writeClassFile(t, classFile) })
@@ -166,7 +166,7 @@ func idlePods(t *testing.T, n *node) {
 	p.wantIdle(t, "1")
 	if bySystemd() {
 		systemctl(t, "daemon-reload")
-		systemctl(t, "set-property", "--runtime", path.Base(p.cgroup()), "CPUWeight=79") // also ends to be idle
+		systemctl(t, "set-property", "--runtime", path.Base(p.cgroup()), "CPUWeight=79") // also ends cpu.idle
 		eventually(t, "the pod is idle again", func() error {
 			if got := mustRead(t, filepath.Join(filepath.Dir(weight), "cpu.idle")); strings.TrimSpace(got) != "1" {
 				return fmt.Errorf("cpu.idle is %s", got)

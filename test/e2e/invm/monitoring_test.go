@@ -18,7 +18,7 @@ import (
 
 // monitored compares the reported usage of a container with the counters of its monitoring group. Meanwhile the class
 // of the container changes, the plugin and the runtime restart, and another program removes the group. The case uses
-// two RMIDs. The kernel does not use these RMIDs again, because the emulated CPU makes up the occupancy of removed
+// two RMIDs. The kernel does not use these RMIDs again, because the emulated CPU invents the occupancy of removed
 // groups, and this occupancy never falls.
 func monitored(t *testing.T, p *pod) {
 	n := p.node

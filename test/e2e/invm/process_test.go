@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// patience is how long tests wait for a condition, on an emulated CPU of a busy host.
+// patience is the longest time that tests wait for a condition, on an emulated CPU of a busy host.
 const patience = 5 * time.Minute
 
 // eventually waits until `check` returns nil. If it never does, the test fails with its last error. A check takes much of

@@ -26,15 +26,17 @@ const (
 	heldMiB = 24
 )
 
-// reclaimed: when the containers of a node need more memory than there is, the kernel reclaims that of a container without a class, and
-// keeps that of a container with memory.low. If the pod's cgroup protects nothing, the kernel reclaims that too, and the plugin reports it.
+// reclaimed: when the containers of a node need more memory than there is, the kernel reclaims memory of a container
+// without a class, but not of a container with memory.low. If the pod's cgroup has no memory.low, the kernel reclaims
+// memory of both, and the plugin reports that.
 func reclaimed(t *testing.T, n *node) {
 	addSwap(t)
 	writeClassFile(t, classFile+reclaimResources)
 	t.Cleanup(func() { writeClassFile(t, classFile) })
 	n.awaitOffered(t, profileQoS, "protected", true)
 
-	// The kernel may take all from one of two containers that nothing protects, so that the test protects one of them in each case.
+	// The kernel may take all memory from one of two unprotected containers, so the test protects one of them in each
+	// case.
 	const megabyte, noise = 1 << 20, 1 << 18
 	t.Run("under parents that protect", func(t *testing.T) {
 		if protected, plain := n.press(t, "max"); protected > noise || plain < 8*megabyte {
@@ -49,9 +51,10 @@ func reclaimed(t *testing.T, n *node) {
 	t.Run("above its own memory.high", func(t *testing.T) { aboveHigh(t, n) })
 }
 
-// press runs a container with memory.low and one without a class, and then a third one that needs a part of their memory. The parameter
-// `podLow` is the memory.low of the first container's pod. If it is 0, the second container is protected. It returns how much the kernel has reclaimed of the first two, when
-// the plugin has reported what limits the class of the first.
+// press runs a container with memory.low and one without a class, and then a third one that needs a part of their
+// memory. `podLow` is the memory.low of the first container's pod. If it is 0, the second container is protected. After
+// the plugin has reported why the class of the first container does not have its full effect, press returns the memory
+// that the kernel has reclaimed from the first two.
 func (n *node) press(t *testing.T, podLow string) (protected, plain int) {
 	t.Helper()
 	const megabyte = 1 << 20
@@ -100,7 +103,7 @@ func setFor(t *testing.T, file, text string) {
 	t.Cleanup(func() { mustWrite(t, file, before) })
 }
 
-// aboveHigh: a protection does not keep the kernel from reclaiming what a container uses above its own memory.high.
+// aboveHigh: in spite of memory.low, the kernel reclaims the memory that a container uses above its own memory.high.
 func aboveHigh(t *testing.T, n *node) {
 	const megabyte = 1 << 20
 	p := n.runPod(t, "contrary", map[string]string{keyOf("main"): profileQoS + "=contrary"})

@@ -27,11 +27,11 @@ const sampledResources = `
       steady: {memory: {min: 4Mi, low: 16Mi, high: 48Mi, swapMax: 8Mi, oomGroup: false}, cpu: {burst: 10ms}, pids: {max: 100}}
 `
 
-// sampler reads files of a cgroup again and again.
+// sampler reads files of a cgroup continuously.
 type sampler struct {
 	stop chan struct{}
 	done sync.WaitGroup
-	// samples and other are read after `done`. `other` has each value that is not that of the class, by file.
+	// `samples` and `other` are read after `done`. `other` has the values that differ from the class, by file.
 	samples int
 	other   map[string]int
 }
@@ -58,16 +58,16 @@ func (c *container) sample(want map[string]string) *sampler {
 	return s
 }
 
-// end ends the samples, and returns their number and the values that were not those of the class.
+// end ends the samples, and returns their number and the values that differ from the class.
 func (s *sampler) end() (samples int, other map[string]int) {
 	close(s.stop)
 	s.done.Wait()
 	return s.samples, s.other
 }
 
-// alwaysInClass: the kubelet resizes a container, as kubelet 1.37 does with MemoryQoS; the plugin reconciles, and is restarted; systemd
-// reloads its units. At no time do the cgroup's files have other values than those of the class. QOS_RESIZES is the number of resizes.
-// A container that leaves the class gets the last values of the kubelet.
+// alwaysInClass: the files of the cgroup always have the values of the class, while the kubelet resizes the container
+// as kubelet 1.37 does with MemoryQoS, while the plugin reconciles and is restarted, and while systemd reloads its
+// units. QOS_RESIZES is the number of resizes. A container that leaves the class gets the last values of the kubelet.
 func alwaysInClass(t *testing.T, n *node) {
 	writeClassFile(t, classFile+sampledResources)
 	t.Cleanup(func() { writeClassFile(t, classFile) })

@@ -25,15 +25,15 @@ import (
 // fails the test.
 type traffic struct {
 	pod *pod
-	// turns has the other workers. Each one works once after so many changes, unless it is still at work.
+	// `turns` has the other workers. Each one works once after a number of changes, unless it is still working.
 	turns []turn
-	// slower multiplies the number of changes between two turns of a worker. It limits the time of long runs.
+	// `slower` multiplies the number of changes between two turns of a worker. It limits the time of long runs.
 	slower int64
 	// These count what the workers have done.
 	changes, reloads, resizes, containers atomic.Int64
 }
 
-// turn begins a piece of work after each `every` changes. The channel is closed after the last change.
+// turn makes a worker work after each `every` changes. The channel is closed after the last change.
 type turn struct {
 	every int64
 	begin chan struct{}
@@ -90,11 +90,11 @@ func underLoad(t *testing.T, p *pod, want ioLimits) {
 		w.changes.Load(), w.reloads.Load(), w.resizes.Load(), w.containers.Load(), time.Since(began).Round(time.Second))
 	must(t, err)
 	must(t, w.reload(t.Context(), t, api, before))
-	must(t, w.resize(t.Context(), changed, 0)) // no change of the class is under way any more
+	must(t, w.resize(t.Context(), changed, 0)) // all changes of the class have ended
 	wantLimits(t, p.node.limits(t, changed.cgroup()), want)
 }
 
-// work starts a worker, which works once after so many changes.
+// work starts a worker, which works once after each `every` changes.
 func (w *traffic) work(ctx context.Context, workers *errgroup.Group, every int64, do func(i int) error) {
 	begin := make(chan struct{}, 1)
 	w.turns = append(w.turns, turn{every * w.slower, begin})
@@ -212,8 +212,8 @@ func (w *traffic) runContainer(ctx context.Context, t *testing.T, name string, i
 	return nil
 }
 
-// call makes one call, and limits its time. A worker ends its call even after an error of another worker, so that the test can remove
-// what the workers have made.
+// call makes one call, and limits its time. An error of another worker does not cancel the call, so that the test can
+// remove the containers of the workers.
 func (w *traffic) call(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()

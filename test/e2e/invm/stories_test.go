@@ -15,11 +15,11 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/stories"
 )
 
-// act is what makes the kernel count in a story of docs/stories.md.
+// act is the way in which a test makes a story of docs/stories.md happen on the kernel.
 type act struct {
-	// args are those of the container's workload.
+	// args are the arguments of the container's workload.
 	args []string
-	// happens returns an error until the kernel has done what the story says. A nil function is one for stories without effects.
+	// happens returns an error until the kernel has the effect of the story. It is nil for stories without effects.
 	happens func(t *testing.T, c *container) error
 	// singleProcessOOMKill is the kubelet's option of this name. Without it, the kernel kills all processes of a container together.
 	singleProcessOOMKill bool
@@ -56,7 +56,8 @@ func spread(t *testing.T, c *container) error {
 	return err
 }
 
-// storiesOfThePage runs the stories of docs/stories.md as TestTheStoriesOfThePageRun does, but on the kernel, and with their effects.
+// storiesOfThePage runs the stories of docs/stories.md like TestTheStoriesOfThePageRun, but on the kernel, and checks
+// their effects.
 func storiesOfThePage(t *testing.T, n *node) {
 	all, err := stories.Read(mustRead(t, "/share/stories.md"))
 	must(t, err)
@@ -117,7 +118,7 @@ func (n *node) runStory(t *testing.T, story stories.Story) {
 	}
 }
 
-// prints returns what a command prints in the container.
+// prints returns the output of a command in the container.
 func (c *container) prints(t *testing.T, command stories.Command) string {
 	t.Helper()
 	file := command.File

@@ -17,8 +17,8 @@ const highResources = `
   linux: {classes: {high: {memory: {high: 75%}, cpu: {burst: 50%}}}}
 `
 
-// swapOfKubelet: a container of a class that says nothing about swap keeps the swap that the kubelet gives it (LimitedSwap), over resizes, as
-// far as it does without a class.
+// swapOfKubelet: a container of a class without a swap limit keeps the swap limit of the kubelet (LimitedSwap), also
+// after resizes, like a container without a class.
 func swapOfKubelet(t *testing.T, n *node) {
 	writeClassFile(t, classFile+highResources)
 	t.Cleanup(func() { writeClassFile(t, classFile) })

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// requestTimeout is how long the runtime waits for the plugin, in the runtime's configuration.
+// requestTimeout is the timeout for the plugin in the runtime's configuration.
 const requestTimeout = `plugin_request_timeout = "60s"`
 
 // unansweredHook: containerd disconnects a plugin that does not answer a hook in time. The creation fails, since the plugin is also a

@@ -23,7 +23,7 @@ import (
 	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// usage compares the reported usage of classes with the kernel's counters. The emulated CPU makes up the counters of
+// usage compares the reported usage of classes with the kernel's counters. The emulated CPU invents the counters of
 // resctrl groups. The counters of block I/O are those of a container's cgroup, while the container runs and after its
 // end.
 func usage(t *testing.T, p *pod) {
@@ -115,7 +115,7 @@ func groupUsage(t *testing.T, n *node) {
 	})
 }
 
-// containerUsage compares what a class has used of a disk with what its container has used.
+// containerUsage compares the use of a disk by a class with the use by its container.
 func containerUsage(t *testing.T, p *pod) {
 	n := p.node
 	before := n.ioOf(t, "throttled")
@@ -155,7 +155,7 @@ func containerUsage(t *testing.T, p *pod) {
 	}
 }
 
-// ioUsage is what a class or a container has used of a disk, by measure. Its pressure is that of all disks.
+// ioUsage is the use of a disk by a class or a container, by measure. The pressure includes all disks.
 type ioUsage map[string]float64
 
 // grownBy returns an error unless the usage of a class has grown by exactly the usage of its container.
@@ -209,7 +209,7 @@ func (n *node) ioCounters(disk string) []ioCounter {
 	}
 }
 
-// io returns what the kernel has counted for a container and a disk. It leaves out what the kernel does not count.
+// io returns the kernel's counters for a container and a disk. It leaves out missing counters.
 func (c *container) io(t *testing.T, disk string) ioUsage {
 	t.Helper()
 	usage := ioUsage{}

@@ -220,7 +220,7 @@ func pluginAway(t *testing.T, n *node, p *programs) {
 	before := n.containerID("runs")
 	p.plugin.mustEnd(t, syscall.SIGKILL)
 	t.Cleanup(func() { p.back(t) })
-	n.offered(t, "gold", "2", "1") // what is in use stays
+	n.offered(t, "gold", "2", "1") // devices in use stay
 	n.run(t, pod{name: "comes", classes: []string{"blockio.gold"}})
 	n.pending(t, "comes", "Insufficient qos.noderesource.dev/blockio.gold")
 	p.back(t)

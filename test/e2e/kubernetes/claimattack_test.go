@@ -13,7 +13,7 @@ func (c *claims) isSafeFromNeighbours(t *testing.T) {
 	user := c.editor(t, "mallory")
 	before := c.kubectl(t, "get", "pvc", "disk-1", "-o", "jsonpath={.spec} {.metadata.resourceVersion}")
 
-	// A claim that names the volume of another claim, and requests what a class offers.
+	// A claim that names the volume of another claim, and whose requests match a class.
 	stolen := requesting("stolen", "requested", "iops: 250, throughput: 25Mi") + "\n---\n" + namedClaim("taken", "storageClassName: disks, volumeName: disk-1,")
 	if output, err := c.kubectlCommand(stolen, "-n", "mallory", "create", "-f", "-", user).CombinedOutput(); err != nil {
 		t.Fatalf("the user cannot create claims: %s", output)
@@ -32,7 +32,7 @@ func (c *claims) isSafeFromNeighbours(t *testing.T) {
 		t.Errorf("the claim of another namespace has changed:\n%s\n%s", before, after)
 	}
 
-	// What decides about classes and bounds.
+	// Objects that decide about classes and bounds.
 	for _, attack := range [][]string{
 		{"-n", "default", "patch", "pvc", "disk-1", "-p", `{"spec":{"volumeAttributesClassName":"gold"}}`},
 		{"annotate", "--overwrite", "storageclass", "disks", "qos.noderesource.dev/default-volume-attributes-class=gold"},

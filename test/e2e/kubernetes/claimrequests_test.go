@@ -110,7 +110,7 @@ func (c *claims) create(claim string) (output string, err error) {
 	return string(text), err
 }
 
-// sums creates claims in a namespace with the quotas of the page, which bound the sum of what their classes allow.
+// sums creates claims in a namespace with the quotas of the page, which bound the sum of the limits of their classes.
 func (c *claims) sums(t *testing.T) {
 	t.Helper()
 	c.namespace(t, "sums", blocksOf(t, requestsPage, "yaml")[exampleSums])

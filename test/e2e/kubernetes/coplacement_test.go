@@ -60,7 +60,8 @@ func twoNUMANodes() map[string]string {
 	return files
 }
 
-// standIn is a DRA driver that prepares nothing. It shows what the scheduler makes of devices that the machine of the tests does not have.
+// standIn is a DRA driver that prepares nothing. It publishes devices for the scheduler that the machine of the tests
+// does not have.
 type standIn struct{ name string }
 
 func (s standIn) PrepareResourceClaims(_ context.Context, claims []*resourcev1.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
@@ -215,7 +216,7 @@ func coPlacement(t *testing.T, n *node, p *draPrograms, placed func()) {
 	n.reported(t, "placed", "True Assigned: class gold of k8s.io/blockio: container main of pod placed")
 	placed()
 
-	// The second slot is that of the other NUMA node. A pod that does not care takes it.
+	// The second slot is on the other NUMA node. A pod without a constraint takes it.
 	n.runClaimed(t, "waits", `exactly: {deviceClassName: blockio.gold, selectors: [{cel: {expression:
     "device.attributes['qos.noderesource.dev'].numaNode == 1"}}]}`, "main")
 	n.pending(t, "waits", "cannot allocate all claims")

@@ -151,7 +151,7 @@ func (c *creator) set(t *testing.T, running bool) {
 	c.running = running
 }
 
-// measure creates and starts containers, one after another, and returns how long each took.
+// measure creates and starts containers, one after another, and returns the duration for each.
 func (c *creator) measure(t *testing.T, containers int) (took []time.Duration) {
 	t.Helper()
 	for range containers {

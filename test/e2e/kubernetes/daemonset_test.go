@@ -15,7 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/e2e/remote"
 )
 
-// TestDaemonSet installs plugin and shim as docs/kubernetes.md says, and tests what the manifests decide: rights, files and updates.
+// TestDaemonSet installs plugin and shim as docs/kubernetes.md says, and tests the rights, files and updates that
+// depend on the manifests.
 func TestDaemonSet(t *testing.T) {
 	n := ready(t)
 	n.awaitPlugin(t)

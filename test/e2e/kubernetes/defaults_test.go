@@ -85,7 +85,8 @@ func (n *node) storageClass(t *testing.T, claim, want string) {
 	n.kubectl(t, "wait", "pvc/"+claim, "--for=jsonpath={.spec.storageClassName}="+want, within)
 }
 
-// retroactive returns how many claims have got a default StorageClass after their creation, from the metrics of the controller manager.
+// retroactive returns the number of claims that got a default StorageClass after their creation, from the metrics of
+// the controller manager.
 func (n *node) retroactive(t *testing.T) (count float64) {
 	t.Helper()
 	until(t, "the controller manager has metrics", func() (bool, string) {

@@ -93,7 +93,8 @@ func TestDRA(t *testing.T) {
 	t.Run("the driver writes little", func(t *testing.T) { fewWrites(t, n, p) })
 }
 
-// TestDRAManifests installs the driver as docs/dra.md says, and tests what the manifests decide: rights and files.
+// TestDRAManifests installs the driver as docs/dra.md says, and tests the rights and files that depend on the
+// manifests.
 func TestDRAManifests(t *testing.T) {
 	n := ready(t)
 	d := n.installDaemonSet(t, deploy+"kubernetes-dra")
@@ -153,8 +154,8 @@ func limitsByDRA(t *testing.T, n *node) {
 	n.slots(t, "blockio-gold=2")
 }
 
-// claimed returns a claim with one request, and a pod whose containers have the claim. The parameter `request` is the request as YAML,
-// without its name.
+// claimed returns a claim with one request, and a pod whose containers have the claim. `request` is the request as
+// YAML, without its name.
 func claimed(name, request, podMetadata string, containers ...string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, `{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: %[1]s, namespace: default},
@@ -176,7 +177,7 @@ func (n *node) runClaimed(t *testing.T, name, request string, containers ...stri
 	})
 }
 
-// allocationsAreNotForged runs pods as a user can create them who may create pods and claims in one namespace.
+// allocationsAreNotForged runs pods of a user who may create pods and claims in one namespace.
 func allocationsAreNotForged(t *testing.T, n *node) {
 	gold := qosclasses.Pair{Resource: qosclasses.BlockIOResource, Class: "gold"}
 	name, value, _ := strings.Cut(qosclasses.CDIEnvironment(gold), "=")
@@ -245,7 +246,7 @@ func sharedClaim(t *testing.T, n *node) {
 	n.running(t, "waits")
 }
 
-// slotsTakenOutside runs a pod that requests a class by annotation, which the scheduler does not see.
+// slotsTakenOutside runs a pod that requests a class by annotation, so that the scheduler does not count it.
 func slotsTakenOutside(t *testing.T, n *node) {
 	before := n.driverWrites(t, "resourceslices")
 	n.run(t, pod{name: "by-annotation", annotations: map[string]string{podAnnotation: "blockio=gold"}})
@@ -263,7 +264,8 @@ func slotsTakenOutside(t *testing.T, n *node) {
 	n.running(t, "waits")
 }
 
-// quotaUnderDRA runs a pod that requests a class by its limits and one by a claim. The quota allows no third, by a claim.
+// quotaUnderDRA runs a pod that requests a class by its limits and one that requests it by a claim. The quota refuses a
+// third pod with a claim.
 func quotaUnderDRA(t *testing.T, n *node) {
 	const hard = "{requests.qos.noderesource.dev/blockio.gold: 2, blockio.gold.deviceclass.resource.k8s.io/devices: 9}"
 	n.apply(t, "{apiVersion: v1, kind: ResourceQuota, metadata: {name: gold, namespace: default}, spec: {hard: "+hard+"}}")
@@ -350,7 +352,7 @@ func classesChangeUnderDRA(t *testing.T, n *node, p *draPrograms) {
 	n.kubectl(t, "wait", "--for=delete", within, "pod/two") // Kubernetes 1.36 does not delete "one", whose spec has no claim
 }
 
-// driverWrites returns how often the driver has written objects of a resource.
+// driverWrites returns the number of writes of the driver to objects of a resource.
 func (n *node) driverWrites(t *testing.T, resource string) (count int) {
 	t.Helper()
 	for _, write := range n.writesOf(t, "qos-dra-driver") {
@@ -372,8 +374,8 @@ func (n *node) reported(t *testing.T, pod, want string) {
 	})
 }
 
-// fewWrites checks that the driver does not write the ResourceSlice while pods start and end, because their claims are the scheduler's, and
-// that it writes the status of each claim once.
+// fewWrites checks that the driver does not write the ResourceSlice while pods start and end, because the scheduler
+// counts their claims, and that it writes the status of each claim once.
 func fewWrites(t *testing.T, n *node, p *draPrograms) {
 	n.slots(t, "blockio-gold=2")
 	sliceWrites, claimWrites := n.driverWrites(t, "resourceslices"), n.driverWrites(t, "resourceclaims/status")

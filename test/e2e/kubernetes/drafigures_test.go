@@ -24,8 +24,9 @@ import (
 // figurePods is the number of pods of each measurement.
 const figurePods = 20
 
-// TestDRAFigures measures what docs/dra.md compares: the start of pods, and the memory of the driver and of the device plugins with equal
-// pods. It fails if the driver writes to the API while pods without classes start and end, or if DRA takes too much memory.
+// TestDRAFigures measures the figures of docs/dra.md: the start of pods, and the memory of the driver and of the device
+// plugins with the same pods. It fails if the driver writes to the API while pods without classes start and end, or if
+// DRA takes too much memory.
 func TestDRAFigures(t *testing.T) {
 	skipNightly(t)
 	n := ready(t)
@@ -73,8 +74,8 @@ func residentMemory(t *testing.T, what string, p *process) float64 {
 	return float64(status.VmRSS) / mib
 }
 
-// starts runs pods one after another, logs how long they take from their creation until their container runs, and deletes them. The
-// parameter `manifest` returns the manifest of a pod with a name.
+// starts runs pods one after another, logs the time from the creation of each until its container runs, and deletes it.
+// `manifest` returns the manifest of a pod with a name.
 func (n *node) starts(t *testing.T, api kubernetes.Interface, what string, manifest func(name string) string) {
 	t.Helper()
 	var took []time.Duration

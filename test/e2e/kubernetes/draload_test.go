@@ -29,8 +29,8 @@ import (
 )
 
 const (
-	// loadClients is the number of clients of the API, and loadPods how many pods each of them has at a time. Together they are more than the
-	// largest capacity.
+	// loadClients is the number of clients of the API. loadPods is the number of pods of each client at a time. All
+	// pods together are more than the largest capacity.
 	loadClients, loadPods = 8, 6
 
 	// byTemplate is a pod with a claim of the template "load".
@@ -41,11 +41,12 @@ const (
   spec: {spec: {devices: {requests: [{name: class, exactly: {deviceClassName: blockio.gold}}]}}}}`
 )
 
-// load is a number of pods that request gold while it has a capacity.
+// load is a run of `pods` pods that request gold while gold has a capacity.
 type load struct{ capacity, pods int }
 
-// TestDRALoad runs 1000 pods, half of which request gold by their limits, and half by claims, from several clients. Gold never has more
-// containers than its capacity, in the ledger of the plugin and in the kernel, and nothing stays behind.
+// TestDRALoad runs 1000 pods, half of which request gold by their limits, and half by claims, from several clients.
+// Gold never has more containers than its capacity, in the ledger of the plugin and in the kernel. At the end, nothing
+// is left.
 func TestDRALoad(t *testing.T) {
 	skipNightly(t)
 	n := ready(t)
@@ -139,8 +140,8 @@ func runOnce(ctx context.Context, api kubernetes.Interface, manifest string) err
 	return errors.New("the watch has ended")
 }
 
-// watchGold checks again and again that gold has at most its capacity of containers, until `stop` is called, which returns the largest
-// numbers of containers.
+// watchGold checks continuously that gold has at most `capacity` containers, until `stop` is called. `stop` returns the
+// largest numbers of containers.
 func (n *node) watchGold(t *testing.T, capacity int) (stop func() (ledger, kernel int)) {
 	t.Helper()
 	machine := invariant.Machine{
@@ -181,8 +182,8 @@ func (n *node) watchGold(t *testing.T, capacity int) (stop func() (ledger, kerne
 	}
 }
 
-// goldIn returns how many containers have gold: those that the plugin reports, and those with threads that have the limits of gold in the
-// kernel.
+// goldIn returns the number of containers that have gold in the report of the plugin, and the number of those that have
+// it in the kernel.
 func goldIn(w invariant.World) (ledger, kernel int) {
 	for _, pod := range w.Assignments.GetPods() {
 		for _, container := range pod.GetContainers() {

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// switchWithPods switches the node from DRA to device plugins and back while pods run, as docs/dra.md says. In between, it starts each
-// program while the other still offers the classes. Gold has the capacity 2 all the time.
+// switchWithPods switches the node from DRA to device plugins and back while pods run, as docs/dra.md says. In between,
+// it starts each program while the other still offers the classes. Gold always has the capacity 2.
 func switchWithPods(t *testing.T, n *node, p *draPrograms) {
 	shim := n.process("device-plugins", "setpriv", "--bounding-set=-all", "--inh-caps=-all", n.program("qos-kubelet-shim"),
 		"--node-name", n.name, "--publish=device-plugin", "--grace=5s", "--metrics-address=127.0.0.1:9423")
@@ -29,7 +29,7 @@ func switchWithPods(t *testing.T, n *node, p *draPrograms) {
 	shim.mustStart(t)
 	logged(t, shim, "qos-dra-driver offers the classes of the node")
 	p.restartDriver(t, "--retire")
-	n.offers(t, "blockio.gold", "2", "1") // the other slot is that of by-claim
+	n.offers(t, "blockio.gold", "2", "1") // by-claim has the other slot
 	n.noDevices(t)
 	n.run(t, pod{name: "by-plugin", classes: gold})
 	n.running(t, "by-plugin")
@@ -41,7 +41,7 @@ func switchWithPods(t *testing.T, n *node, p *draPrograms) {
 	if got := n.containerID("by-claim"); got != byClaim {
 		t.Error("the switch to device plugins has replaced a container")
 	}
-	n.delete(t, "by-claim") // ends only if the driver that retires serves its claim
+	n.delete(t, "by-claim") // ends only if the retiring driver serves its claim
 	n.running(t, "waits")
 	n.delete(t, "waits")
 
@@ -50,7 +50,7 @@ func switchWithPods(t *testing.T, n *node, p *draPrograms) {
 	logged(t, p.driver, "the node still offers qos.noderesource.dev/blockio.")
 	n.noDevices(t)
 	shim.mustEnd(t, syscall.SIGTERM)
-	n.slots(t, "blockio-gold=1") // the other slot is that of by-plugin
+	n.slots(t, "blockio-gold=1") // by-plugin has the other slot
 	n.restartKubelet(t)
 	p.back(t)
 	n.run(t, pod{name: "again-by-dra", classes: gold})
@@ -67,7 +67,7 @@ func switchWithPods(t *testing.T, n *node, p *draPrograms) {
 	n.slots(t, "blockio-gold=2")
 }
 
-// restartDriver ends the driver, and starts it with further flags, or without.
+// restartDriver ends the driver, and starts it with additional flags.
 func (p *draPrograms) restartDriver(t *testing.T, flags ...string) {
 	t.Helper()
 	p.driver.mustEnd(t, syscall.SIGTERM)

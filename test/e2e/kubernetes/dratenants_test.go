@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// tenantsAreConfined sends requests of a user who may edit one namespace, which includes to create pods and claims.
+// tenantsAreConfined sends requests of a user who may edit one namespace, and thus create pods and claims there.
 func tenantsAreConfined(t *testing.T, n *node) {
 	n.runClaimed(t, "owned", "exactly: {deviceClassName: blockio.gold}", "main")
 	n.running(t, "owned")

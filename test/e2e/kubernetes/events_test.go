@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// misspelledClassIsReported reads what kubectl describe shows of a pod that has no node.
+// misspelledClassIsReported reads the events that kubectl describe shows for a pod without a node.
 func misspelledClassIsReported(t *testing.T, n *node) {
 	n.run(t, pod{name: "misspelled", classes: []string{"blockio.glod"}})
 	n.pending(t, "misspelled", "Insufficient qos.noderesource.dev/blockio.glod")

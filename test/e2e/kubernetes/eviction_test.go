@@ -114,8 +114,7 @@ func evictionNeedsItsRight(t *testing.T, n *node, d *daemonSet) {
 	n.condition(t, n.tenant(t, first), "False UnknownClass: ")
 }
 
-// tenant waits until the deployment has only one pod, and this pod is a new one: its name differs from the parameter `before`.
-// It returns the name.
+// tenant waits until the deployment has only one pod, with another name than `before`. It returns the name.
 func (n *node) tenant(t *testing.T, before string) (name string) {
 	t.Helper()
 	until(t, "the deployment has a pod other than "+before, func() (bool, string) {

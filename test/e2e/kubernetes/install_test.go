@@ -150,7 +150,7 @@ func (n *node) offers(t *testing.T, resource, capacity, allocatable string) {
 	})
 }
 
-// asks returns the extended resources of the classes with this name, one for each QoS resource of the node.
+// asks returns the extended resources of the classes with the name `class`, one for each QoS resource of the node.
 func (n *node) asks(class string) []string {
 	var resources []string
 	for _, resource := range n.machine.node().resources {

@@ -54,9 +54,10 @@ type large struct {
 	replaced         int // pods, by the rollout
 }
 
-// TestLargeCluster measures what the shim costs the API server in a large cluster, whose nodes have 110 pods each, and what "kubectl
-// qos" needs there. QOS_E2E_NODES is the number of nodes, e.g. 5000, and QOS_E2E_PUBLISHERS that of the nodes that have a shim. The
-// objects of the other nodes are copies. Rates are per published node, and are multiplied for 5,000 nodes.
+// TestLargeCluster measures the load of the shims on the API server in a large cluster, whose nodes have 110 pods each,
+// and the time and memory of "kubectl qos" there. QOS_E2E_NODES is the number of nodes, e.g. 5000, and
+// QOS_E2E_PUBLISHERS is the number of nodes with a shim. The objects of the other nodes are copies. Rates are per
+// published node, and are multiplied for 5,000 nodes.
 func TestLargeCluster(t *testing.T) {
 	skipNightly(t)
 	n := cluster(t)
@@ -172,7 +173,8 @@ func (l *large) copyObjects(t *testing.T) {
 	t.Logf("the other objects exist after %.0f s", time.Since(began).Seconds())
 }
 
-// measuresWrites gives the last node its object as a shim does, and reports what writing it again costs the control plane.
+// measuresWrites creates the object of the last node as a shim does, and reports the cost of further writes for the
+// control plane.
 func (l *large) measuresWrites(t *testing.T) {
 	t.Helper()
 	first, err := l.objects.Get(t.Context(), largeName(0), metav1.GetOptions{})
@@ -260,7 +262,7 @@ func (l *large) counted(t *testing.T, when string, run func()) {
 	}
 }
 
-// lists reports how long a command takes for all nodes, and its memory. It must read the nodes in pages.
+// lists reports the time and memory that a command needs for all nodes. The command must read the nodes in pages.
 func (l *large) lists(t *testing.T, args ...string) {
 	t.Helper()
 	requests := func() float64 {

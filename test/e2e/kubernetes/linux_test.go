@@ -44,8 +44,9 @@ const larger = `{"spec": {"containers": [
   {"name": "main", "resources": {"limits": {"memory": "512Mi"}}},
   {"name": "plain", "resources": {"limits": {"memory": "512Mi"}}}]}}`
 
-// classWinsOverKubelet checks values of a class that the kubelet writes too: memory.oom.group and, with MemoryQoS, memory.min and .high. A resize
-// keeps the class, with a share of the new limit. A container that leaves the class gets what the kubelet has given to the other container.
+// classWinsOverKubelet checks values of a class that the kubelet writes, too: memory.oom.group and, with MemoryQoS,
+// memory.min and .high. A resize keeps the class, with a share of the new limit. A container that leaves the class gets
+// the same values as the other container.
 func classWinsOverKubelet(t *testing.T, n *node) {
 	n.apply(t, twoContainers)
 	t.Cleanup(func() { n.delete(t, "memory") })

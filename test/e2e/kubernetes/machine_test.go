@@ -20,7 +20,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// machine is what a node's programs run on: this machine, in namespaces of its own, or a VM.
+// machine is the machine on which a node's programs run: this machine, in namespaces of its own, or a VM.
 type machine interface {
 	// begin makes the machine ready for containerd and the kubelet. end ends all programs on the machine, even if begin
 	// has failed.

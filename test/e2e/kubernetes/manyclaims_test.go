@@ -120,7 +120,7 @@ func (c *crowd) class(t *testing.T, name, iops string) {
   driverName: kubernetes.io/no-provisioner, parameters: {iops: "%s"}}`, name, iops))
 }
 
-// choose gives all claims a class, as their users do.
+// choose sets the class of all claims, as users do.
 func (c *crowd) choose(t *testing.T, class string) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())

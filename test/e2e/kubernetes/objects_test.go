@@ -271,13 +271,13 @@ func serverAway(t *testing.T, n *node, p installation) {
 	n.offered(t, "gold", "2", "2")
 }
 
-// writes returns what the shim has written to the API so far.
+// writes returns the writes of the shim to the API so far.
 func (n *node) writes(t *testing.T) []string {
 	t.Helper()
 	return n.writesOf(t, "qos-kubelet-shim")
 }
 
-// writesOf returns what a program has written to the API so far, from the audit log.
+// writesOf returns the writes of a program to the API so far, from the audit log.
 func (n *node) writesOf(t *testing.T, program string) []string {
 	t.Helper()
 	log, err := os.Open(n.cluster.auditLog())
@@ -342,7 +342,7 @@ func writesAreFew(t *testing.T, n *node, p *programs) {
 		t.Errorf("the writes in an idle time are %v", n.writes(t)[before+len(one):])
 	}
 
-	// A shim that starts does not write again what the API already has.
+	// A shim that starts does not repeat writes that the API already has.
 	p.killShim(t)
 	p.back(t)
 	n.offered(t, "slow", "1k", "1k")

@@ -20,7 +20,7 @@ import (
 
 const policies = "../../../deploy/policies"
 
-// TestRequests tests what users of the cluster work with: policies, defaults, quotas and "kubectl qos".
+// TestRequests tests the interfaces for users of the cluster: policies, defaults, quotas and "kubectl qos".
 func TestRequests(t *testing.T) {
 	n := ready(t)
 	p := n.install(t, "--follow-annotations")

@@ -26,8 +26,8 @@ import (
 // monitoring has the files that administrators give to Prometheus and Grafana.
 const monitoring = deploy + "monitoring/"
 
-// scrapeInterval is how often Prometheus reads the metrics. Rates are averages over rateInterval, which Grafana would
-// choose for this scrape interval.
+// scrapeInterval is the interval at which Prometheus reads the metrics. Rates are averages over rateInterval, which
+// Grafana would choose for this scrape interval.
 const scrapeInterval, rateInterval = 10 * time.Second, "1m"
 
 // prometheus starts Prometheus with scrape.yaml and rules.yaml, until the test ends. Unlike in a cluster, it runs outside of a pod, and

@@ -190,7 +190,8 @@ func (d *database) status(t *testing.T, want string) {
 	})
 }
 
-// volumesGrow first lets everything succeed. Then the driver fails at the second replica, and a smaller size repairs this.
+// volumesGrow first lets all expansions succeed. Then the driver fails at the second replica, and a smaller size
+// repairs this.
 func volumesGrow(t *testing.T, d *database) {
 	uid := d.in(t, "get", "statefulset", "db", "-o", "jsonpath={.metadata.uid}")
 	pods := d.in(t, "get", "pods", "-o", "jsonpath={.items[*].metadata.uid}")

@@ -19,9 +19,9 @@ func (n *node) editor(t *testing.T, name string) string {
 	return "--as=" + name
 }
 
-// intruder is a user who may edit a namespace of his own, and wants the volumes of a database in another namespace.
+// intruder is a user who may edit one namespace, and attacks the volumes of the database `victim` in another one.
 type intruder struct {
-	*database        // his own one, which has the name of the other one
+	*database        // the user's own database, with the name of `victim`
 	as        string // the flag of kubectl
 	victim    *database
 }
@@ -69,7 +69,7 @@ func volumesObject(name, templates string) string {
 	return fmt.Sprintf(`{apiVersion: qos.noderesource.dev/v1alpha1, kind: StatefulSetVolumes, metadata: {name: %q}, spec: {volumeClaimTemplates: [%s]}}`, name, templates)
 }
 
-// mayNotWriteThere tries to write what decides about the volumes of the other namespace.
+// mayNotWriteThere tries to write the objects that decide about the volumes of the other namespace.
 func (i *intruder) mayNotWriteThere(t *testing.T) {
 	t.Helper()
 	there := i.victim.namespace
@@ -92,8 +92,8 @@ func (i *intruder) mayNotWriteThere(t *testing.T) {
 	}
 }
 
-// takesTheName creates a StatefulSet, an object and claims with the names of those of the database. One claim names its volume, the other one
-// its StatefulSet as the owner.
+// takesTheName creates a StatefulSet, an object and claims with the same names as those of the database. One claim
+// names the volume of the database, and the other one names the StatefulSet of the database as its owner.
 func (i *intruder) takesTheName(t *testing.T) {
 	t.Helper()
 	volume := i.victim.in(t, "get", "pvc", "data-db-0", "-o", "jsonpath={.spec.volumeName}")
@@ -126,8 +126,8 @@ func (i *intruder) stalls(t *testing.T, name, reason string) {
 	i.in(t, "wait", "ssv/"+name, `--for=jsonpath={.status.conditions[?(@.type=="Ready")].reason}=`+reason, within)
 }
 
-// sendsBombs requests sizes that take hours to compare, too much, and claims by paths, first with objects, then with the annotations that
-// the policy writes.
+// sendsBombs requests sizes that take hours to compare, sizes that are too large, and claims by paths. It first sends
+// objects, then the annotations that the policy writes.
 func (i *intruder) sendsBombs(t *testing.T) {
 	t.Helper()
 	many := ""

@@ -106,7 +106,7 @@ func newFleet(t *testing.T, n *node) *fleet {
 	return f
 }
 
-// each calls a function with the name of each of the first StatefulSets, for some of them at the same time.
+// each calls a function with the name of each of the first `sets` StatefulSets, some calls concurrently.
 func (f *fleet) each(t *testing.T, sets int, do func(ctx context.Context, name string) error) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
@@ -225,7 +225,7 @@ func (f *fleet) grow(t *testing.T) {
 	})
 }
 
-// ready waits until at least so many objects are ready in a generation.
+// ready waits until at least `objects` objects are ready in a generation.
 func (f *fleet) ready(t *testing.T, objects int, generation int64) {
 	t.Helper()
 	until(t, "the objects are ready", func() (bool, string) {
@@ -266,7 +266,7 @@ func (f *fleet) counted(t *testing.T) map[string]int {
 	return counts
 }
 
-// measured reports what the controller has used until now, and compares it with the limits.
+// measured reports the resources that the controller has used so far, and compares them with the limits.
 func (f *fleet) measured(t *testing.T, controller *process, start time.Time, what string, most map[string]int) {
 	t.Helper()
 	took, counts := time.Since(start), f.counted(t)

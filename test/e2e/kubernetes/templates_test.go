@@ -100,7 +100,7 @@ func templatesChange(t *testing.T, d *database) {
 	t.Run("kubectl qos resize --recreate", func(t *testing.T) { recreates(t, d) })
 }
 
-// recreates resizes the volumes of a StatefulSet that has claims from before, and replaces it.
+// recreates resizes the volumes of a StatefulSet that already has claims, and replaces the StatefulSet.
 func recreates(t *testing.T, d *database) {
 	d.applyIn(t, d.namespace, d.larger(t, "16Mi"))
 	d.in(t, "rollout", "status", "statefulset/db", within)
@@ -234,7 +234,7 @@ func objectsAreLost(t *testing.T, d *database) {
 	}
 }
 
-// restore installs and starts again what objectsAreLost has removed.
+// restore installs and starts everything that objectsAreLost has removed.
 func (d *database) restore(t *testing.T) {
 	t.Helper()
 	for _, file := range []string{"crd", "rbac", "users", "confine"} {

@@ -109,8 +109,8 @@ func (n *node) watchRestart(t *testing.T) restart {
 	}
 }
 
-// kubeletPeriod is how often a kubelet writes a changed status by default. The kubelet of the tests is faster, but the
-// busy machine delays it.
+// kubeletPeriod is the interval at which a kubelet writes a changed status by default. The kubelet of the tests is
+// faster, but the busy machine delays it.
 const kubeletPeriod = 10 * time.Second
 
 // noLongerThanItself ends the watches, and checks that the class always had its capacity. It also checks how long the
@@ -163,8 +163,8 @@ func (r restart) registration(t *testing.T) time.Time {
 	return time.Time{}
 }
 
-// unavailable returns how long a node reported fewer allocatable units of a class than its capacity. A report is a line
-// TIME/CAPACITY/ALLOCATABLE. All reports must have at least the given capacity.
+// unavailable returns the time for which a node reported fewer allocatable units of a class than its capacity. A report
+// is a line TIME/CAPACITY/ALLOCATABLE. All reports must have at least the given capacity.
 func unavailable(reports []string, capacity int) (away time.Duration, err error) {
 	var since time.Time
 	for _, report := range reports {

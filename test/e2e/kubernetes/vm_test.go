@@ -26,7 +26,7 @@ const bridge = "192.0.2.254"
 // vm is a VM with its own kernel, with resctrl. Package remote runs programs there.
 type vm struct {
 	address               // the address of its node
-	dir, bin, logs string // logs are those of the whole rig, which the VM sees, too
+	dir, bin, logs string // the logs of the whole rig, which are also in the VM
 	rig            string
 	vendor         string // "intel" or "amd"
 	init           string // "systemd", or "" for a script

@@ -135,7 +135,7 @@ func spawn(count string) error {
 	return wait()
 }
 
-// await reads a file again and again, for at most a minute, until the file contains the text. It prints how many milliseconds that took.
+// await polls a file for at most a minute, until the file contains the text. It prints the milliseconds that this took.
 func await(file, text string) error {
 	start := time.Now()
 	for {
@@ -184,7 +184,7 @@ func fork(seconds string) error {
 // hardly changes the result.
 const blockSize = 64 << 10
 
-// fileSize is how much of an empty file is written.
+// fileSize is the number of bytes that are written to an empty file.
 const fileSize = 16 << 20
 
 // transfer reads or writes a disk or a file, again and again from its beginning to its end.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate writes to so many MiB of memory, and then waits.
+// allocate writes to `megabytes` MiB of memory, and then waits.
 func allocate(megabytes string) error {
 	n, err := strconv.Atoi(megabytes)
 	if err != nil {

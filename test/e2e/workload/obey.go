@@ -15,15 +15,15 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/lab/load"
 )
 
-// turn is how long the load of one reading of the file lasts.
+// turn is the duration of the load after each reading of the file.
 const turn = 500 * time.Millisecond
 
 // wanted is the load of one turn. Each thread computes for some milliseconds and makes some operations. One more thread holds memory, and
 // reads blocks through the page cache.
 type wanted struct{ threads, milliseconds, operations, memory, blocks int }
 
-// obey loads the machine as much as a file says, until it is killed. It reads directly from `disk`, and through the page cache from `cached`,
-// where it uses the 128 MiB with the number `region`.
+// obey makes the load that a file describes, until it is killed. It reads directly from `disk`, and through the page
+// cache from `cached`, where it uses the 128 MiB with the number `region`.
 func obey(file, disk, cached, region string) error {
 	const threads = 8
 	number, err := strconv.Atoi(region)
@@ -104,7 +104,7 @@ type holding struct {
 }
 
 const (
-	// cachedBlocks is how many blocks are read before the first one is read again.
+	// cachedBlocks is the number of blocks that are read before the first one is read again.
 	cachedBlocks = 1024
 	cachedBlock  = 64 << 10
 )
@@ -126,7 +126,7 @@ func (h *holding) work(w wanted) error {
 	return nil
 }
 
-// hold frees the memory, and holds another number of bytes instead.
+// hold frees the memory, and allocates `bytes` bytes instead.
 func (h *holding) hold(bytes int) (err error) {
 	if h.mapped != nil {
 		if err := unix.Munmap(h.mapped); err != nil {

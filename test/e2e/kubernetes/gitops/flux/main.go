@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command flux compares, applies or awaits objects with the code of Flux, as its kustomize-controller does for a Kustomization. It reads
-// the manifest of the objects from stdin, and prints what it does with each.
+// Command flux compares, applies or awaits objects with the code of Flux, as its kustomize-controller does for a
+// Kustomization. It reads the manifest of the objects from stdin, and prints its action for each object.
 package main
 
 import (
