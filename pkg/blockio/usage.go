@@ -73,31 +73,21 @@ func usageFiles(version int, name func(iocgroup.Device) string) []cgroup.UsageFi
 			{Name: "blkio.throttle.io_serviced_recursive", Add: parseService(reads, writes, name)},
 		}
 	}
-	return []cgroup.UsageFile{{Name: "io.stat", Add: parseIOStat(name)}, {Name: "io.pressure", Add: addPressure}}
+	return []cgroup.UsageFile{
+		{Name: "io.stat", Add: parseIOStat(name)},
+		{Name: "io.pressure", Add: cgroup.Pressure(map[string]string{"some": waiting, "full": stalled})},
+	}
 }
 
 // parseIOStat returns the parser of io.stat.
 func parseIOStat(name func(iocgroup.Device) string) func(classes.Reading, []byte) {
 	measures := map[string]string{"rbytes": readBytes, "wbytes": writeBytes, "rios": reads, "wios": writes}
 	return func(reading classes.Reading, data []byte) {
-		for dev, counters := range iocgroup.ParseStat(data) {
-			part := name(dev)
-			for key, measure := range measures {
-				if value, counted := counters[key]; counted && part != "" {
-					reading[classes.Series{Measure: measure, Part: part}] = float64(value)
-				}
+		iocgroup.ParseStat(data, func(dev iocgroup.Device, key string, value uint64) {
+			if part, measure := name(dev), measures[key]; measure != "" && part != "" {
+				reading[classes.Series{Measure: measure, Part: part}] = float64(value)
 			}
-		}
-	}
-}
-
-// addPressure reads io.pressure.
-func addPressure(reading classes.Reading, data []byte) {
-	totals := cgroup.ParsePressure(data)
-	for kind, measure := range map[string]string{"some": waiting, "full": stalled} {
-		if total, counted := totals[kind]; counted {
-			reading[classes.Series{Measure: measure}] = total
-		}
+		})
 	}
 }
 

@@ -8,25 +8,22 @@ import (
 	"strings"
 )
 
-// ParseStat reads io.stat, and returns the counters of each device by their keys, e.g. "rbytes". A device may have no values. Some kernels
-// then write the next device on the same line. A device without a number, e.g. "(unknown)" for a path of an NVMe multipath device, is
-// skipped with its values.
-func ParseStat(data []byte) map[Device]map[string]uint64 {
-	all := map[Device]map[string]uint64{}
-	var counters map[string]uint64
+// ParseStat reads io.stat, and calls `each` for each counter of each device, with the key of the counter, e.g. "rbytes".
+// Some kernels write a device without values on the same line as the next device. A device without a number, e.g.
+// "(unknown)" for a path of an NVMe multipath device, is skipped with its values.
+func ParseStat(data []byte, each func(dev Device, key string, value uint64)) {
+	var dev Device
+	known := false
 	for word := range strings.FieldsSeq(string(data)) {
 		key, text, isValue := strings.Cut(word, "=")
 		if !isValue {
-			counters = nil
-			if dev, err := ParseDevice(word); err == nil {
-				counters = map[string]uint64{}
-				all[dev] = counters
-			}
+			var err error
+			dev, err = ParseDevice(word)
+			known = err == nil
 			continue
 		}
-		if value, err := strconv.ParseUint(text, 10, 64); err == nil && counters != nil {
-			counters[key] = value
+		if value, err := strconv.ParseUint(text, 10, 64); err == nil && known {
+			each(dev, key, value)
 		}
 	}
-	return all
 }

@@ -11,10 +11,15 @@ import (
 
 func TestCountersOfDevicesAreRead(t *testing.T) {
 	const text = "8:16 8:0 rbytes=4096 rios=1 cost.usage=x\n(unknown) rbytes=70000\n9:0 wios=3\n"
-	want := map[Device]map[string]uint64{
-		{Major: 8, Minor: 16}: {}, {Major: 8}: {"rbytes": 4096, "rios": 1}, {Major: 9}: {"wios": 3},
-	}
-	if diff := cmp.Diff(want, ParseStat([]byte(text))); diff != "" {
+	want := map[Device]map[string]uint64{{Major: 8}: {"rbytes": 4096, "rios": 1}, {Major: 9}: {"wios": 3}}
+	got := map[Device]map[string]uint64{}
+	ParseStat([]byte(text), func(dev Device, key string, value uint64) {
+		if got[dev] == nil {
+			got[dev] = map[string]uint64{}
+		}
+		got[dev][key] = value
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -122,40 +122,18 @@ func (s *snapshot) usageFiles() (files []cgroup.UsageFile) {
 	}
 	if sets(highProperty) {
 		files = append(files,
-			cgroup.UsageFile{Name: "memory.current", Add: func(r classes.Reading, data []byte) { put(r, memoryUsed, string(data), 1) }},
-			cgroup.UsageFile{Name: "memory.events", Add: keyed(map[string]scaled{"high": {memoryHigh, 1}})},
-			cgroup.UsageFile{Name: "memory.pressure", Add: func(r classes.Reading, data []byte) {
-				if some, counted := cgroup.ParsePressure(data)["some"]; counted {
-					r[classes.Series{Measure: memoryWaited}] = some
-				}
-			}})
+			cgroup.UsageFile{Name: "memory.current", Add: addMemory},
+			cgroup.UsageFile{Name: "memory.events", Add: cgroup.Keyed(map[string]string{"high": memoryHigh})},
+			cgroup.UsageFile{Name: "memory.pressure", Add: cgroup.Pressure(map[string]string{"some": memoryWaited})})
 	}
 	if sets(burstProperty) {
-		files = append(files, cgroup.UsageFile{Name: "cpu.stat", Add: keyed(map[string]scaled{"nr_bursts": {bursts, 1}, "burst_usec": {burstSeconds, 1e6}})})
+		files = append(files, cgroup.UsageFile{Name: "cpu.stat", Add: cgroup.Keyed(map[string]string{"nr_bursts": bursts, "burst_usec": burstSeconds})})
 	}
 	return files
 }
 
-// scaled is a measure, and how many units of the kernel make one of the measure.
-type scaled struct {
-	measure string
-	units   float64
-}
-
-// keyed returns the parser of a file with lines of the form "KEY VALUE".
-func keyed(keys map[string]scaled) func(classes.Reading, []byte) {
-	return func(reading classes.Reading, data []byte) {
-		for line := range strings.Lines(string(data)) {
-			key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if to, known := keys[key]; known {
-				put(reading, to.measure, value, to.units)
-			}
-		}
-	}
-}
-
-func put(reading classes.Reading, measure, text string, units float64) {
-	if value, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil {
-		reading[classes.Series{Measure: measure}] = float64(value) / units
+func addMemory(reading classes.Reading, data []byte) {
+	if value, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err == nil {
+		reading[classes.Series{Measure: memoryUsed}] = float64(value)
 	}
 }

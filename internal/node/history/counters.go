@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
@@ -54,8 +52,10 @@ type Tree interface {
 // Counters reads the counters of a container's cgroup, and those of the limits of its pod. It reads cgroup v2 only,
 // because cgroup v1 has no pressure stall information.
 type Counters struct {
-	fs   FS
-	tree Tree
+	fs       FS
+	tree     Tree
+	files    []cgroup.UsageFile
+	podFiles []cgroup.UsageFile
 
 	mu    sync.Mutex // guards the fields below. A call that the kernel has blocked may end while another one reads.
 	disks map[iocgroup.Device]string
@@ -65,7 +65,9 @@ type Counters struct {
 
 // NewCounters returns Counters that read below a filesystem. It does no I/O.
 func NewCounters(fs FS, tree Tree) *Counters {
-	return &Counters{fs: fs, tree: tree, disks: map[iocgroup.Device]string{}, pods: map[string]classes.Reading{}}
+	c := &Counters{fs: fs, tree: tree, podFiles: filesOfPod(), disks: map[iocgroup.Device]string{}, pods: map[string]classes.Reading{}}
+	c.files = c.filesOfContainer()
+	return c
 }
 
 // Supported returns an error if this machine has no counters.
@@ -90,7 +92,7 @@ func (c *Counters) Read(target classes.Holder) (classes.Reading, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the cgroup of %s: %w", target, err)
 	}
-	reading, err := cgroup.ReadUsage(c.fs, dir, c.files(), func() error { return errNothing })
+	reading, err := cgroup.ReadUsage(c.fs, dir, c.files, func() error { return errNothing })
 	if err == nil {
 		maps.Copy(reading, c.ofPod(target))
 	}
@@ -110,9 +112,7 @@ func (c *Counters) ofPod(target classes.Holder) classes.Reading {
 		return reading
 	}
 
-	// memory.events also counts events of the containers' limits.
-	files := []cgroup.UsageFile{{Name: "cpu.stat", Add: cpuStat()}, {Name: "memory.events.local", Add: memoryEvents()}}
-	counted, _ := cgroup.ReadUsage(c.fs, dir, files, func() error { return nil })
+	counted, _ := cgroup.ReadUsage(c.fs, dir, c.podFiles, func() error { return nil })
 	reading = classes.Reading{}
 	for series, value := range counted {
 		reading[classes.Series{Measure: series.Measure, Part: OfPod}] = value
@@ -125,38 +125,45 @@ func (c *Counters) ofPod(target classes.Holder) classes.Reading {
 
 var errNothing = errors.New("the cgroup has no counters")
 
-func (c *Counters) files() []cgroup.UsageFile {
+func (c *Counters) filesOfContainer() []cgroup.UsageFile {
+	pressure := func(measure string) func(classes.Reading, []byte) {
+		return cgroup.Pressure(map[string]string{"some": measure})
+	}
 	return []cgroup.UsageFile{
 		{Name: "io.stat", Add: c.addDisks},
 		{Name: "io.pressure", Add: pressure(IOWaiting)},
 		{Name: "memory.pressure", Add: pressure(MemoryWaiting)},
 		{Name: "cpu.pressure", Add: pressure(CPUWaiting)},
 		{Name: "cpu.stat", Add: cpuStat()},
-		{Name: "memory.stat", Add: keyed(map[string]unit{
-			"anon": {Memory, 1}, "file": {Memory, 1}, "workingset_refault_anon": {Refaults, 1}, "workingset_refault_file": {Refaults, 1},
+		{Name: "memory.stat", Add: cgroup.Keyed(map[string]string{
+			"anon": Memory, "file": Memory, "workingset_refault_anon": Refaults, "workingset_refault_file": Refaults,
 		})},
 		{Name: "memory.events", Add: memoryEvents()},
 	}
 }
 
+// filesOfPod returns the files of a pod's cgroup. Its memory.events also counts events of the containers' limits.
+func filesOfPod() []cgroup.UsageFile {
+	return []cgroup.UsageFile{{Name: "cpu.stat", Add: cpuStat()}, {Name: "memory.events.local", Add: memoryEvents()}}
+}
+
 func cpuStat() func(classes.Reading, []byte) {
-	return keyed(map[string]unit{"usage_usec": {CPUUsed, 1e6}, "throttled_usec": {Throttled, 1e6}})
+	return cgroup.Keyed(map[string]string{"usage_usec": CPUUsed, "throttled_usec": Throttled})
 }
 
 func memoryEvents() func(classes.Reading, []byte) {
-	return keyed(map[string]unit{"high": {HighEvents, 1}, "max": {MaxEvents, 1}})
+	return cgroup.Keyed(map[string]string{"high": HighEvents, "max": MaxEvents})
 }
 
 func (c *Counters) addDisks(reading classes.Reading, data []byte) {
 	measures := map[string]string{"rbytes": ReadBytes, "wbytes": WrittenBytes, "rios": Reads, "wios": Writes}
-	for dev, counters := range iocgroup.ParseStat(data) {
-		name := c.disk(dev)
-		for key, measure := range measures {
-			if value := counters[key]; value > 0 && name != "" {
+	iocgroup.ParseStat(data, func(dev iocgroup.Device, key string, value uint64) {
+		if measure := measures[key]; measure != "" && value > 0 {
+			if name := c.disk(dev); name != "" {
 				reading[classes.Series{Measure: measure, Part: name}] = float64(value)
 			}
 		}
-	}
+	})
 }
 
 // disk returns the name of a disk, or "".
@@ -171,39 +178,4 @@ func (c *Counters) disk(dev iocgroup.Device) string {
 		c.disks[dev] = name
 	}
 	return name
-}
-
-func pressure(measure string) func(classes.Reading, []byte) {
-	return func(reading classes.Reading, data []byte) {
-		if some, counted := cgroup.ParsePressure(data)["some"]; counted {
-			reading[classes.Series{Measure: measure}] = some
-		}
-	}
-}
-
-// unit is a measure, and the number of units of the kernel that make one unit of the measure.
-type unit struct {
-	measure string
-	units   float64
-}
-
-// keyed returns the parser of a file with lines of the form "KEY VALUE". It adds up the values of keys that have the
-// same measure.
-func keyed(keys map[string]unit) func(classes.Reading, []byte) {
-	return func(reading classes.Reading, data []byte) {
-		found := 0
-		for line := range strings.Lines(string(data)) {
-			key, text, _ := strings.Cut(line, " ")
-			to, known := keys[key]
-			if !known {
-				continue
-			}
-			if value, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil {
-				reading[classes.Series{Measure: to.measure}] += float64(value) / to.units
-			}
-			if found++; found == len(keys) {
-				return
-			}
-		}
-	}
 }

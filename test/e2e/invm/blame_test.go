@@ -21,6 +21,7 @@ import (
 
 	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // blameClasses has a class that limits what the containers use.
@@ -211,7 +212,9 @@ func (d *drawing) pass(t *testing.T, resource string, how time.Duration, victim,
 func (d *drawing) waited(t *testing.T, resource string, i int) float64 {
 	t.Helper()
 	data := mustRead(t, filepath.Join(d.ioCgroup(d.containers[i].cgroup()), resource+".pressure"))
-	return cgroup.ParsePressure([]byte(data))["some"]
+	reading := classes.Reading{}
+	cgroup.Pressure(map[string]string{"some": resource})(reading, []byte(data))
+	return reading[classes.Series{Measure: resource}]
 }
 
 // dropCache removes the pages of a disk from the page cache.
