@@ -82,6 +82,7 @@ func TestASlowResctrlLeavesTheRestOfASample(t *testing.T) {
 		f := newRecordedRDT(t, slow, released)
 		begun.Store(true)
 		f.RecordHistory(t.Context())
+		<-time.After(historyInterval)
 		f.RecordHistory(t.Context())
 		if blocked := f.BlockedCalls(); len(blocked) < 3 {
 			t.Fatalf("resctrl answers: %+v", blocked)

@@ -6,6 +6,7 @@ package node_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -205,6 +206,28 @@ func TestAHungMeasurementDelaysNothingForLong(t *testing.T) {
 		f.mustUpdate(t, ownerA, map[string]string{cache: "silver"})
 		f.wantClass(t, "c-a", cache, "silver/update")
 		f.wantQuickStop(t, "c-a")
+		close(stuck)
+		synctest.Wait()
+		f.wantBlocked(t, 0, "")
+	})
+}
+
+// TestMeasurementsThatHangTakeNothingFromTheHooks lets the measurements of 120 containers hang, which is more than the
+// calls that may be blocked for hooks.
+func TestMeasurementsThatHangTakeNothingFromTheHooks(t *testing.T) {
+	metered(t, func(t *testing.T, f *fixture) {
+		stuck := make(chan struct{})
+		for i := range 120 {
+			name := fmt.Sprint("stuck", i)
+			f.mustRun(t, pod(name, nil), container("c-"+name))
+			f.backends[cache].Stick("measure c-"+name, stuck)
+		}
+		for range 60 {
+			f.used(t, cache)
+		}
+		f.wantBlocked(t, 50, "measure test.example/cache of pod ns/stuck")
+		f.mustRun(t, pod("new", nil), container("c-new"))
+
 		close(stuck)
 		synctest.Wait()
 		f.wantBlocked(t, 0, "")

@@ -54,7 +54,7 @@ type Tree interface {
 type Counters struct {
 	fs       FS
 	tree     Tree
-	files    []cgroup.UsageFile
+	files    []counterFile
 	podFiles []cgroup.UsageFile
 
 	mu    sync.Mutex // guards the fields below. A call that the kernel has blocked may end while another one reads.
@@ -65,7 +65,9 @@ type Counters struct {
 
 // NewCounters returns Counters that read below a filesystem. It does no I/O.
 func NewCounters(fs FS, tree Tree) *Counters {
-	c := &Counters{fs: fs, tree: tree, podFiles: filesOfPod(), disks: map[iocgroup.Device]string{}, pods: map[string]classes.Reading{}}
+	c := &Counters{
+		fs: fs, tree: tree, podFiles: filesOfPod(), disks: map[iocgroup.Device]string{}, pods: map[string]classes.Reading{},
+	}
 	c.files = c.filesOfContainer()
 	return c
 }
@@ -86,17 +88,40 @@ func (c *Counters) Begin() {
 	clear(c.pods)
 }
 
-// Read reads the counters of a container.
-func (c *Counters) Read(target classes.Holder) (classes.Reading, error) {
+// Read reads the counters of a container. It takes the values of `measured`, and reads no file that has only these.
+func (c *Counters) Read(target classes.Holder, measured ...classes.Reading) (classes.Reading, error) {
 	dir, err := c.tree.UnifiedDir(target)
 	if err != nil {
 		return nil, fmt.Errorf("find the cgroup of %s: %w", target, err)
 	}
-	reading, err := cgroup.ReadUsage(c.fs, dir, c.files, func() error { return errNothing })
+	known := recorded(measured)
+	files := make([]cgroup.UsageFile, 0, len(c.files))
+	for _, file := range c.files {
+		if _, has := known[classes.Series{Measure: file.measured}]; !has {
+			files = append(files, file.UsageFile)
+		}
+	}
+
+	reading, err := cgroup.ReadUsage(c.fs, dir, files, func() error { return errNothing })
 	if err == nil {
+		maps.Copy(reading, known)
 		maps.Copy(reading, c.ofPod(target))
 	}
 	return reading, err
+}
+
+// recorded returns the values of readings that are recorded as they are.
+func recorded(measured []classes.Reading) classes.Reading {
+	known := classes.Reading{}
+	for _, reading := range measured {
+		for series, value := range reading {
+			switch series.Measure {
+			case ReadBytes, WrittenBytes, Reads, Writes, IOWaiting, MemoryWaiting, Bandwidth, Occupancy:
+				known[series] = value
+			}
+		}
+	}
+	return known
 }
 
 // ofPod reads the counters of the limits of a container's pod. The reading is empty if the counters cannot be read.
@@ -125,20 +150,26 @@ func (c *Counters) ofPod(target classes.Holder) classes.Reading {
 
 var errNothing = errors.New("the cgroup has no counters")
 
-func (c *Counters) filesOfContainer() []cgroup.UsageFile {
+// counterFile is a file of a container's cgroup. A reading with the series `measured` has what the file has.
+type counterFile struct {
+	cgroup.UsageFile
+	measured string
+}
+
+func (c *Counters) filesOfContainer() []counterFile {
 	pressure := func(measure string) func(classes.Reading, []byte) {
 		return cgroup.Pressure(map[string]string{"some": measure})
 	}
-	return []cgroup.UsageFile{
-		{Name: "io.stat", Add: c.addDisks},
-		{Name: "io.pressure", Add: pressure(IOWaiting)},
-		{Name: "memory.pressure", Add: pressure(MemoryWaiting)},
-		{Name: "cpu.pressure", Add: pressure(CPUWaiting)},
-		{Name: "cpu.stat", Add: cpuStat()},
-		{Name: "memory.stat", Add: cgroup.Keyed(map[string]string{
+	return []counterFile{
+		{cgroup.UsageFile{Name: "io.stat", Add: c.addDisks}, IOWaiting},
+		{cgroup.UsageFile{Name: "io.pressure", Add: pressure(IOWaiting)}, IOWaiting},
+		{cgroup.UsageFile{Name: "memory.pressure", Add: pressure(MemoryWaiting)}, MemoryWaiting},
+		{cgroup.UsageFile{Name: "cpu.pressure", Add: pressure(CPUWaiting)}, CPUWaiting},
+		{cgroup.UsageFile{Name: "cpu.stat", Add: cpuStat()}, CPUUsed},
+		{cgroup.UsageFile{Name: "memory.stat", Add: cgroup.Keyed(map[string]string{
 			"anon": Memory, "file": Memory, "workingset_refault_anon": Refaults, "workingset_refault_file": Refaults,
-		})},
-		{Name: "memory.events", Add: memoryEvents()},
+		})}, Memory},
+		{cgroup.UsageFile{Name: "memory.events", Add: memoryEvents()}, MaxEvents},
 	}
 }
 

@@ -82,19 +82,15 @@ func (r *Recorder) FollowHistory(ctx context.Context) {
 	pause.Every(ctx, r.HistoryInterval(), func() { r.RecordHistory(ctx) })
 }
 
-// RecordHistory adds one sample. It leaves out the containers for which the kernel does not answer in time; their next
-// sample has what they used meanwhile. It reads resctrl and cgroups at the same time, so that a slow resctrl does not
-// delay the cgroups.
+// RecordHistory adds one sample. It takes what the meter measures, and reads the other counters itself. It leaves out the
+// containers for which the kernel does not answer in time; their next sample has what they used meanwhile.
 func (r *Recorder) RecordHistory(ctx context.Context) {
 	if r.ring == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(recordTime, r.interval))
+	measured := r.measured(ctx)
+	ctx, cancel := context.WithTimeout(ctx, min(recordTime, r.interval)) // after the meter, whose time a slow resctrl may use up
 	defer cancel()
-
-	var monitoring sync.WaitGroup
-	var monitored map[string]classes.Reading
-	monitoring.Go(func() { monitored = r.meter.MeasureMonitored(ctx, r.guard) })
 
 	running := r.store.Where(func(e state.Holding) bool { return e.Phase.Started() && e.Scope() == classes.ContainerScope })
 	now := r.now()
@@ -103,19 +99,11 @@ func (r *Recorder) RecordHistory(ctx context.Context) {
 	var worker kernel.Worker
 	defer worker.End()
 	for _, e := range running {
-		reading, err := r.read(ctx, &worker, e.Holder)
+		reading, err := r.read(ctx, &worker, e.Holder, measured[e.ID])
 		if err != nil {
 			continue // it has ended, or the next sample tries again. A sample with a part of its values would let the others count from 0 later
 		}
 		reads = append(reads, Read{Container{e.ID, e.PodUID, e.PodNamespace, e.PodName, e.Container}, reading})
-	}
-	monitoring.Wait()
-	for _, read := range reads {
-		for series, value := range monitored[read.ID] {
-			if series.Measure == Bandwidth || series.Measure == Occupancy {
-				read.Reading[series] = value
-			}
-		}
 	}
 
 	r.mu.Lock()
@@ -123,7 +111,21 @@ func (r *Recorder) RecordHistory(ctx context.Context) {
 	r.ring.Add(now, reads)
 }
 
-func (r *Recorder) read(ctx context.Context, worker *kernel.Worker, target classes.Holder) (classes.Reading, error) {
+// measured returns what the meter measures of each container. It is empty if the meter does not answer in time.
+func (r *Recorder) measured(ctx context.Context) map[string][]classes.Reading {
+	byID := map[string][]classes.Reading{}
+	sample, _ := r.meter.UsageNow(ctx)
+	for _, h := range sample.Holders {
+		if h.Scope() == classes.ContainerScope {
+			byID[h.ID] = append(byID[h.ID], h.Reading)
+		}
+	}
+	return byID
+}
+
+func (r *Recorder) read(
+	ctx context.Context, worker *kernel.Worker, target classes.Holder, measured []classes.Reading,
+) (classes.Reading, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -131,7 +133,7 @@ func (r *Recorder) read(ctx context.Context, worker *kernel.Worker, target class
 	defer cancel()
 	call := kernel.Call{Resource: "history", HolderID: target.ID}
 	what := func() string { return fmt.Sprintf("read the counters of %s", target) }
-	return kernel.AwaitOn(ctx, worker, r.guard, call, what, func() (classes.Reading, error) { return r.counters.Read(target) })
+	return kernel.AwaitOn(ctx, worker, r.guard, call, what, func() (classes.Reading, error) { return r.counters.Read(target, measured...) })
 }
 
 // Borrow returns what was recorded. Only one caller at a time has it, because it takes some MiB; `ctx` limits how long

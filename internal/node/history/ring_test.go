@@ -336,3 +336,23 @@ func TestTheFilesOfACgroupAreRead(t *testing.T) {
 		t.Errorf("a container without a cgroup has %v", got)
 	}
 }
+
+// TestWhatTheMeterHasMeasuredIsNotReadAgain uses files with other values than those that were measured.
+func TestWhatTheMeterHasMeasuredIsNotReadAgain(t *testing.T) {
+	host := files{
+		"/pod/c/io.stat": "8:0 rbytes=1 wbytes=1\n", "/pod/c/io.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
+		"/pod/c/memory.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=3000000\n", "/pod/c/cpu.stat": "usage_usec 2000000\n",
+	}
+	io := classes.Reading{series(history.ReadBytes, "sda"): 4096, series(history.IOWaiting, ""): 1.5, series("pressure_io_stalled_seconds_total", ""): 1}
+	memory := classes.Reading{series(history.Memory, ""): 100}
+	got, err := history.NewCounters(host, host).Read(classes.Holder{Container: "main"}, io, memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := classes.Reading{
+		series(history.ReadBytes, "sda"): 4096, series(history.IOWaiting, ""): 1.5, series(history.MemoryWaiting, ""): 3, series(history.CPUUsed, ""): 2,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -24,14 +24,17 @@ const (
 	// minAge is the age at which a sample becomes too old, so that Usage measures again. A measurement of 500 containers
 	// takes about 1000 system calls.
 	minAge = time.Second
-	// sharedAge is the age at which a measurement of classes becomes too old for another sample. The history and the check of promises
-	// begin their samples at the same time.
+	// sharedAge is the age at which a sample becomes too old for UsageNow. The history and the check of promises begin
+	// their samples at the same time.
 	sharedAge = 200 * time.Millisecond
 	// sampleTime is the time after which a sample begins no more readings. readTime limits the reading of one class or
 	// container. On a busy node, a reading can take long, because resctrl waits for one CPU of each cache. The sum of
 	// sampleTime and readTime is shorter than the timeout of a scrape.
 	sampleTime = 2500 * time.Millisecond
 	readTime   = 2 * time.Second
+	// maxBlocked is how many readings may be blocked in the kernel. With so many, nothing is measured until one of
+	// them returns.
+	maxBlocked = 50
 )
 
 // errNotMeasured is the error for a resource whose holders the kernel does not measure.
@@ -41,7 +44,7 @@ var errNotMeasured = errors.New("the kernel does not measure single containers o
 // the values of one holder before these values are lost or count for another class. Meter is safe for concurrent use.
 type Meter struct {
 	store *state.View
-	guard *kernel.Guard
+	guard *kernel.Guard // apart from that of the hooks, so that readings that hang never count for hooks
 	now   func() time.Time
 	// The semaphore sampling lets one caller at a time take a sample. It guards the field `sample`.
 	sampling *semaphore.Weighted
@@ -56,8 +59,6 @@ type Meter struct {
 	// The map `pods` has, by resource and sandbox, the part of the counters of a pod's cgroup that is already counted. This
 	// part is the values at the first reading, plus the growth that was counted for the pod's containers since then.
 	pods map[key]classes.Reading
-	// The map `measured` has the last measurement of the classes of each resource that measures whole classes.
-	measured map[string]measured
 }
 
 type class struct{ resource, name string }
@@ -90,14 +91,19 @@ type Holder struct {
 // New returns a meter.
 func New(store *state.View, guard *kernel.Guard, now func() time.Time) *Meter {
 	return &Meter{
-		store: store, guard: guard, now: now, sampling: semaphore.NewWeighted(1), base: map[key]classes.Reading{}, totals: map[class]classes.Reading{},
-		pods: map[key]classes.Reading{}, measured: map[string]measured{},
+		store: store, guard: guard.Apart(maxBlocked), now: now, sampling: semaphore.NewWeighted(1), base: map[key]classes.Reading{},
+		totals: map[class]classes.Reading{}, pods: map[key]classes.Reading{},
 	}
 }
 
 // Usage returns the usage of all classes, containers and pods. It measures only if the last sample is older than
 // minAge. The sample lacks values for which the kernel does not answer in time.
-func (m *Meter) Usage(ctx context.Context) (Sample, error) {
+func (m *Meter) Usage(ctx context.Context) (Sample, error) { return m.sampleWithin(ctx, minAge) }
+
+// UsageNow works like Usage, but measures unless another client has measured at the same time.
+func (m *Meter) UsageNow(ctx context.Context) (Sample, error) { return m.sampleWithin(ctx, sharedAge) }
+
+func (m *Meter) sampleWithin(ctx context.Context, limit time.Duration) (Sample, error) {
 	waiting, cancel := context.WithTimeout(ctx, sampleTime+readTime)
 	defer cancel()
 	if err := m.sampling.Acquire(waiting, 1); err != nil {
@@ -105,7 +111,7 @@ func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 	}
 	defer m.sampling.Release(1)
 
-	if age := m.now().Sub(m.sample.Time); age >= minAge || age < 0 {
+	if age := m.now().Sub(m.sample.Time); age >= limit || age < 0 {
 		// Other clients wait for this sample too, so it is taken even if the request of the first client ends.
 		measuring, stop := context.WithTimeout(context.WithoutCancel(ctx), sampleTime)
 		defer stop()

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -48,7 +47,7 @@ func (m *Meter) measureResource(ctx context.Context, resource state.ResourceStat
 	switch meter := backend.Backend.(type) {
 	case classes.ClassMeter:
 		var containers map[string]classes.Reading
-		part.Classes, containers = m.measureClasses(ctx, m.guard, meter, resource)
+		part.Classes, containers = m.measureClasses(ctx, meter, resource)
 		part.Holders = holdersOf(resource.Name, entries, func(e state.Holding) (classes.Reading, bool) {
 			reading := containers[e.ID]
 			return reading, len(reading) > 0
@@ -81,22 +80,17 @@ func namesOf(resource state.ResourceStatus) []string {
 }
 
 // measureClasses measures each class of a resource, and the monitored containers in it. It returns the readings of
-// containers by container ID. A class has only the series that the kernel shows now. If the same was measured within the last sharedAge,
-// measureClasses returns this again. The caller has acquired the semaphore m.sampling.
+// containers by container ID. A class has only the series that the kernel shows now.
 func (m *Meter) measureClasses(
-	ctx context.Context, guard *kernel.Guard, meter classes.ClassMeter, resource state.ResourceStatus,
+	ctx context.Context, meter classes.ClassMeter, resource state.ResourceStatus,
 ) (all []Class, containers map[string]classes.Reading) {
-	if last, ok := m.lastClasses(resource.Name); ok {
-		return last.all, last.containers
-	}
-
 	var worker kernel.Worker
 	defer worker.End()
 	containers = map[string]classes.Reading{}
 	for _, name := range namesOf(resource) {
 		call := kernel.Call{Resource: "usage of " + resource.Name, Class: name}
 		what := func() string { return fmt.Sprintf("measure class %q of %s", name, resource.Name) }
-		reading, _ := read(ctx, &worker, guard, call, what, func(ctx context.Context) (classes.ClassReading, error) {
+		reading, _ := read(ctx, &worker, m.guard, call, what, func(ctx context.Context) (classes.ClassReading, error) {
 			return meter.MeasureClass(ctx, name)
 		})
 		maps.Copy(containers, reading.Containers)
@@ -104,26 +98,7 @@ func (m *Meter) measureClasses(
 			all = append(all, Class{resource.Name, name, reading.Class})
 		}
 	}
-
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.measured[resource.Name] = measured{m.now(), all, containers}
 	return all, containers
-}
-
-// measured is a result of measureClasses. Nobody changes its maps.
-type measured struct {
-	at         time.Time
-	all        []Class
-	containers map[string]classes.Reading
-}
-
-func (m *Meter) lastClasses(resource string) (last measured, ok bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	last, ok = m.measured[resource]
-	age := m.now().Sub(last.at)
-	return last, ok && age >= 0 && age < sharedAge
 }
 
 func (m *Meter) measureVolume(
@@ -192,26 +167,4 @@ func (m *Meter) forget(status state.Status) []state.Holding {
 	maps.DeleteFunc(m.totals, func(c class, _ classes.Reading) bool { return !named[c] })
 	maps.DeleteFunc(m.base, func(k key, _ classes.Reading) bool { return !holders[k.id] })
 	return entries
-}
-
-// MeasureMonitored measures the containers that a classes.Monitor monitors, by container ID. It lacks those for which the kernel does not
-// answer in time, and counts these calls at the given guard. It reads nothing if the node has no Monitor.
-func (m *Meter) MeasureMonitored(ctx context.Context, guard *kernel.Guard) map[string]classes.Reading {
-	all := map[string]classes.Reading{}
-	live := m.store.Live()
-	for _, name := range live.Names() {
-		r, _ := live.Resource(name)
-		monitor, is := r.Backend.(classes.Monitor)
-		if !is || r.Unavailable != nil || len(monitor.Monitored()) == 0 || m.sampling.Acquire(ctx, 1) != nil {
-			continue
-		}
-		for _, resource := range m.store.Status().Resources {
-			if resource.Name == name {
-				_, containers := m.measureClasses(ctx, guard, monitor, resource)
-				maps.Copy(all, containers)
-			}
-		}
-		m.sampling.Release(1)
-	}
-	return all
 }
