@@ -118,8 +118,9 @@ func (e Event) domain(dir string) (id int, ok bool) {
 // countersOf reads some files of a group. The result is nil if there is no such group.
 func (t Tree) countersOf(group string, files []counterFile) (counters Counters, err error) {
 	var problems []error
+	dir := t.path(group, "mon_data")
 	for _, file := range files {
-		data, err := t.host.ReadFile(t.path(group, "mon_data", file.path))
+		data, err := t.host.ReadFile(dir + "/" + file.path)
 		if NotExist(err) { // the CPU may lack a counter, and a cache disappears with its CPUs
 			continue
 		}
@@ -140,17 +141,7 @@ func (t Tree) countersOf(group string, files []counterFile) (counters Counters, 
 // counter for each group.
 func (t Tree) Unassigned(group string) (bool, error) {
 	assigned, err := t.Assignments(group)
-	if err != nil || assigned != nil {
-		return assigned.Lacks(MBMTotal), err
-	}
-
-	files, err := t.counterFiles(group, []Event{MBMTotal})
-	for _, file := range files {
-		if data, err := t.host.ReadFile(t.path(group, "mon_data", file.path)); err == nil && strings.TrimSpace(string(data)) == "Unassigned" {
-			return true, nil
-		}
-	}
-	return false, err
+	return assigned.Lacks(MBMTotal), err
 }
 
 // ParseCounter reads a file in mon_data. ok is false if the file has no number: the kernel writes "Unavailable" while it has no

@@ -19,7 +19,7 @@ func (cs *Containers) shareCounters(ctx context.Context, m *Machine, running []c
 	if len(m.Offered) == 0 && !m.Selection.Enabled() || !m.Selection.monitorsBandwidth() {
 		return // class files configure nothing that needs counters
 	}
-	if assigned, err := m.Assignments(resctrl.Root); err != nil || assigned == nil {
+	if !m.mayAssignCounters() {
 		return
 	}
 	users, changes, err := cs.plannedCounters(m, running, cs.rotation.next(cs.now(), m.Selection.Rotate))
@@ -32,6 +32,12 @@ func (cs *Containers) shareCounters(ctx context.Context, m *Machine, running []c
 		cs.assign(ctx, m, users, changes)
 	}
 	cs.recordCounters(users)
+}
+
+// mayAssignCounters returns false if each group has its counters, because the CPU or the kernel assigns none.
+func (m *Machine) mayAssignCounters() bool {
+	assigned, err := m.Assignments(resctrl.Root)
+	return err != nil || assigned != nil
 }
 
 // recordCounters records which containers have counters now. It leaves out those whose monitoring has ended meanwhile.

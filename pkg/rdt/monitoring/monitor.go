@@ -377,7 +377,12 @@ func (cs *Containers) Find() {
 	cs.monitors.replace(found, foreign)
 	controls = slices.DeleteFunc(controls, func(name string) bool { return !m.Exists(name) }) // others are files of newer kernels
 	cs.monitors.reserve(m.Info, max(len(controls), 1+len(m.Offered)))
+	assignable := m.mayAssignCounters()
 	for id, control := range found {
-		cs.lookForCounter(m, id, control)
+		if assignable {
+			cs.lookForCounter(m, id, control)
+		} else {
+			cs.noteCounter(id, false)
+		}
 	}
 }

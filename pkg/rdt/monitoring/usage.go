@@ -61,14 +61,20 @@ func readingOf(counters resctrl.Counters) classes.Reading {
 
 // SeriesOf returns the series whose values a counter has.
 func SeriesOf(counter resctrl.Counter) classes.Series {
-	names := map[resctrl.Event]string{
-		resctrl.LLCOccupancy: "llc_occupancy_bytes",
-		resctrl.MBMTotal:     bandwidthTotal,
-		resctrl.MBMLocal:     "memory_bandwidth_local_bytes_total",
-		resctrl.CoreEnergy:   energy,
-		resctrl.CoreActivity: activity,
+	series := classes.Series{Part: strconv.Itoa(counter.Domain)}
+	switch counter.Event {
+	case resctrl.LLCOccupancy:
+		series.Measure = "llc_occupancy_bytes"
+	case resctrl.MBMTotal:
+		series.Measure = bandwidthTotal
+	case resctrl.MBMLocal:
+		series.Measure = "memory_bandwidth_local_bytes_total"
+	case resctrl.CoreEnergy:
+		series.Measure = energy
+	case resctrl.CoreActivity:
+		series.Measure = activity
 	}
-	return classes.Series{Measure: names[counter.Event], Part: strconv.Itoa(counter.Domain)}
+	return series
 }
 
 // measure reads the selected counters of a group. The reading is nil if there is no such group, or if the CPU has none of them.
