@@ -182,7 +182,14 @@ func (r Root) ReadDir(path string) ([]string, error) {
 
 // Subdirs returns the names of the subdirectories of a directory, sorted.
 func (r Root) Subdirs(path string) ([]string, error) {
-	entries, err := os.ReadDir(r.path(path))
+	path = r.path(path)
+	var stat unix.Stat_t
+	// In most filesystems, such as those of cgroups, a directory has one link for each subdirectory, and two others.
+	// In other filesystems, it has one link.
+	if unix.Stat(path, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFDIR && stat.Nlink == 2 {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(path)
 	var names []string
 	for _, entry := range entries {
 		if entry.IsDir() {

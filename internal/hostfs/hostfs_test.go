@@ -238,6 +238,9 @@ func TestSubdirsAreDirectoriesAlone(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 
+	if got, err := Root(dir).Subdirs("/a"); err != nil || len(got) > 0 {
+		t.Errorf("a directory without subdirectories has %q, %v", got, err)
+	}
 	if _, err := Root(dir).Subdirs("/none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}

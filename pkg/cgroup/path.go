@@ -69,10 +69,13 @@ func isSystemd(cgroupsPath string) bool {
 }
 
 func cleanPath(cgroupsPath string) (string, error) {
-	if slices.Contains(strings.Split(cgroupsPath, "/"), "..") {
+	if strings.Contains(cgroupsPath, "..") && slices.Contains(strings.Split(cgroupsPath, "/"), "..") {
 		return "", fmt.Errorf("%w: %.300q leaves the cgroup tree", ErrBadPath, cgroupsPath)
 	}
-	return path.Join("/", cgroupsPath), nil
+	if !strings.HasPrefix(cgroupsPath, "/") {
+		cgroupsPath = "/" + cgroupsPath
+	}
+	return path.Clean(cgroupsPath), nil
 }
 
 // unitPath returns the path of the systemd unit that container runtimes create for "slice:prefix:name".

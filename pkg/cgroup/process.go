@@ -88,7 +88,7 @@ func (t *Tree) threadsIn(h hierarchy, target classes.Holder) ([]int, error) {
 
 // idsBelow reads a file with IDs of processes or threads in a cgroup and all cgroups below it.
 func (t *Tree) idsBelow(dir, file string) ([]int, error) {
-	data, err := t.fs.ReadFile(path.Join(dir, file))
+	data, err := t.fs.ReadFile(dir + "/" + file)
 	if err != nil {
 		return nil, fmt.Errorf("read threads: %w", err)
 	}

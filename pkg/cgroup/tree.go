@@ -146,7 +146,7 @@ func (t *Tree) Exists(target classes.Holder) bool {
 // may share.
 func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	group, err := ownPath(target)
-	dir := path.Join(h.point, group)
+	dir := h.point + group
 	switch {
 	case target.CgroupsPath == "":
 		err = fmt.Errorf("%w: the runtime reported no cgroups path", ErrNoCgroup)
@@ -178,7 +178,7 @@ func (t *Tree) payloadDir(target classes.Holder, dir string) string {
 	if target.PID <= 0 || target.Scope() != classes.ContainerScope || !isSystemd(target.CgroupsPath) {
 		return dir
 	}
-	payload := path.Join(dir, "container")
+	payload := dir + "/container"
 	if processes, err := t.idsBelow(payload, "cgroup.procs"); err == nil && slices.Contains(processes, target.PID) {
 		return payload
 	}
@@ -186,10 +186,9 @@ func (t *Tree) payloadDir(target classes.Holder, dir string) string {
 }
 
 func (t *Tree) isGroup(dir string) bool {
-	file := path.Join(dir, "cgroup.procs")
 	if fs, ok := t.fs.(finder); ok {
-		return fs.Exists(file)
+		return fs.Exists(dir)
 	}
-	_, err := t.fs.ReadFile(file)
+	_, err := t.fs.ReadFile(dir + "/cgroup.procs")
 	return err == nil || !errors.Is(err, fs.ErrNotExist) // a threaded cgroup refuses the read, but exists
 }
