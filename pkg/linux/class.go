@@ -6,7 +6,6 @@ package linux
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -136,8 +135,8 @@ const (
 	weightFile = "cpu.weight"
 )
 
-func cgroupFiles() []cgroupFile {
-	return []cgroupFile{
+func cgroupFiles() [8]cgroupFile {
+	return [...]cgroupFile{
 		{"memory.min", "memory.min", "0", "memory", "Linux 4.18 or later"},
 		{"memory.low", "memory.low", "0", "memory", "Linux 4.5 or later"},
 		{"memory.high", "memory.high", "max", "memory", "Linux 4.5 or later"},
@@ -151,12 +150,12 @@ func cgroupFiles() []cgroupFile {
 
 // fileOf returns the file of a setting.
 func fileOf(setting classes.Setting) cgroupFile {
-	files := cgroupFiles()
-	i := slices.IndexFunc(files, func(f cgroupFile) bool { return f.file == setting.Key })
-	if setting.Name != classes.SettingUnified || i < 0 {
-		return cgroupFile{}
+	for _, f := range cgroupFiles() {
+		if setting.Name == classes.SettingUnified && f.file == setting.Key {
+			return f
+		}
 	}
-	return files[i]
+	return cgroupFile{}
 }
 
 // original returns the value of a cgroup v2 file that a container had before its class.

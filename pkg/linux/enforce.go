@@ -112,7 +112,8 @@ func (b *Backend) write(target classes.Holder, files map[string]string) (err err
 		}
 	}()
 	// The kernel refuses the weight of an idle cgroup, so it is last.
-	for _, f := range append(cgroupFiles(), cgroupFile{name: weightFile, file: weightFile}) {
+	known := cgroupFiles()
+	for _, f := range append(known[:], cgroupFile{name: weightFile, file: weightFile}) {
 		wanted, sets := files[f.file]
 		if !sets {
 			continue

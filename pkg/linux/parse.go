@@ -254,8 +254,9 @@ func (p *parser) pids(f *classes.Field) {
 
 // file adds a property that is a file of cgroup v2.
 func (p *parser) file(name string, v value) {
-	i := slices.IndexFunc(cgroupFiles(), func(f cgroupFile) bool { return f.name == name })
-	p.set(name, classes.Unified(cgroupFiles()[i].file), v)
+	files := cgroupFiles()
+	i := slices.IndexFunc(files[:], func(f cgroupFile) bool { return f.name == name })
+	p.set(name, classes.Unified(files[i].file), v)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -166,11 +166,13 @@ func (r *Reconciler) observe(ctx context.Context, e state.Holding) (observed []o
 // also records what other programs have set for the holder.
 func (r *Reconciler) plan(e state.Holding, observed []observation) (steps []Step) {
 	for _, o := range observed {
-		r.store.Modify(e.ID, func(h *state.Holding) {
-			h.SetForeign(o.assigned.Resource, o.Foreign)
-			h.SetStale(o.assigned.Resource, o.Stale)
-			h.SetLimited(o.assigned.Resource, o.Limited)
-		})
+		if name := o.assigned.Resource; e.Foreign[name] != o.Foreign || e.Stale[name] != o.Stale || e.Limited[name] != o.Limited {
+			r.store.Modify(e.ID, func(h *state.Holding) {
+				h.SetForeign(name, o.Foreign)
+				h.SetStale(name, o.Stale)
+				h.SetLimited(name, o.Limited)
+			})
+		}
 		if step, needed := o.step(e); needed {
 			step.observed = &o.Observation
 			steps = append(steps, step)

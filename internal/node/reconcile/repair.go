@@ -179,17 +179,17 @@ func (r *Reconciler) threadGroups(selected func(e state.Holding, resource string
 	if len(movers) == 0 {
 		return nil
 	}
-	moves := func(e state.Holding, resource string) bool { return movers[resource] != nil && selected(e, resource) }
 	entries := r.store.Where(func(e state.Holding) bool {
 		return e.Phase.Started() && e.Container != "" &&
-			slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return moves(e, a.Resource) })
+			slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return movers[a.Resource] != nil && selected(e, a.Resource) })
 	})
 
 	groups := map[threadGroup][]classes.Holder{}
 	for _, e := range entries {
 		for _, a := range e.Assignments {
-			if moves(e, a.Resource) && r.guard.MayCall(kernel.Call{Resource: a.Resource, HolderID: e.ID}) == nil {
-				group := threadGroup{movers[a.Resource], a.Resource, e.ObservedClass(a.Resource)}
+			mover := movers[a.Resource]
+			if mover != nil && selected(e, a.Resource) && r.guard.MayCall(kernel.Call{Resource: a.Resource, HolderID: e.ID}) == nil {
+				group := threadGroup{mover, a.Resource, e.ObservedClass(a.Resource)}
 				groups[group] = append(groups[group], e.Holder)
 			}
 		}
