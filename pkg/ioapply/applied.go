@@ -41,15 +41,15 @@ func (a Applied) Settings() iocgroup.Values {
 // with returns a copy of `a` that also has the values. `changed` is false if `a` has them already.
 func (a Applied) with(values iocgroup.Values) (both Applied, changed bool) {
 	both = a
-	both.Values = maps.Clone(a.Values)
-	if both.Values == nil {
-		both.Values = map[iocgroup.Setting][]iocgroup.Value{}
-	}
 	for s, value := range values {
-		if !slices.Contains(a.Values[s], value) {
-			both.Values[s] = append(slices.Clone(a.Values[s]), value)
-			changed = true
+		if slices.Contains(a.Values[s], value) {
+			continue
 		}
+		if !changed {
+			both.Values, changed = map[iocgroup.Setting][]iocgroup.Value{}, true
+			maps.Copy(both.Values, a.Values)
+		}
+		both.Values[s] = append(slices.Clone(a.Values[s]), value)
 	}
 	return both, changed
 }
