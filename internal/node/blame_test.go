@@ -42,7 +42,8 @@ resources:
 // pressing is a host whose cgroups also have pressure stall information and statistics of the CPU and of memory.
 type pressing struct {
 	crashHost
-	// waited is for I/O, and `disks` how many disks a container uses beside those of the host. Both are by directory.
+	// `waited` is the time of waiting for I/O. `disks` is the number of disks that a container uses beside those of the
+	// host. Both are by directory.
 	waited map[string]time.Duration
 	disks  map[string]int
 }
@@ -124,7 +125,8 @@ func (b *blamed) pass() {
 	time.Sleep(historyInterval) //nolint:forbidigo // the clock of synctest advances at once
 }
 
-// records lets intervals pass, in each of which containers write a number of MB/s to sda, and those that wait do so half of the time.
+// records lets `n` intervals pass. In each of them, containers write `writes` MB/s to sda, and the containers in
+// `waits` wait for half of the time.
 func (b *blamed) records(t *testing.T, n int, writes map[string]uint64, waits ...string) {
 	t.Helper()
 	for range n {
@@ -143,8 +145,9 @@ func blamedPod(namespace, pod, uid, container string) blame.Request {
 	return blame.Request{Selection: history.Selection{Namespace: namespace, Pod: pod, PodUID: uid, Container: container}}
 }
 
-// TestANodeNamesTheContainerThatWritesToTheSameDisk lets three containers write, of which one writes 380 MB/s for a while. The class
-// medium is the smallest change that helps: fast leaves more than half of the rise, slow is full and smaller, and other limits another disk.
+// TestANodeNamesTheContainerThatWritesToTheSameDisk lets three containers write. One of them writes 380 MB/s for a
+// while. The class medium is the smallest change that helps: class fast removes less than half of the rise, class slow
+// is smaller and full, and class other limits another disk.
 func TestANodeNamesTheContainerThatWritesToTheSameDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
@@ -278,7 +281,6 @@ func TestOneRequestAtATimeHasTheHistory(t *testing.T) {
 	})
 }
 
-// wantOneLine checks an error and its text.
 func wantOneLine(t *testing.T, name string, err, kind error, text string) {
 	t.Helper()
 	if !errors.Is(err, kind) || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "\n") {
@@ -286,7 +288,7 @@ func wantOneLine(t *testing.T, name string, err, kind error, text string) {
 	}
 }
 
-func TestWhatCannotBeBlamedIsOneLine(t *testing.T) {
+func TestAnErrorOfBlameIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
 		want := func(name string, r blame.Request, kind error, text string) {
@@ -343,7 +345,7 @@ func TestWhatCannotBeBlamedIsOneLine(t *testing.T) {
 	})
 }
 
-// TestWithCgroupV1NothingIsRecorded also tests machines that mount cgroup v2 beside v1, where the runtime uses v1.
+// TestWithCgroupV1NothingIsRecorded also tests machines that mount cgroup v2 beside v1, if the runtime uses v1.
 func TestWithCgroupV1NothingIsRecorded(t *testing.T) {
 	for name, kernel := range map[string]*simcgroup.Machine{"v1": simcgroup.NewLegacy(), "hybrid": simcgroup.NewHybrid()} {
 		m := newMachine(t, sim.New(sim.Options{Cgroups: kernel}), func(crashHost) classes.Kind { return classes.Kind{} }, "", "")

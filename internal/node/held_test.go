@@ -24,7 +24,7 @@ import (
 
 const heldInterval = 15 * time.Second
 
-// judges lets a node judge in a simulated time. `use` simulates what the container uses in each interval.
+// judges runs the judge of a node in simulated time. `use` simulates the use of the container in each interval.
 type judges struct {
 	*machine
 	use func()
@@ -61,8 +61,8 @@ func wantHeld(t *testing.T, c classes.Condition, reason string, texts ...string)
 	}
 }
 
-// TestANodeJudgesALimitOfBlockIO writes 1 MB/s, then as much as the limit allows, and then four times as much: another program has
-// removed the limit. Class first allows 50 writes per second and 1 MB/s of reads.
+// TestANodeJudgesALimitOfBlockIO uses less than the limit, then as much as it allows, and then four times as much,
+// because another program has removed the limit. Class first allows 50 writes per second and 1 MB/s of reads.
 func TestANodeJudgesALimitOfBlockIO(t *testing.T) {
 	for name, legacy := range map[string]bool{"cgroup v2": false, "cgroup v1": true} {
 		t.Run(name, func(t *testing.T) {
@@ -93,9 +93,9 @@ func TestANodeJudgesALimitOfBlockIO(t *testing.T) {
 	}
 }
 
-// TestADayWithinTheLimitsRaisesNoAlarm is a soak in simulated time. A container transfers random parts of what its limits allow, with
-// requests of up to 4 MB at once, and its class changes, and the plugin restarts.
-func TestADayWithinTheLimitsRaisesNoAlarm(t *testing.T) {
+// TestADayWithinTheLimitsIsNeverLimitNotHeld is a soak in simulated time. A container uses random parts of its limits,
+// with requests of up to 4 MB at once, while its class changes and the plugin restarts.
+func TestADayWithinTheLimitsIsNeverLimitNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newBlockIOMachine(t, false, "first").machine
 		draws := rand.New(rand.NewPCG(1, 2))
@@ -146,13 +146,13 @@ resources:
 // dimm is a table of the firmware with one module of DDR4-3200, which transfers 25.6 GB/s.
 const dimm = "\x11\x17\x00\x00" + "\x00\x00\x00\x00\x00\x00" + "\x40\x00" + "\x00\x40" + "\x00\x00\x00\x00\x00\x00\x00" + "\x80\x0c" + "\x00\x00"
 
-// TestANodeJudgesSharesOfCachesAndBandwidth lets the class occupy and transfer a part of what it may, and then too much.
+// TestANodeJudgesSharesOfCachesAndBandwidth lets the class use a part of its limits, and then more than its limits.
 func TestANodeJudgesSharesOfCachesAndBandwidth(t *testing.T) {
 	for _, test := range []struct {
 		name, options, all, half string
 		// firmware is the table of the memory modules.
 		firmware string
-		// bytes is what the class may transfer in a second. It is 0 if that is unknown.
+		// bytes is the limit of the class in bytes per second, or 0 if it is unknown.
 		bytes                 float64
 		counts, reached, much string
 	}{
@@ -208,8 +208,9 @@ func TestANodeJudgesSharesOfCachesAndBandwidth(t *testing.T) {
 	}
 }
 
-// TestANodeSaysWhatIsNotMeasured uses a class without containers, and then a container on a machine whose kernel shows no values.
-func TestANodeSaysWhatIsNotMeasured(t *testing.T) {
+// TestANodeReportsWhatIsNotMeasured has a class without containers, and then a container on a machine whose kernel
+// shows no values.
+func TestANodeReportsWhatIsNotMeasured(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		create  bool
@@ -288,7 +289,7 @@ type priorities struct{ crashHost }
 
 func (priorities) IOPriority(int) (int, error) { return 0, nil }
 
-// TestWithoutAnIntervalNothingIsJudged: the node has the conditions of nothing, and reads nothing.
+// TestWithoutAnIntervalNothingIsJudged checks that no class has the condition, and that nothing is read.
 func TestWithoutAnIntervalNothingIsJudged(t *testing.T) {
 	m := newBlockIOMachine(t, false, "first").machine
 	m.fixture.restart(t, func(o *node.Options) { o.HeldInterval = 0 })

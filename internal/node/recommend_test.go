@@ -40,8 +40,8 @@ func wantRecommended(t *testing.T, got recommend.Recommendation, want string) {
 	}
 }
 
-// TestANodeRecommendsTheSmallestClassThatFits lets containers write at different rates: one without a class, one that its class
-// holds, one that leaves most of its class over, one that writes more than any class allows, and one that does nothing.
+// TestANodeRecommendsTheSmallestClassThatFits lets containers write at different rates: one without a class, one at the
+// limit of its class, one far below its limit, one that writes more than any class allows, and one that writes nothing.
 func TestANodeRecommendsTheSmallestClassThatFits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
@@ -78,8 +78,9 @@ func TestANodeRecommendsTheSmallestClassThatFits(t *testing.T) {
 	})
 }
 
-// TestValuesOfAnotherClassDoNotCount changes the class of a container, and then the limits of the class.
-func TestValuesOfAnotherClassDoNotCount(t *testing.T) {
+// TestTheHistoryBeforeAChangeOfTheClassDoesNotCount changes the class of a container, and later the limits of the
+// class.
+func TestTheHistoryBeforeAChangeOfTheClassDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
 		db := b.runs(t, "db", "blockio=medium")
@@ -119,7 +120,7 @@ func (b *blamed) loads(t *testing.T, text string) {
 	b.Reconcile(t.Context())
 }
 
-// newBlamedPod returns a node with classes of pods, and its pod "db", which has no container yet.
+// newBlamedPod returns a node with classes of pod scope, and its pod "db" without containers.
 func newBlamedPod(t *testing.T) (*blamed, classes.Holder) {
 	t.Helper()
 	b := newBlamed(t, strings.Replace(blamedFiles, "k8s.io/blockio", "vendor.example/pods\n  scope: pod", 1))
@@ -129,7 +130,7 @@ func newBlamedPod(t *testing.T) (*blamed, classes.Holder) {
 	return b, p
 }
 
-// TestAClassOfPodsMustFitAllContainersOfThePod asks about a pod with two containers, of which one writes what fits into the class slow.
+// TestAClassOfPodsMustFitAllContainersOfThePod has a pod with two containers. Class slow would fit one of them alone.
 func TestAClassOfPodsMustFitAllContainersOfThePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, p := newBlamedPod(t)
@@ -161,8 +162,9 @@ func (b *blamed) runsBeside(t *testing.T, p classes.Holder, name string) string 
 	return c.CgroupsPath
 }
 
-// TestOnlyContainersThatRunAreRecommended lets one of two containers end, as init containers do, and then the other one.
-func TestOnlyContainersThatRunAreRecommended(t *testing.T) {
+// TestOnlyRunningContainersGetARecommendation lets one of two containers end, as init containers do, and then the other
+// one.
+func TestOnlyRunningContainersGetARecommendation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
 		p := pod("db", nil)
@@ -179,7 +181,8 @@ func TestOnlyContainersThatRunAreRecommended(t *testing.T) {
 	})
 }
 
-// TestAProposedClassHasAValidName lets containers write more than any class allows, whose names are as long as names can be.
+// TestAProposedClassHasAValidName has containers with the longest possible names, which write more than any class
+// allows.
 func TestAProposedClassHasAValidName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
@@ -230,7 +233,7 @@ func TestNothingIsRecommendedFromAPartOfThePod(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeRecommendedIsOneLine(t *testing.T) {
+func TestAnErrorOfRecommendIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
 		want := func(name string, s history.Selection, kind error, text string) {

@@ -8,7 +8,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// rates has the names of limits in class files and what counts against them, in the order of iocgroup.RateKeys.
+// rates has the names of the limits in class files and the measures that they limit, in the order of iocgroup.RateKeys.
 func rates() [iocgroup.RateKinds]struct{ name, measure string } {
 	return [...]struct{ name, measure string }{
 		{"ThrottleReadBps", readBytes}, {"ThrottleWriteBps", writeBytes}, {"ThrottleReadIOPS", reads}, {"ThrottleWriteIOPS", writes},

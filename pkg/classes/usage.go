@@ -24,7 +24,7 @@ type Series struct {
 	Measure, Part string
 }
 
-// Cumulative reports whether the value only grows.
+// Cumulative reports whether the value is a counter, which only grows.
 func (s Series) Cumulative() bool { return strings.HasSuffix(s.Measure, "_total") }
 
 // Reading has the values that the kernel shows at one moment. It lacks the values that the kernel does not measure now.
@@ -55,7 +55,7 @@ type HolderMeter interface {
 	SumsEnded() bool
 }
 
-// VolumeMeter is a Backend that measures what pods use of the disks of their volumes, and the limits that apply to this use.
+// VolumeMeter is a Backend that measures the use of volumes' disks by pods, and the limits that apply to this use.
 type VolumeMeter interface {
 	Backend
 	// MeasureVolume reads the values of a volume of a running container. The error is ErrEnded if the pod has ended.
@@ -87,7 +87,8 @@ type Monitor interface {
 // Rotator is a Monitor that measures some containers in turn.
 type Rotator interface {
 	Monitor
-	// RotateEvery returns how often MonitorAll must be called at least. It is 0 if the live configuration does not ask for turns.
+	// RotateEvery returns the longest interval between calls of MonitorAll. It is 0 if the live configuration does not
+	// select turns.
 	RotateEvery() time.Duration
 }
 

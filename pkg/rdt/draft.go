@@ -16,8 +16,8 @@ import (
 
 var _ classes.Drafter = (*Backend)(nil)
 
-// Draft implements classes.Drafter. The class is in a partition with the whole cache and bandwidth. It has the same share of each cache,
-// the largest that a bound needs.
+// Draft implements classes.Drafter. The class is in a partition with the whole cache and bandwidth. It has the same
+// share of each cache: the largest share that a bound needs.
 func (b *Backend) Draft(class string, bounds []classes.Bound) map[string]any {
 	now := b.live.Load()
 	info := now.machine.info
@@ -74,7 +74,8 @@ func bandwidthText(info *resctrl.BandwidthInfo, bytes, memory float64) string {
 	return ""
 }
 
-// percentOf returns the per cent that a part is of a whole, rounded up to 5. It is 0 if the whole is unknown.
+// percentOf returns `part` in per cent of `whole`, rounded up to a multiple of 5. It is 0 if `whole` is 0, which means
+// unknown.
 func percentOf(part, whole float64) int {
 	if whole <= 0 || part <= 0 {
 		return 0

@@ -12,8 +12,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
-// shareTolerance is the part of a share of a cache or of memory bandwidth by which a class may exceed it. A mask limits where new lines go,
-// and lines from before stay; the CPU and the kernel control bandwidth in steps of up to 10%.
+// shareTolerance is the part of a share of a cache or of memory bandwidth by which a class may exceed the share. A mask
+// limits only new lines, and older lines stay; the CPU and the kernel control bandwidth in steps of up to 10%.
 const shareTolerance = 0.25
 
 // bandwidthBurst is the memory traffic that passes before a feedback loop can react, in bytes.
@@ -31,7 +31,7 @@ func (b *Backend) Promises(_ classes.Holder, class string) []classes.Promise {
 	return append(cachePromises(schemata, now.machine.info), bandwidthPromises(schemata, now.machine.info, now.memory)...)
 }
 
-// cachePromises returns the share of each L3 cache. With code and data apart, a class can have what both masks have.
+// cachePromises returns the share of each L3 cache. With separate masks for code and data, a class can use both.
 func cachePromises(schemata resctrl.Schemata, info resctrl.Info) (promises []classes.Promise) {
 	schemas := info.Schemas(resctrl.L3)
 	if len(schemas) == 0 {
@@ -58,8 +58,8 @@ func cachePromises(schemata resctrl.Schemata, info resctrl.Info) (promises []cla
 	return promises
 }
 
-// bandwidthPromises returns the memory bandwidth of each domain. `memory` is the bandwidth of all memory modules, or 0 if it is unknown. A
-// per cent is one of what the modules can transfer at most, of which each domain gets the same part.
+// bandwidthPromises returns the memory bandwidth of each domain. `memory` is the bandwidth of all memory modules, or 0
+// if it is unknown. 100 per cent is the maximum transfer rate of the modules, divided evenly between the domains.
 func bandwidthPromises(schemata resctrl.Schemata, info resctrl.Info, memory float64) (promises []classes.Promise) {
 	if info.Bandwidth == nil {
 		return nil

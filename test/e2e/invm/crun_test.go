@@ -55,7 +55,7 @@ func runByCrun(t *testing.T, n *node) {
 		{name: "containers and what is exec'd into them are in their groups", test: groups, on: everywhere},
 		{name: "an update moves all processes of a container or none", test: changedClass, on: everywhere},
 		{name: "classes survive a resize of the container", test: resizes, on: everywhere},
-		{name: "a start that cannot be enforced leaves nothing running outside of its class", test: startsOutside, on: crio},
+		{name: "a container whose class cannot be enforced does not start", test: startsOutside, on: crio},
 	} {
 		c.run(t, p)
 	}

@@ -61,7 +61,7 @@ func TestSystemd(t *testing.T) {
 		{name: "systemd is reloaded under what runs", test: reloadsOfSystemd, on: containerd},
 		{name: "units are changed under what runs", test: changedUnits, on: containerd},
 		{name: "classes survive a resize of the container", test: resizes, on: everywhere},
-		{name: "restarts leave everything as it was", test: restarts, on: everywhere},
+		{name: "restarts of plugin and runtime change no container", test: restarts, on: everywhere},
 	} {
 		c.run(t, p)
 	}
