@@ -47,9 +47,10 @@ type Options struct {
 	Tracer *tracing.Exporter
 	// RepairInterval is how often the agent looks for drift and corrects it.
 	RepairInterval time.Duration
-	// HeldInterval is how often the agent compares what classes promise with what the kernel measures. 0 is never.
+	// HeldInterval is the interval at which the agent compares the promises of classes with the measured values. 0
+	// means never.
 	HeldInterval time.Duration
-	// HistoryInterval is how often the agent records what containers use and wait for. 0 is never.
+	// HistoryInterval is the interval at which the agent records the use and the waiting of containers. 0 means never.
 	HistoryInterval time.Duration
 }
 

@@ -27,7 +27,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
-// idleRotation is how often the agent looks whether class files ask for monitoring in turns, while they do not.
+// idleRotation is the interval at which the agent checks whether new class files select monitoring in turns.
 const idleRotation = 5 * time.Second
 
 // settling returns how long the agent waits before each repair that follows the addition or removal of a device, or the

@@ -24,7 +24,7 @@ const (
 	// maxSize limits the size of the file that is read. The changes of 500 containers take about 100 KiB, and 1000 claims
 	// take up to 600 KiB.
 	maxSize = 16 << 20
-	// slack is how much may be appended to a small file before it is written anew.
+	// `slack` is the number of bytes that may be appended to a small file before the file is written anew.
 	slack = 64 << 10
 )
 
@@ -37,7 +37,8 @@ type Changes struct {
 	path, bootID string
 
 	writing sync.Mutex // serializes the methods that write the file, and guards the next three fields; it is locked before mu
-	// size is that of the file, and `room` is how much may still be appended to it. If the room is 0, the file is written anew.
+	// `size` is the size of the file. `room` is the number of bytes that may still be appended to it. If it is 0, the
+	// file is written anew.
 	size, room int64
 	// appended is true if the file has more than one line.
 	appended bool

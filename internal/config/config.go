@@ -57,8 +57,8 @@ func isOtherKind(data []byte) bool {
 	return err == nil && object.APIVersion != "" && object.Kind != "" && object.Kind != classes.FileKind
 }
 
-// parse parses class files. If reading the files failed, err is the read error. In this case parse parses nothing, and
-// returns err with the names and the hash of the files.
+// parse parses class files. If reading the files failed, `err` is the read error. In this case parse parses nothing,
+// and returns `err` with the names and the hash of the files.
 func parse(files []classes.File, err error, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) classes.FileSet {
 	set := classes.FileSet{Err: err}
 	for _, file := range files {

@@ -29,7 +29,7 @@ type Host struct {
 	Log        *slog.Logger
 }
 
-// FS is what the kinds need of the host's filesystem.
+// FS is the part of the host's filesystem that the kinds need.
 type FS interface {
 	resctrl.FS
 	iodisks.FS

@@ -45,8 +45,8 @@ type claim struct {
 type surroundings struct {
 	// owner is the object of the Kubernetes API that has the claim.
 	owner *yaml.Node
-	// If the claim is inside an item of a List or a ResourceList, items is the YAML list of all items, and item is this item.
-	// Otherwise both are nil.
+	// If the claim is inside an item of a List or a ResourceList, `items` is the YAML list of all items, and `item` is
+	// this item. Otherwise both are nil.
 	items, item *yaml.Node
 	// volume is the name of the ephemeral volume that has the claim as its template. It is empty for other claims.
 	volume string

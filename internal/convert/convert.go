@@ -43,7 +43,7 @@ type Input struct {
 	Text []byte
 }
 
-// Options has what a conversion must know besides its input.
+// Options are the options of a conversion.
 type Options struct {
 	Known Known
 	// Driver is the driver of claims whose StorageClass is not in the input. It may be empty.
@@ -96,7 +96,8 @@ type file struct {
 type place struct {
 	line          int
 	object, field string
-	// apiObject is the object of the Kubernetes API, and listItem is the element of a list that is or contains this object. Both are nil if there is none.
+	// `apiObject` is the object of the Kubernetes API. `listItem` is the element of a list that is or contains this
+	// object. Both are nil if there is none.
 	apiObject, listItem *yaml.Node
 }
 

@@ -69,8 +69,8 @@ func contains(n *yaml.Node, name string) bool {
 
 type entry struct {
 	place
-	// key and node are nil if the YAML field does not exist. `value` is nil if the YAML field does not
-	// exist or is null, and otherwise equal to node.
+	// `key` and `node` are nil if the YAML field does not exist. `value` is nil if the YAML field does not exist or is
+	// null, and otherwise equal to `node`.
 	key, node, value *yaml.Node
 }
 

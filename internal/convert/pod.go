@@ -16,8 +16,8 @@ type pod struct {
 	*document
 	place
 	spec *yaml.Node
-	// If the pod spec is a field of a mapping, owner is this mapping, and key is the key of the field. Otherwise both
-	// are nil. The mapping may also have metadata.
+	// If the pod spec is a field of a mapping, `owner` is this mapping, and `key` is the key of the field. Otherwise
+	// both are nil. The mapping may also have metadata.
 	owner, key       *yaml.Node
 	annotations, qos entry
 	requests         []request

@@ -27,7 +27,7 @@ const (
 	defaultClassAnnotation = classes.Domain + "/default-volume-attributes-class"
 )
 
-// run has what the files of one conversion share.
+// run has the data that the files of one conversion share.
 type run struct {
 	Options
 	// The map `drivers` has the drivers of the StorageClasses in the input, by name of the StorageClass.

@@ -17,7 +17,8 @@ import (
 // assignment is the class of one resource that a container or pod has.
 type assignment struct {
 	class string
-	// foreign is what another program has set in place of a class, e.g. "resctrl group batch". It is empty if there is a class.
+	// `foreign` describes the values that another program has set in place of a class, e.g. "resctrl group batch". It
+	// is empty if there is a class.
 	foreign string
 	source  classes.Source
 	// device has the numbers of the devices that have a volume's limits. `since` has the time when

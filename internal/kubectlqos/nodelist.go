@@ -20,7 +20,7 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
-// nodesPerPage is how many nodes a response has at most. kubectl has the same limit.
+// nodesPerPage is the maximum number of nodes in a response. kubectl has the same limit.
 const nodesPerPage = 500
 
 // namesOnly is the media type of lists whose objects have only metadata.

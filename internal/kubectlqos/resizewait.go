@@ -20,7 +20,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// resizeProgress is what await has printed.
+// resizeProgress is the progress that await has printed.
 type resizeProgress struct {
 	replicas map[string]string // by pod
 	message  string

@@ -116,8 +116,9 @@ func notReset(ctx context.Context, objects dynamic.Interface, now time.Time) (st
 	return strings.Join(reasons, "; "), nil
 }
 
-// offered says what a node still offers, and why. It returns "" for a node that offers no class, and has no containers or pods that got
-// their class as the default class. It ignores classes of volumes, because class files do not configure them.
+// offered describes what a node still offers, with the reason. It returns "" for a node that offers no class, and has
+// no containers or pods that got their class as the default class. It ignores classes of volumes, because class files
+// do not configure them.
 func offered(status *nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time) string {
 	if status.Expired(now) {
 		return ""

@@ -38,10 +38,11 @@ type Options struct {
 	HasCgroup reconcile.HasCgroup
 	// Kill ends all processes of a container. If it is nil, the node ends no process.
 	Kill admission.Kill
-	// HeldInterval is how often the node compares what classes promise with what the kernel measures. 0 is never.
+	// HeldInterval is the interval at which the node compares the promises of classes with the measured values. 0 means
+	// never.
 	HeldInterval time.Duration
-	// HistoryInterval is how often the node records what containers use and wait for, for `kubectl qos blame` and `recommend`. 0 is never. Counters reads
-	// these values. If it is nil, the node records nothing.
+	// HistoryInterval is the interval at which the node records the use and the waiting of containers, for `kubectl qos
+	// blame` and `recommend`. 0 means never. Counters reads these values. If it is nil, the node records nothing.
 	HistoryInterval time.Duration
 	Counters        *history.Counters
 }

@@ -22,7 +22,8 @@ import (
 // fieldNumbers lists the protobuf fields that the plugin reads, by field number.
 type fieldNumbers map[protowire.Number]decodedField
 
-// decodedField says what the plugin reads of a field: the nested fields, the texts that begin with a prefix or, if both are empty, all.
+// decodedField selects the part of a field that the plugin reads: the nested fields, the texts that begin with a prefix
+// or, if both are empty, all.
 type decodedField struct {
 	nested fieldNumbers
 	prefix string

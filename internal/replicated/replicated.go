@@ -55,7 +55,7 @@ type Clients struct {
 	Recorder events.EventRecorder
 }
 
-// Controller is what Replica.Run runs. A type with Informers needs only the method Run.
+// Controller is a controller for Replica.Run. A type with Informers needs only the method Run.
 type Controller interface {
 	// Start runs everything that a replica runs which does not lead, until ctx ends.
 	Start(ctx context.Context, group *errgroup.Group)

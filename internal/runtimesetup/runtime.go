@@ -28,7 +28,7 @@ const maxResponse = 4 << 20
 // runtime is the state that a container runtime reports over CRI.
 type runtime struct {
 	name, version string
-	// ignoreRDT and ignoreBlockIO are flags of containerd. They are nil if the runtime does not report them.
+	// `ignoreRDT` and `ignoreBlockIO` are flags of containerd. They are nil if the runtime does not report them.
 	ignoreRDT, ignoreBlockIO *bool
 	// own has CRI-O's settings rdt_config_file and blockio_config_file by name. It is nil if the runtime does not report them.
 	own map[string]string

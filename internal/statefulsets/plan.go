@@ -24,7 +24,7 @@ import (
 type phase int
 
 const (
-	// ready means that the volume has what the object requests.
+	// `ready` means that the volume has the requested size and class.
 	ready phase = iota
 	// changing means that the external-resizer, the driver or the kubelet is working.
 	changing
@@ -235,7 +235,7 @@ func className(claim *corev1.PersistentVolumeClaim) string {
 	return *claim.Spec.StorageClassName
 }
 
-// progress returns the phase of a claim whose spec has what the template requests.
+// progress returns the phase of a claim whose spec has the requested size and class.
 func progress(claim *corev1.PersistentVolumeClaim, template *nodeqosv1alpha1.VolumeClaimTemplate) (now phase, message string, modify bool) {
 	if wanted := template.Storage; wanted != nil && wanted.Cmp(claim.Status.Capacity[corev1.ResourceStorage]) > 0 {
 		if failure := expansionFailure(claim); failure != "" {

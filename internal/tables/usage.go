@@ -56,7 +56,7 @@ type Measurement struct {
 	Value float64 `json:"value"`
 }
 
-// Item is what a class, a container or a pod uses.
+// Item has the usage of a class, a container or a pod.
 type Item struct {
 	// Key identifies the item among those of one moment.
 	Key      string

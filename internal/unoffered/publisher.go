@@ -30,8 +30,8 @@ const (
 	// NodeQOSResources yet, it does so each startInterval.
 	electInterval = nodeqosv1alpha1.HeartbeatTimeout
 	startInterval = 30 * time.Second
-	// term is how long one watch lasts. Each watch begins with all waiting pods, so that their events exist longer than the time after
-	// which the API server deletes events.
+	// term is the duration of one watch. Each watch begins with all waiting pods, so that their events exist longer
+	// than the time after which the API server deletes events.
 	term = 30 * time.Minute
 	// settle is the delay between two reports, and maxWrites the number of events that one report writes. The reports are this slow, so
 	// that they do not delay the conditions of the node's pods.

@@ -21,7 +21,8 @@ const (
 	maxPods        = 1000
 	maxOfNamespace = 50
 	maxJudged      = 10_000
-	// maxNames is how many names of one pod are kept. maxName is the length of the longest qualified name.
+	// maxNames is the maximum number of names that are kept for a pod. maxName is the length of the longest qualified
+	// name.
 	maxNames = 8
 	maxName  = 253 + len("/") + 63
 )
@@ -111,7 +112,7 @@ func (q *queue) judge(o *offers) (outdated bool) {
 	return outdated
 }
 
-// next returns a pod that was queued before a time. It is of the namespace whose last write was longest ago.
+// next returns a pod that was queued before a time. The pod is in the namespace whose last write was longest ago.
 func (q *queue) next(before time.Time) (next pod, found bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

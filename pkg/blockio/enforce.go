@@ -22,7 +22,7 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, _, to stri
 
 var _ classes.ObservedEnforcer = (*Backend)(nil)
 
-// reading is what Observe has read from a cgroup: the limits, and the settings in some other files.
+// reading has the values that Observe has read from a cgroup: the limits, and the settings in some other files.
 type reading struct {
 	group iocgroup.Group
 	live  iocgroup.Values
@@ -36,7 +36,8 @@ func (b *Backend) EnforceObserved(ctx context.Context, target classes.Holder, ob
 	return b.enforce(ctx, target, to, seen)
 }
 
-// open returns the cgroup of a target, and what returns its values before a change. seen is nil without an observation.
+// open returns the cgroup of a target, and a function that returns its values before a change. `seen` is nil without an
+// observation.
 func (b *Backend) open(target classes.Holder, m iocgroup.Machine, seen *reading) (iocgroup.Group, ioapply.Reader, error) {
 	if seen == nil {
 		group, err := b.cgroups.Open(target, m)

@@ -21,7 +21,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// process returns a new process of the plugin with a configuration and a memory. host is the machine, or wraps it.
+// process returns a new process of the plugin with a configuration and a memory. `host` is the machine, or wraps the
+// machine.
 func process(t *testing.T, host iodisks.FS, m *simcgroup.Machine, scope classes.Scope, section string, saved *iotest.Memory) fixture {
 	t.Helper()
 	tree, err := cgroup.Detect(m)

@@ -189,7 +189,7 @@ type Locator interface {
 	Device(volumeID string) string
 }
 
-// Observation is what the kernel shows about the class of a target.
+// Observation is the state of a target's class in the kernel.
 type Observation struct {
 	// Class is the class of the target, if `Known` is true. Known is false if the values in the kernel do not identify
 	// one class.
@@ -242,7 +242,7 @@ type BackendStatus struct {
 	// Monitored has the classes whose containers are selected for monitoring. It is nil if the backend is not a Monitor, or if
 	// no class is selected.
 	Monitored map[string]Monitored
-	// Features has what the machine can do for the resource. It is nil if the backend does not report that.
+	// Features has the features of the machine for the resource. It is nil if the backend does not report them.
 	Features []Feature
 }
 

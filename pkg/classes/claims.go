@@ -38,8 +38,8 @@ func (c *Catalog) WithClaims(volumes []ClaimedVolume) *Catalog {
 	return &with
 }
 
-// ClaimOf returns the class that the claim of a volume requests. If this class cannot be assigned, ok is false. ClaimOf
-// returns no error, because a problem with a claim must not prevent the container from starting.
+// ClaimOf returns the class that the claim of a volume requests. If this class cannot be assigned, `ok` is false.
+// ClaimOf returns no error, because a problem with a claim must not prevent the container from starting.
 func (c *Catalog) ClaimOf(volume qos.Subject) (a Assignment, ok bool) {
 	offer := slices.IndexFunc(c.offers, func(o Offer) bool { return o.FromClaims })
 	claims := c.claims[volume.WithoutVolume()]

@@ -101,8 +101,8 @@ func (e *RequestError) Error() string {
 	return text
 }
 
-// requester says what in the pod requests the class. No user has written the annotation of an allocation: the kubelet adds it for the
-// extended resource of the class.
+// requester describes the source of the request in the pod. No user has written the annotation of an allocation: the
+// kubelet adds it for the extended resource of the class.
 func (e *RequestError) requester() string {
 	switch {
 	case !strings.HasPrefix(e.Key, AllocatedKeyPrefix):

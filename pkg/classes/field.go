@@ -162,7 +162,7 @@ func (f *Field) elements() []*Field {
 	return f.children
 }
 
-// Text returns the value if it is a string. Otherwise it reports a problem, and ok is false.
+// Text returns the value if it is a string. Otherwise it reports a problem, and `ok` is false.
 func (f *Field) Text() (text string, ok bool) {
 	switch {
 	case f == nil:

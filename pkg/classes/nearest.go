@@ -5,7 +5,7 @@ package classes
 
 import "strings"
 
-// maxTypos is how many letters may differ between a name and the name that is suggested instead.
+// maxTypos is the maximum distance between a name and the name that is suggested instead.
 const maxTypos = 2
 
 // Suggestion returns " (did you mean NAME?)" if one of the known names resembles a name, and otherwise "". The case of letters does not

@@ -82,7 +82,7 @@ func (s *Setting) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Adjustment maps fields of a container's specification to values. An adjustment is what a backend asks the runtime to set. nil sets
+// Adjustment maps fields of a container's specification to values. A backend asks the runtime to set them. nil sets
 // nothing.
 type Adjustment map[Setting]string
 

@@ -11,8 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// Applied is what the plugin last applied to a cgroup: the values that it wrote, or asked the runtime to write. A value in the
-// cgroup that was not applied is of another program. An Applied is immutable.
+// Applied has the values that the plugin last applied to a cgroup: it wrote them, or asked the runtime to write them. A
+// value in the cgroup that was not applied is of another program. An Applied is immutable.
 type Applied struct {
 	// Class is the class of the container or pod. It is empty if only volumes set the values.
 	Class string `json:"class,omitempty"`

@@ -13,7 +13,7 @@ import (
 // Write is one write(2) to a file of a cgroup.
 type Write struct{ File, Data string }
 
-// Layout is how a version of cgroups names the files of the io controller, and what they contain.
+// Layout has the names of the files of the io controller in a version of cgroups, and their contents.
 type Layout interface {
 	// Writes returns the writes that apply a change, in the order in which the caller must do them. Each write is idempotent.
 	Writes(change Values) []Write

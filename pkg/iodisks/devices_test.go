@@ -19,7 +19,7 @@ func TestPatternsMatchWholeDisks(t *testing.T) {
 	for _, test := range []struct {
 		pattern string
 		want    []string
-		// partitions and ignored are parts of the sentences that Match returns.
+		// `partitions` and `ignored` are parts of the sentences that Match returns.
 		partitions, ignored string
 	}{
 		{"/dev/sda", []string{"sda (8:0)"}, "", ""},

@@ -64,7 +64,7 @@ type Backend struct {
 	scope classes.Scope
 	log   *slog.Logger
 	live  atomic.Pointer[snapshot]
-	// pods has what the cgroups of pods had before their classes. All backends of the kind share it.
+	// `pods` has the values of pods' cgroups before their classes. All backends of the kind share it.
 	pods *podRecords
 	// stalls has the containers at memory.high. A round begins with Repair.
 	stalls stalls

@@ -111,7 +111,7 @@ func (b *Backend) observePod(target classes.Holder, want string) (classes.Observ
 	return classes.Observation{Left: want == classes.SystemDefault}, nil
 }
 
-// podRecord is what the cgroup of a pod had before its class.
+// podRecord has the values of a pod's cgroup before its class.
 type podRecord struct {
 	// Idle is the content of cpu.idle, and Weight that of cpu.weight when the pod was last not idle. It is empty if that is unknown.
 	Idle   string `json:"idle"`

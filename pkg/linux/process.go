@@ -181,8 +181,8 @@ func parseStat(stat []byte) (string, error) {
 	return schedulerText(int(numbers[0]), numbers[1], numbers[2]), nil
 }
 
-// sameText reports whether a process has what a class sets. Of resource limits, only the hard limit counts, unless the process is
-// starting: programs raise their soft limits, e.g. all programs in Go that of files.
+// sameText reports whether a process has the value that a class sets. Of resource limits, only the hard limit counts,
+// unless the process is starting: programs raise their soft limits, e.g. all programs in Go that of files.
 func sameText(setting classes.Setting, has, wanted string, starting bool) bool {
 	if setting.Name != classes.SettingRlimit || starting {
 		return has == wanted

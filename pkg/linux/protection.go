@@ -22,7 +22,8 @@ func protects(setting classes.Setting) bool {
 	return setting == classes.Unified("memory.min") || setting == classes.Unified("memory.low")
 }
 
-// capped describes which parents of a cgroup protect less than its own file says, and what to set there. It returns "" if none does.
+// capped describes the parents of a cgroup that protect less memory than the cgroup's own file, with the remedy. It
+// returns "" if there are none.
 func (o Options) capped(dir string, p property, text string) string {
 	wanted := bytesOf(text)
 	least, parents := wanted, []string(nil)

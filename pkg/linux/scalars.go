@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
-// maxEcho is how much of a wrong value an error repeats, in bytes.
+// maxEcho is the number of bytes of a wrong value that an error repeats.
 const maxEcho = 64
 
 func quote(text string) string { return strconv.Quote(printable.Text(text, maxEcho)) }

@@ -42,7 +42,8 @@ type Backend struct {
 	// root group. After a restart of this program, the values that the kernel then has count as the original values.
 	root resctrl.Schemata
 
-	// devices is what device traffic had before a configuration set it. It is nil if no configuration has set it.
+	// `devices` has the values of device traffic before a configuration set them. It is nil if no configuration has set
+	// them.
 	devices *deviceChange
 	// memory saves it. It is nil if nothing is saved.
 	memory classes.Memory
@@ -132,9 +133,9 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 // canMount reports whether the options allow the backend to mount resctrl, and `err` means that resctrl is not mounted.
 func (b *Backend) canMount(err error) bool { return b.mount && hasReason(err, resctrl.NotMounted) }
 
-// prepare resolves the configuration and checks it against the machine. The result reclaim has the names of the existing
-// groups that must be removed first, because the new groups need the CLOSIDs of these groups. The values in `faults` are left out.
-// `devices` is what device traffic had before a configuration set it.
+// prepare resolves the configuration and checks it against the machine. The result reclaim has the names of the
+// existing groups that must be removed first, because the new groups need the CLOSIDs of these groups. The values in
+// `faults` are left out. `devices` has the values of device traffic before a configuration set them.
 func prepare(config *Config, t resctrl.Tree, faults []*faultError, devices *deviceChange) (next *live, reclaim []string, err error) {
 	m, err := readMachine(t)
 	if err != nil {

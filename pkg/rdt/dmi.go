@@ -10,7 +10,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
-// dmiTable has what the firmware says about the machine.
+// dmiTable has the firmware's description of the machine.
 const dmiTable = "/sys/firmware/dmi/tables/DMI"
 
 // memoryBandwidth returns how many bytes all memory modules can transfer in a second, or 0 if the firmware does not say it.

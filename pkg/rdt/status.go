@@ -45,7 +45,7 @@ type live struct {
 	// effective has the kernel's values of all managed groups, including the groups of draining classes. It includes
 	// the root group if the configuration sets the root group.
 	effective map[string]resctrl.Schemata
-	// memory is how many bytes the memory modules can transfer in a second. It is 0 if that is unknown.
+	// `memory` is the number of bytes that the memory modules can transfer in a second. It is 0 if that is unknown.
 	memory float64
 	// err is the last error of an attempt to replace or restore the configuration. `unavailable` is the last of these
 	// errors that has the type *classes.Unavailable.

@@ -63,7 +63,7 @@ func (t Tree) status() string {
 }
 
 // explain adds the text of last_cmd_status to an error. Creating or removing a group appends to this text. For these
-// operations, before is the earlier text, which explain leaves out. A write replaces the text, so before is empty.
+// operations, `before` is the earlier text, which explain leaves out. A write replaces the text, so `before` is empty.
 func (t Tree) explain(err error, before string) error {
 	text := strings.TrimSpace(strings.TrimPrefix(t.status(), before))
 	if text == "" {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Event is what a counter counts. It is the name of a file in mon_data/mon_L3_* or mon_data/mon_PERF_PKG_*
+// Event is the event that a counter counts. It is the name of a file in mon_data/mon_L3_* or mon_data/mon_PERF_PKG_*
 // (Documentation/filesystems/resctrl.rst).
 type Event string
 
@@ -108,7 +108,8 @@ func (t Tree) counterFiles(group string, events []Event) (files []counterFile, e
 	return files, nil
 }
 
-// domain returns the ID in the name of a directory below mon_data, e.g. "mon_L3_00". ok is false if this directory does not have the event.
+// domain returns the ID in the name of a directory below mon_data, e.g. "mon_L3_00". `ok` is false if this directory
+// does not have the event.
 func (e Event) domain(dir string) (id int, ok bool) {
 	text, ok := strings.CutPrefix(dir, "mon_"+strings.TrimSuffix(e.Feature(), "MON"))
 	id, err := strconv.Atoi(text)
@@ -144,8 +145,9 @@ func (t Tree) Unassigned(group string) (bool, error) {
 	return assigned.Lacks(MBMTotal), err
 }
 
-// ParseCounter reads a file in mon_data. ok is false if the file has no number: the kernel writes "Unavailable" while it has no
-// value, "Unassigned" if no hardware counter is assigned, and "Error" if the hardware fails. Energy and activity have decimal places.
+// ParseCounter reads a file in mon_data. `ok` is false if the file has no number: the kernel writes "Unavailable" while
+// it has no value, "Unassigned" if no hardware counter is assigned, and "Error" if the hardware fails. Energy and
+// activity have decimal places.
 func ParseCounter(data []byte) (value float64, ok bool) {
 	text := strings.TrimSpace(string(data))
 	value, err := strconv.ParseFloat(text, 64)

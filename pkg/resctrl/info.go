@@ -25,7 +25,7 @@ const (
 type Info struct {
 	// CLOSIDs is the maximum number of control groups, including the root group. It is the smallest num_closids of all resources.
 	CLOSIDs int
-	// DeviceCLOSIDs is how many of the CLOSIDs the kernel has reserved for device traffic (io_alloc).
+	// DeviceCLOSIDs is the number of CLOSIDs that the kernel has reserved for device traffic (io_alloc).
 	DeviceCLOSIDs int
 	// RMIDs is the maximum number of control groups and monitoring groups together. It is 0 if the CPU cannot monitor caches. It is the
 	// smallest num_rmids of all features, and FewestRMIDs is the name of this feature below info/: telemetry can have fewer than caches.
@@ -142,7 +142,7 @@ func (p *infoParser) closids(file string, schema Schema) (n int, ok bool) {
 	return p.limit(file)
 }
 
-// limit reads a limit of a feature that this package may not know. ok is false if the file has no number that can be one.
+// limit reads a limit of a feature that this package may not know. `ok` is false if the file has no valid limit.
 func (p *infoParser) limit(file string) (n int, ok bool) {
 	value, err := strconv.ParseUint(strings.TrimSpace(string(p.files[file])), 10, 16)
 	return int(value), err == nil && value > 0

@@ -18,7 +18,7 @@ import (
 // DefaultMountPoint is the conventional mount point of resctrl.
 const DefaultMountPoint = "/sys/fs/resctrl"
 
-// Reason says why resctrl cannot be used.
+// Reason is the reason why resctrl cannot be used.
 type Reason string
 
 const (

@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// counter is what the kernel counts of one kind of I/O, and the limit that applies to it.
+// counter has the kernel's counter of one kind of I/O, and the limit that applies to it.
 type counter struct {
 	key         string // in io.stat
 	used, limit classes.Measure

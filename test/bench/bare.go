@@ -81,7 +81,7 @@ func (s startCalls) counts() (reads, writes int) {
 type hookCosts struct {
 	// start has the system calls of StartContainer for a container with a class. The paths are relative to its cgroup.
 	start startCalls
-	// createNothing, createClass and startClass are numbers of allocated objects.
+	// `createNothing`, `createClass` and `startClass` are numbers of allocated objects.
 	createNothing, createClass, startClass float64
 }
 

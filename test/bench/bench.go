@@ -56,7 +56,7 @@ const (
 	scrape   = "scrape of the metrics of all monitored containers"
 )
 
-// settling is how long plugins may take to free the memory of their synchronization.
+// settling is the longest time that plugins may take to free the memory of their synchronization.
 const settling = 3 * time.Second
 
 // scrapes is the number of scrapes of the plugin that monitors containers.
@@ -68,7 +68,8 @@ type measurements struct {
 	waits   results
 	v1, v2  hookCosts
 	reloads []overhead
-	// early and late are the footprints of the plugin after the first tenth of the pods that come and go, and after the last one.
+	// `early` and `late` are the footprints of the plugin after the first tenth of the pods that come and go, and after
+	// the last one.
 	early, late footprint
 }
 

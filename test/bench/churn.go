@@ -13,19 +13,19 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
-// mostGrowth is how much resident memory the plugin may gain while containers come and go, in MiB. The Go runtime
-// returns memory to the kernel in the background, so the same heap has a different size at different times.
+// mostGrowth is the permitted growth of the plugin's resident memory while containers come and go, in MiB. The Go
+// runtime returns memory to the kernel in the background, so the same heap has a different size at different times.
 const mostGrowth = 2.0
 
-// mostNewFiles is how much the plugin's number of open files may grow. Some growth is permitted, because the runtime may
-// open a connection at any time.
+// mostNewFiles is the permitted growth of the plugin's number of open files. Some growth is permitted, because the
+// runtime may open a connection at any time.
 const mostNewFiles = 2
 
-// footprint is what a process uses.
+// footprint has the resources that a process uses.
 type footprint struct {
 	// memory is the resident memory in MiB.
 	memory float64
-	// files and threads are the numbers of open files and of threads.
+	// `files` and `threads` are the numbers of open files and of threads.
 	files, threads int
 }
 

@@ -42,7 +42,7 @@ const metricsAddress = "127.0.0.1:19420"
 // requestKey is the annotation with which the pods of the benchmark request a class.
 const requestKey = "container.qos.noderesource.dev/main"
 
-// requests has what pods request for their containers: nothing, a class, and a class of six properties.
+// requests has the requests of pods for their containers: none, a class, and a class of six properties.
 func requests() []string { return []string{"", "blockio=bounded", "qos.noderesource.dev/profile=six"} }
 
 // pod returns the n-th pod of a Deployment.

@@ -35,7 +35,7 @@ type options struct {
 	calls string
 	// plugin is the plugin's binary. If it is empty, bench builds the plugin.
 	plugin string
-	// creations and synchronizations are how many times each of these operations is measured.
+	// `creations` and `synchronizations` are the numbers of measurements of each operation.
 	creations, synchronizations int
 	// live is the number of containers that run while creations are measured. `many` is the number of containers that run
 	// while synchronizations are measured.
@@ -44,7 +44,7 @@ type options struct {
 	reloads int
 	// churned is the number of pods that come and go.
 	churned int
-	// rest is how long the plugins are measured while nothing happens.
+	// `rest` is the duration of the measurement while nothing happens.
 	rest time.Duration
 	// tolerance is the factor by which a measurement may exceed its goal.
 	tolerance float64

@@ -31,7 +31,7 @@ type side struct {
 	pods    []string     // for creations, one for each of requests()
 	last    map[string]time.Duration
 	cpu     map[string]time.Duration
-	// now and most are the resident memory and its maximum in MiB, after a rest.
+	// `now` and `most` are the resident memory and its maximum in MiB, after a rest.
 	now, most float64
 }
 

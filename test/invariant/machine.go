@@ -134,7 +134,7 @@ func (m Machine) wrong(w World) []string {
 	return found
 }
 
-// patience is how long Hold waits; only a failing test waits that long.
+// patience is the longest time that Hold waits; only a failing test waits so long.
 const patience = 3 * time.Minute
 
 // TB is the part of testing.TB that Hold needs.

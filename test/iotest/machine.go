@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package iotest has what the tests of the packages of block I/O share: machines, and the memory of a plugin.
+// Package iotest has machines and a memory of a plugin for the tests of the packages of block I/O.
 package iotest
 
 import (

@@ -44,7 +44,7 @@ type Container struct {
 	// PID is the ID of the container's first process, or 0 while there is none.
 	PID  int
 	Spec Spec
-	// Message is why the container could not be started.
+	// Message is the reason why the container could not be started.
 	Message string
 }
 

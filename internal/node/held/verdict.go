@@ -47,7 +47,7 @@ func (v Verdict) orSame(previous Verdict) Verdict {
 	return v
 }
 
-// mostNamed is how many findings a message names.
+// mostNamed is the maximum number of findings in a message.
 const mostNamed = 3
 
 // verdict decides about a class. If several reasons apply, the first one in the switch counts.

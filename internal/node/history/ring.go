@@ -54,7 +54,7 @@ func (c Container) size() int {
 	return containerSize + 2*len(c.ID) + len(c.PodUID) + len(c.Namespace) + len(c.Pod) + len(c.Name)
 }
 
-// Read is what was read of a container at one moment.
+// Read has the values of a container at one moment.
 type Read struct {
 	Container
 	Reading classes.Reading

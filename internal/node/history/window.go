@@ -24,7 +24,7 @@ type Window struct {
 	Incomplete int
 }
 
-// Track is what one container has used in a window.
+// Track has the values of one container in a window.
 type Track struct {
 	Container
 	// Values has a value for each point, by series. It is the growth per second if the series is cumulative, and

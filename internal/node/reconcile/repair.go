@@ -116,9 +116,9 @@ func unavailableFor(err error) *classes.Unavailable {
 	return &classes.Unavailable{Reason: "NotApplied", Message: fmt.Sprintf("the classes do not fit this machine any more: %v", err)}
 }
 
-// ThreadCheck is what MoveThreads did.
+// ThreadCheck is the result of MoveThreads.
 type ThreadCheck struct {
-	// Containers is how many containers it looked at, and Moved is how many of these had threads to move.
+	// Containers is the number of checked containers. Moved is the number of those that had threads to move.
 	Containers, Moved int
 	// Took does not include the waiting for another change.
 	Took time.Duration

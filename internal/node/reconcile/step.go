@@ -17,7 +17,8 @@ import (
 // class again, and clears values that an earlier configuration of the class has set.
 type Step struct {
 	Resource, From, To string
-	// observed is what the kernel showed before the step. It is nil if that is unknown, or may have changed since.
+	// `observed` is the observation before the step. It is nil if there is none, or if the state may have changed
+	// since.
 	observed *classes.Observation
 }
 

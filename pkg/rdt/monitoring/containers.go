@@ -22,8 +22,8 @@ import (
 type Selection struct {
 	All     bool
 	Classes []string
-	// Rotate is how long a container has a counter of memory bandwidth until it is the turn of another one, if there are too few. It is
-	// 0 if counters stay.
+	// Rotate is the time for which a container keeps a counter of memory bandwidth if there are too few. Then another
+	// container gets the counter. It is 0 if counters stay.
 	Rotate time.Duration
 	// Features has the names of the monitored features. If it is nil, those are monitored that need no request.
 	Features []string

@@ -27,7 +27,7 @@ const mostEnded = 4
 // maxPasses is the maximum number of passes over the threads of a container that moves them to its monitoring group.
 const maxPasses = 50
 
-// monitorName returns the name of a container's monitoring group. ok is false if no directory can have the name.
+// monitorName returns the name of a container's monitoring group. `ok` is false if no directory can have the name.
 func monitorName(id string) (name string, ok bool) {
 	return groups.Prefix + id, id != "" && !strings.ContainsAny(id, "/\n") && len(groups.Prefix+id) <= groups.MaxName
 }

@@ -47,8 +47,8 @@ type machine interface {
 type settings struct {
 	cgroupRoot   string // of all containers
 	cgroupDriver string
-	// statusFrequency is how often the kubelet reports the node's status, and syncFrequency is how often the kubelet syncs
-	// each pod.
+	// `statusFrequency` is the interval of the kubelet's reports of the node's status, and `syncFrequency` is the
+	// interval at which it syncs each pod.
 	statusFrequency, syncFrequency string
 	memory                         string // settings of the kubelet for memory
 	ociRuntime                     string // path of the program

@@ -34,12 +34,12 @@ type group struct {
 	rates     map[*disk]rates
 	// order is the order in which files list the disks. The first write for a disk puts it at the front.
 	order []*disk
-	// bfq has io.bfq.weight or blkio.bfq.weight, cost has io.weight.
+	// `bfq` has io.bfq.weight or blkio.bfq.weight, and `cost` has io.weight.
 	bfq, cost weights
 	// latency has io.latency, in microseconds.
 	latency   map[*disk]uint64
 	transfers map[*disk]transfers
-	// values has what was written to plainFiles.
+	// `values` has the text that was written to each of plainFiles.
 	values map[string]string
 	dir    string
 }

@@ -98,7 +98,7 @@ func (m *mounted) reportf(format string, args ...any) {
 	m.status += fmt.Sprintf(format, args...) + "\n"
 }
 
-// mount mounts the filesystem; options are as in mount(8).
+// mount mounts the filesystem. `options` has the form of mount(8).
 func (f *FS) mount(options string) error {
 	var wanted []string
 	for option := range strings.SplitSeq(options, ",") {
