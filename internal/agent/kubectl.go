@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,13 +12,9 @@ import (
 	"net/url"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/blame"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 )
 
 // toPodItself serves a command of kubectl. It answers only connections from the plugin's own pod. Such a connection is made by the node
@@ -50,7 +47,8 @@ func serveBlame(n *node.Node, w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	answer(w, nodeapi.BlameOf(report))
+	data, err := json.Marshal(report)
+	answer(w, data, err)
 }
 
 // refuse writes the error of a request about the history.
@@ -70,12 +68,8 @@ func serveRecommend(n *node.Node, w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	message, err := nodeapi.RecommendationsOf(report)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	answer(w, message)
+	data, err := json.Marshal(report)
+	answer(w, data, err)
 }
 
 // selectionOf returns the selection of containers in a query.
@@ -85,9 +79,8 @@ func selectionOf(query url.Values) history.Selection {
 	}
 }
 
-// answer writes a message in its JSON form.
-func answer(w http.ResponseWriter, message proto.Message) {
-	data, err := protojson.Marshal(message)
+// answer writes a message in its JSON form. `err` is the error of encoding it.
+func answer(w http.ResponseWriter, data []byte, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
@@ -51,7 +52,8 @@ func serveUsage(n *node.Node, w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("the usage cannot be measured now: %v", err), http.StatusServiceUnavailable)
 		return
 	}
-	answer(w, nodeapi.UsageOf(sample))
+	data, err := protojson.Marshal(nodeapi.UsageOf(sample))
+	answer(w, data, err)
 }
 
 func (c usageCollector) Describe(ch chan<- *prometheus.Desc) {

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 )
 
 // blamePath is the path of the history on the plugin's port for metrics.
@@ -109,7 +110,7 @@ func (o *blameCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var answer blamed
+	var answer reports.Blame
 	if err := api.askHistory(ctx, &plugins[0], blamePath, query, &answer); err != nil {
 		return fmt.Errorf("node %q: %w", node, err)
 	}
@@ -119,7 +120,7 @@ func (o *blameCommand) run(ctx context.Context) error {
 	return o.show(node, answer)
 }
 
-func (o *blameCommand) show(node string, answer blamed) error {
+func (o *blameCommand) show(node string, answer reports.Blame) error {
 	if answer.Incomplete > 0 {
 		fmt.Fprintf(o.streams.ErrOut, "The history of node %s has no room for %d containers, or for some of their disks; they can be missing here.\n", node,
 			answer.Incomplete)
@@ -135,7 +136,7 @@ func (o *blameCommand) show(node string, answer blamed) error {
 		if i > 0 {
 			fmt.Fprintln(o.streams.Out)
 		}
-		for _, line := range answer.Sufferers[i].lines(&answer) {
+		for _, line := range suffererLines(&answer.Sufferers[i], &answer) {
 			fmt.Fprintln(o.streams.Out, program.Printable(line))
 		}
 	}

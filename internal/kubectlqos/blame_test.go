@@ -4,7 +4,6 @@
 package kubectlqos
 
 import (
-	"encoding/json"
 	"net/url"
 	"strings"
 	"testing"
@@ -120,27 +119,35 @@ func TestBlameAsksForThePodThatRuns(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfBlameIsOneLine(t *testing.T) {
+func TestAnErrorOfBlameOrRecommendIsOneLine(t *testing.T) {
+	const off = "nothing is recorded: start qos-nri-plugin with --history-interval=15s"
 	for _, test := range []struct {
 		name, args, want string
 		fails            error
 		answer           string
 		code             int
 	}{
-		{name: "no argument", args: "", want: "name one POD, or a node as node/NODE; there are 0 arguments", code: program.ExitUsage},
-		{name: "two pods", args: "a b", want: "name one POD, or a node as node/NODE; there are 2 arguments", code: program.ExitUsage},
-		{name: "neither pod nor node", args: "deploy/a", want: `"deploy/a" is not a pod`, code: program.ExitUsage},
-		{name: "a container of a node", args: "node/a -c main", want: "--container selects a container of a pod", code: program.ExitUsage},
-		{name: "the future", args: "web --since=-1s", want: "--since -1s is negative", code: program.ExitUsage},
-		{name: "an unknown pod", args: "nowhere", want: `there is no pod "nowhere" in namespace "default"; name another namespace with -n`, code: 1},
-		{name: "a pod without a node", args: "late", want: `pod "late" has no node yet, so nothing is recorded of it`, code: 1},
-		{name: "an unknown node", args: "node/node-7", want: `has no pod of qos-nri-plugin on node "node-7"`, code: 1},
-		{name: "the plugin has just started", args: "web", fails: podError{"too little is recorded: 3 of 9 samples"},
-			want: `node "node-1": too little is recorded: 3 of 9 samples`, code: 1},
-		{name: "the history is off", args: "web", fails: podError{"nothing is recorded: start qos-nri-plugin with --history-interval=15s"},
-			want: `node "node-1": nothing is recorded: start qos-nri-plugin with --history-interval=15s`, code: 1},
-		{name: "an old plugin", args: "web", fails: podError{"404 page not found"}, want: `node "node-1": the plugin of this node is too old`, code: 1},
-		{name: "another version", args: "web", answer: `{"from": 5}`, want: "the answer of qos-nri-plugin cannot be read", code: 1},
+		{name: "no argument", args: "blame", want: "name one POD, or a node as node/NODE; there are 0 arguments", code: program.ExitUsage},
+		{name: "no workload", args: "recommend", want: "name one POD, or a workload as TYPE/NAME; there are 0 arguments", code: program.ExitUsage},
+		{name: "two pods", args: "blame a b", want: "name one POD, or a node as node/NODE; there are 2 arguments", code: program.ExitUsage},
+		{name: "neither pod nor node", args: "blame deploy/a", want: `"deploy/a" is not a pod`, code: program.ExitUsage},
+		{name: "another type", args: "recommend node/a", want: `"node/a" is neither a pod nor a workload; pass a POD, deployment/NAME`, code: program.ExitUsage},
+		{name: "a workload without a name", args: "recommend sts/", want: `"sts/" does not name a statefulset`, code: program.ExitUsage},
+		{name: "a container of a node", args: "blame node/a -c main", want: "--container selects a container of a pod", code: program.ExitUsage},
+		{name: "the future", args: "blame web --since=-1s", want: "--since -1s is negative", code: program.ExitUsage},
+		{name: "an unknown pod", args: "blame nowhere", want: `there is no pod "nowhere" in namespace "default"; name another namespace with -n`, code: 1},
+		{name: "an unknown pod of recommend", args: "recommend nowhere", want: `there is no pod "nowhere" in namespace "default"`, code: 1},
+		{name: "an unknown workload", args: "recommend deploy/nowhere",
+			want: `there is no deployment "nowhere" in namespace "default"; name another namespace`, code: 1},
+		{name: "a pod without a node", args: "blame late", want: `pod "late" has no node yet, so nothing is recorded of it`, code: 1},
+		{name: "a pod of recommend without a node", args: "recommend late", want: `pod "late" has no node yet, so nothing is recorded of it`, code: 1},
+		{name: "an unknown node", args: "blame node/node-7", want: `has no pod of qos-nri-plugin on node "node-7"`, code: 1},
+		{name: "no plugin", args: "recommend web --plugin-namespace other",
+			want: `namespace "other" has no pod of qos-nri-plugin on node "node-1"`, code: 1},
+		{name: "the history is off", args: "blame web", fails: podError{off}, want: `node "node-1": ` + off, code: 1},
+		{name: "the history of recommend is off", args: "recommend web", fails: podError{off}, want: `node "node-1": ` + off, code: 1},
+		{name: "an old plugin", args: "blame web", fails: podError{"404 page not found"}, want: `node "node-1": the plugin of this node is too old`, code: 1},
+		{name: "another version", args: "blame web", answer: `{"from": 5}`, want: "the answer of qos-nri-plugin cannot be read", code: 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
@@ -148,7 +155,7 @@ func TestAnErrorOfBlameIsOneLine(t *testing.T) {
 			if test.answer != "" {
 				r.plugins.answers["node-1"] = test.answer
 			}
-			got := r.run(t, append([]string{"blame"}, strings.Fields(test.args)...)...)
+			got := r.run(t, strings.Fields(test.args)...)
 			line, _, _ := strings.Cut(got.Errors, "\n")
 			if got.Code != test.code || !strings.Contains(line, test.want) || test.code == 1 && strings.Count(got.Errors, "\n") != 1 {
 				t.Errorf("answer %+v, want %s", got, test.want)
@@ -166,30 +173,6 @@ func TestBlameSaysThatContainersAreMissing(t *testing.T) {
 	}
 }
 
-// TestBlameAsksForThePodOfTheNamespace uses two pods of one name.
-func TestBlameAsksForThePodOfTheNamespace(t *testing.T) {
-	r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
-	pods := corev1.SchemeGroupVersion.WithResource("pods")
-	object, err := r.core.Tracker().Get(pods, "default", "web")
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := object.DeepCopyObject().(*corev1.Pod)
-	other.Namespace, other.UID = "shop", "uid-web-shop"
-	if err := r.core.Tracker().Create(pods, other, "shop"); err != nil {
-		t.Fatal(err)
-	}
-	for _, namespace := range []string{"default", "shop"} {
-		if got := r.run(t, "blame", "web", "-n", namespace); got.Code != 0 {
-			t.Errorf("answer is %+v", got)
-		}
-	}
-	want := []string{"container=&namespace=default&pod=web&podUid=uid-web", "container=&namespace=shop&pod=web&podUid=uid-web-shop"}
-	if diff := cmp.Diff(want, r.plugins.blamed); diff != "" {
-		t.Errorf("queries (-want +got):\n%s", diff)
-	}
-}
-
 func TestBlameCompletesPodsAndNodes(t *testing.T) {
 	r := newRig(t, "nodes.yaml", "pods.yaml")
 	for begun, want := range map[string]string{"": "web\n", "node/": "node/node-1\n"} {
@@ -197,44 +180,4 @@ func TestBlameCompletesPodsAndNodes(t *testing.T) {
 			t.Errorf("%q is completed to %q, want %q among them", begun, got.Out, want)
 		}
 	}
-}
-
-// TestThePluginsReportIsRead compares each field of the plugin's answer with what -o json prints.
-func TestThePluginsReportIsRead(t *testing.T) {
-	data, err := protojson.Marshal(blameAnswer())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var read blamed
-	if err := json.Unmarshal(data, &read); err != nil {
-		t.Fatal(err)
-	}
-	printed, err := json.Marshal(read)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := &qosv1alpha1.BlameResponse{}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(printed, again); err != nil {
-		t.Fatal(err)
-	}
-	want, err := protojson.Marshal(blameAnswer())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := protojson.Marshal(again)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(compact(t, want), compact(t, got)); diff != "" {
-		t.Errorf("fields are lost (-want +got):\n%s", diff)
-	}
-}
-
-// compact removes the spaces that protojson inserts at random.
-func compact(t *testing.T, data []byte) (value any) {
-	t.Helper()
-	if err := json.Unmarshal(data, &value); err != nil {
-		t.Fatal(err)
-	}
-	return value
 }

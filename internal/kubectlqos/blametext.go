@@ -9,100 +9,34 @@ import (
 	"strings"
 	"time"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/internal/tables"
 )
 
-// blamed is the answer of a node: the JSON form of qos.v1alpha1.BlameResponse, whose Go type would link gRPC.
-type blamed struct {
-	From       time.Time  `json:"from"`
-	To         time.Time  `json:"to"`
-	Sufferers  []sufferer `json:"sufferers"`
-	Incomplete int        `json:"incompleteContainers"`
-}
-
-// sufferer is a container with the intervals in which it suffered. The JSON form is part of a node's answer and of the
-// output of -o json.
-type sufferer struct {
-	Node      string         `json:"node"`
-	Namespace string         `json:"namespace"`
-	Pod       string         `json:"pod"`
-	PodUID    string         `json:"podUid"`
-	Container string         `json:"container"`
-	Findings  []blameFinding `json:"findings"`
-}
-
-type blameFinding struct {
-	Resource string         `json:"resource"`
-	Part     string         `json:"part,omitempty"`
-	From     time.Time      `json:"from"`
-	To       time.Time      `json:"to"`
-	Before   float64        `json:"before"`
-	During   float64        `json:"during"`
-	Always   bool           `json:"always"`
-	Own      []ownCause     `json:"own,omitempty"`
-	Culprits []blameCulprit `json:"culprits,omitempty"`
-}
-
-// blameUse has the use of a resource. Name is the name of a metric.
-type blameUse struct {
-	Name   string  `json:"name"`
-	Part   string  `json:"part,omitempty"`
-	Before float64 `json:"before"`
-	During float64 `json:"during"`
-}
-
-type ownCause struct {
-	blameUse `json:",inline"`
-	Reason   string  `json:"reason"`
-	Limit    float64 `json:"limit,omitempty"`
-	Pod      bool    `json:"pod,omitempty"`
-}
-
-type blameCulprit struct {
-	blameUse    `json:",inline"`
-	Namespace   string           `json:"namespace"`
-	Pod         string           `json:"pod"`
-	PodUID      string           `json:"podUid"`
-	Container   string           `json:"container"`
-	Share       float64          `json:"share"`
-	Correlation float64          `json:"correlation"`
-	Ended       bool             `json:"ended"`
-	Suggestion  *classSuggestion `json:"suggestion,omitempty"`
-}
-
-type classSuggestion struct {
-	Resource string  `json:"resource"`
-	Class    string  `json:"class"`
-	Limit    string  `json:"limit"`
-	Bound    float64 `json:"bound"`
-	Mutable  bool    `json:"mutable"`
-	Pod      bool    `json:"pod"`
-}
-
-// lines describes a container and its findings.
-func (s *sufferer) lines(in *blamed) []string {
-	lines := []string{fmt.Sprintf("%s/%s container %s on node %s", s.Namespace, s.Pod, s.Container, s.Node)}
+// suffererLines describes a container and its findings.
+func suffererLines(s *reports.Sufferer, in *reports.Blame) []string {
+	lines := []string{fmt.Sprintf("%s/%s container %s on node %s", s.Namespace, s.Pod, s.Name, s.Node)}
 	if len(s.Findings) == 0 {
 		return append(lines, "  did not wait more than otherwise "+between(in.From, in.To))
 	}
 	for i := range s.Findings {
-		lines = append(lines, s.Findings[i].lines()...)
+		lines = append(lines, findingLines(&s.Findings[i])...)
 	}
 	return lines
 }
 
-func (f *blameFinding) lines() []string {
-	lines := []string{"  " + between(f.From, f.To) + " " + f.text()}
+func findingLines(f *reports.Finding) []string {
+	lines := []string{"  " + between(f.From, f.To) + " " + findingText(f)}
 	for i := range f.Own {
-		lines = append(lines, "    itself: "+f.Own[i].text())
+		lines = append(lines, "    itself: "+ownText(&f.Own[i]))
 	}
 	if len(f.Culprits) > 0 {
 		lines = append(lines, "    at the same time (a correlation, and no proof):")
 	}
 	for i := range f.Culprits {
 		c := &f.Culprits[i]
-		lines = append(lines, fmt.Sprintf("    %d. %s/%s container %s %s (%.0f%% of what rose, correlation %.2f)", i+1, c.Namespace, c.Pod, c.Container,
-			c.use(), 100*c.Share, c.Correlation), "       "+c.remedy())
+		lines = append(lines, fmt.Sprintf("    %d. %s/%s container %s %s (%.0f%% of what rose, correlation %.2f)", i+1, c.Namespace, c.Pod, c.Name,
+			useText(c.Use), 100*c.Share, c.Correlation), "       "+remedy(c))
 	}
 	if len(f.Own)+len(f.Culprits) == 0 {
 		text := "    nobody is named: no container used more of the same resource with it; look at the host and at the device"
@@ -114,47 +48,49 @@ func (f *blameFinding) lines() []string {
 	return lines
 }
 
-// text describes the waiting or the loss of the container.
-func (f *blameFinding) text() string {
-	what := map[string]string{"io": "I/O", "memory": "memory", "cpu": "a CPU"}[f.Resource]
+// findingText describes the waiting or the loss of the container.
+func findingText(f *reports.Finding) string {
+	what := map[reports.Kind]string{reports.IO: "I/O", reports.MemoryUse: "memory", reports.CPU: "a CPU"}[f.Kind]
 	switch {
-	case f.Resource == "memory-bandwidth":
+	case f.Kind == reports.Bandwidth:
 		return fmt.Sprintf("transferred %s for each second of CPU time, otherwise %s (cache %s)", tables.Decimal(f.During), tables.Decimal(f.Before), f.Part)
-	case f.Resource == "cache":
+	case f.Kind == reports.Cache:
 		return fmt.Sprintf("had %s of cache %s, otherwise %s", tables.Decimal(f.During), f.Part, tables.Decimal(f.Before))
 	case f.Always:
-		return fmt.Sprintf("waited for %s %.0f%% of the time, all the time", cmp.Or(what, f.Resource), 100*f.During)
+		return fmt.Sprintf("waited for %s %.0f%% of the time, all the time", cmp.Or(what, string(f.Kind)), 100*f.During)
 	}
-	return fmt.Sprintf("waited for %s %.0f%% of the time, otherwise %.0f%%", cmp.Or(what, f.Resource), 100*f.During, 100*f.Before)
+	return fmt.Sprintf("waited for %s %.0f%% of the time, otherwise %.0f%%", cmp.Or(what, string(f.Kind)), 100*f.During, 100*f.Before)
 }
 
-func (o *ownCause) text() string {
+func ownText(o *reports.Own) string {
 	whose := "its own"
 	if o.Pod {
 		whose = "its pod's"
 	}
 	switch o.Reason {
-	case "throttled":
+	case reports.OwnThrottled:
 		return fmt.Sprintf("throttled by %s CPU limit %.0f%% of the time, otherwise %.0f%%; raise the limit", whose, 100*o.During, 100*o.Before)
-	case "memory-limit":
-		limit := map[string]string{"memory_high_events_total": "memory.high"}[o.Name]
+	case reports.OwnMemoryLimit:
+		limit := map[string]string{"memory_high_events_total": "memory.high"}[o.Measure]
 		return fmt.Sprintf("reached %s %s %s times a second; raise the limit", whose, cmp.Or(limit, "memory limit"), tables.Decimal(o.During))
-	case "class-limit":
-		use := o.verb(o.During)
+	case reports.OwnClassLimit:
+		use := verb(o.Use, o.During)
 		if o.Pod {
 			use = "its pod " + use
 		}
-		return fmt.Sprintf("%s, and %s class allows %s", use, whose, amount(o.Name, o.Limit))
+		return fmt.Sprintf("%s, and %s class allows %s", use, whose, amount(o.Measure, o.Limit))
 	}
-	return o.use()
+	return useText(o.Use)
 }
 
-func (u *blameUse) use() string { return u.verb(u.During) + ", otherwise " + amount(u.Name, u.Before) }
+func useText(u reports.Use) string {
+	return verb(u, u.During) + ", otherwise " + amount(u.Measure, u.Before)
+}
 
 // verb describes the use of a container, e.g. "wrote 380M/s to sda".
-func (u *blameUse) verb(value float64) string {
-	of := amount(u.Name, value)
-	switch u.Name {
+func verb(u reports.Use, value float64) string {
+	of := amount(u.Measure, value)
+	switch u.Measure {
 	case "fs_reads_bytes_total", "fs_reads_total":
 		return fmt.Sprintf("read %s from %s", of, u.Part)
 	case "fs_writes_bytes_total", "fs_writes_total":
@@ -170,7 +106,7 @@ func (u *blameUse) verb(value float64) string {
 	case "llc_occupancy_bytes":
 		return fmt.Sprintf("had %s of cache %s", of, u.Part)
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s %s %s", u.Name, u.Part, of))
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", u.Measure, u.Part, of))
 }
 
 // amount formats a value with the unit of the metric `name`.
@@ -191,7 +127,7 @@ func amount(name string, value float64) string {
 }
 
 // remedy describes the smallest change that would help.
-func (c *blameCulprit) remedy() string {
+func remedy(c *reports.Culprit) string {
 	to := c.Suggestion
 	if c.Ended {
 		return "it does not run any more"
@@ -199,11 +135,11 @@ func (c *blameCulprit) remedy() string {
 	if to == nil {
 		return "no class of this node that it can have limits this use"
 	}
-	allows := fmt.Sprintf("class %s of %s, whose %s is %s", to.Class, to.Resource, to.Limit, amount(c.Name, to.Bound))
+	allows := fmt.Sprintf("class %s of %s, whose %s is %s", to.Class, to.Resource, to.Name, amount(c.Measure, to.Bound))
 	if !to.Mutable {
 		return fmt.Sprintf("would help: %s; request it for the pod, and recreate the pod", allows)
 	}
-	of := "-c " + c.Container
+	of := "-c " + c.Name
 	if to.Pod {
 		of = "--pod"
 	}

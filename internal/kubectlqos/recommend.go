@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 )
 
 // recommendPath is the path of recommendations on the plugin's port for metrics.
@@ -78,7 +79,7 @@ func (o *recommendCommand) run(ctx context.Context) error {
 		return err
 	}
 
-	answers, problems := make([]recommended, len(pods)), make([]error, len(pods))
+	answers, problems := make([]reports.Recommendations, len(pods)), make([]error, len(pods))
 	var asking errgroup.Group
 	asking.SetLimit(usageAtOnce)
 	for i := range pods {
@@ -89,7 +90,7 @@ func (o *recommendCommand) run(ctx context.Context) error {
 	}
 	_ = asking.Wait() // always nil, because the functions store their errors in problems
 
-	var all []recommendation
+	var all []reports.Recommendation
 	for i := range pods {
 		if problems[i] != nil && len(pods) == 1 {
 			return problems[i]
@@ -106,7 +107,7 @@ func (o *recommendCommand) run(ctx context.Context) error {
 }
 
 // ask asks the plugin on the node of a pod.
-func (o *recommendCommand) ask(ctx context.Context, api *clients, pod *corev1.Pod) (answer recommended, err error) {
+func (o *recommendCommand) ask(ctx context.Context, api *clients, pod *corev1.Pod) (answer reports.Recommendations, err error) {
 	plugins, err := api.pluginPods(ctx, o.pluginNamespace, pod.Spec.NodeName)
 	if err != nil {
 		return answer, err
@@ -122,7 +123,7 @@ func (o *recommendCommand) ask(ctx context.Context, api *clients, pod *corev1.Po
 	return answer, nil
 }
 
-func (o *recommendCommand) show(all []recommendation) error {
+func (o *recommendCommand) show(all []reports.Recommendation) error {
 	switch {
 	case *o.flags.OutputFormat == formatYAML:
 		text, err := classFileOf(all)
@@ -139,9 +140,9 @@ func (o *recommendCommand) show(all []recommendation) error {
 	var commands []string
 	added := false
 	for i := range all {
-		rows = append(rows, all[i].row())
+		rows = append(rows, recommendedRow(&all[i]))
 		added = added || all[i].ClassFile != nil
-		if command := all[i].command(); command != "" {
+		if command := recommendedCommand(&all[i]); command != "" {
 			commands = append(commands, command)
 		}
 	}

@@ -4,7 +4,6 @@
 package kubectlqos
 
 import (
-	"encoding/json"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
 // fileOf returns a class file with one class of block I/O.
@@ -103,41 +100,6 @@ func (p *plugins) recommend(node, query string) ([]byte, error) {
 		}
 	}
 	return protojson.Marshal(answer)
-}
-
-func TestAnErrorOfRecommendIsOneLine(t *testing.T) {
-	for _, test := range []struct {
-		name, args, want string
-		fails            error
-		answer           string
-		code             int
-	}{
-		{name: "no argument", args: "", want: "name one POD, or a workload as TYPE/NAME; there are 0 arguments", code: program.ExitUsage},
-		{name: "two pods", args: "a b", want: "name one POD, or a workload as TYPE/NAME; there are 2 arguments", code: program.ExitUsage},
-		{name: "another type", args: "node/a", want: `"node/a" is neither a pod nor a workload; pass a POD, deployment/NAME`, code: program.ExitUsage},
-		{name: "a workload without a name", args: "sts/", want: `"sts/" does not name a statefulset`, code: program.ExitUsage},
-		{name: "an unknown pod", args: "nowhere", want: `there is no pod "nowhere" in namespace "default"; name another namespace with -n`, code: 1},
-		{name: "an unknown workload", args: "deploy/nowhere", want: `there is no deployment "nowhere" in namespace "default"; name another namespace`, code: 1},
-		{name: "a pod without a node", args: "late", want: `pod "late" has no node yet, so nothing is recorded of it`, code: 1},
-		{name: "no plugin", args: "web --plugin-namespace other", want: `namespace "other" has no pod of qos-nri-plugin on node "node-1"`, code: 1},
-		{name: "history off", args: "web", fails: podError{"nothing is recorded: start qos-nri-plugin with --history-interval=15s"},
-			want: `node "node-1": nothing is recorded: start qos-nri-plugin with --history-interval=15s`, code: 1},
-		{name: "an old plugin", args: "web", fails: podError{"404 page not found"}, want: `node "node-1": the plugin of this node is too old`, code: 1},
-		{name: "another version", args: "web", answer: `{"recommendations": 5}`, want: "the answer of qos-nri-plugin cannot be read", code: 1},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
-			r.plugins.fails["node-1"] = test.fails
-			if test.answer != "" {
-				r.plugins.answers["node-1"] = test.answer
-			}
-			got := r.run(t, append([]string{"recommend"}, strings.Fields(test.args)...)...)
-			line, _, _ := strings.Cut(got.Errors, "\n")
-			if got.Code != test.code || !strings.Contains(line, test.want) || test.code == 1 && strings.Count(got.Errors, "\n") != 1 {
-				t.Errorf("answer %+v, want %s", got, test.want)
-			}
-		})
-	}
 }
 
 // TestRecommendAsksForEachPodOfAWorkload has pods of a workload on two nodes, one of which does not answer. The class
@@ -225,32 +187,5 @@ func TestARecommendedClassFilePassesTheCheck(t *testing.T) {
 		if checked := r.run(t, "check", file); checked.Code != 0 || !strings.HasPrefix(checked.Out, want) {
 			t.Errorf("%s: check answers %+v for\n%s", args, checked, got.Out)
 		}
-	}
-}
-
-// TestThePluginsRecommendationsAreRead compares each field of the plugin's answer with what -o json prints.
-func TestThePluginsRecommendationsAreRead(t *testing.T) {
-	data, err := protojson.Marshal(recommendAnswer(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var read recommended
-	if err := json.Unmarshal(data, &read); err != nil {
-		t.Fatal(err)
-	}
-	printed, err := json.Marshal(read)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := &qosv1alpha1.RecommendResponse{}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(printed, again); err != nil {
-		t.Fatal(err)
-	}
-	got, err := protojson.Marshal(again)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(compact(t, data), compact(t, got)); diff != "" {
-		t.Errorf("fields are lost (-want +got):\n%s", diff)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/blame"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
@@ -166,12 +167,12 @@ func TestANodeNamesTheContainerThatWritesToTheSameDisk(t *testing.T) {
 		}
 		f := got.Sufferers[0].Findings[0]
 		c := f.Culprits[0]
-		if f.Kind != blame.IO || f.Part != "sda" || f.To.Sub(f.From) != 4*historyInterval || len(f.Own) > 0 || c.Pod != "batch" || c.Name != "main" || c.During < 300e6 {
+		if f.Kind != reports.IO || f.Part != "sda" || f.To.Sub(f.From) != 4*historyInterval || len(f.Own) > 0 || c.Pod != "batch" || c.Name != "main" || c.During < 300e6 {
 			t.Errorf("found %+v", f)
 		}
-		want := &blame.Suggestion{Offer: blame.Offer{
+		want := &reports.Offer{
 			Resource: "k8s.io/blockio", Class: "medium", Name: "ThrottleWriteBps", Series: c.Series, Bound: 100e6, Mutable: true,
-		}}
+		}
 		if diff := cmp.Diff(want, c.Suggestion); diff != "" {
 			t.Errorf("suggestion (-want +got):\n%s", diff)
 		}
@@ -202,7 +203,7 @@ func TestANodeNamesTheOwnLimitOfAContainer(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := got.Sufferers[0].Findings
-		if len(f) != 1 || len(f[0].Culprits) != 0 || len(f[0].Own) != 1 || f[0].Own[0].Reason != blame.OwnClassLimit || f[0].Own[0].Limit != 10e6 {
+		if len(f) != 1 || len(f[0].Culprits) != 0 || len(f[0].Own) != 1 || f[0].Own[0].Reason != reports.OwnClassLimit || f[0].Own[0].Limit != 10e6 {
 			t.Errorf("found %+v", f)
 		}
 	})
@@ -234,7 +235,7 @@ resources:
 			t.Fatalf("found %+v, error %v", got, err)
 		}
 		f := got.Sufferers[0].Findings[0]
-		if len(f.Culprits) != 0 || len(f.Own) != 1 || f.Own[0].Reason != blame.OwnClassLimit || f.Own[0].Limit != 10e6 || !f.Own[0].Pod {
+		if len(f.Culprits) != 0 || len(f.Own) != 1 || f.Own[0].Reason != reports.OwnClassLimit || f.Own[0].Limit != 10e6 || !f.Own[0].Pod {
 			t.Errorf("found %+v", f)
 		}
 	})

@@ -15,11 +15,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/recommend"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // recommends returns the only recommendation for the container of a pod.
-func (b *blamed) recommends(t *testing.T, pod string) recommend.Recommendation {
+func (b *blamed) recommends(t *testing.T, pod string) reports.Recommendation {
 	t.Helper()
 	got, err := b.Recommend(t.Context(), history.Selection{Namespace: "ns", Pod: pod})
 	if err != nil || len(got.Recommendations) != 1 {
@@ -29,11 +30,11 @@ func (b *blamed) recommends(t *testing.T, pod string) recommend.Recommendation {
 }
 
 // wantRecommended compares a recommendation with its outcome, class and bounds in MB/s.
-func wantRecommended(t *testing.T, got recommend.Recommendation, want string) {
+func wantRecommended(t *testing.T, got reports.Recommendation, want string) {
 	t.Helper()
 	text := fmt.Sprint(got.Outcome, " ", got.Class)
 	for _, f := range got.Figures {
-		text += fmt.Sprintf(" %s %s %g", f.Name, f.Series.Part, f.Bound/1e6)
+		text += fmt.Sprintf(" %s %s %g", f.Name, f.Part, f.Bound/1e6)
 	}
 	if text != want || got.Problem != "" {
 		t.Errorf("recommended is %q (%s), want %q", text, got.Problem, want)
@@ -51,7 +52,7 @@ func TestANodeRecommendsTheSmallestClassThatFits(t *testing.T) {
 
 		got := b.recommends(t, "free")
 		wantRecommended(t, got, "fits medium ThrottleWriteBps sda 100")
-		if got.Container.Name != "main" || got.Resource != "k8s.io/blockio" || got.Points != 24 || got.To.Sub(got.From) != 24*historyInterval || !got.Mutable || got.Full ||
+		if got.Name != "main" || got.Resource != "k8s.io/blockio" || got.Points != 24 || got.To.Sub(got.From) != 24*historyInterval || !got.Mutable || got.Full ||
 			got.Held || got.Left < 0.39 || got.Left > 0.41 {
 			t.Errorf("recommended is %+v", got)
 		}
@@ -139,7 +140,7 @@ func TestAClassOfPodsMustFitAllContainersOfThePod(t *testing.T) {
 
 		got := b.recommends(t, "db")
 		wantRecommended(t, got, "fits medium ThrottleWriteBps sda 100")
-		if got.Container.Name != "" || got.Container.PodUID != "uid-db" || got.Figures[0].Need != 34e6 {
+		if got.Name != "" || got.PodUID != "uid-db" || got.Figures[0].Need != 34e6 {
 			t.Errorf("recommended is %+v", got)
 		}
 		_, err := b.Recommend(t.Context(), history.Selection{Namespace: "ns", Pod: "db", Container: "main"})
@@ -171,7 +172,7 @@ func TestOnlyRunningContainersGetARecommendation(t *testing.T) {
 		main, init := b.runs(t, "db", ""), b.runsBeside(t, p, "init")
 		b.records(t, 25, map[string]uint64{main: 4, init: 30})
 		b.Stop("c-init")
-		if got := b.recommends(t, "db"); got.Container.Name != "main" || got.Class != "slow" {
+		if got := b.recommends(t, "db"); got.Name != "main" || got.Class != "slow" {
 			t.Errorf("recommended is %+v", got)
 		}
 		b.Stop("c-db")

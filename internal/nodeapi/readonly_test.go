@@ -203,3 +203,16 @@ func isServed(conn net.Conn) bool {
 	n, _ := conn.Read(make([]byte, 1))
 	return n > 0
 }
+
+func TestWithoutAHistoryBothSocketsSayHowToGetOne(t *testing.T) {
+	r := newReadOnly(t)
+	for _, api := range []qosv1alpha1.NodeQOSClient{qosv1alpha1.NewNodeQOSClient(r.all), qosv1alpha1.NewNodeQOSClient(r.read)} {
+		_, blamed := api.Blame(t.Context(), &qosv1alpha1.BlameRequest{Namespace: "default", Pod: "web"})
+		_, recommended := api.Recommend(t.Context(), &qosv1alpha1.RecommendRequest{Namespace: "default", Pod: "web"})
+		for method, err := range map[string]error{"Blame": blamed, "Recommend": recommended} {
+			if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "--history-interval") {
+				t.Errorf("%s: error is %v, want code FailedPrecondition and the flag", method, err)
+			}
+		}
+	}
+}

@@ -20,9 +20,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/claims"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
-	"github.com/qos-nri/qos-nri-plugin/internal/node/recommend"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/usage"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -41,8 +41,8 @@ type Node interface {
 	ReportEnforcement(owner qos.Subject, report state.EnforcementReport) error
 	SetClaims(ctx context.Context, claimed claims.Claims) error
 	Usage(ctx context.Context) (usage.Sample, error)
-	Blame(ctx context.Context, r blame.Request) (blame.Report, error)
-	Recommend(ctx context.Context, s history.Selection) (recommend.Report, error)
+	Blame(ctx context.Context, r blame.Request) (reports.Blame, error)
+	Recommend(ctx context.Context, s history.Selection) (reports.Recommendations, error)
 }
 
 type service struct {

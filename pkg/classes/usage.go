@@ -21,7 +21,8 @@ type Measure struct {
 // Series identifies one value of a measure.
 type Series struct {
 	// Measure is the name of the measure. Part is the value of the label Measure.Part, e.g. "sda".
-	Measure, Part string
+	Measure string `json:"name"`
+	Part    string `json:"part,omitempty"`
 }
 
 // Cumulative reports whether the value is a counter, which only grows.

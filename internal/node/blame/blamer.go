@@ -13,6 +13,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -27,22 +28,6 @@ type Request struct {
 	history.Selection
 	// Since leaves out intervals that ended before this time ago. 0 leaves out none.
 	Since time.Duration
-}
-
-// Report lists the containers of a pod, or those containers of the node that suffered, the worst first.
-type Report struct {
-	From, To time.Time
-	// Points is the number of points in the history.
-	Points int
-	// Incomplete is the number of containers for which, or for all disks of which, the history has no room.
-	Incomplete int
-	Sufferers  []Sufferer
-}
-
-// Sufferer is a container with its findings. It has none if it did not suffer.
-type Sufferer struct {
-	history.Container
-	Findings []Finding
 }
 
 // Blamer answers requests from the history.
@@ -66,50 +51,51 @@ func (r Request) check() error {
 
 // Blame judges the selected containers. It answers one request at a time. `ctx` limits how long it waits for other
 // requests.
-func (b *Blamer) Blame(ctx context.Context, r Request) (Report, error) {
+func (b *Blamer) Blame(ctx context.Context, r Request) (reports.Blame, error) {
 	if err := r.check(); err != nil {
-		return Report{}, err
+		return reports.Blame{}, err
 	}
 	w, done, err := b.recorder.Borrow(ctx)
 	if err != nil {
-		return Report{}, err
+		return reports.Blame{}, err
 	}
 	defer done()
 	if w.Points() < 3*fewest {
-		return Report{}, fmt.Errorf("%w: %d of %d samples since the plugin started; ask again in %s", ErrTooShort,
+		return reports.Blame{}, fmt.Errorf("%w: %d of %d samples since the plugin started; ask again in %s", ErrTooShort,
 			w.Points(), 3*fewest, time.Duration(3*fewest-w.Points())*b.recorder.HistoryInterval())
 	}
 	selected, err := w.Select(r.Selection)
 	if err != nil {
-		return Report{}, err
+		return reports.Blame{}, err
 	}
 	if !pressed(&w) {
-		return Report{}, fmt.Errorf("%w: the kernel shows no pressure stall information; boot it with psi=1", history.ErrNotRecorded)
+		return reports.Blame{}, fmt.Errorf("%w: the kernel shows no pressure stall information; boot it with psi=1", history.ErrNotRecorded)
 	}
 
-	report := Report{From: w.Times[0], To: w.Times[w.Points()], Points: w.Points(), Incomplete: w.Incomplete}
+	report := reports.Blame{From: w.Times[0], To: w.Times[w.Points()], Points: w.Points(), Incomplete: w.Incomplete}
 	since := time.Time{}
 	if r.Since > 0 {
 		since = b.now().Add(-r.Since)
 	}
 	offers := b.offers()
 	for _, i := range selected {
-		s := Sufferer{w.Tracks[i].Container, Judge(&w, i, b.limits(w.Tracks[i].Container), since)}
+		c := w.Tracks[i].Container
+		s := reports.Sufferer{Container: c, Findings: Judge(&w, i, b.limits(c), since)}
 		if len(s.Findings) > 0 || r.Pod != "" {
 			report.Sufferers = append(report.Sufferers, s)
 		}
 	}
-	slices.SortStableFunc(report.Sufferers, func(a, b Sufferer) int { return cmp.Compare(b.severity(), a.severity()) })
+	slices.SortStableFunc(report.Sufferers, func(a, b reports.Sufferer) int { return cmp.Compare(worst(&b), worst(&a)) })
 	report.Sufferers = report.Sufferers[:min(len(report.Sufferers), mostSufferers)]
 	b.suggest(&report, offers)
 	return report, nil
 }
 
-func (s *Sufferer) severity() float64 {
+func worst(s *reports.Sufferer) float64 {
 	if len(s.Findings) == 0 {
 		return 0
 	}
-	return s.Findings[0].severity()
+	return severity(&s.Findings[0])
 }
 
 // pressed reports whether the kernel shows pressure stall information, or RDT is monitored.
@@ -124,7 +110,7 @@ func pressed(w *history.Window) bool {
 }
 
 // limits returns the bounds of the classes of a running container and of its pod.
-func (b *Blamer) limits(c history.Container) (limits Limits) {
+func (b *Blamer) limits(c reports.Container) (limits Limits) {
 	if e, running := b.store.Get(c.ID); running {
 		limits.Container = b.promised(e)
 	}
@@ -161,9 +147,9 @@ func (b *Blamer) promised(e state.Holding) map[classes.Series]float64 {
 
 // offers returns a function that returns the limits of the classes that a container can get. It leaves out full classes
 // and the present classes of the container.
-func (b *Blamer) offers() func(e state.Holding) []Offer {
+func (b *Blamer) offers() func(e state.Holding) []reports.Offer {
 	live, status := b.store.Live(), b.store.Status()
-	return func(e state.Holding) (offers []Offer) {
+	return func(e state.Holding) (offers []reports.Offer) {
 		for i := range status.Resources {
 			r := &status.Resources[i]
 			resource, _ := live.Resource(r.Name)
@@ -176,7 +162,7 @@ func (b *Blamer) offers() func(e state.Holding) []Offer {
 					continue
 				}
 				for _, p := range promiser.Promises(e.Holder, class.Name) {
-					offers = append(offers, Offer{
+					offers = append(offers, reports.Offer{
 						Resource: r.Name, Class: class.Name, Name: p.Name, Series: p.Use, Bound: p.Bound, Mutable: r.Mutable, Pod: r.Scope == classes.PodScope,
 					})
 				}
@@ -187,7 +173,7 @@ func (b *Blamer) offers() func(e state.Holding) []Offer {
 }
 
 // suggest adds the smallest change to each culprit that runs.
-func (b *Blamer) suggest(report *Report, offers func(state.Holding) []Offer) {
+func (b *Blamer) suggest(report *reports.Blame, offers func(state.Holding) []reports.Offer) {
 	for i := range report.Sufferers {
 		for j := range report.Sufferers[i].Findings {
 			culprits := report.Sufferers[i].Findings[j].Culprits

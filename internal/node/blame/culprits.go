@@ -8,22 +8,21 @@ import (
 	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // rise is the rise of the use of a container in an interval.
 type rise struct {
-	series         classes.Series
-	before, during float64
-	share          float64
-	correlation    float64
-	fits           bool
+	reports.Use
+	share, correlation float64
+	fits               bool
 }
 
 func (r rise) weight() float64 { return r.share * r.correlation }
 
 // culprits returns the containers whose use rose in an interval, the best fit first.
-func (j *judge) culprits(uses []classes.Series, waiting []float64, s span) (all []Culprit) {
+func (j *judge) culprits(uses []classes.Series, waiting []float64, s span) (all []reports.Culprit) {
 	totals := j.totals(uses, s)
 	for i := range j.w.Tracks {
 		t := &j.w.Tracks[i]
@@ -31,37 +30,35 @@ func (j *judge) culprits(uses []classes.Series, waiting []float64, s span) (all 
 			continue
 		}
 		if r := j.rise(t, uses, totals, waiting, s); r.fits {
-			all = append(all, Culprit{
-				Container: t.Container, Series: r.series, Before: r.before, During: r.during, Share: r.share, Correlation: r.correlation,
-			})
+			all = append(all, reports.Culprit{Container: t.Container, Use: r.Use, Share: r.share, Correlation: r.correlation})
 		}
 	}
 	return all
 }
 
 // ranked orders the culprits of a finding, and names the disk or cache of the first one.
-func (f Finding) ranked() Finding {
-	slices.SortStableFunc(f.Culprits, func(a, b Culprit) int { return cmp.Compare(b.Share*b.Correlation, a.Share*a.Correlation) })
+func ranked(f reports.Finding) reports.Finding {
+	slices.SortStableFunc(f.Culprits, func(a, b reports.Culprit) int { return cmp.Compare(b.Share*b.Correlation, a.Share*a.Correlation) })
 	named := map[string]bool{}
-	f.Culprits = slices.DeleteFunc(f.Culprits, func(c Culprit) bool { // a device mapper and its disk have the same use
+	f.Culprits = slices.DeleteFunc(f.Culprits, func(c reports.Culprit) bool { // a device mapper and its disk have the same use
 		again := named[c.ID]
 		named[c.ID] = true
 		return again
 	})
 	f.Culprits = f.Culprits[:min(len(f.Culprits), mostCulprits)]
 	if len(f.Culprits) > 0 {
-		f.Part = f.Culprits[0].Series.Part
+		f.Part = f.Culprits[0].Part
 	}
 	return f
 }
 
 // rises returns the use of the victim itself that rose most, if any rose.
-func (j *judge) rises(uses []classes.Series, waiting []float64, s span) []Own {
+func (j *judge) rises(uses []classes.Series, waiting []float64, s span) []reports.Own {
 	r := j.rise(j.victim, uses, j.totals(uses, s), waiting, s)
-	if !r.fits || r.during < leastRatio*r.before {
+	if !r.fits || r.During < leastRatio*r.Before {
 		return nil
 	}
-	return []Own{{Reason: OwnUse, Series: r.series, Before: r.before, During: r.during}}
+	return []reports.Own{{Reason: reports.OwnUse, Use: r.Use}}
 }
 
 // totals returns the sum of the rises of all containers, and the sum of their use in the interval, by series.
@@ -97,7 +94,10 @@ func (j *judge) rise(t *history.Track, uses []classes.Series, totals map[classes
 		if during < leastRise*before || during-before < leastShare*of.rise || during-before < leastShare/3*of.use {
 			continue
 		}
-		r := rise{series: series, before: before, during: during, share: (during - before) / of.rise, correlation: correlation(values, waiting)}
+		r := rise{
+			Use:   reports.Use{Series: series, Before: before, During: during},
+			share: (during - before) / of.rise, correlation: correlation(values, waiting),
+		}
 		r.fits = r.correlation >= leastCorrelation && stands(values, s)
 		if r.fits && (!best.fits || r.weight() > best.weight()) {
 			best = r

@@ -11,6 +11,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/blame"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -26,21 +27,21 @@ type machine struct {
 	now    time.Time
 	totals [all]classes.Reading
 	// load is the part of each resource that each container uses. It changes slowly. The bystanders also have bursts.
-	load [all]map[blame.Kind]float64
+	load [all]map[reports.Kind]float64
 	ring *history.Ring
 	// slack is true if the containers hardly wait for each other, e.g. because a queue is still short.
 	slack bool
 }
 
 // kinds are the resources that the draws are about.
-func kinds() []blame.Kind {
-	return []blame.Kind{blame.IO, blame.MemoryUse, blame.CPU, blame.Bandwidth, blame.Cache}
+func kinds() []reports.Kind {
+	return []reports.Kind{reports.IO, reports.MemoryUse, reports.CPU, reports.Bandwidth, reports.Cache}
 }
 
 func newMachine(random *rand.Rand) *machine {
 	m := &machine{random: random, now: time.Unix(1_000_000, 0), ring: history.NewRing(history.Budget)}
 	for i := range all {
-		m.totals[i], m.load[i] = classes.Reading{}, map[blame.Kind]float64{}
+		m.totals[i], m.load[i] = classes.Reading{}, map[reports.Kind]float64{}
 		for _, kind := range kinds() {
 			m.load[i][kind] = 0.01 + 0.05*random.Float64()
 		}
@@ -50,7 +51,7 @@ func newMachine(random *rand.Rand) *machine {
 
 // change is what happens in the interval of a draw.
 type change struct {
-	kind blame.Kind
+	kind reports.Kind
 	// `who` is the container that uses more of the resource. It is -1 if none does.
 	who int
 	// `waits` is the additional waiting of the victim for a reason that no counter shows. `throttled` and `high` mean
@@ -62,10 +63,10 @@ type change struct {
 func (m *machine) step(victim int, c *change) {
 	seconds := interval.Seconds()
 	m.now = m.now.Add(interval)
-	used := [all]map[blame.Kind]float64{}
-	sums := map[blame.Kind]float64{}
+	used := [all]map[reports.Kind]float64{}
+	sums := map[reports.Kind]float64{}
 	for i := range all {
-		used[i] = map[blame.Kind]float64{}
+		used[i] = map[reports.Kind]float64{}
 		for _, kind := range kinds() {
 			m.load[i][kind] = min(0.08, max(0.005, m.load[i][kind]*(0.95+0.1*m.random.Float64())))
 			used[i][kind] = m.load[i][kind] * (0.6 + 0.8*m.random.Float64())
@@ -88,7 +89,7 @@ func (m *machine) step(victim int, c *change) {
 		m.totals[i][classes.Series{Measure: measure, Part: part}] = value
 	}
 	for i := range all {
-		waits := func(kind blame.Kind) float64 {
+		waits := func(kind reports.Kind) float64 {
 			others := sums[kind] - used[i][kind]
 			own := used[i][kind]
 			wait := max(0, others+own-0.3)*0.6 + 0.02*m.random.Float64()
@@ -104,37 +105,37 @@ func (m *machine) step(victim int, c *change) {
 		if c != nil && i == victim && c.throttled {
 			throttled = 0.4 + 0.2*m.random.Float64()
 		}
-		add(i, history.IOWaiting, "", waits(blame.IO))
-		add(i, history.MemoryWaiting, "", waits(blame.MemoryUse))
-		add(i, history.CPUWaiting, "", min(1, waits(blame.CPU)+throttled))
+		add(i, history.IOWaiting, "", waits(reports.IO))
+		add(i, history.MemoryWaiting, "", waits(reports.MemoryUse))
+		add(i, history.CPUWaiting, "", min(1, waits(reports.CPU)+throttled))
 		add(i, history.Throttled, "", throttled)
-		add(i, history.WrittenBytes, "sda", 1e9*used[i][blame.IO])
-		add(i, history.Writes, "sda", 1e4*used[i][blame.IO])
-		add(i, history.Reads, "sdb", 1e4*m.random.Float64()*m.load[i][blame.IO])
-		add(i, history.ReadBytes, "sdb", 1e9*m.random.Float64()*m.load[i][blame.IO])
-		set(i, history.Memory, "", 64e9*used[i][blame.MemoryUse])
+		add(i, history.WrittenBytes, "sda", 1e9*used[i][reports.IO])
+		add(i, history.Writes, "sda", 1e4*used[i][reports.IO])
+		add(i, history.Reads, "sdb", 1e4*m.random.Float64()*m.load[i][reports.IO])
+		add(i, history.ReadBytes, "sdb", 1e9*m.random.Float64()*m.load[i][reports.IO])
+		set(i, history.Memory, "", 64e9*used[i][reports.MemoryUse])
 		if c != nil && i == victim && c.high {
 			add(i, history.HighEvents, "", 3)
 		}
-		cpu := used[i][blame.CPU] * 4
+		cpu := used[i][reports.CPU] * 4
 		add(i, history.CPUUsed, "", cpu)
-		pressed := 1 / (1 + 2*max(0, sums[blame.Bandwidth]-used[i][blame.Bandwidth]-0.4))
+		pressed := 1 / (1 + 2*max(0, sums[reports.Bandwidth]-used[i][reports.Bandwidth]-0.4))
 		if c != nil && c.who == i {
 			pressed = 1
 		}
-		add(i, history.Bandwidth, "0", 10e9*(used[i][blame.Bandwidth]*0.1+cpu*0.2)*pressed+1e10*max(0, used[i][blame.Bandwidth]-0.2))
-		set(i, history.Occupancy, "0", 32e6*used[i][blame.Cache]/sums[blame.Cache])
+		add(i, history.Bandwidth, "0", 10e9*(used[i][reports.Bandwidth]*0.1+cpu*0.2)*pressed+1e10*max(0, used[i][reports.Bandwidth]-0.2))
+		set(i, history.Occupancy, "0", 32e6*used[i][reports.Cache]/sums[reports.Cache])
 	}
 
 	var reads []history.Read
 	for i := range all {
-		reads = append(reads, history.Read{Container: history.Container{ID: fmt.Sprint("c", i)}, Reading: m.totals[i]})
+		reads = append(reads, history.Read{Container: reports.Container{ID: fmt.Sprint("c", i)}, Reading: m.totals[i]})
 	}
 	m.ring.Add(m.now, reads)
 }
 
 // draw runs a machine with the change in a random interval, and returns the findings about the victim.
-func draw(random *rand.Rand, victim int, c *change) []blame.Finding {
+func draw(random *rand.Rand, victim int, c *change) []reports.Finding {
 	m := newMachine(random)
 	length := 4 + random.IntN(14)
 	from := 5 + random.IntN(samples-10-length)
@@ -151,7 +152,7 @@ func draw(random *rand.Rand, victim int, c *change) []blame.Finding {
 
 // shortDraw is draw with a history of 14 points. The change takes five points, and in up to two of these, no container
 // waits yet.
-func shortDraw(random *rand.Rand, victim int, c *change) []blame.Finding {
+func shortDraw(random *rand.Rand, victim int, c *change) []reports.Finding {
 	m := newMachine(random)
 	slack := random.IntN(3)
 	for i := range 15 {
@@ -176,7 +177,7 @@ func withoutCulprit(random *rand.Rand, victim int) *change {
 	case 1:
 		c.throttled = true
 	case 2:
-		c.kind, c.high, c.waits = blame.MemoryUse, true, true
+		c.kind, c.high, c.waits = reports.MemoryUse, true, true
 	case 3:
 		c.waits = true
 	}
@@ -184,7 +185,7 @@ func withoutCulprit(random *rand.Rand, victim int) *change {
 }
 
 // named returns the container that stands first in the findings, or "".
-func named(findings []blame.Finding) string {
+func named(findings []reports.Finding) string {
 	for _, f := range findings {
 		if len(f.Culprits) > 0 {
 			return f.Culprits[0].ID

@@ -14,19 +14,8 @@ import (
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
-)
-
-// Kind is the resource that a container waits for.
-type Kind string
-
-// These are the kinds. In a Finding, Part is the disk for IO, and the number of the cache for Bandwidth and Cache.
-const (
-	IO        Kind = "io"
-	MemoryUse Kind = "memory"
-	CPU       Kind = "cpu"
-	Bandwidth Kind = "memory-bandwidth"
-	Cache     Kind = "cache"
 )
 
 // These are the thresholds of the judge, in parts of the time, of a use, or of a rise.
@@ -51,76 +40,24 @@ const (
 // mostCulprits is the maximum number of containers that a finding names.
 const mostCulprits = 5
 
-// Finding is an interval in which a container suffered.
-type Finding struct {
-	Kind Kind
-	// Part is the disk or the cache that the culprits use more. It is empty if there is none.
-	Part     string
-	From, To time.Time
-	// Before and During are the parts of the time in which the container waited, outside and inside of the interval.
-	// For Bandwidth they are bytes per second of CPU time, and for Cache they are bytes.
-	Before, During float64
-	// Always is true if the container waited all the time. Then there is no Before.
-	Always bool
-	// Own lists causes in the container itself. If its own limits explain the waiting, there are no Culprits.
-	Own []Own
-	// Culprits are the containers that used more of the same resource in the interval. The one that fits best is first.
-	Culprits []Culprit
-}
-
-// Own is a cause in the container itself.
-type Own struct {
-	Reason OwnReason
-	// Series is the series of the use. During and Before are the means inside and outside of the interval. Limit is the
-	// limit that was reached, or 0. For OwnThrottled, the means are parts of the time.
-	Series                classes.Series
-	Before, During, Limit float64
-	// Pod is true if the limit is one of the whole pod. The containers of the pod are then compared with each other.
-	Pod bool
-}
-
-// OwnReason is the reason why a container itself is the cause.
-type OwnReason string
-
-// These are the reasons.
-const (
-	OwnThrottled   OwnReason = "throttled"    // the CPU time is at the limit of the container
-	OwnMemoryLimit OwnReason = "memory-limit" // the memory is at memory.high or memory.max of the container
-	OwnClassLimit  OwnReason = "class-limit"  // the use is at the limit of the container's class
-	OwnUse         OwnReason = "uses-more"    // the container itself uses more of the resource
-)
-
-// Culprit is a container that used more of the resource in the interval. This is a correlation, not a proof.
-type Culprit struct {
-	history.Container
-	// Series is the use that rose most. Before and During are its means outside and inside of the interval.
-	Series         classes.Series
-	Before, During float64
-	// Share is the part of the rise of all containers. Correlation is the correlation of the use with the waiting.
-	Share, Correlation float64
-	// Ended is true if the container does not run any more.
-	Ended      bool
-	Suggestion *Suggestion
-}
-
 // Limits are the bounds that the classes of a container set on its use, and those that the classes of its pod set on
 // the use of all containers of the pod. For cumulative series, they are per second.
 type Limits struct{ Container, Pod map[classes.Series]float64 }
 
 // Judge returns the intervals that end after `since` and in which a container suffered, the worst first. `victim` is
 // the index of the container's track.
-func Judge(w *history.Window, victim int, own Limits, since time.Time) (findings []Finding) {
+func Judge(w *history.Window, victim int, own Limits, since time.Time) (findings []reports.Finding) {
 	j := newJudge(w, victim, own, since)
 	if len(j.times) < 3*fewest {
 		return nil
 	}
-	for _, finding := range []Finding{j.io(), j.memory(), j.cpu()} {
+	for _, finding := range []reports.Finding{j.io(), j.memory(), j.cpu()} {
 		if finding.Kind != "" {
 			findings = append(findings, finding)
 		}
 	}
 	for _, series := range slices.SortedFunc(maps.Keys(j.victim.Values), bySeries) {
-		finding := Finding{}
+		finding := reports.Finding{}
 		switch series.Measure {
 		case history.Bandwidth:
 			finding = j.bandwidth(series)
@@ -131,14 +68,14 @@ func Judge(w *history.Window, victim int, own Limits, since time.Time) (findings
 			findings = append(findings, finding)
 		}
 	}
-	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(b.severity(), a.severity()) })
+	slices.SortStableFunc(findings, func(a, b reports.Finding) int { return cmp.Compare(severity(&b), severity(&a)) })
 	return findings
 }
 
 // severity is higher for findings with culprits, and then for more suffering.
-func (f *Finding) severity() float64 {
+func severity(f *reports.Finding) float64 {
 	more := math.Abs(f.During - f.Before)
-	if f.Kind == Bandwidth || f.Kind == Cache {
+	if f.Kind == reports.Bandwidth || f.Kind == reports.Cache {
 		more /= max(f.Before, 1)
 	}
 	if len(f.Culprits) > 0 {
@@ -199,7 +136,7 @@ func (j *judge) ofVictim(measure string) []float64 {
 
 // waited returns the finding for the waiting of the victim, without causes. If the waiting neither rises nor is always
 // high, Kind is empty.
-func (j *judge) waited(kind Kind, waiting []float64) (f Finding, s span) {
+func (j *judge) waited(kind reports.Kind, waiting []float64) (f reports.Finding, s span) {
 	s, ok := highest(waiting, j.since)
 	if ok {
 		f = j.during(kind, waiting, s)
@@ -210,17 +147,14 @@ func (j *judge) waited(kind Kind, waiting []float64) (f Finding, s span) {
 	s = span{min(j.since, j.points-1), j.points}
 	mean, _ := means(waiting, span{0, j.points})
 	if !ok || mean < always {
-		return Finding{}, s
+		return reports.Finding{}, s
 	}
 	f = j.during(kind, waiting, span{0, j.points})
 	f.Before, f.Always = f.During, true
 	return f, span{0, j.points}
 }
 
-func (j *judge) during(kind Kind, values []float64, s span) Finding {
-	inside, outside := means(values, s)
-	if s.len() == len(values) {
-		outside = inside
-	}
-	return Finding{Kind: kind, From: j.times[s.from], To: j.w.Times[j.first+s.to], Before: outside, During: inside}
+func (j *judge) during(kind reports.Kind, values []float64, s span) reports.Finding {
+	use := useOf(classes.Series{}, values, s)
+	return reports.Finding{Kind: kind, From: j.times[s.from], To: j.w.Times[j.first+s.to], Before: use.Before, During: use.During}
 }

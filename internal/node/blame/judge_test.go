@@ -11,6 +11,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/blame"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -36,7 +37,7 @@ func window(of ...map[classes.Series][]float32) history.Window {
 	}
 	for i, values := range of {
 		id := string(rune('a' + i))
-		w.Tracks = append(w.Tracks, history.Track{Container: history.Container{ID: id}, Values: values, From: 0, To: 20})
+		w.Tracks = append(w.Tracks, history.Track{Container: reports.Container{ID: id}, Values: values, From: 0, To: 20})
 	}
 	return w
 }
@@ -50,8 +51,8 @@ func TestJudge(t *testing.T) {
 	io, memory, cpu := of(history.IOWaiting, ""), of(history.MemoryWaiting, ""), of(history.CPUWaiting, "")
 	written, wrote := of(history.WrittenBytes, "sda"), of(history.Writes, "sda")
 	type result struct {
-		Kind     blame.Kind
-		Own      []blame.OwnReason
+		Kind     reports.Kind
+		Own      []reports.OwnReason
 		Culprits string
 		Always   bool
 	}
@@ -63,41 +64,41 @@ func TestJudge(t *testing.T) {
 	}{
 		{"nothing happens", []uses{{io: step(0.1, 0.1), wrote: step(1, 1)}, {wrote: step(5, 5)}}, nil, nil},
 		{"a neighbour writes more to the same disk", []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {wrote: step(5, 500)}}, nil,
-			[]result{{Kind: blame.IO, Culprits: "b"}}},
+			[]result{{Kind: reports.IO, Culprits: "b"}}},
 		{"two neighbours write more", []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {wrote: step(5, 300)}, {wrote: step(5, 800)}}, nil,
-			[]result{{Kind: blame.IO, Culprits: "cb"}}},
+			[]result{{Kind: reports.IO, Culprits: "cb"}}},
 		{"a neighbour writes more to another disk", []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {of(history.Writes, "sdb"): step(5, 500)}}, nil,
-			[]result{{Kind: blame.IO}}},
-		{"a neighbour writes less", []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {wrote: step(500, 5)}}, nil, []result{{Kind: blame.IO}}},
+			[]result{{Kind: reports.IO}}},
+		{"a neighbour writes less", []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {wrote: step(500, 5)}}, nil, []result{{Kind: reports.IO}}},
 		{"the victim itself writes more", []uses{{io: step(0, 0.6), wrote: step(1, 900)}, {wrote: step(5, 5)}}, nil,
-			[]result{{Kind: blame.IO, Own: []blame.OwnReason{blame.OwnUse}}}},
+			[]result{{Kind: reports.IO, Own: []reports.OwnReason{reports.OwnUse}}}},
 		{"the victim is at the limit of its class", []uses{{io: step(0, 0.6), wrote: step(1, 9), written: step(1, 99)}, {wrote: step(5, 500)}},
-			limits{written: 100}, []result{{Kind: blame.IO, Own: []blame.OwnReason{blame.OwnClassLimit}}}},
+			limits{written: 100}, []result{{Kind: reports.IO, Own: []reports.OwnReason{reports.OwnClassLimit}}}},
 		{"the victim is at its limit on a device mapper, and a neighbour writes more to the disk below", []uses{
 			{io: step(0, 0.6), wrote: step(1, 9), of(history.Writes, "dm-0"): step(1, 9), of(history.WrittenBytes, "dm-0"): step(1, 99)},
 			{wrote: step(5, 500)},
-		}, limits{of(history.WrittenBytes, "dm-0"): 100}, []result{{Kind: blame.IO, Own: []blame.OwnReason{blame.OwnClassLimit}}}},
+		}, limits{of(history.WrittenBytes, "dm-0"): 100}, []result{{Kind: reports.IO, Own: []reports.OwnReason{reports.OwnClassLimit}}}},
 		{"the victim got a class with a limit later", []uses{{io: step(0, 0.6), wrote: step(1, 1), written: step(400, 400)}, {wrote: step(5, 500)}},
-			limits{written: 100}, []result{{Kind: blame.IO, Culprits: "b"}}},
+			limits{written: 100}, []result{{Kind: reports.IO, Culprits: "b"}}},
 		{"the victim is throttled", []uses{{cpu: step(0, 0.6), of(history.Throttled, ""): step(0, 0.55)}, {of(history.CPUUsed, ""): step(1, 9)}}, nil,
-			[]result{{Kind: blame.CPU, Own: []blame.OwnReason{blame.OwnThrottled}}}},
+			[]result{{Kind: reports.CPU, Own: []reports.OwnReason{reports.OwnThrottled}}}},
 		{"the victim is throttled all the time", []uses{{cpu: step(0.9, 0.9), of(history.Throttled, ""): step(0.9, 0.9)}, {of(history.CPUUsed, ""): step(1, 9)}}, nil,
-			[]result{{Kind: blame.CPU, Own: []blame.OwnReason{blame.OwnThrottled}, Always: true}}},
+			[]result{{Kind: reports.CPU, Own: []reports.OwnReason{reports.OwnThrottled}, Always: true}}},
 		{"a neighbour computes more", []uses{{cpu: step(0, 0.6), of(history.CPUUsed, ""): step(1, 1)}, {of(history.CPUUsed, ""): step(1, 9)}}, nil,
-			[]result{{Kind: blame.CPU, Culprits: "b"}}},
+			[]result{{Kind: reports.CPU, Culprits: "b"}}},
 		{"the victim is at its memory.high", []uses{{memory: step(0, 0.6), of(history.HighEvents, ""): step(0, 9)}, {of(history.Memory, ""): step(1e9, 9e9)}}, nil,
-			[]result{{Kind: blame.MemoryUse, Own: []blame.OwnReason{blame.OwnMemoryLimit}}}},
+			[]result{{Kind: reports.MemoryUse, Own: []reports.OwnReason{reports.OwnMemoryLimit}}}},
 		{"a neighbour takes memory", []uses{{memory: step(0, 0.6), of(history.Memory, ""): step(1e9, 9e8)}, {of(history.Memory, ""): step(1e9, 9e9)}}, nil,
-			[]result{{Kind: blame.MemoryUse, Culprits: "b"}}},
+			[]result{{Kind: reports.MemoryUse, Culprits: "b"}}},
 		{"a neighbour takes memory, and a third container waits for it, too", []uses{
 			{memory: step(0, 0.6), of(history.Memory, ""): step(1e9, 9e8)}, {of(history.Memory, ""): step(1e9, 9e9)},
 			{of(history.Refaults, ""): step(0, 5e4)},
-		}, nil, []result{{Kind: blame.MemoryUse, Culprits: "b"}}},
+		}, nil, []result{{Kind: reports.MemoryUse, Culprits: "b"}}},
 		{"a neighbour has refaults", []uses{{memory: step(0, 0.6)}, {of(history.Refaults, ""): step(0, 5e4)}}, nil,
-			[]result{{Kind: blame.MemoryUse, Culprits: "b"}}},
+			[]result{{Kind: reports.MemoryUse, Culprits: "b"}}},
 		{"a neighbour takes memory bandwidth",
 			[]uses{{of(history.CPUUsed, ""): step(1, 1), of(history.Bandwidth, "0"): step(4e9, 1e9)}, {of(history.Bandwidth, "0"): step(1e9, 9e9)}}, nil,
-			[]result{{Kind: blame.Bandwidth, Culprits: "b"}}},
+			[]result{{Kind: reports.Bandwidth, Culprits: "b"}}},
 		{"the victim computes less", []uses{{of(history.CPUUsed, ""): step(1, 0.25), of(history.Bandwidth, "0"): step(4e9, 1e9)}, {of(history.Bandwidth, "0"): step(1e9, 9e9)}},
 			nil, nil},
 		{"the victim is idle", []uses{
@@ -107,7 +108,7 @@ func TestJudge(t *testing.T) {
 		{"the CPU time of the victim is not known", []uses{{of(history.Bandwidth, "0"): step(4e9, 1e9)}, {of(history.Bandwidth, "0"): step(1e9, 9e9)}}, nil, nil},
 		{"a neighbour takes the cache",
 			[]uses{{of(history.CPUUsed, ""): step(1, 1), of(history.Occupancy, "1"): step(9e6, 3e6)}, {of(history.Occupancy, "1"): step(1e6, 8e6)}}, nil,
-			[]result{{Kind: blame.Cache, Culprits: "b"}}},
+			[]result{{Kind: reports.Cache, Culprits: "b"}}},
 		{"a neighbour takes another cache",
 			[]uses{{of(history.CPUUsed, ""): step(1, 1), of(history.Occupancy, "1"): step(9e6, 3e6)}, {of(history.Occupancy, "0"): step(1e6, 8e6)}}, nil, nil},
 	} {
@@ -146,20 +147,20 @@ func TestAnOldIntervalIsLeftOut(t *testing.T) {
 
 func TestTheSmallestChangeThatHelpsIsSuggested(t *testing.T) {
 	use := of(history.WrittenBytes, "sda")
-	culprit := blame.Culprit{Series: use, Before: 20, During: 380}
-	offer := func(class string, bound float64) blame.Offer {
-		return blame.Offer{Class: class, Series: use, Bound: bound}
+	culprit := reports.Culprit{Use: reports.Use{Series: use, Before: 20, During: 380}}
+	offer := func(class string, bound float64) reports.Offer {
+		return reports.Offer{Class: class, Series: use, Bound: bound}
 	}
-	other := blame.Offer{Class: "other", Series: of(history.ReadBytes, "sda"), Bound: 100}
+	other := reports.Offer{Class: "other", Series: of(history.ReadBytes, "sda"), Bound: 100}
 	for _, test := range []struct {
 		name   string
-		offers []blame.Offer
+		offers []reports.Offer
 		want   string
 	}{
 		{"no class", nil, ""},
-		{"the highest limit that removes half of the rise", []blame.Offer{offer("slow", 10), offer("fast", 300), other, offer("medium", 190)}, "medium"},
-		{"the lowest limit if none removes half", []blame.Offer{offer("faster", 370), offer("fast", 300)}, "fast"},
-		{"no limit above the use", []blame.Offer{offer("fastest", 400), other, offer("unknown", 0)}, ""},
+		{"the highest limit that removes half of the rise", []reports.Offer{offer("slow", 10), offer("fast", 300), other, offer("medium", 190)}, "medium"},
+		{"the lowest limit if none removes half", []reports.Offer{offer("faster", 370), offer("fast", 300)}, "fast"},
+		{"no limit above the use", []reports.Offer{offer("fastest", 400), other, offer("unknown", 0)}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := ""
@@ -172,7 +173,7 @@ func TestTheSmallestChangeThatHelpsIsSuggested(t *testing.T) {
 		})
 	}
 	culprit.Ended = true
-	if got := blame.Suggest(&culprit, []blame.Offer{offer("slow", 10)}); got != nil {
+	if got := blame.Suggest(&culprit, []reports.Offer{offer("slow", 10)}); got != nil {
 		t.Errorf("a container that has ended is to get %+v", got)
 	}
 }

@@ -7,13 +7,14 @@ import (
 	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // io judges the waiting for I/O. The culprits use a disk that the victim uses.
-func (j *judge) io() Finding {
+func (j *judge) io() reports.Finding {
 	waiting := j.ofVictim(history.IOWaiting)
-	f, s := j.waited(IO, waiting)
+	f, s := j.waited(reports.IO, waiting)
 	if f.Kind == "" {
 		return f
 	}
@@ -28,14 +29,14 @@ func (j *judge) io() Finding {
 		for _, disk := range disks {
 			f.Culprits = append(f.Culprits, j.siblings(&f, usesOf(disk), waiting, s)...)
 		}
-		return f.ranked()
+		return ranked(f)
 	}
 	for _, disk := range disks {
 		uses := usesOf(disk)
 		f.Own = append(f.Own, j.rises(uses, waiting, s)...)
 		f.Culprits = append(f.Culprits, j.culprits(uses, waiting, s)...)
 	}
-	return f.ranked()
+	return ranked(f)
 }
 
 func usesOf(disk string) (uses []classes.Series) {
@@ -58,18 +59,17 @@ func (j *judge) disksOf(t *history.Track) (disks []string) {
 
 // memory judges the waiting for memory. The culprits take more memory. Only if no container takes more, they are those
 // with more refaults: otherwise, containers with refaults wait like the victim, and are not the cause.
-func (j *judge) memory() Finding {
+func (j *judge) memory() reports.Finding {
 	waiting := j.ofVictim(history.MemoryWaiting)
-	f, s := j.waited(MemoryUse, waiting)
+	f, s := j.waited(reports.MemoryUse, waiting)
 	if f.Kind == "" {
 		return f
 	}
 	for _, part := range []string{"", history.OfPod} {
 		for _, measure := range []string{history.HighEvents, history.MaxEvents} {
 			events := j.values(j.victim, classes.Series{Measure: measure, Part: part})
-			if during, before := j.means(events, s); during > 0 && partAbove(events, s, 0) >= 0.5 {
-				own := Own{Reason: OwnMemoryLimit, Series: classes.Series{Measure: measure}, Before: before, During: during, Pod: part != ""}
-				f.Own = append(f.Own, own)
+			if use := useOf(classes.Series{Measure: measure}, events, s); use.During > 0 && partAbove(events, s, 0) >= 0.5 {
+				f.Own = append(f.Own, reports.Own{Reason: reports.OwnMemoryLimit, Use: use, Pod: part != ""})
 			}
 		}
 	}
@@ -79,27 +79,27 @@ func (j *judge) memory() Finding {
 	}
 	if len(f.Own) > 0 {
 		f.Culprits = j.siblings(&f, memory, waiting, s)
-		return f.ranked()
+		return ranked(f)
 	}
 	f.Own = j.rises(memory, waiting, s)
 	if f.Culprits = j.culprits(memory, waiting, s); len(f.Culprits)+len(f.Own) == 0 {
 		f.Culprits = j.culprits(refaults, waiting, s)
 	}
-	return f.ranked()
+	return ranked(f)
 }
 
 // siblings returns the culprits in the victim's pod, if the victim reached only limits of the pod.
-func (j *judge) siblings(f *Finding, uses []classes.Series, waiting []float64, s span) []Culprit {
-	if slices.ContainsFunc(f.Own, func(own Own) bool { return !own.Pod }) {
+func (j *judge) siblings(f *reports.Finding, uses []classes.Series, waiting []float64, s span) []reports.Culprit {
+	if slices.ContainsFunc(f.Own, func(own reports.Own) bool { return !own.Pod }) {
 		return nil
 	}
 	return j.inPod().culprits(uses, waiting, s)
 }
 
 // cpu judges the waiting for a CPU, without the time in which the limit of the container or of its pod throttled it.
-func (j *judge) cpu() Finding {
+func (j *judge) cpu() reports.Finding {
 	waiting, container, pod := j.ofVictim(history.CPUWaiting), j.throttled(""), j.throttled(history.OfPod)
-	f, s := j.waited(CPU, waiting)
+	f, s := j.waited(reports.CPU, waiting)
 	if f.Kind == "" {
 		return f
 	}
@@ -110,11 +110,10 @@ func (j *judge) cpu() Finding {
 
 	uses := []classes.Series{{Measure: history.CPUUsed}}
 	for _, throttled := range [][]float64{container, pod} {
-		during, before := j.means(throttled, s)
+		use := useOf(classes.Series{Measure: history.Throttled}, throttled, s)
 		// With one container in the pod, both have the same limit.
-		if during >= leastWait && (f.Always || during-before >= leastWait) && len(f.Own) == 0 {
-			own := Own{Reason: OwnThrottled, Series: classes.Series{Measure: history.Throttled}, Before: before, During: during, Pod: &throttled[0] == &pod[0]}
-			f.Own = append(f.Own, own)
+		if use.During >= leastWait && (f.Always || use.During-use.Before >= leastWait) && len(f.Own) == 0 {
+			f.Own = append(f.Own, reports.Own{Reason: reports.OwnThrottled, Use: use, Pod: &throttled[0] == &pod[0]})
 		}
 	}
 	if f.Always {
@@ -123,11 +122,11 @@ func (j *judge) cpu() Finding {
 	if len(f.Own) > 0 {
 		f.Culprits = j.siblings(&f, uses, waiting, s)
 	}
-	if more, less := j.means(others, s); len(f.Culprits) == 0 && more-less >= leastWait && more >= leastRatio*less {
+	if more := useOf(uses[0], others, s); len(f.Culprits) == 0 && more.During-more.Before >= leastWait && more.During >= leastRatio*more.Before {
 		f.Own = append(f.Own, j.rises(uses, others, s)...)
 		f.Culprits = j.culprits(uses, others, s)
 	}
-	return f.ranked()
+	return ranked(f)
 }
 
 // throttled returns the part of the time in which the CPU limit of the victim or of its pod throttled it. The kernel
@@ -144,23 +143,23 @@ func (j *judge) throttled(part string) []float64 {
 
 // bandwidth judges the bytes that the victim transfers per second of its CPU time, because a container that computes
 // less transfers less without suffering.
-func (j *judge) bandwidth(series classes.Series) Finding {
+func (j *judge) bandwidth(series classes.Series) reports.Finding {
 	perSecond, used := j.values(j.victim, series), j.ofVictim(history.CPUUsed)
 	for i := range perSecond {
 		perSecond[i] /= max(used[i], leastCPU) // with less, the point does not count
 	}
-	return j.lost(Bandwidth, series, perSecond)
+	return j.lost(reports.Bandwidth, series, perSecond)
 }
 
 // cache judges the bytes of a cache that the victim occupies while it computes.
-func (j *judge) cache(series classes.Series) Finding {
-	return j.lost(Cache, series, j.values(j.victim, series))
+func (j *judge) cache(series classes.Series) reports.Finding {
+	return j.lost(reports.Cache, series, j.values(j.victim, series))
 }
 
 // computes reports for each point whether the victim computed. A container that is idle needs neither bandwidth nor a cache.
 func (j *judge) computes() []bool {
 	used := j.ofVictim(history.CPUUsed)
-	mean, _ := j.means(used, span{0, j.points})
+	mean, _ := means(used, span{0, j.points})
 	computes := make([]bool, j.points)
 	for i := range used {
 		computes[i] = used[i] >= max(leastCPU, mean/4)
@@ -169,7 +168,7 @@ func (j *judge) computes() []bool {
 }
 
 // lost judges a value that falls when others use more of the same series. Only the points in which the victim computed count.
-func (j *judge) lost(kind Kind, series classes.Series, values []float64) Finding {
+func (j *judge) lost(kind reports.Kind, series classes.Series, values []float64) reports.Finding {
 	computes, most := j.computes(), 0.0
 	for i, v := range values {
 		if computes[i] {
@@ -177,7 +176,7 @@ func (j *judge) lost(kind Kind, series classes.Series, values []float64) Finding
 		}
 	}
 	if most == 0 {
-		return Finding{}
+		return reports.Finding{}
 	}
 	missing := make([]float64, len(values))
 	for i, v := range values {
@@ -187,7 +186,7 @@ func (j *judge) lost(kind Kind, series classes.Series, values []float64) Finding
 	}
 	s, ok := highest(missing, j.since)
 	if !ok {
-		return Finding{}
+		return reports.Finding{}
 	}
 
 	var inside, outside []float64
@@ -201,33 +200,31 @@ func (j *judge) lost(kind Kind, series classes.Series, values []float64) Finding
 		}
 	}
 	if min(len(inside), len(outside)) < fewest || !stands(missing, s) {
-		return Finding{}
+		return reports.Finding{}
 	}
 	f := j.during(kind, values, s)
-	f.During, _ = j.means(inside, span{0, len(inside)})
-	f.Before, _ = j.means(outside, span{0, len(outside)})
+	f.During, _ = means(inside, span{0, len(inside)})
+	f.Before, _ = means(outside, span{0, len(outside)})
 	if f.During > (1-leastLoss)*f.Before {
-		return Finding{}
+		return reports.Finding{}
 	}
 	f.Part = series.Part
 	f.Culprits = j.culprits([]classes.Series{series}, missing, s)
 	if len(f.Culprits) == 0 {
-		return Finding{} // a container that does other work and uses less does not suffer
+		return reports.Finding{} // a container that does other work and uses less does not suffer
 	}
 	return f
 }
 
 // limited returns the limits of the classes of the victim and its pod that were reached in most of the interval. A use
 // far above a limit shows that the container got the class later.
-func (j *judge) limited(uses []classes.Series, s span) (own []Own) {
+func (j *judge) limited(uses []classes.Series, s span) (own []reports.Own) {
 	for _, series := range uses {
 		if limit, values := j.own.Container[series], j.values(j.victim, series); reached(values, s, limit) {
-			during, before := j.means(values, s)
-			own = append(own, Own{Reason: OwnClassLimit, Series: series, Before: before, During: during, Limit: limit})
+			own = append(own, reports.Own{Reason: reports.OwnClassLimit, Use: useOf(series, values, s), Limit: limit})
 		}
 		if limit, values := j.own.Pod[series], j.inPod().sum(series); reached(values, s, limit) {
-			during, before := j.means(values, s)
-			own = append(own, Own{Reason: OwnClassLimit, Series: series, Before: before, During: during, Limit: limit, Pod: true})
+			own = append(own, reports.Own{Reason: reports.OwnClassLimit, Use: useOf(series, values, s), Limit: limit, Pod: true})
 		}
 	}
 	return own
@@ -248,13 +245,13 @@ func (j *judge) sum(series classes.Series) []float64 {
 	return sum
 }
 
-// means returns the means of values inside and outside of an interval. If the interval is everything, both are equal.
-func (j *judge) means(values []float64, s span) (during, before float64) {
-	during, before = means(values, s)
+// useOf returns a use with its means inside and outside of an interval. If the interval is everything, both are equal.
+func useOf(series classes.Series, values []float64, s span) reports.Use {
+	during, before := means(values, s)
 	if s.len() == len(values) {
 		before = during
 	}
-	return during, before
+	return reports.Use{Series: series, Before: before, During: during}
 }
 
 // partAbove returns the part of the points of an interval whose values are above a bound.

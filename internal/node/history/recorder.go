@@ -16,6 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/usage"
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -103,7 +104,7 @@ func (r *Recorder) RecordHistory(ctx context.Context) {
 		if err != nil {
 			continue // it has ended, or the next sample tries again. A sample with a part of its values would let the others count from 0 later
 		}
-		reads = append(reads, Read{Container{e.ID, e.PodUID, e.PodNamespace, e.PodName, e.Container}, reading})
+		reads = append(reads, Read{reports.Container{ID: e.ID, PodUID: e.PodUID, Namespace: e.PodNamespace, Pod: e.PodName, Name: e.Container}, reading})
 	}
 
 	r.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -46,17 +47,14 @@ const (
 	valueSize = binary.MaxVarintLen16 + binary.MaxVarintLen64
 )
 
-// Container identifies a container.
-type Container struct{ ID, PodUID, Namespace, Pod, Name string }
-
-// size estimates how many bytes a container occupies.
-func (c Container) size() int {
+// sizeOf estimates how many bytes a container occupies.
+func sizeOf(c reports.Container) int {
 	return containerSize + 2*len(c.ID) + len(c.PodUID) + len(c.Namespace) + len(c.Pod) + len(c.Name)
 }
 
 // Read has the values of a container at one moment.
 type Read struct {
-	Container
+	reports.Container
 	Reading classes.Reading
 }
 
@@ -83,7 +81,7 @@ type Ring struct {
 
 // known is a container that the ring has values of.
 type known struct {
-	Container
+	reports.Container
 	number uint64
 	// `first` and `last` are the numbers of the first and the last sample that have the container. The ring counts all
 	// samples that were ever added.
@@ -182,7 +180,7 @@ func (r *Ring) forget(reads []Read) {
 	need := 0
 	for _, read := range reads {
 		if r.containers[read.ID] == nil {
-			need += read.size() + counterSize*len(read.Reading)
+			need += sizeOf(read.Container) + counterSize*len(read.Reading)
 		}
 	}
 	for r.fixed+need > r.budget/2 {
@@ -203,7 +201,7 @@ func (r *Ring) know(read Read) bool {
 		return true
 	}
 	c := read.Container
-	if !r.takes(c.size()) {
+	if !r.takes(sizeOf(c)) {
 		return false
 	}
 	for _, text := range []*string{&c.ID, &c.PodUID, &c.Namespace, &c.Pod, &c.Name} {
@@ -319,7 +317,7 @@ func (r *Ring) remove(old int) {
 			return false
 		}
 		r.used -= gapSize * len(c.gaps)
-		r.fixed -= c.size() + counterSize*len(c.counters)
+		r.fixed -= sizeOf(c.Container) + counterSize*len(c.counters)
 		return true
 	})
 }

@@ -17,13 +17,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 func start() time.Time { return time.Unix(1_000_000, 0) }
 
-func named(name string) history.Container {
-	return history.Container{ID: "id-" + name, PodUID: "uid-" + name, Namespace: "ns", Pod: name, Name: "main"}
+func named(name string) reports.Container {
+	return reports.Container{ID: "id-" + name, PodUID: "uid-" + name, Namespace: "ns", Pod: name, Name: "main"}
 }
 
 func series(measure, part string) classes.Series { return classes.Series{Measure: measure, Part: part} }
@@ -150,7 +151,7 @@ func busy(random *rand.Rand, totals []classes.Reading) (reads []history.Read) {
 		totals[i][series(history.Memory, "")] = float64(random.IntN(8e9))
 		name := fmt.Sprintf("deployment-with-a-usual-name-5d8f9c7b6d-%05d", i)
 		reads = append(reads, history.Read{
-			Container: history.Container{
+			Container: reports.Container{
 				ID: fmt.Sprintf("%064d", i), PodUID: fmt.Sprintf("%036d", i), Namespace: "a-namespace", Pod: name, Name: "main",
 			},
 			Reading: totals[i],

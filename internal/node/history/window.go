@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -26,7 +27,7 @@ type Window struct {
 
 // Track has the values of one container in a window.
 type Track struct {
-	Container
+	reports.Container
 	// Values has a value for each point, by series. It is the growth per second if the series is cumulative, and
 	// otherwise the mean. A series that was always 0 is missing.
 	Values map[classes.Series][]float32

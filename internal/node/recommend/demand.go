@@ -10,6 +10,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -144,7 +145,7 @@ func (v *view) values(tracks []int, series classes.Series, s span) []float64 {
 }
 
 // classFile returns a class file with a class that has the bounds of `figures`, or nil if the backend cannot write one.
-func classFile(of resource, c history.Container, figures []Figure) map[string]any {
+func classFile(of resource, c reports.Container, figures []reports.Figure) map[string]any {
 	drafter, is := of.promiser.(classes.Drafter)
 	if !is {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -81,46 +82,9 @@ type Limit struct {
 	Others []float64
 }
 
-// Outcome is the kind of an Advice.
-type Outcome string
-
-// These are the outcomes.
-const (
-	Fits   Outcome = "fits"   // the class fits
-	Add    Outcome = "add"    // no class fits; one would have to be added
-	Unused Outcome = "unused" // the container used nothing that the classes limit
-)
-
-// Advice is the result of Judge.
-type Advice struct {
-	Outcome Outcome
-	// Class is the smallest class that fits. It is empty if none does.
-	Class string
-	// Figures compare the use with the limits of Class, or with the limits of the class to add.
-	Figures []Figure
-	// Left is the part of these limits that the container would not use, on average.
-	Left float64
-	// Held is true if the limit of the present class was reached in more than `rarely` of the points. The need is then
-	// unknown, and Class is only the next step.
-	Held bool
-}
-
-// Figure compares a use with a limit.
-type Figure struct {
-	Name   string
-	Series classes.Series
-	// Need is the value that is rarely exceeded, and Most is the highest value. Both include the other containers that
-	// share the limit.
-	Need, Most float64
-	Bound      float64
-	// Close is the part of the points in which the use is close to the limit. Held is the part in which the limit of
-	// the present class was reached.
-	Close, Held float64
-}
-
 // Judge returns the class that fits best. A class fits if the use is rarely close to its limits. The best one leaves
 // the smallest part of its limits unused.
-func Judge(d *Demand) Advice {
+func Judge(d *Demand) reports.Advice {
 	j := judge{d, map[classes.Series]bool{}, map[string]string{}}
 	for _, c := range d.Classes {
 		for _, l := range c.Limits {
@@ -130,11 +94,11 @@ func Judge(d *Demand) Advice {
 	}
 	used := j.used()
 	if len(used) == 0 {
-		return Advice{Outcome: Unused}
+		return reports.Advice{Outcome: reports.Unused}
 	}
 
 	held := slices.ContainsFunc(used, func(u Use) bool { return share(u.Held) > rarely })
-	best := Advice{Outcome: Add, Held: held}
+	best := reports.Advice{Outcome: reports.Add, Held: held}
 	size := 0.0
 	for _, c := range d.Classes {
 		figures, fits := j.figures(&c)
@@ -143,12 +107,12 @@ func Judge(d *Demand) Advice {
 		}
 		left, sum := j.left(used, figures), sizeOf(figures)
 		order := cmp.Or(cmp.Compare(left, best.Left), -cmp.Compare(len(figures), len(best.Figures)), cmp.Compare(sum, size), cmp.Compare(c.Name, best.Class))
-		if best.Outcome == Add || order < 0 {
-			best = Advice{Outcome: Fits, Class: c.Name, Figures: figures, Left: left, Held: held}
+		if best.Outcome == reports.Add || order < 0 {
+			best = reports.Advice{Outcome: reports.Fits, Class: c.Name, Figures: figures, Left: left, Held: held}
 			size = sum
 		}
 	}
-	if best.Outcome == Add {
+	if best.Outcome == reports.Add {
 		best.Figures = j.proposed(used)
 		best.Left = j.left(used, best.Figures)
 	}
@@ -175,7 +139,7 @@ func (j *judge) used() (used []Use) {
 
 // figures returns the figures of the limits of a class. `fits` is true if the use is rarely close to any of these
 // limits.
-func (j *judge) figures(c *Class) (figures []Figure, fits bool) {
+func (j *judge) figures(c *Class) (figures []reports.Figure, fits bool) {
 	fits = true
 	for _, l := range c.Limits {
 		f := j.figure(l, j.bound(l.Series))
@@ -199,8 +163,8 @@ func (j *judge) bound(series classes.Series) float64 {
 
 // figure compares the use with a limit. `present` is the bound of the present class on the same series, or 0. In the
 // points in which that bound was reached, the use counts as close to each limit up to it.
-func (j *judge) figure(l Limit, present float64) Figure {
-	f := Figure{Name: l.Name, Series: l.Series, Bound: l.Bound}
+func (j *judge) figure(l Limit, present float64) reports.Figure {
+	f := reports.Figure{Name: l.Name, Series: l.Series, Bound: l.Bound}
 	use := Use{}
 	if at := slices.IndexFunc(j.Uses, func(u Use) bool { return u.Series == l.Series }); at >= 0 {
 		use = j.Uses[at]
@@ -227,7 +191,7 @@ func (j *judge) figure(l Limit, present float64) Figure {
 
 // left returns the mean of the parts of the limits that the container leaves unused. A use that only other classes
 // limit counts as 1.
-func (j *judge) left(used []Use, figures []Figure) float64 {
+func (j *judge) left(used []Use, figures []reports.Figure) float64 {
 	sum, n := 0.0, 0.0
 	for _, u := range used {
 		switch f := limits(figures, u.Series); {
@@ -241,7 +205,7 @@ func (j *judge) left(used []Use, figures []Figure) float64 {
 }
 
 // limits returns the figure of a series, or nil.
-func limits(figures []Figure, series classes.Series) *Figure {
+func limits(figures []reports.Figure, series classes.Series) *reports.Figure {
 	for i := range figures {
 		if figures[i].Series == series {
 			return &figures[i]
@@ -251,7 +215,7 @@ func limits(figures []Figure, series classes.Series) *Figure {
 }
 
 // sizeOf returns a number that is smaller for lower limits.
-func sizeOf(figures []Figure) (size float64) {
+func sizeOf(figures []reports.Figure) (size float64) {
 	for _, f := range figures {
 		size += math.Log(f.Bound)
 	}
@@ -259,7 +223,7 @@ func sizeOf(figures []Figure) (size float64) {
 }
 
 // proposed returns the limits of a class that would fit.
-func (j *judge) proposed(used []Use) (figures []Figure) {
+func (j *judge) proposed(used []Use) (figures []reports.Figure) {
 	for _, u := range used {
 		value, most := need(u.Values)
 		if value == 0 {

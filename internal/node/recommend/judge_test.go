@@ -15,6 +15,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/recommend"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -89,7 +90,7 @@ func TestTheSmallestClassWhoseLimitIsRarelyCloseIsRecommended(t *testing.T) {
 	}
 }
 
-func outcome(a recommend.Advice) string {
+func outcome(a reports.Advice) string {
 	words := []string{string(a.Outcome), a.Class}
 	for _, f := range a.Figures {
 		words = append(words, strconv.FormatFloat(f.Bound, 'f', -1, 64))
@@ -196,7 +197,7 @@ func FuzzJudge(f *testing.F) {
 		for _, c := range d.Classes {
 			alone := *d
 			alone.Classes = slices.DeleteFunc(slices.Clone(d.Classes), func(other recommend.Class) bool { return other.Name != c.Name && other.Name != d.Present })
-			if one := recommend.Judge(&alone); one.Outcome == recommend.Fits && got.Outcome != recommend.Fits {
+			if one := recommend.Judge(&alone); one.Outcome == reports.Fits && got.Outcome != reports.Fits {
 				t.Errorf("class %s fits, and the advice is %+v", one.Class, got)
 			}
 		}
@@ -204,7 +205,7 @@ func FuzzJudge(f *testing.F) {
 		if again := recommend.Judge(d); again.Outcome != got.Outcome || again.Class != got.Class {
 			t.Errorf("in another order: %+v, before %+v", again, got)
 		}
-		if got.Outcome == recommend.Add {
+		if got.Outcome == reports.Add {
 			added := recommend.Class{Name: "added"}
 			for _, figure := range got.Figures {
 				added.Limits = append(added.Limits, recommend.Limit{Name: figure.Name, Series: figure.Series, Bound: figure.Bound})

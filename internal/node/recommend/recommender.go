@@ -13,6 +13,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -30,31 +31,6 @@ var (
 	ErrEnded = errors.New("the selected containers have ended")
 )
 
-// Report has a recommendation for each container of a pod and each resource of container scope, and one for the pod and
-// each resource of pod scope.
-type Report struct {
-	Recommendations []Recommendation
-}
-
-// Recommendation is the advice for a container, or for a pod as a whole if the container has no name.
-type Recommendation struct {
-	Container history.Container
-	Resource  string
-	// Present is the class that the container or pod has.
-	Present string
-	// From and To limit the time that the advice is based on. Points is the number of points in this time.
-	From, To time.Time
-	Points   int
-	// Problem is the reason why there is no advice, and the remedy.
-	Problem string
-	Advice
-	// Full is true if the advised class has no free slot. Mutable is true if a running container can get another class.
-	Full, Mutable bool
-	// ClassFile is a class file with the class to add. It is nil if no class has to be added, or if the backend cannot
-	// write one.
-	ClassFile map[string]any
-}
-
 // Recommender answers requests from the history.
 type Recommender struct {
 	store    *state.View
@@ -68,53 +44,53 @@ func New(store *state.View, recorder *history.Recorder) *Recommender {
 
 // Recommend finds the classes that fit the selected containers of a pod. It changes nothing. It answers one request at
 // a time. `ctx` limits how long it waits for other requests.
-func (r *Recommender) Recommend(ctx context.Context, s history.Selection) (Report, error) {
+func (r *Recommender) Recommend(ctx context.Context, s history.Selection) (reports.Recommendations, error) {
 	if s == (history.Selection{}) {
-		return Report{}, fmt.Errorf("%w: name the pod", history.ErrInvalid)
+		return reports.Recommendations{}, fmt.Errorf("%w: name the pod", history.ErrInvalid)
 	}
 	if err := s.Check(); err != nil {
-		return Report{}, err
+		return reports.Recommendations{}, err
 	}
 	w, done, err := r.recorder.Borrow(ctx)
 	if err != nil {
-		return Report{}, err
+		return reports.Recommendations{}, err
 	}
 	defer done()
 	v := view{r.store, w, r.store.Live(), r.store.Status()}
 	selected, err := v.selected(s)
 	if err != nil {
-		return Report{}, err
+		return reports.Recommendations{}, err
 	}
 
-	var report, ofPods Report
+	var all, ofPods []reports.Recommendation
 	for _, resource := range v.resources() {
 		switch {
 		case resource.Scope == classes.ContainerScope:
 			for _, i := range selected {
-				report.add(v.ofContainer(resource, i))
+				add(&all, v.ofContainer(resource, i))
 			}
 		case s.Container == "":
-			report.add(v.ofPod(resource, selected))
+			add(&all, v.ofPod(resource, selected))
 		default:
-			ofPods.add(v.ofPod(resource, selected))
+			add(&ofPods, v.ofPod(resource, selected))
 		}
 	}
 	switch {
-	case len(report.Recommendations) > 0:
-	case len(ofPods.Recommendations) > 0:
-		return Report{}, fmt.Errorf("%w of a single container: the classes of resource %s limit whole pods; ask for pod %s/%s without a container",
-			ErrNoClass, ofPods.Recommendations[0].Resource, s.Namespace, s.Pod)
+	case len(all) > 0:
+	case len(ofPods) > 0:
+		return reports.Recommendations{}, fmt.Errorf("%w of a single container: the classes of resource %s limit whole pods; ask for pod %s/%s without a container",
+			ErrNoClass, ofPods[0].Resource, s.Namespace, s.Pod)
 	default:
-		return Report{}, fmt.Errorf("%w: add one with a limit of block I/O, memory, memory bandwidth or cache to the class files", ErrNoClass)
+		return reports.Recommendations{}, fmt.Errorf("%w: add one with a limit of block I/O, memory, memory bandwidth or cache to the class files", ErrNoClass)
 	}
-	slices.SortStableFunc(report.Recommendations, func(a, b Recommendation) int { return cmp.Compare(a.Container.Name, b.Container.Name) })
-	return report, nil
+	slices.SortStableFunc(all, func(a, b reports.Recommendation) int { return cmp.Compare(a.Name, b.Name) })
+	return reports.Recommendations{Recommendations: all}, nil
 }
 
 // add adds a recommendation that is not empty.
-func (r *Report) add(of Recommendation) {
+func add(all *[]reports.Recommendation, of reports.Recommendation) {
 	if of.Problem != "" || of.Outcome != "" {
-		r.Recommendations = append(r.Recommendations, of)
+		*all = append(*all, of)
 	}
 }
 
@@ -168,36 +144,36 @@ func (v *view) resources() (all []resource) {
 }
 
 // ofContainer returns the recommendation for the container of a track.
-func (v *view) ofContainer(of resource, track int) Recommendation {
+func (v *view) ofContainer(of resource, track int) reports.Recommendation {
 	t := &v.window.Tracks[track]
 	e, runs := v.Get(t.ID)
 	if !runs {
-		return Recommendation{} // it has just ended
+		return reports.Recommendation{} // it has just ended
 	}
 	return v.recommend(of, e, t.Container, []int{track})
 }
 
 // ofPod returns the recommendation for the pod whose containers have the given `tracks`.
-func (v *view) ofPod(of resource, tracks []int) Recommendation {
+func (v *view) ofPod(of resource, tracks []int) reports.Recommendation {
 	t := v.window.Tracks[tracks[0]].Container
 	t.Name, t.ID = "", ""
 	holdings := v.Where(func(e state.Holding) bool {
 		return e.PodUID == t.PodUID && e.Scope() == classes.PodScope && e.Phase.Started()
 	})
 	if len(holdings) == 0 {
-		return Recommendation{} // it has just ended
+		return reports.Recommendation{} // it has just ended
 	}
 	return v.recommend(of, holdings[0], t, tracks)
 }
 
 // recommend returns the recommendation for a container or pod with the given `tracks`. It is empty if no class has a
 // limit.
-func (v *view) recommend(of resource, e state.Holding, c history.Container, tracks []int) Recommendation {
+func (v *view) recommend(of resource, e state.Holding, c reports.Container, tracks []int) reports.Recommendation {
 	promises := of.promises(e)
 	if len(promises) == 0 {
-		return Recommendation{}
+		return reports.Recommendation{}
 	}
-	r := Recommendation{Container: c, Resource: of.Name, Present: e.ObservedClass(of.Name), Mutable: of.Mutable}
+	r := reports.Recommendation{Container: c, Resource: of.Name, Present: e.ObservedClass(of.Name), Mutable: of.Mutable}
 	if r.Problem = cmp.Or(unsettled(e, of.Name), v.noRoom(promises, e, tracks)); r.Problem != "" {
 		return r
 	}
@@ -218,7 +194,7 @@ func (v *view) recommend(of resource, e state.Holding, c history.Container, trac
 			r.Full = of.IsFull(class)
 		}
 	}
-	if r.Outcome == Add {
+	if r.Outcome == reports.Add {
 		r.ClassFile = classFile(of, c, r.Figures)
 	}
 	return r

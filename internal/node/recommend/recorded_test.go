@@ -13,6 +13,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/recommend"
+	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 	"github.com/qos-nri/qos-nri-plugin/internal/tables"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -103,7 +104,7 @@ func (r *recording) best() int {
 }
 
 // recommended returns the advice for the use in a trial, and the index of its class.
-func (r *recording) recommended(one *trial) (int, recommend.Advice) {
+func (r *recording) recommended(one *trial) (int, reports.Advice) {
 	d := &recommend.Demand{Uses: []recommend.Use{{Series: r.series, Values: one.values}}}
 	for i, class := range r.trials {
 		d.Classes = append(d.Classes, recommend.Class{
