@@ -66,7 +66,7 @@ func (g given) text() string {
 
 // valuesOf returns the values of a class on this machine.
 func valuesOf(resources *qosv1alpha1.ResourcesInfo, p classes.Pair) map[string]string {
-	for _, r := range slices.Concat(resources.GetPodQosResources(), resources.GetContainerQosResources()) {
+	for _, r := range resources.All() {
 		for _, c := range r.GetClasses() {
 			if r.GetName() == p.Resource && c.GetName() == p.Class {
 				return c.GetValues()

@@ -226,9 +226,9 @@ func (c *cluster) completePairs(cmd *cobra.Command, args []string, begun string)
 
 // offered returns the classes of a node that a pod can change to. It includes resources of pod scope only if `ofPod` is true.
 func offered(node *nodeqosv1alpha1.NodeQOSResources, ofPod bool) (offers []classes.Pair) {
-	for _, r := range scopedResources(node) {
+	for scope, r := range node.Status.QOSResources.All() {
 		for _, class := range r.Classes {
-			if r.Mutable && !class.Draining && (ofPod || r.scope != nodeqosv1alpha1.ScopePod) {
+			if r.Mutable && !class.Draining && (ofPod || scope != nodeqosv1alpha1.ScopePod) {
 				offers = append(offers, classes.Pair{Resource: r.Name, Class: class.Name})
 			}
 		}

@@ -51,7 +51,7 @@ func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, c conta
 	if node == nil {
 		return found
 	}
-	for _, r := range scopedResources(node) {
+	for _, r := range node.Status.QOSResources.All() {
 		if r.Name != resource {
 			continue
 		}

@@ -142,7 +142,7 @@ func (c *clients) eachPage(read func(options metav1.ListOptions) (page metav1.Li
 
 // summary removes what no table of all nodes shows: all lists that grow with the pods of the node.
 func summary(node *nodeqosv1alpha1.NodeQOSResources) nodeqosv1alpha1.NodeQOSResources {
-	for _, r := range scopedResources(node) {
+	for _, r := range node.Status.QOSResources.All() {
 		r.Foreign = nil
 		for i := range r.Classes {
 			r.Classes[i].Holders = nil

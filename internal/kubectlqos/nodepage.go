@@ -29,8 +29,9 @@ func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool, now time.Time) 
 		{"Annotations:", followedText(node)},
 	}, ""))
 
-	status := node.Status.QOSResources
-	if len(scopedResources(node))+len(node.Status.UnavailableResources) == 0 {
+	status := &node.Status.QOSResources
+	offered := len(status.PodQOSResources) + len(status.ContainerQOSResources) + len(status.VolumeQOSResources)
+	if offered+len(node.Status.UnavailableResources) == 0 {
 		page.WriteString("\nNo QoS-class resources are offered.\n")
 	}
 	section := func(title string, rows [][]string, header ...string) {
@@ -38,10 +39,10 @@ func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool, now time.Time) 
 			page.WriteString("\n" + title + "\n" + align(append([][]string{header, underline(header)}, rows...), "  "))
 		}
 	}
-	ofClasses := func(describe func(*scopedResource, *nodeqosv1alpha1.QOSResourceClassInfo) [][]string) (rows [][]string) {
-		for _, r := range scopedResources(node) {
+	ofClasses := func(describe func(*nodeqosv1alpha1.QOSResourceInfo, *nodeqosv1alpha1.QOSResourceClassInfo) [][]string) (rows [][]string) {
+		for _, r := range status.All() {
 			for i := range r.Classes {
-				rows = append(rows, describe(&r, &r.Classes[i])...)
+				rows = append(rows, describe(r, &r.Classes[i])...)
 			}
 		}
 		return rows
@@ -111,7 +112,7 @@ func unavailableRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
 	return rows
 }
 
-func noteRows(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) (rows [][]string) {
+func noteRows(r *nodeqosv1alpha1.QOSResourceInfo, class *nodeqosv1alpha1.QOSResourceClassInfo) (rows [][]string) {
 	if class.Name == r.DefaultClass {
 		rows = append(rows, []string{r.Name, class.Name + defaultMark, "the default, for containers and pods without a request"})
 	}
@@ -138,7 +139,7 @@ func conditionRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
 		}
 	}
 	add("node", node.Status.Conditions)
-	for _, r := range scopedResources(node) {
+	for _, r := range node.Status.QOSResources.All() {
 		add(r.Name, r.Conditions)
 		for i := range r.Classes {
 			add(r.Name+"="+r.Classes[i].Name, r.Classes[i].Conditions)
@@ -147,11 +148,11 @@ func conditionRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
 	return rows
 }
 
-func classRow(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) [][]string {
+func classRow(r *nodeqosv1alpha1.QOSResourceInfo, class *nodeqosv1alpha1.QOSResourceClassInfo) [][]string {
 	return [][]string{{r.Name, class.Name, class.ExtendedResource, class.Description}}
 }
 
-func holderRows(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) (rows [][]string) {
+func holderRows(r *nodeqosv1alpha1.QOSResourceInfo, class *nodeqosv1alpha1.QOSResourceClassInfo) (rows [][]string) {
 	for _, h := range class.Holders {
 		rows = append(rows, []string{r.Name, class.Name, h.Namespace, h.Pod, containerText(h.Container, h.Volume)})
 	}
@@ -162,7 +163,7 @@ func holderRows(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) 
 }
 
 func foreignRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
-	for _, r := range scopedResources(node) {
+	for _, r := range node.Status.QOSResources.All() {
 		for _, f := range r.Foreign {
 			rows = append(rows, []string{r.Name, f.Setting, f.Namespace, f.Pod, containerText(f.Container, "")})
 		}

@@ -29,8 +29,8 @@ func nodeRows(nodes []nodeqosv1alpha1.NodeQOSResources, now time.Time) [][]strin
 				orNothing(node.Status.Plugin.Version), orNothing(short(node.Status.Config.Hash)), classes,
 			})
 		}
-		for _, r := range scopedResources(node) {
-			add(r.Name, string(r.scope), yesNo(r.Mutable), strings.Join(classTexts(r.QOSResourceInfo), "  "))
+		for scope, r := range node.Status.QOSResources.All() {
+			add(r.Name, string(scope), yesNo(r.Mutable), strings.Join(classTexts(r), "  "))
 		}
 		for _, u := range node.Status.UnavailableResources {
 			add(u.Name, orNothing(string(u.Scope)), nothing, "unavailable: "+u.Reason)
@@ -40,28 +40,6 @@ func nodeRows(nodes []nodeqosv1alpha1.NodeQOSResources, now time.Time) [][]strin
 		}
 	}
 	return rows
-}
-
-type scopedResource struct {
-	*nodeqosv1alpha1.QOSResourceInfo
-	scope nodeqosv1alpha1.Scope
-}
-
-func scopedResources(node *nodeqosv1alpha1.NodeQOSResources) []scopedResource {
-	var all []scopedResource
-	status := &node.Status.QOSResources
-	for i := range status.ContainerQOSResources {
-		all = append(all, scopedResource{&status.ContainerQOSResources[i], nodeqosv1alpha1.ScopeContainer})
-	}
-
-	for i := range status.PodQOSResources {
-		all = append(all, scopedResource{&status.PodQOSResources[i], nodeqosv1alpha1.ScopePod})
-	}
-
-	for i := range status.VolumeQOSResources {
-		all = append(all, scopedResource{&status.VolumeQOSResources[i], nodeqosv1alpha1.ScopeVolume})
-	}
-	return all
 }
 
 // readyText returns the status of the condition PluginReady, if necessary with a detail in parentheses: the age of an

@@ -17,9 +17,9 @@ import (
 // offersOf returns the offers of a node. It includes draining classes, because running containers may still request them.
 func offersOf(node *nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
 	var offers []classes.Offer
-	for _, r := range scopedResources(node) {
+	for scope, r := range node.Status.QOSResources.All() {
 		offer := classes.Offer{Resource: classes.Resource{
-			Name: r.Name, Scope: scopeOf(r.scope), Mutable: r.Mutable, DefaultClass: r.DefaultClass, FromClaims: r.Name == classes.ClaimResource,
+			Name: r.Name, Scope: scopeOf(scope), Mutable: r.Mutable, DefaultClass: r.DefaultClass, FromClaims: r.Name == classes.ClaimResource,
 		}}
 		for _, class := range r.Classes {
 			offer.Classes = append(offer.Classes, classes.Class{Name: class.Name, Capacity: uint64(max(class.Capacity, 0))})

@@ -181,9 +181,9 @@ func (u *use) add(node *nodeqosv1alpha1.NodeQOSResources) {
 		u.notReady = append(u.notReady, node.Name)
 	}
 
-	for _, r := range scopedResources(node) {
+	for scope, r := range node.Status.QOSResources.All() {
 		for i := range r.Classes {
-			class := u.class(classKey{r.Name, r.scope, r.Classes[i].Name})
+			class := u.class(classKey{r.Name, scope, r.Classes[i].Name})
 			class.add(&r.Classes[i], isCurrent)
 			if u.byNamespace {
 				class.addHolders(&r.Classes[i])

@@ -4,7 +4,6 @@
 package nodeapi
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -56,8 +55,7 @@ func (t *transitions) date(get func() *qosv1alpha1.StatusResponse) *qosv1alpha1.
 	}
 
 	dateAll("", "", status.GetConditions())
-	info := status.GetResources()
-	for _, r := range slices.Concat(info.GetPodQosResources(), info.GetContainerQosResources(), info.GetVolumeQosResources()) {
+	for _, r := range status.GetResources().All() {
 		dateAll(r.GetName(), "", r.GetConditions())
 		for _, class := range r.GetClasses() {
 			dateAll(r.GetName(), class.GetName(), class.GetConditions())

@@ -17,16 +17,12 @@ type Requestable struct {
 
 // RequestableClasses returns the classes of a node that pods can request by an extended resource, those of containers first.
 func RequestableClasses(node *qosv1alpha1.ResourcesInfo) (list []Requestable) {
-	add := func(resources []*qosv1alpha1.QOSResourceInfo, podScope bool) {
-		for _, resource := range resources {
-			for _, c := range resource.GetClasses() {
-				if c.GetExtendedResource() != "" {
-					list = append(list, Requestable{c, resource, podScope})
-				}
+	for scope, resource := range node.All() {
+		for _, c := range resource.GetClasses() {
+			if c.GetExtendedResource() != "" {
+				list = append(list, Requestable{c, resource, scope == qosv1alpha1.Scope_SCOPE_POD})
 			}
 		}
 	}
-	add(node.GetContainerQosResources(), false)
-	add(node.GetPodQosResources(), true)
 	return list
 }

@@ -43,7 +43,7 @@ func reportDraining(status *nodeqosv1alpha1.NodeQOSResourcesStatus, before []met
 // of draining classes that the object leaves out.
 func drainingPods(status *nodeqosv1alpha1.QOSResourceStatus) (pods []string, omitted int64) {
 	named := map[string]bool{}
-	for _, r := range allResources(status) {
+	for _, r := range status.All() {
 		for i := range r.Classes {
 			class := &r.Classes[i]
 			if !class.Draining {

@@ -57,20 +57,8 @@ func limitSize(
 	}, before, now))
 }
 
-// allResources returns the resources of all scopes.
-func allResources(status *nodeqosv1alpha1.QOSResourceStatus) (all []*nodeqosv1alpha1.QOSResourceInfo) {
-	for _, list := range [][]nodeqosv1alpha1.QOSResourceInfo{
-		status.PodQOSResources, status.ContainerQOSResources, status.VolumeQOSResources,
-	} {
-		for i := range list {
-			all = append(all, &list[i])
-		}
-	}
-	return all
-}
-
 func omitsHolders(status nodeqosv1alpha1.QOSResourceStatus) bool {
-	for _, r := range allResources(&status) {
+	for _, r := range status.All() {
 		if r.ForeignOmitted > 0 {
 			return true
 		}
@@ -85,7 +73,7 @@ func omitsHolders(status nodeqosv1alpha1.QOSResourceStatus) bool {
 
 // reduce leaves out all lists that users can make long.
 func reduce(status *nodeqosv1alpha1.NodeQOSResourcesStatus) {
-	for _, r := range allResources(&status.QOSResources) {
+	for _, r := range status.QOSResources.All() {
 		r.ForeignOmitted += int64(len(r.Foreign))
 		r.Foreign = nil
 		for i := range r.Classes {
@@ -121,7 +109,6 @@ func shortenMessages(volumes []nodeqosv1alpha1.VolumeStatus) bool {
 // shortenTexts removes the texts that do not fit. It reports whether there are such texts. Users cannot make these texts long, so they
 // do not belong to namespaces. The conditions of the node take precedence, and descriptions of classes come last.
 func shortenTexts(status *nodeqosv1alpha1.NodeQOSResourcesStatus) bool {
-	resources := allResources(&status.QOSResources)
 	var texts []*string
 	for i := range status.Conditions {
 		texts = append(texts, &status.Conditions[i].Message)
@@ -130,7 +117,7 @@ func shortenTexts(status *nodeqosv1alpha1.NodeQOSResourcesStatus) bool {
 	for i := range status.UnavailableResources {
 		texts = append(texts, &status.UnavailableResources[i].Message)
 	}
-	for _, r := range resources {
+	for _, r := range status.QOSResources.All() {
 		for i := range r.Conditions {
 			texts = append(texts, &r.Conditions[i].Message)
 		}
@@ -144,7 +131,7 @@ func shortenTexts(status *nodeqosv1alpha1.NodeQOSResourcesStatus) bool {
 		func(c *nodeqosv1alpha1.QOSResourceClassInfo) *string { return &c.Degraded },
 		func(c *nodeqosv1alpha1.QOSResourceClassInfo) *string { return &c.Description },
 	} {
-		for _, r := range resources {
+		for _, r := range status.QOSResources.All() {
 			for i := range r.Classes {
 				texts = append(texts, of(&r.Classes[i]))
 			}

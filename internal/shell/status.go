@@ -22,14 +22,14 @@ func Status(s *qosv1alpha1.StatusResponse) string {
 	}
 	fmt.Fprintf(&text, "Config:   %s\n", program.Printable(configText(s.GetConfig())))
 
-	resources := resourcesOf(s)
-	if len(resources) == 0 && len(s.GetUnavailableResources()) == 0 {
+	resources := resourceTable(s.GetResources())
+	if len(resources) == 1 && len(s.GetUnavailableResources()) == 0 {
 		text.WriteString("\nNo QoS-class resources are offered.\n")
 	}
-	resourceTable(resources).appendTo(&text)
-	classTable(resources).appendTo(&text)
+	resources.appendTo(&text)
+	classTable(s.GetResources()).appendTo(&text)
 	unavailableTable(s.GetUnavailableResources()).appendTo(&text)
-	conditionTable(s, resources).appendTo(&text)
+	conditionTable(s).appendTo(&text)
 	if problems := s.GetConfig().GetLastError(); problems != "" {
 		fmt.Fprintf(&text, "\nThe class files that were read at %s are not in force:\n", timeText(s.GetConfig().GetLastErrorAt()))
 		for line := range strings.Lines(problems) {
@@ -37,25 +37,6 @@ func Status(s *qosv1alpha1.StatusResponse) string {
 		}
 	}
 	return text.String()
-}
-
-type scoped struct {
-	*qosv1alpha1.QOSResourceInfo
-	scope string
-}
-
-func resourcesOf(s *qosv1alpha1.StatusResponse) []scoped {
-	var resources []scoped
-	for _, r := range s.GetResources().GetContainerQosResources() {
-		resources = append(resources, scoped{r, qosv1alpha1.Scope_SCOPE_CONTAINER.Name()})
-	}
-	for _, r := range s.GetResources().GetPodQosResources() {
-		resources = append(resources, scoped{r, qosv1alpha1.Scope_SCOPE_POD.Name()})
-	}
-	for _, r := range s.GetResources().GetVolumeQosResources() {
-		resources = append(resources, scoped{r, qosv1alpha1.Scope_SCOPE_VOLUME.Name()})
-	}
-	return resources
 }
 
 func runtimeText(r *qosv1alpha1.RuntimeInfo) string {
@@ -84,17 +65,17 @@ func configText(c *qosv1alpha1.ConfigInfo) string {
 	return fmt.Sprintf("generation %d, hash %s, loaded %s: %s", c.GetGeneration(), short(c.GetHash()), timeText(c.GetLoadedAt()), in)
 }
 
-func resourceTable(resources []scoped) table {
+func resourceTable(resources *qosv1alpha1.ResourcesInfo) table {
 	rows := table{{"RESOURCE", "SCOPE", "MUTABLE", "DEFAULT CLASS"}}
-	for _, r := range resources {
-		rows = append(rows, []string{r.GetName(), r.scope, yesNo(r.GetMutable()), classText(r.GetDefaultClass())})
+	for scope, r := range resources.All() {
+		rows = append(rows, []string{r.GetName(), scope.Name(), yesNo(r.GetMutable()), classText(r.GetDefaultClass())})
 	}
 	return rows
 }
 
-func classTable(resources []scoped) table {
+func classTable(resources *qosv1alpha1.ResourcesInfo) table {
 	rows := table{{"RESOURCE", "CLASS", "CAPACITY", "IN USE", "EXTENDED RESOURCE", "NOTE"}}
-	for _, r := range resources {
+	for _, r := range resources.All() {
 		for _, c := range r.GetClasses() {
 			rows = append(rows, []string{
 				r.GetName(), c.GetName(), capacityText(c), strconv.FormatUint(c.GetInUse(), 10), c.GetExtendedResource(), noteText(c),
@@ -137,7 +118,7 @@ func unavailableTable(resources []*qosv1alpha1.UnavailableResource) table {
 	return rows
 }
 
-func conditionTable(s *qosv1alpha1.StatusResponse, resources []scoped) table {
+func conditionTable(s *qosv1alpha1.StatusResponse) table {
 	rows := table{{"CONDITION", "OF", "HEALTHY", "REASON", "SINCE", "MESSAGE"}}
 	add := func(of string, conditions []*qosv1alpha1.Condition) {
 		for _, c := range conditions {
@@ -148,7 +129,7 @@ func conditionTable(s *qosv1alpha1.StatusResponse, resources []scoped) table {
 	}
 
 	add("plugin", s.GetConditions())
-	for _, r := range resources {
+	for _, r := range s.GetResources().All() {
 		add(r.GetName(), r.GetConditions())
 		for _, class := range r.GetClasses() {
 			add(r.GetName()+"="+class.GetName(), class.GetConditions())

@@ -40,7 +40,7 @@ func newOffers() offers {
 
 // add adds the classes of a node. A draining class is not offered. A class of a node that no longer reports is.
 func (o *offers) add(node *nodeqosv1alpha1.NodeQOSResources) {
-	for _, resource := range resourcesOf(&node.Status) {
+	for _, resource := range node.Status.QOSResources.All() {
 		for i := range resource.Classes {
 			class := &resource.Classes[i]
 			if class.ExtendedResource == "" || class.Draining {
@@ -50,12 +50,6 @@ func (o *offers) add(node *nodeqosv1alpha1.NodeQOSResources) {
 			o.prefixes[strings.TrimSuffix(class.ExtendedResource, class.Name)] = struct{}{}
 		}
 	}
-}
-
-// resourcesOf returns the resources of a node, of all scopes.
-func resourcesOf(status *nodeqosv1alpha1.NodeQOSResourcesStatus) []nodeqosv1alpha1.QOSResourceInfo {
-	r := status.QOSResources
-	return slices.Concat(r.ContainerQOSResources, r.PodQOSResources, r.VolumeQOSResources)
 }
 
 // missing returns those of a pod's names that look like a class, and that no node offers.

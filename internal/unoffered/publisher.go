@@ -245,7 +245,7 @@ func (p *Publisher) eachNode(ctx context.Context, each func(*nodeqosv1alpha1.Nod
 // entries returns the number of entries in the lists of a node that make its object large.
 func entries(status *nodeqosv1alpha1.NodeQOSResourcesStatus) int {
 	count := len(status.Refusals) + len(status.Volumes)
-	for _, resource := range resourcesOf(status) {
+	for _, resource := range status.QOSResources.All() {
 		count += len(resource.Foreign)
 		for i := range resource.Classes {
 			count += len(resource.Classes[i].Holders)

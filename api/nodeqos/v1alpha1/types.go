@@ -316,16 +316,6 @@ type ForeignSetting struct {
 	Setting string `json:"setting"`
 }
 
-// Scope is the kind of object to which a resource assigns classes.
-type Scope string
-
-// The scopes.
-const (
-	ScopeContainer Scope = "Container"
-	ScopePod       Scope = "Pod"
-	ScopeVolume    Scope = "Volume"
-)
-
 // UnavailableResource is a resource that is configured but not available on this machine.
 type UnavailableResource struct {
 	// Name of the resource, e.g. "k8s.io/rdt".

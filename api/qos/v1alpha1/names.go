@@ -4,6 +4,7 @@
 package qosv1alpha1
 
 import (
+	"iter"
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
@@ -36,6 +37,20 @@ func (x Scope) Name() string {
 		return ""
 	}
 	return strings.ToLower(strings.TrimPrefix(x.String(), "SCOPE_"))
+}
+
+// All returns the resources of all scopes, those of containers first.
+func (x *ResourcesInfo) All() iter.Seq2[Scope, *QOSResourceInfo] {
+	return func(yield func(Scope, *QOSResourceInfo) bool) {
+		lists := [][]*QOSResourceInfo{x.GetContainerQosResources(), x.GetPodQosResources(), x.GetVolumeQosResources()}
+		for i, scope := range []Scope{Scope_SCOPE_CONTAINER, Scope_SCOPE_POD, Scope_SCOPE_VOLUME} {
+			for _, resource := range lists[i] {
+				if !yield(scope, resource) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Subject returns the pod, container or volume whose request is refused.
