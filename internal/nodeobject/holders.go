@@ -14,18 +14,18 @@ import (
 
 // holders has the holders of all classes, and the settings of other programs, as far as they fit into the object.
 type holders struct {
-	byClass map[classKey]list[nodeqosv1alpha1.Holder]
-	foreign map[resourceKey]list[nodeqosv1alpha1.ForeignSetting]
+	lists map[classKey]*list
 
 	found   []found
 	reasons map[holderKey]string // why a holder's pod is to be evicted
 	added   map[assignmentKey]bool
 }
 
-// list has the items of a list of the object, and the number of items that are left out.
-type list[T any] struct {
-	listed  []T
-	omitted int64
+// list has the holders of a class or, for the system default, the foreign settings of the resource.
+type list struct {
+	holders []nodeqosv1alpha1.Holder
+	foreign []nodeqosv1alpha1.ForeignSetting
+	omitted int64 // the number of items that are left out
 }
 
 // found is a holder of a class, or a foreign setting of a resource.
@@ -37,12 +37,8 @@ type found struct {
 
 type (
 	classKey struct {
-		resourceKey
-		class string
-	}
-	resourceKey struct {
-		scope qosv1alpha1.Scope
-		name  string
+		scope           qosv1alpha1.Scope
+		resource, class string
 	}
 	holderKey struct {
 		qos.Subject
@@ -55,10 +51,7 @@ type (
 )
 
 func newHolders(assignments *qosv1alpha1.ListAssignmentsResponse) *holders {
-	h := &holders{
-		byClass: map[classKey]list[nodeqosv1alpha1.Holder]{}, foreign: map[resourceKey]list[nodeqosv1alpha1.ForeignSetting]{},
-		reasons: map[holderKey]string{}, added: map[assignmentKey]bool{},
-	}
+	h := &holders{lists: map[classKey]*list{}, reasons: map[holderKey]string{}, added: map[assignmentKey]bool{}}
 	for _, e := range assignments.GetEvictions() {
 		h.reasons[holderKey{e.Subject(), e.GetResource()}] = e.GetReason()
 	}
@@ -122,26 +115,32 @@ func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1a
 		}
 
 		h.added[assignment] = true
-		resource := resourceKey{scope, a.GetName()}
 		if setting := a.GetForeign(); setting != "" {
 			if holder.Volume != "" {
 				setting = "volume " + holder.Volume + ": " + setting
 			}
-			h.found = append(h.found, found{class: classKey{resourceKey: resource}, foreign: &nodeqosv1alpha1.ForeignSetting{
+			h.found = append(h.found, found{class: classKey{scope, a.GetName(), ""}, foreign: &nodeqosv1alpha1.ForeignSetting{
 				Namespace: holder.Namespace, Pod: holder.Pod, Container: holder.Container, Setting: cut(setting, longestDescription),
 			}})
 		}
 		if a.GetClass() == "" {
 			continue
 		}
-		key := classKey{resource, a.GetClass()}
 		evicted := holderKey{owner.WithoutVolume(), a.GetName()} // evictions name the container of a volume
 		holder.Source, holder.Reason = a.SourceText(), h.reasons[evicted]
-		h.found = append(h.found, found{class: key, holder: new(holder)})
+		h.found = append(h.found, found{class: classKey{scope, a.GetName(), a.GetClass()}, holder: new(holder)})
 	}
 }
 
-// fit sets the fields byClass and foreign to that part of the field `found` that fits into the object.
+// of returns the list of a class, which may be empty.
+func (h *holders) of(class classKey) *list {
+	if h.lists[class] == nil {
+		h.lists[class] = &list{}
+	}
+	return h.lists[class]
+}
+
+// fit fills the lists with that part of the field `found` that fits into the object.
 func (h *holders) fit() {
 	kept, omitted := objectbudget.Fit(h.found, objectbudget.Holders, objectbudget.Holders, func(f found) (string, int) {
 		if f.foreign != nil {
@@ -150,38 +149,27 @@ func (h *holders) fit() {
 		return f.holder.Namespace, objectbudget.Size(f.holder)
 	})
 
-	byClass, foreign := map[classKey][]nodeqosv1alpha1.Holder{}, map[resourceKey][]nodeqosv1alpha1.ForeignSetting{}
-	for _, f := range kept {
-		if f.foreign != nil {
-			foreign[f.class.resourceKey] = append(foreign[f.class.resourceKey], *f.foreign)
-			continue
-		}
-		byClass[f.class] = append(byClass[f.class], *f.holder)
-	}
-	for key, all := range byClass {
-		h.byClass[key] = listOf(all, func(holder nodeqosv1alpha1.Holder) string { return holder.Namespace })
-	}
-	for key, all := range foreign {
-		h.foreign[key] = listOf(all, func(f nodeqosv1alpha1.ForeignSetting) string { return f.Namespace })
-	}
-
 	for _, f := range omitted {
-		if f.foreign != nil {
-			l := h.foreign[f.class.resourceKey]
-			l.omitted++
-			h.foreign[f.class.resourceKey] = l
-			continue
+		h.of(f.class).omitted++
+	}
+	for _, f := range kept {
+		if l := h.of(f.class); f.foreign != nil {
+			l.foreign = append(l.foreign, *f.foreign)
+		} else {
+			l.holders = append(l.holders, *f.holder)
 		}
-		l := h.byClass[f.class]
-		l.omitted++
-		h.byClass[f.class] = l
+	}
+	for _, l := range h.lists {
+		l.holders = shortened(l, l.holders, func(holder nodeqosv1alpha1.Holder) string { return holder.Namespace })
+		l.foreign = shortened(l, l.foreign, func(f nodeqosv1alpha1.ForeignSetting) string { return f.Namespace })
 	}
 }
 
-// listOf returns a list of at most MaxHolders items.
-func listOf[T any](all []T, namespace func(T) string) list[T] {
+// shortened returns at most MaxHolders items of a list.
+func shortened[T any](l *list, all []T, namespace func(T) string) []T {
 	kept, omitted := objectbudget.Fit(all, nodeqosv1alpha1.MaxHolders, nodeqosv1alpha1.MaxHolders, func(item T) (string, int) {
 		return namespace(item), 1
 	})
-	return list[T]{kept, int64(len(omitted))}
+	l.omitted += int64(len(omitted))
+	return kept
 }

@@ -111,10 +111,10 @@ func (h *holders) resources(
 		known[resource.Name] = resource
 	}
 	for _, info := range infos {
-		foreign := h.foreign[resourceKey{scope, info.GetName()}]
+		foreign := h.of(classKey{scope, info.GetName(), ""})
 		all = append(all, nodeqosv1alpha1.QOSResourceInfo{
 			Name: info.GetName(), Mutable: info.GetMutable(), DefaultClass: info.GetDefaultClass(),
-			Classes: h.classes(scope, info, known[info.GetName()].Classes, now), Foreign: foreign.listed, ForeignOmitted: foreign.omitted,
+			Classes: h.classes(scope, info, known[info.GetName()].Classes, now), Foreign: foreign.foreign, ForeignOmitted: foreign.omitted,
 			Conditions: conditions(info.GetConditions(), known[info.GetName()].Conditions, now),
 		})
 	}
@@ -130,13 +130,13 @@ func (h *holders) classes(
 	}
 	all := make([]nodeqosv1alpha1.QOSResourceClassInfo, 0, len(info.GetClasses()))
 	for _, class := range info.GetClasses() {
-		holders := h.byClass[classKey{resourceKey{scope, info.GetName()}, class.GetName()}]
+		holders := h.of(classKey{scope, info.GetName(), class.GetName()})
 		all = append(all, nodeqosv1alpha1.QOSResourceClassInfo{
 			Name: class.GetName(), Capacity: signed(class.GetCapacity()), InUse: signed(class.GetInUse()),
 			Description: cut(class.GetDescription(), longestDescription), Degraded: cut(class.GetDegraded(), longestMessage),
 			Draining: class.GetDraining(), ExtendedResource: class.GetExtendedResource(),
 			Conditions: conditions(class.GetConditions(), known[class.GetName()], now),
-			Holders:    holders.listed, HoldersOmitted: holders.omitted,
+			Holders:    holders.holders, HoldersOmitted: holders.omitted,
 		})
 	}
 	return all
