@@ -222,84 +222,58 @@ func TestTheStateBeforeASpecIsNotReportedForIt(t *testing.T) {
 	})
 }
 
-func TestLowerLimitsOfAnotherProgramAreReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &plugin{}
-		state := withClaim("gold", "253:3")
-		state.Assignments.Pods[0].Containers[0].Volumes[0].QosResources[0].Foreign = "lower limits on 253:3 rbps=100"
-		r := p.withGold(t, state)
-		pass(time.Minute)
-		want := inForce("gold")
-		want.Message = "another program has set lower limits on 253:3 rbps=100"
-		r.expectVolume(t, want, 2)
-	})
-}
-
-func TestTheReasonWhyAVolumeIsNotEnforcedIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &plugin{}
-		r := p.withGold(t, ready(0))
-		state := withClaim("", "")
-		state.Assignments.Refusals = []*qosv1alpha1.Refusal{
-			{PodUid: "u", Container: "main", Volume: "/other", Reason: "NoBlockDevice", Message: "tmpfs"},
-			{PodUid: "u", Container: "main", Volume: "/data", Reason: "SharedDisk", Message: "the disk of the volume is shared", LastTime: timestamppb.Now()},
-		}
-
-		r.plugin.Set(state)
-		pass(time.Minute)
-		r.expectVolume(t, notEnforced("gold", "SharedDisk", "the disk of the volume is shared"), 2)
-
-		state = withClaim("gold", "253:3")
-		state.Status.UnavailableResources = []*qosv1alpha1.UnavailableResource{
-			{Name: "qos.noderesource.dev/claim-io", Scope: qosv1alpha1.Scope_SCOPE_VOLUME, Reason: "NoHierarchyInV1", Message: "use cgroup v2"},
-		}
-
-		state.Assignments.Pods = nil
-		r.plugin.Set(state)
-		pass(time.Minute)
-		r.expectVolume(t, notEnforced("gold", "NoHierarchyInV1", "use cgroup v2"), 2)
-	})
-}
-
-func TestClassesThatThePluginRefusesAreReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &plugin{err: status.Error(codes.InvalidArgument, `"1" is too small`)}
-		r := p.withGold(t, withClaim("gold", "253:3"))
-		p.take()
-		pass(time.Hour)
-		r.expectVolume(t, notEnforced("gold", "InvalidClasses", `"1" is too small`), 2)
-		if got := p.take(); len(got) != 1 {
-			t.Errorf("the plugin got the same spec %d times", len(got))
-		}
-	})
-}
-
-func TestAPublisherWithTheReadOnlySocketReportsIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &plugin{err: status.Error(codes.PermissionDenied, "this socket is read-only")}
-		r := p.withGold(t, withClaim("gold", "253:3"))
-		p.take()
-		pass(time.Hour)
-		r.expectVolume(t, notEnforced("gold", "NotPermitted", "this socket is read-only; give the publisher the plugin's read-write socket, as deploy/storage and the value storage.enabled of the Helm chart do"), 2)
-		if got := p.take(); len(got) != 1 {
-			t.Errorf("the plugin got the same spec %d times", len(got))
-		}
-	})
-}
-
-func TestAClassThatTheClaimCannotHaveIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &plugin{}
-		r := p.withGold(t, withClaim("gold", "253:3"))
-		r.put(func(o object) object {
-			o["spec"].(map[string]any)["volumes"].([]any)[0].(map[string]any)["problem"] = `VolumeAttributesClass "lead" does not exist`
-			return o
+func TestTheStateOfAVolumeIsReported(t *testing.T) {
+	limited, invalid := inForce("gold"), notEnforced("gold", "InvalidClass", `VolumeAttributesClass "lead" does not exist; the volume has the limits of class "gold"`)
+	limited.Message, invalid.Device = "another program has set lower limits on 253:3 rbps=100", "253:3"
+	for _, test := range []struct {
+		name    string
+		change  func(*nodecache.State)
+		err     error  // of the plugin
+		problem string // in the spec
+		want    nodeqosv1alpha1.VolumeStatus
+	}{
+		{name: "another program has set lower limits", want: limited, change: func(s *nodecache.State) {
+			s.Assignments.Pods[0].Containers[0].Volumes[0].QosResources[0].Foreign = "lower limits on 253:3 rbps=100"
+		}},
+		{name: "the plugin refuses the volume", want: notEnforced("gold", "SharedDisk", "the disk of the volume is shared"), change: func(s *nodecache.State) {
+			s.Assignments = withClaim("", "").Assignments
+			s.Assignments.Refusals = []*qosv1alpha1.Refusal{
+				{PodUid: "u", Container: "main", Volume: "/other", Reason: "NoBlockDevice", Message: "tmpfs"},
+				{PodUid: "u", Container: "main", Volume: "/data", Reason: "SharedDisk", Message: "the disk of the volume is shared", LastTime: timestamppb.Now()},
+			}
+		}},
+		{name: "the machine has no limits of volumes", want: notEnforced("gold", "NoHierarchyInV1", "use cgroup v2"), change: func(s *nodecache.State) {
+			s.Assignments.Pods = nil
+			s.Status.UnavailableResources = []*qosv1alpha1.UnavailableResource{
+				{Name: "qos.noderesource.dev/claim-io", Scope: qosv1alpha1.Scope_SCOPE_VOLUME, Reason: "NoHierarchyInV1", Message: "use cgroup v2"},
+			}
+		}},
+		{name: "the plugin refuses the classes", err: status.Error(codes.InvalidArgument, `"1" is too small`),
+			want: notEnforced("gold", "InvalidClasses", `"1" is too small`)},
+		{name: "the publisher has the read-only socket", err: status.Error(codes.PermissionDenied, "this socket is read-only"),
+			want: notEnforced("gold", "NotPermitted", "this socket is read-only; give the publisher the plugin's read-write socket, "+
+				"as deploy/storage and the value storage.enabled of the Helm chart do")},
+		{name: "the claim cannot have the class", problem: `VolumeAttributesClass "lead" does not exist`, want: invalid},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, state := &plugin{err: test.err}, withClaim("gold", "253:3")
+				if test.change != nil {
+					test.change(&state)
+				}
+				r := p.withGold(t, state)
+				r.put(func(o object) object {
+					o["spec"].(map[string]any)["volumes"].([]any)[0].(map[string]any)["problem"] = test.problem
+					return o
+				})
+				pass(time.Hour)
+				r.expectVolume(t, test.want, 2)
+				if got := p.take(); len(got) != 1 {
+					t.Errorf("the plugin got the same spec %d times", len(got))
+				}
+			})
 		})
-		pass(time.Minute)
-		want := notEnforced("gold", "InvalidClass", `VolumeAttributesClass "lead" does not exist; the volume has the limits of class "gold"`)
-		want.Device = "253:3"
-		r.expectVolume(t, want, 2)
-	})
+	}
 }
 
 func TestWithoutTheFlagTheSpecHasNoEffect(t *testing.T) {
