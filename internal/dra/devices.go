@@ -17,6 +17,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -201,7 +202,7 @@ func (d *device) published(slots int64, withheld bool) resourcev1.Device {
 		published.Attributes[attributeKind] = text(d.kind)
 	}
 	if d.description != "" {
-		published.Attributes[attributeDescription] = text(cut(d.description, resourcev1.DeviceAttributeMaxValueLength))
+		published.Attributes[attributeDescription] = text(kubeapi.Cut(d.description, resourcev1.DeviceAttributeMaxValueLength, ""))
 	}
 	if d.domain != nil {
 		maps.Copy(published.Attributes, d.domain.attributes())
@@ -228,15 +229,4 @@ func (d *device) published(slots int64, withheld bool) resourcev1.Device {
 		taint(taintNotReady, resourcev1.DeviceTaintEffectNoSchedule)
 	}
 	return published
-}
-
-// cut returns the beginning of a text, of at most `limit` bytes, that ends with a whole character.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && text[limit]&0xC0 == 0x80 { // within a character
-		limit--
-	}
-	return text[:limit]
 }
