@@ -21,19 +21,18 @@ const (
 	lastThreads = 15 * time.Second
 )
 
-// untilThreads returns the pause after a call of MoveThreads, unless an event ends it. Calls at intervals of less than threadsInterval take
-// at most 0.5% of the time, and other calls at most 2%.
+// untilThreads returns the pause after a call of MoveThreads, unless an event ends it.
 func untilThreads(last reconcile.ThreadCheck) time.Duration {
-	pause := max(threadsInterval, 49*last.Took)
+	interval := threadsInterval
 	if last.Containers > 0 {
-		pause = min(pause, max(movedInterval, 199*last.Took))
+		interval = movedInterval
 	}
-	return min(pause, lastThreads)
+	return max(interval, shortestPause(last.Took, last.Moved > 0))
 }
 
-// afterEvent returns the pause between two calls of MoveThreads that events cause. Calls that find nothing to move take at most 2% of the
-// time, and other calls at most 20%: the exec whose process they move takes much longer.
-func afterEvent(took time.Duration, moved bool) time.Duration {
+// shortestPause returns the shortest pause after a call of MoveThreads. Calls that find nothing to move take at most 2% of the time, and
+// other calls at most 20%: the exec whose process they move takes much longer.
+func shortestPause(took time.Duration, moved bool) time.Duration {
 	if moved {
 		return min(4*took, lastThreads)
 	}
@@ -59,7 +58,7 @@ func followThreads(ctx context.Context, joined <-chan struct{}, move func(contex
 			last := move(ctx)
 			if byEvent {
 				// A process that joins can cause two events, of which the second one finds nothing to move.
-				soonest = time.Now().Add(afterEvent(last.Took, last.Moved+before.Moved > 0))
+				soonest = time.Now().Add(shortestPause(last.Took, last.Moved+before.Moved > 0))
 				byEvent, before = false, last
 			}
 			timer.Reset(untilThreads(last))

@@ -18,19 +18,24 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 )
 
+// TestMovingThreadsTakesAtMostTwoPercentOfTheTime has calls without containers whose class has changed, with such a container, and
+// with one that had threads to move, for which it is 20%.
 func TestMovingThreadsTakesAtMostTwoPercentOfTheTime(t *testing.T) {
-	for took, want := range map[time.Duration]struct{ without, with time.Duration }{
-		0:                      {threadsInterval, movedInterval},
-		100 * time.Microsecond: {threadsInterval, movedInterval},
-		time.Millisecond:       {threadsInterval, 199 * time.Millisecond},
-		10 * time.Millisecond:  {threadsInterval, threadsInterval},
-		20 * time.Millisecond:  {980 * time.Millisecond, 980 * time.Millisecond},
-		200 * time.Millisecond: {9800 * time.Millisecond, 9800 * time.Millisecond},
-		20 * time.Second:       {15 * time.Second, 15 * time.Second},
+	for took, want := range map[time.Duration][3]time.Duration{
+		0:                      {threadsInterval, movedInterval, movedInterval},
+		100 * time.Microsecond: {threadsInterval, movedInterval, movedInterval},
+		time.Millisecond:       {threadsInterval, 49 * time.Millisecond, movedInterval},
+		20 * time.Millisecond:  {980 * time.Millisecond, 980 * time.Millisecond, 80 * time.Millisecond},
+		200 * time.Millisecond: {9800 * time.Millisecond, 9800 * time.Millisecond, 800 * time.Millisecond},
+		20 * time.Second:       {15 * time.Second, 15 * time.Second, 15 * time.Second},
 	} {
-		without, with := untilThreads(reconcile.ThreadCheck{Took: took}), untilThreads(reconcile.ThreadCheck{Containers: 1, Took: took})
-		if without != want.without || with != want.with {
-			t.Errorf("after %v: in %v without containers and in %v with one, want %v", took, without, with, want)
+		got := [3]time.Duration{
+			untilThreads(reconcile.ThreadCheck{Took: took}),
+			untilThreads(reconcile.ThreadCheck{Took: took, Containers: 1}),
+			untilThreads(reconcile.ThreadCheck{Took: took, Containers: 1, Moved: 1}),
+		}
+		if got != want {
+			t.Errorf("the pauses after a call that took %v are %v, want %v", took, got, want)
 		}
 	}
 }
