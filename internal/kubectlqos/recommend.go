@@ -90,16 +90,18 @@ func (o *recommendCommand) run(ctx context.Context) error {
 	}
 	_ = asking.Wait() // always nil, because the functions store their errors in problems
 
+	if len(pods) == 1 && problems[0] != nil {
+		return problems[0]
+	}
 	var all []reports.Recommendation
+	var notes []string
 	for i := range pods {
-		if problems[i] != nil && len(pods) == 1 {
-			return problems[i]
-		}
 		if problems[i] != nil {
-			fmt.Fprintln(o.streams.ErrOut, program.Printable(fmt.Sprintf("Note: pod %s: %s", pods[i].Name, problems[i])))
+			notes = append(notes, program.Printable(fmt.Sprintf("pod %s: %s", pods[i].Name, problems[i])))
 		}
 		all = append(all, answers[i].Recommendations...)
 	}
+	fmt.Fprint(o.streams.ErrOut, firstNotes(notes, "see that of one pod with: kubectl qos recommend POD"))
 	if len(all) == 0 {
 		return fmt.Errorf("%s %q: no node has an answer; the notes above have the reasons", o.workload.of.names[0], o.workload.name)
 	}

@@ -4,6 +4,7 @@
 package kubectlqos
 
 import (
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -155,6 +156,18 @@ func TestRecommendAsksForEachPodOfAWorkload(t *testing.T) {
 	got = r.run(t, "recommend", "deploy/cart", "-n", "shop")
 	if got.Code != 1 || !strings.Contains(got.Errors, `deployment "cart": no node has an answer; the notes above have the reasons`) {
 		t.Errorf("without an answer: %+v", got)
+	}
+	for i := range 10 {
+		err := r.core.Tracker().Add(&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("cart-5%d", i), Namespace: "shop", Labels: selector.MatchLabels}, Spec: corev1.PodSpec{NodeName: "node-2"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const last = "Note: 3 more notes like these are left out; see that of one pod with: kubectl qos recommend POD\n"
+	if got := r.run(t, "recommend", "deploy/cart", "-n", "shop"); strings.Count(got.Errors, "Note: pod") != 10 || !strings.Contains(got.Errors, last) {
+		t.Errorf("notes are\n%s\nwant 10 of pods, and %q", got.Errors, last)
 	}
 	for begun, want := range map[string]string{"deploy/": "deploy/cart\n", "sts/": "sts/cart\n", "ds/": "ds/cart\n", "": "cart-1\n"} {
 		if got := r.run(t, "__complete", "recommend", "-n", "shop", begun); !strings.Contains(got.Out, want) {

@@ -21,8 +21,20 @@ import (
 // usageAtOnce is the maximum number of nodes that the command queries at the same time.
 const usageAtOnce = 20
 
-// maxNotes is the maximum number of notes on nodes that the command prints at once.
+// maxNotes is the maximum number of notes on nodes or pods that a command prints at once.
 const maxNotes = 10
+
+// firstNotes returns a line for each of the first notes, and one that counts the others. The parameter `others` says how to see them.
+func firstNotes(notes []string, others string) string {
+	var b strings.Builder
+	for _, note := range notes[:min(len(notes), maxNotes)] {
+		fmt.Fprintf(&b, "Note: %s\n", note)
+	}
+	if more := len(notes) - maxNotes; more > 0 {
+		fmt.Fprintf(&b, "Note: %d more notes like these are left out; %s\n", more, others)
+	}
+	return b.String()
+}
 
 // errNoNode is the error if no node answers.
 var errNoNode = errors.New("no node has answered; the notes above have the reasons")
@@ -149,14 +161,11 @@ func (o *usageCommand) ask(ctx context.Context, api *clients) (nodesUsage, error
 			lacks = answers[i].lacks(o.view.containers)
 		}
 		for _, note := range lacks {
-			notes = append(notes, fmt.Sprintf("Note: %s: %s\n", node, note))
+			notes = append(notes, node+": "+note)
 		}
 	}
-	if more := len(notes) - maxNotes; more > 0 {
-		notes = append(notes[:maxNotes], fmt.Sprintf("Note: %d more notes like these are left out; see those of one node with: kubectl qos top usage NODE\n", more))
-	}
 	if len(notes) > 0 && ctx.Err() == nil {
-		o.notes.printAgain(o.streams.ErrOut, "", strings.Join(notes, ""))
+		o.notes.printAgain(o.streams.ErrOut, "", firstNotes(notes, "see those of one node with: kubectl qos top usage NODE"))
 	}
 	if len(nodes) == 0 {
 		return nil, errNoNode
