@@ -201,7 +201,7 @@ lab: ## Measure the effect of classes, on a disk in a VM, or with REAL=1, as roo
 bench: ## Measure hooks, reloads and memory, and fail if a goal is missed; REAL=1, as root: also containerd's creations. PAGE=docs/performance.md.
 	$(GO) run ./test/bench -tolerance $(TOLERANCE) -page '$(PAGE)' \
 	  $(if $(QUICK),-creations 100 -synchronizations 3 -reloads 3 -churned 300 -live 20 -many 100 -rest 10s)
-	$(if $(REAL),QOS_BENCH_TOLERANCE=$(TOLERANCE) QOS_BENCH_CONTAINERS=200 \
+	$(if $(REAL),QOS_BENCH_TOLERANCE=$(TOLERANCE) QOS_BENCH_CONTAINERS=1000 \
 	  $(MAKE) --no-print-directory e2e-kubernetes E2E_RUN=TestCreationsTakeHardlyLongerWithThePlugin)
 
 .PHONY: soak
