@@ -31,7 +31,7 @@ const (
 	// interval is the shortest time between two writes.
 	interval = 5 * time.Second
 	// holdersInterval is the shortest time between two writes if only the holders of classes differ. It is longer than
-	// interval, because the holders change with every container of the node.
+	// `interval`, because the holders change with every container of the node.
 	holdersInterval  = 30 * time.Second
 	reconcileTimeout = 30 * time.Second
 	// heartbeatJitter is the largest difference between the heartbeat intervals of two nodes.

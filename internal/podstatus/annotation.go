@@ -15,7 +15,8 @@ import (
 const (
 	// maxClasses is the maximum size of the annotation, in bytes. The API server allows 256 KiB for all annotations of a pod.
 	maxClasses = 8 << 10
-	// maxEntries is the maximum number of classes in the annotation. It is more than fit into maxClasses.
+	// maxEntries is the maximum number of classes in the annotation. It is higher than the number that fits into
+	// `maxClasses` bytes.
 	maxEntries = 1 << 10
 	// containerSize is the size of an empty item of podClasses.Containers, and of the fields of podClasses.
 	containerSize = 64

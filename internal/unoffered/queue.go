@@ -162,8 +162,8 @@ func (q *queue) empty() bool {
 	return len(q.pods) == 0
 }
 
-// namesOf returns the first of the names, in alphabetical order, that may be those of classes in the limits of a pod. It returns none while
-// the scheduler has not found that no node fits.
+// namesOf returns the first of the names, in alphabetical order, that may be those of classes in the limits of a pod.
+// It returns none until the scheduler has reported that no node fits.
 func namesOf(pod *corev1.Pod) (names []string, omitted int) {
 	unschedulable := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable

@@ -26,7 +26,7 @@ import (
 type Records struct {
 	log *slog.Logger
 	now func() time.Time
-	// saving serializes writes of the memory. It is locked before mu.
+	// saving serializes writes of the memory. It is locked before `mu`.
 	saving sync.Mutex
 
 	// mu guards the fields below. No caller holds it during I/O.

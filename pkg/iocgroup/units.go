@@ -131,6 +131,6 @@ func IOMaxLine(dev Device, limits Value) string {
 // LimitTolerance is the part of a limit by which a cgroup may exceed it. blk-throttle counts in slices of 0.1 s, and is exact over a minute.
 const LimitTolerance = 0.1
 
-// LargestRequests returns how much of a limit a few large requests can have, by kind. A request waits until the limit allows it as a whole,
-// and is then counted at once (tg_within_bps_limit in block/blk-throttle.c).
+// LargestRequests returns the size of a few large requests, by kind, in the unit of the limit. A request waits until
+// the limit allows it as a whole, and is then counted at once (tg_within_bps_limit in block/blk-throttle.c).
 func LargestRequests() [RateKinds]float64 { return [...]float64{4 << 20, 4 << 20, 32, 32} }

@@ -89,8 +89,8 @@ func (o ofLimit) text(spec classes.Spec) (string, bool, error) {
 		"set resources.limits.memory in the pod, or withoutLimit: skip in the class", o.percent)
 }
 
-// wholePages rounds down as the kernel does, so that the value reads back unchanged. Something does not become nothing: of less than a
-// page it makes a page.
+// wholePages rounds down to whole pages as the kernel does, so that the value reads back unchanged. It rounds less than
+// a page up to one page.
 func wholePages(bytes int64) int64 {
 	page := int64(os.Getpagesize())
 	if bytes > 0 && bytes < page {

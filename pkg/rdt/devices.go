@@ -102,10 +102,10 @@ type deviceChange struct {
 	from, to resctrl.Schemata
 }
 
-// memoryKey is the key under which what device traffic had before is saved.
+// memoryKey is the key of the saved settings of device traffic.
 const memoryKey = "rdt/" + devicesField
 
-// savedDevices is the JSON of what device traffic had before. Masks is nil if io_alloc was disabled.
+// savedDevices is the JSON of the former settings of device traffic. Masks is nil if io_alloc was disabled.
 type savedDevices struct {
 	Schema resctrl.Schema `json:"schema"`
 	Masks  *string        `json:"masks,omitempty"`
@@ -136,7 +136,7 @@ func (b *Backend) Remember(memory classes.Memory) error {
 	return nil
 }
 
-// saveDevices saves what device traffic had before a change. Nil means that no configuration sets it.
+// saveDevices saves the settings of device traffic before a change. Nil means that no configuration sets it.
 func (b *Backend) saveDevices(c *deviceChange) error {
 	if b.memory == nil {
 		return nil
@@ -257,7 +257,8 @@ func (c *deviceChange) undo(t resctrl.Tree, cause error) error {
 	return cause
 }
 
-// remember records what device traffic had before a configuration set it, for a configuration that does not.
+// remember records the settings of device traffic before a configuration replaced them, for a configuration that does
+// not.
 func (b *Backend) remember(c *deviceChange, next *live) {
 	switch {
 	case next.resolution.Devices == nil:
@@ -267,7 +268,8 @@ func (b *Backend) remember(c *deviceChange, next *live) {
 	}
 }
 
-// forgetDevices forgets what device traffic had before. If this cannot be saved, a later process restores it once more.
+// forgetDevices removes the former settings of device traffic. If this cannot be saved, a later process restores it
+// once more.
 func (b *Backend) forgetDevices() {
 	if b.devices == nil {
 		return

@@ -191,8 +191,8 @@ func (m savedMemory) Save(changed map[string][]byte) error {
 	return nil
 }
 
-// TestDeviceTrafficIsRestoredUnderOtherMountOptions restarts the plugin after another program has mounted resctrl with separate code and
-// data. What device traffic had under the former mount is not what it has to get back.
+// TestDeviceTrafficIsRestoredUnderOtherMountOptions restarts the plugin after another program has mounted resctrl with
+// separate code and data. The settings of device traffic under the former mount are not restored.
 func TestDeviceTrafficIsRestoredUnderOtherMountOptions(t *testing.T) {
 	spec, memory := withIOAlloc(), savedMemory{}
 	spec.IOAlloc, spec.L3.CLOSIDs = "f", 16

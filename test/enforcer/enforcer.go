@@ -30,8 +30,8 @@ type Plugin struct {
 	Dir string
 }
 
-// Run connects to the runtime and enforces classes until ctx ends. Its index is higher than that of qos-nri-plugin, so that the runtime calls
-// it afterwards.
+// Run connects to the runtime and enforces classes until `ctx` ends. The plugin has a higher NRI index than
+// qos-nri-plugin, so the runtime calls it afterwards.
 func (p *Plugin) Run(ctx context.Context, nriSocket string) error {
 	s, err := stub.New(p, stub.WithPluginName("xyz-enforcer"), stub.WithPluginIdx("20"), stub.WithSocketPath(nriSocket))
 	if err != nil {

@@ -46,7 +46,7 @@ func unitOf(resource, class string) string {
 	return resource + "." + class
 }
 
-// DevicesOf lists what the kubelet has allocated.
+// DevicesOf lists the devices that the kubelet has allocated to containers.
 func DevicesOf(ctx context.Context, kubelet podresources.PodResourcesListerClient) (map[PodContainer][]string, error) {
 	list, err := kubelet.List(ctx, &podresources.ListPodResourcesRequest{})
 	if err != nil {

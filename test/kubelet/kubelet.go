@@ -185,7 +185,7 @@ func (k *Kubelet) announce() {
 	k.changed = make(chan struct{})
 }
 
-// Await waits until the function `met` returns true, or ctx ends. It calls met after each change.
+// Await waits until `met` returns true, or `ctx` ends. It calls `met` after each change.
 func (k *Kubelet) Await(ctx context.Context, met func() bool) error {
 	for {
 		k.mu.Lock()

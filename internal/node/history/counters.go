@@ -110,7 +110,7 @@ func (c *Counters) Read(target classes.Holder, measured ...classes.Reading) (cla
 	return reading, err
 }
 
-// recorded returns the values of readings that are recorded as they are.
+// recorded returns the values in `measured` that the history takes from other readings, instead of files.
 func recorded(measured []classes.Reading) classes.Reading {
 	known := classes.Reading{}
 	for _, reading := range measured {

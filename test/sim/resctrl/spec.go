@@ -72,7 +72,7 @@ type Spec struct {
 	// Options has the mount options, e.g. "cdp,mba_MBps". ReadOnly makes the mount read-only.
 	Options  string
 	ReadOnly bool
-	// Unknown has files of other kernels that this package does not simulate.
+	// Unknown has additional names that this kernel shows.
 	Unknown Unknown
 }
 
