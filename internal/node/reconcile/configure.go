@@ -179,11 +179,13 @@ func (g *configurer) resourceFor(config classes.ResourceConfig) state.Resource {
 
 // inPod returns a pod and its containers and volumes with their desired classes. If `podUID` is empty, it returns all. It leaves out
 // the volumes of containers that have not started, because their limits are not in force yet.
-func (g *configurer) inPod(podUID string) (holdings []classes.Holding) {
-	for _, h := range g.store.Where(func(h state.Holding) bool {
+func (g *configurer) inPod(podUID string) []classes.Holding {
+	found := g.store.Where(func(h state.Holding) bool {
 		return (podUID == "" || h.PodUID == podUID) && (h.Phase.Started() || h.Scope() != classes.VolumeScope)
-	}) {
-		holdings = append(holdings, h.Holding)
+	})
+	holdings := make([]classes.Holding, len(found))
+	for i, h := range found {
+		holdings[i] = h.Holding
 	}
 	return holdings
 }

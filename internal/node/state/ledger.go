@@ -147,14 +147,21 @@ func (l *ledger) Get(id string) (Holding, bool) {
 	return h, ok
 }
 
-// Where returns the holders for which the function `selected` returns true, sorted by pod, container and ID.
+// Where returns the holders for which the function `selected` returns true, sorted by pod, container and ID. It sorts keys, because
+// holders are large.
 func (l *ledger) Where(selected func(Holding) bool) (holders []Holding) {
+	var found []sortKey
 	for _, h := range l.holders {
 		if selected(h) {
-			holders = append(holders, h)
+			found = append(found, sortKey{h.PodNamespace, h.PodName, h.PodUID, h.Container, h.ID})
 		}
 	}
-	slices.SortFunc(holders, compareHoldings)
+	slices.SortFunc(found, sortKey.compare)
+
+	holders = slices.Grow(holders, len(found))
+	for _, key := range found {
+		holders = append(holders, l.holders[key.id])
+	}
 	return holders
 }
 
@@ -192,12 +199,15 @@ func (l *ledger) vacate(s slot, owner qos.Subject) {
 	}
 }
 
-func compareHoldings(a, b Holding) int {
+// sortKey has what the order of holders depends on.
+type sortKey struct{ namespace, pod, podUID, container, id string }
+
+func (k sortKey) compare(other sortKey) int {
 	return cmp.Or(
-		strings.Compare(a.PodNamespace, b.PodNamespace),
-		strings.Compare(a.PodName, b.PodName),
-		strings.Compare(a.PodUID, b.PodUID),
-		strings.Compare(a.Container, b.Container),
-		strings.Compare(a.ID, b.ID),
+		strings.Compare(k.namespace, other.namespace),
+		strings.Compare(k.pod, other.pod),
+		strings.Compare(k.podUID, other.podUID),
+		strings.Compare(k.container, other.container),
+		strings.Compare(k.id, other.id),
 	)
 }
