@@ -95,6 +95,22 @@ func (r Root) Open(path string) (io.ReadCloser, error) {
 	return &file{fd, path}, nil
 }
 
+// OpenForUpdate opens an existing file for reads and writes of a kernel file. The caller must close it. Each ReadAt and WriteAt is one
+// system call. ReadAt returns io.EOF if it reads less than was asked for. Like WriteFile, WriteAt does not truncate the file.
+func (r Root) OpenForUpdate(path string) (interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+}, error,
+) {
+	path = r.path(path)
+	fd, err := open(path, unix.O_RDWR)
+	if err != nil {
+		return nil, err
+	}
+	return &file{fd, path}, nil
+}
+
 // file is an open file. Like ReadFile, it does not use the poller of the Go runtime.
 type file struct {
 	fd   int
@@ -110,6 +126,22 @@ func (f *file) Read(data []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return n, nil
+}
+
+func (f *file) ReadAt(data []byte, offset int64) (int, error) {
+	n, err := ignoringEINTR(func() (int, error) { return unix.Pread(f.fd, data, offset) })
+	switch {
+	case err != nil:
+		return 0, &fs.PathError{Op: "read", Path: f.path, Err: err}
+	case n < len(data):
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *file) WriteAt(data []byte, offset int64) (int, error) {
+	n, err := ignoringEINTR(func() (int, error) { return unix.Pwrite(f.fd, data, offset) })
+	return n, writeError(f.path, n, len(data), err)
 }
 
 func (f *file) Close() error { return unix.Close(f.fd) }
@@ -130,13 +162,18 @@ func (r Root) WriteFile(path string, data []byte) error {
 	}
 
 	n, err := ignoringEINTR(func() (int, error) { return unix.Write(fd, data) })
-	if err == nil && n != len(data) {
-		err = fmt.Errorf("wrote %d of %d bytes", n, len(data))
+	return errors.Join(writeError(path, n, len(data), err), unix.Close(fd))
+}
+
+// writeError returns the error of a write that has written `n` bytes. If it has written only a part, this is an error as well.
+func writeError(path string, n, length int, err error) error {
+	if err == nil && n != length {
+		err = fmt.Errorf("wrote %d of %d bytes", n, length)
 	}
 	if err != nil {
-		err = &fs.PathError{Op: "write", Path: path, Err: err}
+		return &fs.PathError{Op: "write", Path: path, Err: err}
 	}
-	return errors.Join(err, unix.Close(fd))
+	return nil
 }
 
 func open(path string, flags int) (fd int, err error) {
