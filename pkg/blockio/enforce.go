@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
@@ -15,54 +14,15 @@ import (
 )
 
 // Enforce implements classes.Backend. It writes those values of the class that the cgroup lacks, clears what was applied and is not
-// of the class, and verifies both by reading the values back.
-func (b *Backend) Enforce(ctx context.Context, target classes.Holder, _, to string) error {
-	return b.enforce(ctx, target, to, nil)
-}
-
-var _ classes.ObservedEnforcer = (*Backend)(nil)
-
-// reading has the values that Observe has read from a cgroup: the limits, and the settings in some other files.
-type reading struct {
-	group iocgroup.Group
-	live  iocgroup.Values
-	files []iocgroup.File
-}
-
-// EnforceObserved implements classes.ObservedEnforcer. It takes the cgroup and its values before the change from the observation, and
-// reads the values only after the change.
-func (b *Backend) EnforceObserved(ctx context.Context, target classes.Holder, observed classes.Observation, _, to string) error {
-	seen, _ := observed.Read.(*reading)
-	return b.enforce(ctx, target, to, seen)
-}
-
-// open returns the cgroup of a target, and a function that returns its values before a change. `seen` is nil without an
-// observation.
-func (b *Backend) open(target classes.Holder, m iocgroup.Machine, seen *reading) (iocgroup.Group, ioapply.Reader, error) {
-	if seen == nil {
-		group, err := b.cgroups.Open(target, m)
-		return group, iocgroup.Group.Read, err
-	}
-
-	group := seen.group
-	group.Machine = m
-	return group, func(g iocgroup.Group, files []iocgroup.File) (iocgroup.Values, error) {
-		unread := func(file iocgroup.File) bool { return !slices.Contains(seen.files, file) }
-		if slices.ContainsFunc(files, unread) {
-			return g.Read(files) // the classes were changed after the observation
-		}
-		return seen.live, nil
-	}, nil
-}
-
-func (b *Backend) enforce(ctx context.Context, target classes.Holder, to string, seen *reading) error {
+// of the class, and verifies both by reading the values back. It opens each file of the cgroup once.
+func (b *Backend) Enforce(ctx context.Context, target classes.Holder, _, to string) (err error) {
 	s := b.live.Load()
 	wanted, err := s.valuesOf(to)
 	if err != nil {
 		return err
 	}
-	concerned := b.cgroups.Records.Get(target).Settings().Merge(wanted)
-	if len(concerned) == 0 && !b.cgroups.Records.IsNew(target) {
+	before := b.cgroups.Records.Get(target)
+	if len(before.Values)+len(wanted) == 0 && !b.cgroups.Records.IsNew(target) {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -72,11 +32,14 @@ func (b *Backend) enforce(ctx context.Context, target classes.Holder, to string,
 	if b.scope == classes.PodScope {
 		defer b.cgroups.Lock(target)()
 	}
-	group, read, err := b.open(target, s.machine, seen)
+	group, err := b.cgroups.Open(target, s.machine)
 	if err != nil {
 		return err
 	}
-	live, applied, err := b.cgroups.Look(group, target, s.machine.FilesOf(concerned), b.knownFor, read)
+	host, end := iocgroup.KeepOpen(group.Host)
+	defer func() { err = errors.Join(err, end()) }()
+	group.Host = host
+	live, applied, err := b.cgroups.Look(group, target, s.filesOf(before, wanted), b.knownFor)
 	if errors.Is(err, iocgroup.ErrNotEnabled) && wanted.ClearsOnly() {
 		return nil // nothing limits the target
 	}
@@ -93,6 +56,14 @@ func (b *Backend) enforce(ctx context.Context, target classes.Holder, to string,
 		return fmt.Errorf("enforce class %q in %s: %w", to, group.Dir, err)
 	}
 	return nil
+}
+
+var _ classes.ChangeChecker = (*Backend)(nil)
+
+// HasChanged implements classes.ChangeChecker. A pod's cgroup also has the limits of its volumes, and the runtime sets some values itself:
+// these are observed first.
+func (b *Backend) HasChanged(target classes.Holder, class string) bool {
+	return b.scope == classes.ContainerScope && !b.live.Load().byRuntime(b.scope) && b.cgroups.Records.IsChanging(target, class)
 }
 
 // compare compares the cgroup of a target with the values of a class. A container that leaves its class gets back what it had been

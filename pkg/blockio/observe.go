@@ -38,11 +38,11 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 		return classes.Observation{}, err
 	}
 	wanted, unknownErr := s.valuesOf(want)
-	files := s.machine.FilesOf(b.cgroups.Records.Get(target).Settings().Merge(wanted))
+	files := s.filesOf(b.cgroups.Records.Get(target), wanted)
 	if want == classes.SystemDefault || b.cgroups.Records.IsNew(target) {
 		files = s.machine.Files // Foreign lists what other programs have set
 	}
-	live, applied, err := b.cgroups.Look(group, target, files, b.knownFor, iocgroup.Group.Read)
+	live, applied, err := b.cgroups.Look(group, target, files, b.knownFor)
 	if err != nil && !errors.Is(err, iocgroup.ErrNotEnabled) {
 		return classes.Observation{}, err
 	}
@@ -64,9 +64,6 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	}
 	if seen.Class == classes.SystemDefault {
 		seen.Foreign = group.Machine.Describe(applied.Foreign(live))
-	}
-	if b.scope == classes.ContainerScope && err == nil {
-		seen.Read = &reading{group, live, files}
 	}
 	return seen, nil
 }

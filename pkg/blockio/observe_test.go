@@ -56,7 +56,6 @@ func TestAnEnforcedClassIsObserved(t *testing.T) {
 		for _, class := range []string{"before", "after", "", "after", "before"} {
 			f.enforce(container(), from, class)
 			got, err := f.backend.Observe(t.Context(), container(), "")
-			got.Read = nil
 			if want := (classes.Observation{Class: class, Known: true}); err != nil || got != want {
 				t.Errorf("%s: got %+v, %v; want %+v", name, got, err, want)
 			}
@@ -80,7 +79,6 @@ func TestValuesOfAnotherProgramAreForeignWhereNoClassIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := f.backend.Observe(t.Context(), container(), "")
-		got.Read = nil
 		if got != test.want || err != nil {
 			t.Errorf("after %v: got %+v, %v; want %+v", test.files, got, err, test.want)
 		}
@@ -89,28 +87,6 @@ func TestValuesOfAnotherProgramAreForeignWhereNoClassIs(t *testing.T) {
 			t.Errorf("after %v: for the desired class slow, got %+v, %v", test.files, desired, err)
 		}
 	}
-}
-
-func TestValuesThatWereObservedAreNotReadAgain(t *testing.T) {
-	f := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope).apply(throttling)
-	observed, err := f.backend.Observe(t.Context(), container(), "slow")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	// EnforceObserved reads the cgroup only after the writes. This read fails, so EnforceObserved restores the previous values.
-	f.machine.Inject(simcgroup.Fault{Op: "read", File: "blkio.throttle.read_bps_device", Err: syscall.EIO})
-	err = f.backend.EnforceObserved(t.Context(), container(), observed, "", "slow")
-	if writes := f.machine.Writes(); !errors.Is(err, syscall.EIO) || len(writes) == 0 {
-		t.Errorf("got %v, and the writes %v", err, writes)
-	}
-	f.machine.Heal()
-	f.want(v1Dir+"/blkio.throttle.read_bps_device", "")
-
-	if err := f.backend.EnforceObserved(t.Context(), container(), observed, "", "slow"); err != nil {
-		t.Fatal(err)
-	}
-	f.want(v1Dir+"/blkio.throttle.read_bps_device", "8:0 10000000\n")
 }
 
 // TestWeightsThatNoClassSetsAreNotRead uses a weight file that cannot be read.
@@ -128,21 +104,15 @@ func TestWeightsThatNoClassSetsAreNotRead(t *testing.T) {
 	}
 }
 
-// TestWeightsAreReadThatAClassGotAfterTheObservation gives a class a weight after an observation that read no weights. The
-// cgroup already had a weight at that time. EnforceObserved must read this weight to restore it after an error.
-func TestWeightsAreReadThatAClassGotAfterTheObservation(t *testing.T) {
+// TestAWeightIsRestoredAfterAnError changes a class that had no weight, while the cgroup has one of another program.
+func TestAWeightIsRestoredAfterAnError(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	if err := f.machine.SetUnified(groupPath, map[string]string{string(iocgroup.IOBFQWeight): "8:0 300"}); err != nil {
 		t.Fatal(err)
 	}
-	observed, err := f.backend.Observe(t.Context(), container(), "slow")
-	if err != nil {
-		t.Fatal(err)
-	}
-
 	f.apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 7M, Weight: 500}]}")
 	f.machine.Inject(simcgroup.Fault{Op: "read", File: string(iocgroup.IOBFQWeight), Skip: 1, Err: syscall.EIO}) // the verification
-	if err := f.backend.EnforceObserved(t.Context(), container(), observed, "slow", "slow"); !errors.Is(err, syscall.EIO) {
+	if err := f.backend.Enforce(t.Context(), container(), "slow", "slow"); !errors.Is(err, syscall.EIO) {
 		t.Fatal(err)
 	}
 	f.want(v2Dir+"/"+string(iocgroup.IOBFQWeight), "default 100\n8:0 300\n")

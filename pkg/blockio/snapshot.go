@@ -98,6 +98,11 @@ func (s *snapshot) valuesOf(name string) (iocgroup.Values, error) {
 	return live.values, nil
 }
 
+// filesOf returns the files with weights and latency targets that were applied or are wanted.
+func (s *snapshot) filesOf(applied ioapply.Applied, wanted iocgroup.Values) []iocgroup.File {
+	return s.machine.FilesIn(func(file iocgroup.File) bool { return applied.Uses(file) || wanted.Uses(file) })
+}
+
 func (s *snapshot) offered() (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.classes)) {
 		if s.classes[name].offered {

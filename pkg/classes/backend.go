@@ -209,16 +209,14 @@ type Observation struct {
 	// has no effect because kubepods.slice has memory.low 0". It has no commas and no semicolons, which separate parts of messages. Unlike
 	// Stale, it does not matter for whether the target can be moved to the class.
 	Limited string
-	// Read is what the backend has read from the kernel. Only EnforceObserved of the same backend uses it. It is nil if
-	// EnforceObserved must read again.
-	Read any
 }
 
-// ObservedEnforcer is a Backend that can enforce a class without another read of what Observe has just read.
-type ObservedEnforcer interface {
-	// EnforceObserved works like Enforce. The parameter `observed` is the target's last observation. Neither this program
-	// nor the runtime has changed the target since.
-	EnforceObserved(ctx context.Context, target Holder, observed Observation, from, to string) error
+// ChangeChecker is a Backend that knows which targets have values of an earlier configuration of their class. Their class is enforced
+// again without an observation before it.
+type ChangeChecker interface {
+	Backend
+	// HasChanged reports whether the class has other values than those that were applied to the target last. It does no I/O.
+	HasChanged(target Holder, class string) bool
 }
 
 // Drift is the drift that Repair found and corrected.

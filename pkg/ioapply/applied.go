@@ -29,6 +29,16 @@ type Applied struct {
 // Has reports whether the setting was applied.
 func (a Applied) Has(s iocgroup.Setting) bool { return len(a.Values[s]) > 0 }
 
+// Uses reports whether a setting in the file was applied.
+func (a Applied) Uses(file iocgroup.File) bool {
+	for s := range a.Values {
+		if s.File == file {
+			return true
+		}
+	}
+	return false
+}
+
 // Settings returns the applied settings, with the last value of each.
 func (a Applied) Settings() iocgroup.Values {
 	last := iocgroup.Values{}
@@ -38,7 +48,7 @@ func (a Applied) Settings() iocgroup.Values {
 	return last
 }
 
-// with returns a copy of `a` that also has the values. `changed` is false if `a` has them already.
+// with returns `a` with the values added. `changed` is false if `a` has them already; the result then shares its map with `a`.
 func (a Applied) with(values iocgroup.Values) (both Applied, changed bool) {
 	both = a
 	for s, value := range values {

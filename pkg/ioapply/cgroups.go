@@ -183,22 +183,19 @@ func (c *Cgroups) Holdings(podUID string) ([]classes.Holding, map[string]Limiter
 	return holdings(podUID), byResource
 }
 
-// Look reads the values of a cgroup with the function `read`, and returns them with what was applied to the cgroup.
-func (c *Cgroups) Look(group iocgroup.Group, target classes.Holder, files []iocgroup.File, known func() Known, read Reader) (
+// Look reads the limits of a cgroup and the settings in the given files, and returns them with what was applied to the cgroup.
+func (c *Cgroups) Look(group iocgroup.Group, target classes.Holder, files []iocgroup.File, known func() Known) (
 	live iocgroup.Values, applied Applied, err error,
 ) {
 	if c.Records.IsNew(target) {
 		files = group.Machine.Files
 	}
-	live, err = read(group, files)
+	live, err = group.Read(files)
 	if err != nil {
 		return live, c.Records.Get(target), err
 	}
 	return live, c.Records.Look(target, live, known), nil
 }
-
-// Reader reads the limits of a cgroup, and the settings in the given files.
-type Reader func(iocgroup.Group, []iocgroup.File) (iocgroup.Values, error)
 
 // Known returns what the classes of pods and volumes set.
 func (c *Cgroups) Known() Known {

@@ -148,6 +148,22 @@ func (r *Records) IsNew(target classes.Holder) bool {
 	return r.isLost && !r.byCgroup[keyOf(target)].seen
 }
 
+// IsChanging reports whether a change of the target's cgroup to a class has begun, and was not confirmed yet.
+func (r *Records) IsChanging(target classes.Holder, class string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := r.byCgroup[keyOf(target)]
+	if of.Class != class {
+		return false
+	}
+	for _, values := range of.Values {
+		if len(values) > 1 {
+			return true
+		}
+	}
+	return false
+}
+
 func (k Known) adopt(live iocgroup.Values, former []iocgroup.Value) Applied {
 	found := Applied{Values: map[iocgroup.Setting][]iocgroup.Value{}}
 	candidates := map[iocgroup.Setting][]iocgroup.Value{}

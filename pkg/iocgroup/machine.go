@@ -55,12 +55,16 @@ type Machine struct {
 }
 
 // FilesOf returns those files of the machine for which `v` has settings.
-func (m *Machine) FilesOf(v Values) []File {
-	used := map[File]bool{}
-	for s := range v {
-		used[s.File] = true
+func (m *Machine) FilesOf(v Values) []File { return m.FilesIn(v.Uses) }
+
+// FilesIn returns those files of the machine for which used(file) is true.
+func (m *Machine) FilesIn(used func(File) bool) (files []File) {
+	for _, file := range m.Files {
+		if used(file) {
+			files = append(files, file)
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(m.Files), func(file File) bool { return !used[file] })
+	return files
 }
 
 // Inspect reads the state of the machine. If the machine has no io controller, the error is that of tree.IORoot, with the remedy.
@@ -204,6 +208,9 @@ func (m *Machine) addFile(file File) {
 
 // Describe lists the disks and files whose values in a state differ from those in a new cgroup.
 func (m *Machine) Describe(state Values) string {
+	if len(state) == 0 {
+		return ""
+	}
 	var parts []string
 	for _, s := range state.Only(func(s Setting) bool { return state[s] != s.Initial() }).Sorted() {
 		switch {

@@ -78,6 +78,16 @@ func (v Values) Has(s Setting) bool {
 	return has
 }
 
+// Uses reports whether `v` has a value for a setting in the file.
+func (v Values) Uses(file File) bool {
+	for s := range v {
+		if s.File == file {
+			return true
+		}
+	}
+	return false
+}
+
 // Only filters `v`. It returns the values of those settings for which keep(setting) is true.
 func (v Values) Only(keep func(Setting) bool) Values {
 	kept := Values{}

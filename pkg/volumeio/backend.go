@@ -227,7 +227,7 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, _, to stri
 	if err != nil {
 		return err
 	}
-	live, _, err := b.cgroups.Look(group, target, nil, b.cgroups.Known, iocgroup.Group.Read)
+	live, _, err := b.cgroups.Look(group, target, nil, b.cgroups.Known)
 	if err != nil {
 		return fmt.Errorf("read the limits of the pod: %w", err)
 	}
@@ -264,7 +264,7 @@ func (b *Backend) Observe(_ context.Context, target classes.Holder, want string)
 	if err != nil {
 		return classes.Observation{Known: true}, nil //nolint:nilerr // Enforce returns the error
 	}
-	live, applied, err := b.cgroups.Look(group, target, nil, b.cgroups.Known, iocgroup.Group.Read)
+	live, applied, err := b.cgroups.Look(group, target, nil, b.cgroups.Known)
 	if err != nil {
 		return classes.Observation{}, err
 	}

@@ -30,7 +30,7 @@ func (b *Backend) removeUnused(f *iodisks.Finder, pod classes.Holder) error {
 	if err != nil {
 		return err
 	}
-	live, applied, err := b.cgroups.Look(group, pod, nil, b.cgroups.Known, iocgroup.Group.Read)
+	live, applied, err := b.cgroups.Look(group, pod, nil, b.cgroups.Known)
 	if errors.Is(err, iocgroup.ErrNotEnabled) {
 		return nil // nothing limits the pod
 	}

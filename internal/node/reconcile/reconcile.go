@@ -87,7 +87,8 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 	}
 	r.restoreStored(ctx, e)
 
-	observed, err := r.observe(ctx, e)
+	done := r.renew(ctx, e)
+	observed, err := r.observe(ctx, e, done)
 	if r.hasEnded(ctx, e, err) {
 		r.log.Debug("a container or pod ended, but the runtime has not reported its end", "holder", e.String())
 		for _, a := range e.Assignments {
@@ -100,7 +101,7 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 		r.store.NotEnforced(e, err)
 	}
 
-	if done := r.move(ctx, e, r.plan(e, observed)); len(done) > 0 {
+	if done = append(done, r.move(ctx, e, r.plan(e, observed))...); len(done) > 0 {
 		moved(e, done)
 	}
 }
@@ -115,13 +116,10 @@ func (r *Reconciler) move(ctx context.Context, e state.Holding, steps []Step) (d
 	err := r.make(ctx, e.Holder, steps)
 	switch {
 	case err == nil:
-		r.store.Modify(e.ID, func(h *state.Holding) { h.InForce = r.now() })
-		for _, s := range steps {
-			r.store.Observe(e.ID, s.Resource, s.To)
-		}
+		r.made(e, steps...)
 		return steps
 	case len(steps) > 1:
-		for _, s := range unobserved(steps) {
+		for _, s := range steps {
 			done = append(done, r.move(ctx, e, []Step{s})...)
 		}
 		return done
@@ -142,13 +140,14 @@ type observation struct {
 	draining bool
 }
 
-// observe reads the class of each resource from the kernel. If reading the class of one resource fails, observe
-// continues with the other resources.
-func (r *Reconciler) observe(ctx context.Context, e state.Holding) (observed []observation, err error) {
+// observe reads the class of each resource from the kernel, except for those of `renewed`. If reading the class of one resource
+// fails, observe continues with the other resources.
+func (r *Reconciler) observe(ctx context.Context, e state.Holding, renewed []Step) (observed []observation, err error) {
 	for _, a := range e.Assignments {
 		resource, there := r.store.Live().Resource(a.Resource)
-		if !there {
-			continue // no backend can enforce the class now
+		isOf := func(s Step) bool { return s.Resource == a.Resource }
+		if !there || slices.ContainsFunc(renewed, isOf) {
+			continue // no backend can enforce the class now, or one just has
 		}
 
 		now, observeErr := r.observeClass(ctx, resource, a.Resource, e.Holder, a.Class)
@@ -174,7 +173,7 @@ func (r *Reconciler) plan(e state.Holding, observed []observation) (steps []Step
 			})
 		}
 		if step, needed := o.step(e); needed {
-			step.observed = &o.Observation
+			step.stale = o.Stale
 			steps = append(steps, step)
 			continue
 		}
@@ -341,7 +340,7 @@ func (r *Reconciler) verify(ctx context.Context) {
 	unverified := inOrder(r.store.Where(func(h state.Holding) bool { return h.Phase == state.Unverified }))
 	defer r.beginRound()()
 	for _, e := range unverified {
-		observed, err := r.observe(ctx, e)
+		observed, err := r.observe(ctx, e, nil)
 		switch {
 		case errors.Join(err, ctx.Err()) != nil:
 		case slices.ContainsFunc(observed, func(o observation) bool { return o.Known && o.Class != o.assigned.Class }):

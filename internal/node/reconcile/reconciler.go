@@ -40,7 +40,6 @@ type Reconciler struct {
 	*configurer
 	startTime StartTime
 	hasCgroup HasCgroup
-	now       func() time.Time
 
 	// threadErrs maps each resource and class to the last error of moving the threads of this class, so that the
 	// reconciler logs each error once. The semaphore guards this map.
@@ -63,6 +62,7 @@ type enforcer struct {
 	guard   *kernel.Guard
 	changes state.Changes
 	before  BeforeMove
+	now     func() time.Time
 	log     *slog.Logger
 	runtime atomic.Pointer[Runtime]
 
@@ -99,9 +99,9 @@ func New(store *state.Store, guard *kernel.Guard, o Options) *Reconciler {
 	}
 	return &Reconciler{
 		configurer: &configurer{kinds: byField, enforcer: &enforcer{
-			store: store, guard: guard, changes: o.Changes, before: o.Before, log: o.Log, round: semaphore.NewWeighted(1),
+			store: store, guard: guard, changes: o.Changes, before: o.Before, now: o.Now, log: o.Log, round: semaphore.NewWeighted(1),
 		}},
-		startTime: o.StartTime, hasCgroup: o.HasCgroup, now: o.Now, threadErrs: map[string]string{},
+		startTime: o.StartTime, hasCgroup: o.HasCgroup, threadErrs: map[string]string{},
 	}
 }
 

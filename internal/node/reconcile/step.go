@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -17,9 +16,8 @@ import (
 // class again, and clears values that an earlier configuration of the class has set.
 type Step struct {
 	Resource, From, To string
-	// `observed` is the observation before the step. It is nil if there is none, or if the state may have changed
-	// since.
-	observed *classes.Observation
+	// stale has the properties that the holder was observed without, as in classes.Observation.
+	stale string
 }
 
 func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", s.To, s.Resource, err) }
@@ -52,18 +50,11 @@ func Enforce(ctx context.Context, store *state.Store, h classes.Holder, steps []
 		if err != nil {
 			return err
 		}
-		if err := s.enforce(ctx, backend, h); err != nil {
+		if err := backend.Enforce(ctx, h, s.From, s.To); err != nil {
 			return s.errorf(err)
 		}
 	}
 	return nil
-}
-
-func (s Step) enforce(ctx context.Context, backend classes.Backend, h classes.Holder) error {
-	if enforcer, ok := backend.(classes.ObservedEnforcer); ok && s.observed != nil {
-		return enforcer.EnforceObserved(ctx, h, *s.observed, s.From, s.To)
-	}
-	return backend.Enforce(ctx, h, s.From, s.To)
 }
 
 func backendOf(store *state.Store, resource string) (classes.Backend, error) {
@@ -94,9 +85,6 @@ func (f *enforcer) make(ctx context.Context, h classes.Holder, steps []Step) err
 			f.before(ctx, h, s.Resource, s.From)
 		}
 	}
-	if len(unified) > 0 {
-		steps = unobserved(steps) // the runtime changes what was observed
-	}
 	err = f.updateRuntime(ctx, h, unified)
 	switch {
 	case errors.Is(err, state.ErrRuntimeBusy):
@@ -113,12 +101,44 @@ func (f *enforcer) make(ctx context.Context, h classes.Holder, steps []Step) err
 	return nil
 }
 
+// renew enforces the classes of a holder again whose values the last configuration has changed. It returns the steps that are done. If a
+// step fails, the observation that follows finds the reason, and the step is tried again.
+func (f *enforcer) renew(ctx context.Context, e state.Holding) (done []Step) {
+	for _, a := range e.Assignments {
+		s := Step{Resource: a.Resource, From: a.Class, To: a.Class}
+		if f.hasChanged(e, a) && f.make(ctx, e.Holder, []Step{s}) == nil {
+			f.made(e, s)
+			done = append(done, s)
+		}
+	}
+	return done
+}
+
+// hasChanged reports whether a holder has the values of an earlier configuration of its class, and can get the new ones.
+func (f *enforcer) hasChanged(e state.Holding, a classes.Assignment) bool {
+	resource, there := f.store.Live().Resource(a.Resource)
+	_, elsewhere := e.Observed[a.Resource]
+	if !there || elsewhere || e.Phase == state.Unverified || resource.Unavailable != nil || f.store.Live().Drains(a) {
+		return false
+	}
+	checker, ok := resource.Backend.(classes.ChangeChecker)
+	return ok && checker.HasChanged(e.Holder, a.Class)
+}
+
+// made records steps that are done.
+func (f *enforcer) made(e state.Holding, steps ...Step) {
+	f.store.Modify(e.ID, func(h *state.Holding) { h.InForce = f.now() })
+	for _, s := range steps {
+		f.store.Observe(e.ID, s.Resource, s.To)
+	}
+}
+
 // possible returns an error if a container would have to change a property that a runtime sets at the creation only. A stale property
 // that both classes set alike was changed by the container itself, and does not keep it from moving.
 func (f *enforcer) possible(h classes.Holder, steps []Step) error {
 	for _, s := range steps {
-		if s.From != s.To && s.observed != nil && s.observed.Stale != "" && !f.setAlike(h, s) {
-			return s.errorf(fmt.Errorf("%w: a runtime sets %s only when it creates a container; create the pod again", state.ErrImmutable, s.observed.Stale))
+		if s.From != s.To && s.stale != "" && !f.setAlike(h, s) {
+			return s.errorf(fmt.Errorf("%w: a runtime sets %s only when it creates a container; create the pod again", state.ErrImmutable, s.stale))
 		}
 	}
 	return nil
@@ -141,18 +161,9 @@ func (f *enforcer) setAlike(h classes.Holder, s Step) bool {
 func (f *enforcer) enforceAgain(ctx context.Context, h classes.Holder, steps []Step) error {
 	err := f.enforce(ctx, h, steps)
 	if err != nil && f.store.Runtime().NoUpdates != "" {
-		err = f.enforce(ctx, h, unobserved(steps))
+		err = f.enforce(ctx, h, steps)
 	}
 	return err
-}
-
-// unobserved returns the steps without what was observed before them.
-func unobserved(steps []Step) []Step {
-	steps = slices.Clone(steps)
-	for i := range steps {
-		steps[i].observed = nil
-	}
-	return steps
 }
 
 // undo reverts all steps in reverse order. Reverting a step that was not made changes nothing. If reverting one step

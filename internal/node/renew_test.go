@@ -1,0 +1,64 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+const readLimit = "blkio.throttle.read_bps_device"
+
+// reload changes a limit of the container's class, and lets writes of this limit fail.
+func reload(t *testing.T, fault simcgroup.Fault) (f *blockioMachine, moved int) {
+	t.Helper()
+	f = newBlockIOMachine(t, true, "second")
+	f.mustConfigure(t, strings.ReplaceAll(blockioFiles, "2M", "3M"))
+	if fault.Op != "" {
+		f.host.Cgroups().Inject(fault)
+	}
+	return f, f.Reconcile(t.Context())
+}
+
+func (f *blockioMachine) wantReadLimit(t *testing.T, want string) {
+	t.Helper()
+	data, err := f.host.ReadFile("/sys/fs/cgroup/blkio" + machinePath + "/" + readLimit)
+	if string(data) != want || err != nil {
+		t.Errorf("%s has %q, %v; want %q", readLimit, data, err, want)
+	}
+}
+
+func TestAReloadSetsTheNewValuesOfRunningContainers(t *testing.T) {
+	f, moved := reload(t, simcgroup.Fault{})
+	f.wantReadLimit(t, "8:32 3000000\n")
+	if again := f.Reconcile(t.Context()); moved != 1 || again != 0 {
+		t.Errorf("%d and then %d containers were moved, want 1 and 0", moved, again)
+	}
+}
+
+func TestAWriteOfAReloadThatFailsOnceIsRepeated(t *testing.T) {
+	f, moved := reload(t, simcgroup.Fault{Op: "write", File: readLimit, Err: syscall.EIO})
+	f.wantReadLimit(t, "8:32 3000000\n")
+	if moved != 1 {
+		t.Errorf("%d containers were moved, want 1", moved)
+	}
+}
+
+func TestAContainerKeepsItsValuesWhileAReloadCannotSetTheNewOnes(t *testing.T) {
+	f, moved := reload(t, simcgroup.Fault{Op: "write", File: "blkio.throttle.write_bps_device", Err: syscall.EIO, Lasting: true})
+	f.wantReadLimit(t, "8:32 2000000\n")
+	if class := f.class(t); moved != 0 || class != "" {
+		t.Errorf("%d containers were moved, and the reported class is %q; want 0 and none", moved, class)
+	}
+
+	f.host.Cgroups().Heal()
+	f.Reconcile(t.Context())
+	f.wantReadLimit(t, "8:32 3000000\n")
+	if class := f.class(t); class != "second" {
+		t.Errorf("the reported class is %q after the kernel accepts writes again", class)
+	}
+}
