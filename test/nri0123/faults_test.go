@@ -128,7 +128,7 @@ func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 	t.Run("the two sides have the expected versions of NRI", func(t *testing.T) { versions(t, binary) })
 	for name, test := range map[string]func(*testing.T, *rig){
 		"a plugin that gets no CPU for a while recovers":                 missesRequests,
-		"what a plugin that hangs means for pods that require it":        hangsInEachHook,
+		"pods that require the plugin are not created while it hangs":    hangsInEachHook,
 		"the largest environments that NRI transfers need little memory": needsLittleMemory,
 		"changes of classes beside hooks do not hang the runtime":        changesBesideHooks,
 		"a plugin that is stopped leaves no container without its class": leavesBetweenHooks,

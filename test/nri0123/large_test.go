@@ -14,7 +14,7 @@ import (
 // memoryLimit is the plugin's memory limit in the DaemonSet, in bytes.
 const memoryLimit = 256 << 20
 
-// needsLittleMemory runs pods with large annotations, of which one half has large labels and the other half has containers with large
+// needsLittleMemory runs pods with large annotations. Half of the pods have large labels, and the others have containers with large
 // environment variables. The sizes are the largest that NRI can transfer, because four pods with their containers fill a message of 4 MiB.
 func needsLittleMemory(t *testing.T, r *rig) {
 	const containers, size, annotations = 220, 740 << 10, 240 << 10

@@ -176,7 +176,7 @@ func goldAdjustment(*api.PodSandbox, *api.Container) (*api.ContainerAdjustment, 
 }
 
 func TestSpec(t *testing.T) {
-	t.Run("what plugins adjust is what runc gets", func(t *testing.T) {
+	t.Run("runc gets the adjustments of the plugins", func(t *testing.T) {
 		m := &machine{}
 		r := newRuntime(t, nriruntime.Options{OCI: m})
 		connect(t, r, &plugin{create: goldAdjustment})

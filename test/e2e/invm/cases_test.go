@@ -55,7 +55,7 @@ func TestNode(t *testing.T) {
 		t.Run("memory is reclaimed from the containers that no class protects", func(t *testing.T) { reclaimed(t, n) })
 	}
 	if n.machine()&eachRuntime != 0 {
-		t.Run("no moment without the class", func(t *testing.T) { alwaysInClass(t, n) })
+		t.Run("the values of the class are always in the cgroup", func(t *testing.T) { alwaysInClass(t, n) })
 	}
 
 	if n.machine()&(intelV2|amdV2) != 0 {
@@ -95,7 +95,7 @@ type nodeCase struct {
 // the CPU, the cgroup version or the runtime runs on one machine only.
 func nodeCases() []nodeCase {
 	return []nodeCase{
-		{name: "containers and what is exec'd into them are in their groups", test: groups, on: byRunc},
+		{name: "containers and processes exec'd into them are in their groups", test: groups, on: byRunc},
 		{name: "throttles are in place before the first instruction and hold", test: throttles, on: byRunc},
 		{name: "rootfs and ephemeral are the disks of the runtime and of the kubelet", test: aliases, on: intelV2},
 		{name: "volumes have the limits of their classes, from the start of a container until its end", test: volumes, on: intelV2 | crioIntel},
@@ -116,7 +116,7 @@ func nodeCases() []nodeCase {
 		{name: "a container that forks continuously is moved as a whole or not at all", test: forks, on: intelV1},
 		{name: "a valid change of the class file reaches running containers", test: changedFiles, on: containerd | crioIntel},
 		{name: "a class that is removed drains, and comes back", test: removedClass, on: amdV2},
-		{name: "what others do to resctrl groups is put right", test: damagedGroups, on: intelV2},
+		{name: "changes of other programs to resctrl groups are corrected", test: damagedGroups, on: intelV2},
 		{name: "the CPUs of a cache go offline and online", test: cpusComeAndGo, on: intelV1},
 		{name: "disks are removed and added while containers run", test: disksComeAndGo, on: intelV2 | intelV1},
 		{name: "a container whose class cannot be enforced does not start", test: startsOutside, on: crioIntel},

@@ -52,7 +52,7 @@ func runByCrun(t *testing.T, n *node) {
 	}
 
 	for _, c := range []nodeCase{
-		{name: "containers and what is exec'd into them are in their groups", test: groups, on: everywhere},
+		{name: "containers and processes exec'd into them are in their groups", test: groups, on: everywhere},
 		{name: "an update moves all processes of a container or none", test: changedClass, on: everywhere},
 		{name: "classes survive a resize of the container", test: resizes, on: everywhere},
 		{name: "a container whose class cannot be enforced does not start", test: startsOutside, on: crio},

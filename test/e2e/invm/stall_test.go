@@ -43,7 +43,7 @@ type turn struct {
 // containers, and while the class file changes. With NRI before 0.12.1, an update that a plugin requests then hangs the runtime.
 func changesUnderLoad(t *testing.T, p *pod) { underLoad(t, p, throttled(t)) }
 
-// TestChangesUnderLoad is changesUnderLoad without the other cases, on a machine that may lack RDT and have only the disk /dev/vda.
+// TestChangesUnderLoad runs only the case changesUnderLoad, on a machine that may lack RDT and have only the disk /dev/vda.
 func TestChangesUnderLoad(t *testing.T) {
 	n := startNode(t)
 	writeClassFile(t, `

@@ -56,16 +56,16 @@ func TestSystemd(t *testing.T) {
 	n.foreign = foreignNow(t)
 	p := n.runPod(t, "shared", requests())
 	for _, c := range []nodeCase{
-		{name: "containers and what is exec'd into them are in their groups", test: groups, on: everywhere},
+		{name: "containers and processes exec'd into them are in their groups", test: groups, on: everywhere},
 		{name: "the usage of a class includes ended containers whose cgroups are gone", test: containerUsage, on: everywhere},
-		{name: "systemd is reloaded under what runs", test: reloadsOfSystemd, on: containerd},
-		{name: "units are changed under what runs", test: changedUnits, on: containerd},
+		{name: "systemd is reloaded while containers run", test: reloadsOfSystemd, on: containerd},
+		{name: "another program changes the units of containers and pods", test: changedUnits, on: containerd},
 		{name: "classes survive a resize of the container", test: resizes, on: everywhere},
 		{name: "restarts of plugin and runtime change no container", test: restarts, on: everywhere},
 	} {
 		c.run(t, p)
 	}
-	t.Run("no moment without the class", func(t *testing.T) { alwaysInClass(t, n) })
+	t.Run("the values of the class are always in the cgroup", func(t *testing.T) { alwaysInClass(t, n) })
 	t.Run("an idle pod gets its CPU weight back when it leaves the class", func(t *testing.T) { idlePods(t, n) })
 }
 

@@ -20,17 +20,17 @@ func TestPrograms(t *testing.T) {
 	t.Cleanup(func() { n.kubectl(t, "delete", "--ignore-not-found", "-f", crd) }) // Helm refuses to install over an existing CRD
 	t.Run("a missing CRD is one line in the log", func(t *testing.T) { missingCRD(t, n, p) })
 	t.Run("capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) })
-	t.Run("what cannot be meant is refused", func(t *testing.T) { wrongRequestsAreRefused(t, n) })
+	t.Run("invalid requests are refused", func(t *testing.T) { wrongRequestsAreRefused(t, n) })
 	runNightly(t, "the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) })
 	t.Run("a higher priority preempts", func(t *testing.T) { priorityPreempts(t, n) })
 	t.Run("restarts leave pods alone", func(t *testing.T) { restartsLeavePodsAlone(t, n, p) })
 	t.Run("reports agree with the kernel", n.holds)
 	runNightly(t, "classes are added, removed and changed", func(t *testing.T) { classesChange(t, n, p) })
 	t.Run("reports agree with the kernel", n.holds)
-	t.Run("capacity below use kills nothing", func(t *testing.T) { capacityBelowUse(t, n, p) })
-	t.Run("who has a class that is removed is evicted where class files say so", func(t *testing.T) { evictionsAreAskedFor(t, n, p) })
+	t.Run("a capacity below the used slots ends no container", func(t *testing.T) { capacityBelowUse(t, n, p) })
+	t.Run("pods of a removed class are evicted if onClassRemoved is evict", func(t *testing.T) { evictionsAreAskedFor(t, n, p) })
 	t.Run("a static pod takes a slot", func(t *testing.T) { staticPodTakesASlot(t, n) })
-	t.Run("without the plugin no new pod comes", func(t *testing.T) { pluginAway(t, n, p) })
+	t.Run("pods that request a class are not scheduled while the plugin is stopped", func(t *testing.T) { pluginAway(t, n, p) })
 	t.Run("reports agree with the kernel", n.holds)
 	runNightly(t, "the node's object and the pods show the assignments", func(t *testing.T) { assignmentsArePublished(t, n, true) })
 	t.Run("a class changed by hand is reported and counted", func(t *testing.T) { changedByHand(t, n) })
@@ -38,7 +38,7 @@ func TestPrograms(t *testing.T) {
 	t.Run("annotations that request nothing are reported on the pod", func(t *testing.T) { typosAreReported(t, n) })
 	t.Run("annotations are followed", func(t *testing.T) { annotationsAreFollowed(t, n) })
 	runNightly(t, "the API server is away for a time", func(t *testing.T) { serverAway(t, n, p) })
-	t.Run("writes are few", func(t *testing.T) { writesAreFew(t, n, p) })
+	t.Run("the shim writes little to the API server", func(t *testing.T) { writesAreFew(t, n, p) })
 	t.Run("class files reach the node's status", func(t *testing.T) { timeToStatus(t, n, p) })
 	t.Run("reports agree with the kernel", n.holds)
 }
@@ -49,6 +49,7 @@ func capacityIsPublished(t *testing.T, n *node) {
 	n.offered(t, "slow", "1k", "1k")
 }
 
+// wrongRequestsAreRefused runs pods with requests that the scheduler accepts, and the node refuses.
 func wrongRequestsAreRefused(t *testing.T, n *node) {
 	n.run(t,
 		pod{name: "two-units", classes: []string{"blockio.gold"}, units: 2},
@@ -214,6 +215,7 @@ func (n *node) setGold(t *testing.T, p installation, capacity int) {
 	})
 }
 
+// pluginAway kills the plugin. A new pod waits until the plugin is back, and a running pod keeps its container.
 func pluginAway(t *testing.T, n *node, p *programs) {
 	n.run(t, pod{name: "runs", classes: []string{"blockio.gold"}})
 	n.running(t, "runs")

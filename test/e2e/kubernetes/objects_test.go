@@ -315,6 +315,7 @@ func (n *node) quiet(t *testing.T, some time.Duration) int {
 	return last
 }
 
+// writesAreFew counts the writes of the shim for one change of class, in an idle time, and after a restart of the shim.
 func writesAreFew(t *testing.T, n *node, p *programs) {
 	n.run(t, pod{name: "counted"})
 	n.running(t, "counted")

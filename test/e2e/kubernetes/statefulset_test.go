@@ -41,7 +41,7 @@ func TestStatefulSetVolumes(t *testing.T) {
 		})
 	}
 	run("the volumes of ordered replicas grow, also those of new replicas", "OrderedReady", volumesGrow)
-	run("a driver that fails stops parallel replicas neither before nor after", "Parallel", driverFailsInParallel)
+	run("a driver that fails for one of the parallel replicas does not stop the others", "Parallel", driverFailsInParallel)
 	run("volumes that a driver expands only offline grow while the pods are away", "Parallel", offlineOnly)
 	if !testing.Short() { // takes half a minute
 		run("the driver gives the volumes a class", "Parallel", volumesGetClasses)
@@ -50,8 +50,8 @@ func TestStatefulSetVolumes(t *testing.T) {
 		run("Argo CD and Flux may change the size in the template", "Parallel", gitOpsChanges)
 	}
 	run("helm, kubectl and others may change the size in the template", "Parallel", templatesChange)
-	run("without some of the objects, StatefulSets that request nothing are changed", "Parallel", objectsAreLost)
-	run("pods that are away or have an older revision are waited for", "Parallel", podsAreAwaited)
+	run("StatefulSets that request nothing can be changed while some of the objects are missing", "Parallel", objectsAreLost)
+	run("the controller waits for pods that are away or have an older revision", "Parallel", podsAreAwaited)
 }
 
 // database is the StatefulSet of testdata/statefulset.yaml.
