@@ -18,12 +18,12 @@ func TestCompletion(t *testing.T) {
 		want          string
 	}{
 		{"of pods", "assignments", []string{""}, "default/web kube-system/agent"},
-		{"of pods that were begun", "assignments", []string{"kube"}, "kube-system/agent"},
-		{"of UIDs that were begun", "update", []string{"uid-w"}, "uid-web"},
+		{"of pods by a prefix", "assignments", []string{"kube"}, "kube-system/agent"},
+		{"of UIDs by a prefix", "update", []string{"uid-w"}, "uid-web"},
 		{"of nothing after the pod", "assignments", []string{"default/web", ""}, ""},
 		{"of containers", "update", []string{"kube-system/agent", ""}, "main side vendor.example/network=fast"},
 		{"of classes", "update", []string{"default/web", "main", ""}, "rdt=gold rdt=bronze blockio=high-prio blockio=throttled"},
-		{"of a class that was begun", "update", []string{"default/web", "main", "rdt=g"}, "rdt=gold"},
+		{"of a class by a prefix", "update", []string{"default/web", "main", "rdt=g"}, "rdt=gold"},
 		{"of the full name of a resource", "update", []string{"default/web", "main", "k8s.io/r"}, "k8s.io/rdt=gold k8s.io/rdt=bronze"},
 		{"of further pairs without the resource of the first", "update", []string{"default/web", "main", "rdt=gold,"}, "rdt=gold,blockio=high-prio rdt=gold,blockio=throttled"},
 		{"of nothing after the classes", "update", []string{"default/web", "main", "rdt=gold", ""}, ""},

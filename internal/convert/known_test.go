@@ -103,7 +103,7 @@ func TestConvertWithoutKnownResources(t *testing.T) {
 			pod("", "", "      limits:\n        qos.noderesource.dev/rdt.gold: 1\n"), nil,
 		},
 		{
-			"what has no known scope is asked for by annotation, with a note", pod("", "  qosResources: [{name: vendor.example/net, class: fast}]\n", "      {}\n"),
+			"a resource without a known scope is requested by annotation, with a note", pod("", "  qosResources: [{name: vendor.example/net, class: fast}]\n", "      {}\n"),
 			strings.Replace(pod("  annotations:\n    qos.noderesource.dev/pod: vendor.example/net=fast\n", "", ""), "resources:\n", "resources: {}\n", 1),
 			[]string{"the scope of vendor.example/net is unknown, so the pod requests the class by annotation, and the scheduler does not see annotations; " +
 				"pass --class-files or --from-cluster"},

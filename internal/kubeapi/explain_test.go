@@ -124,7 +124,7 @@ func TestExplain(t *testing.T) {
 			code: 409, body: statusBody(409, metav1.StatusReasonConflict, "the object has been modified"), outcome: kubeapi.Conflict,
 			line: "the object was modified concurrently, trying again: the object has been modified",
 		},
-		"what the schema rejects points to the CRD": {
+		"an error of the schema points to the CRD": {
 			code: 422, body: statusBody(422, metav1.StatusReasonInvalid, "status.x: Invalid value"), outcome: kubeapi.Invalid,
 			line: "the API server rejects the object: status.x: Invalid value",
 		},

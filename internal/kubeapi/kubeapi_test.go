@@ -27,7 +27,7 @@ func TestRetryDelays(t *testing.T) {
 		"steps double up to a minute": {err: errors.New("x"), random: 1, want: []time.Duration{
 			time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute}},
 		"the whole of a step is drawn from":                       {err: errors.New("x"), random: 0, want: []time.Duration{0, 0, 0}},
-		"what a person has to repair waits long at once":          {err: refused, random: 0.5, want: []time.Duration{30 * time.Second, 30 * time.Second}},
+		"an error that a person has to repair waits long at once": {err: refused, random: 0.5, want: []time.Duration{30 * time.Second, 30 * time.Second}},
 		"so does a problem that a caller described":               {err: &Problem{Line: "x"}, random: 1, want: []time.Duration{time.Minute}},
 		"a server is not asked before its Retry-After, but later": {err: retryAfter(429, 10, "busy"), random: 0.5, want: []time.Duration{10500 * time.Millisecond, 11 * time.Second}},
 		"nor one that is unavailable for a while":                 {err: retryAfter(503, 3, "busy"), random: 0, want: []time.Duration{3 * time.Second}},

@@ -67,7 +67,7 @@ func TestQuotaPrints(t *testing.T) {
 				"\nError: there is 1 problem; nothing was written\n"},
 		},
 		{
-			"what limits nothing",
+			"a quota that limits nothing",
 			convertRun{stdin: strings.NewReader(kepQuota + "  hard:\n    limits.qos.noderesource.dev/rdt.gold: 2\n"), args: []string{"quota", "-f", "-"}},
 			answer{0, strings.Replace(stockQuota, "  hard:\n", "  hard:\n    limits.qos.noderesource.dev/rdt.gold: 2\n", 1),
 				networkNotes + "note: limits.qos.noderesource.dev/rdt.gold limits nothing, because Kubernetes never enforces this prefix for extended resources; " +

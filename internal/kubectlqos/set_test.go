@@ -146,7 +146,7 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 		{"a class that the node refuses", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.refusesAfter(t, time.Second, full)
 		}, answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
-		{"what was refused before is reported at once", goldPod().asks("rdt=silver"), []string{"p", "-c", "main", "rdt=silver", "--timeout", "1ns"},
+		{"an earlier refusal is reported at once", goldPod().asks("rdt=silver"), []string{"p", "-c", "main", "rdt=silver", "--timeout", "1ns"},
 			func(t *testing.T, r *setRig) { r.refuses(t, "main", "ChangeRefused", full) },
 			answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main already had this value before this command and keeps it, so the node makes the change as soon as possible` + "\n"}, "rdt=silver"},
 		{"an old refusal is not taken for a new one", goldPod().asks("rdt=silver"),
@@ -261,12 +261,12 @@ func TestSetWritesNothingThatNoNodeWouldMake(t *testing.T) {
 		{"an unknown resource", goldPod(), nil, []string{"p", "rtd=gold"}, 1, `pod/p container main: resource "rtd" does not exist on n1; available: k8s.io/rdt`},
 		{"a resource of pods for a container", goldPod(), disk, []string{"p", "vendor.example/disk=fast"}, 1, "pod/p container main: vendor.example/disk is for pods, not for containers; request it in annotation qos.noderesource.dev/pod"},
 		{"an unknown class of pods", goldPod(), disk, []string{"p", "--pod", "vendor.example/disk=faster"}, 1, `pod/p class "faster" of vendor.example/disk does not exist on n1; available: fast (did you mean fast?)`},
-		{"what contradicts the limits", aPod("p").on("n1").limited(gold).running(), nil, []string{"p", "rdt=silver"}, 1,
+		{"a request that contradicts the limits", aPod("p").on("n1").limited(gold).running(), nil, []string{"p", "rdt=silver"}, 1,
 			`pod/p container main: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits; limits of a running pod cannot be changed, so recreate the pod`},
 		{"for the pod, what all containers ask for themselves", goldPod(), nil, []string{"p", "--pod", "rdt=silver"}, 1, "the pod's request changes nothing, because its containers have their own requests: main (by container.qos.noderesource.dev/main); choose a container with -c"},
 		{"an annotation that cannot be read", goldPod().asks("gold"), nil, []string{"p", "rdt=silver"}, 1, `annotation container.qos.noderesource.dev/main of pod p: the request has "gold", which is not of the form resource=class; repair it with kubectl annotate --overwrite`},
 		{"no pair", goldPod(), nil, []string{"p"}, 2, `usage: POD and at least one RESOURCE=CLASS or RESOURCE- are required; see "kubectl qos set --help"`},
-		{"what is no pair", goldPod(), nil, []string{"p", "gold"}, 2, `usage: the request has "gold", which is not of the form resource=class; write a request like rdt=silver, or rdt- to remove the request; see "kubectl qos set --help"`},
+		{"a request that is no pair", goldPod(), nil, []string{"p", "gold"}, 2, `usage: the request has "gold", which is not of the form resource=class; write a request like rdt=silver, or rdt- to remove the request; see "kubectl qos set --help"`},
 		{"an empty word", goldPod(), nil, []string{"p", "rdt=gold,"}, 2, `usage: "" names no resource; write a request like rdt=silver, or rdt- to remove the request; see "kubectl qos set --help"`},
 		{"a resource twice", goldPod(), nil, []string{"p", "rdt=gold", "k8s.io/rdt-"}, 2, `usage: k8s.io/rdt is named twice; write each resource once; see "kubectl qos set --help"`},
 		{"container and pod", goldPod(), nil, []string{"p", "-c", "main", "--pod", "rdt=gold"}, 2, `usage: --pod and --container cannot be used together; see "kubectl qos set --help"`},

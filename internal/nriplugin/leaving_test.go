@@ -15,8 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// TestALeavingSessionRefusesContainersWhoseVolumesHaveClasses creates containers for which the runtime does not have to
-// set anything.
+// TestALeavingSessionRefusesContainersWhoseVolumesHaveClasses uses containers that need no adjustment by the runtime.
 func TestALeavingSessionRefusesContainersWhoseVolumesHaveClasses(t *testing.T) {
 	const resource = "test.example/volume"
 	kinds := []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.VolumeScope}, map[string]*nodetest.Backend{resource: nodetest.NewBackend()})}

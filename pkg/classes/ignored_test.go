@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// TestAnnotationsThatRequestNothing checks that Ignored reports unknown keys of the plugin, and keys that name no container of the pod.
 func TestAnnotationsThatRequestNothing(t *testing.T) {
 	const noContainer, noRequest = " names no container of the pod; its containers are main, side",
 		" is not known; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"

@@ -42,6 +42,8 @@ func (n *noMounts) ReadFile(path string) ([]byte, error) {
 	return n.FS.ReadFile(path)
 }
 
+// TestMountsThatCannotBeReadAreNoRemount checks that Repair does not take a mountinfo that cannot be read, or that has a long line, for a
+// remount of resctrl.
 func TestMountsThatCannotBeReadAreNoRemount(t *testing.T) {
 	mbps := sim.IntelSpec()
 	mbps.Options = "mba_MBps"
@@ -52,7 +54,8 @@ func TestMountsThatCannotBeReadAreNoRemount(t *testing.T) {
 	}
 }
 
-// wantNoRemount applies classes, sets disturbed, and checks that nothing changes, even if another program removes a group.
+// wantNoRemount applies classes, sets `disturbed`, and checks that Repair finds no drift. Then it removes a group, and checks that Repair
+// restores only this group.
 func wantNoRemount(t *testing.T, host resctrl.FS, disturbed *bool) {
 	t.Helper()
 	b := newBackend(host, nil)

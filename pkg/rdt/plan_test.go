@@ -62,12 +62,12 @@ func TestPlan(t *testing.T) {
 			want: []string{"create resctrl group qos-0", `write "L3:0=ff" to resctrl group qos-a`,
 				`write "L3:0=f00\nMB:0=40" to resctrl group qos-0`},
 		},
-		"what shrinks comes before what grows": {
+		"groups that shrink come before groups that grow": {
 			current: map[string]string{"qos-a": "L3:0=00f\nMB:0=20", "qos-b": "L3:0=ff0\nMB:0=80"},
 			wanted:  map[string]string{"qos-a": "L3:0=0ff\nMB:0=60", "qos-b": "L3:0=f00\nMB:0=40"},
 			want:    []string{`write "L3:0=f00\nMB:0=40" to resctrl group qos-b`, `write "L3:0=ff\nMB:0=60" to resctrl group qos-a`},
 		},
-		"what moves shrinks first to what it keeps": {
+		"a group that moves first shrinks to the bits that it keeps": {
 			current: map[string]string{"qos-a": "L3:0=0ff"},
 			wanted:  map[string]string{"qos-a": "L3:0=ff0"},
 			want:    []string{`write "L3:0=f0" to resctrl group qos-a`, `write "L3:0=ff0" to resctrl group qos-a`},

@@ -21,7 +21,7 @@ func TestVolumeClassesAreStrict(t *testing.T) {
 	}
 	text := strings.Join(got, "\n")
 	for _, want := range []string{
-		`"1" is too small; the minimum is 2`, `"x" is not a quantity`, `"maybe" is neither refuse nor limit`, `classes.b: sets no limit`, `maxReads`, `unknown`,
+		`"1" is too small; the minimum is 2`, `"x" is not a quantity`, `"maybe" is neither refuse nor limit`, `classes.b: sets no limit`, `classes.c: sets no limit`, `maxReads`, `unknown`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no problem %q in:\n%s", want, text)

@@ -80,7 +80,7 @@ func TestACounterThatDecreasesOrAppearsCountsFromItsNextSample(t *testing.T) {
 	}
 }
 
-// TestSamplesThatLackAContainerDoNotRaiseItsRate leaves a container out of some samples. What it used meanwhile is
+// TestSamplesThatLackAContainerDoNotRaiseItsRate leaves a container out of some samples. Its usage in this time is
 // spread over these samples, also when the ring has removed some of them.
 func TestSamplesThatLackAContainerDoNotRaiseItsRate(t *testing.T) {
 	r := history.NewRing(history.Budget)
