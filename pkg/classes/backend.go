@@ -202,7 +202,7 @@ type Observation struct {
 	// volume, it describes limits that are lower than those of the class. Foreign is empty if no other program has set anything.
 	Foreign string
 	// Stale names the properties of the class that the target has with other values, e.g. "oomScoreAdj rlimits.nofile": the runtime
-	// sets them at the creation only, and the class was changed since, or the process has changed them. They are separated by
+	// sets them only when it creates the container, and the class was changed since, or the process has changed them. They are separated by
 	// spaces. The other properties of the class are in force.
 	Stale string
 	// Limited describes what keeps properties of the class from having their effect although the target has them, e.g. "memory.low 64Mi

@@ -1791,14 +1791,15 @@ type Assignment struct {
 	// Read from the kernel every 15 s; empty if no other program has set anything.
 	Foreign string `protobuf:"bytes,18,opt,name=foreign,proto3" json:"foreign,omitempty"`
 	// Properties of the class that the container has with other values, separated by spaces: "oomScoreAdj rlimits.nofile". The
-	// runtime sets them at the creation only, and the class was changed since, or the container has changed them. Read from the
-	// kernel every 15 s; the other properties of the class are in force.
+	// runtime sets them only when it creates the container, and the class was changed since, or the container has changed them.
+	// Read from the kernel every 15 s; the other properties of the class are in force.
 	Stale string `protobuf:"bytes,19,opt,name=stale,proto3" json:"stale,omitempty"`
 	// What keeps properties of the class from having their effect although they are set, e.g. "memory.low 64Mi has no effect because
 	// kubepods.slice has memory.low 0". It has no commas and no semicolons. Read from the kernel every 15 s.
 	Limited string `protobuf:"bytes,20,opt,name=limited,proto3" json:"limited,omitempty"`
 	// Values that the kubelet has requested for the container and the class has replaced, e.g. "memory.high 966365184, oomScoreAdj 900".
-	// The container gets them back when it leaves the class, except those that a runtime sets at the creation only.
+	// The container gets them back when it leaves the class, except those that a runtime sets only when it
+	// creates the container.
 	Replaced      string `protobuf:"bytes,21,opt,name=replaced,proto3" json:"replaced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

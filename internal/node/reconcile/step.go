@@ -133,8 +133,8 @@ func (f *enforcer) made(e state.Holding, steps ...Step) {
 	}
 }
 
-// possible returns an error if a container would have to change a property that a runtime sets at the creation only. A stale property
-// that both classes set alike was changed by the container itself, and does not keep it from moving.
+// possible returns an error if a container would have to change a property that a runtime sets only when it creates the container. A
+// stale property that both classes set alike was changed by the container itself, and does not keep it from moving.
 func (f *enforcer) possible(h classes.Holder, steps []Step) error {
 	for _, s := range steps {
 		if s.From != s.To && s.stale != "" && !f.setAlike(h, s) {
@@ -144,7 +144,8 @@ func (f *enforcer) possible(h classes.Holder, steps []Step) error {
 	return nil
 }
 
-// setAlike reports whether both classes of a step set the same properties that a runtime sets at the creation only.
+// setAlike reports whether both classes of a step set the same values of the properties that a runtime sets only when it creates the
+// container.
 func (f *enforcer) setAlike(h classes.Holder, s Step) bool {
 	backend, err := backendOf(f.store, s.Resource)
 	if err != nil {
