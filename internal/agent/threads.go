@@ -57,7 +57,7 @@ func followThreads(ctx context.Context, joined <-chan struct{}, move func(contex
 		case <-timer.C:
 			last := move(ctx)
 			if byEvent {
-				// A process that joins can cause two events, of which the second one finds nothing to move.
+				// A process that joins can cause two events, and the second one finds nothing to move.
 				soonest = time.Now().Add(shortestPause(last.Took, last.Moved+before.Moved > 0))
 				byEvent, before = false, last
 			}

@@ -56,7 +56,7 @@ type content struct {
 	change
 }
 
-// change is a later line of a file. What is null was removed.
+// change is a later line of a file. A value of null means that the entry was removed.
 type change struct {
 	Changes   map[string][]classes.Assignment `json:"changes,omitempty"`
 	Originals map[string]classes.Adjustment   `json:"originals,omitempty"`

@@ -32,8 +32,8 @@ func newRecommendCommand(c *cluster) *cobra.Command {
 		Use:   "recommend POD|TYPE/NAME",
 		Short: "Show which class fits what a workload uses, or which class would have to be added",
 		Long: `recommend compares what the containers of a pod have used in the last 15 minutes with the limits of the node's classes: block
-I/O, memory.high, memory bandwidth and cache. It shows the class whose limits a container rarely reaches, and of which it leaves the least
-over. If no class fits, it shows the limits that a class would need. TYPE is deployment, statefulset or daemonset. It changes nothing.
+I/O, memory.high, memory bandwidth and cache. Among the classes whose limits a container rarely reaches, it shows the one with the
+least unused. If no class fits, it shows the limits that a class would need. TYPE is deployment, statefulset or daemonset. It changes nothing.
 
 A container that its class holds at a limit would use more, and nobody knows how much. recommend then shows the next larger class; ask again after
 the change. It says so if too little is recorded.

@@ -5,7 +5,8 @@ package replicated
 
 import "time"
 
-// MinRetry is the delay after the first failure. What the API server refuses is tried again, because a quota may be raised at any time.
+// MinRetry is the delay after the first failure. A write that the API server refuses is tried again, because a quota
+// may be raised at any time.
 const MinRetry = time.Second
 
 // MaxRetry is the delay after many failures.

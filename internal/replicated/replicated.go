@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replicated runs a controller in several replicas, of which the leader writes.
+// Package replicated runs a controller in several replicas; only the leader writes.
 package replicated
 
 import (

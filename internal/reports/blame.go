@@ -28,7 +28,7 @@ type Blame struct {
 	To   time.Time `json:"to"`
 	// Points is the number of points in the history.
 	Points int `json:"-"`
-	// Incomplete is the number of containers for which, or for all disks of which, the history has no room.
+	// Incomplete is the number of containers for which the history has no room, or not for all of their disks.
 	Incomplete int        `json:"incompleteContainers"`
 	Sufferers  []Sufferer `json:"sufferers"`
 }

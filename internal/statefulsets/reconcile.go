@@ -69,7 +69,7 @@ func (c *controller) reconcile(ctx context.Context, key string) (again time.Dura
 	return sooner(again, retry), errors.Join(failure, err)
 }
 
-// sooner returns the shorter one of two times, of which 0 means never.
+// sooner returns the shorter one of two times. A time of 0 means never.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)

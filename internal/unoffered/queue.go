@@ -30,7 +30,8 @@ const (
 // pod is a waiting pod.
 type pod struct {
 	podevents.Pod
-	// names are the extended resources in its limits whose names have the form of a class. `omitted` is the number of those left out.
+	// `names` has the extended resources in the pod's limits that may be classes, at most maxNames. `omitted` is the number of the others
+	// that may be classes.
 	names   []string
 	omitted int
 	queued  time.Time
@@ -162,8 +163,8 @@ func (q *queue) empty() bool {
 	return len(q.pods) == 0
 }
 
-// namesOf returns the first of the names, in alphabetical order, that may be those of classes in the limits of a pod.
-// It returns none until the scheduler has reported that no node fits.
+// namesOf returns the extended resources in the limits of a pod that may be classes: the first maxNames in alphabetical
+// order, and the number of the omitted ones. It returns none until the scheduler has reported that no node fits.
 func namesOf(pod *corev1.Pod) (names []string, omitted int) {
 	unschedulable := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable

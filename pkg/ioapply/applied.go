@@ -16,8 +16,8 @@ import (
 type Applied struct {
 	// Class is the class of the container or pod. It is empty if only volumes set the values.
 	Class string `json:"class,omitempty"`
-	// Values maps each setting to the value that was applied. Until a change has succeeded, a setting has several
-	// values, of which the cgroup may have any: those before the change, and the one after it.
+	// Values maps each setting to its applied values. A setting normally has one value. Until a change has succeeded, it
+	// has the values before the change and then the new value, and the cgroup may have any of them.
 	Values map[iocgroup.Setting][]iocgroup.Value `json:"values,omitempty"`
 	// Disks maps the ID of each volume to the disks on which its limits were applied. It is nil if they are unknown,
 	// because records were lost, or saved by a version of the plugin without this field.

@@ -21,8 +21,9 @@ var ErrNoCLOSID = errors.New("out of CLOSIDs")
 // ErrExclusive is the error for a mask that overlaps the cache of an exclusive group.
 var ErrExclusive = errors.New("overlaps an exclusive group")
 
-// orWrongMount returns an *Unavailable error in place of `err` if `err` has only problems of kind ErrBandwidthUnit: they are one mistake. A
-// configuration in MBps needs the mount option mba_MBps, and one in per cent needs a mount without this option.
+// orWrongMount returns one *Unavailable error if all problems in `err` are of kind ErrBandwidthUnit, and otherwise `err`. All these problems
+// have one cause, a wrong mount option of resctrl: a configuration in MBps needs the mount option mba_MBps, and one in per cent needs a
+// mount without this option.
 func orWrongMount(err error, info resctrl.Info) error {
 	var places []string
 	for _, problem := range classes.SplitErrors(err) {

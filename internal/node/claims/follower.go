@@ -19,7 +19,7 @@ import (
 // key is the key of the claims in the memory.
 const key = "claims"
 
-// Follower makes the claims of volumes live. It is safe for concurrent use.
+// Follower applies the classes that claims request for volumes. It is safe for concurrent use.
 type Follower struct {
 	reconciler *reconcile.Reconciler
 	kinds      []classes.Kind
@@ -30,7 +30,8 @@ type Follower struct {
 	live    Claims              // the semaphore guards it
 }
 
-// New returns a Follower. The next configuration of the reconciler makes the claims live that a former process has saved.
+// New returns a Follower. It loads the claims that an earlier process of the plugin has saved. The next configuration of the reconciler
+// applies them.
 func New(reconciler *reconcile.Reconciler, kinds []classes.Kind, memory classes.Memory, log *slog.Logger) *Follower {
 	f := &Follower{reconciler: reconciler, kinds: kinds, memory: memory, log: log, setting: semaphore.NewWeighted(1)}
 	err := f.load()
@@ -50,7 +51,7 @@ func (f *Follower) load() error {
 	return json.Unmarshal(data, &f.live)
 }
 
-// SetClaims makes the classes of the claims live, saves the claims for the next start of the plugin, and enforces the
+// SetClaims applies the classes of the claims, saves the claims for the next start of the plugin, and enforces the
 // classes on the volumes of this node. It replaces all earlier claims. If the classes are invalid, SetClaims returns an
 // error that wraps classes.ErrBadRequest, and the earlier claims stay. If a class cannot be enforced on a volume,
 // SetClaims returns no error: the volume is reported as refused, and the reconciler retries.

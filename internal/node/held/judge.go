@@ -48,8 +48,8 @@ type Class struct{ Resource, Name string }
 type Judge struct {
 	window time.Duration
 	tracks map[key]*track
-	// `reached` has the limits that were reached. `compared` has, for each class of which a holder was measured for a
-	// whole window, the begin of the first such window.
+	// `reached` has the limits that were reached. `compared` has, for each class with a holder that was measured for
+	// a whole window, the beginning of the first such window.
 	reached  map[limit]bool
 	compared map[Class]time.Time
 	last     map[Class]Verdict

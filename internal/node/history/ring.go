@@ -117,8 +117,8 @@ func NewRing(budget int) *Ring {
 
 // Add adds a sample, and removes samples that are older than Keep or do not fit into the budget. It leaves out a sample
 // that is not newer than the last one. It does not count what a container used before its first sample. A disk that
-// appears in a later sample counts from 0. What a container used while samples lacked it is spread evenly over these
-// samples. If there is no room for all containers, Add first leaves out those that the ring does not have yet.
+// appears in a later sample counts from 0. If a container is missing from some samples, its usage in this time is
+// spread evenly over these samples. If there is no room for all containers, Add first leaves out those that the ring does not have yet.
 func (r *Ring) Add(now time.Time, reads []Read) {
 	if len(r.samples) > 0 && !now.After(r.samples[len(r.samples)-1].time) {
 		return

@@ -114,8 +114,8 @@ func (h Holding) MayStore(resource string) bool {
 		})
 }
 
-// SetForeign records what another program has set for a resource of which the holder has no class. If it has set
-// nothing, `text` is empty.
+// SetForeign records what another program has set for a resource, if the holder has no class of the resource. If the
+// other program has set nothing, `text` is empty.
 func (h *Holding) SetForeign(resource, text string) {
 	if h.Foreign[resource] != text {
 		h.Foreign = with(h.Foreign, resource, text, text != "")

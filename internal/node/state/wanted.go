@@ -88,7 +88,7 @@ func (o Offering) defaults(h classes.Holding) []classes.Assignment {
 	return now
 }
 
-// withResourcesOf returns the assignments and, for each resource of which only the assignments `has` have a class, the
+// withResourcesOf returns the assignments. For each resource that has a class only in `has`, it adds the
 // system default, so that the holder leaves that class. It skips resources that no backend can enforce.
 func (o Offering) withResourcesOf(assignments, has []classes.Assignment) []classes.Assignment {
 	all := slices.Clone(assignments)

@@ -140,7 +140,7 @@ func (m *Meter) Started(e state.Holding) {
 		return
 	}
 	// The start of a container without a class must not be delayed, so the hook does not wait for the reading of the
-	// pod. What the container uses between the readings of its own cgroup and of the pod's cgroup is then not counted.
+	// pod. The usage between the readings of the container's cgroup and of the pod's cgroup is then not counted.
 	// Each reading takes at most readTime.
 	go begin()
 }

@@ -44,7 +44,7 @@ func (s Selection) Events() (events []resctrl.Event) {
 	return events
 }
 
-// Lacks returns the features that class files select, and of which a machine counts nothing.
+// Lacks returns the features that class files select, and for which a machine counts no events.
 func (s Selection) Lacks(info resctrl.Info) (lacks []Feature) {
 	for _, f := range s.features() {
 		counted := slices.ContainsFunc(f.Events, func(event resctrl.Event) bool { return slices.Contains(info.Counts, event) })
