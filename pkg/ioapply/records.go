@@ -51,7 +51,7 @@ type record struct {
 	// setting changes.
 	stored iocgroup.Values
 	added  time.Time
-	// `seen` is true after Look has looked at the cgroup.
+	// `seen` is true after the values of the cgroup were read.
 	seen bool
 }
 
@@ -61,7 +61,7 @@ const (
 	prefix = "cgroup "
 )
 
-// keepTime is the time for which the record of a missing cgroup is kept. The creation of a container takes less time.
+// keepTime is the time for which the record of a cgroup is kept that was not seen yet. The creation of a container takes less time.
 const keepTime = 10 * time.Minute
 
 // NewRecords returns the records of a node without memory.
@@ -357,7 +357,7 @@ func (r *Records) Prune(exists func(key string) bool) {
 	old := maps.Clone(r.byCgroup)
 	r.mu.Unlock()
 	maps.DeleteFunc(old, func(key string, of record) bool {
-		return r.now().Sub(of.added) < keepTime || exists(key)
+		return !of.seen && r.now().Sub(of.added) < keepTime || exists(key)
 	})
 
 	r.mu.Lock()

@@ -139,6 +139,18 @@ func TestValuesThatTheRuntimeStoresAreNotSaved(t *testing.T) {
 	}
 }
 
+func TestTheRecordOfACgroupThatWasSeenIsRemovedAtOnce(t *testing.T) {
+	r := newRecords(t, memory{})
+	begin(r, "slow", iocgroup.Values{sda: {10}})
+	r.Confirm(target, r.Get(target))
+	if r.Prune(func(string) bool { return true }); !r.Get(target).Has(sda) {
+		t.Error("the record of an existing cgroup was removed")
+	}
+	if r.Prune(func(string) bool { return false }); r.Get(target).Has(sda) {
+		t.Error("the record of a removed cgroup was kept")
+	}
+}
+
 func TestRecordsOfCgroupsThatAreGoneAreRemoved(t *testing.T) {
 	saved, now := memory{}, time.Unix(0, 0)
 	r := newRecords(t, saved)
