@@ -95,14 +95,16 @@ func (r Root) Open(path string) (io.ReadCloser, error) {
 	return &file{fd, path}, nil
 }
 
-// OpenForUpdate opens an existing file for reads and writes of a kernel file. The caller must close it. Each ReadAt and WriteAt is one
-// system call. ReadAt returns io.EOF if it reads less than was asked for. Like WriteFile, WriteAt does not truncate the file.
-func (r Root) OpenForUpdate(path string) (interface {
+// File is a file that is open for reads and writes.
+type File = interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
-}, error,
-) {
+}
+
+// OpenForUpdate opens an existing file for reads and writes of a kernel file. The caller must close it. Each ReadAt and WriteAt is one
+// system call. ReadAt returns io.EOF if it reads less than was asked for. Like WriteFile, WriteAt does not truncate the file.
+func (r Root) OpenForUpdate(path string) (File, error) {
 	path = r.path(path)
 	fd, err := open(path, unix.O_RDWR)
 	if err != nil {

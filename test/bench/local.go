@@ -111,6 +111,28 @@ func (r *recorder) WriteFile(path string, data []byte) error {
 	return r.Root.WriteFile(path, data)
 }
 
+// OpenForUpdate records each read and write of the open file like those of ReadFile and WriteFile.
+func (r *recorder) OpenForUpdate(path string) (hostfs.File, error) {
+	file, err := r.Root.OpenForUpdate(path)
+	return recordedFile{file, r, path}, err
+}
+
+type recordedFile struct {
+	hostfs.File
+	*recorder
+	path string
+}
+
+func (f recordedFile) ReadAt(data []byte, offset int64) (int, error) {
+	f.record(fileCall{Path: f.path})
+	return f.File.ReadAt(data, offset)
+}
+
+func (f recordedFile) WriteAt(data []byte, offset int64) (int, error) {
+	f.record(fileCall{f.path, data})
+	return f.File.WriteAt(data, offset)
+}
+
 // BlockDevice returns the numbers of the disk.
 func (r *recorder) BlockDevice(string) (major, minor uint32, err error) { return 8, 0, nil }
 
