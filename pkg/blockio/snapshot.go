@@ -100,7 +100,9 @@ func (s *snapshot) valuesOf(name string) (iocgroup.Values, error) {
 
 // filesOf returns the files with weights and latency targets that were applied or are wanted.
 func (s *snapshot) filesOf(applied ioapply.Applied, wanted iocgroup.Values) []iocgroup.File {
-	return s.machine.FilesIn(func(file iocgroup.File) bool { return applied.Uses(file) || wanted.Uses(file) })
+	return s.machine.FilesIn(func(file iocgroup.File) bool {
+		return iocgroup.Uses(applied.Values, file) || iocgroup.Uses(wanted, file)
+	})
 }
 
 func (s *snapshot) offered() (names []string) {

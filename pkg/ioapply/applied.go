@@ -29,16 +29,6 @@ type Applied struct {
 // Has reports whether the setting was applied.
 func (a Applied) Has(s iocgroup.Setting) bool { return len(a.Values[s]) > 0 }
 
-// Uses reports whether a setting in the file was applied.
-func (a Applied) Uses(file iocgroup.File) bool {
-	for s := range a.Values {
-		if s.File == file {
-			return true
-		}
-	}
-	return false
-}
-
 // Settings returns the applied settings, with the last value of each.
 func (a Applied) Settings() iocgroup.Values {
 	last := iocgroup.Values{}

@@ -55,7 +55,9 @@ type Machine struct {
 }
 
 // FilesOf returns those files of the machine for which `v` has settings.
-func (m *Machine) FilesOf(v Values) []File { return m.FilesIn(v.Uses) }
+func (m *Machine) FilesOf(v Values) []File {
+	return m.FilesIn(func(file File) bool { return Uses(v, file) })
+}
 
 // FilesIn returns those files of the machine for which used(file) is true.
 func (m *Machine) FilesIn(used func(File) bool) (files []File) {

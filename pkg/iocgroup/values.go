@@ -78,9 +78,9 @@ func (v Values) Has(s Setting) bool {
 	return has
 }
 
-// Uses reports whether `v` has a value for a setting in the file.
-func (v Values) Uses(file File) bool {
-	for s := range v {
+// Uses reports whether one of the settings is in the file.
+func Uses[V any](settings map[Setting]V, file File) bool {
+	for s := range settings {
 		if s.File == file {
 			return true
 		}

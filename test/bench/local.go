@@ -119,17 +119,17 @@ func (r *recorder) OpenForUpdate(path string) (hostfs.File, error) {
 
 type recordedFile struct {
 	hostfs.File
-	*recorder
+	host *recorder
 	path string
 }
 
 func (f recordedFile) ReadAt(data []byte, offset int64) (int, error) {
-	f.record(fileCall{Path: f.path})
+	f.host.record(fileCall{Path: f.path})
 	return f.File.ReadAt(data, offset)
 }
 
 func (f recordedFile) WriteAt(data []byte, offset int64) (int, error) {
-	f.record(fileCall{f.path, data})
+	f.host.record(fileCall{f.path, data})
 	return f.File.WriteAt(data, offset)
 }
 

@@ -116,9 +116,10 @@ func (f *enforcer) renew(ctx context.Context, e state.Holding) (done []Step) {
 
 // hasChanged reports whether a holder has the values of an earlier configuration of its class, and can get the new ones.
 func (f *enforcer) hasChanged(e state.Holding, a classes.Assignment) bool {
-	resource, there := f.store.Live().Resource(a.Resource)
+	live := f.store.Live()
+	resource, there := live.Resource(a.Resource)
 	_, elsewhere := e.Observed[a.Resource]
-	if !there || elsewhere || e.Phase == state.Unverified || resource.Unavailable != nil || f.store.Live().Drains(a) {
+	if !there || elsewhere || e.Phase == state.Unverified || resource.Unavailable != nil || live.Drains(a) {
 		return false
 	}
 	checker, ok := resource.Backend.(classes.ChangeChecker)
