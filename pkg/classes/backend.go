@@ -21,8 +21,8 @@ type Kind struct {
 	Mutable bool
 	// AnyClass is true if the backend needs no configuration of a class. A resource of this kind has the classes that it lists.
 	AnyClass bool
-	// AnyHandler is true if pods of every runtime handler can have classes, also of handlers that do not share the node's kernel,
-	// unless the class file says otherwise.
+	// AnyHandler is true if the classes also suit runtime handlers that do not share the node's kernel. If a class file
+	// has no field runtimeHandlers, pods of all handlers can then have classes.
 	AnyHandler bool
 	// Parse reads the value of the field of a resource in a scope, strictly and without I/O. It reports problems with the methods of
 	// Field. Its result is valid only if it reported no problem.
@@ -54,7 +54,8 @@ type BackendConfig interface {
 
 // External is a BackendConfig whose classes another program enforces.
 type External interface {
-	// EnforcerUser returns the user ID of this program, which may report on the enforcement. `named` is false if only root may.
+	// EnforcerUser returns the ID of the user that may report whether this program enforces the classes. `named` is
+	// false if only root may.
 	EnforcerUser() (user uint32, named bool)
 }
 
@@ -91,8 +92,9 @@ type Backend interface {
 	// values from Adjust only if the runtime has not set them. If Enforce returns an error, the target is as it was
 	// before.
 	//
-	// Enforce is called when the class of a running container changes. It is also called before the first instruction of a new
-	// container, and when a class must be enforced again: `from` and `to` are then equal, and target.Starting tells the two apart.
+	// Enforce is called when the class of a running container changes. It is also called before the first instruction
+	// of a new container, and to enforce a class again. In these two cases, `from` and `to` are equal; target.Starting
+	// is true only for a new container.
 	Enforce(ctx context.Context, target Holder, from, to string) error
 
 	// Observe reads the class of a running target from the kernel. If the values in the kernel match several classes,
@@ -106,8 +108,9 @@ type Backend interface {
 // Valued is a Backend that reports the values of its classes, for users.
 type Valued interface {
 	Backend
-	// Values maps each class, including draining classes, to its values on this machine: those of all holders, by the names that the
-	// kernel or the class files give to them, e.g. "L3" and "0=ff;1=f". It does no I/O.
+	// Values maps each class, including draining classes, to its values on this machine, by the names that the kernel
+	// or the class files give to them, e.g. "L3" and "0=ff;1=f". It leaves out values that depend on the holder. It
+	// does no I/O.
 	Values() map[string]map[string]string
 }
 
@@ -125,14 +128,15 @@ type ThreadMover interface {
 // changes, e.g. in a resize, the runtime writes the stored values to the cgroup again.
 type StoredValueChecker interface {
 	Backend
-	// IsStale records the values that a runtime has stored for a container of the class, and reports whether they are stale. The
-	// parameter `stored` maps cgroup v2 files to these values; values of other files stay stored. They are stale if they differ from
-	// the values of the class, or name a device that the machine lost. The next change of the container's class clears the recorded
-	// values. IsStale does no I/O.
+	// IsStale records the values that a runtime has stored for a container of the class, and reports whether they are
+	// stale. `stored` maps cgroup v2 files to these values. The recorded values of other files stay. Values are stale
+	// if they differ from those of the class, or name a device that the machine lost. The next change of the
+	// container's class clears the recorded values. IsStale does no I/O.
 	IsStale(target Holder, class string, stored map[string]string) bool
 }
 
-// Resizer is a Backend with values that the kernel refuses together with a lower limit, so that they must be lowered first.
+// Resizer is a Backend with values that must be lowered before a limit of the container is lowered, because the kernel
+// refuses a limit that is below them.
 type Resizer interface {
 	Backend
 	// BeforeResize lowers the values of a running container that its new limits do not allow. target.Spec has the new limits, which the
@@ -158,8 +162,8 @@ type Memory interface {
 // Recorder is a Backend that records what it applies to a container.
 type Recorder interface {
 	Backend
-	// Record records and saves, before the runtime is asked to set the values of a class for a running container, that the
-	// container may get these values.
+	// Record records and saves that the container may get the values of the class `to`. It is called before the runtime
+	// is asked to set these values for a running container.
 	Record(target Holder, to string)
 }
 
@@ -175,9 +179,9 @@ type Sharer interface {
 // RoundObserver is a Backend that reads less if it observes many holders in one round.
 type RoundObserver interface {
 	Backend
-	// BeginRound begins a round. Until the caller calls `end`, Observe may use what the backend has read since the beginning
-	// of the round, and so may Enforce for holders that are not starting. All holders that are observed in a round must have
-	// started before it. BeginRound does no I/O.
+	// BeginRound begins a round. Until the caller calls `end`, Observe may use what the backend has read since the
+	// beginning of the round, and so may Enforce for holders that are not starting. Holders that started after the
+	// beginning of a round must not be observed in it. BeginRound does no I/O.
 	BeginRound() (end func())
 }
 
@@ -195,24 +199,25 @@ type Observation struct {
 	// one class.
 	Class string
 	Known bool
-	// Left is true if the target should have no class, and has values of a class that it has left: the runtime may write them again. Class
-	// is unknown then.
+	// Left is true if the target should have no class, but has values of a class that it has left, e.g. because the
+	// runtime wrote them again. `Class` is unknown then.
 	Left bool
 	// Foreign describes what another program has set for a target that has no class, e.g. `resctrl group "batch"`. For a
 	// volume, it describes limits that are lower than those of the class. Foreign is empty if no other program has set anything.
 	Foreign string
-	// Stale names the properties of the class that the target has with other values, e.g. "oomScoreAdj rlimits.nofile": the runtime
-	// sets them only when it creates the container, and the class was changed since, or the process has changed them. They are separated by
-	// spaces. The other properties of the class are in force.
+	// Stale names the properties for which the target has other values than the class, separated by spaces, e.g.
+	// "oomScoreAdj rlimits.nofile". The runtime sets these properties only when it creates the container. They become
+	// stale when the class changes, or when the process changes them. The other properties of the class are in force.
 	Stale string
-	// Limited describes what keeps properties of the class from having their effect although the target has them, e.g. "memory.low 64Mi
-	// has no effect because kubepods.slice has memory.low 0". It has no commas and no semicolons, which separate parts of messages. Unlike
-	// Stale, it does not matter for whether the target can be moved to the class.
+	// Limited has the reasons why properties of the class do not have their effect although the target has them, e.g.
+	// "memory.low 64Mi has no effect because kubepods.slice has memory.low 0". It has no commas and no semicolons,
+	// because these separate parts of messages. In contrast to Stale, it does not prevent a move of the target to the
+	// class.
 	Limited string
 }
 
-// ChangeChecker is a Backend that knows which targets have values of an earlier configuration of their class. Their class is enforced
-// again without an observation before it.
+// ChangeChecker is a Backend that knows which targets have values of an earlier configuration of their class. The class
+// of these targets is enforced again without an observation.
 type ChangeChecker interface {
 	Backend
 	// HasChanged reports whether the class has other values than those that were applied to the target last. It does no I/O.
@@ -247,7 +252,8 @@ type BackendStatus struct {
 // Feature is something that only some machines can do for a resource.
 type Feature struct {
 	Name string
-	// Available reports whether this machine has the feature now. Reason is a detail, or the reason why it does not.
+	// Available reports whether this machine has the feature now. Reason is a detail of the feature, or the reason why
+	// the machine does not have it.
 	Available bool
 	Reason    string
 }
@@ -258,8 +264,8 @@ type Condition struct {
 	Type string
 	// Healthy is true if the condition is in the state that a user wants.
 	Healthy bool
-	// Limited is true if the message says how far the state goes, e.g. between which containers weights act. "check" prints such a
-	// condition although it is healthy.
+	// Limited is true if the message names a limitation, e.g. that weights act only between the containers of one pod.
+	// "check" prints such a condition although it is healthy.
 	Limited bool
 	// Reason is a word in CamelCase. Message is a sentence.
 	Reason, Message string

@@ -55,8 +55,8 @@ type Resource struct {
 	DefaultClass string
 	// Rules assign classes to containers or pods that request nothing. The first rule that matches wins. If none matches, DefaultClass applies.
 	Rules []Rule
-	// RuntimeHandlers has the handlers of RuntimeClasses whose pods can have classes of the resource. Pods without a RuntimeClass always
-	// can. nil means all handlers.
+	// RuntimeHandlers has the runtime handlers whose pods can have classes of the resource. nil means all handlers.
+	// Pods without a RuntimeClass can always have classes.
 	RuntimeHandlers []string
 	// OnClassRemoved is the policy for containers, pods or volumes that requested a class, if this class is removed.
 	// Containers and pods that got the class only because it was the default get the new default class.
@@ -125,8 +125,8 @@ type Catalog struct {
 	families [2]family
 	// claims maps each container to its volumes whose PersistentVolumeClaims request a class.
 	claims map[qos.Subject][]ClaimedVolume
-	// containerDefaults and podDefaults have the assignments that apply if nothing is requested, for pods without a RuntimeClass that no
-	// rule matches. hasRules is true if a resource has rules.
+	// `containerDefaults` and `podDefaults` are for pods that have no RuntimeClass and match no rule. They have the
+	// assignments that apply if nothing is requested. `hasRules` is true if a resource has rules.
 	containerDefaults, podDefaults []Assignment
 	hasRules                       bool
 }
@@ -175,7 +175,8 @@ func (c *Catalog) defaults(h *Holder) []Assignment {
 	return own
 }
 
-// With returns a catalog that also offers these resources, with their classes. A resource that the catalog has gets the additional classes.
+// With returns a catalog that also offers these resources, with their classes. If the catalog already has a resource,
+// With adds the classes to it.
 func (c *Catalog) With(resources []Resource) *Catalog {
 	if len(resources) == 0 {
 		return c

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// CDIKind is the vendor and the class of the CDI devices that stand for classes which a ResourceClaim has allocated. CDI is the Container
-// Device Interface: the kubelet passes the names of the devices to the runtime, beside the container's specification, where no user can
-// write.
+// CDIKind is the vendor and the class of CDI devices (Container Device Interface). Each of these devices stands for a
+// QoS class that a ResourceClaim has allocated. The kubelet passes the names of the devices to the runtime separately
+// from the container's specification, so users cannot write them.
 const CDIKind = Domain + "/class"
 
 // DRASocket is the name of the socket of a DRA driver that offers the classes of its node. The driver creates it in the directory
-// plugins/qos.noderesource.dev of the kubelet. The device plugins wait while the driver serves it.
+// plugins/qos.noderesource.dev of the kubelet. While the driver serves it, the device plugins register no classes.
 const DRASocket = "dra.sock"
 
 // A name of a CDI device has only letters, digits, "_", "-", "." and ":". Names of resources and classes have no ":", so these texts

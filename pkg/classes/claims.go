@@ -13,8 +13,8 @@ import (
 type ClaimedClasses struct {
 	// Resource is the name of the resource. Class files cannot define it.
 	Resource string
-	// Config returns the configuration of the backend with a class for each of these limits, by the name of the class. The error
-	// joins all problems.
+	// Config returns a configuration of the backend. It has one class for each element of `limits`, whose keys are the
+	// names of the classes. The error joins all problems.
 	Config func(limits map[string]qos.VolumeLimits) (BackendConfig, error)
 }
 

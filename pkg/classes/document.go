@@ -33,7 +33,8 @@ const (
 type document struct {
 	file     string
 	problems []*FieldError
-	// read reads the files that fields name. It is nil if they cannot be read. `loaded` has those that Field.Load has read.
+	// read reads the files that fields name. It is nil if they cannot be read. `loaded` has the files that Field.Load
+	// has read.
 	read   func(path string) ([]byte, error)
 	loaded []*document
 }

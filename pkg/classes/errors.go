@@ -101,8 +101,8 @@ func (e *RequestError) Error() string {
 	return text
 }
 
-// requester describes the source of the request in the pod. No user has written the annotation of an allocation: the
-// kubelet adds it for the extended resource of the class.
+// requester describes the source of the request in the pod. For an allocation, it names the extended resource of the
+// class and not the annotation, because the kubelet added the annotation, and no user has written it.
 func (e *RequestError) requester() string {
 	switch {
 	case !strings.HasPrefix(e.Key, AllocatedKeyPrefix):

@@ -158,7 +158,8 @@ type Assignment struct {
 	Key string
 }
 
-// IsRequested reports whether the container, pod or volume itself has the class, and not only because nothing was requested.
+// IsRequested reports whether the pod requested the class, the kubelet allocated it, or a running container or pod was
+// found in it or moved to it. It is false for defaults, rules and claims.
 func (a Assignment) IsRequested() bool {
 	switch a.Source {
 	case SourceDefault, SourceRule, SourceClaim, SourceRuntimeHandler, SourceNone:

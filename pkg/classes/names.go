@@ -132,8 +132,9 @@ func validateExtended(domain, extended string) error {
 	return qualified(extended)
 }
 
-// DeviceClass returns the name of the DeviceClass for an extended resource, e.g. rdt.gold for qos.noderesource.dev/rdt.gold. If a capital
-// letter or "_" has to be replaced, a digest keeps the name unique. The policies for claims compute the beginning of the name.
+// DeviceClass returns the name of the DeviceClass for an extended resource, e.g. rdt.gold for
+// qos.noderesource.dev/rdt.gold. If a capital letter or "_" has to be replaced, a digest keeps the name unique. The
+// admission policies for claims compute the beginning of the name in the same way.
 func DeviceClass(extended string) (string, error) {
 	name := strings.ReplaceAll(strings.TrimPrefix(extended, Domain+"/"), "/", ".")
 	if valid := strings.ReplaceAll(strings.ToLower(name), "_", "-"); valid != name {

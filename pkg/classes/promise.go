@@ -10,8 +10,8 @@ type Promise struct {
 	Name string
 	// Use is the series that is bounded. If it is cumulative, the bound is on its growth per second.
 	Use Series
-	// Bound is the highest value of the use. It is 0 if the class sets no value in the unit of the measure. Unknown is
-	// then the reason.
+	// Bound is the highest value of the use. It is 0 if the class sets no value in the unit of the measure. `Unknown`
+	// then has the reason.
 	Bound   float64
 	Unknown string
 	// FromZero is true if a reading has the series only after the first use.
@@ -21,7 +21,8 @@ type Promise struct {
 	Burst float64
 	// Remains is true if use from before the bound was set may remain above the bound, e.g. lines of a cache.
 	Remains bool
-	// Tolerance is the part of the bound by which the enforcement of the kernel may be exceeded.
+	// Tolerance is the fraction of the bound by which the use may exceed the bound, because the kernel does not enforce
+	// it exactly.
 	Tolerance float64
 	// Reached is a cumulative series that grows when the kernel enforces the bound. Its Measure is empty if the kernel
 	// does not count this.

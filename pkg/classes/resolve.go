@@ -72,7 +72,8 @@ func (c *Catalog) Resolve(h Holder) ([]Assignment, error) {
 	return assignments, nil
 }
 
-// ResolveAll returns the holder with its classes, as Resolve does, and, if the holder is a container, its volumes with theirs.
+// ResolveAll returns the holder with its classes, as Resolve does. If the holder is a container, it also returns the
+// container's volumes with their classes.
 func (c *Catalog) ResolveAll(h Holder) ([]Holding, error) {
 	assignments, err := c.Resolve(h)
 	if err != nil || h.Scope() != ContainerScope {

@@ -130,7 +130,7 @@ func (r *draft) readRule(f *Field) {
 	r.rules = append(r.rules, fields["class"])
 }
 
-// nameRule checks the name of a rule, which reports of classes show.
+// nameRule checks the name of a rule. Reports show this name as the source of a class.
 func (r *draft) nameRule(name string, rule, f *Field) {
 	switch {
 	case f == nil:
@@ -144,7 +144,8 @@ func (r *draft) nameRule(name string, rule, f *Field) {
 
 var imageDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// texts returns the values of a list, or nil if the field is missing. It reports a value that is not `what`, and an empty list.
+// texts returns the values of a list, or nil if the field is missing. It reports an empty list, and each value for
+// which `valid` returns false. `what` describes valid values.
 func texts[T ~string](f *Field, what string, valid func(T) bool) []T {
 	if f == nil {
 		return nil

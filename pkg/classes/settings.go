@@ -14,9 +14,9 @@ import (
 // SettingName names a part of a container's OCI runtime specification that an NRI plugin can set.
 type SettingName string
 
-// These are the fields that an Adjustment can set. The text of a value is a number, or consists of words as in "class=IOPRIO_CLASS_BE
-// priority=4". The words are the fields of the NRI message that each line names, in the order of the message and without those that
-// are zero.
+// These are the fields that an Adjustment can set. The text of a value is a number, or words such as
+// "class=IOPRIO_CLASS_BE priority=4". The words are the fields of the NRI message that is named in parentheses below,
+// in the order of the message. Fields that are zero are left out.
 const (
 	// SettingClosID is the resctrl group of the container.
 	SettingClosID SettingName = "linux.intelRdt.closID"
@@ -67,7 +67,7 @@ func (s Setting) Short() string {
 	return string(s.Name[strings.LastIndexByte(string(s.Name), '.')+1:])
 }
 
-// Compare orders settings by name and key. The hooks call it, so it makes no text.
+// Compare orders settings by name and key. It builds no text, because hooks call it often.
 func (s Setting) Compare(other Setting) int {
 	return cmp.Or(strings.Compare(string(s.Name), string(other.Name)), strings.Compare(s.Key, other.Key))
 }
@@ -124,8 +124,8 @@ func (a Adjustment) Settings() []Setting {
 	return slices.SortedFunc(maps.Keys(a), Setting.Compare)
 }
 
-// Restored returns the adjustment with the original value of each field that has one, instead of its own value. A container that leaves
-// a class thus gets back what the kubelet had asked for.
+// Restored returns a copy of the adjustment in which each field that has an original value has this value. When a
+// container leaves a class, it thus gets the values that the kubelet requested.
 func (a Adjustment) Restored(originals Adjustment) Adjustment {
 	restored := maps.Clone(a)
 	for setting := range restored {
@@ -146,8 +146,8 @@ func Immutable(before, after Adjustment) (setting Setting, found bool) {
 	return Setting{}, false
 }
 
-// Spec is a container as the kubelet and the runtime have described it: what a class can be relative to. Each value is 0 if it is not
-// set.
+// Spec has the values of a container's specification from which the values of a class can be computed, as the kubelet
+// and the runtime have set them. Each value is 0 if it is not set.
 type Spec struct {
 	// MemoryLimit is in bytes. CPUQuota is in microseconds for each CPUPeriod. CPUShares is the weight of cgroup v1, from which runtimes
 	// compute cpu.weight.
@@ -155,7 +155,8 @@ type Spec struct {
 	CPUPeriod, CPUShares  uint64
 	// Settings has the values of those fields that an Adjustment can set. It is nil except during the creation of the container.
 	Settings Adjustment
-	// Originals has the values that the container had of the fields that classes have set.
+	// Originals has the values that the container would have without classes, of the fields that classes have set.
+	// container.
 	Originals Adjustment
 }
 
@@ -165,7 +166,8 @@ type Setter interface {
 	Sets() []Setting
 }
 
-// NodeSetter is a BackendConfig with settings of the whole node. Two resources of any scope that have the same one contradict each other.
+// NodeSetter is a BackendConfig with settings of the whole node. Two resources with the same setting contradict each
+// other, even if their scopes differ.
 type NodeSetter interface {
 	// SetsOfNode returns the settings in words for users.
 	SetsOfNode() []string

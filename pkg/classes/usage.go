@@ -89,7 +89,7 @@ type Monitor interface {
 type Rotator interface {
 	Monitor
 	// RotateEvery returns the longest interval between calls of MonitorAll. It is 0 if the live configuration does not
-	// select turns.
+	// measure containers in turn.
 	RotateEvery() time.Duration
 }
 
