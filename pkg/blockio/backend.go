@@ -44,7 +44,7 @@ type Backend struct {
 	scope    classes.Scope
 	log      *slog.Logger
 	live     atomic.Pointer[snapshot]
-	// replacing serializes the replacement of live. Hooks do not take this lock.
+	// `replacing` is held while `live` is replaced, so that no replacement is lost. Hooks do not take this lock.
 	replacing sync.Mutex
 	// devicesGone is true when Apply has found that the machine lost disks for which containers have values. Repair
 	// reports this and sets devicesGone to false.
@@ -134,7 +134,8 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 	return nil
 }
 
-// Withdraw implements classes.Backend. It changes no cgroup of containers: they keep their values. It restores the parameters of iocost.
+// Withdraw implements classes.Backend. It does not change the cgroups of containers, which keep their values. It
+// restores the parameters of iocost.
 func (b *Backend) Withdraw(context.Context) error {
 	previous := b.live.Load()
 	next, err := b.resolve(&Config{})
@@ -150,9 +151,9 @@ func (b *Backend) Withdraw(context.Context) error {
 	return nil
 }
 
-// Adjust implements classes.Backend. If the runtime writes the values, the adjustment has the texts for io.max and the
-// weight files, with one line for each device. It clears what was applied to the container and is not of the class. Otherwise the
-// adjustment is empty.
+// Adjust implements classes.Backend. If the plugin writes the values itself, the adjustment is empty. If the runtime
+// writes them, the adjustment has the texts for io.max and the weight files, with one line for each device. It also
+// clears values that were applied to the container earlier and that the class does not have.
 func (b *Backend) Adjust(target classes.Holder, from, to string) (classes.Adjustment, error) {
 	s := b.live.Load()
 	wanted, err := s.valuesOf(to)

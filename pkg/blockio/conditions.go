@@ -38,8 +38,8 @@ func (r *resolver) conditions(scope classes.Scope) []classes.Condition {
 	return all
 }
 
-// weightsCondition reports whether weights have an effect, and against whom. The kernel compares the weights of cgroups with the
-// same parent.
+// weightsCondition reports whether weights have an effect, and between which cgroups. The kernel compares the weights
+// of cgroups with the same parent.
 func weightsCondition(m *iocgroup.Machine, scope classes.Scope) classes.Condition {
 	if len(m.Acts) > 0 {
 		against := "the weight of a container counts only against other containers of its pod; to weight pods, use a resource with scope: pod"
@@ -53,8 +53,9 @@ func weightsCondition(m *iocgroup.Machine, scope classes.Scope) classes.Conditio
 		Message: "weights are not enabled on any device, so they have no effect; " + iocgroup.WeightRemedy(m.Version)}
 }
 
-// latencyCondition reports whether latency targets have an effect, and against whom. While a cgroup misses its target, the kernel reduces
-// the I/O of cgroups with the same parent that have a larger target or none (block/blk-iolatency.c).
+// latencyCondition reports whether latency targets have an effect, and which cgroups they slow down. While a cgroup
+// misses its target, the kernel reduces the I/O of cgroups with the same parent that have a larger target or none
+// (block/blk-iolatency.c).
 func latencyCondition(m *iocgroup.Machine, scope classes.Scope) classes.Condition {
 	reason := noLatency(m)
 	switch {
@@ -63,9 +64,9 @@ func latencyCondition(m *iocgroup.Machine, scope classes.Scope) classes.Conditio
 	case reason != "":
 		return classes.Condition{Type: "LatencyEffective", Reason: "NoLatencyFile", Message: "latency targets have no effect: " + reason}
 	}
-	against := "the latency of a container slows down only other containers of its pod; to protect pods, use a resource with scope: pod"
+	against := "the latency target of a container slows down only other containers of its pod; to protect pods, use a resource with scope: pod"
 	if scope == classes.PodScope {
-		against = "the latency of a pod slows down only pods of the same quality of service (guaranteed, burstable or best effort); " +
+		against = "the latency target of a pod slows down only pods of the same quality of service (guaranteed, burstable or best effort); " +
 			"that of a guaranteed pod also slows down all burstable and best-effort pods"
 	}
 	return classes.Condition{Type: "LatencyEffective", Healthy: true, Limited: true, Reason: "KernelActs",

@@ -34,7 +34,8 @@ type class struct {
 	items []item
 }
 
-// item has goresctrl's parameters for some devices, and a latency target, which goresctrl has not. If Devices is nil, the item sets a weight for all devices.
+// item has goresctrl's parameters for some devices, and a latency target, which goresctrl does not have. If Devices is
+// nil, the item sets a weight for all devices.
 type item struct {
 	goresctrl.DevicesParameters
 	// rates has the parsed rates, by kind. If the item does not set a rate, this rate is nil, and the rate of an
@@ -64,7 +65,8 @@ func (c *Config) ClassNames() []string {
 	return names
 }
 
-// Sets implements classes.Setter. Direct values are written by the plugin itself, and not set through the runtime.
+// Sets implements classes.Setter. If `direct` is set, it returns nothing, because the plugin then writes the values
+// itself.
 func (c *Config) Sets() []classes.Setting {
 	if c.direct {
 		return nil
@@ -147,7 +149,7 @@ func parseItem(f *classes.Field) item {
 	if latency := fields["Latency"]; latency.Scalar() != "" {
 		parsed.latency = parseLatency(latency)
 		if parsed.Devices == nil {
-			latency.Report("is of no device; list the devices in the field Devices")
+			latency.Report("applies to no device; list the devices in the field Devices")
 		}
 	}
 	return parsed

@@ -98,7 +98,7 @@ Classes:
   - {Devices: [/dev/sda], Latency: 900ns}
   - {Devices: [/dev/sda], Latency: -1ms}
   - {Devices: [/dev/sda], Latency: 11s}`, []string{
-			`line 4: Classes.a[0].Latency: is of no device; list the devices in the field Devices`,
+			`line 4: Classes.a[0].Latency: applies to no device; list the devices in the field Devices`,
 			`line 6: Classes.b[0].Latency: "10" is not a time; write one like 10ms or 500us`,
 			`line 7: Classes.b[1].Latency: "900ns" is too small; the minimum is 1µs`,
 			`line 8: Classes.b[2].Latency: "-1ms" is too small; the minimum is 1µs`,

@@ -20,7 +20,8 @@ import (
 
 // cost is an entry of CostModels: the parameters of iocost for a disk.
 type cost struct {
-	// pattern is an entry like those of Devices. The model and the serial number of the disk may be empty, for any disk.
+	// `pattern` is like an entry of Devices. `disk` is the model and serial number that the disk must have. An empty
+	// field matches every disk.
 	pattern string
 	disk    iodisks.Identity
 	values  iocgroup.Cost
@@ -116,7 +117,7 @@ func (r *resolver) resolveCosts(entries []cost) map[iocgroup.Device]iocgroup.Cos
 		}
 		for _, disk := range disks {
 			if _, has := costs[disk.Device]; has {
-				r.unmodelled = append(r.unmodelled, fmt.Sprintf("%s has two cost models, of which the first applies", disk))
+				r.unmodelled = append(r.unmodelled, fmt.Sprintf("%s has two cost models; the first applies", disk))
 				continue
 			}
 			costs[disk.Device] = entry.values
@@ -130,7 +131,8 @@ func (r *resolver) resolveCosts(entries []cost) map[iocgroup.Device]iocgroup.Cos
 	return costs
 }
 
-// costDisks returns those of the disks for which iocost can have the parameters, and the reasons for the others.
+// costDisks returns the disks in `matches` for which iocost can have the parameters, and the reasons why it cannot for
+// the others.
 func (r *resolver) costDisks(entry *cost, matches []iocgroup.Disk) (disks []iocgroup.Disk, reasons []string) {
 	what := "the cost model for " + entry.pattern
 	switch {

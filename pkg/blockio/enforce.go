@@ -13,8 +13,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// Enforce implements classes.Backend. It writes those values of the class that the cgroup lacks, clears what was applied and is not
-// of the class, and verifies both by reading the values back. It opens each file of the cgroup once.
+// Enforce implements classes.Backend. It writes the values of the class that the cgroup lacks, and clears applied
+// values that the class does not have. It verifies both by reading the values back. It opens each file of the cgroup
+// once.
 func (b *Backend) Enforce(ctx context.Context, target classes.Holder, _, to string) (err error) {
 	s := b.live.Load()
 	wanted, err := s.valuesOf(to)
@@ -60,14 +61,15 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, _, to stri
 
 var _ classes.ChangeChecker = (*Backend)(nil)
 
-// HasChanged implements classes.ChangeChecker. A pod's cgroup also has the limits of its volumes, and the runtime sets some values itself:
-// these are observed first.
+// HasChanged implements classes.ChangeChecker. It returns false for pods, because a pod's cgroup also has the limits of
+// its volumes, and for values that the runtime writes. The caller observes these targets first.
 func (b *Backend) HasChanged(target classes.Holder, class string) bool {
 	return b.scope == classes.ContainerScope && !b.live.Load().byRuntime(b.scope) && b.cgroups.Records.IsChanging(target, class)
 }
 
-// compare compares the cgroup of a target with the values of a class. A container that leaves its class gets back what it had been
-// created with, also on disks that the class does not name: the runtime writes the values of a class in place of all others.
+// compare compares the cgroup of a target with the values of a class. If a container leaves its class, the change also
+// restores the values with which the container was created, even on disks that the class does not name: when the
+// runtime wrote the values of the class, it replaced all others.
 func (b *Backend) compare(target classes.Holder, class string, wanted, live iocgroup.Values, applied ioapply.Applied) ioapply.Change {
 	if b.scope == classes.PodScope {
 		return b.cgroups.Compare(b.cgroups.Finder(target), target, b.resource, wanted, live, applied, ioapply.All)
@@ -81,7 +83,7 @@ func (b *Backend) compare(target classes.Holder, class string, wanted, live iocg
 	return change
 }
 
-// knownFor returns what the classes set that a target of the backend can have.
+// knownFor returns the values of all classes that a target of this backend can have.
 func (b *Backend) knownFor() ioapply.Known {
 	if b.scope == classes.PodScope {
 		return b.cgroups.Known()

@@ -17,13 +17,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// Observe implements classes.Backend. It compares what was applied last, what the cgroup has, and the values of the class `want`.
+// Observe implements classes.Backend. It compares what was applied last, what the cgroup has, and the values of the
+// class `want`.
 //
 //   - If nothing has to be changed, the class is `want`.
 //   - Otherwise it is the class that was applied last. If that is `want` as well, the class is unknown: another program has changed
 //     the values.
 //
-// If the class is the system default or unknown, Foreign lists the limits and weights that other programs have set.
+// If the class is the system default or unknown, `Foreign` lists the limits and weights that other programs have set.
 func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (classes.Observation, error) {
 	if err := ctx.Err(); err != nil {
 		return classes.Observation{}, fmt.Errorf("observe: %w", err)
@@ -53,7 +54,7 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	case unknownErr != nil || len(change.Values.Remaining(live)) > 0:
 		seen.Class, seen.Known = applied.Class, applied.Class != want
 		if applied.Class == classes.SystemDefault {
-			seen.Known = b.scope == classes.PodScope || !applied.In(live) // what was applied to a pod without a class are limits of its volumes
+			seen.Known = b.scope == classes.PodScope || !applied.In(live) // a pod without a class can have the limits of its volumes
 		}
 	case err == nil:
 		change.Applied.Class = want

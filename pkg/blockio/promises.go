@@ -17,7 +17,8 @@ func rates() [iocgroup.RateKinds]struct{ name, measure string } {
 
 var _ classes.Promiser = (*Backend)(nil)
 
-// Promises implements classes.Promiser. The kernel lists only the disks that a cgroup has used.
+// Promises implements classes.Promiser. Each promise is FromZero, because the kernel lists only the disks that a cgroup
+// has used.
 func (b *Backend) Promises(_ classes.Holder, class string) (promises []classes.Promise) {
 	s := b.live.Load()
 	values, err := s.valuesOf(class)

@@ -20,12 +20,12 @@ type resolver struct {
 	node    *iodisks.Node
 	machine iocgroup.Machine
 	matches map[string]iodisks.Match
-	// weighs is true if any class has a weight, and targets if any class has a latency target.
+	// `weighs` is true if any class has a weight. `targets` is true if any class has a latency target.
 	weighs, targets bool
 	// These fields have sentences for the messages of conditions. `missing` has one sentence for each device pattern that
 	// matches no disk.
 	partitions, ignored, missing []string
-	// modelled has the disks with cost models, and unmodelled one sentence for each cost model that no disk has.
+	// `modelled` has the disks with cost models. `unmodelled` has one sentence for each cost model that no disk has.
 	modelled, unmodelled []string
 	problems             []error
 }

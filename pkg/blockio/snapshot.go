@@ -30,7 +30,8 @@ type snapshot struct {
 
 // liveClass is a class of a snapshot.
 type liveClass struct {
-	// values has the values that the class sets. Those of a class that is not offered may be of devices that the machine lost.
+	// values has the values that the class sets. If the class is not offered, they may name devices that the machine
+	// lost.
 	values iocgroup.Values
 	// offered is false for a class that is still in use after it was removed from the configuration.
 	offered bool
@@ -121,8 +122,8 @@ func (s *snapshot) settable(change iocgroup.Values) iocgroup.Values {
 }
 
 // neutral returns a text without effect for each file of a change. A runtime stores the text of a file for a container,
-// and cannot drop it any more. If the container's new class has no values for the file, Adjust replaces the stored text
-// with the text from neutral.
+// and cannot forget it. If the container's new class has no values for the file, Adjust replaces the stored text with
+// the text from neutral.
 func (s *snapshot) neutral(change iocgroup.Values) map[string]string {
 	neutral, disks := map[string]string{}, s.machine.Disks()
 	for of := range change {

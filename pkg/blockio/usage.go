@@ -38,9 +38,9 @@ func measures() []classes.Measure {
 
 var _ classes.HolderMeter = (*Backend)(nil)
 
-// MeasureHolder implements classes.HolderMeter. The reading includes the I/O of cgroups that the target has created below its
-// own cgroup. In cgroup v2, it also includes the I/O of cgroups that were removed since. On machines with cgroup v1, and on
-// kernels without pressure stall information, the reading has no pressure.
+// MeasureHolder implements classes.HolderMeter. The reading includes the I/O of cgroups that the target has created
+// below its own cgroup. In cgroup v2, it also includes the I/O of cgroups that were removed since. On machines with
+// cgroup v1, and on kernels without pressure stall information, the reading has no values of pressure.
 func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (classes.Reading, error) {
 	group, err := b.openRunning(target)
 	if err != nil {
@@ -65,7 +65,8 @@ func (b *Backend) openRunning(target classes.Holder) (iocgroup.Group, error) {
 	return group, err
 }
 
-// usageFiles returns the files that count I/O in a cgroup of a version. They skip disks without a name.
+// usageFiles returns the files that count I/O in a cgroup of the given cgroup version. Their parsers skip disks without
+// a name.
 func usageFiles(version int, name func(iocgroup.Device) string) []cgroup.UsageFile {
 	if version == 1 {
 		return []cgroup.UsageFile{

@@ -23,7 +23,8 @@ func Kind() classes.Kind {
 	}
 }
 
-// config has the user of the program that enforces the classes, or nil for root only. The resource's own list has the classes.
+// config has the ID of the user that runs the enforcing program. It is nil if only root may run it. The names of the
+// classes are in the list `classes` of the resource.
 type config struct{ enforcer *uint32 }
 
 func parse(section *classes.Field) classes.BackendConfig {
@@ -33,7 +34,7 @@ func parse(section *classes.Field) classes.BackendConfig {
 	}
 	user, err := strconv.ParseUint(field.Scalar(), 10, 32)
 	if err != nil {
-		field.Report("is no user ID; write the number of the user as which the program runs, e.g. 4242")
+		field.Report("is not a user ID; write the number of the user that runs the program, e.g. 4242")
 	}
 	return config{new(uint32(user))}
 }
@@ -62,7 +63,7 @@ func (backend) Adjust(classes.Holder, string, string) (classes.Adjustment, error
 
 func (backend) Enforce(context.Context, classes.Holder, string, string) error { return nil }
 
-// Observe implements classes.Backend. The kernel shows nothing of the class, so it is the desired one.
+// Observe implements classes.Backend. The kernel does not show such a class, so Observe returns the desired one.
 func (backend) Observe(_ context.Context, _ classes.Holder, want string) (classes.Observation, error) {
 	return classes.Observation{Class: want, Known: true}, nil
 }

@@ -20,7 +20,7 @@ func TestAClassFileListsTheClasses(t *testing.T) {
 		{"a field", "  classes: [{name: high}]\n  external: {plugin: xyz}\n", "a.yaml:6: resources[0].external.plugin: unknown field; the known fields are enforcerUser"},
 		{"a user", "  classes: [{name: high, capacity: 2}, {name: low}]\n  external: {enforcerUser: 4242}\n", ""},
 		{"no user", "  classes: [{name: high}]\n  external: {enforcerUser: xyz}\n",
-			"a.yaml:6: resources[0].external.enforcerUser: is no user ID; write the number of the user as which the program runs, e.g. 4242"},
+			"a.yaml:6: resources[0].external.enforcerUser: is not a user ID; write the number of the user that runs the program, e.g. 4242"},
 		{"a default class with a capacity", "  defaultClass: high\n  classes: [{name: high, capacity: 2}]\n  external: {}\n",
 			`a.yaml:5: resources[0].defaultClass: class "high" has capacity 2, but a default class must be unlimited, because containers without a request are never refused`},
 	} {
