@@ -212,7 +212,7 @@ func TestAProtectionThatAParentCapsIsNotReportedAsInForce(t *testing.T) {
 func TestAProtectionAboveALimitIsReportedAtTheContainer(t *testing.T) {
 	const other = "vendor.example/other"
 	above := func(property, own, high string) string {
-		return property + " " + own + " is not below memory.high " + high + ": the kernel reclaims what the container uses above memory.high nevertheless " +
+		return property + " " + own + " is not below memory.high " + high + ": the kernel still reclaims what the container uses above memory.high " +
 			"(lower " + property + " or raise memory.high)"
 	}
 	for _, test := range []struct{ name, class, high, want string }{

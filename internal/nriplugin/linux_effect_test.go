@@ -76,8 +76,8 @@ func TestLimitsThatCanHarmAContainerAreConditions(t *testing.T) {
 	const minimum = "MemoryMinSafe/WholeLimit: memory.min of class a is the whole memory limit or more, which keeps the kernel from reclaiming the page cache: " +
 		"a container can be killed because of the files that it writes; lower memory.min, or set memory.low"
 	notBelow := func(property string) string {
-		return "MemoryProtectionBelowHigh/NotBelowHigh: " + property + " of class a is not below memory.high: the kernel reclaims what a container " +
-			"uses above memory.high nevertheless; lower " + property + ", or raise memory.high"
+		return "MemoryProtectionBelowHigh/NotBelowHigh: " + property + " of class a is not below memory.high: the kernel still reclaims what a container " +
+			"uses above memory.high; lower " + property + ", or raise memory.high"
 	}
 	const header = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 	const swap = header + "/dev/vdb partition 1 0 -2\n"

@@ -81,8 +81,9 @@ func (b *Backend) unavailable(all map[string]class) error {
 	return nil
 }
 
-// lacks reports whether the cgroups with the controller of a file do not have the file. The root never has such files. Without a cgroup
-// below it that has the controller, the kernel does not show which files it has.
+// lacks reports whether the kernel does not have a file. It looks at the cgroups below the root that have the file's
+// controller, because the root never has such files. If there are no such cgroups, this is unknown, and lacks returns
+// false.
 func (b *Backend) lacks(f cgroupFile) bool {
 	if found, _ := b.opts.FS.Glob(path.Join(root, "*", f.file)); len(found) > 0 {
 		return false

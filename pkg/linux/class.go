@@ -49,7 +49,8 @@ type fixed string
 
 func (f fixed) text(classes.Spec) (string, bool, error) { return string(f), true, nil }
 
-// addedScore is an OOM score relative to the one that the kubelet has computed. It is limited to the scores from least to 1000.
+// addedScore is an OOM score relative to the one that the kubelet has computed. It is limited to the scores from
+// `least` to 1000.
 type addedScore struct{ add, least int64 }
 
 const maxScore = 1000
@@ -71,7 +72,7 @@ func (a addedScore) text(spec classes.Spec) (string, bool, error) {
 // ofLimit is a share of the container's memory limit, in per cent.
 type ofLimit struct {
 	percent int64
-	// least is the least value in bytes. A share that is less is raised to it.
+	// least is the minimum in bytes. A smaller share is raised to it.
 	least int64
 	// skip is true if containers without a limit are left alone. Otherwise they are refused.
 	skip bool
@@ -121,11 +122,11 @@ func (b burst) text(spec classes.Spec) (string, bool, error) {
 
 // cgroupFile is a file of cgroup v2 that a class can set.
 type cgroupFile struct {
-	// name is the property, and file the name of the file.
+	// `name` is the name of the property. `file` is the name of the file.
 	name, file string
 	// initial is the value in a new cgroup.
 	initial string
-	// controller is the controller that has the file, and needs describes the kernels with the file.
+	// `controller` is the controller that has the file. `needs` describes the kernels that have the file.
 	controller, needs string
 }
 

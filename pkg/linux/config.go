@@ -59,7 +59,7 @@ type parser struct {
 	scope classes.Scope
 	// privileged allows properties with which a container can harm the node.
 	privileged bool
-	// skip leaves containers without a limit alone, where a property is a share of the limit.
+	// skip is true if a property that is a share of a limit does not apply to containers without this limit.
 	skip bool
 }
 
@@ -96,7 +96,8 @@ func parseClass(f *classes.Field, scope classes.Scope) class {
 	return p.class
 }
 
-// reportForContainers reports the fields of a class in pod scope that only a class of containers can have: all but one.
+// reportForContainers reports each field of a class in pod scope except `forPods`, because only a class of containers
+// can have the other fields.
 func reportForContainers(f *classes.Field, forPods string) {
 	for _, field := range f.Entries() {
 		if field.Name != forPods {

@@ -46,8 +46,8 @@ func (c class) value(name string) value {
 	return c[i].value
 }
 
-// disksWithoutPriorities returns the disks whose I/O scheduler ignores the priorities of processes, e.g. none. The I/O of loop devices and
-// of zram is that of other disks, or of none.
+// disksWithoutPriorities returns the disks whose I/O scheduler ignores the priorities of processes, e.g. none. It
+// leaves out loop devices and zram, whose I/O goes to other disks, or to no disk.
 func (o Options) disksWithoutPriorities() (names []string) {
 	files, _ := o.FS.Glob("/sys/block/*/queue/scheduler")
 	for _, file := range files {
@@ -83,13 +83,13 @@ func (b *Backend) conditions(all map[string]class) (conditions []classes.Conditi
 		names := classesWith(all, func(c class) bool { return atLeast(c.value(protection), c.value("memory.high")) })
 		if len(names) > 0 {
 			conditions = append(conditions, classes.Condition{Type: "MemoryProtectionBelowHigh", Healthy: true, Limited: true, Reason: "NotBelowHigh",
-				Message: fmt.Sprintf("%s of class %s is not below memory.high: the kernel reclaims what a container uses above memory.high nevertheless; "+
+				Message: fmt.Sprintf("%s of class %s is not below memory.high: the kernel still reclaims what a container uses above memory.high; "+
 					"lower %s, or raise memory.high", protection, list(names), protection)})
 		}
 	}
 	if refused := refusedWithoutLimits(all); len(refused) > 0 {
 		conditions = append(conditions, classes.Condition{Type: "NeedsLimits", Healthy: true, Limited: true, Reason: "WithoutLimit",
-			Message: fmt.Sprintf("containers without %s are refused; write withoutLimit: skip into a class to leave only those of its properties out",
+			Message: fmt.Sprintf("containers without %s are refused; to leave out only these properties, write withoutLimit: skip into the class",
 				strings.Join(refused, " and without "))})
 	}
 	idle := classesWith(all, func(c class) bool { return idleOf(c) == "1" })
@@ -118,7 +118,8 @@ func refusedWithoutLimits(all map[string]class) (limits []string) {
 	return limits
 }
 
-// atLeast reports whether a memory protection is certain to be at least memory.high. It is unknown for a size and a share of the limit.
+// atLeast reports whether a memory protection is certain to be at least memory.high. If one of the two is a size and
+// the other is a share of the limit, this is not certain.
 func atLeast(protection, high value) bool {
 	if share, is := protection.(ofLimit); is {
 		other, both := high.(ofLimit)
@@ -129,8 +130,9 @@ func atLeast(protection, high value) bool {
 	return is && size == "max" && high != nil && other != "max" || is && both && other != "max" && bytesOf(string(size)) >= bytesOf(string(other))
 }
 
-// stalling returns the classes with memory.high whose containers have no swap, and why they have none. A container without a value of a
-// class has the swap that the kubelet allows, which is none by default (NoSwap in pkg/kubelet/types/constants.go of Kubernetes).
+// stalling returns the classes with memory.high whose containers have no swap, and why they have none. If no class sets
+// memory.swapMax for a container, it has the swap that the kubelet allows, which is none by default (NoSwap in
+// pkg/kubelet/types/constants.go of Kubernetes).
 func (b *Backend) stalling(all map[string]class) (names []string, why string) {
 	high := func(c class) bool { v := c.value("memory.high"); return v != nil && v != fixed("max") }
 	if !b.opts.hasSwap() {
@@ -161,7 +163,7 @@ func (o Options) hasSwap() bool {
 	return err == nil && strings.Contains(text, "\n")
 }
 
-// limited describes what keeps the properties of a class from having their effect on a container that has them, or makes them harmful.
+// limited has the reasons why properties of a class have no effect on a container that has them, or harm it.
 func (b *Backend) limited(target classes.Holder, c class, adjustment classes.Adjustment) string {
 	dir, err := b.opts.Tree.UnifiedDir(target)
 	var notes []string

@@ -29,7 +29,8 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 		return err
 	}
 
-	// The process of a running container with a class has the properties of its creation. They may be stale.
+	// If a running container already has a class, its process has the properties from its creation. These are not
+	// verified, because they may be stale.
 	if target.Starting || from == classes.SystemDefault {
 		if err := b.verify(target, adjustment, to); err != nil {
 			return err
@@ -54,7 +55,7 @@ func (b *Backend) verify(target classes.Holder, adjustment classes.Adjustment, t
 		"upgrade the OCI runtime, or remove the property from class %q", first.setting, first.has, first.wanted, to)
 }
 
-// difference is a property of a process that is not what the class has.
+// difference is a property of a process that has another value than the class sets.
 type difference struct {
 	setting     classes.Setting
 	has, wanted string
@@ -81,7 +82,8 @@ func (b *Backend) differing(target classes.Holder, adjustment classes.Adjustment
 	return differing, nil
 }
 
-// firstProcess returns the ID of the target's first process. CRI-O before 1.36 does not report it; it is then the lowest ID in the cgroup.
+// firstProcess returns the ID of the target's first process. CRI-O before 1.36 does not report this ID. The result is
+// then the lowest ID in the cgroup.
 func (b *Backend) firstProcess(target classes.Holder) (int, error) {
 	if target.PID > 0 {
 		return target.PID, nil
@@ -111,7 +113,7 @@ func (b *Backend) write(target classes.Holder, files map[string]string) (err err
 			}
 		}
 	}()
-	// The kernel refuses the weight of an idle cgroup, so it is last.
+	// The weight is last, because the kernel refuses to set the weight of a cgroup that is idle.
 	known := cgroupFiles()
 	for _, f := range append(known[:], cgroupFile{name: weightFile, file: weightFile}) {
 		wanted, sets := files[f.file]

@@ -127,7 +127,8 @@ func (s *snapshot) with(former map[string]class) *snapshot {
 	return s
 }
 
-// Repair implements classes.Backend. It reads the state of the machine again: the classes themselves have none.
+// Repair implements classes.Backend. It reads the state of the machine again. The classes have no state of their own on
+// the machine.
 func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	b.stalls.nextRound()
 	b.pods.prune(b.hasGroup)
@@ -171,7 +172,7 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 // Status implements classes.Backend.
 func (b *Backend) Status() classes.BackendStatus { return b.live.Load().status }
 
-// Values implements classes.Valued. It leaves out values that the settings of a container decide.
+// Values implements classes.Valued. It leaves out values that depend on the settings of a container.
 func (b *Backend) Values() map[string]map[string]string {
 	values := map[string]map[string]string{}
 	for name, c := range b.live.Load().classes {
@@ -185,8 +186,8 @@ func (b *Backend) Values() map[string]map[string]string {
 	return values
 }
 
-// Adjust implements classes.Backend. To leave a class, it restores the values that the container had before. The runtime sets nothing for
-// pods.
+// Adjust implements classes.Backend. If the container leaves a class, the adjustment has the values that the container
+// had before the class. The runtime sets nothing for pods.
 func (b *Backend) Adjust(target classes.Holder, from, to string) (classes.Adjustment, error) {
 	s := b.live.Load()
 	c, err := s.class(to)
@@ -205,8 +206,8 @@ func (b *Backend) Adjust(target classes.Holder, from, to string) (classes.Adjust
 	return adjustment, nil
 }
 
-// left returns the cgroup v2 files that a container which moves between two classes may have to get rid of. A container that is in the
-// system default, and stays there, may have stored the values of any class.
+// left returns the cgroup v2 files that may still have values of the class that a container leaves. If the container
+// stays in the system default, the runtime may have stored the values of any class for it.
 func (s *snapshot) left(from, to string) map[classes.Setting]bool {
 	files := map[classes.Setting]bool{}
 	for name, c := range s.classes {

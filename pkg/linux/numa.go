@@ -15,7 +15,8 @@ import (
 
 // numaMode is a NUMA memory policy.
 type numaMode struct {
-	// constant is the name in NRI and the kernel, and shown the name in /proc/PID/numa_maps (mm/mempolicy.c, policy_modes).
+	// `constant` is the name in NRI and the kernel. `shown` is the name in /proc/PID/numa_maps (mm/mempolicy.c,
+	// policy_modes).
 	constant, shown string
 	// nodes is true if the policy has nodes.
 	nodes bool
@@ -69,7 +70,8 @@ func policyOf(mode numaMode, nodes []int) numaPolicy {
 	return numaPolicy{fixed(policyText(mode, nodes)), nodes}
 }
 
-// policyText returns the text of classes.SettingMemoryPolicy. It must be like words, but a single node 0 is no zero value.
+// policyText returns the text of classes.SettingMemoryPolicy. It has the same form as the result of `words`, but does
+// not leave out a list of nodes that is only "0".
 func policyText(mode numaMode, nodes []int) string {
 	text := "mode=" + mode.constant
 	if len(nodes) > 0 {

@@ -113,12 +113,14 @@ func (b *Backend) observePod(target classes.Holder, want string) (classes.Observ
 
 // podRecord has the values of a pod's cgroup before its class.
 type podRecord struct {
-	// Idle is the content of cpu.idle, and Weight that of cpu.weight when the pod was last not idle. It is empty if that is unknown.
+	// Idle is the content of cpu.idle. Weight is the content that cpu.weight had when the pod was last not idle, or
+	// empty if that is unknown.
 	Idle   string `json:"idle"`
 	Weight string `json:"weight,omitempty"`
 }
 
-// changed returns the record before a change of the cgroup. The weight of an idle cgroup is not that of the kubelet.
+// changed returns the record with the values from before a change. It does not record the weight of an idle cgroup,
+// because that is not the weight which the kubelet has set.
 func (r podRecord) changed(idle, weight string) podRecord {
 	if r.Idle == "" {
 		r.Idle = idle
@@ -129,7 +131,8 @@ func (r podRecord) changed(idle, weight string) podRecord {
 	return r
 }
 
-// podRecords has the records of pods with a class, by their cgroups. It survives restarts of the plugin in a classes.Memory.
+// podRecords has the records of pods with a class, by their cgroups. A classes.Memory keeps them over restarts of the
+// plugin.
 type podRecords struct {
 	log *slog.Logger
 	// mu guards the fields below.
@@ -138,7 +141,7 @@ type podRecords struct {
 	memory   classes.Memory
 }
 
-// podKey with a cgroup is the key of a record in the memory.
+// podKey, followed by a cgroup, is the key of a record in the memory.
 const podKey = "linux pod "
 
 func newPodRecords(log *slog.Logger) *podRecords {

@@ -20,7 +20,8 @@ import (
 
 // rlimit is a resource limit of a process.
 type rlimit struct {
-	// name is the name in the OCI runtime specification, and title that in /proc/PID/limits (fs/proc/base.c, lnames).
+	// `name` is the name in the OCI runtime specification. `title` is the name in /proc/PID/limits (fs/proc/base.c,
+	// lnames).
 	name, title string
 }
 
@@ -181,8 +182,9 @@ func parseStat(stat []byte) (string, error) {
 	return schedulerText(int(numbers[0]), numbers[1], numbers[2]), nil
 }
 
-// sameText reports whether a process has the value that a class sets. Of resource limits, only the hard limit counts,
-// unless the process is starting: programs raise their soft limits, e.g. all programs in Go that of files.
+// sameText reports whether a process has the value that a class sets. For a resource limit of a process that is not
+// starting, it compares only the hard limit, because programs raise their soft limits: e.g. each Go program raises its
+// soft limit of open files.
 func sameText(setting classes.Setting, has, wanted string, starting bool) bool {
 	if setting.Name != classes.SettingRlimit || starting {
 		return has == wanted

@@ -49,16 +49,17 @@ func (o Options) capped(dir string, p property, text string) string {
 	return fmt.Sprintf("%s %s %s because %s (set %s to %s or more there)", p.name, own, effect, strings.Join(parents, " and "), p.setting.Key, own)
 }
 
-// excessive describes a protection that is not below memory.high or the memory limit of the container, which other classes and the kubelet
-// can set. The kernel does not protect a cgroup from its own limits (mem_cgroup_unprotected in include/linux/memcontrol.h), but it protects
-// the cgroup from those of the pod, which are as low if the pod has one container. It returns "" for another protection.
+// excessive describes a memory protection that is not below memory.high or the memory limit of the container. Other
+// classes and the kubelet can set these limits. The kernel does not protect a cgroup from its own limits
+// (mem_cgroup_unprotected in include/linux/memcontrol.h). But it protects the cgroup from the limits of the pod, which
+// are as low if the pod has only this container. excessive returns "" if the protection is lower.
 func (o Options) excessive(dir string, limit int64, p property, text string) string {
 	own := bytesOf(text)
 	if own == 0 {
 		return ""
 	}
 	if has, err := o.read(path.Join(dir, "memory.high")); err == nil && has != "max" && own >= bytesOf(has) {
-		return fmt.Sprintf("%s %s is not below memory.high %s: the kernel reclaims what the container uses above memory.high nevertheless "+
+		return fmt.Sprintf("%s %s is not below memory.high %s: the kernel still reclaims what the container uses above memory.high "+
 			"(lower %s or raise memory.high)", p.name, sizeText(own), sizeText(bytesOf(has)), p.name)
 	}
 	if p.name == "memory.min" && limit > 0 && own >= uint64(limit) {
@@ -105,7 +106,8 @@ func podsCgroups(file string) []podsCgroup {
 	}
 }
 
-// unprotected returns why the memory protection of a class has no effect: the parent of all pods protects nothing. It returns "" if it does.
+// unprotected returns the reasons why memory protections of a class have no effect, because the parent cgroup of all
+// pods protects nothing. If there are none, it returns "".
 func (o Options) unprotected(c class) string {
 	var reasons []string
 	for _, p := range c {

@@ -14,19 +14,21 @@ import (
 // limits at which it began, so that it does not come and go at these limits.
 type stalls struct {
 	mu sync.Mutex // guards the maps
-	// last and current have the cgroups that stalled in the last round and in this one. The value is true for those that are reported.
+	// `last` has the cgroups that stalled in the last round, and `current` those that stalled in this round. The value
+	// is true if the cgroup is reported as stuck.
 	last, current map[string]bool
 }
 
-// nextRound begins a round. It forgets the cgroups that did not stall in the last one, also those of ended containers.
+// nextRound begins a round. It forgets the cgroups that did not stall in the round before, including those of ended
+// containers.
 func (s *stalls) nextRound() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.current = s.current, map[string]bool{}
 }
 
-// observe records whether a cgroup stalls, and reports whether it is stuck. The result is the same for each call of a round. `still` is true
-// for a cgroup that has not clearly ended to stall.
+// observe records whether a cgroup stalls, and reports whether it is stuck. The result is the same for each call of a
+// round. `still` is true until the cgroup is clearly below the limits at which a report begins.
 func (s *stalls) observe(dir string, stalled, still bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,8 +40,8 @@ func (s *stalls) observe(dir string, stalled, still bool) bool {
 	return stuck
 }
 
-// stuck reports whether a cgroup has reached memory.high, and all of its processes spend most of their time waiting for memory. Its text
-// has no numbers, which would change in each round.
+// stuck returns a sentence if a cgroup has reached memory.high, and all of its processes spend most of their time
+// waiting for memory. Otherwise it returns "". The sentence has no numbers, because they would change in each round.
 func (b *Backend) stuck(dir, high string) string {
 	current, err := b.opts.read(path.Join(dir, "memory.current"))
 	if err != nil {

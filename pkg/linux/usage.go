@@ -32,14 +32,14 @@ func measures() []classes.Measure {
 	}
 }
 
-// highTolerance is the part of memory.high by which a container may exceed it: the kernel slows allocations down above it, and does not
-// refuse them.
+// highTolerance is the fraction of memory.high by which a container may exceed it. Above memory.high, the kernel slows
+// allocations down, and does not refuse them.
 const highTolerance = 0.1
 
 // defaultPeriod is the kernel's period of a CPU quota, in microseconds.
 const defaultPeriod = 100_000
 
-// property names of the promises.
+// These are the properties with promises.
 const (
 	highProperty  = "memory.high"
 	burstProperty = "cpu.burst"
@@ -107,7 +107,8 @@ func (b *Backend) runningDir(target classes.Holder) (string, error) {
 	return dir, err
 }
 
-// SumsEnded implements classes.HolderMeter. A pod is not read: what its ended containers have used is counted at their ends.
+// SumsEnded implements classes.HolderMeter. It returns false, because the backend does not measure the cgroups of pods.
+// What a container has used is counted when it ends.
 func (b *Backend) SumsEnded() bool { return false }
 
 // usageFiles returns the files that show how the properties of all classes are used.

@@ -113,7 +113,7 @@ func aboveHigh(t *testing.T, n *node) {
 	c := p.run(t, spec{name: "main", args: []string{"allocate", fmt.Sprint(heldMiB)}})
 	eventually(t, "memory above memory.high is reclaimed", func() error { return c.atLeast(t, "memory.swap.current", "", 4*megabyte) })
 	eventually(t, "the contradiction is reported", func() error {
-		const want = "memory.min 64Mi is not below memory.high 16Mi: the kernel reclaims what the container uses above memory.high nevertheless " +
+		const want = "memory.min 64Mi is not below memory.high 16Mi: the kernel still reclaims what the container uses above memory.high " +
 			"(lower memory.min or raise memory.high)"
 		if got := n.assignment(t, p, "main", profileQoS).GetLimited(); got != want {
 			return fmt.Errorf("limited: %q", got)
