@@ -3,8 +3,8 @@
 
 // Package rdt assigns containers to classes of cache and memory bandwidth, through the kernel's resctrl filesystem.
 //
-// Backend.mu is the only lock of this package, and is taken before those of pkg/rdt/monitoring. Adjust, Enforce and Observe do
-// not take it, so hooks never wait for a change of the configuration: they read the applied state, which is replaced as a whole.
+// Backend.mu is the only lock of this package, and is taken before the locks of pkg/rdt/monitoring. Adjust, Enforce and Observe do
+// not take it, so hooks never wait for a change of the configuration. They read the applied state, which is replaced as a whole.
 package rdt
 
 import (
@@ -45,15 +45,15 @@ type Backend struct {
 	// `devices` has the values of device traffic before a configuration set them. It is nil if no configuration has set
 	// them.
 	devices *deviceChange
-	// memory saves it. It is nil if nothing is saved.
+	// `memory` saves `devices`. It is nil if nothing is saved.
 	memory classes.Memory
 
-	// faults has values of memory bandwidth that the kernel read back as something else, under the live configuration and mount. They
-	// are not written again.
+	// faults has the values of memory bandwidth that were written under the live configuration and mount, and read back
+	// as other values. They are not written again.
 	faults []*faultError
 
-	// freed has the groups that were removed for a configuration that the kernel then refused, because it has not freed their RMIDs yet.
-	// Repair does not make them again, so that the next attempt finds the RMIDs free.
+	// freed has the groups that were removed for a configuration which the kernel then refused, because it had not freed their
+	// RMIDs yet. Repair does not create them again, so that the next attempt finds the RMIDs free.
 	freed []string
 
 	// live is the applied state. A change of the configuration replaces the whole state, so NRI hooks never wait for the change.
@@ -133,9 +133,9 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 // canMount reports whether the options allow the backend to mount resctrl, and `err` means that resctrl is not mounted.
 func (b *Backend) canMount(err error) bool { return b.mount && hasReason(err, resctrl.NotMounted) }
 
-// prepare resolves the configuration and checks it against the machine. The result reclaim has the names of the
-// existing groups that must be removed first, because the new groups need the CLOSIDs of these groups. The values in
-// `faults` are left out. `devices` has the values of device traffic before a configuration set them.
+// prepare resolves the configuration and checks it against the machine. `reclaim` has the names of the existing groups
+// that must be removed first, because the new groups need the CLOSIDs of these groups. The values in `faults` are left
+// out. `devices` has the values of device traffic before a configuration set them.
 func prepare(config *Config, t resctrl.Tree, faults []*faultError, devices *deviceChange) (next *live, reclaim []string, err error) {
 	m, err := readMachine(t)
 	if err != nil {
@@ -191,8 +191,8 @@ func (b *Backend) Withdraw(context.Context) error {
 	return b.apply(&Config{}, nil)
 }
 
-// apply makes config the live configuration. It also restores the groups in `kept`, which are not in `config`, e.g. those
-// of draining classes.
+// apply makes `config` the live configuration. It also restores the groups in `kept`, which are not in `config`, e.g.
+// those of draining classes.
 func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error {
 	t, err := b.mounted(config)
 	if err != nil {
@@ -250,7 +250,7 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 	b.root = nil
 	if rootConfigured {
 		b.root = before[resctrl.Root].RestrictedTo(wanted[resctrl.Root])
-		maps.Copy(b.root, original) // new are the caches that have appeared with their CPUs
+		maps.Copy(b.root, original) // `before` counts only for caches that have appeared with their CPUs
 	} else {
 		delete(next.effective, resctrl.Root) // the root group is not managed any more
 	}

@@ -31,7 +31,7 @@ type Config struct {
 type partition struct {
 	name string
 	allocation
-	// withDevices is true if the partition gets the bits of caches that devices use, too (shareable_bits).
+	// withDevices is true if the partition gets the bits of caches that devices also use (shareable_bits).
 	withDevices bool
 	// classes are sorted by name. The class of the root group has the name classes.SystemDefault.
 	classes []class

@@ -14,7 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
-// devicesField is the field of the section rdt that sets what device traffic may use of the L3 caches (io_alloc).
+// devicesField is the field of the section rdt that sets which part of the L3 caches device traffic may use (io_alloc).
 const devicesField = "deviceTraffic"
 
 // parseDevices reads the field deviceTraffic. It returns nil if the field is missing.
@@ -29,8 +29,8 @@ func parseDevices(f *classes.Field) []setting[share] {
 	return parseAllocation(fields, true).caches[resctrl.L3]
 }
 
-// deviceTraffic gives device traffic a part of each L3. A mask is taken as it is. A size, or a share in per cent, becomes the highest
-// bits that no partition has.
+// deviceTraffic gives device traffic a part of each L3. A mask is used unchanged. A size, or a share in per cent,
+// becomes the highest bits that no partition has.
 func (r *resolver) deviceTraffic() {
 	settings := r.config.devices
 	if settings == nil {
@@ -55,7 +55,8 @@ func (r *resolver) deviceTraffic() {
 	}
 }
 
-// partitioned returns the bits of an L3 that partitions have. A partition without a share of it has no bits of its own.
+// partitioned returns the bits of an L3 that partitions have. A partition without a share of this cache has no bits of
+// its own.
 func (r *resolver) partitioned(cache resctrl.CacheInfo, id int) (mask uint64) {
 	masks, err := r.partitionMasks(resctrl.L3, cache, id)
 	if err != nil {
@@ -71,7 +72,8 @@ func (r *resolver) partitioned(cache resctrl.CacheInfo, id int) (mask uint64) {
 	return mask
 }
 
-// outside returns the bits of a cache that the proportion selects, disjoint from the mask `taken` unless the proportion is a mask.
+// outside returns the bits of a cache that the proportion selects. Unless the proportion is a mask, these bits are
+// outside of the mask `taken`.
 func (p proportion) outside(taken uint64, cache resctrl.CacheInfo, id int) (uint64, error) {
 	if p.mask != 0 {
 		return p.mask, cache.Check(p.mask)
@@ -111,7 +113,8 @@ type savedDevices struct {
 	Masks  *string        `json:"masks,omitempty"`
 }
 
-// Remember implements classes.Rememberer. After a restart of the plugin, device traffic can get back what it had before.
+// Remember implements classes.Rememberer. After a restart of the plugin, the former settings of device traffic can thus
+// be restored.
 func (b *Backend) Remember(memory classes.Memory) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,7 +139,8 @@ func (b *Backend) Remember(memory classes.Memory) error {
 	return nil
 }
 
-// saveDevices saves the settings of device traffic before a change. Nil means that no configuration sets it.
+// saveDevices saves the settings of device traffic before a change. If `c` is nil, no configuration sets device
+// traffic.
 func (b *Backend) saveDevices(c *deviceChange) error {
 	if b.memory == nil {
 		return nil
@@ -159,7 +163,8 @@ func (b *Backend) saveDevices(c *deviceChange) error {
 	return nil
 }
 
-// on returns the change, or nil if the machine has no such cache of device traffic: resctrl may have been mounted with other options.
+// on returns the change, or nil if the cache of the change has no io_alloc, e.g. because resctrl was mounted with other
+// options.
 func (c *deviceChange) on(info resctrl.Info) *deviceChange {
 	if c == nil || !info.Caches[c.schema].SharesWithDevices {
 		return nil
@@ -167,7 +172,8 @@ func (c *deviceChange) on(info resctrl.Info) *deviceChange {
 	return c
 }
 
-// back returns the masks that undo the change. A cache that has appeared with its CPUs had the whole mask then.
+// back returns the masks that undo the change. For a cache that has appeared with its CPUs since, this is the whole
+// mask.
 func (c *deviceChange) back(info resctrl.Info) resctrl.Schemata {
 	if c.from == nil {
 		return nil
@@ -183,8 +189,9 @@ func (c *deviceChange) back(info resctrl.Info) resctrl.Schemata {
 	return masks
 }
 
-// deviceChange returns the change of device traffic that the next configuration needs, or nil. A configuration that does not set it
-// gets what was there before an earlier configuration set it.
+// deviceChange returns the change of device traffic that the next configuration needs, or nil. If the next
+// configuration does not set device traffic, the change restores the values from before an earlier configuration set
+// it.
 func (b *Backend) deviceChange(t resctrl.Tree, next *live) (*deviceChange, error) {
 	before := b.devices.on(next.machine.info)
 	if next.resolution.Devices == nil && before == nil {
@@ -257,8 +264,8 @@ func (c *deviceChange) undo(t resctrl.Tree, cause error) error {
 	return cause
 }
 
-// remember records the settings of device traffic before a configuration replaced them, for a configuration that does
-// not.
+// remember records the settings that device traffic had before a configuration replaced them. A later configuration
+// without settings of device traffic restores them.
 func (b *Backend) remember(c *deviceChange, next *live) {
 	switch {
 	case next.resolution.Devices == nil:
@@ -268,8 +275,8 @@ func (b *Backend) remember(c *deviceChange, next *live) {
 	}
 }
 
-// forgetDevices removes the former settings of device traffic. If this cannot be saved, a later process restores it
-// once more.
+// forgetDevices removes the former settings of device traffic. If the removal cannot be saved, a later process restores
+// these settings once more.
 func (b *Backend) forgetDevices() {
 	if b.devices == nil {
 		return
@@ -278,8 +285,9 @@ func (b *Backend) forgetDevices() {
 	b.saveDevicesAgain()
 }
 
-// failed handles the failure of a change. After a change that was undone, nothing may be restored later, because another program may set
-// device traffic meanwhile. After one that was not, the next configuration still has to know what was there before.
+// failed handles the failure of a change. If the change was undone, its former settings are forgotten: they must not be
+// restored later, because another program may set device traffic meanwhile. If the change was not undone, they are kept
+// for the next configuration.
 func (b *Backend) failed(c *deviceChange, info resctrl.Info, cause error) {
 	switch {
 	case c == nil || b.devices.on(info) != nil: // what is recorded comes from an earlier change

@@ -43,8 +43,8 @@ func modulesBandwidth(table []byte) (sum float64) {
 	return sum
 }
 
-// moduleBandwidth returns how many bytes one module can transfer in a second. It is 0 for an empty slot. Speeds are in million transfers
-// per second; 0xFFFF means that the field with 32 bits has it.
+// moduleBandwidth returns how many bytes one module can transfer in a second. It is 0 for an empty slot. Speeds are in
+// million transfers per second. If the field with 16 bits is 0xFFFF, the field with 32 bits has the speed.
 func moduleBandwidth(device []byte) float64 {
 	const dataWidth, size, speed, extendedSpeed = 0x0a, 0x0c, 0x15, 0x54
 	word := func(at int) int {

@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
-// faultError is the error for memory bandwidth of a group that the kernel reads back as a value that rounding does not explain.
+// faultError is the error if the memory bandwidth of a group reads back as a value that rounding does not explain.
 type faultError struct {
 	group       string
 	wanted, got resctrl.Schemata
@@ -45,7 +45,8 @@ func (r *Resolution) has(fault *faultError) bool {
 	return true
 }
 
-// leave excludes the values of a fault, so that the group keeps the bandwidth that it has: a new group has no limit.
+// leave removes the values of a fault from the resolution, so that the group keeps its present bandwidth. For a new
+// group, this is no limit.
 func (r *Resolution) leave(fault *faultError) {
 	class := groups.ClassOf(fault.group)
 	for _, domain := range fault.wanted.Domains() {

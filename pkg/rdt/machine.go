@@ -80,8 +80,8 @@ func (m *machine) foreign() []string {
 	return m.names(func(name string) bool { return name != resctrl.Root && !groups.IsManaged(name) })
 }
 
-// closidUses returns what uses CLOSIDs, or RMIDs if these are fewer, beside the configured classes, and how many these uses need together.
-// `former` has the groups of former classes that are kept. A pseudo-locked group has no CLOSID.
+// closidUses describes what uses CLOSIDs (or RMIDs, if these are fewer) apart from the configured classes. `used` is
+// their number. `former` has the groups of former classes that are kept. A pseudo-locked group has no CLOSID.
 func (m *machine) closidUses(former []string) (texts []string, used int) {
 	add := func(n int, format string, args ...any) {
 		if n > 0 {

@@ -21,7 +21,8 @@ func (r *resolver) reportMissing(setting string, domains []int, missing func(cla
 	}
 }
 
-// missingIDs returns the IDs that `settings` name, and the machine does not have, sorted. `domains` has the sorted IDs of the machine.
+// missingIDs returns the sorted IDs that `settings` name but the machine does not have. `domains` has the sorted IDs of
+// the machine.
 func missingIDs[T any](settings []setting[T], domains []int) (missing spans) {
 	for _, s := range settings {
 		for _, named := range s.ids {

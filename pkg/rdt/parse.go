@@ -41,8 +41,9 @@ func readConfig(section *classes.Field) (config *Config, partitions *classes.Fie
 	return r.config, fields["partitions"]
 }
 
-// parseAlone is ParseConfig for files that are checked without a machine. It also reports partitions into which no cache can be divided.
-// ParseConfig does not, because a machine that lacks such a cache accepts them if the setting is optional.
+// parseAlone is ParseConfig for files that are checked without a machine. It also reports partitions that cannot fit in
+// any cache, e.g. because their shares add up to 140%. ParseConfig does not report these, because a machine without
+// such a cache accepts them if the setting is optional.
 func parseAlone(section *classes.Field) classes.BackendConfig {
 	config, partitions := readConfig(section)
 	for _, level := range []string{resctrl.L2, resctrl.L3} {

@@ -12,8 +12,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
-// shareTolerance is the part of a share of a cache or of memory bandwidth by which a class may exceed the share. A mask
-// limits only new lines, and older lines stay; the CPU and the kernel control bandwidth in steps of up to 10%.
+// shareTolerance is the fraction by which a class may exceed its share of a cache or of memory bandwidth. A mask limits
+// only new lines, and older lines stay; the CPU and the kernel control bandwidth in steps of up to 10%.
 const shareTolerance = 0.25
 
 // bandwidthBurst is the memory traffic that passes before a feedback loop can react, in bytes.

@@ -16,7 +16,7 @@ import (
 type request struct {
 	partition string
 	*proportion
-	// withDevices is true if the partition gets the bits that devices use, too.
+	// withDevices is true if the partition gets the bits that devices also use.
 	withDevices bool
 }
 
@@ -75,8 +75,8 @@ func withSharedBits(cache resctrl.CacheInfo) (shared, lowest bool) {
 	return cache.Shareable != 0 && cache.Shareable != cache.Mask, cache.Shareable&1 != 0
 }
 
-// byDevices returns the requests in the order in which they get bits, so that those with the field sharedWithDevices are at the bits that
-// devices use, too.
+// byDevices returns the requests in the order in which they get bits. In this order, the requests with the field
+// sharedWithDevices get the bits that devices also use.
 func byDevices(requests []request, cache resctrl.CacheInfo) []request {
 	shared, lowest := withSharedBits(cache)
 	ordered := slices.Clone(requests)
@@ -164,8 +164,8 @@ func (c *Config) indivisible(level string) error {
 	return nil
 }
 
-// sharedIDs returns a cache ID for each combination of settings of the partitions that applies to a named cache ID. If the partitions name
-// none, it returns -1, because the settings then apply to all cache IDs.
+// sharedIDs returns at least one cache ID for each combination of settings that the partitions have for the cache IDs
+// which they name. If they name none, it returns -1, because the settings then apply to all cache IDs.
 func (c *Config) sharedIDs(level string) (ids []int) {
 	var named spans
 	for _, p := range c.partitions {
@@ -217,8 +217,8 @@ func dividePercent(requests []request, cache resctrl.CacheInfo, _ int) (map[stri
 	return masks, nil
 }
 
-// divideSizes gives each partition a contiguous run of bits of at least its size, in the order of the partitions' names, beginning at
-// bit 0. It leaves the other bits to no partition.
+// divideSizes gives each partition a contiguous run of bits of at least its size, in the order of the partitions'
+// names, beginning at bit 0. No partition gets the remaining bits.
 func divideSizes(requests []request, cache resctrl.CacheInfo, id int) (map[string]uint64, error) {
 	masks, lowest := map[string]uint64{}, uint64(0)
 	for _, wanted := range requests {

@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
-// proportion is a requested share of a cache, independent of the CPU. It is a mask or a range in per cent.
+// proportion is a requested share of a cache, independent of the CPU. It is a mask, a size, or a range in per cent.
 type proportion struct {
 	text string
 	// mask is the requested mask. It is 0 if the share is the range from low to high per cent. For a partition, bit 0

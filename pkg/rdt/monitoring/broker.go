@@ -34,7 +34,8 @@ func (cs *Containers) shareCounters(ctx context.Context, m *Machine, running []c
 	cs.recordCounters(users)
 }
 
-// mayAssignCounters returns false if each group has its counters, because the CPU or the kernel assigns none.
+// mayAssignCounters returns false if the CPU or the kernel cannot assign counters. Each group then always has its
+// counters.
 func (m *Machine) mayAssignCounters() bool {
 	assigned, err := m.Assignments(resctrl.Root)
 	return err != nil || assigned != nil
@@ -64,8 +65,8 @@ func (cs *Containers) plannedCounters(m *Machine, running []classes.InClass, ane
 	return users, planCounters(users, free, anew), err
 }
 
-// assign carries out planned changes. A change of a group that was removed or moved since it was planned fails, and so does one for which
-// no counter is free any more.
+// assign carries out planned changes. A change fails if its group was removed or moved since it was planned, or if no
+// counter is free any more.
 func (cs *Containers) assign(ctx context.Context, m *Machine, users []user, changes []change) {
 	cs.monitors.counting.Lock()
 	defer cs.monitors.counting.Unlock()
@@ -89,8 +90,8 @@ func (u user) part() string {
 	return path.Base(u.group)
 }
 
-// users returns the groups of this program: the control groups of classes, the root group, and then the monitoring groups of
-// containers. Those of configured classes are the first ones.
+// users returns the groups of this program: the control groups of classes, those of configured classes first, then the
+// root group, and then the monitoring groups of containers.
 func (cs *Containers) users(m *Machine, running []classes.InClass) (users []user, err error) {
 	controls, err := m.Groups()
 	if err != nil {
@@ -129,7 +130,8 @@ func (cs *Containers) users(m *Machine, running []classes.InClass) (users []user
 	return users, nil
 }
 
-// countBefore reads the counters of the control groups in which groups are about to lose counters, with what these have counted.
+// countBefore adds what the counters have counted that are about to be taken away. It reads each control group in which
+// a group loses counters.
 func (cs *Containers) countBefore(ctx context.Context, m *Machine, users []user, changes []change) {
 	counted := map[string]bool{}
 	for _, c := range changes {

@@ -25,7 +25,8 @@ type Selection struct {
 	// Rotate is the time for which a container keeps a counter of memory bandwidth if there are too few. Then another
 	// container gets the counter. It is 0 if counters stay.
 	Rotate time.Duration
-	// Features has the names of the monitored features. If it is nil, those are monitored that need no request.
+	// Features has the names of the monitored features. If it is nil, all features that are not OnRequest are
+	// monitored.
 	Features []string
 }
 

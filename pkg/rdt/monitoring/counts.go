@@ -33,7 +33,7 @@ type controlCount struct {
 	total classes.Reading
 	// own records the counters of the group itself. They count only threads outside of the monitoring groups.
 	own *groupCount
-	// parts has the monitoring groups, also those of other programs, by directory name.
+	// parts has the monitoring groups, including those of other programs, by directory name.
 	parts map[string]*groupCount
 }
 
@@ -66,10 +66,11 @@ func (g *groupCount) grow(series classes.Series, value float64) float64 {
 	return max(0, value-last)
 }
 
-// unclear reports whether a value is a 0 that says nothing. On Arm, a counter that is not ready reads 0, and later continues from its old
-// value. The same 0 is what a counter reads that the kernel has reset. Therefore, a 0 is like a counter that cannot be read, unless the
-// last value was 0, or the backend has created the group. So no byte counts twice. If the kernel has reset the counter after all, its
-// growth up to the next reading that is not 0 is lost, and if this reading is above the old value, its growth is too low by the old value.
+// unclear reports whether a value is a 0 whose meaning is unknown. On Arm, a counter that is not ready reads 0, and
+// later continues from its old value. A counter that the kernel has reset also reads 0. So that no byte counts twice,
+// such a 0 is treated like a counter that cannot be read, unless the last value was 0, or the backend has created the
+// group. If the kernel has reset the counter after all, some growth is lost: all growth up to the next reading that is
+// not 0, or only as much as the old value if that reading is above it.
 func (g *groupCount) unclear(series classes.Series, value float64) bool {
 	last, known := g.last[series]
 	return series.Cumulative() && value == 0 && (last > 0 || !known && !g.created)

@@ -80,8 +80,8 @@ func (cs *Containers) MonitorAll(ctx context.Context, running []classes.InClass)
 	cs.shareCounters(ctx, m, running)
 }
 
-// share returns the changes that share the RMIDs. A class whose own RMIDs are in use, as on Arm, shares them between its pods, and takes
-// no part in sharing those that any class can have.
+// share returns the changes that share the RMIDs. On Arm, each class has RMIDs of its own. A class in which they are
+// all in use shares them between its pods, and takes no part in sharing the RMIDs that any class can have.
 func (cs *Containers) share(m *Machine, candidates []candidate) (turns []turn) {
 	free, alone := cs.monitors.free(m.Info), map[string][]candidate{}
 	all := slices.DeleteFunc(candidates, func(c candidate) bool {
@@ -226,8 +226,9 @@ func (m *Machine) mayMonitor(container classes.Holder, control string) error {
 	return nil
 }
 
-// createMonitor makes the monitoring group of a container. If the kernel reports that no RMID is free, the error has the reason: EBUSY if it
-// has not freed those of removed groups yet, and ENOSPC if all are in use. If the machine has free RMIDs then, they are those of other classes.
+// createMonitor makes the monitoring group of a container. If the kernel reports that no RMID is free, the error has
+// the reason: EBUSY if it has not freed those of removed groups yet, and ENOSPC if all are in use. If the machine has
+// free RMIDs in the case of ENOSPC, they belong to other classes.
 func (cs *Containers) createMonitor(m *Machine, container classes.Holder, control string) error {
 	err := m.Create(monitorPath(control, container.ID))
 	switch {

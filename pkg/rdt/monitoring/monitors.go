@@ -119,8 +119,8 @@ func (m *monitors) miss(id string, a absence) {
 	m.missing[id] = a
 }
 
-// wait records that a container waits for an RMID, if it has no monitoring group and no other reason is recorded. If the machine has no
-// free RMID, the container does not wait for one of its class.
+// wait records that a container waits for an RMID, if it has no monitoring group and no other reason is recorded. If
+// the whole machine has no free RMID, it replaces the reason that only the container's class has none.
 func (m *monitors) wait(id, control string, free int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -146,7 +146,8 @@ func (m *monitors) full(control string) bool {
 	return false
 }
 
-// freeOfClass returns how many of its own RMIDs a class has left for containers, or for the kernel to free.
+// freeOfClass returns how many of the RMIDs of its class are not in use by containers. The kernel may not have freed
+// all of them yet.
 func (m *monitors) freeOfClass(info resctrl.Info, control string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

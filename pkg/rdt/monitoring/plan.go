@@ -22,8 +22,8 @@ type user struct {
 	last map[resctrl.Counter]int
 }
 
-// keeps reports whether the user keeps its counters. The root group is not of this program, so that another program may have
-// assigned the counters.
+// keeps reports whether the user keeps its counters. This is true for the root group: it does not belong to this
+// program, so another program may have assigned its counters.
 func (u user) keeps() bool { return u.group == resctrl.Root }
 
 // change gives a counter to a user or takes it away. The field user is the index of the user.
@@ -33,14 +33,16 @@ type change struct {
 	assigned bool
 }
 
-// planCounters returns the changes that share the counters of memory bandwidth between users. `free` has the number of counters that
-// no group has, by cache. The changes that take away counters are the first ones.
+// planCounters returns the changes that share the counters of memory bandwidth between users. `free` has the number of
+// counters that no group has, by cache. The changes that take away counters are the first ones.
 //
-// All transfers are more important than those within a NUMA node, so all users get a counter of the former before any gets one of the
-// latter. For each of the two, control groups come first, in the order of `users`. The containers share the rest evenly between
-// classes, and between the pods of a class, as they share RMIDs. A counter of a group that is no user is never taken away.
+// Counters of all transfers are more important than counters of transfers within a NUMA node, so all users get the
+// former before any user gets the latter. For each of the two kinds, control groups come first, in the order of
+// `users`. The containers share the rest evenly between classes, and between the pods of a class, as they share RMIDs.
+// If a group is not a user, its counters are never taken away.
 //
-// If `anew` is true, the containers get counters as if none had one, so that those get them that have waited longest for each.
+// If `anew` is true, the present counters of containers do not matter. Each counter goes to the containers that have
+// waited longest for it.
 func planCounters(users []user, free map[int]int, anew bool) (changes []change) {
 	var later []change
 	for cache, n := range free {
@@ -69,8 +71,8 @@ func planCounters(users []user, free map[int]int, anew bool) (changes []change) 
 	return append(changes, later...)
 }
 
-// whoCounts returns the users that shall have a counter, by index, and subtracts their number from `n`, the number of counters that
-// can be given to users.
+// whoCounts returns the users that should have a counter, by index, and subtracts their number from `n`, the number of
+// counters that can be given to users.
 func whoCounts(users []user, counter resctrl.Counter, anew bool, n *int) map[int]bool {
 	wanted := map[int]bool{}
 	var candidates []candidate

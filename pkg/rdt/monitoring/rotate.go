@@ -148,7 +148,8 @@ func (r *rotation) forget(id string) {
 	delete(r.turns, id)
 }
 
-// noteCounter records whether a monitored container lacks a counter. A container whose turn comes again does not count as one.
+// noteCounter records whether a monitored container lacks a counter. If containers have counters in turn, a container
+// that has had one does not count as lacking it.
 func (cs *Containers) noteCounter(id string, lacks bool) {
 	m := cs.machine.Load()
 	asked := m != nil && m.Selection.monitorsBandwidth()

@@ -15,7 +15,8 @@ type candidate struct {
 	monitored      bool
 }
 
-// turn gives an RMID to the container whose ID is begin. If `end` is not empty, the container whose ID is end loses its RMID first.
+// turn gives an RMID to the container with the ID `begin`. If `end` is not empty, the container with the ID `end` loses
+// its RMID first.
 type turn struct{ begin, end string }
 
 // shareRMIDs returns the changes that share the RMIDs evenly between classes, and the RMIDs of a class evenly between the class's

@@ -114,8 +114,8 @@ func (m *monitors) status(selected []string, info resctrl.Info, selection Select
 	return counts, []classes.Condition{condition}
 }
 
-// fewest names the feature that limits the number of RMIDs, if it is another one than the monitoring of caches. The kernel counts each
-// feature that it has enabled, even if nobody reads it (Linux 7.3).
+// fewest names the feature that limits the number of RMIDs, unless this is the monitoring of caches. Each feature that
+// the kernel has enabled can be the limit, even if nobody reads its counters (Linux 7.3).
 func (s Selection) fewest(info resctrl.Info) string {
 	switch at := fmt.Sprintf("info/%s/num_rmids", info.FewestRMIDs); {
 	case info.FewestRMIDs == resctrl.LLCOccupancy.Feature():

@@ -83,8 +83,8 @@ func (m *Machine) measure(group string) (classes.Reading, error) {
 	return readingOf(counters), err
 }
 
-// firstReading returns the first values of a new group. Most counters begin at 0. The others begin with what an earlier group has used,
-// so that they are read.
+// firstReading returns the first values of a new group. Most counters begin at 0. firstReading reads the others,
+// because they begin with what an earlier group has used.
 func firstReading(t resctrl.Tree, selection Selection, group string) classes.Reading {
 	first := classes.Reading{}
 	var others []resctrl.Event
