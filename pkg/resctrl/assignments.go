@@ -69,7 +69,7 @@ func (t Tree) FreeCounters() (map[int]int, error) {
 	return free, nil
 }
 
-// byCache reads a text like "0=e;1=_". It leaves out what has not this form.
+// byCache reads a text like "0=e;1=_". It leaves out parts that do not have this form.
 func byCache(text string) map[int]string {
 	found := map[int]string{}
 	for entry := range strings.SplitSeq(text, ";") {

@@ -25,8 +25,8 @@ type BandwidthInfo struct {
 	Unit BandwidthUnit
 	// Min is the smallest value. The kernel rounds values to multiples of Granularity. The value Max means no limit.
 	Min, Granularity, Max uint64
-	// Steps is the number of values that the hardware has, if the kernel converts per cent to steps of the hardware, as for MPAM
-	// of Arm. Otherwise, and if each per cent is a step of its own, it is 0.
+	// Steps is the number of steps of the hardware, if the kernel converts per cent to these steps, as for MPAM of Arm.
+	// It is 0 if the kernel does not convert, or if each per cent is a step of its own.
 	Steps uint64
 	// Domains has the cache IDs in ascending order.
 	Domains []int
@@ -77,11 +77,11 @@ func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 // the kernel's mailing list). A value is a multiple of unit * scale / resolution. The unit "all" is the whole bandwidth.
 const descriptionOfMB = "MB/resource_schemata/MB/"
 
-// bandwidthUnit returns the unit of the MB schema. `known` is false if a newer kernel describes another unit. On older
-// kernels, the unit is 1/8 GB/s if delay_linear is 0, which is so only on AMD (__rdt_get_mem_config_amd in
-// arch/x86/kernel/cpu/resctrl/core.c), or if `largest`, the largest value of any group, is above 100. min_bandwidth
-// does not show the unit: it is 0 on AMD, and on Arm with 8 or more bits of MBW_MAX (get_mba_min in
-// drivers/resctrl/mpam_resctrl.c).
+// bandwidthUnit returns the unit of the MB schema. Newer kernels describe the unit. `known` is false if this package
+// does not know the described unit. On older kernels, the unit is 1/8 GB/s if delay_linear is 0, which only AMD has
+// (__rdt_get_mem_config_amd in arch/x86/kernel/cpu/resctrl/core.c), or if `largest`, the largest value of any group, is
+// above 100. Otherwise it is per cent. min_bandwidth does not show the unit: it is 0 on AMD, and on Arm with 8 or more
+// bits of MBW_MAX (get_mba_min in drivers/resctrl/mpam_resctrl.c).
 func (p *infoParser) bandwidthUnit(largest uint64) (unit BandwidthUnit, known bool) {
 	text := func(file string) string { return strings.TrimSpace(string(p.files[file])) }
 	switch described := text(descriptionOfMB + "unit"); {
@@ -118,9 +118,9 @@ func amdMaximum(largest uint64) uint64 {
 	return 1 << min(bits.Len64(largest-1), 63)
 }
 
-// mpamSteps returns the number of steps that MPAM hardware has, if a minimum and a granularity are those of MPAM
-// (get_mba_min and get_mba_granularity in drivers/resctrl/mpam_resctrl.c), and otherwise 0. With 128 steps and more, each per cent
-// has a step of its own.
+// mpamSteps returns the number of steps of the MPAM hardware for which the kernel shows this minimum and this
+// granularity (get_mba_min and get_mba_granularity in drivers/resctrl/mpam_resctrl.c). If there is none, it returns 0.
+// With 128 steps and more, each per cent has a step of its own.
 func mpamSteps(least, granularity uint64) uint64 {
 	for steps := uint64(2); steps <= 64; steps *= 2 {
 		if granularity == (100+steps-1)/steps && least == (100+steps/2)/steps {
@@ -130,8 +130,8 @@ func mpamSteps(least, granularity uint64) uint64 {
 	return 0
 }
 
-// ReadBack returns the value that the kernel shows after a value was written. Max stays Max, because a new group has it without a
-// write, and ToWrite finds a value for other groups.
+// ReadBack returns the value that the kernel shows after a value was written. Max stays Max: a new group has Max
+// without a write, and for other groups ToWrite finds a value that reads back as Max.
 func (b BandwidthInfo) ReadBack(value uint64) uint64 {
 	if value == b.Max {
 		return value
@@ -166,8 +166,8 @@ func (b BandwidthInfo) ToWrite(value uint64) uint64 {
 	return value
 }
 
-// Near reports whether a value that was read back is as near to the written value as rounding allows: within one granularity of
-// what ReadBack predicts. No limit is near to Max, even if the kernel shows a larger value for it.
+// Near reports whether a value that was read back is as near to the written value as rounding allows: within one
+// granularity of what ReadBack predicts. If Max was written, which means no limit, any larger value is near, too.
 func (b BandwidthInfo) Near(written, got uint64) bool {
 	if written == b.Max && got > written {
 		return true
@@ -179,7 +179,7 @@ func (b BandwidthInfo) Near(written, got uint64) bool {
 	return got == written || got < expected+b.Granularity && got+b.Granularity > expected
 }
 
-// Faulty reports whether the kernel would read back something else than the written value rounded to a step.
+// Faulty reports whether the kernel would read back a value that rounding to a step does not explain.
 func (b BandwidthInfo) Faulty(value uint64) bool {
 	got := b.ReadBack(value)
 	return max(got, value)-min(got, value) > 2*b.Granularity

@@ -41,7 +41,8 @@ func (t Tree) writeInfo(schema Schema, file, text string) error {
 	return nil
 }
 
-// WithDeviceTraffic returns a copy of the info in which device traffic has some masks in a cache. Nil means that io_alloc is disabled.
+// WithDeviceTraffic returns a copy of the info in which device traffic has `masks` in a cache. If `masks` is nil,
+// io_alloc is disabled in the copy.
 func (i Info) WithDeviceTraffic(schema Schema, masks Schemata) Info {
 	i.Caches = maps.Clone(i.Caches)
 	i.DeviceCLOSIDs = 0

@@ -27,8 +27,9 @@ type Info struct {
 	CLOSIDs int
 	// DeviceCLOSIDs is the number of CLOSIDs that the kernel has reserved for device traffic (io_alloc).
 	DeviceCLOSIDs int
-	// RMIDs is the maximum number of control groups and monitoring groups together. It is 0 if the CPU cannot monitor caches. It is the
-	// smallest num_rmids of all features, and FewestRMIDs is the name of this feature below info/: telemetry can have fewer than caches.
+	// RMIDs is the maximum number of control groups and monitoring groups together. It is 0 if the CPU cannot monitor
+	// caches. It is the smallest num_rmids of all features, because telemetry can have fewer than caches. FewestRMIDs
+	// is the name of the feature with this number, below info/.
 	RMIDs       int
 	FewestRMIDs string
 	// AssignsCounters reports whether counters of memory bandwidth are assigned to groups now (mbm_event in
@@ -187,8 +188,8 @@ func (p *infoParser) devices(schema Schema) Schemata {
 	return masks
 }
 
-// SharedBits returns the bits of a mask that devices or other hardware use, too. If the kernel reports that they may use the whole
-// cache, as it does on Arm, SharedBits returns 0, because no class can have other bits.
+// SharedBits returns the bits of a mask that devices or other hardware also use. If the kernel reports that devices may
+// use the whole cache, as it does on Arm, SharedBits returns 0, because no class can have other bits.
 func (c CacheInfo) SharedBits(domain Domain, mask uint64) uint64 {
 	if c.Shareable == c.Mask {
 		return 0

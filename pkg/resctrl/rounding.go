@@ -18,7 +18,8 @@ func (i Info) ToWrite(values Schemata) Schemata {
 	return i.withBandwidth(values, BandwidthInfo.ToWrite)
 }
 
-// withBandwidth returns the values with other values of memory bandwidth. It changes nothing if the CPU has no control of bandwidth.
+// withBandwidth returns a copy of the values in which `of` has replaced each memory bandwidth. It changes nothing if
+// the CPU has no control of bandwidth.
 func (i Info) withBandwidth(values Schemata, of func(BandwidthInfo, uint64) uint64) Schemata {
 	changed := maps.Clone(values)
 	for domain, value := range values {

@@ -156,8 +156,8 @@ func (s Schemata) RestrictedTo(other Schemata) Schemata {
 	return kept
 }
 
-// For returns the values that `s` has for the domains of the schemata `other`. In a domain that `s` lacks, because it has appeared with its
-// CPUs, they are those of the schema's first domain.
+// For returns the values that `s` has for the domains of the schemata `other`. If `s` lacks a domain, because it has
+// appeared with its CPUs, the value is that of the schema's first domain.
 func (s Schemata) For(other Schemata) Schemata {
 	values := s.RestrictedTo(other)
 	for domain := range other {

@@ -29,8 +29,8 @@ func (i Info) addSizes(text string, root Schemata) {
 	}
 }
 
-// Bits returns how many bits a size needs in one cache, rounded up. It returns 0 if the size of a bit is not known. The kernel rounds
-// the size of a bit down to bytes, which must not need one more bit.
+// Bits returns how many bits a size needs in one cache, rounded up. It returns 0 if the size of a bit is not known. The
+// kernel rounds the size of a bit down to bytes. Bits corrects this, so that a size does not need one bit too many.
 func (c CacheInfo) Bits(id int, bytes uint64) uint64 {
 	bit := c.BitBytes[id]
 	if bit == 0 {
