@@ -11,8 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// Applied has the values that the plugin last applied to a cgroup: it wrote them, or asked the runtime to write them. A
-// value in the cgroup that was not applied is of another program. An Applied is immutable.
+// Applied has the values that the plugin last applied to a cgroup: it wrote them, or asked the runtime to write them.
+// Any other value in the cgroup was set by another program. An Applied is immutable.
 type Applied struct {
 	// Class is the class of the container or pod. It is empty if only volumes set the values.
 	Class string `json:"class,omitempty"`
@@ -109,7 +109,7 @@ type Change struct {
 }
 
 // Compare compares what was applied last, what a cgroup has (`live`), and what it should have (`wanted`), as "kubectl
-// apply" does. Lower limits of other programs stay in settings for which `yields` returns true. Compare looks only at
+// apply" does. If `yields` returns true for a setting, a lower limit of another program stays. Compare looks only at
 // the settings in `wanted`, and at those for which `owns` returns true.
 func (a Applied) Compare(live, wanted iocgroup.Values, owns, yields func(iocgroup.Setting) bool) Change {
 	change := Change{Values: iocgroup.Values{}, Lower: iocgroup.Values{}, Applied: a}

@@ -37,8 +37,9 @@ type Options struct {
 
 // Cgroups applies values to the cgroups of a node, and records them. All backends of block I/O on a node share it.
 //
-// It combines the limits of a pod's class with those of its volumes' classes, because all of them are set in one cgroup. A disk
-// gets the lowest limit. Cgroups stores no classes: it gets them from the function of ShareWith.
+// It combines the limits of a pod's class with those of its volumes' classes, because all of them are set in one
+// cgroup. A disk gets the lowest limit. Cgroups stores no classes. It gets them from the function that ShareWith has
+// set.
 type Cgroups struct {
 	Options
 	Records *Records
@@ -69,7 +70,7 @@ func New(opts Options) *Cgroups {
 type Limiter interface {
 	// LimitsFor returns the limits that a class sets for a holder, by device. It returns no limits if the holder has ended.
 	LimitsFor(f *iodisks.Finder, h classes.Holder, class string) (iocgroup.Values, error)
-	// Known returns what the classes set.
+	// Known returns the values that the classes set.
 	Known() Known
 }
 
@@ -99,7 +100,7 @@ func (c *Cgroups) Finder(target classes.Holder) *iodisks.Finder {
 	return c.NewFinder()
 }
 
-// volumesOf returns the paths of the volumes of a container that have classes.
+// volumesOf returns the paths of those volumes of a container that have classes.
 func (c *Cgroups) volumesOf(container, podUID string) (paths []string) {
 	holdings, _ := c.Holdings(podUID)
 	for _, h := range holdings {
@@ -197,7 +198,7 @@ func (c *Cgroups) Look(group iocgroup.Group, target classes.Holder, files []iocg
 	return live, c.Records.Look(target, live, known), nil
 }
 
-// Known returns what the classes of pods and volumes set.
+// Known returns the values that the classes of pods and volumes set.
 func (c *Cgroups) Known() Known {
 	c.mu.Lock()
 	byResource := maps.Clone(c.byResource)
@@ -241,9 +242,9 @@ func (c *Cgroups) limitsOfOthers(f *iodisks.Finder, target classes.Holder, resou
 	return limits, ofVolumes, unfound
 }
 
-// Compare compares the cgroup of a pod with what it should have: the values in `own` of the target, and the limits of
+// Compare compares the cgroup of a pod with what it should have: the target's own values (`own`), and the limits of
 // other classes on the same disks. The lowest limit wins. On the disks of volumes with limits, this can be a limit of
-// another program. Compare also looks at other settings that were applied, if `owns` returns true.
+// another program. Compare also looks at other applied settings for which `owns` returns true.
 //
 // While a volume cannot be found, Compare neither removes nor raises a limit that was applied to the last known disks
 // of the volume.

@@ -19,10 +19,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// Records has what was applied to the cgroups of a node. A classes.Memory keeps it over restarts of the plugin: before
-// a change, Begin saves the values before and after the change, so that the plugin knows what it may have written even
-// if it was killed. The values that a runtime stores for a container are not saved, because the runtime returns them to
-// a plugin that has restarted.
+// Records has what was applied to the cgroups of a node. A classes.Memory keeps it over restarts of the plugin. Before
+// a change, Begin saves the values from before and after the change. If the plugin is killed during the change, the
+// next process thus knows what may have been written. The values that a runtime stores for a container are not saved,
+// because the runtime returns them to a plugin that has restarted.
 type Records struct {
 	log *slog.Logger
 	now func() time.Time
@@ -36,7 +36,7 @@ type Records struct {
 	unsaved map[string]bool
 	memory  classes.Memory
 	// isLost is true until the records of an earlier process were loaded. If it is true when Look first looks at a
-	// cgroup, live values that a class also has count as applied.
+	// cgroup, a live value counts as applied if a class has the same value.
 	isLost bool
 	// isMarked is true if the memory has the marker.
 	isMarked bool
@@ -61,7 +61,8 @@ const (
 	prefix = "cgroup "
 )
 
-// keepTime is the time for which the record of a cgroup is kept that was not seen yet. The creation of a container takes less time.
+// keepTime is how long the record of a cgroup is kept before the cgroup was seen for the first time. The creation of a
+// container takes less time.
 const keepTime = 10 * time.Minute
 
 // NewRecords returns the records of a node without memory.
@@ -122,8 +123,8 @@ type Known struct {
 	Limits  []iocgroup.Value
 }
 
-// Look returns what was applied to the cgroup of a target, like Get. If the records of an earlier process are lost, the
-// first Look counts live values that a class also has as applied.
+// Look returns what was applied to the cgroup of a target, like Get. If the records of an earlier process are lost, a
+// live value counts as applied in the first Look if a class has the same value.
 func (r *Records) Look(target classes.Holder, live iocgroup.Values, known func() Known) Applied {
 	if !r.IsNew(target) {
 		return r.Get(target)

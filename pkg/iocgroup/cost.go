@@ -19,8 +19,8 @@ const (
 	costQoSFile   = "io.cost.qos"
 )
 
-// CostModelKeys returns the keys of the linear model in io.cost.model. Values of "bps" are bytes a second, those of "iops" requests of
-// 4 KiB a second.
+// CostModelKeys returns the keys of the linear model in io.cost.model. Keys with "bps" are in bytes per second. Keys
+// with "iops" are in requests of 4 KiB per second.
 func CostModelKeys() []string {
 	return []string{"rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops"}
 }
@@ -110,8 +110,9 @@ func WriteCost(host FS, root string, dev Device, c Cost) error {
 	return nil
 }
 
-// written returns the text to write for a text that the kernel prints. With "ctrl=auto", the kernel prints the parameters that it has
-// chosen. If they were written, they would stay (ioc_cost_model_write in block/blk-iocost.c).
+// written returns the text to write to a file that is to read `printed`. With "ctrl=auto", the kernel also prints the
+// parameters that it has chosen. These are left out, because written parameters would stay (ioc_cost_model_write in
+// block/blk-iocost.c).
 func written(printed, initial string) string {
 	if printed == "" {
 		return initial

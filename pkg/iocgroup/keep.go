@@ -21,8 +21,8 @@ type opener interface {
 	OpenForUpdate(path string) (openFile, error)
 }
 
-// keeper is an FS that keeps the files open that it has read, because to open a file of a cgroup takes longer than to read or write it.
-// It is not safe for concurrent use.
+// keeper is an FS that keeps open the files that it has read, because opening a file of a cgroup takes longer than
+// reading or writing it. It is not safe for concurrent use.
 type keeper struct {
 	FS
 	opener opener
@@ -45,8 +45,9 @@ func KeepOpen(host FS) (kept FS, end func() error) {
 	return host, func() error { return nil }
 }
 
-// ReadFile reads a file with one system call if the buffer has room for the content. The kernel passes a file of a cgroup as one
-// record, so a read that does not fill the buffer has reached its end (seq_read_iter in fs/seq_file.c, and kernfs).
+// ReadFile reads a file with one system call if the buffer has room for the content. The kernel passes a file of a
+// cgroup as one record, so a read that does not fill the buffer has reached the end of the file (seq_read_iter in
+// fs/seq_file.c, and kernfs).
 func (k *keeper) ReadFile(path string) ([]byte, error) {
 	file, err := k.open(path)
 	if err != nil {

@@ -44,8 +44,9 @@ const (
 	IOLatency File = "io.latency"
 )
 
-// These are the smallest and the largest latency target. The kernel accepts others, and looks at the latency of a cgroup every 0.1 to 1 s
-// (BLKIOLATENCY_MIN_WIN_SIZE and BLKIOLATENCY_MAX_WIN_SIZE in block/blk-iolatency.c).
+// These are the smallest and the largest latency target that class files can have. The kernel accepts others, but looks
+// at the latency of a cgroup only every 0.1 to 1 s (BLKIOLATENCY_MIN_WIN_SIZE and BLKIOLATENCY_MAX_WIN_SIZE in
+// block/blk-iolatency.c).
 const (
 	MinLatency = time.Microsecond
 	MaxLatency = 10 * time.Second
@@ -128,7 +129,8 @@ func IOMaxLine(dev Device, limits Value) string {
 	return line
 }
 
-// LimitTolerance is the part of a limit by which a cgroup may exceed it. blk-throttle counts in slices of 0.1 s, and is exact over a minute.
+// LimitTolerance is the fraction of a limit by which a cgroup may exceed the limit. blk-throttle counts in slices of
+// 0.1 s, and is exact over a minute.
 const LimitTolerance = 0.1
 
 // LargestRequests returns the size of a few large requests, by kind, in the unit of the limit. A request waits until

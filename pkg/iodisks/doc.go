@@ -6,7 +6,7 @@ package iodisks
 
 import "github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 
-// FS is the part of the host's filesystem that finds disks. Paths are paths on the host.
+// FS is the part of the host's filesystem that is needed to find disks. Paths are paths on the host.
 type FS interface {
 	iocgroup.FS
 	Glob(pattern string) ([]string, error)

@@ -39,7 +39,7 @@ func (v Volume) Limit(limits iocgroup.Value) iocgroup.Values {
 type Finder struct {
 	host FS
 	node *Node
-	// volumesOf returns the paths of the volumes of a container that have classes.
+	// `volumesOf` returns the paths of those volumes of a container that have classes.
 	volumesOf func(container, podUID string) []string
 	// `running` has the results of checkRunning, and `inContainer` has the mounts. The key of both is the container's
 	// ID and not its PID, because a new process may have the PID of an ended one.
@@ -61,7 +61,8 @@ type foundVolume struct {
 	err    error
 }
 
-// NewFinder returns a Finder. The function `volumesOf` returns the paths of the volumes of a container that have classes.
+// NewFinder returns a Finder. The function `volumesOf` returns the paths of those volumes of a container that have
+// classes.
 func NewFinder(host FS, volumesOf func(container, podUID string) []string) *Finder {
 	return &Finder{host: host, node: NewNode(host), volumesOf: volumesOf}
 }
@@ -132,8 +133,8 @@ func (f *Finder) checkRunning(target classes.Holder) error {
 	})
 }
 
-// orEnded returns classes.ErrEnded for the error with which the kernel refuses to show the mounts of an ended process or, with
-// EINVAL, of a zombie (fs/proc_namespace.c).
+// orEnded returns classes.ErrEnded if `err` shows that the process has ended: the kernel refuses to show the mounts of
+// an ended process with ENOENT, and those of a zombie with EINVAL (fs/proc_namespace.c).
 func orEnded(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("%w: %w", classes.ErrEnded, err)

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package mountinfo reads the mounts of a process from /proc/PID/mountinfo, line by line. A container can make lines of
-// this file very long, and can add very many lines. So no line makes the whole file unreadable, and a limit bounds the
-// cost of a file.
+// this file very long, and can add very many lines. So the package cuts long fields, and stops reading a file at a
+// limit.
 package mountinfo
 
 import (

@@ -28,7 +28,7 @@ func replaceUnprintable(r rune) rune {
 	return r
 }
 
-// List joins names, at most `most` of them. The text then ends with the number of the others.
+// List joins the first `most` names. If there are more, the text ends with the number of the other names.
 func List(names []string, most int) string {
 	if more := len(names) - most; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)

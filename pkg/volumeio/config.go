@@ -87,7 +87,7 @@ func claimedClasses() *classes.ClaimedClasses {
 	return &classes.ClaimedClasses{Resource: classes.ClaimResource, Config: configOfLimits}
 }
 
-// configOfLimits returns the configuration with a class for each of these limits. The error joins all problems.
+// configOfLimits returns a configuration with one class for each element of `limits`. The error joins all problems.
 func configOfLimits(limits map[string]qos.VolumeLimits) (classes.BackendConfig, error) {
 	config := &Config{}
 	var errs []error

@@ -12,7 +12,8 @@ import (
 
 var _ classes.Promiser = (*Backend)(nil)
 
-// Promises implements classes.Promiser. Of several volumes on one disk, the lowest limits are in force, so that no bound is too low.
+// Promises implements classes.Promiser. If several volumes are on one disk, the lowest limits are in force. The bounds
+// of the other classes then hold, too.
 func (b *Backend) Promises(volume classes.Holder, name string) (promises []classes.Promise) {
 	class, err := b.class(name)
 	if err != nil {
