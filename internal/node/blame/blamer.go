@@ -26,7 +26,7 @@ var ErrTooShort = errors.New("too little is recorded")
 // Request selects containers.
 type Request struct {
 	history.Selection
-	// Since leaves out intervals that ended before this time ago. 0 leaves out none.
+	// Since is how long ago an interval may have ended at most. 0 means that all intervals count.
 	Since time.Duration
 }
 
@@ -44,7 +44,7 @@ func New(store *state.View, recorder *history.Recorder, now func() time.Time) *B
 
 func (r Request) check() error {
 	if r.Since < 0 {
-		return fmt.Errorf("%w: since is %s; it is how long ago an interval has ended at most, e.g. 5m", history.ErrInvalid, r.Since)
+		return fmt.Errorf("%w: since is %s; write how far to look back, e.g. 5m", history.ErrInvalid, r.Since)
 	}
 	return r.Check()
 }
@@ -172,7 +172,7 @@ func (b *Blamer) offers() func(e state.Holding) []reports.Offer {
 	}
 }
 
-// suggest adds the smallest change to each culprit that runs.
+// suggest adds a suggestion to each culprit that still runs. It marks the other culprits as ended.
 func (b *Blamer) suggest(report *reports.Blame, offers func(state.Holding) []reports.Offer) {
 	for i := range report.Sufferers {
 		for j := range report.Sufferers[i].Findings {

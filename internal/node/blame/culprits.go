@@ -81,7 +81,8 @@ func (j *judge) totals(uses []classes.Series, s span) map[classes.Series]total {
 
 type total struct{ rise, use float64 }
 
-// rise returns the use of a container whose rise is the largest part of the rise of all containers.
+// rise returns the use of the container `t` that explains the waiting best: it has the largest part of the rise of all
+// containers, and the highest correlation with the waiting.
 func (j *judge) rise(t *history.Track, uses []classes.Series, totals map[classes.Series]total, waiting []float64, s span) (best rise) {
 	for _, series := range uses {
 		if t.Values[series] == nil {

@@ -18,17 +18,18 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These are the thresholds of the judge, in parts of the time, of a use, or of a rise.
+// These are the thresholds of the judge, as fractions of the time, of a use, or of a rise.
 const (
 	// In the interval, a container must wait for at least leastWait more of the time than otherwise, and at least
 	// leastRatio times as much.
 	leastWait, leastRatio = 0.1, 2
-	// leastLoss is the part of its memory bandwidth for each second of CPU time, or of its cache, that a container must lose.
+	// leastLoss is the fraction that a container must lose of its cache, or of its memory bandwidth for each second of
+	// CPU time.
 	leastLoss = 0.25
 	// To be named, a container must use at least leastRise times as much as before. Its part of the rise of all must be
 	// at least leastShare, and the correlation of its use with the waiting at least leastCorrelation.
 	leastRise, leastShare, leastCorrelation = 1.5, 0.25, 0.5
-	// A container that always waits is reported if it waits for at least the part `always` of the time.
+	// A container that always waits is reported if it waits for at least the fraction `always` of the time.
 	always = 0.2
 	// A limit counts as reached if the use is at least atLimit times the limit. If the use is above overLimit times the
 	// limit, the limit was not in force yet.

@@ -57,8 +57,9 @@ func (j *judge) disksOf(t *history.Track) (disks []string) {
 	return slices.Compact(disks)
 }
 
-// memory judges the waiting for memory. The culprits take more memory. Only if no container takes more, they are those
-// with more refaults: otherwise, containers with refaults wait like the victim, and are not the cause.
+// memory judges the waiting for memory. The culprits are the containers that take more memory. If no container takes
+// more, they are those with more refaults. If a container takes more, the containers with refaults wait like the
+// victim, and are not the cause.
 func (j *judge) memory() reports.Finding {
 	waiting := j.ofVictim(history.MemoryWaiting)
 	f, s := j.waited(reports.MemoryUse, waiting)

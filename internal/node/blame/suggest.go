@@ -10,8 +10,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 )
 
-// Suggest returns the change that would help against a culprit. If no class removes half of the rise, it is the class
-// that removes most. It is nil if no offered class would lower the culprit's use.
+// Suggest returns the offered class that removes at least half of the rise and limits the culprit least. If no class
+// removes half, it returns the class that removes most. It returns nil if no offered class would lower the culprit's
+// use.
 func Suggest(c *reports.Culprit, offers []reports.Offer) *reports.Offer {
 	if c.Ended {
 		return nil

@@ -55,7 +55,7 @@ type Judge struct {
 	last     map[Class]Verdict
 }
 
-// key identifies a promise to one holder. limit identifies the same promise to all holders of the class.
+// A `key` identifies a promise to one holder. A `limit` identifies the same promise to all holders of the class.
 type (
 	key struct {
 		limit

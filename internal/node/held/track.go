@@ -68,8 +68,8 @@ func (t *track) span() time.Duration {
 	return t.points[len(t.points)-1].time.Sub(t.points[0].time)
 }
 
-// use returns the use over the window. It is the mean growth per second of a cumulative value, and the lowest one of
-// other values.
+// use returns the use over the window. It is the mean growth per second of a cumulative value, and the lowest value of
+// other series.
 func (t *track) use() float64 {
 	if len(t.points) == 0 {
 		return 0

@@ -39,7 +39,7 @@ func (v Verdict) Condition() classes.Condition {
 }
 
 // orSame keeps the message of the previous verdict if the reason and `about` are the same, and if `figure` has changed
-// by at most a quarter. This avoids writes of the node's object: each new message is one.
+// by at most a quarter. This saves writes of the node's object, because each new message needs one.
 func (v Verdict) orSame(previous Verdict) Verdict {
 	if v.Reason == previous.Reason && v.about == previous.about && v.figure <= previous.figure*1.25 && previous.figure <= v.figure*1.25 {
 		v.Message, v.figure = previous.Message, previous.figure
@@ -67,7 +67,7 @@ func (o *opinion) verdict() (v Verdict) {
 		v.Reason, v.about = qos.ReasonReached, about(reached, false)
 		v.Message = "Reached and held: " + named(onePerLimit(reached), finding.uses)
 	case o.reached:
-		v.Reason, v.Message = qos.ReasonReached, "A limit was reached, by a container or pod that has the class no more"
+		v.Reason, v.Message = qos.ReasonReached, "A limit was reached, by a container or pod that no longer has the class"
 	case !o.since.IsZero():
 		v.Reason = qos.ReasonNeverReached
 		v.Message = "No limit was reached since " + o.since.UTC().Format(time.RFC3339)

@@ -88,7 +88,8 @@ func (c *Counters) Begin() {
 	clear(c.pods)
 }
 
-// Read reads the counters of a container. It takes the values of `measured`, and reads no file that has only these.
+// Read reads the counters of a container. It takes the values that are in `measured`, and skips files that have no
+// others.
 func (c *Counters) Read(target classes.Holder, measured ...classes.Reading) (classes.Reading, error) {
 	dir, err := c.tree.UnifiedDir(target)
 	if err != nil {
@@ -150,7 +151,8 @@ func (c *Counters) ofPod(target classes.Holder) classes.Reading {
 
 var errNothing = errors.New("the cgroup has no counters")
 
-// counterFile is a file of a container's cgroup. A reading with the series `measured` has what the file has.
+// counterFile is a file of a container's cgroup. If a reading already has the series `measured`, the file does not have
+// to be read.
 type counterFile struct {
 	cgroup.UsageFile
 	measured string
@@ -173,7 +175,8 @@ func (c *Counters) filesOfContainer() []counterFile {
 	}
 }
 
-// filesOfPod returns the files of a pod's cgroup. Its memory.events also counts events of the containers' limits.
+// filesOfPod returns the files of a pod's cgroup. It has memory.events.local, because memory.events also counts events
+// of the containers' limits.
 func filesOfPod() []cgroup.UsageFile {
 	return []cgroup.UsageFile{{Name: "cpu.stat", Add: cpuStat()}, {Name: "memory.events.local", Add: memoryEvents()}}
 }

@@ -93,7 +93,8 @@ type known struct {
 	counters   []counter
 }
 
-// gap is a number of successive samples that lack a container. `to` is the number of the sample after them.
+// gap is a run of successive samples that lack a container. `samples` is the length of the run, and `to` is the number
+// of the sample after it.
 type gap struct{ to, samples int }
 
 // counter is the last value of a cumulative series, in units of the ring.

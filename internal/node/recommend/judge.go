@@ -16,23 +16,23 @@ import (
 
 // These are the thresholds of Judge.
 const (
-	// rarely is the part of the points in which the use may be close to a limit of a class that fits.
+	// A class fits if the use is close to one of its limits in at most the fraction `rarely` of the points.
 	rarely = 0.05
-	// atLimit is the part of a limit above which the limit counts as reached.
+	// atLimit is the fraction of a limit above which the limit counts as reached.
 	atLimit = 0.9
-	// A limit also counts as reached if the use is above `halfLimit` of it, and the container waited for at least
-	// `longWait` of the time: the limit then slowed it down in a part of the point.
+	// A limit also counts as reached if the use is above the fraction `halfLimit` of it, and the container waited for
+	// at least the fraction `longWait` of the time. The limit then slowed the container down in a part of the point.
 	halfLimit, longWait = 0.5, 0.2
-	// stepUp is the minimum ratio of a proposed limit to the limit of the present class, if the container reached that
-	// one.
+	// stepUp is the minimum ratio of a proposed limit to the limit of the present class, if the container reached the
+	// present limit.
 	stepUp = 2
 )
 
 // room says how far below a limit the use has to stay.
 type room struct {
-	// `close` is the part of a limit above which the use is close to the limit. `lower` is this part for limits below
-	// the present one. It is smaller, so that a container that has moved to a larger class does not get the advice to
-	// move back.
+	// `close` is the fraction of a limit above which the use is close to the limit. `lower` is this fraction for limits
+	// below the present one. It is smaller, so that a container that has moved to a larger class does not get the
+	// advice to move back.
 	close, lower float64
 	// `headroom` is the ratio of a proposed limit to the need.
 	headroom float64
@@ -126,7 +126,7 @@ type judge struct {
 	names   map[string]string
 }
 
-// used returns the uses above 0 of measures that some class limits, also if it limits them on another disk.
+// used returns the uses above 0 whose measure some class limits, even if it limits the measure only on another disk.
 func (j *judge) used() (used []Use) {
 	for _, u := range j.Uses {
 		_, known := j.names[u.Series.Measure]
@@ -161,8 +161,8 @@ func (j *judge) bound(series classes.Series) float64 {
 	return 0
 }
 
-// figure compares the use with a limit. `present` is the bound of the present class on the same series, or 0. In the
-// points in which that bound was reached, the use counts as close to each limit up to it.
+// figure compares the use with a limit. `present` is the bound of the present class on the same series, or 0. If the
+// limit is not above `present`, the use counts as close to the limit in the points in which `present` was reached.
 func (j *judge) figure(l Limit, present float64) reports.Figure {
 	f := reports.Figure{Name: l.Name, Series: l.Series, Bound: l.Bound}
 	use := Use{}
@@ -189,8 +189,8 @@ func (j *judge) figure(l Limit, present float64) reports.Figure {
 	return f
 }
 
-// left returns the mean of the parts of the limits that the container leaves unused. A use that only other classes
-// limit counts as 1.
+// left returns which fraction of its limits the container leaves unused, as the mean over the limits. A use that only
+// other classes limit counts as 1.
 func (j *judge) left(used []Use, figures []reports.Figure) float64 {
 	sum, n := 0.0, 0.0
 	for _, u := range used {

@@ -200,7 +200,7 @@ func (v *view) recommend(of resource, e state.Holding, c reports.Container, trac
 	return r
 }
 
-// unsettled returns the reason why what a container uses does not show the effect of its class, or "".
+// unsettled returns the reason why the use of a container does not show the effect of its class, or "" if it does.
 func unsettled(e state.Holding, resource string) string {
 	switch want, has := e.Class(resource), e.ObservedClass(resource); {
 	case want != has:
