@@ -41,10 +41,11 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 	return h.store.Admit(container)
 }
 
-// UpdateContainer is called before the runtime changes a container, e.g. in a resize by the kubelet. It returns the cgroup v2 values that
-// the runtime must set in the same change, so that the container's classes stay in force without interruption. `stored` has the settings
-// that the runtime has stored for the container. If one of the backends is a Resizer, UpdateContainer waits for the kernel until ctx ends.
-// The error is that of a Resizer, or of saving the originals; the values are valid in any case.
+// UpdateContainer is called before the runtime changes a container, e.g. in a resize by the kubelet. It returns the
+// cgroup v2 values that the runtime must set in the same change, so that the container's classes stay in force without
+// interruption. `stored` has the settings that the runtime has stored for the container. If a backend is a Resizer,
+// UpdateContainer waits for the kernel, at most until `ctx` ends. It returns an error if a Resizer fails, or if the
+// originals of the container (classes.Spec) cannot be saved. The values are valid even then.
 func (h *Hooks) UpdateContainer(
 	ctx context.Context, id string, requested classes.Spec, stored classes.Adjustment,
 ) (values classes.Adjustment, err error) {
@@ -71,8 +72,9 @@ func (h *Hooks) UpdateContainer(
 	return values, err
 }
 
-// ContainerUpdated is called after the runtime has changed a container. It is not called for a change that the runtime has refused. If
-// UpdateContainer has saved originals, it saves those that the change has replaced. The error is that of saving.
+// ContainerUpdated is called after the runtime has changed a container. It is not called for a change that the runtime
+// has refused. If UpdateContainer has saved the originals, ContainerUpdated saves those that the change has replaced.
+// It returns an error if they cannot be saved.
 func (h *Hooks) ContainerUpdated(id string) error {
 	h.store.Modify(id, (*state.Holding).Resized)
 	if _, saved := h.changes.Originals(id); !saved {
@@ -174,8 +176,8 @@ func (h *Hooks) enforcement(entries ...state.Holding) func(context.Context) erro
 	}
 }
 
-// monitoring returns a function that calls `enforce`, unless it is nil, and then begins to monitor the container. If the
-// container is not to be monitored, monitoring returns enforce itself.
+// monitoring returns a function that calls `enforce`, unless it is nil, and then begins to monitor the container. If
+// the container is not to be monitored, monitoring returns `enforce` itself.
 func (h *Hooks) monitoring(e state.Holding, enforce func(context.Context) error) func(context.Context) error {
 	if !reconcile.Monitored(h.store, e) {
 		return enforce

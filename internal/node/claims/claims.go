@@ -30,7 +30,7 @@ const place = "NodeQOSResources"
 func (c Claims) Resource(kinds []classes.Kind) (*classes.ResourceConfig, error) {
 	i := slices.IndexFunc(kinds, func(k classes.Kind) bool { return k.Claims != nil })
 	if len(c.Limits) == 0 {
-		return nil, nil //nolint:nilnil // no classes are no resource
+		return nil, nil //nolint:nilnil // without classes, there is no resource
 	}
 	if i < 0 {
 		return nil, errors.New("no kind of class has limits of volumes")

@@ -12,16 +12,16 @@ import (
 // because the runtime waits for the hook.
 const hookTime = 200 * time.Millisecond
 
-// Await calls the function `do` and returns its result. A system call that is blocked in the kernel cannot be interrupted. If ctx ends
-// before do returns, Await therefore returns an error, and do continues in its own goroutine. Until `do` has returned,
-// Await refuses another run of the same call. The function `what` describes the call for error messages. Await calls this
-// function only if ctx ends before do returns.
+// Await calls the function `do` and returns its result. A system call that is blocked in the kernel cannot be
+// interrupted. If `ctx` ends before `do` returns, Await therefore returns an error, and `do` continues in its own
+// goroutine. Until `do` has returned, Await refuses another run of the same call. The function `what` describes the
+// call for error messages. Await calls `what` only if `ctx` ends before `do` returns.
 func Await[T any](ctx context.Context, guard *Guard, call Call, what func() string, do func() (T, error)) (answer T, err error) {
 	return AwaitOn(ctx, nil, guard, call, what, do)
 }
 
-// AwaitOn works like Await, but a worker makes the call, unless it is nil. If the call does not return in time, AwaitOn ends the worker's
-// goroutine with it.
+// AwaitOn works like Await. If `worker` is not nil, the worker makes the call. If the call does not return in time, the
+// goroutine of the worker ends with the call.
 func AwaitOn[T any](ctx context.Context, worker *Worker, guard *Guard, call Call, what func() string, do func() (T, error)) (answer T, err error) {
 	if err := guard.MayCall(call); err != nil {
 		return answer, err
@@ -78,8 +78,8 @@ func (w *Worker) End() {
 	}
 }
 
-// outcome calls the function `do`, and returns a function that has the same outcome: the returned function returns the
-// results of do, or panics if do panicked.
+// outcome calls the function `do`, and returns a function with the same outcome: it returns the results of `do`, or
+// panics if `do` panicked.
 func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	defer func() {
 		if cause := recover(); cause != nil {

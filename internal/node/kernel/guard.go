@@ -51,7 +51,8 @@ func New(now func() time.Time, changed func()) *Guard {
 	return &Guard{now: now, changed: changed, max: maxBlocked, blocked: map[Call]BlockedCall{}}
 }
 
-// Apart returns a guard with its own limit, for calls that must not keep others from calling the kernel. BlockedCalls of g includes its calls.
+// Apart returns a guard with its own limit, for calls that must not keep others from calling the kernel. The
+// BlockedCalls of `g` include those of the new guard.
 func (g *Guard) Apart(limit int) *Guard {
 	part := New(g.now, g.changed)
 	part.max = limit

@@ -17,7 +17,7 @@ import (
 
 // Previewer is a classes.Backend that can report the status that a configuration would have, without writing anything.
 type Previewer interface {
-	// Preview returns the status that the backend would have if config were the live configuration.
+	// Preview returns the status that the backend would have if `config` were the live configuration.
 	Preview(ctx context.Context, config classes.BackendConfig) (classes.BackendStatus, error)
 }
 
@@ -88,10 +88,10 @@ func (g *configurer) Restore(ofClaims *classes.ResourceConfig, volumes []classes
 	g.store.FollowClaims(volumes, func(string) bool { return false })
 }
 
-// Follow makes the resource of claims live, together with the class files, and enforces its classes on volumes. It replaces the
-// earlier resource and the earlier claims of all volumes. `ofClaims` is nil if there is no such resource. The function `redefined`
-// reports whether a class is not as before. Follow returns the number of holders that it has moved. After an error, the earlier
-// claims stay.
+// Follow makes the resource of claims live, together with the class files, and enforces its classes on volumes. It
+// replaces the earlier resource and the earlier claims of all volumes. `ofClaims` is nil if there is no such resource.
+// The function `redefined` reports whether the limits of a class have changed. Follow returns the number of holders
+// that it has moved. After an error, the earlier claims stay.
 func (r *Reconciler) Follow(
 	ctx context.Context, ofClaims *classes.ResourceConfig, volumes []classes.ClaimedVolume, redefined func(class string) bool,
 ) (moved int, err error) {

@@ -94,7 +94,8 @@ func (r *Reconciler) monitor(ctx context.Context) {
 	}
 }
 
-// RotateEvery returns how often Rotate must be called at least. It is 0 if no resource monitors containers in turn.
+// RotateEvery returns the longest time that may pass between calls of Rotate. It is 0 if no resource monitors
+// containers in turn.
 func (r *Reconciler) RotateEvery() (every time.Duration) {
 	for _, monitor := range monitors(r.store) {
 		if rotator, ok := monitor.(classes.Rotator); ok && rotator.RotateEvery() > 0 && (every == 0 || rotator.RotateEvery() < every) {
@@ -113,7 +114,7 @@ func (r *Reconciler) Rotate(ctx context.Context) {
 	r.monitor(ctx)
 }
 
-// inOrder sorts holders by the order in which the store got to know them.
+// inOrder sorts holders by the order in which the store first saw them.
 func inOrder(holders []state.Holding) []state.Holding {
 	slices.SortFunc(holders, func(a, b state.Holding) int { return cmp.Compare(a.Number, b.Number) })
 	return holders

@@ -78,8 +78,8 @@ func (r *Reconciler) reconciled() (ids []string) {
 }
 
 // reconcile compares the desired classes of one holder with its observed classes, and carries out the steps that bring
-// the holder into the desired classes. A step that fails keeps no other step from being carried out: e.g. the group of a draining class
-// that was removed by another program cannot be made again.
+// the holder into the desired classes. If a step fails, the other steps are still carried out. For example, a step
+// fails if another program has removed the group of a draining class, because this group cannot be created again.
 func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.Holding, []Step)) {
 	e, ok := r.store.Compare(id)
 	if !ok {
@@ -147,7 +147,7 @@ func (r *Reconciler) observe(ctx context.Context, e state.Holding, renewed []Ste
 		resource, there := r.store.Live().Resource(a.Resource)
 		isOf := func(s Step) bool { return s.Resource == a.Resource }
 		if !there || slices.ContainsFunc(renewed, isOf) {
-			continue // no backend can enforce the class now, or one just has
+			continue // no backend can enforce the class now, or renew has just done so
 		}
 
 		now, observeErr := r.observeClass(ctx, resource, a.Resource, e.Holder, a.Class)
@@ -332,9 +332,9 @@ func storedSteps(e state.Holding) (steps []Step) {
 	return steps
 }
 
-// verify reads the classes of unverified pods and volumes from the kernel. One whose class cannot be read stays
-// unverified. One for which the kernel's values do not identify a class gets its requested class if a slot is free, and
-// before those that are in another class.
+// verify reads the classes of unverified pods and volumes from the kernel. If a class cannot be read, the holder stays
+// unverified. If the kernel's values do not identify a class, the holder gets its requested class if a slot is free.
+// Such holders come before those that are in another class.
 func (r *Reconciler) verify(ctx context.Context) {
 	var inClass, unclear, elsewhere []string
 	unverified := inOrder(r.store.Where(func(h state.Holding) bool { return h.Phase == state.Unverified }))

@@ -120,7 +120,7 @@ func unavailableFor(err error) *classes.Unavailable {
 type ThreadCheck struct {
 	// Containers is the number of checked containers. Moved is the number of those that had threads to move.
 	Containers, Moved int
-	// Took does not include the waiting for another change.
+	// Took is how long the check took, without the time in which it waited for another change.
 	Took time.Duration
 }
 

@@ -22,9 +22,10 @@ type Step struct {
 
 func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", s.To, s.Resource, err) }
 
-// Enforcement returns the steps that enforce the classes of a new holder. The class that the claim of a volume requests is optional: the
-// holder starts without it. A container that was created without its class is moved to the class. The class of another holder is enforced
-// again, because its values may have changed since the runtime created the holder.
+// Enforcement returns the steps that enforce the classes of a new holder. The class that the claim of a volume requests
+// is optional: the holder starts without it. A container that was created without its class is moved to the class. In
+// all other cases, the class is enforced again, because its values may have changed since the runtime created the
+// holder.
 func Enforcement(e state.Holding) (required, optional []Step) {
 	for _, a := range e.Assignments {
 		if a.Class == classes.SystemDefault {
@@ -64,10 +65,10 @@ func backendOf(store *state.Store, resource string) (classes.Backend, error) {
 	return nil, fmt.Errorf("%s is not configured any more: %w", resource, classes.ErrUnknownResource)
 }
 
-// make carries out the steps. It first sets the cgroup v2 values of the new classes through the runtime, which stores
-// them, unless the runtime must not be asked for updates. Then it enforces and verifies the classes with the backends. If a
-// step fails, make undoes all steps as far as possible. If the runtime does not answer, make has enforced nothing yet, and
-// undoes nothing.
+// make carries out the steps. If the runtime may be asked for updates, make first sets the cgroup v2 values of the new
+// classes through the runtime, which stores them. Then it enforces and verifies the classes with the backends. If a
+// step fails, make undoes all steps as far as possible. If the runtime does not answer, make has enforced nothing yet,
+// and undoes nothing.
 func (f *enforcer) make(ctx context.Context, h classes.Holder, steps []Step) error {
 	if err := f.possible(h, steps); err != nil {
 		return err
@@ -101,8 +102,8 @@ func (f *enforcer) make(ctx context.Context, h classes.Holder, steps []Step) err
 	return nil
 }
 
-// renew enforces the classes of a holder again whose values the last configuration has changed. It returns the steps that are done. If a
-// step fails, the observation that follows finds the reason, and the step is tried again.
+// renew enforces again those classes of a holder whose values the last configuration has changed. It returns the steps
+// that are done. If a step fails, the next observation finds the reason, and the step is tried again.
 func (f *enforcer) renew(ctx context.Context, e state.Holding) (done []Step) {
 	for _, a := range e.Assignments {
 		s := Step{Resource: a.Resource, From: a.Class, To: a.Class}
@@ -134,8 +135,9 @@ func (f *enforcer) made(e state.Holding, steps ...Step) {
 	}
 }
 
-// possible returns an error if a container would have to change a property that a runtime sets only when it creates the container. A
-// stale property that both classes set alike was changed by the container itself, and does not keep it from moving.
+// possible returns an error if a container would have to change a property that a runtime sets only when it creates the
+// container. If both classes set a stale property alike, the container itself has changed the property, and can be
+// moved nevertheless.
 func (f *enforcer) possible(h classes.Holder, steps []Step) error {
 	for _, s := range steps {
 		if s.From != s.To && s.stale != "" && !f.setAlike(h, s) {

@@ -74,8 +74,8 @@ func (r *Reconciler) revert(ctx context.Context, before state.Holding, steps []S
 	return errors.Join(fmt.Errorf("%s: %w", before, err), r.remember(before.ID))
 }
 
-// SaveOriginals saves the originals of a container, unless they are saved already. It must be called before the runtime is asked to store
-// values, because the runtime does not report the former values after that.
+// SaveOriginals saves the originals of a container (classes.Spec), unless they are saved already. It must be called
+// before the runtime is asked to store values, because the runtime then no longer reports the former values.
 func SaveOriginals(store *state.Store, changes state.Changes, id string) error {
 	e, known := store.Get(id)
 	if saved, isSaved := changes.Originals(id); !known || isSaved && maps.Equal(saved, e.Spec.Originals) {

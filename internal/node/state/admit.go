@@ -94,12 +94,12 @@ func (s *Store) AdmitPod(h classes.Holder) (Holding, error) {
 	return n.begin(h.ID), nil
 }
 
-// Start records the process of a container that is about to start, also for each of the container's volumes. The caller
-// must then enforce the classes of the volumes and of the container, and call Finish for each of them. If a container was
-// created while the plugin was not connected, Start admits the container to the classes that it requests.
+// Start records the process of a container that is about to start, for the container and for each of its volumes. The
+// caller must then enforce the classes of the volumes and of the container, and call Finish for each of them. If a
+// container was created while the plugin was not connected, Start admits the container to the classes that it requests.
 //
-// If Start or Finish returns an error, the caller must end the container's processes and call StartRefused. Some runtimes
-// start the container nevertheless, so a request that was not admitted stays pending until the container ends.
+// If Start or Finish returns an error, the caller must end the container's processes and call StartRefused. Some
+// runtimes start the container nevertheless, so a request that was not admitted stays pending until the container ends.
 func (s *Store) Start(h classes.Holder) (container Holding, volumes []Holding, err error) {
 	defer s.lock()()
 	n := &s.node

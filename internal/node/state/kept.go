@@ -149,8 +149,8 @@ func (n *node) used(resource string) map[string]int {
 	return used
 }
 
-// MayBeUsed reports whether a holder has `class`, or is kept with it, so that a new container may get it even if it was
-// removed.
+// MayBeUsed reports whether a holder has `class`, or whether the class is kept for a container that has ended. A new
+// container may get a kept class even if the class was removed.
 func (s *View) MayBeUsed(resource, class string) bool {
 	defer s.lock()()
 	n := &s.node

@@ -35,8 +35,8 @@ type Resource struct {
 	Drift Drift
 }
 
-// Promiser returns the backend as a classes.Promiser. `ok` is false if the backend is none, or if the resource is
-// unavailable.
+// Promiser returns the backend as a classes.Promiser. `ok` is false if the backend is not a Promiser, or if the
+// resource is unavailable.
 func (r Resource) Promiser() (promiser classes.Promiser, ok bool) {
 	promiser, ok = r.Backend.(classes.Promiser)
 	return promiser, ok && r.Unavailable == nil
@@ -140,8 +140,8 @@ func (n *node) offer(config *classes.Config, next map[string]Resource) (gone []s
 	return gone
 }
 
-// setRemoved updates the capacity of each removed class: the last one, or the number of its slots in use if that is
-// higher. It is called before the offers replace those of the live catalog.
+// setRemoved updates the capacity of each removed class. It is the last capacity, or the number of slots in use if that
+// is higher. It is called before the offers replace those of the live catalog.
 func (n *node) setRemoved(offers []classes.Offer) {
 	for _, offer := range n.live.Catalog.Offers() {
 		for _, class := range offer.Classes {

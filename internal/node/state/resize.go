@@ -43,11 +43,11 @@ func (s *Store) Compare(id string) (h Holding, ok bool) {
 
 // Resize records that the runtime is about to change a container, and returns the cgroup v2 values of the container's
 // classes that the runtime must set, too. These are the values that the runtime's change would overwrite, and those
-// that depend on a limit that changes. If the runtime has stored values of another class, these are all values of the
-// container's class, because the runtime may write what it has stored. `requested` has the new limits, and the settings
-// that the runtime would write. `stored` has the settings that the runtime has stored. A requested value that differs
-// from the stored one comes from the kubelet, and becomes an original of the container. Other requested values do not,
-// because some runtimes request all stored values again, also those of a former class.
+// that depend on a limit that changes. If the runtime has stored values of another class, Resize returns all values of
+// the container's class, because the runtime may write what it has stored. `requested` has the new limits, and the
+// settings that the runtime would write. `stored` has the settings that the runtime has stored. A requested value that
+// differs from the stored one comes from the kubelet, and becomes an original of the container. Other requested values
+// do not, because some runtimes request all stored values again, including those of a former class.
 //
 // Resize also returns the container with its new limits and originals. The store has these only after the call of
 // Resized, because the runtime may refuse the change without a report.

@@ -80,7 +80,8 @@ type node struct {
 	changed, released bool
 }
 
-// New returns a store that offers no classes yet. NoChanges serves nodes that may lose changed classes and claims at a restart.
+// New returns a store that offers no classes yet. `changes` can be NoChanges() if the node may lose changed classes and
+// claims at a restart.
 func New(changes Changes, now func() time.Time) *Store {
 	return &Store{View{
 		node: node{

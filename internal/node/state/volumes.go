@@ -85,10 +85,10 @@ func (n *adoption) adoptVolumes(c Existing) (failed []FailedAdoption) {
 	return failed
 }
 
-// adoptVolume adopts a volume of an existing container. The runtime stores no record of a volume's classes, so a running
-// volume must be verified: it may have been created while the plugin was not connected. A volume whose request became
-// invalid keeps the class of its claim. If the container has not started yet, a volume whose request is invalid or whose
-// class is full is left to Start.
+// adoptVolume adopts a volume of an existing container. The runtime stores no record of a volume's classes, so a
+// running volume must be verified: it may have been created while the plugin was not connected. A volume whose request
+// became invalid keeps the class of its claim. If the container has not started yet, and the request is invalid or the
+// class is full, Start decides about the volume.
 func (n *adoption) adoptVolume(volume classes.Holder, started bool) error {
 	if n.keepKnown(volume, started) {
 		return nil

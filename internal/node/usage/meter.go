@@ -44,7 +44,7 @@ var errNotMeasured = errors.New("the kernel does not measure single containers o
 // the values of one holder before these values are lost or count for another class. Meter is safe for concurrent use.
 type Meter struct {
 	store *state.View
-	guard *kernel.Guard // apart from that of the hooks, so that readings that hang never count for hooks
+	guard *kernel.Guard // separate from the guard of the hooks, so that blocked readings do not count there
 	now   func() time.Time
 	// The semaphore sampling lets one caller at a time take a sample. It guards the field `sample`.
 	sampling *semaphore.Weighted
@@ -100,7 +100,8 @@ func New(store *state.View, guard *kernel.Guard, now func() time.Time) *Meter {
 // minAge. The sample lacks values for which the kernel does not answer in time.
 func (m *Meter) Usage(ctx context.Context) (Sample, error) { return m.sampleWithin(ctx, minAge) }
 
-// UsageNow works like Usage, but measures unless another client has measured at the same time.
+// UsageNow works like Usage, but measures unless the last sample is younger than sharedAge, e.g. because another client
+// has just measured.
 func (m *Meter) UsageNow(ctx context.Context) (Sample, error) { return m.sampleWithin(ctx, sharedAge) }
 
 func (m *Meter) sampleWithin(ctx context.Context, limit time.Duration) (Sample, error) {
