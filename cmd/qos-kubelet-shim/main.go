@@ -60,7 +60,7 @@ func newAwaitResetCommand() *cobra.Command {
 		Use:   "await-reset",
 		Short: "Wait until no node offers a class",
 		Long: `await-reset waits until no node offers a class of containers or pods. It does not wait for classes that were removed from the class
-files and that containers still have, and not for nodes that have not reported for ten minutes. After the timeout, it names the nodes that
+files and that containers still have, nor for nodes that have not reported for ten minutes. After the timeout, it names the nodes that
 still offer classes, with the reasons, and exits with code 1. The Helm chart runs it before an uninstall, after it has removed the
 classes from all class files.`,
 		Args: program.NoArguments,

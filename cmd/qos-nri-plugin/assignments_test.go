@@ -29,13 +29,13 @@ kube-system  agent  main       k8s.io/blockio          <system default>  -
 kube-system  agent  side       k8s.io/rdt              bronze            default
 kube-system  agent  side       k8s.io/blockio          <system default>  -
 `}},
-		{"of a pod by its name", []string{"default/web"}, answer{Out: `
+		{"show a pod by its name", []string{"default/web"}, answer{Out: `
 NAMESPACE  POD  CONTAINER  RESOURCE                CLASS             SOURCE  REQUESTED BY
 default    web  <pod>      vendor.example/network  fast              pod     qos.noderesource.dev/pod
 default    web  main       k8s.io/rdt              gold              pod     qos.noderesource.dev/pod
 default    web  main       k8s.io/blockio          <system default>  -
 `}},
-		{"of a pod by its UID, in YAML", []string{"uid-web", "-o", "yaml"}, answer{Out: `
+		{"show a pod by its UID, in YAML", []string{"uid-web", "-o", "yaml"}, answer{Out: `
 ---
 evictions: []
 pods:
@@ -77,15 +77,15 @@ pods:
 refusals: []
 synchronized: true
 `}},
-		{"of a namespace without pods", []string{"-n", "empty"}, answer{Out: "No pods with QoS-class resources run on this node.\n"}},
-		{"of a namespace without pods, in JSON", []string{"-n", "empty", "-o", "json"}, answer{Out: "{\n  \"pods\": [],\n  \"refusals\": [],\n  \"synchronized\": true,\n  \"evictions\": []\n}\n"}},
-		{"of an unknown pod name who there is", []string{"x/y"}, answer{
+		{"show that a namespace has no pods", []string{"-n", "empty"}, answer{Out: "No pods with QoS-class resources run on this node.\n"}},
+		{"show a namespace without pods, in JSON", []string{"-n", "empty", "-o", "json"}, answer{Out: "{\n  \"pods\": [],\n  \"refusals\": [],\n  \"synchronized\": true,\n  \"evictions\": []\n}\n"}},
+		{"list the pods of the node if no pod has the name", []string{"x/y"}, answer{
 			Code: 1, Errors: "Error: no pod \"x/y\" with QoS-class resources is on this node; there are default/web, kube-system/agent\n",
 		}},
-		{"of a pod in another namespace where it is", []string{"other/web"}, answer{
+		{"show the namespace of a pod that is in another namespace", []string{"other/web"}, answer{
 			Code: 1, Errors: "Error: no pod \"other/web\" with QoS-class resources is on this node; there is default/web\n",
 		}},
-		{"of a name without a namespace how to write it", []string{"web"}, answer{
+		{"show how to write a name without a namespace", []string{"web"}, answer{
 			Code: 1, Errors: "Error: \"web\" is not the UID of a pod on this node; pods with this name: default/web\n",
 		}},
 	} {

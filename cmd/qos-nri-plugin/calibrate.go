@@ -40,7 +40,7 @@ func newCalibrateCommand() *cobra.Command {
 of a class file, and keep it outside of the directory of class files; weights then act on the disk. It measures what
 tools/cgroup/iocost_coef_gen.py of the kernel measures, and the latencies like iocost-params of resctl-bench.
 
-It only reads, unless you say how to measure writes. The file then lacks the values of writes, and class files need all values. With
+Without --directory or --write it only reads. The file then lacks the values of writes, and class files need all values. With
 --directory it writes to a file without a name in a directory on the disk, and loses no data. --write OVERWRITES THE DISK: it asks first,
 and refuses a disk that is mounted, used for swap, or a part of another device such as a logical volume.
 
@@ -124,8 +124,9 @@ func (o *calibrateOptions) save(cmd *cobra.Command, data []byte) (err error) {
 	return err
 }
 
-// untilTerminalIsGone returns a context that also ends with the terminal, or with the program that reads the output. These signals would
-// else end the process before it has restored the settings of the disk's queue.
+// untilTerminalIsGone returns a context that also ends with the terminal (SIGHUP), or with the program that reads the
+// output (SIGPIPE). Otherwise these signals would end the process before it has restored the settings of the disk's
+// queue.
 func untilTerminalIsGone(ctx context.Context) (context.Context, context.CancelFunc) {
 	signals := []os.Signal{syscall.SIGPIPE}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it, so that the measurement goes on
@@ -159,8 +160,8 @@ func (o *calibrateOptions) confirm(cmd *cobra.Command, host calibrate.Host, disk
 	return nil
 }
 
-// readLine reads a line, or less at the end of the input. It returns when ctx ends; the goroutine that reads then ends with the program,
-// because a read of a terminal cannot be interrupted.
+// readLine reads a line, or what is left at the end of the input. It returns early if `ctx` ends. The goroutine that
+// reads then runs until the program ends, because a read of a terminal cannot be interrupted.
 func readLine(ctx context.Context, in io.Reader) (string, error) {
 	type result struct {
 		line string
@@ -183,7 +184,7 @@ func readLine(ctx context.Context, in io.Reader) (string, error) {
 	}
 }
 
-// showProgress prints the progress: on a terminal in one line that changes, else a line for each measurement.
+// showProgress prints the progress: on a terminal in one line that changes, otherwise in a line for each measurement.
 func showProgress(out io.Writer) func(calibrate.Progress) {
 	file, isFile := out.(*os.File)
 	isTerminal := isFile && term.IsTerminal(int(file.Fd()))

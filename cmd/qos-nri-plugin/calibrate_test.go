@@ -97,7 +97,7 @@ func TestADiskIsOverwrittenOnlyAfterItsNameWasTyped(t *testing.T) {
 	}
 }
 
-func TestTheQuestionCanBeInterrupted(t *testing.T) {
+func TestTheQuestionBeforeADiskIsOverwrittenCanBeInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	in, out := io.Pipe()
@@ -123,7 +123,7 @@ func TestALostTerminalEndsTheMeasurement(t *testing.T) {
 	}
 }
 
-func TestAMeasurementIsNotLostIfItsFileCannotBeWritten(t *testing.T) {
+func TestAMeasurementIsPrintedIfItsFileCannotBeWritten(t *testing.T) {
 	for _, test := range []struct {
 		output  string
 		printed string

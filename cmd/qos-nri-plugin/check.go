@@ -43,7 +43,8 @@ func newCheckCommandFor(known func(o *checkOptions) ([]classes.Kind, error)) *co
 		Use:   "check [PATH]",
 		Short: "Check class files, and whether this machine and its container runtime support them",
 		Long: `check reads the class files of PATH, a file or a directory, or those of --config. It prints a line for every problem of
-the files, and of applying them on this machine (not with --offline), and a table of what the machine can do. It changes nothing.
+the files and, without --offline, for every problem with applying them on this machine. If there are none, it prints a table of the
+features that the machine has. It changes nothing.
 Lines that begin with "warning" report classes that are enforced only in part, and resources that are unavailable on this machine.
 With --runtime-endpoint it also checks over CRI whether the container runtime is set up for QoS classes; settings that the runtime
 does not report are "unknown".
@@ -155,7 +156,7 @@ func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer, files *c
 	return problems, err
 }
 
-// propertiesOf returns the properties of the classes that not each version of NRI can set.
+// propertiesOf returns the properties of the classes that some versions of NRI cannot set.
 func propertiesOf(files *classes.Config) (all []runtimesetup.Property) {
 	if files == nil {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-func TestStatusShowsClassesForPeople(t *testing.T) {
+func TestStatusShowsTables(t *testing.T) {
 	wantAnswer(t, answer{Out: `
 Plugin:   v0.1.0, started TIME
 Runtime:  containerd v2.4.2 (NRI v0.12.3), registered since TIME
@@ -43,7 +43,7 @@ KernelAnswers         plugin  yes      Answers     TIME  The kernel answers.
 `}, newFixture(t).ask(t, "status"))
 }
 
-func TestStatusIsAMessageOfTheAPIForPrograms(t *testing.T) {
+func TestStatusAsJSONIsAMessageOfTheAPI(t *testing.T) {
 	f := newFixture(t)
 	got := run(t.Context(), "status", "-o", "json", "--api-socket", f.socket)
 	var message qosv1alpha1.StatusResponse
@@ -55,8 +55,8 @@ func TestStatusIsAMessageOfTheAPIForPrograms(t *testing.T) {
 	}
 }
 
-// untilBoth is the output of a command that prints two words, one after the other. After each write, untilBoth calls end
-// if the output has the second word. If the output has only the first word, it calls saw. The function `end` interrupts the
+// untilBoth is the output of a command that prints two words, one after the other. After each write, untilBoth calls
+// `end` if the output has the second word, and `saw` if it has only the first word. The function `end` interrupts the
 // command.
 type untilBoth struct {
 	bytes.Buffer
@@ -106,7 +106,7 @@ func TestStatusWatchesUntilInterrupted(t *testing.T) {
 	}
 }
 
-func TestASocketThatDoesNotAnswerIsReportedWithARemedy(t *testing.T) {
+func TestASocketThatDoesNotAnswerIsAnErrorWithTheRemedy(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

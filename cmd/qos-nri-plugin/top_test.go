@@ -44,7 +44,7 @@ vendor.example/network  kube-system  agent  <pod>      <system default>  -     0
 `}, newFixture(t).ask(t, "top", "--once", "--containers", "--interval", "1s"))
 }
 
-func TestTopIsAMessageOfTheAPIForPrograms(t *testing.T) {
+func TestTopAsJSONIsAMessageOfTheAPI(t *testing.T) {
 	f := newFixture(t)
 	f.Backends[apitest.RDT].Use("id-web-main", 4096)
 	got := f.ask(t, "top", "--once", "-o", "json")

@@ -24,20 +24,20 @@ func TestUpdate(t *testing.T) {
 		args []string
 		want answer
 	}{
-		{"changes several classes and shows from what", []string{"default/web", "main", "rdt=bronze,blockio=high-prio"}, answer{
+		{"changes several classes, and shows the previous ones", []string{"default/web", "main", "rdt=bronze,blockio=high-prio"}, answer{
 			Out: "pod default/web container main: k8s.io/rdt gold -> bronze\n" +
 				"pod default/web container main: k8s.io/blockio <system default> -> high-prio\n",
 		}},
 		{"finds a pod by its UID", []string{"uid-web", "main", "k8s.io/rdt=bronze"}, answer{
 			Out: "pod default/web container main: k8s.io/rdt gold -> bronze\n",
 		}},
-		{"takes a class away", []string{"default/web", "main", "rdt="}, answer{
+		{"changes the class to the system default", []string{"default/web", "main", "rdt="}, answer{
 			Out: "pod default/web container main: k8s.io/rdt gold -> <system default>\n",
 		}},
 		{"changes the class of a pod itself", []string{"default/web", "vendor.example/network="}, answer{
 			Out: "pod default/web: vendor.example/network fast -> <system default>\n",
 		}},
-		{"does not take a resource of containers for a pod", []string{"default/web", "rdt=bronze"}, answer{
+		{"refuses a resource of containers for a pod", []string{"default/web", "rdt=bronze"}, answer{
 			Code: 1, Errors: "Error: pod default/web: k8s.io/rdt is for containers, not for pods: malformed QoS request\n",
 		}},
 		{"reports that nothing changes", []string{"default/web", "main", "rdt=gold"}, answer{
@@ -67,13 +67,13 @@ container:
     stale: ""
   volumes: []
 `}},
-		{"names the containers of a pod for a wrong one", []string{"kube-system/agent", "mian", "rdt=bronze"}, answer{
+		{"names the containers of the pod if the container does not exist", []string{"kube-system/agent", "mian", "rdt=bronze"}, answer{
 			Code: 1, Errors: "Error: pod kube-system/agent has no container \"mian\"; its containers: main, side\n",
 		}},
-		{"names the pods for a wrong one", []string{"default/wbe", "main", "rdt=bronze"}, answer{
+		{"names the pods if the pod does not exist", []string{"default/wbe", "main", "rdt=bronze"}, answer{
 			Code: 1, Errors: "Error: no pod \"default/wbe\" with QoS-class resources is on this node; there are default/web, kube-system/agent\n",
 		}},
-		{"passes on why a class is refused, and nothing of gRPC", []string{"kube-system/agent", "side", "rdt=gold"}, answer{
+		{"prints why a class is refused, without words of gRPC", []string{"kube-system/agent", "side", "rdt=gold"}, answer{
 			Code: 1, Errors: "Error: pod kube-system/agent container side: class \"gold\" of k8s.io/rdt is full: 1 of 1 in use; available: bronze\n",
 		}},
 	} {

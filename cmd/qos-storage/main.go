@@ -90,7 +90,8 @@ Several replicas elect a leader.`,
 	return cmd
 }
 
-// run calls a function with a logger that has the format of the flags. `invalid` is the error for an invalid option.
+// run calls `call` with a logger that has the level and the format of the flags. `invalid` is the error for an invalid
+// option, or nil.
 func run(cmd *cobra.Command, logging program.LogOptions, invalid error, call func(log *slog.Logger) error) error {
 	return logging.Run(cmd, invalid, func(log *slog.Logger) error {
 		klog.SetSlogLogger(log) // client-go logs with klog
