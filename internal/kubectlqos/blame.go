@@ -38,8 +38,8 @@ func newBlameCommand(c *cluster) *cobra.Command {
 		Long: `blame shows the intervals of the last 15 minutes in which the containers of a pod, or of a node, waited for I/O, memory or a CPU
 more than otherwise, or had less memory bandwidth or cache. For each interval it names the causes that the container has itself, e.g. its
 own CPU limit, and the containers that used more of the same resource in this interval, the best fit first. That is a correlation, and no
-proof. If a class of the node limits this use, it shows the command that puts the container into the class. If nobody fits, it names
-nobody.
+proof. If a class of the node limits this use, it shows the command that puts the container into the class. If no container fits, it
+names none.
 
 It asks the plugin's pod of the node, with your right to forward ports there (pods/portforward). The plugin must run with
 --history-interval, on a node with cgroup v2.

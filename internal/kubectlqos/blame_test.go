@@ -134,7 +134,7 @@ func TestAnErrorOfBlameOrRecommendIsOneLine(t *testing.T) {
 		{name: "another type", args: "recommend node/a", want: `"node/a" is neither a pod nor a workload; pass a POD, deployment/NAME`, code: program.ExitUsage},
 		{name: "a workload without a name", args: "recommend sts/", want: `"sts/" does not name a statefulset`, code: program.ExitUsage},
 		{name: "a container of a node", args: "blame node/a -c main", want: "--container selects a container of a pod", code: program.ExitUsage},
-		{name: "the future", args: "blame web --since=-1s", want: "--since -1s is negative", code: program.ExitUsage},
+		{name: "a negative duration", args: "blame web --since=-1s", want: "--since -1s is negative", code: program.ExitUsage},
 		{name: "an unknown pod", args: "blame nowhere", want: `there is no pod "nowhere" in namespace "default"; name another namespace with -n`, code: 1},
 		{name: "an unknown pod of recommend", args: "recommend nowhere", want: `there is no pod "nowhere" in namespace "default"`, code: 1},
 		{name: "an unknown workload", args: "recommend deploy/nowhere",
@@ -147,7 +147,7 @@ func TestAnErrorOfBlameOrRecommendIsOneLine(t *testing.T) {
 		{name: "the history is off", args: "blame web", fails: podError{off}, want: `node "node-1": ` + off, code: 1},
 		{name: "the history of recommend is off", args: "recommend web", fails: podError{off}, want: `node "node-1": ` + off, code: 1},
 		{name: "an old plugin", args: "blame web", fails: podError{"404 page not found"}, want: `node "node-1": the plugin of this node is too old`, code: 1},
-		{name: "another version", args: "blame web", answer: `{"from": 5}`, want: "the answer of qos-nri-plugin cannot be read", code: 1},
+		{name: "an answer of another version", args: "blame web", answer: `{"from": 5}`, want: "the answer of qos-nri-plugin cannot be read", code: 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)

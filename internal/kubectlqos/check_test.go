@@ -27,16 +27,16 @@ func TestCheckSkipsObjectsOfOtherKindsInADirectory(t *testing.T) {
 		wantCode int
 		wantOut  string
 	}{
-		{"beside a class file", map[string]string{"classes.yaml": classFile, "limits.yaml": limits, "roles.yaml": roles}, "", 0,
+		{"beside a class file, with a note", map[string]string{"classes.yaml": classFile, "limits.yaml": limits, "roles.yaml": roles}, "", 0,
 			"skipped files of other kinds: limits.yaml, roles.yaml\n1 file, 0 resources, 0 classes: OK (not checked against this machine)\n"},
-		{"but not all files", map[string]string{"limits.yaml": limits, "roles.yaml": roles}, "", program.ExitProblems,
+		{"but reports a directory without a class file", map[string]string{"limits.yaml": limits, "roles.yaml": roles}, "", program.ExitProblems,
 			"skipped files of other kinds: limits.yaml, roles.yaml\nDIR has no class file; a class file has the kind QOSClassConfig\n"},
-		{"but not a class file of another version", map[string]string{"classes.yaml": strings.Replace(classFile, "v1alpha1", "v9", 1)}, "",
+		{"but reports a class file of another version", map[string]string{"classes.yaml": strings.Replace(classFile, "v1alpha1", "v9", 1)}, "",
 			program.ExitProblems, `DIR/classes.yaml:1: apiVersion: is "qos.noderesource.dev/v9"; only qos.noderesource.dev/v1alpha1 is known` + "\n"},
-		{"but not a file that has no kind", map[string]string{"classes.yaml": classFile, "values.yaml": "apiVersion: v1\n"}, "", program.ExitProblems,
+		{"but reports a file without a kind", map[string]string{"classes.yaml": classFile, "values.yaml": "apiVersion: v1\n"}, "", program.ExitProblems,
 			"DIR/values.yaml:1: apiVersion: is \"v1\"; only qos.noderesource.dev/v1alpha1 is known\n" +
 				"DIR/values.yaml:1: kind: is missing; write kind: QOSClassConfig\n"},
-		{"but not the file that is named", map[string]string{"limits.yaml": limits}, "limits.yaml", program.ExitProblems,
+		{"but reports a file that the command line names", map[string]string{"limits.yaml": limits}, "limits.yaml", program.ExitProblems,
 			`DIR/limits.yaml:2: kind: is "QOSLimitRange"; only QOSClassConfig is known` + "\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -54,8 +54,8 @@ func TestCheckSkipsObjectsOfOtherKindsInADirectory(t *testing.T) {
 	}
 }
 
-// TestCheckReportsPartitionsIntoWhichNoCacheCanBeDivided expects the words that a node uses for the same files.
-func TestCheckReportsPartitionsIntoWhichNoCacheCanBeDivided(t *testing.T) {
+// TestCheckReportsPartitionsThatFitIntoNoCache expects the words that a node uses for the same files.
+func TestCheckReportsPartitionsThatFitIntoNoCache(t *testing.T) {
 	const (
 		ok   = "1 file, 1 resource, 2 classes: OK (not checked against this machine)\n"
 		head = "DIR/a.yaml:6: resources[0].rdt.partitions: "

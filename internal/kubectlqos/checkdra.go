@@ -26,8 +26,9 @@ const (
 	draContainerd = "2.3"
 )
 
-// checkDRA prints what keeps the cluster from classes by DRA, one problem a line. The error has their number. It asks the API server to
-// create objects in dry runs, because an API server whose feature gate is off drops or refuses the field of the feature. It creates nothing.
+// checkDRA prints why the cluster cannot offer classes by DRA, one problem a line. The error has the number of
+// problems. checkDRA asks the API server to create objects in dry runs, because an API server whose feature gate is off
+// drops or refuses the field of the feature. It creates nothing.
 func (c *cluster) checkDRA(ctx context.Context) error {
 	api, err := c.connect()
 	if err != nil {

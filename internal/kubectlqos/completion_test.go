@@ -27,15 +27,15 @@ func TestCompletion(t *testing.T) {
 		{"of pods", []string{"pods", ""}, "late typo web :4"},
 		{"of pods of another namespace", []string{"pods", "-n", "shop", ""}, "cart :4"},
 		{"of containers", []string{"set", "web", "-c", ""}, "main side :4"},
-		{"of classes that can be changed to", []string{"set", "web", "-c", "main", ""}, "rdt=gold rdt=silver rdt=bronze :6"},
+		{"of classes to which the container can change", []string{"set", "web", "-c", "main", ""}, "rdt=gold rdt=silver rdt=bronze :6"},
 		{"of classes by the full name", []string{"set", "web", "-c", "main", "k8s"}, "k8s.io/rdt=gold k8s.io/rdt=silver k8s.io/rdt=bronze :6"},
-		{"of a class that has begun", []string{"set", "web", "-c", "main", "rdt=s"}, "rdt=silver :6"},
-		{"of no resource twice", []string{"set", "web", "-c", "main", "rdt=gold,"}, ":6"},
-		{"of no resource twice, in two words", []string{"set", "web", "-c", "main", "rdt-", ""}, ":6"},
+		{"of a class by its first letter", []string{"set", "web", "-c", "main", "rdt=s"}, "rdt=silver :6"},
+		{"not of a resource that has a pair already", []string{"set", "web", "-c", "main", "rdt=gold,"}, ":6"},
+		{"not of a resource that an earlier word names", []string{"set", "web", "-c", "main", "rdt-", ""}, ":6"},
 		{"of formats", []string{"pods", "-o", ""}, "wide json yaml kyaml go-template go-template-file template templatefile jsonpath jsonpath-as-json jsonpath-file :4"},
 		{"of dry runs", []string{"set", "--dry-run="}, "none client server :4"},
 		{"of nodes whose usage can be shown", []string{"top", "usage", ""}, "node-1 node-2 :4"},
-		{"of nothing where nothing can be", []string{"top", "usage", "node-1", ""}, ":4"},
+		{"of nothing after the only argument", []string{"top", "usage", "node-1", ""}, ":4"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := newRig(t, "nodes.yaml", "pods.yaml").run(t, append([]string{"__completeNoDesc"}, c.args...)...)
@@ -55,7 +55,7 @@ func TestCompletionOfResize(t *testing.T) {
 		{"of StatefulSets", []string{""}, "db :4"},
 		{"of one StatefulSet only", []string{"db", ""}, ":4"},
 		{"of templates", []string{"db", "--template", ""}, "data log :4"},
-		{"of templates of no StatefulSet", []string{"--template", ""}, ":4"},
+		{"not of templates without a StatefulSet", []string{"--template", ""}, ":4"},
 		{"of classes", []string{"db", "--volume-attributes-class", ""}, "gold :4"},
 		{"of dry runs", []string{"--dry-run="}, "none client server :4"},
 	} {
@@ -68,7 +68,7 @@ func TestCompletionOfResize(t *testing.T) {
 	}
 }
 
-func TestCompletionKeepsQuietWithoutACluster(t *testing.T) {
+func TestCompletionIsEmptyWithoutACluster(t *testing.T) {
 	r := newRig(t)
 	fail := func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") }
 	r.objects.PrependReactor("*", "*", fail)
@@ -112,8 +112,8 @@ func TestCheck(t *testing.T) {
 		args []string
 		want answer
 	}{
-		{"says that a file is right", []string{good}, answer{Out: "1 file, 1 resource, 1 class: OK (not checked against this machine)\n"}},
-		{"says what is wrong, and goes on", []string{bad, good}, answer{Code: 1, Errors: "Error: there is 1 problem\n"}},
+		{"prints a summary of a good file", []string{good}, answer{Out: "1 file, 1 resource, 1 class: OK (not checked against this machine)\n"}},
+		{"prints the problems, and checks the next file", []string{bad, good}, answer{Code: 1, Errors: "Error: there is 1 problem\n"}},
 		{"needs a file", nil, answer{Code: 2, Errors: "Error: usage: no FILE is named; see \"kubectl qos check --help\"\n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -41,12 +41,12 @@ func newConvertCommand(c *cluster) *cobra.Command {
 		Use:   "convert [-f FILE|-|DIR]… [FILE|-|DIR]…",
 		Short: "Convert manifests with KEP-3008 fields to manifests for stock Kubernetes",
 		Long: `convert reads manifests with the fields that KEP-3008 defines, qosResources in pods and containers of any kind of workload, in
-LimitRanges and in ResourceQuotas. It writes extended resources instead, annotations where those are not enough, QOSLimitRanges and
-native quotas. Comments and the order of fields are kept; blank lines, indentation and JSON line breaks are
-normalized, and YAML anchors are written out, in documents that are changed. Documents without such fields are copied byte by byte, like
-converted ones.
+LimitRanges and in ResourceQuotas. In place of these fields it writes extended resources, annotations where extended resources are not
+enough, QOSLimitRanges and native quotas. A document that it changes keeps its comments and the order of its fields; blank lines,
+indentation and JSON line breaks are normalized, and YAML aliases are replaced by what they stand for. Documents without such fields,
+and documents that are already converted, are copied byte by byte.
 
-Without files it reads standard input, so it can be a Helm post-renderer, and a KRM function for kustomize and kpt. Of a DIR it
+Without files it reads standard input, so it can be a Helm post-renderer, and a KRM function for kustomize and kpt. In a DIR it
 reads *.yaml, *.yml and *.json, but no symbolic links; links on the command line are followed. Several files become one
 stream of documents.
 

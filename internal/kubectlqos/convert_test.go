@@ -143,7 +143,7 @@ func TestConvertPrints(t *testing.T) {
 		want answer
 	}{
 		{
-			"what comes from standard input, as a post-renderer",
+			"standard input, as a post-renderer",
 			convertRun{stdin: strings.NewReader(kepPod), args: []string{"convert"}},
 			answer{0, stockPod, networkNotes + unknownNote},
 		},
@@ -153,17 +153,17 @@ func TestConvertPrints(t *testing.T) {
 			answer{0, stockPod, ""},
 		},
 		{
-			"with what class files tell",
+			"with the scopes and classes of class files",
 			convertRun{files: map[string]string{"a.yaml": kepPod, "c.yaml": classFile}, args: []string{"convert", "DIR/a.yaml", "--class-files", "DIR/c.yaml"}},
 			answer{0, withNetwork, networkNotes},
 		},
 		{
-			"with what the cluster tells",
+			"with the scopes and classes of the cluster",
 			convertRun{stdin: strings.NewReader(kepPod), args: []string{"convert", "--from-cluster", "-"}},
 			answer{0, withNetwork, networkNotes},
 		},
 		{
-			"a directory as one stream, without those below",
+			"a directory as one stream, without its subdirectories",
 			convertRun{
 				files: map[string]string{"d/b.yml": "# two\n---\n" + oneRDT, "d/a.yaml": oneRDT, "d/c.json": `{"x": 1}`, "d/e/f.yaml": "f: 1\n", "d/README.md": "no"},
 				args:  []string{"convert", "-f", "DIR/d"},
@@ -171,7 +171,7 @@ func TestConvertPrints(t *testing.T) {
 			answer{0, oneRDTAfter + "# two\n---\n" + oneRDTAfter + "---\n" + `{"x": 1}` + "\n", ""},
 		},
 		{
-			"a directory with all below it, each file once",
+			"a directory with its subdirectories, each file once",
 			convertRun{
 				files: map[string]string{"d/a.yaml": "a: 1\n", "d/e/f.yaml": oneRDT},
 				args:  []string{"convert", "-R", "DIR/d", "-f", "DIR/d/a.yaml"},
@@ -187,7 +187,7 @@ func TestConvertPrints(t *testing.T) {
 			answer{0, withNetwork + "---\n" + withNetwork, networkNotes},
 		},
 		{
-			"nothing but all problems when there are some",
+			"all problems and no manifest, if there are problems",
 			convertRun{
 				files: map[string]string{"a.yaml": "qosResources: []\n", "b.yaml": oneRDT, "c.yaml": strings.Replace(kepPod, "gold", "g/d", 1)},
 				args:  []string{"convert", "DIR/a.yaml", "DIR/b.yaml", "DIR/c.yaml"},
@@ -198,33 +198,33 @@ func TestConvertPrints(t *testing.T) {
 				"Error: there are 2 problems; nothing was written\n"},
 		},
 		{
-			"what is missing of a file",
+			"an error if a file does not exist",
 			convertRun{args: []string{"convert", "DIR/none.yaml"}},
 			answer{program.ExitProblems, "", "Error: stat DIR/none.yaml: no such file or directory\n"},
 		},
 		{
-			"that a directory has nothing",
+			"an error if a directory has no manifests",
 			convertRun{files: map[string]string{"d/e/f.yaml": "f: 1\n"}, args: []string{"convert", "DIR/d"}},
 			answer{program.ExitProblems, "", "Error: DIR/d has no *.yaml, *.yml or *.json; pass another directory, or use --recursive\n"},
 		},
 		{
-			"that class files are wrong",
+			"the errors of class files",
 			convertRun{files: map[string]string{"c.yaml": "kind: Pod\n"}, args: []string{"convert", "--class-files", "DIR/c.yaml"}},
 			answer{program.ExitProblems, "", "Error: DIR/c.yaml:1: apiVersion: is missing; write apiVersion: qos.noderesource.dev/v1alpha1; " +
 				"DIR/c.yaml:1: kind: is \"Pod\"; only QOSClassConfig is known\n"},
 		},
 		{
-			"how it is used, on a terminal",
+			"the usage, if standard input is a terminal",
 			convertRun{stdin: null, args: []string{"convert"}},
 			answer{program.ExitUsage, "", "Error: usage: no FILE is given, and standard input is a terminal; use -f; see \"kubectl qos convert --help\"\n"},
 		},
 		{
-			"that standard input cannot be changed",
+			"an error if standard input is to be changed in place",
 			convertRun{args: []string{"convert", "-i", "-"}},
 			answer{program.ExitUsage, "", "Error: usage: --in-place cannot change standard input; see \"kubectl qos convert --help\"\n"},
 		},
 		{
-			"that both sources are too many",
+			"an error if both sources of classes are given",
 			convertRun{args: []string{"convert", "--from-cluster", "--class-files", "x", "-"}},
 			answer{program.ExitUsage, "", "Error: usage: --class-files and --from-cluster cannot be used together; see \"kubectl qos convert --help\"\n"},
 		},
@@ -320,7 +320,7 @@ func TestConvertChangesNoFileWhenOneCannotBeWritten(t *testing.T) {
 	}
 }
 
-func TestConvertLeavesALinkToAFileALink(t *testing.T) {
+func TestConvertChangesTheFileToWhichALinkLeads(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "link.yaml")
 	if err := os.WriteFile(file, []byte(oneRDT), 0o600); err != nil {
@@ -365,7 +365,7 @@ func TestConvertFollowsNoLinkOutOfADirectory(t *testing.T) {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 
-	t.Run("but one that is itself named", func(t *testing.T) {
+	t.Run("but follows a link that is named itself", func(t *testing.T) {
 		link := filepath.Join(t.TempDir(), "link")
 		if err := os.Symlink(dir, link); err != nil {
 			t.Fatal(err)

@@ -65,14 +65,14 @@ func TestConvertTurnsRequestsOfClaimsIntoClasses(t *testing.T) {
 			answer{0, stockClaim("disk-example", "") + "---\n" + fastClass, ""},
 		},
 		{
-			"not without a driver",
+			"an error if the driver is unknown",
 			convertRun{files: map[string]string{"a.yaml": kepClaim}, args: []string{"convert", "DIR/a.yaml"}},
 			answer{program.ExitProblems, "", "DIR/a.yaml:5: PersistentVolumeClaim data: spec.storageClassName: the driver of the volume is unknown, " +
 				"because StorageClass \"fast\" is not in the input; add the StorageClass, or pass --driver NAME\n" +
 				"Error: there is 1 problem; nothing was written\n"},
 		},
 		{
-			"not for a driver that cannot exist",
+			"an error for an invalid name of a driver",
 			convertRun{args: []string{"convert", "--driver", "a b", "-"}},
 			answer{program.ExitUsage, "", "Error: usage: --driver \"a b\" is not the name of a driver; write one like topolvm.io; " +
 				"see \"kubectl qos convert --help\"\n"},

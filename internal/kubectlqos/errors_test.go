@@ -28,7 +28,7 @@ func failing(err error) clienttesting.ReactionFunc {
 	return func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err }
 }
 
-func TestWhatTheClusterCannotDoIsALineWithTheRemedy(t *testing.T) {
+func TestErrorsOfTheClusterAreOneLineWithTheRemedy(t *testing.T) {
 	ours := nodeqosv1alpha1.Resource(nodeqosv1alpha1.Plural)
 	noCRD := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", ours, "", "404 page not found", 0, true)
 	forbidden := apierrors.NewForbidden(ours, "", errors.New(`User "eve" cannot list resource "nodeqosresources" in API group "qos.noderesource.dev" at the cluster scope`))
@@ -40,11 +40,11 @@ func TestWhatTheClusterCannotDoIsALineWithTheRemedy(t *testing.T) {
 		want string
 	}{
 		{"the CRD is missing", []string{"nodes"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only the CRD is missing, run \"helm upgrade\" with crds.install=true, or kubectl apply -f deploy/kubernetes/crd.yaml"},
-		{"the CRD is missing, and a node named", []string{"nodes", "node-1"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only the CRD is missing, run \"helm upgrade\" with crds.install=true, or kubectl apply -f deploy/kubernetes/crd.yaml"},
+		{"the CRD is missing, and a node is named", []string{"nodes", "node-1"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only the CRD is missing, run \"helm upgrade\" with crds.install=true, or kubectl apply -f deploy/kubernetes/crd.yaml"},
 		{"a permission is missing", []string{"top"}, forbidden, `a permission is missing: nodeqosresources.qos.noderesource.dev is forbidden: User "eve" cannot list resource "nodeqosresources" in API group "qos.noderesource.dev" at the cluster scope; ask an administrator to name you in the value viewers of the Helm chart, or to grant you the ClusterRole of docs/kubectl.md`},
 		{"credentials are not accepted", []string{"nodes"}, apierrors.NewUnauthorized("Unauthorized"), "the API server does not accept the credentials: Unauthorized; log in again, or choose others with --kubeconfig or --context"},
-		{"nobody answers", []string{"nodes"}, unreachable, "the API server at https://10.0.0.1:6443 does not answer: connection refused; check the cluster with: kubectl config current-context"},
-		{"the server has no time", []string{"top"}, apierrors.NewTooManyRequests("too many requests", 1), "the API server is overloaded: too many requests; try again later"},
+		{"the API server does not answer", []string{"nodes"}, unreachable, "the API server at https://10.0.0.1:6443 does not answer: connection refused; check the cluster with: kubectl config current-context"},
+		{"the API server is overloaded", []string{"top"}, apierrors.NewTooManyRequests("too many requests", 1), "the API server is overloaded: too many requests; try again later"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, "nodes.yaml", "pods.yaml")
@@ -76,7 +76,7 @@ func TestWithoutTheCRDThePodsAreShown(t *testing.T) {
 	}
 }
 
-func TestAConfigurationThatNamesNoClusterIsALine(t *testing.T) {
+func TestAConfigurationThatNamesNoClusterIsAnErrorOfOneLine(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config")
 	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: Config\ncurrent-context: gone\n"), 0o600); err != nil {

@@ -179,7 +179,7 @@ func TestAListThatExpiresContinues(t *testing.T) {
 	}
 }
 
-func TestAResponseThatEndsEarlyIsALine(t *testing.T) {
+func TestAResponseThatEndsEarlyIsAnErrorOfOneLine(t *testing.T) {
 	for _, cut := range []int{1, 2, 100, 1 << 20} { // after the list, after a node, inside of a node, and before the first byte
 		m := &manyNodes{number: 3, cut: cut}
 		wantAnswer(t, answer{Code: 1, Errors: "Error: the response of the API server ended early: unexpected EOF; try again\n"}, m.run(t, "top"))
@@ -199,7 +199,7 @@ func TestNamesAreReadWithoutTheRestOfTheObjects(t *testing.T) {
 	}
 }
 
-func TestPodsReadOnlyTheirNodes(t *testing.T) {
+func TestPodsReadsOnlyTheNodesOfThePods(t *testing.T) {
 	r := newRig(t, "nodes.yaml", "pods.yaml")
 	before := r.run(t, "pods", "-n", "shop", "cart")
 	if before.Code != 0 || !strings.Contains(before.Out, "cart") {

@@ -38,7 +38,7 @@ func newEscapesRig(t *testing.T) *rig {
 	return r
 }
 
-func TestNothingControlsTheTerminal(t *testing.T) {
+func TestTextsOfUsersCannotControlTheTerminal(t *testing.T) {
 	r := newEscapesRig(t)
 	for _, command := range []string{
 		"pods", "pods -o wide", "pods web", "pods -o json", "pods -o yaml", "nodes", "nodes node-1", "nodes -o json", "nodes -o yaml", "top",

@@ -75,8 +75,8 @@ func newVolumesCommand(c *cluster) *cobra.Command {
 		Short:   "Show the classes of volumes, and the devices that the classes limit",
 		Long: `volumes shows a line for each volume for which a pod requests a class: the requested class, the class whose limits are
 in force, the numbers of the devices that have them, since when, and why the two classes differ. A request that the node refuses as a
-whole has one line without a volume. A second table shows what StatefulSetVolumes objects request for the volumes of StatefulSets, for
-how many replicas it is done, and why it is not for the others.
+whole has one line without a volume. A second table shows what StatefulSetVolumes objects request for the volumes of StatefulSets, how
+many replicas have it, and why the others do not.
 
 With --check, it shows instead the PersistentVolumes that can never expand on their node, because they were created before their
 StorageClass named the secret that the driver needs (KEP-3107). The exit code is then 1 if there are such volumes.

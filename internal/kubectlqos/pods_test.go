@@ -93,26 +93,26 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		node  func(t *testing.T, r *rig)
 		want  string
 	}{
-		{"by its own annotation", aPod("p").on("n1").asks("rdt=gold").running(), "main=gold", nil,
+		{"class by the annotation of the container", aPod("p").on("n1").asks("rdt=gold").running(), "main=gold", nil,
 			"p | main | k8s.io/rdt | gold | gold | container"},
-		{"by its limits", aPod("p").on("n1").limited(gold).running(), "main=gold", nil,
+		{"class by limits", aPod("p").on("n1").limited(gold).running(), "main=gold", nil,
 			"p | main | k8s.io/rdt | gold | gold | allocated"},
-		{"by a claim", aPod("p").on("n1").claims("c").running(), "main=gold/allocated", nil,
+		{"class by a claim", aPod("p").on("n1").claims("c").running(), "main=gold/allocated", nil,
 			"p | main | k8s.io/rdt | gold | gold | allocated"},
-		{"by a claim for something else", aPod("p").on("n1").claims("gpu").running(), "main=bronze/default", nil,
+		{"default class, with a claim for something else", aPod("p").on("n1").claims("gpu").running(), "main=bronze/default", nil,
 			"p | main | k8s.io/rdt | - | bronze | default"},
-		{"by its pod", aPod("p").on("n1").annotated(podKey, "rdt=gold").running(), "main=gold", nil,
+		{"class by the annotation of the pod", aPod("p").on("n1").annotated(podKey, "rdt=gold").running(), "main=gold", nil,
 			"p | main | k8s.io/rdt | gold | gold | pod"},
-		{"by the annotation of the KEP", aPod("p").on("n1").annotated("rdt.resources.kubernetes.io/container.main", "gold").running(), "main=gold", nil,
+		{"class by the annotation of the KEP", aPod("p").on("n1").annotated("rdt.resources.kubernetes.io/container.main", "gold").running(), "main=gold", nil,
 			"p | main | k8s.io/rdt | gold | gold | container"},
-		{"by nothing, which is the default", aPod("p").on("n1").running(), "main=bronze", nil,
+		{"default class, without a request", aPod("p").on("n1").running(), "main=bronze", nil,
 			"p | main | k8s.io/rdt | - | bronze | default"},
-		{"by a rule of the node", aPod("p").on("n1").running(), "main=silver/rule web", nil,
+		{"class by a rule of the node", aPod("p").on("n1").running(), "main=silver/rule web", nil,
 			"p | main | k8s.io/rdt | - | silver | rule web"},
-		{"by a rule of the node, which is the system default", aPod("p").on("n1").running().
+		{"system default by a rule of the node", aPod("p").on("n1").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt system default (rule exempt)", "12:40:00"), "", nil,
 			"p | main | k8s.io/rdt | - | <system default> | rule exempt"},
-		{"by its runtime handler", aPod("p").on("n1").running().
+		{"system default by the runtime handler", aPod("p").on("n1").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt system default (runtime-handler)", "12:40:00"), "", nil,
 			"p | main | k8s.io/rdt | - | <system default> | runtime-handler"},
 		{"the system default", aPod("p").on("n1").asks("rdt=").running(), "", nil,
@@ -126,9 +126,9 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 				resources[0].(map[string]any)["foreignOmitted"] = int64(3)
 			})
 		}, `p | main | k8s.io/rdt | <system default> | unknown | container | NotReported: the container or pod has just started, or its node does not list all containers and pods that have classes; see "qos-nri-plugin assignments" on the node`},
-		{"a class that drains stays", aPod("p").on("n1").asks("rdt=old").running(), "main=old", nil,
-			"p | main | k8s.io/rdt | old | old | container | Draining: the class was removed from the class files of the node; the pod keeps it until it ends, " +
-				"and a pod that replaces it cannot get it there; change the request, or add the class again"},
+		{"a draining class stays in effect", aPod("p").on("n1").asks("rdt=old").running(), "main=old", nil,
+			"p | main | k8s.io/rdt | old | old | container | Draining: the class was removed from the class files of the node; the pod keeps the class until the pod ends, " +
+				"and a pod that replaces it cannot get the class on this node; change the request, or add the class again"},
 
 		{"no node has room", aPod("p").limited(gold).unschedulable("0/1 nodes are available: 1 Insufficient " + gold + "."), "", nil,
 			"p | main | k8s.io/rdt | gold | - | allocated | Unschedulable: 0/1 nodes are available: 1 Insufficient " + gold + "."},
@@ -171,12 +171,12 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			"p | main | k8s.io/rdt | gold | - | container | ContainerCreating"},
 		{"it crashes", aPod("p").on("n1").asks("rdt=gold").waiting("CrashLoopBackOff", "back-off 10s"), "", nil,
 			"p | main | k8s.io/rdt | gold | - | container | CrashLoopBackOff: back-off 10s"},
-		{"it names a class that the node has not", aPod("p").on("n1").asks("rdt=platin").waiting("CreateContainerError", "…"), "", nil,
+		{"it requests a class that the node does not have", aPod("p").on("n1").asks("rdt=platin").waiting("CreateContainerError", "…"), "", nil,
 			`p | main | k8s.io/rdt | platin | - | - | UnknownClass: class "platin" of k8s.io/rdt does not exist on this node; available: gold, silver, bronze, old`},
-		{"it names a resource that the node has not", aPod("p").on("n1").asks("vendor.example/x=a").waiting("CreateContainerError", "…"), "", nil,
+		{"it requests a resource that the node does not have", aPod("p").on("n1").asks("vendor.example/x=a").waiting("CreateContainerError", "…"), "", nil,
 			"p | main | k8s.io/rdt | - | - | -\n" +
 				`p | main | vendor.example/x | a | - | - | UnknownResource: resource "vendor.example/x" does not exist on this node; available: k8s.io/rdt`},
-		{"its annotation is nonsense", aPod("p").on("n1").asks("gold").waiting("CreateContainerError", "…"), "", nil,
+		{"its annotation is no pair", aPod("p").on("n1").asks("gold").waiting("CreateContainerError", "…"), "", nil,
 			`p | main | k8s.io/rdt | - | - | - | BadRequest: the request has "gold", which is not of the form resource=class`},
 		{"annotation and limits contradict", aPod("p").on("n1").asks("rdt=silver").limited(gold).waiting("CreateContainerError", "…"), "", nil,
 			`p | main | k8s.io/rdt | silver | - | - | Contradiction: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits`},
@@ -201,22 +201,22 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"it is done", aPod("p").on("n1").limited(gold).ended(corev1.PodSucceeded, "", ""), "", nil,
 			"p | main | k8s.io/rdt | gold | - | allocated | Succeeded"},
 
-		{"its annotation is for a container that it has not", aPod("p").on("n1").annotated("container.qos.noderesource.dev/mian", "rdt=gold").running().
+		{"its annotation names a container that the pod does not have", aPod("p").on("n1").annotated("container.qos.noderesource.dev/mian", "rdt=gold").running().
 			reported(corev1.ConditionFalse, "AnnotationIgnored", "annotation …; in effect: main: k8s.io/rdt bronze (default)", "12:55:00"), "main=bronze", nil,
 			"p | main | k8s.io/rdt | - | bronze | default\n" +
 				"p | mian | - | - | - | - | AnnotationIgnored: annotation container.qos.noderesource.dev/mian names no container of the pod; its containers are main"},
-		{"its annotation has a key that is not known", aPod("p").on("n1").annotated("qos.noderesource.dev/pods", "rdt=gold").running().
+		{"its annotation has an unknown key", aPod("p").on("n1").annotated("qos.noderesource.dev/pods", "rdt=gold").running().
 			reported(corev1.ConditionFalse, "AnnotationIgnored", "annotation …; in effect: main: k8s.io/rdt bronze (default)", "12:55:00"), "main=bronze/default", nil,
 			"p | main | k8s.io/rdt | - | bronze | default\n" +
 				"p | <pod> | - | - | - | - | AnnotationIgnored: annotation qos.noderesource.dev/pods is not known; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"},
-		{"its class is another one, which is not because of the annotation with the key that is not known", aPod("p").on("n1").
+		{"an annotation with an unknown key is not the reason why another class is not in effect", aPod("p").on("n1").
 			annotated("qos.noderesource.dev/pods", "rdt=gold").annotated(podKey, "vendor.example/disk=fast").running().
 			reported(corev1.ConditionFalse, "AnnotationIgnored", "annotation …; in effect: main: k8s.io/rdt bronze (default)", "12:40:00"), "main=bronze/default",
 			func(t *testing.T, r *rig) { r.addPodResource(t, "vendor.example/disk", true) },
 			"p | <pod> | vendor.example/disk | fast | <system default> | pod | NotFollowed: the class was requested after the container started, and is not applied yet\n" +
 				"p | main | k8s.io/rdt | - | bronze | default\n" +
 				"p | <pod> | - | - | - | - | AnnotationIgnored: annotation qos.noderesource.dev/pods is not known; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"},
-		{"its annotation changed, and nobody follows", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", func(t *testing.T, r *rig) {
+		{"its annotation changed, and the shim does not follow annotations", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", func(t *testing.T, r *rig) {
 			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)["followsAnnotations"] = false })
 		}, "p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the container started; qos-kubelet-shim runs without --follow-annotations, so the request applies only to new pods"},
 		{"a change is refused", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", func(t *testing.T, r *rig) {
@@ -226,7 +226,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"its class was changed by hand", aPod("p").on("n1").limited(gold).running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:55:00"), "main=silver/update", nil,
 			"p | main | k8s.io/rdt | gold | silver | update | Changed: the class was changed at run time; a new container gets the class that the pod requests"},
-		{"it ran before the plugin came", aPod("p").on("n1").asks("rdt=gold").running().
+		{"it ran before the plugin started", aPod("p").on("n1").asks("rdt=gold").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (adopted)", "12:55:00"), "main=silver/adopted", nil,
 			"p | main | k8s.io/rdt | gold | silver | adopted | Adopted: qos-nri-plugin could not move the container or pod from this class; its log has the reason"},
 		{"it ran before there was a default", aPod("p").on("n1").running(), "", nil,
@@ -250,9 +250,9 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"it is to be evicted", aPod("p").on("n1").asks("rdt=old").running(), "main=old/container", func(t *testing.T, r *rig) {
 			r.updateRDT(t, "old", func(of map[string]any) { of["holders"].([]any)[0].(map[string]any)["reason"] = "ClassRemoved" })
 		}, "p | main | k8s.io/rdt | old | old | container | ClassRemoved: the class is no longer configured, and the pod will be evicted"},
-		{"of two containers of one name that is shown which has what was asked for", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold/container,main=silver/container", nil,
+		{"of two containers with the same name, the one with the requested class is shown", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold/container,main=silver/container", nil,
 			"p | main | k8s.io/rdt | silver | silver | container"},
-		{"the plugin is away", aPod("p").on("n1").asks("rdt=gold").running(), "main=gold", func(t *testing.T, r *rig) {
+		{"the plugin does not run", aPod("p").on("n1").asks("rdt=gold").running(), "main=gold", func(t *testing.T, r *rig) {
 			r.updateNode(t, "n1", func(object map[string]any) {
 				ready := object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
 				ready["status"], ready["reason"] = "False", "NotAnswering"
@@ -260,7 +260,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		}, "p | main | k8s.io/rdt | gold | gold | container | PluginNotReady: last known state: qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z"},
 		{"its node has no NodeQOSResources", aPod("p").on("n9").asks("rdt=gold").running(), "", nil,
 			"p | main | k8s.io/rdt | gold | unknown | container | NodeNotReported: no NodeQOSResources of n9 can be read; check that qos-kubelet-shim runs there"},
-		{"of two containers each has its own", aPod("p").with("side").on("n1").limited(gold).running(), "main=gold,side=bronze", nil,
+		{"each of two containers has its own class", aPod("p").with("side").on("n1").limited(gold).running(), "main=gold,side=bronze", nil,
 			"p | main | k8s.io/rdt | gold | gold | allocated\np | side | k8s.io/rdt | - | bronze | default"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

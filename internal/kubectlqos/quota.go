@@ -29,7 +29,7 @@ func newQuotaCommand(c *cluster) *cobra.Command {
 		Short: "Convert a ResourceQuota with KEP-3008 fields to one for stock Kubernetes",
 		Long: `quota reads a ResourceQuota with the qosResources that KEP-3008 defines, and writes it with requests of extended resources instead:
 
-  a class with a capacity          as many at a time in the namespace
+    a class with a capacity          at most so many units at a time in the namespace
   a class without a capacity       no limit
   a class that is not listed       forbidden, by the annotation qos.noderesource.dev/allowed-classes, which a policy enforces
   a resource that is not listed    no limit for any of its classes
@@ -37,7 +37,7 @@ func newQuotaCommand(c *cluster) *cobra.Command {
 The existing classes are read from the cluster, or from --class-files, so that misspelled ones are errors. --namespace sets the
 namespace of the quota.
 
-Kubernetes accepts a quota on limits.NAME of an extended resource, but enforces only a quota on requests.NAME.`,
+For an extended resource, Kubernetes also accepts a quota on limits.NAME, but enforces only a quota on requests.NAME.`,
 		Example: `  kubectl qos quota -f quota.yaml -n shop | kubectl apply -f -
   kubectl qos quota -f quota.yaml --class-files classes.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -22,7 +22,7 @@ func scramble(random *rand.Rand, pieces []string) string {
 	return text.String()
 }
 
-func TestAMergeKeepsOtherResourcesAndHasWhatIsAskedFor(t *testing.T) {
+func TestAMergeChangesOnlyTheRequestedResources(t *testing.T) {
 	pieces := []string{"rdt", "k8s.io/rdt", "blockio", "vendor.example/x", "=", "-", ",", " ", "gold", "silver", "/"}
 	pairs := []string{"rdt=gold", "rdt=", "k8s.io/rdt=gold", "blockio=slow", "vendor.example/x=a", ",", ", ", " "}
 	random := rand.New(rand.NewPCG(1, 2))

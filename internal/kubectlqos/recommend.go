@@ -32,11 +32,12 @@ func newRecommendCommand(c *cluster) *cobra.Command {
 		Use:   "recommend POD|TYPE/NAME",
 		Short: "Show which class fits what a workload uses, or which class would have to be added",
 		Long: `recommend compares what the containers of a pod have used in the last 15 minutes with the limits of the node's classes: block
-I/O, memory.high, memory bandwidth and cache. Among the classes whose limits a container rarely reaches, it shows the one with the
-least unused. If no class fits, it shows the limits that a class would need. TYPE is deployment, statefulset or daemonset. It changes nothing.
+I/O, memory.high, memory bandwidth and cache. Among the classes whose limits a container rarely reaches, it shows the one of which the
+container leaves the least unused. If no class fits, it shows the limits that a class would need. TYPE is deployment, statefulset or
+daemonset. It changes nothing.
 
-A container that its class holds at a limit would use more, and nobody knows how much. recommend then shows the next larger class; ask again after
-the change. It says so if too little is recorded.
+If a container was at a limit of its class, it would use more, but how much is unknown. recommend then shows the next larger class; ask
+again after the change. If too little is recorded, recommend says so.
 
 With -o yaml, it prints a class file with the classes that would have to be added, to be merged into those of the nodes. Comments say which
 classes of the nodes fit. Other documents (-o json, …) have "items" with node, namespace, pod, podUid, container (missing for the whole

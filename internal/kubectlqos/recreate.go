@@ -27,8 +27,8 @@ import (
 // recreateTimeout is the maximum time between the deletion of a StatefulSet and the creation of its successor.
 const recreateTimeout = time.Minute
 
-// planRecreation returns the StatefulSet that replaces another one. Its field UID is that of the other one. The API server checks both
-// steps by dry runs.
+// planRecreation returns the StatefulSet that will replace the present one. Its field UID is that of the present one.
+// The API server checks the deletion and the creation by dry runs.
 func (o *resizeCommand) planRecreation(ctx context.Context, api *clients, set *appsv1.StatefulSet) (*appsv1.StatefulSet, error) {
 	next := o.successor(set)
 	if o.dryRun == dryRunClient {
@@ -101,7 +101,8 @@ func (o *resizeCommand) replace(ctx context.Context, api *clients, planned *apps
 
 	o.print("the manifest of the new statefulset/%s is in %s until it is created\n", o.name, file)
 
-	// An interrupt must not end the command from here on. The deletion could be done without its answer.
+	// An interrupt must not end the command from here on: the API server could delete the StatefulSet after the command
+	// has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recreateTimeout)
 	defer cancel()
 	options := orphaning(present)
@@ -123,8 +124,8 @@ func (o *resizeCommand) replace(ctx context.Context, api *clients, planned *apps
 	return nil
 }
 
-// create creates a StatefulSet as soon as its predecessor is gone. A StatefulSet with the requested template may exist already: the answer
-// to an earlier attempt can be lost.
+// create creates a StatefulSet as soon as its predecessor is gone. If the answer to an earlier attempt was lost, a
+// StatefulSet with the requested template exists already.
 func (o *resizeCommand) create(ctx context.Context, api *clients, set *appsv1.StatefulSet, predecessor types.UID) error {
 	sets := api.core.AppsV1().StatefulSets(api.namespace)
 	for {

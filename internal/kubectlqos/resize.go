@@ -81,7 +81,7 @@ func (o *resizeCommand) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.template, "template", "", "Name of the claim template; optional for StatefulSets with one template.")
 	flags.StringVar(&o.storage, "storage", "", "Size of the volumes, e.g. 20Gi.")
 	flags.StringVar(&o.class, "volume-attributes-class", "", "Name of the VolumeAttributesClass of the volumes.")
-	flags.BoolVar(&o.recreate, "recreate", false, "Then replace the StatefulSet, whose pods and claims stay, so that its template has the same values.")
+	flags.BoolVar(&o.recreate, "recreate", false, "Then replace the StatefulSet by one whose template has the same values. Pods and claims stay.")
 	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, "One of: none, client (print the change) or server (the API server checks the change, too).")
 	flags.Lookup("dry-run").NoOptDefVal = dryRunClient
 	flags.BoolVar(&o.wait, "wait", true, "Wait until the volumes are changed.")
@@ -252,7 +252,7 @@ func (o *resizeCommand) write(ctx context.Context, api *clients) (generation int
 	return generation, explainVolumes(err)
 }
 
-// writeOver writes the request over an object; nil if there is none.
+// writeOver writes the request into `object`. If `object` is nil, it creates the object.
 func (o *resizeCommand) writeOver(
 	ctx context.Context, objects dynamic.ResourceInterface, object *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
@@ -284,7 +284,7 @@ func (o *resizeCommand) writeOver(
 	return objects.Patch(ctx, o.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager, DryRun: dryRun})
 }
 
-// templates returns the requests for all templates. A value that the command line does not have stays.
+// templates returns the requests for all templates. It keeps the present values that the command line does not set.
 func (o *resizeCommand) templates(present []any) []any {
 	at := slices.IndexFunc(present, func(item any) bool {
 		template, ok := item.(map[string]any)

@@ -170,7 +170,7 @@ func TestResizeKeepsOtherRequests(t *testing.T) {
 	}
 }
 
-func TestResizeErrorsAreALine(t *testing.T) {
+func TestErrorsOfResizeAreOneLine(t *testing.T) {
 	noKind := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", nodeqosv1alpha1.Resource("statefulsetvolumes"), "", "404 page not found", 0, true)
 	for _, c := range []struct {
 		name string
@@ -181,16 +181,16 @@ func TestResizeErrorsAreALine(t *testing.T) {
 	}{
 		{"no StatefulSet", "cache --storage=1Gi", nil, 1, `there is no statefulset "cache" in namespace "default"; name another namespace with -n`},
 		{"no template", "db --storage=1Gi", nil, 1, "statefulset db has several claim templates; name one with --template: data, log"},
-		{"another template", "db --storage=1Gi --template=lag", nil, 1, `statefulset db has no claim template "lag"; its templates: data, log`},
+		{"an unknown template", "db --storage=1Gi --template=lag", nil, 1, `statefulset db has no claim template "lag"; its templates: data, log`},
 		{"nothing to do", "db", nil, 2, `--storage or --volume-attributes-class is required; see "kubectl qos resize --help"`},
 		{"no size", "db --storage=much", nil, 2, `--storage "much" is no size; write, e.g., 20Gi; see "kubectl qos resize --help"`},
 		{"an exponent", "db --storage=1e9", nil, 2, `--storage "1e9" is no size; write, e.g., 20Gi; see "kubectl qos resize --help"`},
-		{"no name", "--storage=1Gi", nil, 2, `one STATEFULSET is required; see "kubectl qos resize --help"`},
+		{"no argument", "--storage=1Gi", nil, 2, `one STATEFULSET is required; see "kubectl qos resize --help"`},
 		{"another kind", "deploy/db --storage=1Gi", nil, 2, `"deploy/db" is not a statefulset; pass a statefulset as NAME or statefulset/NAME; see "kubectl qos resize --help"`},
-		{"no wait", "db --storage=1Gi --recreate --wait=false", nil, 2, `--recreate and --wait=false cannot be used together, because the volumes have to be changed first; see "kubectl qos resize --help"`},
-		{"no time", "db --storage=1Gi --timeout=0", nil, 2, `--timeout 0s must be positive; to return without waiting, use --wait=false; see "kubectl qos resize --help"`},
-		{"another dry run", "db --storage=1Gi --dry-run=some", nil, 2, `--dry-run "some" is not one of none, client, server; see "kubectl qos resize --help"`},
-		{"no kind", "db --storage=1Gi --template=data", noKind, 1, "this cluster has no kind StatefulSetVolumes; install it with kubectl apply -k deploy/storage-statefulsets, or with statefulSetVolumes.enabled=true of the Helm chart"},
+		{"--recreate without waiting", "db --storage=1Gi --recreate --wait=false", nil, 2, `--recreate and --wait=false cannot be used together, because the volumes have to be changed first; see "kubectl qos resize --help"`},
+		{"a timeout of 0", "db --storage=1Gi --timeout=0", nil, 2, `--timeout 0s must be positive; to return without waiting, use --wait=false; see "kubectl qos resize --help"`},
+		{"an unknown value of --dry-run", "db --storage=1Gi --dry-run=some", nil, 2, `--dry-run "some" is not one of none, client, server; see "kubectl qos resize --help"`},
+		{"the CRD is missing", "db --storage=1Gi --template=data", noKind, 1, "this cluster has no kind StatefulSetVolumes; install it with kubectl apply -k deploy/storage-statefulsets, or with statefulSetVolumes.enabled=true of the Helm chart"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newResizeRig(t, "data", "log")

@@ -135,7 +135,7 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 		{"the only container needs no name", goldPod(), []string{"p", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.assignsAfter(t, time.Second, "main=silver/update")
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
-		{"nothing any more, which is the default", goldPod(), []string{"p", "-c", "main", "rdt-"}, func(t *testing.T, r *setRig) {
+		{"the default class, after the request is removed", goldPod(), []string{"p", "-c", "main", "rdt-"}, func(t *testing.T, r *setRig) {
 			r.assignsAfter(t, time.Second, "main=bronze/update")
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> bronze\n"}, ""},
 		{"the system default", goldPod(), []string{"p", "-c", "main", "rdt="}, func(t *testing.T, r *setRig) {
@@ -154,11 +154,11 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 				r.refuses(t, "main", "ChangeRefused", full)
 				r.assignsAfter(t, 3*time.Second, "main=bronze/update")
 			}, answer{Out: "pod/p container main: k8s.io/rdt gold -> bronze\n"}, "rdt=bronze"},
-		{"the refusal of another container is not that of this one", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+		{"a refusal of another container is ignored", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.afterPatch(time.Second, func() { r.refuses(t, "side", "ChangeRefused", full) })
 			r.assignsAfter(t, 3*time.Second, "main=silver/update")
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
-		{"the refusal at its creation is not that of the change", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+		{"a refusal of the creation is ignored", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.afterPatch(time.Second, func() { r.refuses(t, "main", "ClassFull", full) })
 			r.assignsAfter(t, 3*time.Second, "main=silver/update")
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
@@ -177,7 +177,7 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 				return time.Since(start) > 10*time.Second, nil, errors.New("no etcd")
 			})
 		}, answer{Code: 1, Errors: waiting + `Error: pod/p container main: no change was reported within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main could not be restored, and still requests the change: no etcd` + "\n"}, "rdt=silver"},
-		{"the plugin goes away", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+		{"the plugin stops", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.afterPatch(time.Second, func() { notReady(t, r) })
 		}, answer{Code: 1, Errors: waiting + `Error: pod/p container main: no change was reported within 30s, because qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
 		{"the pod ends", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
@@ -187,7 +187,7 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 		}, answer{Code: 1, Errors: "Error: pod/p: the pod ended before its class was changed\n"}, "rdt=silver"},
 		{"without waiting", goldPod(), []string{"p", "-c", "main", "rdt=silver", "--wait=false"}, nil,
 			answer{Out: `pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"` + "\n"}, "rdt=silver"},
-		{"dry, for the client", goldPod(), []string{"p", "-c", "main", "rdt=silver", "--dry-run"}, nil,
+		{"a dry run in the client", goldPod(), []string{"p", "-c", "main", "rdt=silver", "--dry-run"}, nil,
 			answer{Out: `pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver" (dry run)` + "\n"}, "rdt=gold"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestSetDoesNotNeedASlotThatTheContainerHas(t *testing.T) {
 	wantAnswer(t, answer{Out: "pod/p container main: k8s.io/rdt stays gold\n"}, r.run(t, "set", "p", "rdt=gold"))
 }
 
-func TestSetForThePodSparesContainersThatAskForThemselves(t *testing.T) {
+func TestSetForThePodDoesNotChangeContainersWithTheirOwnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSetRig(t, goldPod().with("side").running())
 		r.holds(t, "main=gold,side=bronze/default")
@@ -226,7 +226,7 @@ func TestSetForThePodSparesContainersThatAskForThemselves(t *testing.T) {
 	})
 }
 
-func TestSetWritesNothingThatNoNodeWouldMake(t *testing.T) {
+func TestSetWritesNothingIfTheChangeIsImpossible(t *testing.T) {
 	disk := func(t *testing.T, r *setRig) { r.addPodResource(t, "vendor.example/disk", true) }
 
 	status := func(key string, value any) func(t *testing.T, r *setRig) {
@@ -243,15 +243,15 @@ func TestSetWritesNothingThatNoNodeWouldMake(t *testing.T) {
 		code int
 		want string
 	}{
-		{"a change that nobody would make", goldPod(), status("followsAnnotations", false), []string{"p", "rdt=silver"}, 1,
+		{"a change on a node that does not follow annotations", goldPod(), status("followsAnnotations", false), []string{"p", "rdt=silver"}, 1,
 			`pod/p cannot be changed by annotation, because qos-kubelet-shim of n1 runs without --follow-annotations; add this flag as deploy/kubernetes-follow-annotations and the value followAnnotations of the Helm chart do, or run "qos-nri-plugin update" on the node`},
-		{"a change while the plugin is away", goldPod(), notReady, []string{"p", "rdt=silver"}, 1,
+		{"a change while the plugin does not run", goldPod(), notReady, []string{"p", "rdt=silver"}, 1,
 			"pod/p cannot be changed, because qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z; see kubectl qos nodes n1"},
 		{"a change on a node that does not report any more", goldPod(), status("lastHeartbeatTime", "2026-05-01T10:00:00Z"), []string{"p", "rdt=silver"}, 1,
 			"pod/p cannot be changed, because the last report of qos-kubelet-shim on n1 was 3h ago; see kubectl qos nodes n1"},
-		{"a pod that is not there", goldPod(), nil, []string{"q", "rdt=gold"}, 1, `there is no pod "q" in namespace "default"; name another namespace with -n`},
-		{"a container that is not there", goldPod(), nil, []string{"p", "-c", "x", "rdt=gold"}, 1, `pod p has no container "x"; its containers: main`},
-		{"no container of several", goldPod().with("side").running(), nil, []string{"p", "rdt=gold"}, 1, "pod p has several containers; name one with -c, or all with --pod: main, side"},
+		{"a pod that does not exist", goldPod(), nil, []string{"q", "rdt=gold"}, 1, `there is no pod "q" in namespace "default"; name another namespace with -n`},
+		{"a container that does not exist", goldPod(), nil, []string{"p", "-c", "x", "rdt=gold"}, 1, `pod p has no container "x"; its containers: main`},
+		{"no name of a container, although there are several", goldPod().with("side").running(), nil, []string{"p", "rdt=gold"}, 1, "pod p has several containers; name one with -c, or all with --pod: main, side"},
 		{"a container that does not run", aPod("p").on("n1").waiting("CrashLoopBackOff", ""), nil, []string{"p", "rdt=gold"}, 1, "container main of pod p does not run (CrashLoopBackOff); only classes of running containers can be changed"},
 		{"a pod without a node", aPod("p"), nil, []string{"p", "rdt=gold"}, 1, "pod p is not scheduled to a node yet; change the requests in the object that creates the pod"},
 		{"a pod that has ended", goldPod().ended(corev1.PodSucceeded, "", ""), nil, []string{"p", "rdt=gold"}, 1, "pod p has ended or is being deleted; there is nothing to change"},
@@ -263,15 +263,15 @@ func TestSetWritesNothingThatNoNodeWouldMake(t *testing.T) {
 		{"an unknown class of pods", goldPod(), disk, []string{"p", "--pod", "vendor.example/disk=faster"}, 1, `pod/p class "faster" of vendor.example/disk does not exist on n1; available: fast (did you mean fast?)`},
 		{"a request that contradicts the limits", aPod("p").on("n1").limited(gold).running(), nil, []string{"p", "rdt=silver"}, 1,
 			`pod/p container main: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits; limits of a running pod cannot be changed, so recreate the pod`},
-		{"for the pod, what all containers ask for themselves", goldPod(), nil, []string{"p", "--pod", "rdt=silver"}, 1, "the pod's request changes nothing, because its containers have their own requests: main (by container.qos.noderesource.dev/main); choose a container with -c"},
+		{"a request of the pod, although all containers have their own", goldPod(), nil, []string{"p", "--pod", "rdt=silver"}, 1, "the pod's request changes nothing, because its containers have their own requests: main (by container.qos.noderesource.dev/main); choose a container with -c"},
 		{"an annotation that cannot be read", goldPod().asks("gold"), nil, []string{"p", "rdt=silver"}, 1, `annotation container.qos.noderesource.dev/main of pod p: the request has "gold", which is not of the form resource=class; repair it with kubectl annotate --overwrite`},
 		{"no pair", goldPod(), nil, []string{"p"}, 2, `usage: POD and at least one RESOURCE=CLASS or RESOURCE- are required; see "kubectl qos set --help"`},
 		{"a request that is no pair", goldPod(), nil, []string{"p", "gold"}, 2, `usage: the request has "gold", which is not of the form resource=class; write a request like rdt=silver, or rdt- to remove the request; see "kubectl qos set --help"`},
 		{"an empty word", goldPod(), nil, []string{"p", "rdt=gold,"}, 2, `usage: "" names no resource; write a request like rdt=silver, or rdt- to remove the request; see "kubectl qos set --help"`},
 		{"a resource twice", goldPod(), nil, []string{"p", "rdt=gold", "k8s.io/rdt-"}, 2, `usage: k8s.io/rdt is named twice; write each resource once; see "kubectl qos set --help"`},
 		{"container and pod", goldPod(), nil, []string{"p", "-c", "main", "--pod", "rdt=gold"}, 2, `usage: --pod and --container cannot be used together; see "kubectl qos set --help"`},
-		{"another dry run", goldPod(), nil, []string{"p", "--dry-run=all", "rdt=gold"}, 2, `usage: --dry-run "all" is not one of none, client, server; see "kubectl qos set --help"`},
-		{"no time", goldPod(), nil, []string{"p", "--timeout=0s", "rdt=gold"}, 2, `usage: --timeout 0s must be positive; to return without waiting, use --wait=false; see "kubectl qos set --help"`},
+		{"an unknown value of --dry-run", goldPod(), nil, []string{"p", "--dry-run=all", "rdt=gold"}, 2, `usage: --dry-run "all" is not one of none, client, server; see "kubectl qos set --help"`},
+		{"a timeout of 0", goldPod(), nil, []string{"p", "--timeout=0s", "rdt=gold"}, 2, `usage: --timeout 0s must be positive; to return without waiting, use --wait=false; see "kubectl qos set --help"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newSetRig(t, c.pod)
@@ -286,7 +286,7 @@ func TestSetWritesNothingThatNoNodeWouldMake(t *testing.T) {
 	}
 }
 
-func TestSetWritesOnlyWhatItHasSeen(t *testing.T) {
+func TestSetKeepsAChangeByAnotherClientAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSetRig(t, goldPod())
 		conflicts := 0
@@ -349,17 +349,17 @@ func TestSetReportsTheMessageOfAPolicy(t *testing.T) {
 	}
 }
 
-func TestAnAnnotationKeepsWhatItAsksForOfOtherResources(t *testing.T) {
+func TestAChangeKeepsTheRequestsForOtherResources(t *testing.T) {
 	for _, c := range []struct{ name, had, change, want string }{
-		{"it is put in", "", "rdt=gold", "rdt=gold"},
-		{"it is put behind", "blockio=slow", "rdt=gold", "blockio=slow,rdt=gold"},
-		{"it takes the place", "rdt=gold, blockio=slow", "rdt=silver", "rdt=silver,blockio=slow"},
-		{"by its other name", "blockio=slow,k8s.io/rdt=gold", "rdt=silver", "blockio=slow,rdt=silver"},
-		{"one of two that say the same", "rdt=gold,k8s.io/rdt=gold", "rdt=silver", "rdt=silver"},
-		{"it is taken away", "rdt=gold,blockio=slow", "rdt-", "blockio=slow"},
-		{"nothing is left", "rdt=gold", "k8s.io/rdt-", ""},
-		{"two at once", "rdt=gold,blockio=slow", "blockio=fast,rdt=", "rdt=,blockio=fast"},
-		{"one put in, one taken away", "rdt=gold", "rdt-,blockio=slow", "blockio=slow"},
+		{"a request is added to an empty annotation", "", "rdt=gold", "rdt=gold"},
+		{"a request is added at the end", "blockio=slow", "rdt=gold", "blockio=slow,rdt=gold"},
+		{"a request is replaced in its place", "rdt=gold, blockio=slow", "rdt=silver", "rdt=silver,blockio=slow"},
+		{"a request with the full name of the resource is replaced", "blockio=slow,k8s.io/rdt=gold", "rdt=silver", "blockio=slow,rdt=silver"},
+		{"a repeated request is replaced by one", "rdt=gold,k8s.io/rdt=gold", "rdt=silver", "rdt=silver"},
+		{"a request is removed", "rdt=gold,blockio=slow", "rdt-", "blockio=slow"},
+		{"the only request is removed", "rdt=gold", "k8s.io/rdt-", ""},
+		{"one request is replaced and one is added", "rdt=gold,blockio=slow", "blockio=fast,rdt=", "rdt=,blockio=fast"},
+		{"one request is removed and one is added", "rdt=gold", "rdt-,blockio=slow", "blockio=slow"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			change, err := parseChange([]string{c.change})

@@ -16,8 +16,8 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
-// showSets prints what StatefulSetVolumes objects request, and how far it is. It prints nothing if the cluster has no such kind, or if the
-// user may not list it.
+// showSets prints what StatefulSetVolumes objects request, and how many replicas have it. It prints nothing if the
+// cluster has no such kind, or if the user may not list it.
 func (o *podsCommand) showSets(ctx context.Context, api *clients, namespace string, more bool) (shown bool, err error) {
 	list, err := api.objects.Resource(volumesKind()).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil || len(list.Items) == 0 {

@@ -38,10 +38,10 @@ func TestSetReportsTheLastKnownResultAtItsTimeout(t *testing.T) {
 		cut  func(r *setRig)
 		want string
 	}{
-		{"in a look at the pod", func(r *setRig) { r.cutsOff(&r.core.Fake, "pods", 29200*time.Millisecond) },
+		{"while the command reads the pod", func(r *setRig) { r.cutsOff(&r.core.Fake, "pods", 29200*time.Millisecond) },
 			nothing + "could not be restored, and still requests the change: client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline\n"},
-		{"in a look at the node", func(r *setRig) { r.cutsOff(&r.objects.Fake, "nodeqosresources", 29200*time.Millisecond) }, nothing + `is "rdt=gold" again` + "\n"},
-		{"in the first look, when nothing is known", func(r *setRig) {
+		{"while the command reads the node", func(r *setRig) { r.cutsOff(&r.objects.Fake, "nodeqosresources", 29200*time.Millisecond) }, nothing + `is "rdt=gold" again` + "\n"},
+		{"before the pod was read once", func(r *setRig) {
 			r.core.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 				r.core.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 					<-time.After(30 * time.Second)
@@ -50,7 +50,7 @@ func TestSetReportsTheLastKnownResultAtItsTimeout(t *testing.T) {
 				return false, nil, nil
 			})
 		}, set + "the result is unknown: the API server gave no answer within 30s\n"},
-		{"after a look that failed", func(r *setRig) {
+		{"after a failed read", func(r *setRig) {
 			r.cutsOff(&r.core.Fake, "pods", 29200*time.Millisecond)
 			start := time.Now()
 			r.core.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -93,13 +93,13 @@ status:
 		wantAnswer(t, answer{Code: 1, Errors: "Error: container " + name + " of pod debugged is an ephemeral container, which cannot request classes; choose an init or ordinary container: main\n"}, r.run(t, "set", "debugged", "-c", name, "rdt=silver", "--dry-run"))
 	}
 
-	t.Run("and takes the only other one when none is named", func(t *testing.T) {
+	t.Run("and the only other container needs no name", func(t *testing.T) {
 		got := r.run(t, "set", "debugged", "rdt=silver", "--dry-run")
 		if got.Code != 0 || !strings.HasPrefix(got.Out, "pod/debugged container main: ") {
 			t.Errorf("answer is %+v", got)
 		}
 	})
-	t.Run("and does not offer it to a shell", func(t *testing.T) {
+	t.Run("and shells do not complete its name", func(t *testing.T) {
 		if got := r.run(t, "__completeNoDesc", "set", "debugged", "-c", ""); got.Out != "main\n:4\n" {
 			t.Errorf("completes %q", got.Out)
 		}

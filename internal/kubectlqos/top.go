@@ -72,8 +72,8 @@ unlimited on one of its nodes. A draining class has no free slots, and neither h
 
 With --by-namespace it shows how many assignments of each class the namespaces have.
 
-HELD says whether a class holds what it promises, on nodes whose plugin runs with --held-interval: LimitNotHeld, Reached (and
-held), NeverReached or NotMeasured. "kubectl qos nodes NODE" has the figures.
+HELD says whether the limits of a class were kept, on nodes whose plugin runs with --held-interval: LimitNotHeld, Reached (and
+kept), NeverReached or NotMeasured. "kubectl qos nodes NODE" has the figures.
 
 To see what the containers of the classes use of caches, memory bandwidth and disks, run "kubectl qos top usage".
 

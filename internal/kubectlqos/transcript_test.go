@@ -50,7 +50,7 @@ func wordsOf(command string) []string {
 	return strings.Fields(command)
 }
 
-func TestTranscriptsAreWhatCommandsAnswer(t *testing.T) {
+func TestCommandsAnswerAsInTheTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/transcripts/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no transcripts: %v", err)

@@ -20,7 +20,7 @@ func TestVolumesShowRequestsThatAreWrong(t *testing.T) {
 			`p | main | - | - | - | - | - | BadRequest: the request has "data=gold", which is not of the form /path=class`},
 		{"two classes", aPod("p").on("n1").annotated(forMain, "/data=gold,/data=silver").waiting("CreateContainerError", "…"),
 			`p | main | - | - | - | - | - | Contradiction: volume /data has two classes, "gold" and "silver"; keep one`},
-		{"no such container", aPod("p").on("n1").annotated(forNobody, "/data=gold").running(),
+		{"the pod has no such container", aPod("p").on("n1").annotated(forNobody, "/data=gold").running(),
 			"p | mian | - | - | - | - | - | AnnotationIgnored: annotation " + forNobody + " names no container of the pod; its containers are main"},
 		{"no request for a volume", aPod("p").on("n1").asks("rdt=platin").annotated("container.qos.noderesource.dev/mian", "rdt=gold"), ""},
 	} {

@@ -59,7 +59,7 @@ func TestVolumesThatCannotExpandAreNamed(t *testing.T) {
 	}
 }
 
-func TestVolumesCheckHasNothingToSay(t *testing.T) {
+func TestVolumesCheckPrintsNothingWithoutProblems(t *testing.T) {
 	if got := newRig(t).run(t, "volumes", "--check"); got.Code != 0 || got.Out != "" {
 		t.Errorf("exit code %d, output %q", got.Code, got.Out)
 	}

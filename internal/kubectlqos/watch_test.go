@@ -116,7 +116,7 @@ q     main        k8s.io/rdt   silver      -           container   ContainerCrea
 `}, answer{Out: out})
 }
 
-func TestAWatchThatBreaksSaysSoOnceAndGoesOn(t *testing.T) {
+func TestAWatchThatFailsIsReportedOnceAndRetried(t *testing.T) {
 	r := newRig(t, "plain.yaml")
 	tries := make(chan struct{}, 10)
 	var repaired atomic.Bool

@@ -97,8 +97,8 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 	case satisfied && has.evicted != "":
 		return has.evicted, "the class is no longer configured, and the pod will be evicted"
 	case satisfied && has.draining && asks(&want):
-		return "Draining", "the class was removed from the class files of the node; the pod keeps it until it ends, and a pod that replaces " +
-			"it cannot get it there; change the request, or add the class again"
+		return "Draining", "the class was removed from the class files of the node; the pod keeps the class until the pod ends, and a pod that " +
+			"replaces it cannot get the class on this node; change the request, or add the class again"
 	case satisfied:
 		return v.stale()
 	case v.pod.DeletionTimestamp != nil:

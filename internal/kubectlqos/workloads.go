@@ -22,7 +22,7 @@ import (
 type workloadType struct {
 	// names has the name of the type in commands, and its other names.
 	names []string
-	// selector returns the selector of the pods of an object, and list the objects.
+	// `selector` returns the label selector of an object's pods. `list` lists the objects of the type.
 	selector func(ctx context.Context, api *clients, name string) (*metav1.LabelSelector, error)
 	list     func(ctx context.Context, api *clients) (runtime.Object, error)
 }
