@@ -53,9 +53,9 @@ func TestProblemsOfClaimsHavePlaceAndRemedy(t *testing.T) {
 		{"a request by a merge key", "x: &x {iops: 5}\n---\n" + pvc("", "{requests: {<<: {iops: 5}}}"),
 			"a.yaml:7: PersistentVolumeClaim data: spec.resources.requests.iops: is set by the merge key <<; write the field here instead"},
 		{"requests that are no mapping", pvc("", "{requests: [iops]}\n  x: {iops: 1}"), at + `: must be a mapping, not a list`},
-		{"another class of the name", pvc("", askIOPS) + "---\n" + volumeClass(className, "iops: 400"), at +
+		{"another class with the same name", pvc("", askIOPS) + "---\n" + volumeClass(className, "iops: 400"), at +
 			": needs a VolumeAttributesClass named " + className + ", but the input has one with this name and other values; rename the one in the input"},
-		{"a class of the name with another parameter", pvc("", askIOPS) + "---\n" + volumeClass(className, "iops: 500", "type: 1"), at +
+		{"a class with the same name and another parameter", pvc("", askIOPS) + "---\n" + volumeClass(className, "iops: 500", "type: 1"), at +
 			": needs a VolumeAttributesClass named " + className + ", but the input has one with this name and other values; rename the one in the input"},
 		{"a template", "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db}\nspec:\n  volumeClaimTemplates:\n  - spec: {resources: {requests: {iops: 1}}}\n",
 			`a.yaml:6: StatefulSet db: spec.volumeClaimTemplates[0].spec.resources.requests.iops: "1" is too small; the minimum is 2`},
@@ -70,7 +70,7 @@ func TestTheDriverOfAClaimMustBeKnown(t *testing.T) {
 			"the driver of the volume is unknown, because the claim names no StorageClass; pass --driver NAME"},
 		{"with a StorageClass elsewhere", pvc("  storageClassName: fast\n", askIOPS), "a.yaml:5: PersistentVolumeClaim data: spec.storageClassName: " +
 			`the driver of the volume is unknown, because StorageClass "fast" is not in the input; add the StorageClass, or pass --driver NAME`},
-		{"not without requests", pvc("", askNone), ""},
+		{"no problem without requests", pvc("", askNone), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) { wantProblems(t, test.text, "", test.want) })
 	}
@@ -115,7 +115,7 @@ func TestClaimsHaveNotes(t *testing.T) {
 			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
 				"spec: {template: {spec: {volumes: [{name: tmp, ephemeral: {volumeClaimTemplate: {spec: {resources: " + askIOPS + "}}}}]}}}\n",
 			[]string{listed, "Deployment web: spec.template.spec.volumes[0].ephemeral.volumeClaimTemplate" + templateNote + "POD-tmp" + patch + byDefault}},
-		{"only if something is converted", pvc("", askNone), nil},
+		{"no note if nothing is converted", pvc("", askNone), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			result, err := convertFile("a.yaml", []byte(test.text), convert.Known{})

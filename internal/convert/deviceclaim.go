@@ -25,7 +25,8 @@ const (
 // deviceClaim is a claim of a container for one slot of a class. Each container has a claim of its own, because the scheduler counts the
 // slots of claims, and not the containers that share one.
 type deviceClaim struct {
-	// name is that of the claim in the pod. `template` is the name of the ResourceClaimTemplate and of its DeviceClass.
+	// `name` is the name of the claim in the pod. `template` is the name of the ResourceClaimTemplate and of its
+	// DeviceClass.
 	name, template string
 	comments       comments
 }
@@ -58,7 +59,7 @@ func (p *pod) newClaimName(c *container, r *request) string {
 	return name
 }
 
-// readClaims reads the names of the claims that the pod has, and refuses what claims cannot do.
+// readClaims reads the names of the claims that the pod has. It reports claims that are no list.
 func (p *pod) readClaims() {
 	if !p.run.Claims {
 		return

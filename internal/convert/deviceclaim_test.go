@@ -98,15 +98,15 @@ func TestWhatClaimsCannotRequestIsAProblem(t *testing.T) {
 	domain := strings.Join([]string{long, long, long, long[:52]}, ".") // the longest
 	other := "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: rdt.gold}\nspec: {spec: {devices: {requests: []}}}\n---\n"
 	for _, test := range []struct{ name, text, want string }{
-		{"a pod with the name of its node", pod("", "  nodeName: node-1\n", oneGold), `a.yaml:6: Pod web: spec.nodeName: is "node-1", but only the scheduler allocates claims, and it skips pods with a node; ` +
+		{"a pod with a nodeName", pod("", "  nodeName: node-1\n", oneGold), `a.yaml:6: Pod web: spec.nodeName: is "node-1", but only the scheduler allocates claims, and it skips pods with a node; ` +
 			"use a nodeSelector, or convert without --claims"},
-		{"not the name of its node without a class", pod("", "  nodeName: node-1\n", "      qosResources: [{name: rdt, class: ''}]\n"), ""},
+		{"no problem for a nodeName without a class", pod("", "  nodeName: node-1\n", "      qosResources: [{name: rdt, class: ''}]\n"), ""},
 		{"a class without a DeviceClass", pod("", "", "      qosResources: [{name: "+domain+"/resource, class: gold}]\n"),
 			`a.yaml:9: Pod web: spec.containers[0].resources.qosResources[0]: cannot be a claim, because the name of the DeviceClass, "` + domain[:64] +
 				`...", is not valid in Kubernetes; change the names of the resource and the class, or convert without --claims`},
-		{"another template of the name", other + pod("", "", oneGold), `a.yaml:15: Pod web: spec.containers[0].resources.qosResources[0]: ` +
+		{"another template with the same name", other + pod("", "", oneGold), `a.yaml:15: Pod web: spec.containers[0].resources.qosResources[0]: ` +
 			"needs a ResourceClaimTemplate named rdt.gold, but the input has one with this name and another spec; rename the one in the input"},
-		{"not another template in another namespace", other + pod("  namespace: shop\n", "", oneGold), ""},
+		{"no problem for such a template in another namespace", other + pod("  namespace: shop\n", "", oneGold), ""},
 		{"a default of a LimitRange", limitRange("  - type: Container\n    qosResources: [{name: rdt, default: gold}]\n"), "a.yaml:8: LimitRange defaults: " +
 			"spec.limits[0].qosResources: a container would get a default beside the class of its claim, and claims cannot request a class with a maximum; convert without --claims"},
 		{"claims that are no list", pod("", "", "      claims: gpu\n"+oneGold), `a.yaml:9: Pod web: spec.containers[0].resources.claims: must be a list of claims, not "gpu"`},
@@ -125,7 +125,8 @@ func TestWhatClaimsCannotRequestIsAProblem(t *testing.T) {
 	}
 }
 
-// TestAResourceOfPodsIsRequestedAsWithoutClaims: the pod needs the annotation, for which the policies would add the limits beside a claim.
+// TestAResourceOfPodsIsRequestedAsWithoutClaims converts a pod that requests a resource of pod scope. The pod needs the
+// annotation. Beside a claim, the policies would also add an extended resource for the annotation.
 func TestAResourceOfPodsIsRequestedAsWithoutClaims(t *testing.T) {
 	text := pod("", "  qosResources: [{name: vendor.example/net, class: fast}]\n", "      {}\n")
 	want, err := convertFile("a.yaml", []byte(text), known())

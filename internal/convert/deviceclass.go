@@ -11,8 +11,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// deviceClass is a DeviceClass by whose extendedResourceName the limits of a pod request a class from the DRA driver. The API server limits the
-// cost of the expression, so it has no optionals; each device of the driver has both attributes.
+// deviceClass is the DeviceClass of a class. The limits of a pod request the class by the extendedResourceName of the
+// DeviceClass. The API server limits the cost of the expression, so the expression has no optionals. It needs none,
+// because each device of the driver has both attributes.
 const deviceClass = `apiVersion: resource.k8s.io/v1
 kind: DeviceClass
 metadata:

@@ -33,8 +33,8 @@ type document struct {
 	// nodes is the number of nodes in root after the aliases are expanded.
 	nodes int
 	json  bool
-	// The map lists maps each element of a YAML list to this list. The map `handled` has the keys of the KEP fields that were
-	// read or reported before, so that these fields cause no further error.
+	// The map `lists` maps each element of a YAML list to this list. The map `handled` has the keys of the KEP fields
+	// that were read or reported before, so that these fields cause no further error.
 	lists   map[*yaml.Node]*yaml.Node
 	handled map[*yaml.Node]bool
 	// ofPods has the annotations of pods and pod templates.

@@ -17,8 +17,8 @@ type field struct {
 	comments comments
 }
 
-// comments has the comments of removed nodes. `head` has the comments before the nodes, line has those at line
-// ends, and foot has those after the nodes.
+// comments has the comments of removed nodes: `head` those before the nodes, `line` those at line ends, and `foot`
+// those after the nodes.
 type comments struct{ head, line, foot string }
 
 func (c comments) all() string { return join(c.head, c.line, c.foot) }

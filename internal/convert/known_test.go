@@ -48,11 +48,11 @@ func TestKnownFromNodesHasTheClassesOfAllNodes(t *testing.T) {
 				"\n" + `a.yaml:8: ResourceQuota limits: spec.qosResources.pod[0].classes[0]: class "x" of vendor.example/net does not exist in the cluster; available: fast`,
 		},
 		{
-			"any class where no machine has the resource", "    container: [{name: vendor.example/away, classes: [{name: x, capacity: 3}]}]\n",
+			"any class of a resource that no machine has", "    container: [{name: vendor.example/away, classes: [{name: x, capacity: 3}]}]\n",
 			"  hard:\n    requests.vendor.example/away.x: \"3\"\n",
 		},
 		{
-			"nothing else", "    container: [{name: blockio, classes: []}]\n",
+			"an error for a resource of no node", "    container: [{name: blockio, classes: []}]\n",
 			"a.yaml:7: ResourceQuota limits: spec.qosResources.container[0]: resource k8s.io/blockio does not exist in the cluster; available: k8s.io/rdt, vendor.example/away, vendor.example/net",
 		},
 	} {
@@ -113,9 +113,9 @@ func TestConvertWithoutKnownResources(t *testing.T) {
 			"apiVersion: v1\nkind: ResourceQuota\nmetadata:\n  name: limits\n  annotations:\n    qos.noderesource.dev/allowed-classes: rdt=\nspec:\n  hard: {}\n",
 			[]string{"the classes that the ResourceQuota does not list are forbidden only where the policies qos-allowed-classes and qos-allowed-classes-of-claims are installed"},
 		},
-		{"text without the fields is left alone, YAML or not", "{{ template }}: [\r\n\x00", "{{ template }}: [\r\n\x00", nil},
+		{"a text without the fields is not changed, even if it is not YAML", "{{ template }}: [\r\n\x00", "{{ template }}: [\r\n\x00", nil},
 		{
-			"objects of ours and schemas are left alone", "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSLimitRange\nspec: {limits: [{qosResources: []}]}\n",
+			"objects of this project's API are not changed", "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSLimitRange\nspec: {limits: [{qosResources: []}]}\n",
 			"apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSLimitRange\nspec: {limits: [{qosResources: []}]}\n", nil,
 		},
 		{
@@ -146,10 +146,10 @@ func TestJoinReturnsOneStream(t *testing.T) {
 		texts []string
 		want  string
 	}{
-		{"of one text, which stays as it is", []string{"\ufeffa: 1"}, "\ufeffa: 1"},
-		{"with what is missing between", []string{"a: 1", "\ufeffb: 2\r\n"}, "a: 1\n---\r\nb: 2\r\n"},
-		{"with nothing where a document begins", []string{"a: 1\n", "# b\n--- # b\nb: 2\n"}, "a: 1\n# b\n--- # b\nb: 2\n"},
-		{"with an end before directives", []string{"a: 1\n", "%YAML 1.1\n---\nb: 2\n"}, "a: 1\n...\n%YAML 1.1\n---\nb: 2\n"},
+		{"from one text, which does not change", []string{"\ufeffa: 1"}, "\ufeffa: 1"},
+		{"with line ends and separators between texts", []string{"a: 1", "\ufeffb: 2\r\n"}, "a: 1\n---\r\nb: 2\r\n"},
+		{"without a separator if the next text has one", []string{"a: 1\n", "# b\n--- # b\nb: 2\n"}, "a: 1\n# b\n--- # b\nb: 2\n"},
+		{"with an end marker before directives", []string{"a: 1\n", "%YAML 1.1\n---\nb: 2\n"}, "a: 1\n...\n%YAML 1.1\n---\nb: 2\n"},
 		{"without empty texts", []string{"\n", "a: 1\n", "  "}, "a: 1\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -15,7 +15,7 @@ func TestAnnotationsOfMemoryQOSBecomeOurs(t *testing.T) {
 	for _, test := range []struct{ name, before, after string }{
 		{"for the pod", "    class.memory-qos.nri.io: silver\n", "    qos.noderesource.dev/pod: qos.noderesource.dev/memory=silver\n"},
 		{"for a container", "    class.memory-qos.nri.io/main: bronze\n", "    container.qos.noderesource.dev/main: qos.noderesource.dev/memory=bronze\n"},
-		{"for no class", "    class.memory-qos.nri.io/main: \"\"\n", "    container.qos.noderesource.dev/main: \"qos.noderesource.dev/memory=\"\n"},
+		{"for the system default", "    class.memory-qos.nri.io/main: \"\"\n", "    container.qos.noderesource.dev/main: \"qos.noderesource.dev/memory=\"\n"},
 		{
 			"beside an annotation of ours", "    qos.noderesource.dev/pod: rdt=gold\n    class.memory-qos.nri.io: silver\n",
 			"    qos.noderesource.dev/pod: rdt=gold,qos.noderesource.dev/memory=silver\n",
@@ -25,7 +25,7 @@ func TestAnnotationsOfMemoryQOSBecomeOurs(t *testing.T) {
 			"of memory-policy for a container", "    class.memory-policy.nri.io/container.main: spread\n",
 			"    container.qos.noderesource.dev/main: qos.noderesource.dev/memory-policy=spread\n",
 		},
-		{"a value of a file stays", "    memory.high.memory-qos.nri.io/main: max\n", "    memory.high.memory-qos.nri.io/main: max\n"},
+		{"an annotation with a value stays", "    memory.high.memory-qos.nri.io/main: max\n", "    memory.high.memory-qos.nri.io/main: max\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			results, err := convert.Convert([]convert.Input{{Name: "a.yaml", Text: []byte(annotated(test.before))}}, convert.Options{})

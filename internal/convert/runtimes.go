@@ -15,7 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// nriPluginsDomain ends the domain of the annotations of nri-plugins, after the short name of the resource.
+// nriPluginsDomain is the end of the domain of nri-plugins' annotations. Before it is the short name of the resource,
+// e.g. "rdt".
 const nriPluginsDomain = "class.resource-policy.nri.io"
 
 // These constants are the annotations of the plugins memory-qos and memory-policy of nri-plugins for the whole pod. With "/" and a container,
@@ -172,9 +173,9 @@ func hasContainer(spec *yaml.Node, name string) bool {
 	return slices.ContainsFunc(all, func(c *yaml.Node) bool { return stringOf(c, "name") == name })
 }
 
-// runtimeAnnotation plans to replace the entry `e` by the annotation `a`. The map `planned` has an entry for each pair of a
-// project key and a resource. The entry has the class that the runtime annotation read last requests, and the key of this
-// runtime annotation.
+// runtimeAnnotation plans to replace the entry `e` by the annotation `a`. The map `planned` has an entry for each pair
+// of a project key and a resource. The entry has the key and the class of the last runtime annotation that was read for
+// this pair.
 func (d *document) runtimeAnnotation(annotations *yaml.Node, e entry, a annotation, planned map[string]annotation) {
 	if a.key == "" {
 		return

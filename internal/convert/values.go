@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// valueKey matches the keys of annotations with which pods give values to other plugins: memory-qos and memory-policy of
-// containers/nri-plugins, and ulimit-adjuster of containerd/nri. The first group is what the values are for.
+// valueKey matches the keys of annotations with which pods give values to other plugins: memory-qos and memory-policy
+// of containers/nri-plugins, and ulimit-adjuster of containerd/nri. The first group names what the values set, e.g.
+// "memory.high".
 func valueKey() *regexp.Regexp {
 	return regexp.MustCompile(`^([\w.]+)\.(?:memory-qos\.nri\.io|memory-policy\.nri\.io|noderesource\.dev|nri\.containerd\.io)(?:/|$)`)
 }
@@ -40,7 +41,8 @@ func propertyFor(key string) string {
 // none means that no class has the effect of an annotation.
 const none = "-"
 
-// koordinatorProperty is propertyFor for the annotations of Koordinator (apis/slo/v1alpha1/pod.go and apis/extension).
+// koordinatorProperty does for the annotations of Koordinator what propertyFor does for others
+// (apis/slo/v1alpha1/pod.go and apis/extension).
 func koordinatorProperty(key string) string {
 	name, isTheirs := strings.CutPrefix(key, "koordinator.sh/")
 	switch {
