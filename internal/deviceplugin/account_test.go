@@ -143,7 +143,7 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-func TestWithoutAllocationsTheSourcesOfAssignmentsCount(t *testing.T) {
+func TestWhileKubeletDoesNotAnswerSourcesShowWhichContainersHaveDevices(t *testing.T) {
 	a := assignments(podOf("a", inGold("app", "1", allocated), inGold("side", "2", annotated)))
 	h := newAllocations()
 	h.add(gold, owner{namespace: "default", pod: "gone", Subject: qos.Subject{Container: "app"}}, ids(2, 2, 1))
@@ -153,7 +153,7 @@ func TestWithoutAllocationsTheSourcesOfAssignmentsCount(t *testing.T) {
 	}
 }
 
-func TestWithoutAllocationsAPodWithACachedDeviceIsAccountedFor(t *testing.T) {
+func TestWhileKubeletDoesNotAnswerAPodWithACachedDeviceIsAccountedFor(t *testing.T) {
 	c := goldClass(3)
 	c.podScope = true
 	has := podOf("has")

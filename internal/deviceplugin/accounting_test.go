@@ -60,7 +60,7 @@ func TestAPluginThatIsBackWithinTheGraceChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAnUnaccountedAssignmentTakesADeviceAway(t *testing.T) {
+func TestAnUnaccountedAssignmentMakesADeviceUnhealthy(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(3)
 	static := podOf("static", inGold("app", "1", annotated))
@@ -158,9 +158,9 @@ func TestKubeletIsPolledWhileAFreedDeviceCausesNoEvent(t *testing.T) {
 	r.awaitGold(1, 1)
 }
 
-// TestTheSlotOfAClaimTakesADeviceAway: the kubelet knows no device of a container whose class a ResourceClaim has allocated, before the node
-// was switched to device plugins.
-func TestTheSlotOfAClaimTakesADeviceAway(t *testing.T) {
+// TestTheSlotOfAClaimMakesADeviceUnhealthy has a container whose class a ResourceClaim has allocated, before the node was
+// switched to device plugins. The kubelet knows no device of this container.
+func TestTheSlotOfAClaimMakesADeviceUnhealthy(t *testing.T) {
 	r := newRig(t, forever)
 	byClaim := inGold("app", "1", allocated)
 	byClaim.QosResources[0].RequestedBy = classes.AllocatedKeyPrefix + classes.CDIName(classes.Pair{Resource: "k8s.io/rdt", Class: "gold"})

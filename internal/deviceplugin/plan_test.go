@@ -66,7 +66,7 @@ func TestPlan(t *testing.T) {
 		{"an allocated device with a high number replaces a free one", goldClass(3), held(7), "0 1 7"},
 		{"capacity below use leaves the allocated devices only", goldClass(1), held(1, 3), "1 3"},
 		{"an unaccounted assignment makes the highest free device unhealthy", goldClass(3), without(usage{}, 1), "0 1 (2)"},
-		{"it makes no allocated device unhealthy", goldClass(3), without(held(2), 1), "0 (1) 2"},
+		{"an unaccounted assignment makes no allocated device unhealthy", goldClass(3), without(held(2), 1), "0 (1) 2"},
 		{"more unaccounted assignments than free devices leave the allocated ones healthy", goldClass(3), without(held(0, 2), 5), "0 (1) 2"},
 		{"more unaccounted assignments than capacity leave no healthy device", goldClass(2), without(usage{}, 5), "(0) (1)"},
 		{"capacity below use and unaccounted assignments leave the allocated devices", goldClass(1), without(held(0, 1), 2), "0 1"},

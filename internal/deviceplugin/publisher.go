@@ -313,7 +313,7 @@ func (p *Publisher) publishClass(c class, wanted []device, unaccounted int, now 
 	}
 
 	devices, recheck := phaseOut(e.look().devices, wanted, e.leaving, now, p.timing.deviceTTL)
-	p.metrics.published(c.extended, devices, unaccounted) // first, so that who sees the devices sees their numbers
+	p.metrics.published(c.extended, devices, unaccounted) // before the devices, so that the metrics count all devices that kubelet has
 	e.update(func(s *endpointState) { s.class, s.devices = c, devices })
 
 	if !found {

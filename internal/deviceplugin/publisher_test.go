@@ -201,7 +201,7 @@ func TestAClassIsAddedChangedAndRemovedWithoutMessagesForOthers(t *testing.T) {
 	}
 }
 
-func TestADrainingClassKeepsWhatIsAllocatedUntilKubeletFreesIt(t *testing.T) {
+func TestADrainingClassKeepsItsAllocatedDevicesUntilKubeletFreesThem(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(2)
 	r.admit(pod("a", map[string]int{gold: 1}))
@@ -327,7 +327,7 @@ func TestAWrongDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
 	}
 }
 
-func TestWithoutPodResourcesTheSourcesOfAssignmentsCount(t *testing.T) {
+func TestWithoutPodResourcesSourcesShowWhichContainersHaveDevices(t *testing.T) {
 	r := newRig(t, forever)
 	r.kubelet.HidePodResources(true)
 	r.start(3)

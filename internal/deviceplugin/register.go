@@ -182,8 +182,9 @@ func (p *Publisher) checkDirectory() error {
 	return nil
 }
 
-// checkDriver returns an error if classes have to be registered while the DRA driver offers the classes of the node. The scheduler would
-// count each slot twice. Classes that are registered stay, because then the driver waits.
+// checkDriver returns an error if classes have to be registered while the DRA driver offers the classes of the node.
+// The scheduler would count each slot twice. Classes that are registered already stay registered, because the driver
+// waits for their end.
 func (p *Publisher) checkDriver(ctx context.Context) error {
 	if len(p.unregistered()) == 0 || !unixsocket.Served(ctx, filepath.Join(p.kubeletDir, "plugins", classes.Domain, classes.DRASocket)) {
 		return nil

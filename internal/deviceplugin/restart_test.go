@@ -159,7 +159,7 @@ func (r *rig) awaitA() {
 	r.until("a was listed", func() bool { return r.kubelet.Listed("default", "a") > 0 })
 }
 
-func TestTheDeviceOfAnEndedInitContainerIsTakenAwayLast(t *testing.T) {
+func TestTheDeviceOfAnEndedInitContainerBecomesUnhealthyLast(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(3)
 	for _, name := range []string{"x", "y"} { // so that the device of pod a has a higher number

@@ -44,7 +44,7 @@ type device struct {
 	classes.Pair
 
 	domain      *domain // nil for the whole node
-	divided     bool    // into a device for each domain
+	divided     bool    // true for a class with a device for each domain
 	kind        string  // of the resource, e.g. "rdt"
 	name        string  // of the device in the ResourceSlice
 	extended    string  // name of the extended resource
@@ -53,8 +53,8 @@ type device struct {
 	podScope    bool
 	mutable     bool
 	draining    bool
-	evicts      bool   // a draining class whose pods Kubernetes must delete, if they have claims
-	capacity    uint64 // of the domain, if the device has one; 0 if the class has no limit
+	evicts      bool   // true for a draining class if Kubernetes must delete its pods with claims
+	capacity    uint64 // of the class on the node, or on the domain of the device; 0 if the class has no limit
 }
 
 // markEvicting marks the devices of classes whose pods the plugin requests to evict.

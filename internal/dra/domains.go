@@ -162,7 +162,7 @@ func slotsOf(list []device, assigned map[classes.Pair]owners, prepared preparedC
 	return slots
 }
 
-// slotsOfClass is slotsOf for the devices of one class.
+// slotsOfClass returns the result of slotsOf for the devices of one class.
 func slotsOfClass(devices []device, assigned owners, prepared map[string]int) []int64 {
 	all := 0
 	for _, n := range prepared {

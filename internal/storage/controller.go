@@ -215,7 +215,7 @@ func (c *controller) untilWrite(node string) time.Duration {
 	return wait
 }
 
-// nodeIn converts an object of the informer nodes to its Go type.
+// nodeIn converts an object of the informer `nodes` to its Go type.
 func nodeIn(object any) (typed nodeqosv1alpha1.NodeQOSResources, err error) {
 	content, ok := object.(*unstructured.Unstructured)
 	if !ok {

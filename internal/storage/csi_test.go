@@ -117,7 +117,7 @@ func TestAVolumeIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
 			want: "the limits are not in the NodeQOSResources object yet"},
 		{name: "a mount that is not in the spec", node: []string{"path: /data, claim", "path: /other, claim"}, parameters: silver, code: codes.FailedPrecondition,
 			want: "volume /data of container main: the limits are not in the NodeQOSResources object yet"},
-		{name: "a node that is away", node: []string{"generation: 2}", "generation: 3}"}, parameters: silver, code: codes.FailedPrecondition,
+		{name: "a node that has not applied the object", node: []string{"generation: 2}", "generation: 3}"}, parameters: silver, code: codes.FailedPrecondition,
 			want: "the node has not applied the NodeQOSResources object yet"},
 		{name: "not enforced", node: []string{"state: InForce", "state: NotEnforced, reason: SharedDisk, message: it is shared"}, parameters: silver,
 			code: codes.FailedPrecondition, want: "pod a/db on node node-1: volume /data of container main: SharedDisk: it is shared"},
@@ -203,7 +203,7 @@ func TestAModificationWaitsForTheNode(t *testing.T) {
 	})
 }
 
-func TestTheExternalResizerFindsWhatItAsksFor(t *testing.T) {
+func TestTheEndpointAnswersTheQueriesOfTheExternalResizer(t *testing.T) {
 	endpoint := endpointOf(t, modifiable, nodeWithLimits)
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -46,7 +46,7 @@ func TestWrongParametersAreErrors(t *testing.T) {
 		{"an unknown parameter", "gold", map[string]string{"iops": "500", "iopz": "500"},
 			`VolumeAttributesClass "gold" cannot be enforced: parameter "iopz" is unknown; the parameters are iops and throughput`},
 		{"no quantity", "gold", map[string]string{"throughput": "fast"}, `parameter throughput: "fast" is not a quantity; write one like 500, 10M or 64Ki`},
-		{"beyond comparison", "gold", map[string]string{"iops": "1e1000000000"}, `parameter iops: "1e1000000000" is not a quantity`},
+		{"an exponent that is too large", "gold", map[string]string{"iops": "1e1000000000"}, `parameter iops: "1e1000000000" is not a quantity`},
 		{"too small", "gold", map[string]string{"iops": "1"}, `parameter iops: "1" is too small; the minimum is 2`},
 		{"negative", "gold", map[string]string{"iops": "-500"}, `"-500" is too small`},
 		{"too many operations", "gold", map[string]string{"iops": "4294967295"}, `"4294967295" is too large; the maximum is 4294967294`},

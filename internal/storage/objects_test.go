@@ -235,7 +235,7 @@ func TestTheClassOfAClaim(t *testing.T) {
 			"silver", ""},
 		{"is none for requests, which are reported", []string{wanted + ", storageClassName: fast", "resources: {requests: {iops: 500}}"}, "",
 			"the requests of iops and throughput have no effect"},
-		{"is not that of requests", []string{wanted, wanted + ", resources: {requests: {iops: 700}}"}, "silver", ""},
+		{"is the one that the claim names, although it also has requests", []string{wanted, wanted + ", resources: {requests: {iops: 700}}"}, "silver", ""},
 		{"does not matter for a pod that has ended", []string{"kind: Pod\n", "kind: Pod\nstatus: {phase: Succeeded}\n"}, "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -273,8 +273,8 @@ func TestAWrongClassLeavesTheClassThatTheVolumeHas(t *testing.T) {
 	}{
 		{"a class that does not exist", []string{wanted, "volumeAttributesClassName: lead"}, 500, missing},
 		{"a class with a wrong parameter", []string{wanted, "volumeAttributesClassName: wrong"}, 500, invalid},
-		{"its own class, made again with a wrong parameter", []string{`iops: "500"`, `iopz: "500"`}, 500, invalid},
-		{"a class that does not exist, and its former class made again", []string{wanted, "volumeAttributesClassName: lead", `iops: "500"`, `iops: "600"`},
+		{"its own class, created again with a wrong parameter", []string{`iops: "500"`, `iopz: "500"`}, 500, invalid},
+		{"a class that does not exist, and its former class created again", []string{wanted, "volumeAttributesClassName: lead", `iops: "500"`, `iops: "600"`},
 			600, missing},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -324,7 +324,7 @@ func TestARemovedClaimLeavesTheLimits(t *testing.T) {
 	}
 }
 
-func TestAClaimThatNamesNoClassAnyMoreHasNone(t *testing.T) {
+func TestAClaimThatNoLongerNamesAClassHasNoLimits(t *testing.T) {
 	objects, pods := read(t, manifests)
 	before, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 	objects, pods = read(t, strings.Replace(manifests, "volumeAttributesClassName: silver, ", "", 1))
