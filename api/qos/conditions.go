@@ -24,7 +24,8 @@ const (
 	ReasonRefused = "Refused"
 )
 
-// These are reasons of ConditionHeld. A limit that was never reached was never put to the test.
+// These are reasons of ConditionHeld. NeverReached does not show that the kernel enforces the limit, because the use
+// has never reached it.
 const (
 	ReasonLimitNotHeld = "LimitNotHeld"
 	ReasonReached      = "Reached"

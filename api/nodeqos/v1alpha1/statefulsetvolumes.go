@@ -71,8 +71,9 @@ type VolumeClaimTemplate struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// Size of the volumes. A claim that requests more stays as it is, unless the controller has requested it, its expansion has failed,
-	// and this size is above the present capacity of its volume. Suffixes are k, M, G, T, P, E, and Ki to Ei; there are no exponents.
+	// Size of the volumes. A claim that requests more is not changed, with one exception: if the controller has made the
+	// request, and its expansion has failed, the request is reduced to a size above the present capacity of the volume.
+	// Suffixes are k, M, G, T, P, E, and Ki to Ei; there are no exponents.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^[0-9]{1,18}(\.[0-9]{1,9})?([KMGTPE]i|[kMGTPE])?$`
@@ -120,7 +121,8 @@ type VolumeClaimTemplateStatus struct {
 	FinishedReconciliationGeneration int64 `json:"finishedReconciliationGeneration,omitempty"`
 }
 
-// SizePattern is the pattern of a size in the spec. The comparison of sizes with exponents can take hours.
+// SizePattern is the pattern of a size in the spec. It allows no exponents, because comparing sizes with exponents can
+// take hours.
 const SizePattern = `^[0-9]{1,18}(\.[0-9]{1,9})?([KMGTPE]i|[kMGTPE])?$`
 
 // MaxVolumes is the maximum number of volumes of a StatefulSet: its replicas, multiplied by its claim templates.
