@@ -151,10 +151,11 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 
 	group.Go(func() error {
 		changed, joined := make(chan struct{}, 1), make(chan struct{}, 1)
-		// Both start before the class files are applied, so that no disk and no group that goes after that is missed.
+		// Both start before the class files are applied, so that they miss no disk and no group that is removed after
+		// that.
 		a.followDisks(ctx, group, changed)
 		watch := a.followGroups(ctx, group, changed, func(class string) {
-			if n.HasLeft(class) { // the plugin itself writes into the other groups, and so do the creations of containers
+			if n.HasLeft(class) { // other groups get processes from the plugin itself and from the runtime, when it creates containers
 				signalTo(joined)
 			}
 		})

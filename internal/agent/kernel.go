@@ -95,10 +95,11 @@ func signalTo(c chan<- struct{}) {
 	}
 }
 
-// followGroups watches resctrl. It signals through `changed` when another program has removed a group of the plugin. CRI-O removes such
-// groups at its start if it has an rdt_config_file. It calls `joined` with the class when a program has written into the tasks of such a
-// group: a runtime puts an exec'd process into the group of the class that the container was created in. The caller must call the returned
-// function whenever resctrl may have been mounted. Without inotify, the periodic checks find the same.
+// followGroups watches resctrl. It signals through `changed` when another program has removed a group of the plugin.
+// CRI-O removes such groups at its start if it has an rdt_config_file. It calls `joined` with the class when a program
+// has written into the file tasks of a group of the plugin. A runtime does this for exec'd processes: it puts them
+// into the group of the class with which the container was created. The caller must call the function `watch` whenever
+// resctrl may have been mounted. Without inotify, only the periodic checks find removed groups and these processes.
 func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed chan<- struct{}, joined func(class string)) (watch func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -213,7 +214,8 @@ func cgroupsOf(host hostfs.Root) reconcile.HasCgroup {
 	return tree.Exists
 }
 
-// counters returns what reads the counters of containers. If no history is recorded, or the host's cgroups cannot be found, it returns nil.
+// counters returns the reader of the containers' counters. It returns nil if no history is recorded, or if the host's
+// cgroups cannot be found.
 func (a *Agent) counters() *history.Counters {
 	if a.options.HistoryInterval == 0 {
 		return nil

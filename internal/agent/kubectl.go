@@ -17,9 +17,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 )
 
-// toPodItself serves a command of kubectl. It answers only connections from the plugin's own pod. Such a connection is made by the node
-// when the API server permits a user to forward a port of the pod. Any other pod could connect without a permission, and the answers
-// name all pods.
+// toPodItself serves a command of kubectl. It answers only connections from the plugin's own pod. The node makes such
+// a connection when the API server permits a user to forward a port of the pod. Any other pod could connect without a
+// permission, and the answers name all pods.
 func toPodItself(command string, serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {

@@ -21,7 +21,7 @@ const (
 	lastThreads = 15 * time.Second
 )
 
-// untilThreads returns the pause after a call of MoveThreads, unless an event ends it.
+// untilThreads returns the pause after a call of MoveThreads. An event can end the pause earlier.
 func untilThreads(last reconcile.ThreadCheck) time.Duration {
 	interval := threadsInterval
 	if last.Containers > 0 {
@@ -30,8 +30,9 @@ func untilThreads(last reconcile.ThreadCheck) time.Duration {
 	return max(interval, shortestPause(last.Took, last.Moved > 0))
 }
 
-// shortestPause returns the shortest pause after a call of MoveThreads. Calls that find nothing to move take at most 2% of the time, and
-// other calls at most 20%: the exec whose process they move takes much longer.
+// shortestPause returns the shortest pause after a call of MoveThreads. Its length limits the CPU time of the calls:
+// those that find nothing to move take at most 2% of the time. The others take at most 20%, because the exec whose
+// process they move takes much longer.
 func shortestPause(took time.Duration, moved bool) time.Duration {
 	if moved {
 		return min(4*took, lastThreads)
@@ -44,7 +45,7 @@ func shortestPause(took time.Duration, moved bool) time.Duration {
 func followThreads(ctx context.Context, joined <-chan struct{}, move func(context.Context) reconcile.ThreadCheck) {
 	timer := time.NewTimer(threadsInterval)
 	defer timer.Stop()
-	var soonest time.Time // of a call that an event causes
+	var soonest time.Time // the earliest time of the next call that an event causes
 	var before reconcile.ThreadCheck
 	byEvent := false
 	for {
@@ -57,7 +58,7 @@ func followThreads(ctx context.Context, joined <-chan struct{}, move func(contex
 		case <-timer.C:
 			last := move(ctx)
 			if byEvent {
-				// A process that joins can cause two events, and the second one finds nothing to move.
+				// A process that joins can cause two events, and the call after the second event then finds nothing to move.
 				soonest = time.Now().Add(shortestPause(last.Took, last.Moved+before.Moved > 0))
 				byEvent, before = false, last
 			}

@@ -126,9 +126,9 @@ func measure(ctx context.Context, target Target, span int64, rotational bool, o 
 	return c.result, nil
 }
 
-// speed measures a value of the model. After the first measurement with writes, the others use only the bytes that it
-// has written, because other blocks are read faster. On a disk with rotation, they use the whole disk, because its head
-// has to move.
+// speed measures a value of the model. After the first measurement with writes, the later ones use only the bytes that
+// it has written, because blocks that were never written are read faster. On a disk with rotation, they use the whole
+// disk, because the disk's head has to move.
 func (c *calibration) speed(ctx context.Context, l load, rotational bool) error {
 	got, err := c.run(ctx, l)
 	if err != nil {

@@ -121,9 +121,9 @@ func Partitions(host iocgroup.FS, disk Disk) ([]string, error) {
 // ErrInUse is the error for a disk that must not be overwritten.
 var ErrInUse = errors.New("is in use")
 
-// CheckUnused returns ErrInUse with the reasons if a disk or one of its partitions has a mounted filesystem, is used for swap, or is a
-// part of another device, e.g. of a logical volume. The kernel knows more uses, such as mounts of other processes, and refuses
-// to open such a disk with O_EXCL.
+// CheckUnused returns ErrInUse with the reasons if a disk or one of its partitions has a mounted filesystem, is used
+// for swap, or is a part of another device, e.g. of a logical volume. The kernel knows more uses, such as mounts of
+// other processes. It refuses to open a used disk with O_EXCL.
 func CheckUnused(host iodisks.FS, disk Disk) error {
 	points, err := iodisks.NewNode(host).MountPoints(disk.Disk)
 	if err != nil {

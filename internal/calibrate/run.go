@@ -43,8 +43,8 @@ func Run(ctx context.Context, host Host, disk Disk, o Options) (result Result, e
 	return measure(ctx, target, size, disk.Rotational, o)
 }
 
-// checkCost returns an error if iocost is enabled for the disk. The result would then show the present model, and not
-// the disk.
+// checkCost returns an error if iocost is enabled for the disk. The measured speeds would then be those of the present
+// model, and not those of the disk.
 func checkCost(host Host, disk Disk) error {
 	tree, err := cgroup.Detect(host)
 	if err != nil {

@@ -31,7 +31,7 @@ func openFile(host Host, disk Disk, dir string) (file *os.File, size int64, err 
 	if err := checkDirectory(host, disk, dir); err != nil {
 		return nil, 0, err
 	}
-	target, err := iocgroup.FollowSymlinks(host, dir) // below host.Root, which the kernel would leave
+	target, err := iocgroup.FollowSymlinks(host, dir) // the kernel would follow absolute links to files outside of host.Root
 	if err != nil {
 		return nil, 0, fmt.Errorf("find %s: %w", dir, err)
 	}

@@ -32,13 +32,14 @@ const (
 // runtime. It also stores other data by name. The IDs and the state of the kernel do not survive a reboot, so a checkpoint file is valid
 // only for one boot of the machine.
 //
-// The first line of the file has everything. Each later line has a change, because a start hook waits for the write.
+// The first line of the file has all data from the time when the file was last written as a whole. Each later line has
+// one change. A line is appended for each change, because this is fast, and a start hook waits for it.
 type Changes struct {
 	path, bootID string
 
 	writing sync.Mutex // serializes the methods that write the file, and guards the next three fields; it is locked before mu
-	// `size` is the size of the file. `room` is the number of bytes that may still be appended to it. If it is 0, the
-	// file is written anew.
+	// `size` is the size of the file. `room` is the number of bytes that may still be appended to it. If `room` is 0,
+	// the next change writes the whole file.
 	size, room int64
 	// appended is true if the file has more than one line.
 	appended bool
@@ -124,7 +125,7 @@ func read(path string) (first content, later []change, err error) {
 	}
 }
 
-// make makes a change in memory. The caller holds mu, if others know c.
+// make makes a change in memory. The caller holds mu, unless no other goroutine has `c` yet.
 func (c *Changes) make(change change) {
 	for id, changed := range change.Changes {
 		if c.byID[id] = changed; len(changed) == 0 {

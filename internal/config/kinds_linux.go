@@ -24,7 +24,7 @@ type Host struct {
 	Tree *cgroup.Tree
 	// MountResctrl allows the plugin to mount resctrl.
 	MountResctrl bool
-	// FilesAlone says that there is no machine: only class files are read.
+	// FilesAlone is true if only class files are read, and no file of a machine.
 	FilesAlone bool
 	Log        *slog.Logger
 }

@@ -33,7 +33,7 @@ func (r Root) path(path string) string {
 	return strings.TrimSuffix(string(r), "/") + path
 }
 
-// mayBeUnclean returns false if filepath.Clean would not change an absolute path. It is faster than filepath.Clean.
+// mayBeUnclean reports whether filepath.Clean may change an absolute path. It is faster than filepath.Clean.
 func mayBeUnclean(path string) bool {
 	return strings.HasSuffix(path, "/") || strings.Contains(path, "//") || strings.Contains(path, "/.")
 }
