@@ -41,7 +41,7 @@ func (s *service) Recommend(ctx context.Context, r *qosv1alpha1.RecommendRequest
 	return messageOf(report, &qosv1alpha1.RecommendResponse{})
 }
 
-// messageOf fills a message with a report. The JSON form of the report is that of the message.
+// messageOf fills a message with a report. A report has the same JSON form as its message.
 func messageOf[M proto.Message](report any, message M) (M, error) {
 	data, err := json.Marshal(report)
 	if err == nil {

@@ -145,8 +145,8 @@ func (c *Cache) update(s *qosv1alpha1.StatusResponse, a *qosv1alpha1.ListAssignm
 	}
 }
 
-// disconnected handles the end of a connection with the error err. The cache's state keeps the Status and Assignments
-// from the last time that the plugin was ready. disconnected reports whether the connection had delivered a status.
+// disconnected handles the end of a connection with the error `err`. It reports whether the connection had delivered a
+// status. The cache's state keeps the Status and Assignments from the last time that the plugin was ready.
 func (c *Cache) disconnected(err error) (received bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

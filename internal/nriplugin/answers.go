@@ -16,7 +16,7 @@ type unanswered struct {
 	mu      sync.Mutex // guards the fields below
 	calls   int
 	closing bool
-	// none is closed when closing is true and no call is under way.
+	// none is a channel that is closed when `closing` is true and no call is under way.
 	none chan struct{}
 }
 
@@ -60,12 +60,14 @@ func (u *unanswered) close() <-chan struct{} {
 	return u.none
 }
 
-// answerFinder finds the ends of answers in what the stub writes to the connection to the runtime. NRI's multiplexer writes frames: the
-// ID of a virtual connection, the length of the payload, and the payload, with a call of Write for the first two and another call for the
-// payload. In the payloads of the virtual connection for hooks, ttrpc writes messages: a header, which begins with the length of the rest,
-// and the rest.
+// answerFinder finds the ends of answers in the bytes that the stub writes to the runtime. NRI's multiplexer writes
+// frames. The header of a frame has the ID of a virtual connection and the length of the payload. The header is
+// written with one call of Write, and the payload with the next call. The payloads of the virtual connection for hooks
+// contain messages of ttrpc. Each message has a header, which begins with the length of the message's data, and the
+// data.
 type answerFinder struct {
-	// frame is the number of bytes of the current frame that are not written yet. hooks is true if its connection is that for hooks.
+	// frame is the number of bytes of the current frame that are not written yet. `hooks` is true if the frame belongs
+	// to the virtual connection for hooks.
 	frame int
 	hooks bool
 	// message is the number of bytes of the current message that are not written yet.

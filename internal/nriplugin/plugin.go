@@ -40,7 +40,8 @@ type Options struct {
 // Hook describes a finished call of a hook.
 type Hook struct {
 	Name string
-	// Pod and Container are those of the call. Container is nil in hooks about a pod. Both are nil if the call has neither.
+	// Pod and Container are the pod and the container of the call. Container is nil in hooks about a pod. Both are nil
+	// if the call names neither.
 	Pod       *api.PodSandbox
 	Container *api.Container
 	Began     time.Time

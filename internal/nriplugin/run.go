@@ -163,7 +163,8 @@ func (s *session) register(ctx context.Context, conn *watchedConn) error {
 var errNotAnswered = fmt.Errorf("the runtime does not answer the registration within %s, and containers start without classes meanwhile; "+
 	"reduce its load, and look for \"nri\" in its log", registrationTime)
 
-// explain returns the reason why a registration ended: that of the context, if it has ended, or the error of the stub.
+// explain returns the reason why a registration ended: errNotAnswered if it took too long, otherwise the error of the
+// stub.
 func explain(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errNotAnswered) {
 		return fmt.Errorf("%w (%w)", cause, err)
@@ -171,8 +172,9 @@ func explain(ctx context.Context, err error) error {
 	return err
 }
 
-// interceptRegistration is a ttrpc interceptor. After a successful RegisterPlugin, it closes s.registered. It replaces the timeout of the
-// stub, a constant of 5 s, by that of the method `register`, which closes the connection.
+// interceptRegistration is a ttrpc interceptor. After a successful RegisterPlugin, it closes s.registered. It replaces
+// the stub's timeout, a constant of 5 s, by registrationTime. After this time, the method `register` closes the
+// connection.
 func (s *session) interceptRegistration(ctx context.Context, request *ttrpc.Request, response *ttrpc.Response, info *ttrpc.UnaryClientInfo,
 	invoke ttrpc.Invoker,
 ) error {
@@ -187,8 +189,8 @@ func (s *session) interceptRegistration(ctx context.Context, request *ttrpc.Requ
 	return err
 }
 
-// watchedConn closes a channel when the connection ends, because a stub that is starting does not report this end. It calls answered
-// after each answer to a call of the runtime.
+// watchedConn closes a channel when the connection ends, because a stub that is starting does not report this end. It
+// calls `answered` after each answer to a call of the runtime.
 type watchedConn struct {
 	net.Conn
 	once     sync.Once

@@ -168,8 +168,9 @@ func (s *session) kill(ctx context.Context, container classes.Holder) {
 	}
 }
 
-// UpdateContainer is called before the runtime changes the resources of a container. Its answer is part of the same change. It is nil
-// unless the change affects values of the container's classes, because some runtimes lose other values of an answer.
+// UpdateContainer is called before the runtime changes the resources of a container. The runtime makes the update in
+// the answer together with this change. The answer is nil unless the change affects values of the container's classes,
+// because some runtimes lose values of the change if there is an answer.
 func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	defer s.observe("UpdateContainer", p, c, time.Now(), nil)
 	requested := limitsOf(r)
@@ -360,8 +361,9 @@ func devicesOf(c *api.Container) []string {
 	return devices
 }
 
-// volumeSources returns the VolumeSources of a container. It leaves out mounts of directories that are not the pod's own, e.g. hostPath
-// volumes. Of several mounts at one path, e.g. /data and /data/, the last one hides the others.
+// volumeSources returns the VolumeSources of a container. It leaves out mounts of directories that are not the pod's
+// own, e.g. hostPath volumes. If several mounts have the same path, e.g. /data and /data/, it returns the last one,
+// which hides the earlier ones.
 func volumeSources(podUID string, c *api.Container) map[string]classes.VolumeSource {
 	sources := map[string]classes.VolumeSource{}
 	for _, mount := range c.GetMounts() {

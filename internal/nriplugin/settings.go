@@ -16,12 +16,14 @@ import (
 // nriSetting is how NRI sets and reports one kind of setting. A new setting needs a row in nriSettings and its name in pkg/classes.
 type nriSetting struct {
 	name classes.SettingName
-	// since is the first NRI version that has the field. A runtime with an older NRI drops the field without an error. since is empty if
-	// the plugin itself sees to the value when the container starts, or if all supported runtimes have the field.
+	// since is the first NRI version that has the field. A runtime with an older NRI drops the field without an error.
+	// `since` is empty if the plugin itself sets the value when the container starts, or if all supported runtimes have
+	// the field.
 	since string
 	// set adds a value to an adjustment.
 	set func(a *api.ContainerAdjustment, key, value string) error
-	// adjusted returns the values of an adjustment, and described those of a container, by Setting.Key.
+	// `adjusted` returns the values in an adjustment, and `described` returns those in a container's specification, by
+	// Setting.Key.
 	adjusted  func(a *api.ContainerAdjustment) map[string]string
 	described func(c *api.Container) map[string]string
 }
@@ -158,7 +160,8 @@ func setAll(adjust *api.ContainerAdjustment, wanted classes.Adjustment, nri stri
 	return nil
 }
 
-// adjusted returns what an adjustment sets, and described what a container's specification has.
+// adjusted returns the values that an adjustment sets. The function `described` returns the values that a container's
+// specification has.
 func adjusted(a *api.ContainerAdjustment) classes.Adjustment {
 	return collect(func(s nriSetting) map[string]string { return s.adjusted(a) })
 }

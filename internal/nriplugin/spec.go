@@ -13,8 +13,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// originalsAnnotation is an annotation of a container. It has the values that the container had, before the creation, of those settings
-// that the plugin has set, by Setting.String. The runtime returns the annotation to a plugin that has restarted.
+// originalsAnnotation is an annotation of a container. For each setting that the plugin has changed at the creation,
+// it has the value that the container would have had otherwise. The keys are the results of Setting.String. The
+// runtime returns the annotation to a plugin that has restarted.
 const originalsAnnotation = "originals." + classes.Domain
 
 // limitsOf returns the limits in a container's resources.
