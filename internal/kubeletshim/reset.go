@@ -41,9 +41,10 @@ const (
 	maxReason = 300
 )
 
-// AwaitReset waits until, for half a minute, no node offers a class of containers or pods, and no container or pod has a class that was assigned as the
-// default class. It ignores nodes that have stopped reporting. It returns an error if it has no credentials or rights, after the
-// timeout, or if ctx ends. The error names the nodes with their reasons.
+// AwaitReset waits until this has held for half a minute: no node offers a class of containers or pods, and no
+// container or pod has a class that it got as the default class. It ignores nodes that have stopped reporting. It
+// returns an error if it has no credentials or rights, after the timeout, or if ctx ends. The error names the nodes
+// with their reasons.
 func AwaitReset(ctx context.Context, kubeconfig, version string, timeout time.Duration, log *slog.Logger) error {
 	config, err := kubeapi.Config(kubeconfig, "qos-kubelet-shim/"+version)
 	if err != nil {
@@ -133,7 +134,7 @@ func offered(status *nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time) stri
 	return ""
 }
 
-// leftOf says in which way a class is not removed yet. It returns "" for a class that was removed.
+// leftOf describes why a class is not removed yet. It returns "" for a class that was removed.
 func leftOf(class *nodeqosv1alpha1.QOSResourceClassInfo) string {
 	if !class.Draining {
 		return "offers"

@@ -129,7 +129,7 @@ func (p *Publisher) volume(claimed nodeqosv1alpha1.ClaimedVolume, state nodecach
 
 	s.Reason, s.Message = nodeqosv1alpha1.ReasonNotRunning, "the container does not run"
 	for _, r := range state.Status.GetUnavailableResources() {
-		if r.GetScope() == qosv1alpha1.Scope_SCOPE_VOLUME { // what makes one resource of volumes unavailable makes all so
+		if r.GetScope() == qosv1alpha1.Scope_SCOPE_VOLUME { // all resources of volumes are unavailable for the same reason
 			s.Reason, s.Message = r.GetReason(), r.GetMessage()
 		}
 	}

@@ -41,8 +41,8 @@ func Size(value any) int {
 // Fit divides a list into the items that fit into the budget, and the others. It keeps at most the given number of items, which
 // must not be 0. The function `of` returns the namespace and the size of an item.
 //
-// Each namespace gets an equal share of the budget. The other namespaces get what a namespace does not need. In a namespace, the first
-// items take precedence. Both results have the order of the list.
+// Each namespace gets an equal share of the budget. If a namespace does not need all of its share, the other
+// namespaces get the rest. In a namespace, the first items take precedence. Both results have the order of the list.
 func Fit[T any](list []T, budget, number int, of func(T) (namespace string, size int)) (kept, omitted []T) {
 	smallest := (budget + number - 1) / number // so that the number of items is shared in the same way as the bytes
 	bill := func(item T) (string, int) {

@@ -125,7 +125,8 @@ func (e *Evictor) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// watchPlugin enqueues the present and the former targets whenever the plugin's state changes.
+// watchPlugin enqueues the present targets, and the pods that were targets until now, whenever the plugin's state
+// changes.
 func (e *Evictor) watchPlugin(ctx context.Context) {
 	var former []*target
 	for {
@@ -201,7 +202,7 @@ func (e *Evictor) due(uid types.UID) (t *target, wait time.Duration) {
 }
 
 // forget deletes the progress of a pod that is no longer a target. It also deletes a namespace's retry in e.forbidden
-// if the namespace has no target any more.
+// if the namespace has no more targets.
 func (e *Evictor) forget(uid types.UID) {
 	delete(e.pods, uid)
 	used := map[string]bool{}

@@ -18,7 +18,8 @@ const (
 	InEffect = "; in effect: "
 	// systemDefault stands for the empty class in messages.
 	systemDefault = "system default"
-	// beginNote precedes the stale properties of a class, and what limits its effect, in messages.
+	// beginNote precedes two notes in messages: the stale properties of a class, and the reason why its effect is
+	// limited.
 	beginNote = " ["
 )
 
@@ -26,9 +27,10 @@ const (
 // default".
 func ClassName(class string) string { return cmp.Or(class, systemDefault) }
 
-// AssignedText describes the class of a resource in the message of the condition. `foreign` is what another program has set
-// in place of a class, or "". `source` is the source of the class, or "". `stale` has the properties of the class that the container
-// has with other values, and `limited` describes what keeps the class from having its effect, or they are "".
+// AssignedText describes the class of a resource in the message of the condition. `foreign` is what another program
+// has set in place of a class, and `source` is the source of the class. `stale` lists the properties of the class for
+// which the container has other values. `limited` describes why the class does not have its full effect. Each of these
+// four may be "".
 func AssignedText(resource, class, foreign, source, stale, limited string) string {
 	text := resource + " " + cmp.Or(foreign, ClassName(class))
 	if source != "" {

@@ -41,7 +41,7 @@ func UID(pod *corev1.Pod) string {
 	return string(pod.UID)
 }
 
-// Finished reports whether all containers of a pod have ended for good.
+// Finished reports whether all containers of a pod have ended and are not restarted.
 func Finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -26,8 +26,8 @@ type failure struct {
 
 type attempt struct{ what, pod string }
 
-// failureLog deduplicates log lines about many pods. It logs the beginning of a failure when the first pod has the
-// failure, and the end of the failure when no pod has it any more. It is safe for concurrent use.
+// failureLog deduplicates log lines about many pods. It logs the beginning of a failure at the first pod that has the
+// failure, and the end when the last pod no longer has it. It is safe for concurrent use.
 type failureLog struct {
 	log *slog.Logger
 

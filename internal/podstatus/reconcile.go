@@ -34,8 +34,8 @@ type podState struct {
 	last     map[string]*qosv1alpha1.ContainerAssignments
 	follower *podrequests.Follower
 	retry    kubeapi.Retry
-	// refusedAnnotation is the annotation of the classes that the API server did not accept, or "". The condition is then
-	// written without it.
+	// refusedAnnotation is the value of the annotation with the classes that the API server has refused, or "". As long
+	// as the annotation would have this value, only the condition is written.
 	refusedAnnotation string
 	// written is the annotation in the latest successful write, and writtenAt the time of this write.
 	written   string
@@ -213,8 +213,8 @@ func (p *Publisher) logOutcome(ctx context.Context, what, key, kind string, err 
 	p.failures.record(what, key, err)
 }
 
-// rewriteIn returns the time after which the publisher may write an annotation again that it wrote before, and that another client
-// has changed since.
+// rewriteIn returns how long the publisher must wait before it writes this value of the annotation. It returns 0
+// unless the last write had the same value. In that case, another client has changed the annotation since.
 func (s *podState) rewriteIn(annotation string) time.Duration {
 	if annotation != s.written {
 		return 0
@@ -255,7 +255,8 @@ func (p *Publisher) writeCondition(ctx context.Context, key string, state *podSt
 	return 0, err
 }
 
-// apply applies the condition, and the annotation unless it is "". If it is "", the API server removes the annotation of an earlier apply.
+// apply applies the condition, and the annotation if it is not "". If it is "", the API server removes the annotation
+// of an earlier apply.
 func (p *Publisher) apply(ctx context.Context, pod *corev1.Pod, want *corev1.PodCondition, annotation string) error {
 	patch, err := applied(pod, want, annotation)
 	if err != nil {
@@ -287,9 +288,9 @@ func gone(err error, pod string) bool {
 	return anotherUID || apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }
 
-// applied returns an apply configuration that has only the condition, the annotation unless it is "", and the UID. The UID makes the
-// API server reject the request if a new pod has the same name. client-go's types of apply configurations are not used, because they
-// link the types of all API groups.
+// applied returns an apply configuration that has only the condition, the UID and, if it is not "", the annotation.
+// The UID makes the API server reject the request if a new pod has the same name. client-go's types of apply
+// configurations are not used, because they link the types of all API groups.
 func applied(pod *corev1.Pod, c *corev1.PodCondition, annotation string) ([]byte, error) {
 	metadata := map[string]any{"namespace": pod.Namespace, "name": pod.Name, "uid": pod.UID}
 	if annotation != "" {

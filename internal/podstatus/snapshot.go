@@ -157,9 +157,9 @@ func differences(before, after []*qosv1alpha1.Assignment) []string {
 	return parts
 }
 
-// isInitialDefault reports whether the change is the first assignment of a default class to a container that was created
-// while the plugin was not running. The plugin's own container is always such a container. After a new registration, the plugin reports
-// such a container for a moment as it was found, without its default class.
+// isInitialDefault reports whether the change is the first assignment of a default class to a container that was
+// created while the plugin was not running. The plugin's own container is always one of these containers. After a new
+// registration, the plugin reports them for a moment as it found them, without the default class.
 func isInitialDefault(was, now *qosv1alpha1.Assignment) bool {
 	return was.GetSource() == qosv1alpha1.Source_SOURCE_ADOPTED && was.GetClass() == "" && now.IsDefault()
 }

@@ -29,5 +29,6 @@ func OneLine(text string) string {
 // maxNames is the maximum number of names that an error lists.
 const maxNames = 8
 
-// List joins names for an error. If they are many, the text has the first names, and the number of the others.
+// List joins names for an error. If there are more than maxNames, the text has the first ones, and the number of those
+// that it leaves out.
 func List(names []string) string { return printable.List(names, maxNames) }

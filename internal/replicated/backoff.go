@@ -12,17 +12,17 @@ const MinRetry = time.Second
 // MaxRetry is the delay after many failures.
 const MaxRetry = 5 * time.Minute
 
-// Backoff has the writes for one key of a queue that have failed. They are not repeated before a time, whatever events come. The type A is
-// the answer to such a write.
+// Backoff has the failed writes for one key of a queue. They are not repeated before the end of a delay, even if an
+// event enqueues the key earlier. A is the type of the answer to a failed write.
 type Backoff[A any] struct {
 	spec     string // identifies what is requested
 	failures int
 	until    time.Time
-	due      bool         // everything that has failed is tried in this reconcile
-	answers  map[string]A // by what was written
+	due      bool         // failed writes may be repeated in this reconcile
+	answers  map[string]A // by the write, as passed to Fail
 }
 
-// Begin returns the backoff for a reconcile. A new spec is tried at once, and so is everything when the time has come.
+// Begin returns the backoff for a reconcile. If the spec is new, or if the delay is over, every write may be tried.
 func (b *Backoff[A]) Begin(spec string, now time.Time) *Backoff[A] {
 	if b == nil || b.spec != spec {
 		return &Backoff[A]{spec: spec, due: true, answers: map[string]A{}}
@@ -33,7 +33,7 @@ func (b *Backoff[A]) Begin(spec string, now time.Time) *Backoff[A] {
 	return b
 }
 
-// End returns the time after which everything that has failed is tried again; 0 if nothing has.
+// End returns the time after which the failed writes are tried again, or 0 if no write has failed.
 func (b *Backoff[A]) End(now time.Time) time.Duration {
 	switch {
 	case len(b.answers) == 0:
@@ -43,7 +43,7 @@ func (b *Backoff[A]) End(now time.Time) time.Duration {
 		b.until = now.Add(min(MinRetry<<min(b.failures, 20), MaxRetry))
 		b.failures++
 	}
-	return max(b.until.Sub(now), 1) // the time may have come since Begin
+	return max(b.until.Sub(now), 1) // the delay may have ended since Begin
 }
 
 // Fail records the answer to a write that has failed.
@@ -55,5 +55,5 @@ func (b *Backoff[A]) Failed(written string) (answer A, failed bool) {
 	return answer, failed
 }
 
-// First reports whether nothing has failed before this reconcile.
+// First reports whether no write had failed before this reconcile.
 func (b *Backoff[A]) First() bool { return b.failures == 0 }

@@ -60,8 +60,9 @@ func (all Informers) Ready() error {
 	return nil
 }
 
-// Work calls `reconcile` with the keys of a queue until ctx ends. The function returns the time after which it is called again with this key;
-// 0 if it is not. Work first waits until the informers have listed their objects.
+// Work calls `reconcile` with the keys of a queue until ctx ends. `reconcile` returns the time after which Work calls
+// it again with this key; 0 means that no call is needed until the key is enqueued again. Work first waits until the
+// informers have listed their objects.
 func (all Informers) Work(ctx context.Context, queue workqueue.TypedDelayingInterface[string], reconcile func(context.Context, string) time.Duration) {
 	for _, informer := range all {
 		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {

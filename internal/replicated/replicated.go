@@ -22,8 +22,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
 )
 
-// requestsPerSecond and requestBurst limit the requests of a controller to the API server. It works for the whole cluster, while the limits
-// of kubeapi.Config are those of one node.
+// requestsPerSecond and requestBurst limit the requests of a controller to the API server. They are higher than the
+// limits of kubeapi.Config, which are for one node, because a controller works for the whole cluster.
 const (
 	requestsPerSecond = 50
 	requestBurst      = 100
@@ -57,7 +57,7 @@ type Clients struct {
 
 // Controller is a controller for Replica.Run. A type with Informers needs only the method Run.
 type Controller interface {
-	// Start runs everything that a replica runs which does not lead, until ctx ends.
+	// Start runs, until ctx ends, what every replica runs, even if it is not the leader.
 	Start(ctx context.Context, group *errgroup.Group)
 	// Ready returns an error until the replica can lead.
 	Ready() error

@@ -29,7 +29,7 @@ const (
 type offers struct {
 	listed   time.Time           // when the list of the nodes began; zero before the first one
 	names    map[string]struct{} // extended resources
-	prefixes map[string]struct{} // what the extended resources of classes begin with
+	prefixes map[string]struct{} // with which the names of the classes' extended resources begin
 }
 
 func newOffers() offers {
@@ -38,7 +38,8 @@ func newOffers() offers {
 	}
 }
 
-// add adds the classes of a node. A draining class is not offered. A class of a node that no longer reports is.
+// add adds the classes of a node. A draining class does not count as offered. A class of a node that no longer reports
+// does.
 func (o *offers) add(node *nodeqosv1alpha1.NodeQOSResources) {
 	for _, resource := range node.Status.QOSResources.All() {
 		for i := range resource.Classes {

@@ -26,12 +26,12 @@ import (
 )
 
 const (
-	// electInterval is how often a publisher determines whether it is the one that watches waiting pods. While the cluster has no
-	// NodeQOSResources yet, it does so each startInterval.
+	// electInterval is how often a publisher determines whether it must watch waiting pods. While the cluster has no
+	// NodeQOSResources yet, it does so every startInterval.
 	electInterval = nodeqosv1alpha1.HeartbeatTimeout
 	startInterval = 30 * time.Second
-	// term is the duration of one watch. Each watch begins with all waiting pods, so that their events exist longer
-	// than the time after which the API server deletes events.
+	// term is the duration of one watch. Each watch begins with all waiting pods, so events that the API server has
+	// deleted because of their age are created again.
 	term = 30 * time.Minute
 	// settle is the delay between two reports, and maxWrites the number of events that one report writes. The reports are this slow, so
 	// that they do not delay the conditions of the node's pods.
@@ -60,9 +60,10 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Publisher writes the events. A waiting pod has no node, so the publishers of all nodes would see it. Only that of the first node, by
-// name, watches these pods: all publishers read the same list of NodeQOSResources, so they need no lease. If two of them watch for some
-// time, e.g. because a node has stopped to report, the second one finds the events of the first.
+// Publisher writes the events. A waiting pod has no node, so the publishers of all nodes would see it. Only that of
+// the first node, by name, watches these pods: all publishers read the same list of NodeQOSResources, so they need no
+// lease. If two publishers watch for some time, e.g. because a node has stopped reporting, the second one finds the
+// events of the first one.
 type Publisher struct {
 	node    string
 	pods    kubeapi.Pods
@@ -72,7 +73,8 @@ type Publisher struct {
 
 	offers offers
 	next   time.Time // the earliest time of the next list of the nodes
-	// These two are of one watch: the pods that it has shown, and the first error that concerns only the events of one namespace.
+	// `queue` has the pods of the present watch. `rejected` is the first error of this watch that concerns only the
+	// events of one namespace.
 	queue    *queue
 	rejected error
 }
@@ -87,7 +89,7 @@ func New(client kubeapi.Core, objects dynamic.Interface, o Options) *Publisher {
 	}
 }
 
-// Run publishes until ctx ends. Errors delay events; they end nothing.
+// Run publishes until ctx ends. Errors only delay events.
 func (p *Publisher) Run(ctx context.Context) error {
 	wait := startInterval
 	for {

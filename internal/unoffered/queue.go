@@ -30,8 +30,8 @@ const (
 // pod is a waiting pod.
 type pod struct {
 	podevents.Pod
-	// `names` has the extended resources in the pod's limits that may be classes, at most maxNames. `omitted` is the number of the others
-	// that may be classes.
+	// `names` has extended resources in the pod's limits that may be classes, at most maxNames of them. `omitted` is the
+	// number of further ones.
 	names   []string
 	omitted int
 	queued  time.Time
@@ -44,7 +44,7 @@ type queue struct {
 	pods []pod
 	// judged are pods that need no event or have one. The API server lets nobody change the extended resources of a pod.
 	judged map[types.UID]struct{}
-	// turns has the namespaces of which an event was written, and `writes` the number of these writes.
+	// turns has the namespaces in which an event was written, and `writes` the number of these writes.
 	turns  map[string]turn
 	writes int
 }
