@@ -1,8 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reports has what the plugin finds out from its history: who has waited, and which class fits. The JSON form of a report is
-// that of the message of the node API. kubectl-qos reads this form without the Go type of the message, which would link gRPC.
+// Package reports has the reports that the plugin makes from its history: which containers have waited for a resource,
+// and which class fits a container. A report has the same JSON form as its message of the node API. kubectl-qos reads
+// this form without the Go type of the message, which would link gRPC.
 package reports
 
 import (
@@ -28,7 +29,8 @@ type Blame struct {
 	To   time.Time `json:"to"`
 	// Points is the number of points in the history.
 	Points int `json:"-"`
-	// Incomplete is the number of containers for which the history has no room, or not for all of their disks.
+	// Incomplete is the number of containers that the history does not record completely, because it has no room for the
+	// container or for one of its disks.
 	Incomplete int        `json:"incompleteContainers"`
 	Sufferers  []Sufferer `json:"sufferers"`
 }
@@ -60,8 +62,8 @@ type Finding struct {
 	Part string    `json:"part,omitempty"`
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// Before and During are the parts of the time in which the container waited, outside and inside of the interval.
-	// For Bandwidth they are bytes per second of CPU time, and for Cache they are bytes.
+	// During is the part of the interval in which the container waited. Before is the same part for the time outside of
+	// the interval. For Bandwidth they are bytes per second of CPU time, and for Cache they are bytes.
 	Before float64 `json:"before"`
 	During float64 `json:"during"`
 	// Always is true if the container waited all the time. Then there is no Before.
@@ -72,7 +74,7 @@ type Finding struct {
 	Culprits []Culprit `json:"culprits,omitempty"`
 }
 
-// Use is a use of a resource. Before and During are its means outside and inside of the interval.
+// Use is how much of a resource was used. During is the mean in the interval, and Before is the mean outside of it.
 type Use struct {
 	classes.Series `json:",inline"`
 	Before         float64 `json:"before"`
@@ -82,7 +84,7 @@ type Use struct {
 // Own is a cause in the container itself.
 type Own struct {
 	Reason OwnReason `json:"reason"`
-	// For OwnThrottled, the means of Use are parts of the time. Limit is the limit that was reached, or 0.
+	// For OwnThrottled, the means in Use are parts of the time. Limit is the limit that was reached, or 0.
 	Use   `json:",inline"`
 	Limit float64 `json:"limit,omitempty"`
 	// Pod is true if the limit is one of the whole pod. The containers of the pod are then compared with each other.
@@ -103,9 +105,10 @@ const (
 // Culprit is a container that used more of the resource in the interval. This is a correlation, not a proof.
 type Culprit struct {
 	Container `json:",inline"`
-	// Use is the use that rose most.
+	// Use has the series of the container that rose most.
 	Use `json:",inline"`
-	// Share is the part of the rise of all containers. Correlation is the correlation of the use with the waiting.
+	// Share is this container's part of the rise of all containers. Correlation is the correlation of its use with the
+	// waiting.
 	Share       float64 `json:"share"`
 	Correlation float64 `json:"correlation"`
 	// Ended is true if the container does not run any more.
@@ -114,7 +117,7 @@ type Culprit struct {
 	Suggestion *Offer `json:"suggestion,omitempty"`
 }
 
-// Offer is a limit that a class of the node sets on a use.
+// Offer is a class of the node, with its limit on one series.
 type Offer struct {
 	Resource string `json:"resource"`
 	Class    string `json:"class"`

@@ -48,7 +48,7 @@ const (
 	Unused Outcome = "unused" // the container used nothing that the classes limit
 )
 
-// Advice is the class that fits a use.
+// Advice is the class that fits the recorded use of a resource.
 type Advice struct {
 	Outcome Outcome `json:"outcome,omitempty"`
 	// Class is the smallest class that fits. It is empty if none does.
@@ -62,7 +62,7 @@ type Advice struct {
 	Held bool `json:"held"`
 }
 
-// Figure compares a use with a limit.
+// Figure compares the use of a resource with a limit.
 type Figure struct {
 	// Name is the limit in words of users.
 	Name           string `json:"limit"`

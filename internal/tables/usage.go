@@ -48,7 +48,7 @@ func Orders() (orders []string) {
 	return orders
 }
 
-// Measurement is a value of one measure. Its JSON form is that of qos.v1alpha1.Measurement.
+// Measurement is a value of one measure. It has the same JSON form as qos.v1alpha1.Measurement.
 type Measurement struct {
 	Name string `json:"name"`
 	// Part is the cache or the disk that has the value.
@@ -69,8 +69,9 @@ type Item struct {
 	Took time.Duration
 }
 
-// Usage returns the tables of the usage between two moments, each with its header: for each resource one of classes, and then
-// for each resource one of containers, which have more names. `sortBy` is one of Orders, or empty for the order of the items.
+// Usage returns the tables of the usage between two moments, each with its header. The first tables show classes, one
+// table for each resource. The next tables show containers, whose items have more names, again one for each resource.
+// `sortBy` is one of Orders, or empty for the order of the items.
 func Usage(before, now []Item, sortBy string) (all [][][]string) {
 	earlier := map[string][]Measurement{}
 	for _, item := range before {
@@ -129,7 +130,8 @@ func (t *table) add(before, now []Measurement, took time.Duration, names []strin
 	}
 }
 
-// partOf returns what the column PART shows for a measurement. A package is another part than the cache with the same number.
+// partOf returns what the column PART shows for a measurement. A package and a cache with the same number are
+// different parts.
 func partOf(m Measurement) string {
 	for _, c := range knownColumns() {
 		if c.measure == m.Name {
