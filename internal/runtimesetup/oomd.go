@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// unitDirs returns the directories of systemd's units. A file in one of them replaces the file of the same name in those behind it
-// (systemd.unit(5)).
+// unitDirs returns the directories of systemd's units. A file in one of them replaces the files of the same name in
+// the directories after it (systemd.unit(5)).
 func unitDirs() []string {
 	return []string{
 		"/etc/systemd/system.control", "/run/systemd/system.control", "/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system",
 	}
 }
 
-// killRules reports the rules with which systemd-oomd kills in the slices of pods, or in those with the programs of the node. It kills whole
-// cgroups by their pressure or swap, and regards neither OOM scores nor memory.oom.group.
+// killRules reports the rules that let systemd-oomd kill processes of pods or of the node's programs. It kills whole
+// cgroups because of their memory pressure or their use of swap, and ignores OOM scores and memory.oom.group.
 func killRules(files Files) (findings []Finding) {
 	bySlice := map[string][]string{}
 	for _, pattern := range []string{"*.slice", "*slice.d/*.conf"} { // drop-ins come after the unit, in the order of their names
@@ -44,7 +44,7 @@ func killRules(files Files) (findings []Finding) {
 	return findings
 }
 
-// killRulesOf reports the rules of a slice. Of several assignments in its files, the last one counts.
+// killRulesOf reports the rules of a slice. If its files assign a setting several times, the last assignment counts.
 func killRulesOf(files Files, slice string, of []string) (findings []Finding) {
 	harm := harmOfKills(slice)
 	if harm == "" {
@@ -72,7 +72,8 @@ func killRulesOf(files Files, slice string, of []string) (findings []Finding) {
 	return findings
 }
 
-// harmOfKills returns what is killed in a slice, or "" if no pod and no program of the node is in it.
+// harmOfKills returns what systemd-oomd can kill in a slice, or "" if the slice contains no pods and no programs of
+// the node.
 func harmOfKills(slice string) string {
 	switch {
 	case slice == "-.slice" || slice == "slice": // slice.d is for all slices

@@ -12,12 +12,13 @@ import (
 // NoUpdates returns the reason why an NRI plugin should not request updates of containers from a runtime, or "" if it can. `nri` is the
 // version of the runtime's NRI, or "" if it is not known.
 //
-// Before NRI 0.12.1, the runtime acquires two locks in one order for a hook, and in the other order for an update that a plugin
-// requests (containerd issue 13733). If an update meets a hook, the runtime hangs until it is restarted. containerd 2.4.0 is the first
-// version with NRI 0.12.1 or later. CRI-O has the same locks. It also makes an update under the lock of all hooks, and waits for a
-// container that stops (CRI-O pull request 9835).
+// Before NRI 0.12.1, the runtime acquires two locks in one order for a hook, and in the other order for an update that
+// a plugin requests (containerd issue 13733). If an update and a hook run at the same time, the runtime hangs until it
+// is restarted. containerd 2.4.0 is the first version with NRI 0.12.1 or later. CRI-O has the same locks. It also
+// makes an update under the lock of all hooks, and waits for a container that stops (CRI-O pull request 9835).
 //
-// NoUpdates permits only what is known to work, because a runtime that hangs is worse than values that the plugin writes itself.
+// NoUpdates permits updates only for versions that are known to work: if the plugin writes the values itself, this
+// does less harm than a runtime that hangs.
 func NoUpdates(name, has, nri string) string {
 	r := runtime{name: name, version: has}
 	switch {
