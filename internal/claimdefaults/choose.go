@@ -23,7 +23,7 @@ const RequestsAnnotation = classes.Domain + "/claim-requests"
 // ByRequests is the value of RequestsAnnotation.
 const ByRequests = "choose-class"
 
-// surroundings are the objects that decide about a claim. Each is nil if there is none.
+// surroundings has the objects that determine the class of a claim. Each is nil if it does not exist.
 type surroundings struct {
 	volume       *corev1.PersistentVolume
 	storageClass *storagev1.StorageClass
@@ -37,8 +37,8 @@ func mayGetClass(claim *corev1.PersistentVolumeClaim) bool {
 	return (name == nil || *name == "") && claim.DeletionTimestamp == nil && claim.Status.Phase == corev1.ClaimBound
 }
 
-// choose returns the name of the class that a claim should get, or "" if the claim should stay as it is. The problem is a reason why the
-// claim does not get what it requests, or what its StorageClass names.
+// choose returns the name of the class that a claim should get, or "" if the claim should stay as it is. `problem` is
+// the reason if the claim does not get the class that it requests, or the class that its StorageClass names.
 func choose(claim *corev1.PersistentVolumeClaim, around surroundings, drivers []string) (name string, problem error) {
 	if !mayGetClass(claim) || around.storageClass == nil || around.volume == nil || !storage.IsBound(claim, around.volume) {
 		return "", nil

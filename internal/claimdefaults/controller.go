@@ -41,7 +41,7 @@ const (
 // EventNotSet is the reason of the event on a claim that does not get its class.
 const EventNotSet = "VolumeAttributesClassNotSet"
 
-// byStorageClass is the name of the index of those claims that may get a class, by their StorageClass.
+// byStorageClass is the name of an index. It has the claims that may get a class, by their StorageClass.
 const byStorageClass = "storageClass"
 
 // controller gives claims a class. The keys of its queue are those of claims: NAMESPACE/NAME.
@@ -58,7 +58,8 @@ type controller struct {
 
 	// reported has the present problem of each claim for which there is an event. Only the worker uses it.
 	reported map[string]string
-	// backoffs has the refusal of the class of each claim, or nil if the API server has not answered. Only the worker uses it.
+	// backoffs has the failed patch of each claim: the API server's refusal, or nil if it has not answered. Only the
+	// worker uses the map.
 	backoffs map[string]*replicated.Backoff[error]
 }
 
@@ -157,13 +158,13 @@ func (c *controller) reconcile(ctx context.Context, key string) (again time.Dura
 	if refusal != nil {
 		problem = refusal
 	}
-	if _, failed = waits.Failed(name); refusal != nil || !failed { // without an answer, what is reported stays
+	if _, failed = waits.Failed(name); refusal != nil || !failed { // if the API server has not answered, the reported problem does not change
 		c.report(key, claim, problem)
 	}
 	return waits.End(c.now()), err
 }
 
-// surroundingsOf returns the objects that decide about a claim.
+// surroundingsOf returns the objects that determine the class of a claim.
 func (c *controller) surroundingsOf(claim *corev1.PersistentVolumeClaim) (around surroundings) {
 	if object, exists, _ := c.volumes.GetStore().GetByKey(claim.Spec.VolumeName); exists {
 		around.volume, _ = object.(*corev1.PersistentVolume)
@@ -182,8 +183,8 @@ func (c *controller) surroundingsOf(claim *corev1.PersistentVolumeClaim) (around
 	return around
 }
 
-// patch sets the class of a claim. The API server refuses the patch if the claim is another one or has changed, e.g. if its user has chosen
-// a class at the same time. The refusal is the answer of an API server that does not want the class.
+// patch sets the class of a claim. The API server refuses the patch if the claim is another one or has changed, e.g.
+// if its user has chosen a class at the same time. `refusal` is the answer of an API server that refuses the class.
 func (c *controller) patch(ctx context.Context, claim *corev1.PersistentVolumeClaim, class string) (refusal, err error) {
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": claim.UID, "resourceVersion": claim.ResourceVersion},
@@ -209,7 +210,7 @@ func (c *controller) patch(ctx context.Context, claim *corev1.PersistentVolumeCl
 	return nil, err
 }
 
-// report creates an event on a claim whose problem is new.
+// report creates an event on a claim if its problem is new.
 func (c *controller) report(key string, claim *corev1.PersistentVolumeClaim, problem error) {
 	if problem == nil {
 		delete(c.reported, key)

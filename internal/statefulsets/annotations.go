@@ -64,10 +64,11 @@ func requestsOf(set *appsv1.StatefulSet) (templates []map[string]string, text st
 	return templates, string(encoded), err
 }
 
-// applyAnnotations writes what the annotations of a StatefulSet request into the StatefulSetVolumes object, if they have changed since it
-// has done so. So the latest change wins, be it of the annotations or of the object. It returns the time after which it has to be called
-// again. `object` is nil if there is none yet. An object that the controller has created gets the StatefulSet as its owner again if it has
-// lost it, as after a replacement of the StatefulSet with orphaned pods.
+// applyAnnotations writes the requests in the annotations of a StatefulSet into the StatefulSetVolumes object, if the
+// annotations have changed since the last of these writes. So the latest change wins, whether the annotations or the
+// object were changed. If an object that the controller has created no longer has the StatefulSet as its owner, e.g.
+// because the StatefulSet was replaced and its pods were orphaned, applyAnnotations adds the owner again. It returns
+// the time after which it has to be called again. `object` is nil if it does not exist yet.
 func (c *controller) applyAnnotations(ctx context.Context, set *appsv1.StatefulSet, object *unstructured.Unstructured) (again time.Duration, err error) {
 	key := set.Namespace + "/" + set.Name
 	templates, text, err := requestsOf(set)
@@ -102,9 +103,10 @@ func (c *controller) applyAnnotations(ctx context.Context, set *appsv1.StatefulS
 	return waits.End(c.now()), err
 }
 
-// unlessDeleted calls a function that writes a StatefulSet as the owner of an object, unless the StatefulSet is deleted or replaced. The
-// watch cache can be older than the deletion: when the pods are orphaned, the garbage collector removes the owner from the object before
-// the StatefulSet disappears. With the owner again, the object would be deleted too.
+// unlessDeleted calls `write`, which makes a StatefulSet the owner of an object, unless the StatefulSet is being
+// deleted or was replaced. It asks the API server, because the watch cache can be older than the deletion. If the
+// StatefulSet is deleted and its dependents are orphaned, the garbage collector first removes the owner from the
+// object. If the owner were then added again, the object would be deleted, too.
 func (c *controller) unlessDeleted(ctx context.Context, set *appsv1.StatefulSet, write func() error) error {
 	reading, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -149,8 +151,9 @@ func ownerReferences(set *appsv1.StatefulSet) []any {
 	return []any{map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": set.Name, "uid": set.UID}}
 }
 
-// own adds the StatefulSet to the owners of an object. It has a field manager of its own, so that the object keeps all else. A conflict
-// means that the object was deleted or replaced meanwhile, which enqueues the StatefulSet.
+// own adds the StatefulSet to the owners of an object. It uses a field manager of its own, so that the apply does not
+// remove other fields of the object. A conflict means that the object was deleted or replaced meanwhile, which
+// enqueues the StatefulSet.
 func (c *controller) own(ctx context.Context, set *appsv1.StatefulSet, object *unstructured.Unstructured) error {
 	err := c.write(ctx, set, fieldManager+"-owner", map[string]any{"metadata": map[string]any{
 		"name": set.Name, "namespace": set.Namespace, "uid": object.GetUID(), "ownerReferences": ownerReferences(set),

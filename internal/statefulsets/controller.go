@@ -35,7 +35,8 @@ const (
 	writeTimeout = 30 * time.Second
 )
 
-// backoff has the answers to patches of claims, by the claim; the key "" stands for the write of the object or of its status.
+// backoff has the answers to failed patches of claims, by claim. The key "" stands for the write of the object or of
+// its status.
 type backoff = replicated.Backoff[answer]
 
 // answer is the phase and the message of a step whose patch has failed.
@@ -93,7 +94,8 @@ func (c *controller) watch() error {
 	)
 }
 
-// unchanged reports whether a change of an object is only one of its status, as the controller itself writes it.
+// unchanged reports whether only the status of an object has changed, e.g. because the controller itself has written
+// it.
 func unchanged(before, now any) bool {
 	a, ok := before.(metav1.Object)
 	b, same := now.(metav1.Object)
@@ -160,7 +162,8 @@ func (c *controller) Run(ctx context.Context) {
 	})
 }
 
-// snapshotOf returns the objects that decide about a StatefulSet. It has no pods and claims if there are too many.
+// snapshotOf returns the objects that determine the state of a StatefulSet's volumes. It has no pods and claims if
+// there are too many.
 func (c *controller) snapshotOf(set *appsv1.StatefulSet) (*snapshot, error) {
 	s := &snapshot{set: set, pods: map[string]*corev1.Pod{}, claims: map[string]*corev1.PersistentVolumeClaim{}, expandable: map[string]bool{}}
 	if tooManyVolumes(set) {

@@ -70,7 +70,7 @@ type patch struct {
 	class   string
 }
 
-// snapshot has the objects that decide about the volumes of a StatefulSet.
+// snapshot has the objects that determine the state of a StatefulSet's volumes.
 type snapshot struct {
 	set *appsv1.StatefulSet
 	// pods and claims have the objects in the namespace of the StatefulSet, by name.
@@ -155,7 +155,7 @@ func replicas(set *appsv1.StatefulSet) iter.Seq[string] {
 	}
 }
 
-// step returns the state of the volume of one replica and template, without regard to other replicas.
+// step returns the state of the volume of one replica and template. It ignores the state of other replicas.
 func (s snapshot) step(pod string, template *nodeqosv1alpha1.VolumeClaimTemplate) step {
 	result := step{template: template.Name, claim: template.Name + "-" + pod}
 	claim := s.claims[result.claim]
@@ -271,7 +271,7 @@ func expansionFailure(claim *corev1.PersistentVolumeClaim) string {
 			return message
 		}
 	}
-	switch status := claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage]; status { //nolint:exhaustive // the others are no failures
+	switch status := claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage]; status { //nolint:exhaustive // the other states are no failures
 	case corev1.PersistentVolumeClaimControllerResizeInfeasible, corev1.PersistentVolumeClaimNodeResizeInfeasible:
 		return string(status)
 	}

@@ -30,8 +30,8 @@ import (
 // fieldManager is the field manager of the patches of claims and of the status.
 const fieldManager = name
 
-// Reasons of the events on StatefulSets. EventFailedToPatch is that of KEP-0661; the others are those of the external-resizer's events
-// on claims.
+// Reasons of the events on StatefulSets. EventFailedToPatch is a reason of KEP-0661. The external-resizer uses the
+// other reasons in its events on claims.
 const (
 	EventFailedToPatch = "FailedToPatchPVC"
 	EventResizeFailed  = "VolumeResizeFailed"
@@ -146,8 +146,8 @@ func (c *controller) patch(ctx context.Context, steps []step, waits *backoff) (a
 
 var size = regexp.MustCompile(nodeqosv1alpha1.SizePattern)
 
-// readObject reads an object. A template whose size does not match the pattern keeps only its name: an object can be older than the
-// pattern, and to parse or compare a size with an exponent can take hours.
+// readObject reads an object. A template whose size does not match the pattern keeps only its name. An object can have
+// such a size if it is older than the pattern, and parsing or comparing a size with an exponent can take hours.
 func readObject(content *unstructured.Unstructured) (*nodeqosv1alpha1.StatefulSetVolumes, error) {
 	content = content.DeepCopy()
 	templates, _, _ := unstructured.NestedFieldNoCopy(content.Object, "spec", "volumeClaimTemplates")

@@ -21,7 +21,8 @@ import (
 // maxTemplates is the maximum number of claim templates of a StatefulSet, and of claims of a pod. A node cannot attach as many volumes.
 const maxTemplates = 256
 
-// maxOwners is the maximum number of owners of an object with the name of the StatefulSet. A user can add others.
+// maxOwners is the maximum number of owners that the controller keeps of an object. A user can add any number of
+// owners with the name of the StatefulSet.
 const maxOwners = 16
 
 var largeExponent = regexp.MustCompile(`[eE]\+?[0-9]{3,}$`)
@@ -84,7 +85,8 @@ func trimObject(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return kept
 }
 
-// bounded returns a size, or the maximum of Kubernetes for a size with a large exponent: to compare 1e10000000 takes seconds.
+// bounded returns a size. It replaces a size with a large exponent by the maximum of Kubernetes, because comparing
+// 1e10000000 takes seconds.
 func bounded(size resource.Quantity) resource.Quantity {
 	if largeExponent.MatchString(size.String()) {
 		return *resource.NewQuantity(math.MaxInt64, resource.BinarySI)
@@ -115,7 +117,7 @@ func identityOf(object metav1.Object) metav1.ObjectMeta {
 	}
 }
 
-// trimPod keeps nothing but the identity of pods that belong to no StatefulSet.
+// trimPod keeps only the identity of a pod that belongs to no StatefulSet.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{ObjectMeta: identityOf(pod)}
 	owner := metav1.GetControllerOf(pod)
