@@ -25,16 +25,16 @@ import (
 )
 
 func main() {
-	minutes := flag.Float64("minutes", 5, "how long")
+	minutes := flag.Float64("minutes", 5, "duration of the soak")
 	o := steps.Options{Out: os.Stdout, Progress: time.Minute}
-	flag.Uint64Var(&o.Seed, "seed", 0, "what is done; 0 is another one each time")
+	flag.Uint64Var(&o.Seed, "seed", 0, "seed of the random operations; 0 for a new one each time")
 	flag.IntVar(&o.Steps, "steps", 20, "steps of a round, after which everything is checked")
-	flag.IntVar(&o.Rounds, "rounds", 0, "end after so many rounds; 0 is no limit")
-	flag.DurationVar(&o.Patience, "patience", 45*time.Second, "how long the node has to come to rest after a round")
-	flag.BoolVar(&o.Sabotage, "sabotage", true, "let disks come and go, and others change what is the plugin's")
+	flag.IntVar(&o.Rounds, "rounds", 0, "maximum number of rounds; 0 for no limit")
+	flag.DurationVar(&o.Patience, "patience", 45*time.Second, "longest time that the node may take to settle after a round")
+	flag.BoolVar(&o.Sabotage, "sabotage", true, "also add and remove disks, and change the plugin's groups and limits from outside")
 	ignored := regexpFlag{}
 	flag.Var(&ignored, "ignore", "regular expression of known violations, which do not count")
-	verbose := flag.Bool("v", false, "print everything that is done")
+	verbose := flag.Bool("v", false, "print every operation")
 	flag.Parse()
 	o.Ignore = ignored.matches
 	if *verbose {

@@ -21,7 +21,7 @@ func (t *tail) Write(line []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.text = append(t.text, line...)
-	if over := len(t.text) - keptLog; over > keptLog { // now and then, rather than at every line
+	if over := len(t.text) - keptLog; over > keptLog { // not at every line, because this copies the text
 		t.text = bytes.Clone(t.text[over:])
 	}
 	return len(line), nil

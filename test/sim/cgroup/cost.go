@@ -11,7 +11,8 @@ import (
 	"syscall"
 )
 
-// costs has the parameters of iocost of a disk. While the kernel chooses parameters, userQoS or userModel is false.
+// costs has the parameters of iocost of a disk. userQoS is false while the kernel chooses the parameters in `qos`, and
+// userModel is false while it chooses those in `model`.
 type costs struct {
 	enabled, userQoS, userModel bool
 	// qos has percentages in hundredths, and latencies in microseconds.

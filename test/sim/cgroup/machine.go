@@ -21,7 +21,7 @@ type Machine struct {
 	// schedulers and iocost are the features that the kernel is built with.
 	schedulers []string
 	iocost     bool
-	// without has the names of the controllers of cgroup v2 and of their files that the kernel lacks.
+	// without has the names of controllers of cgroup v2, and of files of controllers, that the kernel does not have.
 	without   []string
 	mountinfo []string
 	trees     []*tree

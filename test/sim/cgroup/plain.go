@@ -116,8 +116,8 @@ func parseBurst(g *group, text string) (string, error) {
 	return text, nil
 }
 
-// parseIdle simulates sched_group_set_idle of kernel/sched/fair.c. A cgroup gets the least weight when it becomes idle, and the default
-// weight when it ends to be idle.
+// parseIdle simulates sched_group_set_idle of kernel/sched/fair.c. A cgroup gets the least weight when it becomes
+// idle, and the default weight when it is no longer idle.
 func parseIdle(g *group, text string) (string, error) {
 	text, err := parseBool(g, text)
 	if err != nil || text == g.plain("cpu.idle") {

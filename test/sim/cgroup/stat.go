@@ -30,8 +30,9 @@ func (m *Machine) Transfer(cgroup, disk string, read, written uint64) {
 	}
 }
 
-// TransferAtLimits simulates that each cgroup without children transfers as much as its limits, and those of its parents, allow in a time.
-// It transfers nothing without a limit in bytes.
+// TransferAtLimits simulates that each cgroup without children transfers as much as its limits allow in the time
+// `during`. A cgroup without a limit in bytes transfers nothing. With cgroup v2, this is also true of a cgroup with a
+// limited ancestor.
 func (m *Machine) TransferAtLimits(during time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,7 +44,7 @@ func (m *Machine) TransferAtLimits(during time.Duration) {
 			limits := n.group.rates[d]
 			for parent := n.group.parent; parent != nil && n.group.tree.version == 2; parent = parent.parent {
 				if parent.rates[d] != (rates{}) {
-					limits = rates{} // its children would have to share the limits
+					limits = rates{} // the simulation does not divide the parent's limits between its children
 				}
 			}
 			allowed := func(limit uint64) uint64 { return uint64(float64(limit) * during.Seconds()) }

@@ -107,8 +107,8 @@ func (m *mounted) freeRMID(spec Spec) {
 	}
 }
 
-// makeMonitor makes a monitoring group. On Arm, an RMID is a CLOSID with one of its PMGs, so each control group has as many as there are
-// PMGs (resctrl_find_free_rmid in fs/resctrl/monitor.c).
+// makeMonitor makes a monitoring group. On Arm, an RMID is a CLOSID with one of its PMGs, so each control group has as
+// many RMIDs as there are PMGs (resctrl_find_free_rmid in fs/resctrl/monitor.c).
 func (m *mounted) makeMonitor(parent *group, name string) error {
 	if m.pmgs > 0 && 1+len(parent.mons) >= m.pmgs {
 		m.reportf("Out of RMIDs")

@@ -10,8 +10,8 @@ import (
 )
 
 // Offline takes the CPUs of a cache offline, as domain_remove_cpu_ctrl in arch/x86/kernel/cpu/resctrl/core.c and
-// resctrl_offline_mon_domain in fs/resctrl/rdtgroup.c do: the domain disappears with the values of all groups. `place` is the place of
-// the domain in Spec.Domains. Counters begin at 0 when it appears again.
+// resctrl_offline_mon_domain in fs/resctrl/rdtgroup.c do: the domain disappears with the values of all groups. `place`
+// is the place of the domain in Spec.Domains. When the domain appears again, its counters begin at 0.
 func (f *FS) Offline(place int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -26,8 +26,9 @@ func (f *FS) Offline(place int) {
 	}
 }
 
-// Online takes them online again, as domain_add_cpu_ctrl and domain_setup_ctrlval in the same file do: each group, and device traffic, has
-// the whole resource in the domain.
+// Online takes the CPUs of a cache online again, as domain_add_cpu_ctrl and domain_setup_ctrlval in
+// arch/x86/kernel/cpu/resctrl/core.c do: in this domain, each group and the device traffic then have the whole
+// resource.
 func (f *FS) Online(place int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

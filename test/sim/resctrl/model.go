@@ -85,7 +85,8 @@ type mounted struct {
 	root    *group
 	groups  map[string]*group
 	closids []bool
-	// allRMIDs is the number of RMIDs, and rmids that of free ones. `limbo` is the number of freed RMIDs that still have cache lines.
+	// `allRMIDs` is the number of RMIDs, and `rmids` is the number of free ones. `limbo` is the number of freed RMIDs
+	// that still have cache lines.
 	allRMIDs, rmids, limbo int
 	// pmgs is the number of RMIDs of each control group on Arm. It is 0 on other CPUs.
 	pmgs   int

@@ -76,7 +76,7 @@ type Spec struct {
 	Unknown Unknown
 }
 
-// Unknown has names that the simulated kernel shows, and does nothing with.
+// Unknown has names of files and schemas that the simulated kernel shows but does not use.
 type Unknown struct {
 	// Lines are shown in each file schemata.
 	Lines string
@@ -106,8 +106,9 @@ func AMDSpec() Spec {
 	return spec
 }
 
-// ArmSpec returns a machine with MPAM and a number of bits of MBW_MAX. min_bandwidth and bandwidth_gran are those of get_mba_min and
-// get_mba_granularity in drivers/resctrl/mpam_resctrl.c. The kernel reports that other hardware may use all bits of a cache.
+// ArmSpec returns a machine with MPAM whose register MBW_MAX has `width` bits. min_bandwidth and bandwidth_gran have
+// the values of get_mba_min and get_mba_granularity in drivers/resctrl/mpam_resctrl.c. The kernel reports that other
+// hardware may use all bits of a cache.
 func ArmSpec(width int) Spec {
 	spec := IntelSpec()
 	spec.Vendor, spec.L2 = Arm, nil

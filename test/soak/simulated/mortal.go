@@ -18,7 +18,7 @@ type mortal struct {
 	// died is called once, when the process is killed, while no write is in progress.
 	died func()
 
-	mu sync.RWMutex // locked for writing during writes, so that none is in progress when the process is killed; guards all below
+	mu sync.RWMutex // locked for writing during writes, so that no write is in progress when the process is killed; guards all fields below
 	// left is the number of writes until the kill. It is 0 if no kill is planned.
 	left int
 	dead bool

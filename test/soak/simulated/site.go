@@ -33,8 +33,8 @@ import (
 // tests more repairs.
 const repairInterval = 2 * time.Second
 
-// Site is a node with 12 ways of cache, RMIDs that are in limbo after their groups were removed, and disks that are added
-// and removed.
+// Site is a node with 12 ways of cache, and with disks that are added and removed. The RMIDs of removed groups are in
+// limbo for some time.
 type Site struct {
 	*nriruntime.Runtime
 

@@ -185,7 +185,7 @@ func lacks(status *qosv1alpha1.StatusResponse, resource string) bool {
 	return !reported[resource]
 }
 
-// sameAs reports whether two class files are the same apart from their numbers and the error in them.
+// sameAs reports whether two class files are equal, except for their numbers and their errors.
 func (c classFile) sameAs(other classFile) bool {
 	other.number, other.wrong = c.number, c.wrong
 	return c == other

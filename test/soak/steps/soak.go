@@ -58,7 +58,7 @@ type Soak struct {
 	file   classFile         // the class file that was written last
 	files  int               // the number of class files written so far
 	known  map[int]classFile // by number
-	before map[string]string // the foreign groups and files
+	before map[string]string // the foreign groups and files when they were last recorded
 	// foreignChanged is true if the foreign groups must be recorded (again) in the field "before": at the beginning, and
 	// after the soak has changed them.
 	foreignChanged bool

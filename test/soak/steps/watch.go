@@ -49,10 +49,9 @@ func (s *Soak) watch(ctx context.Context, operations int) []string {
 	expect := invariant.Expect{Most: s.most(status)}
 	wrong = append(wrong, invariant.Always(invariant.World{Status: status, Expect: expect})...)
 	s.seen.file, s.seen.unseen = fileInForce(status), 0
-	// The counts of classes that are not reported stay, because such a class may have holders: after a restart, the
-	// plugin does not know classes that are not configured. The count of a class of pods becomes lower only when the
-	// node is settled: if a class file adds the first class of pods, the plugin knows the pods only after a new
-	// registration.
+	// A class that is not reported keeps its count, because it may have holders: after a restart, the plugin does not
+	// know classes that are not configured. The count of a class of pods becomes lower only when the node is settled: if
+	// a class file adds the first class of pods, the plugin does not know the pods before it has registered again.
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
 		has, now := key(resource, class.GetName()), class.GetInUse()
 		if resource == podIO && operations > 0 {
