@@ -19,8 +19,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
 )
 
-// results has the measured durations. The first key is the operation, which is a row of the printed table. The second key
-// is the name of the measured plugin.
+// results has the measured durations. The first key is the operation, which is a row of the printed table. The second
+// key is the name of the plugin.
 type results map[string]map[string][]time.Duration
 
 func (r results) add(what string, s *side, took time.Duration) {
@@ -294,7 +294,8 @@ func createOnce(ctx context.Context, sides []*side, all results) error {
 	return nil
 }
 
-// createOn creates a container on each side, in the pod with one of requests(). The rows are those of its creation and of its start.
+// createOn creates a container on each side, in the pod whose request is number `request` of requests(). The times of
+// the creation and of the start belong to the two rows.
 func createOn(ctx context.Context, sides []*side, all results, request int, rows [2]string) error {
 	for _, s := range shuffled(sides) {
 		took, err := s.create(ctx, request)

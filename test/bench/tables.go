@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// mostOverBare is the highest permitted ratio of two durations: that of a start with a class, and that of the same start with
-	// a plugin that makes only the system calls.
+	// mostOverBare is the highest permitted ratio of two durations: the start of a container with a class by
+	// qos-nri-plugin, and by a plugin that makes only the system calls.
 	mostOverBare = 1.5
 	// mostReload and mostReloadTime limit the duration of a change of all classes. mostReload is a ratio to the duration of
 	// the bare writes, and mostReloadTime is in seconds.

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cachetest has a watch cache whose state a test sets.
+// Package cachetest has a watch cache for tests. The test sets its state.
 package cachetest
 
 import (

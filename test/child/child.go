@@ -30,8 +30,8 @@ func CommandContext(ctx context.Context, t testing.TB, name string, args ...stri
 	return cmd
 }
 
-// Build builds a program of the checkout `root`, and returns its file. The flags are those of "make build", so that Go finds the packages in
-// its cache.
+// Build builds a program of the checkout `root`, and returns its file. It uses the flags of "make build", so that Go
+// finds the packages in its cache.
 func Build(t testing.TB, root, name string) string {
 	t.Helper()
 	output := filepath.Join(t.TempDir(), name)

@@ -98,7 +98,8 @@ func (c *check) wrong(format string, args ...any) {
 	c.found = append(c.found, fmt.Sprintf(format, args...))
 }
 
-// held returns the classes that do not hold what they promise. No container of the tests takes more than its class gives.
+// held reports the classes whose condition is not healthy. No container of the tests uses more than its class allows,
+// so every limit must hold.
 func (c *check) held() {
 	for _, name := range slices.Sorted(maps.Keys(c.offered)) {
 		for _, class := range c.offered[name].GetClasses() {

@@ -33,7 +33,7 @@ func (c *check) volumes() {
 	}
 }
 
-// volumeLimits returns the limits that a class sets on the devices of a volume. The keys are those of limitsOf.
+// volumeLimits returns the limits that a class sets on the devices of a volume. It has the same keys as limitsOf.
 func (c *check) volumeLimits(volume *qosv1alpha1.VolumeAssignments, class string) map[string]uint64 {
 	limits := map[string]uint64{}
 	for kind, limit := range c.Expect.Volumes[class] {

@@ -164,7 +164,7 @@ func (r *run) end() {
 	r.streams.Wait()
 }
 
-// Kill ends kubelet: connections are cut, socket files stay, and pods run on.
+// Kill ends kubelet: connections are cut, socket files stay, and pods continue to run.
 func (k *Kubelet) Kill() {
 	k.mu.Lock()
 	life := k.run

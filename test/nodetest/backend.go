@@ -28,8 +28,8 @@ type Backend struct {
 	failures map[string]error
 	// unavailable is the reason why the machine does not have the resource. It is nil if the machine has it.
 	unavailable *classes.Unavailable
-	// The keys of the next two maps are operations. stuck has the channel on which an operation waits. `reached` has the function that the
-	// operation calls before it waits.
+	// The keys of the next two maps are operations. `stuck` has the channel on which an operation waits. `reached` has
+	// the function that the operation calls before it waits.
 	stuck   map[string]<-chan struct{}
 	reached map[string]func()
 	// before is called at the beginning of each operation. It is nil if there is nothing to call.
@@ -93,7 +93,8 @@ func Kind(field string, scopes []classes.Scope, backends map[string]*Backend) cl
 	}
 }
 
-// ClaimedClasses makes a kind one whose classes claims can request.
+// ClaimedClasses returns the value of Kind.ClaimedClasses for a kind of resource whose classes can be requested by
+// claims.
 func ClaimedClasses() *classes.ClaimedClasses {
 	return &classes.ClaimedClasses{Resource: classes.ClaimResource, Config: func(limits map[string]qos.VolumeLimits) (classes.BackendConfig, error) {
 		return Config{Names: slices.Sorted(maps.Keys(limits))}, nil
@@ -230,7 +231,8 @@ func (b *Backend) Damage(found classes.Drift) {
 	b.drift = found
 }
 
-// AddStray adds a thread outside of a target's class. A process that the runtime starts later in a container has such a thread.
+// AddStray adds a thread outside of a target's class. For example, a process that the runtime starts later in a
+// container has a thread outside of the class.
 func (b *Backend) AddStray(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

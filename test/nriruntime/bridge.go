@@ -146,7 +146,7 @@ func lifecycleOf(s api.ContainerState) lifecycle {
 	return running
 }
 
-// errHangs is the answer to an unsolicited update, where a real runtime may hang until it is restarted.
+// errHangs is the answer to an unsolicited update if a real runtime of this version may hang until it is restarted.
 var errHangs = errors.New("this version of the runtime may hang if a plugin requests an update")
 
 // update handles an unsolicited update, i.e. a request that a plugin makes outside of hooks.

@@ -35,7 +35,7 @@ func DieDuringHandshake(socket string) (died <-chan struct{}, err error) {
 	return done, nil
 }
 
-// AnswerRegistration lets a plugin register over a connection, and does no more.
+// AnswerRegistration answers the registration of a plugin on a connection. It does not configure the plugin.
 func AnswerRegistration(conn net.Conn) error {
 	mux := multiplex.Multiplex(conn, multiplex.WithBlockedRead())
 	defer mux.Close()

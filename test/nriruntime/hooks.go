@@ -94,7 +94,7 @@ func (b *bridge) updateContainer(ctx context.Context, p *api.PodSandbox, c *api.
 			return nil
 		}
 
-		last := len(updates) - 1 // the last update is that of the container itself
+		last := len(updates) - 1 // the last update is for the container itself
 		b.apply(ctx, updates[:last])
 		set = updates[last].GetLinux().GetResources()
 		return nil

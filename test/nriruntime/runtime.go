@@ -1,9 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nriruntime is a container runtime for tests and demonstrations. It runs in the test's process. Its NRI code is
-// that of real runtimes (package adaptation). The package itself does with pods and containers what the kubelet and
-// containerd do, and an implementation of OCI does what runc does.
+// Package nriruntime is a container runtime for tests and demonstrations. It runs in the test's process. It uses the
+// same NRI code as real runtimes (package adaptation). The package itself does what the kubelet and containerd do with
+// pods and containers, and an implementation of OCI does what runc does.
 //
 // Plugins observe the behavior of containerd 2.4: the order and content of hooks, what is undone after a failed hook,
 // and one lock around every hook, synchronization and unsolicited update. With Options.CRIO, plugins observe the

@@ -78,8 +78,9 @@ func (r *Runtime) updateResources(ctx context.Context, id string, resources *api
 	return nil
 }
 
-// crioUnified returns the cgroup v2 files that CRI-O changes: it passes only what changes to the OCI runtime, and limits memory and swap
-// together (toOCIResources in server/container_update_resources.go), so that the container gets no swap.
+// crioUnified returns the cgroup v2 files that CRI-O changes. CRI-O passes only the changed values to the OCI runtime.
+// With a memory limit, it also sets an equal limit of memory and swap together, so that the container gets no swap
+// (toOCIResources in server/container_update_resources.go).
 func crioUnified(change *api.LinuxResources) map[string]string {
 	unified := maps.Clone(change.GetUnified())
 	if _, sets := unified["memory.swap.max"]; !sets && change.GetMemory().GetLimit() != nil {
@@ -189,7 +190,7 @@ func (r *Runtime) nri(c *container) *api.Container {
 }
 
 // nri returns the container as plugins see it. The caller holds Runtime.mu. If the spec and the CRI request have an
-// annotation with the same key, the one of the CRI request counts.
+// annotation with the same key, the container has the value of the CRI request.
 func (c *container) nri() *api.Container {
 	annotations := maps.Clone(c.spec.Annotations)
 	maps.Copy(annotations, c.config.Annotations)

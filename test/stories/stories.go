@@ -21,7 +21,8 @@ type Story struct {
 	// ClassFile is a whole class file.
 	ClassFile string
 	Pod       corev1.Pod
-	// Shown has commands with the output of the page. Effects has commands whose output has other numbers: what the kernel counts.
+	// Shown has the commands that print exactly the output on the page. Effects has commands that print counters of the
+	// kernel, so their numbers differ from those on the page.
 	Shown, Effects []Command
 	requests       map[corev1.ResourceName]string
 }
@@ -143,7 +144,7 @@ func (c Command) Prints(content string) string {
 	return fmt.Sprintf("the command %q has no output", c.words)
 }
 
-// SameButNumbers reports whether two outputs differ in nothing but numbers above 0.
+// SameButNumbers reports whether two outputs are equal, except for numbers above 0.
 func SameButNumbers(one, other string) bool {
 	number := regexp.MustCompile(`\b[1-9]\d*\b`)
 	return number.ReplaceAllString(one, "N") == number.ReplaceAllString(other, "N")

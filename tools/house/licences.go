@@ -42,7 +42,8 @@ func refused() []string {
 	return []string{"general public license", "mozilla public license", "server side public license", "business source license"}
 }
 
-// platforms returns the platforms of kubectl-qos, as GOOS/GOARCH. The programs of the nodes have those of Linux.
+// platforms returns the platforms of kubectl-qos, as GOOS/GOARCH. The programs of the nodes are built only for those
+// with Linux.
 func platforms() []string {
 	return []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}
 }

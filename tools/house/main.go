@@ -19,7 +19,7 @@ import (
 
 func main() {
 	root := flag.String("root", ".", "the checkout")
-	notices := flag.String("notices", "", "write the licences of all that is linked in into this file, and check nothing")
+	notices := flag.String("notices", "", "write the licences of all linked modules and of Go into this file, and check nothing")
 	flag.Parse()
 	do := func(ctx context.Context) error { return check(ctx, *root, os.Stdout) }
 	if *notices != "" {

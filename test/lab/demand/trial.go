@@ -26,7 +26,7 @@ const root = "/sys/fs/cgroup/blkio/qos-lab-demand"
 // diskSize is the size of the disk in bytes.
 const diskSize = 64 << 20
 
-// zram is the directory of the driver of disks in memory.
+// zram is the directory of zram, the driver of disks in memory.
 const zram = "/sys/class/zram-control"
 
 // disk is a disk in memory (zram). The kernel carries out its operations in the thread that requests them.

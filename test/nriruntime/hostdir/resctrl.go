@@ -35,8 +35,8 @@ func (h *Host) resctrlFiles() map[string]string {
 	})
 }
 
-// monitoredFiles returns the files of a container that is monitored: those of its process, and those of its monitoring group. They
-// must exist before the plugin makes the group, because mkdir adds no files to a plain directory as it does in resctrl.
+// monitoredFiles returns the files of a monitored container's process and monitoring group. They must exist before the
+// plugin makes the group, because mkdir of a plain directory adds no files to it. In resctrl, it does.
 func (h *Host) monitoredFiles(pid int, id string) map[string]string {
 	process := "/proc/" + strconv.Itoa(pid)
 	return group("mon_groups/qos-"+id, map[string]string{

@@ -12,8 +12,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// checkProgram returns an error for programs that cannot run in an image without other files: those for another platform,
-// and those that need a dynamic linker.
+// checkProgram returns an error for a program that cannot run in an image without other files, because it is built for
+// another platform or needs a dynamic linker.
 func checkProgram(path string, platform v1.Platform) error {
 	file, err := elf.Open(path)
 	if err != nil {

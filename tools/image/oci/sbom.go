@@ -140,8 +140,8 @@ func linked(info *debug.BuildInfo) []*spdx.Package {
 	return packages
 }
 
-// modulePackage returns a module with its package URL, which scanners compare with the lists of vulnerabilities. The checksum is
-// that of go.sum.
+// modulePackage returns a module with its package URL, which scanners compare with the lists of vulnerabilities. The
+// checksum is the one in go.sum.
 func modulePackage(path, version, sum string) *spdx.Package {
 	result := &spdx.Package{
 		PackageName:             path,

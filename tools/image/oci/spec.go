@@ -30,8 +30,8 @@ type Spec struct {
 	Programs, Documents []string
 }
 
-// AddFlags adds the flags for the fields of `s` that images and SBOMs of all programs of this module have. Fields of the zero value are the
-// defaults.
+// AddFlags adds the flags that all programs of this module have. They set fields of `s`, and their default is the zero
+// value.
 func (s *Spec) AddFlags(flags *flag.FlagSet) {
 	s.Created = time.Unix(0, 0).UTC()
 	flags.Func("epoch", "creation time of the output and of its files, in seconds since 1970", func(text string) error {

@@ -53,7 +53,8 @@ func readChart(dir string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// setVersions replaces the development version and image in the files of a chart with those of the release.
+// setVersions replaces the development version and image in the files of a chart by the version and the image of the
+// release.
 func setVersions(files map[string][]byte, r release, image name.Digest) error {
 	for _, edit := range []struct{ file, from, to string }{
 		{"Chart.yaml", "version: 0.0.0-dev", "version: " + r.chart.TagStr()},

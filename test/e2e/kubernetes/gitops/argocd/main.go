@@ -121,7 +121,8 @@ func (a *application) sync(ctx context.Context) error {
 	return err
 }
 
-// managed reports whether an object belongs to the Application. Nothing is pruned, so only the targets do.
+// managed reports whether an object that is not a target belongs to the Application. None does, so the sync prunes
+// nothing.
 func managed(*cache.Resource) bool { return false }
 
 // compare compares the objects, as CompareAppState of the controller's state.go does.
