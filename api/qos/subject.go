@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package qos has the identities and the conditions that the plugin, the shim and kubectl name in the same way. It imports nothing
-// of this project.
+// Package qos has the names of pods, containers, volumes and conditions that the plugin, the shim and kubectl share.
+// It imports no other package of this project.
 package qos
 
 import (

@@ -82,8 +82,8 @@ type LimitQOSResource struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	Name string `json:"name"`
 
-	// Class of containers or pods that request no class of the resource. Their nodes must have it: a default is counted and
-	// refused like a request.
+	// Class of containers or pods that request no class of the resource. Their nodes must offer this class, because a
+	// default class is counted and refused like a requested class.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

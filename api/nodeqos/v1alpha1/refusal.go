@@ -27,8 +27,9 @@ type Refusal struct {
 	// +optional
 	Volume string `json:"volume,omitempty"`
 
-	// The machine-readable reason, in CamelCase, e.g. "ClassFull". "ChangeRefused" means that the container or pod runs, but not
-	// in the class that its annotations request now. Otherwise it is not created, or runs without the class.
+	// The machine-readable reason, in CamelCase, e.g. "ClassFull". "ChangeRefused" means that the container or pod runs,
+	// but not in the class that its annotations request now. With any other reason, it is not created, or runs without
+	// the class.
 	// +required
 	Reason string `json:"reason"`
 

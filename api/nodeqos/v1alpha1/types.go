@@ -286,7 +286,7 @@ type Holder struct {
 	// +optional
 	Source string `json:"source,omitempty"`
 
-	// Why the pod is to be evicted, in one word, e.g. "ClassRemoved"; absent when it is not.
+	// Why the pod is to be evicted, in one word, e.g. "ClassRemoved"; absent when the pod is not to be evicted.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
