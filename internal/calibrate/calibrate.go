@@ -40,7 +40,7 @@ type Progress struct {
 
 // Result is the result of a calibration. If writes were not measured, Model and QoS lack the keys that begin with "w".
 type Result struct {
-	// Model has values by the keys of io.cost.model, and QoS by those of io.cost.qos.
+	// Model has the values of io.cost.model by their keys, and QoS has the values of io.cost.qos.
 	Model map[string]uint64
 	QoS   map[string]uint64
 	// Spread has the spread of the speed (Speed.Spread) for each value of the model.
@@ -65,9 +65,9 @@ func (r Result) Unsteady() (sentences []string) {
 	return sentences
 }
 
-// These constants of resctl-bench's suggestion for io.cost.qos (iocost_coef_gen.py of rd-agent) are the share of the
-// measured speed at which the latency is measured, the factor from the latency to its target, and the range of the
-// speed in percent.
+// These constants are those of resctl-bench's suggestion for io.cost.qos (iocost_coef_gen.py of rd-agent). The latency
+// is measured at the share `pacedShare` of the measured speed, and its target is the latency times `latencySlack`.
+// `slowest` and `fastest` are the limits of the speed in percent.
 const (
 	pacedShare   = 0.9
 	latencySlack = 1.5

@@ -123,7 +123,7 @@ func TestADirectoryMustBeOnTheDisk(t *testing.T) {
 	m.AddSymlink(home+"dm-0/slaves/sda1", "../../sda/sda1")
 	for dir, want := range map[string]string{
 		"/var/lib": "", "/lvm/a": "",
-		"/data": "/data is on sdb, and not only on sda; name a directory of a filesystem on this disk",
+		"/data": "/data is on sdb, but must be only on sda; name a directory of a filesystem on this disk",
 	} {
 		if err := checkDirectory(m, find(t, m, "/dev/sda"), dir); err == nil && want != "" || err != nil && err.Error() != want {
 			t.Errorf("%s: got %v, want %q", dir, err, want)
@@ -134,7 +134,7 @@ func TestADirectoryMustBeOnTheDisk(t *testing.T) {
 	}
 
 	m.AddSymlink(home+"dm-0/slaves/sdb", "../../sdb")
-	const both = "/lvm is on sda, sdb, and not only on sda; name a directory of a filesystem on this disk"
+	const both = "/lvm is on sda, sdb, but must be only on sda; name a directory of a filesystem on this disk"
 	if err := checkDirectory(m, find(t, m, "/dev/sda"), "/lvm"); err == nil || err.Error() != both {
 		t.Errorf("got %v, want %s", err, both)
 	}

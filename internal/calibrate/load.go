@@ -153,7 +153,7 @@ func keep(latencies []time.Duration, one time.Duration, n int) []time.Duration {
 	return latencies
 }
 
-// pace waits for the time at which a request has to begin. It returns false if the load ends before.
+// pace waits for the time at which a request has to begin. It returns false if the load ends before that time.
 func (r *running) pace(ctx context.Context, number int64) bool {
 	if r.rate == 0 {
 		return true

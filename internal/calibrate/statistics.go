@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// count is the number of requests that were finished at a time after the begin of a load.
+// count is the number of requests that were finished within a time after the beginning of a load.
 type count struct {
 	at   time.Duration
 	done int64

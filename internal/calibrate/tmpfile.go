@@ -77,7 +77,7 @@ func checkDirectory(host iodisks.FS, disk Disk, dir string) error {
 	}
 	slices.Sort(names)
 	if names = slices.Compact(names); !slices.Equal(names, []string{disk.Name}) {
-		return fmt.Errorf("%s is on %s, and not only on %s; name a directory of a filesystem on this disk", dir, strings.Join(names, ", "), disk.Name)
+		return fmt.Errorf("%s is on %s, but must be only on %s; name a directory of a filesystem on this disk", dir, strings.Join(names, ", "), disk.Name)
 	}
 	return nil
 }

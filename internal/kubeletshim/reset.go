@@ -27,13 +27,13 @@ import (
 const (
 	// resetInterval is how often AwaitReset lists the nodes.
 	resetInterval = 2 * time.Second
-	// ResetTimeout is the default of the longest duration of AwaitReset. It is shorter than the default of Helm's --timeout, 5 minutes,
+	// ResetTimeout is the default timeout of AwaitReset. It is shorter than the default of Helm's --timeout, 5 minutes,
 	// so that the reason is in the log before Helm gives up.
 	ResetTimeout = 4 * time.Minute
 	// rightsTimeout is how long the API server may refuse the list. A right that was just granted takes a moment to come into force.
 	rightsTimeout = 30 * time.Second
-	// settleTime is how long all nodes must have been reset. In this time, the plugins remove the resctrl groups whose last threads have
-	// just moved, which they do every 15 s. An uninstall that ends the plugins earlier would leave empty groups behind.
+	// settleTime is how long all nodes must stay reset. The plugins remove empty resctrl groups every 15 s. An uninstall
+	// that ends the plugins earlier would leave behind the groups whose last threads have just moved.
 	settleTime = 30 * time.Second
 	// maxNamedNodes is the maximum number of nodes that a message names.
 	maxNamedNodes = 10
@@ -75,7 +75,7 @@ func awaitReset(ctx context.Context, objects dynamic.Interface, timeout time.Dur
 		case refusedSince.IsZero():
 			refusedSince = time.Now()
 		case time.Since(refusedSince) >= rightsTimeout:
-			return fmt.Errorf("%w; the rights of this Job are gone, so nobody waits for it any more: run \"helm uninstall\" again", err)
+			return fmt.Errorf("%w; the permissions of this Job were removed, so helm no longer waits for it; run \"helm uninstall\" again", err)
 		}
 
 		if err != nil && ctx.Err() == nil {

@@ -65,8 +65,8 @@ func killRulesOf(files Files, slice string, of []string) (findings []Finding) {
 			}
 		}
 		if kills != "" {
-			findings = append(findings, Finding{Warning, fmt.Sprintf("systemd-oomd, if it runs, kills %s (%s=kill of %s in %s): it regards neither "+
-				"OOM scores nor classes, and its kills look like crashes; remove the rule if the kernel is to choose", harm, key, slice, kills)})
+			findings = append(findings, Finding{Warning, fmt.Sprintf("systemd-oomd, if it runs, kills %s (%s=kill of %s in %s): it ignores "+
+				"OOM scores and classes, and its kills look like crashes; to let the kernel choose, remove the rule", harm, key, slice, kills)})
 		}
 	}
 	return findings

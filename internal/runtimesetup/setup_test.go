@@ -154,7 +154,7 @@ func TestACRIOThatIsSetUpHasNoProblems(t *testing.T) {
 		"unknown: whether the OCI runtime can set RDT groups and limit several disks (this requires runc 1.2 or later, or crun 1.18 or later): " +
 			"in a container, this check executes no programs of the host; run on the node: /usr/libexec/crio/crun --version",
 		"ok: NRI is on: /run/nri.sock answers",
-		"warning: CRI-O 1.37.0 can hang when an NRI plugin requests an update of a container; this plugin requests no updates then, but other plugins may",
+		"warning: CRI-O 1.37.0 can hang when an NRI plugin requests an update of a container, so this plugin requests no updates, but other plugins may request them",
 		"ok: cri-o has no RDT or block I/O configuration of its own",
 		"ok: NRI's default validator is on: pods that require the plugin wait for it",
 		"warning: CRI-O refuses pods with rdt.resources.beta.kubernetes.io annotations; " +
@@ -249,7 +249,7 @@ func TestFindings(t *testing.T) {
 			"warning: NRI's default validator seems to be off in containerd, so the policy required-plugin has no effect"},
 		{"another NRI plugin", containerdOf("v2.4.2"), true, map[string]string{"/opt/nri/plugins/90-balloons": ""}, "warning: the runtime starts other NRI plugins from /opt/nri/plugins: 90-balloons;"},
 		{"systemd-oomd in the slice of pods", containerdOf("v2.4.2"), true, map[string]string{"/etc/systemd/system/kubepods.slice.d/10-oomd.conf": "[Slice]\nManagedOOMMemoryPressure = kill\n"},
-			"warning: systemd-oomd, if it runs, kills containers (ManagedOOMMemoryPressure=kill of kubepods.slice in /etc/systemd/system/kubepods.slice.d/10-oomd.conf): it regards"},
+			"warning: systemd-oomd, if it runs, kills containers (ManagedOOMMemoryPressure=kill of kubepods.slice in /etc/systemd/system/kubepods.slice.d/10-oomd.conf): it ignores"},
 		{"systemd-oomd in a slice of the node", containerdOf("v2.4.2"), true, map[string]string{"/usr/lib/systemd/system/system.slice": "ManagedOOMSwap=kill\n"},
 			"warning: systemd-oomd, if it runs, kills programs of the node, such as the journal and the container runtime (ManagedOOMSwap=kill of system.slice in /usr/lib/systemd/system/system.slice)"},
 		{"systemd-oomd in all slices", containerdOf("v2.4.2"), true, map[string]string{"/usr/lib/systemd/system/slice.d/10-defaults.conf": "ManagedOOMMemoryPressure=kill\n"},

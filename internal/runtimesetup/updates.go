@@ -44,5 +44,5 @@ func updates(r runtime) []Finding {
 	if reason == "" {
 		return nil
 	}
-	return []Finding{{Warning, reason + "; this plugin requests no updates then, but other plugins may"}}
+	return []Finding{{Warning, reason + ", so this plugin requests no updates, but other plugins may request them"}}
 }

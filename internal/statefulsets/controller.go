@@ -62,8 +62,8 @@ type controller struct {
 
 	// reported has, for each key, the present problems of claims for which there is an event. Only the worker uses it.
 	reported map[string]map[string]string
-	// backoffs has, for each key, the failed writes of claims and of the status. `annotations` has those of objects for annotations of
-	// StatefulSets. Only the worker uses them.
+	// backoffs has, for each key, the failed writes of claims and of the status. `annotations` has the failed writes of
+	// objects that annotations of StatefulSets request. Only the worker uses them.
 	backoffs, annotations map[string]*backoff
 }
 

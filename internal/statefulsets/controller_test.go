@@ -344,7 +344,7 @@ func TestASizeWithAnExponentIsRefused(t *testing.T) {
 		s := newSnapshot()
 		s.set.Spec.Replicas = new(int32(1))
 		steps := plan(s, object.Spec)
-		want := []string{`invalid size: the storage of template "data" is no size without an exponent; write, e.g., 100Gi`, "log-db-0 patch 20Gi"}
+		want := []string{`invalid size: the storage of template "data" must be a size without an exponent, e.g. 100Gi`, "log-db-0 patch 20Gi"}
 		if diff := cmp.Diff(want, lines(steps)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", size, diff)
 		}

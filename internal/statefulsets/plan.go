@@ -121,7 +121,7 @@ func (s snapshot) check(t nodeqosv1alpha1.VolumeClaimTemplate) (problem phase, m
 	case !known:
 		return noTemplate, fmt.Sprintf("StatefulSet %s has no claim template %q; correct the name", s.set.Name, t.Name)
 	case t.Storage == nil && t.VolumeAttributesClassName == "": // the API server accepts no such template; see readObject
-		return invalidSize, fmt.Sprintf("the storage of template %q is no size without an exponent; write, e.g., 100Gi", t.Name)
+		return invalidSize, fmt.Sprintf("the storage of template %q must be a size without an exponent, e.g. 100Gi", t.Name)
 	case tooManyVolumes(s.set):
 		const message = "StatefulSet %s has %d replicas with %d claim templates, which is more than %d volumes; patch its claims by other means"
 		return tooMany, fmt.Sprintf(message, s.set.Name, replicaCount(s.set), len(s.set.Spec.VolumeClaimTemplates), nodeqosv1alpha1.MaxVolumes)

@@ -12,8 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// unavailable returns why the volume of a replica may not be changed now, or "". Only volumes of running and ready pods of the newest
-// revision are changed, so that a change that harms an application harms one replica of an ordered StatefulSet.
+// unavailable returns why the volume of a replica may not be changed now, or "". Only volumes of running and ready
+// pods of the newest revision are changed, so that a harmful change reaches only one replica of an ordered
+// StatefulSet.
 func (s snapshot) unavailable(name, claim, template string) string {
 	pod := s.pods[name]
 	switch {

@@ -18,7 +18,8 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
-// maxTemplates is the maximum number of claim templates of a StatefulSet, and of claims of a pod. A node cannot attach as many volumes.
+// maxTemplates is the maximum number of claim templates of a StatefulSet, and of claims of a pod. A node cannot attach
+// so many volumes.
 const maxTemplates = 256
 
 // maxOwners is the maximum number of owners that the controller keeps of an object. A user can add any number of
