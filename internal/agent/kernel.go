@@ -97,7 +97,7 @@ func signalTo(c chan<- struct{}) {
 
 // followGroups watches resctrl. It signals through `changed` when another program has removed a group of the plugin.
 // CRI-O removes such groups at its start if it has an rdt_config_file. It calls `joined` with the class when a program
-// has written into the file tasks of a group of the plugin. A runtime does this for exec'd processes: it puts them
+// has written into the file "tasks" of a group of the plugin. A runtime does this for exec'd processes: it puts them
 // into the group of the class with which the container was created. The caller must call the function `watch` whenever
 // resctrl may have been mounted. Without inotify, only the periodic checks find removed groups and these processes.
 func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed chan<- struct{}, joined func(class string)) (watch func()) {

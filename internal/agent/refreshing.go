@@ -20,7 +20,7 @@ type refreshing struct {
 	refresh func()
 }
 
-// SetClaims makes the classes of the claims live.
+// SetClaims puts the classes of the claims in force.
 func (r refreshing) SetClaims(ctx context.Context, claimed claims.Claims) error {
 	defer r.refresh()
 	return r.Node.SetClaims(ctx, claimed)

@@ -13,9 +13,10 @@ import (
 // The agent calls MoveThreads at these intervals. MoveThreads moves threads into the class of their container if the container's class
 // was changed.
 const (
-	// movedInterval is the interval while there are such containers, unless the calls take long.
+	// movedInterval is the interval while there are containers whose class was changed. It becomes longer if the calls
+	// take long.
 	movedInterval = 40 * time.Millisecond
-	// threadsInterval is the interval while there are none.
+	// threadsInterval is the interval while there are no such containers.
 	threadsInterval = 500 * time.Millisecond
 	// lastThreads is the longest interval, also after an event.
 	lastThreads = 15 * time.Second

@@ -1,9 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkpoint stores, in one file, the classes that updates have assigned to running containers and pods, the originals of
-// containers, and data by name, e.g. of the backends. The plugin reads the file when it restarts, because neither the runtime nor the kernel
-// reports these data.
+// Package checkpoint stores data in one file: the classes that updates have assigned to running containers and pods,
+// the values that classes have replaced in containers (originals), and data by name, e.g. of the backends. The plugin
+// reads the file when it restarts, because neither the runtime nor the kernel reports these data.
 package checkpoint
 
 import (

@@ -68,7 +68,7 @@ func choose(claim *corev1.PersistentVolumeClaim, around surroundings, drivers []
 	return byDefault, problem
 }
 
-// withParameters returns the first class, by name, whose limits are those that a claim requests.
+// withParameters returns the first class, by name, whose limits are equal to the requests of a claim.
 func withParameters(requested corev1.ResourceList, offered []*storagev1.VolumeAttributesClass) (name string, problem error) {
 	var text []string
 	parameters := map[string]string{}

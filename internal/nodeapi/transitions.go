@@ -21,7 +21,8 @@ type transitions struct {
 	since map[conditionKey]transition
 }
 
-// conditionKey identifies a condition. `resource` is empty for a condition of the plugin as a whole, and `class` for one of a resource.
+// conditionKey identifies a condition. `resource` is empty for a condition of the plugin as a whole. `class` is empty
+// unless it is a condition of a class.
 type conditionKey struct{ resource, class, conditionType string }
 
 type transition struct {
@@ -33,9 +34,9 @@ func newTransitions(now func() time.Time) *transitions {
 	return &transitions{now: now, since: map[conditionKey]transition{}}
 }
 
-// date calls get, and sets the transition times of all conditions in the returned status. It forgets conditions that the
-// status does not have. It holds the lock while it calls get, so that concurrent calls process statuses in the order in
-// which they were read.
+// date calls `get`, and sets the transition times of all conditions in the returned status. It forgets conditions that
+// the status does not have. It holds the lock while it calls `get`, so that concurrent calls process statuses in the
+// order in which they were read.
 func (t *transitions) date(get func() *qosv1alpha1.StatusResponse) *qosv1alpha1.StatusResponse {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -55,8 +55,8 @@ type Plugin struct {
 	node    *node.Node
 	options Options
 	refresh chan struct{}
-	// The wait group reconciles counts the running calls of Reconcile. Each synchronization starts one call. Run waits
-	// for all of them before it returns.
+	// `reconciles` counts the running calls of Reconcile. Each synchronization starts one call. Run waits for all of
+	// them before it returns.
 	reconciles sync.WaitGroup
 }
 

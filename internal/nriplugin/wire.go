@@ -22,8 +22,8 @@ import (
 // fieldNumbers lists the protobuf fields that the plugin reads, by field number.
 type fieldNumbers map[protowire.Number]decodedField
 
-// decodedField selects the part of a field that the plugin reads: the nested fields, the texts that begin with a prefix
-// or, if both are empty, all.
+// decodedField selects the part of a field that the plugin reads: some of the nested fields, or the texts that begin
+// with a prefix. If both are empty, the plugin reads the whole field.
 type decodedField struct {
 	nested fieldNumbers
 	prefix string

@@ -12,8 +12,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// words returns a flat message of NRI as text: "name=value" for each field that is not zero, in the order of the message, e.g.
-// "class=IOPRIO_CLASS_BE priority=4". The elements of a list are separated by commas. Two messages are equal if their texts are.
+// words returns a flat message of NRI as text: "name=value" for each field that is not zero, in the order of the
+// message, e.g. "class=IOPRIO_CLASS_BE priority=4". The elements of a list are separated by commas. Two messages are
+// equal if their texts are equal.
 func words(message proto.Message) string {
 	m := message.ProtoReflect()
 	if !m.IsValid() {

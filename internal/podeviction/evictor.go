@@ -63,8 +63,8 @@ type Evictor struct {
 
 	// The fields below are used only by the goroutine that runs the method `reconcile`.
 	pods map[types.UID]*progress
-	// The map forbidden has a retry for each namespace in which the permission to evict pods is missing. `forbiddenLogged`
-	// is true after the missing permission was logged.
+	// `forbidden` has a retry for each namespace in which the permission to evict pods is missing. `forbiddenLogged` is
+	// true after the missing permission was logged.
 	forbidden       map[string]*kubeapi.Retry
 	forbiddenLogged bool
 	// server is the circuit breaker for the API server.

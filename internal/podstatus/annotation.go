@@ -77,7 +77,7 @@ func (o *observed) annotation() string {
 	if err != nil {
 		return "" // texts can always be encoded
 	}
-	return strings.ReplaceAll(string(text), `{"name":`, "\n"+`{"name":`) // in a text, the quotes would be escaped
+	return strings.ReplaceAll(string(text), `{"name":`, "\n"+`{"name":`) // names cannot contain this text, because their quotes are escaped
 }
 
 // entries lists the class of every resource, in the order of the condition.

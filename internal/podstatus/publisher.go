@@ -34,7 +34,7 @@ const (
 	// the other, and one reconcile then covers all of these changes.
 	debounce = 500 * time.Millisecond
 	// If more than manyPods pods change together, pods of other nodes probably change, too. The publisher then
-	// reconciles the pods at random times within spread, so that not all nodes write at once.
+	// reconciles the pods at random times within `spread`, so that not all nodes write at once.
 	manyPods = 10
 	spread   = time.Minute
 	// workers is the number of pods that are reconciled at the same time. A worker mostly waits for the plugin or the API.

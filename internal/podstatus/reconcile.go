@@ -27,7 +27,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// podState is the state of a pod between two reconciles. Only the worker that has the pod's key uses it, except for the fields of events.
+// podState is the state of a pod between two reconciles. Only the worker that has the pod's key uses it, except for
+// the fields that writeEvents uses.
 type podState struct {
 	uid types.UID
 	// last has the latest assignments for each container name.
@@ -276,8 +277,8 @@ func (p *Publisher) apply(ctx context.Context, pod *corev1.Pod, want *corev1.Pod
 }
 
 // gone reports whether a write failed because the pod is gone, or was replaced by another pod with the same name. If
-// the pod was replaced, the API server rejects the UID in the write as invalid or as a conflict. A forced apply has
-// no other conflicts. A webhook may answer with the same codes, but the API server alone names the pod in the details.
+// the pod was replaced, the API server rejects the UID in the write as invalid or as a conflict. A forced apply has no
+// other conflicts. A webhook may answer with the same codes, but only the API server names the pod in the details.
 func gone(err error, pod string) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil || status.Status().Details.Name != pod {

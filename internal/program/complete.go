@@ -10,9 +10,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// CompletePairs completes the last RESOURCE=CLASS pair of an argument that begins with the text in the parameter `begun`. It offers
-// the given classes, except those of resources that have an earlier pair in this argument, or any pair in the arguments before it.
-// "RESOURCE-", which removes a request, counts as a pair. RESOURCE is the short name or, if that does not match, the full name.
+// CompletePairs completes the last RESOURCE=CLASS pair of an argument. `begun` is the part of the argument that the
+// user has typed. It offers the given classes, except those of resources that have an earlier pair in this argument,
+// or any pair in the arguments before it. "RESOURCE-", which removes a request, counts as a pair. RESOURCE is the
+// short name or, if that does not match, the full name.
 func CompletePairs(offers []classes.Pair, before []string, begun string) (words []string) {
 	at := strings.LastIndex(begun, ",") + 1
 	done, last := begun[:at], begun[at:]

@@ -90,8 +90,8 @@ func (o *LogOptions) Logger(w io.Writer) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format %q: use text or json", o.Format)
 }
 
-// Run calls a function with a logger that has these options. If an option is invalid, or if `invalid` is the error of another option of
-// the command, it returns a usage error instead.
+// Run calls a function with a logger that has these options. If one of them is invalid, it returns a usage error
+// instead. The caller passes the error of the command's other options as `invalid`.
 func (o *LogOptions) Run(cmd *cobra.Command, invalid error, call func(log *slog.Logger) error) error {
 	log, err := o.Logger(cmd.ErrOrStderr())
 	if err == nil {

@@ -113,7 +113,7 @@ type Culprit struct {
 	Correlation float64 `json:"correlation"`
 	// Ended is true if the container does not run any more.
 	Ended bool `json:"ended"`
-	// Suggestion is the smallest change that would help. It is nil if no class of the node does.
+	// Suggestion is the smallest change that would help. It is nil if no class of the node would help.
 	Suggestion *Offer `json:"suggestion,omitempty"`
 }
 

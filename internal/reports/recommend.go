@@ -58,7 +58,7 @@ type Advice struct {
 	// Left is the part of these limits that the container would not use, on average.
 	Left float64 `json:"left"`
 	// Held is true if the limit of the present class was reached in more than a few of the points. The need is then
-	// unknown, and Class is only the next step.
+	// unknown, so Class may still be too small.
 	Held bool `json:"held"`
 }
 

@@ -18,7 +18,7 @@ type column struct {
 	// sort is the name of the column for --sort-by.
 	sort   string
 	format func(float64) string
-	// what precedes the part in the column PART. It is empty for caches and disks.
+	// `what` precedes the part in the column PART, e.g. "package ". It is empty for caches and disks.
 	what string
 }
 
@@ -58,7 +58,7 @@ type Measurement struct {
 
 // Item has the usage of a class, a container or a pod.
 type Item struct {
-	// Key identifies the item among those of one moment.
+	// Key identifies the item among the items of one moment.
 	Key      string
 	Resource string
 	// Names are the first cells of the item's rows, and Header has the names of their columns. Items with equal names are added

@@ -38,8 +38,8 @@ func newOffers() offers {
 	}
 }
 
-// add adds the classes of a node. A draining class does not count as offered. A class of a node that no longer reports
-// does.
+// add adds the classes of a node. A draining class does not count as offered. The classes of a node that no longer
+// reports count as offered.
 func (o *offers) add(node *nodeqosv1alpha1.NodeQOSResources) {
 	for _, resource := range node.Status.QOSResources.All() {
 		for i := range resource.Classes {

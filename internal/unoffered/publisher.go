@@ -33,20 +33,20 @@ const (
 	// term is the duration of one watch. Each watch begins with all waiting pods, so events that the API server has
 	// deleted because of their age are created again.
 	term = 30 * time.Minute
-	// settle is the delay between two reports, and maxWrites the number of events that one report writes. The reports are this slow, so
-	// that they do not delay the conditions of the node's pods.
+	// settle is the delay between two reports, and maxWrites the number of events that one report writes. The reports
+	// are slow, so that they do not delay the conditions of the node's pods.
 	settle    = 10 * time.Second
 	maxWrites = 10
 	// interval is the shortest time between two lists of the nodes. They are listed again if a pod waits for a class that they do not
 	// offer, and after maxAge.
 	interval = time.Minute
 	maxAge   = 10 * time.Minute
-	// maxEntries is about how many holders, refusals and volumes the nodes of a response have together. An object can have thousands of
-	// them, and more than 1 MiB. maxPage is how many nodes a response has at most.
+	// maxEntries is the approximate number of holders, refusals and volumes of all nodes in one response. One object can
+	// have thousands of them, and more than 1 MiB. maxPage is the maximum number of nodes in a response.
 	maxEntries = 4000
 	maxPage    = 100
-	// listShare limits the share of the time in which the nodes are listed: a list is not repeated before listShare times its duration.
-	// In a cluster of 5,000 nodes, a list takes longer than the interval.
+	// listShare limits the share of the time in which the nodes are listed: the publisher waits listShare times the
+	// duration of a list before it repeats the list. In a cluster of 5,000 nodes, a list takes longer than the interval.
 	listShare = 10
 )
 

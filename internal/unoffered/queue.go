@@ -79,7 +79,8 @@ func (q *queue) set(p *corev1.Pod, exists bool) {
 	})
 }
 
-// makeRoom reports whether a pod of a namespace may be added. If the queue is full, it removes a pod of the namespace with most pods.
+// makeRoom reports whether a pod of a namespace may be added. If the queue is full, it removes a pod of the namespace
+// that has the most pods.
 func (q *queue) makeRoom(namespace string) bool {
 	count, most := map[string]int{}, -1
 	for i := range q.pods {
