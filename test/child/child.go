@@ -43,8 +43,8 @@ func Build(t testing.TB, root, name string) string {
 	return output
 }
 
-// newGroup returns the ID of a new process group. Its leader waits for the end of the pipe to the test, which the kernel closes if the
-// test program ends, and then kills the group.
+// newGroup returns the ID of a new process group. The group's leader reads from a pipe to the test. When the test
+// program ends, the kernel closes the pipe, and the leader kills the group.
 func newGroup(t testing.TB) int {
 	t.Helper()
 	leader := exec.Command("sh", "-c", "read -r end; kill -s KILL 0")

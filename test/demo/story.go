@@ -89,25 +89,25 @@ func printStory(p *play, real bool) {
 	p.title("What the node offers")
 	p.status()
 
-	p.title("Pods come; the last one requests nothing")
+	p.title("Pods are created; the last one requests nothing")
 	p.mustRun("web", "main-app: rdt=gold,blockio=high-prio", "sidecar: rdt=bronze,blockio=throttled")
 	p.mustRun("db", "main-app: rdt=gold")
 	p.mustRun("other", "main-app")
 	p.title("Assignments, and the source of each")
 	p.assignments()
 
-	p.title("What cannot be given is refused, with the reason")
+	p.title("Requests that cannot be granted are refused, with the reason")
 	p.refuse("late", "main-app: rdt=gold")
 	p.refuse("typo", "main-app: rdt=glod")
 
 	p.title("The class of a running container is changed")
 	p.change("db", "main-app", "rdt", "bronze")
-	p.say("and another one like the pod that was late fits in:\n")
+	p.say("Now the node has room for another pod with the request of pod late:\n")
 	p.mustRun("late2", "main-app: rdt=gold")
 	p.say("\n")
 	p.assignments()
 
-	p.title("What stands in the kernel")
+	p.title("The values in the kernel")
 	p.kernel()
 }
 

@@ -31,7 +31,7 @@ type Plugin struct {
 }
 
 // Run connects to the runtime and enforces classes until `ctx` ends. The plugin has a higher NRI index than
-// qos-nri-plugin, so the runtime calls it afterwards.
+// qos-nri-plugin, so the runtime calls qos-nri-plugin first.
 func (p *Plugin) Run(ctx context.Context, nriSocket string) error {
 	s, err := stub.New(p, stub.WithPluginName("xyz-enforcer"), stub.WithPluginIdx("20"), stub.WithSocketPath(nriSocket))
 	if err != nil {

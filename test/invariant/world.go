@@ -1,8 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package invariant checks that the plugin's reports, the runtime and the kernel agree. Violations, the check itself, does no
-// I/O. The package has its own readers for the kernel's files, so that the check finds errors in the plugin's readers.
+// Package invariant checks that the plugin's reports, the runtime and the kernel agree. The function Violations is the
+// check. It does no I/O. The package has its own readers for the kernel's files, so that the check finds errors in the
+// plugin's readers.
 package invariant
 
 import (

@@ -174,7 +174,7 @@ func (k *Kubelet) allocate(ctx context.Context, made *pod, c Container, name str
 	r := k.resources[name]
 	for _, id := range ids {
 		if _, listed := r.devices[id]; !listed {
-			k.crash = fmt.Errorf("device %s of %s was listed when it was chosen, and is not after Allocate", id, name)
+			k.crash = fmt.Errorf("device %s of %s was listed when it was chosen, but is not listed after Allocate", id, name)
 		}
 	}
 

@@ -180,8 +180,8 @@ func (k *Kubelet) connected(life *run, name string, c *client) {
 	life.streams.Go(func() { k.watch(life, name, c) })
 }
 
-// watch receives the device lists of a device plugin. When the stream ends, kubelet closes the current client of the resource, even if it is
-// another client, and marks all devices of the resource unhealthy.
+// watch receives the device lists of a device plugin. When the stream ends, kubelet marks all devices of the resource
+// unhealthy, and closes the current client of the resource, even if the stream belonged to an earlier client.
 func (k *Kubelet) watch(life *run, name string, c *client) {
 	stream, err := c.api.ListAndWatch(life.ctx, &devicepluginv1beta1.Empty{})
 	for err == nil {

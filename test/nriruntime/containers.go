@@ -24,8 +24,8 @@ type ContainerConfig struct {
 	// ImageDigest is the digest of the image. It is empty for a runtime that does not report images.
 	ImageDigest string
 	Args, Env   []string
-	// CDIDevices has the names of the devices in the CRI request, which the kubelet sets for ResourceClaims. The runtime also puts the
-	// variables of the devices into Env.
+	// CDIDevices has the names of the devices in the CRI request, which the kubelet sets for ResourceClaims. The runtime
+	// also puts the environment variables of the devices into Env.
 	CDIDevices []string
 	Mounts     []*api.Mount
 	Devices    []*api.LinuxDevice
@@ -182,8 +182,8 @@ func (r *Runtime) failStart(ctx context.Context, c *container, cause error) erro
 	return errors.Join(cause, r.oci.Delete(ctx, c.id))
 }
 
-// Exit ends the container's processes as if they had ended by themselves. Exit does not wait for the hooks. The channel
-// done is closed after the hooks have been called.
+// Exit ends the container's processes as if they had ended by themselves. Exit does not wait for the hooks. The
+// channel `done` is closed after the hooks have been called.
 func (r *Runtime) Exit(ctx context.Context, id string) (done <-chan struct{}, err error) {
 	c, err := r.container(id, api.ContainerState_CONTAINER_RUNNING)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/containerd/ttrpc"
 )
 
-// DieDuringHandshake listens at socket, answers the registration of the first plugin that connects, and then drops the
-// plugin without configuring it, like a runtime that is killed at this moment. `died` is closed when the socket is gone.
+// DieDuringHandshake listens at `socket`, answers the registration of the first plugin that connects, and then drops
+// the plugin without configuring it, like a runtime that is killed at this moment. `died` is closed when the socket is
+// gone.
 func DieDuringHandshake(socket string) (died <-chan struct{}, err error) {
 	listener, err := net.Listen("unix", socket)
 	if err != nil {

@@ -64,7 +64,7 @@ type Runtime struct {
 	bridge  bridge
 	exits   sync.WaitGroup // notifications of exits that are being sent
 
-	mu         sync.Mutex // guards what follows, and what the pods and containers hold
+	mu         sync.Mutex // guards the fields below, and the fields of the pods and containers
 	pods       []*pod
 	containers []*container
 	made       int

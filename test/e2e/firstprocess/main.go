@@ -3,9 +3,9 @@
 
 //go:build linux
 
-// Command firstprocess is the first process of the VM for arm64, in place of busybox, which distributions have only for their own CPU. It
-// mounts the kernel's filesystems, runs /opt/invm.test on the console, and powers the VM off. Under the names sh and sleep, it does what
-// the tests need of these programs.
+// Command firstprocess is the first process of the VM for arm64. It replaces busybox, because the packages of a
+// distribution have busybox only for the distribution's CPU. It mounts the kernel's filesystems, runs /opt/invm.test
+// on the console, and powers the VM off. Under the names sh and sleep, it does what the tests need of these programs.
 package main
 
 import (

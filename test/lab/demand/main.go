@@ -84,8 +84,8 @@ func record(ctx context.Context, trials []*trial, points int, interval time.Dura
 }
 
 // write writes the series. For each workload, there is a line with its name, the counted value and the duration of a
-// point. Then there is a line for each trial: the bound, or 0 without a limit, and for each point the value per second,
-// and the per cent of the time in which the workload waited for the disk if they are not 0.
+// point. Then there is a line for each trial: the bound, or 0 without a limit, and for each point the value per second
+// and, if it is not 0, the per cent of the time in which the workload waited for the disk.
 func write(file string, trials []*trial, seconds int) error {
 	out, err := os.Create(file)
 	if err != nil {

@@ -187,7 +187,8 @@ func (e *diskExperiment) situations(limit int, latency float64) []situation {
 		}}))
 }
 
-// need adds a reason to a situation that this machine cannot run: `reason` if it is not empty, or a missing file.
+// need adds the reason if this machine cannot run a situation: the parameter `reason` or, if it is empty, a missing
+// cgroup file.
 func (e *diskExperiment) need(reason string, s situation) situation {
 	s.reason = reason
 	for _, set := range s.set {

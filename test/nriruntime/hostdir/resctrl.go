@@ -36,7 +36,7 @@ func (h *Host) resctrlFiles() map[string]string {
 }
 
 // monitoredFiles returns the files of a monitored container's process and monitoring group. They must exist before the
-// plugin makes the group, because mkdir of a plain directory adds no files to it. In resctrl, it does.
+// plugin makes the group, because mkdir adds files to the new directory only in a real resctrl.
 func (h *Host) monitoredFiles(pid int, id string) map[string]string {
 	process := "/proc/" + strconv.Itoa(pid)
 	return group("mon_groups/qos-"+id, map[string]string{

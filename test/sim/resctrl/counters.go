@@ -41,8 +41,8 @@ func counterFile(cache int, counter string) string {
 // telemetryEvents returns the events of PERF_PKG_MON, as intel_aet_get_events in arch/x86/kernel/cpu/resctrl/intel_aet.c has them.
 func telemetryEvents() []string { return []string{"core_energy", "activity"} }
 
-// initialCount is the first value of a counter. The kernel does not reset telemetry: a new group begins with what an
-// earlier one with the same RMID has used.
+// initialCount is the first value of a counter. The kernel does not reset telemetry: a new group begins with the value
+// of an earlier group with the same RMID.
 func initialCount(file string) string {
 	if strings.HasPrefix(file, "mon_data/mon_PERF_PKG") {
 		return "5.000000"

@@ -21,7 +21,7 @@ type FS struct {
 	live *mounted // nil while unmounted
 	// limbo is the number of RMIDs in limbo while unmounted.
 	limbo int
-	// offline has the places of the domains without CPUs.
+	// offline has the indexes of the domains without CPUs in Spec.Domains.
 	offline []int
 	// tasks maps thread IDs to tasks.
 	tasks map[int]*task
@@ -196,8 +196,8 @@ func (f *FS) ReadDir(name string) ([]string, error) {
 	return names, nil
 }
 
-// Dump returns, by path, the content of all files of control groups and of the file tasks of monitoring groups. It does not
-// return last_cmd_status, so an operation that fails without an effect does not change the result.
+// Dump returns, by path, the content of all files of control groups and of the files "tasks" of monitoring groups. It
+// does not return last_cmd_status, so an operation that fails without an effect does not change the result.
 func (f *FS) Dump() map[string]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 // Offline takes the CPUs of a cache offline, as domain_remove_cpu_ctrl in arch/x86/kernel/cpu/resctrl/core.c and
 // resctrl_offline_mon_domain in fs/resctrl/rdtgroup.c do: the domain disappears with the values of all groups. `place`
-// is the place of the domain in Spec.Domains. When the domain appears again, its counters begin at 0.
+// is the index of the domain in Spec.Domains. When the domain appears again, its counters begin at 0.
 func (f *FS) Offline(place int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

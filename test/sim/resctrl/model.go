@@ -179,7 +179,7 @@ func (m *mounted) addCache(name string, cache *Cache, apart bool, spec Spec) {
 	}
 }
 
-// domains returns the cache IDs. `spec` is the machine of the cache, which is not nil.
+// domains returns the cache IDs. The cache must not be nil. `spec` describes its machine.
 func (c *Cache) domains(spec Spec) []int {
 	if c.Domains != nil {
 		return c.Domains

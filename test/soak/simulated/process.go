@@ -84,7 +84,7 @@ func startProcess(ctx context.Context, o agent.Options, machine *sim.Machine, ru
 }
 
 // die is called at the moment of the kill. At this moment, the checkpoint file has every change that the agent has
-// confirmed. end restores this content.
+// confirmed. The method `end` restores this content.
 func (p *process) die() {
 	close(p.killed)
 	_ = p.conn.Close()

@@ -24,8 +24,8 @@ func (s *Summary) monitors(w invariant.World) {
 	}
 }
 
-// idle returns ErrViolated if no container was monitored in more than fewRounds rounds, because such a soak has not tested
-// monitoring.
+// idle returns ErrViolated if the soak had more than fewRounds rounds, and no container was monitored in any of them.
+// Such a soak has not tested monitoring.
 func (s *Summary) idle() error {
 	if s.round <= fewRounds || len(s.monitored) > 0 {
 		return nil

@@ -109,8 +109,8 @@ func Run(ctx context.Context, site Site, o Options) (*Summary, error) {
 }
 
 func (s *Soak) over(ctx context.Context, round int) bool {
-	// The time limit ends the soak only after warmUp rounds, because grown compares the use of memory after these rounds
-	// with the use of memory at the end.
+	// The time limit ends the soak only after warmUp rounds, because the method `grown` compares the use of memory after
+	// these rounds with the use at the end.
 	return ctx.Err() != nil || time.Since(s.began) > s.options.For && round > warmUp || s.options.Rounds > 0 && round > s.options.Rounds
 }
 
@@ -126,7 +126,7 @@ func (s *Soak) begin(ctx context.Context) error {
 }
 
 // round does the operations of some steps, and then checks the invariants. A third of the rounds use only the actions
-// of life. The other rounds also use the actions of trouble, e.g. kills of the plugin.
+// of the function `life`. The other rounds also use those of `trouble`, e.g. kills of the plugin.
 func (s *Soak) round(ctx context.Context, number int) error {
 	s.summary.round, s.summary.step = number, 0
 	actions := life()
