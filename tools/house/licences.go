@@ -37,7 +37,7 @@ func allowed() []licence {
 	}
 }
 
-// refused returns phrases of licences with further conditions. A text with one of them is always refused.
+// refused returns phrases of licences with further conditions. A text with one of these phrases is always refused.
 func refused() []string {
 	return []string{"general public license", "mozilla public license", "server side public license", "business source license"}
 }

@@ -65,7 +65,7 @@ func setVersions(files map[string][]byte, r release, image name.Digest) error {
 		line := "\n" + edit.from + "\n"
 		before, after, found := strings.Cut(string(files[edit.file]), line)
 		if !found || strings.Contains(after, line) {
-			return fmt.Errorf("%s of the chart does not have the line %q once", edit.file, edit.from)
+			return fmt.Errorf("%s of the chart must have the line %q exactly once", edit.file, edit.from)
 		}
 		files[edit.file] = []byte(before + "\n" + edit.to + "\n" + after)
 	}
