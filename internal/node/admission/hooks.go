@@ -84,7 +84,7 @@ func (h *Hooks) ContainerUpdated(id string) error {
 }
 
 // StartContainer records the process of a container that is about to start. It returns the function `enforce`, which
-// enforces and verifies the container's classes. The caller must call enforce unless it is nil. If StartContainer or
+// enforces and verifies the container's classes. The caller must call `enforce` unless it is nil. If StartContainer or
 // `enforce` returns an error, the caller must not start the container, and must call Kill while the runtime still waits
 // for the hook.
 //
@@ -99,10 +99,11 @@ func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.C
 	return h.monitoring(e, h.enforcement(append(volumes, e)...)), nil
 }
 
-// Kill ends a container whose start was refused, before the container executes its first instruction. Some runtimes
-// would start the container nevertheless, e.g. CRI-O, which ignores the error of the hook. Kill returns when ctx ends,
-// even if the kernel has not answered. If ctx has ended already, Kill ends nothing, because the runtime may have started the
-// container. Kill must be called in any case: it lets the reconciler enforce the classes of a container that runs on.
+// Kill ends a container whose start was refused, before the container executes its first instruction. Without Kill,
+// some runtimes would start the container, e.g. CRI-O, which ignores the error of the hook. Kill returns when ctx ends,
+// even if the kernel has not answered. If ctx has ended already, Kill ends nothing, because the runtime may have
+// started the container. Kill must be called even then, so that the reconciler enforces the classes of a container that
+// continues to run.
 func (h *Hooks) Kill(ctx context.Context, container classes.Holder) error {
 	defer h.store.StartRefused(container.ID)
 	if h.kill == nil || ctx.Err() != nil {
@@ -116,9 +117,9 @@ func (h *Hooks) Kill(ctx context.Context, container classes.Holder) error {
 	return err
 }
 
-// RunPod assigns pod-scope classes to a pod that is about to run. It returns the function `enforce`, which enforces these
-// classes on the pod's cgroup. The caller must call enforce unless it is nil. If RunPod or `enforce` returns an error,
-// the caller must not run the pod.
+// RunPod assigns pod-scope classes to a pod that is about to run. It returns the function `enforce`, which enforces
+// these classes on the pod's cgroup. The caller must call `enforce` unless it is nil. If RunPod or `enforce` returns an
+// error, the caller must not run the pod.
 func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error, err error) {
 	e, err := h.store.AdmitPod(pod)
 	if err != nil {
@@ -129,7 +130,7 @@ func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error,
 
 // Stop frees the slots of a container that has stopped or is removed. It may be called several times for the same ID,
 // and for unknown IDs. It first reads what the container has used, and then ends its monitoring. Each of these two
-// steps waits 0.2 s at most for the kernel.
+// steps waits at most 0.2 s for the kernel.
 func (h *Hooks) Stop(id string) {
 	h.meter.Last(id)
 	h.store.Release(id)
@@ -194,8 +195,8 @@ func (h *Hooks) monitoring(e state.Holding, enforce func(context.Context) error)
 }
 
 // enforce carries out the steps of a hook. It returns when ctx ends, even if the kernel has not answered. The hook then
-// fails, and the container or sandbox ends. A system call that returns later does not affect other containers. If it
-// leaves limits of a volume in the pod's cgroup, Repair removes them.
+// fails, and the container or sandbox ends. A system call that returns later does not affect other containers. If such
+// a call leaves limits of a volume in the pod's cgroup, Repair removes these limits.
 func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reconcile.Step) error {
 	if len(steps) == 0 {
 		return nil

@@ -20,8 +20,8 @@ import (
 
 // These are the thresholds of the judge, as fractions of the time, of a use, or of a rise.
 const (
-	// In the interval, a container must wait for at least leastWait more of the time than otherwise, and at least
-	// leastRatio times as much.
+	// In the interval, the fraction of the time in which the container waits must be at least leastWait higher than
+	// outside of it, and at least leastRatio times as high.
 	leastWait, leastRatio = 0.1, 2
 	// leastLoss is the fraction that a container must lose of its cache, or of its memory bandwidth for each second of
 	// CPU time.

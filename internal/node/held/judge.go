@@ -21,7 +21,8 @@ const (
 	// window.
 	Window     = time.Minute
 	minSamples = 4
-	// reachedShare is the part of a bound at which the bound counts as reached, if the kernel has no counter for this.
+	// reachedShare is the fraction of a bound at which the bound counts as reached, if the kernel has no counter for
+	// this.
 	reachedShare = 0.9
 )
 
@@ -48,8 +49,8 @@ type Class struct{ Resource, Name string }
 type Judge struct {
 	window time.Duration
 	tracks map[key]*track
-	// `reached` has the limits that were reached. `compared` has, for each class with a holder that was measured for
-	// a whole window, the beginning of the first such window.
+	// `reached` has the limits that were reached. `compared` has the beginning of the first whole window in which a
+	// holder of the class was measured, by class.
 	reached  map[limit]bool
 	compared map[Class]time.Time
 	last     map[Class]Verdict
@@ -139,7 +140,7 @@ func (j *Judge) forget(seen map[key]bool, opinions map[Class]*opinion) {
 // opinion collects the findings about one class, and what is known from before.
 type opinion struct {
 	findings []finding
-	// `reached` is true if any limit was reached. `since` is the begin of the first whole window with the present
+	// `reached` is true if any limit was reached. `since` is the beginning of the first whole window with the present
 	// limits, or zero. Both include holders that no longer have the class.
 	reached bool
 	since   time.Time

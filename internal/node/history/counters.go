@@ -49,7 +49,7 @@ type Tree interface {
 	Unified() bool
 }
 
-// Counters reads the counters of a container's cgroup, and those of the limits of its pod. It reads cgroup v2 only,
+// Counters reads the counters of a container's cgroup, and the counters of the pod's limits. It reads cgroup v2 only,
 // because cgroup v1 has no pressure stall information.
 type Counters struct {
 	fs       FS

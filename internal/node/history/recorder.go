@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// recordTime is the time after which a sample begins no more readings. A shorter interval replaces it.
+	// A sample begins no more readings after recordTime, or after the interval if that is shorter.
 	recordTime = 5 * time.Second
 	// readTime limits the reading of one container.
 	readTime = 2 * time.Second

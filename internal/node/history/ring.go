@@ -156,7 +156,7 @@ func (r *Ring) Add(now time.Time, reads []Read) {
 	r.shrink(now)
 }
 
-// admit adds the containers that the ring does not have, and returns the reads for which there is room.
+// admit adds the containers that the ring does not have, and returns those of `reads` for which there is room.
 func (r *Ring) admit(reads []Read) []Read {
 	r.forget(reads)
 	known := slices.DeleteFunc(slices.Clone(reads), func(read Read) bool { return r.containers[read.ID] == nil })
@@ -175,8 +175,8 @@ func (r *Ring) admit(reads []Read) []Read {
 	})
 }
 
-// forget removes the oldest samples until there is room for the new containers in `reads`, or until the last sample has
-// all containers that are left.
+// forget removes the oldest samples until there is room for the new containers in `reads`, or until all remaining
+// containers are in the last sample.
 func (r *Ring) forget(reads []Read) {
 	need := 0
 	for _, read := range reads {

@@ -82,7 +82,8 @@ func (g *configurer) Configure(ctx context.Context, files classes.FileSet) error
 	return err
 }
 
-// Restore sets the resource of claims, which is nil if there is none, and the volumes with claims. The next Configure makes them live.
+// Restore sets the resource of claims and the volumes with claims. `ofClaims` is nil if there is no such resource. The
+// next Configure makes both live.
 func (g *configurer) Restore(ofClaims *classes.ResourceConfig, volumes []classes.ClaimedVolume) {
 	g.claims = ofClaims
 	g.store.FollowClaims(volumes, func(string) bool { return false })

@@ -225,12 +225,13 @@ func (r *Reconciler) observeStep(ctx context.Context, e state.Holding, s Step) {
 }
 
 // hasEnded reports whether a holder has ended. A holder has also ended if its PID now belongs to another process. A pod
-// has ended if it has no cgroup any more, because containerd calls no hook at the end of a pod that ran before containerd
-// was restarted.
+// has ended if it has no cgroup any more, because containerd calls no hook at the end of a pod that ran before
+// containerd was restarted.
 //
-// A container without a PID has ended if it has no cgroup any more, and the runtime reports the PIDs of other containers:
-// containerd lists a container that is ending as running, without a PID. If the plugin registers at this time, containerd
-// does not report the end again. CRI-O before 1.36 reports no PIDs, and the cgroup of e.g. a Kata container is not on the host.
+// A container without a PID has ended if it has no cgroup any more and the runtime reports the PIDs of other
+// containers. Such a container is ending while the plugin registers: containerd then lists it as running, without a
+// PID, and does not report its end again. If the runtime reports no PIDs, a missing cgroup proves nothing: CRI-O before
+// 1.36 reports none, and the cgroup of e.g. a Kata container is not on the host.
 func (r *Reconciler) hasEnded(ctx context.Context, e state.Holding, observeErr error) bool {
 	switch {
 	case errors.Is(observeErr, classes.ErrEnded), errors.Is(observeErr, fs.ErrNotExist) && e.Container == "":

@@ -70,8 +70,8 @@ func (r *Reconciler) repair(ctx context.Context, name string) {
 	r.setAvailability(name, unavailableFor(err))
 }
 
-// devicesLost marks each holder as stale for which the runtime may have stored values of a resource. These values may name
-// devices that the machine lost.
+// devicesLost marks as stale all holders for which the runtime may have stored values of a resource. These values may
+// name devices that the machine lost.
 func (r *Reconciler) devicesLost(resource string) {
 	for _, h := range r.store.Where(func(h state.Holding) bool { return h.MayStore(resource) }) {
 		r.store.Modify(h.ID, stale)
@@ -124,9 +124,9 @@ type ThreadCheck struct {
 	Took time.Duration
 }
 
-// MoveThreads moves the threads of each container whose class was changed after its creation to the container's observed
-// class. The runtime starts later processes of such a container, e.g. for "kubectl exec", in the class that the container
-// was created in, so MoveThreads must be called periodically.
+// MoveThreads moves the threads of a container to the container's observed class, for each container whose class was
+// changed after its creation. The runtime starts later processes of such a container, e.g. for "kubectl exec", in the
+// class that the container was created in, so MoveThreads must be called periodically.
 func (r *Reconciler) MoveThreads(ctx context.Context) (check ThreadCheck) {
 	if r.acquire(ctx) != nil {
 		return check

@@ -40,7 +40,7 @@ type Holding struct {
 	// InForce is the time at which the classes of the holder were last enforced. It is zero if a former process
 	// enforced them.
 	InForce time.Time
-	// Stored is the relation of the values that the runtime has stored to the desired classes.
+	// Stored says how the values that the runtime has stored relate to the desired classes.
 	Stored Stored
 	// Resizing is the change of the container that the runtime is making, or has refused. It is nil if there is none.
 	Resizing *Resizing
@@ -48,11 +48,11 @@ type Holding struct {
 	Request *classes.Holder
 }
 
-// Stored is the relation of the values that the runtime has stored for a container to its desired classes.
+// Stored says how the values that the runtime has stored for a container relate to its desired classes.
 type Stored int
 
 const (
-	// StoredAtCreation means that the runtime was asked for no change since the holder was created or adopted.
+	// StoredAtCreation means that the runtime was not asked for any change since the holder was created or adopted.
 	StoredAtCreation Stored = iota
 	// StoredByUpdate means that the runtime was asked to store other values, and has answered.
 	StoredByUpdate
@@ -195,8 +195,8 @@ func with(values map[string]string, key, value string, keep bool) map[string]str
 	return values
 }
 
-// follows sets the description of a known holder. It keeps the originals in memory, because they have more settings
-// than the container's annotation, and a later change of the container may have replaced some of them.
+// follows sets the description of a known holder. It keeps the originals that are in memory. Those in `now` come from
+// an annotation of the container, which has fewer settings, and may be older than the last change of the container.
 func (h *Holding) follows(now classes.Holder) {
 	if h.Spec.Originals != nil {
 		now.Spec.Originals = h.Spec.Originals

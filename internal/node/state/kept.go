@@ -97,8 +97,8 @@ func (n *node) updateOf(refused *classes.RequestError) *classes.Assignment {
 	return &former.Assignments[i]
 }
 
-// explained adds to the error of a request for a draining class the reason why the class is refused, although other
-// pods have it.
+// explained adds to the error of a refused request that the class is draining, so that users see why other pods still
+// have it.
 func (n *node) explained(err error) error {
 	if refused, ok := errors.AsType[*classes.RequestError](err); ok && refused.Class != classes.SystemDefault &&
 		n.live.Drains(refused.Assignment) && n.table.InUse(refused.Resource, refused.Class) > 0 {
@@ -135,8 +135,8 @@ func (n *node) catalogFor(h classes.Holder) *classes.Catalog {
 	return n.live.Catalog.With(draining)
 }
 
-// used returns the number of owners of each class of a resource that is in use. It also has the draining classes that
-// are kept, with 0.
+// used returns the number of owners of each class of a resource that is in use. A draining class that is only kept has
+// the number 0.
 func (n *node) used(resource string) map[string]int {
 	used := n.table.Used(resource)
 	for _, held := range n.kept {

@@ -79,8 +79,8 @@ func (n *node) update(id string, change func(*Holding)) {
 	n.follow(before, after)
 }
 
-// follow records the effects of the change of a holding: the end of a refusal, the loss of a holder by a class that is
-// no longer offered, and the change of a reported state.
+// follow records the effects of the change of a holding: the end of a refusal, the departure from a class that is no
+// longer offered, and the change of a reported state.
 func (n *node) follow(before, after Holding) {
 	if before.Phase.isRefused() && !after.Phase.isRefused() {
 		n.accept(after)

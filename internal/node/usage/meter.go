@@ -146,8 +146,8 @@ func (m *Meter) Started(e state.Holding) {
 	go begin()
 }
 
-// startAtZero records that a container has used nothing. It returns the resources for which its pod is to be counted and is not
-// counted yet, and whether the container has a class of any resource.
+// startAtZero records that a container has used nothing. `first` has the resources for which its pod must be counted
+// and is not counted yet. `hasClass` is true if the container has a class of any resource.
 func (m *Meter) startAtZero(e state.Holding) (first []string, hasClass bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
