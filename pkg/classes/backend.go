@@ -98,7 +98,7 @@ type Backend interface {
 	Enforce(ctx context.Context, target Holder, from, to string) error
 
 	// Observe reads the class of a running target from the kernel. If the values in the kernel match several classes,
-	// and want is one of these classes, Observe returns want. If the target has ended, the error is ErrEnded.
+	// and `want` is one of these classes, Observe returns `want`. If the target has ended, the error is ErrEnded.
 	Observe(ctx context.Context, target Holder, want string) (Observation, error)
 
 	// Status returns the last known state of the live configuration. It does no I/O.

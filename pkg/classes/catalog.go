@@ -30,7 +30,7 @@ const SystemDefault = ""
 type Removal string
 
 const (
-	// Drain keeps the class until all containers, pods and volumes that have it have ended. It is the default.
+	// Drain keeps the class until all its containers, pods and volumes have ended. It is the default.
 	Drain Removal = "drain"
 	// Evict evicts the pods that requested the class.
 	Evict Removal = "evict"

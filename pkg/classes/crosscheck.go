@@ -13,8 +13,8 @@ import (
 // the size of the NodeQOSResources object.
 const maxClasses = 256
 
-// checkClasses reports classes that the resource offers, but that are not configured in its backend's section. It also reports
-// a default class, and the class of a rule, that does not exist or that has a capacity.
+// checkClasses reports classes that the resource offers, but that are not configured in its backend's section. It also
+// reports default classes and classes of rules that do not exist or that have a capacity.
 func (r *draft) checkClasses(defaultClass *Field) {
 	if r.Backend == nil {
 		return

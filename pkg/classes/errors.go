@@ -11,8 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
-// These are the reasons to refuse a request or an admission. RequestError wraps each of them except the
-// last three, which backends and the ledger return.
+// These are the reasons to refuse a request or an admission. RequestError wraps each of them except the last two, which
+// backends return.
 var (
 	ErrUnknownResource = errors.New("unknown QoS resource")
 	ErrUnknownClass    = errors.New("unknown QoS class")

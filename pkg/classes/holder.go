@@ -153,8 +153,8 @@ const (
 type Assignment struct {
 	Resource, Class string
 	Source          Source
-	// Key is the key of the annotation, or the name of the claim, that requests the class, or the name of the rule that assigns it. It is
-	// empty if the class has another source.
+	// Key is the key of the annotation or the name of the claim that requests the class, or the name of the rule that
+	// assigns the class. It is empty if the class has another source.
 	Key string
 }
 

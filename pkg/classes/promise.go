@@ -19,7 +19,7 @@ type Promise struct {
 	// Burst is the amount by which the use may exceed the bound at once, e.g. by one large request, in the unit of the
 	// measure.
 	Burst float64
-	// Remains is true if use from before the bound was set may remain above the bound, e.g. lines of a cache.
+	// Remains is true if the use can stay above a bound that was set later, e.g. because old lines stay in a cache.
 	Remains bool
 	// Tolerance is the fraction of the bound by which the use may exceed the bound, because the kernel does not enforce
 	// it exactly.

@@ -44,7 +44,8 @@ func (n SettingName) Mutable() bool { return n == SettingUnified || n == Setting
 // other.
 type Setting struct {
 	Name SettingName
-	// Key distinguishes the values of a field that has several, e.g. the files of SettingUnified. It is empty for the other fields.
+	// Key distinguishes the values of a field that has several values, e.g. the files of SettingUnified. It is empty
+	// for the other fields.
 	Key string
 }
 

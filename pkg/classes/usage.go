@@ -46,7 +46,8 @@ type ClassReading struct {
 	Containers map[string]Reading
 }
 
-// HolderMeter is a Backend that measures single containers or pods. The values of a class are the sums of its cumulative measures.
+// HolderMeter is a Backend that measures single containers or pods. The values of a class are the sums of the
+// cumulative values of its holders.
 type HolderMeter interface {
 	Backend
 	// MeasureHolder reads the values of a running container or pod, whatever its class is. The error is ErrEnded if the
