@@ -21,7 +21,8 @@ const bandwidthBurst = 64 << 20
 
 var _ classes.Promiser = (*Backend)(nil)
 
-// Promises implements classes.Promiser. A class with the whole of a cache or of the memory bandwidth promises nothing.
+// Promises implements classes.Promiser. A class that has a whole cache, or the whole memory bandwidth, has no promise
+// about it.
 func (b *Backend) Promises(_ classes.Holder, class string) []classes.Promise {
 	now := b.live.Load()
 	schemata := now.effective[groups.Of(class)]

@@ -70,7 +70,8 @@ func (r *resolver) divide(level string, cache resctrl.CacheInfo, id int, kind st
 	return masks, nil
 }
 
-// withSharedBits reports whether devices or other hardware use some bits of the cache, too, and whether these are the lowest ones.
+// withSharedBits reports whether devices or other hardware also use some bits of the cache, and whether these are the
+// lowest bits.
 func withSharedBits(cache resctrl.CacheInfo) (shared, lowest bool) {
 	return cache.Shareable != 0 && cache.Shareable != cache.Mask, cache.Shareable&1 != 0
 }

@@ -175,8 +175,8 @@ func (l *live) classConditions() []classes.Condition {
 	return conditions
 }
 
-// sharedCache reports which classes have bits of a cache that devices or other hardware use, too, and which of them have no other
-// bits of that cache.
+// sharedCache reports which classes have bits of a cache that devices or other hardware also use, and which of these
+// classes have no other bits of that cache.
 func (l *live) sharedCache() (condition classes.Condition, shares bool) {
 	var some, only []string
 	for _, name := range slices.Sorted(maps.Keys(l.resolution.Groups)) {

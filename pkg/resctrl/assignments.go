@@ -52,8 +52,8 @@ func ParseAssignments(data []byte) Assignments {
 	return found
 }
 
-// FreeCounters returns the number of counters of memory bandwidth in each cache that no group has. Counters of caches that the
-// result lacks are unknown.
+// FreeCounters returns, by cache, how many counters of memory bandwidth no group has. If the result lacks a cache, this
+// number is unknown.
 func (t Tree) FreeCounters() (map[int]int, error) {
 	data, err := t.host.ReadFile(t.path("info", monitoringInfo, "available_mbm_cntrs"))
 	if err != nil {

@@ -155,8 +155,8 @@ func (b BandwidthInfo) round(value uint64) uint64 {
 	return ((step%b.Steps+1)*100 + b.Steps/2) / b.Steps
 }
 
-// ToWrite returns the value to write so that the kernel shows `value`. With steps, these may differ: with 32 steps, the kernel shows 13
-// for 12, and 16 for 13.
+// ToWrite returns the value to write so that the kernel shows `value`. With steps, the two values may differ: with 32
+// steps, the kernel shows 13 for 12, and 16 for 13.
 func (b BandwidthInfo) ToWrite(value uint64) uint64 {
 	for written := value; b.Steps > 0 && written >= max(b.Min, 1); written-- {
 		if b.round(written) == value {

@@ -43,8 +43,9 @@ func (t Tree) Rename(from, to string) error {
 	return nil
 }
 
-// Write sets some values of a control group, in one write(2). The kernel rounds bandwidth (Info.Rounded). If it refuses a
-// value, it sets none of them, except under mba_MBps: then it sets each bandwidth before it reads the next one.
+// Write sets some values of a control group, in one write(2). The kernel rounds bandwidth (Info.Rounded). If the kernel
+// refuses a value, it sets none of the values. Under mba_MBps, however, it has then set the bandwidths before the
+// refused one.
 func (t Tree) Write(group string, values Schemata) error {
 	if err := t.host.WriteFile(t.path(group, "schemata"), []byte(values.String())); err != nil {
 		return fmt.Errorf("write %q to %s: %w", strings.TrimSpace(values.String()), Describe(group), t.explain(err, ""))

@@ -31,7 +31,7 @@ func (i Info) withBandwidth(values Schemata, of func(BandwidthInfo, uint64) uint
 }
 
 // Differences describes where the values that were read back from a group differ from the written values by more than
-// rounding. Values of other domains do not matter. The empty Info does not expect rounding.
+// rounding. It ignores domains that `wanted` lacks. An empty Info means that nothing is rounded.
 func (i Info) Differences(wanted, got Schemata) []string {
 	var found []string
 	for _, domain := range wanted.Domains() {

@@ -76,7 +76,8 @@ func (g *groupCount) unclear(series classes.Series, value float64) bool {
 	return series.Cumulative() && value == 0 && (last > 0 || !known && !g.created)
 }
 
-// of returns the record of a control group. Callers get the record before they read the counters, and pass it to add afterwards.
+// of returns the record of a control group. Callers get the record before they read the counters, and pass the record
+// to `add` afterwards.
 func (c *counts) of(control string) *controlCount {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,7 +24,7 @@ import (
 // an RMID that is reserved for classes.
 const mostEnded = 4
 
-// maxPasses is the maximum number of passes over the threads of a container that moves them to its monitoring group.
+// maxPasses is the maximum number of passes in which the threads of a container are moved to its monitoring group.
 const maxPasses = 50
 
 // monitorName returns the name of a container's monitoring group. `ok` is false if no directory can have the name.
@@ -134,7 +134,7 @@ func (cs *Containers) monitor(c classes.InClass, granted bool) {
 	}
 
 	m, err := cs.setMonitored(c.Holder, selected, to, granted)
-	// The mutex counting is not held while the threads are moved, because a container can have many threads. The move
+	// The mutex `counting` is not held while the threads are moved, because a container can have many threads. The move
 	// does not change the sum that the kernel shows for the class.
 	if err == nil && m != nil {
 		err = cs.fill(m.Tree, c.Holder, monitorPath(to, c.ID))
@@ -146,7 +146,7 @@ func (cs *Containers) monitor(c classes.InClass, granted bool) {
 }
 
 // setMonitored creates the monitoring group of a container if the container is selected, and otherwise removes the
-// group. The result m is nil if no group was created.
+// group. The result `m` is nil if no group was created.
 func (cs *Containers) setMonitored(container classes.Holder, selected bool, to string, granted bool) (m *Machine, err error) {
 	cs.monitors.counting.Lock()
 	defer cs.monitors.counting.Unlock()

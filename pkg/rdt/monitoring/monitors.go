@@ -37,7 +37,8 @@ type monitors struct {
 	reserved int
 }
 
-// absence describes a missing monitoring group. `control` is its control group, and why is the reason why it is missing.
+// absence describes a missing monitoring group. `control` is its control group, and `why` is the reason why it is
+// missing.
 type absence struct {
 	control string
 	why     error

@@ -110,7 +110,8 @@ func (r *rotation) had(id string) bool {
 	return false
 }
 
-// observed returns how long the counters of a container have counted. The reading is empty if it never had one.
+// observed returns how long the counters of a container have counted. The reading is empty if the container never had a
+// counter.
 func (r *rotation) observed(id string, now time.Time) classes.Reading {
 	r.mu.Lock()
 	defer r.mu.Unlock()
