@@ -12,8 +12,8 @@ import (
 )
 
 type hierarchy struct {
-	// point is the mount point. `root` is the cgroup at the mount point. It is "/", except in containers that see only a part
-	// of the hierarchy.
+	// `point` is the mount point. `root` is the cgroup that is mounted there: "/", except in containers that see only a
+	// part of the hierarchy.
 	point, root string
 	version     int
 	// controllers has the controllers of a v1 hierarchy, including "name=systemd". The controllers of a v2 hierarchy

@@ -27,7 +27,8 @@ type Costs struct {
 	set    map[iocgroup.Device]costRecord
 }
 
-// costRecord has the parameters that Costs has set for a disk, those that the disk had before, and the resource.
+// costRecord has the parameters that Costs has set for a disk, the resource to which they belong, and the parameters
+// that the disk had before.
 type costRecord struct {
 	Resource    string
 	Set, Before iocgroup.Cost
@@ -75,8 +76,8 @@ type costStep struct {
 	record costRecord
 }
 
-// Set gives disks the parameters that a resource has for them, and restores the disks that the resource does not have any more. It
-// returns the disks that it has changed. If it returns an error, it has changed nothing.
+// Set gives disks the parameters that a resource has for them, and restores the disks for which the resource has no
+// parameters any more. It returns the disks that it has changed. If it returns an error, it has changed nothing.
 func (c *Costs) Set(resource string, m *iocgroup.Machine, wanted map[iocgroup.Device]iocgroup.Cost) (changed []iocgroup.Device, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -55,7 +55,8 @@ type record struct {
 	seen bool
 }
 
-// These are keys of the memory: `marker` says that records are saved in it, and `prefix` with a cgroup is the key of a record.
+// These are keys of the memory. `marker` says that records are saved in it. `prefix`, followed by a cgroup, is the key
+// of a record.
 const (
 	marker = "cgroups"
 	prefix = "cgroup "

@@ -46,7 +46,8 @@ func (s *Setting) UnmarshalText(text []byte) (err error) {
 }
 
 // Value is the value of a setting. If the setting is a weight, the first element is the weight, and 0 means the file's
-// default. If the setting is limits, each element is the limit of one kind of throttling, and 0 means unlimited.
+// default. If the setting is the limits of a device, each element is the limit of one kind of throttling, and 0 means
+// unlimited.
 type Value [RateKinds]uint64
 
 // Values is either the state of a cgroup or a change of such a state. In a state, a device without an entry has no limits and
@@ -151,7 +152,7 @@ func (v Values) ClearsOnly() bool {
 	return len(v.Only(func(s Setting) bool { return v[s] != s.Initial() })) == 0
 }
 
-// ForeignTo returns the limits in `v` that differ from the limit of the same kind in every candidate.
+// ForeignTo returns the limits in `v` that are in no candidate. It compares limits of the same kind.
 func (v Value) ForeignTo(candidates []Value) (foreign Value) {
 	for kind, limit := range v {
 		if !slices.ContainsFunc(candidates, func(c Value) bool { return c[kind] == limit }) {

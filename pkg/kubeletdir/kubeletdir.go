@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeletdir knows the directories of the kubelet (pkg/kubelet/config/defaults.go of Kubernetes).
+// Package kubeletdir recognizes the directories of the kubelet (pkg/kubelet/config/defaults.go of Kubernetes).
 package kubeletdir
 
 import "strings"

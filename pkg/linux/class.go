@@ -25,7 +25,7 @@ type property struct {
 
 // value computes what a class sets for a container.
 type value interface {
-	// text returns the text of a setting. It returns false if the class leaves the setting of this container alone.
+	// text returns the text of a setting. `sets` is false if the class does not set it for this container.
 	text(spec classes.Spec) (text string, sets bool, err error)
 }
 

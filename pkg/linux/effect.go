@@ -63,7 +63,7 @@ func (o Options) disksWithoutPriorities() (names []string) {
 	return names
 }
 
-// conditions reports the classes that can harm their containers. The kernel enforces them nevertheless.
+// conditions reports the classes that can harm their containers. These classes are still enforced.
 func (b *Backend) conditions(all map[string]class) (conditions []classes.Condition) {
 	if stalling, why := b.stalling(all); len(stalling) > 0 {
 		conditions = append(conditions, classes.Condition{Type: "MemoryHighSafe", Healthy: true, Limited: true, Reason: "NoSwap",

@@ -17,8 +17,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// enforcePod makes a pod idle or not. The kubelet has set the weight of the pod's cgroup. The kernel forgets it when the cgroup becomes idle
-// (sched_group_set_idle of kernel/sched/fair.c), so enforcePod records it and restores it afterwards.
+// enforcePod makes a pod idle or not. When the pod's cgroup becomes idle, the kernel forgets the weight that the
+// kubelet has set (sched_group_set_idle of kernel/sched/fair.c). So enforcePod records the weight before, and restores
+// it afterwards.
 func (b *Backend) enforcePod(target classes.Holder, from, to string) error {
 	wanted, sets, err := b.idle(target, from, to)
 	if err != nil || !sets {

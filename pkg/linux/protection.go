@@ -69,7 +69,7 @@ func (o Options) excessive(dir string, limit int64, p property, text string) str
 	return ""
 }
 
-// unreached describes a memory.high that a container cannot reach because of its memory limit. It returns "" if it can.
+// unreached describes a memory.high that a container cannot reach because of its memory limit. Otherwise it returns "".
 func unreached(limit int64, high string) string {
 	if high == "max" || limit <= 0 || bytesOf(high) < uint64(limit) {
 		return ""

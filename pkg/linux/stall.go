@@ -59,7 +59,8 @@ func (b *Backend) stuck(dir, high string) string {
 	return "the container is stuck at memory.high: its processes wait for memory most of the time (raise memory.high or allow swap or delete the pod)"
 }
 
-// fullPressure returns the per cent of the last 10 s in which all processes were stalled, from the content of memory.pressure.
+// fullPressure returns the percentage of the last 10 s in which all processes were stalled, from the content of
+// memory.pressure.
 func fullPressure(text string) float64 {
 	_, after, _ := strings.Cut(text, "full avg10=")
 	number, _, _ := strings.Cut(after, " ")
