@@ -80,7 +80,7 @@ type Monitor interface {
 	// Monitored returns the IDs of the containers for which the Monitor keeps state: those that are monitored, and those that
 	// are selected and cannot be monitored yet. It does no I/O.
 	Monitored() []string
-	// Tracks reports whether Monitored has a container. It does no I/O.
+	// Tracks reports whether the result of Monitored includes a container. It does no I/O.
 	Tracks(id string) bool
 	// Unmonitor ends the monitoring of a container, and forgets the container.
 	Unmonitor(id string)

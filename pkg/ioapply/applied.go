@@ -104,7 +104,7 @@ type Change struct {
 	// Lower has the limits of other programs that stay in force, because they are lower than the wanted ones, or
 	// because no class sets such a limit.
 	Lower iocgroup.Values
-	// Applied is the Applied of the cgroup after the change.
+	// Applied has what is applied to the cgroup after the change.
 	Applied Applied
 }
 

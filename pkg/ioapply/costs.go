@@ -37,7 +37,7 @@ type costRecord struct {
 // The key of a record in the memory is costPrefix and the number of the disk.
 const costPrefix = "iocost "
 
-// NewCosts returns the parameters of a node without memory.
+// NewCosts returns the parameters of a node. They are not saved until Remember is called.
 func NewCosts(host iocgroup.FS) *Costs {
 	return &Costs{fs: host, set: map[iocgroup.Device]costRecord{}}
 }
@@ -150,8 +150,8 @@ func (c *Costs) plan(resource string, now, wanted map[iocgroup.Device]iocgroup.C
 }
 
 // make writes the parameters of a step, unless the disk has them now. It saves the record before it sets parameters,
-// and removes the record after it has restored them. So if the process is killed at any moment, the next one can
-// restore them.
+// and removes the record after it has restored them. So if the plugin is killed at any moment, its next process can
+// restore the parameters.
 func (c *Costs) make(m *iocgroup.Machine, now map[iocgroup.Device]iocgroup.Cost, step costStep) error {
 	if step.record == (costRecord{}) {
 		if err := c.write(m, now, step); err != nil {

@@ -62,11 +62,10 @@ const (
 	prefix = "cgroup "
 )
 
-// keepTime is how long the record of a cgroup is kept before the cgroup was seen for the first time. The creation of a
-// container takes less time.
+// The record of a cgroup that was not seen yet is kept for keepTime. The creation of a container takes less time.
 const keepTime = 10 * time.Minute
 
-// NewRecords returns the records of a node without memory.
+// NewRecords returns the records of a node. They are not saved until Remember is called.
 func NewRecords(log *slog.Logger) *Records {
 	return &Records{log: log, now: time.Now, byCgroup: map[string]record{}, unsaved: map[string]bool{}, isLost: true}
 }
@@ -143,7 +142,8 @@ func (r *Records) Look(target classes.Holder, live iocgroup.Values, known func()
 	return r.Get(target)
 }
 
-// IsNew reports whether Look needs all live values of the target's cgroup.
+// IsNew reports whether the next Look is the first one for the target's cgroup, and records may be lost. It then needs
+// all live values of the cgroup.
 func (r *Records) IsNew(target classes.Holder) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

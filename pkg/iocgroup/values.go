@@ -125,8 +125,8 @@ func (v Values) SetLimits(dev Device, limits Value) {
 	}
 }
 
-// Remaining returns the part of `v` that must be written to a cgroup in the given state. If `v` changes a default weight,
-// this includes the device weights in `v`, because bfq resets them when the default weight changes.
+// Remaining returns the part of `v` that must be written to a cgroup that has the values in `state`. If `v` changes a
+// default weight, this includes the device weights in `v`, because bfq resets them when the default weight changes.
 func (v Values) Remaining(state Values) Values {
 	return v.Only(func(s Setting) bool {
 		base := Setting{File: s.File}

@@ -14,10 +14,10 @@ import (
 // Identity identifies a disk over restarts of the machine. A field is empty if the disk does not report it.
 type Identity struct{ Model, Serial string }
 
-// maxIdentity is the maximum length of the texts of an Identity. The kernel has shorter ones.
+// maxIdentity is the maximum length of the texts of an Identity. The texts of the kernel are shorter.
 const maxIdentity = 256
 
-// Identify reads the identity of a disk with a name in /sys/block.
+// Identify reads the identity of the disk with this name in /sys/block.
 func Identify(host iocgroup.FS, name string) Identity {
 	first := func(files ...string) string {
 		for _, file := range files {

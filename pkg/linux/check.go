@@ -119,7 +119,7 @@ func (b *Backend) checkLimits(c class) error {
 	return nil
 }
 
-// checkNodes reports NUMA nodes without memory, with which the kernel refuses each container.
+// checkNodes reports NUMA nodes without memory, because the kernel refuses every container with such a node.
 func (b *Backend) checkNodes(c class) error {
 	for _, p := range c {
 		policy, is := p.value.(numaPolicy)

@@ -74,7 +74,7 @@ type ofLimit struct {
 	percent int64
 	// least is the minimum in bytes. A smaller share is raised to it.
 	least int64
-	// skip is true if containers without a limit are left alone. Otherwise they are refused.
+	// skip is true if containers without a limit get no value. Otherwise they are refused.
 	skip bool
 }
 

@@ -72,7 +72,7 @@ type Backend struct {
 
 // snapshot is the live configuration. It is replaced and never modified.
 type snapshot struct {
-	// classes also has removed classes until Release.
+	// `classes` also has removed classes, until Release removes them.
 	classes map[string]class
 	offered map[string]bool
 	// unordered has the disks on which I/O priorities have no effect.

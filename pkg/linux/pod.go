@@ -220,7 +220,7 @@ func (p *podRecords) prune(exists func(cgroupsPath string) bool) {
 	}
 }
 
-// hasGroup reports whether a pod has a cgroup that can be idle, or that is unknown.
+// hasGroup reports whether a pod has a cgroup with the file cpu.idle. If that is unknown, it returns true.
 func (b *Backend) hasGroup(cgroupsPath string) bool {
 	group, err := cgroup.Path(cgroupsPath)
 	if err != nil {

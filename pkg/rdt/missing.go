@@ -48,7 +48,7 @@ func missingIDs[T any](settings []setting[T], domains []int) (missing spans) {
 	return joined
 }
 
-// with adds the span from first to last, unless it is empty.
+// with adds the span from `first` to `last`, unless it is empty.
 func (s spans) with(first, last int) spans {
 	if first > last {
 		return s

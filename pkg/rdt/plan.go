@@ -200,7 +200,7 @@ func (c *cell) enter(pending []*unit) bool {
 	return false
 }
 
-// makeRoom shrinks one misplaced unit to the minimum size, if enter can then move another unit.
+// makeRoom shrinks one misplaced unit to the minimum size, if `enter` can then move another unit.
 func (c *cell) makeRoom(pending []*unit) bool {
 	for _, u := range pending {
 		if !u.misplaced() {

@@ -24,7 +24,7 @@ type Reason string
 const (
 	// NoKernelSupport means that the CPU has resources that resctrl controls, but the kernel has no resctrl.
 	NoKernelSupport Reason = "NoKernelSupport"
-	// NoCPUSupport means that the CPU has no such resources, or that a hypervisor hides them.
+	// NoCPUSupport means that the CPU has no resources that resctrl controls, or that a hypervisor hides them.
 	NoCPUSupport Reason = "NoCPUSupport"
 	// NotMounted means that resctrl is not mounted.
 	NotMounted Reason = "NotMounted"

@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// rise is the rise of the use of a container in an interval.
+// rise describes how much the use of a container rose in an interval.
 type rise struct {
 	reports.Use
 	share, correlation float64
@@ -52,7 +52,7 @@ func ranked(f reports.Finding) reports.Finding {
 	return f
 }
 
-// rises returns the use of the victim itself that rose most, if any rose.
+// rises returns the victim's own use that rose most. The result is empty if no use rose.
 func (j *judge) rises(uses []classes.Series, waiting []float64, s span) []reports.Own {
 	r := j.rise(j.victim, uses, j.totals(uses, s), waiting, s)
 	if !r.fits || r.During < leastRatio*r.Before {

@@ -34,7 +34,7 @@ const (
 	// A limit counts as reached if the use is at least atLimit times the limit. If the use is above overLimit times the
 	// limit, the limit was not in force yet.
 	atLimit, overLimit = 0.9, 1.5
-	// A container that uses at least leastCPU CPUs computes.
+	// leastCPU is the minimum number of CPUs that a container uses while it computes.
 	leastCPU = 0.01
 )
 
@@ -73,7 +73,7 @@ func Judge(w *history.Window, victim int, own Limits, since time.Time) (findings
 	return findings
 }
 
-// severity is higher for findings with culprits, and then for more suffering.
+// severity orders findings: those with culprits come first, then those with more suffering.
 func severity(f *reports.Finding) float64 {
 	more := math.Abs(f.During - f.Before)
 	if f.Kind == reports.Bandwidth || f.Kind == reports.Cache {

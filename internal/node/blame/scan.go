@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// span is the points from `from` up to before `to`.
+// span has the points from `from` to `to`-1.
 type span struct{ from, to int }
 
 func (s span) len() int { return s.to - s.from }

@@ -18,7 +18,7 @@ import (
 type Claims struct {
 	// Limits has the limits of each class.
 	Limits map[string]qos.VolumeLimits
-	// Volumes has the volumes with claims. A volume occurs once.
+	// Volumes has the volumes with claims. Each volume occurs at most once.
 	Volumes []classes.ClaimedVolume
 }
 

@@ -137,7 +137,7 @@ func (j *Judge) forget(seen map[key]bool, opinions map[Class]*opinion) {
 	}
 }
 
-// opinion collects the findings about one class, and what is known from before.
+// opinion collects the findings about one class, and what earlier samples have shown.
 type opinion struct {
 	findings []finding
 	// `reached` is true if any limit was reached. `since` is the beginning of the first whole window with the present

@@ -102,7 +102,7 @@ func (o *opinion) limits() (all []Limit) {
 	return all
 }
 
-// about returns the names of the limits, and with `holders` also those of the holders.
+// about returns the names of the limits. If `holders` is true, it adds the names of the holders.
 func about(findings []finding, holders bool) string {
 	names := map[string]bool{}
 	for _, f := range findings {

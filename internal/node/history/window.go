@@ -31,7 +31,7 @@ type Track struct {
 	// Values has a value for each point, by series. It is the growth per second if the series is cumulative, and
 	// otherwise the mean. A series that was always 0 is missing.
 	Values map[classes.Series][]float32
-	// The container was read in the points from From to To-1.
+	// The container was read in the points from `From` to `To`-1.
 	From, To int
 	// Incomplete is true if a sample lacks values of the container, because the ring has no room.
 	Incomplete bool

@@ -119,7 +119,7 @@ func Judge(d *Demand) reports.Advice {
 	return best
 }
 
-// judge is a Demand, the series that its classes limit, and the names of the limits by measure.
+// judge has a Demand, the series that its classes limit, and the names of the limits by measure.
 type judge struct {
 	*Demand
 	limited map[classes.Series]bool
@@ -257,7 +257,7 @@ func roundUp(value float64) float64 {
 	return math.Ceil(value/unit-1e-9) * unit
 }
 
-// share returns the part of the points that are true.
+// share returns the fraction of the points that are true.
 func share(points []bool) float64 {
 	n := 0
 	for _, p := range points {

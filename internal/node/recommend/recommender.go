@@ -23,7 +23,7 @@ const (
 	enoughPoints = 12
 )
 
-// These are the errors of Recommend, beside those of package history. Other errors wrap them.
+// These are the errors of Recommend, in addition to those of package history. Other errors wrap them.
 var (
 	// ErrNoClass means that no class of the node limits anything that is recorded.
 	ErrNoClass = errors.New("no class of this node limits what is recorded")
@@ -237,7 +237,7 @@ func (v *view) noRoom(promises map[string][]classes.Promise, e state.Holding, tr
 	return ""
 }
 
-// span is the points from `from` up to before `to`.
+// span has the points from `from` to `to`-1.
 type span struct{ from, to int }
 
 // span returns the points in which the containers of `tracks` ran with the present values of their class. A change of

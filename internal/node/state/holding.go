@@ -159,7 +159,7 @@ func (h *Holding) assign(assignments []classes.Assignment) {
 	h.observeAll(observed)
 }
 
-// endReports removes the reports on classes that differ in the next assignments.
+// endReports removes the reports on resources for which `next` has another class.
 func (h *Holding) endReports(next []classes.Assignment) {
 	for resource := range h.NotEnforced {
 		if h.Class(resource) != classes.ClassOf(next, resource) {

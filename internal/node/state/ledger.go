@@ -199,7 +199,7 @@ func (l *ledger) vacate(s slot, owner qos.Subject) {
 	}
 }
 
-// sortKey has what the order of holders depends on.
+// sortKey has the fields by which holders are sorted.
 type sortKey struct{ namespace, pod, podUID, container, id string }
 
 func (k sortKey) compare(other sortKey) int {

@@ -28,7 +28,7 @@ const (
 	WaitingNotInForce
 )
 
-// phases and events are the numbers of phases and events, including an unused 0.
+// `phases` and `events` are the numbers of phases and of events, including an unused 0.
 const (
 	phases = WaitingNotInForce + 1
 	events = inClasses + 1

@@ -46,7 +46,7 @@ type Meter struct {
 	store *state.View
 	guard *kernel.Guard // separate from the guard of the hooks, so that blocked readings do not count there
 	now   func() time.Time
-	// The semaphore sampling lets one caller at a time take a sample. It guards the field `sample`.
+	// The semaphore `sampling` lets one caller at a time take a sample. It guards the field `sample`.
 	sampling *semaphore.Weighted
 	sample   Sample
 

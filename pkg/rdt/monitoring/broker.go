@@ -130,8 +130,8 @@ func (cs *Containers) users(m *Machine, running []classes.InClass) (users []user
 	return users, nil
 }
 
-// countBefore adds what the counters have counted that are about to be taken away. It reads each control group in which
-// a group loses counters.
+// countBefore reads each control group in which a group is about to lose counters, so that what these counters have
+// counted is not lost.
 func (cs *Containers) countBefore(ctx context.Context, m *Machine, users []user, changes []change) {
 	counted := map[string]bool{}
 	for _, c := range changes {

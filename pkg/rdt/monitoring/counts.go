@@ -270,7 +270,7 @@ func (g *controlCount) addOwn(series classes.Series, sum float64) {
 	g.total[series] += g.own.grow(series, own)
 }
 
-// complete reports whether parts has a value of the series for each monitoring group whose last reading had one.
+// complete reports whether `parts` has a value of the series for each monitoring group whose last reading had one.
 func (g *controlCount) complete(series classes.Series, parts map[string]classes.Reading) bool {
 	for name, part := range g.parts {
 		_, had := part.last[series]

@@ -26,7 +26,7 @@ type user struct {
 // program, so another program may have assigned its counters.
 func (u user) keeps() bool { return u.group == resctrl.Root }
 
-// change gives a counter to a user or takes it away. The field user is the index of the user.
+// change gives a counter to a user or takes it away. `user` is the index of the user.
 type change struct {
 	user     int
 	counter  resctrl.Counter
