@@ -58,7 +58,7 @@ var badFiles = []struct {
 	}},
 	{"runtime handlers", resource("name: rdt", "runtimeHandlers: []", gold) +
 		"- name: vendor.example/net\n  scope: pod\n  runtimeHandlers: [Kata, 1]\n  network: {classes: {fast: {}}}\n", []string{
-		"a.yaml:5: resources[0].runtimeHandlers: has no handler; omit the field for the handlers that share the node's kernel",
+		"a.yaml:5: resources[0].runtimeHandlers: has no handler; add one, or omit the field to allow all handlers that share the node's kernel",
 		`a.yaml:9: resources[1].runtimeHandlers[0]: "Kata" cannot be a runtime handler; write the field handler of a RuntimeClass, e.g. runc`,
 		`a.yaml:9: resources[1].runtimeHandlers[1]: must be a string, not the number "1"; put the value in quotes`,
 	}},

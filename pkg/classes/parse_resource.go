@@ -100,7 +100,7 @@ func (r *draft) readHandlers(f *Field) {
 
 	handlers := f.elements()
 	if f.IsList() && len(handlers) == 0 {
-		f.Report("has no handler; omit the field for the handlers that share the node's kernel")
+		f.Report("has no handler; add one, or omit the field to allow all handlers that share the node's kernel")
 	}
 	r.RuntimeHandlers = make([]string, 0, len(handlers))
 	for _, handler := range handlers {

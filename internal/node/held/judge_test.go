@@ -116,7 +116,7 @@ func TestAVerdictNamesTheHolderAndTheSizeOfTheError(t *testing.T) {
 		v = r.uses(rate(), map[string]float64{"b": 38, "c": 3})
 	}
 	const want = "Over a minute or more, pod a/b took 38M/s of 10M/s: ThrottleWriteBps of sda is exceeded by 280%; " +
-		"see docs/held.md for what can take more than a class gives."
+		"see docs/held.md for possible reasons."
 	if v.Message != want {
 		t.Errorf("got %q\nwant %q", v.Message, want)
 	}

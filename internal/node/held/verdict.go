@@ -62,7 +62,7 @@ func (o *opinion) verdict() (v Verdict) {
 	case len(exceeded) > 0:
 		v.Reason, v.about = qos.ReasonLimitNotHeld, about(exceeded, true)
 		v.figure = exceeded[0].track.ratio()
-		v.Message = "Over a minute or more, " + named(exceeded, finding.exceeds) + "; see docs/held.md for what can take more than a class gives"
+		v.Message = "Over a minute or more, " + named(exceeded, finding.exceeds) + "; see docs/held.md for possible reasons"
 	case len(reached) > 0:
 		v.Reason, v.about = qos.ReasonReached, about(reached, false)
 		v.Message = "Reached and held: " + named(onePerLimit(reached), finding.uses)
