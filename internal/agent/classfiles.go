@@ -120,8 +120,8 @@ func (f *classFiles) follow(ctx context.Context, hangup <-chan os.Signal) error 
 }
 
 // poll reads the class files, and applies new content when two polls in a row have read it. The first of these polls
-// returns a channel, which receives a value when poll must be called for the second time. If the machine refused the
-// current content, poll applies it again after retryTime.
+// returns a channel, which receives a value when poll must be called for the second time. Content that the machine has
+// refused is applied again after retryTime.
 func (f *classFiles) poll(ctx context.Context) (again <-chan time.Time) {
 	files := config.Read(f.path, f.kinds, f.read)
 	switch files.Hash {

@@ -163,9 +163,9 @@ func newSettler(delays []time.Duration) *settler {
 	return s
 }
 
-// begin is called at each event. If no delay runs, begin starts the first delay. If the third or a later delay runs,
-// begin restarts the second delay. During the first two delays it changes nothing, so repeated events do not postpone
-// the timer or make it fire all the time.
+// begin is called at each event. If no delay runs, it starts the first delay. If the third or a later delay runs, it
+// restarts the second delay. During the first two delays it changes nothing, so repeated events do not postpone the
+// timer or make it fire all the time.
 func (s *settler) begin() {
 	switch {
 	case s.at == len(s.delays):

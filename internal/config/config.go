@@ -114,8 +114,8 @@ func readOnce(path string) ([]classes.File, error) {
 }
 
 // list returns the names of the class files in a directory, and the directory from which they must be read. Names that
-// begin with a dot are left out. If `path` is a file, list returns path and one empty name. If `path` is a mounted
-// ConfigMap, list returns the directory to which versionLink points, so that all files come from one version.
+// begin with a dot are left out. If `path` is a file, it returns `path` and one empty name. If `path` is a mounted
+// ConfigMap, it returns the directory to which versionLink points, so that all files come from one version.
 func list(path string) (dir string, names []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

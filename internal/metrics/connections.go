@@ -40,7 +40,7 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds a connection. If more than maxConnections connections are then open, add removes one of them from the list
+// add adds a connection. If more than maxConnections connections are then open, it removes one of them from the list
 // and returns it as `surplus`. The caller must close the surplus connection.
 func (c *connections) add(conn net.Conn) (surplus net.Conn) {
 	c.mu.Lock()

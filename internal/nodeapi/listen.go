@@ -22,7 +22,7 @@ const maxSocketPath = 107
 
 var errInUse = errors.New("another process already serves this socket")
 
-// listen creates the socket. If the path is a socket that no process serves, listen replaces this socket. Closing the
+// listen creates the socket. If the path is a socket that no process serves, it replaces this socket. Closing the
 // listener removes the socket's file.
 func listen(ctx context.Context, path string, allowed peers, log *slog.Logger) (net.Listener, error) {
 	if len(path) > maxSocketPath {

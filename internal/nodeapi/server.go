@@ -32,9 +32,9 @@ const (
 	maxReadConnections    = 4
 	maxReadStreams        = 4       // per connection
 	maxReadRequest        = 4 << 10 // bytes
-	readRequestsPerSecond = 10      // on all connections together, without ReportEnforcement; a stream counts once, when it begins
+	readRequestsPerSecond = 10      // on all connections together, except ReportEnforcement; a stream counts once, when it begins
 	readRequestBurst      = 20
-	reportsPerSecond      = 20 // requests ReportEnforcement of a user
+	reportsPerSecond      = 20 // requests of ReportEnforcement by one user
 	reportBurst           = 200
 )
 

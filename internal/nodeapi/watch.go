@@ -20,7 +20,8 @@ const (
 )
 
 // watch sends the present state, and then a new state after every change, if the new state differs from the last one
-// sent. A slow client skips states, because the function `send` waits for the client before watch reads the next state.
+// sent. A slow client skips states, because the next state is read only after the function `send` has waited for the
+// client.
 func watch[T proto.Message](ctx context.Context, s *service, get func() T, send func(T) error) error {
 	var last T
 	for first := true; ; first = false {
@@ -37,8 +38,8 @@ func watch[T proto.Message](ctx context.Context, s *service, get func() T, send 
 	}
 }
 
-// wait returns nil when the pause is over and a change has occurred. If ctx ends or the server stops first, wait
-// returns the error with which the stream must end.
+// wait returns nil when the pause is over and a change has occurred. If ctx ends or the server stops first, it returns
+// the error with which the stream must end.
 func (s *service) wait(ctx context.Context, changed <-chan struct{}, pause time.Duration) error {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

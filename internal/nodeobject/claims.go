@@ -30,9 +30,9 @@ type followed struct {
 	reason, message string
 }
 
-// follow sends the spec to the plugin, unless the running plugin has already accepted or refused it. The result is true if follow sent
-// the spec; the plugin's state that the caller passed is then out of date. While qos-storage has not written the spec of a new object,
-// follow sends nothing, so that the plugin keeps its limits.
+// follow sends the spec to the plugin, unless the running plugin has already accepted or refused it. `sent` is true if
+// it has sent the spec; the plugin's state that the caller passed is then out of date. While qos-storage has not
+// written the spec of a new object, it sends nothing, so that the plugin keeps its limits.
 func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSResources, state nodecache.State) (sent bool, _ error) {
 	wanted := p.claims
 	wanted.uid, wanted.generation, wanted.started = string(object.UID), object.Generation, state.Status.GetPlugin().GetStartedAt().AsTime()

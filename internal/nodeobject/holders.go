@@ -103,9 +103,9 @@ func keepSince(volumes, before []nodeqosv1alpha1.QOSResourceInfo) {
 	})
 }
 
-// add adds a holder to each of its classes. The system default does not count as a class. If another program has set something in
-// place of the system default, or for a volume, add adds this setting to the foreign settings. A restarted container and its
-// predecessor count as one holder.
+// add adds a holder to each of its classes. The system default does not count as a class. If another program has set
+// something in place of the system default, or for a volume, it adds this setting to the foreign settings. A restarted
+// container and its predecessor count as one holder.
 func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1alpha1.Scope, assignments []*qosv1alpha1.Assignment) {
 	for _, a := range assignments {
 		owner := holderKey{qos.Subject{PodUID: podUID, Container: holder.Container, Volume: holder.Volume}, a.GetName()}
@@ -126,7 +126,7 @@ func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1a
 		if a.GetClass() == "" {
 			continue
 		}
-		evicted := holderKey{owner.WithoutVolume(), a.GetName()} // evictions name the container of a volume
+		evicted := holderKey{owner.WithoutVolume(), a.GetName()} // an eviction because of a volume names the volume's container
 		holder.Source, holder.Reason = a.SourceText(), h.reasons[evicted]
 		h.found = append(h.found, found{class: classKey{scope, a.GetName(), a.GetClass()}, holder: new(holder)})
 	}

@@ -17,7 +17,7 @@ import (
 
 // refusedChanges has the refused class changes of running containers. It is safe for concurrent use.
 type refusedChanges struct {
-	changed chan struct{} // has room for one value, which is sent at every difference
+	changed chan struct{} // has room for one value, which is sent at every change
 	mu      sync.Mutex    // guards byPod
 	byPod   map[string][]nodeqosv1alpha1.Refusal
 }

@@ -152,6 +152,6 @@ func isTooLarge(err error) bool {
 	if apierrors.IsRequestEntityTooLargeError(err) {
 		return true
 	}
-	text := fmt.Sprint(err) // etcd's error has no reason of its own: rpctypes.ErrRequestTooLarge, and gRPC's limit of a message
+	text := fmt.Sprint(err) // etcd's errors are recognized by their text: rpctypes.ErrRequestTooLarge, and that of a message above gRPC's limit
 	return strings.Contains(text, "request is too large") || strings.Contains(text, "message larger than max")
 }

@@ -205,7 +205,7 @@ func condition(r *qosv1alpha1.Condition) metav1.Condition {
 	return c
 }
 
-// dated sets the time of a condition's last transition. If the condition had the same status before, dated keeps the
+// dated sets the time of a condition's last transition. If the condition had the same status before, it keeps the
 // earlier time. Otherwise it uses the condition's own time. If the condition has no time, it uses the present time.
 func dated(c metav1.Condition, before []metav1.Condition, now time.Time) metav1.Condition {
 	if c.LastTransitionTime.IsZero() {

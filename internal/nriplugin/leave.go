@@ -19,9 +19,9 @@ var errLeaving = errors.New("qos-nri-plugin is being stopped, so it disconnects 
 // leave ends a session. It answers the running hooks, refuses new containers that would get a class, and closes the
 // connection when no hook is running.
 //
-// NRI has no call with which a plugin unregisters, so the runtime may call a hook while leave closes the connection.
-// The plugin does not answer this hook. If the hook belongs to the creation of a container, the creation fails, because
-// NRI refuses a container if a plugin that validates containers does not answer.
+// NRI has no call with which a plugin unregisters, so the runtime may call a hook while the plugin closes the
+// connection. The plugin does not answer this hook. If the hook belongs to the creation of a container, the creation
+// fails, because NRI refuses a container if a plugin that validates containers does not answer.
 func (s *session) leave(conn *watchedConn) {
 	s.startLeaving(errLeaving)
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)

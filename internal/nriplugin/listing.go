@@ -15,7 +15,7 @@ import (
 // concurrent use.
 type listing struct {
 	mu sync.Mutex
-	// began is the time when the list's first message arrived. complete becomes true with the list's last message.
+	// began is the time when the list's first message arrived. `complete` becomes true with the list's last message.
 	began              time.Time
 	pods, containers   int
 	complete, accepted bool

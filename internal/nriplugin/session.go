@@ -46,7 +46,7 @@ type session struct {
 	events api.EventMask
 	// decodes has the fields of each request that the session decodes.
 	decodes map[protoreflect.FullName]fieldNumbers
-	// The session sends a value to synchronized after each call of Synchronize.
+	// synchronized receives a value after each call of Synchronize.
 	synchronized chan struct{}
 	listing      listing
 	neighbours   neighbours

@@ -52,8 +52,8 @@ func (e *Evictor) evict(ctx context.Context, t *target) {
 	e.report(ctx, t, r, err)
 }
 
-// check reads the pod. It returns "" if the pod may be evicted, else the result of the attempt. check lists the pod,
-// because the shim does not have the permission to get pods.
+// check reads the pod. It returns "" if the pod may be evicted, and otherwise the result of the attempt. It uses a
+// list request, because the shim does not have the permission to get pods.
 func (e *Evictor) check(ctx context.Context, t *target) (result, error) {
 	list, err := e.client.Pods(t.namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, t.name).String(),
@@ -144,8 +144,8 @@ func (e *Evictor) schedule(t *target, r result, err error) {
 	}
 }
 
-// report logs the result and writes an event if the result differs from the pod's previous result. If the API server is
-// unavailable or a permission is missing, report logs this once for all pods.
+// report logs the result and writes an event if the result differs from the pod's previous result. If the API server
+// is unavailable or a permission is missing, it logs this once for all pods.
 func (e *Evictor) report(ctx context.Context, t *target, r result, err error) {
 	if r == unavailable {
 		e.serverLog.Record(err)

@@ -23,9 +23,9 @@ import (
 
 var errFixed = errors.New("this class cannot be changed at run time")
 
-// plan returns the class changes that a running container needs to match the pod's requests. A container without a name
-// stands for the pod itself. `first` is true if the annotations have not changed since the Follower first saw the
-// container or sandbox. In this case, plan keeps the classes that an update has set, because the update may be newer
+// plan returns the class changes that a running container needs to match the pod's requests. A container without a
+// name stands for the pod itself. `first` is true if the annotations have not changed since the Follower first saw the
+// container or sandbox. In this case, it keeps the classes that an update has set, because the update may be newer
 // than the annotations.
 func plan(
 	catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments, first bool,

@@ -112,7 +112,7 @@ func (o *observed) containers() []*qosv1alpha1.ContainerAssignments {
 	return list
 }
 
-// find returns the named container. If the plugin reports both a restarted container and its predecessor, find returns
+// find returns the named container. If the plugin reports both a restarted container and its predecessor, it returns
 // the container whose ID is in the pod's status.
 func (o *observed) find(name string, statuses []corev1.ContainerStatus) *qosv1alpha1.ContainerAssignments {
 	var found *qosv1alpha1.ContainerAssignments

@@ -38,7 +38,7 @@ type podState struct {
 	// refusedAnnotation is the value of the annotation with the classes that the API server has refused, or "". As long
 	// as the annotation would have this value, only the condition is written.
 	refusedAnnotation string
-	// written is the annotation in the latest successful write, and writtenAt the time of this write.
+	// `written` is the annotation in the latest successful write, and `writtenAt` is the time of this write.
 	written   string
 	writtenAt time.Time
 

@@ -69,7 +69,7 @@ func (s *snapshot) observe(pod *corev1.Pod) observed {
 }
 
 // differs returns the pods whose state differs from their state in the earlier snapshot. Each pod is a namespace/name.
-// If the configuration has changed, differs returns all pods, because the new configuration may accept changes that the
+// If the configuration has changed, it returns all pods, because the new configuration may accept changes that the
 // former configuration refused.
 func (s *snapshot) differs(before *snapshot) []string {
 	var keys []string

@@ -38,8 +38,9 @@ func newIdentity() (string, error) {
 	return host + "_" + string(uuid.NewUUID()), nil
 }
 
-// lead calls `run` while this process holds the Lease. The parameter `replica` of run is the name of this process. When ctx ends, lead first
-// waits until `run` has returned, and then releases the Lease. So the next leader writes nothing while this process still writes.
+// lead calls `run` while this process holds the Lease. The parameter `replica` of `run` is the name of this process.
+// When ctx ends, it first waits until `run` has returned, and then releases the Lease. So the next leader writes
+// nothing while this process still writes.
 func lead(
 	ctx context.Context, client kubernetes.Interface, namespace, lease string, run func(ctx context.Context, replica string),
 ) error {

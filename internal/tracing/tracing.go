@@ -138,7 +138,7 @@ func (e *Exporter) next(ctx context.Context) (batch []Span) {
 	return batch
 }
 
-// send sends a batch. If the request fails, send drops the batch.
+// send sends a batch. If the request fails, the batch is dropped.
 func (e *Exporter) send(ctx context.Context, batch []Span) {
 	limit := requestTime
 	if ctx.Err() != nil {

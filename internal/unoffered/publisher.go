@@ -33,7 +33,7 @@ const (
 	// term is the duration of one watch. Each watch begins with all waiting pods, so events that the API server has
 	// deleted because of their age are created again.
 	term = 30 * time.Minute
-	// settle is the delay between two reports, and maxWrites the number of events that one report writes. The reports
+	// settle is the delay between two reports, and maxWrites is the number of events that one report writes. The reports
 	// are slow, so that they do not delay the conditions of the node's pods.
 	settle    = 10 * time.Second
 	maxWrites = 10

@@ -44,7 +44,7 @@ type queue struct {
 	pods []pod
 	// judged are pods that need no event or have one. The API server lets nobody change the extended resources of a pod.
 	judged map[types.UID]struct{}
-	// turns has the namespaces in which an event was written, and `writes` the number of these writes.
+	// `turns` has the namespaces in which an event was written, and `writes` is the number of these writes.
 	turns  map[string]turn
 	writes int
 }
@@ -127,7 +127,8 @@ func (q *queue) next(before time.Time) (next pod, found bool) {
 	return next, found
 }
 
-// written removes a pod that has an event now. If the write failed, written moves the pod to the end, and delays its namespace.
+// written removes a pod that has an event now. If the write failed, it moves the pod to the end, and delays its
+// namespace.
 func (q *queue) written(p pod, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
