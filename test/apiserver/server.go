@@ -18,7 +18,7 @@ type Server struct {
 	mu       sync.Mutex // guards all below
 	down     bool
 	since    time.Time
-	bySecond map[int]int // requests by second, counted from the time since
+	bySecond map[int]int // requests by second, counted from the time `since`
 	byVerb   map[string]int
 	version  int
 	watches  []*watch.RaceFreeFakeWatcher

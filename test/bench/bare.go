@@ -65,7 +65,7 @@ func (s startCalls) write(file, root string) error {
 	return os.WriteFile(file, data, 0o600)
 }
 
-// counts returns the numbers of files that are read and written.
+// counts returns how many files are read, and how many are written.
 func (s startCalls) counts() (reads, writes int) {
 	for _, call := range s.Calls {
 		if call.Data == nil {

@@ -140,7 +140,7 @@ func (t tree) threadsBelow(host FS, dir string) ([]int, error) {
 	}
 
 	for _, name := range names {
-		below, err := t.threadsBelow(host, path.Join(dir, name)) // for a file, this fails as for a cgroup that is gone
+		below, err := t.threadsBelow(host, path.Join(dir, name)) // for a file, this fails as for a removed cgroup
 		if err != nil && !isGone(err) {
 			return nil, err
 		}

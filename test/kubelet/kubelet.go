@@ -170,7 +170,7 @@ func (k *Kubelet) Kill() {
 	life := k.run
 	k.run = nil
 	if life != nil {
-		life.cancel() // while mu is locked, so that connected starts no new stream
+		life.cancel() // while mu is locked, so that the method `connected` starts no new stream
 	}
 	k.announce()
 	k.mu.Unlock()

@@ -34,7 +34,7 @@ type Backend struct {
 	reached map[string]func()
 	// before is called at the beginning of each operation. It is nil if there is nothing to call.
 	before func()
-	// Status and Preview return status together with `unavailable`.
+	// status is what Status and Preview return, together with `unavailable`.
 	status   classes.BackendStatus
 	values   map[string]map[string]string
 	applied  int

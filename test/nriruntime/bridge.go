@@ -73,8 +73,8 @@ func (b *bridge) start(name, version string, options []adaptation.Option) error 
 	return nil
 }
 
-// connected stores the connection to a plugin. stop closes it, because NRI's Adaptation.Stop leaves the connections to
-// plugins open.
+// connected stores the connection to a plugin. The method `stop` closes it, because NRI's Adaptation.Stop leaves the
+// connections to plugins open.
 func (b *bridge) connected(c *ttrpc.Client) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

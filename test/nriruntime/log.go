@@ -16,7 +16,7 @@ import (
 // whole process, without a lock, so routeLog sets it once.
 var routeLog = sync.OnceFunc(func() { nrilog.Set(logger{}) })
 
-// logger passes NRI's log messages to slog. NRI logs connections at info level; logger logs them at debug level.
+// logger passes NRI's log messages to slog. NRI logs connections at info level. They are passed on at debug level.
 type logger struct{}
 
 func (logger) Debugf(ctx context.Context, format string, args ...any) {

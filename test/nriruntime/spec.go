@@ -117,7 +117,7 @@ func (c *container) setResources(resources *api.LinuxResources) {
 	c.resources, c.spec.Unified = resources, resources.Unified
 }
 
-// adjust applies the adjustments of the plugins to the spec. The caller holds Runtime.mu. adjust supports only what the
+// adjust applies the adjustments of the plugins to the spec. The caller holds Runtime.mu. It supports only what the
 // tests need, and returns an error for some other adjustments.
 func (c *container) adjust(a *api.ContainerAdjustment) error {
 	for key, value := range a.GetAnnotations() {

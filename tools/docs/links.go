@@ -61,7 +61,8 @@ func (s *site) resolveLinks(p *page) (problems []error) {
 }
 
 // resolve converts the destination of a link on page `p` to the destination in the site: another page, an image, or a
-// file in the repository. URLs of other sites stay as they are. If `image` is true, resolve also copies the image into the site.
+// file in the repository. URLs of other sites stay as they are. If `image` is true, it also copies the image into the
+// site.
 func (s *site) resolve(p *page, destination string, image bool) (string, error) {
 	link, err := url.Parse(destination)
 	if err != nil || link.Scheme != "" || link.Path == "" {

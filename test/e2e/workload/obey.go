@@ -60,7 +60,7 @@ func obey(file, disk, cached, region string) error {
 		}
 		next := wanted{}
 		if n, _ := fmt.Sscan(string(data), &next.threads, &next.milliseconds, &next.operations, &next.memory, &next.blocks); n == 5 {
-			now.Store(&next) // otherwise it is being written
+			now.Store(&next) // a file that cannot be parsed is being written
 		}
 	}
 }

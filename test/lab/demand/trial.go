@@ -102,7 +102,7 @@ func removeTrials(trials []*trial) (err error) {
 func (t *trial) work(ctx context.Context, begin time.Time) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocks it: the thread ends with the goroutine
+		runtime.LockOSThread() // it is never unlocked, so the thread ends with the goroutine
 		done <- t.operations(ctx, begin)
 	}()
 	return <-done

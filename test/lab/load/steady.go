@@ -51,7 +51,7 @@ func Steady(out io.Writer, name string, rate, seconds int) error {
 }
 
 // offer makes requests in threads, at a rate for some seconds, and returns the results of each second. While all
-// threads are busy, the requests of a twentieth of a second wait, and offer drops further ones, so that a slow disk
+// threads are busy, the requests of a twentieth of a second wait, and further ones are dropped, so that a slow disk
 // does not delay all later requests. The latency of a request does not include this wait.
 func offer(rate, seconds int, threads []func() error) ([]lab.Second, error) {
 	var mu sync.Mutex // guards took

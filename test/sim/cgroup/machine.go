@@ -135,8 +135,8 @@ func (m *Machine) put(name string, n *node) {
 	m.nodes[name] = n
 }
 
-// find returns the file at a path. It follows symbolic links in the path. If the file itself is a symbolic link, find
-// follows it only if `follow` is true.
+// find returns the file at a path. It follows symbolic links in the path. If the file itself is a symbolic link, the
+// link is followed only if `follow` is true.
 func (m *Machine) find(op, name string, follow bool) (string, *node, error) {
 	done, rest := "/", strings.Split(strings.Trim(path.Clean(name), "/"), "/")
 	if rest[0] == "" {

@@ -14,8 +14,8 @@ import (
 // registrationTime limits how long a cut connection stays open for the answer to a registration.
 const registrationTime = time.Second
 
-// cable is a socket that forwards to another socket. cut closes all its connections at once, as when a process is
-// killed.
+// cable is a socket that forwards to another socket. The method `cut` closes all its connections at once, as when a
+// process is killed.
 type cable struct {
 	listener net.Listener
 	to       string

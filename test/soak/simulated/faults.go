@@ -44,8 +44,8 @@ func (m *mortal) takeRefusal() *refusal {
 	return r
 }
 
-// refused reports whether the next write must fail. If so, refused first calls refusal.during. Other goroutines can
-// use the machine during this call, because refused holds no lock.
+// refused reports whether the next write must fail. If so, it first calls refusal.during. It holds no lock during this
+// call, so other goroutines can use the machine.
 func (m *mortal) refused() bool {
 	r := m.takeRefusal()
 	if r != nil {

@@ -31,8 +31,8 @@ type mortal struct {
 // IOPriority implements config.FS.
 func (m *mortal) IOPriority(pid int) (int, error) { return m.machine.IOPriority(pid) }
 
-// kill lets the process make at-1 more writes, and ends it at the write after them. If `at` is 0, kill ends the process
-// now.
+// kill lets the process make at-1 more writes, and ends it at the write after them. If `at` is 0, it ends the process
+// at once.
 func (m *mortal) kill(at int, late bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -116,7 +116,7 @@ func (p *process) endedByItself() error {
 	return fmt.Errorf("the agent has ended: %w", p.err)
 }
 
-// end ends the agent and waits for its goroutines. If the agent was killed, end restores the files that a killed
+// end ends the agent and waits for its goroutines. If the agent was killed, it restores the files that a killed
 // process leaves: the checkpoint at the moment of the kill, and a socket that no process serves.
 func (p *process) end() error {
 	p.cancel()

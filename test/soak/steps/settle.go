@@ -78,7 +78,7 @@ func (r *registration) unsettled(status *qosv1alpha1.StatusResponse) []string {
 	return nil
 }
 
-// revive starts the plugin if it does not run. If a kill was planned and the plugin still runs, revive kills the plugin
+// revive starts the plugin if it does not run. If a kill was planned and the plugin still runs, it kills the plugin
 // and starts it again, so that the kill cannot happen later.
 func (s *Soak) revive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, operationTime)

@@ -62,7 +62,7 @@ type Soak struct {
 	// foreignChanged is true if the foreign groups must be recorded (again) in the field "before": at the beginning, and
 	// after the soak has changed them.
 	foreignChanged bool
-	// calm is true if only pods and containers have changed since the node was settled. While calm is true, an operation
+	// calm is true if only pods and containers have changed since the node was settled. While it is true, an operation
 	// may fail only for a permitted reason.
 	calm bool
 	// sabotaged is the time of the last sabotage. `restarted` is the time of the runtime's last restart.
@@ -268,8 +268,8 @@ func judge(d *operation, err error, calm, others bool) string {
 	return fmt.Sprintf("%s %s failed for an unexpected reason: %v", d.action, d.what, err)
 }
 
-// violated records violations. If there is one that Options.Ignore does not ignore, violated returns ErrViolated, which
-// ends the soak.
+// violated records violations. If Options.Ignore does not ignore all of them, it returns ErrViolated, which ends the
+// soak.
 func (s *Soak) violated(wrong []string) error {
 	s.summary.checks++
 	if s.options.Ignore != nil {

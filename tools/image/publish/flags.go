@@ -23,7 +23,7 @@ type release struct {
 	// image and chart are the repositories to push to. The tag of each is the version of the release.
 	image oci.Name
 	chart name.Tag
-	// name is the name of the chart, and created the time of its files.
+	// `name` is the name of the chart, and `created` is the time of its files.
 	name    string
 	created time.Time
 	// images are the images of the platforms. `builder` is the URI of the system that built them.
@@ -37,7 +37,7 @@ type release struct {
 	sums string
 	// publicKey is the path of the file for the signer's public key.
 	publicKey string
-	// If check is true, the command checks that the registry can be written to, and publishes nothing.
+	// check is true if the command only checks that the registry can be written to, and publishes nothing.
 	check bool
 }
 

@@ -37,8 +37,8 @@ func pushImage(ctx context.Context, r release) (name.Digest, error) {
 	return push(ctx, r.image.Tag, index, func(options ...remote.Option) error { return remote.WriteIndex(r.image.Tag, index, options...) })
 }
 
-// push publishes content under a tag, by calling the function `write`. If the tag already exists with another digest, push
-// returns an error, because published releases do not change.
+// push publishes content under a tag, by calling the function `write`. If the tag already exists with another digest,
+// it returns an error, because published releases do not change.
 func push(ctx context.Context, tag name.Tag, content interface{ Digest() (v1.Hash, error) }, write func(...remote.Option) error) (name.Digest, error) {
 	digest, err := content.Digest()
 	if err != nil {
