@@ -65,7 +65,7 @@ func overwriteInPlace(fd int) {
 	}
 }
 
-// checkDirectory returns an error if a directory is not on the disk, or not only on the disk.
+// checkDirectory returns an error unless a directory is on the disk, and on no other disk.
 func checkDirectory(host iodisks.FS, disk Disk, dir string) error {
 	disks, err := iodisks.NewNode(host).DisksOf(dir)
 	if err != nil {

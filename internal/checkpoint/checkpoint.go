@@ -209,7 +209,8 @@ func (c *Changes) set(change change) error {
 	return nil
 }
 
-// Close writes the file with one line, so that an earlier version of the plugin can read it. Changes can be used after that.
+// Close writes the file with one line, so that an earlier version of the plugin can read it. The Changes can still be
+// used after that.
 func (c *Changes) Close() error {
 	c.writing.Lock()
 	defer c.writing.Unlock()

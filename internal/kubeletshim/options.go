@@ -17,11 +17,12 @@ const (
 	DevicePlugin = "device-plugin"
 	// NodeObject publishes the NodeQOSResources object of the node.
 	NodeObject = "node-object"
-	// PodConditions sets the condition qos.noderesource.dev/Assigned, which lists the pod's classes, on each pod.
+	// PodConditions sets the condition qos.noderesource.dev/Assigned on each pod. It lists the classes of the pod.
 	PodConditions = "pod-conditions"
 	// Events creates an event on a pod when the plugin refuses or changes a class of the pod.
 	Events = "events"
-	// Evictions evicts pods whose class was removed, if the class's resource has onClassRemoved: evict in the class files.
+	// Evictions evicts pods whose class was removed, if the class files set "onClassRemoved: evict" for the class's
+	// resource.
 	Evictions = "evictions"
 )
 

@@ -82,7 +82,7 @@ type Publisher struct {
 	problems problems
 	refused  *refusedChanges
 
-	// The following fields are used only by the goroutine that runs the method work.
+	// The following fields are used only by the goroutine that runs the method `work`.
 	retry   kubeapi.Retry
 	owner   types.UID // UID of the Node when the Node was last read
 	applied applied

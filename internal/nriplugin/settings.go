@@ -182,7 +182,8 @@ func collect(values func(nriSetting) map[string]string) (all classes.Adjustment)
 	return all
 }
 
-// atLeast reports whether an NRI version, e.g. "v0.11.0", is `least` or later. An unknown version is not.
+// atLeast reports whether an NRI version, e.g. "v0.11.0", is `least` or later. It returns false for an unknown
+// version.
 func atLeast(nri, least string) bool {
 	has, err := version.ParseGeneric(nri)
 	return err == nil && has.AtLeast(version.MustParseGeneric(least+".0"))

@@ -159,7 +159,7 @@ func (f fieldNumbers) decode(request proto.Message, unmarshal ttrpc.Unmarshaler)
 	return proto.Unmarshal(picked, request)
 }
 
-// encoded is a protobuf message that is not decoded: unmarshalling only stores the encoded bytes in its field bytes.
+// encoded is a protobuf message that is not decoded: unmarshalling only stores the encoded bytes in its field `bytes`.
 type encoded struct {
 	protoreflect.Message
 	bytes []byte

@@ -177,7 +177,8 @@ func (e *Evictor) report(ctx context.Context, t *target, r result, err error) {
 	}
 }
 
-// reportForbidden logs a missing permission once. It logs again only after forget has found the map e.forbidden empty.
+// reportForbidden logs a missing permission once. It logs again only after the method `forget` has found e.forbidden
+// empty.
 func (e *Evictor) reportForbidden(pod string, err error) {
 	if e.forbiddenLogged {
 		return

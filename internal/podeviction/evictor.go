@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podeviction evicts pods whose class was removed, if the class's resource has onClassRemoved: evict in the class files.
+// Package podeviction evicts pods whose class was removed, if the class files set "onClassRemoved: evict" for the
+// class's resource.
 package podeviction
 
 import (

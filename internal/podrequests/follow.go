@@ -55,7 +55,7 @@ type task struct {
 	hash string
 	// first is true if the annotations have not changed since the Follower first saw the container or sandbox.
 	first bool
-	// tried is true after follow has compared the annotations of this task with the container's classes.
+	// tried is true after the method `follow` has compared the annotations of this task with the container's classes.
 	tried bool
 	// done is true if Follow has nothing to do until the annotations change or, after a refusal, the configuration
 	// changes.

@@ -55,7 +55,7 @@ type Clients struct {
 	Recorder events.EventRecorder
 }
 
-// Controller is a controller for Replica.Run. A type with Informers needs only the method Run.
+// Controller is a controller for Replica.Run. A type that embeds Informers has to add only the method Run.
 type Controller interface {
 	// Start runs, until ctx ends, what every replica runs, even if it is not the leader.
 	Start(ctx context.Context, group *errgroup.Group)

@@ -32,7 +32,7 @@ func NoUpdates(name, has, nri string) string {
 	return fmt.Sprintf("it is not known whether %s %s can hang when an NRI plugin requests an update of a container", name, has)
 }
 
-// atLeast reports whether a version, e.g. "v2.4.2-k3s1", is `least` or later. An unknown version is not.
+// atLeast reports whether a version, e.g. "v2.4.2-k3s1", is `least` or later. It returns false for an unknown version.
 func atLeast(has, least string) bool {
 	v, err := version.ParseGeneric(has)
 	return err == nil && v.AtLeast(version.MustParseGeneric(least))

@@ -46,7 +46,8 @@ func validator(files Files, r runtime) []Finding {
 		"plugin is away, pods start without their classes; if you use this policy, enable the validator (docs/policies.md)", r.name)}}
 }
 
-// in returns whether the validator is on after a configuration file was read. The parameter `before` is the value before.
+// in returns whether a configuration file enables the validator. If the file does not have the setting, it returns
+// `before`.
 func (s validatorSetting) in(file string, before bool) bool {
 	enabled, inTable := before, false
 	for line := range strings.Lines(file) {

@@ -33,7 +33,7 @@ func fieldOf(key string) (template, field string, found bool) {
 	return template, "volumeAttributesClassName", found
 }
 
-// requestsVolumes reports whether a StatefulSet requests something for its volumes with an annotation.
+// requestsVolumes reports whether annotations with this key request something for the volumes of a StatefulSet.
 func requestsVolumes(key string) bool {
 	_, _, found := fieldOf(key)
 	return found

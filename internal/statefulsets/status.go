@@ -42,7 +42,8 @@ func statusOf(object *nodeqosv1alpha1.StatefulSetVolumes, o outcome) nodeqosv1al
 	return status
 }
 
-// template returns the status of a claim template. Without a StatefulSet, no generation is finished.
+// template returns the status of a claim template. If the StatefulSet is missing, FinishedReconciliationGeneration
+// does not change.
 func (o outcome) template(name string, object *nodeqosv1alpha1.StatefulSetVolumes) nodeqosv1alpha1.VolumeClaimTemplateStatus {
 	status, complete := nodeqosv1alpha1.VolumeClaimTemplateStatus{TemplateName: name}, !o.missing
 	for _, s := range o.steps {

@@ -110,7 +110,8 @@ func annotationsOf(object metav1.Object, read func(key string) bool) map[string]
 	return kept
 }
 
-// identityOf returns the metadata that identify an object, its version and its end.
+// identityOf returns the metadata that are kept of every object: its identity, its versions, and the time of its
+// deletion.
 func identityOf(object metav1.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),

@@ -244,7 +244,7 @@ func (p *Publisher) eachNode(ctx context.Context, each func(*nodeqosv1alpha1.Nod
 	}
 }
 
-// entries returns the number of entries in the lists of a node that make its object large.
+// entries returns the number of entries in those lists of a node that can make its object large.
 func entries(status *nodeqosv1alpha1.NodeQOSResourcesStatus) int {
 	count := len(status.Refusals) + len(status.Volumes)
 	for _, resource := range status.QOSResources.All() {

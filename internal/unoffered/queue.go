@@ -99,7 +99,7 @@ func (q *queue) makeRoom(namespace string) bool {
 	return count[namespace] < maxOfNamespace
 }
 
-// judge removes the pods that need no event. It returns whether the offers are older than a pod that needs one.
+// judge removes the pods that need no event. It returns whether the offers are older than a pod that needs an event.
 func (q *queue) judge(o *offers) (outdated bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
