@@ -145,7 +145,7 @@ func (r *recorder) record(call fileCall) {
 	}
 }
 
-// recordDuring returns the reads and writes that are made while do runs.
+// recordDuring returns the reads and writes that are made while the function `do` runs.
 func (r *recorder) recordDuring(do func()) []fileCall {
 	r.set(true)
 	do()

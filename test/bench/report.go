@@ -115,7 +115,7 @@ type verdicts struct {
 	missed    []string
 }
 
-// on compares a measurement with its maximum, and returns a cell of a table. The cell is empty without a maximum.
+// on compares a measurement with its maximum, and returns a cell of a table. The cell is empty if there is no maximum.
 func (v *verdicts) on(what string, measured, most float64) string {
 	switch {
 	case most == 0:

@@ -21,7 +21,8 @@ const (
 	// synchronization, it may use more memory.
 	mostMemory = 30  // MiB, resident
 	mostCPU    = 0.5 // per cent of one CPU, while nothing happens
-	// The plugin with all measurements may use at most these. The memory is in addition to that of the plugin without them.
+	// The plugin with all measurements may use at most these resources. The memory is in addition to that of the plugin
+	// without measurements.
 	mostMemoryOfAll = 12
 	mostCPUOfAll    = 1
 )

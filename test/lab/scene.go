@@ -173,7 +173,7 @@ func (s *Scene) Text() string {
 	return b.String()
 }
 
-// number returns a value with three digits, or with more if it has more before the decimal point.
+// number returns a value with three digits, or with all digits before the decimal point if these are more.
 func number(v float64) string {
 	digits := 2
 	for limit := 9.995; digits > 0 && math.Abs(v) >= limit; limit *= 10 {

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sim combines the simulated resctrl and the simulated cgroups to one machine, and simulates runc on it.
+// Package sim combines the simulated resctrl and the simulated cgroups into one machine, and simulates runc on it.
 package sim
 
 import (

@@ -17,7 +17,7 @@ import (
 // Process has the properties of a process that an OCI runtime sets. A test can change them, as the process itself could.
 type Process struct {
 	OOMScoreAdj int
-	// Limits has the titles of /proc/PID/limits, with the soft and the hard limit.
+	// Limits maps the titles in /proc/PID/limits to the soft and the hard limit.
 	Limits map[string][2]uint64
 	// IOPriority is a value of ioprio_get(2).
 	IOPriority int

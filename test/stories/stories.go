@@ -126,7 +126,7 @@ func (s *Story) Labels() map[string]string {
 	return labels
 }
 
-// Prints returns what the command prints if its file has a content.
+// Prints returns what the command prints if its file has the given content.
 func (c Command) Prints(content string) string {
 	switch {
 	case len(c.words) == 3 && c.words[1] == "cat":

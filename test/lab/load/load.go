@@ -115,7 +115,7 @@ func (s *Source) transfers() (next func() error, err error) {
 	}, nil
 }
 
-// Repeat makes transfers, one after another, until `done` returns true for the duration of the last transfer.
+// Repeat makes transfers, one after another, and passes the duration of each one to `done`, until `done` returns true.
 func (s *Source) Repeat(done func(time.Duration) bool) error {
 	next, err := s.transfers()
 	if err != nil {

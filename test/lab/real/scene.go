@@ -288,7 +288,7 @@ func (e *experiment) removePods(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// lines collects the numbers that a container prints, a line a second.
+// lines collects the numbers that a container prints, in one line each second.
 type lines struct {
 	mu   sync.Mutex // guards text
 	text []byte

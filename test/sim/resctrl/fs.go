@@ -21,7 +21,7 @@ type FS struct {
 	live *mounted // nil while unmounted
 	// limbo is the number of RMIDs in limbo while unmounted.
 	limbo int
-	// offline has the indexes of the domains without CPUs in Spec.Domains.
+	// offline has the domains without CPUs, as indexes of Spec.Domains.
 	offline []int
 	// tasks maps thread IDs to tasks.
 	tasks map[int]*task

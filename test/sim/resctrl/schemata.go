@@ -55,7 +55,7 @@ func (m *mounted) widths(spec Spec) (names, digits int) {
 	return names, digits
 }
 
-// size returns the content of the file size, which has the size in bytes of each mask.
+// size returns the content of the file "size", which has the size of each mask in bytes.
 func (m *mounted) size(spec Spec, closid int) string {
 	names, _ := m.widths(spec)
 	var text strings.Builder

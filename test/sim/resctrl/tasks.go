@@ -75,7 +75,7 @@ func (f *FS) groupOf(t *task) *group {
 	return t.group
 }
 
-// tasksOf returns the text of a group's file tasks. For a control group, it includes the tasks of its monitoring
+// tasksOf returns the text of a group's file "tasks". For a control group, it includes the tasks of its monitoring
 // groups.
 func (f *FS) tasksOf(g *group) string {
 	var text strings.Builder

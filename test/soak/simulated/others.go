@@ -14,7 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// theirCgroup is the cgroup of another service, which has set limits for it.
+// theirCgroup is the cgroup of another service. That service has set its limits.
 const theirCgroup = "/system.slice/theirs.service"
 
 // firstStranger is the first process ID of foreign processes.

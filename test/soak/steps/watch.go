@@ -63,7 +63,7 @@ func (s *Soak) watch(ctx context.Context, operations int) []string {
 	return wrong
 }
 
-// watchForeign checks foreign groups and files, and accepts changes that the action foreigners made.
+// watchForeign checks foreign groups and files, and accepts changes by the action `foreigners`.
 func (s *Soak) watchForeign() ([]string, error) {
 	others, ok := s.site.(Others)
 	if !ok {
