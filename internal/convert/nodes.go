@@ -125,8 +125,8 @@ func (d *document) refuseField(m *yaml.Node, at place, remedy string) {
 
 func isMerge(key *yaml.Node) bool { return key.ShortTag() == yaml.MergeTag }
 
-// mergedNames returns the names of the fields that the value of a merge key adds to a mapping, or to a field below the mapping.
-// path leads from the mapping to that field.
+// mergedNames returns the names of the fields that the value of a merge key adds to a mapping, or to a field below the
+// mapping. `path` leads from the mapping to that field.
 func mergedNames(value *yaml.Node, path ...string) (names []string) {
 	for _, element := range elements(value) {
 		names = append(names, mergedNames(element, path...)...)

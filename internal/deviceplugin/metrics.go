@@ -14,8 +14,8 @@ type metrics struct {
 	devices, unaccounted *prometheus.GaugeVec
 }
 
-// newMetrics creates the metrics and adds them to the registry. It calls registered to get the number of
-// endpoints that the kubelet watches.
+// newMetrics creates the metrics and adds them to the registry. It calls `registered` to get the number of endpoints
+// that the kubelet watches.
 func newMetrics(registry prometheus.Registerer, registered func() float64) *metrics {
 	factory := promauto.With(registry)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{

@@ -231,8 +231,9 @@ func (d *Driver) HandleError(_ context.Context, err error, message string) {
 	d.log.Warn("the DRA driver has failed", "what", message, "error", err)
 }
 
-// WatchHealthStatus sends empty reports until `ctx` ends, because the health of a class is not known here. Kubernetes
-// 1.36 calls a driver without support for reports again every 5 s, and logs a driver that sends none as broken.
+// WatchHealthStatus sends empty reports until `ctx` ends, because the health of a class is not known here. If a driver
+// does not support reports, Kubernetes 1.36 calls it again every 5 s. If a driver sends none, Kubernetes logs it as
+// broken.
 func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
 	for ctx.Err() == nil {
 		select {

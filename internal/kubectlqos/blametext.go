@@ -35,11 +35,11 @@ func findingLines(f *reports.Finding) []string {
 	}
 	for i := range f.Culprits {
 		c := &f.Culprits[i]
-		lines = append(lines, fmt.Sprintf("    %d. %s/%s container %s %s (%.0f%% of what rose, correlation %.2f)", i+1, c.Namespace, c.Pod, c.Name,
+		lines = append(lines, fmt.Sprintf("    %d. %s/%s container %s %s (%.0f%% of the increase, correlation %.2f)", i+1, c.Namespace, c.Pod, c.Name,
 			useText(c.Use), 100*c.Share, c.Correlation), "       "+remedy(c))
 	}
 	if len(f.Own)+len(f.Culprits) == 0 {
-		text := "    nobody is named: no container used more of the same resource with it; look at the host and at the device"
+		text := "    nobody is named: no container used more of the same resource at the same time; look at the host and at the device"
 		if f.Always {
 			text = "    nobody is named: there is no time without waiting to compare with"
 		}
@@ -57,7 +57,7 @@ func findingText(f *reports.Finding) string {
 	case f.Kind == reports.Cache:
 		return fmt.Sprintf("had %s of cache %s, otherwise %s", tables.Decimal(f.During), f.Part, tables.Decimal(f.Before))
 	case f.Always:
-		return fmt.Sprintf("waited for %s %.0f%% of the time, all the time", cmp.Or(what, string(f.Kind)), 100*f.During)
+		return fmt.Sprintf("waited for %s %.0f%% of the time, in the whole history", cmp.Or(what, string(f.Kind)), 100*f.During)
 	}
 	return fmt.Sprintf("waited for %s %.0f%% of the time, otherwise %.0f%%", cmp.Or(what, string(f.Kind)), 100*f.During, 100*f.Before)
 }
@@ -133,7 +133,7 @@ func remedy(c *reports.Culprit) string {
 		return "it does not run any more"
 	}
 	if to == nil {
-		return "no class of this node that it can have limits this use"
+		return "no class that it can have on this node limits this use"
 	}
 	allows := fmt.Sprintf("class %s of %s, whose %s is %s", to.Class, to.Resource, to.Name, amount(c.Measure, to.Bound))
 	if !to.Mutable {

@@ -136,7 +136,8 @@ func draProblems(node *corev1.Node) (problems []string) {
 	return problems
 }
 
-// older reports whether a version is older than another. A version that cannot be parsed counts as older.
+// older reports whether the version `v` is older than the version `than`. A version that cannot be parsed counts as
+// older.
 func older(v, than string) bool {
 	parsed, err := version.ParseGeneric(v)
 	return err != nil || parsed.LessThan(version.MustParseGeneric(than))

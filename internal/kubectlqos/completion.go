@@ -70,7 +70,7 @@ func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc
 	_ = cmd.RegisterFlagCompletionFunc(flag, complete)
 }
 
-// typed returns names with the type of their objects before them, as in node/node-1.
+// typed returns each name with the type `of` before it, as in node/node-1.
 func typed(of string, names []string) []string {
 	for i := range names {
 		names[i] = of + "/" + names[i]

@@ -140,7 +140,7 @@ func (c *clients) eachPage(read func(options metav1.ListOptions) (page metav1.Li
 	}
 }
 
-// summary removes what no table of all nodes shows: all lists that grow with the pods of the node.
+// summary removes all lists that grow with the pods of the node. No table of all nodes shows them.
 func summary(node *nodeqosv1alpha1.NodeQOSResources) nodeqosv1alpha1.NodeQOSResources {
 	for _, r := range node.Status.QOSResources.All() {
 		r.Foreign = nil

@@ -296,7 +296,7 @@ func (v *podView) row(c containerView, resource string, want *classes.Assignment
 	return row
 }
 
-// claimsOfContainer returns the names of the claims that a container uses, for users. It is empty if there are none.
+// claimsOfContainer returns a text with the names of the claims that a container uses, or "" if there are none.
 func claimsOfContainer(pod *corev1.Pod, container string) string {
 	var names []string
 	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {

@@ -187,8 +187,8 @@ func isEphemeral(pod *corev1.Pod, container string) bool {
 	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container })
 }
 
-// annotate reads the pod, and writes the annotation that the function `decide` returns for it. If another client changes the
-// pod at the same time, annotate reads the pod and calls decide again.
+// annotate reads the pod, and writes the annotation that the function `decide` returns for it. If another client
+// changes the pod at the same time, annotate reads the pod and calls `decide` again.
 func (o *setCommand) annotate(ctx context.Context, api *clients, decide func(*corev1.Pod) (key, value string, err error)) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		pod, err := api.getPod(ctx, o.name)

@@ -55,7 +55,7 @@ func (r *setRig) refusesAfter(t *testing.T, wait time.Duration, message string) 
 }
 
 // assignsAfter makes the node report new classes of k8s.io/rdt for containers, some time after the annotations of pod p
-// have changed. For pairs, see holds.
+// have changed. `pairs` has the form that holds describes.
 func (r *setRig) assignsAfter(t *testing.T, wait time.Duration, pairs string) {
 	r.afterPatch(wait, func() { r.holds(t, pairs) })
 }

@@ -106,8 +106,8 @@ type settingPlan struct {
 
 func (p *settingPlan) unchanged() bool { return p.value == p.had }
 
-// newSettingPlan makes a plan for a change. It returns an error if the node lacks a requested class, or if nobody would make
-// the change; otherwise the node decides. An empty container means all containers.
+// newSettingPlan makes a plan for a change. It returns an error if the node lacks a requested class, or if no shim
+// would make the change. Otherwise the node decides later. If `container` is empty, the change is for all containers.
 func newSettingPlan(
 	pod *corev1.Pod, node *nodeqosv1alpha1.NodeQOSResources, container string, c change, now time.Time,
 ) (*settingPlan, error) {

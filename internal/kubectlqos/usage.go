@@ -24,7 +24,8 @@ const usageAtOnce = 20
 // maxNotes is the maximum number of notes on nodes or pods that a command prints at once.
 const maxNotes = 10
 
-// firstNotes returns a line for each of the first notes, and one that counts the others. The parameter `others` says how to see them.
+// firstNotes returns a line for each of the first maxNotes notes, and one that counts the rest. `others` says how to
+// see the rest.
 func firstNotes(notes []string, others string) string {
 	var b strings.Builder
 	for _, note := range notes[:min(len(notes), maxNotes)] {

@@ -43,7 +43,8 @@ status:
   - {podUID: u1, container: setup, path: /init, claim: a/data, class: silver, state: NotEnforced, reason: NotRunning}
 `
 
-// endpointOf returns the CSI endpoint of a replica whose informers have the objects in `manifests` and in the manifest node.
+// endpointOf returns the CSI endpoint of a replica whose informers have the objects in `manifests`, and the object
+// `node`.
 func endpointOf(t *testing.T, manifests, node string) *csiEndpoint {
 	t.Helper()
 	objects, pods := read(t, manifests)

@@ -31,7 +31,7 @@ const (
 	parameterThroughput = "throughput"
 )
 
-// Requested returns the requests of a claim that have the names of parameters, or nil if there are none.
+// Requested returns the requests of a claim for iops and throughput, or nil if there are none.
 func Requested(claim *corev1.PersistentVolumeClaim) (requested corev1.ResourceList) {
 	for _, name := range []corev1.ResourceName{parameterIOPS, parameterThroughput} {
 		if quantity, ok := claim.Spec.Resources.Requests[name]; ok {

@@ -159,7 +159,7 @@ func volumesOf(places []place) (kept []corev1.Volume) {
 	return kept
 }
 
-// containersOf returns those containers of a list that have places. They have nothing but their places.
+// containersOf returns those containers of a list that have places. Each has only its name and its places.
 func containersOf(list []corev1.Container, places []place) (kept []corev1.Container) {
 	for i := range list {
 		container := corev1.Container{Name: list[i].Name}
