@@ -125,8 +125,7 @@ func (o *calibrateOptions) save(cmd *cobra.Command, data []byte) (err error) {
 }
 
 // untilTerminalIsGone returns a context that also ends with the terminal (SIGHUP), or with the program that reads the
-// output (SIGPIPE). Otherwise these signals would end the process before it has restored the settings of the disk's
-// queue.
+// output (SIGPIPE). Otherwise these signals would end the process before the settings of the disk's queue are restored.
 func untilTerminalIsGone(ctx context.Context) (context.Context, context.CancelFunc) {
 	signals := []os.Signal{syscall.SIGPIPE}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it, so that the measurement goes on

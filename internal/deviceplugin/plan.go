@@ -64,8 +64,8 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 	return list
 }
 
-// insert adds `c` to a list. If the list already has a class with the same extended resource, only one of the two classes
-// stays in the list, and the other one is added to its field `others`.
+// insert adds `c` to a list. If the list already has a class with the same extended resource, only one of the two
+// classes stays in the list, and insert adds the other class to the field `others` of that class.
 func insert(list []class, c class) []class {
 	i := slices.IndexFunc(list, func(other class) bool { return other.extended == c.extended })
 	if i < 0 {

@@ -34,7 +34,8 @@ func (d *door) pass(ctx context.Context) {
 	}
 }
 
-// TestAllClassesAreRegisteredAtTheSameTime uses a kubelet that answers no registration before it has got those of all classes.
+// TestAllClassesAreRegisteredAtTheSameTime uses a kubelet that answers registrations only after it has got those of all
+// classes.
 func TestAllClassesAreRegisteredAtTheSameTime(t *testing.T) {
 	const number = 30
 	r := newRig(t, forever)

@@ -53,8 +53,8 @@ func (d *Driver) prepare(claim *resourcev1.ResourceClaim) (result kubeletplugin.
 	return result
 }
 
-// isOf reports whether a claim still has the recorded allocations. A claim can be allocated again before the kubelet has unprepared it, e.g.
-// if its pod was deleted by force while the node was away.
+// isOf reports whether a claim still has the recorded allocations. A claim can be allocated again before the kubelet
+// has unprepared it, e.g. if its pod was deleted by force while the node was offline.
 func (p prepared) isOf(claim *resourcev1.ResourceClaim) bool {
 	return slices.EqualFunc(p.Allocations, resultsOf(claim), func(a allocation, r *resourcev1.DeviceRequestAllocationResult) bool {
 		sameShare := a.ShareID == r.ShareID || a.ShareID != nil && r.ShareID != nil && *a.ShareID == *r.ShareID

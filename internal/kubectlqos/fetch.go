@@ -77,7 +77,8 @@ func dial(ctx context.Context, dialer httpstream.Dialer) (httpstream.Connection,
 	}
 }
 
-// get sends a request over the streams of one forwarded connection. The node writes to one of them if it cannot connect.
+// get sends a request over the streams of one forwarded connection. If the node cannot connect to the port, it writes
+// the reason to the stream for errors.
 func get(ctx context.Context, connection httpstream.Connection, port int32, path string) ([]byte, error) {
 	streams := map[string]httpstream.Stream{}
 	for _, kind := range []string{corev1.StreamTypeError, corev1.StreamTypeData} { // the node expects this order

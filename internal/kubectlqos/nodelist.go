@@ -26,11 +26,12 @@ const nodesPerPage = 500
 // namesOnly is the media type of lists whose objects have only metadata.
 const namesOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-// readNodes requests one page of the NodeQOSResources, passes each of them to a function, and returns the metadata of the page.
+// readNodes requests one page of the NodeQOSResources, passes each object to `each`, and returns the metadata of the
+// page.
 type readNodes func(ctx context.Context, mediaType string, page metav1.ListOptions, each func(*nodeqosv1alpha1.NodeQOSResources)) (metav1.ListMeta, error)
 
-// newReadNodes returns a function that decodes the nodes one after another while it receives them. An object can have more than 1 MiB,
-// mostly of holders, so that a decoded page of them would need much memory.
+// newReadNodes returns a function that decodes the nodes one after another while it receives them. An object can have
+// more than 1 MiB, mostly of holders, so a decoded page of objects would need much memory.
 func newReadNodes(core kubernetes.Interface) readNodes {
 	return func(
 		ctx context.Context, mediaType string, page metav1.ListOptions, each func(*nodeqosv1alpha1.NodeQOSResources),
@@ -159,11 +160,11 @@ func (c *clients) summaries(ctx context.Context) (nodes []nodeqosv1alpha1.NodeQO
 	return nodes, err
 }
 
-// fewNodes is the largest number of nodes that are read one by one. More are read with the list of all nodes.
+// fewNodes is the largest number of nodes that are read one by one. If there are more, the list of all nodes is read.
 const fewNodes = 20
 
-// nodesOf returns the NodeQOSResources of the nodes of pods, with their holders. If a pod has no node, or there are many nodes, it also
-// returns the others, without their holders.
+// nodesOf returns the NodeQOSResources of the nodes of pods, with their holders. If a pod has no node, or if there are
+// many nodes, it also returns the other nodes of the cluster, without their holders.
 func (c *clients) nodesOf(ctx context.Context, pods []corev1.Pod) (nodes []nodeqosv1alpha1.NodeQOSResources, err error) {
 	of := map[string]bool{}
 	for i := range pods {

@@ -66,7 +66,8 @@ func (o *resizeCommand) successor(set *appsv1.StatefulSet) *appsv1.StatefulSet {
 	return next
 }
 
-// orphaning returns the options to delete a StatefulSet without its pods and claims, unless it has changed.
+// orphaning returns the options to delete a StatefulSet without its pods and claims, unless the StatefulSet has
+// changed.
 func orphaning(set *appsv1.StatefulSet) metav1.DeleteOptions {
 	return metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationOrphan), Preconditions: metav1.NewUIDPreconditions(string(set.UID))}
 }
@@ -83,8 +84,8 @@ func created(set *appsv1.StatefulSet) *appsv1.StatefulSet {
 	return set
 }
 
-// replace deletes the StatefulSet without its pods and claims, and creates its successor. Before, it stores the manifest of the successor
-// in a file, which stays if the creation fails.
+// replace deletes the StatefulSet without its pods and claims, and creates its successor. Before that, it stores the
+// manifest of the successor in a file, which stays if the creation fails.
 func (o *resizeCommand) replace(ctx context.Context, api *clients, planned *appsv1.StatefulSet) error {
 	present, err := api.getStatefulSet(ctx, o.name)
 	if err != nil {

@@ -88,8 +88,8 @@ func over(ctx context.Context) bool {
 }
 
 // look reads the pod and its node, and compares them with the plan. `done` is true if all containers have their class.
-// Otherwise `refused` is the reason why the node refuses the change, if it does. `stale` is true if the refusal may belong to
-// an earlier change.
+// If the node refuses the change, `refused` is the reason. `stale` is true if the refusal may belong to an earlier
+// change.
 func (o *setCommand) look(ctx context.Context, api *clients, plan *settingPlan) (done bool, refused string, stale bool, err error) {
 	pod, err := api.core.CoreV1().Pods(plan.pod.Namespace).Get(ctx, plan.pod.Name, metav1.GetOptions{})
 	switch {

@@ -20,7 +20,7 @@ import (
 
 // workloadType is a kind of objects that have pods.
 type workloadType struct {
-	// names has the name of the type in commands, and its other names.
+	// names has the names of the type in commands. Messages use the first one.
 	names []string
 	// `selector` returns the label selector of an object's pods. `list` lists the objects of the type.
 	selector func(ctx context.Context, api *clients, name string) (*metav1.LabelSelector, error)

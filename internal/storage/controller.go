@@ -199,7 +199,8 @@ func (c *controller) reconcile(ctx context.Context, node string) error {
 	return c.write(ctx, node, spec)
 }
 
-// untilWrite returns how long the controller must wait before it may write the object of a node. If the result is 0, it counts a write.
+// untilWrite returns how long the controller must wait before it may write the object of a node. If the result is 0,
+// untilWrite counts a write.
 func (c *controller) untilWrite(node string) time.Duration {
 	limiter := c.writes[node]
 	if limiter == nil {

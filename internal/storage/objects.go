@@ -209,8 +209,8 @@ func (o *objects) classOf(
 	return class, problem
 }
 
-// errRequestsIgnored is reported for a claim in the form of KEP-3751's first revision. The API server accepts it, but
-// only "qos-storage defaults" reads the requests, and then sets the class of the claim.
+// errRequestsIgnored is reported for a claim in the form of KEP-3751's first revision. The API server accepts such
+// requests, but only "qos-storage defaults" reads them, and then sets the class of the claim.
 var errRequestsIgnored = errors.New("the requests of iops and throughput have no effect, because the claim has no VolumeAttributesClass; " +
 	"set volumeAttributesClassName")
 
