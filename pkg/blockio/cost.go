@@ -131,8 +131,8 @@ func (r *resolver) resolveCosts(entries []cost) map[iocgroup.Device]iocgroup.Cos
 	return costs
 }
 
-// costDisks returns the disks in `matches` for which iocost can have the parameters, and the reasons why it cannot for
-// the others.
+// costDisks returns the disks in `matches` for which iocost can have the parameters. `reasons` says why the other disks
+// cannot have them.
 func (r *resolver) costDisks(entry *cost, matches []iocgroup.Disk) (disks []iocgroup.Disk, reasons []string) {
 	what := "the cost model for " + entry.pattern
 	switch {

@@ -54,8 +54,8 @@ type BackendConfig interface {
 
 // External is a BackendConfig whose classes another program enforces.
 type External interface {
-	// EnforcerUser returns the ID of the user that may report whether this program enforces the classes. `named` is
-	// false if only root may.
+	// EnforcerUser returns the ID of the user that may report on the enforcement of the classes. `named` is false if
+	// only root may.
 	EnforcerUser() (user uint32, named bool)
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 )
 
-// Owners has the subjects that occupy slots of a class, each with a number above 0.
+// Owners maps each subject that occupies a slot of a class to the number of its holders and reservations.
 type Owners map[qos.Subject]int
 
 // CheckRoom returns a *RequestError if a holder cannot have an assignment because the class does not exist or has no free slot. The

@@ -156,8 +156,7 @@ type Spec struct {
 	CPUPeriod, CPUShares  uint64
 	// Settings has the values of those fields that an Adjustment can set. It is nil except during the creation of the container.
 	Settings Adjustment
-	// Originals has the values that the container would have without classes, of the fields that classes have set.
-	// container.
+	// Originals has the values that the container would have without classes, for the fields that classes have set.
 	Originals Adjustment
 }
 

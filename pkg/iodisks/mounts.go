@@ -39,7 +39,7 @@ var (
 
 // aliasedDirs returns the directories of an alias. It takes them from the mounts of running pods, because the runtime
 // and the kubelet can be configured to use other directories than usual. Without such mounts, it returns the usual
-// directories that exist. It returns none for writable layers that are no overlays.
+// directories that exist. It returns none for writable layers that are not overlays.
 func (t *mountTable) aliasedDirs(alias string) ([]string, error) {
 	match, usual := func(m *mount) []string { return layerDir.FindStringSubmatch(m.layer) },
 		[]string{"/var/lib/containerd", "/var/lib/containers/storage"}
@@ -97,7 +97,7 @@ func upperDir(m mountinfo.Mount) string {
 	return ""
 }
 
-// plainRoots returns the root directories that are no overlays. Containers have them with the snapshotters for device
+// plainRoots returns the root directories that are not overlays. Containers have them with the snapshotters for device
 // mapper, ZFS, btrfs and plain directories.
 func (t *mountTable) plainRoots() (roots []*mount) {
 	for _, mount := range t.all {
@@ -108,7 +108,7 @@ func (t *mountTable) plainRoots() (roots []*mount) {
 	return roots
 }
 
-// disksOfRoots returns the disks of the root directories that are no overlays. It returns an error for devices of
+// disksOfRoots returns the disks of the root directories that are not overlays. It returns an error for devices of
 // single containers, because a class cannot name the device of each container.
 func (n *Node) disksOfRoots() (disks []iocgroup.Disk, err error) {
 	reasons := map[string]bool{}

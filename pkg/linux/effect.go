@@ -163,7 +163,7 @@ func (o Options) hasSwap() bool {
 	return err == nil && strings.Contains(text, "\n")
 }
 
-// limited has the reasons why properties of a class have no effect on a container that has them, or harm it.
+// limited returns the reasons why properties of a class have no effect on a container that has them, or harm it.
 func (b *Backend) limited(target classes.Holder, c class, adjustment classes.Adjustment) string {
 	dir, err := b.opts.Tree.UnifiedDir(target)
 	var notes []string

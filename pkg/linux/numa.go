@@ -117,8 +117,9 @@ func nodesText(nodes []int) string {
 	return strings.Join(parts, ",")
 }
 
-// parseNUMA returns the text of the memory policy from the first line of /proc/PID/numa_maps. The mode is between the address and the
-// first word with a "=", and may have a blank. A policy that no class can have, e.g. one with flags, is no error: the process has set it.
+// parseNUMA returns the text of the memory policy from the first line of /proc/PID/numa_maps. The mode is between the
+// address and the first word with a "=", and may have a blank. A policy that no class can have, e.g. one with flags, is
+// not an error: the process has set it.
 func parseNUMA(maps string) (string, error) {
 	line, _, _ := strings.Cut(maps, "\n")
 	_, rest, _ := strings.Cut(line, " ")

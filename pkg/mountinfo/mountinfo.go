@@ -69,9 +69,10 @@ func Open(files Files, file string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(data)), err
 }
 
-// Read passes the mounts in a file to `visit`, in the order of the file. It skips lines that are no mounts. If an error
-// occurs, Read has passed the mounts before the error. The kernel lists mounts in the order in which they were made, so
-// these are the oldest mounts. After `limit` bytes, the error is ErrTooLarge, and it names the mount with the longest line.
+// Read passes the mounts in a file to `visit`, in the order of the file. It skips lines that are not mounts. If an
+// error occurs, Read has passed the mounts before the error. The kernel lists mounts in the order in which they were
+// made, so these are the oldest mounts. After `limit` bytes, the error is ErrTooLarge, and it names the mount with the
+// longest line.
 func Read(files Files, file string, limit int64, visit func(Mount)) error {
 	in, err := Open(files, file)
 	if err != nil {

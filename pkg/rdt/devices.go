@@ -172,7 +172,7 @@ func (c *deviceChange) on(info resctrl.Info) *deviceChange {
 	return c
 }
 
-// back returns the masks that undo the change. For a cache that has appeared with its CPUs since, this is the whole
+// back returns the masks that undo the change. For a cache that has since appeared with its CPUs, this is the whole
 // mask.
 func (c *deviceChange) back(info resctrl.Info) resctrl.Schemata {
 	if c.from == nil {

@@ -81,7 +81,8 @@ func (m *machine) foreign() []string {
 }
 
 // closidUses describes what uses CLOSIDs (or RMIDs, if these are fewer) apart from the configured classes. `used` is
-// their number. `former` has the groups of former classes that are kept. A pseudo-locked group has no CLOSID.
+// the number of CLOSIDs or RMIDs that these use. `former` has the groups of former classes that are kept. A
+// pseudo-locked group has no CLOSID.
 func (m *machine) closidUses(former []string) (texts []string, used int) {
 	add := func(n int, format string, args ...any) {
 		if n > 0 {

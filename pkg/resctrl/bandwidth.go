@@ -179,7 +179,7 @@ func (b BandwidthInfo) Near(written, got uint64) bool {
 	return got == written || got < expected+b.Granularity && got+b.Granularity > expected
 }
 
-// Faulty reports whether the kernel would read back a value that rounding to a step does not explain.
+// Faulty reports whether a written value reads back as a value that rounding to a step does not explain.
 func (b BandwidthInfo) Faulty(value uint64) bool {
 	got := b.ReadBack(value)
 	return max(got, value)-min(got, value) > 2*b.Granularity

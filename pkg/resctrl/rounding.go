@@ -18,8 +18,8 @@ func (i Info) ToWrite(values Schemata) Schemata {
 	return i.withBandwidth(values, BandwidthInfo.ToWrite)
 }
 
-// withBandwidth returns a copy of the values in which `of` has replaced each memory bandwidth. It changes nothing if
-// the CPU has no control of bandwidth.
+// withBandwidth returns a copy of the values in which each memory bandwidth is replaced by the result of `of`. It
+// changes nothing if the CPU has no control of bandwidth.
 func (i Info) withBandwidth(values Schemata, of func(BandwidthInfo, uint64) uint64) Schemata {
 	changed := maps.Clone(values)
 	for domain, value := range values {

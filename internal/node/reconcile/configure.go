@@ -21,8 +21,8 @@ type Previewer interface {
 	Preview(ctx context.Context, config classes.BackendConfig) (classes.BackendStatus, error)
 }
 
-// Check returns the resources that a set of class files would offer, and an error if the files could not be made live on
-// this machine. It changes nothing. A resource that the machine lacks is unavailable, which is no error.
+// Check returns the resources that a set of class files would offer, and an error if the files could not be made live
+// on this machine. It changes nothing. A resource that the machine lacks is unavailable, which is not an error.
 func (g *configurer) Check(ctx context.Context, files classes.FileSet) ([]state.ResourceStatus, error) {
 	if files.Err != nil {
 		return nil, files.Err
@@ -65,7 +65,7 @@ func (g *configurer) preview(ctx context.Context, resource state.Resource) (stat
 
 // Configure makes a set of class files the live configuration. It applies all files or none. If it returns an error,
 // the previous configuration stays live, and the store's Status reports the error. A resource that the machine lacks is
-// no error: Configure offers it as unavailable.
+// not an error: Configure offers it as unavailable.
 func (g *configurer) Configure(ctx context.Context, files classes.FileSet) error {
 	if err := g.acquire(ctx); err != nil {
 		return err

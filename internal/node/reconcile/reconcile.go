@@ -229,9 +229,9 @@ func (r *Reconciler) observeStep(ctx context.Context, e state.Holding, s Step) {
 // containerd was restarted.
 //
 // A container without a PID has ended if it has no cgroup any more and the runtime reports the PIDs of other
-// containers. Such a container is ending while the plugin registers: containerd then lists it as running, without a
-// PID, and does not report its end again. If the runtime reports no PIDs, a missing cgroup proves nothing: CRI-O before
-// 1.36 reports none, and the cgroup of e.g. a Kata container is not on the host.
+// containers. This is so if the container was ending when the plugin registered: containerd then lists it as running,
+// without a PID, and does not report its end again. If the runtime reports no PIDs, a missing cgroup proves nothing:
+// CRI-O before 1.36 reports none, and the cgroup of e.g. a Kata container is not on the host.
 func (r *Reconciler) hasEnded(ctx context.Context, e state.Holding, observeErr error) bool {
 	switch {
 	case errors.Is(observeErr, classes.ErrEnded), errors.Is(observeErr, fs.ErrNotExist) && e.Container == "":

@@ -136,8 +136,8 @@ func (f *enforcer) made(e state.Holding, steps ...Step) {
 }
 
 // possible returns an error if a container would have to change a property that a runtime sets only when it creates the
-// container. If both classes set a stale property alike, the container itself has changed the property, and can be
-// moved nevertheless.
+// container. If both classes set a stale property alike, the container itself has changed the property, and can still
+// be moved.
 func (f *enforcer) possible(h classes.Holder, steps []Step) error {
 	for _, s := range steps {
 		if s.From != s.To && s.stale != "" && !f.setAlike(h, s) {

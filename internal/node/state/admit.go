@@ -99,7 +99,7 @@ func (s *Store) AdmitPod(h classes.Holder) (Holding, error) {
 // container was created while the plugin was not connected, Start admits the container to the classes that it requests.
 //
 // If Start or Finish returns an error, the caller must end the container's processes and call StartRefused. Some
-// runtimes start the container nevertheless, so a request that was not admitted stays pending until the container ends.
+// runtimes start the container even then, so a request that was not admitted stays pending until the container ends.
 func (s *Store) Start(h classes.Holder) (container Holding, volumes []Holding, err error) {
 	defer s.lock()()
 	n := &s.node
@@ -206,7 +206,7 @@ func (s *Store) Finish(e Holding, err error) error {
 }
 
 // StartRefused records that the processes of a container whose start was refused were ended, as far as possible. If the
-// runtime starts the container nevertheless, the reconciler enforces its classes and those of its volumes from now on.
+// runtime still starts the container, the reconciler enforces its classes and those of its volumes from now on.
 func (s *Store) StartRefused(id string) {
 	defer s.lock()()
 	s.node.endStart(id)

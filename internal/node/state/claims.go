@@ -10,8 +10,8 @@ import (
 )
 
 // FollowClaims replaces the claims of the node's volumes. It changes only the desired classes of volumes, which the
-// next reconcile enforces. The function `redefined` reports whether the limits of a class have changed. A volume of such a
-// class counts as not in the class until a hook or the reconciler has enforced or observed the new limits.
+// next reconcile enforces. The function `redefined` reports whether the limits of a class have changed. Until a hook or
+// the reconciler has enforced or observed the new limits, a volume of such a class counts as outside of the class.
 func (s *Store) FollowClaims(volumes []classes.ClaimedVolume, redefined func(class string) bool) {
 	defer s.lock()()
 	n := &s.node

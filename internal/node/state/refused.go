@@ -136,9 +136,10 @@ func (s *Store) Refuse(h classes.Holder, err error) error {
 	return s.node.refuse(h, err)
 }
 
-// ExpireRefused removes refusals that were not repeated for ten minutes, and those of subjects that have a newer
-// holder with all its classes. The hooks do not remove the latter if the newer holder was started while the plugin was not
-// connected, or does not request a class for the volume any more. ExpireRefused must be called periodically.
+// ExpireRefused removes refusals that were not repeated for ten minutes, and those of subjects that have a newer holder
+// with all its classes. The hooks do not remove the refusals of such subjects if the newer holder was started while the
+// plugin was not connected, or does not request a class for the volume any more. ExpireRefused must be called
+// periodically.
 func (s *Store) ExpireRefused() {
 	defer s.lock()()
 	n := &s.node

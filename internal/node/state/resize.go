@@ -14,9 +14,9 @@ import (
 // Resizing has the state of a container after a change by the runtime.
 type Resizing struct {
 	Spec classes.Spec
-	// `Since` is the time of the first such change after the reconciler last compared the container with its classes,
-	// or zero. Later changes do not delay the next comparison, because the kubelet requests a refused change again and
-	// again.
+	// `Since` is the time of the first such change since the reconciler last compared the container with its classes.
+	// It is zero if there was none. Later changes do not delay the next comparison, because the kubelet requests a
+	// refused change again and again.
 	Since time.Time
 }
 

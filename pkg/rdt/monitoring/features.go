@@ -55,7 +55,7 @@ func (s Selection) Lacks(info resctrl.Info) (lacks []Feature) {
 	return lacks
 }
 
-// monitorsBandwidth reports whether memory bandwidth is monitored. If so, missing counters of it are reported.
+// monitorsBandwidth reports whether memory bandwidth is monitored. If it is, missing counters are reported.
 func (s Selection) monitorsBandwidth() bool { return slices.Contains(s.Events(), resctrl.MBMTotal) }
 
 // uses reports whether a selected feature has its events in a directory below info/.

@@ -36,10 +36,10 @@ type change struct {
 // planCounters returns the changes that share the counters of memory bandwidth between users. `free` has the number of
 // counters that no group has, by cache. The changes that take away counters are the first ones.
 //
-// Counters of all transfers are more important than counters of transfers within a NUMA node, so all users get the
-// former before any user gets the latter. For each of the two kinds, control groups come first, in the order of
-// `users`. The containers share the rest evenly between classes, and between the pods of a class, as they share RMIDs.
-// If a group is not a user, its counters are never taken away.
+// Counters of all transfers are more important than counters of transfers within a NUMA node: no user gets the second
+// kind before all users have the first kind. For each kind, control groups come first, in the order of `users`. The
+// containers share the rest evenly between classes, and between the pods of a class, as they share RMIDs. If a group is
+// not a user, its counters are never taken away.
 //
 // If `anew` is true, the present counters of containers do not matter. Each counter goes to the containers that have
 // waited longest for it.
