@@ -355,7 +355,7 @@ func TestWithCgroupV1NothingIsRecorded(t *testing.T) {
 		})
 		m.RecordHistory(t.Context())
 		_, err := m.Blame(t.Context(), blame.Request{})
-		const want = "nothing is recorded: this node uses cgroup v1, which counts no waiting by container; boot it with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"
+		const want = "nothing is recorded: this node uses cgroup v1, which does not count how long a container waits; boot it with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"
 		if !errors.Is(err, history.ErrNotRecorded) || err.Error() != want {
 			t.Errorf("%s: error is %v, want %s", name, err, want)
 		}

@@ -72,7 +72,7 @@ func TestANewPodIsRefusedADrainingClass(t *testing.T) {
 	p := newPopulated(t)
 	p.mustConfigure(t, withoutGold())
 	const want = `class "gold" of k8s.io/rdt does not exist on this node; available: silver, bronze; the class was removed from the class ` +
-		`files, and only the pods that have it keep it (requested by annotation qos.noderesource.dev/pod)`
+		`files, and only pods that already have it keep it (requested by annotation qos.noderesource.dev/pod)`
 	if _, err := p.run(t, p.pod(t, "late", "rdt=gold")); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the error is %v, want %s", err, want)
 	}

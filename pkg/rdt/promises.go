@@ -83,7 +83,7 @@ func bandwidthPromises(schemata resctrl.Schemata, info resctrl.Info, memory floa
 			p.Bound = memory * float64(value) / 100 / float64(len(info.Bandwidth.Domains))
 		}
 		if p.Bound == 0 {
-			p.Unknown = "the firmware does not report the memory bandwidth of which the class has a part in per cent"
+			p.Unknown = "the firmware does not report the whole memory bandwidth, and the share of the class is in per cent"
 		}
 		promises = append(promises, p)
 	}

@@ -75,7 +75,7 @@ func NewCounters(fs FS, tree Tree) *Counters {
 // Supported returns an error if this machine has no counters.
 func (c *Counters) Supported() error {
 	if !c.tree.Unified() {
-		return errors.New("this node uses cgroup v1, which counts no waiting by container; boot it with cgroup v2 (systemd.unified_cgroup_hierarchy=1)")
+		return errors.New("this node uses cgroup v1, which does not count how long a container waits; boot it with cgroup v2 (systemd.unified_cgroup_hierarchy=1)")
 	}
 	return nil
 }

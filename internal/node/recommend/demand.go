@@ -84,7 +84,7 @@ func (v *view) demand(of resource, promises map[string][]classes.Promise, presen
 	case of.shared:
 		return nil, `the container is not monitored; add "monitoring: containers" to the class file`
 	}
-	return nil, "the history does not have what its classes limit"
+	return nil, "the history has none of the values that its classes limit"
 }
 
 // held reports for each point whether a limit of the present class was reached.

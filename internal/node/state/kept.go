@@ -102,7 +102,7 @@ func (n *node) updateOf(refused *classes.RequestError) *classes.Assignment {
 func (n *node) explained(err error) error {
 	if refused, ok := errors.AsType[*classes.RequestError](err); ok && refused.Class != classes.SystemDefault &&
 		n.live.Drains(refused.Assignment) && n.table.InUse(refused.Resource, refused.Class) > 0 {
-		refused.Problem += "; the class was removed from the class files, and only the pods that have it keep it"
+		refused.Problem += "; the class was removed from the class files, and only pods that already have it keep it"
 	}
 	return err
 }
