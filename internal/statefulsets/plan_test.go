@@ -241,7 +241,7 @@ func TestPlan(t *testing.T) {
 			"data-db-0 patch 20Gi", "data-db-1 pending: pod db-1 does not use the claim", "data-db-2 patch 20Gi"}},
 		{"a StatefulSet that its controller has not observed", "data=20Gi", []change{func(s snapshot) {
 			s.set.Generation, s.set.Spec.Replicas = 3, new(int32(1))
-		}}, []string{"data-db-0 pending: the StatefulSet controller has not observed the newest StatefulSet yet"}},
+		}}, []string{"data-db-0 pending: the StatefulSet controller has not observed the newest version of the StatefulSet yet"}},
 		{"a StatefulSet that is being deleted", "data=20Gi", []change{func(s snapshot) {
 			s.set.DeletionTimestamp, s.set.Spec.Replicas = &metav1.Time{}, new(int32(1))
 		}}, []string{"data-db-0 pending: the StatefulSet is being deleted"}},

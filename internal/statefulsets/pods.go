@@ -21,7 +21,7 @@ func (s snapshot) unavailable(name, claim, template string) string {
 	case s.set.DeletionTimestamp != nil:
 		return "the StatefulSet is being deleted"
 	case s.set.Status.ObservedGeneration < s.set.Generation || s.set.Status.UpdateRevision == "":
-		return "the StatefulSet controller has not observed the newest StatefulSet yet"
+		return "the StatefulSet controller has not observed the newest version of the StatefulSet yet"
 	case pod == nil:
 		return fmt.Sprintf("pod %s does not exist", name)
 	case !metav1.IsControlledBy(pod, s.set):
