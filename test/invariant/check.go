@@ -128,7 +128,7 @@ func (c *check) ledger() {
 		case reported[h.id]:
 			c.wrong("%s is reported twice", h)
 		case !lives:
-			c.wrong("%s is reported, and is not there any more", h)
+			c.wrong("%s is reported, but does not exist any more", h)
 		case ctr.PodUID != h.pod.GetUid() || ctr.Name != h.container:
 			c.wrong("%s is reported as %s", ctr, h)
 		}
@@ -137,7 +137,7 @@ func (c *check) ledger() {
 
 	for _, ctr := range c.Live.Containers {
 		if !reported[ctr.ID] && (ctr.Started || ctr.Recorded) {
-			c.wrong("%s is there, and is not reported", ctr)
+			c.wrong("%s exists, but is not reported", ctr)
 		}
 	}
 }
@@ -155,13 +155,13 @@ func (c *check) sandboxes() {
 			continue
 		}
 		if reported[h.pod.GetUid()] = true; !live[h.pod.GetUid()+" "+h.id] {
-			c.wrong("%s is reported, and is not there any more", h)
+			c.wrong("%s is reported, but does not exist any more", h)
 		}
 	}
 
 	for _, pod := range c.Live.Pods {
 		if len(c.podScope) > 0 && !reported[pod.UID] {
-			c.wrong("pod %s/%s (%s) is there, and is not reported", pod.Namespace, pod.Name, clip(pod.ID))
+			c.wrong("pod %s/%s (%s) exists, but is not reported", pod.Namespace, pod.Name, clip(pod.ID))
 		}
 	}
 }
@@ -214,7 +214,7 @@ func (c *check) capacity() {
 		for _, class := range c.offered[name].GetClasses() {
 			most := max(class.GetCapacity(), c.Expect.Most[Class{name, class.GetName()}])
 			if class.GetCapacity() > 0 && class.GetInUse() > most {
-				c.wrong("class %q of %s is in use by %d, more than its capacity of %d and more than had it before",
+				c.wrong("class %q of %s is in use by %d, more than its capacity of %d, and more than before the capacity was lowered",
 					class.GetName(), name, class.GetInUse(), class.GetCapacity())
 			}
 		}

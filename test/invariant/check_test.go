@@ -203,13 +203,13 @@ func TestEveryViolationIsFound(t *testing.T) {
 	}{
 		{"a container that is reported after its end", func(w *invariant.World) {
 			w.Live.Containers = w.Live.Containers[1:]
-		}, "pod default/a container main (a1) is reported, and is not there any more"},
+		}, "pod default/a container main (a1) is reported, but does not exist any more"},
 		{"a container that is not reported", func(w *invariant.World) {
 			w.Live.Containers = append(w.Live.Containers, live("b", "side", "b2", true))
-		}, "pod default/b container side (b2) is there, and is not reported"},
+		}, "pod default/b container side (b2) exists, but is not reported"},
 		{"a created one with classes that is not reported", func(w *invariant.World) {
 			w.Live.Containers = append(w.Live.Containers, live("b", "side", "b2", false))
-		}, "pod default/b container side (b2) is there, and is not reported"},
+		}, "pod default/b container side (b2) exists, but is not reported"},
 		{"a container that is reported twice", func(w *invariant.World) {
 			pod(w, 1).Containers = append(pod(w, 1).Containers, pod(w, 1).Containers[0])
 		}, "pod default/b container main (b1) is reported twice"},
@@ -219,10 +219,10 @@ func TestEveryViolationIsFound(t *testing.T) {
 		{"a pod that is reported after its end", func(w *invariant.World) {
 			w.Live.Pods[0].ID = "sandbox-a2"
 			w.Kernel.Cgroups["sandbox-a2"] = w.Kernel.Cgroups["sandbox-a"]
-		}, "pod default/a (sandbox-a) is reported, and is not there any more"},
+		}, "pod default/a (sandbox-a) is reported, but does not exist any more"},
 		{"a pod that is not reported where pods have classes", func(w *invariant.World) {
 			w.Live.Pods = append(w.Live.Pods, invariant.Pod{UID: "uid-c", Namespace: "default", Name: "c", ID: "sandbox-c"})
-		}, "pod default/c (sandbox-c) is there, and is not reported"},
+		}, "pod default/c (sandbox-c) exists, but is not reported"},
 		{"a volume without the limit of its class", func(w *invariant.World) {
 			pod(w, 0).Containers[0].Volumes = []*qosv1alpha1.VolumeAssignments{
 				{Path: "/data", Device: "254:0", QosResources: []*qosv1alpha1.Assignment{{Name: "volume-io", Class: "silver"}}},
@@ -243,7 +243,7 @@ func TestEveryViolationIsFound(t *testing.T) {
 			resource(w, 0).Classes[2].InUse = 0
 			resource(w, 2).Classes[0].InUse = 2
 			w.Expect.Most = map[invariant.Class]uint64{{Resource: blockio, Name: "gold"}: 2}
-		}, `class "gold" of k8s.io/rdt is in use by 2, more than its capacity of 1 and more than had it before`},
+		}, `class "gold" of k8s.io/rdt is in use by 2, more than its capacity of 1, and more than before the capacity was lowered`},
 		{"an orphan group", func(w *invariant.World) { w.Kernel.Groups["qos-old"] = invariant.Group{Tasks: []int{7}} },
 			"resctrl group qos-old is left behind, with 1 threads; no class has it"},
 		{"a class without its group", func(w *invariant.World) { delete(w.Kernel.Groups, "qos-bronze") },
@@ -270,17 +270,17 @@ func TestEveryViolationIsFound(t *testing.T) {
 		{"a limit that is missing", func(w *invariant.World) { w.Kernel.Cgroups["a1"].Files["io.max"] = "" },
 			`pod default/a container main (a1): reported in class "fast" of k8s.io/blockio with io.max 254:0 rbps = 1000, but has ""`},
 		{"a limit that was left", func(w *invariant.World) { w.Kernel.Cgroups["b1"].Files["io.max"] = "254:16 wbps=9\n" },
-			"pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has io.max 254:16 wbps = 9 of another origin"},
+			"pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has io.max 254:16 wbps = 9, which the class does not set"},
 		{"a limit of another program on another disk than is reported", func(w *invariant.World) {
 			w.Kernel.Cgroups["b1"].Files["io.max"] = "254:0 wbps=9\n254:16 wbps=9\n"
 			pod(w, 1).Containers[0].QosResources[1].Foreign = "limits of 254:0 (vda)"
-		}, "pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has io.max 254:16 wbps = 9 of another origin"},
+		}, "pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has io.max 254:16 wbps = 9, which the class does not set"},
 		{"a weight that was left", func(w *invariant.World) { w.Kernel.Cgroups["b1"].Files["io.bfq.weight"] = "default 100\n254:0 100\n" },
-			"pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has io.bfq.weight 254:0 = 100 of another origin"},
+			"pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has io.bfq.weight 254:0 = 100, which the class does not set"},
 		{"a limit in cgroup v1", func(w *invariant.World) {
 			w.Kernel.Cgroups["b1"].Files["blkio.throttle.read_bps_device"] = "254:0 5\n"
 			w.Kernel.Cgroups["b1"].Files["blkio.bfq.weight"] = "100\n"
-		}, "pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has blkio.throttle.read_bps_device 254:0 = 5 of another origin"},
+		}, "pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has blkio.throttle.read_bps_device 254:0 = 5, which the class does not set"},
 		{"a pod that is not limited", func(w *invariant.World) { w.Kernel.Cgroups["sandbox-a"].Files["io.max"] = "" },
 			`pod default/a (sandbox-a): reported in class "slow" of vendor.example/network with io.max 254:0 wbps = 500, but has ""`},
 		{"a class of a fake kernel", func(w *invariant.World) { w.Kernel.Classes[cache]["b1"] = "big" },
@@ -294,7 +294,7 @@ func TestEveryViolationIsFound(t *testing.T) {
 		{"a monitoring group of a container that has ended", func(w *invariant.World) { monitor(w, "qos-gold", "ended") },
 			`monitoring group qos-ended in group "qos-gold" belongs to no running container`},
 		{"a monitoring group with a thread of another container", func(w *invariant.World) { monitor(w, "qos-gold", "a1", 10, 30) },
-			`monitoring group qos-a1 in group "qos-gold" has thread 30, which is not of the container`},
+			`monitoring group qos-a1 in group "qos-gold" has thread 30, which does not belong to the container`},
 		{"a container that is not monitored", func(w *invariant.World) { w.Expect.Monitored = only("gold") },
 			"pod default/a container main (a1) has no monitoring group"},
 		{"a container that is not monitored, although an RMID is free", func(w *invariant.World) {

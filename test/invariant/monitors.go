@@ -41,7 +41,7 @@ func (c *check) monitors() {
 			case !runs:
 				c.wrong("monitoring group %s in group %q belongs to no running container", name, group)
 			case stranger >= 0:
-				c.wrong("monitoring group %s in group %q has thread %d, which is not of the container", name, group, threads[stranger])
+				c.wrong("monitoring group %s in group %q has thread %d, which does not belong to the container", name, group, threads[stranger])
 			}
 		}
 	}

@@ -224,7 +224,7 @@ func (c *check) limited(h holder, resource string, assigned *qosv1alpha1.Assignm
 		device := strings.Fields(key)[1]
 		ofVolume := h.container == "" && c.hasVolumeOn(h.pod, device)
 		if !known && !ofVolume && !strings.Contains(assigned.GetForeign(), device+" ") {
-			c.wrong("%s: reported in %s, but has %s = %s of another origin", h, classText(resource, class), key, has[key])
+			c.wrong("%s: reported in %s, but has %s = %s, which the class does not set", h, classText(resource, class), key, has[key])
 		}
 	}
 }

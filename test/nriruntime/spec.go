@@ -168,7 +168,7 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 		}
 	}
 	if hasValue(rest.ProtoReflect()) {
-		return fmt.Errorf("only annotations, unified values, RDT and properties of processes can be adjusted here, and not %v", rest)
+		return fmt.Errorf("the simulated runtime adjusts only annotations, unified values, RDT and properties of processes, not %v", rest)
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func findMachine() (*stage.Machine, domain, error) {
 		return nil, domain{}, err
 	}
 	if !slices.Contains(strings.Fields(string(filesystems)), "resctrl") {
-		return nil, domain{}, errors.New("it has no resctrl; RDT needs a CPU with it that is not virtual, and a kernel that supports it")
+		return nil, domain{}, errors.New("it has no resctrl; this needs a physical CPU with RDT, and a kernel that supports it")
 	}
 
 	machine, err := stage.NewMachine()
