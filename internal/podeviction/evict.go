@@ -70,8 +70,8 @@ func (e *Evictor) check(ctx context.Context, t *target) (result, error) {
 	return gone, nil
 }
 
-// checkPod returns the result of check for a pod that has the target's name. If the target is a static pod, the pod in
-// the API server is its mirror pod, with the target's UID in an annotation.
+// checkPod returns the result of `check` for a pod that has the target's name. If the target is a static pod, the pod
+// in the API server is its mirror pod, with the target's UID in an annotation.
 func (e *Evictor) checkPod(pod *corev1.Pod, t *target) result {
 	ended := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {

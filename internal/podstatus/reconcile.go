@@ -35,8 +35,8 @@ type podState struct {
 	last     map[string]*qosv1alpha1.ContainerAssignments
 	follower *podrequests.Follower
 	retry    kubeapi.Retry
-	// refusedAnnotation is the value of the annotation with the classes that the API server has refused, or "". As long
-	// as the annotation would have this value, only the condition is written.
+	// refusedAnnotation is the last value of the annotation that the API server has refused, or "". The condition is
+	// written without an annotation of this value.
 	refusedAnnotation string
 	// `written` is the annotation in the latest successful write, and `writtenAt` is the time of this write.
 	written   string

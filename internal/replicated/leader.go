@@ -39,8 +39,8 @@ func newIdentity() (string, error) {
 }
 
 // lead calls `run` while this process holds the Lease. The parameter `replica` of `run` is the name of this process.
-// When ctx ends, it first waits until `run` has returned, and then releases the Lease. So the next leader writes
-// nothing while this process still writes.
+// When ctx ends, the Lease is released only after `run` has returned. So the next leader writes nothing while this
+// process still writes.
 func lead(
 	ctx context.Context, client kubernetes.Interface, namespace, lease string, run func(ctx context.Context, replica string),
 ) error {

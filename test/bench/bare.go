@@ -21,7 +21,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
 )
 
-// barePlugin is an idle plugin that makes system calls at each start of a container with a class, and nothing else.
+// barePlugin is an idle plugin that only makes system calls at each start of a container with a class.
 type barePlugin struct {
 	idlePlugin
 	startCalls

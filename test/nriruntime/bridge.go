@@ -27,7 +27,7 @@ type bridge struct {
 	nri     *adaptation.Adaptation
 	state   map[string]lifecycle
 	synced  int
-	changed chan struct{} // closed and replaced when synced changes
+	changed chan struct{} // closed and replaced when `synced` changes
 	clients []*ttrpc.Client
 }
 

@@ -173,7 +173,8 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 	return nil
 }
 
-// hasValue reports whether a message or one of its nested messages has a value. NRI makes some messages although they have none.
+// hasValue reports whether a message or one of its nested messages has a value. NRI makes some messages even if they
+// have no value.
 func hasValue(m protoreflect.Message) (has bool) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		has = field.Message() == nil || field.IsList() || field.IsMap() || hasValue(value.Message())

@@ -50,7 +50,8 @@ resources:
 // maxNeighbours bounds the load.
 const maxNeighbours = 8
 
-// patience is the ratio of the time that containers may take to print something to the duration of a measurement.
+// patience limits the time that containers may take to print something. It is a multiple of the duration of a
+// measurement.
 const patience = 10
 
 // The situations with classes.
