@@ -93,7 +93,7 @@ func TestClaimsReferToTheDeviceClassesThatArePrinted(t *testing.T) {
 	}
 }
 
-func TestWhatClaimsCannotRequestIsAProblem(t *testing.T) {
+func TestRequestsThatClaimsCannotMakeAreProblems(t *testing.T) {
 	long := strings.Repeat("x", 63)
 	domain := strings.Join([]string{long, long, long, long[:52]}, ".") // the longest
 	other := "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: rdt.gold}\nspec: {spec: {devices: {requests: []}}}\n---\n"
@@ -125,9 +125,9 @@ func TestWhatClaimsCannotRequestIsAProblem(t *testing.T) {
 	}
 }
 
-// TestAResourceOfPodsIsRequestedAsWithoutClaims converts a pod that requests a resource of pod scope. The pod needs the
+// TestAResourceOfPodsIsRequestedByAnnotationAlsoWithClaims converts a pod that requests a resource of pod scope. The pod needs the
 // annotation. Beside a claim, the policies would also add an extended resource for the annotation.
-func TestAResourceOfPodsIsRequestedAsWithoutClaims(t *testing.T) {
+func TestAResourceOfPodsIsRequestedByAnnotationAlsoWithClaims(t *testing.T) {
 	text := pod("", "  qosResources: [{name: vendor.example/net, class: fast}]\n", "      {}\n")
 	want, err := convertFile("a.yaml", []byte(text), known())
 	if err != nil {

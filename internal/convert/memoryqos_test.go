@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/convert"
 )
 
-func TestAnnotationsOfMemoryQOSBecomeOurs(t *testing.T) {
+func TestAnnotationsOfMemoryQOSAreConverted(t *testing.T) {
 	for _, test := range []struct{ name, before, after string }{
 		{"for the pod", "    class.memory-qos.nri.io: silver\n", "    qos.noderesource.dev/pod: qos.noderesource.dev/memory=silver\n"},
 		{"for a container", "    class.memory-qos.nri.io/main: bronze\n", "    container.qos.noderesource.dev/main: qos.noderesource.dev/memory=bronze\n"},

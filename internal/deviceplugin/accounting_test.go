@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func TestWhileThePluginIsAwayFreeDevicesBecomeUnhealthyAfterTheGrace(t *testing.T) {
+func TestWhileThePluginDoesNotAnswerFreeDevicesBecomeUnhealthyAfterTheGrace(t *testing.T) {
 	const grace = 300 * time.Millisecond
 	r := newRig(t, grace)
 	r.start(2)

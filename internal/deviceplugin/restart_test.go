@@ -135,7 +135,7 @@ func TestTheDeviceOfAnEndedPodIsRemoved(t *testing.T) {
 	r.awaitGold(1, 1)
 }
 
-func TestWhileThePluginIsAwayARestartedKubeletAdmitsItsPods(t *testing.T) {
+func TestWhileThePluginDoesNotAnswerARestartedKubeletAdmitsItsPods(t *testing.T) {
 	r := newRig(t, 10*time.Millisecond)
 	r.publisher.timing.startup = forever
 	r.start(3)

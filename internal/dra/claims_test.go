@@ -112,9 +112,9 @@ func TestClaimsThatOccupyNoSlotAreRefused(t *testing.T) {
 	}
 }
 
-// TestAPreparedClaimOutlivesRestartsAndItsClass prepares a claim again after a restart of the driver, of the kubelet
+// TestAPreparedClaimStaysAfterRestartsAndTheRemovalOfItsClass prepares a claim again after a restart of the driver, of the kubelet
 // and of the plugin, and after the removal of its class.
-func TestAPreparedClaimOutlivesRestartsAndItsClass(t *testing.T) {
+func TestAPreparedClaimStaysAfterRestartsAndTheRemovalOfItsClass(t *testing.T) {
 	dir := t.TempDir()
 	d := newDriver(t, dir, state(goldAndSilver()))
 	c := claim("1", "rdt-gold")

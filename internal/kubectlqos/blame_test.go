@@ -101,7 +101,7 @@ func (p *plugins) blame(node, query string) ([]byte, error) {
 	return protojson.Marshal(answer)
 }
 
-func TestBlameAsksForThePodThatRuns(t *testing.T) {
+func TestBlameAsksForTheUIDThatThePodHasInTheRuntime(t *testing.T) {
 	r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
 	r.updatePod(t, "web", func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"} })
 	for _, args := range []string{"pod/web --since 5m -c main", "cart -n shop", "no/node-1"} {

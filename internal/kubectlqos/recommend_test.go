@@ -176,7 +176,7 @@ func TestRecommendAsksForEachPodOfAWorkload(t *testing.T) {
 	}
 }
 
-func TestRecommendAsksForThePodThatRuns(t *testing.T) {
+func TestRecommendAsksForTheUIDOfThePod(t *testing.T) {
 	r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
 	if got := r.run(t, "recommend", "pod/cart", "-n", "shop", "-c", "main"); got.Code != 0 {
 		t.Fatalf("answer is %+v", got)

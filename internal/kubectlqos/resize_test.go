@@ -256,7 +256,7 @@ func TestResizeRecreatesTheStatefulSet(t *testing.T) {
 	}
 }
 
-func TestResizeShowsWhatItWouldDo(t *testing.T) {
+func TestADryRunOfResizeShowsTheChange(t *testing.T) {
 	for mode, suffix := range map[string]string{"client": " (dry run)", "server": " (server dry run)"} {
 		r := newResizeRig(t, "data")
 		dry := func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil }
@@ -303,8 +303,8 @@ func TestAStatefulSetThatCannotBeCreatedAgainIsStored(t *testing.T) {
 	}
 }
 
-// TestAnUnknownDeletionKeepsTheManifest loses the answer to the deletion, and lets the API server refuse it.
-func TestAnUnknownDeletionKeepsTheManifest(t *testing.T) {
+// TestTheManifestStaysIfTheResultOfTheDeletionIsUnknown loses the answer to the deletion, and lets the API server refuse it.
+func TestTheManifestStaysIfTheResultOfTheDeletionIsUnknown(t *testing.T) {
 	for want, failure := range map[string]error{
 		"Error: it is unknown whether statefulset db is deleted; ": &url.Error{Op: "Delete", URL: "https://api", Err: io.ErrUnexpectedEOF},
 		"Error: statefulset db cannot be deleted; ":                apierrors.NewForbidden(appsv1.Resource("statefulsets"), "db", errors.New("no")),

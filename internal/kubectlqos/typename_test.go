@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestNamesAreTakenWithTheirType(t *testing.T) {
+func TestArgumentsCanHaveATypeBeforeTheName(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args string

@@ -88,7 +88,7 @@ func (r *rig) withPlugins(t *testing.T) *rig {
 	return r
 }
 
-func TestANodeThatCannotBeAskedIsNoted(t *testing.T) {
+func TestANodeThatDoesNotAnswerIsReportedWithTheReason(t *testing.T) {
 	forbidden := apierrors.NewForbidden(corev1.Resource("pods/portforward"), "qos-nri-plugin-x7vwq", errors.New("no rule allows it"))
 	for _, test := range []struct {
 		name, answer string

@@ -65,7 +65,7 @@ func TestVolumesCheckPrintsNothingWithoutProblems(t *testing.T) {
 	}
 }
 
-func TestVolumesCheckChecksAllVolumes(t *testing.T) {
+func TestVolumesCheckRefusesNamesOfPods(t *testing.T) {
 	if got := newRig(t).run(t, "volumes", "--check", "db"); got.Code != 2 {
 		t.Errorf("exit code %d, errors %q", got.Code, got.Errors)
 	}

@@ -53,7 +53,7 @@ n1     True    k8s.io/rdt   gold (2/2)  silver (0/1)  bronze* (0/inf)  old (0/0,
 `}, answer{Out: out})
 }
 
-func TestAWatchOfANodeShowsItAgain(t *testing.T) {
+func TestAWatchOfANodeShowsTheWholePageAgain(t *testing.T) {
 	r := newRig(t, "plain.yaml")
 	out, _ := r.watching(t, []string{"nodes", "n1", "-w"}, func(out, _ *watched) {
 		out.await(t, "gold (0/2)")
@@ -65,7 +65,7 @@ func TestAWatchOfANodeShowsItAgain(t *testing.T) {
 	}
 }
 
-func TestAWatchOfUseShowsItAgain(t *testing.T) {
+func TestAWatchOfTopShowsTheWholeTableAgain(t *testing.T) {
 	r := newRig(t, "plain.yaml")
 	out, _ := r.watching(t, []string{"top", "-w"}, func(out, _ *watched) {
 		out.await(t, "gold     1       0")
