@@ -60,6 +60,8 @@ func TestAPluginThatIsBackWithinTheGraceChangesNothing(t *testing.T) {
 	}
 }
 
+// TestAnUnaccountedAssignmentMakesADeviceUnhealthy has a static pod, for which kubelet allocates no device. The device is healthy again when
+// the static pod has ended.
 func TestAnUnaccountedAssignmentMakesADeviceUnhealthy(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(3)

@@ -168,6 +168,7 @@ func checkInvariants(c class, u usage, devices []device) error {
 	return nil
 }
 
+// TestDevicesArePhasedOutInTwoSteps checks that an unwanted device first becomes unhealthy (in parentheses), and leaves the list after `ttl`.
 func TestDevicesArePhasedOutInTwoSteps(t *testing.T) {
 	const ttl = 5 * time.Second
 	start := time.Unix(1000, 0)

@@ -100,7 +100,7 @@ func publishedBy(t *testing.T, d *Driver, s nodecache.State) (list []string) {
 	return list
 }
 
-func TestAClassHasADevicePerDomain(t *testing.T) {
+func TestAClassHasADevicePerDomainIfItsValuesDifferOrOnRequest(t *testing.T) {
 	one, two := []string{"rdt-gold=3"}, []string{"rdt-gold-numa0-l3-0=2", "rdt-gold-numa1-l3-1=1"}
 	for name, test := range map[string]struct {
 		values    map[string]string

@@ -50,6 +50,8 @@ func with(assignments *qosv1alpha1.ListAssignmentsResponse) nodecache.State {
 	return s
 }
 
+// TestTheStatusOfAClaimShowsTheOutcomesOfItsAllocations lets a restarted driver report one state of the plugin after another: no pod of the
+// claim, a refusal, the class, the same class again, and a change of the class. The driver writes an outcome only if it is new.
 func TestTheStatusOfAClaimShowsTheOutcomesOfItsAllocations(t *testing.T) {
 	dir := t.TempDir()
 	c := claim("1", "rdt-gold")

@@ -303,7 +303,8 @@ func TestAStatefulSetThatCannotBeCreatedAgainIsStored(t *testing.T) {
 	}
 }
 
-// TestTheManifestStaysIfTheResultOfTheDeletionIsUnknown loses the answer to the deletion, and lets the API server refuse it.
+// TestTheManifestStaysIfTheResultOfTheDeletionIsUnknown runs two cases: the answer to the deletion is lost, and
+// the API server refuses the deletion.
 func TestTheManifestStaysIfTheResultOfTheDeletionIsUnknown(t *testing.T) {
 	for want, failure := range map[string]error{
 		"Error: it is unknown whether statefulset db is deleted; ": &url.Error{Op: "Delete", URL: "https://api", Err: io.ErrUnexpectedEOF},
