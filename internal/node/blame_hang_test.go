@@ -32,9 +32,9 @@ func (s stuckReads) ReadFile(name string) ([]byte, error) {
 	return s.pressing.ReadFile(name)
 }
 
-// TestReadsOfTheHistoryThatHangTakeNothingFromTheHooks lets the statistics of 120 containers hang, which is more than the calls that may be
-// blocked for hooks.
-func TestReadsOfTheHistoryThatHangTakeNothingFromTheHooks(t *testing.T) {
+// TestHungReadsOfTheHistoryDoNotStopTheHooks lets reads of the statistics of 120 containers hang. Hooks fail if 100 of
+// their calls hang. The history has a limit of its own, 4, so a new container still starts.
+func TestHungReadsOfTheHistoryDoNotStopTheHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
 		host := stuckReads{b.host, func(name string) bool { return path.Base(name) == "io.stat" && strings.Contains(name, "c-stuck") }, make(chan struct{})}
@@ -73,8 +73,9 @@ func newRecordedRDT(t *testing.T, hangs func(name string) bool, released chan st
 	return f
 }
 
-// TestASlowResctrlLeavesTheRestOfASample lets no monitoring counter of resctrl answer. Its classes together take longer than a sample.
-func TestASlowResctrlLeavesTheRestOfASample(t *testing.T) {
+// TestASampleHasItsOtherValuesWhenResctrlHangs lets all reads of the monitoring counters of resctrl hang. The wait for
+// all classes is longer than the time of a sample. The values that cgroups have are recorded nevertheless.
+func TestASampleHasItsOtherValuesWhenResctrlHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		released := make(chan struct{})
 		var begun atomic.Bool
@@ -85,7 +86,7 @@ func TestASlowResctrlLeavesTheRestOfASample(t *testing.T) {
 		<-time.After(historyInterval)
 		f.RecordHistory(t.Context())
 		if blocked := f.BlockedCalls(); len(blocked) < 3 {
-			t.Fatalf("resctrl answers: %+v", blocked)
+			t.Fatalf("the blocked calls are %+v, want at least 3 reads of resctrl", blocked)
 		}
 		w := f.History()
 		if len(w.Tracks) != 1 || w.Tracks[0].From != 0 || w.Tracks[0].To != 1 {
@@ -96,7 +97,8 @@ func TestASlowResctrlLeavesTheRestOfASample(t *testing.T) {
 	})
 }
 
-// TestSamplesAtTheSameTimeReadResctrlOnce counts the reads of monitoring counters for a sample of the history and one of the usage.
+// TestSamplesAtTheSameTimeReadResctrlOnce takes a sample of the history. Usage that is requested in the same second
+// must not read the monitoring counters of resctrl again.
 func TestSamplesAtTheSameTimeReadResctrlOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reads atomic.Int64

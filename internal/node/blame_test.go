@@ -146,10 +146,10 @@ func blamedPod(namespace, pod, uid, container string) blame.Request {
 	return blame.Request{Selection: history.Selection{Namespace: namespace, Pod: pod, PodUID: uid, Container: container}}
 }
 
-// TestANodeNamesTheContainerThatWritesToTheSameDisk lets three containers write. One of them writes 380 MB/s for a
-// while. The class medium is the smallest change that helps: class fast removes less than half of the rise, class slow
-// is smaller and full, and class other limits another disk.
-func TestANodeNamesTheContainerThatWritesToTheSameDisk(t *testing.T) {
+// TestBlameFindsTheContainerThatWritesToTheSameDisk lets three containers write. For a while, container batch writes
+// 380 MB/s, and container db waits. Blame then suggests class medium, the smallest change that helps db: class fast
+// removes less than half of the rise, class slow is smaller and full, and class other limits another disk.
+func TestBlameFindsTheContainerThatWritesToTheSameDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
 		db, batch, idle := b.runs(t, "db", ""), b.runs(t, "batch", "blockio=fast"), b.runs(t, "idle", "blockio=slow")
@@ -190,8 +190,9 @@ func TestANodeNamesTheContainerThatWritesToTheSameDisk(t *testing.T) {
 	})
 }
 
-// TestANodeNamesTheOwnLimitOfAContainer lets a container write as much as its class allows, while another one writes more, too.
-func TestANodeNamesTheOwnLimitOfAContainer(t *testing.T) {
+// TestBlameFindsTheLimitOfTheContainersOwnClass lets a container write as much as its class allows. Another container
+// also writes more, but is not the reason.
+func TestBlameFindsTheLimitOfTheContainersOwnClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
 		db, batch := b.runs(t, "db", "blockio=slow"), b.runs(t, "batch", "")
@@ -209,8 +210,9 @@ func TestANodeNamesTheOwnLimitOfAContainer(t *testing.T) {
 	})
 }
 
-// TestANodeNamesTheLimitOfAPod lets a pod write as much as its class allows, while another one writes more, too.
-func TestANodeNamesTheLimitOfAPod(t *testing.T) {
+// TestBlameFindsTheLimitOfThePodsClass lets a pod write as much as its class allows. Another pod also writes more, but
+// is not the reason.
+func TestBlameFindsTheLimitOfThePodsClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const files = `
 apiVersion: qos.noderesource.dev/v1alpha1
@@ -254,8 +256,9 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 	})
 }
 
-// TestOneRequestAtATimeHasTheHistory checks that requests of any kind wait for each other.
-func TestOneRequestAtATimeHasTheHistory(t *testing.T) {
+// TestRequestsForTheHistoryWaitForEachOther borrows the history. Requests of each kind then wait until it is returned,
+// or until their timeout.
+func TestRequestsForTheHistoryWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
 		b.records(t, 25, map[string]uint64{b.runs(t, "db", ""): 1})
@@ -346,8 +349,8 @@ func TestAnErrorOfBlameIsOneLine(t *testing.T) {
 	})
 }
 
-// TestWithCgroupV1NothingIsRecorded also tests machines that mount cgroup v2 beside v1, if the runtime uses v1.
-func TestWithCgroupV1NothingIsRecorded(t *testing.T) {
+// TestWithCgroupV1TheHistoryIsUnavailable also tests machines that mount cgroup v2 beside v1, if the runtime uses v1.
+func TestWithCgroupV1TheHistoryIsUnavailable(t *testing.T) {
 	for name, kernel := range map[string]*simcgroup.Machine{"v1": simcgroup.NewLegacy(), "hybrid": simcgroup.NewHybrid()} {
 		m := newMachine(t, sim.New(sim.Options{Cgroups: kernel}), func(crashHost) classes.Kind { return classes.Kind{} }, "", "")
 		m.fixture.restart(t, func(o *node.Options) {
@@ -362,8 +365,9 @@ func TestWithCgroupV1NothingIsRecorded(t *testing.T) {
 	}
 }
 
-// TestAnIdleNodeHasPressureStallInformation uses a container that never waits, on a kernel that shows this.
-func TestAnIdleNodeHasPressureStallInformation(t *testing.T) {
+// TestBlameReportsNothingOnAnIdleNode uses a container that never waits. The kernel shows its pressure as 0, so blame
+// returns an empty result and not the error that the kernel shows no pressure.
+func TestBlameReportsNothingOnAnIdleNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
 		b.runs(t, "db", "")

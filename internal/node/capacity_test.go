@@ -71,7 +71,9 @@ func TestNoOtherContainerGetsAClassThatAChangeMayReturnTo(t *testing.T) {
 	}
 }
 
-func TestAConfirmedChangeFreesTheSlotOfTheClassBefore(t *testing.T) {
+// TestASuccessfulChangeFreesTheSlotOfTheClassBefore moves a container from class gold, which has a capacity of 1, to
+// class silver. Another container then gets gold.
+func TestASuccessfulChangeFreesTheSlotOfTheClassBefore(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting(cache+"=gold")), container("c-a"))
 	if err := f.during(t, false, func() {}); err != nil {
@@ -148,7 +150,7 @@ func TestAVolumeKeepsItsClassWhenThePluginRestarts(t *testing.T) {
 	}
 }
 
-func TestAVolumeOfACreatedContainerGetsAFullClassOnlyAtItsStart(t *testing.T) {
+func TestAVolumeTakesItsSlotWhenTheContainerStarts(t *testing.T) {
 	f, _ := newVolumeFixture(t)
 	c1, c2 := withVolumes("c1", "/data=rare"), withVolumes("c2", "/data=rare")
 	c1.PID, c2.PID = 1, 2
@@ -190,9 +192,9 @@ func TestALateStartGetsAClassOnlyIfItHasRoom(t *testing.T) {
 	f.wantLateStartRefused(t, a, first)
 }
 
-// TestAStartThatTheListLackedGetsAClassOnlyIfItHasRoom: the plugin restarts while the runtime creates a container. The
+// TestAContainerThatTheRuntimeDidNotListGetsAClassOnlyIfItHasRoom: the plugin restarts while the runtime creates a container. The
 // runtime does not list the container yet, so the new process gives its slot to another container.
-func TestAStartThatTheListLackedGetsAClassOnlyIfItHasRoom(t *testing.T) {
+func TestAContainerThatTheRuntimeDidNotListGetsAClassOnlyIfItHasRoom(t *testing.T) {
 	f := newFixture(t)
 	a, b := pod("a", requesting(cache+"=gold")), pod("b", requesting(cache+"=gold"))
 	first, _, err := f.create(t, a, container("c-a"))
@@ -226,7 +228,9 @@ func (f *fixture) wantLateStartRefused(t *testing.T, p, c classes.Holder) {
 	f.wantClass(t, "c-a", cache, "gold/pod")
 }
 
-func TestAPodThatRequestsMoreThanTheCapacityLearnsSo(t *testing.T) {
+// TestARefusalSaysThatThePodItselfRequestsMoreThanTheCapacity requests class rare, which has a capacity of 1, for three
+// volumes of one pod.
+func TestARefusalSaysThatThePodItselfRequestsMoreThanTheCapacity(t *testing.T) {
 	f, _ := newVolumeFixture(t)
 	f.Synchronize(nil, nil)
 	const want = `is full: 1 of 1 in use, all by this pod itself, which requests more; available: gold`

@@ -70,6 +70,8 @@ func TestClassesOfAnUnavailableResourceAreRefusedWithTheReason(t *testing.T) {
 	f.wantClass(t, "c2", cache, "/")
 }
 
+// TestARemovedClassDrains: the container of a removed class keeps it until its end, and no new container gets the
+// class.
 func TestARemovedClassDrains(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting("test.example/cache=gold,test.example/disk=slow")), container("c1"))
@@ -93,7 +95,7 @@ func TestARemovedClassDrains(t *testing.T) {
 	}
 }
 
-func TestAClassThatIsConfiguredAgainDrainsNoMore(t *testing.T) {
+func TestAClassThatIsConfiguredAgainNoLongerDrains(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting("test.example/cache=gold,test.example/disk=slow")), container("c1"))
 	f.mustConfigure(t, fewer)
@@ -146,7 +148,7 @@ func TestAContainerThatCannotFollowTheDefaultIsReportedInItsObservedClass(t *tes
 	f.wantClass(t, "c1", cache, "silver/default")
 }
 
-func TestAFailedReleaseDoesNotFailTheConfiguration(t *testing.T) {
+func TestClassFilesAreAppliedAlthoughThePreviousClassesCannotBeReleased(t *testing.T) {
 	f := newFixture(t)
 	f.backends[cache].Fail("release", errors.New("device or resource busy"))
 	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
@@ -155,6 +157,8 @@ func TestAFailedReleaseDoesNotFailTheConfiguration(t *testing.T) {
 	}
 }
 
+// TestANewResourceOfARefusedConfigurationIsWithdrawn refuses class files after one of their resources was applied. Its
+// classes must not stay in the kernel.
 func TestANewResourceOfARefusedConfigurationIsWithdrawn(t *testing.T) {
 	f := newFixture(t)
 	f.restart(t)
@@ -168,7 +172,7 @@ func TestANewResourceOfARefusedConfigurationIsWithdrawn(t *testing.T) {
 	}
 }
 
-func TestARemovedResourceIsWithdrawn(t *testing.T) {
+func TestTheClassesOfARemovedResourceAreRemovedFromTheKernel(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, fewer)
 	if live, _ := f.backends[disk].Live(); len(live) > 0 {
@@ -176,7 +180,7 @@ func TestARemovedResourceIsWithdrawn(t *testing.T) {
 	}
 }
 
-func TestTheSameErrorIsReportedOnce(t *testing.T) {
+func TestTheSameErrorOfClassFilesIsReportedOnce(t *testing.T) {
 	f := newFixture(t)
 	f.backends[cache].Fail("apply", errors.New("no room"))
 	if err := f.configure(t, files); err == nil {

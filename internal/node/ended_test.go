@@ -126,7 +126,7 @@ func onCgroupV2(t *testing.T, test func(*testing.T, *ioMachine)) {
 	onIOMachine(t, simcgroup.New(), test)
 }
 
-func TestAClassKeepsWhatAContainerUsedWhoseCgroupIsGone(t *testing.T) {
+func TestUsageIsCountedAlthoughTheCgroupOfTheContainerIsGone(t *testing.T) {
 	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
 		f.starts(t, "one")
 		f.read("one", 100)
@@ -142,7 +142,7 @@ func TestAClassKeepsWhatAContainerUsedWhoseCgroupIsGone(t *testing.T) {
 	})
 }
 
-func TestTheEndOfAContainerCountsNothingOfOthersTwice(t *testing.T) {
+func TestUsageOfOtherContainersIsNotCountedTwiceWhenOneEnds(t *testing.T) {
 	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
 		f.starts(t, "one")
 		f.starts(t, "two")
@@ -159,8 +159,10 @@ func TestTheEndOfAContainerCountsNothingOfOthersTwice(t *testing.T) {
 	})
 }
 
-// TestContainersThatEndTogetherCountOnce removes the cgroups of two containers before the runtime reports the first end.
-func TestContainersThatEndTogetherCountOnce(t *testing.T) {
+// TestUsageOfContainersThatEndTogetherIsCountedOnce removes the cgroups of two containers before the runtime reports
+// the first end. Only the pod's cgroup then has the sum of their usage. It is counted for the class of the container
+// that is reported first.
+func TestUsageOfContainersThatEndTogetherIsCountedOnce(t *testing.T) {
 	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
 		f.starts(t, "one")
 		f.starts(t, "two")
@@ -174,7 +176,7 @@ func TestContainersThatEndTogetherCountOnce(t *testing.T) {
 	})
 }
 
-func TestAClassKeepsWhatAContainerUsedWhoseEndIsFoundWithoutItsCgroup(t *testing.T) {
+func TestUsageIsCountedWhenTheReconcilerFindsTheEndOfAContainerWithoutACgroup(t *testing.T) {
 	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
 		f.starts(t, "one")
 		f.read("one", 100)
@@ -185,8 +187,8 @@ func TestAClassKeepsWhatAContainerUsedWhoseEndIsFoundWithoutItsCgroup(t *testing
 	})
 }
 
-// TestAPodCountsFromTheFirstReadingAfterARestart restarts the plugin while a container runs.
-func TestAPodCountsFromTheFirstReadingAfterARestart(t *testing.T) {
+// TestUsageOfAPodBeforeTheFirstReadingAfterARestartIsNotCounted restarts the plugin while a container runs.
+func TestUsageOfAPodBeforeTheFirstReadingAfterARestartIsNotCounted(t *testing.T) {
 	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
 		one := f.starts(t, "one")
 		f.read("one", 100)
@@ -215,9 +217,9 @@ func TestANewContainerOfAnOldPodIsNotCountedForOthers(t *testing.T) {
 	})
 }
 
-// TestTheUsageOfTheOCIRuntimeCountsOnce simulates an OCI runtime that reads from the disk, in the cgroup of a
+// TestTheUsageOfTheOCIRuntimeIsCountedOnce simulates an OCI runtime that reads from the disk, in the cgroup of a
 // container, before it starts the container.
-func TestTheUsageOfTheOCIRuntimeCountsOnce(t *testing.T) {
+func TestTheUsageOfTheOCIRuntimeIsCountedOnce(t *testing.T) {
 	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
 		f.host.AddCgroup(podPath + "/one")
 		f.read("one", 3)
@@ -240,8 +242,9 @@ func TestAContainerThatEndsBeforeTheFirstReadingOfItsPodIsNotCounted(t *testing.
 	})
 }
 
-// TestANewSandboxOfAPodCountsNothingTwice ends a pod's sandbox. The cgroup of the pod stays.
-func TestANewSandboxOfAPodCountsNothingTwice(t *testing.T) {
+// TestUsageIsNotCountedTwiceForANewSandboxOfAPod ends a pod's sandbox, and makes another one. The cgroup of the pod
+// stays, with the usage of the first sandbox.
+func TestUsageIsNotCountedTwiceForANewSandboxOfAPod(t *testing.T) {
 	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
 		f.starts(t, "one")
 		f.read("one", 100)
@@ -286,9 +289,9 @@ func TestCgroupV1KeepsNothingOfARemovedCgroup(t *testing.T) {
 	})
 }
 
-// TestAContainerThatIsListedWithoutAPIDEndsAlone: containerd lists a container that is ending as running, without a PID. All
-// containers with a PID have ended meanwhile.
-func TestAContainerThatIsListedWithoutAPIDEndsAlone(t *testing.T) {
+// TestAContainerThatWasListedWithoutAPIDIsReleased: containerd lists a container that is ending as running, without a
+// PID. The plugin finds its end although the last container with a PID has ended, too.
+func TestAContainerThatWasListedWithoutAPIDIsReleased(t *testing.T) {
 	f := newFixture(t)
 	a, b := pod("a", requesting(cache+"=gold")), pod("b", nil)
 	ending, other := f.mustRun(t, a, container("c-a")), f.mustRun(t, b, container("c-b"))

@@ -219,7 +219,7 @@ func (s *simulation) existing() []state.Existing {
 	return all
 }
 
-func TestAStopBeforeTheStartLeavesNothing(t *testing.T) {
+func TestAContainerThatEndsBeforeItsStartFreesItsSlot(t *testing.T) {
 	f := newFixture(t)
 	p, c := pod("a", requesting("test.example/cache=gold")), container("c1")
 	if _, _, err := f.CreateContainer(in(p, c)); err != nil {
@@ -240,7 +240,7 @@ func TestAStopBeforeTheStartLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAPodMayStopBeforeItsContainers(t *testing.T) {
+func TestNothingIsLeftIfAPodStopsBeforeItsContainers(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", requesting("test.example/net=high,test.example/cache=gold"))
 	f.mustRunPod(t, p)

@@ -102,7 +102,7 @@ func TestAnEvictionNamesTheHolderAndTheReason(t *testing.T) {
 	}
 }
 
-func TestAChangeOfClassCountsAsARequestForEvictions(t *testing.T) {
+func TestAContainerIsEvictedIfTheClassItWasChangedToIsRemoved(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, evicting)
 	f.mustRun(t, pod("a", nil), container("c1"))

@@ -82,7 +82,7 @@ func TestAHungReadOfOneContainerStopsNothingElse(t *testing.T) {
 	})
 }
 
-func TestWatchersLearnThatACallIsBlocked(t *testing.T) {
+func TestWatchersAreNotifiedThatACallIsBlocked(t *testing.T) {
 	hanging(t, "observe c-a", func(t *testing.T, f *fixture, released func()) {
 		changed := f.Changed()
 		f.Repair(t.Context())
@@ -103,7 +103,7 @@ func wantClosed(t *testing.T, changed <-chan struct{}, why string) {
 	}
 }
 
-func TestAHungMoveOfThreadsDoesNotKeepTheThreadsOfOthers(t *testing.T) {
+func TestThreadsOfOtherContainersAreMovedWhileOneMoveHangs(t *testing.T) {
 	hanging(t, "moveThreads c-a", func(t *testing.T, f *fixture, released func()) {
 		f.backends[cache].AddStray("c-b")
 		f.MoveThreads(t.Context())
@@ -116,7 +116,7 @@ func TestAHungMoveOfThreadsDoesNotKeepTheThreadsOfOthers(t *testing.T) {
 	})
 }
 
-func TestAHungChangeIsAnsweredAndUndoneLater(t *testing.T) {
+func TestAHungChangeFailsAndIsUndoneWhenTheKernelAnswers(t *testing.T) {
 	hanging(t, "enforce bronze", func(t *testing.T, f *fixture, released func()) {
 		err := f.Update(t.Context(), ownerA, map[string]string{cache: "bronze"})
 		if !errors.Is(err, kernel.ErrHangs) || !strings.Contains(err.Error(), "pod ns/a container main") {
@@ -132,7 +132,7 @@ func TestAHungChangeIsAnsweredAndUndoneLater(t *testing.T) {
 	})
 }
 
-func TestHungClassFilesAreRefusedAndAppliedLater(t *testing.T) {
+func TestClassFilesThatHangAreRefusedAndAppliedWhenTheKernelAnswers(t *testing.T) {
 	hanging(t, "apply", func(t *testing.T, f *fixture, released func()) {
 		next := strings.ReplaceAll(files, "capacity: 1", "capacity: 3")
 		for range 2 {
@@ -147,7 +147,7 @@ func TestHungClassFilesAreRefusedAndAppliedLater(t *testing.T) {
 	})
 }
 
-func TestAHungRepairWithdrawsOnlyItsResource(t *testing.T) {
+func TestAHungRepairMakesOnlyItsResourceUnavailable(t *testing.T) {
 	hanging(t, "repair", func(t *testing.T, f *fixture, released func()) {
 		for range 2 {
 			f.Repair(t.Context())
@@ -165,8 +165,8 @@ func TestAHungRepairWithdrawsOnlyItsResource(t *testing.T) {
 	})
 }
 
-// TestAnAbandonedHookIsReported simulates a hook that the runtime ends after a timeout.
-func TestAnAbandonedHookIsReported(t *testing.T) {
+// TestAHookThatTheRuntimeNoLongerWaitsForIsReported simulates a hook that the runtime ends after a timeout.
+func TestAHookThatTheRuntimeNoLongerWaitsForIsReported(t *testing.T) {
 	hanging(t, "enforce gold", func(t *testing.T, f *fixture, released func()) {
 		p := pod("c", requesting(cache+"=gold"))
 		c, _, err := f.create(t, p, container("c-c"))

@@ -93,8 +93,9 @@ func TestANodeJudgesALimitOfBlockIO(t *testing.T) {
 	}
 }
 
-// TestADayWithinTheLimitsIsNeverLimitNotHeld is a soak in simulated time. A container uses random parts of its limits,
-// with requests of up to 4 MB at once, while its class changes and the plugin restarts.
+// TestADayWithinTheLimitsIsNeverLimitNotHeld simulates a day. A container uses random parts of its limits, with
+// requests of up to 4 MB at once, while its class changes and the plugin restarts. The condition of its class must
+// never be LimitNotHeld.
 func TestADayWithinTheLimitsIsNeverLimitNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newBlockIOMachine(t, false, "first").machine
@@ -208,9 +209,9 @@ func TestANodeJudgesSharesOfCachesAndBandwidth(t *testing.T) {
 	}
 }
 
-// TestANodeReportsWhatIsNotMeasured has a class without containers, and then a container on a machine whose kernel
+// TestANodeReportsThatALimitWasNotMeasured has a class without containers, and then a container on a machine whose kernel
 // shows no values.
-func TestANodeReportsWhatIsNotMeasured(t *testing.T) {
+func TestANodeReportsThatALimitWasNotMeasured(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		create  bool

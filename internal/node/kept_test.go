@@ -80,7 +80,9 @@ func TestAChangedContainerIsStartedAgainAfterTheRemovalOfItsRequestedClass(t *te
 	}
 }
 
-// TestAKeptClassDoesNotExceedItsCapacity removes a class twice. In between, another container takes the slot of a container that has ended.
+// TestAKeptClassDoesNotExceedItsCapacity removes a class while a container has it, and configures it again. Another
+// container takes the slot after the first one has ended. When the class is removed again, the first container must not
+// start again beside the second one.
 func TestAKeptClassDoesNotExceedItsCapacity(t *testing.T) {
 	f := newFixture(t)
 	a, b := pod("a", requesting("test.example/cache=gold")), pod("b", requesting("test.example/cache=gold"))
@@ -99,7 +101,8 @@ func TestAKeptClassDoesNotExceedItsCapacity(t *testing.T) {
 	f.wantClass(t, "a-3", cache, "gold/pod")
 }
 
-// TestAllHoldersOfARemovedClassAreStartedAgain uses more holders than the capacity, which was lowered before the class was removed.
+// TestAllHoldersOfARemovedClassAreStartedAgain uses more containers than the capacity of the class, which was lowered
+// before the class was removed.
 func TestAllHoldersOfARemovedClassAreStartedAgain(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, strings.Replace(files, "{name: gold, capacity: 1}", "{name: gold, capacity: 2}", 1))

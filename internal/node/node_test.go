@@ -22,7 +22,7 @@ func TestAContainerGetsItsRequestsAndDefaultsForTheRest(t *testing.T) {
 	f.wantClass(t, "c1", cache, "bronze/default")
 }
 
-func TestARefusedContainerHoldsNothing(t *testing.T) {
+func TestARefusedContainerTakesNoSlots(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c1"))
 	_, err := f.run(t, pod("b", requesting("test.example/cache=gold,test.example/disk=fast")), container("c2"))
@@ -49,7 +49,9 @@ func TestASlotIsFreeWhenItsContainerStops(t *testing.T) {
 	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c2"))
 }
 
-func TestARestartedContainerDoesNotCompeteWithItsPredecessor(t *testing.T) {
+// TestARestartedContainerGetsAFullClassBesideItsPredecessor runs a container three times in class gold, which has a
+// capacity of 1. The former containers have not ended yet.
+func TestARestartedContainerGetsAFullClassBesideItsPredecessor(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", requesting("test.example/cache=gold"))
 	for _, id := range []string{"c1", "c2", "c3"} {
@@ -98,7 +100,7 @@ func TestAPodGetsPodScopeClasses(t *testing.T) {
 	}
 }
 
-func TestSynchronizeRebuildsTheSameState(t *testing.T) {
+func TestTheStateIsTheSameAfterARestart(t *testing.T) {
 	f := newFixture(t)
 	pods := []classes.Holder{pod("a", requesting("test.example/cache=gold,test.example/disk=slow,test.example/net=low")), pod("b", nil)}
 	var exist []state.Existing

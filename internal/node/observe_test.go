@@ -14,9 +14,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
-// TestChangedValuesAreRequestedOnceFromARuntimeThatHangs simulates containers whose values match no class, as after a
-// change of the class's values. The runtime does not answer.
-func TestChangedValuesAreRequestedOnceFromARuntimeThatHangs(t *testing.T) {
+// TestARuntimeThatHangsIsCalledForOneContainerOnly changes the values of a class of four containers. The runtime does
+// not answer the first call, so the plugin does not make the other three.
+func TestARuntimeThatHangsIsCalledForOneContainerOnly(t *testing.T) {
 	f := newFixture(t)
 	runtime := &slowRuntime{errs: map[string]error{}}
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -49,7 +49,9 @@ func TestAnUnknownStartTimeDoesNotEndAContainer(t *testing.T) {
 	}
 }
 
-func TestARemovedResourceIsRepairedAfterAFailedRepair(t *testing.T) {
+// TestDriftOfARemovedResourceIsRepairedAfterAFailedRepair removes a resource from the class files while a container has
+// one of its classes.
+func TestDriftOfARemovedResourceIsRepairedAfterAFailedRepair(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting("test.example/disk=slow")), container("c-a"))
 	const gone = "- name: test.example/disk\n  classes: [{name: fast, capacity: 2}, {name: slow}]\n  test: {names: [fast, slow]}\n"
@@ -65,9 +67,9 @@ func TestARemovedResourceIsRepairedAfterAFailedRepair(t *testing.T) {
 	}
 }
 
-// TestAClassThatCannotBeRestoredKeepsNoOtherClassFromBeingRestored loses all classes of a container. One of them cannot be enforced any
-// more, as e.g. that of a resctrl group that another program has removed while its class drained.
-func TestAClassThatCannotBeRestoredKeepsNoOtherClassFromBeingRestored(t *testing.T) {
+// TestOtherClassesAreRestoredAlthoughOneCannotBeRestored loses all classes of a container. One of them can no longer be
+// enforced, e.g. because another program has removed its resctrl group while the class drained.
+func TestOtherClassesAreRestoredAlthoughOneCannotBeRestored(t *testing.T) {
 	for _, broken := range []string{cache, disk} {
 		f := newFixture(t)
 		f.mustRun(t, pod("a", requesting("test.example/cache=gold,test.example/disk=slow")), container("c-a"))
@@ -86,7 +88,7 @@ func TestAClassThatCannotBeRestoredKeepsNoOtherClassFromBeingRestored(t *testing
 	}
 }
 
-func TestTheClassesOfAContainerAreRestoredByOneCallToTheRuntime(t *testing.T) {
+func TestAllClassesOfAContainerAreRestoredInOneCallToTheRuntime(t *testing.T) {
 	f := newFixture(t)
 	runtime := &slowRuntime{errs: map[string]error{}}
 	f.mustRun(t, pod("a", requesting("test.example/cache=gold,test.example/disk=slow")), container("c-a"))

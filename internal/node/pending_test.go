@@ -131,7 +131,7 @@ func TestARunningPodGetsAPendingClassOnceThereIsRoom(t *testing.T) {
 	f.wantRefused(t)
 }
 
-func TestPendingRequestsAreBoundedInSize(t *testing.T) {
+func TestLargePendingRequestsAreReportedWithABoundedSize(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", requesting(cache+"=none-such"))
 	p.PodAnnotations["other"] = strings.Repeat("x", 1<<20)

@@ -120,9 +120,10 @@ func TestACrashDuringAMoveLeavesNoProcessInAnotherClass(t *testing.T) {
 	}
 }
 
-// TestThreadsFollowTheObservedClassOfAClassThatIsLost kills the plugin during a change to class silver. While the
-// plugin is not running, silver is removed from the class files, and its group is removed.
-func TestThreadsFollowTheObservedClassOfAClassThatIsLost(t *testing.T) {
+// TestAllThreadsAreInTheReportedClassAfterTheirClassIsLost kills the plugin during a change to class silver. While the
+// plugin is not running, silver is removed from the class files, and its group is removed. It does not matter to which
+// class the container returns.
+func TestAllThreadsAreInTheReportedClassAfterTheirClassIsLost(t *testing.T) {
 	f := newRDTMachine(t, "rdt=gold")
 	if err := f.Update(t.Context(), ownerA, map[string]string{"rdt": "silver"}); err != nil {
 		t.Fatal(err)

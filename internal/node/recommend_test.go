@@ -79,9 +79,9 @@ func TestANodeRecommendsTheSmallestClassThatFits(t *testing.T) {
 	})
 }
 
-// TestTheHistoryBeforeAChangeOfTheClassDoesNotCount changes the class of a container, and later the limits of the
-// class.
-func TestTheHistoryBeforeAChangeOfTheClassDoesNotCount(t *testing.T) {
+// TestRecommendationsIgnoreTheHistoryBeforeAChangeOfTheClass changes the class of a container, and later the limits of
+// the class. A change of another class does not matter.
+func TestRecommendationsIgnoreTheHistoryBeforeAChangeOfTheClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
 		db := b.runs(t, "db", "blockio=medium")
@@ -109,7 +109,7 @@ func TestTheHistoryBeforeAChangeOfTheClassDoesNotCount(t *testing.T) {
 			wantRecommended(t, b.recommends(t, "db"), "fits slow ThrottleWriteBps sda 10")
 		}
 
-		b.loads(t, strings.NewReplacer("300M", "299M", "10M", "9M").Replace(blamedFiles)) // of another class
+		b.loads(t, strings.NewReplacer("300M", "299M", "10M", "9M").Replace(blamedFiles)) // 10M is the limit of another class
 		wantRecommended(t, b.recommends(t, "db"), "fits slow ThrottleWriteBps sda 9")
 	})
 }
@@ -206,8 +206,9 @@ func TestAProposedClassHasAValidName(t *testing.T) {
 	})
 }
 
-// TestNothingIsRecommendedFromAPartOfTheDisks lets a container use more disks than the history has room for.
-func TestNothingIsRecommendedFromAPartOfTheDisks(t *testing.T) {
+// TestNoClassIsRecommendedIfNotAllDisksAreRecorded lets a container use 600 more disks. The history has no room for all
+// of them.
+func TestNoClassIsRecommendedIfNotAllDisksAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
 		many, few := b.runs(t, "many", ""), b.runs(t, "few", "")
@@ -221,8 +222,8 @@ func TestNothingIsRecommendedFromAPartOfTheDisks(t *testing.T) {
 	})
 }
 
-// TestNothingIsRecommendedFromAPartOfThePod lets one of two containers of a pod use so many disks that the history leaves it out.
-func TestNothingIsRecommendedFromAPartOfThePod(t *testing.T) {
+// TestNoClassIsRecommendedIfNotAllContainersOfThePodAreRecorded lets one of two containers of a pod use so many disks that the history leaves it out.
+func TestNoClassIsRecommendedIfNotAllContainersOfThePodAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, p := newBlamedPod(t)
 		main, many := b.runs(t, "db", ""), b.runsBeside(t, p, "many")

@@ -133,9 +133,9 @@ func TestTheNewestRefusalsAreKept(t *testing.T) {
 	}
 }
 
-// TestTheReconcilerLeavesADyingContainerAlone runs the reconciler between a refused start and the end of the container's
-// processes. It must neither admit the container nor end its refusal.
-func TestTheReconcilerLeavesADyingContainerAlone(t *testing.T) {
+// TestTheReconcilerDoesNotChangeAContainerThatIsBeingKilled runs the reconciler between a refused start and the end of
+// the container's processes. It must neither admit the container nor clear its refusal.
+func TestTheReconcilerDoesNotChangeAContainerThatIsBeingKilled(t *testing.T) {
 	for name, c := range map[string]struct {
 		refuse func(*fixture, *testing.T, classes.Holder) error
 		reason string

@@ -13,7 +13,8 @@ import (
 
 const readLimit = "blkio.throttle.read_bps_device"
 
-// reload changes a limit of the container's class, and lets writes of this limit fail.
+// reload changes a limit of the container's class from 2M to 3M, and makes the writes of this limit fail as `fault`
+// says. It returns the number of containers that the reconciler has moved.
 func reload(t *testing.T, fault simcgroup.Fault) (f *blockioMachine, moved int) {
 	t.Helper()
 	f = newBlockIOMachine(t, true, "second")
@@ -32,6 +33,7 @@ func (f *blockioMachine) wantReadLimit(t *testing.T, want string) {
 	}
 }
 
+// TestAReloadSetsTheNewValuesOfRunningContainers: a second pass of the reconciler finds nothing to change.
 func TestAReloadSetsTheNewValuesOfRunningContainers(t *testing.T) {
 	f, moved := reload(t, simcgroup.Fault{})
 	f.wantReadLimit(t, "8:32 3000000\n")
@@ -40,7 +42,7 @@ func TestAReloadSetsTheNewValuesOfRunningContainers(t *testing.T) {
 	}
 }
 
-func TestAWriteOfAReloadThatFailsOnceIsRepeated(t *testing.T) {
+func TestANewLimitIsSetAlthoughItsFirstWriteFails(t *testing.T) {
 	f, moved := reload(t, simcgroup.Fault{Op: "write", File: readLimit, Err: syscall.EIO})
 	f.wantReadLimit(t, "8:32 3000000\n")
 	if moved != 1 {
@@ -48,7 +50,7 @@ func TestAWriteOfAReloadThatFailsOnceIsRepeated(t *testing.T) {
 	}
 }
 
-func TestAContainerKeepsItsValuesWhileAReloadCannotSetTheNewOnes(t *testing.T) {
+func TestAContainerKeepsItsLimitsWhileTheKernelRefusesTheNewOnes(t *testing.T) {
 	f, moved := reload(t, simcgroup.Fault{Op: "write", File: "blkio.throttle.write_bps_device", Err: syscall.EIO, Lasting: true})
 	f.wantReadLimit(t, "8:32 2000000\n")
 	if class := f.class(t); moved != 0 || class != "" {

@@ -185,9 +185,9 @@ func TestAContainerThatEndedWithoutAnEventIsReleased(t *testing.T) {
 	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c-b"))
 }
 
-// TestUnchangedContainersCostNoMemoryWhenThreadsAreMoved measures the allocations of MoveThreads, which runs twice a
+// TestMoveThreadsAllocatesLittleForUnchangedContainers measures the allocations of MoveThreads, which runs twice a
 // second.
-func TestUnchangedContainersCostNoMemoryWhenThreadsAreMoved(t *testing.T) {
+func TestMoveThreadsAllocatesLittleForUnchangedContainers(t *testing.T) {
 	const containers, calls = 100, 20
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -265,8 +265,9 @@ func TestStaleStoredValuesAreReplacedAfterARestart(t *testing.T) {
 	}
 }
 
-// TestAClassThatTheKernelDoesNotShowIsEnforcedAgain runs a container for which the kernel shows no class.
-func TestAClassThatTheKernelDoesNotShowIsEnforcedAgain(t *testing.T) {
+// TestAClassIsEnforcedAgainIfTheValuesMatchNoClass makes the values of the container's cgroup match no
+// class. The container is reported without a class until the plugin can enforce its class again.
+func TestAClassIsEnforcedAgainIfTheValuesMatchNoClass(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting("test.example/disk=slow")), container("c-a"))
 	f.backends[disk].Blur(true)
@@ -282,7 +283,7 @@ func TestAClassThatTheKernelDoesNotShowIsEnforcedAgain(t *testing.T) {
 	f.wantClass(t, "c-a", disk, "slow/pod")
 }
 
-func TestAnotherOrNoProcessEndsTheContainer(t *testing.T) {
+func TestAContainerIsReleasedIfItsProcessIsGoneOrIsAnother(t *testing.T) {
 	for name, later := range map[string]map[int]uint64{"gone": {}, "another process has its PID": {1: 700}} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

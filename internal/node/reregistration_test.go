@@ -31,9 +31,9 @@ func withoutResource(name string) string {
 	return strings.Join(kept, "")
 }
 
-// TestARegistrationDuringAnApplicationLosesNothing lets the runtime register the plugin again before each single call
-// into the machine that an operation makes. The outcome must be the same as without that registration.
-func TestARegistrationDuringAnApplicationLosesNothing(t *testing.T) {
+// TestClassesAreTheSameIfThePluginRegistersAgainDuringAnOperation lets the runtime register the plugin again before
+// each single call into the machine that an operation makes. The outcome must be the same as without that registration.
+func TestClassesAreTheSameIfThePluginRegistersAgainDuringAnOperation(t *testing.T) {
 	configure := func(text string) func(*testing.T, *fixture) {
 		return func(t *testing.T, f *fixture) {
 			t.Helper()

@@ -14,8 +14,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// TestValuesOfAFailedChangeAreReplacedWhenTheirDeviceIsLost: the runtime stored the values of a change that then failed.
-// The container has no class of the resource, and what the runtime stores since the change may name the lost device.
+// TestValuesOfAFailedChangeAreReplacedWhenTheirDeviceIsLost: the runtime stored the values of a change that then
+// failed. The container has no class of the resource, but the values that the runtime still stores may name the lost
+// device.
 func TestValuesOfAFailedChangeAreReplacedWhenTheirDeviceIsLost(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", nil), container("c-a"))

@@ -14,7 +14,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func TestRecordedContainersAreAdoptedOverCapacity(t *testing.T) {
+// TestRunningContainersKeepTheirClassIfTheCapacityWasLowered restarts the plugin with class files in which class fast
+// has room for only one of its two containers.
+func TestRunningContainersKeepTheirClassIfTheCapacityWasLowered(t *testing.T) {
 	f := newFixture(t)
 	p, q := pod("a", requesting("test.example/disk=fast")), pod("b", requesting("test.example/disk=fast"))
 	exist := []state.Existing{running(p, f.mustRun(t, p, container("c1"))), running(q, f.mustRun(t, q, container("c2")))}
@@ -93,6 +95,8 @@ func TestAContainerThatWasCreatedBeforeARestartMayStartAfterIt(t *testing.T) {
 	f.wantClass(t, "c1", cache, "gold/pod")
 }
 
+// TestARecordAmongThePodsAnnotationsIsIgnored: a user can write an annotation of a pod. Only the annotation that the
+// plugin itself adds to a container records a class.
 func TestARecordAmongThePodsAnnotationsIsIgnored(t *testing.T) {
 	f := newFixture(t)
 	record, err := state.Record([]classes.Assignment{{Resource: cache, Class: "gold", Source: classes.SourceContainer}})
@@ -148,7 +152,9 @@ func TestARemovedClassDoesNotHideOtherResourcesAfterARestart(t *testing.T) {
 	f.wantClass(t, "c1", disk, "fast/pod")
 }
 
-func TestPodsAreTrackedWhileTheirResourceDrains(t *testing.T) {
+// TestAChangedPodKeepsItsClassWhileItsResourceIsRemoved changes a pod to class low, removes its resource from the class
+// files, and adds the resource again.
+func TestAChangedPodKeepsItsClassWhileItsResourceIsRemoved(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", requesting("test.example/net=high"))
 	f.mustRunPod(t, p)

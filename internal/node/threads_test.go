@@ -13,7 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
-func TestThreadsOutsideTheirClassAreMoved(t *testing.T) {
+func TestThreadsOutsideTheClassOfTheirContainerAreMoved(t *testing.T) {
 	f := newFixture(t)
 	var exist []state.Existing
 	for name, annotations := range map[string]map[string]string{

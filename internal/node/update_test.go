@@ -53,7 +53,7 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestUpdateSurvivesARestartOnlyWhenItSucceeded(t *testing.T) {
+func TestAFailedUpdateIsNotMadeAfterARestart(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", nil)
 	c := f.mustRun(t, p, container("c1"))
@@ -201,7 +201,7 @@ func TestAnUpdateThatTheRuntimeMakesTooLateIsUndone(t *testing.T) {
 	}
 }
 
-func TestAnUpdateToTheClassOfTheDefaultStaysWhenTheDefaultChanges(t *testing.T) {
+func TestAContainerThatWasUpdatedToTheDefaultClassKeepsItWhenTheDefaultChanges(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", nil)
 	c := f.mustRun(t, p, container("c1"))

@@ -83,9 +83,7 @@ func TestAClassKeepsWhatEndedContainersHaveUsed(t *testing.T) {
 	})
 }
 
-// TestAClassKeepsWhatAContainerUsedWhoseEndIsFoundFirst simulates a container that ends. The reconciler notices the end
-// before the runtime reports it.
-func TestAClassKeepsWhatAContainerUsedWhoseEndIsFoundFirst(t *testing.T) {
+func TestUsageIsCountedWhenTheReconcilerFindsTheEndBeforeTheRuntimeReportsIt(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		f.mustRun(t, pod("a", nil), container("c-a"))
 		f.backends[cache].Use("c-a", 100)
@@ -96,7 +94,7 @@ func TestAClassKeepsWhatAContainerUsedWhoseEndIsFoundFirst(t *testing.T) {
 	})
 }
 
-func TestUsageCountsForTheClassOfItsTime(t *testing.T) {
+func TestUsageIsCountedForTheClassThatTheContainerHadThen(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		use := f.backends[cache].Use
 		f.mustRun(t, pod("a", nil), container("c-a"))
@@ -110,8 +108,7 @@ func TestUsageCountsForTheClassOfItsTime(t *testing.T) {
 	})
 }
 
-// TestARestartCountsAnew shows that the usage before a restart of the plugin is not counted as usage after the restart.
-func TestARestartCountsAnew(t *testing.T) {
+func TestUsageBeforeARestartIsNotCounted(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		use := f.backends[cache].Use
 		c := f.mustRun(t, pod("a", nil), container("c-a"))
@@ -128,9 +125,9 @@ func TestARestartCountsAnew(t *testing.T) {
 	})
 }
 
-// TestAMissingOrLowerValueIsNoPeak simulates readings that fail for a while, and a kernel counter that starts again at
-// 0.
-func TestAMissingOrLowerValueIsNoPeak(t *testing.T) {
+// TestAMissingOrLowerReadingDoesNotInflateTheUsage simulates readings that fail for a while, and a kernel counter that
+// starts again at 0. Of the usage after the reset, 3 is counted: the first reading, 5, is only the new start.
+func TestAMissingOrLowerReadingDoesNotInflateTheUsage(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		b := f.backends[cache]
 		f.mustRun(t, pod("a", nil), container("c-a"))
@@ -161,7 +158,7 @@ func TestTheUsageOfAPodCountsFromItsFirstReading(t *testing.T) {
 	})
 }
 
-func TestAClassThatIsGoneHasNoUsage(t *testing.T) {
+func TestARemovedClassWithoutHoldersHasNoUsage(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		f.mustRun(t, pod("a", requesting(cache+"=silver")), container("c-a"))
 		f.backends[cache].Use("c-a", 100)
@@ -175,7 +172,7 @@ func TestAClassThatIsGoneHasNoUsage(t *testing.T) {
 	})
 }
 
-func TestSamplesOfTheSameSecondAskTheKernelOnce(t *testing.T) {
+func TestSamplesInTheSameSecondReadTheKernelOnce(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		f.mustRun(t, pod("a", nil), container("c-a"))
 		first := f.used(t, cache)
@@ -187,8 +184,9 @@ func TestSamplesOfTheSameSecondAskTheKernelOnce(t *testing.T) {
 	})
 }
 
-// TestAHungMeasurementDelaysNothingForLong ends containers while the measurement of their usage hangs in the kernel.
-func TestAHungMeasurementDelaysNothingForLong(t *testing.T) {
+// TestAHungMeasurementDelaysNoUpdateAndNoStopForLong updates and ends containers while the measurement of their usage
+// hangs in the kernel.
+func TestAHungMeasurementDelaysNoUpdateAndNoStopForLong(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		b := f.backends[cache]
 		f.mustRun(t, pod("a", nil), container("c-a"))
@@ -212,9 +210,9 @@ func TestAHungMeasurementDelaysNothingForLong(t *testing.T) {
 	})
 }
 
-// TestMeasurementsThatHangTakeNothingFromTheHooks lets the measurements of 120 containers hang, which is more than the
-// calls that may be blocked for hooks.
-func TestMeasurementsThatHangTakeNothingFromTheHooks(t *testing.T) {
+// TestHungMeasurementsDoNotStopTheHooks lets the measurements of 120 containers hang. Hooks fail if 100 of their calls
+// hang. Measurements have a limit of their own, 50, so a new container still starts.
+func TestHungMeasurementsDoNotStopTheHooks(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		stuck := make(chan struct{})
 		for i := range 120 {
@@ -256,9 +254,9 @@ func TestAHungMeasurementDelaysNoStartForLong(t *testing.T) {
 	})
 }
 
-// TestAClientThatLeavesDoesNotSpoilTheSampleOfOthers cancels the request of the client that has started the
+// TestAClientThatDisconnectsDoesNotEndTheSampleOfOthers cancels the request of the client that has started the
 // measurement.
-func TestAClientThatLeavesDoesNotSpoilTheSampleOfOthers(t *testing.T) {
+func TestAClientThatDisconnectsDoesNotEndTheSampleOfOthers(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		b := f.backends[cache]
 		f.mustRun(t, pod("a", nil), container("c-a"))

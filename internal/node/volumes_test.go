@@ -75,7 +75,7 @@ func TestVolumesOfARefusedStartAreEnforcedIfTheContainerRuns(t *testing.T) {
 	}
 }
 
-func TestARefusedVolumeFreesTheOtherVolumesOfItsContainer(t *testing.T) {
+func TestARefusedContainerFreesTheSlotsOfItsOtherVolumes(t *testing.T) {
 	f, _ := newVolumeFixture(t)
 	f.Synchronize(nil, nil)
 	if _, err := f.StartContainer(withVolumes("c1", "/a=rare,/b=lead")); !errors.Is(err, classes.ErrUnknownClass) {
@@ -100,7 +100,9 @@ func newClaimFixture(t *testing.T) (*fixture, map[string]*nodetest.Backend) {
 	return f, backends
 }
 
-func TestAClaimDoesNotKeepAContainerFromItsClasses(t *testing.T) {
+// TestAContainerGetsItsRequestedClassesAlthoughThatOfItsClaimFails uses a claim whose class cannot be enforced. The
+// container starts, keeps the other classes of its volumes, and the class of the claim is reported as refused.
+func TestAContainerGetsItsRequestedClassesAlthoughThatOfItsClaimFails(t *testing.T) {
 	f, backends := newClaimFixture(t)
 	c := withVolumes("c1", "/data=gold,/other=gold")
 	owner := c.Subject()
@@ -144,9 +146,8 @@ func TestAClaimDoesNotKeepAContainerFromItsClasses(t *testing.T) {
 	check("after a repair")
 }
 
-// TestAVolumeIsNotInForceUntilTheNewLimitsOfItsClassAre changes the limits of a class while reading from the kernel
-// fails.
-func TestAVolumeIsNotInForceUntilTheNewLimitsOfItsClassAre(t *testing.T) {
+// TestAVolumeHasItsClassOnlyIfTheNewLimitsAreInForce changes the limits of a class while reads from the kernel fail.
+func TestAVolumeHasItsClassOnlyIfTheNewLimitsAreInForce(t *testing.T) {
 	f, backends := newClaimFixture(t)
 	claimed := claims.Claims{
 		Limits:  map[string]qos.VolumeLimits{"slow": {MaxReadBps: 2}},

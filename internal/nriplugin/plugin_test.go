@@ -276,7 +276,7 @@ func TestConcurrentCreationsDoNotExceedTheCapacity(t *testing.T) {
 	r.holds(t)
 }
 
-func TestARestartedContainerDoesNotCompeteWithItsPredecessor(t *testing.T) {
+func TestARestartedContainerGetsAFullClassBesideItsPredecessor(t *testing.T) {
 	r := newRig(t)
 	pod := r.pod(t, "a", "test.example/cache=solo")
 	previous := r.mustRun(t, pod)

@@ -193,7 +193,7 @@ func (c crowd) Threads(target classes.Holder) ([]int, error) {
 	return c[target.Container].Threads(target)
 }
 
-func TestThreadsOutsideTheirClassAreMoved(t *testing.T) {
+func TestThreadsOutsideTheClassOfTheirContainerAreMoved(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	everybody := crowd{}
 	b := newBackend(fs, everybody)
