@@ -25,7 +25,7 @@ func (r *rig) assignment(t *testing.T) string {
 	return "none"
 }
 
-func TestACDIDeviceGivesItsClass(t *testing.T) {
+func TestAContainerGetsTheClassOfItsCDIDevice(t *testing.T) {
 	r := newRig(t)
 	id, err := r.CreateContainer(t.Context(), r.pod(t, "web", ""), nriruntime.ContainerConfig{
 		Name: "main", CDIDevices: []string{"gpu.example/gpu=0", classes.CDIDevice(byClaim)}, Env: []string{classes.CDIEnvironment(byClaim)},
@@ -41,9 +41,9 @@ func TestACDIDeviceGivesItsClass(t *testing.T) {
 	}
 }
 
-// TestTheVariableOfACDIDeviceGivesNoClass creates containers as a user can who knows the variable: by the environment of the pod. The same
+// TestTheEnvironmentVariableOfACDIDeviceAloneGivesNoClass creates containers as a user can who knows the variable: by the environment of the pod. The same
 // happens on a runtime that reports no CDI devices.
-func TestTheVariableOfACDIDeviceGivesNoClass(t *testing.T) {
+func TestTheEnvironmentVariableOfACDIDeviceAloneGivesNoClass(t *testing.T) {
 	r := newRig(t)
 	_, err := r.CreateContainer(t.Context(), r.pod(t, "web", ""), nriruntime.ContainerConfig{Name: "main", Env: []string{"A=B", classes.CDIEnvironment(byClaim)}})
 	if err == nil || !strings.Contains(err.Error(), "shows a class that is not allocated to the container") {
@@ -57,8 +57,9 @@ func TestTheVariableOfACDIDeviceGivesNoClass(t *testing.T) {
 	}
 }
 
-// TestAnAnnotationBesideAClaim creates containers whose claim has allocated gold, and whose pod has an annotation.
-func TestAnAnnotationBesideAClaim(t *testing.T) {
+// TestAnAnnotationOfTheContainerMustAgreeWithTheClassOfItsClaim creates containers whose claim has allocated gold, and
+// whose pod has an annotation. An annotation that is not for this container has no effect.
+func TestAnAnnotationOfTheContainerMustAgreeWithTheClassOfItsClaim(t *testing.T) {
 	const pod, container = "qos.noderesource.dev/pod", "container.qos.noderesource.dev/main"
 	for name, test := range map[string]struct{ key, request, want string }{
 		"the same class":       {container, "test.example/cache=gold", "gold container"},

@@ -168,7 +168,7 @@ func TestInvalidClassesOfClaimsChangeNothing(t *testing.T) {
 	r.wantPodLimits(t, id, fromClaim)
 }
 
-func TestAClaimOfAMissingClassChangesNothing(t *testing.T) {
+func TestAClaimWithAClassThatDoesNotExistChangesNothing(t *testing.T) {
 	r := newVolumeRig(t)
 	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("lead")})
 	id := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)

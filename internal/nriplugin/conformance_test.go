@@ -175,8 +175,9 @@ func testConformance(t *testing.T, scope classes.Scope, section string) {
 	})
 }
 
-// TestEachKindPromisesWhatItMeasures: a promise is a bound on a measure of the kind, or has a reason why it cannot be compared.
-func TestEachKindPromisesWhatItMeasures(t *testing.T) {
+// TestTheLimitsThatAKindReportsCanBeMeasured: each limit in Promises is a bound on a measure of its kind, or has the
+// reason why it cannot be compared with the usage. Promises does not change the machine.
+func TestTheLimitsThatAKindReportsCanBeMeasured(t *testing.T) {
 	promising := map[string]bool{}
 	for _, kind := range newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, nriruntime.Options{}).kinds {
 		scope := kind.Scopes[0]
@@ -212,7 +213,7 @@ func TestEachKindPromisesWhatItMeasures(t *testing.T) {
 	}
 }
 
-func TestABackendWithoutAConfigurationDoesNothing(t *testing.T) {
+func TestABackendWithoutAConfigurationWritesNothing(t *testing.T) {
 	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, nriruntime.Options{})
 	for _, kind := range r.kinds {
 		t.Run(kind.Field, func(t *testing.T) {

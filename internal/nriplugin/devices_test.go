@@ -72,8 +72,9 @@ func TestPatternsMatchAllKindsOfDevices(t *testing.T) {
 	}
 }
 
-// TestAMissingIOControllerIsReported disables the controller in cgroup.subtree_control, which removes all limits below.
-func TestAMissingIOControllerIsReported(t *testing.T) {
+// TestAContainerWithoutTheIOControllerIsReportedWithoutItsClass disables the controller in cgroup.subtree_control of
+// one pod, which removes all limits below.
+func TestAContainerWithoutTheIOControllerIsReportedWithoutItsClass(t *testing.T) {
 	p := newPopulated(t)
 	control := p.podDir(t, p.gold) + "/cgroup.subtree_control"
 	if err := p.host.Machine.WriteFile(control, []byte("-io")); err != nil {

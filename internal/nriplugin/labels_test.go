@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-func TestOnlyLabelsThatARuleCanNameAreKept(t *testing.T) {
+func TestOnlyLabelsOfValidLengthThatUsersSetAreKept(t *testing.T) {
 	long := strings.Repeat("x", 63)
 	key := strings.Repeat("d", 253) + "/" + long
 	got := labelsOf(&api.PodSandbox{Labels: map[string]string{

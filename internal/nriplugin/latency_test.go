@@ -10,8 +10,9 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// TestALatencyIsThereFromTheStartUntilTheClassIsLeft lets the runtime write the latency of a class, which another program then changes.
-func TestALatencyIsThereFromTheStartUntilTheClassIsLeft(t *testing.T) {
+// TestAContainerHasTheIOLatencyOfItsClassUntilItLeavesTheClass also lets another program change the latency. A resize
+// then writes what the runtime has stored.
+func TestAContainerHasTheIOLatencyOfItsClassUntilItLeavesTheClass(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	r.mustRun(t, r.pod(t, "first", "")) // its cgroup shows that the kernel has io.latency
 	r.mustConfigure(t, changed("fast: [{Devices: [/dev/vda]", "fast: [{Devices: [/dev/vda], Latency: 10ms"))

@@ -15,8 +15,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// TestALeavingSessionRefusesContainersWhoseVolumesHaveClasses uses containers that need no adjustment by the runtime.
-func TestALeavingSessionRefusesContainersWhoseVolumesHaveClasses(t *testing.T) {
+// TestAPluginThatDisconnectsRefusesContainersWhoseVolumesHaveClasses uses containers whose creation needs no
+// adjustment, because the plugin itself sets the limits of volumes at the start.
+func TestAPluginThatDisconnectsRefusesContainersWhoseVolumesHaveClasses(t *testing.T) {
 	const resource = "test.example/volume"
 	kinds := []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.VolumeScope}, map[string]*nodetest.Backend{resource: nodetest.NewBackend()})}
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte("apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\n" +

@@ -15,6 +15,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
+// TestAnotherProgramsValueIsReplacedByTheOneOfTheClass uses a class with 80% of the memory limit as memory.high. Of 1
+// GiB, this is 858992640 bytes in whole pages.
 func TestAnotherProgramsValueIsReplacedByTheOneOfTheClass(t *testing.T) {
 	r := newProfileRig(t, database)
 	id := r.mustRunBurstable(t, "a", profile+"=database")
@@ -29,7 +31,9 @@ func TestAnotherProgramsValueIsReplacedByTheOneOfTheClass(t *testing.T) {
 	r.wantReported(t, id, profile, "database/pod")
 }
 
-func TestAResizeKeepsTheClassAndLeavingItBringsTheKubeletsValuesBack(t *testing.T) {
+// TestAResizeKeepsTheClassAndItsEndRestoresTheKubeletsValues resizes the memory limit to 2 GiB. The kubelet's MemoryQoS
+// then requests a memory.high of 90%, 1932730368 bytes, and the class sets 50%.
+func TestAResizeKeepsTheClassAndItsEndRestoresTheKubeletsValues(t *testing.T) {
 	r := newProfileRig(t, "a: {memory: {high: 50%, min: 100%, oomGroup: false}, cpu: {burst: 100%}}")
 	id := r.mustRunBurstable(t, "a", profile+"=a")
 	resized := resources(2<<30, 50_000)
@@ -249,7 +253,9 @@ func TestAProtectionAboveALimitIsReportedAtTheContainer(t *testing.T) {
 	}
 }
 
-func TestAShareOfALimitThatAContainerLacks(t *testing.T) {
+// TestAClassWithAShareOfALimitIsRefusedToAContainerWithoutTheLimit also uses a class with withoutLimit: skip. A
+// container then gets the class without this value.
+func TestAClassWithAShareOfALimitIsRefusedToAContainerWithoutTheLimit(t *testing.T) {
 	r := newProfileRig(t, "a: {memory: {high: 80%}}, b: {withoutLimit: skip, memory: {high: 80%}, pids: {max: 5}}")
 	_, err := r.run(t, r.pod(t, "a", profile+"=a"))
 	want := `pod default/a container main: class "a" of vendor.example/profile: memory.high: the class has 80% of the memory limit, ` +

@@ -30,6 +30,7 @@ func TestAnIOPriorityOnDisksWithoutPrioritiesIsNotReportedAsInForce(t *testing.T
 	}
 }
 
+// TestTheListOfDisksWithoutPrioritiesIsBounded adds 500 disks to the machine.
 func TestTheListOfDisksWithoutPrioritiesIsBounded(t *testing.T) {
 	r := newProfileRig(t, "a: {ioPriority: idle}")
 	id := r.mustRunBurstable(t, "a", profile+"=a")

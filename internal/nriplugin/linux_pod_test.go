@@ -162,7 +162,7 @@ func TestAPodThatAnotherProgramHasMadeIdleStaysSo(t *testing.T) {
 	}
 }
 
-func TestWhatAPodHadIsForgottenWithIt(t *testing.T) {
+func TestTheCheckpointForgetsTheOriginalValuesOfARemovedPod(t *testing.T) {
 	r := idleRig(t)
 	id := r.mustRunIdle(t, "idle")
 	wantSaved := func(want bool) {
@@ -184,7 +184,7 @@ func TestWhatAPodHadIsForgottenWithIt(t *testing.T) {
 	wantSaved(false)
 }
 
-func TestAnIdleClassIsReportedToPreventResizes(t *testing.T) {
+func TestTheStatusReportsThatAPodOfAnIdleClassCannotBeResized(t *testing.T) {
 	r := idleRig(t)
 	const want = "the kubelet cannot change the CPU requests of a running pod of class idle: the kernel refuses a CPU weight for the cgroup of an idle pod; " +
 		"let the pod leave the class before a resize, or create it again"

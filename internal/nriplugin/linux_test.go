@@ -206,7 +206,7 @@ func TestAPropertyThatTheRuntimeChangesIsNeverInForce(t *testing.T) {
 	}
 }
 
-func TestAPropertyThatTheRuntimesNRILacksIsRefusedWithTheVersion(t *testing.T) {
+func TestAPropertyThatTheRuntimesNRICannotSetIsRefused(t *testing.T) {
 	const lacks = "the runtime has NRI v0.%s, and only NRI %s or later sets it; upgrade the runtime"
 	for _, test := range []struct{ version, class, want string }{
 		{"v1.7.20", "oomScoreAdj: 5", "process.oomScoreAdj: " + fmt.Sprintf(lacks, "6.1", "0.7")},
@@ -222,7 +222,9 @@ func TestAPropertyThatTheRuntimesNRILacksIsRefusedWithTheVersion(t *testing.T) {
 	}
 }
 
-func TestAChangedClassIsForNewContainersAndRunningOnesAreStale(t *testing.T) {
+// TestChangedPropertiesOfProcessesApplyToNewContainersOnly changes properties of processes and a value of the cgroup.
+// Running containers get only the latter. Their old properties are reported as stale, also after a restart.
+func TestChangedPropertiesOfProcessesApplyToNewContainersOnly(t *testing.T) {
 	r := newProfileRig(t, "a: {oomScoreAdj: -500, rlimits: {nofile: 4096}, pids: {max: 100}}")
 	old := r.mustRunBurstable(t, "a", profile+"=a")
 	r.mustConfigure(t, profileFile("a: {oomScoreAdj: -600, rlimits: {nofile: 8192}, pids: {max: 200}}"))
@@ -242,7 +244,7 @@ func TestAChangedClassIsForNewContainersAndRunningOnesAreStale(t *testing.T) {
 	}
 }
 
-func TestAPropertyThatTheContainerHasChangedIsStale(t *testing.T) {
+func TestAPropertyThatTheContainerItselfChangesIsReportedAsStale(t *testing.T) {
 	r := newProfileRig(t, "a: {oomScoreAdj: -500, rlimits: {nofile: {soft: 1024, hard: 4096}}}")
 	id := r.mustRunBurstable(t, "a", profile+"=a")
 	r.host.ChangeProcess(r.pidOf(t, id), func(p *sim.Process) {
@@ -319,7 +321,7 @@ func (r *machineRig) mustRunWithoutPlugin(t *testing.T, pod string) string {
 	return ""
 }
 
-func TestAMachineThatCannotHaveAClassSaysWhy(t *testing.T) {
+func TestAClassThatTheMachineCannotSetIsReportedWithTheReason(t *testing.T) {
 	for _, test := range []struct {
 		name, classes string
 		machine       *sim.Machine
@@ -374,7 +376,7 @@ func TestAMachineThatCannotHaveAClassSaysWhy(t *testing.T) {
 	}
 }
 
-func TestTwoResourcesOfTheKindSetDifferentProperties(t *testing.T) {
+func TestAContainerHasClassesOfTwoResourcesOfKindLinux(t *testing.T) {
 	r := newMachineRigOn(t, newMachine(simcgroup.New()), profileFile("a: {pids: {max: 5}}")+
 		"- name: vendor.example/oom\n  linux: {classes: {first: {oomScoreAdj: 1000}}}\n", nriruntime.Options{})
 	id := r.mustRun(t, r.pod(t, "a", profile+"=a,vendor.example/oom=first"))

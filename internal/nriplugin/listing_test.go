@@ -61,9 +61,9 @@ func (r *rig) registered(t *testing.T) *qosv1alpha1.Condition {
 	return nil
 }
 
-// TestEnvironmentsThatNRICannotTransferAreNamed creates four containers that the runtime cannot list in messages of 4
-// MiB.
-func TestEnvironmentsThatNRICannotTransferAreNamed(t *testing.T) {
+// TestContainersThatNRICannotListAreReported creates four containers with so large environments that the runtime cannot
+// list them in messages of 4 MiB.
+func TestContainersThatNRICannotListAreReported(t *testing.T) {
 	const reason = "keep the environment variables of each container below 700 KiB in total"
 	r := &rig{Runtime: newRuntime(t, nriruntime.Options{}), backend: nodetest.NewBackend()}
 	if err := r.Start(); err != nil {

@@ -261,7 +261,7 @@ func (r *machineRig) wantReported(t *testing.T, id, resource, want string) {
 	}
 }
 
-func TestAMachineWithoutDriftHasNoViolations(t *testing.T) {
+func TestTheInvariantsHoldOnAMachineWithoutDrift(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	r.world.Hold(t)
 	r.mustRun(t, r.pod(t, "requests", "rdt=gold,blockio=slow"))

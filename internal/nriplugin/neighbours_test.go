@@ -115,9 +115,10 @@ func TestThePluginsOfTheRuntimeAreReported(t *testing.T) {
 	}
 }
 
-// TestDirectBlockIONeedsNoFieldOfTheRuntime runs another plugin that sets io.max of every container, for a disk that
-// the class names and for another disk.
-func TestDirectBlockIONeedsNoFieldOfTheRuntime(t *testing.T) {
+// TestDirectBlockIODoesNotConflictWithAnotherNRIPlugin runs another plugin that sets io.max of every container, for a
+// disk that the class names and for another disk. With Direct: true, the plugin writes io.max itself and does not
+// request it from the runtime.
+func TestDirectBlockIODoesNotConflictWithAnotherNRIPlugin(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	startNeighbour(t, r, "90", func(a *api.ContainerAdjustment) error {
 		a.AddLinuxUnified("io.max", "254:0 wbps=5000000\n254:16 wbps=5000000")

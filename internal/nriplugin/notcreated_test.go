@@ -74,7 +74,9 @@ func TestARefusedCreationOfCRIOFreesItsSlotWhenItsPodStops(t *testing.T) {
 	r.world.Hold(t)
 }
 
-func TestARetryReplacesARefusedCreationOfCRIO(t *testing.T) {
+// TestRetriesOfARefusedCreationTakeOneSlotOnCRIO: CRI-O does not tell plugins that a creation failed after their hook,
+// so the slot stays taken until the next attempt.
+func TestRetriesOfARefusedCreationTakeOneSlotOnCRIO(t *testing.T) {
 	r := newCRIORig(t)
 	pod := r.pod(t, "a", "rdt=gold")
 	for range 3 {

@@ -342,7 +342,7 @@ func TestANewPluginTracksRunningContainers(t *testing.T) {
 	r.holds(t)
 }
 
-func TestARuntimeThatDiesInTheHandshakeDoesNotBlockThePlugin(t *testing.T) {
+func TestThePluginRegistersAfterARuntimeDiedInTheHandshake(t *testing.T) {
 	runtime := newRuntime(t, nriruntime.Options{})
 	died, err := nriruntime.DieDuringHandshake(runtime.Socket())
 	if err != nil {

@@ -38,7 +38,9 @@ func (r *rig) wantPodRefused(t *testing.T) {
 	}
 }
 
-func TestABoundedClassOfPods(t *testing.T) {
+// TestAFullClassOfPodsIsRefusedToAnotherPod uses a class of capacity 1. The pod keeps its slot when its sandbox is
+// replaced, and when the runtime restarts.
+func TestAFullClassOfPodsIsRefusedToAnotherPod(t *testing.T) {
 	r := newRig(t)
 	r.reconfigure(t, onePod)
 	r.wait(t, 2)

@@ -38,8 +38,9 @@ func newResizingRig(t *testing.T) (*machineRig, *resizing) {
 	return newMachineRigOn(t, m, profileFile("a: {memory: {high: 50%, oomGroup: false}}"), nriruntime.Options{OCI: oci}), oci
 }
 
-// TestAResizeThatTheRuntimeRefusesChangesNothing checks that a class follows the limits and the values that a container has, and not
-// those that the kubelet wanted.
+// TestAResizeThatTheRuntimeRefusesChangesNothing checks that a class follows the limits and the values that a container
+// has, and not those that the kubelet wanted. Of the limit of 1 GiB, the class has 50% as memory.high, and the kubelet
+// 90%.
 func TestAResizeThatTheRuntimeRefusesChangesNothing(t *testing.T) {
 	r, oci := newResizingRig(t)
 	id := r.mustRunBurstable(t, "a", profile+"=a")
@@ -88,7 +89,8 @@ func TestARepairWhileTheRuntimeMakesAResizeDoesNotUndoIt(t *testing.T) {
 	r.wantReported(t, id, profile, "a/pod")
 }
 
-// TestRefusedResizesDoNotSuspendTheRepair uses a kubelet that requests a refused change again every 10 s.
+// TestRefusedResizesDoNotSuspendTheRepair uses a kubelet that requests a refused change again every 10 s. Drift is
+// repaired nevertheless: class a has 50% of 1 GiB.
 func TestRefusedResizesDoNotSuspendTheRepair(t *testing.T) {
 	r, oci := newResizingRig(t)
 	id := r.mustRunBurstable(t, "a", profile+"=a")

@@ -16,13 +16,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
 )
 
-// TestABusyRuntimeRegistersThePlugin uses a runtime that begins to read a connection after some time.
-func TestABusyRuntimeRegistersThePlugin(t *testing.T) {
+// TestThePluginWaits15SecondsForABusyRuntime uses a runtime that begins to read a connection after some time.
+func TestThePluginWaits15SecondsForABusyRuntime(t *testing.T) {
 	for name, test := range map[string]struct {
 		busy time.Duration
 		log  string
 	}{
-		"after less than our limit": {14 * time.Second, `msg="registered with the container runtime"`},
+		"within 15 s": {14 * time.Second, `msg="registered with the container runtime"`},
 		"too late":                  {time.Hour, "does not answer the registration within 15s, and containers start without classes meanwhile; reduce its load"},
 	} {
 		t.Run(name, func(t *testing.T) {

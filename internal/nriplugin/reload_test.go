@@ -80,7 +80,7 @@ func TestRunningContainersGetChangedMasksAndRates(t *testing.T) {
 	}
 }
 
-func TestHoldersOfADefaultFollowIt(t *testing.T) {
+func TestContainersWithTheDefaultClassGetTheNewDefault(t *testing.T) {
 	p := newPopulated(t)
 	p.mustConfigure(t, changed("defaultClass: bronze", "defaultClass: silver"))
 	p.world.Hold(t)
@@ -91,7 +91,9 @@ func TestHoldersOfADefaultFollowIt(t *testing.T) {
 	p.wantReported(t, p.plain, groups, "/")
 }
 
-func TestACapacityBelowUseKeepsHoldersAndAdmitsNoOther(t *testing.T) {
+// TestContainersKeepAClassWhoseCapacityIsLoweredBelowItsUse: two containers have the class when its capacity becomes 1.
+// No other container gets it before both have ended.
+func TestContainersKeepAClassWhoseCapacityIsLoweredBelowItsUse(t *testing.T) {
 	p := newPopulated(t)
 	second := p.mustRun(t, p.pod(t, "second", "rdt=gold"))
 	p.mustConfigure(t, changed("{name: gold, capacity: 2}", "{name: gold, capacity: 1}"))

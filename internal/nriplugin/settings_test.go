@@ -120,7 +120,9 @@ func (r *rig) wantFile(t *testing.T, id, file, want string) {
 	}
 }
 
-func TestAClassIsRelativeToWhatTheKubeletHasAskedFor(t *testing.T) {
+// TestTheValuesOfAClassAreRelativeToWhatTheKubeletRequests uses a container with a memory limit of 1000 bytes. Class
+// tight has 80% of it as memory.high.
+func TestTheValuesOfAClassAreRelativeToWhatTheKubeletRequests(t *testing.T) {
 	r := newMemoryRig(t, nriruntime.Options{})
 	r.wantFile(t, r.runWithMemory(t, memoryQoS+"=tight"), "memory.high", "800")
 
@@ -166,8 +168,10 @@ func TestAContainerThatLeavesItsClassGetsTheOriginalValueBack(t *testing.T) {
 	}
 }
 
-// TestAValueThatTheRuntimeRequestsAgainIsNoWishOfTheKubelet simulates a runtime that requests all stored values in each change.
-func TestAValueThatTheRuntimeRequestsAgainIsNoWishOfTheKubelet(t *testing.T) {
+// TestAStoredValueInAResizeIsNotTakenForARequestOfTheKubelet simulates a runtime that adds all stored values to each
+// resize, also 800, which the class has set for the former limit. Without the class, the container gets back the
+// kubelet's 700.
+func TestAStoredValueInAResizeIsNotTakenForARequestOfTheKubelet(t *testing.T) {
 	r := newMemoryRig(t, nriruntime.Options{})
 	id := r.runWithMemory(t, memoryQoS+"=tight")
 	if err := r.UpdateContainer(t.Context(), id, memory(2000, "800")); err != nil { // "800" is stored, for the former limit
@@ -182,7 +186,7 @@ func TestAValueThatTheRuntimeRequestsAgainIsNoWishOfTheKubelet(t *testing.T) {
 	r.wantFile(t, id, "memory.high", "700")
 }
 
-func TestAResizeOfAContainerWithoutAClassIsLeftAlone(t *testing.T) {
+func TestAResizeOfAContainerWithoutAClassIsNotChanged(t *testing.T) {
 	r := newMemoryRig(t, nriruntime.Options{})
 	id := r.runWithMemory(t, "")
 	if err := r.UpdateContainer(t.Context(), id, memory(2000, "1400")); err != nil {

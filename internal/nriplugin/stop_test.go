@@ -50,9 +50,9 @@ func TestAPluginThatIsStoppedDuringAHookEndsAtOnceAndTheNextOneRecovers(t *testi
 	}
 }
 
-// TestContainersThatDoNotRequireThePluginAreBroughtInAfterwards creates a container while no plugin runs, and then
+// TestContainersThatStartedWithoutThePluginGetTheirClassesLater creates a container while no plugin runs, and then
 // starts the plugin.
-func TestContainersThatDoNotRequireThePluginAreBroughtInAfterwards(t *testing.T) {
+func TestContainersThatStartedWithoutThePluginGetTheirClassesLater(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	r.stop()
 	id := r.mustRun(t, r.pod(t, "a", "rdt=gold,blockio=fast"))

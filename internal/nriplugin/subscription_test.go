@@ -71,7 +71,7 @@ func (r *rig) reconfigure(t *testing.T, text string) {
 	r.plugin.Refresh()
 }
 
-func TestHooksAreSubscribedAsClassFilesNeedThem(t *testing.T) {
+func TestThePluginSubscribesToTheHooksOfPodsOnlyIfItNeedsThem(t *testing.T) {
 	var hooks subscriptions
 	r := newRig(t, hooks.option())
 	r.pod(t, "before", "")

@@ -30,9 +30,9 @@ func (o *slow) Update(ctx context.Context, id string, unified map[string]string)
 	return o.OCI.Update(ctx, id, unified)
 }
 
-// TestAnUpdateThatTheRuntimeHasNotAnsweredIsNotCalledUndone simulates a client that stops waiting before the runtime
+// TestAnUpdateThatTheRuntimeHasNotAnsweredIsNotReportedAsUndone simulates a client that stops waiting before the runtime
 // makes the change.
-func TestAnUpdateThatTheRuntimeHasNotAnsweredIsNotCalledUndone(t *testing.T) {
+func TestAnUpdateThatTheRuntimeHasNotAnsweredIsNotReportedAsUndone(t *testing.T) {
 	m := newMachine(simcgroup.New())
 	oci := &slow{OCI: m, reached: make(chan struct{}), released: make(chan struct{})}
 	r := newMachineRigOn(t, m, machineFiles, nriruntime.Options{OCI: oci})

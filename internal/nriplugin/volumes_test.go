@@ -187,8 +187,8 @@ func TestABlockDeviceIsLimitedWhileItsContainerRuns(t *testing.T) {
 	r.wantPodLimits(t, id, "")
 }
 
-// TestAContainerThatHasNotStartedLimitsNothing creates a container again after it has ended. Its pod has no limits until the start.
-func TestAContainerThatHasNotStartedLimitsNothing(t *testing.T) {
+// TestVolumesAreNotLimitedBeforeTheContainerStarts creates a container again after it has ended.
+func TestVolumesAreNotLimitedBeforeTheContainerStarts(t *testing.T) {
 	r := newVolumeRig(t)
 	r.devices = []*api.LinuxDevice{{Path: "/dev/data", Type: "b", Major: 254, Minor: 16}}
 	const mount = "50 40 0:50 / / rw - overlay overlay rw"

@@ -26,7 +26,7 @@ func everySetting() classes.Adjustment {
 	}
 }
 
-func TestEverySettingReachesNRIAndIsReadBack(t *testing.T) {
+func TestEverySettingSurvivesTheConversionToNRIAndBack(t *testing.T) {
 	want := everySetting()
 	if len(want) != len(nriSettings()) {
 		t.Errorf("this test has %d settings, NRI has %d", len(want), len(nriSettings()))
