@@ -13,9 +13,9 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// TestADraftedClassLimitsAtLeastTheBounds applies a draft. Its limits are the bounds, rounded up to whole numbers. The
+// TestADraftedClassAllowsAtLeastTheGivenUse applies a draft. Its limits are the bounds, rounded up to whole numbers. The
 // draft leaves out bounds that block I/O cannot set.
-func TestADraftedClassLimitsAtLeastTheBounds(t *testing.T) {
+func TestADraftedClassAllowsAtLeastTheGivenUse(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope)
 	wrote, read := classes.Series{Measure: writeBytes, Part: "sda"}, classes.Series{Measure: reads, Part: "sdb"}
 	bounds := []classes.Bound{{Use: wrote, Value: 12.5e6}, {Use: read, Value: 7.2}, ofMemory}

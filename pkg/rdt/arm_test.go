@@ -38,8 +38,8 @@ func onArm(percentages ...int) string {
 	return text + "}}}}"
 }
 
-// TestBandwidthOfArmIsPerCent has the values that Linux 7.3 showed, by the number of bits of MBW_MAX. With 8 bits, min_bandwidth is 0, as on AMD.
-func TestBandwidthOfArmIsPerCent(t *testing.T) {
+// TestBandwidthOfArmIsInPercent has the values that Linux 7.3 showed, by the number of bits of MBW_MAX. With 8 bits, min_bandwidth is 0, as on AMD.
+func TestBandwidthOfArmIsInPercent(t *testing.T) {
 	for width, want := range map[int]map[int]int{
 		16: {10: 10, 33: 33, 40: 40, 100: 100},
 		8:  {1: 1, 10: 10, 33: 33, 40: 40, 100: 100},
@@ -96,8 +96,9 @@ func TestBandwidthOfArmIsPerCent(t *testing.T) {
 	}
 }
 
-// With 4 bits of MBW_MAX, Linux 7.3 turns 99 and 100 into 6. A new group has 100 without a write, and others get it by a write of 98.
-func TestABandwidthThatTheKernelGetsWrongIsNotWritten(t *testing.T) {
+// TestABandwidthThatTheKernelMisreadsIsNotWritten: with 4 bits of MBW_MAX, Linux 7.3 turns 99 and 100 into 6. A new
+// group has 100 without a write, and other groups get it by a write of 98.
+func TestABandwidthThatTheKernelMisreadsIsNotWritten(t *testing.T) {
 	fsys := sim.New(sim.ArmSpec(4))
 	b := newBackend(fsys, nil)
 	share := func(text string) string {
@@ -127,7 +128,7 @@ func TestABandwidthThatTheKernelGetsWrongIsNotWritten(t *testing.T) {
 	}
 }
 
-// faulty is a kernel that makes another bandwidth of the one in the field value.
+// faulty is a kernel with a fault: it stores another bandwidth if the bandwidth in `value` is written.
 type faulty struct {
 	*sim.FS
 	value string
@@ -157,7 +158,9 @@ func TestABandwidthThatTheKernelChangesIsLeftAtItsDefault(t *testing.T) {
 	}
 }
 
-func TestAFaultOfBandwidthEndsWithTheMount(t *testing.T) {
+// TestABandwidthIsWrittenAgainAfterAMountWithAnotherUnit: the kernel misread the bandwidth of the class in the former
+// unit, so the plugin did not write it.
+func TestABandwidthIsWrittenAgainAfterAMountWithAnotherUnit(t *testing.T) {
 	const config = `{partitions: {p: {mbAllocation: ["100%", "9000MBps"], classes: {a: {mbAllocation: ["50%", "300MBps"]}}}}}`
 	inMBps, inPercent := sim.IntelSpec(), sim.IntelSpec()
 	inMBps.Options = "mba_MBps"
@@ -193,8 +196,8 @@ func TestAFaultOfBandwidthEndsWithTheMount(t *testing.T) {
 	}
 }
 
-// TestAControlThatNoClassSetsIsNotWritten refuses each write of memory bandwidth.
-func TestAControlThatNoClassSetsIsNotWritten(t *testing.T) {
+// TestBandwidthThatNoClassSetsIsNotWritten refuses each write of memory bandwidth.
+func TestBandwidthThatNoClassSetsIsNotWritten(t *testing.T) {
 	for name, spec := range map[string]sim.Spec{"Intel": sim.IntelSpec(), "AMD": sim.AMDSpec(), "Arm": sim.ArmSpec(4)} {
 		t.Run(name, func(t *testing.T) {
 			fsys := sim.New(spec)
@@ -213,7 +216,7 @@ func TestAControlThatNoClassSetsIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestCacheIDsOfArm(t *testing.T) {
+func TestCachesAndBandwidthHaveDifferentIDsOnArm(t *testing.T) {
 	b := newBackend(sim.New(sim.ArmSpec(8)), nil)
 	apply(t, b, `{partitions: {p: {l3Allocation: "100%", mbAllocation: ["100%"], classes: {
   a: {l3Allocation: {all: "100%", "65536": "50%"}, mbAllocation: {all: ["100%"], "1": ["30%"]}},
@@ -228,8 +231,9 @@ func TestCacheIDsOfArm(t *testing.T) {
 	}
 }
 
-// TestNamesThatThisProgramDoesNotKnow has the lines and directories that kernels of NVIDIA for Arm show.
-func TestNamesThatThisProgramDoesNotKnow(t *testing.T) {
+// TestUnknownLinesAndFilesOfResctrlAreIgnored has the lines of schemata and the files that kernels of NVIDIA for Arm
+// show.
+func TestUnknownLinesAndFilesOfResctrlAreIgnored(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.Unknown = sim.Unknown{Lines: "L3_MAX:0=100;1=100\n# MB_HW:0=1\nMB_HLIM:0=0;1=0\n", Files: map[string]string{
 		"info/L3_MAX/num_closids": "47\n", "info/MB_HLIM/num_closids": "47\n", "info/MB_MON/mon_features": "mbm_total_bytes\n", "kernel_mode": "x\n",
@@ -275,8 +279,9 @@ func TestTheKernelRoundsAsCheckPredicts(t *testing.T) {
 	t.Log(b.Schemata(), b.Status().Degraded)
 }
 
-// TestARenameThatMovesNoThreadIsNotBelieved has the kernel of Arm.
-func TestARenameThatMovesNoThreadIsNotBelieved(t *testing.T) {
+// TestThreadsAreMovedIfARenameOfTheMonitoringGroupDoesNotMoveThem has the kernel of Arm, whose rename succeeds and
+// leaves the threads in the former class.
+func TestThreadsAreMovedIfARenameOfTheMonitoringGroupDoesNotMoveThem(t *testing.T) {
 	c, b := newContainer(t, sim.ArmSpec(8), "qos-gold")
 	apply(t, b, monitorAll)
 	b.Monitor(t.Context(), target, "gold")

@@ -236,7 +236,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func TestForeignGroupsStayByteIdentical(t *testing.T) {
+func TestGroupsOfOtherProgramsAreNotChanged(t *testing.T) {
 	for vendor, spec := range map[string]sim.Spec{"Intel": sim.IntelSpec(), "AMD": sim.AMDSpec()} {
 		t.Run(vendor, func(t *testing.T) {
 			fs := occupied(t, spec)
@@ -305,7 +305,7 @@ func TestUnusedGroupsOfAFormerRunAreReleased(t *testing.T) {
 	}
 }
 
-func TestAClassThatIsRemovedDrains(t *testing.T) {
+func TestTheGroupOfARemovedClassIsKeptUntilItsRelease(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)

@@ -15,9 +15,9 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestBandwidthThatTheMachineCannotGive checks and applies values in another unit, and values below the resolution. A refusal is one line,
+// TestBandwidthThatTheMachineCannotSetIsRefusedOrReported checks and applies values in another unit, and values below the resolution. A refusal is one line,
 // and changes nothing.
-func TestBandwidthThatTheMachineCannotGive(t *testing.T) {
+func TestBandwidthThatTheMachineCannotSetIsRefusedOrReported(t *testing.T) {
 	mbps := sim.IntelSpec()
 	mbps.Options = "mba_MBps"
 	of := func(values string) string {
@@ -80,7 +80,7 @@ func (n newOptions) ReadFile(path string) ([]byte, error) {
 	return data, err
 }
 
-func TestMountOptionsThatAreNotKnown(t *testing.T) {
+func TestUnknownMountOptionsAreReportedAndIgnored(t *testing.T) {
 	host := newOptions{sim.New(sim.IntelSpec())}
 	b := newBackend(host, nil)
 	apply(t, b, twoPartitions)

@@ -50,7 +50,8 @@ func bitUsage(info resctrl.Info, groups map[string]resctrl.Group, schema resctrl
 	return strings.Join(domains, ";")
 }
 
-// wantBitUsage makes a class, and what another program can make: an exclusive group, and a mask of device traffic.
+// wantBitUsage makes a class, and what another program can make: an exclusive group, and a mask of device traffic. It
+// then compares the computed bit usage with that of the kernel.
 func wantBitUsage(t *testing.T, host resctrl.FS) {
 	t.Helper()
 	b := newBackend(host, nil)
@@ -89,8 +90,9 @@ func wantBitUsage(t *testing.T, host resctrl.FS) {
 	must(t, b.Release(t.Context(), nobody))
 }
 
-// TestBitUsageIsWhatIsRead is why this program does not read info/*/bit_usage.
-func TestBitUsageIsWhatIsRead(t *testing.T) {
+// TestBitUsageIsKnownWithoutReadingIt computes info/*/bit_usage from other files, and compares it with the file of the
+// kernel. So this program does not need to read the file.
+func TestBitUsageIsKnownWithoutReadingIt(t *testing.T) {
 	devices := sim.AMDSpec()
 	devices.IOAlloc = "disabled"
 	for name, spec := range map[string]sim.Spec{"Intel": sim.IntelSpec(), "AMD": sim.AMDSpec(), "io_alloc": devices} {

@@ -87,7 +87,8 @@ func TestClassNamesLeaveOutTheSystemDefault(t *testing.T) {
 	}
 }
 
-func TestMergeKeysApply(t *testing.T) {
+// TestMergeKeysOfYAMLApply has a partition q that takes the share of partition p.
+func TestMergeKeysOfYAMLApply(t *testing.T) {
 	config := parse(t, `
 partitions:
   p: &p
@@ -159,7 +160,7 @@ func checkResolution(t *testing.T, config *Config, info resctrl.Info, resolution
 	}
 }
 
-func TestCodeAndDataApartOnEachCPU(t *testing.T) {
+func TestCodeAndDataHaveTheirOwnSharesOnEachCPU(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec sim.Spec
 		want string

@@ -36,8 +36,8 @@ func (c countedContainer) want(t *testing.T, class, counter string, want any) {
 	}
 }
 
-// TestTheCounterOfAContainerNeverDecreases reads a counter that the kernel makes unavailable for a while, and resets.
-func TestTheCounterOfAContainerNeverDecreases(t *testing.T) {
+// TestTheTotalOfAContainerNeverDecreases reads a counter that the kernel makes unavailable for a while, and resets.
+func TestTheTotalOfAContainerNeverDecreases(t *testing.T) {
 	c := newCountedContainer(t)
 	for _, step := range []struct {
 		counter string
@@ -54,8 +54,8 @@ func TestTheCounterOfAContainerNeverDecreases(t *testing.T) {
 	}
 }
 
-// TestTheCounterOfAContainerGoesOnInANewGroup makes the backend create the monitoring group a second time.
-func TestTheCounterOfAContainerGoesOnInANewGroup(t *testing.T) {
+// TestTheTotalOfAContainerContinuesInANewGroup makes the backend create the monitoring group a second time.
+func TestTheTotalOfAContainerContinuesInANewGroup(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, *sim.FS){
 		"another program has removed the group": func(t *testing.T, fs *sim.FS) {
 			t.Helper()
@@ -80,9 +80,9 @@ func TestTheCounterOfAContainerGoesOnInANewGroup(t *testing.T) {
 	}
 }
 
-// TestTheCounterOfAContainerGoesOnOverAChangeOfClass changes the class on a kernel that can move the group, and on Linux
+// TestTheTotalOfAContainerContinuesAfterAChangeOfClass changes the class on a kernel that can move the group, and on Linux
 // before 6.5, where the backend creates the group again.
-func TestTheCounterOfAContainerGoesOnOverAChangeOfClass(t *testing.T) {
+func TestTheTotalOfAContainerContinuesAfterAChangeOfClass(t *testing.T) {
 	for name, test := range map[string]struct {
 		rename  syscall.Errno
 		counter string // the counter after the change
@@ -108,10 +108,10 @@ func TestTheCounterOfAContainerGoesOnOverAChangeOfClass(t *testing.T) {
 	}
 }
 
-// TestTheCounterOfAContainerBeginsAt0AfterARestart restarts the plugin. The total must begin at 0, not at the kernel's value.
+// TestTheTotalOfAContainerBeginsAt0AfterARestart restarts the plugin. The total must begin at 0, not at the kernel's value.
 // If the group had been created again before, the kernel's value would be above 0 and below the last total. Prometheus would
 // treat this drop as a counter reset, and count the whole value as growth.
-func TestTheCounterOfAContainerBeginsAt0AfterARestart(t *testing.T) {
+func TestTheTotalOfAContainerBeginsAt0AfterARestart(t *testing.T) {
 	c := newCountedContainer(t)
 	c.want(t, "gold", "1000", 1000.0)
 	c.b = newBackend(c.fs, c)
@@ -120,7 +120,7 @@ func TestTheCounterOfAContainerBeginsAt0AfterARestart(t *testing.T) {
 	c.want(t, "gold", "1002", 2.0)
 }
 
-func TestTheTotalsOfAContainerAreNotKeptForever(t *testing.T) {
+func TestTheTotalsOfAContainerAreForgottenWhenItsMonitoringEnds(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *Backend){
 		"the container ends":             func(_ *testing.T, b *Backend) { b.Unmonitor(target.ID) },
 		"no class is monitored any more": func(t *testing.T, b *Backend) { t.Helper(); apply(t, b, twoPartitions) },

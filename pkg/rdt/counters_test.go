@@ -102,9 +102,9 @@ func TestGroupsGetCountersAfterASwitchOfTheMode(t *testing.T) {
 	}
 }
 
-// TestTotalsGoOnWhenACounterIsAssignedAnew takes the counter of a container away, for a container of another class, and gives it back
+// TestTotalsContinueWhenACounterIsAssignedAgain takes the counter of a container away, for a container of another class, and gives it back
 // when that container has ended.
-func TestTotalsGoOnWhenACounterIsAssignedAnew(t *testing.T) {
+func TestTotalsContinueWhenACounterIsAssignedAgain(t *testing.T) {
 	fsys, b, gold := newCounted(t, 6, 2)
 	bronze := classes.Holder{ID: "b1", Container: "main", PID: 11}
 	fsys.AddTask(bronze.PID, "qos-bronze")
@@ -146,9 +146,9 @@ func TestTotalsGoOnWhenACounterIsAssignedAnew(t *testing.T) {
 	want(50.0, 50)
 }
 
-// TestCountersRotate uses a counter for one of three containers. With turns, each gets it in turn, and its values have how long it was
-// observed.
-func TestCountersRotate(t *testing.T) {
+// TestContainersTakeTurnsWithACounter uses one counter for three containers. Each gets it in turn. Its values tell for
+// how many seconds it was counted.
+func TestContainersTakeTurnsWithACounter(t *testing.T) {
 	spec := sim.AMDSpec()
 	spec.Counters, spec.Domains = 5, []int{0}
 	fsys, now := sim.New(spec), time.Unix(1000, 0)
@@ -190,8 +190,8 @@ func TestCountersRotate(t *testing.T) {
 	}
 }
 
-// TestEachContainerGetsItsTurnInEachCache uses a group of another program that holds its counters in one of two caches.
-func TestEachContainerGetsItsTurnInEachCache(t *testing.T) {
+// TestEachContainerGetsACounterOfEachCacheInTurn uses a group of another program that holds its counters in one of two caches.
+func TestEachContainerGetsACounterOfEachCacheInTurn(t *testing.T) {
 	spec := sim.AMDSpec()
 	spec.Counters, spec.Domains = 7, []int{0, 1}
 	fsys, now := sim.New(spec), time.Unix(1000, 0)

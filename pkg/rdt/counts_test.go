@@ -38,9 +38,9 @@ func transferred(t *testing.T, b *Backend, class string) any {
 	return nil
 }
 
-// TestACounterThatCannotBeReadHidesNoOther reads counters that are unavailable for a while, as is usual on AMD. In
+// TestAClassIsCountedAlthoughSomeOfItsCountersCannotBeRead reads counters that are unavailable for a while, as is usual on AMD. In
 // the last steps, the kernel resets the counters.
-func TestACounterThatCannotBeReadHidesNoOther(t *testing.T) {
+func TestAClassIsCountedAlthoughSomeOfItsCountersCannotBeRead(t *testing.T) {
 	const none = "Unavailable"
 	fs, b, cs := newMonitored(t, sim.AMDSpec(), monitorAll, "qos-gold", 2)
 	for _, c := range cs {
@@ -61,9 +61,9 @@ func TestACounterThatCannotBeReadHidesNoOther(t *testing.T) {
 	})
 }
 
-// TestACounterThatIsNotReadyCountsNothingTwice reads counters that are not ready for a while, as on Arm, where they read 0. In the last
+// TestNothingIsCountedTwiceAfterACounterWasNotReady reads counters that are not ready for a while, as on Arm, where they read 0. In the last
 // steps, the kernel resets the counters. Its 0 looks the same, and so the growth up to the first other value is lost.
-func TestACounterThatIsNotReadyCountsNothingTwice(t *testing.T) {
+func TestNothingIsCountedTwiceAfterACounterWasNotReady(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.ArmSpec(8), monitorAll, "qos-gold", 2)
 	for _, c := range cs {
 		b.Monitor(t.Context(), c, "gold")
@@ -93,9 +93,9 @@ func TestACounterThatIsNotReadyCountsNothingTwice(t *testing.T) {
 	})
 }
 
-// TestAfterARestartNoCounterIsAPeak restarts the plugin while some counters cannot be read. The first value of each of
-// these counters must not count as growth.
-func TestAfterARestartNoCounterIsAPeak(t *testing.T) {
+// TestTheFirstValueOfACounterAfterARestartIsNotCounted restarts the plugin while some counters cannot be read. Their
+// first value later is what they have counted since the boot, and would look like a peak.
+func TestTheFirstValueOfACounterAfterARestartIsNotCounted(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.AMDSpec(), monitorAll, "qos-gold", 2)
 	for _, c := range cs {
 		b.Monitor(t.Context(), c, "gold")
@@ -176,9 +176,9 @@ func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
 	want(8247, 5)
 }
 
-// TestAfterARemountTheRootGroupCountsAnew checks that the total of the root group continues after resctrl was mounted
-// again. The first value of the root group after the remount must not count as growth.
-func TestAfterARemountTheRootGroupCountsAnew(t *testing.T) {
+// TestTheTotalOfTheRootGroupContinuesAfterARemount: the first value of the root group after the remount must not count
+// as growth.
+func TestTheTotalOfTheRootGroupContinuesAfterARemount(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.IntelSpec(), "monitoring: containers", "", 1)
 	b.Monitor(t.Context(), cs[0], classes.SystemDefault)
 	want := func(own, container string, want float64) {
@@ -203,9 +203,9 @@ func TestAfterARemountTheRootGroupCountsAnew(t *testing.T) {
 	want("8", "2", 16)
 }
 
-// TestTheOccupancyOfAClassIsWhole checks that the reading lacks the occupancy of a class while the occupancy of one of
-// its containers cannot be read.
-func TestTheOccupancyOfAClassIsWhole(t *testing.T) {
+// TestNoOccupancyIsReportedIfAPartOfItIsUnknown makes the occupancy of one container of a class unreadable. A sum
+// without it would be too low.
+func TestNoOccupancyIsReportedIfAPartOfItIsUnknown(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.AMDSpec(), monitorAll, "qos-gold", 1)
 	b.Monitor(t.Context(), cs[0], "gold")
 	fs.Count("qos-gold", 0, "llc_occupancy", "100")

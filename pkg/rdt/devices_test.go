@@ -31,7 +31,9 @@ func withDevices(share string) string {
 	return `{partitions: {p: {l3Allocation: "50%", classes: {a: {l3Allocation: "50%"}}}}, deviceTraffic: {l3Allocation: ` + share + `}}`
 }
 
-func TestDeviceTrafficGetsCacheThatNoPartitionHas(t *testing.T) {
+// TestDeviceTrafficGetsItsShareAndItsFormerMaskBack sets the share of device traffic to cache that no partition has.
+// Without the field, and after Withdraw, it has the initial mask again.
+func TestDeviceTrafficGetsItsShareAndItsFormerMaskBack(t *testing.T) {
 	for initial, other := range map[string]string{"disabled": "disabled", "f": "0=f;1=f"} {
 		t.Run(initial, func(t *testing.T) {
 			spec := withIOAlloc()
@@ -65,7 +67,9 @@ func TestDeviceTrafficGetsCacheThatNoPartitionHas(t *testing.T) {
 	}
 }
 
-func TestDeviceTrafficIsRolledBack(t *testing.T) {
+// TestAFailedChangeOfDeviceTrafficIsUndone refuses the write of one file. Device traffic and the groups must then be as
+// before.
+func TestAFailedChangeOfDeviceTrafficIsUndone(t *testing.T) {
 	spec := withIOAlloc()
 	spec.IOAlloc = "disabled"
 	for _, refuses := range []string{"io_alloc", "io_alloc_cbm", "schemata"} {
@@ -87,7 +91,7 @@ func TestDeviceTrafficIsRolledBack(t *testing.T) {
 	}
 }
 
-func TestDeviceTrafficThatIsNotPossible(t *testing.T) {
+func TestImpossibleDeviceTrafficIsRefused(t *testing.T) {
 	full := withIOAlloc()
 	full.IOAlloc = "disabled"
 	for name, test := range map[string]struct {
@@ -154,7 +158,7 @@ func TestDeviceTrafficSharesTheCLOSIDsWithClasses(t *testing.T) {
 	}
 }
 
-func TestDeviceTrafficThatIsRemovedUsesNoCLOSID(t *testing.T) {
+func TestRemovedDeviceTrafficFreesItsCLOSID(t *testing.T) {
 	spec := withIOAlloc()
 	spec.IOAlloc = "disabled"
 	b := newBackend(sim.New(spec), nil)

@@ -13,10 +13,10 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestADraftedClassLimitsAtLeastTheBounds applies drafts on machines whose memory bandwidth is in per cent and in
-// MBps. The limits of the class are at least the bounds, and above them by at most a tenth of the cache or of the
-// bandwidth.
-func TestADraftedClassLimitsAtLeastTheBounds(t *testing.T) {
+// TestADraftedClassAllowsAtLeastTheGivenUse drafts classes for a given use, on machines whose memory bandwidth is in
+// percent and in MBps. The limits of the class are at least this use, and above it by at most a tenth of the cache or
+// of the bandwidth.
+func TestADraftedClassAllowsAtLeastTheGivenUse(t *testing.T) {
 	occupied, moved := monitoring.SeriesOf(resctrl.Counter{Event: resctrl.LLCOccupancy, Domain: 1}), monitoring.SeriesOf(resctrl.Counter{Event: resctrl.MBMTotal, Domain: 1})
 	dimms := append(module(17, 64, 16384, 3200, 0), 127, 4, 0, 0, 0, 0)
 	for name, spec := range map[string]sim.Spec{"per cent": sim.IntelSpec(), "MBps": sim.AMDSpec()} {

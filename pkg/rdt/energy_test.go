@@ -27,9 +27,9 @@ func featuresMonitored(features string) string {
 	return twoPartitions + "monitoring: {containers: all, features: [" + features + "]}\n"
 }
 
-// TestEnergyCountsFromTheBeginningOfAGroup reads groups whose RMIDs have counted before. A container that ends between two readings
+// TestTheEnergyBeforeTheBeginningOfAGroupIsNotCounted reads groups whose RMIDs have counted before. A container that ends between two readings
 // counts, too.
-func TestEnergyCountsFromTheBeginningOfAGroup(t *testing.T) {
+func TestTheEnergyBeforeTheBeginningOfAGroupIsNotCounted(t *testing.T) {
 	fs, b, cs := newMonitored(t, withTelemetry(), featuresMonitored("cacheOccupancy, energy"), "qos-gold", 2)
 	for _, c := range cs {
 		b.Monitor(t.Context(), c, "gold")
@@ -72,8 +72,8 @@ func TestOnlySelectedFeaturesAreRead(t *testing.T) {
 	}
 }
 
-// TestAClassFileThatMonitorsNoBandwidthNeedsNoCounters uses more containers than the CPU has counters.
-func TestAClassFileThatMonitorsNoBandwidthNeedsNoCounters(t *testing.T) {
+// TestContainersNeedNoBandwidthCounterIfBandwidthIsNotMonitored uses more containers than the CPU has counters.
+func TestContainersNeedNoBandwidthCounterIfBandwidthIsNotMonitored(t *testing.T) {
 	spec := sim.AMDSpec()
 	spec.Counters = 4
 	_, b, cs := newMonitored(t, spec, featuresMonitored("cacheOccupancy"), "qos-gold", 6)
@@ -83,7 +83,7 @@ func TestAClassFileThatMonitorsNoBandwidthNeedsNoCounters(t *testing.T) {
 	}
 }
 
-func TestTheNarrowestFeatureIsNamed(t *testing.T) {
+func TestTheConditionNamesTheFeatureThatHasTheFewestRMIDs(t *testing.T) {
 	spec := withTelemetry()
 	spec.TelemetryRMIDs = 12
 	for features, want := range map[string]string{
@@ -98,7 +98,7 @@ func TestTheNarrowestFeatureIsNamed(t *testing.T) {
 	}
 }
 
-func TestAMachineWithoutAFeatureIsNamed(t *testing.T) {
+func TestAFeatureThatTheMachineCannotMonitorIsReported(t *testing.T) {
 	b := newBackend(sim.New(sim.AMDSpec()), nil)
 	text := twoPartitions + "monitoring: {features: [energy, cacheOccupancy]}"
 	predicted, err := b.Preview(t.Context(), parse(t, text))

@@ -41,8 +41,9 @@ func (s scraped) ReadFile(path string) ([]byte, error) {
 	return s.FS.ReadFile(path)
 }
 
-// TestAScrapeDoesNotWaitUntilCountersAreShared would hang if it did.
-func TestAScrapeDoesNotWaitUntilCountersAreShared(t *testing.T) {
+// TestAScrapeDoesNotWaitWhileCountersAreReassigned measures a class while the backend reads the counters of another
+// group. It would hang if the scrape waited.
+func TestAScrapeDoesNotWaitWhileCountersAreReassigned(t *testing.T) {
 	spec := sim.AMDSpec()
 	spec.Counters = 8
 	var scrape func()

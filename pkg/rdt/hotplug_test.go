@@ -78,7 +78,7 @@ func cpusComeAndGo(t *testing.T, b *Backend, second cpus, schemata func() map[st
 	}
 }
 
-func TestCPUsOfACacheComeAndGo(t *testing.T) {
+func TestClassesAreRepairedWhenTheCPUsOfACacheGoOfflineAndComeBack(t *testing.T) {
 	for name, spec := range map[string]sim.Spec{"Intel": sim.IntelSpec(), "AMD": sim.AMDSpec()} {
 		t.Run(name, func(t *testing.T) {
 			fs := sim.New(spec)
@@ -87,7 +87,7 @@ func TestCPUsOfACacheComeAndGo(t *testing.T) {
 	}
 }
 
-func TestDeviceTrafficAfterCPUsOfACacheHaveComeOrGone(t *testing.T) {
+func TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack(t *testing.T) {
 	const without = `{partitions: {p: {l3Allocation: "50%", classes: {a: {}}}}}`
 	for name, test := range map[string]struct {
 		set, unset func(fs *sim.FS)
@@ -124,8 +124,8 @@ func TestDeviceTrafficAfterCPUsOfACacheHaveComeOrGone(t *testing.T) {
 	}
 }
 
-// TestCountersOfACacheThatComesBack has assignable counters, which the kernel has taken from all groups in that cache.
-func TestCountersOfACacheThatComesBack(t *testing.T) {
+// TestCountersAreAssignedAgainWhenTheCPUsOfACacheComeBack has assignable counters, which the kernel has taken from all groups in that cache.
+func TestCountersAreAssignedAgainWhenTheCPUsOfACacheComeBack(t *testing.T) {
 	fs, b, containers := newCounted(t, 6, 2)
 	used := func(now string, want float64) {
 		t.Helper()
@@ -155,8 +155,8 @@ func TestCountersOfACacheThatComesBack(t *testing.T) {
 	}
 }
 
-// TestCPUsOfACacheComeAndGoOfTheKernel takes the second CPU of this machine offline, which is the only one of its L3.
-func TestCPUsOfACacheComeAndGoOfTheKernel(t *testing.T) {
+// TestClassesAreRepairedWhenACPUGoesOfflineOnTheKernel takes the second CPU of this machine offline, which is the only one of its L3.
+func TestClassesAreRepairedWhenACPUGoesOfflineOnTheKernel(t *testing.T) {
 	host := mountNewer(t, "L3/cbm_mask", "")
 	set := func(online int) func() {
 		return func() { must(t, os.WriteFile("/sys/devices/system/cpu/cpu1/online", []byte(strconv.Itoa(online)), 0)) }
@@ -178,8 +178,8 @@ func (c *cpusAt) WriteFile(name string, data []byte) error {
 	return c.FS.WriteFile(name, data)
 }
 
-// TestCPUsComeOrGoDuringAChange takes the CPUs of a cache offline or online before each write of a change of the class files.
-func TestCPUsComeOrGoDuringAChange(t *testing.T) {
+// TestAChangeIsCompleteOrUndoneIfTheCPUsOfACacheGoOffline takes the CPUs of a cache offline or online before each write of a change of the class files.
+func TestAChangeIsCompleteOrUndoneIfTheCPUsOfACacheGoOffline(t *testing.T) {
 	devices := withIOAlloc()
 	devices.IOAlloc = "f"
 	for name, test := range map[string]struct {

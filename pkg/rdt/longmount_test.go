@@ -42,9 +42,9 @@ func (n *noMounts) ReadFile(path string) ([]byte, error) {
 	return n.FS.ReadFile(path)
 }
 
-// TestMountsThatCannotBeReadAreNoRemount checks that Repair does not take a mountinfo that cannot be read, or that has a long line, for a
-// remount of resctrl.
-func TestMountsThatCannotBeReadAreNoRemount(t *testing.T) {
+// TestAnUnreadableMountinfoIsNotTakenForARemount checks that Repair assumes that resctrl is still mounted with the same
+// options if it cannot read mountinfo, or if mountinfo has a long line.
+func TestAnUnreadableMountinfoIsNotTakenForARemount(t *testing.T) {
 	mbps := sim.IntelSpec()
 	mbps.Options = "mba_MBps"
 	for name, spec := range map[string]sim.Spec{"per cent": sim.IntelSpec(), "MBps": mbps} {

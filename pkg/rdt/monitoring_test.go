@@ -134,8 +134,8 @@ func TestAMonitoredContainerHasAGroupOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestMonitoringFollowsTheConfiguration changes which classes are monitored while containers run.
-func TestMonitoringFollowsTheConfiguration(t *testing.T) {
+// TestTheClassFileSelectsTheMonitoredClasses changes which classes are monitored while containers run.
+func TestTheClassFileSelectsTheMonitoredClasses(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.IntelSpec(), twoPartitions+"monitoring: {containers: [bronze]}", "qos-gold", 1)
 	for _, step := range []struct {
 		text string
@@ -154,9 +154,9 @@ func TestMonitoringFollowsTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestMonitoringNeedsNoClass monitors a container under a configuration without classes: on a CPU that can also
+// TestContainersAreMonitoredWithoutClasses monitors a container under a configuration without classes: on a CPU that can also
 // allocate, and on a CPU that can only monitor.
-func TestMonitoringNeedsNoClass(t *testing.T) {
+func TestContainersAreMonitoredWithoutClasses(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.L2, spec.L3, spec.MB = nil, nil, nil
 	for name, spec := range map[string]sim.Spec{"the CPU can allocate": sim.IntelSpec(), "the CPU can only monitor": spec} {
@@ -263,9 +263,9 @@ func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 	wantGroups(t, fs, map[string]string{"qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/c1": "", "theirs/mon_groups/qos-c7": ""})
 }
 
-// TestGroupsThatOthersRemoveAreMadeAgain removes a monitoring group twice. Two other containers are in groups of
+// TestAMonitoringGroupThatAnotherProgramRemovesIsMadeAgain removes a monitoring group twice. Two other containers are in groups of
 // another program, and cannot be monitored.
-func TestGroupsThatOthersRemoveAreMadeAgain(t *testing.T) {
+func TestAMonitoringGroupThatAnotherProgramRemovesIsMadeAgain(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.IntelSpec(), monitorAll, "qos-gold", 1)
 	for _, group := range []string{"qos-gold/mon_groups/watched", "theirs"} {
 		if err := fs.Mkdir(sim.MountPoint + "/" + group); err != nil {
@@ -336,8 +336,8 @@ func TestAMonitoredContainerChangesItsClassByOneRename(t *testing.T) {
 	}
 }
 
-// TestWithoutRenameTheThreadsAreMovedSingly simulates a kernel before Linux 6.5, which refuses the rename.
-func TestWithoutRenameTheThreadsAreMovedSingly(t *testing.T) {
+// TestWithoutRenameEachThreadIsMoved simulates a kernel before Linux 6.5, which refuses the rename.
+func TestWithoutRenameEachThreadIsMoved(t *testing.T) {
 	c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
 	apply(t, b, monitorAll)
 	b.Monitor(t.Context(), target, "gold")

@@ -34,9 +34,9 @@ func (n newer) ReadFile(path string) ([]byte, error) {
 	return n.FS.ReadFile(path)
 }
 
-// TestFilesOfNewerKernelsAreNoGroups adds files to the root directory, as kernels after Linux 6.12 or the mount
+// TestFilesOfNewerKernelsAreNotTakenForGroups adds files to the root directory, as kernels after Linux 6.12 or the mount
 // option debug do.
-func TestFilesOfNewerKernelsAreNoGroups(t *testing.T) {
+func TestFilesOfNewerKernelsAreNotTakenForGroups(t *testing.T) {
 	for _, file := range []string{"mba_MBps_event", "mbm_L3_assignments", "ctrl_hw_id"} {
 		t.Run(file, func(t *testing.T) {
 			host := newer{sim.New(kernels()["without cpu_resctrl_groups"]), file}

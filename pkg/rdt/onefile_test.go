@@ -61,8 +61,8 @@ func parseOneFile(t *testing.T, requests, silent classes.Holder) (*Config, []cla
 	return resource.Backend.(*Config), running
 }
 
-// TestOneClassFileOnEachSimulatedMachine also compares the class file and the values with those in docs/rdt.md.
-func TestOneClassFileOnEachSimulatedMachine(t *testing.T) {
+// TestTheSameClassFileAppliesToEachSimulatedMachine also compares the class file and the values with those in docs/rdt.md.
+func TestTheSameClassFileAppliesToEachSimulatedMachine(t *testing.T) {
 	page, err := os.ReadFile("../../docs/rdt.md")
 	must(t, err)
 	if !strings.Contains(string(page), "```yaml"+oneFile+"```\n") {
@@ -129,9 +129,9 @@ func monitorUntil(t *testing.T, host resctrl.FS, b *Backend, running []classes.I
 	}
 }
 
-// TestOneClassFileOnTheKernel applies the class file on the kernel of this machine, and prints what the kernel then has. The values are
+// TestTheSameClassFileAppliesToTheKernelOfThisMachine applies the class file on the kernel of this machine, and prints what the kernel then has. The values are
 // those on the simulated machine, and "check" has predicted the conditions.
-func TestOneClassFileOnTheKernel(t *testing.T) {
+func TestTheSameClassFileAppliesToTheKernelOfThisMachine(t *testing.T) {
 	spec := kernelSpec(t)
 	must(t, unix.Mount("resctrl", sim.MountPoint, "resctrl", 0, spec.Options))
 	t.Cleanup(func() { must(t, unix.Unmount(sim.MountPoint, 0)) })

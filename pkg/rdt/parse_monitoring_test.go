@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestMonitoringIsConfiguredByClass(t *testing.T) {
+func TestMistakesInTheMonitoringSectionAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"monitoring: yes":                              `monitoring: is "yes"`,
 		"monitoring: pods":                             `monitoring: is "pods"; write "containers" to monitor all containers`,

@@ -320,7 +320,7 @@ func TestPreviewReportsThatTheMachineWasNotChecked(t *testing.T) {
 	}
 }
 
-func TestPreviewIsTheStatusAfterApply(t *testing.T) {
+func TestPreviewPredictsTheStatusAfterApply(t *testing.T) {
 	for vendor, spec := range map[string]sim.Spec{"Intel": sim.IntelSpec(), "AMD": sim.AMDSpec()} {
 		b := newBackend(sim.New(spec), nil)
 		preview, err := b.Preview(t.Context(), parse(t, twoPartitions))
@@ -332,8 +332,8 @@ func TestPreviewIsTheStatusAfterApply(t *testing.T) {
 	}
 }
 
-// TestTheNumberOfClassesThatAreTooManyIsTheLeastToRemove compares the number in the message with what Check accepts.
-func TestTheNumberOfClassesThatAreTooManyIsTheLeastToRemove(t *testing.T) {
+// TestTheErrorHasTheSmallestNumberOfClassesToRemove compares the number in the message with what Check accepts.
+func TestTheErrorHasTheSmallestNumberOfClassesToRemove(t *testing.T) {
 	for name, fs := range map[string]*sim.FS{"empty": sim.New(sim.IntelSpec()), "beside other groups": occupied(t, sim.AMDSpec())} {
 		check := func(n int) error {
 			return newBackend(fs, nil).Check(t.Context(), parse(t, "partitions: {p: {l3Allocation: 100%, classes: {bronze: {}, "+

@@ -81,8 +81,8 @@ func (f firmware) ReadFile(path string) ([]byte, error) {
 	return f.table, nil
 }
 
-// TestHundredPerCentBandwidthIsTheRateOfTheModules has a machine with two caches, each of which gets half of the rate.
-func TestHundredPerCentBandwidthIsTheRateOfTheModules(t *testing.T) {
+// TestAShareOfBandwidthIsComparedWithTheRateOfTheMemoryModules has a machine with two caches, each of which gets half of the rate.
+func TestAShareOfBandwidthIsComparedWithTheRateOfTheMemoryModules(t *testing.T) {
 	bounds := func(table []byte) (bounds, unknown map[string]float64) {
 		fake := sim.New(sim.IntelSpec())
 		b := newBackend(firmware{fake, table}, nil)

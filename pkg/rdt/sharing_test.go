@@ -72,7 +72,9 @@ func (c *twoClasses) want(t *testing.T, when string, gold, bronze int) {
 	}
 }
 
-func TestAClassThatHasAllRMIDsGivesSomeToAnotherClass(t *testing.T) {
+// TestRMIDsAreSharedBetweenClasses has a class whose containers have all RMIDs, and another class whose containers
+// start later.
+func TestRMIDsAreSharedBetweenClasses(t *testing.T) {
 	c := newTwoClasses(t, sim.IntelSpec(), 12, 20)
 	c.round(t)
 	c.want(t, "after a round", 8, 4)
@@ -110,9 +112,9 @@ func missingFor(reason string, n int) map[string]int {
 	return missing
 }
 
-// TestOnArmEachClassSharesItsOwnRMIDs has 64 RMIDs and 16 CLOSIDs, so that each class has 4: one for itself, and 3 for containers. With
+// TestOnArmTheContainersOfAClassShareTheRMIDsOfTheClass has 64 RMIDs and 16 CLOSIDs, so that each class has 4: one for itself, and 3 for containers. With
 // code and data apart, the kernel has half of both (resctrl_arch_set_cdp_enabled in drivers/resctrl/mpam_resctrl.c).
-func TestOnArmEachClassSharesItsOwnRMIDs(t *testing.T) {
+func TestOnArmTheContainersOfAClassShareTheRMIDsOfTheClass(t *testing.T) {
 	apart := sim.ArmSpec(8)
 	apart.L3.CDP, apart.Options = true, "cdp"
 	t.Run("unified", func(t *testing.T) { sharesOnArm(t, sim.ArmSpec(8), 64, 16) })
@@ -173,7 +175,9 @@ func sharesOnArm(t *testing.T, spec sim.Spec, rmids, closids int) {
 	}
 }
 
-func TestAPodThatHasAllRMIDsGivesSomeToAnotherPod(t *testing.T) {
+// TestRMIDsOfAClassAreSharedBetweenItsPods has a pod whose containers have all RMIDs, and another pod of the same class
+// that starts later.
+func TestRMIDsOfAClassAreSharedBetweenItsPods(t *testing.T) {
 	c := newTwoClasses(t, sim.IntelSpec(), 4, 3)
 	for i := range c.running {
 		c.running[i].PodUID = map[bool]string{true: "a", false: "b"}[i < 4]
@@ -193,8 +197,10 @@ func TestAPodThatHasAllRMIDsGivesSomeToAnotherPod(t *testing.T) {
 	}
 }
 
-// TestNoRMIDIsTakenAwayForNothing simulates containers of bronze that wait for RMIDs, and cannot be monitored any more.
-func TestNoRMIDIsTakenAwayForNothing(t *testing.T) {
+// TestContainersKeepTheirRMIDsIfNoOtherContainerCanUseThem simulates containers of bronze that wait for RMIDs, and
+// cannot be monitored any more. If the kernel refuses to create groups, the plugin has already removed 4 groups of
+// gold, and cannot make them again.
+func TestContainersKeepTheirRMIDsIfNoOtherContainerCanUseThem(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil func(*testing.T, *twoClasses)
 		gold  int
@@ -228,9 +234,9 @@ func TestNoRMIDIsTakenAwayForNothing(t *testing.T) {
 	}
 }
 
-// TestWhileRMIDsAreNotFreeNoMoreAreTakenAway simulates caches that still have lines of removed groups. Another program uses the
+// TestNoFurtherRMIDsAreTakenAwayWhileRemovedGroupsStillHaveTheirs simulates caches that still have lines of removed groups. Another program uses the
 // RMIDs that are reserved for classes.
-func TestWhileRMIDsAreNotFreeNoMoreAreTakenAway(t *testing.T) {
+func TestNoFurtherRMIDsAreTakenAwayWhileRemovedGroupsStillHaveTheirs(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.Limbo = true
 	c := newTwoClasses(t, spec, 12, 12)
@@ -305,8 +311,8 @@ func TestMonitoredContainersOfTheSystemDefaultCountForIt(t *testing.T) {
 	}
 }
 
-// TestTheSameConfigurationTakesNoRMID applies a configuration again after another program has used RMIDs for a time.
-func TestTheSameConfigurationTakesNoRMID(t *testing.T) {
+// TestApplyingTheSameConfigurationAgainTakesNoRMIDFromContainers applies a configuration again after another program has used RMIDs for a time.
+func TestApplyingTheSameConfigurationAgainTakesNoRMIDFromContainers(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.RMIDs = 14
 	fsys, b, containers := newMonitored(t, spec, monitorAll, "qos-gold", 4)

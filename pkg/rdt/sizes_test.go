@@ -13,8 +13,8 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestCacheAsSizes uses an L3 of 16 MiB in 12 bits, so that a bit has 1365.33 KiB.
-func TestCacheAsSizes(t *testing.T) {
+// TestCacheIsDividedBySizes uses an L3 of 16 MiB in 12 bits, so that a bit has 1365.33 KiB.
+func TestCacheIsDividedBySizes(t *testing.T) {
 	for name, test := range map[string]struct {
 		partitions string
 		want       map[string]string // L3 0 of each class

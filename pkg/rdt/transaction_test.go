@@ -127,7 +127,9 @@ func TestApplyCompletesWhatAKilledProcessBegan(t *testing.T) {
 	}
 }
 
-func TestRollbackTouchesOnlyWhatWasChanged(t *testing.T) {
+// TestARollbackWritesOnlyTheGroupsThatWereChanged lets the sixth operation of a configuration fail. The configuration
+// `others` has two new groups, silver and tin.
+func TestARollbackWritesOnlyTheGroupsThatWereChanged(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)

@@ -24,8 +24,8 @@ func measured(t *testing.T, b *Backend, class string) classes.Reading {
 	return reading.Class
 }
 
-// TestAClassIsMeasuredByItsGroup measures the class gold and the system default, with and without separate code and data.
-func TestAClassIsMeasuredByItsGroup(t *testing.T) {
+// TestTheUsageOfAClassIsThatOfItsGroup measures the class gold and the system default, with and without separate code and data.
+func TestTheUsageOfAClassIsThatOfItsGroup(t *testing.T) {
 	cdp := sim.IntelSpec()
 	cdp.Options = "cdp"
 	for name, spec := range map[string]sim.Spec{"Intel": sim.IntelSpec(), "AMD": sim.AMDSpec(), "code and data": cdp} {
@@ -64,7 +64,7 @@ func TestAClassIsMeasuredByItsGroup(t *testing.T) {
 	}
 }
 
-func TestACounterWithoutANumberIsNoSeries(t *testing.T) {
+func TestACounterWithoutANumberHasNoValue(t *testing.T) {
 	for _, text := range []string{"Unavailable", "Unassigned", "Error", ""} {
 		if value, ok := resctrl.ParseCounter([]byte(text + "\n")); ok {
 			t.Errorf("the counter %q is parsed as %v, want no value", text, value)

@@ -43,7 +43,7 @@ func TestDeviceTrafficUsesACLOSID(t *testing.T) {
 	}
 }
 
-func TestClassesWithCacheThatDevicesUse(t *testing.T) {
+func TestClassesThatHaveOnlyCacheThatDevicesUseAreReported(t *testing.T) {
 	// 11 ways, of which other hardware uses the top two: https://github.com/intel/intel-cmt-cat/issues/135
 	eleven := sim.IntelSpec()
 	eleven.L2 = nil
@@ -82,8 +82,8 @@ func TestClassesWithCacheThatDevicesUse(t *testing.T) {
 	}
 }
 
-// TestPartitionsGetTheBitsThatDevicesUse has 12 bits, of which other hardware uses two.
-func TestPartitionsGetTheBitsThatDevicesUse(t *testing.T) {
+// TestPartitionsWithSharedWithDevicesGetTheBitsThatDevicesUse has 12 bits, of which other hardware uses two.
+func TestPartitionsWithSharedWithDevicesGetTheBitsThatDevicesUse(t *testing.T) {
 	for text, test := range map[string]struct {
 		shareable uint64
 		want      string
@@ -117,8 +117,8 @@ func TestPartitionsGetTheBitsThatDevicesUse(t *testing.T) {
 	}
 }
 
-// TestTelemetryWithFewRMIDsLeavesThemToClasses has fewer RMIDs for energy than for caches.
-func TestTelemetryWithFewRMIDsLeavesThemToClasses(t *testing.T) {
+// TestRMIDsForEnergyAreReservedForClasses has fewer RMIDs for energy than for caches.
+func TestRMIDsForEnergyAreReservedForClasses(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.TelemetryRMIDs = 12
 	fs, b, containers := newMonitored(t, spec, monitorAll, "qos-gold", 10)

@@ -51,9 +51,9 @@ func groupsIn(t *testing.T, fs *sim.FS) map[string]resctrl.Schemata {
 	return groupsOf(t, dump(fs, "schemata"))
 }
 
-// TestNoClassIsEverWiderThanBeforeOrAfter checks all groups while a configuration is applied, and while it is rolled
+// TestNoClassTemporarilyHasMoreThanBeforeAndAfterAChange checks all groups while a configuration is applied, and while it is rolled
 // back because an operation failed. Each operation fails once.
-func TestNoClassIsEverWiderThanBeforeOrAfter(t *testing.T) {
+func TestNoClassTemporarilyHasMoreThanBeforeAndAfterAChange(t *testing.T) {
 	const optional = "options: {mb: {optional: true}}"
 	const lowAndHigh = "partitions: {p: {l3Allocation: '0x3f', classes: {a: }}, q: {l3Allocation: '0xfc0', classes: {b: }}}"
 	const highAndLow = "partitions: {p: {l3Allocation: '0xfc0', classes: {a: }}, q: {l3Allocation: '0x3f', classes: {b: }}}"
