@@ -164,7 +164,7 @@ func TestAnErrorOfBlameOrRecommendIsOneLine(t *testing.T) {
 	}
 }
 
-func TestBlameSaysThatContainersAreMissing(t *testing.T) {
+func TestBlameSaysHowManyContainersWereNotRecorded(t *testing.T) {
 	r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
 	r.plugins.answers["node-1"] = `{"from": "2026-05-01T12:45:00Z", "to": "2026-05-01T12:59:45Z", "incompleteContainers": 7}`
 	want := "The history of node node-1 has no room for 7 containers, or for some of their disks; they can be missing here.\n"

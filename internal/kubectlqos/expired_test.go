@@ -27,7 +27,8 @@ const (
 	daysAgo          = "2026-04-28T12:00:00Z"
 )
 
-func TestANodeThatDoesNotReportAnyMoreIsUnknown(t *testing.T) {
+// TestANodeWhoseLastReportIsOldIsUnknown: reports are valid for ten minutes.
+func TestANodeWhoseLastReportIsOldIsUnknown(t *testing.T) {
 	for _, c := range []struct{ last, want string }{
 		{tenMinutesAgo, "n1 | True | k8s.io/rdt | gold (0/2) | silver (0/1) | bronze* (0/inf) | old (0/0, draining)"},
 		{elevenMinutesAgo, "n1 | Unknown (last report 10m ago) | k8s.io/rdt | gold (0/2) | silver (0/1) | bronze* (0/inf) | old (0/0, draining)"},
@@ -60,7 +61,7 @@ Note: the numbers of node-1 are outdated, because qos-kubelet-shim does not repo
 `}, r.run(t, "top"))
 }
 
-func TestPodsOfANodeThatDoesNotReportSayHowOldTheirStateIs(t *testing.T) {
+func TestTheStateOfPodsHasItsAgeIfTheirNodeDoesNotReport(t *testing.T) {
 	r := newRig(t, "plain.yaml")
 	if err := r.core.Tracker().Add(aPod("p").on("n1").asks("rdt=gold").running().Pod); err != nil {
 		t.Fatal(err)

@@ -163,7 +163,8 @@ func TestTablesOfAllNodesKeepNoPods(t *testing.T) {
 	}
 }
 
-func TestDocumentsHaveTheNodesOfAllPages(t *testing.T) {
+// TestNodesOfAllPagesArePrinted has 1201 nodes, which are three pages of at most 500.
+func TestNodesOfAllPagesArePrinted(t *testing.T) {
 	m := &manyNodes{number: 1201}
 	got := m.run(t, "nodes", "-o", "name")
 	if names := strings.Fields(got.Out); len(names) != 1201 || len(m.requests) != 3 {
@@ -171,7 +172,7 @@ func TestDocumentsHaveTheNodesOfAllPages(t *testing.T) {
 	}
 }
 
-func TestAListThatExpiresContinues(t *testing.T) {
+func TestAListOfNodesContinuesAfterItHasExpired(t *testing.T) {
 	m := &manyNodes{number: 1201, expires: true}
 	got := m.run(t, "top")
 	if bare(got.Out) != "k8s.io/rdt | gold | 1201 | 2402 | 4804 | 2402 | -" || len(m.requests) != 4 {
@@ -186,7 +187,7 @@ func TestAResponseThatEndsEarlyIsAnErrorOfOneLine(t *testing.T) {
 	}
 }
 
-func TestNamesAreReadWithoutTheRestOfTheObjects(t *testing.T) {
+func TestCompletionReadsOnlyTheNamesOfObjects(t *testing.T) {
 	m := &manyNodes{number: 1201}
 	got := m.run(t, "__complete", "nodes", "")
 	if words := strings.Fields(got.Out); len(words) < 1201 || words[1200] != "node-1200" {

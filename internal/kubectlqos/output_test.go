@@ -54,7 +54,8 @@ func TestTextsOfUsersCannotControlTheTerminal(t *testing.T) {
 	}
 }
 
-func TestDocumentsKeepControlCharacters(t *testing.T) {
+// TestJSONAndYAMLHaveControlCharactersEscaped: a program that reads the output gets the texts unchanged.
+func TestJSONAndYAMLHaveControlCharactersEscaped(t *testing.T) {
 	r := newEscapesRig(t)
 	for _, format := range []string{"json", "yaml"} {
 		got := r.run(t, "pods", "-o", format)

@@ -276,8 +276,8 @@ then statefulset/db is deleted without its pods and claims, and created with the
 	}
 }
 
-// TestAStatefulSetThatCannotBeCreatedAgainIsStored lets the second step fail.
-func TestAStatefulSetThatCannotBeCreatedAgainIsStored(t *testing.T) {
+// TestRecreateKeepsTheManifestIfTheStatefulSetCannotBeCreatedAgain lets the creation fail after the deletion.
+func TestRecreateKeepsTheManifestIfTheStatefulSetCannotBeCreatedAgain(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	r := newResizeRig(t, "data")
 	r.succeeds(t)
@@ -333,8 +333,9 @@ func TestTheManifestStaysIfTheResultOfTheDeletionIsUnknown(t *testing.T) {
 	}
 }
 
-// TestTheAnswerToACreationMayBeLost creates the StatefulSet and loses the answer, as itself or as another client with the template `size`.
-func TestTheAnswerToACreationMayBeLost(t *testing.T) {
+// TestRecreateFindsOutWhatHappenedIfTheAnswerToTheCreationIsLost loses the answer to the creation of the StatefulSet.
+// It then exists: with the requested 20Gi, as the command created it, or with 10Gi, from another client.
+func TestRecreateFindsOutWhatHappenedIfTheAnswerToTheCreationIsLost(t *testing.T) {
 	for size, want := range map[string]string{"20Gi": "", "10Gi": "another client has already created a statefulset with this name"} {
 		t.Setenv("TMPDIR", t.TempDir())
 		r := newResizeRig(t, "data")

@@ -321,7 +321,7 @@ func TestSetKeepsAChangeByAnotherClientAtTheSameTime(t *testing.T) {
 	})
 }
 
-func TestSetGivesUpWhenOthersChangeThePodAllTheTime(t *testing.T) {
+func TestSetGivesUpIfEachAttemptConflictsWithAnotherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSetRig(t, goldPod())
 		r.core.PrependReactor("patch", "pods", failing(apierrors.NewConflict(corev1.Resource("pods"), "p", nil)))

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-func TestTopCapsSumsAtMaxInt64(t *testing.T) {
+// TestTopDoesNotOverflow: the sums over all nodes are at most the largest int64.
+func TestTopDoesNotOverflow(t *testing.T) {
 	r := newRig(t)
 	for name, class := range map[string]map[string]any{
 		"n1": {"name": "gold", "capacity": int64(math.MaxInt64), "inUse": int64(math.MaxInt64 - 1), "holdersOmitted": int64(math.MaxInt64 - 1)},

@@ -36,7 +36,7 @@ func TestArgumentsCanHaveATypeBeforeTheName(t *testing.T) {
 	}
 }
 
-func TestNamesOfOtherTypesAreRefused(t *testing.T) {
+func TestArgumentsWithAnotherTypeAreRefused(t *testing.T) {
 	for _, c := range []struct{ name, args, want string }{
 		{"a Deployment for a pod", "pods deployment/web", `"deployment/web" is not a pod; pass a pod as NAME or pod/NAME; see "kubectl qos pods --help"`},
 		{"a Deployment to change", "set deploy/web rdt=gold", `"deploy/web" is not a pod; pass a pod as NAME or pod/NAME; see "kubectl qos set --help"`},

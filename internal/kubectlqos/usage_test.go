@@ -158,7 +158,7 @@ func TestManyNodesThatDoNotAnswerAreSummarized(t *testing.T) {
 	}
 }
 
-func TestClassesOfANodeAreAddedUp(t *testing.T) {
+func TestUsageOfTheSameClassOnANodeIsAddedUp(t *testing.T) {
 	r := newRig(t).withPlugins(t)
 	r.plugins.answers["node-2"] = `{"time": "2026-05-01T13:00:00Z", "classes": [{"resource": "k8s.io/rdt", "class": "",
 		"measurements": [{"name": "llc_occupancy_bytes", "part": "0", "value": 4096}]}, {"resource": "k8s.io/rdt", "class": "gold",

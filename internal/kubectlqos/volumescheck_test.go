@@ -26,7 +26,7 @@ func csiVolume(name, class string, secret *corev1.SecretReference) *corev1.Persi
 	return v
 }
 
-func TestVolumesThatCannotExpandAreNamed(t *testing.T) {
+func TestVolumesCheckNamesVolumesThatCannotExpand(t *testing.T) {
 	secret := map[string]string{expandSecret: "${pvc.name}"}
 	r := newRig(t)
 	other := csiVolume("other-driver", "secret", nil)

@@ -28,7 +28,9 @@ func mounted(lines ...string) *simcgroup.Machine {
 	return m
 }
 
-func TestAliasesFollowDirectoriesThatMove(t *testing.T) {
+// TestAnAliasLimitsTheDiskThatItsDirectoryIsOnNow mounts another disk, and then a tmpfs, at the directory of the
+// kubelet. The alias ephemeral stands for this directory.
+func TestAnAliasLimitsTheDiskThatItsDirectoryIsOnNow(t *testing.T) {
 	m := mounted(fmt.Sprintf(layerOf, "/run/x", "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs"), fmt.Sprintf(volumeOf, someKubelet))
 	f := newFixture(t, m, classes.PodScope).apply(aliasSection)
 	f.enforce(pod(), "", "all")

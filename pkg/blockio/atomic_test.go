@@ -100,7 +100,8 @@ func TestAnyFailingWriteLeavesTheCgroupAsItWas(t *testing.T) {
 	}
 }
 
-func TestALostWriteIsAnError(t *testing.T) {
+// TestAWriteWithoutEffectIsAnError makes the kernel accept a write of io.max, and keep the former values.
+func TestAWriteWithoutEffectIsAnError(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.machine.Inject(simcgroup.Fault{Op: "write", File: iocgroup.IOMax, Lasting: true})
 	err := f.backend.Enforce(t.Context(), container(), "", "slow")
@@ -136,7 +137,8 @@ func TestTheErrorOfADiskThatIsGoneNamesIt(t *testing.T) {
 	}
 }
 
-func TestTheRuntimeIsNotAskedToClearADiskThatIsGone(t *testing.T) {
+// TestLimitsOfADiskThatIsGoneAreNotCleared: the kernel would refuse the whole write of io.max because of this disk.
+func TestLimitsOfADiskThatIsGoneAreNotCleared(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	f.machine.RemoveDisk("sdb")

@@ -284,7 +284,7 @@ func TestTheErrorOfADisabledIOControllerNamesTheAncestor(t *testing.T) {
 	f.enforce(container(), "slow", "") // the cgroup has no values to clear
 }
 
-func TestTheValuesOfAClassAreItsFiles(t *testing.T) {
+func TestTheReportedValuesOfAClassAreThoseOfItsFiles(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	want := map[string]map[string]string{"free": {}, "slow": {iocgroup.IOMax: slowLine},
 		"slower": {iocgroup.IOMax: "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n8:16 rbps=1000000 wbps=max riops=100 wiops=max"}}

@@ -166,9 +166,9 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestEachScopeHasAtMostOneResource shows that two resources of one scope are refused. Runtimes store one text for all
-// limits of a container, so two resources would overwrite each other's limits.
-func TestEachScopeHasAtMostOneResource(t *testing.T) {
+// TestASecondResourceOfTheSameScopeIsRefused: runtimes store one text for all limits of a container, so two resources
+// would overwrite each other's limits.
+func TestASecondResourceOfTheSameScopeIsRefused(t *testing.T) {
 	const head, own = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n", "  blockio: {Classes: {slow: [{Weight: 100}]}}\n"
 	for _, test := range []struct{ scopes, want string }{
 		{"container pod", ""},
@@ -193,7 +193,7 @@ func TestEachScopeHasAtMostOneResource(t *testing.T) {
 	}
 }
 
-func TestDirectIsTrueOrFalse(t *testing.T) {
+func TestTheFieldDirectIsTrueOrFalse(t *testing.T) {
 	for text, want := range map[string]string{
 		"Direct: true": "", "Direct: false": "", "Direct: perhaps": `line 2: Direct: "perhaps" is neither true nor false`,
 	} {

@@ -118,7 +118,7 @@ func TestAnUnchangedCostModelIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
-func TestWhatAnAdministratorHadSetComesBack(t *testing.T) {
+func TestTheCostModelOfAnAdministratorIsRestoredWhenThePluginsEnds(t *testing.T) {
 	f := newFixture(t, costed(t), classes.ContainerScope)
 	f.apply(inline(strings.NewReplacer("/dev/sda", "/dev/sdb", "model: Fast SSD,", "").Replace(ofSDA)))
 	f.want(modelFile, "8:16 "+modelOfSDA)
@@ -129,7 +129,9 @@ func TestWhatAnAdministratorHadSetComesBack(t *testing.T) {
 	f.want(qosFile, "8:16 "+ownQoS)
 }
 
-func TestWhatAnAdministratorHasSetSinceStays(t *testing.T) {
+// TestACostModelThatAnAdministratorSetsLaterIsKept replaces the plugin's model, and then removes it from the
+// configuration. Only the QoS parameters are still the plugin's.
+func TestACostModelThatAnAdministratorSetsLaterIsKept(t *testing.T) {
 	f := newFixture(t, costed(t), classes.ContainerScope).apply(inline(ofSDA))
 	write(t, f.machine, modelFile, "8:0 "+ownModel)
 	f.apply(weighed)
@@ -257,7 +259,9 @@ func TestTheConditionSaysWhyACostModelIsNotApplied(t *testing.T) {
 	}
 }
 
-func TestAPatternNeedsNoDisk(t *testing.T) {
+// TestNoConditionIsReportedForAPatternThatMatchesNoDisk: a cost model with a pattern is for all nodes, also for those
+// without such a disk.
+func TestNoConditionIsReportedForAPatternThatMatchesNoDisk(t *testing.T) {
 	for _, file := range []string{strings.Replace(ofSDA, "/dev/sda", `"/dev/nvme*"`, 1), strings.NewReplacer("/dev/sda", `"/dev/sd*"`, "Fast SSD", "Other").Replace(ofSDA)} {
 		f := newFixture(t, costed(t), classes.ContainerScope).apply(inline(file))
 		for _, condition := range f.backend.Status().Conditions {

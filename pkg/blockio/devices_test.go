@@ -80,7 +80,9 @@ Classes:
 	}
 }
 
-func TestPatternsOfAListAreAlternatives(t *testing.T) {
+// TestTheSuppliedClassFileLimitsAnyTypeOfDisk: the patterns of a Devices list are alternatives, so a node needs a disk
+// for only one of them.
+func TestTheSuppliedClassFileLimitsAnyTypeOfDisk(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/kubernetes/classes.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +92,7 @@ func TestPatternsOfAListAreAlternatives(t *testing.T) {
 	section, _, _ = strings.Cut(section, "\n\n")
 
 	for name, number := range map[string]uint32{"sdc": 8, "vda": 253, "xvdb": 202, "nvme1n1": 259, "mmcblk0": 179} {
-		t.Run("the class file that is supplied fits a node with "+name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			machine := simcgroup.New()
 			machine.AddDisk(name, number, 0)
 			f := newFixture(t, machine, classes.ContainerScope).apply(section)
@@ -106,7 +108,9 @@ func TestPatternsOfAListAreAlternatives(t *testing.T) {
 	}
 }
 
-func TestValuesThatTheKernelRefusesAreRefusedEarlier(t *testing.T) {
+// TestAConfigurationWithLimitsThatTheKernelRefusesIsRefused has limits of 1, which cgroup v2 refuses and cgroup v1
+// accepts.
+func TestAConfigurationWithLimitsThatTheKernelRefusesIsRefused(t *testing.T) {
 	const section = "Classes:\n  a:\n  - Devices: [/dev/sda]\n    ThrottleReadBps: 1\n  - Devices: [/dev/sdb]\n    ThrottleWriteIOPS: 1\n"
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	err := f.backend.Apply(t.Context(), f.parse(section))

@@ -37,7 +37,7 @@ func TestADraftedClassAllowsAtLeastTheGivenUse(t *testing.T) {
 // ofMemory is a bound that block I/O cannot set.
 var ofMemory = classes.Bound{Use: classes.Series{Measure: "memory_bytes"}, Value: 1}
 
-func TestNoClassIsDraftedWithoutLimits(t *testing.T) {
+func TestNoClassIsDraftedWithoutALimitOfBlockIO(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope)
 	if got := f.backend.Draft("new", []classes.Bound{ofMemory}); got != nil {
 		t.Errorf("drafted %v, want nil", got)

@@ -65,8 +65,9 @@ func TestALatencyIsATargetForEachDisk(t *testing.T) {
 	}
 }
 
-// TestWithoutAnyCgroupTheKernelIsNotBlamed makes the first cgroup with the io controller after the classes were applied.
-func TestWithoutAnyCgroupTheKernelIsNotBlamed(t *testing.T) {
+// TestWithoutACgroupItIsNotReportedThatTheKernelLacksIOLatency: only a cgroup with the io controller shows which files
+// the kernel has. The test makes the first one after the classes were applied.
+func TestWithoutACgroupItIsNotReportedThatTheKernelLacksIOLatency(t *testing.T) {
 	m := iotest.AddDisks(simcgroup.New())
 	f := newFixture(t, m, classes.ContainerScope).apply(latencies)
 	const unknown = "it is not known yet whether the kernel has io.latency"
@@ -110,14 +111,14 @@ func TestALatencyOfAStackedDiskHasNoEffect(t *testing.T) {
 	}
 }
 
-func TestTheStatusSaysWhomALatencySlowsDown(t *testing.T) {
+func TestTheStatusSaysWhichPodsALatencySlowsDown(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.PodScope).apply(latencies)
 	if got := f.condition("LatencyEffective").Message; !strings.Contains(got, "that of a guaranteed pod also slows down all burstable and best-effort pods") {
 		t.Errorf("the message is %q", got)
 	}
 }
 
-func TestAClassThatIsLeftTakesItsLatencyAlong(t *testing.T) {
+func TestAContainerThatLeavesAClassLosesItsLatency(t *testing.T) {
 	for name, change := range map[string]func(f fixture, from, to string){
 		"The runtime writes": func(f fixture, from, to string) {
 			f.runtime(from, to)
@@ -157,7 +158,7 @@ func TestALatencyOfAnotherProgramOnAnotherDiskStays(t *testing.T) {
 	}
 }
 
-func TestAChangedLatencyIsNotTheClass(t *testing.T) {
+func TestALatencyThatAnotherProgramHasChangedIsRestored(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(latencies)
 	f.enforce(container(), "", "both")
 	if err := f.machine.WriteFile(v2Dir+"/io.latency", []byte("8:16 target=7000")); err != nil {
@@ -193,7 +194,7 @@ func TestALatencyIsSetAsSoonAsACgroupShowsThatTheKernelHasIt(t *testing.T) {
 	f.want(v2Dir+"/io.latency", "8:0 target=1500000\n")
 }
 
-func TestAStoredLatencyThatIsNotOfTheClassIsStale(t *testing.T) {
+func TestAStoredLatencyOfAnotherClassIsStale(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(latencies)
 	for _, test := range []struct {
 		class, stored string

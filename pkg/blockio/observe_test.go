@@ -64,7 +64,7 @@ func TestAnEnforcedClassIsObserved(t *testing.T) {
 	}
 }
 
-func TestValuesOfAnotherProgramAreForeignWhereNoClassIs(t *testing.T) {
+func TestValuesOfAnotherProgramAreReportedForAContainerWithoutAClass(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
 	for _, test := range []struct {
 		files map[string]string

@@ -113,8 +113,9 @@ func (k kill) newMachine(t *testing.T) *simcgroup.Machine {
 	return m
 }
 
-// TestAnotherProgramMayUseTheValuesOfAClass is about a pod and a container in the system default.
-func TestAnotherProgramMayUseTheValuesOfAClass(t *testing.T) {
+// TestTheLimitsOfAnotherProgramAreNotTakenForThoseOfAClass: another program gives a pod in the system default the
+// limits of class slow. They must stay.
+func TestTheLimitsOfAnotherProgramAreNotTakenForThoseOfAClass(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.PodScope).apply(throttling)
 	file := path.Dir(v2Dir) + "/io.max"
 	if err := f.machine.WriteFile(file, []byte(slowLine)); err != nil {
@@ -128,8 +129,9 @@ func TestAnotherProgramMayUseTheValuesOfAClass(t *testing.T) {
 	f.want(file, slowLine+"\n")
 }
 
-// TestWithoutRecordsTheValuesOfClassesCount loses the checkpoint. It also is the upgrade of a version without records.
-func TestWithoutRecordsTheValuesOfClassesCount(t *testing.T) {
+// TestWithoutACheckpointAContainerWithTheValuesOfAClassIsInTheClass loses the checkpoint, which also is what an upgrade
+// from a version without records finds. Later, the same values are those of another program.
+func TestWithoutACheckpointAContainerWithTheValuesOfAClassIsInTheClass(t *testing.T) {
 	for _, scope := range []classes.Scope{classes.PodScope, classes.ContainerScope} {
 		m := bfqOnAll(simcgroup.New())
 		target, dir := pod(), path.Dir(v2Dir)
@@ -160,8 +162,8 @@ func (f fixture) observeIn(target classes.Holder, desired, want string) {
 	}
 }
 
-// TestTheRuntimeMayWriteWhatItWasAskedTo kills the plugin before, during and after an update by the runtime. Then the class files change.
-func TestTheRuntimeMayWriteWhatItWasAskedTo(t *testing.T) {
+// TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues kills the plugin before, during and after an update by the runtime. Then the class files change.
+func TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues(t *testing.T) {
 	for _, written := range []string{"nothing", "limits", "everything"} {
 		m, saved := bfqOnAll(simcgroup.New()), iotest.NewMemory()
 		f := process(t, m, m, classes.ContainerScope, everything, saved)
@@ -236,7 +238,7 @@ func TestADeviceNumberThatIsUsedAgainBelongsToTheOtherProgram(t *testing.T) {
 	}
 }
 
-func TestARecordThatCannotBeSavedKeepsNoContainerFromStarting(t *testing.T) {
+func TestAContainerStartsAlthoughItsRecordCannotBeSaved(t *testing.T) {
 	saved := iotest.NewMemory()
 	saved.Err = errors.New("no space left on device")
 	var log strings.Builder

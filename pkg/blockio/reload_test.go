@@ -57,7 +57,9 @@ func TestAChangedClassClearsItsFormerValues(t *testing.T) {
 	}
 }
 
-func TestLeavingAClassOfAFormerRunClearsAllValues(t *testing.T) {
+// TestAllValuesOfAClassFromBeforeARestartAreCleared restarts the plugin with class files that no longer have the
+// container's class.
+func TestAllValuesOfAClassFromBeforeARestartAreCleared(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	stored, err := f.backend.Adjust(container(), "", "slower")

@@ -97,7 +97,7 @@ func TestADrainingClassOutlivesItsDisk(t *testing.T) {
 	}
 }
 
-func TestAChangedSchedulerIsReported(t *testing.T) {
+func TestAChangeOfTheSchedulerIsNoticed(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply("Classes: {heavy: [{Weight: 400}]}")
 	f.repair()
 	if err := f.machine.WriteFile("/sys/block/sda/queue/scheduler", []byte("bfq")); err != nil {
@@ -109,7 +109,7 @@ func TestAChangedSchedulerIsReported(t *testing.T) {
 	}
 }
 
-func TestAContainerThatEndedIsReported(t *testing.T) {
+func TestOnlyAContainerWhoseProcessIsGoneIsReportedAsEnded(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	for _, test := range []struct {
 		name  string
@@ -130,7 +130,7 @@ func TestAContainerThatEndedIsReported(t *testing.T) {
 	}
 }
 
-func TestADiskOfNoClassIsIgnored(t *testing.T) {
+func TestADiskThatNoClassLimitsIsIgnored(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	f.machine.RemoveDisk("dm-0")

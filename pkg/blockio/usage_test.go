@@ -50,9 +50,9 @@ func TestAContainerOfCgroupV1IsMeasuredByThrottling(t *testing.T) {
 	}
 }
 
-// TestADiskThatCgroupV1DoesNotCountIsNoSeries simulates cgroup v1 since Linux 6.10, which lists only the disks for which some
+// TestADiskThatCgroupV1DoesNotCountHasNoUsage simulates cgroup v1 since Linux 6.10, which lists only the disks for which some
 // cgroup has had a limit. The kernel of the VM tests does the same.
-func TestADiskThatCgroupV1DoesNotCountIsNoSeries(t *testing.T) {
+func TestADiskThatCgroupV1DoesNotCountHasNoUsage(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope).apply(throttling)
 	f.machine.AddFile(v1Dir+"/blkio.throttle.io_service_bytes_recursive", "Total 0\n")
 	f.machine.AddFile(v1Dir+"/blkio.throttle.io_serviced_recursive", "8:16 Read 1\n8:16 Write 0\n8:16 Total 1\nTotal 1\n")
@@ -91,8 +91,9 @@ func FuzzUsage(f *testing.F) {
 	})
 }
 
-// TestARowWithoutADeviceNumberAddsToNoDisk uses the rows of a path of an NVMe multipath device, or of a ZFS pool.
-func TestARowWithoutADeviceNumberAddsToNoDisk(t *testing.T) {
+// TestARowWithoutADeviceNumberIsNotCountedForAnyDisk uses rows of io.stat that the kernel writes for a path of an NVMe
+// multipath device, or for a ZFS pool.
+func TestARowWithoutADeviceNumberIsNotCountedForAnyDisk(t *testing.T) {
 	const disk, unknown = "8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n", "(unknown) rbytes=70000 wbytes=71000 rios=72 wios=73 dbytes=0 dios=0\n"
 	for _, rows := range []string{disk + unknown, unknown + disk, disk + unknown + unknown + "8:16 rbytes=1 wbytes=1 rios=1 wios=1\n"} {
 		f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)

@@ -145,7 +145,7 @@ func TestLeavingAClassRestoresTheInitialWeights(t *testing.T) {
 	f.want(v2Dir+"/io.weight", "default 100\n")
 }
 
-func TestTheStatusSaysAgainstWhomAWeightCounts(t *testing.T) {
+func TestTheStatusSaysWithWhichPodsAWeightIsCompared(t *testing.T) {
 	for scope, want := range map[classes.Scope]string{
 		classes.ContainerScope: "counts only against other containers of its pod", classes.PodScope: "counts only against pods of the same quality of service",
 	} {
@@ -208,7 +208,7 @@ func TestUndoRestoresForeignWeightsOfDisks(t *testing.T) {
 	f.want(v2Dir+"/io.max", "")
 }
 
-func TestAnItemWithoutWeightKeepsThatOfEarlierItems(t *testing.T) {
+func TestAnItemWithoutAWeightKeepsTheWeightOfEarlierItems(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {a: [{Weight: 300}, {}]}")
 	f.enforce(container(), "", "a")
 	f.want(v2Dir+"/io.bfq.weight", "default 300\n")
