@@ -22,7 +22,8 @@ func (alwaysChanged) Changed() <-chan struct{} {
 	return changed
 }
 
-func TestWatchSendsAStateOnlyWhenItDiffersFromTheLastOneSent(t *testing.T) {
+// TestWatchSendsAStateOnlyIfItHasChanged has a node that signals changes all the time.
+func TestWatchSendsAStateOnlyIfItHasChanged(t *testing.T) {
 	state := func(version string) *qosv1alpha1.StatusResponse {
 		return &qosv1alpha1.StatusResponse{Plugin: &qosv1alpha1.PluginInfo{Version: version}}
 	}

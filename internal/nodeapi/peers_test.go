@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	_, _ = fmt.Fprintln(os.Stdout, status.Code(err))
 }
 
-func TestPeersThatAreAllowed(t *testing.T) {
+func TestOnlyTheOwnUserAndTheGroupAreAllowed(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		peers  peers

@@ -100,9 +100,9 @@ func TestNoClassChangesOverTheReadOnlySocket(t *testing.T) {
 	}
 }
 
-// TestTheReadOnlySocketReads sends each request of the API. If a request is added to the API, this test fails until the
+// TestTheReadOnlySocketAllowsAllRequestsThatOnlyRead sends each request of the API. If a request is added to the API, this test fails until the
 // request is in the map named changes, or the socket allows the request.
-func TestTheReadOnlySocketReads(t *testing.T) {
+func TestTheReadOnlySocketAllowsAllRequestsThatOnlyRead(t *testing.T) {
 	r := newReadOnly(t)
 	changes := map[string]bool{"UpdateContainerQOSResources": true, "SetVolumeClaims": true}
 	api := qosv1alpha1.NodeQOS_ServiceDesc
@@ -169,8 +169,8 @@ func TestTheReadOnlySocketTakesFewRequestsASecond(t *testing.T) {
 	}
 }
 
-// TestReportsHaveALimitOfTheirOwn uses up the requests, then the reports.
-func TestReportsHaveALimitOfTheirOwn(t *testing.T) {
+// TestReportsOfEnforcementHaveALimitOfTheirOwn uses up the requests, then the reports.
+func TestReportsOfEnforcementHaveALimitOfTheirOwn(t *testing.T) {
 	r := newReadOnly(t)
 	client := qosv1alpha1.NewNodeQOSClient(r.read)
 	var err error

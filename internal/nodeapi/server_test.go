@@ -130,7 +130,7 @@ func TestStatusReportsWhatIsOfferedAndWhatIsInUse(t *testing.T) {
 	}
 }
 
-func TestStatusReportsWhetherAClassHolds(t *testing.T) {
+func TestStatusReportsWhetherTheLimitsOfAClassAreHeld(t *testing.T) {
 	f := newFixture(t)
 	f.SetHeld(map[string]map[string]classes.Condition{apitest.RDT: {"gold": {Type: "Held", Reason: "LimitNotHeld", Message: "40M/s of 10M/s."}}})
 	want := []*qosv1alpha1.Condition{{Type: "Held", Reason: "LimitNotHeld", Message: "40M/s of 10M/s.", LastTransitionTime: timestamppb.Now()}}
@@ -376,7 +376,7 @@ func (manyPods) Assignments() []state.PodAssignments {
 	return pods
 }
 
-func TestAFullNodeFitsIntoOneMessage(t *testing.T) {
+func TestAssignmentsOf500PodsFitInOneMessage(t *testing.T) {
 	_, client := serve(t, manyPods{apitest.NewNode().Node})
 	list, err := client.ListAssignments(t.Context(), &qosv1alpha1.ListAssignmentsRequest{})
 	if err != nil {

@@ -68,9 +68,9 @@ func TestClassChangesBetweenTwoStates(t *testing.T) {
 	}
 }
 
-// TestTheDefaultClassOfAContainerThatThePluginFoundIsNoChange uses the plugin's own container, which is created before
+// TestTheDefaultClassOfAnExistingContainerIsNotReportedAsAChange uses the plugin's own container, which is created before
 // the plugin runs.
-func TestTheDefaultClassOfAContainerThatThePluginFoundIsNoChange(t *testing.T) {
+func TestTheDefaultClassOfAnExistingContainerIsNotReportedAsAChange(t *testing.T) {
 	found := assigned(ctr("plugin", "1", has("k8s.io/rdt", "", qosv1alpha1.Source_SOURCE_ADOPTED)))
 	if got := changed(found, assigned(ctr("plugin", "1", has("k8s.io/rdt", "bronze", qosv1alpha1.Source_SOURCE_DEFAULT))), time.Now()); len(got) > 0 {
 		t.Errorf("a default class is reported as a change: %v", got)

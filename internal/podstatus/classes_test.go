@@ -92,8 +92,8 @@ func TestClassesAreWrittenTogetherWithTheCondition(t *testing.T) {
 	})
 }
 
-// TestRemovalsOfTheClassesCostAWriteAMinute removes the annotation once a second, as a user can in a namespace without the policies.
-func TestRemovalsOfTheClassesCostAWriteAMinute(t *testing.T) {
+// TestRemovedAnnotationsAreWrittenAgainOnceAMinute removes the annotation once a second, as a user can in a namespace without the policies.
+func TestRemovedAnnotationsAreWrittenAgainOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"))
 		r.plugin.set(nil, "web=gold")
@@ -124,9 +124,9 @@ func TestRemovalsOfTheClassesCostAWriteAMinute(t *testing.T) {
 	})
 }
 
-// TestTheConditionIsWrittenAlsoWithoutTheClasses refuses the annotation, as the API server does if all annotations of a pod together
+// TestTheConditionIsWrittenAlthoughTheAnnotationIsRefused refuses the annotation, as the API server does if all annotations of a pod together
 // become too long, or as a policy or a webhook may. If a webhook gives no code, the API server answers 400 without a reason.
-func TestTheConditionIsWrittenAlsoWithoutTheClasses(t *testing.T) {
+func TestTheConditionIsWrittenAlthoughTheAnnotationIsRefused(t *testing.T) {
 	kind := schema.GroupKind{Kind: "Pod"}
 	for name, answer := range map[string]error{
 		"too long":                            apierrors.NewInvalid(kind, "web", field.ErrorList{field.TooLong(field.NewPath("metadata", "annotations"), "", 1<<18)}),
@@ -163,8 +163,8 @@ func TestTheConditionIsWrittenAlsoWithoutTheClasses(t *testing.T) {
 	}
 }
 
-// TestRefusedClassesDoNotStayStale refuses a change that the condition does not have.
-func TestRefusedClassesDoNotStayStale(t *testing.T) {
+// TestTheAnnotationIsRemovedIfItsChangeIsRefused refuses a change that the condition does not have.
+func TestTheAnnotationIsRemovedIfItsChangeIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"))
 		r.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func TestPodsAreStrippedToWhatIsUsed(t *testing.T) {
+func TestTheCacheKeepsOnlyTheFieldsOfPodsThatAreUsed(t *testing.T) {
 	one := resource.MustParse("1")
 	kept := podWith("main")
 	kept.Annotations = map[string]string{"qos.noderesource.dev/pod": "rdt=gold", corev1.MirrorPodAnnotationKey: "hash"}

@@ -118,7 +118,7 @@ func TestAnUnchangedCostModelIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
-func TestTheCostModelOfAnAdministratorIsRestoredWhenThePluginsEnds(t *testing.T) {
+func TestTheCostModelOfAnAdministratorIsRestoredWhenTheResourceIsRemoved(t *testing.T) {
 	f := newFixture(t, costed(t), classes.ContainerScope)
 	f.apply(inline(strings.NewReplacer("/dev/sda", "/dev/sdb", "model: Fast SSD,", "").Replace(ofSDA)))
 	f.want(modelFile, "8:16 "+modelOfSDA)

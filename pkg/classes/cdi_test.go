@@ -31,7 +31,7 @@ func TestTheNameOfACDIDeviceSaysWhichClassItIs(t *testing.T) {
 	}
 }
 
-func TestDevicesBecomeAllocations(t *testing.T) {
+func TestCDIDevicesBecomeAnnotationsOfAllocatedClasses(t *testing.T) {
 	gold := Pair{RDTResource, "gold"}
 	before := map[string]string{"a": "b"}
 	got := WithDevices(maps.Clone(before), []string{"vendor.example/gpu=0", CDIDevice(gold)})
@@ -45,7 +45,7 @@ func TestDevicesBecomeAllocations(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentAloneAllocatesNothing(t *testing.T) {
+func TestTheEnvironmentWithoutACDIDeviceIsRefused(t *testing.T) {
 	gold, silver := Pair{RDTResource, "gold"}, Pair{RDTResource, "silver"}
 	h := Holder{PodUID: "1", Container: "main", ContainerAnnotations: WithDevices(nil, []string{CDIDevice(gold)})}
 	if err := h.CheckDevices([]string{"PATH=/bin", CDIEnvironment(gold)}); err != nil {

@@ -36,9 +36,9 @@ func TestKubeletAnnotationsCopiedFromThePodAreIgnored(t *testing.T) {
 	}
 }
 
-// TestReportedClassesRequestNothing resolves a pod with the annotation in which the publisher reports classes. Whatever its value is, the
+// TestTheAnnotationOfReportedClassesRequestsNothing resolves a pod with the annotation in which the publisher reports classes. Whatever its value is, the
 // container gets the default class.
-func TestReportedClassesRequestNothing(t *testing.T) {
+func TestTheAnnotationOfReportedClassesRequestsNothing(t *testing.T) {
 	const reported = `{"containers":[{"name":"main","qosResources":[{"name":"k8s.io/rdt","class":"gold","source":"container"}]}]}`
 	for _, value := range []string{reported, "rdt=gold", "gold", "", "{"} {
 		own := map[string]string{EffectiveKey: value}

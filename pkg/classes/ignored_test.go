@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestAnnotationsThatRequestNothing checks that Ignored reports unknown keys of the plugin, and keys that name no container of the pod.
-func TestAnnotationsThatRequestNothing(t *testing.T) {
+// TestAnnotationsThatRequestNothingAreReported checks that Ignored reports unknown keys of the plugin, and keys that name no container of the pod.
+func TestAnnotationsThatRequestNothingAreReported(t *testing.T) {
 	const noContainer, noRequest = " names no container of the pod; its containers are main, side",
 		" is not known; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"
 	for _, c := range []struct{ key, container, want string }{

@@ -297,7 +297,7 @@ func TestSplitErrorsKeepsErrorsWithTextOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestFieldErrorsOmitWhatIsUnknown(t *testing.T) {
+func TestFieldErrorsOmitUnknownParts(t *testing.T) {
 	tests := map[string]FieldError{
 		"a.yaml:3: x.y: is bad": {"a.yaml", 3, "x.y", "is bad"},
 		"a.yaml: x.y: is bad":   {"a.yaml", 0, "x.y", "is bad"},

@@ -187,7 +187,9 @@ func TestRefusedRequestsHaveAReasonInOneLine(t *testing.T) {
 	}
 }
 
-func TestOfficialAnnotationsWithoutTheirResource(t *testing.T) {
+// TestRequestsForAMissingOfficialResourceAreRefused has a node without RDT. The annotations of the runtimes are ignored
+// there, because other nodes use them. All other requests are refused.
+func TestRequestsForAMissingOfficialResourceAreRefused(t *testing.T) {
 	without := NewCatalog([]Offer{{Resource: Resource{Name: "v.example/x", Scope: ContainerScope}}})
 	ignored := notes{betaKey: "x", betaPodKey: "x"}
 	got, err := resolveMain(without, ignored, notes{criKey: "x", "io.kubernetes.cri.blockio-class": "x"})
@@ -204,7 +206,7 @@ func TestOfficialAnnotationsWithoutTheirResource(t *testing.T) {
 	}
 }
 
-func TestErrorsNameThePlaceOfTheCatalog(t *testing.T) {
+func TestErrorsNameTheNodeOfTheClasses(t *testing.T) {
 	elsewhere := testCatalog().At("on node-1")
 	for request, want := range map[string]string{
 		"rdt=platin":         "class \"platin\" of k8s.io/rdt does not exist on node-1; ",
@@ -216,7 +218,7 @@ func TestErrorsNameThePlaceOfTheCatalog(t *testing.T) {
 	}
 }
 
-func TestTheSameOneOfSeveralProblemsIsReportedEachTime(t *testing.T) {
+func TestOfSeveralProblemsTheSameOneIsReportedEachTime(t *testing.T) {
 	allocated := notes{}
 	for _, suffix := range strings.Split("abcdefgh", "") {
 		allocated[AllocatedKeyPrefix+suffix] = "rdt=" + suffix
@@ -286,7 +288,7 @@ func TestResolveDoesNotChangeSharedDefaults(t *testing.T) {
 	}
 }
 
-func TestResolvingNoRequestsDoesNotAllocate(t *testing.T) {
+func TestResolveWithoutRequestsAllocatesNoMemory(t *testing.T) {
 	c, pod, container := testCatalog(), othersAnnotations(), othersAnnotations()
 	allocations := testing.AllocsPerRun(100, func() {
 		if _, err := resolveMain(c, pod, container); err != nil {

@@ -135,7 +135,7 @@ func TestAResourceOfVolumesIsRequestedForVolumesOnly(t *testing.T) {
 	}
 }
 
-func TestAVolumeKnowsItsContainer(t *testing.T) {
+func TestAVolumeHasTheIDOfItsContainer(t *testing.T) {
 	volumes, err := Volumes(withVolumes("/a=gold"))
 	if err != nil || len(volumes) != 1 || volumes[0].ContainerID != "c1" || volumes[0].ID != VolumeID("c1", "/a") {
 		t.Errorf("the volumes are %v, and the error is %v", volumes, err)

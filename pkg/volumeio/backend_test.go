@@ -65,7 +65,7 @@ func TestAKillBetweenTwoWritesIsRepaired(t *testing.T) {
 	v.want(podMax, onBtrfs)
 }
 
-func TestLimitsDoNotPassToTheNextFileOfALoopDevice(t *testing.T) {
+func TestTheNextFileOfALoopDeviceIsNotLimited(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw"))
 	v.holdPod()
 	v.mustStart(10, "/data", "silver")
@@ -123,7 +123,7 @@ func TestAVolumeThatCannotBeLimitedIsRefused(t *testing.T) {
 	})
 }
 
-func TestADiskHasTheLowestLimitOfThePodAndItsVolumes(t *testing.T) {
+func TestADiskGetsTheLowestOfTheLimitsOfThePodAndItsVolumes(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw"))
 	v.apply("Classes: {slow: [{Devices: [/dev/sdb], ThrottleReadBps: 15M, ThrottleReadIOPS: 300}]}")
 	podHolder := pod()
@@ -159,7 +159,7 @@ func TestADiskHasTheLowestLimitOfThePodAndItsVolumes(t *testing.T) {
 	v.want(podMax, "")
 }
 
-func TestLimitsFollowAVolume(t *testing.T) {
+func TestLimitsAreMovedWithTheDiskOfAVolume(t *testing.T) {
 	t.Run("to another disk, and back from a limit that was lost", func(t *testing.T) {
 		v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw"))
 		v.holdPod()
@@ -220,7 +220,7 @@ func TestLimitsStayWhileAVolumeCannotBeFound(t *testing.T) {
 	v.want(podMax, "7:0 rbps=20000000 wbps=max riops=500 wiops=max\n")
 }
 
-func TestADeviceThatIsGoneDoesNotKeepOtherLimits(t *testing.T) {
+func TestLimitsOfOtherDisksAreRemovedAlthoughADeviceIsGone(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw", "51 40 8:16 / /other rw - ext4 /dev/sdb rw"))
 	v.holdPod()
 	v.mustStart(10, "/data", "silver")
@@ -232,7 +232,7 @@ func TestADeviceThatIsGoneDoesNotKeepOtherLimits(t *testing.T) {
 	v.want(podMax, "7:0 "+silverLimits)
 }
 
-func TestTheDeviceOfAVolumeIsKnownWhileItIsLimited(t *testing.T) {
+func TestTheDeviceOfAVolumeIsReportedWhileItIsLimited(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw"))
 	locator, id := v.volume.(classes.Locator), classes.VolumeID("c10", "/data")
 	v.mustStart(10, "/data", "silver")
@@ -251,7 +251,7 @@ func TestTheDeviceOfAVolumeIsKnownWhileItIsLimited(t *testing.T) {
 	}
 }
 
-func TestOnlyVolumesThatMayBeLimitedCount(t *testing.T) {
+func TestAVolumeWhoseClassMayNotLimitSharedDisksDoesNotLimitOne(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 8:1 /srv /data rw - ext4 /dev/sda1 rw"))
 	v.hold(11, "/data", "silver") // silver may not limit shared disks, so its limits do not count
 	v.mustStart(10, "/data", "any")

@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func TestVolumeClassesAreStrict(t *testing.T) {
+func TestMistakesInVolumeClassesAreReported(t *testing.T) {
 	section := "classes:\n  a: {maxReadBps: 1, maxWriteIops: x, sharedDisk: maybe}\n  b: {}\n  c: {maxReads: 5}\nunknown: 1\n"
 	_, err := classes.ParseSection(classes.File{Data: []byte(section)}, ParseConfig)
 	var got []string

@@ -172,7 +172,7 @@ func observeAll(tb testing.TB, backend classes.Backend, holdings []classes.Holdi
 	}
 }
 
-func TestARoundReadsTheMountsOfTheNodeOnce(t *testing.T) {
+func TestARoundOfTheReconcilerReadsTheMountsOfTheNodeOnce(t *testing.T) {
 	host, backend, holdings := manyVolumes(t, 10)
 	observeAll(t, backend, holdings)
 	mounts, _ := host.ReadFile("/proc/1/mountinfo")

@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
 )
 
-func TestTheMountOfTheKubeletDecides(t *testing.T) {
+func TestTheLimitedDiskIsThatOfTheKubeletsMount(t *testing.T) {
 	const (
 		dir       = "/var/lib/kubelet/pods/1/volumes/kubernetes.io~csi/pv/mount"
 		subPath   = "/var/lib/kubelet/pods/1/volume-subpaths/pv/main/0"

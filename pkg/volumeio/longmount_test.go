@@ -15,7 +15,7 @@ func moved() string {
 		"/a /var/lib/kubelet/pods/2/volume-subpaths/v/main/1 rw - ext4 /dev/sda1 rw"
 }
 
-func TestALongMountOfOnePodDoesNotKeepAnotherPodFromItsVolume(t *testing.T) {
+func TestALongMountOfAPodDoesNotPreventTheStartOfAnotherPod(t *testing.T) {
 	m := withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw")
 	v := newVolumes(t, m)
 	m.Mount(moved())

@@ -25,8 +25,8 @@ func (v *volumes) wantLower(class, foreign string) {
 	}
 }
 
-// TestTheLowerLimitOfAnotherProgramWins is about programs that write to the cgroup of the pod, e.g. CSI drivers.
-func TestTheLowerLimitOfAnotherProgramWins(t *testing.T) {
+// TestALowerLimitOfAnotherProgramIsKept is about programs that write to the cgroup of the pod, e.g. CSI drivers.
+func TestALowerLimitOfAnotherProgramIsKept(t *testing.T) {
 	newPod := func(t *testing.T) *volumes {
 		v := newVolumes(t, withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw"))
 		v.holdPod()

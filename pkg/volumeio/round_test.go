@@ -59,9 +59,9 @@ func TestRepairReadsTheMountsOfTheNodeOnceForAllVolumes(t *testing.T) {
 	}
 }
 
-// TestAContainerIsFoundInMountsOfItsOwn covers a reused PID: a process of the first container has ended, and a process of the
+// TestAVolumeIsFoundInTheMountsOfItsOwnContainer covers a reused PID: a process of the first container has ended, and a process of the
 // second container has the same PID.
-func TestAContainerIsFoundInMountsOfItsOwn(t *testing.T) {
+func TestAVolumeIsFoundInTheMountsOfItsOwnContainer(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 8:16 / /a rw - ext4 /dev/sdb rw"))
 	defer v.volume.(classes.RoundObserver).BeginRound()()
 	v.mustStart(10, "/a", "silver")

@@ -14,7 +14,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-func TestVolumeClassesNeedThrottling(t *testing.T) {
+func TestVolumeClassesAreUnavailableOnAKernelWithoutThrottling(t *testing.T) {
 	m := disks(simcgroup.New())
 	m.AddCgroup("/kubepods/pod1")
 	tree, err := cgroup.Detect(m)

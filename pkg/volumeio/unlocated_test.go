@@ -12,9 +12,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 )
 
-// TestAVolumeThatWasNeverFoundKeepsNoLimitsOfOthers uses a hostPath volume of a container without a PID, as CRI-O before 1.36 lists all
+// TestLimitsOfOtherVolumesAreRemovedAlthoughOneVolumeWasNeverFound uses a hostPath volume of a container without a PID, as CRI-O before 1.36 lists all
 // containers.
-func TestAVolumeThatWasNeverFoundKeepsNoLimitsOfOthers(t *testing.T) {
+func TestLimitsOfOtherVolumesAreRemovedAlthoughOneVolumeWasNeverFound(t *testing.T) {
 	for name, memory := range map[string]*iotest.Memory{"with records": iotest.NewMemory(), "in the first process": {}} {
 		t.Run(name, func(t *testing.T) {
 			v := newVolumes(t, withMounts("50 40 8:16 / /other rw - ext4 /dev/sdb rw"))

@@ -30,7 +30,7 @@ func TestAVolumeIsMeasuredByTheCgroupOfItsPod(t *testing.T) {
 	}
 }
 
-func TestAVolumeWithoutIOHasUsedNothing(t *testing.T) {
+func TestTheUsageOfAVolumeWithoutIOIsZero(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw"))
 	v.machine.AddFile(podStat, "")
 	v.mustStart(10, "/data", "silver")
@@ -40,7 +40,7 @@ func TestAVolumeWithoutIOHasUsedNothing(t *testing.T) {
 	}
 }
 
-func TestAVolumeIsNotMeasured(t *testing.T) {
+func TestAVolumeWithoutLimitsIsNotMeasured(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw"))
 	meter := v.volume.(classes.VolumeMeter)
 	if got, err := meter.MeasureVolume(t.Context(), v.hold(10, "/data", "silver")); err != nil || len(got) > 0 {
@@ -54,7 +54,7 @@ func TestAVolumeIsNotMeasured(t *testing.T) {
 	}
 }
 
-func TestAVolumePromisesTheLimitsOfItsClass(t *testing.T) {
+func TestTheUsageOfAVolumeIsComparedWithTheLimitsOfItsClass(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw"))
 	promiser, gold := v.volume.(classes.Promiser), v.hold(10, "/data", "gold")
 	if got := promiser.Promises(gold, "gold"); len(got) > 0 {

@@ -215,14 +215,14 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 		{"a pod of another node", podStatus(assigned).otherNode("node-2"), []string{otherPod}},
 		{"a pod of no node", podStatus(assigned).otherNode(""), []string{otherPod}},
 		{"another condition", podStatus(func(p *corev1.Pod) { p.Status.Conditions[0].Status = "False" }), []string{otherField}},
-		{"another condition goes", podStatus(func(p *corev1.Pod) { p.Status.Conditions = p.Status.Conditions[:2] }), []string{otherField}},
-		{"another condition comes", podStatus(func(p *corev1.Pod) {
+		{"another condition is removed", podStatus(func(p *corev1.Pod) { p.Status.Conditions = p.Status.Conditions[:2] }), []string{otherField}},
+		{"another condition is added", podStatus(func(p *corev1.Pod) {
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "DisruptionTarget", Status: "True"})
 		}), []string{otherField}},
 		{"the addresses", podStatus(func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "10.9.9.9"}} }), []string{otherField}},
 		{"the phase", podStatus(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), []string{otherField}},
-		{"a field goes", podStatus(func(p *corev1.Pod) { p.Status.PodIP = "" }), []string{otherField}},
-		{"a field comes", podStatus(func(p *corev1.Pod) { p.Status.NominatedNodeName = "node-2" }), []string{otherField}},
+		{"a field is removed", podStatus(func(p *corev1.Pod) { p.Status.PodIP = "" }), []string{otherField}},
+		{"a field is added", podStatus(func(p *corev1.Pod) { p.Status.NominatedNodeName = "node-2" }), []string{otherField}},
 		{"a container", podStatus(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Ready = false }), []string{otherField}},
 		{"a label", podStatus(func(p *corev1.Pod) { p.Labels["app"] = "y" }), []string{metadata}},
 		{"no labels", podStatus(func(p *corev1.Pod) { p.Labels = nil }), []string{metadata}},
@@ -231,7 +231,7 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 		{"no annotations", podStatus(func(p *corev1.Pod) { p.Annotations = nil }), []string{annotations}},
 		{"the annotation of the classes", podStatus(func(p *corev1.Pod) { p.Annotations[classes.EffectiveKey] = "{}" }), nil},
 		{"the annotation of the classes changes", replaced(classesOf("{}"), classesOf(`{"omitted":1}`)), nil},
-		{"the annotation of the classes goes", replaced(classesOf("{}"), podStatus(assigned)), nil},
+		{"the annotation of the classes is removed", replaced(classesOf("{}"), podStatus(assigned)), nil},
 		{"a request in place of the classes", replaced(classesOf("{}"), podStatus(func(p *corev1.Pod) {
 			p.Annotations[classes.PodKey] = "rdt=gold"
 		})), []string{annotations}},
@@ -251,7 +251,7 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 		{"the annotation of the classes on the object", created(nodeObject(func(o *unstructured.Unstructured) {
 			o.SetAnnotations(map[string]string{classes.EffectiveKey: "{}"})
 		}), "nodeqosresources"), []string{metadata}},
-		{"a label of the object goes", request{"nodeqosresources", "", nodeObject(func(o *unstructured.Unstructured) {
+		{"a label of the object is removed", request{"nodeqosresources", "", nodeObject(func(o *unstructured.Unstructured) {
 			o.SetLabels(map[string]string{"a": "b"})
 		}), nodeObject(nil)}, []string{metadata}},
 

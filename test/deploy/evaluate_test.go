@@ -144,8 +144,8 @@ func podWith(key, value string) *corev1.Pod {
 	}
 }
 
-// TestRequestsForVolumes checks which requests for volumes the policy of annotations accepts.
-func TestRequestsForVolumes(t *testing.T) {
+// TestInvalidRequestsForVolumesAreRefused checks which requests for volumes the policy of annotations accepts.
+func TestInvalidRequestsForVolumesAreRefused(t *testing.T) {
 	checks := policyNamed(t, "qos-check-annotations")
 	for _, c := range []struct{ key, value, want string }{
 		{"volumes.qos.noderesource.dev/db", "/var/lib/db=silver,/backup=gold", ""},

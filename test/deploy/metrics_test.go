@@ -52,7 +52,7 @@ func TestEachMetricsProxyLeadsToAServerOnItsNode(t *testing.T) {
 	}
 }
 
-func TestTheMetricsProxiesAndNoOtherPodsAreAdmittedBeside(t *testing.T) {
+func TestTheMetricsProxiesAreTheOnlyFurtherClientsOfTheMetrics(t *testing.T) {
 	usual, proxies := render(t).network.Spec, renderAt(t, "deploy/kubernetes-metrics")
 	if diff := cmp.Diff(proxies.daemons[0].Spec.Template.Labels, proxies.network.Spec.Ingress[0].From[0].PodSelector.MatchLabels); diff != "" {
 		t.Errorf("clients (-want +got):\n%s", diff)
@@ -63,7 +63,7 @@ func TestTheMetricsProxiesAndNoOtherPodsAreAdmittedBeside(t *testing.T) {
 	}
 }
 
-func TestAMetricsProxyHasNoRightsButToAskWhoMayReadMetrics(t *testing.T) {
+func TestAMetricsProxyMayOnlyAskWhoMayReadMetrics(t *testing.T) {
 	found := renderAt(t, "deploy/kubernetes-metrics")
 	want := map[string][]string{"authentication.k8s.io/tokenreviews": {"create"}, "authorization.k8s.io/subjectaccessreviews": {"create"}}
 	if diff := cmp.Diff(want, found.rights()); diff != "" {

@@ -251,7 +251,7 @@ func TestPoliciesThatNeedParametersMayFail(t *testing.T) {
 	}
 }
 
-func TestPoliciesListTheSameResources(t *testing.T) {
+func TestAllPoliciesHaveTheSameListOfResources(t *testing.T) {
 	found, _ := policies(t, "deploy/policies")
 	lists := map[string][]string{}
 	for _, p := range found {

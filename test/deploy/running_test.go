@@ -72,10 +72,10 @@ func TestTheClassFilesAreValid(t *testing.T) {
 	})
 }
 
-// TestUninstallKnowsEverythingThatIsInstalled checks that deploy/uninstall has the objects of all kustomizations, and
+// TestUninstallRemovesEverythingThatIsInstalled checks that deploy/uninstall has the objects of all kustomizations, and
 // that its ConfigMap replaces that of the class files and has no classes. docs/kubernetes.md ("Uninstall") uses these
 // files.
-func TestUninstallKnowsEverythingThatIsInstalled(t *testing.T) {
+func TestUninstallRemovesEverythingThatIsInstalled(t *testing.T) {
 	all, err := filepath.Glob(filepath.Join(root, "deploy/*/kustomization.yaml"))
 	if err != nil || len(all) < 4 {
 		t.Fatalf("found %q, %v", all, err)

@@ -75,7 +75,7 @@ func TestTheExternalResizerSharesTheSocketOfStorage(t *testing.T) {
 	}
 }
 
-func TestTwoReplicasOfStorageNeedNothingOfANode(t *testing.T) {
+func TestTwoReplicasOfStorageRunWithoutAccessToTheNode(t *testing.T) {
 	found := renderAt(t, "deploy/storage")
 	for _, object := range found.objects {
 		deployment, ok := object.(*appsv1.Deployment)

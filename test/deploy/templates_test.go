@@ -145,8 +145,8 @@ func TestChangedTemplatesBecomeAnnotations(t *testing.T) {
 	}
 }
 
-// TestOtherChangesOfTemplatesStay lets the API server refuse them, together with a larger size.
-func TestOtherChangesOfTemplatesStay(t *testing.T) {
+// TestOtherChangesOfTemplatesAreStillRefused lets the API server refuse them, together with a larger size.
+func TestOtherChangesOfTemplatesAreStillRefused(t *testing.T) {
 	before, after := setWith(t, "data=10Gi", nil), setWith(t, "data=20Gi", nil)
 	claim := &after.Spec.VolumeClaimTemplates[0]
 	claim.Spec.StorageClassName, claim.Labels, claim.Spec.AccessModes = new("other"), map[string]string{"a": "b"}, []corev1.PersistentVolumeAccessMode{"ReadWriteMany"}
@@ -157,8 +157,8 @@ func TestOtherChangesOfTemplatesStay(t *testing.T) {
 	}
 }
 
-// TestManyTemplatesAreNoProblem uses more claim templates than a StatefulSetVolumes object may have.
-func TestManyTemplatesAreNoProblem(t *testing.T) {
+// TestAStatefulSetMayHaveManyTemplates uses more claim templates than a StatefulSetVolumes object may have.
+func TestAStatefulSetMayHaveManyTemplates(t *testing.T) {
 	var before, after, want []string
 	for i := range 40 {
 		name := strings.Repeat("x", 50) + "-" + string(rune('a'+i/26)) + string(rune('a'+i%26))

@@ -144,7 +144,7 @@ func TestAContainerThatWasCreatedWithoutThePluginIsAdmittedAtItsStart(t *testing
 	}
 }
 
-func TestAHolderIsLeftToItsHookUntilTheHookEnds(t *testing.T) {
+func TestTheReconcilerSkipsAContainerWhileItsHookRuns(t *testing.T) {
 	f := newFixture()
 	if _, _, err := f.Admit(container("a-1", "cache=gold")); err != nil {
 		t.Fatal(err)

@@ -128,7 +128,7 @@ func TestRebuildForgetsWhatDoesNotExist(t *testing.T) {
 	}
 }
 
-func TestRebuildForgetsThePendingRequestsOfWhatEnded(t *testing.T) {
+func TestRebuildForgetsThePendingRequestsOfEndedContainers(t *testing.T) {
 	f := newFixture()
 	f.Rebuild(nil, []state.Existing{existing(container("a-1", "cache=lead"))})
 	f.wantRefused(t, "a UnknownClass")
@@ -167,7 +167,7 @@ func TestAPodIsUnverifiedUntilItIsVerifiedOnce(t *testing.T) {
 	synchronize(false)
 }
 
-func TestVerifiedPodsGetTheirClassesWhereThereIsRoom(t *testing.T) {
+func TestPodsGetTheirClassesAfterTheVerificationIfThereIsRoom(t *testing.T) {
 	for name, test := range map[string]struct {
 		inClass, elsewhere, want, refused []string
 	}{
@@ -222,7 +222,7 @@ func TestValuesThatTheRuntimeHasStoredAreStale(t *testing.T) {
 	}
 }
 
-func TestTheRuntimeMayStoreValuesOfAResource(t *testing.T) {
+func TestTheRuntimeMayStoreValuesOfContainersThatHadAClass(t *testing.T) {
 	f := newFixture()
 	f.run(t, container("a-1", "disk=fast"))
 	f.run(t, container("b-1", ""))

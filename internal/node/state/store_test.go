@@ -233,8 +233,9 @@ type section []string
 
 func (s section) ClassNames() []string { return s }
 
-// TestAReloadThatLeavesASectionAloneKeepsItsValuesSince changes the section of one resource.
-func TestAReloadThatLeavesASectionAloneKeepsItsValuesSince(t *testing.T) {
+// TestAnUnchangedSectionKeepsTheTimeOfItsValues reloads class files in which only the section of the resource cache has
+// changed.
+func TestAnUnchangedSectionKeepsTheTimeOfItsValues(t *testing.T) {
 	f := newFixture()
 	began := f.time
 	f.time = f.time.Add(time.Hour)

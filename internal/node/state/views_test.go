@@ -43,7 +43,7 @@ func TestAnObservedClassIsReported(t *testing.T) {
 	}
 }
 
-func TestACopyOfAHoldingDoesNotChange(t *testing.T) {
+func TestAReturnedHoldingIsACopy(t *testing.T) {
 	f := newFixture()
 	f.run(t, container("a-1", ""))
 	f.Observe("a-1", cache, "silver")
@@ -133,6 +133,7 @@ func TestAContainerWithoutAProcessIsNotReported(t *testing.T) {
 	}
 }
 
+// TestAnotherStartTimeIsAnotherProcess sets the start times of one container in order. The start time 0 is unknown.
 func TestAnotherStartTimeIsAnotherProcess(t *testing.T) {
 	f := newFixture()
 	f.run(t, container("a-1", ""))
