@@ -278,9 +278,9 @@ func TestAHungKernelIsReportedAndClassFilesAreStillApplied(t *testing.T) {
 	}
 }
 
-// TestAFullDiskUnderTheStateDirectoryStopsNoCreation covers the creation of containers. The test for updates is in
+// TestContainersAreCreatedAlthoughTheDiskOfTheStateDirectoryIsFull covers the creation of containers. The test for updates is in
 // internal/node.
-func TestAFullDiskUnderTheStateDirectoryStopsNoCreation(t *testing.T) {
+func TestContainersAreCreatedAlthoughTheDiskOfTheStateDirectoryIsFull(t *testing.T) {
 	h := newHanging(t)
 	h.begin(t)
 	h.synchronized(t)

@@ -51,8 +51,8 @@ func TestEachMetricIsDocumented(t *testing.T) {
 	}
 }
 
-// TestCountersExistBeforeTheFirstEvent also compares the reasons of refusals with docs/plugin.md.
-func TestCountersExistBeforeTheFirstEvent(t *testing.T) {
+// TestCountersAreExportedBeforeTheFirstEvent also compares the reasons of refusals with docs/plugin.md.
+func TestCountersAreExportedBeforeTheFirstEvent(t *testing.T) {
 	registry, hooks := prometheus.NewRegistry(), newHookMetrics()
 	registry.MustRegister(hooks.errors, newCollector(node.New(node.Options{Log: slog.New(slog.DiscardHandler)})))
 	hooks.observe("StartContainer", time.Millisecond, nil)

@@ -75,8 +75,8 @@ func TestAJoinedProcessIsMovedAtOnce(t *testing.T) {
 	}
 }
 
-// TestAnEventDelaysNoCheck has an event after a call that an event has caused, and that took very long.
-func TestAnEventDelaysNoCheck(t *testing.T) {
+// TestAnEventDoesNotDelayThePeriodicCheck has an event after a call that an event has caused, and that took very long.
+func TestAnEventDoesNotDelayThePeriodicCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, joined := time.Now(), make(chan struct{}, 1)
 		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)

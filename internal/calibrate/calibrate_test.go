@@ -116,7 +116,7 @@ func TestWithoutWriteNothingIsWritten(t *testing.T) {
 	})
 }
 
-func TestReadsStayInThePartThatWasWrittenUnlessTheDiskRotates(t *testing.T) {
+func TestReadsStayInTheWrittenPartOfADiskWithoutRotation(t *testing.T) {
 	for _, rotational := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			disk := &fakeDisk{size: 4 << 30, iops: 400, bps: 16 << 20}
@@ -177,7 +177,7 @@ func TestTheProgressHasTheStepsAndTheTimeLeft(t *testing.T) {
 	})
 }
 
-func TestTheSpeedLeavesOutTheBeginningAndPauses(t *testing.T) {
+func TestTheSpeedDoesNotCountTheBeginningAndPauses(t *testing.T) {
 	counts := []count{{time.Second, 1000}, {2 * time.Second, 2000}, {3 * time.Second, 2100}}
 	for at := 4; at <= 20; at++ {
 		counts = append(counts, count{time.Duration(at) * time.Second, 2000 + 100*int64(at-2)})

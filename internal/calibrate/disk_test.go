@@ -140,7 +140,7 @@ func TestADirectoryMustBeOnTheDisk(t *testing.T) {
 	}
 }
 
-func TestTheQueueIsRestored(t *testing.T) {
+func TestTheSettingsOfTheDisksQueueAreRestored(t *testing.T) {
 	scheduler, merges := home+"sda/queue/scheduler", home+"sda/queue/nomerges"
 	wanted := func(m *simcgroup.Machine, wantScheduler, wantMerges string) {
 		t.Helper()
@@ -194,7 +194,7 @@ func TestAFileOfAnotherDiskIsNotOpened(t *testing.T) {
 	}
 }
 
-func TestADiskWithIOCostIsNotMeasured(t *testing.T) {
+func TestADiskWithEnabledIOCostIsNotMeasured(t *testing.T) {
 	m := host()
 	if err := checkCost(Host{FS: m}, find(t, m, "/dev/sda")); err != nil {
 		t.Error(err)
@@ -210,7 +210,7 @@ func TestADiskWithIOCostIsNotMeasured(t *testing.T) {
 	}
 }
 
-func TestAClassFileReadsTheReport(t *testing.T) {
+func TestAClassFileAcceptsTheReportAsACostModel(t *testing.T) {
 	report := Report{Disk: find(t, host(), "/dev/sda"), Kernel: "6.12.1", Measured: time.Unix(0, 0), Options: Options{Duration: time.Second, Write: true},
 		Result: Result{Model: map[string]uint64{}, QoS: map[string]uint64{"min": 60, "max": 100}}}
 	report.Disk.Model = "\"odd\": # 'name' \\"

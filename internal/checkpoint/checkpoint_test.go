@@ -44,7 +44,7 @@ func TestChangesSurviveTheProcess(t *testing.T) {
 	}
 }
 
-func TestWhatIsGoneIsForgotten(t *testing.T) {
+func TestChangesOfEndedContainersAreForgotten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	c := open(path, "boot")
 	for _, id := range []string{"c1", "c2", "c3"} {
@@ -65,7 +65,7 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
-func TestTheClaimsOfAnEarlierVersionAreData(t *testing.T) {
+func TestTheClaimsThatAnEarlierVersionSavedAreRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	want := `{"Limits":{"gold":{"maxReadBps":1152921504606846976}},"Volumes":null}`
 	if err := os.WriteFile(path, []byte(`{"bootID":"boot","changes":{},"claims":`+want+`}`), 0o600); err != nil {
@@ -81,7 +81,7 @@ func TestTheClaimsOfAnEarlierVersionAreData(t *testing.T) {
 	}
 }
 
-func TestWhatBackendsSaveSurvivesTheProcess(t *testing.T) {
+func TestTheDataOfBackendsSurvivesTheProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	c := open(path, "boot")
 	if err := c.SetMemory(map[string][]byte{"a": []byte("[1]"), "b": []byte("{}")}); err != nil {
@@ -100,7 +100,7 @@ func TestWhatBackendsSaveSurvivesTheProcess(t *testing.T) {
 	}
 }
 
-func TestOriginalsLastAsLongAsTheContainer(t *testing.T) {
+func TestTheOriginalValuesOfAContainerAreKeptUntilItsEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	want := classes.UnifiedFiles(map[string]string{"memory.high": "966365184", "io.max": "254:0 rbps=1"})
 	c := open(path, "boot")

@@ -68,7 +68,7 @@ func TestAFullDiskChangesNothingAndIsReported(t *testing.T) {
 	}
 }
 
-func TestAnUnfinishedFileIsNeitherReadNorInTheWay(t *testing.T) {
+func TestAnUnfinishedFileIsNotReadAndDoesNotPreventWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	set(t, open(path, "boot"), "c1", gold)
 	if err := os.WriteFile(path+".new", []byte(`{"bootID":"boot","changes":{"c9":[{"Resource":"k8s.io/rdt","Cla`), 0o600); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 )
 
-func TestOfflineKindsReadTheClassFilesToStartFrom(t *testing.T) {
+func TestTheExampleClassFilesAreValidOffline(t *testing.T) {
 	files, err := filepath.Glob("../../config/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no class files: %v", err)

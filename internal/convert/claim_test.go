@@ -88,7 +88,7 @@ func wantProblems(t *testing.T, text, driver, want string) {
 	}
 }
 
-func TestClaimsHaveNotes(t *testing.T) {
+func TestConvertPrintsNotesAboutClaims(t *testing.T) {
 	const listed = className + " limits volumes only if --drivers of qos-storage lists topolvm.io; if this driver has the capability MODIFY_VOLUME, convert with --modify-volume instead"
 	const patch = ` -p '{"spec":{"volumeAttributesClassName":"` + className + `"}}'`
 	const state = " names no class, because a claim with a class gets no new volume of a driver without MODIFY_VOLUME"
@@ -172,7 +172,7 @@ func TestFilesShareStorageClassesAndVolumeAttributesClasses(t *testing.T) {
 	}
 }
 
-func TestNamesOfVolumeAttributesClassesAreLabels(t *testing.T) {
+func TestNamesOfVolumeAttributesClassesAreValid(t *testing.T) {
 	for _, test := range []struct{ name, requests, driver, want string }{
 		{"of operations", "iops: 2500m", "topolvm.io", "iops-3-topolvm-io"},
 		{"of both limits", "throughput: 50Mi, iops: 1k", "topolvm.io", "iops-1000-throughput-50mi-topolvm-io"},

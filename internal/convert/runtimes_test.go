@@ -17,7 +17,7 @@ func annotated(lines string) string {
 	return pod("  annotations:\n"+lines, "", "      limits:\n        cpu: 1\n")
 }
 
-func TestAnnotationsOfRuntimesThatCannotBeConverted(t *testing.T) {
+func TestAnnotationsOfRuntimesThatCannotBeConvertedAreErrors(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{
 			"a class that does not exist", annotated("    rdt.resources.beta.kubernetes.io/pod: platinum\n"),
@@ -76,7 +76,7 @@ func TestAnnotationsOfRuntimesThatCannotBeConverted(t *testing.T) {
 	}
 }
 
-func TestAnnotationsOfRuntimesHaveNotes(t *testing.T) {
+func TestAnnotationsOfRuntimesThatRequestNothingHaveNotes(t *testing.T) {
 	for _, test := range []struct{ name, lines, want, note string }{
 		{
 			"a container that the pod does not have", "    rdt.resources.beta.kubernetes.io/container.proxy: gold\n", "    container.qos.noderesource.dev/proxy: rdt=gold\n",

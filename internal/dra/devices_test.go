@@ -34,7 +34,7 @@ func slicesOf(s nodecache.State, prepared preparedCounts, withheld bool) (list [
 	return list
 }
 
-func TestSlotsThatAreTakenWithoutAClaimAreNotPublished(t *testing.T) {
+func TestSlotsThatAreInUseWithoutAClaimAreNotPublished(t *testing.T) {
 	const allocated, container, standard = qosv1alpha1.Source_SOURCE_ALLOCATED, qosv1alpha1.Source_SOURCE_CONTAINER, qosv1alpha1.Source_SOURCE_DEFAULT
 	gold := []*qosv1alpha1.QOSResourceClassInfo{class("gold", 3), class("bronze", 0)}
 	removed := class("silver", 2)

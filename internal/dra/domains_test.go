@@ -137,7 +137,7 @@ func TestAClassHasADevicePerDomainIfItsValuesDifferOrOnRequest(t *testing.T) {
 	}
 }
 
-func TestPerDomainNeedsNamesOfResources(t *testing.T) {
+func TestTheFlagPerDomainAcceptsOnlyNamesOfResources(t *testing.T) {
 	for _, list := range [][]string{nil, {"rdt", "vendor.example/net"}, {"k8s.io/rdt"}, {"rtd"}, {"rdt", ""}} {
 		o := DefaultOptions()
 		o.NodeName, o.PerDomain = node, list
@@ -213,9 +213,9 @@ func TestAClaimOfADomainGetsItsClass(t *testing.T) {
 	published("rdt-gold-numa0-l3-0=2", "rdt-gold-numa1-l3-1=2")
 }
 
-// TestSlotsOfDomainsAddUp tries all small cases. The scheduler can allocate as many slots as are free on the node, and
+// TestTheSlotsOfAllDomainsAreThoseThatAreFreeOnTheNode tries all small cases. The scheduler can allocate as many slots as are free on the node, and
 // its allocations do not change the published slots.
-func TestSlotsOfDomainsAddUp(t *testing.T) {
+func TestTheSlotsOfAllDomainsAreThoseThatAreFreeOnTheNode(t *testing.T) {
 	tried := 0
 	for capacity := uint64(1); capacity <= 5; capacity++ {
 		for n := 1; n <= 3; n++ {

@@ -148,8 +148,8 @@ func TestARefusedWriteOfAStatusDoesNotDelayOthers(t *testing.T) {
 	}
 }
 
-// TestLongValuesAreLeftOutOfAStatus has values that the API server would refuse.
-func TestLongValuesAreLeftOutOfAStatus(t *testing.T) {
+// TestValuesThatAreTooLongAreOmittedFromTheStatusOfAClaim has values that the API server would refuse.
+func TestValuesThatAreTooLongAreOmittedFromTheStatusOfAClaim(t *testing.T) {
 	long := given{Class: "gold", Resource: "k8s.io/rdt", Values: map[string]string{"io.max": strings.Repeat("x", resourcev1.AllocatedDeviceStatusDataMaxLength)}}
 	if got := long.text(); got != `{"class":"gold","resource":"k8s.io/rdt"}` {
 		t.Errorf("the data is %.100s", got)

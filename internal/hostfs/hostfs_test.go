@@ -163,7 +163,7 @@ func TestDirectoriesAreMadeListedMovedAndRemoved(t *testing.T) {
 	}
 }
 
-func TestMatchesAreTheHostsPaths(t *testing.T) {
+func TestGlobReturnsPathsOfTheHost(t *testing.T) {
 	root := host(t, map[string]string{"/dev/sdb": "", "/dev/sda": "", "/dev/sda1": "", "/dev/vda": ""})
 	got, err := root.Glob("/dev/sd[a-z]")
 	if err != nil || !slices.Equal(got, []string{"/dev/sda", "/dev/sdb"}) {
@@ -221,7 +221,7 @@ func TestARefusedMountKeepsTheErrno(t *testing.T) {
 	}
 }
 
-func TestSubdirsAreDirectoriesAlone(t *testing.T) {
+func TestSubdirsReturnsOnlyDirectories(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"b", "a"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {

@@ -195,9 +195,9 @@ func TestAVolumeIsReportedInForceOnlyWithTheClassOfTheSpec(t *testing.T) {
 	})
 }
 
-// TestTheStateBeforeASpecIsNotReportedForIt replaces the limits of a class while its limits are in force. The
+// TestAVolumeIsNotInForceBeforeThePluginGotTheNewLimits replaces the limits of a class while its limits are in force. The
 // publisher must not report the volume as in force for the new spec until the plugin enforces the new limits.
-func TestTheStateBeforeASpecIsNotReportedForIt(t *testing.T) {
+func TestAVolumeIsNotInForceBeforeThePluginGotTheNewLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{}
 		state := withClaim("gold", "253:3")

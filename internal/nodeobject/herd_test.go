@@ -102,9 +102,9 @@ func (s shareOfObjects) Patch(
 	return next.DeepCopy(), nil
 }
 
-// TestManyNodesReconnectSpreadOut simulates an outage of the API server in a large cluster. When the server is back,
+// TestNodesSpreadTheirRequestsAfterAnOutage simulates an outage of the API server in a large cluster. When the server is back,
 // all nodes have a change to write.
-func TestManyNodesReconnectSpreadOut(t *testing.T) {
+func TestNodesSpreadTheirRequestsAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiserver.New()
 		ctx, cancel := context.WithCancel(t.Context())

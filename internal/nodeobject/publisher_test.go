@@ -104,7 +104,7 @@ func TestPublisherWritesOncePerChange(t *testing.T) {
 	}
 }
 
-func TestPublisherOverRestarts(t *testing.T) {
+func TestPublisherWritesNothingForARestartWithoutChanges(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"a shim that restarts writes nothing when nothing has changed": func(t *testing.T) {
 			r := settled(t)
@@ -159,7 +159,7 @@ func TestPublisherOverRestarts(t *testing.T) {
 	}
 }
 
-func TestPublisherBesideOtherClients(t *testing.T) {
+func TestPublisherKeepsTheObjectBesideOtherClients(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"an object that is deleted is created again": func(t *testing.T) {
 			r := settled(t)
@@ -252,7 +252,7 @@ func TestPublisherBesideOtherClients(t *testing.T) {
 	}
 }
 
-func TestPublisherWithFailures(t *testing.T) {
+func TestPublisherRetriesAndLogsFailuresOnce(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"a node name that does not exist is logged once, and retried slowly": func(t *testing.T) {
 			r := start(t, serve(t, ""), ready(0))

@@ -228,7 +228,7 @@ func TestConditions(t *testing.T) {
 	})
 }
 
-func TestCut(t *testing.T) {
+func TestLongTextsAreCutAtACharacter(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"a short text stays":                       {"12345678", "12345678"},
 		"a long text ends in an ellipsis":          {"123456789", "12345…"},
@@ -267,7 +267,7 @@ func crowd(pods, containers, resources, name int) nodecache.State {
 	return nodecache.State{Status: s, Latest: s, Assignments: list}
 }
 
-func TestSize(t *testing.T) {
+func TestTheStatusOfAFullNodeIsSmallEnough(t *testing.T) {
 	for name, test := range map[string]struct {
 		state nodecache.State
 		bytes int // the maximum size

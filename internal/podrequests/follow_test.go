@@ -106,7 +106,7 @@ func TestAnInvalidRequestIsNotRetried(t *testing.T) {
 	})
 }
 
-func TestALaterUpdateOfOtherOriginIsLeft(t *testing.T) {
+func TestAnUpdateByAnotherClientIsKeptUntilTheAnnotationChanges(t *testing.T) {
 	p := &plugin{}
 	f, pod := NewFollower(p.update), webPod(map[string]string{ownKey: "rdt=gold"})
 	f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
@@ -121,7 +121,7 @@ func TestALaterUpdateOfOtherOriginIsLeft(t *testing.T) {
 	}
 }
 
-func TestAnUpdateOfOtherOriginEndsTheRetries(t *testing.T) {
+func TestAnUpdateByAnotherClientEndsTheRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{answer: status.Error(codes.ResourceExhausted, "full")}
 		f, pod := NewFollower(p.update), webPod(map[string]string{ownKey: "rdt=silver"})
@@ -134,7 +134,7 @@ func TestAnUpdateOfOtherOriginEndsTheRetries(t *testing.T) {
 	})
 }
 
-func TestAnUnavailablePluginIsNoRefusal(t *testing.T) {
+func TestAnUnavailablePluginIsNotReportedAsARefusal(t *testing.T) {
 	p := &plugin{answer: status.Error(codes.Unavailable, "no")}
 	outcome := NewFollower(p.update).Follow(t.Context(), webPod(map[string]string{ownKey: "rdt=silver"}), offered(), podOf(in("gold", fromContainer)))
 	if len(p.requests) != 1 || len(outcome.Refused) > 0 || outcome.Again == 0 {

@@ -133,7 +133,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-func TestAClassThatTheNodeLostIsNoChangeOfThePod(t *testing.T) {
+func TestNoChangeIsRequestedForARemovedClassThatThePodStillHas(t *testing.T) {
 	pod, has := webPod(map[string]string{ownKey: "blockio=fast"}), in("bronze", qosv1alpha1.Source_SOURCE_DEFAULT)
 	has.QosResources[2].Class = "fast"
 	if changes, err := plan(Catalog(offered()), pod, has, true); err != nil || len(changes) > 0 {
@@ -141,7 +141,7 @@ func TestAClassThatTheNodeLostIsNoChangeOfThePod(t *testing.T) {
 	}
 }
 
-func TestCRIAnnotationsStayInEffect(t *testing.T) {
+func TestAClassThatTheKubeletRequestedByCRIAnnotationIsKept(t *testing.T) {
 	has := in("gold", qosv1alpha1.Source_SOURCE_CONTAINER)
 	has.QosResources[0].RequestedBy = "io.kubernetes.cri.rdt-class"
 	if changes, err := plan(Catalog(offered()), webPod(nil), has, false); err != nil || len(changes) > 0 {
@@ -175,7 +175,7 @@ func TestPodScopeClassesAreChangedIfMutable(t *testing.T) {
 	}
 }
 
-func TestAnUnavailableResourceOfVolumesIsNoneOfContainers(t *testing.T) {
+func TestAnUnavailableResourceOfVolumesIsNotListedForContainers(t *testing.T) {
 	for scope, want := range map[qosv1alpha1.Scope]int{
 		qosv1alpha1.Scope_SCOPE_VOLUME: 0, qosv1alpha1.Scope_SCOPE_POD: 0, qosv1alpha1.Scope_SCOPE_CONTAINER: 1,
 		qosv1alpha1.Scope_SCOPE_UNSPECIFIED: 1, // an older plugin reports no scope

@@ -172,8 +172,8 @@ func TestAFailureToReadTheStatefulSetIsRetried(t *testing.T) {
 	}
 }
 
-// TestTheOwnerOfAnObjectCannotBeWritten checks the events: they speak of the owner, and a conflict means that the object is another one.
-func TestTheOwnerOfAnObjectCannotBeWritten(t *testing.T) {
+// TestAnOwnerThatCannotBeWrittenIsReported checks the events: they speak of the owner, and a conflict means that the object is another one.
+func TestAnOwnerThatCannotBeWrittenIsReported(t *testing.T) {
 	objects := schema.GroupResource{Resource: nodeqosv1alpha1.StatefulSetVolumesPlural}
 	for name, test := range map[string]struct {
 		answer error
@@ -200,7 +200,7 @@ func TestTheOwnerOfAnObjectCannotBeWritten(t *testing.T) {
 	}
 }
 
-func TestAChangeOfTheOwnersIsNoChangeOfTheStatus(t *testing.T) {
+func TestAChangeOfTheOwnersOfAnObjectIsNoticed(t *testing.T) {
 	before := &unstructured.Unstructured{Object: map[string]any{}}
 	before.SetOwnerReferences([]metav1.OwnerReference{{UID: "set"}})
 	after := before.DeepCopy()

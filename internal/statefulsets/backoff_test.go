@@ -88,7 +88,7 @@ func (r *rig) patches() (sent int) {
 	return sent
 }
 
-func TestEventsDoNotRepeatARefusedPatch(t *testing.T) {
+func TestEventsOfPodsDoNotRepeatARefusedPatch(t *testing.T) {
 	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, "data-db-0", errors.New("exceeded quota: small"))
 	for name, answer := range map[string]error{"refused": refusal, "no answer": apierrors.NewServiceUnavailable("down")} {
 		t.Run(name, func(t *testing.T) {
@@ -156,8 +156,8 @@ func TestAStatusThatIsCurrentIsNotWritten(t *testing.T) {
 	}
 }
 
-// TestALargeStatefulSetLeavesTheWorkerToOthers uses more claims than one reconcile may patch.
-func TestALargeStatefulSetLeavesTheWorkerToOthers(t *testing.T) {
+// TestALargeStatefulSetDoesNotBlockTheOthers uses more claims than one reconcile may patch.
+func TestALargeStatefulSetDoesNotBlockTheOthers(t *testing.T) {
 	const replicas = maxPatches + 5
 	r := newStillRig(t, newParallel(replicas), "data=20Gi", nil)
 	if again := r.once(t, 0); again != debounce || r.patches() != maxPatches {

@@ -302,7 +302,7 @@ func TestAFailureOfTheDriverIsReportedOnce(t *testing.T) {
 	}
 }
 
-func TestAStorageClassThatIsChangedIsNoticed(t *testing.T) {
+func TestAChangeOfAStorageClassIsNoticed(t *testing.T) {
 	s := newSnapshot()
 	s.claims["data-db-0"].Spec.StorageClassName = new("fixed")
 	r := newRig(t, s, "data=20Gi", nil)

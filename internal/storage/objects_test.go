@@ -163,7 +163,7 @@ func TestAPathThatAContainerMountsTwiceIsOneVolume(t *testing.T) {
 	}
 }
 
-func TestTheVolumeThatHidesAnotherHasThePath(t *testing.T) {
+func TestOfTwoVolumesAtAPathTheOneThatHidesTheOtherIsListed(t *testing.T) {
 	for name, test := range map[string]struct {
 		mounts string
 		want   int
@@ -260,8 +260,8 @@ func TestTheClassOfAClaim(t *testing.T) {
 	}
 }
 
-// TestAWrongClassLeavesTheClassThatTheVolumeHas uses claims without a class in their status, and without a default.
-func TestAWrongClassLeavesTheClassThatTheVolumeHas(t *testing.T) {
+// TestAVolumeKeepsItsClassIfItsNextClassIsInvalid uses claims without a class in their status, and without a default.
+func TestAVolumeKeepsItsClassIfItsNextClassIsInvalid(t *testing.T) {
 	const wanted = "volumeAttributesClassName: silver"
 	const missing, invalid = `VolumeAttributesClass "lead" does not exist`, `parameter "iopz" is unknown; the parameters are iops and throughput`
 	for _, test := range []struct {
@@ -301,9 +301,9 @@ func TestAWrongClassLeavesTheClassThatTheVolumeHas(t *testing.T) {
 	}
 }
 
-// TestARemovedClaimLeavesTheLimits simulates a user who removes the finalizer of a claim, so that the claim can be removed while the
+// TestLimitsStayIfTheClaimOfARunningPodIsRemoved simulates a user who removes the finalizer of a claim, so that the claim can be removed while the
 // pod runs.
-func TestARemovedClaimLeavesTheLimits(t *testing.T) {
+func TestLimitsStayIfTheClaimOfARunningPodIsRemoved(t *testing.T) {
 	objects, pods := read(t, manifests)
 	before, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 	for name, objects := range map[string]string{

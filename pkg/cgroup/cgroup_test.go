@@ -16,7 +16,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-func TestPath(t *testing.T) {
+func TestAPathOfTheRuntimeIsConvertedToACgroup(t *testing.T) {
 	for _, test := range []struct{ path, want string }{
 		{"/kubepods/burstable/pod1/c1", "/kubepods/burstable/pod1/c1"},
 		{"default/c1", "/default/c1"},
@@ -131,7 +131,7 @@ func TestAV2TreeWithoutIOHasNoIOController(t *testing.T) {
 	}
 }
 
-func TestWithoutAccessToTheFirstProcessTheOwnMountsAreUsed(t *testing.T) {
+func TestTheMountsOfThePluginAreUsedIfThoseOfProcess1CannotBeRead(t *testing.T) {
 	m := simcgroup.New()
 	m.Inject(simcgroup.Fault{Op: "read", File: "mountinfo", Err: syscall.EACCES})
 	if _, _, err := detect(t, m).IORoot(); err != nil {
@@ -277,8 +277,8 @@ func TestALongLineOfAPodDoesNotHideTheCgroups(t *testing.T) {
 	}
 }
 
-// TestTheCgroupsBeforeTooManyMountsAreFound reads a file that is larger than the limit.
-func TestTheCgroupsBeforeTooManyMountsAreFound(t *testing.T) {
+// TestTheCgroupsAreFoundAlthoughMountinfoIsTooLarge reads a file that is larger than the limit.
+func TestTheCgroupsAreFoundAlthoughMountinfoIsTooLarge(t *testing.T) {
 	m := simcgroup.New()
 	m.AddFile("/proc/1/mountinfo", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"+strings.Repeat("x", mountinfo.NodeLimit))
 	if dir, _, err := detect(t, m).IORoot(); err != nil || dir != "/sys/fs/cgroup" {

@@ -49,7 +49,7 @@ func TestCgroupHierarchiesAreFoundInMountinfo(t *testing.T) {
 	}
 }
 
-func TestGarbageIsAnError(t *testing.T) {
+func TestMalformedFilesOfTheKernelAreErrors(t *testing.T) {
 	for _, text := range []string{"x", "-1", "5 x"} {
 		if got, err := parseIDs([]byte(text)); err == nil {
 			t.Errorf("parseIDs accepts %q as %v", text, got)

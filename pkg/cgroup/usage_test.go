@@ -22,7 +22,7 @@ func (a answers) ReadFile(path string) ([]byte, error) {
 	return []byte("7"), nil
 }
 
-func TestAFileOfAFeatureThatIsOffIsNoProblem(t *testing.T) {
+func TestAMissingFileOfADisabledFeatureIsNoError(t *testing.T) {
 	counted := classes.Series{Measure: "counted_total"}
 	files := []UsageFile{
 		{"memory.pressure", func(r classes.Reading, _ []byte) { r[counted]++ }},

@@ -143,9 +143,9 @@ func objectsIn(t *testing.T, manifest string) map[string]bool {
 	return found
 }
 
-// TestFirstPagesUseWhatTheyHaveMade follows the commands of the first pages in their order. A program, an image or an object must
+// TestFirstPagesMakeWhatTheirCommandsUse follows the commands of the first pages in their order. A program, an image or an object must
 // exist before a command uses it.
-func TestFirstPagesUseWhatTheyHaveMade(t *testing.T) {
+func TestFirstPagesMakeWhatTheirCommandsUse(t *testing.T) {
 	for _, page := range firstPages {
 		used := 0
 		for _, section := range strings.Split(read(t, page), "\n## ")[1:] {

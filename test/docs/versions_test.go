@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestTheCompatibilityPageNamesWhatIsRun compares docs/compatibility.md with the versions that the tests on real components build.
-func TestTheCompatibilityPageNamesWhatIsRun(t *testing.T) {
+// TestTheCompatibilityPageHasTheVersionsThatTestsRun compares docs/compatibility.md with the versions that the tests on real components build.
+func TestTheCompatibilityPageHasTheVersionsThatTestsRun(t *testing.T) {
 	read := func(file string) string {
 		data, err := os.ReadFile(repository + "/" + file)
 		if err != nil {
