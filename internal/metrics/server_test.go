@@ -85,7 +85,7 @@ func get(t *testing.T, conn net.Conn, path string) int {
 
 const prober, scraper, attacker = "127.0.0.1", "127.0.0.2", "127.0.0.3"
 
-func TestAClientThatOpensManyConnectionsLosesItsOwn(t *testing.T) {
+func TestAClientThatOpensManyConnectionsLosesOnlyItsOwn(t *testing.T) {
 	address := serveTCP(t, NewRegistry())
 	scrapes := dial(t, scraper, address)
 	if status := get(t, scrapes, "/metrics"); status != http.StatusOK {
@@ -213,7 +213,7 @@ func (p pipes) dial() net.Conn {
 
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
-func TestClientsThatReadNothingKeepNoScraperOut(t *testing.T) {
+func TestAScrapeIsAnsweredAlthoughOtherClientsReadNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := make(pipes)
 		serve(t, listener, NewRegistry()) // ends while these clients are connected

@@ -212,7 +212,7 @@ func TestAMissingRightIsLoggedOnce(t *testing.T) {
 	})
 }
 
-func TestARightInSomeNamespacesIsUsed(t *testing.T) {
+func TestPodsAreEvictedInTheNamespacesWhereThatIsAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, pod("a/closed"), pod("b/open"), pod("b/too"))
 		r.setAnswer(func(name string) error {

@@ -19,7 +19,7 @@ import (
 // leaseName is the Lease of these tests.
 const leaseName = "qos"
 
-func TestTwoReplicasOnAHostHaveTheirOwnIdentities(t *testing.T) {
+func TestTwoReplicasOnAHostHaveDifferentIdentities(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestAPropertyThatTheRuntimesNRILacksIsAProblem(t *testing.T) {
+func TestCheckReportsPropertiesThatTheRuntimesNRICannotSet(t *testing.T) {
 	property := Property{Name: "process.scheduler of a.example/p", NRI: "0.11"}
 	for _, test := range []struct{ name, version, want string }{
 		{"containerd", "v2.2.0", "problem: the NRI of containerd v2.2.0 cannot set process.scheduler of a.example/p, so containers of its classes are refused; " +

@@ -167,7 +167,7 @@ func TestACRIOThatIsSetUpHasNoProblems(t *testing.T) {
 	}
 }
 
-func TestTheOCIRuntimeIsAsked(t *testing.T) {
+func TestCheckReportsWhetherTheOCIRuntimeSetsRDTGroupsAndLimitsOfDisks(t *testing.T) {
 	const crun = `{"linux":{"intelRdt":{"enabled":true}},"annotations":{"run.oci.crun.checkpoint.enabled":"true","run.oci.crun.version":"%s"}}`
 	for _, test := range []struct{ name, features, want string }{
 		{"crun", fmt.Sprintf(crun, "1.27"), "ok: the OCI runtime crun 1.27 (PROGRAM) can set RDT groups and limit several disks"},
@@ -215,8 +215,8 @@ func TestAnOCIRuntimeThatFailsIsUnknown(t *testing.T) {
 	}
 }
 
-// TestFindings looks for a line in what "check" reports about a container runtime.
-func TestFindings(t *testing.T) {
+// TestCheckReportsTheSetupOfTheRuntime looks for a line in what "check" reports about a container runtime.
+func TestCheckReportsTheSetupOfTheRuntime(t *testing.T) {
 	containerdOf := func(version string) fakeRuntime { return fakeRuntime{name: "containerd", version: version} }
 	main := "/etc/containerd/config.toml"
 	for _, test := range []struct {
@@ -265,7 +265,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-func TestRulesOfSystemdOOMDThatDoNotKillPodsAreNoFindings(t *testing.T) {
+func TestRulesOfSystemdOOMDThatDoNotKillPodsAreNotReported(t *testing.T) {
 	got := inspect(t, host(t, fakeRuntime{name: "containerd", version: "v2.4.2"}, true, map[string]string{
 		"/etc/systemd/system/kubepods.slice.d/a.conf": "#ManagedOOMSwap=kill\nManagedOOMSwap=auto\nManagedOOMMemoryPressureLimit=50%\n",
 		"/usr/lib/systemd/system/user.slice":          "ManagedOOMMemoryPressure=kill\n",

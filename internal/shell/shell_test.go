@@ -17,7 +17,7 @@ import (
 
 var noon = timestamppb.New(time.Date(2026, 5, 1, 12, 0, 0, 5e8, time.UTC))
 
-func TestStatusShows(t *testing.T) {
+func TestStatusPrints(t *testing.T) {
 	rdt := func(classes ...*qosv1alpha1.QOSResourceClassInfo) *qosv1alpha1.ResourcesInfo {
 		return &qosv1alpha1.ResourcesInfo{ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: "k8s.io/rdt", Classes: classes}}}
 	}
@@ -94,7 +94,7 @@ The class files that were read at 2026-05-01T12:00:00Z are not in force:
 	}
 }
 
-func TestTablesAreAlignedByCharactersAndControlNoTerminal(t *testing.T) {
+func TestTablesAreAlignedByCharactersAndHaveNoControlCharacters(t *testing.T) {
 	list := &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{{Namespace: "ñandú", Name: "a\nb\x1b[2J", Containers: []*qosv1alpha1.ContainerAssignments{
 		{Name: "main", QosResources: []*qosv1alpha1.Assignment{{Name: "k8s.io/rdt", Class: "gold", Source: qosv1alpha1.Source_SOURCE_ADOPTED}}},
 	}}}}
@@ -107,7 +107,7 @@ NAMESPACE  POD      CONTAINER  RESOURCE    CLASS  SOURCE   REQUESTED BY
 	}
 }
 
-func TestChangeOfAContainerThatWasNotThereBefore(t *testing.T) {
+func TestAChangeOfAnUnknownContainerHasNoFormerClass(t *testing.T) {
 	pod := &qosv1alpha1.PodAssignments{Namespace: "default", Name: "web"}
 	after := &qosv1alpha1.ContainerAssignments{Name: "main", QosResources: []*qosv1alpha1.Assignment{{Name: "k8s.io/rdt", Class: "gold"}}}
 	want := "pod default/web container main: k8s.io/rdt is gold now\n"

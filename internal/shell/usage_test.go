@@ -42,7 +42,7 @@ func energyAt(seconds int, joules, farads float64) *qosv1alpha1.WatchUsageRespon
 		measurement("llc_occupancy_bytes", "0", 4<<20))})
 }
 
-func TestUsageShows(t *testing.T) {
+func TestUsagePrints(t *testing.T) {
 	const bandwidth, read, waiting = "memory_bandwidth_bytes_total", "fs_reads_bytes_total", "pressure_io_waiting_seconds_total"
 	rdt := func(gold, bronze float64) []*qosv1alpha1.ClassUsage {
 		return []*qosv1alpha1.ClassUsage{

@@ -71,7 +71,7 @@ func TestASocketThatEndsIsAnError(t *testing.T) {
 	}
 }
 
-func TestTheKernelLetsAnybodyListen(t *testing.T) {
+func TestListenNeedsNoPrivileges(t *testing.T) {
 	l, err := Listen()
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func names(count, length int) (names []corev1.ResourceName) {
 	return names
 }
 
-func TestANamespaceWithManyWaitingPodsDisplacesNoOther(t *testing.T) {
+func TestANamespaceWithManyWaitingPodsDoesNotDisplaceAnother(t *testing.T) {
 	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
 		for i := range 2000 {
 			c.watches[0].Add(waiting("crowd", fmt.Sprint("p", i), misspelled))
@@ -114,8 +114,9 @@ func TestTheWatchIsReadWhileAnEventIsWritten(t *testing.T) {
 	})
 }
 
-// The namespace "full" has a quota for events, and "busy" has a rate limit (the admission plugin EventRateLimit).
-func TestANamespaceThatCanHaveNoEventsKeepsThemFromNoOther(t *testing.T) {
+// TestANamespaceThatRefusesEventsDoesNotStopThoseOfOthers: the namespace "full" has a quota for events, and "busy" has
+// a rate limit (the admission plugin EventRateLimit).
+func TestANamespaceThatRefusesEventsDoesNotStopThoseOfOthers(t *testing.T) {
 	for _, namespace := range []string{"full", "busy"} {
 		t.Run(namespace, func(t *testing.T) {
 			run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, log *strings.Builder) {
@@ -135,8 +136,8 @@ func TestANamespaceThatCanHaveNoEventsKeepsThemFromNoOther(t *testing.T) {
 	}
 }
 
-// The scheduler changes the condition of a waiting pod now and then.
-func TestAPodIsComparedWithTheNodesOnce(t *testing.T) {
+// TestAPodThatWaitsIsComparedWithTheNodesOnce, although the scheduler changes its condition now and then.
+func TestAPodThatWaitsIsComparedWithTheNodesOnce(t *testing.T) {
 	for _, name := range []corev1.ResourceName{misspelled, "qos.noderesource.dev/rdt.gold", "nvidia.com/mig-1g.5gb"} {
 		t.Run(string(name), func(t *testing.T) {
 			run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
@@ -166,7 +167,7 @@ func TestPodsThatWaitForOfferedClassesShareAList(t *testing.T) {
 	})
 }
 
-func TestAClassThatIsNewSinceTheLastListIsOffered(t *testing.T) {
+func TestAClassThatIsNewSinceTheLastListCountsAsOffered(t *testing.T) {
 	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
 		c.watches[0].Add(waiting("a", "first", misspelled))
 		pass(30 * time.Second)
@@ -181,8 +182,9 @@ func TestAClassThatIsNewSinceTheLastListIsOffered(t *testing.T) {
 	})
 }
 
-// Each object of a node can have more than 1 MiB, and all publishers read the first ones.
-func TestAResponseHasFewNodes(t *testing.T) {
+// TestTheSearchForTheFirstPublisherRequestsFewNodes: each object of a node can have more than 1 MiB, and all publishers
+// read the first ones. Five nodes have expired, so the responses have 1, 2 and 4 nodes.
+func TestTheSearchForTheFirstPublisherRequestsFewNodes(t *testing.T) {
 	nodes := func() (nodes []nodeqosv1alpha1.NodeQOSResources) {
 		for i := range 20 {
 			nodes = append(nodes, node(fmt.Sprintf("n%02d", i), time.Now().Add(time.Duration(i-5)*time.Hour), "gold"))
@@ -201,8 +203,9 @@ func TestAResponseHasFewNodes(t *testing.T) {
 	})
 }
 
-// A list of all nodes of a large cluster must not take thousands of responses, and a response must not need much memory.
-func TestAResponseHasAsManyNodesAsAreSmall(t *testing.T) {
+// TestAListOfAllNodesHasFewAndSmallResponses: a list of all nodes of a large cluster must not take thousands of
+// responses, and a response must not need much memory.
+func TestAListOfAllNodesHasFewAndSmallResponses(t *testing.T) {
 	for _, test := range []struct {
 		nodes, holders int
 		largest        int64
@@ -225,7 +228,7 @@ func TestAResponseHasAsManyNodesAsAreSmall(t *testing.T) {
 	}
 }
 
-// Each pod is as large as etcd allows.
+// TestTheLimitsOfWaitingPodsAreNotKept has pods that are as large as etcd allows.
 func TestTheLimitsOfWaitingPodsAreNotKept(t *testing.T) {
 	heap := func() uint64 {
 		runtime.GC()

@@ -139,7 +139,7 @@ func TestValuesThatTheRuntimeStoresAreNotSaved(t *testing.T) {
 	}
 }
 
-func TestTheRecordOfACgroupThatWasSeenIsRemovedAtOnce(t *testing.T) {
+func TestTheRecordOfAnObservedCgroupIsRemovedWithTheCgroup(t *testing.T) {
 	r := newRecords(t, memory{})
 	begin(r, "slow", iocgroup.Values{sda: {10}})
 	r.Confirm(target, r.Get(target))

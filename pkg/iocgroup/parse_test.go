@@ -45,7 +45,7 @@ func TestKernelFilesAreRead(t *testing.T) {
 	}
 }
 
-func TestGarbageInKernelFilesIsAnError(t *testing.T) {
+func TestMalformedKernelFilesAreErrors(t *testing.T) {
 	for _, test := range []struct {
 		Layout     Layout
 		File, Data string

@@ -187,7 +187,7 @@ func TestAClassOfPodsHasOnlyPropertiesOfPods(t *testing.T) {
 	}
 }
 
-func TestOneResourceSetsAProperty(t *testing.T) {
+func TestTwoResourcesCannotSetTheSameProperty(t *testing.T) {
 	file := func(second string) []classes.File {
 		return []classes.File{{Name: "a.yaml", Data: []byte(head + "{oomScoreAdj: 5, memory: {high: 1Gi}}\n- name: vendor.example/other\n  linux: {classes: {b: " + second + "}}\n")}}
 	}

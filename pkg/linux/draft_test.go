@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func TestADraftedClassHasTheMemoryThatIsNeeded(t *testing.T) {
+func TestADraftedClassAllowsTheNeededMemory(t *testing.T) {
 	for bytes, want := range map[float64]string{450e6: "450887680", 1: "1048576"} { // in whole MiB
 		b := Kind(Options{Log: discard()}).New("vendor.example/profile", classes.ContainerScope).(*Backend)
 		draft := b.Draft("a", []classes.Bound{{Use: classes.Series{Measure: bursts}, Value: 5}, {Use: classes.Series{Measure: memoryUsed}, Value: bytes}})

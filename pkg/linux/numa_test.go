@@ -36,8 +36,8 @@ func TestAMemoryPolicyIsReadBack(t *testing.T) {
 	}
 }
 
-// TestAPolicyThatNoClassCanHaveIsStale uses a process that has set a flag of its policy. The values of its cgroup are still observed.
-func TestAPolicyThatNoClassCanHaveIsStale(t *testing.T) {
+// TestAMemoryPolicyThatNoClassCanHaveIsStale uses a process that has set a flag of its policy. The values of its cgroup are still observed.
+func TestAMemoryPolicyThatNoClassCanHaveIsStale(t *testing.T) {
 	config, err := parse("{memoryPolicy: {mode: bind, nodes: 0-1}, pids: {max: 100}}")
 	if err != nil {
 		t.Fatal(err)
@@ -76,8 +76,9 @@ func running(t *testing.T, m *sim.Machine, config classes.BackendConfig, contain
 	return backend, pid
 }
 
-// TestValuesThatContainersDecideAreNotReported reports the values that are the same for all containers.
-func TestValuesThatContainersDecideAreNotReported(t *testing.T) {
+// TestValuesThatDependOnTheContainerAreNotReported: the values of a class are only those that are the same for all
+// containers.
+func TestValuesThatDependOnTheContainerAreNotReported(t *testing.T) {
 	config, err := parse("{pids: {max: 100}, oomScoreAdj: {add: 10}}")
 	if err != nil {
 		t.Fatal(err)

@@ -123,7 +123,7 @@ func TestALineWithoutAnEndTakesLittleMemory(t *testing.T) {
 	}
 }
 
-func TestTheMountsBeforeAnErrorArePassed(t *testing.T) {
+func TestTheMountsBeforeAReadErrorAreReturned(t *testing.T) {
 	broken := errors.New("broken")
 	var got []Mount
 	err := read(io.MultiReader(strings.NewReader(rootMount), errorReader{broken}), NodeLimit, func(m Mount) { got = append(got, m) })

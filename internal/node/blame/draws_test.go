@@ -220,10 +220,10 @@ func TestTheCulpritOfRandomDrawsStandsFirst(t *testing.T) {
 	t.Logf("the culprit stands first in %d of %d draws, and in at least %d of 20", sum, seeds*draws, worst)
 }
 
-// TestWithoutACulpritNobodyIsNamed makes 20 draws without a culprit for each of many seeds: nothing happens, or the
+// TestWithoutACulpritNoContainerIsNamed makes 20 draws without a culprit for each of many seeds: nothing happens, or the
 // victim itself uses more, is throttled, reaches memory.high, or waits for a reason that no counter shows. At most 1 of
 // 20 draws may name a culprit.
-func TestWithoutACulpritNobodyIsNamed(t *testing.T) {
+func TestWithoutACulpritNoContainerIsNamed(t *testing.T) {
 	const seeds, draws = 8, 20
 	most, sum := 0, 0
 	for seed := range uint64(seeds) {
@@ -245,8 +245,8 @@ func TestWithoutACulpritNobodyIsNamed(t *testing.T) {
 	t.Logf("%d of %d draws without a culprit name one, and at most %d of 20", sum, seeds*draws, most)
 }
 
-// TestAShortHistoryIsEnough makes draws with and without a culprit. The waiting begins after its cause.
-func TestAShortHistoryIsEnough(t *testing.T) {
+// TestAHistoryOf14PointsIsEnoughToFindTheCulprit makes draws with and without a culprit. The waiting begins after its cause.
+func TestAHistoryOf14PointsIsEnoughToFindTheCulprit(t *testing.T) {
 	const seeds, draws = 10, 20
 	first, wrong := 0, 0
 	for seed := range uint64(seeds) {

@@ -13,9 +13,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 )
 
-// TestTheLimitsOfThePodAreOwnCauses has a victim "a", a container "b" of another pod, and a container "c" of the
+// TestALimitOfThePodIsACauseOfItsOwnWaiting has a victim "a", a container "b" of another pod, and a container "c" of the
 // victim's pod. If the limit of the pod was reached and "c" uses more, "c" is the culprit, and "b" never is.
-func TestTheLimitsOfThePodAreOwnCauses(t *testing.T) {
+func TestALimitOfThePodIsACauseOfItsOwnWaiting(t *testing.T) {
 	io, memory, cpu := of(history.IOWaiting, ""), of(history.MemoryWaiting, ""), of(history.CPUWaiting, "")
 	wrote, bytes, used := of(history.Writes, "sda"), of(history.Memory, ""), of(history.CPUUsed, "")
 	for _, test := range []struct {
@@ -58,9 +58,9 @@ func TestTheLimitsOfThePodAreOwnCauses(t *testing.T) {
 	}
 }
 
-// TestThrottlingIsAPartOfTheTime has a limit that throttles four CPUs for a tenth of the time, while a neighbour uses
+// TestThrottlingIsMeasuredAsAPartOfTheTime has a limit that throttles four CPUs for a tenth of the time, while a neighbour uses
 // the CPUs.
-func TestThrottlingIsAPartOfTheTime(t *testing.T) {
+func TestThrottlingIsMeasuredAsAPartOfTheTime(t *testing.T) {
 	cpu, used, throttled := of(history.CPUWaiting, ""), of(history.CPUUsed, ""), of(history.Throttled, "")
 	w := window(uses{cpu: step(0, 0.6), used: step(3.6, 3.6), throttled: step(0.4, 0.4)}, uses{used: step(1, 9)})
 	found := blame.Judge(&w, 0, blame.Limits{}, time.Time{})

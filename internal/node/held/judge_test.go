@@ -23,7 +23,7 @@ var (
 	slow     = held.Class{Resource: "k8s.io/blockio", Name: "slow"}
 )
 
-// rate is a promise of at most 10 MB/s, and share is one of at most 1 MB of a cache.
+// rate is a limit of 10 MB/s, and share is a limit of 1 MB of a cache.
 func rate() classes.Promise {
 	return classes.Promise{Name: "ThrottleWriteBps", Use: written, Bound: 10e6, Burst: 4e6, Tolerance: 0.1, Waited: waited}
 }
@@ -135,7 +135,7 @@ func TestAVerdictNamesTheHolderAndTheSizeOfTheError(t *testing.T) {
 	}
 }
 
-func TestTheEndOfAHolderEndsItsLimitNotHeld(t *testing.T) {
+func TestLimitNotHeldEndsWhenTheContainerEnds(t *testing.T) {
 	r := newRig()
 	for range 6 {
 		r.uses(rate(), map[string]float64{"b": 38, "c": 1})
@@ -153,7 +153,7 @@ func TestAReachedLimitSaysHowLongTheHolderWaited(t *testing.T) {
 	}
 }
 
-func TestANewBoundBeginsANewWindow(t *testing.T) {
+func TestANewLimitBeginsANewWindow(t *testing.T) {
 	r := newRig()
 	for range 6 {
 		r.uses(rate(), map[string]float64{"b": 38})

@@ -160,8 +160,8 @@ func busy(random *rand.Rand, totals []classes.Reading) (reads []history.Read) {
 	return reads
 }
 
-// TestFifteenMinutesOf500BusyContainersFitIntoTheBudget records at the interval that the documentation recommends.
-func TestFifteenMinutesOf500BusyContainersFitIntoTheBudget(t *testing.T) {
+// TestFifteenMinutesOf500BusyContainersFitInTheMemoryOfTheHistory records at the interval that the documentation recommends.
+func TestFifteenMinutesOf500BusyContainersFitInTheMemoryOfTheHistory(t *testing.T) {
 	const containers, interval = 500, 15 * time.Second
 	random, totals := rand.New(rand.NewPCG(1, 1)), make([]classes.Reading, containers)
 	reads := busy(random, totals) // not counted
@@ -183,8 +183,8 @@ func TestFifteenMinutesOf500BusyContainersFitIntoTheBudget(t *testing.T) {
 	runtime.KeepAlive(totals)
 }
 
-// TestTheBudgetHoldsWhileContainersComeAndGo replaces all containers after each third sample.
-func TestTheBudgetHoldsWhileContainersComeAndGo(t *testing.T) {
+// TestTheHistoryStaysWithinItsMemoryWhileContainersStartAndEnd replaces all containers after each third sample.
+func TestTheHistoryStaysWithinItsMemoryWhileContainersStartAndEnd(t *testing.T) {
 	const budget = 256 << 10
 	random := rand.New(rand.NewPCG(1, 2))
 	r := history.NewRing(budget)
@@ -203,8 +203,8 @@ func TestTheBudgetHoldsWhileContainersComeAndGo(t *testing.T) {
 	}
 }
 
-// TestTheBudgetHoldsForMoreContainersOrDisksThanFit also checks the memory that the ring really takes.
-func TestTheBudgetHoldsForMoreContainersOrDisksThanFit(t *testing.T) {
+// TestTheHistoryStaysWithinItsMemoryWithTooManyContainersOrDisks also checks the memory that the ring really takes.
+func TestTheHistoryStaysWithinItsMemoryWithTooManyContainersOrDisks(t *testing.T) {
 	for _, test := range []struct {
 		name              string
 		containers, disks int
@@ -251,9 +251,9 @@ func TestTheBudgetHoldsForMoreContainersOrDisksThanFit(t *testing.T) {
 	}
 }
 
-// TestNewContainersGetTheRoomOfThoseThatHaveEnded replaces all containers of a full ring after each fourth sample. The
+// TestNewContainersAreRecordedInPlaceOfEndedOnes replaces all containers of a full ring after each fourth sample. The
 // first sample after that may lack some of the new ones, because the ring keeps its last sample.
-func TestNewContainersGetTheRoomOfThoseThatHaveEnded(t *testing.T) {
+func TestNewContainersAreRecordedInPlaceOfEndedOnes(t *testing.T) {
 	const containers = 1200
 	random := rand.New(rand.NewPCG(1, 4))
 	r := history.NewRing(history.Budget)
@@ -338,8 +338,8 @@ func TestTheFilesOfACgroupAreRead(t *testing.T) {
 	}
 }
 
-// TestWhatTheMeterHasMeasuredIsNotReadAgain uses files with other values than those that were measured.
-func TestWhatTheMeterHasMeasuredIsNotReadAgain(t *testing.T) {
+// TestValuesThatTheMeterHasMeasuredAreNotReadAgain uses files with other values than those that were measured.
+func TestValuesThatTheMeterHasMeasuredAreNotReadAgain(t *testing.T) {
 	host := files{
 		"/pod/c/io.stat": "8:0 rbytes=1 wbytes=1\n", "/pod/c/io.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
 		"/pod/c/memory.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=3000000\n", "/pod/c/cpu.stat": "usage_usec 2000000\n",

@@ -135,9 +135,9 @@ func (r *recording) bound(class int) string {
 	return tables.Decimal(r.trials[class].bound)
 }
 
-// TestTheRecommendedClassIsWithinOneStepOfTheBest recommends a class for the use without a limit. The best class is the
+// TestTheRecommendedClassIsWithinOneStepOfTheBestClass recommends a class for the use without a limit. The best class is the
 // smallest one whose limit the workload rarely reached when it ran with that limit.
-func TestTheRecommendedClassIsWithinOneStepOfTheBest(t *testing.T) {
+func TestTheRecommendedClassIsWithinOneStepOfTheBestClass(t *testing.T) {
 	all := recordings(t)
 	good, same, early, earlySame := 0, 0, 0, 0
 	rows := [][]string{{"WORKLOAD", "LIMITS", "NEED", "RECOMMENDED", "BEST BY TRIAL", "FROM THE FIRST HALF"}}
@@ -159,9 +159,9 @@ func TestTheRecommendedClassIsWithinOneStepOfTheBest(t *testing.T) {
 	}
 }
 
-// TestStepsFromTheSmallestClassEndWithinOneStepOfTheBest runs each workload in the smallest class first, and then in
+// TestFollowingTheRecommendationsEndsWithinOneStepOfTheBestClass runs each workload in the smallest class first, and then in
 // each class that is recommended.
-func TestStepsFromTheSmallestClassEndWithinOneStepOfTheBest(t *testing.T) {
+func TestFollowingTheRecommendationsEndsWithinOneStepOfTheBestClass(t *testing.T) {
 	all := recordings(t)
 	good, same, most, held := 0, 0, 0, 0
 	for _, r := range all {

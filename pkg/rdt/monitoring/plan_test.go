@@ -28,7 +28,7 @@ func usersOf(text string) (users []user) {
 	return users
 }
 
-func TestCountersAreShared(t *testing.T) {
+func TestCountersAreDividedAmongClassesAndPods(t *testing.T) {
 	for name, test := range map[string]struct {
 		users string
 		free  int

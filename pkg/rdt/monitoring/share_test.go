@@ -23,7 +23,7 @@ func candidatesOf(text string) (all []candidate) {
 	return all
 }
 
-func TestRMIDsAreSharedEvenly(t *testing.T) {
+func TestRMIDsAreDividedEvenlyAmongClassesAndPods(t *testing.T) {
 	for name, test := range map[string]struct {
 		candidates string
 		free       int
