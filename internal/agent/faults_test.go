@@ -278,8 +278,8 @@ func TestAHungKernelIsReportedAndClassFilesAreStillApplied(t *testing.T) {
 	}
 }
 
-// TestContainersAreCreatedAlthoughTheDiskOfTheStateDirectoryIsFull covers the creation of containers. The test for updates is in
-// internal/node.
+// TestContainersAreCreatedAlthoughTheDiskOfTheStateDirectoryIsFull covers the creation of containers. The test for
+// updates is in internal/node.
 func TestContainersAreCreatedAlthoughTheDiskOfTheStateDirectoryIsFull(t *testing.T) {
 	h := newHanging(t)
 	h.begin(t)

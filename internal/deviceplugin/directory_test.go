@@ -9,7 +9,9 @@ import (
 	"testing"
 )
 
-func TestAnEndedWatcherLogsNothingAndNeedsNoPoll(t *testing.T) {
+// TestAWatcherThatHasEndedReportsNoProblem adds directories to the watcher after its end, which fsnotify refuses with
+// ErrClosed. That is not logged as a problem, and no polls are needed instead.
+func TestAWatcherThatHasEndedReportsNoProblem(t *testing.T) {
 	log := &journal{}
 	dir := newDirectory(t.TempDir(), slog.New(slog.NewTextHandler(log, nil)), func() {}, func() {})
 	ended, cancel := context.WithCancel(context.Background())

@@ -213,8 +213,8 @@ func TestAClaimOfADomainGetsItsClass(t *testing.T) {
 	published("rdt-gold-numa0-l3-0=2", "rdt-gold-numa1-l3-1=2")
 }
 
-// TestTheSlotsOfAllDomainsAreThoseThatAreFreeOnTheNode tries all small cases. The scheduler can allocate as many slots as are free on the node, and
-// its allocations do not change the published slots.
+// TestTheSlotsOfAllDomainsAreThoseThatAreFreeOnTheNode tries all small cases. The scheduler can allocate as many slots
+// as are free on the node, and its allocations do not change the published slots.
 func TestTheSlotsOfAllDomainsAreThoseThatAreFreeOnTheNode(t *testing.T) {
 	tried := 0
 	for capacity := uint64(1); capacity <= 5; capacity++ {

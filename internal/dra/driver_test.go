@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-func TestANodeOffersAClassInOnlyOneWay(t *testing.T) {
+func TestTheDriverNoticesThatADevicePluginStillOffersAClass(t *testing.T) {
 	for amount, want := range map[string]string{"0": "", "2": "the node still offers qos.noderesource.dev/rdt.gold by a device plugin"} {
 		d := newDriver(t, t.TempDir(), state(goldAndSilver()))
 		d.client = fake.NewClientset(&corev1.Node{

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestVolumesShowRequestsThatAreWrong(t *testing.T) {
+func TestVolumesShowsInvalidRequests(t *testing.T) {
 	const forMain, forNobody = "volumes.qos.noderesource.dev/main", "volumes.qos.noderesource.dev/mian"
 	for _, c := range []struct {
 		name string

@@ -146,9 +146,8 @@ func blamedPod(namespace, pod, uid, container string) blame.Request {
 	return blame.Request{Selection: history.Selection{Namespace: namespace, Pod: pod, PodUID: uid, Container: container}}
 }
 
-// TestBlameFindsTheContainerThatWritesToTheSameDisk lets three containers write. For a while, container batch writes
-// 380 MB/s, and container db waits. Blame then suggests class medium, the smallest change that helps db: class fast
-// removes less than half of the rise, class slow is smaller and full, and class other limits another disk.
+// TestBlameFindsTheContainerThatWritesToTheSameDisk: container db waits while batch writes 380 MB/s. Class medium is
+// the smallest change that helps: fast removes less than half of the rise, slow is full, and other limits another disk.
 func TestBlameFindsTheContainerThatWritesToTheSameDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
@@ -190,8 +189,7 @@ func TestBlameFindsTheContainerThatWritesToTheSameDisk(t *testing.T) {
 	})
 }
 
-// TestBlameFindsTheLimitOfTheContainersOwnClass lets a container write as much as its class allows. Another container
-// also writes more, but is not the reason.
+// TestBlameFindsTheLimitOfTheContainersOwnClass lets db and batch write more. db waits because of its own limit.
 func TestBlameFindsTheLimitOfTheContainersOwnClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
@@ -210,8 +208,7 @@ func TestBlameFindsTheLimitOfTheContainersOwnClass(t *testing.T) {
 	})
 }
 
-// TestBlameFindsTheLimitOfThePodsClass lets a pod write as much as its class allows. Another pod also writes more, but
-// is not the reason.
+// TestBlameFindsTheLimitOfThePodsClass lets two pods write more. Pod db waits because of its own limit.
 func TestBlameFindsTheLimitOfThePodsClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const files = `
@@ -256,8 +253,7 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 	})
 }
 
-// TestRequestsForTheHistoryWaitForEachOther borrows the history. Requests of each kind then wait until it is returned,
-// or until their timeout.
+// TestRequestsForTheHistoryWaitForEachOther borrows the history. Requests of each kind then wait for it.
 func TestRequestsForTheHistoryWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
@@ -365,8 +361,7 @@ func TestWithCgroupV1TheHistoryIsUnavailable(t *testing.T) {
 	}
 }
 
-// TestBlameReportsNothingOnAnIdleNode uses a container that never waits. The kernel shows its pressure as 0, so blame
-// returns an empty result and not the error that the kernel shows no pressure.
+// TestBlameReportsNothingOnAnIdleNode uses a container that never waits, which the kernel shows as a pressure of 0.
 func TestBlameReportsNothingOnAnIdleNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)

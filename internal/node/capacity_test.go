@@ -192,8 +192,8 @@ func TestALateStartGetsAClassOnlyIfItHasRoom(t *testing.T) {
 	f.wantLateStartRefused(t, a, first)
 }
 
-// TestAContainerThatTheRuntimeDidNotListGetsAClassOnlyIfItHasRoom: the plugin restarts while the runtime creates a container. The
-// runtime does not list the container yet, so the new process gives its slot to another container.
+// TestAContainerThatTheRuntimeDidNotListGetsAClassOnlyIfItHasRoom: the plugin restarts while the runtime creates a
+// container. The runtime does not list the container yet, so the new process gives its slot to another container.
 func TestAContainerThatTheRuntimeDidNotListGetsAClassOnlyIfItHasRoom(t *testing.T) {
 	f := newFixture(t)
 	a, b := pod("a", requesting(cache+"=gold")), pod("b", requesting(cache+"=gold"))

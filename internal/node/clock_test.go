@@ -11,7 +11,8 @@ import (
 // monotonic reports whether a time has a reading of the monotonic clock.
 func monotonic(when time.Time) bool { return when != when.Round(0) }
 
-// TestTimesAreMonotonic checks the times that the node later compares with the current time.
+// TestTimesAreMonotonic checks the times that the node later compares with the current time. With a monotonic reading,
+// they do not depend on changes of the clock.
 func TestTimesAreMonotonic(t *testing.T) {
 	f := newFixture(t)
 	p, c := wanting("a", "a1", cache+"=none-such")

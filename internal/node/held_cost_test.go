@@ -32,8 +32,8 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// TestJudging500ContainersTakesLittleMemory measures what judging adds to a node with 500 containers, each with a limit of block I/O that it uses. It
-// logs the CPU time with the simulated kernel, which reads about as fast as Linux.
+// TestJudging500ContainersTakesLittleMemory measures what judging adds to a node with 500 containers, each with a limit
+// of block I/O that it uses. It logs the CPU time with the simulated kernel, which reads about as fast as Linux.
 func TestJudging500ContainersTakesLittleMemory(t *testing.T) {
 	const containers, rounds, most = 500, 8, 12 << 20
 	f := newBlockIOMachine(t, false, "first")

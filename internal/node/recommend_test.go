@@ -222,7 +222,8 @@ func TestNoClassIsRecommendedIfNotAllDisksAreRecorded(t *testing.T) {
 	})
 }
 
-// TestNoClassIsRecommendedIfNotAllContainersOfThePodAreRecorded lets one of two containers of a pod use so many disks that the history leaves it out.
+// TestNoClassIsRecommendedIfNotAllContainersOfThePodAreRecorded lets one of two containers of a pod use so many disks
+// that the history leaves it out.
 func TestNoClassIsRecommendedIfNotAllContainersOfThePodAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, p := newBlamedPod(t)

@@ -32,6 +32,8 @@ func (r *rounds) Observe(ctx context.Context, target classes.Holder, want string
 	return r.Backend.Observe(ctx, target, want)
 }
 
+// TestAllHoldersAreObservedInOneRound: in a round, a backend reads the files that its observations share, such as the
+// mounts of the node, only once.
 func TestAllHoldersAreObservedInOneRound(t *testing.T) {
 	backend := &rounds{Backend: nodetest.NewBackend(), t: t}
 	kind := nodetest.Kind("test", []classes.Scope{classes.ContainerScope, classes.VolumeScope},

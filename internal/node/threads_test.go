@@ -13,6 +13,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
+// TestThreadsOutsideTheClassOfTheirContainerAreMoved: MoveThreads checks the threads only of containers whose class has
+// changed since their creation, and Repair those of all containers.
 func TestThreadsOutsideTheClassOfTheirContainerAreMoved(t *testing.T) {
 	f := newFixture(t)
 	var exist []state.Existing

@@ -10,8 +10,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// TestEachSourceAndScopeOfTheNodeAPIHasTheNameOfAClassesValue converts each value by its name.
-func TestEachSourceAndScopeOfTheNodeAPIHasTheNameOfAClassesValue(t *testing.T) {
+func TestSourcesAndScopesHaveTheSameNamesInTheNodeAPIAndInPackageClasses(t *testing.T) {
 	for number := range qosv1alpha1.Source_name {
 		if want := qosv1alpha1.Source(number); sourceOf(classes.Source(want.Name())) != want {
 			t.Errorf("source %q becomes %s", want.Name(), sourceOf(classes.Source(want.Name())))

@@ -100,8 +100,8 @@ func TestNoClassChangesOverTheReadOnlySocket(t *testing.T) {
 	}
 }
 
-// TestTheReadOnlySocketAllowsAllRequestsThatOnlyRead sends each request of the API. If a request is added to the API, this test fails until the
-// request is in the map named changes, or the socket allows the request.
+// TestTheReadOnlySocketAllowsAllRequestsThatOnlyRead sends each request of the API. If a request is added to the API,
+// this test fails until the request is in the map named changes, or the socket allows the request.
 func TestTheReadOnlySocketAllowsAllRequestsThatOnlyRead(t *testing.T) {
 	r := newReadOnly(t)
 	changes := map[string]bool{"UpdateContainerQOSResources": true, "SetVolumeClaims": true}

@@ -102,8 +102,8 @@ func (s shareOfObjects) Patch(
 	return next.DeepCopy(), nil
 }
 
-// TestNodesSpreadTheirRequestsAfterAnOutage simulates an outage of the API server in a large cluster. When the server is back,
-// all nodes have a change to write.
+// TestNodesSpreadTheirRequestsAfterAnOutage simulates an outage of the API server in a large cluster. When the server
+// is back, all nodes have a change to write.
 func TestNodesSpreadTheirRequestsAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiserver.New()

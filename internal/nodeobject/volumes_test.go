@@ -43,7 +43,9 @@ func TestLowerLimitsOfAVolumeAreForeignSettings(t *testing.T) {
 	}
 }
 
-func TestVolumesAreHoldersWithTheirDevice(t *testing.T) {
+// TestAVolumeIsListedAsAHolderWithItsDevice: after a restart, the plugin does not know since when the limits are in
+// force, and the published time stays. On another device, it does not.
+func TestAVolumeIsListedAsAHolderWithItsDevice(t *testing.T) {
 	eight := metav1.NewTime(at(8, 0, 0))
 	want := nodeqosv1alpha1.Holder{Namespace: "a", Pod: "db", Container: "main", Volume: "/data", Device: "253:3", Since: &eight}
 	first, _ := desiredStatus(withVolume("253:3", timestamppb.New(at(8, 0, 0))), nodeqosv1alpha1.NodeQOSResourcesStatus{}, at(9, 0, 0))

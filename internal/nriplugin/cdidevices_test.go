@@ -41,8 +41,8 @@ func TestAContainerGetsTheClassOfItsCDIDevice(t *testing.T) {
 	}
 }
 
-// TestTheEnvironmentVariableOfACDIDeviceAloneGivesNoClass creates containers as a user can who knows the variable: by the environment of the pod. The same
-// happens on a runtime that reports no CDI devices.
+// TestTheEnvironmentVariableOfACDIDeviceAloneGivesNoClass creates containers as a user can who knows the variable: by
+// the environment of the pod. The same happens on a runtime that reports no CDI devices.
 func TestTheEnvironmentVariableOfACDIDeviceAloneGivesNoClass(t *testing.T) {
 	r := newRig(t)
 	_, err := r.CreateContainer(t.Context(), r.pod(t, "web", ""), nriruntime.ContainerConfig{Name: "main", Env: []string{"A=B", classes.CDIEnvironment(byClaim)}})

@@ -23,7 +23,7 @@ func TestThePluginWaits15SecondsForABusyRuntime(t *testing.T) {
 		log  string
 	}{
 		"within 15 s": {14 * time.Second, `msg="registered with the container runtime"`},
-		"too late":                  {time.Hour, "does not answer the registration within 15s, and containers start without classes meanwhile; reduce its load"},
+		"too late":    {time.Hour, "does not answer the registration within 15s, and containers start without classes meanwhile; reduce its load"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

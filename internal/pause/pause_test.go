@@ -13,7 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
-func TestForEndsWithTheTimeOrTheContext(t *testing.T) {
+func TestForWaitsUntilTheTimeIsOverOrTheContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

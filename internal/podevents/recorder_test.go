@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestCountOfAnExistingEvent(t *testing.T) {
+// TestTheCountOfAnExistingEventContinues has an event with the count 3, and a counter that may have been reset since.
+func TestTheCountOfAnExistingEventContinues(t *testing.T) {
 	at := func(seconds int64) time.Time { return time.Unix(seconds, 500) }
 	event := &corev1.Event{Count: 3, FirstTimestamp: metav1.Unix(10, 0), LastTimestamp: metav1.Unix(30, 0)}
 	for _, c := range []struct {
@@ -36,7 +37,9 @@ func TestCountOfAnExistingEvent(t *testing.T) {
 	}
 }
 
-func TestEachSeriesHasAnEventName(t *testing.T) {
+// TestEachSeriesOfOccurrencesHasAnEventOfItsOwn compares the names of Event objects. The name of a pod can be as long
+// as that of an Event, so it is cut.
+func TestEachSeriesOfOccurrencesHasAnEventOfItsOwn(t *testing.T) {
 	pod := corev1.ObjectReference{Namespace: "default", Name: "web", UID: "uid-web"}
 	r := Record{Reason: ClassRefused, Container: "main", Series: "ClassFull", Message: "1 of 1"}
 	name := nameOf(pod, r)

@@ -92,7 +92,8 @@ func TestClassesAreWrittenTogetherWithTheCondition(t *testing.T) {
 	})
 }
 
-// TestRemovedAnnotationsAreWrittenAgainOnceAMinute removes the annotation once a second, as a user can in a namespace without the policies.
+// TestRemovedAnnotationsAreWrittenAgainOnceAMinute removes the annotation once a second, as a user can in a namespace
+// without the policies.
 func TestRemovedAnnotationsAreWrittenAgainOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"))
@@ -124,8 +125,9 @@ func TestRemovedAnnotationsAreWrittenAgainOnceAMinute(t *testing.T) {
 	})
 }
 
-// TestTheConditionIsWrittenAlthoughTheAnnotationIsRefused refuses the annotation, as the API server does if all annotations of a pod together
-// become too long, or as a policy or a webhook may. If a webhook gives no code, the API server answers 400 without a reason.
+// TestTheConditionIsWrittenAlthoughTheAnnotationIsRefused refuses the annotation, as the API server does if all
+// annotations of a pod together become too long, or as a policy or a webhook may. If a webhook gives no code, the API
+// server answers 400 without a reason.
 func TestTheConditionIsWrittenAlthoughTheAnnotationIsRefused(t *testing.T) {
 	kind := schema.GroupKind{Kind: "Pod"}
 	for name, answer := range map[string]error{

@@ -62,7 +62,8 @@ func (s podClient) Patch(context.Context, string, types.PatchType, []byte, metav
 	return pod("a"), s.server.Ask("apply")
 }
 
-// TestNodesSpreadTheirRequestsAfterAnOutageOfTheAPIServer changes the class of a pod on each node while the API server is unavailable.
+// TestNodesSpreadTheirRequestsAfterAnOutageOfTheAPIServer changes the class of a pod on each node while the API server
+// is unavailable.
 func TestNodesSpreadTheirRequestsAfterAnOutageOfTheAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiserver.New()

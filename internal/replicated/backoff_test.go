@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestAWriteIsRepeatedBeforeTheDelayGrows uses a reconcile that begins before the time of the next attempt and ends after it.
+// TestAWriteIsRepeatedBeforeTheDelayGrows: a reconcile begins before the next attempt is due and ends after it, so it
+// does not repeat the write. The delay must not double before the write was repeated.
 func TestAWriteIsRepeatedBeforeTheDelayGrows(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	var b *Backoff[string]

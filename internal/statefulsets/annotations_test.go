@@ -172,7 +172,8 @@ func TestAFailureToReadTheStatefulSetIsRetried(t *testing.T) {
 	}
 }
 
-// TestAnOwnerThatCannotBeWrittenIsReported checks the events: they speak of the owner, and a conflict means that the object is another one.
+// TestAnOwnerThatCannotBeWrittenIsReported checks the events: they speak of the owner, and a conflict means that the
+// object is another one.
 func TestAnOwnerThatCannotBeWrittenIsReported(t *testing.T) {
 	objects := schema.GroupResource{Resource: nodeqosv1alpha1.StatefulSetVolumesPlural}
 	for name, test := range map[string]struct {

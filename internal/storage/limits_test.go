@@ -24,7 +24,7 @@ func attributes(name string, parameters map[string]string) *storagev1.VolumeAttr
 	return class
 }
 
-func TestALimitAppliesToEachDirection(t *testing.T) {
+func TestALimitAppliesToReadsAndToWrites(t *testing.T) {
 	got, err := LimitsOf(attributes("gold", map[string]string{"iops": "1k", "throughput": "100Mi"}))
 	if err != nil {
 		t.Fatal(err)

@@ -301,8 +301,8 @@ func TestAVolumeKeepsItsClassIfItsNextClassIsInvalid(t *testing.T) {
 	}
 }
 
-// TestLimitsStayIfTheClaimOfARunningPodIsRemoved simulates a user who removes the finalizer of a claim, so that the claim can be removed while the
-// pod runs.
+// TestLimitsStayIfTheClaimOfARunningPodIsRemoved simulates a user who removes the finalizer of a claim, so that the
+// claim can be removed while the pod runs.
 func TestLimitsStayIfTheClaimOfARunningPodIsRemoved(t *testing.T) {
 	objects, pods := read(t, manifests)
 	before, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})

@@ -162,7 +162,8 @@ func (f fixture) observeIn(target classes.Holder, desired, want string) {
 	}
 }
 
-// TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues kills the plugin before, during and after an update by the runtime. Then the class files change.
+// TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues kills the plugin before, during and after an update by the
+// runtime. Then the class files change.
 func TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues(t *testing.T) {
 	for _, written := range []string{"nothing", "limits", "everything"} {
 		m, saved := bfqOnAll(simcgroup.New()), iotest.NewMemory()

@@ -11,8 +11,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// TestAClassHasChangedUntilItsNewValuesAreApplied changes the values of a class. The first attempt to apply them fails.
-func TestAClassHasChangedUntilItsNewValuesAreApplied(t *testing.T) {
+// TestHasChangedIsTrueUntilTheNewValuesAreApplied changes the values of a class. The first attempt to apply them fails.
+func TestHasChangedIsTrueUntilTheNewValuesAreApplied(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope).apply(throttling)
 	wantChanged := func(want bool, when string) {
 		t.Helper()
@@ -35,8 +35,8 @@ func TestAClassHasChangedUntilItsNewValuesAreApplied(t *testing.T) {
 	wantChanged(false, "at the end")
 }
 
-// TestValuesThatTheRuntimeStoresAreObserved changes a class on a machine whose runtime must store the values.
-func TestValuesThatTheRuntimeStoresAreObserved(t *testing.T) {
+// TestHasChangedIsFalseIfTheRuntimeMustStoreTheValues changes a class on a machine whose runtime must store the values.
+func TestHasChangedIsFalseIfTheRuntimeMustStoreTheValues(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.shareClass("slow")
 	f.enforce(container(), "", "slow")

@@ -12,7 +12,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-func TestLimitsAreDegradedOnAKernelWithoutThrottling(t *testing.T) {
+func TestOnlyClassesWithLimitsAreDegradedOnAKernelWithoutThrottling(t *testing.T) {
 	for version, m := range map[string]*simcgroup.Machine{"v2": simcgroup.New(), "v1": simcgroup.NewLegacy()} {
 		t.Run(version, func(t *testing.T) {
 			f := newFixture(t, bfqOnAll(m), classes.ContainerScope)

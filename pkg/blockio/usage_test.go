@@ -50,8 +50,8 @@ func TestAContainerOfCgroupV1IsMeasuredByThrottling(t *testing.T) {
 	}
 }
 
-// TestADiskThatCgroupV1DoesNotCountHasNoUsage simulates cgroup v1 since Linux 6.10, which lists only the disks for which some
-// cgroup has had a limit. The kernel of the VM tests does the same.
+// TestADiskThatCgroupV1DoesNotCountHasNoUsage simulates cgroup v1 since Linux 6.10, which lists only the disks for
+// which some cgroup has had a limit. The kernel of the VM tests does the same.
 func TestADiskThatCgroupV1DoesNotCountHasNoUsage(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope).apply(throttling)
 	f.machine.AddFile(v1Dir+"/blkio.throttle.io_service_bytes_recursive", "Total 0\n")

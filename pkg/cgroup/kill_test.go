@@ -24,7 +24,7 @@ func populated(m *simcgroup.Machine) *simcgroup.Machine {
 	return m
 }
 
-func TestKill(t *testing.T) {
+func TestKillEndsTheProcessesOfOneContainerOnly(t *testing.T) {
 	fault := func(m *simcgroup.Machine) *simcgroup.Machine {
 		m.Inject(simcgroup.Fault{Op: "write", File: "cgroup.kill", Err: syscall.EOPNOTSUPP})
 		return m

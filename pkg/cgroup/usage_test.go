@@ -22,6 +22,8 @@ func (a answers) ReadFile(path string) ([]byte, error) {
 	return []byte("7"), nil
 }
 
+// TestAMissingFileOfADisabledFeatureIsNoError: the reading has the values of the other files. Only if no file has a
+// value, ReadUsage looks the cgroup up again, because it may be gone.
 func TestAMissingFileOfADisabledFeatureIsNoError(t *testing.T) {
 	counted := classes.Series{Measure: "counted_total"}
 	files := []UsageFile{

@@ -36,8 +36,8 @@ func TestKubeletAnnotationsCopiedFromThePodAreIgnored(t *testing.T) {
 	}
 }
 
-// TestTheAnnotationOfReportedClassesRequestsNothing resolves a pod with the annotation in which the publisher reports classes. Whatever its value is, the
-// container gets the default class.
+// TestTheAnnotationOfReportedClassesRequestsNothing resolves a pod with the annotation in which the publisher reports
+// classes. Whatever its value is, the container gets the default class.
 func TestTheAnnotationOfReportedClassesRequestsNothing(t *testing.T) {
 	const reported = `{"containers":[{"name":"main","qosResources":[{"name":"k8s.io/rdt","class":"gold","source":"container"}]}]}`
 	for _, value := range []string{reported, "rdt=gold", "gold", "", "{"} {

@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestAnnotationsThatRequestNothingAreReported checks that Ignored reports unknown keys of the plugin, and keys that name no container of the pod.
+// TestAnnotationsThatRequestNothingAreReported checks that Ignored reports unknown keys of the plugin, and keys that
+// name no container of the pod.
 func TestAnnotationsThatRequestNothingAreReported(t *testing.T) {
 	const noContainer, noRequest = " names no container of the pod; its containers are main, side",
 		" is not known; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"

@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/external"
 )
 
-func TestAClassFileListsTheClasses(t *testing.T) {
+func TestAClassFileMustListTheClassesOfAnExternalResource(t *testing.T) {
 	const head = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- name: vendor.example/xyz-qos\n"
 	for _, test := range []struct{ name, text, want string }{
 		{"classes", "  defaultClass: low\n  classes: [{name: high, capacity: 2}, {name: low}]\n  external: {}\n", ""},

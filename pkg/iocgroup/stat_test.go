@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// TestCountersOfDevicesAreRead has a device 8:16 without counters, whose line lacks the newline. The counters of a
+// device without a number are skipped.
 func TestCountersOfDevicesAreRead(t *testing.T) {
 	const text = "8:16 8:0 rbytes=4096 rios=1 cost.usage=x\n(unknown) rbytes=70000\n9:0 wios=3\n"
 	want := map[Device]map[string]uint64{{Major: 8}: {"rbytes": 4096, "rios": 1}, {Major: 9}: {"wios": 3}}

@@ -12,6 +12,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
+// TestADraftedClassAllowsTheNeededMemory drafts classes for a use of memory. memory.high is this use in whole MiB. The
+// draft leaves out CPU bursts, for which it sets no limit.
 func TestADraftedClassAllowsTheNeededMemory(t *testing.T) {
 	for bytes, want := range map[float64]string{450e6: "450887680", 1: "1048576"} { // in whole MiB
 		b := Kind(Options{Log: discard()}).New("vendor.example/profile", classes.ContainerScope).(*Backend)

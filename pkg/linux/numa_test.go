@@ -36,7 +36,8 @@ func TestAMemoryPolicyIsReadBack(t *testing.T) {
 	}
 }
 
-// TestAMemoryPolicyThatNoClassCanHaveIsStale uses a process that has set a flag of its policy. The values of its cgroup are still observed.
+// TestAMemoryPolicyThatNoClassCanHaveIsStale uses a process that has set a flag of its policy. The values of its cgroup
+// are still observed.
 func TestAMemoryPolicyThatNoClassCanHaveIsStale(t *testing.T) {
 	config, err := parse("{memoryPolicy: {mode: bind, nodes: 0-1}, pids: {max: 100}}")
 	if err != nil {

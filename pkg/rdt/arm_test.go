@@ -38,7 +38,8 @@ func onArm(percentages ...int) string {
 	return text + "}}}}"
 }
 
-// TestBandwidthOfArmIsInPercent has the values that Linux 7.3 showed, by the number of bits of MBW_MAX. With 8 bits, min_bandwidth is 0, as on AMD.
+// TestBandwidthOfArmIsInPercent has the values that Linux 7.3 showed, by the number of bits of MBW_MAX. With 8 bits,
+// min_bandwidth is 0, as on AMD.
 func TestBandwidthOfArmIsInPercent(t *testing.T) {
 	for width, want := range map[int]map[int]int{
 		16: {10: 10, 33: 33, 40: 40, 100: 100},

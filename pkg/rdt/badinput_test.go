@@ -15,8 +15,8 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestBandwidthThatTheMachineCannotSetIsRefusedOrReported checks and applies values in another unit, and values below the resolution. A refusal is one line,
-// and changes nothing.
+// TestBandwidthThatTheMachineCannotSetIsRefusedOrReported checks and applies values in another unit, and values below
+// the resolution. A refusal is one line, and changes nothing.
 func TestBandwidthThatTheMachineCannotSetIsRefusedOrReported(t *testing.T) {
 	mbps := sim.IntelSpec()
 	mbps.Options = "mba_MBps"

@@ -102,8 +102,8 @@ func TestGroupsGetCountersAfterASwitchOfTheMode(t *testing.T) {
 	}
 }
 
-// TestTotalsContinueWhenACounterIsAssignedAgain takes the counter of a container away, for a container of another class, and gives it back
-// when that container has ended.
+// TestTotalsContinueWhenACounterIsAssignedAgain takes the counter of a container away, for a container of another
+// class, and gives it back when that container has ended.
 func TestTotalsContinueWhenACounterIsAssignedAgain(t *testing.T) {
 	fsys, b, gold := newCounted(t, 6, 2)
 	bronze := classes.Holder{ID: "b1", Container: "main", PID: 11}
@@ -190,7 +190,8 @@ func TestContainersTakeTurnsWithACounter(t *testing.T) {
 	}
 }
 
-// TestEachContainerGetsACounterOfEachCacheInTurn uses a group of another program that holds its counters in one of two caches.
+// TestEachContainerGetsACounterOfEachCacheInTurn uses a group of another program that holds its counters in one of two
+// caches.
 func TestEachContainerGetsACounterOfEachCacheInTurn(t *testing.T) {
 	spec := sim.AMDSpec()
 	spec.Counters, spec.Domains = 7, []int{0, 1}

@@ -38,8 +38,8 @@ func transferred(t *testing.T, b *Backend, class string) any {
 	return nil
 }
 
-// TestAClassIsCountedAlthoughSomeOfItsCountersCannotBeRead reads counters that are unavailable for a while, as is usual on AMD. In
-// the last steps, the kernel resets the counters.
+// TestAClassIsCountedAlthoughSomeOfItsCountersCannotBeRead reads counters that are unavailable for a while, as is usual
+// on AMD. In the last steps, the kernel resets the counters.
 func TestAClassIsCountedAlthoughSomeOfItsCountersCannotBeRead(t *testing.T) {
 	const none = "Unavailable"
 	fs, b, cs := newMonitored(t, sim.AMDSpec(), monitorAll, "qos-gold", 2)
@@ -61,8 +61,9 @@ func TestAClassIsCountedAlthoughSomeOfItsCountersCannotBeRead(t *testing.T) {
 	})
 }
 
-// TestNothingIsCountedTwiceAfterACounterWasNotReady reads counters that are not ready for a while, as on Arm, where they read 0. In the last
-// steps, the kernel resets the counters. Its 0 looks the same, and so the growth up to the first other value is lost.
+// TestNothingIsCountedTwiceAfterACounterWasNotReady reads counters that are not ready for a while, as on Arm, where
+// they read 0. In the last steps, the kernel resets the counters. Its 0 looks the same, and so the growth up to the
+// first other value is lost.
 func TestNothingIsCountedTwiceAfterACounterWasNotReady(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.ArmSpec(8), monitorAll, "qos-gold", 2)
 	for _, c := range cs {

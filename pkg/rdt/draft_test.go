@@ -18,7 +18,7 @@ import (
 // of the bandwidth.
 func TestADraftedClassAllowsAtLeastTheGivenUse(t *testing.T) {
 	occupied, moved := monitoring.SeriesOf(resctrl.Counter{Event: resctrl.LLCOccupancy, Domain: 1}), monitoring.SeriesOf(resctrl.Counter{Event: resctrl.MBMTotal, Domain: 1})
-	dimms := append(module(17, 64, 16384, 3200, 0), 127, 4, 0, 0, 0, 0)
+	dimms := append(module(17, 64, 16384, 3200, 0), 127, 4, 0, 0, 0, 0) // one module: 25.6 GB/s, half of it for each cache
 	for name, spec := range map[string]sim.Spec{"per cent": sim.IntelSpec(), "MBps": sim.AMDSpec()} {
 		t.Run(name, func(t *testing.T) {
 			b := newBackend(firmware{sim.New(spec), dimms}, nil)

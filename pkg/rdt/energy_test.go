@@ -27,8 +27,8 @@ func featuresMonitored(features string) string {
 	return twoPartitions + "monitoring: {containers: all, features: [" + features + "]}\n"
 }
 
-// TestTheEnergyBeforeTheBeginningOfAGroupIsNotCounted reads groups whose RMIDs have counted before. A container that ends between two readings
-// counts, too.
+// TestTheEnergyBeforeTheBeginningOfAGroupIsNotCounted reads groups whose RMIDs have counted before. A container that
+// ends between two readings counts, too.
 func TestTheEnergyBeforeTheBeginningOfAGroupIsNotCounted(t *testing.T) {
 	fs, b, cs := newMonitored(t, withTelemetry(), featuresMonitored("cacheOccupancy, energy"), "qos-gold", 2)
 	for _, c := range cs {

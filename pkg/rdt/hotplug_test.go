@@ -124,7 +124,8 @@ func TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack(t *testin
 	}
 }
 
-// TestCountersAreAssignedAgainWhenTheCPUsOfACacheComeBack has assignable counters, which the kernel has taken from all groups in that cache.
+// TestCountersAreAssignedAgainWhenTheCPUsOfACacheComeBack has assignable counters, which the kernel has taken from all
+// groups in that cache.
 func TestCountersAreAssignedAgainWhenTheCPUsOfACacheComeBack(t *testing.T) {
 	fs, b, containers := newCounted(t, 6, 2)
 	used := func(now string, want float64) {
@@ -155,8 +156,9 @@ func TestCountersAreAssignedAgainWhenTheCPUsOfACacheComeBack(t *testing.T) {
 	}
 }
 
-// TestClassesAreRepairedWhenACPUGoesOfflineOnTheKernel takes the second CPU of this machine offline, which is the only one of its L3.
-func TestClassesAreRepairedWhenACPUGoesOfflineOnTheKernel(t *testing.T) {
+// TestClassesAreRepairedWhenACPUOfThisMachineGoesOffline takes the second CPU of this machine offline, which is the only
+// one of its L3.
+func TestClassesAreRepairedWhenACPUOfThisMachineGoesOffline(t *testing.T) {
 	host := mountNewer(t, "L3/cbm_mask", "")
 	set := func(online int) func() {
 		return func() { must(t, os.WriteFile("/sys/devices/system/cpu/cpu1/online", []byte(strconv.Itoa(online)), 0)) }
@@ -178,7 +180,8 @@ func (c *cpusAt) WriteFile(name string, data []byte) error {
 	return c.FS.WriteFile(name, data)
 }
 
-// TestAChangeIsCompleteOrUndoneIfTheCPUsOfACacheGoOffline takes the CPUs of a cache offline or online before each write of a change of the class files.
+// TestAChangeIsCompleteOrUndoneIfTheCPUsOfACacheGoOffline takes the CPUs of a cache offline or online before each write
+// of a change of the class files.
 func TestAChangeIsCompleteOrUndoneIfTheCPUsOfACacheGoOffline(t *testing.T) {
 	devices := withIOAlloc()
 	devices.IOAlloc = "f"

@@ -146,9 +146,9 @@ func TestOnTheKernel(t *testing.T) {
 	}
 }
 
-// TestTheKernelMountsResctrlWithTheExpectedOptions lets the backend mount resctrl, and checks which mount options the backend chooses for each
-// configuration.
-func TestTheKernelMountsResctrlWithTheExpectedOptions(t *testing.T) {
+// TestMountingOnTheKernel lets the backend mount resctrl, and checks which mount options the
+// backend chooses for each configuration.
+func TestMountingOnTheKernel(t *testing.T) {
 	spec := kernelSpec(t)
 	spec.Options, spec.Unmounted = "", true
 	host := hostfs.Root("/")

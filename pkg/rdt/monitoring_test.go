@@ -154,8 +154,8 @@ func TestTheClassFileSelectsTheMonitoredClasses(t *testing.T) {
 	}
 }
 
-// TestContainersAreMonitoredWithoutClasses monitors a container under a configuration without classes: on a CPU that can also
-// allocate, and on a CPU that can only monitor.
+// TestContainersAreMonitoredWithoutClasses monitors a container under a configuration without classes: on a CPU that
+// can also allocate, and on a CPU that can only monitor.
 func TestContainersAreMonitoredWithoutClasses(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.L2, spec.L3, spec.MB = nil, nil, nil
@@ -263,8 +263,8 @@ func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 	wantGroups(t, fs, map[string]string{"qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/c1": "", "theirs/mon_groups/qos-c7": ""})
 }
 
-// TestAMonitoringGroupThatAnotherProgramRemovesIsMadeAgain removes a monitoring group twice. Two other containers are in groups of
-// another program, and cannot be monitored.
+// TestAMonitoringGroupThatAnotherProgramRemovesIsMadeAgain removes a monitoring group twice. Two other containers are
+// in groups of another program, and cannot be monitored.
 func TestAMonitoringGroupThatAnotherProgramRemovesIsMadeAgain(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.IntelSpec(), monitorAll, "qos-gold", 1)
 	for _, group := range []string{"qos-gold/mon_groups/watched", "theirs"} {

@@ -129,9 +129,9 @@ func monitorUntil(t *testing.T, host resctrl.FS, b *Backend, running []classes.I
 	}
 }
 
-// TestTheSameClassFileAppliesToTheKernelOfThisMachine applies the class file on the kernel of this machine, and prints what the kernel then has. The values are
-// those on the simulated machine, and "check" has predicted the conditions.
-func TestTheSameClassFileAppliesToTheKernelOfThisMachine(t *testing.T) {
+// TestOneClassFileOnTheKernel applies the class file on the kernel of this machine, and prints
+// what the kernel then has. The values are those on the simulated machine, and "check" has predicted the conditions.
+func TestOneClassFileOnTheKernel(t *testing.T) {
 	spec := kernelSpec(t)
 	must(t, unix.Mount("resctrl", sim.MountPoint, "resctrl", 0, spec.Options))
 	t.Cleanup(func() { must(t, unix.Unmount(sim.MountPoint, 0)) })

@@ -81,7 +81,8 @@ func (f firmware) ReadFile(path string) ([]byte, error) {
 	return f.table, nil
 }
 
-// TestAShareOfBandwidthIsComparedWithTheRateOfTheMemoryModules has a machine with two caches, each of which gets half of the rate.
+// TestAShareOfBandwidthIsComparedWithTheRateOfTheMemoryModules has a machine with two caches, each of which gets half
+// of the rate.
 func TestAShareOfBandwidthIsComparedWithTheRateOfTheMemoryModules(t *testing.T) {
 	bounds := func(table []byte) (bounds, unknown map[string]float64) {
 		fake := sim.New(sim.IntelSpec())

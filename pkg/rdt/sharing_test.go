@@ -112,8 +112,9 @@ func missingFor(reason string, n int) map[string]int {
 	return missing
 }
 
-// TestOnArmTheContainersOfAClassShareTheRMIDsOfTheClass has 64 RMIDs and 16 CLOSIDs, so that each class has 4: one for itself, and 3 for containers. With
-// code and data apart, the kernel has half of both (resctrl_arch_set_cdp_enabled in drivers/resctrl/mpam_resctrl.c).
+// TestOnArmTheContainersOfAClassShareTheRMIDsOfTheClass has 64 RMIDs and 16 CLOSIDs, so that each class has 4: one for
+// itself, and 3 for containers. With code and data apart, the kernel has half of both (resctrl_arch_set_cdp_enabled in
+// drivers/resctrl/mpam_resctrl.c).
 func TestOnArmTheContainersOfAClassShareTheRMIDsOfTheClass(t *testing.T) {
 	apart := sim.ArmSpec(8)
 	apart.L3.CDP, apart.Options = true, "cdp"
@@ -234,8 +235,8 @@ func TestContainersKeepTheirRMIDsIfNoOtherContainerCanUseThem(t *testing.T) {
 	}
 }
 
-// TestNoFurtherRMIDsAreTakenAwayWhileRemovedGroupsStillHaveTheirs simulates caches that still have lines of removed groups. Another program uses the
-// RMIDs that are reserved for classes.
+// TestNoFurtherRMIDsAreTakenAwayWhileRemovedGroupsStillHaveTheirs simulates caches that still have lines of removed
+// groups. Another program uses the RMIDs that are reserved for classes.
 func TestNoFurtherRMIDsAreTakenAwayWhileRemovedGroupsStillHaveTheirs(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.Limbo = true
@@ -311,7 +312,8 @@ func TestMonitoredContainersOfTheSystemDefaultCountForIt(t *testing.T) {
 	}
 }
 
-// TestApplyingTheSameConfigurationAgainTakesNoRMIDFromContainers applies a configuration again after another program has used RMIDs for a time.
+// TestApplyingTheSameConfigurationAgainTakesNoRMIDFromContainers applies a configuration again after another program
+// has used RMIDs for a time.
 func TestApplyingTheSameConfigurationAgainTakesNoRMIDFromContainers(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.RMIDs = 14

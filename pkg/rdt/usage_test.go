@@ -24,7 +24,8 @@ func measured(t *testing.T, b *Backend, class string) classes.Reading {
 	return reading.Class
 }
 
-// TestTheUsageOfAClassIsThatOfItsGroup measures the class gold and the system default, with and without separate code and data.
+// TestTheUsageOfAClassIsThatOfItsGroup measures the class gold and the system default, with and without separate code
+// and data.
 func TestTheUsageOfAClassIsThatOfItsGroup(t *testing.T) {
 	cdp := sim.IntelSpec()
 	cdp.Options = "cdp"

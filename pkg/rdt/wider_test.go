@@ -51,8 +51,8 @@ func groupsIn(t *testing.T, fs *sim.FS) map[string]resctrl.Schemata {
 	return groupsOf(t, dump(fs, "schemata"))
 }
 
-// TestNoClassTemporarilyHasMoreThanBeforeAndAfterAChange checks all groups while a configuration is applied, and while it is rolled
-// back because an operation failed. Each operation fails once.
+// TestNoClassTemporarilyHasMoreThanBeforeAndAfterAChange checks all groups while a configuration is applied, and while
+// it is rolled back because an operation failed. Each operation fails once.
 func TestNoClassTemporarilyHasMoreThanBeforeAndAfterAChange(t *testing.T) {
 	const optional = "options: {mb: {optional: true}}"
 	const lowAndHigh = "partitions: {p: {l3Allocation: '0x3f', classes: {a: }}, q: {l3Allocation: '0xfc0', classes: {b: }}}"

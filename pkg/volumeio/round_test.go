@@ -59,8 +59,8 @@ func TestRepairReadsTheMountsOfTheNodeOnceForAllVolumes(t *testing.T) {
 	}
 }
 
-// TestAVolumeIsFoundInTheMountsOfItsOwnContainer covers a reused PID: a process of the first container has ended, and a process of the
-// second container has the same PID.
+// TestAVolumeIsFoundInTheMountsOfItsOwnContainer covers a reused PID: a process of the first container has ended, and a
+// process of the second container has the same PID.
 func TestAVolumeIsFoundInTheMountsOfItsOwnContainer(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 8:16 / /a rw - ext4 /dev/sdb rw"))
 	defer v.volume.(classes.RoundObserver).BeginRound()()

@@ -12,8 +12,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 )
 
-// TestLimitsOfOtherVolumesAreRemovedAlthoughOneVolumeWasNeverFound uses a hostPath volume of a container without a PID, as CRI-O before 1.36 lists all
-// containers.
+// TestLimitsOfOtherVolumesAreRemovedAlthoughOneVolumeWasNeverFound uses a hostPath volume of a container without a PID,
+// as CRI-O before 1.36 lists all containers.
 func TestLimitsOfOtherVolumesAreRemovedAlthoughOneVolumeWasNeverFound(t *testing.T) {
 	for name, memory := range map[string]*iotest.Memory{"with records": iotest.NewMemory(), "in the first process": {}} {
 		t.Run(name, func(t *testing.T) {

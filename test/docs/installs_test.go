@@ -143,8 +143,8 @@ func objectsIn(t *testing.T, manifest string) map[string]bool {
 	return found
 }
 
-// TestFirstPagesMakeWhatTheirCommandsUse follows the commands of the first pages in their order. A program, an image or an object must
-// exist before a command uses it.
+// TestFirstPagesMakeWhatTheirCommandsUse follows the commands of the first pages in their order. A program, an image or
+// an object must exist before a command uses it.
 func TestFirstPagesMakeWhatTheirCommandsUse(t *testing.T) {
 	for _, page := range firstPages {
 		used := 0

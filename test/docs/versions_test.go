@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestTheCompatibilityPageHasTheVersionsThatTestsRun compares docs/compatibility.md with the versions that the tests on real components build.
+// TestTheCompatibilityPageHasTheVersionsThatTestsRun compares docs/compatibility.md with the versions that the tests on
+// real components build.
 func TestTheCompatibilityPageHasTheVersionsThatTestsRun(t *testing.T) {
 	read := func(file string) string {
 		data, err := os.ReadFile(repository + "/" + file)

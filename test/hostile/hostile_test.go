@@ -20,9 +20,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// TestFloodsDelayNoHook runs many clients of the node API and of the metrics. The clients send requests, read nothing, or send
-// garbage.
-func TestFloodsDelayNoHook(t *testing.T) {
+// TestFloodsOfClientsDelayNoHook runs many clients of the node API and of the metrics. The clients send requests, read
+// nothing, or send garbage.
+func TestFloodsOfClientsDelayNoHook(t *testing.T) {
 	const clients = 20
 	for name, attack := range map[string]func(t *testing.T, v *victim, ended <-chan struct{}){
 		"requests to the node API": func(t *testing.T, v *victim, ended <-chan struct{}) {
@@ -138,7 +138,7 @@ func (conflicting) CreateContainer(
 	return a, nil, nil
 }
 
-func TestAConflictingPluginTakesNoSlots(t *testing.T) {
+func TestContainersRefusedForAConflictTakeNoSlots(t *testing.T) {
 	v := newVictim(t)
 	v.start(t)
 	other, err := stub.New(conflicting{}, stub.WithPluginName("other"), stub.WithPluginIdx("90"), stub.WithSocketPath(v.runtime.Socket()),

@@ -121,7 +121,7 @@ func TestARefusedCreationLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAnExecutionWhoseGroupIsGoneIsInTheRootGroup(t *testing.T) {
+func TestAnExecutedProcessIsInTheRootGroupIfItsGroupIsGone(t *testing.T) {
 	m := newMachine(t)
 	create(t, m, spec())
 	check(t, m.Remove(gold))
@@ -193,7 +193,7 @@ func TestARuntimeRunsOnTheMachine(t *testing.T) {
 	}
 }
 
-func TestBothPartsAreOneMachine(t *testing.T) {
+func TestTheSimulatedMachineHasResctrlCgroupsAndDisks(t *testing.T) {
 	m := sim.New(sim.Options{})
 	for _, filesystem := range []string{"resctrl", "cgroup2"} {
 		data, err := m.ReadFile("/proc/filesystems")

@@ -245,7 +245,8 @@ func TestWithoutACulpritNoContainerIsNamed(t *testing.T) {
 	t.Logf("%d of %d draws without a culprit name one, and at most %d of 20", sum, seeds*draws, most)
 }
 
-// TestAHistoryOf14PointsIsEnoughToFindTheCulprit makes draws with and without a culprit. The waiting begins after its cause.
+// TestAHistoryOf14PointsIsEnoughToFindTheCulprit makes draws with and without a culprit. The waiting begins after its
+// cause.
 func TestAHistoryOf14PointsIsEnoughToFindTheCulprit(t *testing.T) {
 	const seeds, draws = 10, 20
 	first, wrong := 0, 0

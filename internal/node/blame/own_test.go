@@ -58,8 +58,8 @@ func TestALimitOfThePodIsACauseOfItsOwnWaiting(t *testing.T) {
 	}
 }
 
-// TestThrottlingIsMeasuredAsAPartOfTheTime has a limit that throttles four CPUs for a tenth of the time, while a neighbour uses
-// the CPUs.
+// TestThrottlingIsMeasuredAsAPartOfTheTime has a limit that throttles four CPUs for a tenth of the time, while a
+// neighbour uses the CPUs.
 func TestThrottlingIsMeasuredAsAPartOfTheTime(t *testing.T) {
 	cpu, used, throttled := of(history.CPUWaiting, ""), of(history.CPUUsed, ""), of(history.Throttled, "")
 	w := window(uses{cpu: step(0, 0.6), used: step(3.6, 3.6), throttled: step(0.4, 0.4)}, uses{used: step(1, 9)})

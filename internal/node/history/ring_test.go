@@ -160,7 +160,8 @@ func busy(random *rand.Rand, totals []classes.Reading) (reads []history.Read) {
 	return reads
 }
 
-// TestFifteenMinutesOf500BusyContainersFitInTheMemoryOfTheHistory records at the interval that the documentation recommends.
+// TestFifteenMinutesOf500BusyContainersFitInTheMemoryOfTheHistory records at the interval that the documentation
+// recommends.
 func TestFifteenMinutesOf500BusyContainersFitInTheMemoryOfTheHistory(t *testing.T) {
 	const containers, interval = 500, 15 * time.Second
 	random, totals := rand.New(rand.NewPCG(1, 1)), make([]classes.Reading, containers)

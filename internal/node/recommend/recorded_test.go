@@ -135,8 +135,8 @@ func (r *recording) bound(class int) string {
 	return tables.Decimal(r.trials[class].bound)
 }
 
-// TestTheRecommendedClassIsWithinOneStepOfTheBestClass recommends a class for the use without a limit. The best class is the
-// smallest one whose limit the workload rarely reached when it ran with that limit.
+// TestTheRecommendedClassIsWithinOneStepOfTheBestClass recommends a class for the use without a limit. The best class
+// is the smallest one whose limit the workload rarely reached when it ran with that limit.
 func TestTheRecommendedClassIsWithinOneStepOfTheBestClass(t *testing.T) {
 	all := recordings(t)
 	good, same, early, earlySame := 0, 0, 0, 0
@@ -159,8 +159,8 @@ func TestTheRecommendedClassIsWithinOneStepOfTheBestClass(t *testing.T) {
 	}
 }
 
-// TestFollowingTheRecommendationsEndsWithinOneStepOfTheBestClass runs each workload in the smallest class first, and then in
-// each class that is recommended.
+// TestFollowingTheRecommendationsEndsWithinOneStepOfTheBestClass runs each workload in the smallest class first, and
+// then in each class that is recommended.
 func TestFollowingTheRecommendationsEndsWithinOneStepOfTheBestClass(t *testing.T) {
 	all := recordings(t)
 	good, same, most, held := 0, 0, 0, 0

@@ -24,11 +24,11 @@ import (
 // TestLinux73 runs tests of the RDT backend that need Linux 7.3, and those that run on each kernel.
 func TestLinux73(t *testing.T) {
 	tests := []string{
-		"TestOnTheKernel", "TestTheSameClassFileAppliesToTheKernelOfThisMachine", "TestTheKernelRoundsAsCheckPredicts", "TestEnergyOfTheKernel",
-		"TestBitUsageOfTheKernel", "TestClassesAreRepairedWhenACPUGoesOfflineOnTheKernel",
+		"TestOnTheKernel", "TestOneClassFileOnTheKernel", "TestTheKernelRoundsAsCheckPredicts", "TestEnergyOfTheKernel",
+		"TestBitUsageOfTheKernel", "TestClassesAreRepairedWhenACPUOfThisMachineGoesOffline",
 	}
 	if isAMD(t) { // together, these tests use all RMIDs, because the emulated cache frees none
-		tests = []string{"TestTheSameClassFileAppliesToTheKernelOfThisMachine", "TestDeviceTrafficOfTheKernel", "TestAssignableCountersOfTheKernel", "TestBitUsageOfTheKernel"}
+		tests = []string{"TestOneClassFileOnTheKernel", "TestDeviceTrafficOfTheKernel", "TestAssignableCountersOfTheKernel", "TestBitUsageOfTheKernel"}
 	}
 	backendTests(t, tests...)
 }
@@ -38,7 +38,7 @@ func TestSubNUMA(t *testing.T) {
 	if nodes := strings.TrimSpace(mustRead(t, "/sys/devices/system/cpu/online")); nodes != "0-3" {
 		t.Fatalf("the CPUs are %s, want four", nodes)
 	}
-	backendTests(t, "TestTheSameClassFileAppliesToTheKernelOfThisMachine")
+	backendTests(t, "TestOneClassFileOnTheKernel")
 }
 
 // TestManyContainers uses more containers than RMIDs and counters.
@@ -48,7 +48,7 @@ func TestManyContainers(t *testing.T) {
 
 // TestArm runs tests of the RDT backend on a kernel for arm64 with MPAM, and the programs of the image.
 func TestArm(t *testing.T) {
-	backendTests(t, "TestTheSameClassFileAppliesToTheKernelOfThisMachine", "TestTheKernelRoundsAsCheckPredicts", "TestRMIDsOfAClassOfTheKernel")
+	backendTests(t, "TestOneClassFileOnTheKernel", "TestTheKernelRoundsAsCheckPredicts", "TestRMIDsOfAClassOfTheKernel")
 	t.Run("code and data apart", codeAndDataOnArm)
 	t.Run("check names the features of this machine", func(t *testing.T) {
 		must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))

@@ -18,6 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/lab"
 )
 
+// TestASteadyLoadDropsWhatASlowDiskCannotDo offers 100 requests a second for four seconds to two threads.
 func TestASteadyLoadDropsWhatASlowDiskCannotDo(t *testing.T) {
 	for name, test := range map[string]struct {
 		took time.Duration

@@ -14,6 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/lab"
 )
 
+// TestASituationThatTheMachineCannotRunHasAReason prepares the situations of a measurement on machines that lack a file
+// or a setting of the kernel. The arguments of `situations` do not matter here.
 func TestASituationThatTheMachineCannotRunHasAReason(t *testing.T) {
 	const enabled = "8:0 enable=1 ctrl=user\n"
 	for name, test := range map[string]struct {
