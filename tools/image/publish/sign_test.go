@@ -129,7 +129,7 @@ func TestWhatCannotBePublishedIsRefusedWithARemedy(t *testing.T) {
 		"a key that is not cosign's":            {registry, []string{"-key", pem}, "is not a private key of cosign"},
 		"a key that is not there":               {registry, []string{"-key", "/none"}, "cosign generate-key-pair"},
 		"a platform without programs":           {registry, []string{"-platforms", "linux/s390x"}, "build them first"},
-		"another chart":                         {registry, []string{"-chart", "testdata"}, "Chart.yaml of the chart does not have"},
+		"another chart":                         {registry, []string{"-chart", "testdata"}, "Chart.yaml of the chart must have the line"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := publish(t, test.registry, programs, test.more...)
