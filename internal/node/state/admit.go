@@ -39,7 +39,8 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 
 // releaseOthers releases the other holders of the same subject that match the filter.
 func (n *node) releaseOthers(held Holding, is func(Holding) bool) {
-	for _, other := range n.table.Where(func(h Holding) bool { return h.ID != held.ID && h.Subject() == held.Subject() && is(h) }) {
+	others := func(h Holding) bool { return h.ID != held.ID && h.Subject() == held.Subject() && is(h) }
+	for _, other := range n.table.InGroup(group{podUID: held.PodUID}, others) {
 		n.release(other.ID)
 	}
 }

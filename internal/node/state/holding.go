@@ -181,6 +181,9 @@ func (h Holding) container() string {
 	return cmp.Or(h.ContainerID, h.ID)
 }
 
+// groups returns the groups to which the holder belongs.
+func (h Holding) groups() [2]group { return [2]group{{podUID: h.PodUID}, {containerID: h.container()}} }
+
 // with returns a copy of a map. If `keep` is true, the copy has the value under the key. Otherwise it lacks the key.
 func with(values map[string]string, key, value string, keep bool) map[string]string {
 	values = maps.Clone(values)

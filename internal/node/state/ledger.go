@@ -17,6 +17,8 @@ type slot struct{ resource, class string }
 // ledger records which holder has which class. It is not safe for concurrent use.
 type ledger struct {
 	holders map[string]Holding
+	// `groups` has the IDs of the holders of each group.
+	groups map[group][]string
 	// `slots` has the owners that occupy a slot of each class. The inner map has the number of holders and reservations
 	// of each owner. An owner occupies one slot of a class, even if this number is above 1. The system default is
 	// missing.
@@ -25,6 +27,9 @@ type ledger struct {
 	reserved map[string]reservation
 }
 
+// group is a pod with its containers and volumes, or a container with its volumes. The other field is empty.
+type group struct{ podUID, containerID string }
+
 type reservation struct {
 	owner qos.Subject
 	slots []slot
@@ -32,7 +37,7 @@ type reservation struct {
 
 // newLedger makes an empty ledger.
 func newLedger() *ledger {
-	return &ledger{holders: map[string]Holding{}, slots: map[slot]classes.Owners{}, reserved: map[string]reservation{}}
+	return &ledger{holders: map[string]Holding{}, groups: map[group][]string{}, slots: map[slot]classes.Owners{}, reserved: map[string]reservation{}}
 }
 
 // Admit adds holders, or replaces those with the same IDs, if all of their classes have free slots. Otherwise it adds
@@ -69,6 +74,9 @@ func (l *ledger) Adopt(h Holding) {
 
 	l.remove(h.ID)
 	l.holders[h.ID] = h
+	for _, g := range h.groups() {
+		l.groups[g] = append(l.groups[g], h.ID)
+	}
 	for _, a := range h.Assignments {
 		if a.Class != classes.SystemDefault {
 			l.occupy(slot{a.Resource, a.Class}, h.Subject())
@@ -134,6 +142,12 @@ func (l *ledger) remove(id string) {
 		return
 	}
 	delete(l.holders, id)
+	for _, g := range h.groups() {
+		l.groups[g] = slices.DeleteFunc(l.groups[g], func(other string) bool { return other == id })
+		if len(l.groups[g]) == 0 {
+			delete(l.groups, g)
+		}
+	}
 	for _, a := range h.Assignments {
 		if a.Class != classes.SystemDefault {
 			l.vacate(slot{a.Resource, a.Class}, h.Subject())
@@ -147,17 +161,31 @@ func (l *ledger) Get(id string) (Holding, bool) {
 	return h, ok
 }
 
-// Where returns the holders for which the function `selected` returns true, sorted by pod, container and ID. It sorts keys, because
-// holders are large.
-func (l *ledger) Where(selected func(Holding) bool) (holders []Holding) {
+// Where returns the holders for which the function `selected` returns true, sorted by pod, container and ID.
+func (l *ledger) Where(selected func(Holding) bool) []Holding {
 	var found []sortKey
 	for _, h := range l.holders {
 		if selected(h) {
-			found = append(found, sortKey{h.PodNamespace, h.PodName, h.PodUID, h.Container, h.ID})
+			found = append(found, h.sortKey())
 		}
 	}
-	slices.SortFunc(found, sortKey.compare)
+	return l.sorted(found)
+}
 
+// InGroup works like Where for the holders of a group. The hooks use it, so that their duration does not depend on the number of containers.
+func (l *ledger) InGroup(g group, selected func(Holding) bool) []Holding {
+	var found []sortKey
+	for _, id := range l.groups[g] {
+		if h := l.holders[id]; selected(h) {
+			found = append(found, h.sortKey())
+		}
+	}
+	return l.sorted(found)
+}
+
+// sorted returns the holders with these keys. It sorts the keys, because holders are large.
+func (l *ledger) sorted(found []sortKey) (holders []Holding) {
+	slices.SortFunc(found, sortKey.compare)
 	holders = slices.Grow(holders, len(found))
 	for _, key := range found {
 		holders = append(holders, l.holders[key.id])
@@ -201,6 +229,10 @@ func (l *ledger) vacate(s slot, owner qos.Subject) {
 
 // sortKey has the fields by which holders are sorted.
 type sortKey struct{ namespace, pod, podUID, container, id string }
+
+func (h Holding) sortKey() sortKey {
+	return sortKey{h.PodNamespace, h.PodName, h.PodUID, h.Container, h.ID}
+}
 
 func (k sortKey) compare(other sortKey) int {
 	return cmp.Or(

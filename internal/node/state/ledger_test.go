@@ -274,6 +274,22 @@ func (m model) compare(l *ledger) error {
 	if got := len(l.Where(func(Holding) bool { return true })); got != len(m) {
 		return fmt.Errorf("%d holders, want %d", got, len(m))
 	}
+	for _, h := range m {
+		var want []string
+		for id, other := range m {
+			if other.PodUID == h.PodUID {
+				want = append(want, id)
+			}
+		}
+		var got []string
+		for _, member := range l.InGroup(group{podUID: h.PodUID}, func(Holding) bool { return true }) {
+			got = append(got, member.ID)
+		}
+		slices.Sort(want)
+		if slices.Sort(got); !slices.Equal(got, want) {
+			return fmt.Errorf("pod %s has holders %q, want %q", h.PodUID, got, want)
+		}
+	}
 	return nil
 }
 
@@ -282,8 +298,8 @@ func (m model) empty(l *ledger) error {
 	for id := range m {
 		l.Release(id)
 	}
-	if len(l.slots) != 0 {
-		return fmt.Errorf("slots without an owner: %v", l.slots)
+	if len(l.slots)+len(l.groups) != 0 {
+		return fmt.Errorf("slots without an owner: %v; groups without a holder: %v", l.slots, l.groups)
 	}
 	return nil
 }
@@ -330,6 +346,31 @@ func FuzzLedger(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestAContainerIsInOneGroupWithItsVolumes also has a pod whose UID is its ID, because the runtime reports no UID.
+func TestAContainerIsInOneGroupWithItsVolumes(t *testing.T) {
+	l := newLedger()
+	for _, h := range []classes.Holder{
+		{ID: "pod", PodUID: "pod"},
+		{ID: "c1", PodUID: "pod", Container: "main"},
+		{ID: "c1:/a", PodUID: "pod", Container: "main", ContainerID: "c1", Volume: "/a"},
+		{ID: "c2", PodUID: "pod", Container: "other"},
+	} {
+		l.Adopt(Holding{Holding: classes.Holding{Holder: h}})
+	}
+
+	for g, want := range map[group][]string{
+		{podUID: "pod"}: {"pod", "c1", "c1:/a", "c2"}, {containerID: "c1"}: {"c1", "c1:/a"}, {containerID: "pod"}: {"pod"},
+	} {
+		var got []string
+		for _, h := range l.InGroup(g, func(Holding) bool { return true }) {
+			got = append(got, h.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the group %v has %q, want %q", g, got, want)
+		}
+	}
 }
 
 func BenchmarkAdmitAndRelease(b *testing.B) {

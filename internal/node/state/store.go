@@ -154,6 +154,12 @@ func (s *View) Where(selected func(Holding) bool) []Holding {
 	return s.node.table.Where(selected)
 }
 
+// InPod works like Where for the holders of a pod.
+func (s *View) InPod(podUID string, selected func(Holding) bool) []Holding {
+	defer s.lock()()
+	return s.node.table.InGroup(group{podUID: podUID}, selected)
+}
+
 // Modify changes a holder. An unknown ID is not an error. The function `change` must not call methods of the store, and
 // must not change the ID or the subject of the holder.
 func (s *Store) Modify(id string, change func(*Holding)) {
