@@ -33,40 +33,37 @@ type decodedField struct {
 // handlers, so a field that a handler reads must be listed here.
 func decodedFields() map[protoreflect.FullName]fieldNumbers {
 	const (
-		pod       = "id name uid namespace labels annotations runtime_handler linux.cgroup_parent pid"
-		container = "id pod_sandbox_id name state annotations CDI_devices mounts.destination mounts.source pid rlimits created_at " +
+		podNames, containerNames = "id name uid namespace", "id name"
+
+		pod       = podNames + " labels annotations runtime_handler linux.cgroup_parent pid"
+		container = containerNames + " pod_sandbox_id state annotations CDI_devices mounts.destination mounts.source pid rlimits created_at " +
 			"linux.devices.path linux.devices.type linux.devices.major linux.devices.minor linux.cgroups_path linux.oom_score_adj " +
 			"linux.io_priority linux.sysctl linux.scheduler linux.rdt.clos_id linux.resources.unified " +
 			"linux.resources.memory.limit linux.resources.cpu.quota linux.resources.cpu.period linux.resources.cpu.shares image.digest"
 	)
 	decoded := map[protoreflect.FullName]fieldNumbers{}
-	read := func(request proto.Message, pods, containers string, others ...string) {
+	// read records that the handler of a request reads the fields of each message.
+	read := func(request proto.Message, fieldsOf map[string]string) {
 		descriptor, fields := request.ProtoReflect().Descriptor(), fieldNumbers{}
-		for path := range strings.FieldsSeq(pod) {
-			fields.add(descriptor, pods+"."+path)
-		}
-		for path := range strings.FieldsSeq(container) {
-			if containers != "" {
-				fields.add(descriptor, containers+"."+path)
+		for message, paths := range fieldsOf {
+			for path := range strings.FieldsSeq(paths) {
+				fields.add(descriptor, strings.TrimPrefix(message+"."+path, "."))
 			}
-		}
-		for _, path := range others {
-			fields.add(descriptor, path)
 		}
 		decoded[descriptor.FullName()] = fields
 	}
 
-	read(&api.SynchronizeRequest{}, "pods", "containers", "more")
-	for _, request := range []proto.Message{
-		&api.StartContainerRequest{}, &api.StopContainerRequest{}, &api.RemoveContainerRequest{}, &api.PostUpdateContainerRequest{},
-	} {
-		read(request, "pod", "container")
+	read(&api.SynchronizeRequest{}, map[string]string{"pods": pod, "containers": container, "": "more"})
+	read(&api.CreateContainerRequest{}, map[string]string{"pod": pod, "container": container + " env=" + classes.CDIVariable})
+	read(&api.StartContainerRequest{}, map[string]string{"pod": pod, "container": container})
+	read(&api.UpdateContainerRequest{}, map[string]string{"pod": podNames, "container": container, "": "linux_resources"})
+	read(&api.ValidateContainerAdjustmentRequest{}, map[string]string{"pod": podNames, "container": containerNames, "": "adjust plugins"})
+	for _, request := range []proto.Message{&api.StopContainerRequest{}, &api.RemoveContainerRequest{}, &api.PostUpdateContainerRequest{}} {
+		read(request, map[string]string{"pod": podNames, "container": containerNames})
 	}
-	read(&api.CreateContainerRequest{}, "pod", "container", "container.env="+classes.CDIVariable)
-	read(&api.UpdateContainerRequest{}, "pod", "container", "linux_resources")
-	read(&api.ValidateContainerAdjustmentRequest{}, "pod", "container", "adjust", "plugins")
-	for _, request := range []proto.Message{&api.RunPodSandboxRequest{}, &api.StopPodSandboxRequest{}, &api.RemovePodSandboxRequest{}} {
-		read(request, "pod", "")
+	read(&api.RunPodSandboxRequest{}, map[string]string{"pod": pod})
+	for _, request := range []proto.Message{&api.StopPodSandboxRequest{}, &api.RemovePodSandboxRequest{}} {
+		read(request, map[string]string{"pod": podNames})
 	}
 	return decoded
 }

@@ -96,25 +96,28 @@ type handled struct {
 	Plugins    []string
 }
 
-type podAndContainer interface {
-	GetPod() *api.PodSandbox
-	GetContainer() *api.Container
-}
-
 func handledOf(request proto.Message) (h handled) {
 	pods, containers := []*api.PodSandbox{}, []*api.Container{}
+	if r, ok := request.(interface{ GetPod() *api.PodSandbox }); ok { // for spans
+		h.Others = append(h.Others, r.GetPod().GetId(), r.GetPod().GetNamespace(), r.GetPod().GetName(), r.GetPod().GetUid())
+	}
+	if r, ok := request.(interface{ GetContainer() *api.Container }); ok {
+		h.Others = append(h.Others, r.GetContainer().GetId(), r.GetContainer().GetName())
+	}
+
 	switch r := request.(type) {
 	case *api.SynchronizeRequest:
 		pods, containers = r.GetPods(), r.GetContainers()
 		h.Others = append(h.Others, fmt.Sprint(r.GetMore()))
-	case podAndContainer:
+	case *api.CreateContainerRequest:
 		pods, containers = append(pods, r.GetPod()), append(containers, r.GetContainer())
-	case interface{ GetPod() *api.PodSandbox }:
+	case *api.StartContainerRequest:
+		pods, containers = append(pods, r.GetPod()), append(containers, r.GetContainer())
+	case *api.RunPodSandboxRequest:
 		pods = append(pods, r.GetPod())
-	}
-	switch r := request.(type) {
 	case *api.UpdateContainerRequest:
 		h.Update, h.Requested = limitsOf(r.GetLinuxResources()), r.GetLinuxResources().GetUnified()
+		h.Described = append(h.Described, described(r.GetContainer()))
 	case *api.ValidateContainerAdjustmentRequest:
 		h.Adjusted = adjusted(r.GetAdjust())
 		for _, p := range r.GetPlugins() {
