@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/runtime/protoiface"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/stack"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -123,6 +124,7 @@ func (s *session) interceptRequest(ctx context.Context, unmarshal ttrpc.Unmarsha
 	if err := s.unanswered.begin(ctx); err != nil {
 		return nil, err
 	}
+	stack.Grow()
 	return method(ctx, func(request any) error {
 		message, ok := request.(proto.Message)
 		if !ok {

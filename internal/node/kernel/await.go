@@ -6,6 +6,8 @@ package kernel
 import (
 	"context"
 	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/stack"
 )
 
 // hookTime limits how long a hook waits for work on which its result does not depend (see Briefly). The limit is short,
@@ -62,6 +64,7 @@ func (w *Worker) begin(call func()) {
 		calls := make(chan func(), 1)
 		w.calls = calls
 		go func() {
+			stack.Grow()
 			for call := range calls {
 				call()
 			}
