@@ -4,8 +4,8 @@
 package nriplugin
 
 import (
-	"bytes"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/containerd/nri/pkg/api"
@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/runtime/protoiface"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/stack"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -23,21 +24,49 @@ import (
 // fieldNumbers lists the protobuf fields that the plugin reads, by field number.
 type fieldNumbers map[protowire.Number]decodedField
 
-// decodedField selects the part of a field that the plugin reads: some of the nested fields, or the texts that begin
-// with a prefix. If both are empty, the plugin reads the whole field.
+// decodedField selects the part of a field that the plugin reads: some of the nested fields, or those texts that begin with one of the
+// prefixes. Of a map, it selects entries by their keys. If both are empty, the plugin reads the whole field.
 type decodedField struct {
-	nested fieldNumbers
-	prefix string
+	nested   fieldNumbers
+	isMap    bool
+	prefixes []string
+}
+
+// reads reports whether the plugin reads a text, or an entry of a map.
+func (d decodedField) reads(content []byte) bool {
+	if d.isMap {
+		content = keyOf(content)
+	}
+	return slices.ContainsFunc(d.prefixes, func(prefix string) bool {
+		return len(content) >= len(prefix) && string(content[:len(prefix)]) == prefix
+	})
+}
+
+// keyOf returns the key of an encoded entry of a map.
+func keyOf(entry []byte) (key []byte) {
+	for len(entry) > 0 {
+		number, kind, length := protowire.ConsumeField(entry)
+		if length < 0 {
+			return nil
+		}
+		if number == 1 && kind == protowire.BytesType {
+			_, _, tag := protowire.ConsumeTag(entry)
+			key, _ = protowire.ConsumeBytes(entry[tag:])
+		}
+		entry = entry[length:]
+	}
+	return key
 }
 
 // decodedFields maps each request of the runtime to the fields that session and its handlers read. All other fields are empty in the
 // handlers, so a field that a handler reads must be listed here.
 func decodedFields() map[protoreflect.FullName]fieldNumbers {
-	const (
-		podNames, containerNames = "id name uid namespace", "id name"
+	const podNames, containerNames = "id name uid namespace", "id name"
+	var (
+		annotations = "annotations=" + strings.Join(append(classes.RequestKeyPrefixes(), state.RecordAnnotation, originalsAnnotation), "|")
 
-		pod       = podNames + " labels annotations runtime_handler linux.cgroup_parent pid"
-		container = containerNames + " pod_sandbox_id state annotations CDI_devices mounts.destination mounts.source pid rlimits created_at " +
+		pod       = podNames + " labels " + annotations + " runtime_handler linux.cgroup_parent pid"
+		container = containerNames + " pod_sandbox_id state " + annotations + " CDI_devices mounts.destination mounts.source pid rlimits created_at " +
 			"linux.devices.path linux.devices.type linux.devices.major linux.devices.minor linux.cgroups_path linux.oom_score_adj " +
 			"linux.io_priority linux.sysctl linux.scheduler linux.rdt.clos_id linux.resources.unified " +
 			"linux.resources.memory.limit linux.resources.cpu.quota linux.resources.cpu.period linux.resources.cpu.shares image.digest"
@@ -69,20 +98,20 @@ func decodedFields() map[protoreflect.FullName]fieldNumbers {
 	return decoded
 }
 
-// add adds a field by its path of names, with "=" and a prefix if the plugin reads only the texts that begin with it. It panics if NRI has
-// no such field, as every test would show.
+// add adds a field by its path of names, with "=" and prefixes, separated by "|", if the plugin reads only the texts or entries that begin
+// with one of them. It panics if NRI has no such field, as every test would show.
 func (f fieldNumbers) add(message protoreflect.MessageDescriptor, path string) {
-	name, rest, nested := strings.Cut(path, ".")
-	name, prefix, _ := strings.Cut(name, "=")
-	field := message.Fields().ByName(protoreflect.Name(name))
-	if !nested {
-		f[field.Number()] = decodedField{prefix: prefix}
-		return
+	path, prefixes, _ := strings.Cut(path, "=")
+	names := strings.Split(path, ".")
+	field := message.Fields().ByName(protoreflect.Name(names[0]))
+	for _, name := range names[1:] {
+		if f[field.Number()].nested == nil {
+			f[field.Number()] = decodedField{nested: fieldNumbers{}}
+		}
+		f = f[field.Number()].nested
+		field = field.Message().Fields().ByName(protoreflect.Name(name))
 	}
-	if f[field.Number()].nested == nil {
-		f[field.Number()] = decodedField{nested: fieldNumbers{}}
-	}
-	f[field.Number()].nested.add(field.Message(), rest)
+	f[field.Number()] = decodedField{isMap: field.IsMap(), prefixes: strings.Split(prefixes, "|")}
 }
 
 // pick appends to `dst` those fields of an encoded message that `f` lists. `dst` may begin at the address of the message and
@@ -103,7 +132,7 @@ func (f fieldNumbers) pick(dst, message []byte) ([]byte, error) {
 		message = message[len(field):]
 		content, _ := protowire.ConsumeBytes(field[tag:]) // nil if the field has another type
 		switch {
-		case !listed || !bytes.HasPrefix(content, []byte(read.prefix)):
+		case !listed, read.nested == nil && !read.reads(content):
 		case read.nested == nil || kind != protowire.BytesType:
 			dst = append(dst, field...)
 		default:

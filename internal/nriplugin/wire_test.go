@@ -6,6 +6,7 @@ package nriplugin
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
@@ -24,12 +25,12 @@ func FuzzPick(f *testing.F) {
 	whole := &api.SynchronizeRequest{
 		Pods: []*api.PodSandbox{{
 			Id: "sandbox", Name: "web", Uid: "uid", Namespace: "default", Pid: 7, RuntimeHandler: "runc", Ips: []string{"10.0.0.1"},
-			Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"a": "b"},
+			Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"a": "b", classes.PodKey: "rdt=gold"},
 			Linux: &api.LinuxPodSandbox{CgroupParent: "/kubepods", CgroupsPath: "/kubepods/x"},
 		}},
 		Containers: []*api.Container{{
 			Id: "container", PodSandboxId: "sandbox", Name: "main", State: api.ContainerState_CONTAINER_RUNNING, Pid: 8, CreatedAt: 9,
-			Annotations: map[string]string{"c": "d"}, Env: []string{"A=B"}, Args: []string{"/bin/true"},
+			Annotations: map[string]string{"c": "d", state.RecordAnnotation: "[]"}, Env: []string{"A=B"}, Args: []string{"/bin/true"},
 			Mounts: []*api.Mount{{Source: "/"}, {Source: "/pods/uid/volumes/y", Destination: "/y/", Options: []string{"rbind"}}},
 			Linux: &api.LinuxContainer{
 				CgroupsPath: "/kubepods/x/y",
@@ -70,6 +71,7 @@ func FuzzPick(f *testing.F) {
 			if i < len(want.GetPods()) {
 				pod, gotPod = want.GetPods()[i], got.GetPods()[i]
 			}
+			pod.Annotations, c.Annotations = requests(pod.GetAnnotations()), requests(c.GetAnnotations())
 			if diff := cmp.Diff(containerOf(pod, c), containerOf(gotPod, got.GetContainers()[i])); diff != "" {
 				t.Error(diff)
 			}
@@ -81,6 +83,22 @@ func FuzzPick(f *testing.F) {
 			}
 		}
 	})
+}
+
+// requests returns the annotations that the plugin reads.
+func requests(annotations map[string]string) map[string]string {
+	var read map[string]string
+	for key, value := range annotations {
+		for _, prefix := range append(classes.RequestKeyPrefixes(), state.RecordAnnotation, originalsAnnotation) {
+			if strings.HasPrefix(key, prefix) {
+				if read == nil {
+					read = map[string]string{}
+				}
+				read[key] = value
+			}
+		}
+	}
+	return read
 }
 
 // handled is what the handlers read of a request.
@@ -160,6 +178,9 @@ func filled(field protoreflect.FieldDescriptor, value protoreflect.Value) protor
 	case protoreflect.MessageKind:
 		fill(value.Message())
 	case protoreflect.StringKind:
+		if field.Name() == "key" {
+			return protoreflect.ValueOfString(classes.PodKey)
+		}
 		return protoreflect.ValueOfString("/" + string(field.Name()))
 	case protoreflect.BoolKind:
 		return protoreflect.ValueOfBool(true)

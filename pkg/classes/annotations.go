@@ -76,6 +76,15 @@ func isContainerRequest(key string) bool {
 	return strings.HasPrefix(key, AllocatedKeyPrefix) || slices.ContainsFunc(all[:], func(f family) bool { return key == f.cri })
 }
 
+// RequestKeyPrefixes returns prefixes of the keys of all annotations that Resolve reads.
+func RequestKeyPrefixes() []string {
+	prefixes := []string{PodKey, ContainerKeyPrefix, VolumeKeyPrefix, AllocatedKeyPrefix}
+	for _, f := range families() {
+		prefixes = append(prefixes, f.cri, f.kep.container, f.kep.pod, f.runtime.container, f.runtime.pod)
+	}
+	return prefixes
+}
+
 // maxPairsLength is the maximum length, in bytes, of an annotation's value. It is enough for about fifty pairs with the
 // longest names.
 const maxPairsLength = 16 << 10
