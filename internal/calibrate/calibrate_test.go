@@ -157,6 +157,7 @@ func TestAnErrorOfTheDiskEndsTheCalibration(t *testing.T) {
 	})
 }
 
+// TestTheProgressHasTheStepsAndTheTimeLeft has 4 steps of 10 s. The first progress is reported after 500 ms.
 func TestTheProgressHasTheStepsAndTheTimeLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20}

@@ -46,8 +46,8 @@ func TestPodsAreConvertedToClaims(t *testing.T) {
 	}
 }
 
-// TestClaimsAreObjectsOfKubernetes decodes the pods and the templates without unknown fields, as the API server does.
-func TestClaimsAreObjectsOfKubernetes(t *testing.T) {
+// TestConvertedClaimsHaveNoUnknownFields decodes the pods and the templates without unknown fields, as the API server does.
+func TestConvertedClaimsHaveNoUnknownFields(t *testing.T) {
 	result, err := convertToClaims(string(read(t, "testdata/claims/pods.in.yaml")), known())
 	if err != nil {
 		t.Fatal(err)

@@ -206,6 +206,7 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 	}
 }
 
+// TestSetDoesNotNeedASlotThatTheContainerHas uses class gold, both slots of which are in use.
 func TestSetDoesNotNeedASlotThatTheContainerHas(t *testing.T) {
 	r := newSetRig(t, goldPod())
 	r.holds(t, "main=gold")

@@ -150,6 +150,7 @@ func TestAVolumeKeepsItsClassWhenThePluginRestarts(t *testing.T) {
 	}
 }
 
+// TestAVolumeTakesItsSlotWhenTheContainerStarts uses class rare, which has one slot.
 func TestAVolumeTakesItsSlotWhenTheContainerStarts(t *testing.T) {
 	f, _ := newVolumeFixture(t)
 	c1, c2 := withVolumes("c1", "/data=rare"), withVolumes("c2", "/data=rare")

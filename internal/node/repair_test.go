@@ -322,6 +322,8 @@ func TestAPodThatCouldNotBeVerifiedIsVerifiedAgain(t *testing.T) {
 	}
 }
 
+// TestThreadsThatCannotBeMovedAreLoggedOnce has two failures, a success and a failure. The second failure is not
+// logged, because the first one was.
 func TestThreadsThatCannotBeMovedAreLoggedOnce(t *testing.T) {
 	f := newFixture(t)
 	var log strings.Builder

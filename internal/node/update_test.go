@@ -168,6 +168,8 @@ func TestAnUpdateWaitsForASlowRuntime(t *testing.T) {
 	})
 }
 
+// TestAnUpdateThatTheRuntimeMakesTooLateIsUndone uses a runtime that makes the change after the update has returned an
+// error. Repair then restores the former class.
 func TestAnUpdateThatTheRuntimeMakesTooLateIsUndone(t *testing.T) {
 	for _, class := range []string{"slow", classes.SystemDefault} {
 		late(t, class, 90*time.Second, func(t *testing.T, f *fixture, runtime *lateRuntime) {

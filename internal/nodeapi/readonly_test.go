@@ -169,7 +169,8 @@ func TestTheReadOnlySocketTakesFewRequestsASecond(t *testing.T) {
 	}
 }
 
-// TestReportsOfEnforcementHaveALimitOfTheirOwn uses up the requests, then the reports.
+// TestReportsOfEnforcementHaveALimitOfTheirOwn uses up the requests, then the reports. A burst of 200 reports is
+// allowed.
 func TestReportsOfEnforcementHaveALimitOfTheirOwn(t *testing.T) {
 	r := newReadOnly(t)
 	client := qosv1alpha1.NewNodeQOSClient(r.read)

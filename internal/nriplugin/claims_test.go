@@ -175,6 +175,7 @@ func TestAClaimWithAClassThatDoesNotExistChangesNothing(t *testing.T) {
 	r.wantPodLimits(t, id, silver)
 }
 
+// TestAVolumeWhoseClaimHasAMissingClassIsNotReported requests class lead, which is not a class of claimClasses.
 func TestAVolumeWhoseClaimHasAMissingClassIsNotReported(t *testing.T) {
 	r := newVolumeRig(t)
 	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("lead")})

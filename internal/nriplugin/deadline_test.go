@@ -115,7 +115,7 @@ func TestHooksDoNotWaitForCallsThatHangInTheKernel(t *testing.T) {
 			t.Errorf("after the update, the container is in class %q, want solo", got)
 		}
 	})
-	t.Run("what follows a synchronization", func(t *testing.T) {
+	t.Run("the check of containers after a synchronization", func(t *testing.T) {
 		r := newRig(t)
 		r.mustRun(t, r.pod(t, "running", "test.example/cache=gold"))
 		reached, _ := r.stick(t, "observe")

@@ -71,6 +71,7 @@ func (r *machineRig) wantIdle(t *testing.T, idle, weight string) {
 	}
 }
 
+// TestAPodThatLeavesAnIdleClassGetsItsWeightBack uses a pod to which the kubelet gave the CPU weight 79.
 func TestAPodThatLeavesAnIdleClassGetsItsWeightBack(t *testing.T) {
 	for name, before := range map[string]func(*machineRig){
 		"at once":                       func(*machineRig) {},

@@ -135,6 +135,7 @@ func TestTheValuesOfAClassAreRelativeToWhatTheKubeletRequests(t *testing.T) {
 	}
 }
 
+// TestAResizeWritesTheClassAndNotTheValueOfTheKubelet uses class tight, whose memory.high is 80% of the memory limit.
 func TestAResizeWritesTheClassAndNotTheValueOfTheKubelet(t *testing.T) {
 	r := newMemoryRig(t, nriruntime.Options{})
 	id := r.runWithMemory(t, memoryQoS+"=tight")

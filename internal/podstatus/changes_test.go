@@ -49,12 +49,12 @@ func TestClassChangesBetweenTwoStates(t *testing.T) {
 		after *qosv1alpha1.ContainerAssignments
 		want  string
 	}{
-		{"another class is one", ctr("main", "1", has("k8s.io/rdt", "silver", container), has("k8s.io/blockio", "", none)), "main: k8s.io/rdt gold -> silver"},
-		{"to the system default is one", ctr("main", "1", has("k8s.io/rdt", "", none)), "main: k8s.io/rdt gold -> system default"},
-		{"two of a container are in one message", ctr("main", "1", has("k8s.io/rdt", "silver", container), has("k8s.io/blockio", "fast", container)), "main: k8s.io/rdt gold -> silver, k8s.io/blockio system default -> fast"},
-		{"another source of the same class is none", ctr("main", "1", has("k8s.io/rdt", "gold", allocated)), ""},
-		{"another container of the name is none", ctr("main", "2", has("k8s.io/rdt", "silver", container)), ""},
-		{"a resource that came or went is none", ctr("main", "1", has("vendor.example/new", "a", container)), ""},
+		{"another class is a change", ctr("main", "1", has("k8s.io/rdt", "silver", container), has("k8s.io/blockio", "", none)), "main: k8s.io/rdt gold -> silver"},
+		{"the system default is a change", ctr("main", "1", has("k8s.io/rdt", "", none)), "main: k8s.io/rdt gold -> system default"},
+		{"two changes of a container are in one message", ctr("main", "1", has("k8s.io/rdt", "silver", container), has("k8s.io/blockio", "fast", container)), "main: k8s.io/rdt gold -> silver, k8s.io/blockio system default -> fast"},
+		{"another source of the same class is no change", ctr("main", "1", has("k8s.io/rdt", "gold", allocated)), ""},
+		{"another container of the same name is no change", ctr("main", "2", has("k8s.io/rdt", "silver", container)), ""},
+		{"a resource that is new or gone is no change", ctr("main", "1", has("vendor.example/new", "a", container)), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string

@@ -86,7 +86,8 @@ func podWithClaims(meta metav1.ObjectMeta) *corev1.Pod {
 	return pod
 }
 
-// TestTheFirstMountOfEachClaimIsKept uses a pod with more mounts than can have limits, and the second claim as the last one.
+// TestTheFirstMountOfEachClaimIsKept uses a pod with 41 mounts, of which 32 can have limits. The last mount is that of
+// the second claim. Another pod has 2 mounts.
 func TestTheFirstMountOfEachClaimIsKept(t *testing.T) {
 	const second = "volumes: [{name: second, persistentVolumeClaim: {claimName: second}}, {name: data,"
 	text := strings.Replace(podOf("a", "u9", append(paths(40), "/last")...), "volumes: [{name: data,", second, 1)

@@ -60,6 +60,8 @@ func TestManyNamespacesWithManyPodsLeaveRoomForAnother(t *testing.T) {
 	})
 }
 
+// TestAPodWithManyLimitsHasOneEventThatNamesSomeOfThem has 50 pods, each with 400 limits that no node offers. Only 8
+// limits of a pod are checked, and the event names 3 of them.
 func TestAPodWithManyLimitsHasOneEventThatNamesSomeOfThem(t *testing.T) {
 	const want = "Warning QOSClassNotOffered : no node offers qos.noderesource.dev/rdt.x0000, qos.noderesource.dev/rdt.x0001, " +
 		"qos.noderesource.dev/rdt.x0002 and 5 more, so the pod waits; 392 more of its limits were not checked; " +

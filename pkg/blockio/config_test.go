@@ -124,7 +124,7 @@ Classes:
 	}
 }
 
-func TestEveryFieldOfGoresctrlIsKnown(t *testing.T) {
+func TestEveryFieldOfAClassOfGoresctrlIsAccepted(t *testing.T) {
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[goresctrl.DevicesParameters]()) {
 		if _, err := parseConfig("Classes: {a: [{" + field.Name + ": }]}"); err != nil {
 			t.Error(err)

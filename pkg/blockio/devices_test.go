@@ -20,6 +20,8 @@ import (
 
 func linked() *simcgroup.Machine { return iotest.AddLinks(disks(simcgroup.New())) }
 
+// TestLaterItemsOverrideEarlierOnes has a disk, 8:0, that both items match, and a disk, 8:16, that only the first one
+// matches.
 func TestLaterItemsOverrideEarlierOnes(t *testing.T) {
 	f := newFixture(t, linked(), classes.ContainerScope).apply(`
 Classes:

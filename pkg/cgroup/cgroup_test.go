@@ -123,7 +123,7 @@ func TestAMachineWithoutCgroupsHasNoIOController(t *testing.T) {
 	}
 }
 
-func TestAV2TreeWithoutIOHasNoIOController(t *testing.T) {
+func TestATreeWhoseControllersCannotBeReadHasNoIOController(t *testing.T) {
 	m := simcgroup.New()
 	m.Inject(simcgroup.Fault{Op: "read", File: "cgroup.controllers", Err: syscall.EIO})
 	if _, _, err := detect(t, m).IORoot(); !errors.Is(err, ErrNoIO) {

@@ -70,7 +70,7 @@ func TestProcessesOutsideThePIDNamespaceAreSkipped(t *testing.T) {
 	}
 }
 
-func TestProcCgroup(t *testing.T) {
+func TestTheCgroupOfAHierarchyIsReadFromProc(t *testing.T) {
 	const hybrid = "4:blkio:/a\n3:cpu,cpuacct:/b\n1:name=systemd:/c\n0::/d\n"
 	for want, h := range map[string]hierarchy{
 		"/a": {version: 1, controllers: []string{"blkio"}}, "/b": {version: 1, controllers: []string{"cpu", "cpuacct"}},

@@ -44,7 +44,8 @@ func assignedTo(t *testing.T, fsys *sim.FS, groups ...string) (texts []string) {
 
 func inGold(id string) string { return "qos-gold/mon_groups/qos-" + id }
 
-// TestContainersWithoutABandwidthCounterAreReported has 6 counters in each L3. The root group keeps its two, and two classes have one each.
+// TestContainersWithoutABandwidthCounterAreReported has 6 counters in each L3. The root group keeps its two, and two
+// classes have one each, so 2 are left for the containers.
 func TestContainersWithoutABandwidthCounterAreReported(t *testing.T) {
 	fsys, b, containers := newCounted(t, 6, 4)
 	want := func(monitored, missing int) {

@@ -29,6 +29,8 @@ func TestAFaultAtAnyOperationIsRolledBack(t *testing.T) {
 	}
 }
 
+// faultAtAnyOperation lets one operation after the other fail. If `late` is true, the operation takes effect before it
+// fails.
 func faultAtAnyOperation(t *testing.T, spec sim.Spec, late bool) {
 	from := "options: {mb: {optional: true}}" + twoPartitions
 	to := "options: {mb: {optional: true}}" + others

@@ -201,7 +201,7 @@ func TestAnUninstallThatResetsClassesReplacesTheClassFilesOfAllPools(t *testing.
 	}
 }
 
-func TestPoolsThatANodeCouldFitAlikeAreRefused(t *testing.T) {
+func TestTwoPoolsThatFitTheSameNodeEquallyWellAreRefused(t *testing.T) {
 	const remedy = "neither pool is more specific; give one of them all nodeLabels of the other and one more, or add a pool with exactly these labels"
 	for name, test := range map[string]struct {
 		pools
@@ -210,7 +210,7 @@ func TestPoolsThatANodeCouldFitAlikeAreRefused(t *testing.T) {
 		"different labels": {pools{"a": {"kind": "large"}, "b": {"disk": "nvme"}}, "disk=nvme, kind=large"},
 		"the same labels":  {pools{"a": {"kind": "large"}, "b": {"kind": "large"}}, "kind=large"},
 		"some in common":   {pools{"a": {"kind": "large", "zone": "a"}, "b": {"kind": "large", "disk": "nvme"}}, "disk=nvme, kind=large, zone=a"},
-		"the third is more specific than both need": {
+		"a third pool needs more labels than both together": {
 			pools{"a": {"kind": "large"}, "b": {"disk": "nvme"}, "c": {"kind": "large", "disk": "nvme", "zone": "a"}}, "disk=nvme, kind=large"},
 	} {
 		t.Run(name, func(t *testing.T) {

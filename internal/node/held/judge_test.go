@@ -184,6 +184,8 @@ func TestLimitNotHeldEndsAfterAWindowWithoutValues(t *testing.T) {
 	wantReason(t, r.shows(rate(), nil), qos.ReasonReached)
 }
 
+// TestALongPauseBeginsANewWindow has pauses of an hour. Even a use of 5000 MB/s is not compared with the limit of 10
+// MB/s before the window after the pause is complete.
 func TestALongPauseBeginsANewWindow(t *testing.T) {
 	r := newRig()
 	for range 6 {

@@ -43,6 +43,7 @@ func TestRMIDsStayInLimboUntilTheyAreDrained(t *testing.T) {
 	}
 }
 
+// TestLimboDrainsWhileUnmounted creates a group again. Without the drain, both RMIDs would still be in limbo.
 func TestLimboDrainsWhileUnmounted(t *testing.T) {
 	f := limboFS()
 	err := errors.Join(f.Mkdir(resctrl.MountPoint+"/g"), f.Mkdir(resctrl.MountPoint+"/h"))

@@ -73,6 +73,8 @@ func (s *Site) toSilver(t *testing.T, uid string) error {
 	return err
 }
 
+// TestAKilledPluginWritesNothingMoreAndTheNextOneRecovers kills the plugin at its second write, which moves a thread.
+// If `late` is true, the write takes effect before the kill.
 func TestAKilledPluginWritesNothingMoreAndTheNextOneRecovers(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		s := newSite(t)
