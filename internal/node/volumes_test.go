@@ -57,6 +57,8 @@ func TestAContainerThatWasCreatedBeforeDoesNotStartWithAVolumeOfUnknownClass(t *
 	}
 }
 
+// TestVolumesOfARefusedStartAreEnforcedIfTheContainerRuns uses a container that continues to run although its start was
+// refused. Kill does not end it.
 func TestVolumesOfARefusedStartAreEnforcedIfTheContainerRuns(t *testing.T) {
 	f, volumes := newVolumeFixture(t)
 	c := withVolumes("c1", "/data=gold")

@@ -38,8 +38,8 @@ func TestVolumesThatAreLeftOutAreReported(t *testing.T) {
 	}
 }
 
-// TestAVolumeOfAFullNodeIsNotReplacedByAnother has more volumes than the object of a node has room for. A volume that
-// was in the object stays, although others precede it.
+// TestAVolumeOfAFullNodeIsNotReplacedByAnother has 1025 volumes, and the object of a node has at most 1000. A volume
+// that was in the object stays, although others precede it.
 func TestAVolumeOfAFullNodeIsNotReplacedByAnother(t *testing.T) {
 	objects, pods := read(t, podsWithMounts(41, paths(25)...))
 	before := nodeqosv1alpha1.NodeQOSResourcesSpec{Volumes: []nodeqosv1alpha1.ClaimedVolume{{PodUID: "u040", Container: "main", Path: "/data/20"}}}

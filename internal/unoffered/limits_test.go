@@ -83,6 +83,8 @@ func TestAPodWithManyLimitsHasOneEventThatNamesSomeOfThem(t *testing.T) {
 	})
 }
 
+// TestNamespacesTakeTurns has 50 waiting pods in one namespace, and one in another. The first report writes 10 events,
+// and one of them is for the other namespace.
 func TestNamespacesTakeTurns(t *testing.T) {
 	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
 		for i := range 50 {

@@ -147,8 +147,8 @@ func TestTotalsContinueWhenACounterIsAssignedAgain(t *testing.T) {
 	want(50.0, 50)
 }
 
-// TestContainersTakeTurnsWithACounter uses one counter for three containers. Each gets it in turn. Its values tell for
-// how many seconds it was counted.
+// TestContainersTakeTurnsWithACounter has one counter for three containers, because the root group and two classes use
+// 4 of 5. Each container gets it in turn. Its values tell for how many seconds it was counted.
 func TestContainersTakeTurnsWithACounter(t *testing.T) {
 	spec := sim.AMDSpec()
 	spec.Counters, spec.Domains = 5, []int{0}

@@ -73,7 +73,7 @@ func (c *twoClasses) want(t *testing.T, when string, gold, bronze int) {
 }
 
 // TestRMIDsAreSharedBetweenClasses has a class whose containers have all RMIDs, and another class whose containers
-// start later.
+// start later. In each round, at most 4 containers lose their RMID.
 func TestRMIDsAreSharedBetweenClasses(t *testing.T) {
 	c := newTwoClasses(t, sim.IntelSpec(), 12, 20)
 	c.round(t)

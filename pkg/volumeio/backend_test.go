@@ -258,6 +258,7 @@ func TestAVolumeWhoseClassMayNotLimitSharedDisksDoesNotLimitOne(t *testing.T) {
 	v.want(podMax, "8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
 }
 
+// TestAConfigurationThatIsNotAppliedChangesNoLimits makes another backend, and applies no configuration to it.
 func TestAConfigurationThatIsNotAppliedChangesNoLimits(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw"))
 	v.holdPod()

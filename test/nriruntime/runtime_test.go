@@ -300,7 +300,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-func TestParallelCreations(t *testing.T) {
+func TestOfParallelCreationsOnlyTheAdmittedSucceed(t *testing.T) {
 	admitted := 0 // guarded by the runtime's lock around hooks
 	r, p := newRuntime(t, nriruntime.Options{}), &plugin{create: func(*api.PodSandbox, *api.Container) (*api.ContainerAdjustment, error) {
 		if admitted == 5 {

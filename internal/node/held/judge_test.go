@@ -144,6 +144,7 @@ func TestLimitNotHeldEndsWhenTheContainerEnds(t *testing.T) {
 	wantReason(t, r.uses(rate(), nil), qos.ReasonReached)
 }
 
+// TestAReachedLimitSaysHowLongTheHolderWaited uses holder b, which waits for half of each interval.
 func TestAReachedLimitSaysHowLongTheHolderWaited(t *testing.T) {
 	r := newRig()
 	r.uses(rate(), map[string]float64{"b": 10})
