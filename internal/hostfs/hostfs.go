@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,7 +31,7 @@ func (r Root) path(path string) string {
 	if mayBeUnclean(path) {
 		path = filepath.Clean(path)
 	}
-	return strings.TrimSuffix(string(r), "/") + path
+	return r.prefix() + path
 }
 
 // mayBeUnclean reports whether filepath.Clean may change an absolute path. It is faster than filepath.Clean.
@@ -46,28 +47,28 @@ const maxFile = 8 << 20
 // polled, os.ReadFile would also add each cgroup file to the poller of the Go runtime (epoll). If the file is larger
 // than maxFile, the error wraps EFBIG.
 func (r Root) ReadFile(path string) ([]byte, error) {
-	path = r.path(path)
-	fd, err := open(path, unix.O_RDONLY)
+	fd, err := r.open(path, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 
-	data, err := readAll(fd)
+	data, err := readAll(fd, strings.HasPrefix(path, "/sys/"))
 	if err != nil {
-		err = &fs.PathError{Op: "read", Path: path, Err: err}
+		err = &fs.PathError{Op: "read", Path: r.path(path), Err: err}
 	}
 	return data, errors.Join(err, unix.Close(fd))
 }
 
-// readAll returns the content of a file. Most files are short, so it first reads into memory on the stack.
-func readAll(fd int) ([]byte, error) {
+// readAll returns the content of a file. Most files are short, so it first reads into memory on the stack. A read that does not fill this
+// memory has read the whole file if the file is in /sys: there, the kernel makes the content at once, or in parts of a few bytes that fill a
+// page. In /proc, a part can be longer than a page, and ends the read before it (seq_read_iter in fs/seq_file.c).
+func readAll(fd int, inSys bool) ([]byte, error) {
 	var short [512]byte
 	for length := 0; length < len(short); {
 		n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, short[length:]) })
-		if n <= 0 || err != nil {
+		if length += max(n, 0); n <= 0 || err != nil || inSys && length < len(short) {
 			return bytes.Clone(short[:length]), err
 		}
-		length += n
 	}
 
 	data := append(make([]byte, 0, 2*len(short)), short[:]...)
@@ -87,12 +88,11 @@ func readAll(fd int) ([]byte, error) {
 
 // Open opens a file that is too large for ReadFile, or of which only the beginning is needed. The caller must close it.
 func (r Root) Open(path string) (io.ReadCloser, error) {
-	path = r.path(path)
-	fd, err := open(path, unix.O_RDONLY)
+	fd, err := r.open(path, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	return &file{fd, path}, nil
+	return &file{fd, r.path(path)}, nil
 }
 
 // File is a file that is open for reads and writes.
@@ -105,12 +105,11 @@ type File = interface {
 // OpenForUpdate opens an existing file for reads and writes of a kernel file. The caller must close it. Each ReadAt and WriteAt is one
 // system call. ReadAt returns io.EOF if it reads less than was asked for. Like WriteFile, WriteAt does not truncate the file.
 func (r Root) OpenForUpdate(path string) (File, error) {
-	path = r.path(path)
-	fd, err := open(path, unix.O_RDWR)
+	fd, err := r.open(path, unix.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
-	return &file{fd, path}, nil
+	return &file{fd, r.path(path)}, nil
 }
 
 // file is an open file. Like ReadFile, it does not use the poller of the Go runtime.
@@ -150,21 +149,20 @@ func (f *file) Close() error { return unix.Close(f.fd) }
 
 // Exists returns false if a file does not exist. If another error occurs, it returns true.
 func (r Root) Exists(path string) bool {
-	_, err := ignoringEINTR(func() (int, error) { return 0, unix.Access(r.path(path), unix.F_OK) })
+	_, err := r.call(unix.SYS_FACCESSAT, path, unix.F_OK)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // WriteFile writes data to an existing file with one write(2), as kernel files require. It neither creates nor
 // truncates the file. If only a part of the data is written, WriteFile fails. Errors wrap the kernel's errno.
 func (r Root) WriteFile(path string, data []byte) error {
-	path = r.path(path)
-	fd, err := open(path, unix.O_WRONLY)
+	fd, err := r.open(path, unix.O_WRONLY)
 	if err != nil {
 		return err
 	}
 
 	n, err := ignoringEINTR(func() (int, error) { return unix.Write(fd, data) })
-	return errors.Join(writeError(path, n, len(data), err), unix.Close(fd))
+	return errors.Join(writeError(r.path(path), n, len(data), err), unix.Close(fd))
 }
 
 // writeError returns the error of a write that has written `n` bytes. If it has written only a part, this is an error as well.
@@ -178,13 +176,36 @@ func writeError(path string, n, length int, err error) error {
 	return nil
 }
 
-func open(path string, flags int) (fd int, err error) {
-	fd, err = ignoringEINTR(func() (int, error) { return unix.Open(path, flags|unix.O_CLOEXEC, 0) })
+func (r Root) open(path string, flags int) (fd int, err error) {
+	fd, err = r.call(unix.SYS_OPENAT, path, flags|unix.O_CLOEXEC|unix.O_LARGEFILE)
 	if err != nil {
-		return 0, &fs.PathError{Op: "open", Path: path, Err: err}
+		return 0, &fs.PathError{Op: "open", Path: r.path(path), Err: err}
 	}
 	return fd, nil
 }
+
+// call makes a system call with a path. It makes the path on the stack: the plugin opens so many files that their paths would be a large
+// part of its garbage.
+func (r Root) call(number uintptr, path string, argument int) (int, error) {
+	if strings.ContainsRune(path, 0) {
+		return 0, unix.EINVAL
+	}
+	if !filepath.IsAbs(path) || mayBeUnclean(path) {
+		path = r.path(path)[len(r.prefix()):]
+	}
+	var short [512]byte
+	text := append(append(append(short[:0], r.prefix()...), path...), 0)
+	cwd := unix.AT_FDCWD
+	return ignoringEINTR(func() (int, error) {
+		result, _, errno := unix.Syscall6(number, uintptr(cwd), uintptr(unsafe.Pointer(&text[0])), uintptr(argument), 0, 0, 0)
+		if errno != 0 {
+			return 0, errno
+		}
+		return int(result), nil
+	})
+}
+
+func (r Root) prefix() string { return strings.TrimSuffix(string(r), "/") }
 
 func ignoringEINTR(call func() (int, error)) (int, error) {
 	for {

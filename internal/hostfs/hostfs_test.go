@@ -59,6 +59,15 @@ func TestFilesAreReadToTheirEnd(t *testing.T) {
 	}
 }
 
+func TestAPathMayBeLongAndHasNoNUL(t *testing.T) {
+	long := strings.Repeat("/"+strings.Repeat("d", 200), 4)
+	root := host(t, map[string]string{long: "x", "/sys/a": "y"})
+	root.wantFile(t, long, "x")
+	if data, err := root.ReadFile("/sys/a\x00b"); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("got %q, %v; want EINVAL", data, err)
+	}
+}
+
 func TestAFileThatIsTooLargeIsNotRead(t *testing.T) {
 	root := host(t, map[string]string{"/max": strings.Repeat("x", maxFile), "/larger": strings.Repeat("x", maxFile+1)})
 	if data, err := root.ReadFile("/max"); err != nil || len(data) != maxFile {
