@@ -50,6 +50,7 @@ const root = "/sys/fs/cgroup"
 // unavailable returns the reason why this machine cannot have the classes.
 func (b *Backend) unavailable(all map[string]class) error {
 	var has []string
+	var groups map[string][]string
 	for _, name := range sortedKeys(all) {
 		for _, p := range all[name] {
 			f := fileOf(p.setting)
@@ -66,13 +67,13 @@ func (b *Backend) unavailable(all map[string]class) error {
 				if err != nil {
 					return fmt.Errorf("list the cgroup controllers: %w", err)
 				}
-				has = strings.Fields(string(data))
+				has, groups = strings.Fields(string(data)), b.opts.topGroups()
 			}
 			switch {
 			case !slices.Contains(has, f.controller):
 				return &classes.Unavailable{Reason: "NoController", Message: fmt.Sprintf("%s, and this machine has no %s controller; "+
 					"boot without cgroup_disable=%s", sets, f.controller, f.controller)}
-			case b.lacks(f):
+			case b.lacks(f, groups):
 				return &classes.Unavailable{Reason: "NoFile", Message: fmt.Sprintf("%s, and this kernel has no file %s; boot %s, or remove the property",
 					sets, f.file, f.needs)}
 			}
@@ -84,15 +85,30 @@ func (b *Backend) unavailable(all map[string]class) error {
 // lacks reports whether the kernel does not have a file. It looks at the cgroups below the root that have the file's
 // controller, because the root never has such files. If there are no such cgroups, this is unknown, and lacks returns
 // false.
-func (b *Backend) lacks(f cgroupFile) bool {
-	if found, _ := b.opts.FS.Glob(path.Join(root, "*", f.file)); len(found) > 0 {
-		return false
+func (b *Backend) lacks(f cgroupFile, groups map[string][]string) bool {
+	lacking := false
+	for dir, controllers := range groups {
+		if !slices.Contains(controllers, f.controller) {
+			continue
+		}
+		if found, _ := b.opts.FS.Glob(path.Join(dir, f.file)); len(found) > 0 {
+			return false
+		}
+		lacking = true
 	}
-	lists, _ := b.opts.FS.Glob(path.Join(root, "*", "cgroup.controllers"))
-	return slices.ContainsFunc(lists, func(file string) bool {
-		has, err := b.opts.read(file)
-		return err == nil && slices.Contains(strings.Fields(has), f.controller)
-	})
+	return lacking
+}
+
+// topGroups returns the controllers of the cgroups below the root, by directory.
+func (o Options) topGroups() map[string][]string {
+	groups := map[string][]string{}
+	names, _ := o.FS.Glob(path.Join(root, "*")) // a pattern that goes on would list these cgroups, which can have thousands of others
+	for _, dir := range names {
+		if has, err := o.read(path.Join(dir, "cgroup.controllers")); err == nil {
+			groups[dir] = strings.Fields(has)
+		}
+	}
+	return groups
 }
 
 // checkLimits reports a limit of open files that the kernel refuses at the start of each container.
