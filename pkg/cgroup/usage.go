@@ -24,7 +24,7 @@ type UsageFile struct {
 // such as pressure stall information with the kernel parameter psi=0. If nothing was read, it returns the error of `find` as well: the
 // cgroup may have been removed meanwhile. With an error, the reading has the values that could be read.
 func ReadUsage(from FileReader, dir string, files []UsageFile, find func() error) (classes.Reading, error) {
-	reading := make(classes.Reading, 3*len(files))
+	reading := make(classes.Reading, 2*len(files))
 	var problems []error
 	for _, file := range files {
 		data, err := from.ReadFile(dir + "/" + file.Name)

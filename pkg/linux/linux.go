@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -51,7 +52,7 @@ func Kind(opts Options) classes.Kind {
 		Parse:    ParseConfig,
 		Measures: measures(),
 		New: func(resource string, scope classes.Scope) classes.Backend {
-			b := &Backend{opts: opts, scope: scope, pods: pods, log: opts.Log.With("resource", resource)}
+			b := &Backend{opts: opts, scope: scope, pods: pods, usage: usageFiles(), log: opts.Log.With("resource", resource)}
 			b.live.Store(&snapshot{})
 			return b
 		},
@@ -66,6 +67,8 @@ type Backend struct {
 	live  atomic.Pointer[snapshot]
 	// `pods` has the values of pods' cgroups before their classes. All backends of the kind share it.
 	pods *podRecords
+	// usage has the files that show how properties are used. It does not change.
+	usage map[string][]cgroup.UsageFile
 	// stalls has the containers at memory.high. A round begins with Repair.
 	stalls stalls
 }

@@ -84,7 +84,7 @@ func (b *Backend) Promises(target classes.Holder, class string) (promises []clas
 
 // MeasureHolder implements classes.HolderMeter. It reads only the files that belong to properties of live classes.
 func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (classes.Reading, error) {
-	files := b.live.Load().usageFiles()
+	files := b.live.Load().filesOf(b.usage)
 	if len(files) == 0 {
 		return nil, nil
 	}
@@ -111,24 +111,27 @@ func (b *Backend) runningDir(target classes.Holder) (string, error) {
 // What a container has used is counted when it ends.
 func (b *Backend) SumsEnded() bool { return false }
 
-// usageFiles returns the files that show how the properties of all classes are used.
-func (s *snapshot) usageFiles() (files []cgroup.UsageFile) {
-	sets := func(name string) bool {
+// usageFiles returns the files that show how properties are used, by property.
+func usageFiles() map[string][]cgroup.UsageFile {
+	return map[string][]cgroup.UsageFile{
+		highProperty: {
+			{Name: "memory.current", Add: addMemory},
+			{Name: "memory.events", Add: cgroup.Keyed(map[string]string{"high": memoryHigh})},
+			{Name: "memory.pressure", Add: cgroup.Pressure(map[string]string{"some": memoryWaited})},
+		},
+		burstProperty: {{Name: "cpu.stat", Add: cgroup.Keyed(map[string]string{"nr_bursts": bursts, "burst_usec": burstSeconds})}},
+	}
+}
+
+// filesOf returns the files of the properties that any class has.
+func (s *snapshot) filesOf(byProperty map[string][]cgroup.UsageFile) (files []cgroup.UsageFile) {
+	for name, some := range byProperty {
 		for _, c := range s.classes {
 			if c.value(name) != nil {
-				return true
+				files = append(files, some...)
+				break
 			}
 		}
-		return false
-	}
-	if sets(highProperty) {
-		files = append(files,
-			cgroup.UsageFile{Name: "memory.current", Add: addMemory},
-			cgroup.UsageFile{Name: "memory.events", Add: cgroup.Keyed(map[string]string{"high": memoryHigh})},
-			cgroup.UsageFile{Name: "memory.pressure", Add: cgroup.Pressure(map[string]string{"some": memoryWaited})})
-	}
-	if sets(burstProperty) {
-		files = append(files, cgroup.UsageFile{Name: "cpu.stat", Add: cgroup.Keyed(map[string]string{"nr_bursts": bursts, "burst_usec": burstSeconds})})
 	}
 	return files
 }
