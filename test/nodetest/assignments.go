@@ -47,7 +47,7 @@ func InUse(status state.Status, resource, class string) int {
 
 // Draining returns the number of assignments of removed classes.
 func Draining(store *state.Store) (count int) {
-	for _, h := range store.Where(func(state.Holding) bool { return true }) {
+	for _, h := range store.Where(func(*state.Holding) bool { return true }) {
 		for _, a := range h.Assignments {
 			if store.Live().Drains(a) {
 				count++

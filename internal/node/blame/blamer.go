@@ -114,7 +114,7 @@ func (b *Blamer) limits(c reports.Container) (limits Limits) {
 	if e, running := b.store.Get(c.ID); running {
 		limits.Container = b.promised(e)
 	}
-	pods := b.store.Where(func(e state.Holding) bool {
+	pods := b.store.Where(func(e *state.Holding) bool {
 		return e.PodUID == c.PodUID && e.Scope() == classes.PodScope && e.Phase.Started()
 	})
 	for _, pod := range pods {

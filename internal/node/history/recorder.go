@@ -93,7 +93,7 @@ func (r *Recorder) RecordHistory(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, min(recordTime, r.interval)) // after the meter, whose time a slow resctrl may use up
 	defer cancel()
 
-	running := r.store.Where(func(e state.Holding) bool { return e.Phase.Started() && e.Scope() == classes.ContainerScope })
+	running := r.store.Where(func(e *state.Holding) bool { return e.Phase.Started() && e.Scope() == classes.ContainerScope })
 	now := r.now()
 	r.counters.Begin()
 	reads := make([]Read, 0, len(running))

@@ -157,7 +157,7 @@ func (v *view) ofContainer(of resource, track int) reports.Recommendation {
 func (v *view) ofPod(of resource, tracks []int) reports.Recommendation {
 	t := v.window.Tracks[tracks[0]].Container
 	t.Name, t.ID = "", ""
-	holdings := v.Where(func(e state.Holding) bool {
+	holdings := v.Where(func(e *state.Holding) bool {
 		return e.PodUID == t.PodUID && e.Scope() == classes.PodScope && e.Phase.Started()
 	})
 	if len(holdings) == 0 {
@@ -219,7 +219,7 @@ func unsettled(e state.Holding, resource string) string {
 // "".
 func (v *view) noRoom(promises map[string][]classes.Promise, e state.Holding, tracks []int) string {
 	if v.window.Incomplete > 0 && e.Scope() == classes.PodScope {
-		running := v.Where(func(c state.Holding) bool {
+		running := v.Where(func(c *state.Holding) bool {
 			return c.PodUID == e.PodUID && c.Scope() == classes.ContainerScope && c.Phase.Started()
 		})
 		if len(running) > len(tracks) {

@@ -181,7 +181,7 @@ func (g *configurer) resourceFor(config classes.ResourceConfig) state.Resource {
 // inPod returns a pod and its containers and volumes with their desired classes. If `podUID` is empty, it returns all. It leaves out
 // the volumes of containers that have not started, because their limits are not in force yet.
 func (g *configurer) inPod(podUID string) []classes.Holding {
-	found := g.store.Where(func(h state.Holding) bool {
+	found := g.store.Where(func(h *state.Holding) bool {
 		return (podUID == "" || h.PodUID == podUID) && (h.Phase.Started() || h.Scope() != classes.VolumeScope)
 	})
 	holdings := make([]classes.Holding, len(found))

@@ -78,7 +78,7 @@ func mayExist(store *state.Store, id string) bool {
 
 // monitor brings the monitoring of all running containers into the state that the configuration defines.
 func (r *Reconciler) monitor(ctx context.Context) {
-	running := inOrder(r.store.Where(func(h state.Holding) bool { return h.Phase.Reconciled() && h.Scope() == classes.ContainerScope }))
+	running := inOrder(r.store.Where(func(h *state.Holding) bool { return h.Phase.Reconciled() && h.Scope() == classes.ContainerScope }))
 
 	for name, monitor := range monitors(r.store) {
 		call := kernel.Call{Resource: "monitoring of " + name}

@@ -71,7 +71,7 @@ func (r *Reconciler) beginRound() (end func()) {
 
 // reconciled returns the IDs of the holders that the reconciler compares with their desired classes.
 func (r *Reconciler) reconciled() (ids []string) {
-	for _, h := range r.store.Where(func(h state.Holding) bool { return h.Phase.Reconciled() }) {
+	for _, h := range r.store.Where(func(h *state.Holding) bool { return h.Phase.Reconciled() }) {
 		ids = append(ids, h.ID)
 	}
 	return ids
@@ -265,7 +265,7 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Holding, observeErr e
 // runtimes, e.g. containerd, make the cgroup only when the container starts. The start hook then adopts the container that
 // was released by mistake.
 func (r *Reconciler) releaseNotCreated(ctx context.Context) {
-	for _, e := range r.store.Where(func(h state.Holding) bool { return h.IsLate(r.now()) }) {
+	for _, e := range r.store.Where(func(h *state.Holding) bool { return h.IsLate(r.now()) }) {
 		if !r.mayHaveCgroup(ctx, e.Holder) {
 			r.log.Info("a container was not created, but the runtime has not reported the failure", "holder", e.String())
 			r.store.Release(e.ID)
@@ -338,7 +338,7 @@ func storedSteps(e state.Holding) (steps []Step) {
 // Such holders come before those that are in another class.
 func (r *Reconciler) verify(ctx context.Context) {
 	var inClass, unclear, elsewhere []string
-	unverified := inOrder(r.store.Where(func(h state.Holding) bool { return h.Phase == state.Unverified }))
+	unverified := inOrder(r.store.Where(func(h *state.Holding) bool { return h.Phase == state.Unverified }))
 	defer r.beginRound()()
 	for _, e := range unverified {
 		observed, err := r.observe(ctx, e, nil)

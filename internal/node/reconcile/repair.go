@@ -36,7 +36,7 @@ func (r *Reconciler) Repair(ctx context.Context) {
 			r.log.Warn("drift corrected: moved a container or pod to its class", "holder", e.String(), "resource", s.Resource, "from", s.From, "to", s.To)
 		}
 	})
-	r.moveThreads(ctx, func(state.Holding, string) bool { return true })
+	r.moveThreads(ctx, func(*state.Holding, string) bool { return true })
 	// A group whose last thread has just moved or ended is removed in the same pass, because an uninstall waits for only two passes.
 	if err := r.releaseUnused(ctx); err != nil {
 		r.log.Debug("cannot clean up removed classes; retrying", "error", err)
@@ -73,7 +73,7 @@ func (r *Reconciler) repair(ctx context.Context, name string) {
 // devicesLost marks as stale all holders for which the runtime may have stored values of a resource. These values may
 // name devices that the machine lost.
 func (r *Reconciler) devicesLost(resource string) {
-	for _, h := range r.store.Where(func(h state.Holding) bool { return h.MayStore(resource) }) {
+	for _, h := range r.store.Where(func(h *state.Holding) bool { return h.MayStore(resource) }) {
 		r.store.Modify(h.ID, stale)
 	}
 }
@@ -134,7 +134,7 @@ func (r *Reconciler) MoveThreads(ctx context.Context) (check ThreadCheck) {
 	defer r.release()
 
 	began := time.Now()
-	check = r.moveThreads(ctx, func(e state.Holding, resource string) bool {
+	check = r.moveThreads(ctx, func(e *state.Holding, resource string) bool {
 		return e.ObservedClass(resource) != classes.ClassOf(e.Created, resource)
 	})
 	check.Took = time.Since(began)
@@ -143,7 +143,7 @@ func (r *Reconciler) MoveThreads(ctx context.Context) (check ThreadCheck) {
 
 // HasLeft reports whether a container has left the class that it was created in, so that later processes of the container join this class.
 func (r *Reconciler) HasLeft(class string) bool {
-	return len(r.store.Where(func(e state.Holding) bool {
+	return len(r.store.Where(func(e *state.Holding) bool {
 		return e.Phase.Started() && slices.ContainsFunc(e.Created, func(a classes.Assignment) bool {
 			return a.Class == class && e.ObservedClass(a.Resource) != class
 		})
@@ -155,7 +155,7 @@ type threadGroup struct {
 	resource, class string
 }
 
-func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Holding, resource string) bool) (check ThreadCheck) {
+func (r *Reconciler) moveThreads(ctx context.Context, selected func(e *state.Holding, resource string) bool) (check ThreadCheck) {
 	for group, holders := range r.threadGroups(selected) {
 		check.Containers += len(holders)
 		moved, err := r.moveGroup(ctx, group, holders)
@@ -174,12 +174,12 @@ func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Hold
 // process. So all threads of a container are moved to one class even if the container cannot get its desired class,
 // e.g. because the group of that class was removed. threadGroups includes a container only if `selected` returns true for
 // the container and the resource, and if the container's threads can be moved now.
-func (r *Reconciler) threadGroups(selected func(e state.Holding, resource string) bool) map[threadGroup][]classes.Holder {
+func (r *Reconciler) threadGroups(selected func(e *state.Holding, resource string) bool) map[threadGroup][]classes.Holder {
 	movers := r.movers()
 	if len(movers) == 0 {
 		return nil
 	}
-	entries := r.store.Where(func(e state.Holding) bool {
+	entries := r.store.Where(func(e *state.Holding) bool {
 		return e.Phase.Started() && e.Container != "" &&
 			slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return movers[a.Resource] != nil && selected(e, a.Resource) })
 	})
@@ -188,7 +188,7 @@ func (r *Reconciler) threadGroups(selected func(e state.Holding, resource string
 	for _, e := range entries {
 		for _, a := range e.Assignments {
 			mover := movers[a.Resource]
-			if mover != nil && selected(e, a.Resource) && r.guard.MayCall(kernel.Call{Resource: a.Resource, HolderID: e.ID}) == nil {
+			if mover != nil && selected(&e, a.Resource) && r.guard.MayCall(kernel.Call{Resource: a.Resource, HolderID: e.ID}) == nil {
 				group := threadGroup{mover, a.Resource, e.ObservedClass(a.Resource)}
 				groups[group] = append(groups[group], e.Holder)
 			}

@@ -27,7 +27,7 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 			n.table.Release(one.ID)
 			continue
 		}
-		n.releaseOthers(one, func(h Holding) bool { return h.Phase == Created }) // their creation failed, and the runtime did not report the failure
+		n.releaseOthers(one, func(h *Holding) bool { return h.Phase == Created }) // their creation failed, and the runtime did not report the failure
 	}
 	if err != nil {
 		return nil, nil, n.refuse(h, fmt.Errorf("%s: %w", h, err))
@@ -38,8 +38,8 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 }
 
 // releaseOthers releases the other holders of the same subject that match the filter.
-func (n *node) releaseOthers(held Holding, is func(Holding) bool) {
-	others := func(h Holding) bool { return h.ID != held.ID && h.Subject() == held.Subject() && is(h) }
+func (n *node) releaseOthers(held Holding, is func(*Holding) bool) {
+	others := func(h *Holding) bool { return h.ID != held.ID && h.Subject() == held.Subject() && is(h) }
 	for _, other := range n.table.InGroup(group{podUID: held.PodUID}, others) {
 		n.release(other.ID)
 	}
@@ -90,7 +90,7 @@ func (s *Store) AdmitPod(h classes.Holder) (Holding, error) {
 	}
 
 	// An earlier sandbox of the pod is dead, and the pod's cgroup now belongs to the new sandbox.
-	n.releaseOthers(held[0], func(Holding) bool { return true })
+	n.releaseOthers(held[0], func(*Holding) bool { return true })
 	n.changed = true
 	return n.begin(h.ID), nil
 }
@@ -239,7 +239,7 @@ func (s *Store) Release(id string) {
 // releases containers whose creation the OCI runtime refused, because CRI-O does not report their end.
 func (s *Store) ReleasePod(sandboxID string) {
 	defer s.lock()()
-	for _, h := range s.node.table.Where(func(h Holding) bool { return h.SandboxID == sandboxID }) {
+	for _, h := range s.node.table.Where(func(h *Holding) bool { return h.SandboxID == sandboxID }) {
 		s.node.release(h.ID)
 	}
 	s.node.forget(func(id string) bool { return id == sandboxID })

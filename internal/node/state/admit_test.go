@@ -155,7 +155,7 @@ func TestTheReconcilerSkipsAContainerWhileItsHookRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if ids := f.Where(func(h state.Holding) bool { return h.Phase.Reconciled() }); len(ids) != 0 {
+	if ids := f.Where(func(h *state.Holding) bool { return h.Phase.Reconciled() }); len(ids) != 0 {
 		t.Errorf("the reconciler gets %v during the hook, want nothing", ids)
 	}
 
@@ -163,7 +163,7 @@ func TestTheReconcilerSkipsAContainerWhileItsHookRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if ids := f.Where(func(h state.Holding) bool { return h.Phase.Reconciled() }); len(ids) != 1 {
+	if ids := f.Where(func(h *state.Holding) bool { return h.Phase.Reconciled() }); len(ids) != 1 {
 		t.Errorf("the reconciler gets %v after the hook", ids)
 	}
 }

@@ -76,7 +76,7 @@ func (o Offering) external(resource string) (external classes.External, is bool)
 // endReports removes the reports on resources that no other program enforces any more, because no program could
 // withdraw these reports.
 func (n *node) endReports() {
-	for _, h := range n.table.Where(func(h Holding) bool { return len(h.NotEnforced) > 0 }) {
+	for _, h := range n.table.Where(func(h *Holding) bool { return len(h.NotEnforced) > 0 }) {
 		n.update(h.ID, func(h *Holding) {
 			for resource := range h.NotEnforced {
 				if _, is := n.live.external(resource); !is {

@@ -61,11 +61,11 @@ const (
 )
 
 // ObservedClass returns the last observed class of a resource.
-func (h Holding) ObservedClass(resource string) string {
+func (h *Holding) ObservedClass(resource string) string {
 	if class, differs := h.Observed[resource]; differs {
 		return class
 	}
-	return h.Class(resource)
+	return classes.ClassOf(h.Assignments, resource)
 }
 
 // Updates returns the assignments that updates made after the holder's creation.
@@ -153,10 +153,10 @@ func (h *Holding) observeAll(observed func(resource string) string) {
 
 // assign replaces the desired classes. It does not change the observed classes.
 func (h *Holding) assign(assignments []classes.Assignment) {
-	observed := h.ObservedClass
+	before := *h
 	h.endReports(assignments)
 	h.Assignments, h.Observed = assignments, nil
-	h.observeAll(observed)
+	h.observeAll(before.ObservedClass)
 }
 
 // endReports removes the reports on resources for which `next` has another class.
@@ -182,7 +182,9 @@ func (h Holding) container() string {
 }
 
 // groups returns the groups to which the holder belongs.
-func (h Holding) groups() [2]group { return [2]group{{podUID: h.PodUID}, {containerID: h.container()}} }
+func (h *Holding) groups() [2]group {
+	return [2]group{{podUID: h.PodUID}, {containerID: h.container()}}
+}
 
 // with returns a copy of a map. If `keep` is true, the copy has the value under the key. Otherwise it lacks the key.
 func with(values map[string]string, key, value string, keep bool) map[string]string {

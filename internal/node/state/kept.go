@@ -126,7 +126,7 @@ func (n *node) catalogFor(h classes.Holder) *classes.Catalog {
 		}
 	}
 
-	for _, other := range n.table.InGroup(group{podUID: h.PodUID}, func(Holding) bool { return true }) {
+	for _, other := range n.table.InGroup(group{podUID: h.PodUID}, func(*Holding) bool { return true }) {
 		add(other.Holding)
 	}
 	for _, held := range n.kept {

@@ -16,7 +16,7 @@ type slot struct{ resource, class string }
 
 // ledger records which holder has which class. It is not safe for concurrent use.
 type ledger struct {
-	holders map[string]Holding
+	holders map[string]*Holding
 	// `groups` has the IDs of the holders of each group.
 	groups map[group][]string
 	// `slots` has the owners that occupy a slot of each class. The inner map has the number of holders and reservations
@@ -37,7 +37,7 @@ type reservation struct {
 
 // newLedger makes an empty ledger.
 func newLedger() *ledger {
-	return &ledger{holders: map[string]Holding{}, groups: map[group][]string{}, slots: map[slot]classes.Owners{}, reserved: map[string]reservation{}}
+	return &ledger{holders: map[string]*Holding{}, groups: map[group][]string{}, slots: map[slot]classes.Owners{}, reserved: map[string]reservation{}}
 }
 
 // Admit adds holders, or replaces those with the same IDs, if all of their classes have free slots. Otherwise it adds
@@ -68,12 +68,12 @@ func (l *ledger) checkRoom(c *classes.Catalog, h Holding) error {
 // same ID, Adopt replaces it.
 func (l *ledger) Adopt(h Holding) {
 	if old, known := l.holders[h.ID]; known && old.Subject() == h.Subject() && slices.Equal(old.Assignments, h.Assignments) {
-		l.holders[h.ID] = h // the holder keeps its slots
+		*old = h // the holder keeps its slots
 		return
 	}
 
 	l.remove(h.ID)
-	l.holders[h.ID] = h
+	l.holders[h.ID] = &h
 	for _, g := range h.groups() {
 		l.groups[g] = append(l.groups[g], h.ID)
 	}
@@ -89,7 +89,8 @@ func (l *ledger) Adopt(h Holding) {
 // reserved, because the change may fail.
 func (l *ledger) Reserve(id string, assignments []classes.Assignment) {
 	r := l.reserved[id]
-	r.owner = l.holders[id].Subject()
+	holder, _ := l.Get(id)
+	r.owner = holder.Subject()
 	for _, a := range assignments {
 		if a.Class != classes.SystemDefault {
 			r.slots = append(r.slots, slot{a.Resource, a.Class})
@@ -157,12 +158,15 @@ func (l *ledger) remove(id string) {
 
 // Get returns a holder by its ID.
 func (l *ledger) Get(id string) (Holding, bool) {
-	h, ok := l.holders[id]
-	return h, ok
+	if h, ok := l.holders[id]; ok {
+		return *h, true
+	}
+	return Holding{}, false
 }
 
-// Where returns the holders for which the function `selected` returns true, sorted by pod, container and ID.
-func (l *ledger) Where(selected func(Holding) bool) []Holding {
+// Where returns the holders for which the function `selected` returns true, sorted by pod, container and ID. The function
+// must not change or keep the holders that it gets.
+func (l *ledger) Where(selected func(*Holding) bool) []Holding {
 	var found []sortKey
 	for _, h := range l.holders {
 		if selected(h) {
@@ -173,7 +177,7 @@ func (l *ledger) Where(selected func(Holding) bool) []Holding {
 }
 
 // InGroup works like Where for the holders of a group. The hooks use it, so that their duration does not depend on the number of containers.
-func (l *ledger) InGroup(g group, selected func(Holding) bool) []Holding {
+func (l *ledger) InGroup(g group, selected func(*Holding) bool) []Holding {
 	var found []sortKey
 	for _, id := range l.groups[g] {
 		if h := l.holders[id]; selected(h) {
@@ -188,7 +192,7 @@ func (l *ledger) sorted(found []sortKey) (holders []Holding) {
 	slices.SortFunc(found, sortKey.compare)
 	holders = slices.Grow(holders, len(found))
 	for _, key := range found {
-		holders = append(holders, l.holders[key.id])
+		holders = append(holders, *l.holders[key.id])
 	}
 	return holders
 }
@@ -230,7 +234,7 @@ func (l *ledger) vacate(s slot, owner qos.Subject) {
 // sortKey has the fields by which holders are sorted.
 type sortKey struct{ namespace, pod, podUID, container, id string }
 
-func (h Holding) sortKey() sortKey {
+func (h *Holding) sortKey() sortKey {
 	return sortKey{h.PodNamespace, h.PodName, h.PodUID, h.Container, h.ID}
 }
 

@@ -196,7 +196,7 @@ func TestHoldersAreInStableOrder(t *testing.T) {
 		l.Adopt(holder(fmt.Sprintf("%02d", i), fmt.Sprint("p", i/10), "bronze"))
 	}
 	var ids []string
-	for _, h := range l.Where(func(Holding) bool { return true }) {
+	for _, h := range l.Where(func(*Holding) bool { return true }) {
 		ids = append(ids, h.ID)
 	}
 	if len(ids) != 20 || !slices.IsSorted(ids) {
@@ -271,7 +271,7 @@ func (m model) compare(l *ledger) error {
 	if gold, bronze := l.InUse("rdt", "gold"), l.InUse("rdt", "bronze"); gold != m.inUse("gold") || bronze != m.inUse("bronze") {
 		return fmt.Errorf("%d gold, %d bronze, want %d, %d", gold, bronze, m.inUse("gold"), m.inUse("bronze"))
 	}
-	if got := len(l.Where(func(Holding) bool { return true })); got != len(m) {
+	if got := len(l.Where(func(*Holding) bool { return true })); got != len(m) {
 		return fmt.Errorf("%d holders, want %d", got, len(m))
 	}
 	for _, h := range m {
@@ -282,7 +282,7 @@ func (m model) compare(l *ledger) error {
 			}
 		}
 		var got []string
-		for _, member := range l.InGroup(group{podUID: h.PodUID}, func(Holding) bool { return true }) {
+		for _, member := range l.InGroup(group{podUID: h.PodUID}, func(*Holding) bool { return true }) {
 			got = append(got, member.ID)
 		}
 		slices.Sort(want)
@@ -364,7 +364,7 @@ func TestAContainerIsInOneGroupWithItsVolumes(t *testing.T) {
 		{podUID: "pod"}: {"pod", "c1", "c1:/a", "c2"}, {containerID: "c1"}: {"c1", "c1:/a"}, {containerID: "pod"}: {"pod"},
 	} {
 		var got []string
-		for _, h := range l.InGroup(g, func(Holding) bool { return true }) {
+		for _, h := range l.InGroup(g, func(*Holding) bool { return true }) {
 			got = append(got, h.ID)
 		}
 		if !slices.Equal(got, want) {

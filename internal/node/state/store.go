@@ -148,14 +148,14 @@ func (s *View) Get(id string) (Holding, bool) {
 }
 
 // Where returns the holders for which the function `selected` returns true, sorted by pod, container and ID. It copies no
-// other holder. The function must not call methods of the store.
-func (s *View) Where(selected func(Holding) bool) []Holding {
+// other holder. The function must not call methods of the store, and must not change or keep the holders that it gets.
+func (s *View) Where(selected func(*Holding) bool) []Holding {
 	defer s.lock()()
 	return s.node.table.Where(selected)
 }
 
 // InPod works like Where for the holders of a pod.
-func (s *View) InPod(podUID string, selected func(Holding) bool) []Holding {
+func (s *View) InPod(podUID string, selected func(*Holding) bool) []Holding {
 	defer s.lock()()
 	return s.node.table.InGroup(group{podUID: podUID}, selected)
 }

@@ -166,7 +166,7 @@ func (f *fixture) start(t *testing.T, h classes.Holder) {
 func (f *fixture) wantHolders(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
-	for _, e := range f.Where(func(state.Holding) bool { return true }) {
+	for _, e := range f.Where(func(*state.Holding) bool { return true }) {
 		line := []string{e.ID}
 		for _, a := range e.Assignments {
 			name := strings.TrimPrefix(a.Resource, "test.example/")
@@ -215,7 +215,7 @@ func (f *fixture) setForeign(id, resource, text string) {
 	f.Modify(id, func(h *state.Holding) { h.SetForeign(resource, text) })
 }
 
-func isUnverified(h state.Holding) bool { return h.Phase == state.Unverified }
+func isUnverified(h *state.Holding) bool { return h.Phase == state.Unverified }
 
 // lackCache makes the resource cache unavailable.
 func (f *fixture) lackCache() {

@@ -88,7 +88,7 @@ func (n *adoption) releaseUnlisted(pods []classes.Holder, containers []Existing)
 		listed[c.ID] = true
 	}
 
-	ended := n.table.Where(func(h Holding) bool { return !listed[h.container()] })
+	ended := n.table.Where(func(h *Holding) bool { return !listed[h.container()] })
 	for _, h := range ended {
 		n.drop(h.ID)
 	}

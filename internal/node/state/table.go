@@ -32,11 +32,11 @@ func (t *table) numbered(h Holding, phase Phase) Holding {
 }
 
 // all returns all holdings, in a stable order.
-func (t *table) all() []Holding { return t.Where(func(Holding) bool { return true }) }
+func (t *table) all() []Holding { return t.Where(func(*Holding) bool { return true }) }
 
 // newest returns the newest holding of a subject. Its number is 0 if there is none.
 func (t *table) newest(subject qos.Subject) (newest Holding) {
-	for _, h := range t.InGroup(group{podUID: subject.PodUID}, func(h Holding) bool { return h.Subject() == subject }) {
+	for _, h := range t.InGroup(group{podUID: subject.PodUID}, func(h *Holding) bool { return h.Subject() == subject }) {
 		if h.Number > newest.Number {
 			newest = h
 		}
@@ -64,7 +64,7 @@ func (t *table) isReplaced(id string, subject qos.Subject) bool {
 
 // volumesOf returns the volumes of a container.
 func (t *table) volumesOf(containerID string) []Holding {
-	return t.InGroup(group{containerID: containerID}, func(h Holding) bool { return h.Volume != "" })
+	return t.InGroup(group{containerID: containerID}, func(h *Holding) bool { return h.Volume != "" })
 }
 
 // update changes a holding. An unknown ID is not an error.

@@ -115,7 +115,7 @@ func (m *Meter) measureOthers(ctx context.Context, h classes.Holder, resource st
 
 // others returns the other running containers in the pod of a container.
 func (m *Meter) others(h classes.Holder) []state.Holding {
-	return m.store.InPod(h.PodUID, func(e state.Holding) bool {
+	return m.store.InPod(h.PodUID, func(e *state.Holding) bool {
 		return e.ID != h.ID && e.Phase.Started() && e.Scope() == classes.ContainerScope
 	})
 }

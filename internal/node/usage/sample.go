@@ -158,7 +158,7 @@ func (m *Meter) forget(status state.Status) []state.Holding {
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	entries := m.store.Where(func(state.Holding) bool { return true }) // within mu, so that Started does not record a holder that is not in entries
+	entries := m.store.Where(func(*state.Holding) bool { return true }) // within mu, so that Started does not record a holder that is not in entries
 	holders, sandboxes := map[string]bool{}, map[string]bool{}
 	for _, e := range entries {
 		holders[e.ID], sandboxes[e.SandboxID] = true, true
