@@ -88,6 +88,9 @@ func (s *Store) Observe(id, resource, class string) {
 		n.left(ended)
 		n.changed = n.changed || len(ended) > 0
 	}
+	if h, _ := n.table.Get(id); h.ObservedClass(resource) == class && h.Phase == Running && h.Request == nil {
+		return // nothing changes
+	}
 	n.update(id, func(h *Holding) {
 		if h.observe(resource, class); len(h.Observed) == 0 {
 			h.happens(inClasses)
