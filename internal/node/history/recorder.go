@@ -99,13 +99,21 @@ func (r *Recorder) RecordHistory(ctx context.Context) {
 	reads := make([]Read, 0, len(running))
 	var worker kernel.Worker
 	defer worker.End()
-	for _, e := range running {
-		reading, err := r.read(ctx, &worker, e.Holder, measured[e.ID])
-		if err != nil {
-			continue // it has ended, or the next sample tries again. A sample with a part of its values would let the others count from 0 later
-		}
-		reads = append(reads, Read{reports.Container{ID: e.ID, PodUID: e.PodUID, Namespace: e.PodNamespace, Pod: e.PodName, Name: e.Container}, reading})
-	}
+	kernel.Calls[classes.Reading]{
+		Guard: r.guard, Limit: readTime,
+		Call: func(i int) kernel.Call { return kernel.Call{Resource: "history", HolderID: running[i].ID} },
+		What: func(i int) string { return "read the counters of " + running[i].String() },
+		Do: func(_ context.Context, i int) (classes.Reading, error) {
+			return r.counters.Read(running[i].Holder, measured[running[i].ID]...)
+		},
+		// A container with an error has ended, or the next sample tries again. A sample with a part of its values would let the others count
+		// from 0 later.
+		Then: func(i int, reading classes.Reading, err error) {
+			if e := &running[i]; err == nil {
+				reads = append(reads, Read{reports.Container{ID: e.ID, PodUID: e.PodUID, Namespace: e.PodNamespace, Pod: e.PodName, Name: e.Container}, reading})
+			}
+		},
+	}.Each(ctx, &worker, len(running), errors.New("the kernel did not answer in time"))
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,19 +130,6 @@ func (r *Recorder) measured(ctx context.Context) map[string][]classes.Reading {
 		}
 	}
 	return byID
-}
-
-func (r *Recorder) read(
-	ctx context.Context, worker *kernel.Worker, target classes.Holder, measured []classes.Reading,
-) (classes.Reading, error) {
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, readTime, errors.New("the kernel did not answer in time"))
-	defer cancel()
-	call := kernel.Call{Resource: "history", HolderID: target.ID}
-	what := func() string { return fmt.Sprintf("read the counters of %s", target) }
-	return kernel.AwaitOn(ctx, worker, r.guard, call, what, func() (classes.Reading, error) { return r.counters.Read(target, measured...) })
 }
 
 // Borrow returns what was recorded. Only one caller at a time has it, because it takes some MiB; `ctx` limits how long

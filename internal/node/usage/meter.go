@@ -40,6 +40,9 @@ const (
 // errNotMeasured is the error for a resource whose holders the kernel does not measure.
 var errNotMeasured = errors.New("the kernel does not measure single containers or pods")
 
+// errLate is the error of a reading that takes longer than readTime.
+var errLate = errors.New("the kernel did not answer in time")
+
 // Meter measures usage. It reads from the kernel only in calls of its methods. Usage reads all values. Last and Before read
 // the values of one holder before these values are lost or count for another class. Meter is safe for concurrent use.
 type Meter struct {
@@ -207,35 +210,37 @@ func (m *Meter) Before(ctx context.Context, h classes.Holder, resource, from str
 
 // countLast counts the usage of a holder that is about to leave a class, or has ended.
 func (m *Meter) countLast(ctx context.Context, h classes.Holder, resource, name string) {
-	if _, err := m.count(ctx, nil, h, resource, name); errors.Is(err, classes.ErrEnded) {
+	reading, err := m.measureHolder(ctx, h, resource)
+	if m.count(h, resource, name, reading, err); len(reading) == 0 && errors.Is(err, classes.ErrEnded) {
 		m.countEnded(ctx, h, resource, name)
 	}
 }
 
-// count reads the usage of a holder, and adds the growth since the last reading to the totals of a class. A value
-// that has decreased adds nothing, because its counter has restarted at 0, e.g. when a disk was removed and added again.
-// The error is nil if any value could be read.
-// The worker may be nil, as for kernel.AwaitOn.
-func (m *Meter) count(ctx context.Context, worker *kernel.Worker, h classes.Holder, resource, name string) (classes.Reading, error) {
-	reading, err := m.measureHolder(ctx, worker, h, resource)
-	if err != nil && len(reading) == 0 {
-		return nil, err
+// count adds the growth of a holder's usage since the last reading to the totals of a class. A value that has decreased adds nothing,
+// because its counter has restarted at 0, e.g. when a disk was removed and added again. With an error, `reading` has what could be read.
+func (m *Meter) count(h classes.Holder, resource, name string, reading classes.Reading, err error) {
+	if err == nil || len(reading) > 0 {
+		m.add(key{resource: resource, id: h.ID}, class{resource, name}, podOf(resource, h), reading)
 	}
-	m.add(key{resource: resource, id: h.ID}, class{resource, name}, podOf(resource, h), reading)
-	return reading, nil
 }
 
-// measureHolder reads the usage of a holder. The error is classes.ErrEnded if the holder has no cgroup.
-func (m *Meter) measureHolder(ctx context.Context, worker *kernel.Worker, h classes.Holder, resource string) (classes.Reading, error) {
+// measureHolder reads the usage of a holder. The error is classes.ErrEnded if the holder has no cgroup. With an error, the reading has the
+// values that could be read.
+func (m *Meter) measureHolder(ctx context.Context, h classes.Holder, resource string) (classes.Reading, error) {
 	meter := m.holderMeter(resource)
 	if meter == nil {
 		return nil, errNotMeasured
 	}
-	call := kernel.Call{Resource: "usage of " + resource, HolderID: h.ID}
-	what := func() string { return fmt.Sprintf("measure %s of %s", resource, h) }
-	return read(ctx, worker, m.guard, call, what, func(ctx context.Context) (classes.Reading, error) {
-		return meter.MeasureHolder(ctx, h)
-	})
+	return read(ctx, nil, m.guard, callOf(resource, h.ID), func() string { return whatOf(resource, h) },
+		func(ctx context.Context) (classes.Reading, error) { return meter.MeasureHolder(ctx, h) })
+}
+
+func callOf(resource, id string) kernel.Call {
+	return kernel.Call{Resource: "usage of " + resource, HolderID: id}
+}
+
+func whatOf(resource string, h classes.Holder) string {
+	return fmt.Sprintf("measure %s of %s", resource, h)
 }
 
 // holderMeter returns the backend of an available resource, or nil if the kernel does not measure holders for it.
@@ -256,7 +261,7 @@ func read[T any](
 	if ctx.Err() != nil {
 		return reading, ctx.Err()
 	}
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), readTime, errors.New("the kernel did not answer in time"))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), readTime, errLate)
 	defer cancel()
 	return kernel.AwaitOn(ctx, worker, guard, call, what, func() (T, error) { return do(ctx) })
 }
@@ -268,6 +273,10 @@ func (m *Meter) add(k key, c class, pod key, reading classes.Reading) {
 	defer m.mu.Unlock()
 
 	base, known := m.base[k]
+	if base == nil {
+		base = classes.Reading{}
+		m.base[k] = base
+	}
 	for series, value := range reading {
 		switch {
 		case !series.Cumulative():
@@ -276,15 +285,8 @@ func (m *Meter) add(k key, c class, pod key, reading classes.Reading) {
 		default:
 			m.grow(c, pod, series, 0)
 		}
+		base[series] = value
 	}
-
-	// A series without a value in this reading keeps its earlier base.
-	merged := maps.Clone(base)
-	if merged == nil {
-		merged = classes.Reading{}
-	}
-	maps.Copy(merged, reading)
-	m.base[k] = merged
 }
 
 // grow adds the growth of one value to the totals of a class, and to the counted part of a pod's usage. It adds nothing

@@ -19,7 +19,8 @@ func podOf(resource string, container classes.Holder) key {
 
 // beginFirst begins to count the pod of a container that is about to start. The pod has no other running container.
 func (m *Meter) beginFirst(ctx context.Context, resource string, e state.Holding) {
-	_, _ = m.count(ctx, nil, e.Holder, resource, e.ObservedClass(resource)) // what the OCI runtime has used in the container's cgroup
+	reading, err := m.measureHolder(ctx, e.Holder, resource) // what the OCI runtime has used in the container's cgroup
+	m.count(e.Holder, resource, e.ObservedClass(resource), reading, err)
 	m.beginPod(ctx, resource, e.Holder)
 }
 
@@ -59,7 +60,7 @@ func (m *Meter) hasBegun(pod key) bool {
 func (m *Meter) measurePod(ctx context.Context, resource string, container classes.Holder) (classes.Reading, error) {
 	pod := container
 	pod.ID, pod.Container, pod.CgroupsPath, pod.PID = pod.SandboxID, "", pod.PodCgroupsPath, 0
-	return m.measureHolder(ctx, nil, pod, resource)
+	return m.measureHolder(ctx, pod, resource)
 }
 
 // countEnded counts the usage of a container whose cgroup is gone. In cgroup v2, the counters of a pod's cgroup include
@@ -104,7 +105,7 @@ func (m *Meter) countEnded(ctx context.Context, h classes.Holder, resource, name
 func (m *Meter) measureOthers(ctx context.Context, h classes.Holder, resource string) (map[string]classes.Reading, error) {
 	readings := map[string]classes.Reading{}
 	for _, e := range m.others(h) {
-		reading, err := m.measureHolder(ctx, nil, e.Holder, resource)
+		reading, err := m.measureHolder(ctx, e.Holder, resource)
 		if err != nil && !errors.Is(err, classes.ErrEnded) {
 			return nil, err
 		}

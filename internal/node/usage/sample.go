@@ -32,37 +32,36 @@ func (m *Meter) measure(ctx context.Context) Sample {
 	}
 	measuring.Wait()
 
-	sample := Sample{Time: m.now()}
-	for _, part := range parts {
+	sample, holders := Sample{Time: m.now()}, make([][]Holder, len(parts))
+	for i, part := range parts {
 		sample.Classes = append(sample.Classes, part.Classes...)
-		sample.Holders = append(sample.Holders, part.Holders...)
+		holders[i] = part.Holders
 	}
+	sample.Holders = slices.Concat(holders...)
 	return sample
 }
 
 func (m *Meter) measureResource(ctx context.Context, resource state.ResourceStatus, entries []state.Holding) (part Sample) {
 	backend, _ := m.store.Live().Resource(resource.Name)
-	var worker kernel.Worker
-	defer worker.End()
+	holders := holdersOf(resource.Name, entries)
+	part.Holders = make([]Holder, 0, len(holders))
 	switch meter := backend.Backend.(type) {
 	case classes.ClassMeter:
 		var containers map[string]classes.Reading
 		part.Classes, containers = m.measureClasses(ctx, meter, resource)
-		part.Holders = holdersOf(resource.Name, entries, func(e state.Holding) (classes.Reading, bool) {
-			reading := containers[e.ID]
-			return reading, len(reading) > 0
-		})
+		for _, e := range holders {
+			part.add(resource.Name, e, containers[e.ID], len(containers[e.ID]) > 0)
+		}
 	case classes.HolderMeter:
-		part.Holders = holdersOf(resource.Name, entries, func(e state.Holding) (classes.Reading, bool) {
-			reading, err := m.count(ctx, &worker, e.Holder, resource.Name, e.ObservedClass(resource.Name))
-			return reading, err == nil && reading != nil
+		m.measureEach(ctx, resource.Name, holders, meter.MeasureHolder, func(e *state.Holding, reading classes.Reading, err error) {
+			m.count(e.Holder, resource.Name, e.ObservedClass(resource.Name), reading, err)
+			part.add(resource.Name, e, reading, err == nil && reading != nil || len(reading) > 0)
 		})
 		m.beginPods(ctx, resource.Name, entries)
 		part.Classes = m.totalsOf(resource)
 	case classes.VolumeMeter:
-		part.Holders = holdersOf(resource.Name, entries, func(e state.Holding) (classes.Reading, bool) {
-			reading := m.measureVolume(ctx, &worker, meter, e.Holder, resource.Name)
-			return reading, len(reading) > 0
+		m.measureEach(ctx, resource.Name, holders, meter.MeasureVolume, func(e *state.Holding, reading classes.Reading, _ error) {
+			part.add(resource.Name, e, reading, len(reading) > 0)
 		})
 	}
 	return part
@@ -101,33 +100,41 @@ func (m *Meter) measureClasses(
 	return all, containers
 }
 
-func (m *Meter) measureVolume(
-	ctx context.Context, worker *kernel.Worker, meter classes.VolumeMeter, volume classes.Holder, resource string,
-) classes.Reading {
-	call := kernel.Call{Resource: "usage of " + resource, HolderID: volume.ID}
-	what := func() string { return fmt.Sprintf("measure %s of %s", resource, volume) }
-	reading, _ := read(ctx, worker, m.guard, call, what, func(ctx context.Context) (classes.Reading, error) { // the next sample tries again
-		return meter.MeasureVolume(ctx, volume)
-	})
-	return reading
+// measureEach measures holders one after another. The function `then` gets the reading of each.
+func (m *Meter) measureEach(ctx context.Context, resource string, holders []*state.Holding,
+	measure func(context.Context, classes.Holder) (classes.Reading, error), then func(*state.Holding, classes.Reading, error),
+) {
+	var worker kernel.Worker
+	defer worker.End()
+	kernel.Calls[classes.Reading]{
+		Guard: m.guard, Limit: readTime,
+		Call: func(i int) kernel.Call { return callOf(resource, holders[i].ID) },
+		What: func(i int) string { return whatOf(resource, holders[i].Holder) },
+		Do:   func(ctx context.Context, i int) (classes.Reading, error) { return measure(ctx, holders[i].Holder) },
+		Then: func(i int, reading classes.Reading, err error) { then(holders[i], reading, err) },
+	}.Each(ctx, &worker, len(holders), errLate)
 }
 
-// holdersOf measures the running holders that have a class of a resource, in the order of their names.
-func holdersOf(resource string, entries []state.Holding, measure func(state.Holding) (classes.Reading, bool)) (all []Holder) {
-	for _, e := range entries {
-		assigned := slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return a.Resource == resource })
-		if !assigned || !e.Phase.Started() {
-			continue
-		}
-		if reading, ok := measure(e); ok {
-			all = append(all, Holder{e.Holder, resource, e.ObservedClass(resource), reading})
+// holdersOf returns the running holders that have a class of a resource, in the order of their names.
+func holdersOf(resource string, entries []state.Holding) (all []*state.Holding) {
+	for i := range entries {
+		e := &entries[i]
+		if e.Phase.Started() && slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return a.Resource == resource }) {
+			all = append(all, e)
 		}
 	}
-	slices.SortFunc(all, func(a, b Holder) int {
+	slices.SortFunc(all, func(a, b *state.Holding) int {
 		return cmp.Or(strings.Compare(a.PodNamespace, b.PodNamespace), strings.Compare(a.PodName, b.PodName),
 			strings.Compare(a.Container, b.Container), strings.Compare(a.Volume, b.Volume), strings.Compare(a.ID, b.ID))
 	})
 	return all
+}
+
+// add adds the reading of a holder if it was measured.
+func (s *Sample) add(resource string, e *state.Holding, reading classes.Reading, measured bool) {
+	if measured {
+		s.Holders = append(s.Holders, Holder{e.Holder, resource, e.ObservedClass(resource), reading})
+	}
 }
 
 func (m *Meter) totalsOf(resource state.ResourceStatus) (all []Class) {
