@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 	"sync"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
@@ -95,34 +96,40 @@ func (c *Counters) Read(target classes.Holder, measured ...classes.Reading) (cla
 	if err != nil {
 		return nil, fmt.Errorf("find the cgroup of %s: %w", target, err)
 	}
-	known := recorded(measured)
 	files := make([]cgroup.UsageFile, 0, len(c.files))
 	for _, file := range c.files {
-		if _, has := known[classes.Series{Measure: file.measured}]; !has {
+		series := classes.Series{Measure: file.measured}
+		has := func(reading classes.Reading) bool { _, has := reading[series]; return has }
+		if !taken(file.measured) || !slices.ContainsFunc(measured, has) {
 			files = append(files, file.UsageFile)
 		}
 	}
 
 	reading, err := cgroup.ReadUsage(c.fs, dir, files, func() error { return errNothing })
 	if err == nil {
-		maps.Copy(reading, known)
+		for _, other := range measured {
+			take(reading, other)
+		}
 		maps.Copy(reading, c.ofPod(target))
 	}
 	return reading, err
 }
 
-// recorded returns the values in `measured` that the history takes from other readings, instead of files.
-func recorded(measured []classes.Reading) classes.Reading {
-	known := classes.Reading{}
-	for _, reading := range measured {
-		for series, value := range reading {
-			switch series.Measure {
-			case ReadBytes, WrittenBytes, Reads, Writes, IOWaiting, MemoryWaiting, Bandwidth, Occupancy:
-				known[series] = value
-			}
+// take adds the values of another reading that the history takes from there, instead of from files.
+func take(reading, other classes.Reading) {
+	for series, value := range other {
+		if taken(series.Measure) {
+			reading[series] = value
 		}
 	}
-	return known
+}
+
+func taken(measure string) bool {
+	switch measure {
+	case ReadBytes, WrittenBytes, Reads, Writes, IOWaiting, MemoryWaiting, Bandwidth, Occupancy:
+		return true
+	}
+	return false
 }
 
 // ofPod reads the counters of the limits of a container's pod. The reading is empty if the counters cannot be read.
