@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
-	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -42,9 +41,13 @@ func await[T any](
 
 	answer, err := kernel.AwaitOn(waiting, &f.worker, f.guard, call, what, func() (T, error) { return do(ctx) })
 	if errors.Is(err, late) {
-		f.log.Warn("the kernel does not answer; continuing without its answer", "call", what(), "after", limit)
+		f.logLate(what(), limit)
 	}
 	return answer, err
+}
+
+func (f *enforcer) logLate(call string, limit time.Duration) {
+	f.log.Warn("the kernel does not answer; continuing without its answer", "call", call, "after", limit)
 }
 
 // lateError is the error of a call into the kernel that took longer than the limit. Its text is made only when it is needed.
@@ -64,16 +67,6 @@ func (f *enforcer) awaitResource(ctx context.Context, resource, what string, do 
 		return struct{}{}, do(ctx)
 	})
 	return err
-}
-
-func (f *enforcer) observeClass(
-	ctx context.Context, resource state.Resource, name string, h classes.Holder, want string,
-) (classes.Observation, error) {
-	call := kernel.Call{Resource: name, HolderID: h.ID}
-	what := func() string { return fmt.Sprintf("read the %s class of %s", name, h) }
-	return await(ctx, f, observeTime, call, what, func(ctx context.Context) (classes.Observation, error) {
-		return resource.Observe(ctx, h, want)
-	})
 }
 
 func (f *enforcer) enforce(ctx context.Context, h classes.Holder, steps []Step) error {

@@ -44,12 +44,17 @@ func (r *Reconciler) reconcileAll(ctx context.Context, moved func(state.Holding,
 func (r *Reconciler) reconcileStarted(ctx context.Context, moved func(state.Holding, []Step)) {
 	ids := r.reconciled()
 	defer r.beginRound()()
-	for _, id := range ids {
-		if ctx.Err() != nil {
-			return
+	for some := range slices.Chunk(ids, together) {
+		settled := r.settle(ctx, some)
+		for _, id := range some {
+			if ctx.Err() != nil {
+				return
+			}
+			if !settled[id] {
+				r.store.Refresh(id)
+				r.reconcile(ctx, id, moved)
+			}
 		}
-		r.store.Refresh(id)
-		r.reconcile(ctx, id, moved)
 	}
 }
 
@@ -88,8 +93,8 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 	r.restoreStored(ctx, e)
 
 	done := r.renew(ctx, e)
-	observed, err := r.observe(ctx, e, done)
-	if r.hasEnded(ctx, e, err) {
+	observed, process, err := r.observer.observe(ctx, e, done)
+	if r.hasEnded(ctx, e, process, err) {
 		r.log.Debug("a container or pod ended, but the runtime has not reported its end", "holder", e.String())
 		for _, a := range e.Assignments {
 			r.before(ctx, e.Holder, a.Resource, e.ObservedClass(a.Resource))
@@ -129,35 +134,6 @@ func (r *Reconciler) move(ctx context.Context, e state.Holding, steps []Step) (d
 	r.store.NotEnforced(e, err)
 	r.observeStep(ctx, e, steps[0])
 	return nil
-}
-
-// observation is the class of one resource that the kernel shows for a holder.
-type observation struct {
-	assigned classes.Assignment
-	classes.Observation
-	unavailable bool
-	// draining is true if the desired class is no longer offered, so that no holder can be moved into it.
-	draining bool
-}
-
-// observe reads the class of each resource from the kernel, except for those of `renewed`. If reading the class of one resource
-// fails, observe continues with the other resources.
-func (r *Reconciler) observe(ctx context.Context, e state.Holding, renewed []Step) (observed []observation, err error) {
-	for _, a := range e.Assignments {
-		resource, there := r.store.Live().Resource(a.Resource)
-		isOf := func(s Step) bool { return s.Resource == a.Resource }
-		if !there || slices.ContainsFunc(renewed, isOf) {
-			continue // no backend can enforce the class now, or renew has just done so
-		}
-
-		now, observeErr := r.observeClass(ctx, resource, a.Resource, e.Holder, a.Class)
-		if observeErr != nil {
-			err = errors.Join(err, observeErr)
-			continue
-		}
-		observed = append(observed, observation{a, now, resource.Unavailable != nil, r.store.Live().Drains(a)})
-	}
-	return observed, err
 }
 
 // plan returns the steps from the observed classes to the desired classes. For a resource that needs no step, plan
@@ -209,21 +185,6 @@ func (o observation) step(e state.Holding) (s Step, needed bool) {
 	return s, (want != classes.SystemDefault || o.Left) && !o.draining
 }
 
-// observeStep records the class that a holder has after a step that failed.
-func (r *Reconciler) observeStep(ctx context.Context, e state.Holding, s Step) {
-	class := s.From
-	if s.From == s.To {
-		class = classes.SystemDefault // the holder may have none of the values of the class
-	}
-	if resource, ok := r.store.Live().Resource(s.Resource); ok {
-		now, err := r.observeClass(context.WithoutCancel(ctx), resource, s.Resource, e.Holder, s.To)
-		if err == nil && now.Known && (now.Stale == "" || s.From == s.To) {
-			class = now.Class
-		}
-	}
-	r.store.Observe(e.ID, s.Resource, class)
-}
-
 // hasEnded reports whether a holder has ended. A holder has also ended if its PID now belongs to another process. A pod
 // has ended if it has no cgroup any more, because containerd calls no hook at the end of a pod that ran before
 // containerd was restarted.
@@ -232,31 +193,20 @@ func (r *Reconciler) observeStep(ctx context.Context, e state.Holding, s Step) {
 // containers. This is so if the container was ending when the plugin registered: containerd then lists it as running,
 // without a PID, and does not report its end again. If the runtime reports no PIDs, a missing cgroup proves nothing:
 // CRI-O before 1.36 reports none, and the cgroup of e.g. a Kata container is not on the host.
-func (r *Reconciler) hasEnded(ctx context.Context, e state.Holding, observeErr error) bool {
+func (r *Reconciler) hasEnded(ctx context.Context, e state.Holding, p process, observeErr error) bool {
 	switch {
 	case errors.Is(observeErr, classes.ErrEnded), errors.Is(observeErr, fs.ErrNotExist) && e.Container == "":
 		return true
 	case e.Container == "", e.PID <= 0 && r.store.Runtime().ReportsPIDs:
 		return !r.mayHaveCgroup(ctx, e.Holder)
-	case r.startTime == nil || e.PID <= 0:
+	case !p.looked:
 		return false
+	case !p.exists:
+		return true
 	}
 
-	type process struct {
-		startTime uint64
-		exists    bool
-	}
-	call := kernel.Call{HolderID: e.ID}
-	what := func() string { return "look for the process of " + e.String() }
-	now, err := await(ctx, r.enforcer, observeTime, call, what, func(context.Context) (process, error) {
-		at, exists := r.startTime(e.PID)
-		return process{at, exists}, nil
-	})
-	if err != nil || !now.exists {
-		return err == nil
-	}
 	replaced := false
-	r.store.Modify(e.ID, func(h *state.Holding) { replaced = h.SetStartTime(now.startTime) })
+	r.store.Modify(e.ID, func(h *state.Holding) { replaced = h.SetStartTime(p.startTime) })
 	return replaced
 }
 
@@ -341,7 +291,7 @@ func (r *Reconciler) verify(ctx context.Context) {
 	unverified := inOrder(r.store.Where(func(h *state.Holding) bool { return h.Phase == state.Unverified }))
 	defer r.beginRound()()
 	for _, e := range unverified {
-		observed, err := r.observe(ctx, e, nil)
+		observed, _, err := r.observer.observe(ctx, e, nil)
 		switch {
 		case errors.Join(err, ctx.Err()) != nil:
 		case slices.ContainsFunc(observed, func(o observation) bool { return o.Known && o.Class != o.assigned.Class }):

@@ -38,7 +38,7 @@ type BeforeMove func(ctx context.Context, h classes.Holder, resource, from strin
 // Reconciler applies configurations and enforces desired classes. It is safe for concurrent use.
 type Reconciler struct {
 	*configurer
-	startTime StartTime
+	observer  observer
 	hasCgroup HasCgroup
 
 	// threadErrs maps each resource and class to the last error of moving the threads of this class, so that the
@@ -97,11 +97,12 @@ func New(store *state.Store, guard *kernel.Guard, o Options) *Reconciler {
 	for _, kind := range o.Kinds {
 		byField[kind.Field] = kind
 	}
+	e := &enforcer{
+		store: store, guard: guard, changes: o.Changes, before: o.Before, now: o.Now, log: o.Log, round: semaphore.NewWeighted(1),
+	}
 	return &Reconciler{
-		configurer: &configurer{kinds: byField, enforcer: &enforcer{
-			store: store, guard: guard, changes: o.Changes, before: o.Before, now: o.Now, log: o.Log, round: semaphore.NewWeighted(1),
-		}},
-		startTime: o.StartTime, hasCgroup: o.HasCgroup, threadErrs: map[string]string{},
+		configurer: &configurer{kinds: byField, enforcer: e}, observer: observer{e, o.StartTime},
+		hasCgroup: o.HasCgroup, threadErrs: map[string]string{},
 	}
 }
 

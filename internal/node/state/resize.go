@@ -41,6 +41,18 @@ func (s *Store) Compare(id string) (h Holding, ok bool) {
 	return h, true
 }
 
+// Quiet works like Refresh and Compare for a holder that runs, and for which nothing is to be done but to compare it. `ok` is false for others.
+func (s *Store) Quiet(id string) (h Holding, ok bool) {
+	defer s.lock()()
+	n := &s.node
+
+	if h, _ = n.table.Get(id); h.Phase != Running || h.Resizing != nil || h.Stored == StoredStale {
+		return h, false
+	}
+	n.followDefaults(id)
+	return n.table.Get(id)
+}
+
 // Resize records that the runtime is about to change a container, and returns the cgroup v2 values of the container's
 // classes that the runtime must set, too. These are the values that the runtime's change would overwrite, and those
 // that depend on a limit that changes. If the runtime has stored values of another class, Resize returns all values of
