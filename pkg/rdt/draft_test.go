@@ -13,19 +13,27 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestADraftedClassAllowsAtLeastTheGivenUse drafts classes for a given use, on machines whose memory bandwidth is in
-// percent and in MBps. The limits of the class are at least this use, and above it by at most a tenth of the cache or
-// of the bandwidth.
+// TestADraftedClassAllowsAtLeastTheGivenUse drafts a class for a given use of the cache and of the memory bandwidth, on
+// machines whose memory bandwidth is in per cent and in MBps. Each limit of the class is at least the use. It is
+// above the use by at most the steps in which it is rounded up.
 func TestADraftedClassAllowsAtLeastTheGivenUse(t *testing.T) {
 	occupied, moved := monitoring.SeriesOf(resctrl.Counter{Event: resctrl.LLCOccupancy, Domain: 1}), monitoring.SeriesOf(resctrl.Counter{Event: resctrl.MBMTotal, Domain: 1})
 	dimms := append(module(17, 64, 16384, 3200, 0), 127, 4, 0, 0, 0, 0) // one module: 25.6 GB/s, half of it for each cache
-	for name, spec := range map[string]sim.Spec{"per cent": sim.IntelSpec(), "MBps": sim.AMDSpec()} {
+	for name, machine := range map[string]struct {
+		spec sim.Spec
+		step float64 // the smallest difference between two bandwidths, in bytes per second
+	}{
+		"per cent": {sim.IntelSpec(), 1.28e9}, // 10 per cent of 12.8 GB/s
+		"MBps":     {sim.AMDSpec(), 0.125e9},  // the unit of the CPU is 1/8 GB/s
+	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBackend(firmware{sim.New(spec), dimms}, nil)
+			b := newBackend(firmware{sim.New(machine.spec), dimms}, nil)
 			apply(t, b, `partitions: {all: {l3Allocation: "100%", mbAllocation: ["100%"], classes: {all: {}}}}`)
 			cache := cacheBytes(b.live.Load().machine.info, "1")
-			asked := map[classes.Series]float64{occupied: cache * 0.31, moved: 5.1e9}
-			section, err := json.Marshal(b.Draft("new", []classes.Bound{{Use: occupied, Value: asked[occupied]}, {Use: moved, Value: asked[moved]}}))
+			use := map[classes.Series]float64{occupied: cache * 0.31, moved: 5.1e9}
+			// A share of the cache is rounded up to a multiple of 5 per cent, and then to whole bits of a mask with 12 bits.
+			slack := map[classes.Series]float64{occupied: cache/20 + cache/12, moved: machine.step}
+			section, err := json.Marshal(b.Draft("new", []classes.Bound{{Use: occupied, Value: use[occupied]}, {Use: moved, Value: use[moved]}}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -35,9 +43,9 @@ func TestADraftedClassAllowsAtLeastTheGivenUse(t *testing.T) {
 			for _, p := range b.Promises(classes.Holder{}, "new") {
 				promised[p.Use] = p.Bound
 			}
-			for series, bound := range asked {
-				if got := promised[series]; got < bound || got > bound+max(cache/10, 1.28e9) {
-					t.Errorf("%s of %s: the limit is %v, want at least %v", series.Measure, section, got, bound)
+			for series, least := range use {
+				if got, most := promised[series], least+slack[series]; got < least || got > most {
+					t.Errorf("%s of %s: the limit is %v, want %v to %v", series.Measure, section, got, least, most)
 				}
 			}
 			if got := b.Draft("new", nil); got != nil {
