@@ -94,7 +94,7 @@ func (p proportion) outside(taken uint64, cache resctrl.CacheInfo, id int) (uint
 			return mask, nil
 		}
 	}
-	return 0, fmt.Errorf("%s needs %d neighbouring bits that no partition has, and the partitions have %#x of %#x; "+
+	return 0, fmt.Errorf("%s needs %d contiguous bits of the cache outside the partitions, but the partitions have the bits %#x of %#x; "+
 		"reduce the shares of the partitions, or write a mask, which may overlap them", p.text, n, taken, cache.Mask)
 }
 

@@ -100,8 +100,8 @@ func TestImpossibleDeviceTrafficIsRefused(t *testing.T) {
 	}{
 		"without io_alloc": {sim.IntelSpec(), withDevices(`"20%"`),
 			"deviceTraffic: this machine cannot limit the cache of device traffic (info/L3/io_alloc); remove deviceTraffic"},
-		"too large": {full, withDevices(`"60%"`), "deviceTraffic: L3 0: 60% needs 7 neighbouring bits that no partition has, and the partitions have 0x3f of 0xfff; " +
-			"reduce the shares of the partitions, or write a mask, which may overlap them"},
+		"too large": {full, withDevices(`"60%"`), "deviceTraffic: L3 0: 60% needs 7 contiguous bits of the cache outside the partitions, " +
+			"but the partitions have the bits 0x3f of 0xfff; reduce the shares of the partitions, or write a mask, which may overlap them"},
 		"nothing":              {full, withDevices(`"0%"`), "deviceTraffic: L3 0: 0% selects no part of the cache; write 1% for the smallest possible share"},
 		"outside of the cache": {full, withDevices(`"0xf000"`), "deviceTraffic: L3 0: mask 0xf000 is wider than the cache, whose mask is 0xfff"},
 		"no CLOSID": {full, strings.Replace(withDevices(`"20%"`), "a: {", "b: , c: , a: {", 1),

@@ -228,8 +228,8 @@ func divideSizes(requests []request, cache resctrl.CacheInfo, id int) (map[strin
 			return nil, err
 		}
 		if all := uint64(bits.OnesCount64(cache.Mask)); lowest+n > all {
-			return nil, fmt.Errorf("the sizes of the partitions (%s) are more than the cache has (%s in %d parts, to which sizes are rounded up); reduce them",
-				describe(requests), sizeText(cache.Mask, cache, id), all)
+			return nil, fmt.Errorf("the partitions (%s) do not fit into the cache: it has %s in %d equal parts, and each size is rounded up to whole parts; "+
+				"reduce the sizes", describe(requests), sizeText(cache.Mask, cache, id), all)
 		}
 		masks[wanted.partition] = (1<<n - 1) << lowest
 		lowest += n

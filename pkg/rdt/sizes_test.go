@@ -33,10 +33,10 @@ func TestCacheIsDividedBySizes(t *testing.T) {
 			`class "a": L3: 9MiB is more than its partition has (8MiB); write a smaller size`},
 		"larger than the cache": {
 			`p: {l3Allocation: 64MiB, classes: {a: {}}}`, nil,
-			`L3 0, unified: the sizes of the partitions (p 64MiB) are more than the cache has (16MiB in 12 parts, to which sizes are rounded up); reduce them`},
+			`L3 0, unified: the partitions (p 64MiB) do not fit into the cache: it has 16MiB in 12 equal parts, and each size is rounded up to whole parts; reduce the sizes`},
 		"partitions larger than the cache": {
 			`p: {l3Allocation: 8MiB, classes: {a: {}}}, q: {l3Allocation: 8193KiB, classes: {b: {}}}`, nil,
-			`L3 0, unified: the sizes of the partitions (p 8MiB, q 8193KiB) are more than the cache has (16MiB in 12 parts, to which sizes are rounded up); reduce them`},
+			`L3 0, unified: the partitions (p 8MiB, q 8193KiB) do not fit into the cache: it has 16MiB in 12 equal parts, and each size is rounded up to whole parts; reduce the sizes`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := sim.IntelSpec()

@@ -201,12 +201,12 @@ func (l *live) sharedCache() (condition classes.Condition, shares bool) {
 	var texts []string
 	if len(only) > 0 {
 		condition.Reason = "OnlyShared"
-		texts = append(texts, strings.Join(only, ", ")+" have no other cache; give them masks with other bits")
+		texts = append(texts, "all bits of "+strings.Join(only, ", ")+" (give them masks with other bits)")
 	}
 	if len(some) > 0 {
-		texts = append(texts, strings.Join(some, ", ")+" have other cache, too")
+		texts = append(texts, "some bits of "+strings.Join(some, ", "))
 	}
-	condition.Message = "devices or other hardware use the same cache as these classes (shareable_bits, io_alloc_cbm): " + strings.Join(texts, "; ")
+	condition.Message = "devices or other hardware also use cache bits of classes (shareable_bits, io_alloc_cbm): " + strings.Join(texts, "; ")
 	return condition, true
 }
 

@@ -48,24 +48,24 @@ func TestClassesThatHaveOnlyCacheThatDevicesUseAreReported(t *testing.T) {
 	eleven := sim.IntelSpec()
 	eleven.L2 = nil
 	eleven.L3 = &sim.Cache{Ways: 11, Shareable: 0x600, CLOSIDs: 16, Size: 11 << 20, MinBits: 1}
-	const common = "devices or other hardware use the same cache as these classes (shareable_bits, io_alloc_cbm): "
+	const common = "devices or other hardware also use cache bits of classes (shareable_bits, io_alloc_cbm): "
 	for name, test := range map[string]struct {
 		spec   sim.Spec
 		shares string
 		want   classes.Condition
 	}{
-		"two classes have nothing else": {eleven, `bulk: {l3Allocation: "80%", classes: {bulk: {}}}, voice: {l3Allocation: "10%", classes: {voice: {}}},
+		"two classes have only these bits": {eleven, `bulk: {l3Allocation: "80%", classes: {bulk: {}}}, voice: {l3Allocation: "10%", classes: {voice: {}}},
 			web: {l3Allocation: "10%", classes: {web: {}}}`,
-			classes.Condition{Type: "CacheNotShared", Reason: "OnlyShared", Message: common + "voice, web have no other cache; give them masks with other bits"}},
-		"a class has other bits, too": {eleven, `p: {l3Allocation: "100%", classes: {a: {}, b: {l3Allocation: "50%"}}}`,
-			classes.Condition{Type: "CacheNotShared", Healthy: true, Reason: "PartlyShared", Message: common + "a have other cache, too"}},
-		"the bits go to the partition that says so": {eleven, `bulk: {l3Allocation: "80%", sharedWithDevices: true, classes: {bulk: {}}},
+			classes.Condition{Type: "CacheNotShared", Reason: "OnlyShared", Message: common + "all bits of voice, web (give them masks with other bits)"}},
+		"a class also has other bits": {eleven, `p: {l3Allocation: "100%", classes: {a: {}, b: {l3Allocation: "50%"}}}`,
+			classes.Condition{Type: "CacheNotShared", Healthy: true, Reason: "PartlyShared", Message: common + "some bits of a"}},
+		"the partition with sharedWithDevices gets the bits": {eleven, `bulk: {l3Allocation: "80%", sharedWithDevices: true, classes: {bulk: {}}},
 			voice: {l3Allocation: "10%", classes: {voice: {}}}, web: {l3Allocation: "10%", classes: {web: {}}}`,
-			classes.Condition{Type: "CacheNotShared", Healthy: true, Reason: "PartlyShared", Message: common + "bulk have other cache, too"}},
+			classes.Condition{Type: "CacheNotShared", Healthy: true, Reason: "PartlyShared", Message: common + "some bits of bulk"}},
 		"no class has these bits": {eleven, `p: {l3Allocation: "0x1ff", classes: {a: {}}}`, classes.Condition{}},
 		"io_alloc": {withIOAlloc(), `p: {l3Allocation: "100%", classes: {a: {l3Allocation: "0xf"}, b: {l3Allocation: "0xff0"}}}`,
-			classes.Condition{Type: "CacheNotShared", Reason: "OnlyShared", Message: common + "a have no other cache; give them masks with other bits"}},
-		"Arm, which does not say": {sim.ArmSpec(8), `p: {l3Allocation: "100%", classes: {a: {}}}`, classes.Condition{}},
+			classes.Condition{Type: "CacheNotShared", Reason: "OnlyShared", Message: common + "all bits of a (give them masks with other bits)"}},
+		"Arm, which reports all bits as shareable": {sim.ArmSpec(8), `p: {l3Allocation: "100%", classes: {a: {}}}`, classes.Condition{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBackend(sim.New(test.spec), nil)
