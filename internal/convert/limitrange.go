@@ -96,7 +96,8 @@ func (d *document) limitItem(n *yaml.Node, at place) limitItem {
 	return item
 }
 
-// checkMaximum checks the field max of an element, which a QOSLimitRange has in the same form.
+// checkMaximum checks the field max of an element of a LimitRange. The conversion does not change this field, because a
+// QOSLimitRange has it in the same form.
 func (d *document) checkMaximum(r request) {
 	list := d.list(r.element, "max", r.place, "name and capacity")
 	for i, n := range elements(list.value) {

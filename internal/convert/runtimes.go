@@ -173,9 +173,9 @@ func hasContainer(spec *yaml.Node, name string) bool {
 	return slices.ContainsFunc(all, func(c *yaml.Node) bool { return stringOf(c, "name") == name })
 }
 
-// runtimeAnnotation plans to replace the entry `e` by the annotation `a`. The map `planned` has an entry for each pair
-// of a project key and a resource. The entry has the key and the class of the last runtime annotation that was read for
-// this pair.
+// runtimeAnnotation plans to replace the entry `e`, an annotation whose key a runtime defines, by the annotation `a`.
+// The map `planned` has the last runtime annotation that was read for the same key and resource as those of `a`, so
+// that runtimeAnnotation can report two runtime annotations with different classes.
 func (d *document) runtimeAnnotation(annotations *yaml.Node, e entry, a annotation, planned map[string]annotation) {
 	if a.key == "" {
 		return

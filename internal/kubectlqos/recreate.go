@@ -114,7 +114,7 @@ func (o *resizeCommand) replace(ctx context.Context, api *clients, planned *apps
 		_ = os.Remove(file) // nothing has happened
 		return fmt.Errorf("statefulset %s cannot be deleted; nothing was replaced: %w", o.name, explain(err))
 	case err != nil:
-		return fmt.Errorf("it is unknown whether statefulset %s is deleted; if it is, its pods and claims stay, and create it again with: "+
+		return fmt.Errorf("it is unknown whether statefulset %s was deleted (its pods and claims stay); if it was, create it again with: "+
 			"kubectl create -f %s: %w", o.name, file, explain(err))
 	}
 	if err := o.create(ctx, api, next, present.UID); err != nil {

@@ -307,8 +307,8 @@ func TestRecreateKeepsTheManifestIfTheStatefulSetCannotBeCreatedAgain(t *testing
 // the API server refuses the deletion.
 func TestTheManifestStaysIfTheResultOfTheDeletionIsUnknown(t *testing.T) {
 	for want, failure := range map[string]error{
-		"Error: it is unknown whether statefulset db is deleted; ": &url.Error{Op: "Delete", URL: "https://api", Err: io.ErrUnexpectedEOF},
-		"Error: statefulset db cannot be deleted; ":                apierrors.NewForbidden(appsv1.Resource("statefulsets"), "db", errors.New("no")),
+		"Error: it is unknown whether statefulset db was deleted (its pods and claims stay); if it was, create it again with: ": &url.Error{Op: "Delete", URL: "https://api", Err: io.ErrUnexpectedEOF},
+		"Error: statefulset db cannot be deleted; ": apierrors.NewForbidden(appsv1.Resource("statefulsets"), "db", errors.New("no")),
 	} {
 		t.Setenv("TMPDIR", t.TempDir())
 		r := newResizeRig(t, "data")

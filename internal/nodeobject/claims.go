@@ -31,8 +31,8 @@ type followed struct {
 }
 
 // follow sends the spec to the plugin, unless the running plugin has already accepted or refused it. `sent` is true if
-// it has sent the spec; the plugin's state that the caller passed is then out of date. While qos-storage has not
-// written the spec of a new object, it sends nothing, so that the plugin keeps its limits.
+// follow has sent the spec; the plugin's state that the caller passed is then out of date. follow does not send the empty
+// spec of a new object that qos-storage has not written yet: the plugin would remove the limits of all claims.
 func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSResources, state nodecache.State) (sent bool, _ error) {
 	wanted := p.claims
 	wanted.uid, wanted.generation, wanted.started = string(object.UID), object.Generation, state.Status.GetPlugin().GetStartedAt().AsTime()

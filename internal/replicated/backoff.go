@@ -33,7 +33,7 @@ func (b *Backoff[A]) Begin(spec string, now time.Time) *Backoff[A] {
 	return b
 }
 
-// End returns the time after which the failed writes are tried again, or 0 if no write has failed.
+// End returns how long to wait until the failed writes are tried again, or 0 if no write has failed.
 func (b *Backoff[A]) End(now time.Time) time.Duration {
 	switch {
 	case len(b.answers) == 0:

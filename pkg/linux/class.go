@@ -167,7 +167,8 @@ func original(spec classes.Spec, setting classes.Setting) string {
 	return fileOf(setting).initial
 }
 
-// words returns the text of a setting with several fields, without those that are zero.
+// words returns the text of a setting with several fields. The arguments are the name and the value of each field, in
+// turn. words leaves out the fields whose value is empty or 0.
 func words(fields ...string) string {
 	var text []string
 	for i := 0; i+1 < len(fields); i += 2 {

@@ -21,7 +21,7 @@ func TestScheduling(t *testing.T) {
 	t.Run("spread puts pods where most of a class is free", func(t *testing.T) { scored(t, n, "qos-spread", 2) })
 	t.Run("pack fills a node before the next", func(t *testing.T) { scored(t, n, "qos-pack", 4) })
 	t.Run("a pod with a higher priority preempts a pod of the same class only", func(t *testing.T) { preemptsInClass(t, n) })
-	t.Run("pods that request its classes fit the template of an empty node group", func(t *testing.T) { templateFits(t, n) })
+	t.Run("a pod fits an empty node group only if the group's template offers the pod's class", func(t *testing.T) { templateFits(t, n) })
 }
 
 // startProfiles runs a second scheduler with the profiles of deploy/scheduler.
