@@ -27,7 +27,8 @@ func TestTheDriverNoticesThatADevicePluginStillOffersAClass(t *testing.T) {
 	}
 }
 
-// TestARetiringDriverServesOnlyPreparedClaims restarts a driver with --retire while a pod has a claim.
+// TestARetiringDriverServesOnlyPreparedClaims restarts a driver with --retire while a pod has a claim. The retiring
+// driver has a socket of its own, because device plugins do not register while a driver serves the usual one.
 func TestARetiringDriverServesOnlyPreparedClaims(t *testing.T) {
 	dir := t.TempDir()
 	d := newDriver(t, dir, state(goldAndSilver()))
@@ -43,7 +44,7 @@ func TestARetiringDriverServesOnlyPreparedClaims(t *testing.T) {
 		t.Errorf("a driver that retires offers %+v, %v", resources, err)
 	}
 	if retired.socket() == d.socket() {
-		t.Error("device plugins cannot know that the driver retires")
+		t.Error("a retiring driver has the usual socket, so the device plugins do not register")
 	}
 	if devices, err := retired.prepareOne(t, c); err != nil || devices["request-0"] != goldDevice {
 		t.Errorf("the claim of a running pod gets %v, %v", devices, err)
@@ -52,6 +53,6 @@ func TestARetiringDriverServesOnlyPreparedClaims(t *testing.T) {
 		t.Errorf("a new claim gets %v, %v", devices, err)
 	}
 	if err := retired.unprepareOne(t, c); err != nil || len(retired.record.claims) > 0 {
-		t.Errorf("%v, the claims are %v", err, retired.record.claims)
+		t.Errorf("unprepare returned %v and left the claims %v, want none", err, retired.record.claims)
 	}
 }

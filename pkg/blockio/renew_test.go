@@ -20,7 +20,7 @@ func TestHasChangedIsTrueUntilTheNewValuesAreApplied(t *testing.T) {
 			t.Errorf("%s: changed is %t", when, got)
 		}
 	}
-	f.shareClass("slow")
+	f.holds("slow")
 	f.enforce(container(), "", "slow")
 	wantChanged(false, "before the change")
 	f.apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 7M, ThrottleWriteIOPS: 30}]}")
@@ -35,10 +35,11 @@ func TestHasChangedIsTrueUntilTheNewValuesAreApplied(t *testing.T) {
 	wantChanged(false, "at the end")
 }
 
-// TestHasChangedIsFalseIfTheRuntimeMustStoreTheValues changes a class on a machine whose runtime must store the values.
+// TestHasChangedIsFalseIfTheRuntimeMustStoreTheValues changes a class on a machine with cgroup v2, where the runtime
+// stores the values. The core then observes the values of the container before it enforces the class again.
 func TestHasChangedIsFalseIfTheRuntimeMustStoreTheValues(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	f.shareClass("slow")
+	f.holds("slow")
 	f.enforce(container(), "", "slow")
 	f.apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 7M}]}")
 	if f.backend.HasChanged(container(), "slow") {
@@ -46,8 +47,8 @@ func TestHasChangedIsFalseIfTheRuntimeMustStoreTheValues(t *testing.T) {
 	}
 }
 
-// shareClass gives the class to the container.
-func (f fixture) shareClass(class string) {
+// holds makes the container a holder of the class.
+func (f fixture) holds(class string) {
 	f.backend.ShareWith(func(string) []classes.Holding {
 		return []classes.Holding{{Holder: container(), Assignments: []classes.Assignment{{Resource: "k8s.io/blockio", Class: class}}}}
 	})

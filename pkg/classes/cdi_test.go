@@ -45,7 +45,9 @@ func TestCDIDevicesBecomeAnnotationsOfAllocatedClasses(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentWithoutACDIDeviceIsRefused(t *testing.T) {
+// TestAVariableForAClassThatNoCDIDeviceAllocatesIsRefused gives a container the CDI device of gold. A runtime that does
+// not report CDI devices to NRI shows only the variable; the container would run without its class.
+func TestAVariableForAClassThatNoCDIDeviceAllocatesIsRefused(t *testing.T) {
 	gold, silver := Pair{RDTResource, "gold"}, Pair{RDTResource, "silver"}
 	h := Holder{PodUID: "1", Container: "main", ContainerAnnotations: WithDevices(nil, []string{CDIDevice(gold)})}
 	if err := h.CheckDevices([]string{"PATH=/bin", CDIEnvironment(gold)}); err != nil {

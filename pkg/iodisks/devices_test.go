@@ -15,6 +15,9 @@ import (
 
 func linked() *simcgroup.Machine { return iotest.AddLinks(iotest.AddDisks(simcgroup.New())) }
 
+// TestPatternsMatchWholeDisks uses patterns that match disks, partitions, symbolic links and other files. Each matched
+// disk or partition gives one disk, so sda and its partition sda1 give sda twice. A file that is no block device is
+// reported as ignored only if the pattern matches no disk.
 func TestPatternsMatchWholeDisks(t *testing.T) {
 	for _, test := range []struct {
 		pattern string
@@ -31,7 +34,7 @@ func TestPatternsMatchWholeDisks(t *testing.T) {
 		{"/dev/mapper/data", []string{"dm-0 (253:0)"}, "", ""},
 		{"/dev/loop0", []string{"loop0 (7:0)"}, "", ""},
 		{"/dev/nvme*", nil, "", ""},
-		{"/dev/[ns]*", []string{"sda (8:0)", "sda (8:0)", "sdb (8:16)"}, "/dev/sda1 is a partition", ""},
+		{"/dev/[ns]*", []string{"sda (8:0)", "sda (8:0)", "sdb (8:16)"}, "/dev/sda1 is a partition", ""}, // also matches /dev/null
 		{"/dev/p*", nil, "", "/dev/plain is ignored: stat /dev/plain: block device required"},
 		{"/dev/disk/by-id/gone", nil, "", "/dev/disk/by-id/gone is ignored: readlink /dev/sdz: no such file or directory"},
 		{"/dev/loop-a", nil, "", "/dev/loop-a is ignored: more than 40 symbolic links"},

@@ -11,7 +11,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func TestALocalVolumeMayBeLimitedWithASubPath(t *testing.T) {
+// TestASubPathOfALocalVolumeIsNotASharedDisk uses a local volume: a filesystem that the host has mounted, and that the
+// kubelet mounts again for a pod, before it mounts the subPath. The disk is not shared if the kubelet has mounted the
+// whole filesystem for this pod. The disk of the node's root is always shared.
+func TestASubPathOfALocalVolumeIsNotASharedDisk(t *testing.T) {
 	const (
 		local   = "60 1 8:16 / /mnt/disks/vol1 rw - ext4 /dev/sdb rw"
 		ofPod   = "61 1 8:16 / /var/lib/kubelet/pods/1/volumes/kubernetes.io~local-volume/vol rw - ext4 /dev/sdb rw"

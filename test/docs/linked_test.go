@@ -13,7 +13,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
-// tag is the build tag of released programs, and of "make test".
+// tag is the build tag of released programs, and of "make test". Without it, gRPC imports golang.org/x/net/trace, which
+// imports html/template.
 const tag = "grpcnotrace"
 
 // linked returns the packages that programs link.
@@ -47,6 +48,7 @@ func TestTheLinkerCanRemoveUnusedMethods(t *testing.T) {
 		t.Error("a program links html/template; run go list -deps to find the package that imports it")
 	}
 
+	// linked uses the tag, so the check above holds only for programs that are built with it.
 	for _, file := range []string{"Makefile", "scripts/release.sh"} {
 		text, err := os.ReadFile(filepath.Join(repository, file))
 		if err != nil {

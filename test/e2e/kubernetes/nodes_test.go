@@ -42,7 +42,7 @@ func TestNodes(t *testing.T) {
 		{"each node offers the classes of its class file", func(t *testing.T) { nodesDiffer(t, both) }},
 		{"pods run where their class is free", func(t *testing.T) { placedByClass(t, both) }},
 		{"an update of one node after the other leaves pods alone", func(t *testing.T) { updatedNodeByNode(t, both) }},
-		{"limits of claims wait for a node that is away, and follow a pod to another node", func(inner *testing.T) { claimsOnNodes(inner, t, both, v) }},
+		{"changed limits of PersistentVolumeClaims wait until the node is back, and follow the pod to another node", func(inner *testing.T) { claimsOnNodes(inner, t, both, v) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.test(t)
@@ -207,8 +207,8 @@ func (w watch) sameThroughout(t *testing.T) {
 	}
 }
 
-// claimsOnNodes runs a pod with claims on the second node, and later on a third node. The third node stays in the cluster
-// until the parent test ends.
+// claimsOnNodes runs a pod with PersistentVolumeClaims on the second node, and later on a third node. The third node
+// stays in the cluster until the parent test `outer` ends.
 func claimsOnNodes(t, outer *testing.T, p pools, v *vm) {
 	small, large := p[0], p[1]
 	uncordon := small.cordon(t) // only the VMs have the CSI driver

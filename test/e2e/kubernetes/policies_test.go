@@ -28,7 +28,7 @@ func TestRequests(t *testing.T) {
 	t.Run("the class of a network becomes the priority of the CNI plugin", func(t *testing.T) { networkStory(t, n) })
 	n.installPolicies(t)
 	t.Run("each request is admitted, completed or refused as the table says", func(t *testing.T) { tryRequests(t, n) })
-	t.Run("ConfigMaps and Secrets are bounded where environments are", func(t *testing.T) { referencesAreBounded(t, n) })
+	t.Run("large ConfigMaps and Secrets are refused only in namespaces that limit environment variables", func(t *testing.T) { referencesAreBounded(t, n) })
 	t.Run("twenty containers and as many annotations are no problem", func(t *testing.T) { manyContainers(t, n) })
 	t.Run("pods of every kind of workload get defaults", func(t *testing.T) { workloads(t, n) })
 	t.Run("requests stay, unless the namespace allows changes", func(t *testing.T) { requestsStay(t, n) })
