@@ -27,7 +27,7 @@ type Target interface {
 const (
 	smallRequest = 4 << 10 // the unit of "iops" in io.cost.model
 	largeRequest = 1 << 20
-	// largeDepth is the number of concurrent large requests. A fast disk transfers their bytes in 2 ms.
+	// largeDepth is the number of concurrent large requests. They have 16 MiB, which a fast disk transfers in 2 ms.
 	largeDepth = 16
 	// samples is the number of times that a load counts its requests.
 	samples = 20

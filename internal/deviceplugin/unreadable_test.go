@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nobody"
 )
 
-func TestAnUnreadableDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
+func TestADirectoryWithoutPermissionIsLoggedOnceWithTheRemedy(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		mode os.FileMode

@@ -29,6 +29,7 @@ func TestTheConditionOfAPodIsReadAsItIsWritten(t *testing.T) {
 		{"of the pod", "pod: " + rdt("gold", "", "pod"), "", corev1.ConditionTrue, assigned{"gold", "", "pod", true}},
 		{"of another container", "side: " + rdt("gold", "", "pod"), "main", corev1.ConditionTrue, assigned{}},
 		{"behind a problem", "main: k8s.io/rdt silver is full" + InEffect + "main: " + rdt("gold", "", "container"), "main", corev1.ConditionFalse, assigned{"gold", "", "container", true}},
+		// The notes about stale properties and the limited effect follow the class, and are not part of it.
 		{"stale properties", "main: " + AssignedText("k8s.io/rdt", "gold", "", "container", "oomScoreAdj rlimits.nofile", "memory.low has no effect") + ", a/b x", "main",
 			corev1.ConditionTrue, assigned{"gold", "", "container", true}},
 		{"a problem alone", "main: k8s.io/rdt silver", "main", corev1.ConditionFalse, assigned{}},

@@ -125,13 +125,13 @@ func (b *Backend) Remember(memory classes.Memory) error {
 	}
 	var saved savedDevices
 	if err := json.Unmarshal(data, &saved); err != nil {
-		return fmt.Errorf("read what device traffic had before: %w", err)
+		return fmt.Errorf("read the saved settings of device traffic: %w", err)
 	}
 	was := &deviceChange{schema: saved.Schema}
 	if saved.Masks != nil {
 		masks, err := resctrl.ParseSchemata(fmt.Appendf(nil, "%s:%s", saved.Schema, *saved.Masks))
 		if err != nil {
-			return fmt.Errorf("read what device traffic had before: %w", err)
+			return fmt.Errorf("read the saved settings of device traffic: %w", err)
 		}
 		was.from = masks
 	}
@@ -158,7 +158,7 @@ func (b *Backend) saveDevices(c *deviceChange) error {
 		}
 	}
 	if err := b.memory.Save(map[string][]byte{memoryKey: data}); err != nil {
-		return fmt.Errorf("save what device traffic had before: %w", err)
+		return fmt.Errorf("save the former settings of device traffic: %w", err)
 	}
 	return nil
 }
