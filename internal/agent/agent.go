@@ -166,7 +166,10 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 		group.Go(func() error { return files.follow(ctx, hangup) })
 		group.Go(func() error { return a.releaseDrained(ctx, n) })
 		group.Go(func() error { return a.repair(ctx, n, changed, watch) })
-		group.Go(func() error { followThreads(ctx, joined, n.MoveThreads); return nil })
+		group.Go(func() error {
+			(&threadFollower{joined: joined, move: n.MoveThreads, list: threadsOf(a.host)}).run(ctx)
+			return nil
+		})
 		group.Go(func() error { n.FollowHeld(ctx); return nil })
 		group.Go(func() error { n.FollowHistory(ctx); return nil })
 		return nil

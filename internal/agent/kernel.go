@@ -23,6 +23,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/uevent"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
@@ -212,6 +213,16 @@ func cgroupsOf(host hostfs.Root) reconcile.HasCgroup {
 		return nil
 	}
 	return tree.Exists
+}
+
+// threadsOf returns a function that lists the threads of a container. If the host's cgroups cannot be found, that function
+// returns the reason as an error.
+func threadsOf(host hostfs.Root) func(classes.Holder) ([]int, error) {
+	tree, err := cgroup.Detect(host)
+	if err != nil {
+		return func(classes.Holder) ([]int, error) { return nil, err }
+	}
+	return tree.Threads
 }
 
 // counters returns the reader of the containers' counters. It returns nil if no history is recorded, or if the host's

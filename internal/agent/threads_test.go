@@ -8,95 +8,108 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// TestMovingThreadsTakesAtMostTwoPercentOfTheTime has calls without containers whose class has changed, with such a container, and
-// with one that had threads to move, for which it is 20%.
-func TestMovingThreadsTakesAtMostTwoPercentOfTheTime(t *testing.T) {
-	for took, want := range map[time.Duration][3]time.Duration{
-		0:                      {threadsInterval, movedInterval, movedInterval},
-		100 * time.Microsecond: {threadsInterval, movedInterval, movedInterval},
-		time.Millisecond:       {threadsInterval, 49 * time.Millisecond, movedInterval},
-		20 * time.Millisecond:  {980 * time.Millisecond, 980 * time.Millisecond, 80 * time.Millisecond},
-		200 * time.Millisecond: {9800 * time.Millisecond, 9800 * time.Millisecond, 800 * time.Millisecond},
-		20 * time.Second:       {15 * time.Second, 15 * time.Second, 15 * time.Second},
-	} {
-		got := [3]time.Duration{
-			untilThreads(reconcile.ThreadCheck{Took: took}),
-			untilThreads(reconcile.ThreadCheck{Took: took, Containers: 1}),
-			untilThreads(reconcile.ThreadCheck{Took: took, Containers: 1, Moved: 1}),
-		}
-		if got != want {
-			t.Errorf("the pauses after a call that took %v are %v, want %v", took, got, want)
-		}
-	}
-}
-
-// TestAJoinedProcessIsMovedAtOnce joins two processes soon after a call, and one more 0.1 s later, while each call takes 1 ms. After a call
-// that has moved a process, the next one may follow earlier. A periodic call delays no other call.
-func TestAJoinedProcessIsMovedAtOnce(t *testing.T) {
-	for moved, want := range [][]string{
-		{"500ms", "1.001s", "1.015s", "1.065s", "1.115s", "1.616s"},
-		{"500ms", "1.001s", "1.015s", "1.02s", "1.115s", "1.616s"},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			began, joined := time.Now(), make(chan struct{}, 1)
-			ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
-			defer stop()
-			var calls []string
-			go followThreads(ctx, joined, func(context.Context) reconcile.ThreadCheck {
-				calls = append(calls, time.Since(began).String())
-				<-time.After(time.Millisecond)
-				return reconcile.ThreadCheck{Moved: moved, Took: time.Millisecond}
-			})
-
-			<-time.After(1015 * time.Millisecond)
-			for range 2 {
-				signalTo(joined)
-				synctest.Wait()
-			}
-			<-time.After(100 * time.Millisecond)
-			signalTo(joined)
-			<-ctx.Done()
-			synctest.Wait()
-
-			if diff := cmp.Diff(want, calls); diff != "" {
-				t.Errorf("calls that move %d processes (-want +got):\n%s", moved, diff)
-			}
-		})
-	}
-}
-
-// TestAnEventDoesNotDelayThePeriodicCheck has an event after a call that an event has caused, and that took very long.
-func TestAnEventDoesNotDelayThePeriodicCheck(t *testing.T) {
+// follow follows the threads of a container for a time, and returns when `move` was called. `list` returns the container's threads, and
+// `events` has the times at which a process joins a group.
+func follow(t *testing.T, during time.Duration, list func() int, events []time.Duration, check reconcile.ThreadCheck) (calls []time.Duration) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		began, joined := time.Now(), make(chan struct{}, 1)
-		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), during)
 		defer stop()
-		var last time.Duration
-		go followThreads(ctx, joined, func(context.Context) reconcile.ThreadCheck {
-			last = time.Since(began)
-			return reconcile.ThreadCheck{Took: time.Minute}
-		})
+		follower := threadFollower{
+			joined: joined,
+			list:   func(classes.Holder) ([]int, error) { return []int{list()}, nil },
+			move: func(ctx context.Context) reconcile.ThreadCheck {
+				calls = append(calls, time.Since(began))
+				select {
+				case <-ctx.Done():
+				case <-time.After(check.Took):
+				}
+				return check
+			},
+		}
+		go follower.run(ctx)
 
-		for range 2 {
-			<-time.After(time.Second)
+		for _, at := range events {
+			<-time.After(time.Until(began.Add(at)))
 			signalTo(joined)
+			synctest.Wait()
 		}
 		<-ctx.Done()
 		synctest.Wait()
-		if want := time.Second + lastThreads; last != want {
-			t.Errorf("the last call was after %v, want %v", last, want)
-		}
 	})
+	return calls
+}
+
+// TestMovingThreadsTakesAtMostTwoPercentOfTheTime has a container whose threads always change. If each call moves threads, the limit
+// is 20%. The time before the first call is credit for 0.2 s or 2 s of calls.
+func TestMovingThreadsTakesAtMostTwoPercentOfTheTime(t *testing.T) {
+	const during = 10 * time.Minute
+	for _, took := range []time.Duration{time.Microsecond, time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {
+		for moved, limit := range []time.Duration{during/50 + credit/50 + took, during/5 + credit/5 + took} {
+			thread := 0
+			calls := follow(t, during, func() int { thread++; return thread }, nil,
+				reconcile.ThreadCheck{Containers: []classes.Holder{{ID: "changed"}}, Moved: moved, Took: took})
+			if total := time.Duration(len(calls)) * took; total > limit {
+				t.Errorf("%d calls that move %d threads took %v of %v, want at most %v", len(calls), moved, total, during, limit)
+			}
+			if fewest := int(min(during/looksInterval/2, limit/took*9/10)); len(calls) < fewest {
+				t.Errorf("there were %d calls of %v, want at least %d", len(calls), took, fewest)
+			}
+		}
+	}
+}
+
+// TestAProcessThatJoinsAContainerIsMovedSoon has a container whose threads change after 10 s.
+func TestAProcessThatJoinsAContainerIsMovedSoon(t *testing.T) {
+	began := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // as each test with synctest
+	threads := func() int { return int(time.Since(began) / (10 * time.Second)) }
+	calls := follow(t, 11*time.Second, threads, nil, reconcile.ThreadCheck{Containers: []classes.Holder{{ID: "changed"}}})
+	if !slices.ContainsFunc(calls, func(at time.Duration) bool { return at >= 10*time.Second && at <= 10*time.Second+looksInterval }) {
+		t.Errorf("calls after %v, want one at most %v after 10 s", calls, looksInterval)
+	}
+}
+
+// TestAJoinedProcessIsMovedAtOnce has processes that join a group soon after a call, and between two calls.
+func TestAJoinedProcessIsMovedAtOnce(t *testing.T) {
+	events := []time.Duration{505 * time.Millisecond, 1600 * time.Millisecond}
+	calls := follow(t, 2*time.Second, func() int { return 1 }, events, reconcile.ThreadCheck{Took: time.Millisecond})
+	for _, at := range events {
+		if !slices.Contains(calls, at) {
+			t.Errorf("calls after %v, want one after %v", calls, at)
+		}
+	}
+}
+
+// TestAJoinedProcessDoesNotWaitForOtherContainers has a container whose threads always change, so that the looks have used their time.
+func TestAJoinedProcessDoesNotWaitForOtherContainers(t *testing.T) {
+	thread, event := 0, 30500*time.Millisecond
+	check := reconcile.ThreadCheck{Containers: []classes.Holder{{ID: "changed"}}, Took: 20 * time.Millisecond}
+	calls := follow(t, time.Minute, func() int { thread++; return thread }, []time.Duration{event}, check)
+	if !slices.Contains(calls, event) {
+		t.Errorf("calls after %v, want one after %v", calls, event)
+	}
+}
+
+// TestAnEventDoesNotDelayThePeriodicCheck has events while a call that took very long delays the next one.
+func TestAnEventDoesNotDelayThePeriodicCheck(t *testing.T) {
+	check := reconcile.ThreadCheck{Took: time.Minute}
+	without := follow(t, 5*time.Minute, func() int { return 1 }, nil, check)
+	with := follow(t, 5*time.Minute, func() int { return 1 }, []time.Duration{61 * time.Second, 62 * time.Second, 63 * time.Second}, check)
+	if len(without) != 5 || len(with) < len(without) {
+		t.Errorf("calls with events at %v, and without at %v", with, without)
+	}
 }
 
 // TestAProcessThatJoinsAGroupIsNoticed writes into the tasks of groups that exist before the agent, and that are made later.

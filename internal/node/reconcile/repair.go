@@ -118,8 +118,9 @@ func unavailableFor(err error) *classes.Unavailable {
 
 // ThreadCheck is the result of MoveThreads.
 type ThreadCheck struct {
-	// Containers is the number of checked containers. Moved is the number of those that had threads to move.
-	Containers, Moved int
+	// Containers has the checked containers. Moved is the number of those that had threads to move.
+	Containers []classes.Holder
+	Moved      int
 	// Took is how long the check took, without the time in which it waited for another change.
 	Took time.Duration
 }
@@ -157,7 +158,7 @@ type threadGroup struct {
 
 func (r *Reconciler) moveThreads(ctx context.Context, selected func(e *state.Holding, resource string) bool) (check ThreadCheck) {
 	for group, holders := range r.threadGroups(selected) {
-		check.Containers += len(holders)
+		check.Containers = append(check.Containers, holders...)
 		moved, err := r.moveGroup(ctx, group, holders)
 		if ctx.Err() == nil {
 			r.logThreadError(group, err)
