@@ -13,31 +13,33 @@ import (
 )
 
 const (
-	// threadsInterval is the longest time between two calls of MoveThreads, unless the calls take long.
+	// threadsInterval is the time between two periodic calls of MoveThreads.
 	threadsInterval = 500 * time.Millisecond
 	// looksInterval is the time between two looks at the threads of containers whose class was changed.
 	looksInterval = 40 * time.Millisecond
-	// longestPause is the longest pause after a call, however long it took.
+	// longestPause is the longest pause after a call.
 	longestPause = 15 * time.Second
-	// credit is how much pause a time without calls can save for later ones.
+	// credit is the longest time without calls that counts. After that time, calls may follow each other without a pause
+	// until they have used their share of it.
 	credit = 10 * time.Second
 )
 
-// threadFollower calls MoveThreads, which moves the threads of containers whose class was changed into this class: periodically,
-// when a container has other threads than before, and when a process has joined the resctrl group of a class that its container has left.
+// threadFollower calls MoveThreads, which moves the threads of containers whose class was changed. It makes the calls
+// periodically, when such a container has other threads than before, and when `joined` has a value.
 type threadFollower struct {
+	// joined has a value when a process has joined the resctrl group of a class that the container of the process has left.
 	joined <-chan struct{}
 	move   func(context.Context) reconcile.ThreadCheck
-	// list lists the threads of a container. Unlike MoveThreads, it does not read resctrl, whose lists of tasks take the kernel longer the
-	// more threads the node has.
+	// list lists the threads of a container. Unlike MoveThreads, it does not read resctrl. The more threads the node has,
+	// the longer the kernel takes to list the tasks of a resctrl group.
 	list func(classes.Holder) ([]int, error)
-	// seen has the threads of each container that MoveThreads has checked, by the container's ID.
+	// seen has the threads that each container had at the last look, by the container's ID.
 	seen map[string][]int
-	// looks is for the periodic looks and the calls that follow from them. events is for the calls because of `joined`.
+	// events limits the calls that `joined` causes. looks limits the looks and all other calls.
 	looks, events budget
 }
 
-// run follows the threads until ctx ends. A call to `list` for which the kernel hangs delays no hook.
+// run looks and calls until ctx ends. It holds no lock while it calls `list`, so that no hook waits if the kernel hangs.
 func (f *threadFollower) run(ctx context.Context) {
 	var last reconcile.ThreadCheck
 	joined, look, due := false, time.Now().Add(threadsInterval), time.Now()
@@ -71,7 +73,7 @@ func (f *threadFollower) run(ctx context.Context) {
 	}
 }
 
-// nextLook returns the time of the next look. `follows` reports whether there are containers whose class was changed.
+// nextLook returns the time of the next look. `follows` reports whether there are containers to look at.
 func (f *threadFollower) nextLook(follows bool) time.Time {
 	next := time.Now().Add(threadsInterval)
 	if follows {
@@ -83,7 +85,7 @@ func (f *threadFollower) nextLook(follows bool) time.Time {
 	return next
 }
 
-// changed reports whether a container has other threads than at the last call.
+// changed reports whether one of the containers has other threads than at the last look.
 func (f *threadFollower) changed(containers []classes.Holder) bool {
 	began := time.Now()
 	now, changed := make(map[string][]int, len(containers)), false
@@ -98,14 +100,14 @@ func (f *threadFollower) changed(containers []classes.Holder) bool {
 	return changed
 }
 
-// budget limits the time of calls. Calls that find nothing to move take at most 2% of the time, and other calls at most 20%: the exec whose
-// process they move takes much longer.
+// budget limits calls to a share of the time: 2% for calls that find no thread to move, and 20% for other calls. The exec
+// whose process they move takes much longer.
 type budget struct {
-	// paid is the time until which the calls so far have used all time that they may take.
+	// paid is the time before which no call may begin.
 	paid time.Time
 }
 
-// spend notes how long a call took, and whether it has moved threads.
+// spend postpones the next call. `took` is the duration of a call, and `moved` is true if the call has moved threads.
 func (b *budget) spend(took time.Duration, moved bool) {
 	share := 50 * took
 	if moved {

@@ -19,8 +19,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// follow follows the threads of a container for a time, and returns when `move` was called. `list` returns the container's threads, and
-// `events` has the times at which a process joins a group.
+// follow runs a threadFollower, and returns the times of its calls. `list` returns the container's threads. A process joins
+// a group at the times `events`. `check` is the result of each call.
 func follow(t *testing.T, during time.Duration, list func() int, events []time.Duration, check reconcile.ThreadCheck) (calls []time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,8 +52,8 @@ func follow(t *testing.T, during time.Duration, list func() int, events []time.D
 	return calls
 }
 
-// TestMovingThreadsTakesAtMostTwoPercentOfTheTime has a container whose threads always change. If each call moves threads, the limit
-// is 20%. The time before the first call is credit for 0.2 s or 2 s of calls.
+// TestMovingThreadsTakesAtMostTwoPercentOfTheTime has a container whose threads always change. If each call moves threads,
+// the limit is 20%. At the beginning, there is a credit for calls of 0.2 s or 2 s.
 func TestMovingThreadsTakesAtMostTwoPercentOfTheTime(t *testing.T) {
 	const during = 10 * time.Minute
 	for _, took := range []time.Duration{time.Microsecond, time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {
@@ -92,7 +92,8 @@ func TestAJoinedProcessIsMovedAtOnce(t *testing.T) {
 	}
 }
 
-// TestAJoinedProcessDoesNotWaitForOtherContainers has a container whose threads always change, so that the looks have used their time.
+// TestAJoinedProcessDoesNotWaitForOtherContainers has a container whose threads always change, so that calls because of
+// other threads must pause.
 func TestAJoinedProcessDoesNotWaitForOtherContainers(t *testing.T) {
 	thread, event := 0, 30500*time.Millisecond
 	check := reconcile.ThreadCheck{Containers: []classes.Holder{{ID: "changed"}}, Took: 20 * time.Millisecond}
