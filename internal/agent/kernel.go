@@ -215,7 +215,7 @@ func cgroupsOf(host hostfs.Root) reconcile.HasCgroup {
 	return tree.Exists
 }
 
-// threadsOf returns a function that lists the threads of a container. If the host's cgroups cannot be found, that function
+// threadsOf returns a function that returns the sorted threads of a container. If the host's cgroups cannot be found, that function
 // returns the reason as an error.
 func threadsOf(host hostfs.Root) func(classes.Holder) ([]int, error) {
 	tree, err := cgroup.Detect(host)

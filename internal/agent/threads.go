@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// threadsInterval is the time between two periodic calls of MoveThreads.
+	// threadsInterval is the shortest time between two periodic calls of MoveThreads.
 	threadsInterval = 500 * time.Millisecond
 	// looksInterval is the time between two looks at the threads of containers whose class was changed.
 	looksInterval = 40 * time.Millisecond
@@ -25,12 +25,12 @@ const (
 )
 
 // threadFollower calls MoveThreads, which moves the threads of containers whose class was changed. It makes the calls
-// periodically, when such a container has other threads than before, and when `joined` has a value.
+// when such a container has a new thread, when `joined` has a value, and periodically.
 type threadFollower struct {
 	// joined has a value when a process has joined the resctrl group of a class that the container of the process has left.
 	joined <-chan struct{}
 	move   func(context.Context) reconcile.ThreadCheck
-	// list lists the threads of a container. Unlike MoveThreads, it does not read resctrl. The more threads the node has,
+	// list returns the sorted threads of a container. Unlike MoveThreads, it does not read resctrl. The more threads the node has,
 	// the longer the kernel takes to list the tasks of a resctrl group.
 	list func(classes.Holder) ([]int, error)
 	// seen has the threads that each container had at the last look, by the container's ID.
@@ -57,9 +57,10 @@ func (f *threadFollower) run(ctx context.Context) {
 				joined, last = false, f.move(ctx)
 				f.events.spend(last.Took, last.Moved > 0)
 			case !now.Before(look):
-				if f.changed(last.Containers) || !now.Before(due) {
-					last, due = f.move(ctx), now.Add(threadsInterval)
+				if f.anyNew(last.Containers) || !now.Before(due) {
+					last = f.move(ctx)
 					f.looks.spend(last.Took, last.Moved > 0)
+					due = now.Add(max(threadsInterval, min(200*last.Took, longestPause))) // most of the time is for the looks
 				}
 				look = f.nextLook(len(last.Containers) > 0)
 			}
@@ -85,19 +86,21 @@ func (f *threadFollower) nextLook(follows bool) time.Time {
 	return next
 }
 
-// changed reports whether one of the containers has other threads than at the last look.
-func (f *threadFollower) changed(containers []classes.Holder) bool {
+// anyNew reports whether one of the containers has threads that it did not have at the last look.
+func (f *threadFollower) anyNew(containers []classes.Holder) bool {
 	began := time.Now()
-	now, changed := make(map[string][]int, len(containers)), false
+	now, found := make(map[string][]int, len(containers)), false
 	for _, c := range containers {
 		threads, err := f.list(c)
-		before, known := f.seen[c.ID]
-		changed = changed || err != nil || !known || !slices.Equal(threads, before)
+		found = found || err != nil || slices.ContainsFunc(threads, func(tid int) bool {
+			_, seen := slices.BinarySearch(f.seen[c.ID], tid)
+			return !seen
+		})
 		now[c.ID] = threads
 	}
 	f.seen = now
 	f.looks.spend(time.Since(began), false)
-	return changed
+	return found
 }
 
 // budget limits calls to a share of the time: 2% for calls that find no thread to move, and 20% for other calls. The exec
