@@ -23,11 +23,11 @@ func (b *Backend) Draft(class string, bounds []classes.Bound) map[string]any {
 	info := now.machine.info
 	cache, bandwidth := monitoring.SeriesOf(resctrl.Counter{Event: resctrl.LLCOccupancy}).Measure,
 		monitoring.SeriesOf(resctrl.Counter{Event: resctrl.MBMTotal}).Measure
-	percent, memory := 0, 0.0
+	percent, memory := uint64(0), 0.0
 	for _, bound := range bounds {
 		switch bound.Use.Measure {
 		case cache:
-			percent = max(percent, percentOf(bound.Value, cacheBytes(info, bound.Use.Part)))
+			percent = max(percent, cachePercent(info, bound.Use.Part, bound.Value))
 		case bandwidth:
 			memory = max(memory, bound.Value)
 		}
@@ -47,15 +47,27 @@ func (b *Backend) Draft(class string, bounds []classes.Bound) map[string]any {
 	return map[string]any{"partitions": map[string]any{"shared": partition}}
 }
 
-// cacheBytes returns the size of the L3 cache with this ID, or 0.
-func cacheBytes(info resctrl.Info, id string) float64 {
+// cachePercent returns the smallest multiple of 5 whose per cent of the L3 cache with this ID have at least this size. It is
+// 0 if the size of the cache is unknown.
+func cachePercent(info resctrl.Info, id string, bytes float64) uint64 {
 	number, err := strconv.Atoi(id)
 	schemas := info.Schemas(resctrl.L3)
 	if err != nil || len(schemas) == 0 {
 		return 0
 	}
 	cache := info.Caches[schemas[0]]
-	return float64(cache.BitBytes[number]) * float64(bits.OnesCount64(cache.Mask))
+	bit := float64(cache.BitBytes[number])
+	if bit == 0 || bytes <= 0 {
+		return 0
+	}
+
+	for percent := uint64(5); percent < 100; percent += 5 {
+		mask, err := proportion{high: percent}.percentOf(cache.Mask, cache)
+		if err == nil && float64(bits.OnesCount64(mask))*bit >= bytes {
+			return percent
+		}
+	}
+	return 100
 }
 
 // bandwidthText returns the setting for a bandwidth of one domain, or "" if there is none. `memory` is the bandwidth of all memory modules.

@@ -5,6 +5,7 @@ package rdt
 
 import (
 	"encoding/json"
+	"math/bits"
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -29,7 +30,8 @@ func TestADraftedClassAllowsAtLeastTheGivenUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBackend(firmware{sim.New(machine.spec), dimms}, nil)
 			apply(t, b, `partitions: {all: {l3Allocation: "100%", mbAllocation: ["100%"], classes: {all: {}}}}`)
-			cache := cacheBytes(b.live.Load().machine.info, "1")
+			l3 := b.live.Load().machine.info.Caches[resctrl.L3]
+			cache := float64(l3.BitBytes[1]) * float64(bits.OnesCount64(l3.Mask))
 			use := map[classes.Series]float64{occupied: cache * 0.31, moved: 5.1e9}
 			// A share of the cache is rounded up to a multiple of 5 per cent, and then to whole bits of a mask with 12 bits.
 			slack := map[classes.Series]float64{occupied: cache/20 + cache/12, moved: machine.step}
@@ -52,5 +54,21 @@ func TestADraftedClassAllowsAtLeastTheGivenUse(t *testing.T) {
 				t.Errorf("a class without limits is drafted: %v", got)
 			}
 		})
+	}
+}
+
+// TestADraftedShareOfACacheHasAtLeastTheGivenSize drafts shares of caches whose masks have 4 to 20 bits. The kernel gives
+// whole bits, and a share in per cent is rounded to these.
+func TestADraftedShareOfACacheHasAtLeastTheGivenSize(t *testing.T) {
+	for width := range 17 {
+		cache := resctrl.CacheInfo{Mask: 1<<(width+4) - 1, BitBytes: map[int]uint64{0: 1000}}
+		info := resctrl.Info{Caches: map[resctrl.Schema]resctrl.CacheInfo{resctrl.L3: cache}}
+		for size := 100; size <= (width+4)*1000; size += 100 {
+			percent := cachePercent(info, "0", float64(size))
+			mask, err := proportion{high: percent}.percentOf(cache.Mask, cache)
+			if got := bits.OnesCount64(mask) * 1000; err != nil || got < size {
+				t.Errorf("%d bytes of a cache of %d: %d%% have %d bytes (%v)", size, (width+4)*1000, percent, got, err)
+			}
+		}
 	}
 }
