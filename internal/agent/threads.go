@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -35,6 +36,8 @@ type threadFollower struct {
 	list func(classes.Holder) ([]int, error)
 	// seen has the threads that each container had at the last look, by the container's ID.
 	seen map[string][]int
+	// look is the time that counts for the last look: how long it took, but at most twice the time of the look before.
+	look time.Duration
 	// events limits the calls that `joined` causes. looks limits the looks and all other calls.
 	looks, events budget
 }
@@ -99,7 +102,10 @@ func (f *threadFollower) anyNew(containers []classes.Holder) bool {
 		now[c.ID] = threads
 	}
 	f.seen = now
-	f.looks.spend(time.Since(began), false)
+
+	// A look that takes much longer than the one before has mostly waited for a CPU.
+	f.look = min(max(time.Since(began), time.Microsecond), 2*cmp.Or(f.look, longestPause))
+	f.looks.spend(f.look, false)
 	return found
 }
 
