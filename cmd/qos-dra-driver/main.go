@@ -55,7 +55,8 @@ func addFlags(flags *pflag.FlagSet, o *dra.Options) {
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file for the Kubernetes API; empty for the pod's service account")
 	flags.DurationVar(&o.Grace, "grace", o.Grace, "how long classes can be allocated while qos-nri-plugin is not ready")
 	flags.BoolVar(&o.Retire, "retire", o.Retire, "offer no classes, and serve only the claims that have been prepared; the node's device plugins take over")
-	flags.BoolVar(&o.NoExecute, "no-execute", o.NoExecute, "give removed classes with \"onClassRemoved: evict\" the taint NoExecute, so that Kubernetes deletes the pods with claims for them")
+	flags.BoolVar(&o.NoExecute, "no-execute", o.NoExecute,
+		"give removed classes with \"onClassRemoved: evict\" the taint NoExecute, so that Kubernetes deletes the pods with claims for them")
 	flags.StringSliceVar(&o.PerDomain, "per-domain", o.PerDomain,
 		"names of resources whose classes have a device for each L3 cache and NUMA node; a class whose values differ between L3 caches always has them")
 	flags.StringVar(&o.SysDir, "sys-dir", o.SysDir, "the mount point of sysfs, where the driver finds the L3 caches and NUMA nodes")

@@ -59,8 +59,8 @@ func checkCost(host Host, disk Disk) error {
 		return err
 	}
 	if costs[disk.Disk.Device].Enabled() {
-		return fmt.Errorf("iocost is enabled for %s, so the measurement would show its present model, not the disk; remove the disk from CostModels of the class file, "+
-			"or run: echo '%s enable=0' > %s/io.cost.qos", disk.Device(), disk.Number(), root)
+		return fmt.Errorf("iocost is enabled for %s, so the measurement would show its present model, not the disk; "+
+			"remove the disk from CostModels of the class file, or run: echo '%s enable=0' > %s/io.cost.qos", disk.Device(), disk.Number(), root)
 	}
 	return nil
 }

@@ -30,8 +30,8 @@ const sampledResources = `
 
 // sampler reads files of a cgroup continuously.
 type sampler struct {
-	stop chan struct{}
-	done sync.WaitGroup
+	stop    chan struct{}
+	done    sync.WaitGroup
 	samples atomic.Int64
 	// `other` is read after `done`. It has the values that differ from the class, by file.
 	other map[string]int
