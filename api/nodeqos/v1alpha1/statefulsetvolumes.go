@@ -72,8 +72,8 @@ type VolumeClaimTemplate struct {
 	Name string `json:"name"`
 
 	// Size of the volumes. A claim that requests more is not changed, with one exception: if the controller has made the
-	// request, and its expansion has failed, the request is reduced to a size above the present capacity of the volume.
-	// Suffixes are k, M, G, T, P, E, and Ki to Ei; there are no exponents.
+	// request, its expansion has failed, and this size is above the present capacity of the volume, the request is
+	// reduced to this size. Suffixes are k, M, G, T, P, E, and Ki to Ei; there are no exponents.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^[0-9]{1,18}(\.[0-9]{1,9})?([KMGTPE]i|[kMGTPE])?$`
