@@ -95,6 +95,8 @@ func decodedFields() map[protoreflect.FullName]fieldNumbers {
 	for _, request := range []proto.Message{&api.StopPodSandboxRequest{}, &api.RemovePodSandboxRequest{}} {
 		read(request, map[string]string{"pod": podNames})
 	}
+	// Runtimes with an NRI before 0.12 send this for starts, ends and pods.
+	read(&api.StateChangeEvent{}, map[string]string{"pod": pod, "container": container, "": "event"})
 	return decoded
 }
 

@@ -133,6 +133,9 @@ func handledOf(request proto.Message) (h handled) {
 		pods, containers = append(pods, r.GetPod()), append(containers, r.GetContainer())
 	case *api.RunPodSandboxRequest:
 		pods = append(pods, r.GetPod())
+	case *api.StateChangeEvent:
+		pods, containers = append(pods, r.GetPod()), append(containers, r.GetContainer())
+		h.Others = append(h.Others, r.GetEvent().String())
 	case *api.UpdateContainerRequest:
 		h.Update, h.Requested = limitsOf(r.GetLinuxResources()), r.GetLinuxResources().GetUnified()
 		h.Described = append(h.Described, described(r.GetContainer()))
