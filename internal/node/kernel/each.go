@@ -31,7 +31,7 @@ func (c Calls[T]) Each(ctx context.Context, worker *Worker, n int, late error) {
 		done := make(chan any, 1)
 		calling, cancel := context.WithCancel(ctx)
 		worker.begin(func() {
-			defer func() { done <- recover() }()
+			defer func() { s.ends(done, recover()) }()
 			s.run(calling)
 		})
 
@@ -57,6 +57,21 @@ type series[T any] struct {
 	began time.Time
 	// blocked is true if the present call has not returned in time. The goroutine then ends with it.
 	blocked bool
+	// ended is true if the goroutine has ended in time.
+	ended bool
+}
+
+// ends sends the cause of a panic, or nil, when the goroutine ends. If nobody waits for the call any more, ends panics with
+// the cause.
+func (s *series[T]) ends(done chan<- any, cause any) {
+	s.mu.Lock()
+	s.ended = !s.blocked
+	s.mu.Unlock()
+	if !s.ended && cause != nil {
+		s.Guard.unblock(s.Call(s.at))
+		panic(cause)
+	}
+	done <- cause
 }
 
 func (s *series[T]) run(ctx context.Context) {
@@ -115,7 +130,7 @@ func (s *series[T]) rest() time.Duration {
 	defer s.mu.Unlock()
 	rest := s.Limit - time.Since(s.began)
 	switch {
-	case s.at == s.end:
+	case s.at == s.end || s.ended:
 		return s.Limit // the goroutine is about to end
 	case rest <= 0:
 		s.blocked = true
