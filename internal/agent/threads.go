@@ -18,6 +18,8 @@ const (
 	threadsInterval = 500 * time.Millisecond
 	// looksInterval is the time between two looks at the threads of containers whose class was changed.
 	looksInterval = 40 * time.Millisecond
+	// lookTime is how long a look may take. The kernel hangs if a look takes longer.
+	lookTime = 2 * time.Second
 	// longestPause is the longest pause after a call.
 	longestPause = 15 * time.Second
 	// credit is the longest time without calls that counts. After that time, calls may follow each other without a pause
@@ -36,16 +38,28 @@ type threadFollower struct {
 	list func(classes.Holder) ([]int, error)
 	// seen has the threads that each container had at the last look, by the container's ID.
 	seen map[string][]int
-	// look is the time that counts for the last look: how long it took, but at most twice the time of the look before.
-	look time.Duration
+	// looking gets the result of a look that has not ended in time. It is nil if there is none.
+	looking chan look
+	// again is true if the last look has found new threads. The runtime may put such a thread into another group after the
+	// call that has moved it, so there is a call after the next look, too.
+	again bool
+	// cost is the time that counts for the last look: how long it took, but at most twice the cost of the look before.
+	cost time.Duration
 	// events limits the calls that `joined` causes. looks limits the looks and all other calls.
 	looks, events budget
 }
 
-// run looks and calls until ctx ends. It holds no lock while it calls `list`, so that no hook waits if the kernel hangs.
+// look is the result of a look: the threads of each container by its ID, and whether some of them are new.
+type look struct {
+	threads map[string][]int
+	found   bool
+	took    time.Duration
+}
+
+// run looks and calls until ctx ends.
 func (f *threadFollower) run(ctx context.Context) {
 	var last reconcile.ThreadCheck
-	joined, look, due := false, time.Now().Add(threadsInterval), time.Now()
+	joined, next, due := false, time.Now().Add(threadsInterval), time.Now()
 	timer := time.NewTimer(threadsInterval)
 	defer timer.Stop()
 	for {
@@ -59,21 +73,21 @@ func (f *threadFollower) run(ctx context.Context) {
 			case joined && !now.Before(f.events.paid):
 				joined, last = false, f.move(ctx)
 				f.events.spend(last.Took, last.Moved > 0)
-			case !now.Before(look):
+			case !now.Before(next):
 				if f.anyNew(last.Containers) || !now.Before(due) {
 					last = f.move(ctx)
 					f.looks.spend(last.Took, last.Moved > 0)
 					due = now.Add(max(threadsInterval, min(200*last.Took, longestPause))) // most of the time is for the looks
 				}
-				look = f.nextLook(len(last.Containers) > 0)
+				next = f.nextLook(len(last.Containers) > 0)
 			}
 		}
 
-		next := look
-		if joined && f.events.paid.Before(look) {
-			next = f.events.paid
+		at := next
+		if joined && f.events.paid.Before(at) {
+			at = f.events.paid
 		}
-		timer.Reset(time.Until(next))
+		timer.Reset(time.Until(at))
 	}
 }
 
@@ -89,24 +103,44 @@ func (f *threadFollower) nextLook(follows bool) time.Time {
 	return next
 }
 
-// anyNew reports whether one of the containers has threads that it did not have at the last look.
+// anyNew looks at the threads of containers. It reports whether this look or the one before has found new threads. If the
+// kernel hangs, it returns false, and does not look again until the kernel has answered.
 func (f *threadFollower) anyNew(containers []classes.Holder) bool {
-	began := time.Now()
-	now, found := make(map[string][]int, len(containers)), false
+	limit := time.Duration(0)
+	if f.looking == nil {
+		looking, seen := make(chan look, 1), f.seen
+		go func() { looking <- f.look(containers, seen) }() // nothing waits for it if the kernel hangs
+		f.looking, limit = looking, lookTime
+	}
+
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case now := <-f.looking:
+		// A look that takes much longer than the one before has mostly waited for a CPU.
+		f.cost = min(max(now.took, time.Microsecond), 2*cmp.Or(f.cost, longestPause))
+		f.looks.spend(f.cost, false)
+		before := f.again
+		f.looking, f.seen, f.again = nil, now.threads, now.found
+		return now.found || before
+	case <-timer.C:
+		return false
+	}
+}
+
+// look lists the threads of containers. `seen` has the result of the look before.
+func (f *threadFollower) look(containers []classes.Holder, seen map[string][]int) look {
+	began, now := time.Now(), look{threads: make(map[string][]int, len(containers))}
 	for _, c := range containers {
 		threads, err := f.list(c)
-		found = found || err != nil || slices.ContainsFunc(threads, func(tid int) bool {
-			_, seen := slices.BinarySearch(f.seen[c.ID], tid)
-			return !seen
+		now.found = now.found || err != nil || slices.ContainsFunc(threads, func(tid int) bool {
+			_, known := slices.BinarySearch(seen[c.ID], tid)
+			return !known
 		})
-		now[c.ID] = threads
+		now.threads[c.ID] = threads
 	}
-	f.seen = now
-
-	// A look that takes much longer than the one before has mostly waited for a CPU.
-	f.look = min(max(time.Since(began), time.Microsecond), 2*cmp.Or(f.look, longestPause))
-	f.looks.spend(f.look, false)
-	return found
+	now.took = time.Since(began)
+	return now
 }
 
 // budget limits calls to a share of the time: 2% for calls that find no thread to move, and 20% for other calls. The exec
@@ -122,8 +156,12 @@ func (b *budget) spend(took time.Duration, moved bool) {
 	if moved {
 		share = 5 * took
 	}
-	if oldest := time.Now().Add(-credit); b.paid.Before(oldest) {
+	now := time.Now()
+	if oldest := now.Add(-credit); b.paid.Before(oldest) {
 		b.paid = oldest
 	}
-	b.paid = b.paid.Add(min(share, longestPause))
+	b.paid = b.paid.Add(share)
+	if latest := now.Add(longestPause); b.paid.After(latest) {
+		b.paid = latest
+	}
 }

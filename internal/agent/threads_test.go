@@ -71,13 +71,15 @@ func TestMovingThreadsTakesAtMostTwoPercentOfTheTime(t *testing.T) {
 	}
 }
 
-// TestAProcessThatJoinsAContainerIsMovedSoon has a container whose threads change after 10 s.
+// TestAProcessThatJoinsAContainerIsMovedSoon has a container whose threads change after 10 s. There are two calls, because
+// the runtime may put the process into another group after the first one.
 func TestAProcessThatJoinsAContainerIsMovedSoon(t *testing.T) {
 	began := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // as each test with synctest
 	threads := func() int { return int(time.Since(began) / (10 * time.Second)) }
 	calls := follow(t, 11*time.Second, threads, nil, reconcile.ThreadCheck{Containers: []classes.Holder{{ID: "changed"}}})
-	if !slices.ContainsFunc(calls, func(at time.Duration) bool { return at >= 10*time.Second && at <= 10*time.Second+looksInterval }) {
-		t.Errorf("calls after %v, want one at most %v after 10 s", calls, looksInterval)
+	soon := slices.DeleteFunc(calls, func(at time.Duration) bool { return at < 10*time.Second || at > 10*time.Second+2*looksInterval })
+	if len(soon) != 2 || soon[0] > 10*time.Second+looksInterval {
+		t.Errorf("soon after 10 s, there were calls after %v, want two, and the first at most %v after 10 s", soon, looksInterval)
 	}
 }
 
@@ -103,12 +105,29 @@ func TestAJoinedProcessDoesNotWaitForOtherContainers(t *testing.T) {
 	}
 }
 
+// TestTheOtherCallsGoOnWhileALookHangs has a kernel that takes 50 s to list the threads of a container for the first time.
+func TestTheOtherCallsGoOnWhileALookHangs(t *testing.T) {
+	answered := false
+	hang := func() int {
+		if !answered {
+			<-time.After(50 * time.Second)
+		}
+		answered = true
+		return 1
+	}
+	event := 30100 * time.Millisecond
+	calls := follow(t, time.Minute, hang, []time.Duration{event}, reconcile.ThreadCheck{Containers: []classes.Holder{{ID: "changed"}}})
+	if !slices.Contains(calls, event) || len(calls) < 50 {
+		t.Errorf("calls after %v, want one after %v, and others about every %v", calls, event, threadsInterval)
+	}
+}
+
 // TestAnEventDoesNotDelayThePeriodicCheck has events while a call that took very long delays the next one.
 func TestAnEventDoesNotDelayThePeriodicCheck(t *testing.T) {
 	check := reconcile.ThreadCheck{Took: time.Minute}
 	without := follow(t, 5*time.Minute, func() int { return 1 }, nil, check)
 	with := follow(t, 5*time.Minute, func() int { return 1 }, []time.Duration{61 * time.Second, 62 * time.Second, 63 * time.Second}, check)
-	if len(without) != 5 || len(with) < len(without) {
+	if len(without) != 4 || len(with) < len(without) {
 		t.Errorf("calls with events at %v, and without at %v", with, without)
 	}
 }
