@@ -40,9 +40,6 @@ type threadFollower struct {
 	seen map[string][]int
 	// looking gets the result of a look that has not ended in time. It is nil if there is none.
 	looking chan look
-	// again is true if the last look has found new threads. The runtime may put such a thread into another group after the
-	// call that has moved it, so there is a call after the next look, too.
-	again bool
 	// cost is the time that counts for the last look: how long it took, but at most twice the cost of the look before.
 	cost time.Duration
 	// events limits the calls that `joined` causes. looks limits the looks and all other calls.
@@ -103,8 +100,9 @@ func (f *threadFollower) nextLook(follows bool) time.Time {
 	return next
 }
 
-// anyNew looks at the threads of containers. It reports whether this look or the one before has found new threads. If the
-// kernel hangs, it returns false, and does not look again until the kernel has answered.
+// anyNew looks at the threads of containers, and reports whether some are new. If the kernel hangs, it returns false, and
+// does not look again until the kernel has answered. If the runtime puts a thread into another group after the look, that
+// is an event.
 func (f *threadFollower) anyNew(containers []classes.Holder) bool {
 	limit := time.Duration(0)
 	if f.looking == nil {
@@ -120,9 +118,8 @@ func (f *threadFollower) anyNew(containers []classes.Holder) bool {
 		// A look that takes much longer than the one before has mostly waited for a CPU.
 		f.cost = min(max(now.took, time.Microsecond), 2*cmp.Or(f.cost, longestPause))
 		f.looks.spend(f.cost, false)
-		before := f.again
-		f.looking, f.seen, f.again = nil, now.threads, now.found
-		return now.found || before
+		f.looking, f.seen = nil, now.threads
+		return now.found
 	case <-timer.C:
 		return false
 	}
