@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -69,12 +70,16 @@ type Agent struct {
 	options Options
 	kinds   []classes.Kind
 	host    hostfs.Root
+	// cgroups finds the host's cgroups when it is called for the first time.
+	cgroups func() (*cgroup.Tree, error)
 	log     *slog.Logger
 }
 
 // New returns an agent that supports the given kinds of resources. It does no I/O.
 func New(o Options, kinds []classes.Kind, log *slog.Logger) *Agent {
-	return &Agent{options: o, kinds: kinds, host: hostfs.Root(o.HostRoot), log: log}
+	host := hostfs.Root(o.HostRoot)
+	cgroups := sync.OnceValues(func() (*cgroup.Tree, error) { return cgroup.Detect(host) })
+	return &Agent{options: o, kinds: kinds, host: host, cgroups: cgroups, log: log}
 }
 
 // Run runs the agent until ctx ends, or until a part of the agent fails.
@@ -114,7 +119,7 @@ func (a *Agent) newNode() (*node.Node, *checkpoint.Changes, error) {
 	changes := checkpoint.Open(path, strings.TrimSpace(string(bootID)), a.log)
 	kill := func(container classes.Holder) error { return cgroup.Kill(a.host, container) }
 	n := node.New(node.Options{
-		Kinds: a.kinds, Changes: changes, Log: a.log, StartTime: processTimes(a.host), HasCgroup: cgroupsOf(a.host), Kill: kill,
+		Kinds: a.kinds, Changes: changes, Log: a.log, StartTime: processTimes(a.host), HasCgroup: a.hasCgroup(), Kill: kill,
 		HeldInterval: a.options.HeldInterval, HistoryInterval: a.options.HistoryInterval, Counters: a.counters(),
 	})
 	if err := n.Unrecorded(); err != nil && a.options.HistoryInterval > 0 {
@@ -167,7 +172,7 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 		group.Go(func() error { return a.releaseDrained(ctx, n) })
 		group.Go(func() error { return a.repair(ctx, n, changed, watch) })
 		group.Go(func() error {
-			(&threadFollower{joined: joined, move: n.MoveThreads, list: threadsOf(a.host)}).run(ctx)
+			(&threadFollower{joined: joined, move: n.MoveThreads, list: a.threads}).run(ctx)
 			return nil
 		})
 		group.Go(func() error { n.FollowHeld(ctx); return nil })

@@ -205,24 +205,23 @@ func processTimes(host hostfs.Root) func(pid int) (at uint64, exists bool) {
 	}
 }
 
-// cgroupsOf returns a function that reports whether a container has a cgroup. If the host's cgroups cannot be found, cgroupsOf
-// returns nil.
-func cgroupsOf(host hostfs.Root) reconcile.HasCgroup {
-	tree, err := cgroup.Detect(host)
+// hasCgroup returns a function that reports whether a container has a cgroup. If the host's cgroups cannot be found,
+// hasCgroup returns nil.
+func (a *Agent) hasCgroup() reconcile.HasCgroup {
+	tree, err := a.cgroups()
 	if err != nil {
 		return nil
 	}
 	return tree.Exists
 }
 
-// threadsOf returns a function that returns the sorted threads of a container. If the host's cgroups cannot be found, that function
-// returns the reason as an error.
-func threadsOf(host hostfs.Root) func(classes.Holder) ([]int, error) {
-	tree, err := cgroup.Detect(host)
+// threads returns the sorted threads of a container.
+func (a *Agent) threads(container classes.Holder) ([]int, error) {
+	tree, err := a.cgroups()
 	if err != nil {
-		return func(classes.Holder) ([]int, error) { return nil, err }
+		return nil, err
 	}
-	return tree.Threads
+	return tree.Threads(container)
 }
 
 // counters returns the reader of the containers' counters. It returns nil if no history is recorded, or if the host's
@@ -231,7 +230,7 @@ func (a *Agent) counters() *history.Counters {
 	if a.options.HistoryInterval == 0 {
 		return nil
 	}
-	tree, err := cgroup.Detect(a.host)
+	tree, err := a.cgroups()
 	if err != nil {
 		return nil
 	}
