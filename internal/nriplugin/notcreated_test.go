@@ -74,7 +74,7 @@ func TestARefusedCreationOfCRIOFreesItsSlotWhenItsPodStops(t *testing.T) {
 	r.world.Hold(t)
 }
 
-// TestRetriesOfARefusedCreationTakeOneSlotOnCRIO: CRI-O does not tell plugins that a creation failed after their hook,
+// TestRetriesOfARefusedCreationTakeOneSlotOnCRIO: CRI-O does not notify plugins when a creation fails after their hook,
 // so the slot stays taken until the next attempt.
 func TestRetriesOfARefusedCreationTakeOneSlotOnCRIO(t *testing.T) {
 	r := newCRIORig(t)

@@ -148,7 +148,7 @@ func TestTotalsContinueWhenACounterIsAssignedAgain(t *testing.T) {
 }
 
 // TestContainersTakeTurnsWithACounter has one counter for three containers, because the root group and two classes use
-// 4 of 5. Each container gets it in turn. Its values tell for how many seconds it was counted.
+// 4 of 5. Each container gets it in turn. Its values show for how many seconds it was counted.
 func TestContainersTakeTurnsWithACounter(t *testing.T) {
 	spec := sim.AMDSpec()
 	spec.Counters, spec.Domains = 5, []int{0}
