@@ -169,22 +169,21 @@ func TestAContainerThatLeavesItsClassGetsTheOriginalValueBack(t *testing.T) {
 	}
 }
 
-// TestAStoredValueInAResizeIsNotTakenForARequestOfTheKubelet simulates a runtime that adds all stored values to each
-// resize, also 800, which the class has set for the former limit. Without the class, the container gets back the
-// kubelet's 700.
-func TestAStoredValueInAResizeIsNotTakenForARequestOfTheKubelet(t *testing.T) {
+// TestAContainerGetsTheLastValueOfTheKubeletEvenIfItsClassHadTheSame uses a resize to 1000 bytes, for which class tight and the
+// kubelet both have a memory.high of 800.
+func TestAContainerGetsTheLastValueOfTheKubeletEvenIfItsClassHadTheSame(t *testing.T) {
 	r := newMemoryRig(t, nriruntime.Options{})
 	id := r.runWithMemory(t, memoryQoS+"=tight")
-	if err := r.UpdateContainer(t.Context(), id, memory(2000, "800")); err != nil { // "800" is stored, for the former limit
+	if err := r.UpdateContainer(t.Context(), id, memory(1000, "800")); err != nil {
 		t.Fatal(err)
 	}
-	r.wantFile(t, id, "memory.high", "1600")
+	r.wantFile(t, id, "memory.high", "800")
 
 	e, _ := r.node.Get(id)
 	if err := r.node.Update(t.Context(), e.Subject(), map[string]string{memoryQoS: ""}); err != nil {
 		t.Fatal(err)
 	}
-	r.wantFile(t, id, "memory.high", "700")
+	r.wantFile(t, id, "memory.high", "800")
 }
 
 func TestAResizeOfAContainerWithoutAClassIsNotChanged(t *testing.T) {

@@ -56,10 +56,9 @@ func (s *Store) Quiet(id string) (h Holding, ok bool) {
 // Resize records that the runtime is about to change a container, and returns the cgroup v2 values of the container's
 // classes that the runtime must set, too. These are the values that the runtime's change would overwrite, and those
 // that depend on a limit that changes. If the runtime has stored values of another class, Resize returns all values of
-// the container's class, because the runtime may write what it has stored. `requested` has the new limits, and the
-// settings that the runtime would write. `stored` has the settings that the runtime has stored. A requested value that
-// differs from the stored one comes from the kubelet, and becomes an original of the container. Other requested values
-// do not, because some runtimes request all stored values again, including those of a former class.
+// the container's class, because the runtime may write what it has stored. `requested` has what the kubelet requests: new
+// limits, and settings, which become originals of the container even if the class has the same value. containerd and CRI-O
+// pass on the kubelet's request alone. `stored` has the settings that the runtime has stored.
 //
 // Resize also returns the container with its new limits and originals. The store has these only after the call of
 // Resized, because the runtime may refuse the change without a report.
@@ -87,7 +86,7 @@ func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustm
 			continue // the class was removed; the runtime's change is not refused for that, and the reconciler enforces the class again
 		}
 		if isStale || before.differs(a, backend.Backend, was, stored) {
-			again = again.Merge(instead(now, a.Class, before.Spec.Originals, requested.Settings, stored))
+			again = again.Merge(instead(now, a.Class, before.Spec.Originals, requested.Settings))
 			continue
 		}
 		if a.Class == classes.SystemDefault {
@@ -96,11 +95,7 @@ func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustm
 		again = again.Merge(overwritten(was, now, requested))
 	}
 
-	for setting, wanted := range requested.Settings {
-		if wanted != stored[setting] {
-			after.Spec.Originals = after.Spec.Originals.Merge(classes.Adjustment{setting: wanted})
-		}
-	}
+	after.Spec.Originals = after.Spec.Originals.Merge(requested.Settings)
 	since := n.now()
 	if pending := before.Resizing; pending != nil && !pending.Since.IsZero() {
 		since = pending.Since
@@ -138,14 +133,14 @@ func (h Holding) differs(a classes.Assignment, backend classes.Backend, was, sto
 
 // instead returns the cgroup v2 values `now` of a class, which replace those that the runtime has stored. A container
 // without a class gets its originals, or the values that the kubelet requests with this change.
-func instead(now classes.Adjustment, class string, originals, requested, stored classes.Adjustment) classes.Adjustment {
+func instead(now classes.Adjustment, class string, originals, requested classes.Adjustment) classes.Adjustment {
 	if class == classes.SystemDefault {
 		now = now.Restored(originals)
 	}
 	values := maps.Clone(now)
 	maps.DeleteFunc(values, func(setting classes.Setting, _ string) bool {
-		wanted, requests := requested[setting]
-		return setting.Name != classes.SettingUnified || class == classes.SystemDefault && requests && wanted != stored[setting]
+		_, requests := requested[setting]
+		return setting.Name != classes.SettingUnified || class == classes.SystemDefault && requests
 	})
 	return values
 }
