@@ -23,7 +23,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/uevent"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
@@ -213,15 +212,6 @@ func (a *Agent) hasCgroup() reconcile.HasCgroup {
 		return nil
 	}
 	return tree.Exists
-}
-
-// threads returns the sorted threads of a container.
-func (a *Agent) threads(container classes.Holder) ([]int, error) {
-	tree, err := a.cgroups()
-	if err != nil {
-		return nil, err
-	}
-	return tree.Threads(container)
 }
 
 // counters returns the reader of the containers' counters. It returns nil if no history is recorded, or if the host's

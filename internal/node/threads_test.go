@@ -35,8 +35,8 @@ func TestThreadsOutsideTheClassOfTheirContainerAreMoved(t *testing.T) {
 	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
 	f.backends[cache].AddStray("c-a")
 	for _, moved := range []int{1, 0} {
-		if check := f.MoveThreads(t.Context()); len(check.Containers) != 1 || check.Moved != moved {
-			t.Errorf("%d of %d containers had threads outside their class, want %d of 1", check.Moved, len(check.Containers), moved)
+		if check := f.MoveThreads(t.Context()); check.Containers != 1 || check.Moved != moved {
+			t.Errorf("%d of %d containers had threads outside their class, want %d of 1", check.Moved, check.Containers, moved)
 		}
 	}
 	if !f.HasLeft("silver") || f.HasLeft("gold") {

@@ -122,6 +122,9 @@ type ThreadMover interface {
 	// MoveThreads moves all threads of the targets into the class. It returns the IDs of the targets that had threads outside
 	// the class. After an error it continues with the next target.
 	MoveThreads(ctx context.Context, class string, targets []Holder) (strayed []string, err error)
+	// MoveNewThreads is like MoveThreads, but does not check the threads that the last call for the class found in the
+	// class. Its cost does not depend on the number of threads on the node.
+	MoveNewThreads(ctx context.Context, class string, targets []Holder) (strayed []string, err error)
 }
 
 // StoredValueChecker is a Backend whose values the container runtime stores. When another setting of a container

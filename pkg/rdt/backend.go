@@ -59,6 +59,9 @@ type Backend struct {
 	// live is the applied state. A change of the configuration replaces the whole state, so NRI hooks never wait for the change.
 	live atomic.Pointer[live]
 
+	// inside has the threads that MoveNewThreads does not check.
+	inside inside
+
 	// Containers measures what classes and containers use.
 	*monitoring.Containers
 }
@@ -387,14 +390,4 @@ func (b *Backend) Values() map[string]map[string]string {
 		values[strings.TrimPrefix(name, groups.Prefix)] = lines
 	}
 	return values
-}
-
-// Schemata returns the kernel's values of each class, one line per schema. The system default is included if the
-// configuration sets the root group.
-func (b *Backend) Schemata() map[string]string {
-	texts := map[string]string{}
-	for name, schemata := range b.live.Load().effective {
-		texts[strings.TrimPrefix(name, groups.Prefix)] = schemata.String()
-	}
-	return texts
 }

@@ -101,3 +101,13 @@ func (m *machine) closidUses(former []string) (texts []string, used int) {
 	add(len(former), "groups of former classes that are in use (%s) use %d", strings.Join(former, ", "), len(former))
 	return texts, used
 }
+
+// Schemata returns the kernel's values of each class, one line per schema. The system default is included if the
+// configuration sets the root group.
+func (b *Backend) Schemata() map[string]string {
+	texts := map[string]string{}
+	for name, schemata := range b.live.Load().effective {
+		texts[strings.TrimPrefix(name, groups.Prefix)] = schemata.String()
+	}
+	return texts
+}

@@ -4,6 +4,7 @@
 package rdt
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"syscall"
@@ -231,6 +232,53 @@ func TestThreadsOutsideTheClassOfTheirContainerAreMoved(t *testing.T) {
 	fs.Inject(nil)
 	if moved, err := b.MoveThreads(t.Context(), "gold", targets[:3]); len(moved) > 0 || err != nil || fs.Calls() > 0 {
 		t.Errorf("a second repair finds %v, %v, and writes %d times", moved, err, fs.Calls())
+	}
+}
+
+// TestOnlyNewThreadsAreMovedBetweenFullChecks: between two calls of MoveThreads, other programs put a known thread and new ones
+// outside of their class.
+func TestOnlyNewThreadsAreMovedBetweenFullChecks(t *testing.T) {
+	for _, threads := range []int{2, fewThreads + 2} {
+		fs := sim.New(sim.IntelSpec())
+		c := &container{fs: fs}
+		b := newBackend(fs, c)
+		apply(t, b, twoPartitions)
+		targets := []classes.Holder{{ID: "id", Container: "c"}}
+		add := func(group string) {
+			c.tids = append(c.tids, 10+len(c.tids))
+			fs.AddTask(c.tids[len(c.tids)-1], group)
+		}
+		for range threads {
+			add("qos-gold")
+		}
+		if moved, err := b.MoveNewThreads(t.Context(), "gold", targets); len(moved) > 0 || err != nil {
+			t.Errorf("all threads are in their group, and MoveNewThreads moves %v, %v", moved, err)
+		}
+
+		mustDo(t, fs.WriteFile(sim.MountPoint+"/qos-bronze/tasks", []byte("10")))
+		for range threads {
+			add("")
+		}
+		for _, call := range []struct {
+			of    func(context.Context, string, []classes.Holder) ([]string, error)
+			moved []string
+			known string
+		}{
+			{b.MoveNewThreads, []string{"id"}, "qos-gold"}, // a move includes all threads of the container
+			{b.MoveNewThreads, nil, "qos-bronze"},
+			{b.MoveThreads, []string{"id"}, "qos-gold"},
+		} {
+			if call.moved == nil {
+				mustDo(t, fs.WriteFile(sim.MountPoint+"/qos-bronze/tasks", []byte("10")))
+			}
+			moved, err := call.of(t.Context(), "gold", targets)
+			if diff := cmp.Diff(call.moved, moved); diff != "" || err != nil {
+				t.Errorf("of %d threads, moved (-want +got):\n%s%v", threads, diff, err)
+			}
+			if groups := c.groups(); groups[10] != call.known || groups[10+threads] != "qos-gold" {
+				t.Errorf("of %d threads, the groups are %v", threads, groups)
+			}
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
@@ -25,32 +26,48 @@ const (
 	repairPasses = 3
 )
 
-// MoveThreads implements classes.ThreadMover. It reads the tasks of the class's group once for all targets. If the
-// class is the system default, it moves only the threads that are in managed groups.
+// MoveThreads implements classes.ThreadMover. If the class is the system default, it moves only the threads that are in
+// managed groups.
 func (b *Backend) MoveThreads(ctx context.Context, class string, targets []classes.Holder) (moved []string, err error) {
+	return b.moveThreads(ctx, class, targets, nil)
+}
+
+// MoveNewThreads implements classes.ThreadMover.
+func (b *Backend) MoveNewThreads(ctx context.Context, class string, targets []classes.Holder) (moved []string, err error) {
+	return b.moveThreads(ctx, class, targets, b.inside.of(class))
+}
+
+// moveThreads moves the threads of targets into the class. `inside` has threads that it does not check, sorted, by the
+// target's ID.
+func (b *Backend) moveThreads(ctx context.Context, class string, targets []classes.Holder, inside map[string][]int) (moved []string, err error) {
 	m := b.live.Load().machine
 	if m == nil {
 		return nil, nil
 	}
 
+	// The threads are listed before their groups are read. In the opposite order, a thread that joins the group between
+	// the two would count as a thread outside the group.
 	moves := make([]*move, len(targets))
-	threads := make([][]int, len(targets))
+	threads, unchecked := make(map[string][]int, len(targets)), make([][]int, len(targets))
+	checks := 0
 	var problems []error
-	// The threads are listed before the group's tasks. In the opposite order, a thread that joins the group between
-	// the two listings would count as a thread outside the group.
 	for i, target := range targets {
 		moves[i] = b.newMove(m.Tree, target, class)
-		if threads[i], err = moves[i].list(); err != nil {
+		tids, err := moves[i].list()
+		if err != nil {
 			problems = append(problems, err)
+			continue
 		}
+		threads[target.ID], unchecked[i] = tids, without(tids, inside[target.ID])
+		checks += len(unchecked[i])
 	}
-	outside, err := outside(m.Tree, class)
+	outside, err := outside(m.Tree, class, checks)
 	if err != nil {
 		return nil, errors.Join(append(problems, err)...)
 	}
 
 	for i, target := range targets {
-		if !slices.ContainsFunc(threads[i], outside) {
+		if !slices.ContainsFunc(unchecked[i], outside) {
 			continue
 		}
 
@@ -59,17 +76,73 @@ func (b *Backend) MoveThreads(ctx context.Context, class string, targets []class
 		}
 		if err := moves[i].run(ctx, repairPasses); err != nil { // the moved threads stay; the next call moves the other threads
 			problems = append(problems, fmt.Errorf("container %s: %w", target.Container, err))
+			delete(threads, target.ID)
 		}
 		if moves[i].begun {
 			moved = append(moved, target.ID)
 		}
 	}
+	b.inside.set(class, threads)
 	return moved, errors.Join(problems...)
 }
 
+// without returns the threads that are not in `known`. Both are sorted.
+func without(tids, known []int) []int {
+	if len(known) == 0 {
+		return tids
+	}
+	return slices.DeleteFunc(slices.Clone(tids), func(tid int) bool {
+		_, found := slices.BinarySearch(known, tid)
+		return found
+	})
+}
+
+// inside has the threads of containers that the last call found in their class, sorted, by class and container ID.
+type inside struct {
+	mu      sync.Mutex
+	threads map[string]map[string][]int
+}
+
+func (i *inside) of(class string) map[string][]int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.threads[class]
+}
+
+func (i *inside) set(class string, threads map[string][]int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.threads == nil {
+		i.threads = map[string]map[string][]int{}
+	}
+	i.threads[class] = threads
+}
+
+// fewThreads is the number of threads whose groups are read thread by thread. To read the tasks of a group, the kernel
+// visits each thread of the node.
+const fewThreads = 16
+
 // outside returns a function that reports whether a thread is not in the group of a class. For the system default, the
-// function reports whether the thread is in a managed group.
-func outside(t resctrl.Tree, class string) (func(tid int) bool, error) {
+// function reports whether the thread is in a managed group. `checks` is the number of threads that it is called for.
+func outside(t resctrl.Tree, class string, checks int) (func(tid int) bool, error) {
+	if checks > fewThreads {
+		return outsideOf(t, class)
+	}
+	return func(tid int) bool {
+		group, err := t.GroupOfTask(tid)
+		switch {
+		case err != nil:
+			return !errors.Is(err, resctrl.ErrEnded) // the move reports the error
+		case class == classes.SystemDefault:
+			return groups.IsManaged(group)
+		default:
+			return group != groups.Of(class)
+		}
+	}, nil
+}
+
+// outsideOf is `outside` for many threads.
+func outsideOf(t resctrl.Tree, class string) (func(tid int) bool, error) {
 	names, inside := []string{groups.Of(class)}, true
 	if class == classes.SystemDefault {
 		controls, err := t.Groups()
@@ -147,7 +220,7 @@ func (m *move) done(class string) bool {
 	if err != nil {
 		return false
 	}
-	outside, err := outside(m.Tree, class)
+	outside, err := outside(m.Tree, class, len(tids))
 	return err == nil && !slices.ContainsFunc(tids, outside)
 }
 

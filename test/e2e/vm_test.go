@@ -210,7 +210,7 @@ func (r *rig) try(t *testing.T, m machine, dir string) (*report, error) {
 		boot, args = "test/e2e/vm/boot-arm64.sh", append([]string{dir, "QOS_E2E_RUN=" + os.Getenv("QOS_E2E_RUN")}, environment...)
 	}
 	vm := child.CommandContext(ctx, t, filepath.Join(r.source, boot), args...)
-	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "QOS_INIT="+m.init, "KERNEL="+r.kernels[m.linux], "QOS_VDB="+m.disk, "QOS_SMP="+m.cpus, "QOS_ICOUNT="+m.icount)
+	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "QOS_INIT="+m.init, "KERNEL="+r.kernels[m.linux], "QOS_VDB="+m.disk, "QOS_SMP="+m.cpus, "QOS_ICOUNT="+cmp.Or(os.Getenv("QOS_ICOUNT"), m.icount))
 	vm.Env = append(vm.Env, "QOS_HOST_PROGRAMS="+strings.Join(m.hostPrograms(), " "))
 	var diagnostics bytes.Buffer
 	vm.Stderr = &diagnostics

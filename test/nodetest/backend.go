@@ -276,6 +276,11 @@ func (b *Backend) MoveThreads(_ context.Context, class string, targets []classes
 	return moved, b.failures["moveThreads"]
 }
 
+// MoveNewThreads is part of classes.ThreadMover.
+func (b *Backend) MoveNewThreads(ctx context.Context, class string, targets []classes.Holder) (moved []string, err error) {
+	return b.MoveThreads(ctx, class, targets)
+}
+
 // Targets returns "ID class" for each target of MoveThreads since the last call of Targets.
 func (b *Backend) Targets() []string {
 	b.mu.Lock()

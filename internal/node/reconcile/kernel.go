@@ -86,13 +86,16 @@ func (f *enforcer) enforce(ctx context.Context, h classes.Holder, steps []Step) 
 	return nil
 }
 
+// moveCall is MoveThreads or MoveNewThreads.
+type moveCall func(mover classes.ThreadMover, ctx context.Context, class string, targets []classes.Holder) ([]string, error)
+
 // moveGroup moves the threads of containers into their class. If the kernel does not answer, moveGroup makes one call for
 // each container, so that a container for which the kernel hangs does not affect the other containers.
-func (f *enforcer) moveGroup(ctx context.Context, group threadGroup, holders []classes.Holder) (moved []string, err error) {
+func (f *enforcer) moveGroup(ctx context.Context, group threadGroup, do moveCall, holders []classes.Holder) (moved []string, err error) {
 	move := func(call kernel.Call, holders []classes.Holder) ([]string, error) {
 		what := func() string { return fmt.Sprintf("move threads to class %q of %s", group.class, group.resource) }
 		return await(ctx, f, observeTime, call, what, func(ctx context.Context) ([]string, error) {
-			return group.mover.MoveThreads(ctx, group.class, holders)
+			return do(group.mover, ctx, group.class, holders)
 		})
 	}
 

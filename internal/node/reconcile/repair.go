@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -36,7 +38,7 @@ func (r *Reconciler) Repair(ctx context.Context) {
 			r.log.Warn("drift corrected: moved a container or pod to its class", "holder", e.String(), "resource", s.Resource, "from", s.From, "to", s.To)
 		}
 	})
-	r.moveThreads(ctx, func(*state.Holding, string) bool { return true })
+	r.moveThreads(ctx, classes.ThreadMover.MoveThreads, func(*state.Holding, string) bool { return true })
 	// A group whose last thread has just moved or ended is removed in the same pass, because an uninstall waits for only two passes.
 	if err := r.releaseUnused(ctx); err != nil {
 		r.log.Debug("cannot clean up removed classes; retrying", "error", err)
@@ -65,16 +67,16 @@ func (r *Reconciler) repair(ctx context.Context, name string) {
 		r.store.UpdateResource(name, func(r *state.Resource) { r.Drift.ConfigurationInSync() })
 	}
 	if drift.DevicesGone {
-		r.devicesLost(name)
+		devicesLost(r.store, name)
 	}
 	r.setAvailability(name, unavailableFor(err))
 }
 
 // devicesLost marks as stale all holders for which the runtime may have stored values of a resource. These values may
 // name devices that the machine lost.
-func (r *Reconciler) devicesLost(resource string) {
-	for _, h := range r.store.Where(func(h *state.Holding) bool { return h.MayStore(resource) }) {
-		r.store.Modify(h.ID, stale)
+func devicesLost(store *state.Store, resource string) {
+	for _, h := range store.Where(func(h *state.Holding) bool { return h.MayStore(resource) }) {
+		store.Modify(h.ID, stale)
 	}
 }
 
@@ -116,30 +118,46 @@ func unavailableFor(err error) *classes.Unavailable {
 	return &classes.Unavailable{Reason: "NotApplied", Message: fmt.Sprintf("the classes do not fit this machine any more: %v", err)}
 }
 
-// ThreadCheck is the result of MoveThreads.
+// ThreadCheck is the result of MoveThreads and MoveNewThreads.
 type ThreadCheck struct {
-	// Containers has the checked containers. Moved is the number of those that had threads to move.
-	Containers []classes.Holder
-	Moved      int
-	// Took is how long the check took, without the time in which it waited for another change.
+	// Containers is the number of checked containers. Moved is the number of those that had threads to move.
+	Containers, Moved int
+	// Took is the CPU time of the program during the check, without the time in which the check waited for another change.
 	Took time.Duration
 }
 
 // MoveThreads moves the threads of a container to the container's observed class, for each container whose class was
 // changed after its creation. The runtime starts later processes of such a container, e.g. for "kubectl exec", in the
 // class that the container was created in, so MoveThreads must be called periodically.
-func (r *Reconciler) MoveThreads(ctx context.Context) (check ThreadCheck) {
+func (r *Reconciler) MoveThreads(ctx context.Context) ThreadCheck {
+	return r.moveChanged(ctx, classes.ThreadMover.MoveThreads)
+}
+
+// MoveNewThreads is like MoveThreads, but does not check the threads that the last call found in the class of their
+// container. It takes much less time than MoveThreads.
+func (r *Reconciler) MoveNewThreads(ctx context.Context) ThreadCheck {
+	return r.moveChanged(ctx, classes.ThreadMover.MoveNewThreads)
+}
+
+func (r *Reconciler) moveChanged(ctx context.Context, do moveCall) (check ThreadCheck) {
 	if r.acquire(ctx) != nil {
 		return check
 	}
 	defer r.release()
 
-	began := time.Now()
-	check = r.moveThreads(ctx, func(e *state.Holding, resource string) bool {
+	began := cpuTime()
+	check = r.moveThreads(ctx, do, func(e *state.Holding, resource string) bool {
 		return e.ObservedClass(resource) != classes.ClassOf(e.Created, resource)
 	})
-	check.Took = time.Since(began)
+	check.Took = cpuTime() - began
 	return check
+}
+
+// cpuTime returns the CPU time of this program since its start.
+func cpuTime() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &now) // each Linux has this clock
+	return time.Duration(now.Nano())
 }
 
 // HasLeft reports whether a container has left the class that it was created in, so that later processes of the container join this class.
@@ -156,10 +174,10 @@ type threadGroup struct {
 	resource, class string
 }
 
-func (r *Reconciler) moveThreads(ctx context.Context, selected func(e *state.Holding, resource string) bool) (check ThreadCheck) {
+func (r *Reconciler) moveThreads(ctx context.Context, do moveCall, selected func(e *state.Holding, resource string) bool) (check ThreadCheck) {
 	for group, holders := range r.threadGroups(selected) {
-		check.Containers = append(check.Containers, holders...)
-		moved, err := r.moveGroup(ctx, group, holders)
+		check.Containers += len(holders)
+		moved, err := r.moveGroup(ctx, group, do, holders)
 		if ctx.Err() == nil {
 			r.logThreadError(group, err)
 		}
@@ -176,7 +194,7 @@ func (r *Reconciler) moveThreads(ctx context.Context, selected func(e *state.Hol
 // e.g. because the group of that class was removed. threadGroups includes a container only if `selected` returns true for
 // the container and the resource, and if the container's threads can be moved now.
 func (r *Reconciler) threadGroups(selected func(e *state.Holding, resource string) bool) map[threadGroup][]classes.Holder {
-	movers := r.movers()
+	movers := movers(r.store.Live())
 	if len(movers) == 0 {
 		return nil
 	}
@@ -199,10 +217,10 @@ func (r *Reconciler) threadGroups(selected func(e *state.Holding, resource strin
 }
 
 // movers returns the backends that move threads, by resource. It leaves out unavailable resources.
-func (r *Reconciler) movers() map[string]classes.ThreadMover {
+func movers(live state.Offering) map[string]classes.ThreadMover {
 	movers := map[string]classes.ThreadMover{}
-	for _, name := range r.store.Live().Names() {
-		resource, _ := r.store.Live().Resource(name)
+	for _, name := range live.Names() {
+		resource, _ := live.Resource(name)
 		if mover, ok := resource.Backend.(classes.ThreadMover); ok && resource.Unavailable == nil {
 			movers[name] = mover
 		}
