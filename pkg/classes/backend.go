@@ -123,7 +123,7 @@ type ThreadMover interface {
 	// the class. After an error it continues with the next target.
 	MoveThreads(ctx context.Context, class string, targets []Holder) (strayed []string, err error)
 	// MoveNewThreads is like MoveThreads, but does not check the threads that the last call for the class found in the
-	// class. Its cost does not depend on the number of threads on the node.
+	// class. If few threads are new, its cost does not depend on the number of threads on the node.
 	MoveNewThreads(ctx context.Context, class string, targets []Holder) (strayed []string, err error)
 }
 
