@@ -5,6 +5,7 @@ package rdt
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
@@ -40,5 +41,20 @@ func TestAMoveThatGivesUpIsRolledBack(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAMoveThatCannotBeRolledBackIsReported(t *testing.T) {
+	c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
+	c.fs.AddTask(1, "qos-gold")
+	c.fs.AddTask(2, "qos-bronze")
+	c.listed = func(c *container, n int) { // each pass in either direction finds a new thread to move
+		c.fork(1, 1000+10*n)
+		c.fork(2, 1001+10*n)
+	}
+
+	err := b.Enforce(t.Context(), target, "gold", "bronze")
+	if !errors.Is(err, ErrUnsettled) || !errors.Is(err, ErrRollback) || !strings.Contains(err.Error(), "still in the group qos-bronze") {
+		t.Errorf("the error is %v", err)
 	}
 }

@@ -271,17 +271,17 @@ func (m *move) undo(cause error, before string) error {
 		return cause
 	}
 
-	var problem error
 	for range maxPasses {
-		var moved int
-		if moved, problem = m.passBack(before); moved == 0 {
-			break
+		moved, err := m.passBack(before)
+		switch {
+		case moved > 0:
+		case err != nil:
+			return rollbackFailed(cause, err)
+		default:
+			return cause
 		}
 	}
-	if problem != nil {
-		return rollbackFailed(cause, problem)
-	}
-	return cause
+	return rollbackFailed(cause, fmt.Errorf("threads were still in the group %s after %d passes", m.to, maxPasses))
 }
 
 func (m *move) passBack(before string) (moved int, err error) {
