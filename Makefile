@@ -51,12 +51,12 @@ QUICK ?=
 REAL ?=
 
 # Further modules with tests. Each has its own versions of dependencies. Those in SLOW_MODULES compile Helm, an API server, an OpenTelemetry
-# collector, or programs for other platforms.
+# collector, programs for other platforms, or the plugin once more with an older NRI.
 TEST_MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod)) tools/docs tools/house tools/image
-SLOW_MODULES := test/chart test/deploy test/otlp tools/image
+SLOW_MODULES := test/chart test/deploy test/nri0123 test/otlp tools/image
 
 # The race detector needs a C compiler. Without a compiler, tests run without the detector. The tests in SLOW_MODULES always run without the
-# detector, because they have no goroutines, and compiling Helm for the detector takes minutes. Tests of further modules run without the
+# detector, because compiling for it takes minutes more. Tests of further modules run without the
 # test cache, because the cache does not notice changes of files outside of a module, which the tests read.
 RACE := $(if $(shell command -v "$$($(GO) env CC)"),-race)
 
@@ -157,7 +157,7 @@ test: ## Run the tests that need neither root nor long builds, fuzz seeds includ
 
 # The timeout is for each package. It includes cross-compilation with empty caches on a busy machine.
 .PHONY: test-slow
-test-slow: ## Run the tests with long builds: Helm, an API server, an OpenTelemetry collector, a release for all platforms.
+test-slow: ## Run the tests with long builds: Helm, an API server, an OpenTelemetry collector, a release, an older NRI.
 	$(call test_modules,-timeout 60m,$(SLOW_MODULES),./...)
 
 .PHONY: fuzz
