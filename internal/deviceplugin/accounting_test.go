@@ -40,7 +40,7 @@ func TestWhileThePluginDoesNotAnswerFreeDevicesBecomeUnhealthyAfterTheGrace(t *t
 	r.awaitGold(2, 2)
 	r.await(bronze, 1000, 1000)
 	if got := r.kubelet.Resource(gold).Registrations; got != 1 {
-		t.Errorf("gold was registered %d times", got)
+		t.Errorf("gold was registered %d times, want once", got)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestAPluginThatIsBackWithinTheGraceChangesNothing(t *testing.T) {
 	r.start(2)
 	before := r.traffic()
 	r.plugin.away()
-	r.soon("the publisher has seen it", r.plugin.seen)
+	r.soon("the publisher has noticed that the plugin is away", r.plugin.seen)
 	r.plugin.ready(offered(3))
 	r.awaitGold(3, 3)
 	if got := r.kubelet.Resource(gold); got.Messages != 2 {

@@ -44,9 +44,10 @@ func numbers(devices []device) string {
 	return strings.Join(list, " ")
 }
 
+// held returns the usage if the containers of the class hold these devices, and no others.
 func held(numbers ...int) usage { return usage{allocated: ids(numbers...), accounted: len(numbers)} }
 
-func without(u usage, unaccounted int) usage {
+func withUnaccounted(u usage, unaccounted int) usage {
 	u.unaccounted = unaccounted
 	return u
 }
@@ -65,16 +66,16 @@ func TestPlan(t *testing.T) {
 		{"an allocated device counts towards the capacity", goldClass(3), held(1), "0 1 2"},
 		{"an allocated device with a high number replaces a free one", goldClass(3), held(7), "0 1 7"},
 		{"capacity below use leaves the allocated devices only", goldClass(1), held(1, 3), "1 3"},
-		{"an unaccounted assignment makes the highest free device unhealthy", goldClass(3), without(usage{}, 1), "0 1 (2)"},
-		{"an unaccounted assignment makes no allocated device unhealthy", goldClass(3), without(held(2), 1), "0 (1) 2"},
-		{"more unaccounted assignments than free devices leave the allocated ones healthy", goldClass(3), without(held(0, 2), 5), "0 (1) 2"},
-		{"more unaccounted assignments than capacity leave no healthy device", goldClass(2), without(usage{}, 5), "(0) (1)"},
-		{"capacity below use and unaccounted assignments leave the allocated devices", goldClass(1), without(held(0, 1), 2), "0 1"},
+		{"an unaccounted assignment makes the highest free device unhealthy", goldClass(3), withUnaccounted(usage{}, 1), "0 1 (2)"},
+		{"an unaccounted assignment makes no allocated device unhealthy", goldClass(3), withUnaccounted(held(2), 1), "0 (1) 2"},
+		{"more unaccounted assignments than free devices leave the allocated ones healthy", goldClass(3), withUnaccounted(held(0, 2), 5), "0 (1) 2"},
+		{"more unaccounted assignments than capacity leave no healthy device", goldClass(2), withUnaccounted(usage{}, 5), "(0) (1)"},
+		{"capacity below use and unaccounted assignments leave the allocated devices", goldClass(1), withUnaccounted(held(0, 1), 2), "0 1"},
 		{"a draining class lists the allocated devices", draining, held(1), "1"},
-		{"an unused draining class lists no device", draining, without(usage{}, 1), ""},
+		{"an unused draining class lists no device", draining, withUnaccounted(usage{}, 1), ""},
 		{"a duplicate device is listed once", goldClass(3), usage{allocated: ids(1, 1), accounted: 1}, "0 1 2"},
 		{
-			"without kubelet's answer assignments decide on health, and allocated devices stay listed",
+			"while kubelet does not answer, assignments decide on health, and allocated devices stay listed",
 			goldClass(3), usage{allocated: ids(0, 1, 2), accounted: 1, unaccounted: 1}, "0 1 (2)",
 		},
 	} {
@@ -178,7 +179,7 @@ func TestDevicesArePhasedOutInTwoSteps(t *testing.T) {
 		at     time.Duration
 		wanted []device
 		want   string
-		again  time.Duration
+		again  time.Duration // until the next device leaves the list, or 0
 	}{
 		{0, plan(goldClass(2), usage{}), "0 1 (2) (3)", ttl},
 		{2 * time.Second, plan(goldClass(2), usage{}), "0 1 (2) (3)", 3 * time.Second},
@@ -222,8 +223,9 @@ func TestNames(t *testing.T) {
 			seen := map[string]bool{}
 			for _, extended := range all {
 				name, err := socketName(dir, extended)
+				// The kernel accepts paths of sockets of up to 107 bytes.
 				if err != nil || len(dir)+1+len(name) > 107 || !ourSocket.MatchString(name) || seen[name] {
-					t.Errorf("socket %q of %s, %v", name, extended, err)
+					t.Errorf("socket %q of %s is too long, not recognizable or not unique; the error is %v", name, extended, err)
 				}
 				seen[name] = true
 			}
@@ -231,7 +233,7 @@ func TestNames(t *testing.T) {
 	})
 	t.Run("a directory with too long a path is refused", func(t *testing.T) {
 		if name, err := socketName("/"+strings.Repeat("d", 90), gold); err == nil {
-			t.Errorf("socket %q", name)
+			t.Errorf("got the socket %q, want an error", name)
 		}
 	})
 	t.Run("devices are ordered by number", func(t *testing.T) {

@@ -58,7 +58,7 @@ func TestNothingIsRegisteredBeforeThePluginIsReady(t *testing.T) {
 	r.startKubelet()
 	r.run()
 	r.plugin.away()
-	r.soon("the publisher has seen it", r.plugin.seen)
+	r.soon("the publisher has noticed that the plugin is away", r.plugin.seen)
 	r.plugin.ready(offered(1))
 	r.awaitGold(1, 1)
 	if got := r.kubelet.Resource(gold); got.Registrations != 1 || got.Messages != 1 {
@@ -177,7 +177,7 @@ func TestAClassIsAddedChangedAndRemovedWithoutMessagesForOthers(t *testing.T) {
 	r.plugin.ready(offered(3))
 	r.awaitGold(3, 3)
 	if got := r.kubelet.Resource(gold).Registrations; got != 1 {
-		t.Errorf("gold was registered %d times for its changes", got)
+		t.Errorf("gold was registered %d times, want once", got)
 	}
 
 	with := offered(3)
@@ -277,6 +277,7 @@ func TestOnlyStaleSocketsOfTheShimAreRemoved(t *testing.T) {
 		return err != nil
 	})
 
+	// Three classes have a socket, and gpu.sock is the fourth.
 	r.soon("the sockets of the classes are there", func() bool { return len(r.sockets()) == 4 })
 	for _, path := range others {
 		if _, err := os.Lstat(path); err != nil {

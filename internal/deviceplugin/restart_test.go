@@ -183,6 +183,7 @@ func TestTheDeviceOfAnEndedInitContainerBecomesUnhealthyLast(t *testing.T) {
 	r.readmit("a")
 }
 
+// TestARenamedClassIsPublishedOnce renames the class old to gold. Until old is empty, both have the extended resource.
 func TestARenamedClassIsPublishedOnce(t *testing.T) {
 	for name, at := range map[string]int{"the offered one first": 0, "the draining one first": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +191,7 @@ func TestARenamedClassIsPublishedOnce(t *testing.T) {
 			both := offered(3)
 			classes := both.ContainerQosResources[0].Classes
 			classes[0].Name, classes[0].Draining = "old", true
-			classes = slices.Insert(classes, 1-at, &qosv1alpha1.QOSResourceClassInfo{Name: "gold", Capacity: 2, ExtendedResource: gold})
+			classes = slices.Insert(classes, at, &qosv1alpha1.QOSResourceClassInfo{Name: "gold", Capacity: 2, ExtendedResource: gold})
 			both.ContainerQosResources[0].Classes = classes
 			r.startKubelet()
 			inOld := inGold("app", "1", annotated)
@@ -202,7 +203,7 @@ func TestARenamedClassIsPublishedOnce(t *testing.T) {
 			r.awaitPolls()
 			key := annotationKey(gold)
 			if got := r.kubelet.Annotations("default", "a", "app")[key]; got != "k8s.io/rdt=gold" {
-				t.Errorf("Allocate answered with %q", got)
+				t.Errorf("Allocate answered with %q, want k8s.io/rdt=gold", got)
 			}
 
 			if got := r.kubelet.Resource(gold); got.Registrations != 1 || got.Messages > 3 {
@@ -220,7 +221,8 @@ func TestADrainingClassIsRefusedWithTheReason(t *testing.T) {
 	r.awaitGold(1, 0)
 	draining := goldClass(1)
 	draining.draining = true
-	for name, c := range map[string]class{"drains": draining, "is gone": r.publisher.sorted()[1].look().class} {
+	removed := r.publisher.sorted()[1].look().class // gold, after bronze
+	for name, c := range map[string]class{"drains": draining, "was removed": removed} {
 		_, _, err := answer(c, nil)
 		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "no longer configured on this node") {
 			t.Errorf("the answer for a class that %s is %v, want a refusal with the reason", name, err)
