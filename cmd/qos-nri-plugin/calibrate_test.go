@@ -51,14 +51,14 @@ func TestADiskIsOverwrittenOnlyAfterItsNameWasTyped(t *testing.T) {
 		yes, mounted bool
 		want         string
 	}{
-		{"the name", "sda\n", false, false, ""},
-		{"no new line", "sda", false, false, ""},
+		{"the name of the disk", "sda\n", false, false, ""},
+		{"the name of the disk without a line end", "sda", false, false, ""},
 		{"yes", "yes\n", false, false, "/dev/sda was not overwritten, because the answer was not sda; scripts use --yes"},
 		{"another name", "sdb\n", false, false, "/dev/sda was not overwritten, because the answer was not sda; scripts use --yes"},
-		{"nothing", "", false, false, "/dev/sda was not overwritten, because the answer was not sda; scripts use --yes"},
-		{"a script", "", true, false, ""},
+		{"no answer", "", false, false, "/dev/sda was not overwritten, because the answer was not sda; scripts use --yes"},
+		{"a script with --yes", "", true, false, ""},
 		{"a mounted disk", "sda\n", false, true, "/dev/sda is in use: it is mounted at /data"},
-		{"a mounted disk in a script", "", true, true, "/dev/sda is in use: it is mounted at /data"},
+		{"a mounted disk, with --yes", "", true, true, "/dev/sda is in use: it is mounted at /data"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := iotest.AddDisks(simcgroup.New())

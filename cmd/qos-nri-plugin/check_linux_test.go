@@ -18,7 +18,7 @@ import (
 func TestCheckPrintsALineForEachBadInputOfLinuxClasses(t *testing.T) {
 	const place, warning = "DIR/a.yaml:5: resources[0].linux.classes.a.", "warning: v.example/profile: "
 	for _, test := range []struct {
-		name, without, class, want string
+		name, without, class, want string // the kernel lacks the controller `without`
 	}{
 		{"an unknown property", "", "{memory: {hihg: 1}}",
 			place + "memory.hihg: unknown field (did you mean high?); the known fields are min, low, high, swapMax, oomGroup"},

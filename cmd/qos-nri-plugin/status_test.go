@@ -114,9 +114,9 @@ func TestASocketThatDoesNotAnswerIsAnErrorWithTheRemedy(t *testing.T) {
 	}
 
 	for _, test := range []struct{ name, socket, want string }{
-		{"none", filepath.Join(dir, "none.sock"), "no such file or directory; check that qos-nri-plugin runs"},
-		{"dead", file, "connection refused; check that qos-nri-plugin runs"},
-		{"too long", "/" + strings.Repeat("x", 120), "at most 107 bytes"},
+		{"a socket that does not exist", filepath.Join(dir, "none.sock"), "no such file or directory; check that qos-nri-plugin runs"},
+		{"a file on which no process listens", file, "connection refused; check that qos-nri-plugin runs"},
+		{"a path that is too long", "/" + strings.Repeat("x", 120), "at most 107 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, args := range [][]string{{"status"}, {"assignments"}, {"update", "default/web", "main", "rdt=gold"}} {

@@ -141,7 +141,7 @@ func TestAnUpdateReportsThatItWaits(t *testing.T) {
 func TestAnUpdateWithoutAnAnswerHasAnUnknownResult(t *testing.T) {
 	f := newFixture(t)
 	f.stick(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // instead of a minute
 	defer cancel()
 	got := run(ctx, "update", "default/web", "main", "rdt=bronze", "--api-socket", f.socket)
 	const want = "qos-nri-plugin has not answered within 1m0s, so it is not known whether the class was changed; to see the current class, run: qos-nri-plugin assignments"

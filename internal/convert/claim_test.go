@@ -48,7 +48,7 @@ func TestProblemsOfClaimsHavePlaceAndRemedy(t *testing.T) {
 		{"too many operations", pvc("", "{requests: {iops: 5G}}"), at + `.iops: "5G" is too large; the maximum is 4294967294`},
 		{"too many bytes", pvc("", "{requests: {throughput: 100E}}"), at + `.throughput: "100E" is too large; the maximum is 9223372036854775806`},
 		{"a mapping", pvc("", "{requests: {iops: {read: 1}}}"), at + `.iops: must be a quantity like 500, 10M or 64Ki, not a mapping`},
-		{"null", pvc("", "{requests: {iops: }}"), at + `.iops: must be a quantity like 500, 10M or 64Ki, not empty`},
+		{"no value", pvc("", "{requests: {iops: }}"), at + `.iops: must be a quantity like 500, 10M or 64Ki, not empty`},
 		{"a request twice", pvc("", "{requests: {iops: 5, iops: 6}}"), at + `.iops: is defined twice; remove one of them`},
 		{"a request by a merge key", "x: &x {iops: 5}\n---\n" + pvc("", "{requests: {<<: {iops: 5}}}"),
 			"a.yaml:7: PersistentVolumeClaim data: spec.resources.requests.iops: is set by the merge key <<; write the field here instead"},
@@ -57,7 +57,7 @@ func TestProblemsOfClaimsHavePlaceAndRemedy(t *testing.T) {
 			": needs a VolumeAttributesClass named " + className + ", but the input has one with this name and other values; rename the one in the input"},
 		{"a class with the same name and another parameter", pvc("", askIOPS) + "---\n" + volumeClass(className, "iops: 500", "type: 1"), at +
 			": needs a VolumeAttributesClass named " + className + ", but the input has one with this name and other values; rename the one in the input"},
-		{"a template", "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db}\nspec:\n  volumeClaimTemplates:\n  - spec: {resources: {requests: {iops: 1}}}\n",
+		{"a claim template of a StatefulSet", "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db}\nspec:\n  volumeClaimTemplates:\n  - spec: {resources: {requests: {iops: 1}}}\n",
 			`a.yaml:6: StatefulSet db: spec.volumeClaimTemplates[0].spec.resources.requests.iops: "1" is too small; the minimum is 2`},
 	} {
 		t.Run(test.name, func(t *testing.T) { wantProblems(t, test.text, testDriver, test.want) })
@@ -174,10 +174,10 @@ func TestFilesShareStorageClassesAndVolumeAttributesClasses(t *testing.T) {
 
 func TestNamesOfVolumeAttributesClassesAreValid(t *testing.T) {
 	for _, test := range []struct{ name, requests, driver, want string }{
-		{"of operations", "iops: 2500m", "topolvm.io", "iops-3-topolvm-io"},
+		{"of operations, rounded up", "iops: 2500m", "topolvm.io", "iops-3-topolvm-io"},
 		{"of both limits", "throughput: 50Mi, iops: 1k", "topolvm.io", "iops-1000-throughput-50mi-topolvm-io"},
 		{"of decimal bytes", "throughput: 50M", "Disk.Example", "throughput-50m-disk-example"},
-		{"of odd bytes", "throughput: 1000001", "kubernetes.io/no-provisioner", "throughput-1000001-kubernetes-io-no-provisioner"},
+		{"of bytes that are no multiple of a unit", "throughput: 1000001", "kubernetes.io/no-provisioner", "throughput-1000001-kubernetes-io-no-provisioner"},
 		{"of a long driver", "iops: 4294967294, throughput: 9223372036854775806", "rook-ceph.rbd.csi.ceph.com",
 			"iops-4294967294-throughput-9223372036854775806-rook-ce-d6bd87c7"},
 	} {

@@ -95,7 +95,7 @@ func TestClaimsReferToTheDeviceClassesThatArePrinted(t *testing.T) {
 
 func TestRequestsThatClaimsCannotMakeAreProblems(t *testing.T) {
 	long := strings.Repeat("x", 63)
-	domain := strings.Join([]string{long, long, long, long[:52]}, ".") // the longest
+	domain := strings.Join([]string{long, long, long, long[:52]}, ".") // the longest domain of a resource
 	other := "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: rdt.gold}\nspec: {spec: {devices: {requests: []}}}\n---\n"
 	for _, test := range []struct{ name, text, want string }{
 		{"a pod with a nodeName", pod("", "  nodeName: node-1\n", oneGold), `a.yaml:6: Pod web: spec.nodeName: is "node-1", but only the scheduler allocates claims, and it skips pods with a node; ` +
@@ -106,7 +106,7 @@ func TestRequestsThatClaimsCannotMakeAreProblems(t *testing.T) {
 				`...", is not valid in Kubernetes; change the names of the resource and the class, or convert without --claims`},
 		{"another template with the same name", other + pod("", "", oneGold), `a.yaml:15: Pod web: spec.containers[0].resources.qosResources[0]: ` +
 			"needs a ResourceClaimTemplate named rdt.gold, but the input has one with this name and another spec; rename the one in the input"},
-		{"no problem for such a template in another namespace", other + pod("  namespace: shop\n", "", oneGold), ""},
+		{"no problem for a template with the same name in another namespace", other + pod("  namespace: shop\n", "", oneGold), ""},
 		{"a default of a LimitRange", limitRange("  - type: Container\n    qosResources: [{name: rdt, default: gold}]\n"), "a.yaml:8: LimitRange defaults: " +
 			"spec.limits[0].qosResources: a container would get a default beside the class of its claim, and claims cannot request a class with a maximum; convert without --claims"},
 		{"claims that are no list", pod("", "", "      claims: gpu\n"+oneGold), `a.yaml:9: Pod web: spec.containers[0].resources.claims: must be a list of claims, not "gpu"`},

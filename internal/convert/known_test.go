@@ -48,11 +48,11 @@ func TestKnownFromNodesHasTheClassesOfAllNodes(t *testing.T) {
 				"\n" + `a.yaml:8: ResourceQuota limits: spec.qosResources.pod[0].classes[0]: class "x" of vendor.example/net does not exist in the cluster; available: fast`,
 		},
 		{
-			"any class of a resource that no machine has", "    container: [{name: vendor.example/away, classes: [{name: x, capacity: 3}]}]\n",
+			"any class of a resource that is unavailable on all nodes", "    container: [{name: vendor.example/away, classes: [{name: x, capacity: 3}]}]\n",
 			"  hard:\n    requests.vendor.example/away.x: \"3\"\n",
 		},
 		{
-			"an error for a resource of no node", "    container: [{name: blockio, classes: []}]\n",
+			"an error for a resource that no node has", "    container: [{name: blockio, classes: []}]\n",
 			"a.yaml:7: ResourceQuota limits: spec.qosResources.container[0]: resource k8s.io/blockio does not exist in the cluster; available: k8s.io/rdt, vendor.example/away, vendor.example/net",
 		},
 	} {

@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/convert"
 )
 
-// labelled returns the manifest of a pod with the class "class" of Koordinator and these lines of metadata.
+// labelled returns the manifest of a pod with a QoS class of Koordinator and more lines of metadata.
 func labelled(class, metadata string) string {
 	return pod("  labels: {koordinator.sh/qosClass: "+class+"}\n"+metadata, "", "      limits:\n        cpu: 1\n")
 }
@@ -25,8 +25,8 @@ func TestLabelOfKoordinatorBecomesAnAnnotation(t *testing.T) {
 		{"LSE has the group of LSR", labelled("LSE", ""), labelled("LSE", annotation("rdt=lsr"))},
 		{"SYSTEM has no group", labelled("SYSTEM", ""), labelled("SYSTEM", "")},
 		{"another resource in the annotation", labelled("BE", annotation("blockio=slow")), labelled("BE", annotation("blockio=slow,rdt=be"))},
-		{"no metadata", "kind: Pod\n# koordinator.sh/qosClass\nspec:\n  containers: []\n", "kind: Pod\n# koordinator.sh/qosClass\nspec:\n  containers: []\n"},
-		{"an RDT class in the annotation", labelled("BE", annotation("rdt=gold")), labelled("BE", annotation("rdt=gold"))},
+		{"no metadata, and the label only in a comment", "kind: Pod\n# koordinator.sh/qosClass\nspec:\n  containers: []\n", "kind: Pod\n# koordinator.sh/qosClass\nspec:\n  containers: []\n"},
+		{"an RDT class in the annotation stays", labelled("BE", annotation("rdt=gold")), labelled("BE", annotation("rdt=gold"))},
 		{"an annotation of a runtime", labelled("BE", "  annotations:\n    rdt.resources.beta.kubernetes.io/pod: gold\n"), labelled("BE", annotation("rdt=gold"))},
 		{
 			"a pod template", "kind: Job\napiVersion: batch/v1\nspec:\n  template:\n    metadata:\n      labels:\n        koordinator.sh/qosClass: BE\n    spec:\n      containers: []\n",

@@ -122,6 +122,7 @@ func given(t *testing.T, catalog *classes.Catalog, o *kepObject) map[string]stri
 		}
 		resolve(container.Name, allocated)
 	}
+	// The only class of vendor.example/net is fast, so this is 1 if the pod has it, and otherwise 0.
 	if want := len(classesOf[" vendor.example/net"]) / len("fast"); counted != want {
 		t.Errorf("the scheduler counts the pod's class %d times, not %d", counted, want)
 	}

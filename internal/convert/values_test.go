@@ -11,6 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/convert"
 )
 
+// TestAnnotationsWithValuesStayAndAreNoted has annotations that other programs read. `property` is the property of a class
+// with which the value can be set, or empty if there is none.
 func TestAnnotationsWithValuesStayAndAreNoted(t *testing.T) {
 	for _, test := range []struct{ key, property string }{
 		{"memory.high.memory-qos.nri.io/main", "memory.high"},
@@ -47,10 +49,10 @@ func TestAnnotationsWithValuesStayAndAreNoted(t *testing.T) {
 	}
 }
 
-func TestKoordinatorsAnnotationsAreNotedOnRequest(t *testing.T) {
+func TestKoordinatorsAnnotationsAreNotNotedWithoutTheOption(t *testing.T) {
 	text := annotated("    koordinator.sh/memoryQOS: '{}'\n    rdt.resources.beta.kubernetes.io/pod: gold\n")
 	results, err := convert.Convert([]convert.Input{{Name: "a.yaml", Text: []byte(text)}}, convert.Options{})
 	if err != nil || len(results[0].Notes) > 0 {
-		t.Errorf("got %v, %v", results, err)
+		t.Errorf("got %v and the error %v, want no notes", results, err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// blameAt returns a time on the day of the answers.
+// blameAt returns a time after 12:00 on the day of the answers.
 func blameAt(minute, second int) *timestamppb.Timestamp {
 	return timestamppb.New(time.Date(2026, 5, 1, 12, minute, second, 0, time.UTC))
 }
@@ -75,7 +75,7 @@ func blameAnswer() *qosv1alpha1.BlameResponse {
 	}}
 }
 
-// blame answers for node-1 as the plugin would: about a pod, or about the whole node.
+// blame answers for node-1 as the plugin would: about a pod, or about the whole node. Nothing suffered in the last minute.
 func (p *plugins) blame(node, query string) ([]byte, error) {
 	if answer, has := p.answers[node]; has || p.fails[node] != nil {
 		return []byte(answer), p.fails[node]

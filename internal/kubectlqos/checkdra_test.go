@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// creates makes the API server answer the creation of an object, after `change`. The server creates nothing.
+// creates makes the API server answer a dry run of a creation with the object after `change`.
 func (r *rig) creates(t *testing.T, resource string, change func(runtime.Object) error) {
 	t.Helper()
 	r.core.PrependReactor("create", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -30,6 +30,8 @@ func (r *rig) creates(t *testing.T, resource string, change func(runtime.Object)
 	})
 }
 
+// TestCheckSaysWhetherTheClusterAllowsClassesByDRA: the API server drops or refuses the fields of features whose gates
+// are off. `class`, `slice` and `claim` do this to a DeviceClass, a ResourceSlice and a ResourceClaim.
 func TestCheckSaysWhetherTheClusterAllowsClassesByDRA(t *testing.T) {
 	const on = "in the control plane and the kubelets (on by default from Kubernetes 1.36)"
 	keep := func(runtime.Object) error { return nil }

@@ -18,6 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
+// kepPod is a pod with the fields of the KEP, and stockPod is the same pod for a cluster without these fields.
 const kepPod = `apiVersion: v1
 kind: Pod
 metadata:
@@ -49,7 +50,7 @@ spec:
         qos.noderesource.dev/rdt.gold: 1
 `
 
-// withNetwork is the result if the conversion knows that the resource network has pod scope.
+// withNetwork is the result of the conversion of kepPod if the conversion knows that the resource network has pod scope.
 var withNetwork = stockPod + "        qos.noderesource.dev/network.fast: 1\n"
 
 const networkNotes = `note: resource network has no domain, but Kubernetes requires one here; the name becomes qos.noderesource.dev/network

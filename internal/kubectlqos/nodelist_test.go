@@ -172,6 +172,7 @@ func TestNodesOfAllPagesArePrinted(t *testing.T) {
 	}
 }
 
+// TestAListOfNodesContinuesAfterItHasExpired has three pages. The second one expires, and is requested again.
 func TestAListOfNodesContinuesAfterItHasExpired(t *testing.T) {
 	m := &manyNodes{number: 1201, expires: true}
 	got := m.run(t, "top")

@@ -136,10 +136,10 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			`p | main | k8s.io/rdt | platin | - | - | UnknownClass: class "platin" of k8s.io/rdt does not exist on any node; available: gold, silver, bronze, old`},
 		{"a misspelled class", aPod("p").limited("qos.noderesource.dev/rdt.slver").unschedulable("…"), "", nil,
 			`p | main | k8s.io/rdt | slver | - | - | UnknownClass: class "slver" of k8s.io/rdt does not exist on any node; available: gold, silver, bronze, old (did you mean silver?)`},
-		{"it is not scheduled yet", aPod("p").asks("rdt=gold"), "", nil,
+		{"the pod is not scheduled yet", aPod("p").asks("rdt=gold"), "", nil,
 			"p | main | k8s.io/rdt | gold | - | container | Pending: the pod has no node yet"},
 
-		{"it is refused a class that is full", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", "rpc error: …"), "", func(t *testing.T, r *rig) {
+		{"a container is refused a class that is full", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", "rpc error: …"), "", func(t *testing.T, r *rig) {
 			r.refuses(t, "main", "ClassFull", `class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: silver (1 free), bronze`)
 		},
 			`p | main | k8s.io/rdt | gold | - | container | ClassFull: class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: silver (1 free), bronze`},
@@ -148,43 +148,43 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			r.refuses(t, "side", "UnknownClass", `class "gold" of k8s.io/rdt does not exist`)
 		}, `p | main | k8s.io/rdt | gold | - | pod | ClassFull: class "gold" of k8s.io/rdt is full` + "\n" +
 			`p | side | k8s.io/rdt | gold | - | pod | UnknownClass: class "gold" of k8s.io/rdt does not exist`},
-		{"it is being created, and another container is refused", aPod("p").with("side").on("n1").asks("rdt=gold").waiting("ContainerCreating", ""), "", func(t *testing.T, r *rig) {
+		{"one container is being created, and another is refused", aPod("p").with("side").on("n1").asks("rdt=gold").waiting("ContainerCreating", ""), "", func(t *testing.T, r *rig) {
 			r.refuses(t, "side", "ClassFull", `class "bronze" of k8s.io/rdt is full`)
 		}, "p | main | k8s.io/rdt | gold | - | container | ContainerCreating\n" +
 			`p | side | k8s.io/rdt | - | - | default | ClassFull: class "bronze" of k8s.io/rdt is full`},
-		{"another pod of its name was refused", aPod("p").on("n1").asks("rdt=gold").waiting("ContainerCreating", ""), "", func(t *testing.T, r *rig) {
+		{"another pod with the same name was refused", aPod("p").on("n1").asks("rdt=gold").waiting("ContainerCreating", ""), "", func(t *testing.T, r *rig) {
 			r.refuses(t, "main", "ClassFull", "full")
 			r.updateNode(t, "n1", func(object map[string]any) {
 				object["status"].(map[string]any)["refusals"].([]any)[0].(map[string]any)["podUID"] = "another"
 			})
 		}, "p | main | k8s.io/rdt | gold | - | container | ContainerCreating"},
-		{"it is refused, and the node does not list all refusals", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", "failed").
+		{"the pod is refused, and the node does not list all refusals", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", "failed").
 			reported(corev1.ConditionFalse, "ClassFull", "pod default/p container main: full", "12:40:00"), "", func(t *testing.T, r *rig) {
 			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)["refusalsOmitted"] = int64(7) })
 		}, "p | main | k8s.io/rdt | gold | - | container | CreateContainerError: failed (condition of the pod: pod default/p container main: full)"},
-		{"it is refused, and the condition is newer than the refusals", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", "").
+		{"the pod is refused, and the condition is newer than the refusals", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", "").
 			reported(corev1.ConditionFalse, "ClassFull", "pod default/p container main: full", "12:59:30"), "", nil,
 			"p | main | k8s.io/rdt | gold | - | container | CreateContainerError: (condition of the pod: pod default/p container main: full)"},
-		{"it is not created, and the shim has not reported why", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", `pod default/p container main: class "gold" is full`), "", nil,
+		{"the pod is not created, and the shim has not reported why", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", `pod default/p container main: class "gold" is full`), "", nil,
 			`p | main | k8s.io/rdt | gold | - | container | CreateContainerError: pod default/p container main: class "gold" is full`},
-		{"it is being created", aPod("p").on("n1").asks("rdt=gold").waiting("ContainerCreating", ""), "", nil,
+		{"the pod is being created", aPod("p").on("n1").asks("rdt=gold").waiting("ContainerCreating", ""), "", nil,
 			"p | main | k8s.io/rdt | gold | - | container | ContainerCreating"},
-		{"it crashes", aPod("p").on("n1").asks("rdt=gold").waiting("CrashLoopBackOff", "back-off 10s"), "", nil,
+		{"the pod crashes", aPod("p").on("n1").asks("rdt=gold").waiting("CrashLoopBackOff", "back-off 10s"), "", nil,
 			"p | main | k8s.io/rdt | gold | - | container | CrashLoopBackOff: back-off 10s"},
-		{"it requests a class that the node does not have", aPod("p").on("n1").asks("rdt=platin").waiting("CreateContainerError", "…"), "", nil,
+		{"the pod requests a class that the node does not have", aPod("p").on("n1").asks("rdt=platin").waiting("CreateContainerError", "…"), "", nil,
 			`p | main | k8s.io/rdt | platin | - | - | UnknownClass: class "platin" of k8s.io/rdt does not exist on this node; available: gold, silver, bronze, old`},
-		{"it requests a resource that the node does not have", aPod("p").on("n1").asks("vendor.example/x=a").waiting("CreateContainerError", "…"), "", nil,
+		{"the pod requests a resource that the node does not have", aPod("p").on("n1").asks("vendor.example/x=a").waiting("CreateContainerError", "…"), "", nil,
 			"p | main | k8s.io/rdt | - | - | -\n" +
 				`p | main | vendor.example/x | a | - | - | UnknownResource: resource "vendor.example/x" does not exist on this node; available: k8s.io/rdt`},
-		{"its annotation is no pair", aPod("p").on("n1").asks("gold").waiting("CreateContainerError", "…"), "", nil,
+		{"the value of the annotation is not a pair", aPod("p").on("n1").asks("gold").waiting("CreateContainerError", "…"), "", nil,
 			`p | main | k8s.io/rdt | - | - | - | BadRequest: the request has "gold", which is not of the form resource=class`},
 		{"annotation and limits contradict", aPod("p").on("n1").asks("rdt=silver").limited(gold).waiting("CreateContainerError", "…"), "", nil,
 			`p | main | k8s.io/rdt | silver | - | - | Contradiction: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits`},
-		{"two classes are in its limits", aPod("p").on("n1").limited(gold).limited("qos.noderesource.dev/rdt.silver").waiting("CreateContainerError", "…"), "", nil,
+		{"two classes are in the limits of a container", aPod("p").on("n1").limited(gold).limited("qos.noderesource.dev/rdt.silver").waiting("CreateContainerError", "…"), "", nil,
 			`p | main | k8s.io/rdt | silver | - | - | Contradiction: k8s.io/rdt has two classes, "gold" and "silver"; keep one of them`},
-		{"the kubelet did not admit it", aPod("p").on("n1").limited(gold).ended(corev1.PodFailed, "UnexpectedAdmissionError", "ask for 1 of "+gold), "", nil,
+		{"the kubelet did not admit the pod", aPod("p").on("n1").limited(gold).ended(corev1.PodFailed, "UnexpectedAdmissionError", "ask for 1 of "+gold), "", nil,
 			"p | main | k8s.io/rdt | gold | - | allocated | UnexpectedAdmissionError: ask for 1 of " + gold},
-		{"the kubelet did not admit one of its two resources", aPod("p").on("n1").limited(gold).limited("vendor.example/fixed.a").
+		{"the kubelet did not admit one of two resources of the pod", aPod("p").on("n1").limited(gold).limited("vendor.example/fixed.a").
 			ended(corev1.PodFailed, "UnexpectedAdmissionError", "Allocate failed due to requested number of devices unavailable for qos.noderesource.dev/rdt.gold. Requested: 1, Available: 0, which is unexpected"), "", func(t *testing.T, r *rig) {
 			r.addFixed(t)
 		}, "p | main | k8s.io/rdt | gold | - | allocated | UnexpectedAdmissionError: Allocate failed due to requested number of devices unavailable for qos.noderesource.dev/rdt.gold. Requested: 1, Available: 0, which is unexpected\n" +
@@ -192,20 +192,20 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"the kubelet did not admit another resource", aPod("p").on("n1").limited(gold).
 			ended(corev1.PodFailed, "UnexpectedAdmissionError", "devices unavailable for example.com/gpu. Requested: 1"), "", nil,
 			"p | main | k8s.io/rdt | gold | - | allocated | UnexpectedAdmissionError: devices unavailable for example.com/gpu. Requested: 1"},
-		{"it is being deleted, and its class is gone already", aPod("p").on("n1").asks("rdt=platin").waiting("ContainerCreating", "").terminating(), "", nil,
+		{"the pod is being deleted, and its class no longer exists", aPod("p").on("n1").asks("rdt=platin").waiting("ContainerCreating", "").terminating(), "", nil,
 			"p | main | k8s.io/rdt | platin | - | - | Terminating: the pod is being deleted"},
-		{"it has ended, and its class is gone", aPod("p").on("n1").asks("rdt=platin").ended(corev1.PodSucceeded, "", ""), "", nil,
+		{"the pod has ended, and its class no longer exists", aPod("p").on("n1").asks("rdt=platin").ended(corev1.PodSucceeded, "", ""), "", nil,
 			"p | main | k8s.io/rdt | platin | - | - | Succeeded"},
-		{"it is being deleted, and has its class", aPod("p").on("n1").asks("rdt=gold").running().terminating(), "main=gold", nil,
+		{"the pod is being deleted, and has its class", aPod("p").on("n1").asks("rdt=gold").running().terminating(), "main=gold", nil,
 			"p | main | k8s.io/rdt | gold | gold | container"},
-		{"it is done", aPod("p").on("n1").limited(gold).ended(corev1.PodSucceeded, "", ""), "", nil,
+		{"the pod has succeeded", aPod("p").on("n1").limited(gold).ended(corev1.PodSucceeded, "", ""), "", nil,
 			"p | main | k8s.io/rdt | gold | - | allocated | Succeeded"},
 
-		{"its annotation names a container that the pod does not have", aPod("p").on("n1").annotated("container.qos.noderesource.dev/mian", "rdt=gold").running().
+		{"the pod's annotation names a container that the pod does not have", aPod("p").on("n1").annotated("container.qos.noderesource.dev/mian", "rdt=gold").running().
 			reported(corev1.ConditionFalse, "AnnotationIgnored", "annotation …; in effect: main: k8s.io/rdt bronze (default)", "12:55:00"), "main=bronze", nil,
 			"p | main | k8s.io/rdt | - | bronze | default\n" +
 				"p | mian | - | - | - | - | AnnotationIgnored: annotation container.qos.noderesource.dev/mian names no container of the pod; its containers are main"},
-		{"its annotation has an unknown key", aPod("p").on("n1").annotated("qos.noderesource.dev/pods", "rdt=gold").running().
+		{"the pod's annotation has an unknown key", aPod("p").on("n1").annotated("qos.noderesource.dev/pods", "rdt=gold").running().
 			reported(corev1.ConditionFalse, "AnnotationIgnored", "annotation …; in effect: main: k8s.io/rdt bronze (default)", "12:55:00"), "main=bronze/default", nil,
 			"p | main | k8s.io/rdt | - | bronze | default\n" +
 				"p | <pod> | - | - | - | - | AnnotationIgnored: annotation qos.noderesource.dev/pods is not known; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"},
@@ -216,20 +216,20 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			"p | <pod> | vendor.example/disk | fast | <system default> | pod | NotFollowed: the class was requested after the container started, and is not applied yet\n" +
 				"p | main | k8s.io/rdt | - | bronze | default\n" +
 				"p | <pod> | - | - | - | - | AnnotationIgnored: annotation qos.noderesource.dev/pods is not known; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"},
-		{"its annotation changed, and the shim does not follow annotations", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", func(t *testing.T, r *rig) {
+		{"the pod's annotation changed, and the shim does not follow annotations", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", func(t *testing.T, r *rig) {
 			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)["followsAnnotations"] = false })
 		}, "p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the container started; qos-kubelet-shim runs without --follow-annotations, so the request applies only to new pods"},
 		{"a change is refused", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", func(t *testing.T, r *rig) {
 			r.refuses(t, "main", "ChangeRefused", `class "silver" of k8s.io/rdt is full: 1 of 1 in use`)
 		},
 			`p | main | k8s.io/rdt | silver | gold | container | ChangeRefused: class "silver" of k8s.io/rdt is full: 1 of 1 in use`},
-		{"its class was changed by hand", aPod("p").on("n1").limited(gold).running().
+		{"the pod's class was changed by hand", aPod("p").on("n1").limited(gold).running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:55:00"), "main=silver/update", nil,
 			"p | main | k8s.io/rdt | gold | silver | update | Changed: the class was changed at run time; a new container gets the class that the pod requests"},
-		{"it ran before the plugin started", aPod("p").on("n1").asks("rdt=gold").running().
+		{"the pod ran before the plugin started", aPod("p").on("n1").asks("rdt=gold").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (adopted)", "12:55:00"), "main=silver/adopted", nil,
 			"p | main | k8s.io/rdt | gold | silver | adopted | Adopted: qos-nri-plugin could not move the container or pod from this class; its log has the reason"},
-		{"it ran before there was a default", aPod("p").on("n1").running(), "", nil,
+		{"the pod ran before there was a default class", aPod("p").on("n1").running(), "", nil,
 			"p | main | k8s.io/rdt | - | <system default> | default | CreatedBefore: the container or pod was created before qos-nri-plugin started or these class files were applied; recreate the pod"},
 
 		{"the condition is newer than the holders", aPod("p").on("n1").asks("rdt=silver").running().
@@ -238,7 +238,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"the holders are newer than the condition", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (container)", "12:40:00"), "main=gold", nil,
 			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the container started, and is not applied yet"},
-		{"it has just started, and the node has not reported it yet", aPod("p").on("n1").asks("rdt=gold").since(time.Date(2026, 5, 1, 12, 59, 50, 0, time.UTC)), "", nil,
+		{"the pod has just started, and the node has not reported it yet", aPod("p").on("n1").asks("rdt=gold").since(time.Date(2026, 5, 1, 12, 59, 50, 0, time.UTC)), "", nil,
 			`p | main | k8s.io/rdt | gold | unknown | container | NotReported: the container or pod has just started, or its node does not list all containers and pods that have classes; see "qos-nri-plugin assignments" on the node`},
 		{"not all holders are named", aPod("p").on("n1").asks("rdt=gold").running(), "", func(t *testing.T, r *rig) {
 			r.updateRDT(t, "gold", func(of map[string]any) { of["holdersOmitted"] = int64(3) })
@@ -247,7 +247,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container)", "12:40:00"), "", func(t *testing.T, r *rig) {
 			r.updateRDT(t, "gold", func(of map[string]any) { of["holdersOmitted"] = int64(3) })
 		}, "p | main | k8s.io/rdt | gold | gold | container"},
-		{"it is to be evicted", aPod("p").on("n1").asks("rdt=old").running(), "main=old/container", func(t *testing.T, r *rig) {
+		{"the pod is to be evicted", aPod("p").on("n1").asks("rdt=old").running(), "main=old/container", func(t *testing.T, r *rig) {
 			r.updateRDT(t, "old", func(of map[string]any) { of["holders"].([]any)[0].(map[string]any)["reason"] = "ClassRemoved" })
 		}, "p | main | k8s.io/rdt | old | old | container | ClassRemoved: the class is no longer configured, and the pod will be evicted"},
 		{"of two containers with the same name, the one with the requested class is shown", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold/container,main=silver/container", nil,
@@ -258,7 +258,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 				ready["status"], ready["reason"] = "False", "NotAnswering"
 			})
 		}, "p | main | k8s.io/rdt | gold | gold | container | PluginNotReady: last known state: qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z"},
-		{"its node has no NodeQOSResources", aPod("p").on("n9").asks("rdt=gold").running(), "", nil,
+		{"the pod's node has no NodeQOSResources", aPod("p").on("n9").asks("rdt=gold").running(), "", nil,
 			"p | main | k8s.io/rdt | gold | unknown | container | NodeNotReported: no NodeQOSResources of n9 can be read; check that qos-kubelet-shim runs there"},
 		{"each of two containers has its own class", aPod("p").with("side").on("n1").limited(gold).running(), "main=gold,side=bronze", nil,
 			"p | main | k8s.io/rdt | gold | gold | allocated\np | side | k8s.io/rdt | - | bronze | default"},

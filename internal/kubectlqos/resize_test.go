@@ -117,6 +117,7 @@ func (r *resizeRig) object(t *testing.T) *unstructured.Unstructured {
 	return object.(*unstructured.Unstructured).DeepCopy()
 }
 
+// succeeds makes the controller and the driver expand one volume after the other while the command waits.
 func (r *resizeRig) succeeds(t *testing.T) {
 	r.during(func(pause int) {
 		switch pause {
@@ -216,7 +217,7 @@ statefulset/db template data: storage 20Gi for 2 replicas
 	r = newResizeRig(t, "data")
 	r.during(func(int) {
 		object := r.object(t)
-		object.SetGeneration(9)
+		object.SetGeneration(9) // another client changes the request
 		if err := r.objects.Tracker().Update(volumesKind(), object, "default"); err != nil {
 			t.Fatal(err)
 		}
@@ -304,7 +305,7 @@ func TestRecreateKeepsTheManifestIfTheStatefulSetCannotBeCreatedAgain(t *testing
 }
 
 // TestTheManifestStaysIfTheResultOfTheDeletionIsUnknown runs two cases: the answer to the deletion is lost, and
-// the API server refuses the deletion.
+// the API server refuses the deletion. Only in the first case the manifest stays.
 func TestTheManifestStaysIfTheResultOfTheDeletionIsUnknown(t *testing.T) {
 	for want, failure := range map[string]error{
 		"Error: it is unknown whether statefulset db was deleted (its pods and claims stay); if it was, create it again with: ": &url.Error{Op: "Delete", URL: "https://api", Err: io.ErrUnexpectedEOF},

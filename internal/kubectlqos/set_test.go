@@ -141,7 +141,7 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 		{"the system default", goldPod(), []string{"p", "-c", "main", "rdt="}, func(t *testing.T, r *setRig) {
 			r.assignsAfter(t, time.Second, "")
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> <system default>\n"}, "rdt="},
-		{"the class that it has", goldPod(), []string{"p", "-c", "main", "k8s.io/rdt=gold"}, nil,
+		{"the class that the container has", goldPod(), []string{"p", "-c", "main", "k8s.io/rdt=gold"}, nil,
 			answer{Out: "pod/p container main: k8s.io/rdt stays gold\n"}, "k8s.io/rdt=gold"},
 		{"a class that the node refuses", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.refusesAfter(t, time.Second, full)
@@ -206,7 +206,8 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 	}
 }
 
-// TestSetDoesNotNeedASlotThatTheContainerHas uses class gold, both slots of which are in use.
+// TestSetDoesNotNeedASlotThatTheContainerHas requests the class gold for a container that has it. No slot of gold is free,
+// and the node does not follow annotations, but nothing has to change.
 func TestSetDoesNotNeedASlotThatTheContainerHas(t *testing.T) {
 	r := newSetRig(t, goldPod())
 	r.holds(t, "main=gold")

@@ -30,6 +30,8 @@ func (r *setRig) cutsOff(fake *clienttesting.Fake, resource string, after time.D
 // waiting is what the command reports while it waits.
 const waiting = "Waiting up to 30s for node n1 to change the class\n"
 
+// TestSetReportsTheLastKnownResultAtItsTimeout has a timeout of 30 s. From 29.2 s on, each request takes a second before
+// it fails, so the timeout passes during a request.
 func TestSetReportsTheLastKnownResultAtItsTimeout(t *testing.T) {
 	const set = `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; `
 	const nothing = waiting + `Error: pod/p container main: no change was reported within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main `

@@ -152,13 +152,14 @@ func TestManyNodesThatDoNotAnswerAreSummarized(t *testing.T) {
 
 	got := r.run(t, "top", "usage", "--once")
 	lines := strings.Split(strings.TrimSuffix(got.Errors, "\n"), "\n")
+	// 51 nodes do not answer: node-2 and the 50 new ones. Notes are printed for 10 of them.
 	const last = "Note: 41 more notes like these are left out; see those of one node with: kubectl qos top usage NODE"
 	if got.Code != 0 || !strings.Contains(got.Out, "node-1") || len(lines) != 11 || lines[10] != last {
 		t.Errorf("exit code %d, %d lines of notes, the last of them %q", got.Code, len(lines), lines[len(lines)-1])
 	}
 }
 
-func TestUsageOfTheSameClassOnANodeIsAddedUp(t *testing.T) {
+func TestUsageOfANodeIsTheSumOfItsClasses(t *testing.T) {
 	r := newRig(t).withPlugins(t)
 	r.plugins.answers["node-2"] = `{"time": "2026-05-01T13:00:00Z", "classes": [{"resource": "k8s.io/rdt", "class": "",
 		"measurements": [{"name": "llc_occupancy_bytes", "part": "0", "value": 4096}]}, {"resource": "k8s.io/rdt", "class": "gold",

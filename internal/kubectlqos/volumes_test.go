@@ -22,7 +22,7 @@ func TestVolumesShowsInvalidRequests(t *testing.T) {
 			`p | main | - | - | - | - | - | Contradiction: volume /data has two classes, "gold" and "silver"; keep one`},
 		{"the pod has no such container", aPod("p").on("n1").annotated(forNobody, "/data=gold").running(),
 			"p | mian | - | - | - | - | - | AnnotationIgnored: annotation " + forNobody + " names no container of the pod; its containers are main"},
-		{"no request for a volume", aPod("p").on("n1").asks("rdt=platin").annotated("container.qos.noderesource.dev/mian", "rdt=gold"), ""},
+		{"invalid requests for other resources than volumes", aPod("p").on("n1").asks("rdt=platin").annotated("container.qos.noderesource.dev/mian", "rdt=gold"), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, "plain.yaml")

@@ -26,6 +26,8 @@ func csiVolume(name, class string, secret *corev1.SecretReference) *corev1.Persi
 	return v
 }
 
+// TestVolumesCheckNamesVolumesThatCannotExpand has a volume, late, without the secret that its StorageClass has for an
+// expansion on the node. The others have the secret, or need none.
 func TestVolumesCheckNamesVolumesThatCannotExpand(t *testing.T) {
 	secret := map[string]string{expandSecret: "${pvc.name}"}
 	r := newRig(t)
