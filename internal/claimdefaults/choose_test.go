@@ -35,6 +35,8 @@ func newVolume() *corev1.PersistentVolume {
 	return volume
 }
 
+// newStorageClass returns a StorageClass with a default class, and with an annotation that says whether requests choose a
+// class. Each can be empty.
 func newStorageClass(byDefault, requests string) *storagev1.StorageClass {
 	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{
 		Name: "disks", Annotations: map[string]string{storage.DefaultClassAnnotation: byDefault, RequestsAnnotation: requests},
@@ -64,22 +66,22 @@ func TestAClaimGetsAClass(t *testing.T) {
 		storageClass  *storagev1.StorageClass
 		want, problem string
 	}{
-		"the default":                       {storageClass: newStorageClass("silver", ""), want: "silver"},
-		"no default":                        {storageClass: newStorageClass("", "")},
-		"a default that does not exist":     {storageClass: newStorageClass("bronze", ""), problem: `"bronze", which does not exist`},
-		"a default of another driver":       {storageClass: newStorageClass("foreign", ""), problem: "is not for driver d"},
-		"a volume of a driver not listed":   {volume: elsewhere, storageClass: newStorageClass("silver", "")},
-		"a volume of another claim":         {volume: another, storageClass: newStorageClass("silver", "")},
-		"an empty class is none":            {claim: change(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("") }), storageClass: newStorageClass("silver", ""), want: "silver"},
-		"a class stays":                     {claim: change(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("gold") }), storageClass: newStorageClass("silver", "")},
-		"a claim that is not bound":         {claim: change(func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending }), storageClass: newStorageClass("silver", "")},
-		"a claim that is deleted":           {claim: change(func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = new(metav1.Now()) }), storageClass: newStorageClass("silver", "")},
-		"requests choose a class":           {claim: requesting("1k"), storageClass: newStorageClass("silver", ByRequests), want: "gold"},
-		"requests that are not honoured":    {claim: requesting("1k"), storageClass: newStorageClass("silver", ""), want: "silver"},
-		"requests of no class":              {claim: requesting("700"), storageClass: newStorageClass("silver", ByRequests), want: "silver", problem: "(iops: 700); name one of these: gold, silver"},
-		"requests of no class, no default":  {claim: requesting("700"), storageClass: newStorageClass("", ByRequests), problem: "no VolumeAttributesClass has"},
-		"requests that cannot be a limit":   {claim: requesting("-1"), storageClass: newStorageClass("silver", ByRequests), want: "silver", problem: "cannot be honoured"},
-		"only storage is no request of I/O": {claim: newClaim(), storageClass: newStorageClass("", ByRequests)},
+		"the default":                                {storageClass: newStorageClass("silver", ""), want: "silver"},
+		"no default":                                 {storageClass: newStorageClass("", "")},
+		"a default that does not exist":              {storageClass: newStorageClass("bronze", ""), problem: `"bronze", which does not exist`},
+		"a default of another driver":                {storageClass: newStorageClass("foreign", ""), problem: "is not for driver d"},
+		"a volume of a driver not listed":            {volume: elsewhere, storageClass: newStorageClass("silver", "")},
+		"a volume of another claim":                  {volume: another, storageClass: newStorageClass("silver", "")},
+		"an empty class counts as no class":          {claim: change(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("") }), storageClass: newStorageClass("silver", ""), want: "silver"},
+		"a class of the claim stays":                 {claim: change(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("gold") }), storageClass: newStorageClass("silver", "")},
+		"a claim that is not bound":                  {claim: change(func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending }), storageClass: newStorageClass("silver", "")},
+		"a claim that is deleted":                    {claim: change(func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = new(metav1.Now()) }), storageClass: newStorageClass("silver", "")},
+		"requests choose a class":                    {claim: requesting("1k"), storageClass: newStorageClass("silver", ByRequests), want: "gold"},
+		"requests that are not honoured":             {claim: requesting("1k"), storageClass: newStorageClass("silver", ""), want: "silver"},
+		"requests that no class has":                 {claim: requesting("700"), storageClass: newStorageClass("silver", ByRequests), want: "silver", problem: "(iops: 700); name one of these: gold, silver"},
+		"requests that no class has, and no default": {claim: requesting("700"), storageClass: newStorageClass("", ByRequests), problem: "no VolumeAttributesClass has"},
+		"requests that cannot be a limit":            {claim: requesting("-1"), storageClass: newStorageClass("silver", ByRequests), want: "silver", problem: "cannot be honoured"},
+		"only storage is no request of I/O":          {claim: newClaim(), storageClass: newStorageClass("", ByRequests)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			claim, around := c.claim, surroundings{volume: c.volume, storageClass: c.storageClass, classes: catalog()}

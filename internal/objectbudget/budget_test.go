@@ -26,13 +26,13 @@ func TestABudgetIsSharedBetweenNamespaces(t *testing.T) {
 		budget, number int
 		kept, omitted  string
 	}{
-		{"nothing", "", 10, 10, "", ""},
-		{"what fits", "a:xx b:xx a:x", 5, 10, "a:xx b:xx a:x", ""},
+		{"an empty list", "", 10, 10, "", ""},
+		{"all items, if they fit", "a:xx b:xx a:x", 5, 10, "a:xx b:xx a:x", ""},
 		{"the first items of the only namespace", "a:xx a:xx a:xx", 5, 10, "a:xx a:xx", "a:xx"},
-		{"a namespace that needs little gets it, the other one the rest", "a:xx a:xx a:xx a:xx b:xx", 8, 10, "a:xx a:xx a:xx b:xx", "a:xx"},
-		{"two that need too much get the half each", "a:xx a:xx a:xx b:xx b:xx b:xx", 8, 10, "a:xx a:xx b:xx b:xx", "a:xx b:xx"},
+		{"a namespace that needs little gets all that it needs, and the other one gets the rest", "a:xx a:xx a:xx a:xx b:xx", 8, 10, "a:xx a:xx a:xx b:xx", "a:xx"},
+		{"two namespaces that need too much get half each", "a:xx a:xx a:xx b:xx b:xx b:xx", 8, 10, "a:xx a:xx b:xx b:xx", "a:xx b:xx"},
 		{"a large item does not keep out a small one", "a:xxxxxxx a:xx", 5, 10, "a:xx", "a:xxxxxxx"},
-		{"the number is shared, too", "a:x a:x a:x a:x b:x b:x", 400, 4, "a:x a:x b:x b:x", "a:x a:x"},
+		{"the number of items is shared, too", "a:x a:x a:x a:x b:x b:x", 400, 4, "a:x a:x b:x b:x", "a:x a:x"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			kept, omitted := fit(test.list, test.budget, test.number)

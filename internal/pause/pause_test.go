@@ -29,6 +29,7 @@ func TestForWaitsUntilTheTimeIsOverOrTheContextEnds(t *testing.T) {
 	})
 }
 
+// TestShortest compares waits, of which 0 means never.
 func TestShortest(t *testing.T) {
 	for _, test := range []struct {
 		name  string

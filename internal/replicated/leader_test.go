@@ -109,7 +109,7 @@ func TestAReplicaThatIsNotTheLeaderEnds(t *testing.T) {
 		left <- lead(ctx, client, "qos", leaseName, func(context.Context, string) { t.Error("two replicas lead") })
 	}()
 
-	until(t, "it asks for the lease", func() bool { return len(client.Actions()) > 0 })
+	until(t, "the replica asks for the lease", func() bool { return len(client.Actions()) > 0 })
 
 	cancel()
 	if err := <-left; err != nil {

@@ -50,7 +50,7 @@ func TestAnnotationsOfAStatefulSetBecomeAnObject(t *testing.T) {
 	}
 	if len(r.applied) != 2 || !strings.Contains(r.applied[1], `"spec":{"volumeClaimTemplates":[{"name":"data","storage":"30Gi"}]}`) ||
 		!strings.Contains(r.applied[1], "ownerReferences") {
-		t.Errorf("objects: %q", r.applied)
+		t.Errorf("the objects are %q, want a second one with 30Gi and an owner", r.applied)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestAnObjectOfAUserOutlivesTheStatefulSet(t *testing.T) {
 	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "30Gi"})
 	r.once(t, 0)
 	if len(r.applied) != 1 || strings.Contains(r.applied[0], "ownerReferences") {
-		t.Errorf("objects: %q", r.applied)
+		t.Errorf("the objects are %q, want one without an owner", r.applied)
 	}
 }
 
@@ -78,17 +78,17 @@ func TestARefusedAnnotationIsReportedOnce(t *testing.T) {
 	}
 	r.once(t, replicated.MinRetry)
 	if got := r.events(); len(got) != 0 || len(r.applied) != 2 {
-		t.Errorf("events: %q; objects: %q", got, r.applied)
+		t.Errorf("the events are %q, want none; the objects are %q, want two", got, r.applied)
 	}
 
 	r.apply = errors.New("no answer")
 	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "20Gi"}) // is tried at once
 	if again := r.once(t, replicated.MinRetry); again != replicated.MinRetry || len(r.applied) != 3 {
-		t.Errorf("the next attempt is after %s; objects: %q", again, r.applied)
+		t.Errorf("the next attempt is after %s, want %s; the objects are %q, want three", again, replicated.MinRetry, r.applied)
 	}
 	r.apply = nil
 	if r.once(t, 2*replicated.MinRetry); len(r.applied) != 4 {
-		t.Errorf("objects: %q", r.applied)
+		t.Errorf("the objects are %q, want four", r.applied)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestAnObjectDoesNotGetADeletedStatefulSetAsItsOwner(t *testing.T) {
 				return true, live, err
 			})
 			if again := r.once(t, 0); again != 0 || len(r.applied) != 0 {
-				t.Errorf("the next attempt is after %s; objects: %q", again, r.applied)
+				t.Errorf("the next attempt is after %s, and the objects are %q; want neither", again, r.applied)
 			}
 		})
 	}
@@ -164,11 +164,11 @@ func TestAFailureToReadTheStatefulSetIsRetried(t *testing.T) {
 		return failure != nil, nil, failure
 	})
 	if again := r.once(t, 0); again != replicated.MinRetry || len(r.applied) != 0 {
-		t.Errorf("the next attempt is after %s; objects: %q", again, r.applied)
+		t.Errorf("the next attempt is after %s, want %s; the objects are %q, want none", again, replicated.MinRetry, r.applied)
 	}
 	failure = nil
 	if r.once(t, replicated.MinRetry); len(r.applied) != 1 {
-		t.Errorf("objects: %q", r.applied)
+		t.Errorf("the objects are %q, want one", r.applied)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestAnOwnerThatCannotBeWrittenIsReported(t *testing.T) {
 			again := r.once(t, 0)
 			got := r.events()
 			if again != test.again || len(r.applied) != 1 || len(got) != test.events {
-				t.Errorf("the next attempt is after %s; objects: %q; events: %q", again, r.applied, got)
+				t.Errorf("the next attempt is after %s, want %s; the objects are %q; the events are %q", again, test.again, r.applied, got)
 			}
 			for _, event := range got {
 				if !strings.Contains(event, "the StatefulSetVolumes object is not deleted together with the StatefulSet: the API server refuses") {

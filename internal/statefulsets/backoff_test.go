@@ -152,7 +152,7 @@ func TestAStatusThatIsCurrentIsNotWritten(t *testing.T) {
 		r.once(t, 0)
 	}
 	if r.statuses != before {
-		t.Errorf("%d more writes of the status", r.statuses-before)
+		t.Errorf("%d more writes of the status, want none", r.statuses-before)
 	}
 }
 

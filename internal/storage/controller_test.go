@@ -54,7 +54,7 @@ func TestEventsAreOneShortLine(t *testing.T) {
 	c.report("node-1", []problem{{&corev1.PersistentVolumeClaim{}, errors.New(strings.Repeat("x\n", 1000))}})
 	_, note, _ := strings.Cut(<-recorder.Events, "NotEnforced ")
 	if len(note) > 1024 || strings.Contains(note, "\n") {
-		t.Errorf("%d bytes: %q", len(note), note)
+		t.Errorf("the note has %d bytes, or several lines: %q", len(note), note)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestNodesWithoutProblemsAreNotRemembered(t *testing.T) {
 	c.report("node-1", []problem{{&corev1.PersistentVolumeClaim{}, errors.New("wrong")}})
 	c.report("node-1", nil)
 	if len(c.reported) > 0 {
-		t.Errorf("reported has %v", c.reported)
+		t.Errorf("the field reported has %v, want nothing", c.reported)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestTheSpecOfANodeWithoutVolumesIsWrittenOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(w.patch, `"spec":{"written":true}`); got != step.writes {
-			t.Errorf("after the object %v, the patch is %q", step.object, w.patch)
+			t.Errorf("for the object %v, the patch is %q, want a write: %t", step.object, w.patch, step.writes)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func TestAClaimWhoseClassChangesAgainAndAgainIsWrittenSeldom(t *testing.T) {
 			<-time.After(time.Second)
 		}
 		if writes < 10 || writes > 15 {
-			t.Errorf("%d writes for 100 changes", writes)
+			t.Errorf("%d writes for 100 changes, want 10 to 15", writes)
 		}
 
 		if key, _ := c.queue.Get(); key != "node-1" {

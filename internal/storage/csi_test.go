@@ -90,16 +90,16 @@ func TestAVolumeIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
 		code       codes.Code
 		want       string
 	}{
-		{name: "in force", parameters: silver},
-		{name: "metadata of the external-resizer", parameters: map[string]string{"iops": "500", "csi.storage.k8s.io/pvc/name": "data"}},
-		{name: "no pod on a node", objects: []string{"nodeName: node-1", "nodeName: ''"}, node: []string{nodeWithLimits, ""}, parameters: silver},
+		{name: "the limits are in force", parameters: silver},
+		{name: "the external-resizer has added metadata to the parameters", parameters: map[string]string{"iops": "500", "csi.storage.k8s.io/pvc/name": "data"}},
+		{name: "the pod has no node", objects: []string{"nodeName: node-1", "nodeName: ''"}, node: []string{nodeWithLimits, ""}, parameters: silver},
 		{name: "the container does not run", objects: []string{"{running: {}}", "{waiting: {}}"}, node: []string{"state: InForce", "state: NotEnforced, reason: NotRunning"}, parameters: silver},
 		{name: "the container cannot start with the limits", objects: []string{"{running: {}}", "{waiting: {}}"},
 			node: []string{"state: InForce", "state: NotEnforced, reason: SharedDisk, message: it is shared"}, parameters: silver,
 			code: codes.FailedPrecondition, want: "pod a/db on node node-1: volume /data of container main: SharedDisk: it is shared"},
 		{name: "the node does not know yet that the container runs", node: []string{"state: InForce", "state: NotEnforced, reason: NotRunning"}, parameters: silver,
 			code: codes.FailedPrecondition, want: "volume /data of container main: NotRunning"},
-		{name: "a parameter with the prefix of the external-resizer's", parameters: map[string]string{"iops": "500", "csi.storage.k8s.io/fstype": "xfs"},
+		{name: "a parameter with the prefix of the external-resizer's metadata", parameters: map[string]string{"iops": "500", "csi.storage.k8s.io/fstype": "xfs"},
 			code: codes.InvalidArgument, want: `parameter "csi.storage.k8s.io/fstype" is unknown`},
 		{name: "a claim that was created again", objects: []string{"name: data, uid: c1}}", "name: data, uid: former}}"},
 			parameters: silver, code: codes.NotFound, want: "is bound to a claim"},
@@ -120,7 +120,7 @@ func TestAVolumeIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
 			want: "volume /data of container main: the limits are not in the NodeQOSResources object yet"},
 		{name: "a node that has not applied the object", node: []string{"generation: 2}", "generation: 3}"}, parameters: silver, code: codes.FailedPrecondition,
 			want: "the node has not applied the NodeQOSResources object yet"},
-		{name: "not enforced", node: []string{"state: InForce", "state: NotEnforced, reason: SharedDisk, message: it is shared"}, parameters: silver,
+		{name: "the node does not enforce the limits", node: []string{"state: InForce", "state: NotEnforced, reason: SharedDisk, message: it is shared"}, parameters: silver,
 			code: codes.FailedPrecondition, want: "pod a/db on node node-1: volume /data of container main: SharedDisk: it is shared"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -149,16 +149,18 @@ metadata: {name: pv-2}
 spec: {csi: {driver: topolvm.io, volumeHandle: handle-1}, claimRef: {namespace: b, name: data}}
 `
 
+// TestEachClaimOfASharedVolumeHasItsOwnLimits modifies a volume of two claims: that of the pod, with class silver, and
+// another one with the class `class`. `iops` is the requested limit, and `state` says whether the pod's limits are in force.
 func TestEachClaimOfASharedVolumeHasItsOwnLimits(t *testing.T) {
 	for _, test := range []struct {
 		name, class, iops, state string
 		code                     codes.Code
 	}{
-		{"both request the limits", "silver", "500", "InForce", codes.OK},
-		{"both request the limits, and one does not have them", "silver", "500", "NotEnforced, reason: SharedDisk", codes.FailedPrecondition},
-		{"the other one requests the limits", "gold", "1000", "NotEnforced, reason: SharedDisk", codes.OK},
-		{"this one requests the limits", "gold", "500", "InForce", codes.OK},
-		{"the class of the other one is wrong", "wrong", "500", "InForce", codes.OK},
+		{"both claims request the limits", "silver", "500", "InForce", codes.OK},
+		{"both claims request the limits, which are not in force for the pod", "silver", "500", "NotEnforced, reason: SharedDisk", codes.FailedPrecondition},
+		{"only the other claim requests the limits", "gold", "1000", "NotEnforced, reason: SharedDisk", codes.OK},
+		{"only the claim of the pod requests the limits", "gold", "500", "InForce", codes.OK},
+		{"the class of the other claim is wrong", "wrong", "500", "InForce", codes.OK},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

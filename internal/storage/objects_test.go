@@ -159,14 +159,14 @@ func TestAPathThatAContainerMountsTwiceIsOneVolume(t *testing.T) {
 	objects, pods := read(t, twice)
 	spec, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 	if len(spec.Volumes) != 2 || spec.Volumes[0].Path != "/data" || spec.Volumes[1].Path != "/init" {
-		t.Errorf("volumes are %+v", spec.Volumes)
+		t.Errorf("the volumes are %+v, want /data and /init", spec.Volumes)
 	}
 }
 
 func TestOfTwoVolumesAtAPathTheOneThatHidesTheOtherIsListed(t *testing.T) {
 	for name, test := range map[string]struct {
 		mounts string
-		want   int
+		want   int // the number of volumes of the claim, the last of which is /init
 	}{
 		"the claim hides a directory": {"{name: tmp, mountPath: /data/}, {name: data, mountPath: /data, subPath: x}", 2},
 		"a directory hides the claim": {"{name: data, mountPath: /data, subPath: x}, {name: tmp, mountPath: /data/}", 1},
@@ -329,6 +329,6 @@ func TestAClaimThatNoLongerNamesAClassHasNoLimits(t *testing.T) {
 	before, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 	objects, pods = read(t, strings.Replace(manifests, "volumeAttributesClassName: silver, ", "", 1))
 	if spec, problems := objects.specOf(pods, before); len(spec.Volumes) > 0 || len(problems) > 0 {
-		t.Errorf("volumes are %+v, and problems %v", spec.Volumes, problems)
+		t.Errorf("the volumes are %+v, and the problems %v; want none", spec.Volumes, problems)
 	}
 }

@@ -23,6 +23,7 @@ func TestVolumesThatAreLeftOutAreReported(t *testing.T) {
 		{"as many volumes of a pod as an annotation may have", podsWithMounts(1, paths(32)...), 32, ""},
 		{"too many volumes of a pod", podsWithMounts(2, paths(33)...), 64, "container main of the pod with UID u000: its pod has more than 32 volumes"},
 		{"a long path", podsWithMounts(1, "/"+strings.Repeat("x", 256), "/data"), 1, "its path is longer than 256 bytes"},
+		// As many volumes as fit into objectbudget.Volumes bytes.
 		{"too many volumes of a node", podsWithMounts(41, paths(25)...), 851, "UID u031: the NodeQOSResources object of its node has no room"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -38,7 +39,7 @@ func TestVolumesThatAreLeftOutAreReported(t *testing.T) {
 	}
 }
 
-// TestAVolumeOfAFullNodeIsNotReplacedByAnother has 1025 volumes, and the object of a node has at most 1000. A volume
+// TestAVolumeOfAFullNodeIsNotReplacedByAnother has 1025 volumes, for which the object of a node has no room. A volume
 // that was in the object stays, although others precede it.
 func TestAVolumeOfAFullNodeIsNotReplacedByAnother(t *testing.T) {
 	objects, pods := read(t, podsWithMounts(41, paths(25)...))
@@ -111,7 +112,7 @@ func TestTheSpecOfANodeFitsIntoAnObject(t *testing.T) {
 				t.Errorf("%s: %d of %d pods have volumes; pod a/db has %d, want 2", name, len(with), count+1, with["u1"])
 			}
 			if int(spec.VolumesOmitted) != len(problems) || len(spec.Volumes)+len(problems) != 32*count+2 {
-				t.Errorf("%s: %d volumes, %d omitted, %d problems", name, len(spec.Volumes), spec.VolumesOmitted, len(problems))
+				t.Errorf("%s: %d volumes, %d omitted, %d problems; want a problem for each omitted volume", name, len(spec.Volumes), spec.VolumesOmitted, len(problems))
 			}
 		}
 	}
@@ -127,6 +128,6 @@ func TestANodeHasALimitedNumberOfClasses(t *testing.T) {
 	objects, pods := read(t, text)
 	spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 	if len(spec.VolumeClasses) != maxClasses || len(problems) == 0 || !strings.Contains(problems[0].err.Error(), "more than 256 classes") {
-		t.Errorf("%d classes, problems %v", len(spec.VolumeClasses), problems)
+		t.Errorf("%d classes, want %d; the problems are %v", len(spec.VolumeClasses), maxClasses, problems)
 	}
 }

@@ -100,6 +100,6 @@ func TestTheFirstMountOfEachClaimIsKept(t *testing.T) {
 		kept[v.PodUID+v.Path]++
 	}
 	if len(spec.Volumes) != 34 || kept["u9/last"] != 1 || kept["u9/data/00"] != 1 || len(problems) != 1 {
-		t.Errorf("the volumes are %v; the problems are %v", kept, problems)
+		t.Errorf("the volumes are %v, want 34 with u9/last and u9/data/00; the problems are %v, want one", kept, problems)
 	}
 }
