@@ -46,7 +46,7 @@ func TestEachRequestOfAClaimGetsTheDeviceOfItsClass(t *testing.T) {
 // DeviceClass.
 func TestAClassIsAllocatedByItsOwnDeviceClass(t *testing.T) {
 	for _, test := range []struct {
-		deviceClass, alternative string
+		deviceClass, alternative string // alternative is the allocated choice of firstAvailable, or empty
 		allowed                  bool
 	}{{"rdt.gold", "", true}, {"rdt.gold", "best", true}, {"all", "", false}, {"all", "best", false}, {"rdt.silver", "", false}} {
 		d := newDriver(t, t.TempDir(), state(goldAndSilver()))
@@ -145,7 +145,8 @@ func TestAPreparedClaimStaysAfterRestartsAndTheRemovalOfItsClass(t *testing.T) {
 	}
 }
 
-// TestEachPodOfASharedClaimTakesASlot prepares a claim for a pod, and again for a second pod.
+// TestEachPodOfASharedClaimTakesASlot prepares a claim for a pod, and again for a second pod. The scheduler counts one slot
+// for the claim, so the driver publishes one slot fewer for the second pod.
 func TestEachPodOfASharedClaimTakesASlot(t *testing.T) {
 	gold := []*qosv1alpha1.QOSResourceClassInfo{class("gold", 3)}
 	d := newDriver(t, t.TempDir(), state(gold))
@@ -158,7 +159,7 @@ func TestEachPodOfASharedClaimTakesASlot(t *testing.T) {
 		}
 	}
 
-	for i, want := range []string{"rdt-gold=3", "rdt-gold=2"} { // the scheduler counts the claim once
+	for i, want := range []string{"rdt-gold=3", "rdt-gold=2"} {
 		c.Status.ReservedFor = append(c.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", UID: types.UID(rune('a' + i))})
 		if devices, err := d.prepareOne(t, c); err != nil || devices["request-0"] != goldDevice {
 			t.Errorf("the devices are %v, %v", devices, err)
@@ -206,7 +207,7 @@ func TestAClaimThatCannotBeRecordedIsNotPrepared(t *testing.T) {
 	d := newDriver(t, t.TempDir(), state(goldAndSilver()))
 	d.record.path = filepath.Join(t.TempDir(), "missing", "claims.json")
 	if devices, err := d.prepareOne(t, claim("1", "rdt-gold")); err == nil || len(devices) > 0 || len(d.record.claims) > 0 {
-		t.Errorf("devices %v, error %v, record %v", devices, err, d.record.claims)
+		t.Errorf("devices %v, error %v, record %v; want only an error", devices, err, d.record.claims)
 	}
 }
 

@@ -34,6 +34,9 @@ func slicesOf(s nodecache.State, prepared preparedCounts, withheld bool) (list [
 	return list
 }
 
+// TestSlotsThatAreInUseWithoutAClaimAreNotPublished: the driver publishes the capacity of a class without the slots that
+// are in use without a claim. The scheduler itself subtracts one slot for each claim. A class whose slots are all in use
+// without a claim is not published.
 func TestSlotsThatAreInUseWithoutAClaimAreNotPublished(t *testing.T) {
 	const allocated, container, standard = qosv1alpha1.Source_SOURCE_ALLOCATED, qosv1alpha1.Source_SOURCE_CONTAINER, qosv1alpha1.Source_SOURCE_DEFAULT
 	gold := []*qosv1alpha1.QOSResourceClassInfo{class("gold", 3), class("bronze", 0)}
@@ -46,17 +49,17 @@ func TestSlotsThatAreInUseWithoutAClaimAreNotPublished(t *testing.T) {
 		withheld bool
 		want     []string
 	}{
-		"all slots are free":                   {state: state(gold), want: []string{"rdt-gold=3", "rdt-bronze"}},
-		"a container with a claim":             {state: state(gold, has("gold", allocated)), prepared: 1, want: []string{"rdt-gold=3", "rdt-bronze"}},
-		"a claim without a container":          {state: state(gold), prepared: 1, want: []string{"rdt-gold=3", "rdt-bronze"}},
-		"a container with an annotation":       {state: state(gold, has("gold", container), has("bronze", standard)), want: []string{"rdt-gold=2", "rdt-bronze"}},
-		"an annotation and an unused claim":    {state: state(gold, has("gold", container)), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
-		"two containers with one claim":        {state: state(gold, has("gold", allocated), has("gold", allocated)), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
-		"a class of a device plugin":           {state: state(gold, hasDevice("gold")), want: []string{"rdt-gold=2", "rdt-bronze"}},
-		"a device plugin and an unused claim":  {state: state(gold, hasDevice("gold")), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
-		"annotations for all slots":            {state: state(gold, has("gold", container), has("gold", container), has("gold", container)), want: []string{"rdt-bronze"}},
-		"a removed class":                      {state: state([]*qosv1alpha1.QOSResourceClassInfo{removed}), want: []string{"rdt-silver=2 qos.noderesource.dev/removed:NoSchedule"}},
-		"the plugin is not ready for too long": {state: state(gold), withheld: true, want: []string{"rdt-gold=3 qos.noderesource.dev/not-ready:NoSchedule", "rdt-bronze qos.noderesource.dev/not-ready:NoSchedule"}},
+		"all slots are free":                              {state: state(gold), want: []string{"rdt-gold=3", "rdt-bronze"}},
+		"a container with a claim":                        {state: state(gold, has("gold", allocated)), prepared: 1, want: []string{"rdt-gold=3", "rdt-bronze"}},
+		"a claim without a container":                     {state: state(gold), prepared: 1, want: []string{"rdt-gold=3", "rdt-bronze"}},
+		"a container with an annotation":                  {state: state(gold, has("gold", container), has("bronze", standard)), want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"an annotation and an unused claim":               {state: state(gold, has("gold", container)), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"two containers with one claim":                   {state: state(gold, has("gold", allocated), has("gold", allocated)), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"a container with a device of a device plugin":    {state: state(gold, hasDevice("gold")), want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"a device of a device plugin and an unused claim": {state: state(gold, hasDevice("gold")), prepared: 1, want: []string{"rdt-gold=2", "rdt-bronze"}},
+		"annotations for all slots":                       {state: state(gold, has("gold", container), has("gold", container), has("gold", container)), want: []string{"rdt-bronze"}},
+		"a removed class":                                 {state: state([]*qosv1alpha1.QOSResourceClassInfo{removed}), want: []string{"rdt-silver=2 qos.noderesource.dev/removed:NoSchedule"}},
+		"the plugin is not ready for too long":            {state: state(gold), withheld: true, want: []string{"rdt-gold=3 qos.noderesource.dev/not-ready:NoSchedule", "rdt-bronze qos.noderesource.dev/not-ready:NoSchedule"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			prepared := preparedCounts{{Resource: "k8s.io/rdt", Class: "gold"}: {"rdt-gold": test.prepared}}
@@ -137,7 +140,7 @@ func TestAClaimCannotRequestAnotherAmountThanOneSlot(t *testing.T) {
 	s := state([]*qosv1alpha1.QOSResourceClassInfo{class("gold", 3)})
 	policy := pool(s, devicesOf(s.Status.GetResources(), nil), nil, false).Slices[0].Devices[0].Capacity[Slots].RequestPolicy
 	if policy == nil || policy.Default.String() != "1" || len(policy.ValidValues) != 1 || policy.ValidValues[0].String() != "1" || policy.ValidRange != nil {
-		t.Errorf("the policy is %+v", policy)
+		t.Errorf("the policy is %+v, want 1 as the default and as the only value", policy)
 	}
 }
 

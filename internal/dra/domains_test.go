@@ -105,7 +105,7 @@ func TestAClassHasADevicePerDomainIfItsValuesDifferOrOnRequest(t *testing.T) {
 	for name, test := range map[string]struct {
 		values    map[string]string
 		perDomain string
-		onOneNode bool
+		noDomains bool
 		capacity  uint64
 		want      []string
 	}{
@@ -120,14 +120,14 @@ func TestAClassHasADevicePerDomainIfItsValuesDifferOrOnRequest(t *testing.T) {
 		"on request, for another resource": {perDomain: "vendor.example/rdt", capacity: 3, want: one},
 		"on request, with one slot":        {perDomain: "k8s.io/rdt", capacity: 1, want: []string{"rdt-gold-numa0-l3-0=1"}},
 		"on request, without a limit":      {perDomain: "k8s.io/rdt", want: []string{"rdt-gold-numa0-l3-0=0", "rdt-gold-numa1-l3-1=0"}},
-		"a machine with one domain":        {perDomain: "k8s.io/rdt", onOneNode: true, capacity: 3, want: one},
+		"a machine without domains":        {perDomain: "k8s.io/rdt", noDomains: true, capacity: 3, want: one},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gold := class("gold", test.capacity)
 			gold.Values = test.values
 			d := newDriver(t, t.TempDir(), nodecache.State{})
 			d.options.PerDomain, d.options.SysDir = []string{test.perDomain}, t.TempDir()
-			if !test.onOneNode {
+			if !test.noDomains {
 				d.options.SysDir = twoDomains(t)
 			}
 			if diff := cmp.Diff(test.want, publishedBy(t, d, state([]*qosv1alpha1.QOSResourceClassInfo{gold}))); diff != "" {
@@ -220,6 +220,8 @@ func TestTheSlotsOfAllDomainsAreThoseThatAreFreeOnTheNode(t *testing.T) {
 	for capacity := uint64(1); capacity <= 5; capacity++ {
 		for n := 1; n <= 3; n++ {
 			list := divide([]device{{Pair: classes.Pair{Class: "gold"}, name: "gold", divided: true, capacity: capacity}}, []domain{{0, 0}, {0, 1}, {1, 1}}[:n])
+			// Each device has 0 to 3 claims. Of the other slots, 0 to 3 are in use without a claim, and 0 to 2 by claims of a
+			// device that is no longer published.
 			for given := range 4 * 4 * 4 {
 				for outside := range 4 * 3 {
 					o, elsewhere := owners{others: outside % 4}, outside/4

@@ -122,7 +122,7 @@ func TestAFailedWriteOfAStatusIsRetried(t *testing.T) {
 	}
 	failing = false
 	if again := d.report(t.Context(), with(given)); again || len(claimStatus(t, d, c.Name)) != 1 {
-		t.Errorf("again: %t, the status is %q", again, claimStatus(t, d, c.Name))
+		t.Errorf("another attempt is needed: %t, and the status is %q; want no attempt, and the status of a device", again, claimStatus(t, d, c.Name))
 	}
 }
 
@@ -144,7 +144,7 @@ func TestARefusedWriteOfAStatusDoesNotDelayOthers(t *testing.T) {
 	})
 	given := &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{web("gold")}}
 	if again := d.report(t.Context(), with(given)); !again || len(claimStatus(t, d, "c-2")) != 1 {
-		t.Errorf("again: %t, the status of the second claim is %q", again, claimStatus(t, d, "c-2"))
+		t.Errorf("another attempt is needed: %t, and the status of the second claim is %q; want an attempt, and the status of a device", again, claimStatus(t, d, "c-2"))
 	}
 }
 

@@ -132,7 +132,7 @@ func TestExplain(t *testing.T) {
 			code: 429, body: "Too many requests, please try again later.", header: []string{"Retry-After", "7"}, outcome: kubeapi.TooMany,
 			line: "the API server is overloaded, trying again later: Too many requests, please try again later; not before 7 s",
 		},
-		"so has one that is starting": {
+		"a server that is starting has a Retry-After, too": {
 			code: 429, body: statusBody(429, metav1.StatusReasonTooManyRequests, "storage is (re)initializing"), header: []string{"Retry-After", "1"},
 			outcome: kubeapi.TooMany,
 			line:    "the API server is overloaded, trying again later: storage is (re)initializing; not before 1 s",

@@ -21,16 +21,16 @@ func TestRetryDelays(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
 	for name, test := range map[string]struct {
 		err    error
-		random float64
+		random float64 // from 0 to 1
 		want   []time.Duration
 	}{
 		"steps double up to a minute": {err: errors.New("x"), random: 1, want: []time.Duration{
 			time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute}},
-		"the whole of a step is drawn from":                       {err: errors.New("x"), random: 0, want: []time.Duration{0, 0, 0}},
-		"an error that a person has to repair waits long at once": {err: refused, random: 0.5, want: []time.Duration{30 * time.Second, 30 * time.Second}},
-		"so does a problem that a caller described":               {err: &Problem{Line: "x"}, random: 1, want: []time.Duration{time.Minute}},
-		"a server is not asked before its Retry-After, but later": {err: retryAfter(429, 10, "busy"), random: 0.5, want: []time.Duration{10500 * time.Millisecond, 11 * time.Second}},
-		"nor one that is unavailable for a while":                 {err: retryAfter(503, 3, "busy"), random: 0, want: []time.Duration{3 * time.Second}},
+		"a delay is a random part of its step":                      {err: errors.New("x"), random: 0, want: []time.Duration{0, 0, 0}},
+		"an error that a person has to repair waits long at once":   {err: refused, random: 0.5, want: []time.Duration{30 * time.Second, 30 * time.Second}},
+		"a problem that a caller has described waits long, too":     {err: &Problem{Line: "x"}, random: 1, want: []time.Duration{time.Minute}},
+		"a server is not asked before its Retry-After, but later":   {err: retryAfter(429, 10, "busy"), random: 0.5, want: []time.Duration{10500 * time.Millisecond, 11 * time.Second}},
+		"an unavailable server is not asked before its Retry-After": {err: retryAfter(503, 3, "busy"), random: 0, want: []time.Duration{3 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, want := range test.want {
@@ -90,7 +90,8 @@ func TestOutcomeLog(t *testing.T) {
 	}
 }
 
-func TestWrites(t *testing.T) {
+// TestCountersOfWritesShareTheirMetric counts writes with two counters of a registry.
+func TestCountersOfWritesShareTheirMetric(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	_ = NewWrites(registry).Count("pods/status", nil)
 	again := NewWrites(registry)

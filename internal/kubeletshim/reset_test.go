@@ -104,7 +104,8 @@ func TestAwaitResetReturnsWhenTheLastNodeIsReset(t *testing.T) {
 	})
 }
 
-// TestAwaitResetWaitsUntilGroupsAreRemoved uses an API server that does not answer for a moment.
+// TestAwaitResetWaitsUntilGroupsAreRemoved: all nodes must stay reset for 30 s. This time begins again after 20 s, when the
+// API server does not answer for a moment.
 func TestAwaitResetWaitsUntilGroupsAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := nodesWith(t, nil)
@@ -117,7 +118,7 @@ func TestAwaitResetWaitsUntilGroupsAreRemoved(t *testing.T) {
 		})
 		err := awaitReset(t.Context(), objects, ResetTimeout, slog.New(slog.DiscardHandler))
 		if took := time.Since(began); err != nil || took < 50*time.Second || took > time.Minute {
-			t.Errorf("it returned after %v: %v", took, err)
+			t.Errorf("awaitReset returned after %v with the error %v, want 50 s to 1 min and no error", took, err)
 		}
 	})
 }

@@ -59,7 +59,7 @@ func TestOnlyTheOwnUserAndTheGroupAreAllowed(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := test.peers.allow(test.client); got != test.want {
-				t.Errorf("allow returns %t", got)
+				t.Errorf("allow returns %t, want %t", got, test.want)
 			}
 		})
 	}

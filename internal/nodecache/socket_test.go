@@ -40,18 +40,18 @@ func TestAnUnusableSocketIsLoggedOnceWithTheRemedy(t *testing.T) {
 		name, kernel, remedy string
 		prepare              func(t *testing.T, socket string)
 	}{
-		{"missing", "no such file or directory", "check that it runs with the same --api-socket", func(*testing.T, string) {}},
-		{"left by a plugin that ended", "connection refused", "check that it runs with the same --api-socket", func(t *testing.T, socket string) {
+		{"the socket is missing", "no such file or directory", "check that it runs with the same --api-socket", func(*testing.T, string) {}},
+		{"the socket was left by a plugin that ended", "connection refused", "check that it runs with the same --api-socket", func(t *testing.T, socket string) {
 			listener := listen(t, socket)
 			listener.SetUnlinkOnClose(false)
 			_ = listener.Close()
 		}},
-		{"a regular file", "connection refused", "check that it runs with the same --api-socket", func(t *testing.T, socket string) {
+		{"the path is a regular file", "connection refused", "check that it runs with the same --api-socket", func(t *testing.T, socket string) {
 			if err := os.WriteFile(socket, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"without permission", "permission denied", "run qos-kubelet-shim as root, or in the group of qos-nri-plugin's --api-socket-group or --api-read-socket-group", func(t *testing.T, socket string) {
+		{"the shim has no permission", "permission denied", "run qos-kubelet-shim as root, or in the group of qos-nri-plugin's --api-socket-group or --api-read-socket-group", func(t *testing.T, socket string) {
 			listen(t, socket)
 			if err := os.Chmod(filepath.Dir(socket), 0o755); err != nil {
 				t.Fatal(err)

@@ -133,12 +133,12 @@ func TestThePluginFollowsTheSpec(t *testing.T) {
 		pass(time.Minute)
 		r.expectVolume(t, inForce("gold"), 2)
 		if got := p.take(); len(got) != 1 { // this state has another start time, as after a restart of the plugin
-			t.Errorf("after a restart the plugin got %v", got)
+			t.Errorf("after a restart the plugin got %v, want the spec once", got)
 		}
 
 		pass(time.Hour)
 		if got := p.take(); len(got) > 0 {
-			t.Errorf("without a change the plugin got %v", got)
+			t.Errorf("without a change the plugin got %v, want nothing", got)
 		}
 	})
 }
@@ -269,7 +269,7 @@ func TestTheStateOfAVolumeIsReported(t *testing.T) {
 				pass(time.Hour)
 				r.expectVolume(t, test.want, 2)
 				if got := p.take(); len(got) != 1 {
-					t.Errorf("the plugin got the same spec %d times", len(got))
+					t.Errorf("the plugin got the same spec %d times, want once", len(got))
 				}
 			})
 		})

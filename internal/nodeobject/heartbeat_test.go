@@ -28,7 +28,7 @@ func (r *rig) expectHeartbeats(t *testing.T, d time.Duration) {
 	requests := r.takeRequests()
 	for i, request := range requests {
 		if request != []string{getNode, applyStatus}[i%2] {
-			t.Errorf("request %d is %s", i, request)
+			t.Errorf("request %d is %s, want only heartbeats", i, request)
 		}
 	}
 

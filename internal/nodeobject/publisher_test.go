@@ -34,7 +34,7 @@ func TestPublisherWritesOncePerChange(t *testing.T) {
 		"a change is one write, a second later": func(t *testing.T) {
 			r := settled(t)
 			r.plugin.Set(ready(1))
-			pass(time.Second - 1)
+			pass(time.Second - 1) // a nanosecond less than a second
 			r.expectRequests(t)
 			pass(1)
 			r.expectRequests(t, getNode, applyStatus)
@@ -50,7 +50,7 @@ func TestPublisherWritesOncePerChange(t *testing.T) {
 			}
 			pass(time.Minute)
 			if got := r.writes(); got != 13 {
-				t.Errorf("%d writes", got)
+				t.Errorf("%d writes, want 13", got)
 			}
 			r.expectInUse(t, 600)
 		},
@@ -62,7 +62,7 @@ func TestPublisherWritesOncePerChange(t *testing.T) {
 			}
 			pass(32 * time.Second)
 			if got := r.writes(); got != 3 && got != 4 {
-				t.Errorf("%d writes", got)
+				t.Errorf("%d writes, want 3 or 4", got)
 			}
 			r.expectInUse(t, 600)
 			pass(lull)
@@ -79,7 +79,7 @@ func TestPublisherWritesOncePerChange(t *testing.T) {
 			pass(6 * time.Second)
 			r.expectRequests(t, getNode, applyStatus)
 			if got := r.published(t).Status.QOSResources.ContainerQOSResources[0].Classes[0].Holders; len(got) != 1 || got[0].Source != "update" {
-				t.Errorf("holders are %v", got)
+				t.Errorf("the holders are %v, want one with the source update", got)
 			}
 			pass(lull)
 			r.expectRequests(t)
@@ -117,7 +117,7 @@ func TestPublisherWritesNothingForARestartWithoutChanges(t *testing.T) {
 			r := settled(t)
 			r.stop()
 			restarted := start(t, r.api, nodecache.State{NotReadySince: time.Now(), Problem: "not yet"})
-			pass(29 * time.Second)
+			pass(29 * time.Second) // after 30 s, the plugin would be published as not ready
 			restarted.expectRequests(t, watch)
 			restarted.plugin.Set(ready(0))
 			pass(lull)
@@ -142,16 +142,16 @@ func TestPublisherWritesNothingForARestartWithoutChanges(t *testing.T) {
 			pass(lull)
 			r.expectInUse(t, 2)
 			if got := r.ready(t); got.Status != metav1.ConditionFalse || got.Message != "does not answer" || got.LastTransitionTime.Unix() != began.Unix() {
-				t.Errorf("got %+v", got)
+				t.Errorf("the condition is %+v, want one that is false since %v", got, began)
 			}
 			// The usage changed during the grace period, so it is published by a write of its own.
 			if got := r.writes(); got != 2 {
-				t.Errorf("%d writes", got)
+				t.Errorf("%d writes, want 2", got)
 			}
 			r.plugin.Set(ready(2))
 			pass(lull)
 			if got := r.ready(t); got.Status != metav1.ConditionTrue || r.writes() != 1 {
-				t.Errorf("got %+v", got)
+				t.Errorf("the condition is %+v, want a true one after one write", got)
 			}
 		},
 	} {
@@ -193,7 +193,7 @@ func TestPublisherKeepsTheObjectBesideOtherClients(t *testing.T) {
 			})
 			pass(time.Minute)
 			if got := r.writes(); got > 1 {
-				t.Errorf("%d writes", got)
+				t.Errorf("%d writes, want at most 1", got)
 			}
 			for range 10 {
 				state, _ := r.plugin.Get()
@@ -202,7 +202,7 @@ func TestPublisherKeepsTheObjectBesideOtherClients(t *testing.T) {
 			}
 			r.expectRequests(t)
 			if got := len(r.published(t).Status.Conditions); got != 3 {
-				t.Errorf("%d conditions", got)
+				t.Errorf("%d conditions, want the two of the publisher and the foreign one", got)
 			}
 		},
 		"a watch that lags behind the answers to writes causes no write": func(t *testing.T) {

@@ -80,7 +80,7 @@ func TestPublisherReportsRefusals(t *testing.T) {
 				pass(time.Second)
 			}
 			if got := r.writes(); got != 2 {
-				t.Errorf("%d writes", got)
+				t.Errorf("%d writes, want 2", got)
 			}
 		},
 		"a refused change comes first, and does not wait with the other refusals": func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestPublisherReportsRefusals(t *testing.T) {
 			r.expectRequests(t, getNode, applyStatus, getNode, applyStatus)
 			r.expectRefusals(t)
 		},
-		"a shim that restarts keeps them": func(t *testing.T) {
+		"a shim that restarts keeps the refusals": func(t *testing.T) {
 			r := start(t, serve(t, "uid-1"), refusing("app"))
 			pass(time.Minute)
 			r.stop()
@@ -117,7 +117,7 @@ func TestPublisherReportsRefusals(t *testing.T) {
 			pass(time.Minute)
 			restarted.expectRefusals(t, refused("app", "ClassFull"))
 		},
-		"more than fit are counted": func(t *testing.T) {
+		"refusals for which the object has no room are counted": func(t *testing.T) {
 			var names []string
 			for i := range 2000 {
 				names = append(names, fmt.Sprintf("app-%04d-%s", i, strings.Repeat("x", 50)))
@@ -126,8 +126,9 @@ func TestPublisherReportsRefusals(t *testing.T) {
 			pass(time.Minute)
 			status := r.published(t).Status
 			data, err := json.Marshal(status.Refusals)
+			// The refusals may have 64 KiB, and use most of this.
 			if err != nil || len(data) > 64<<10 || len(data) < 56<<10 || int64(len(status.Refusals))+status.RefusalsOmitted != 2000 {
-				t.Errorf("%d bytes with %d refusals, %d omitted, %v", len(data), len(status.Refusals), status.RefusalsOmitted, err)
+				t.Errorf("%d bytes with %d refusals, and %d omitted, want 2000 in all; the error is %v", len(data), len(status.Refusals), status.RefusalsOmitted, err)
 			}
 		},
 	} {

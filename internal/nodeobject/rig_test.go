@@ -243,6 +243,6 @@ func (r *rig) expectSlowRetries(t *testing.T) {
 	t.Helper()
 	pass(time.Hour)
 	if got := len(r.takeRequests()); got < 30 || got > 500 {
-		t.Errorf("%d requests in an hour", got)
+		t.Errorf("%d requests in an hour, want 30 to 500", got)
 	}
 }

@@ -52,7 +52,7 @@ func (r *rig) size() int { return len(encode(r.get())) }
 // TestTheObjectIsAlwaysSmallEnough gives the object many holders, refusals and volumes, with long messages.
 func TestTheObjectIsAlwaysSmallEnough(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
-		"another namespace keeps its holders and refusals": func(t *testing.T) {
+		"the holders and refusals of a namespace stay beside those of a crowded one": func(t *testing.T) {
 			r := start(t, serve(t, "uid-1"), crowded(900))
 			pass(time.Minute)
 			s := r.published(t).Status
@@ -61,7 +61,7 @@ func TestTheObjectIsAlwaysSmallEnough(t *testing.T) {
 				t.Errorf("%d holders and %d refusals are without those of namespace a", len(holders), len(s.Refusals))
 			}
 			if r.size() > 400<<10 {
-				t.Errorf("the object has %d bytes", r.size())
+				t.Errorf("the object has %d bytes, want at most 400 KiB", r.size())
 			}
 			if got := r.incomplete(t); !strings.Contains(got, "holders of classes; refusals") {
 				t.Errorf("the condition says %q", got)

@@ -138,7 +138,8 @@ func TestDesiredStatus(t *testing.T) {
 		return s
 	}
 
-	unsaid := nodecache.State{NotReadySince: at(9, 30, 0), Problem: "gone"}
+	// silent is the state if the plugin has not answered since the shim started.
+	silent := nodecache.State{NotReadySince: at(9, 30, 0), Problem: "gone"}
 	refused := status(at(10, 0, 0))
 	refused.Conditions[0].Healthy, refused.Conditions[0].Reason = false, "Refused"
 	refused.Config = &qosv1alpha1.ConfigInfo{LastError: "gold.yaml:1: no"}
@@ -154,17 +155,17 @@ func TestDesiredStatus(t *testing.T) {
 		"all that the plugin reports is published, times in seconds":    {state: eight, now: at(9, 0, 0), want: published()},
 		"a plugin that was started again changes nothing":               {state: state(status(at(10, 0, 0))), before: published(), now: at(10, 0, 1), want: published()},
 		"a plugin that is away for a moment changes nothing":            {state: away(nil), before: published(), now: at(9, 30, 29), want: published()},
-		"before the plugin has reported anything, nothing is published": {state: unsaid, before: published(), now: at(9, 30, 29), none: true},
+		"before the plugin has reported anything, nothing is published": {state: silent, before: published(), now: at(9, 30, 29), none: true},
 		"a plugin that stays away is not ready, and all else stays": {
 			state: away(nil), before: published(), now: at(9, 30, 30),
 			want: with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) { s.Conditions[2] = notReady("NotAnswering", "gone") })},
 		"a shim that was started without a plugin leaves what was published": {
-			state: unsaid, before: published(), now: at(9, 31, 0),
+			state: silent, before: published(), now: at(9, 31, 0),
 			want: with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) { s.Conditions[2] = notReady("NotAnswering", "gone") })},
 		"a node that never had a plugin is not ready": {
-			state: unsaid, now: at(9, 31, 0),
+			state: silent, now: at(9, 31, 0),
 			want: nodeqosv1alpha1.NodeQOSResourcesStatus{Conditions: []metav1.Condition{notReady("NotAnswering", "gone")}}},
-		"another message of the connection changes nothing": {
+		"another error of the connection to the plugin changes nothing": {
 			state: away(nil), now: at(9, 40, 0),
 			before: with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) { s.Conditions[2] = notReady("NotAnswering", "EOF") }),
 			want:   with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) { s.Conditions[2] = notReady("NotAnswering", "EOF") })},
@@ -185,7 +186,7 @@ func TestDesiredStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, ok := desiredStatus(test.state, test.before, test.now)
 			if ok == test.none {
-				t.Fatalf("ok is %t", ok)
+				t.Fatalf("there is a status to publish: %t, want %t", ok, !test.none)
 			}
 			if test.none {
 				return
@@ -215,19 +216,20 @@ func TestConditions(t *testing.T) {
 			t.Errorf("got %v", got)
 		}
 	})
-	t.Run("a class of which nothing is measured is neither held nor not held", func(t *testing.T) {
+	t.Run("the condition Held is unknown if nothing is measured", func(t *testing.T) {
 		got := conditions([]*qosv1alpha1.Condition{{Type: qos.ConditionHeld, Healthy: true, Reason: qos.ReasonNotMeasured}}, nil, at(8, 0, 0))
 		if len(got) != 1 || got[0].Status != metav1.ConditionUnknown {
 			t.Errorf("got %v", got)
 		}
 	})
-	t.Run("a condition without a time has that of now", func(t *testing.T) {
+	t.Run("a condition without a time gets the present time", func(t *testing.T) {
 		if !got[0].LastTransitionTime.Time.Equal(at(8, 0, 0)) {
-			t.Errorf("got %v", got[0].LastTransitionTime)
+			t.Errorf("the time is %v, want 8:00", got[0].LastTransitionTime)
 		}
 	})
 }
 
+// TestLongTextsAreCutAtACharacter cuts texts to 8 bytes. An ellipsis has three bytes, and ä has two.
 func TestLongTextsAreCutAtACharacter(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"a short text stays":                       {"12345678", "12345678"},
@@ -237,7 +239,7 @@ func TestLongTextsAreCutAtACharacter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := cut(test.text, 8); got != test.want || !utf8.ValidString(got) {
-				t.Errorf("got %q", got)
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}
@@ -270,12 +272,12 @@ func crowd(pods, containers, resources, name int) nodecache.State {
 func TestTheStatusOfAFullNodeIsSmallEnough(t *testing.T) {
 	for name, test := range map[string]struct {
 		state nodecache.State
-		bytes int // the maximum size
-		all   bool
+		bytes int  // the maximum size
+		all   bool // no holder is left out
 	}{
-		"250 pods of 4 containers with usual names are all there": {crowd(250, 4, 2, 30), 400_000, true},
-		"the longest names leave some out":                        {crowd(250, 4, 4, 63), 600_000, false},
-		"more than a thousand of a class leave some out":          {crowd(600, 2, 1, 10), 150_000, false},
+		"250 pods of 4 containers with usual names are all listed":      {crowd(250, 4, 2, 30), 400_000, true},
+		"with the longest names, some holders are left out":             {crowd(250, 4, 4, 63), 600_000, false},
+		"of more than a thousand holders of a class, some are left out": {crowd(600, 2, 1, 10), 150_000, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, _ := desiredStatus(test.state, nodeqosv1alpha1.NodeQOSResourcesStatus{}, at(8, 0, 0))
@@ -298,12 +300,12 @@ func TestTheStatusOfAFullNodeIsSmallEnough(t *testing.T) {
 			}
 
 			if (omitted == 0) != test.all {
-				t.Errorf("%d holders are omitted", omitted)
+				t.Errorf("%d holders are omitted, want that all are listed: %t", omitted, test.all)
 			}
 		})
 	}
 
-	t.Run("more than a thousand foreign settings leave some out", func(t *testing.T) {
+	t.Run("of more than a thousand foreign settings, some are left out", func(t *testing.T) {
 		s := crowd(600, 2, 1, 10)
 		of := s.Assignments.Pods[0].Containers[0].QosResources[0] // shared by all containers
 		of.Class, of.Foreign = "", "resctrl group batch"

@@ -23,10 +23,10 @@ func TestTheCountOfAnExistingEventContinues(t *testing.T) {
 		want        int32
 		ok          bool
 	}{
-		{"without a new occurrence it stays", 3, at(10), at(30), 3, false},
+		{"without a new occurrence the count stays", 3, at(10), at(30), 3, false},
 		{"the same counter continues", 5, at(10), at(50), 5, true},
 		{"a counter that was reset is added", 2, at(40), at(50), 5, true},
-		{"a counter that lost occurrences still raises it", 2, at(20), at(50), 4, true},
+		{"a counter that lost occurrences still raises the count", 2, at(20), at(50), 4, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, ok := countOf(event, Record{Count: c.count, First: c.first, Last: c.last})

@@ -54,7 +54,7 @@ func TestEvictions(t *testing.T) {
 		"a class that returns soon evicts no pod": func(t *testing.T) {
 			r := start(t, pod("a/web"))
 			r.setTargets("a/web")
-			r.pass(9 * time.Second)
+			r.pass(9 * time.Second) // after 10 s, the pod would be evicted
 			r.setTargets()
 			r.pass(time.Second)
 			r.setTargets("a/web")
@@ -76,7 +76,7 @@ func TestEvictions(t *testing.T) {
 			r.pass(time.Minute)
 			r.wantEvictions("when it is back", "web")
 		},
-		"without events none are written": func(t *testing.T) {
+		"without the option Events, no event is written": func(t *testing.T) {
 			r := startWith(t, podeviction.Options{NodeName: "worker"}, pod("a/web"))
 			r.setTargets("a/web")
 			r.pass(time.Minute)
@@ -108,7 +108,7 @@ func TestPodsThatCannotBeEvictedAreSkipped(t *testing.T) {
 		want string
 	}{
 		{"a deleted pod", nil, "gone"},
-		{"another pod of the name", []*corev1.Pod{pod("a/web", func(p *corev1.Pod) { p.UID = "uid-new" })}, "gone"},
+		{"another pod with the same name", []*corev1.Pod{pod("a/web", func(p *corev1.Pod) { p.UID = "uid-new" })}, "gone"},
 		{"a terminating pod", []*corev1.Pod{pod("a/web", func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"example.com/wait"}
 		})}, "gone"},
@@ -145,9 +145,9 @@ func TestPodsThatVanishMeanwhileAreNotReported(t *testing.T) {
 	terminating := apierrors.NewForbidden(podsOf, "web", errors.New("unable to create new content in namespace a because it is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for name, answer := range map[string]error{
-		"no pod":                  apierrors.NewNotFound(podsOf, "web"),
-		"another pod":             apierrors.NewConflict(podsOf, "web", errors.New("the UID in the precondition (a) does not match the UID in record (b)")),
-		"a terminating namespace": terminating,
+		"the pod is deleted":             apierrors.NewNotFound(podsOf, "web"),
+		"another pod has the name":       apierrors.NewConflict(podsOf, "web", errors.New("the UID in the precondition (a) does not match the UID in record (b)")),
+		"the namespace is being deleted": terminating,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

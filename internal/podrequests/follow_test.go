@@ -177,6 +177,8 @@ func TestARestartedContainerFollowsTheAnnotations(t *testing.T) {
 	}
 }
 
+// TestAnnotationsThatChangeContinuouslyAreFollowedAtALimitedRate changes an annotation twice a second for a minute. The
+// follower sends a request every 5 s, and fewer while the class is full.
 func TestAnnotationsThatChangeContinuouslyAreFollowedAtALimitedRate(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer error

@@ -78,14 +78,14 @@ func TestPlan(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		annotations map[string]string
-		limit       string
+		limit       string // an extended resource in the limits of the container
 		has         *qosv1alpha1.ContainerAssignments
-		first       bool
+		first       bool   // the shim sees the container for the first time
 		want        string // changes as resource=class, or "!" and the error
 	}{
-		{"a container that has what it requests needs none", map[string]string{ownKey: "rdt=gold"}, "", in("gold", container), false, ""},
+		{"a container that has the requested class needs no change", map[string]string{ownKey: "rdt=gold"}, "", in("gold", container), false, ""},
 		{"another class is a change", map[string]string{ownKey: "rdt=silver"}, "", in("gold", container), false, "k8s.io/rdt=silver"},
-		{"another class of the pod is one", map[string]string{podKey: "rdt=silver"}, "", in("gold", fromPod), false, "k8s.io/rdt=silver"},
+		{"another class in the annotation of the pod is a change", map[string]string{podKey: "rdt=silver"}, "", in("gold", fromPod), false, "k8s.io/rdt=silver"},
 		{"a removed annotation leaves the default", nil, "", in("gold", container), false, "k8s.io/rdt=bronze"},
 		{"an empty class requests the system default", map[string]string{ownKey: "rdt="}, "", in("gold", container), false, "k8s.io/rdt="},
 		{"the KEP's annotation is a request", map[string]string{"rdt.resources.kubernetes.io/container.main": "gold"}, "", in("bronze", standard), false, "k8s.io/rdt=gold"},

@@ -36,14 +36,14 @@ func TestTheAnnotationListsEveryResource(t *testing.T) {
 {"name":"k8s.io/rdt","class":"bronze","source":"rule batch","stale":"oomScoreAdj"},
 {"name":"k8s.io/blockio","class":"","foreign":"limits of \"sda\""}]}]}`
 	if got := o.annotation(); got != want || !json.Valid([]byte(got)) {
-		t.Errorf("the annotation is %s", got)
+		t.Errorf("the annotation is %s\nwant %s", got, want)
 	}
 }
 
 func TestAPodWithoutResourcesHasNoAnnotation(t *testing.T) {
 	o := observed{pod: podWith("main"), assignments: assigned()}
 	if got := o.annotation(); got != "" {
-		t.Errorf("the annotation is %s", got)
+		t.Errorf("the annotation is %s, want none", got)
 	}
 	o.pod.Annotations = map[string]string{classes.EffectiveKey: "forged"}
 	if got := o.annotation(); got != "{}" {
@@ -60,7 +60,7 @@ func TestAnAnnotationIsNotTooLong(t *testing.T) {
 	}
 
 	o := observed{pod: pod, assignments: list}
-	for range list.GetContainers() { // of each length
+	for range list.GetContainers() { // each time with one container fewer
 		var got podClasses
 		text := o.annotation()
 		if err := json.Unmarshal([]byte(text), &got); err != nil {

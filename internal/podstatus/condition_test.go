@@ -92,7 +92,7 @@ func TestCondition(t *testing.T) {
 				"sidecar: k8s.io/rdt bronze (default), k8s.io/blockio system default",
 		},
 		{"classes of the pod come first", observed{pod: podWith("main"), assignments: network}, "True Assigned: pod: vendor.example/network fast (pod); main: k8s.io/rdt system default"},
-		{"a pod with system defaults only has none", observed{pod: podWith("main"), assignments: assigned(ctr("main", "1", has("k8s.io/rdt", "", none)))}, ""},
+		{"a pod that has only system defaults gets no condition", observed{pod: podWith("main"), assignments: assigned(ctr("main", "1", has("k8s.io/rdt", "", none)))}, ""},
 		{"a requested system default is published", observed{pod: podWith("main"), assignments: assigned(ctr("main", "1", has("k8s.io/rdt", "", container)))}, "True Assigned: main: k8s.io/rdt system default (container)"},
 		{"what another program has set in place of a requested system default is published", observed{pod: podWith("main"), assignments: assigned(ctr("main", "1", theirs))}, "True Assigned: main: k8s.io/rdt resctrl group batch (container)"},
 		{"a published condition is updated to system defaults", observed{pod: published, assignments: assigned(ctr("main", "1", has("k8s.io/rdt", "", none)))}, "True Assigned: main: k8s.io/rdt system default"},
@@ -106,7 +106,7 @@ func TestCondition(t *testing.T) {
 			"False ClassFull: full; in effect: main: k8s.io/rdt gold (container)",
 		},
 		{
-			"volumes", observed{pod: podWith("main"), assignments: assigned(withVolumes)},
+			"volumes are listed with their class and their disk", observed{pod: podWith("main"), assignments: assigned(withVolumes)},
 			"True Assigned: main: k8s.io/rdt gold (container); main volume /data: silver, in force on 253:3, and another program has set lower limits on 253:3 rbps=100; main volume /lost: not in force",
 		},
 		{
@@ -195,12 +195,12 @@ func TestLongMessagesAreCut(t *testing.T) {
 	got := o.condition(metav1.Now()).Message
 	listed := strings.Count(got, "container-")
 	if len(got) > maxMessage || len(got) < maxMessage/2 || !strings.HasSuffix(got, fmt.Sprintf(`; and %d more: see "qos-nri-plugin assignments" on the node`, 200-listed)) {
-		t.Errorf("%d bytes: …%s", len(got), got[max(len(got)-200, 0):])
+		t.Errorf("the message has %d bytes, and ends with …%s", len(got), got[max(len(got)-200, 0):])
 	}
 
 	o.refusals = []podevents.Record{{Message: strings.Repeat("ä", maxMessage)}}
 	got = o.condition(metav1.Now()).Message
 	if len(got) > maxMessage || !utf8.ValidString(got) || !strings.Contains(got, "… (cut); in effect: container-000") {
-		t.Errorf("%d bytes, valid %v: %s", len(got), utf8.ValidString(got), got)
+		t.Errorf("the message has %d bytes (valid UTF-8: %v): %s", len(got), utf8.ValidString(got), got)
 	}
 }

@@ -128,7 +128,7 @@ func TestConditionsDoNotWaitForEvents(t *testing.T) {
 		}
 		r.pass(time.Minute)
 		if got := len(r.events()); got != size {
-			t.Errorf("%d events", got)
+			t.Errorf("%d events, want %d", got, size)
 		}
 	})
 }

@@ -103,7 +103,7 @@ func TestNodesSpreadTheirRequestsAfterAnOutageOfTheAPIServer(t *testing.T) {
 		}
 
 		if requests["apply"] < many || requests["list"]+requests["watch"]+requests["apply"] > 4*many {
-			t.Errorf("requests: %v", requests)
+			t.Errorf("the requests are %v, want at least %d applies, and at most %d requests in all", requests, many, 4*many)
 		}
 
 		cancel()

@@ -32,6 +32,8 @@ func names(count, length int) (names []corev1.ResourceName) {
 	return names
 }
 
+// TestANamespaceWithManyWaitingPodsDoesNotDisplaceAnother: the publisher keeps 50 pods of a namespace, so there are 51
+// events.
 func TestANamespaceWithManyWaitingPodsDoesNotDisplaceAnother(t *testing.T) {
 	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
 		for i := range 2000 {
@@ -41,7 +43,7 @@ func TestANamespaceWithManyWaitingPodsDoesNotDisplaceAnother(t *testing.T) {
 		c.watches[0].Add(waiting("b", "web", misspelled))
 		pass(5 * time.Minute)
 		if got := c.messages("web"); len(got) != 1 || len(c.events) != 51 {
-			t.Errorf("%d events, of the other namespace %q", len(c.events), got)
+			t.Errorf("%d events, and %q for the pod of the other namespace, want one for it", len(c.events), got)
 		}
 	})
 }
@@ -55,7 +57,7 @@ func TestManyNamespacesWithManyPodsLeaveRoomForAnother(t *testing.T) {
 		c.watches[0].Add(waiting("b", "web", misspelled))
 		pass(2 * time.Minute)
 		if got := c.messages("web"); len(got) != 1 {
-			t.Errorf("%d events, of the other namespace %q", len(c.events), got)
+			t.Errorf("%d events, and %q for the pod of the other namespace, want one for it", len(c.events), got)
 		}
 	})
 }
@@ -78,7 +80,7 @@ func TestAPodWithManyLimitsHasOneEventThatNamesSomeOfThem(t *testing.T) {
 			t.Errorf("got %q; want %q", got, want)
 		}
 		if got := c.messages("web"); len(got) != 1 || c.writes != 51 {
-			t.Errorf("%d writes, of the other namespace %q", c.writes, got)
+			t.Errorf("%d writes, and %q for the pod of the other namespace, want 51 and one", c.writes, got)
 		}
 	})
 }
@@ -95,7 +97,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 			pass(time.Second)
 		}
 		if got := c.messages("web"); len(got) != 1 || len(c.events) != 10 {
-			t.Errorf("after one report: %d events, of the other namespace %q", len(c.events), got)
+			t.Errorf("after one report: %d events, and %q for the pod of the other namespace, want 10 and one", len(c.events), got)
 		}
 	})
 }
@@ -140,7 +142,8 @@ func TestANamespaceThatRefusesEventsDoesNotStopThoseOfOthers(t *testing.T) {
 	}
 }
 
-// TestAPodThatWaitsIsComparedWithTheNodesOnce, although the scheduler changes its condition now and then.
+// TestAPodThatWaitsIsComparedWithTheNodesOnce modifies a waiting pod again and again, as the scheduler does with the
+// pod's condition.
 func TestAPodThatWaitsIsComparedWithTheNodesOnce(t *testing.T) {
 	for _, name := range []corev1.ResourceName{misspelled, "qos.noderesource.dev/rdt.gold", "nvidia.com/mig-1g.5gb"} {
 		t.Run(string(name), func(t *testing.T) {
@@ -151,7 +154,7 @@ func TestAPodThatWaitsIsComparedWithTheNodesOnce(t *testing.T) {
 					pass(30 * time.Second)
 				}
 				if lists := c.lists - before; lists != 1 || c.writes > 1 {
-					t.Errorf("%d lists of all nodes, %d writes", lists, c.writes)
+					t.Errorf("%d lists of all nodes and %d writes, want 1 and at most 1", lists, c.writes)
 				}
 			})
 		})
@@ -166,7 +169,7 @@ func TestPodsThatWaitForOfferedClassesShareAList(t *testing.T) {
 			pass(30 * time.Second)
 		}
 		if lists := c.lists - before; lists > 3 || c.writes > 0 {
-			t.Errorf("%d lists of all nodes in 20 minutes, %d writes", lists, c.writes)
+			t.Errorf("%d lists of all nodes in 20 minutes and %d writes, want at most 3 and none", lists, c.writes)
 		}
 	})
 }
@@ -181,7 +184,7 @@ func TestAClassThatIsNewSinceTheLastListCountsAsOffered(t *testing.T) {
 		c.watches[0].Add(waiting("a", "second", "qos.noderesource.dev/rdt.new"))
 		pass(5 * time.Minute)
 		if first, second := c.messages("first"), c.messages("second"); len(first) != 1 || len(second) > 0 {
-			t.Errorf("events %q and %q", first, second)
+			t.Errorf("the events are %q for the first pod and %q for the second, want only one for the first", first, second)
 		}
 	})
 }
@@ -211,8 +214,8 @@ func TestTheSearchForTheFirstPublisherRequestsFewNodes(t *testing.T) {
 // responses, and a response must not need much memory.
 func TestAListOfAllNodesHasFewAndSmallResponses(t *testing.T) {
 	for _, test := range []struct {
-		nodes, holders int
-		largest        int64
+		nodes, holders int   // holders is the number of holders of each node
+		largest        int64 // the number of nodes in the largest response
 	}{{150, 0, 100}, {80, 110, 36}, {8, 2000, 2}, {4, 9000, 1}} {
 		nodes := func() (nodes []nodeqosv1alpha1.NodeQOSResources) {
 			for i := range test.nodes {

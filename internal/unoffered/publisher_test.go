@@ -274,7 +274,7 @@ func TestOnlyTheFirstNodeThatReportsWatchesWaitingPods(t *testing.T) {
 	}
 	run(t, []string{"n1", "n2", "n3"}, nodes, func(t *testing.T, c *cluster, _ *strings.Builder) {
 		if len(c.watches) != 1 {
-			t.Errorf("%d publishers watch", len(c.watches))
+			t.Errorf("%d publishers watch, want one", len(c.watches))
 		}
 		c.mu.Lock()
 		c.lists, c.nodes = 0, c.nodes[2:] // the object of a removed node is deleted
