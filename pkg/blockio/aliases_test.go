@@ -12,6 +12,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
+// layerOf and volumeOf are lines of mountinfo for the root filesystem of a container and for a volume.
 const (
 	layerOf      = "99 28 0:50 / %s rw - overlay overlay rw,lowerdir=/l/1:/l/2,upperdir=%s,workdir=/w"
 	volumeOf     = "98 28 0:51 / %s/pods/6f0c/volumes/kubernetes.io~projected/token rw - tmpfs tmpfs rw"
@@ -19,6 +20,7 @@ const (
 	aliasSection = "Classes: {all: [{Devices: [rootfs], ThrottleReadBps: 1M}, {Devices: [ephemeral], ThrottleWriteBps: 2M}]}"
 )
 
+// mounted returns a machine whose root filesystem is on a partition of sda, with more lines of mountinfo.
 func mounted(lines ...string) *simcgroup.Machine {
 	m := disks(simcgroup.New())
 	m.Mount("28 1 8:1 / / rw - ext4 /dev/sda1 rw")

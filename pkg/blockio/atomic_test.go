@@ -72,6 +72,8 @@ func (f fixture) state(dir string) map[string]string {
 	return state
 }
 
+// TestAnyFailingWriteLeavesTheCgroupAsItWas changes the class on new machines. On each, one more write succeeds before one
+// fails, until the change has no more writes.
 func TestAnyFailingWriteLeavesTheCgroupAsItWas(t *testing.T) {
 	for name, machine := range map[string]func() (*simcgroup.Machine, string){
 		"v2": func() (*simcgroup.Machine, string) { return bfqOnAll(simcgroup.New()), v2Dir },
@@ -110,6 +112,7 @@ func TestAWriteWithoutEffectIsAnError(t *testing.T) {
 	}
 }
 
+// TestAFailingUndoReportsBothErrors lets the first write succeed. The second write fails, and so does the undo.
 func TestAFailingUndoReportsBothErrors(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.machine.Inject(simcgroup.Fault{Op: "write", File: iocgroup.IOMax, Skip: 1, Err: syscall.EIO, Lasting: true})

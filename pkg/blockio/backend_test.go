@@ -144,11 +144,11 @@ func TestAdjust(t *testing.T) {
 		{"A change to the system default clears everything", "slow", "", simcgroup.New(), classes.ContainerScope,
 			map[string]string{iocgroup.IOMax: "8:0 rbps=max wbps=max riops=max wiops=max"}},
 		{"A class without effect sets nothing", "", "free", simcgroup.New(), classes.ContainerScope, nil},
-		{"Nothing is cleared that was not applied", "free", "free", simcgroup.New(), classes.ContainerScope, nil},
+		{"Values that were not applied are not cleared", "free", "free", simcgroup.New(), classes.ContainerScope, nil},
 		{"Pods are not set by the runtime", "", "slow", simcgroup.New(), classes.PodScope, nil},
 		{"Cgroup v1 is not set by the runtime", "", "slow", simcgroup.NewLegacy(), classes.ContainerScope, nil},
 		{"A hybrid machine is not set by the runtime", "", "slow", simcgroup.NewHybrid(), classes.ContainerScope, nil},
-		{"Neither is one whose io controller is in v2", "", "slow", simcgroup.NewHybridIO(), classes.ContainerScope, nil},
+		{"A hybrid machine with the io controller in v2 is not set by the runtime", "", "slow", simcgroup.NewHybridIO(), classes.ContainerScope, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, disks(test.machine), test.scope).apply(throttling)

@@ -20,7 +20,7 @@ const (
 	modelFile = "/sys/fs/cgroup/io.cost.model"
 	qosFile   = "/sys/fs/cgroup/io.cost.qos"
 
-	// ofSDA is a file of calibrate-io, and inFile names it. inline has its content in the class file.
+	// ofSDA is a file of calibrate-io.
 	ofSDA = `
 device: {path: /dev/sda, model: Fast SSD, number: "8:0", size: 1000}
 measured: {time: "2026-11-28T15:00:00Z", writes: true}
@@ -31,6 +31,7 @@ qos: {rpct: 95, rlat: 5000, wpct: 95.5, wlat: 10000, min: 60, max: 100}
 	modelOfSDA = "ctrl=user model=linear rbps=16777216 rseqiops=400 rrandiops=300 wbps=16000000 wseqiops=200 wrandiops=100\n"
 	qosOfSDA   = "enable=1 ctrl=user rpct=95.00 rlat=5000 wpct=95.50 wlat=10000 min=60.00 max=100.00\n"
 
+	// chosenModel and chosenQoS are what the kernel has chosen for sda.
 	chosenModel = "ctrl=auto model=linear rbps=174019176 rseqiops=41708 rrandiops=370 wbps=178075866 wseqiops=42705 wrandiops=378\n"
 	chosenQoS   = "ctrl=auto rpct=0.00 rlat=250000 wpct=0.00 wlat=250000 min=1.00 max=10000.00\n"
 	// ownModel and ownQoS are what an administrator has set for a disk.
@@ -38,6 +39,7 @@ qos: {rpct: 95, rlat: 5000, wpct: 95.5, wlat: 10000, min: 60, max: 100}
 	ownQoS   = "enable=0 ctrl=user rpct=50.00 rlat=7 wpct=50.00 wlat=7 min=50.00 max=150.00\n"
 )
 
+// inline returns the classes `weighed` with the content of a file of calibrate-io.
 func inline(file string) string {
 	return weighed + "CostModels:\n-" + strings.ReplaceAll(file, "\n", "\n  ")
 }
@@ -59,6 +61,7 @@ func write(t *testing.T, m *simcgroup.Machine, file, data string) {
 	}
 }
 
+// wantCosts checks the cost model and the QoS parameters of sda, and that sdb has those of the administrator.
 func (f fixture) wantCosts(ofSDA, qosOfSDA string) {
 	f.t.Helper()
 	prefix := "8:0 "
@@ -158,11 +161,12 @@ func TestAPluginThatRestartedRestoresACostModel(t *testing.T) {
 	third.wantCosts(chosenModel, "enable=0 "+chosenQoS)
 }
 
-// TestAPluginThatWasKilledLeavesNoCostModelEnabled kills the plugin after each of the writes with which it sets or restores a cost model.
+// TestAPluginThatWasKilledLeavesNoCostModelEnabled kills the plugin before each of the two writes with which it sets or
+// restores a cost model. The next process has no cost model in its configuration.
 func TestAPluginThatWasKilledLeavesNoCostModelEnabled(t *testing.T) {
 	for _, change := range []struct{ name, before, to string }{{"sets", weighed, inline(ofSDA)}, {"restores", inline(ofSDA), weighed}} {
 		for writes := range 2 {
-			t.Run(fmt.Sprintf("%s after %d writes", change.name, writes), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s it, killed after %d writes", change.name, writes), func(t *testing.T) {
 				m, saved, left := costed(t), iotest.NewMemory(), -1
 				f := process(t, iotest.Mortal{Machine: m, Left: &left}, m, classes.ContainerScope, change.before, saved)
 				left = writes
@@ -275,15 +279,15 @@ func TestNoConditionIsReportedForAPatternThatMatchesNoDisk(t *testing.T) {
 
 func TestProblemsOfACostModelNameTheField(t *testing.T) {
 	for _, test := range []struct{ name, file, want string }{
-		{"without writes", strings.Replace(ofSDA, ", wbps: 16000000", "", 1),
+		{"no values for writes", strings.Replace(ofSDA, ", wbps: 16000000", "", 1),
 			"line 6: CostModels[0].model: wbps is missing; measure it with calibrate-io --write or --directory"},
 		{"no device", strings.Replace(ofSDA, "path: /dev/sda, ", "", 1), "line 4: CostModels[0].device: path is missing"},
-		{"a zero", strings.Replace(ofSDA, "rseqiops: 400", "rseqiops: 0", 1), `line 6: CostModels[0].model.rseqiops: "0" is too small; the minimum is 1`},
-		{"percent", strings.Replace(ofSDA, "wpct: 95.5", "wpct: 101", 1), `line 7: CostModels[0].qos.wpct: "101" is not a number of percent between 0 and 100`},
+		{"a speed of zero", strings.Replace(ofSDA, "rseqiops: 400", "rseqiops: 0", 1), `line 6: CostModels[0].model.rseqiops: "0" is too small; the minimum is 1`},
+		{"more than 100 percent", strings.Replace(ofSDA, "wpct: 95.5", "wpct: 101", 1), `line 7: CostModels[0].qos.wpct: "101" is not a number of percent between 0 and 100`},
 		{"a latency with a unit", strings.Replace(ofSDA, "rlat: 5000", "rlat: 5ms", 1),
 			`line 7: CostModels[0].qos.rlat: "5ms" is not a number of microseconds between 0 and 2147483647`},
-		{"a range", strings.Replace(ofSDA, "min: 60", "min: 101", 1), "line 7: CostModels[0].qos.min: 101 is more than max"},
-		{"a missing end of the range", strings.Replace(ofSDA, ", max: 100", "", 1), "line 7: CostModels[0].qos: max is missing"},
+		{"a minimum above the maximum", strings.Replace(ofSDA, "min: 60", "min: 101", 1), "line 7: CostModels[0].qos.min: 101 is more than max"},
+		{"no maximum", strings.Replace(ofSDA, ", max: 100", "", 1), "line 7: CostModels[0].qos: max is missing"},
 		{"an unknown field", strings.Replace(ofSDA, "qos:", "quality:", 1), "line 4: CostModels[0]: qos is missing\n" +
 			"line 7: CostModels[0].quality: unknown field; the known fields are device, measured, model, qos"},
 	} {

@@ -50,7 +50,7 @@ func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	}
 
 	if got := f.backend.Status(); got.Unavailable != nil {
-		t.Errorf("status is %+v", got)
+		t.Errorf("while a reload hangs, the status is %+v, want an available backend", got)
 	}
 
 	close(host.released)

@@ -27,13 +27,13 @@ func TestObserve(t *testing.T) {
 	}{
 		{"A cgroup has the class that was applied", "Classes: {slow: [" + slow + "], slower: [" + slower + "]}", "slower", "", "slow", "slower", true},
 		{"A cgroup to which nothing was applied is in the system default", "Classes: {slow: [" + slow + "]}", "", "", "slow", "", true},
-		{"A class without effect is the one that it should be", "Classes: {slow: [" + slow + "], free: [" + free + "]}", "", "", "free", "free", true},
-		{"Of two classes with the same values it is the one that it should be", "Classes: {a: [" + slow + "], b: [" + slow + "]}", "a", "", "b", "b", true},
-		{"Other values than those of the class are of no class", "Classes: {slow: [" + slow + "]}", "slow", "8:0 rbps=7000", "slow", "", false},
-		{"More than the values of the class is of no class", "Classes: {slow: [" + slow + "]}", "slow", "8:0 wbps=7000", "slow", "", false},
+		{"A class without effect is observed if it is the desired one", "Classes: {slow: [" + slow + "], free: [" + free + "]}", "", "", "free", "free", true},
+		{"Of two classes with the same values, the desired one is observed", "Classes: {a: [" + slow + "], b: [" + slow + "]}", "a", "", "b", "b", true},
+		{"With another value on a disk of its class, a cgroup is in no known class", "Classes: {slow: [" + slow + "]}", "slow", "8:0 rbps=7000", "slow", "", false},
+		{"With one more limit on a disk of its class, a cgroup is in no known class", "Classes: {slow: [" + slow + "]}", "slow", "8:0 wbps=7000", "slow", "", false},
 		{"Values of another program for another disk are ignored", "Classes: {slow: [" + slow + "], other: [{Devices: [/dev/sdb], ThrottleReadBps: 7k}]}", "slow",
 			"8:16 rbps=7000", "slow", "slow", true},
-		{"Values of another program are of no class, even if they are those of a class", "Classes: {slow: [" + slow + "]}", "", "8:0 rbps=10000000", "", "", true},
+		{"A cgroup in which another program has set the values of a class is in the system default", "Classes: {slow: [" + slow + "]}", "", "8:0 rbps=10000000", "", "", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(test.section)
@@ -64,6 +64,8 @@ func TestAnEnforcedClassIsObserved(t *testing.T) {
 	}
 }
 
+// TestValuesOfAnotherProgramAreReportedForAContainerWithoutAClass sets values step by step: those of a step stay in the
+// later steps. Values of weights are not reported for the desired class slow, which has no weight.
 func TestValuesOfAnotherProgramAreReportedForAContainerWithoutAClass(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
 	for _, test := range []struct {

@@ -61,7 +61,7 @@ func TestAKillAtAnyWriteLeavesNothingOfTheFormerClass(t *testing.T) {
 					writes++
 				}
 				if writes < 4 {
-					t.Errorf("the change has only %d writes", writes)
+					t.Errorf("the change has only %d writes, too few to test it", writes)
 				}
 			}
 		}

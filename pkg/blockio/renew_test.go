@@ -17,7 +17,7 @@ func TestHasChangedIsTrueUntilTheNewValuesAreApplied(t *testing.T) {
 	wantChanged := func(want bool, when string) {
 		t.Helper()
 		if got := f.backend.HasChanged(container(), "slow"); got != want {
-			t.Errorf("%s: changed is %t", when, got)
+			t.Errorf("%s: HasChanged is %t, want %t", when, got, want)
 		}
 	}
 	f.holds("slow")

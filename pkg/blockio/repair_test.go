@@ -156,6 +156,8 @@ func TestADiskThatIsGoneBeforeAReloadIsReportedOnce(t *testing.T) {
 	}
 }
 
+// TestStoredValuesOfDisksThatAreGoneAreStale: the runtime would fail to set a value of a disk that does not exist, such
+// as 9:9. Text that is not a value of block I/O is not stale.
 func TestStoredValuesOfDisksThatAreGoneAreStale(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope)
 	const limits = " rbps=1000000 wbps=max riops=100 wiops=max"
@@ -180,7 +182,7 @@ func TestStoredValuesOfDisksThatAreGoneAreStale(t *testing.T) {
 		{"", map[string]string{"memory.max": "9:9 1", iocgroup.IOMax: "nonsense"}, false},
 	} {
 		if got := f.backend.IsStale(container(), test.class, test.stored); got != test.want {
-			t.Errorf("IsStale of %v is %v", test.stored, got)
+			t.Errorf("class %q with the stored values %v: stale is %v, want %v", test.class, test.stored, got, test.want)
 		}
 	}
 

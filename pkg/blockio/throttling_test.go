@@ -20,7 +20,7 @@ func TestOnlyClassesWithLimitsAreDegradedOnAKernelWithoutThrottling(t *testing.T
 			f.apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}], light: [{Weight: 50}]}")
 			s := f.backend.Status()
 			if len(s.Degraded) != 1 || !strings.Contains(s.Degraded["slow"], "boot a kernel with CONFIG_BLK_DEV_THROTTLING") {
-				t.Errorf("degraded: %v", s.Degraded)
+				t.Errorf("the degraded classes are %v, want only slow", s.Degraded)
 			}
 			if a, err := f.backend.Adjust(classes.Holder{}, "", "slow"); err != nil || len(a) > 0 {
 				t.Errorf("a container of the class gets %v, %v, which the kernel refuses", a, err)

@@ -193,6 +193,8 @@ func TestATargetIsFoundByPathOrProcess(t *testing.T) {
 	}
 }
 
+// TestACgroupThatOthersCanHaveIsRefused: the path of a cgroup must end with the ID of its container or the UID of its pod.
+// Otherwise a class could be set for other containers.
 func TestACgroupThatOthersCanHaveIsRefused(t *testing.T) {
 	const id = "0c5e"
 	m := simcgroup.New()

@@ -88,7 +88,7 @@ var badFiles = []struct {
 	{"rules without a rule", resource("name: rdt", "match: []", gold), []string{
 		"a.yaml:5: resources[0].match: has no rule; omit the field, or add a rule such as {name: batch, namespaces: [batch], class: bronze}",
 	}},
-	{"the image of a pod", resource("name: vendor.example/net", "scope: pod", "match: [{name: x, class: fast, imageDigests: ["+digest+"]}]", "network: {classes: {fast: {}}}"), []string{
+	{"image digests in a rule for pods", resource("name: vendor.example/net", "scope: pod", "match: [{name: x, class: fast, imageDigests: ["+digest+"]}]", "network: {classes: {fast: {}}}"), []string{
 		"a.yaml:6: resources[0].match[0].imageDigests: must be omitted: a pod has no image, only its containers have",
 	}},
 	{"empty values", resource("name:", "classes: [{name: , capacity: }, {}]", "rdt:"), []string{
@@ -120,7 +120,7 @@ var badFiles = []struct {
 		"a.yaml:5: resources[0].scope: k8s.io/rdt is always in container scope; omit the scope, or use another name for a resource of pods, like qos.noderesource.dev/pod-rdt",
 		"a.yaml:6: resources[0].rdt: cannot be in scope pod; rdt can be in scope container",
 	}},
-	{"an official resource with another's backend", resource("name: blockio", gold), []string{
+	{"an official resource with the backend of another", resource("name: blockio", gold), []string{
 		"a.yaml:5: resources[0].rdt: cannot be the backend of k8s.io/blockio; use the field blockio, or another resource name",
 	}},
 	{"no backend", resource("name: rdt"), []string{"a.yaml:4: resources[0]: has no backend; add one of the fields rdt, blockio, network"}},
@@ -151,9 +151,9 @@ var badFiles = []struct {
 	{"more classes than a node can have", resource("name: rdt", manyClasses(258)), []string{
 		`a.yaml:5: resources[0].rdt: class "c256" is one too many: a node can have at most 256 classes`,
 	}},
-	{"more classes of two resources", resource("name: rdt", manyClasses(256)) + "- {name: vendor.example/x, scope: pod, classes: [{name: a}], network: {classes: {a: {}}}}\n",
+	{"more classes in two resources than a node can have", resource("name: rdt", manyClasses(256)) + "- {name: vendor.example/x, scope: pod, classes: [{name: a}], network: {classes: {a: {}}}}\n",
 		[]string{`a.yaml:6: resources[1].classes[0].name: class "a" is one too many: a node can have at most 256 classes`}},
-	{"a list of no classes", resource("name: rdt", "classes: []", gold), []string{
+	{"an empty list of classes", resource("name: rdt", "classes: []", gold), []string{
 		"a.yaml:5: resources[0].classes: has no class; omit the field to offer every class of the backend",
 	}},
 	{"a class listed twice", resource("name: rdt", "classes:", "- name: gold", "- name: gold", gold), []string{
@@ -162,7 +162,7 @@ var badFiles = []struct {
 	{"a class that is not configured", resource("name: rdt", "classes: [{name: gold}, {name: platin}]", gold), []string{
 		`a.yaml:5: resources[0].classes[1].name: class "platin" is not configured under rdt; available: gold, bronze`,
 	}},
-	{"classes that could leave their directory", resource("name: rdt", "classes: [{name: ../../etc}, {name: ..}, {name: a/b}, {name: gold}]", gold), []string{
+	{"names of classes that would be paths", resource("name: rdt", "classes: [{name: ../../etc}, {name: ..}, {name: a/b}, {name: gold}]", gold), []string{
 		`a.yaml:5: resources[0].classes[0].name: "../../etc" cannot be the name of a class: must not contain "/"`,
 		`a.yaml:5: resources[0].classes[1].name: ".." cannot be the name of a class: must have only letters, digits, "-", "_" and ".", and begin and end with a letter or digit`,
 		`a.yaml:5: resources[0].classes[2].name: "a/b" cannot be the name of a class: must not contain "/"`,
@@ -176,7 +176,7 @@ var badFiles = []struct {
 	{"a default that is not offered", resource("name: rdt", "defaultClass: bronze", "classes: [{name: gold}]", gold), []string{
 		`a.yaml:5: resources[0].defaultClass: there is no class "bronze"; available: gold`,
 	}},
-	{"a default that is bounded", resource("name: rdt", "defaultClass: gold", "classes: [{name: gold, capacity: 1}]", gold), []string{
+	{"a default class with a capacity", resource("name: rdt", "defaultClass: gold", "classes: [{name: gold, capacity: 1}]", gold), []string{
 		`a.yaml:5: resources[0].defaultClass: class "gold" has capacity 1, but a default class must be unlimited, because containers without a request are never refused`,
 	}},
 	{"a resource defined twice, whose classes are not compared", resource("name: blockio", "blockio: {classes: {gold: }}") + "- name: k8s.io/blockio\n  blockio: {classes: {gold: }}\n", []string{
@@ -185,16 +185,16 @@ var badFiles = []struct {
 	{"a resource in both scopes", resource("name: vendor.example/x", "blockio: {}") + "- name: vendor.example/x\n  scope: pod\n  blockio: {}\n", []string{
 		"a.yaml:6: resources[1].name: vendor.example/x is already defined at a.yaml:4 in scope container; use a name in only one scope",
 	}},
-	{"a single kind twice", resource("name: rdt", gold) + "- name: vendor.example/rdt\n  rdt: {}\n", []string{
+	{"two resources with a kind that a node can have only once", resource("name: rdt", gold) + "- name: vendor.example/rdt\n  rdt: {}\n", []string{
 		"a.yaml:7: resources[1].rdt: only one resource on a node can have this field; k8s.io/rdt at a.yaml:4 already has it",
 	}},
 	{"a class too long for an extended resource", resource("name: rdt", "rdt: {classes: {"+strings.Repeat("a", 60)+": {}}}"), []string{
 		`a.yaml:5: resources[0].rdt: class "` + strings.Repeat("a", 60) + `" cannot be offered to Kubernetes: extended resource qos.noderesource.dev/rdt.` + strings.Repeat("a", 39) + `...: must not be longer than 63 characters after "/"`,
 	}},
-	{"the extended resource of a class under another name", resource("name: rdt", "rdt: {classes: {gold: }}") + "- name: qos.noderesource.dev/rdt\n  blockio: {classes: {gold: }}\n", []string{
+	{"classes of two resources with the same extended resource", resource("name: rdt", "rdt: {classes: {gold: }}") + "- name: qos.noderesource.dev/rdt\n  blockio: {classes: {gold: }}\n", []string{
 		`a.yaml:7: resources[1].blockio: class "gold" would get the extended resource qos.noderesource.dev/rdt.gold, but a class of k8s.io/rdt at a.yaml:4 has it already; rename one of the two classes`,
 	}},
-	{"the same extended resource by dots", resource("name: v.example/a.b", "blockio: {classes: {c: }}") + "- name: v.example/a\n  blockio: {classes: {b.c: }}\n", []string{
+	{"the same extended resource, because names contain dots", resource("name: v.example/a.b", "blockio: {classes: {c: }}") + "- name: v.example/a\n  blockio: {classes: {b.c: }}\n", []string{
 		`a.yaml:7: resources[1].blockio: class "b.c" would get the extended resource v.example/a.b.c, but a class of v.example/a.b at a.yaml:4 has it already; rename one of the two classes`,
 	}},
 	{"configFile beside other fields", resource("name: rdt", "rdt: {configFile: /x, classes: {}}"), []string{
@@ -203,7 +203,7 @@ var badFiles = []struct {
 	{"configFile that is relative", resource("name: rdt", "rdt: {configFile: x.yaml}"), []string{
 		`a.yaml:5: resources[0].rdt.configFile: is "x.yaml"; write an absolute path`,
 	}},
-	{"configFile where nothing can be read", resource("name: rdt", "rdt: {configFile: /x.yaml}"), []string{
+	{"configFile, although Parse got no function to read files", resource("name: rdt", "rdt: {configFile: /x.yaml}"), []string{
 		"a.yaml:5: resources[0].rdt.configFile: cannot read /x.yaml here; put the configuration into the class file",
 	}},
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 )
 
+// TestKubeletAnnotationsCopiedFromThePodAreIgnored: some runtimes copy the annotations of a pod to its containers. So an
+// annotation that the pod has, too, may be of a user.
 func TestKubeletAnnotationsCopiedFromThePodAreIgnored(t *testing.T) {
 	for _, key := range []string{AllocatedKeyPrefix + "rdt", "io.kubernetes.cri.rdt-class"} {
 		value := "gold"

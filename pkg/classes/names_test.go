@@ -19,7 +19,7 @@ func TestNamesFollowTheKEP(t *testing.T) {
 	domain := strings.Repeat("abcdefghi.", 25) + "abc" // 253 characters
 	tests := []struct {
 		name            string
-		resource, class bool
+		resource, class bool // whether a resource, or a class, may have the name
 	}{
 		{"k8s.io/rdt", true, false},
 		{"k8s.io/blockio", true, false},
@@ -65,6 +65,7 @@ func TestNamesFollowTheKEP(t *testing.T) {
 }
 
 func TestExtendedResourcesAreThoseThatKubernetesAllows(t *testing.T) {
+	// A ResourceQuota puts "requests." before the name, and the domain must not be longer than 253 characters with it.
 	domain := strings.Repeat("abcdefghi.", 24) + "abcd" // 244 characters
 	tests := []struct{ resource, class, want, err string }{
 		{"k8s.io/rdt", "gold", "qos.noderesource.dev/rdt.gold", ""},
@@ -85,9 +86,9 @@ func TestExtendedResourcesAreThoseThatKubernetesAllows(t *testing.T) {
 		got, err := ExtendedResource(test.resource, test.class)
 		switch {
 		case got != test.want, (err == nil) != (test.err == ""):
-			t.Errorf("%s, %s: got %q, %v", test.resource, test.class, got, err)
+			t.Errorf("class %s of %s: got %q and the error %v, want %q and %q", test.class, test.resource, got, err, test.want, test.err)
 		case err != nil && !strings.Contains(err.Error(), test.err):
-			t.Errorf("%s, %s: got %v", test.resource, test.class, err)
+			t.Errorf("class %s of %s: the error is %v, want %q", test.class, test.resource, err, test.err)
 		case err == nil && len(content.IsLabelKey("requests."+got)) > 0:
 			t.Errorf("%s is not a valid name in a ResourceQuota", got)
 		}
@@ -121,6 +122,8 @@ func TestHoldersAndOwnersOfAnyNameAreShortAndPrintable(t *testing.T) {
 	}
 }
 
+// TestTheNameOfADeviceClassBeginsWithItsResource: the name is in lower case, with "-" for "_". If this changes the name,
+// a digest is added. If the result is not a DNS subdomain, there is an error.
 func TestTheNameOfADeviceClassBeginsWithItsResource(t *testing.T) {
 	for extended, want := range map[string]string{
 		"qos.noderesource.dev/rdt.gold":       "rdt.gold",

@@ -207,6 +207,7 @@ func TestMergedFieldsDoNotReplaceOwnOnes(t *testing.T) {
 	}
 }
 
+// TestBackendsGetTextsUnchanged: only a value that YAML reads as a number, such as 0x1f, becomes a decimal number.
 func TestBackendsGetTextsUnchanged(t *testing.T) {
 	text := resource("name: rdt", "rdt:", "  a: |2", "     indented", "    ", "    text  ", "  b: |+", "", "    kept", "", "", "  c: >-", "    folded", "    text", "",
 		"    more", `  d: "\t\x00\u2028 # : "`, "  e: 'it''s'", "  f: !!str 12", "  g: 0x1f", "  h: 10M", "  ? |", "    k", "  : v", "  i: >+", "    x", "", "  j: z")

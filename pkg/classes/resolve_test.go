@@ -47,13 +47,15 @@ const (
 	betaPodKey   = "rdt.resources.beta.kubernetes.io/pod"
 )
 
-// precedence has an annotation for each level, the highest first.
-var precedence = []struct {
+type annotationLevel struct {
 	key         string
-	ofContainer bool
-	pair        bool
+	ofContainer bool // the annotation is one of the container, not of the pod
+	pair        bool // the value is resource=class, not only the class
 	source      Source
-}{
+}
+
+// precedence has an annotation for each level, the highest first.
+var precedence = []annotationLevel{
 	{ownKey, false, true, SourceContainer},
 	{allocatedKey, true, true, SourceAllocated},
 	{criKey, true, false, SourceContainer},
@@ -68,25 +70,22 @@ func TestHigherLevelsOverrideLowerOnes(t *testing.T) {
 	for i, high := range precedence {
 		for _, low := range precedence[i+1:] {
 			for _, class := range []string{"gold", ""} {
-				t.Run(high.key+" over "+low.key+" asking for "+quote(class), func(t *testing.T) {
-					request := map[bool]notes{false: {}, true: {}}
-					for _, level := range []struct {
-						of    int
+				t.Run(high.key+" with class "+quote(class)+" over "+low.key, func(t *testing.T) {
+					request := map[bool]notes{false: {}, true: {}} // by annotationLevel.ofContainer
+					for _, r := range []struct {
+						annotationLevel
 						class string
-					}{{i, class}, {-1, "bronze"}} {
-						at := low
-						if level.of >= 0 {
-							at = high
-						}
-						value := level.class
-						if at.pair {
+					}{{high, class}, {low, "bronze"}} {
+						value := r.class
+						if r.pair {
 							value = "rdt=" + value
 						}
-						request[at.ofContainer][at.key] = value
+						request[r.ofContainer][r.key] = value
 					}
 					got, err := resolveMain(testCatalog(), request[false], request[true])
-					if own := high.key == ownKey && low.key == allocatedKey ||
-						high.key == allocatedKey && (low.key == kepKey || low.key == betaKey); own {
+					// The request for a container must agree with its allocation.
+					if contradicts := high.key == ownKey && low.key == allocatedKey ||
+						high.key == allocatedKey && (low.key == kepKey || low.key == betaKey); contradicts {
 						if !errors.Is(err, ErrContradiction) {
 							t.Errorf("got %v, %v", got, err)
 						}
@@ -112,22 +111,22 @@ func TestResolveOfContainers(t *testing.T) {
 		pod, container notes
 		want           [2]Assignment
 	}{
-		{"nothing asked gives the default, and the system default without one", nil, nil, [2]Assignment{bronzeRDT, noBlockIO}},
+		{"without a request, the default class, or the system default if there is none", nil, nil, [2]Assignment{bronzeRDT, noBlockIO}},
 		{"annotations of others do not matter", notes{"a/b": "rdt=x", "container.qos.noderesource.dev/other": "?", "rdt.resources.kubernetes.io/container.other": "?"}, notes{"io.kubernetes.cri.container-name": "main", "allocated.qos.noderesource.dev": "?"}, [2]Assignment{bronzeRDT, noBlockIO}},
 		{"several pairs, short and canonical names, with space", notes{ownKey: " rdt=gold ,\n k8s.io/blockio=bronze "}, nil, [2]Assignment{{RDTResource, "gold", SourceContainer, ownKey}, {BlockIOResource, "bronze", SourceContainer, ownKey}}},
-		{"the empty class is asked for, not the default", notes{ownKey: "rdt="}, nil, [2]Assignment{{RDTResource, "", SourceContainer, ownKey}, noBlockIO}},
-		{"no pairs ask for nothing", notes{ownKey: "", podKey: "  "}, nil, [2]Assignment{bronzeRDT, noBlockIO}},
-		{"a pair twice is one", notes{ownKey: "rdt=gold,k8s.io/rdt=gold"}, nil, [2]Assignment{{RDTResource, "gold", SourceContainer, ownKey}, noBlockIO}},
-		{"levels mix by resource", notes{ownKey: "rdt=gold", podKey: "rdt=bronze,blockio=gold"}, nil, [2]Assignment{{RDTResource, "gold", SourceContainer, ownKey}, {BlockIOResource, "gold", SourcePod, podKey}}},
-		{"the pod's own requests are skipped", notes{podKey: podResource + "=gold,blockio=gold"}, nil, [2]Assignment{bronzeRDT, {BlockIOResource, "gold", SourcePod, podKey}}},
+		{"a request for no class overrides the default", notes{ownKey: "rdt="}, nil, [2]Assignment{{RDTResource, "", SourceContainer, ownKey}, noBlockIO}},
+		{"an annotation without pairs requests nothing", notes{ownKey: "", podKey: "  "}, nil, [2]Assignment{bronzeRDT, noBlockIO}},
+		{"the same pair twice is one request", notes{ownKey: "rdt=gold,k8s.io/rdt=gold"}, nil, [2]Assignment{{RDTResource, "gold", SourceContainer, ownKey}, noBlockIO}},
+		{"the highest annotation for each resource counts", notes{ownKey: "rdt=gold", podKey: "rdt=bronze,blockio=gold"}, nil, [2]Assignment{{RDTResource, "gold", SourceContainer, ownKey}, {BlockIOResource, "gold", SourcePod, podKey}}},
+		{"a request for the class of the pod is skipped", notes{podKey: podResource + "=gold,blockio=gold"}, nil, [2]Assignment{bronzeRDT, {BlockIOResource, "gold", SourcePod, podKey}}},
 		{"a pod-wide default does not contradict an allocation", notes{podKey: "rdt=bronze", kepPodKey: "bronze"}, notes{allocatedKey: "rdt=gold"}, [2]Assignment{{RDTResource, "gold", SourceAllocated, allocatedKey}, noBlockIO}},
-		{"an annotation that agrees with the allocation is fine", notes{ownKey: "rdt=gold", kepKey: "bronze"}, notes{allocatedKey: "k8s.io/rdt=gold"}, [2]Assignment{{RDTResource, "gold", SourceContainer, ownKey}, noBlockIO}},
+		{"an annotation that agrees with the allocation overrides one that does not", notes{ownKey: "rdt=gold", kepKey: "bronze"}, notes{allocatedKey: "k8s.io/rdt=gold"}, [2]Assignment{{RDTResource, "gold", SourceContainer, ownKey}, noBlockIO}},
 		{"allocations of several resources", nil, notes{allocatedKey: "rdt=gold", "allocated.qos.noderesource.dev/": "blockio=bronze"}, [2]Assignment{{RDTResource, "gold", SourceAllocated, allocatedKey}, {BlockIOResource, "bronze", SourceAllocated, "allocated.qos.noderesource.dev/"}}},
 		{"an allocation twice for the same class", nil, notes{allocatedKey: "rdt=gold", allocatedKey + "-2": "rdt=gold"}, [2]Assignment{{RDTResource, "gold", SourceAllocated, allocatedKey}, noBlockIO}},
-		{"the allocation of the pod's own class only counts", notes{podKey: podResource + "=gold"}, notes{"allocated.qos.noderesource.dev/p": podResource + "=gold"}, [2]Assignment{bronzeRDT, noBlockIO}},
-		{"the other official resource has its keys, too", notes{"blockio.resources.beta.kubernetes.io/pod": "gold", "rdt.resources.kubernetes.io/default": "gold"}, notes{"io.kubernetes.cri.blockio-class": "bronze"}, [2]Assignment{{RDTResource, "gold", SourcePod, kepPodKey}, {BlockIOResource, "bronze", SourceContainer, "io.kubernetes.cri.blockio-class"}}},
+		{"an allocation of the pod's class gives the container no class", notes{podKey: podResource + "=gold"}, notes{"allocated.qos.noderesource.dev/p": podResource + "=gold"}, [2]Assignment{bronzeRDT, noBlockIO}},
+		{"the keys for blockio are read like those for rdt", notes{"blockio.resources.beta.kubernetes.io/pod": "gold", "rdt.resources.kubernetes.io/default": "gold"}, notes{"io.kubernetes.cri.blockio-class": "bronze"}, [2]Assignment{{RDTResource, "gold", SourcePod, kepPodKey}, {BlockIOResource, "bronze", SourceContainer, "io.kubernetes.cri.blockio-class"}}},
 		{"an overridden class need not exist", notes{ownKey: "rdt=gold", podKey: "rdt=platin"}, nil, [2]Assignment{{RDTResource, "gold", SourceContainer, ownKey}, noBlockIO}},
-		{"the system default of an unavailable resource can be asked for", notes{podKey: "v.example/gone="}, nil, [2]Assignment{bronzeRDT, noBlockIO}},
+		{"the system default of an unavailable resource can be requested", notes{podKey: "v.example/gone="}, nil, [2]Assignment{bronzeRDT, noBlockIO}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -169,8 +168,8 @@ func TestRefusedRequestsHaveAReasonInOneLine(t *testing.T) {
 		{"a comma too many", notes{podKey: "rdt=gold,"}, nil, ErrBadRequest, `the request has nothing before or after a comma; write resource=class[,resource=class...] (requested by annotation qos.noderesource.dev/pod)`},
 		{"spaces within", notes{ownKey: "rdt = gold"}, nil, ErrBadRequest, `the request has "rdt = gold"; write resource=class, without spaces and with only one "=" (requested by annotation container.qos.noderesource.dev/main)`},
 		{"two equals signs", notes{ownKey: "rdt=a=b"}, nil, ErrBadRequest, `the request has "rdt=a=b"; write resource=class, without spaces and with only one "=" (requested by annotation container.qos.noderesource.dev/main)`},
-		{"an allocation that is none", nil, notes{allocatedKey: "gold"}, ErrBadRequest, `the request has "gold", which is not of the form resource=class (requested by the kubelet's annotation allocated.qos.noderesource.dev/rdt)`},
-		{"far too much", notes{ownKey: strings.Repeat("rdt=gold,", 200000)}, nil, ErrBadRequest, `the request is longer than 16384 bytes (requested by annotation container.qos.noderesource.dev/main)`},
+		{"an allocation that is not a pair", nil, notes{allocatedKey: "gold"}, ErrBadRequest, `the request has "gold", which is not of the form resource=class (requested by the kubelet's annotation allocated.qos.noderesource.dev/rdt)`},
+		{"a request that is too long", notes{ownKey: strings.Repeat("rdt=gold,", 200000)}, nil, ErrBadRequest, `the request is longer than 16384 bytes (requested by annotation container.qos.noderesource.dev/main)`},
 		{"a long class on several lines", notes{betaPodKey: strings.Repeat("a\n", 500000)}, nil, ErrUnknownClass, `class "` + strings.Repeat("a?", 32) + `..." of k8s.io/rdt does not exist on this node; available: gold, bronze (requested by annotation rdt.resources.beta.kubernetes.io/pod)`},
 	}
 	for _, test := range tests {
@@ -249,15 +248,15 @@ func TestResolveOfPods(t *testing.T) {
 		want   Assignment
 		reason error
 	}{
-		{"nothing asked", nil, Assignment{Resource: podResource}, nil},
-		{"its own request", notes{podKey: "rdt=bronze," + podResource + "=gold"}, Assignment{podResource, "gold", SourcePod, podKey}, nil},
+		{"no request", nil, Assignment{Resource: podResource}, nil},
+		{"a class for the pod", notes{podKey: "rdt=bronze," + podResource + "=gold"}, Assignment{podResource, "gold", SourcePod, podKey}, nil},
 		{"the system default", notes{podKey: podResource + "="}, Assignment{podResource, "", SourcePod, podKey}, nil},
-		{"defaults of containers are theirs to check", notes{podKey: "rdt=platin"}, Assignment{Resource: podResource}, nil},
-		{"other keys do not matter", notes{ownKey: "?", kepPodKey: "platin"}, Assignment{Resource: podResource}, nil},
+		{"a request for all containers is not checked for the pod", notes{podKey: "rdt=platin"}, Assignment{Resource: podResource}, nil},
+		{"annotations for containers do not matter", notes{ownKey: "?", kepPodKey: "platin"}, Assignment{Resource: podResource}, nil},
 		{"an unknown class", notes{podKey: podResource + "=platin"}, Assignment{}, ErrUnknownClass},
 		{"an unknown resource", notes{podKey: "x=gold"}, Assignment{}, ErrUnknownResource},
 		{"two classes", notes{podKey: podResource + "=gold," + podResource + "=bronze"}, Assignment{}, ErrContradiction},
-		{"nonsense", notes{podKey: "nonsense"}, Assignment{}, ErrBadRequest},
+		{"a request that is not a pair", notes{podKey: "nonsense"}, Assignment{}, ErrBadRequest},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -324,7 +323,7 @@ func TestParsePairs(t *testing.T) {
 	for _, test := range tests {
 		got, err := ParsePairs(test.value)
 		if diff := cmp.Diff(test.want, got); diff != "" || errorText(err) != test.err {
-			t.Errorf("%q: %v, %v", test.value, got, err)
+			t.Errorf("%q is parsed as %v with the error %v, want %v and %q", test.value, got, err, test.want, test.err)
 		}
 	}
 }

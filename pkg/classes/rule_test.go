@@ -60,17 +60,17 @@ func TestTheFirstRuleThatMatchesDecidesTheClassOfAContainerThatRequestsNothing(t
 		want   Assignment
 	}{
 		{"nothing matches", Holder{PodNamespace: "default"}, byDefault},
-		{"namespace, to no class", Holder{PodNamespace: "kube-system"}, byRule("exempt", "")},
+		{"a namespace whose rule assigns no class", Holder{PodNamespace: "kube-system"}, byRule("exempt", "")},
 		{"the second namespace", Holder{PodNamespace: "qos"}, byRule("exempt", "")},
 		{"all labels", Holder{PodLabels: notes{"app": "web", "tier": "front", "x": "y"}}, byRule("labelled", "late")},
 		{"one of two labels", Holder{PodLabels: notes{"app": "web"}}, byDefault},
 		{"a label with another value", Holder{PodLabels: notes{"app": "web", "tier": ""}}, byDefault},
-		{"image", Holder{ImageDigest: digest}, byRule("pinned", "late")},
+		{"the digest of the image", Holder{ImageDigest: digest}, byRule("pinned", "late")},
 		{"both conditions", Holder{PodNamespace: "batch", PodCgroupsPath: "/kubepods/besteffort/podu"}, byRule("both", "first")},
 		{"one of two conditions", Holder{PodNamespace: "batch", PodCgroupsPath: "/kubepods/burstable/podu"}, byDefault},
 		{"a runtime handler that the resource does not serve", Holder{PodNamespace: "kube-system", RuntimeHandler: "kata"},
 			Assignment{Resource: RDTResource, Source: SourceRuntimeHandler}},
-		{"a request", Holder{PodNamespace: "kube-system", PodAnnotations: notes{PodKey: "rdt=gold"}}, Assignment{RDTResource, "gold", SourcePod, PodKey}},
+		{"a request overrides the rules", Holder{PodNamespace: "kube-system", PodAnnotations: notes{PodKey: "rdt=gold"}}, Assignment{RDTResource, "gold", SourcePod, PodKey}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.holder.Container = "main"

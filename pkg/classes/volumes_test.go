@@ -89,6 +89,8 @@ func TestRequestsForVolumesAreRefusedInOneLine(t *testing.T) {
 	}
 }
 
+// TestAVolumeWithAClaimIsListedOnceIfTheClassExists gives the volume /data a PersistentVolumeClaim with a class. The
+// class gold exists, and lead does not. Volumes of the annotation are listed whether or not their class exists.
 func TestAVolumeWithAClaimIsListedOnceIfTheClassExists(t *testing.T) {
 	c := NewCatalog([]Offer{{Resource: Resource{Name: ClaimResource, Scope: VolumeScope, FromClaims: true, Classes: []Class{{Name: "gold"}}}}})
 	for _, test := range []struct{ annotation, class, want string }{

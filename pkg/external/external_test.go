@@ -14,12 +14,12 @@ import (
 func TestAClassFileMustListTheClassesOfAnExternalResource(t *testing.T) {
 	const head = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- name: vendor.example/xyz-qos\n"
 	for _, test := range []struct{ name, text, want string }{
-		{"classes", "  defaultClass: low\n  classes: [{name: high, capacity: 2}, {name: low}]\n  external: {}\n", ""},
-		{"no classes", "  external: {}\n", "a.yaml:5: resources[0].external: has no classes; " +
+		{"a resource with classes", "  defaultClass: low\n  classes: [{name: high, capacity: 2}, {name: low}]\n  external: {}\n", ""},
+		{"a resource without classes", "  external: {}\n", "a.yaml:5: resources[0].external: has no classes; " +
 			"list the resource's classes in its field classes, e.g. classes: [{name: gold, capacity: 2}]"},
-		{"a field", "  classes: [{name: high}]\n  external: {plugin: xyz}\n", "a.yaml:6: resources[0].external.plugin: unknown field; the known fields are enforcerUser"},
-		{"a user", "  classes: [{name: high, capacity: 2}, {name: low}]\n  external: {enforcerUser: 4242}\n", ""},
-		{"no user", "  classes: [{name: high}]\n  external: {enforcerUser: xyz}\n",
+		{"an unknown field", "  classes: [{name: high}]\n  external: {plugin: xyz}\n", "a.yaml:6: resources[0].external.plugin: unknown field; the known fields are enforcerUser"},
+		{"the user ID of the program that enforces the classes", "  classes: [{name: high, capacity: 2}, {name: low}]\n  external: {enforcerUser: 4242}\n", ""},
+		{"a user that is not a number", "  classes: [{name: high}]\n  external: {enforcerUser: xyz}\n",
 			"a.yaml:6: resources[0].external.enforcerUser: is not a user ID; write the number of the user that runs the program, e.g. 4242"},
 		{"a default class with a capacity", "  defaultClass: high\n  classes: [{name: high, capacity: 2}]\n  external: {}\n",
 			`a.yaml:5: resources[0].defaultClass: class "high" has capacity 2, but a default class must be unlimited, because containers without a request are never refused`},

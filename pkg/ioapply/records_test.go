@@ -49,6 +49,9 @@ func begin(r *Records, class string, values iocgroup.Values) Change {
 	return change
 }
 
+// TestCompare compares the values that were applied to a cgroup and those that it has (`live`) with the wanted ones. `change`
+// has the values to write, `lower` the lower limits of another program that stay, and `records` what counts as applied.
+// The plugin yields to lower limits only on sdb.
 func TestCompare(t *testing.T) {
 	ten, seven, five := iocgroup.Value{10}, iocgroup.Value{7}, iocgroup.Value{5}
 	yields := func(s iocgroup.Setting) bool { return s == sdb }

@@ -15,6 +15,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
+// These are lines of mountinfo: of the node's root, of a layer and the root of a container, and of a volume.
 const (
 	rootMount   = "28 1 8:1 / / rw - ext4 /dev/sda1 rw"
 	layerOf     = "99 28 0:50 / %s rw - overlay overlay rw,lowerdir=/l/1:/l/2,upperdir=%s,workdir=/w"
@@ -87,7 +88,7 @@ func TestAliasesAreTheDisksOfTheRuntimeAndOfTheKubelet(t *testing.T) {
 			}(), "rootfs is ignored: the root directories of containers are on zfs: this filesystem has no block device"},
 		{"directories of a disk", "rootfs",
 			mounted(fmt.Sprintf(rootOf, "1", "8:16 /containerd/io.containerd.snapshotter.v1.native/snapshots/1 ", "xfs /dev/sdb")), "sdb (8:16)"},
-		{"nothing", "rootfs", mounted(),
+		{"no mount of a pod, and no usual directory", "rootfs", mounted(),
 			"rootfs is ignored: the directory is unknown: no mount of a running pod shows it, and there is no /var/lib/containerd or /var/lib/containers/storage"},
 		{"tmpfs", "ephemeral", mounted("40 28 0:40 / /var/lib/kubelet rw - tmpfs tmpfs rw", fmt.Sprintf(volumeOf, someKubelet)),
 			"ephemeral is ignored: /var/lib/kubelet/pods is on tmpfs: this filesystem has no block device"},

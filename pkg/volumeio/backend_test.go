@@ -109,7 +109,7 @@ func TestAVolumeThatCannotBeLimitedIsRefused(t *testing.T) {
 		v.mustStart(10, "/data", "any")
 		v.want(podMax, "8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
 	})
-	t.Run("on cgroup v1", func(t *testing.T) {
+	t.Run("no volume can be limited on cgroup v1", func(t *testing.T) {
 		m := disks(simcgroup.NewLegacy())
 		tree, err := cgroup.Detect(m)
 		if err != nil {
@@ -160,7 +160,7 @@ func TestADiskGetsTheLowestOfTheLimitsOfThePodAndItsVolumes(t *testing.T) {
 }
 
 func TestLimitsAreMovedWithTheDiskOfAVolume(t *testing.T) {
-	t.Run("to another disk, and back from a limit that was lost", func(t *testing.T) {
+	t.Run("a volume that has moved to another disk is limited there", func(t *testing.T) {
 		v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw"))
 		v.holdPod()
 		v.mustStart(10, "/data", "silver")
@@ -170,7 +170,7 @@ func TestLimitsAreMovedWithTheDiskOfAVolume(t *testing.T) {
 		v.repair()
 		v.want(podMax, "8:16 "+silverLimits)
 	})
-	t.Run("to new limits of the class, also those of a run before", func(t *testing.T) {
+	t.Run("new limits of the class replace those of a former process", func(t *testing.T) {
 		m := withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw")
 		newVolumes(t, m).mustStart(10, "/data", "silver")
 		v := newVolumes(t, m)
@@ -180,7 +180,7 @@ func TestLimitsAreMovedWithTheDiskOfAVolume(t *testing.T) {
 		v.mustStart(10, "/data", "silver")
 		v.want(podMax, "7:0 rbps=max wbps=max riops=max wiops=100\n")
 	})
-	t.Run("until its process has ended", func(t *testing.T) {
+	t.Run("a volume whose process has ended is not observed", func(t *testing.T) {
 		v := newVolumes(t, withMounts())
 		if _, err := v.volume.Observe(t.Context(), v.hold(12, "/data", "silver"), "silver"); !errors.Is(err, classes.ErrEnded) {
 			t.Errorf("the error is %v, want classes.ErrEnded", err)

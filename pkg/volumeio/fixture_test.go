@@ -116,6 +116,7 @@ func disks(m *simcgroup.Machine) *simcgroup.Machine {
 	return iotest.AddDisks(m)
 }
 
+// mounted is a machine whose root filesystem is on a partition of sda, with more lines of mountinfo.
 func mounted(lines ...string) *simcgroup.Machine {
 	m := disks(simcgroup.New())
 	m.Mount(rootMount)
@@ -180,7 +181,7 @@ func (v *volumes) repair() {
 	}
 }
 
-// withMounts is a machine whose process 10 has mounts.
+// withMounts is a machine whose processes 10 and 11, of two containers, have these mounts.
 func withMounts(lines ...string) *simcgroup.Machine {
 	m := mounted()
 	m.AddFile("/proc/10/mountinfo", strings.Join(lines, "\n")+"\n")

@@ -11,6 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
 )
 
+// TestTheLimitedDiskIsThatOfTheKubeletsMount has a line of the container's mountinfo, the directory in which the kubelet
+// has mounted the volume, and a line of the node's mountinfo.
 func TestTheLimitedDiskIsThatOfTheKubeletsMount(t *testing.T) {
 	const (
 		dir       = "/var/lib/kubelet/pods/1/volumes/kubernetes.io~csi/pv/mount"
@@ -25,7 +27,7 @@ func TestTheLimitedDiskIsThatOfTheKubeletsMount(t *testing.T) {
 		{"a subPath behind a symbolic link", "50 40 8:16 /sub /link/target rw - ext4 /dev/sdb rw", subPath, ofSubPath, "8:16 "},
 		{"the container hides the mount", "50 40 0:9 / /data rw - tmpfs tmpfs rw", dir, onSDB, "8:16 "},
 		{"the container has another disk there", "50 40 7:0 / /data rw - ext4 /dev/loop0 rw", dir, onSDB, "8:16 "},
-		{"the kubelet has unmounted it", "50 40 8:16 / /data rw - ext4 /dev/sdb rw", dir, "", "8:16 "},
+		{"the kubelet has unmounted the volume", "50 40 8:16 / /data rw - ext4 /dev/sdb rw", dir, "", "8:16 "},
 		{"a mount of another pod", "50 40 7:0 / /data rw - ext4 /dev/loop0 rw", dir, ofOther, "7:0 "},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -17,6 +17,7 @@ func (v *volumes) set(limits string) {
 	}
 }
 
+// wantLower checks that a volume has its class, and the lower limits of another program that are reported.
 func (v *volumes) wantLower(class, foreign string) {
 	v.t.Helper()
 	seen, err := v.volume.Observe(v.t.Context(), v.hold(10, "/data", class), class)
@@ -33,14 +34,14 @@ func TestALowerLimitOfAnotherProgramIsKept(t *testing.T) {
 		return v
 	}
 
-	t.Run("which it has set before the container", func(t *testing.T) {
+	t.Run("if it was set before the container started", func(t *testing.T) {
 		v := newPod(t)
 		v.set("8:16 rbps=1234 wbps=max riops=77 wiops=max\n")
 		v.mustStart(10, "/data", "silver")
 		v.want(podMax, "8:16 rbps=1234 wbps=5000000 riops=77 wiops=max\n")
 		v.wantLower("silver", "lower limits on 8:16 rbps=1234 riops=77")
 	})
-	t.Run("also when the class changes, and after the volume has ended", func(t *testing.T) {
+	t.Run("when the class changes, and after the volume has ended", func(t *testing.T) {
 		v := newPod(t)
 		v.mustStart(10, "/data", "silver")
 		v.wantLower("silver", "")
@@ -53,7 +54,7 @@ func TestALowerLimitOfAnotherProgramIsKept(t *testing.T) {
 		v.repair()
 		v.want(podMax, "8:16 rbps=max wbps=1234 riops=max wiops=max\n")
 	})
-	t.Run("but not a higher one", func(t *testing.T) {
+	t.Run("but a higher limit is not kept", func(t *testing.T) {
 		v := newPod(t)
 		v.mustStart(10, "/data", "silver")
 		v.set("8:16 rbps=30000000\n")
@@ -61,7 +62,7 @@ func TestALowerLimitOfAnotherProgramIsKept(t *testing.T) {
 		v.mustStart(10, "/data", "silver")
 		v.want(podMax, "8:16 "+silverLimits)
 	})
-	t.Run("until it removes the limit", func(t *testing.T) {
+	t.Run("until the program removes it", func(t *testing.T) {
 		v := newPod(t)
 		v.set("8:16 rbps=1234\n")
 		v.mustStart(10, "/data", "silver")

@@ -12,7 +12,7 @@ import (
 )
 
 // TestLimitsOfAFormerProcessAreRemoved restarts the plugin. While it does not run, the class changes and the container with the class
-// ends.
+// ends. Without records, the limits may be those of another program, so they stay.
 func TestLimitsOfAFormerProcessAreRemoved(t *testing.T) {
 	const left = "8:16 rbps=3000000 wbps=max riops=max wiops=max\n"
 	for _, test := range []struct {
