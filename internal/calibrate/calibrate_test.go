@@ -21,11 +21,11 @@ type fakeDisk struct {
 	size     int64
 	iops     float64
 	bps      float64
-	mu       sync.Mutex
-	free     time.Time
-	written  int64
-	highest  int64
-	failures int
+	mu       sync.Mutex // guards the fields up to failures
+	free     time.Time  // when the disk has finished all requests
+	written  int64      // the number of writes
+	highest  int64      // the end of the last byte that was used
+	failures int        // the number of requests that fail
 	// busy is the factor by which the disk is slower for two seconds of each four.
 	busy float64
 }
@@ -68,10 +68,17 @@ func (d *fakeDisk) WriteAt(data []byte, offset int64) (int, error) {
 	return len(data), d.request(len(data), offset)
 }
 
+// These are the values of boolean parameters: whether a disk has rotation, and whether writes are measured.
+const (
+	ssd, hdd              = false, true
+	readsOnly, withWrites = false, true
+)
+
 func options(write bool) Options {
 	return Options{Duration: 10 * time.Second, Depth: 16, Write: write, Progress: func(Progress) {}}
 }
 
+// within checks that a number differs from the wanted one by at most a part of it.
 func within(t *testing.T, what string, got, want uint64, part float64) {
 	t.Helper()
 	if math.Abs(float64(got)-float64(want)) > part*float64(want) {
@@ -82,7 +89,7 @@ func within(t *testing.T, what string, got, want uint64, part float64) {
 func TestTheModelAndTheTargetsComeFromTheSpeedOfTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20}
-		got, err := measure(t.Context(), disk, disk.size, false, options(true))
+		got, err := measure(t.Context(), disk, disk.size, ssd, options(withWrites))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +110,7 @@ func TestTheModelAndTheTargetsComeFromTheSpeedOfTheDisk(t *testing.T) {
 func TestWithoutWriteNothingIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20}
-		got, err := measure(t.Context(), disk, disk.size, true, options(false))
+		got, err := measure(t.Context(), disk, disk.size, hdd, options(readsOnly))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +127,7 @@ func TestReadsStayInTheWrittenPartOfADiskWithoutRotation(t *testing.T) {
 	for _, rotational := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			disk := &fakeDisk{size: 4 << 30, iops: 400, bps: 16 << 20}
-			if _, err := measure(t.Context(), disk, disk.size, rotational, options(true)); err != nil {
+			if _, err := measure(t.Context(), disk, disk.size, rotational, options(withWrites)); err != nil {
 				t.Fatal(err)
 			}
 			if used := disk.highest > 200<<20; used != rotational { // 16 MiB/s for 10 s are 160 MiB
@@ -134,13 +141,13 @@ func TestAnInterruptedCalibrationReturnsItsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20}
-		o := options(false)
+		o := options(readsOnly)
 		o.Progress = func(p Progress) {
 			if p.Step == 2 {
 				cancel()
 			}
 		}
-		if _, err := measure(ctx, disk, disk.size, false, o); !errors.Is(err, context.Canceled) {
+		if _, err := measure(ctx, disk, disk.size, ssd, o); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -150,7 +157,7 @@ func TestAnErrorOfTheDiskEndsTheCalibration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20, failures: 1}
-		_, err := measure(t.Context(), disk, disk.size, false, options(false))
+		_, err := measure(t.Context(), disk, disk.size, ssd, options(readsOnly))
 		if !errors.Is(err, io.ErrUnexpectedEOF) || time.Since(begin) > 5*time.Second {
 			t.Errorf("got %v after %s", err, time.Since(begin))
 		}
@@ -161,7 +168,7 @@ func TestAnErrorOfTheDiskEndsTheCalibration(t *testing.T) {
 func TestTheProgressHasTheStepsAndTheTimeLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20}
-		o := options(false)
+		o := options(readsOnly)
 		var first, last Progress
 		o.Progress = func(p Progress) {
 			if first.Name == "" {
@@ -169,7 +176,7 @@ func TestTheProgressHasTheStepsAndTheTimeLeft(t *testing.T) {
 			}
 			last = p
 		}
-		if _, err := measure(t.Context(), disk, disk.size, false, o); err != nil {
+		if _, err := measure(t.Context(), disk, disk.size, ssd, o); err != nil {
 			t.Fatal(err)
 		}
 		if first.Left != 39500*time.Millisecond || first.Step != 1 || first.Steps != 4 || last.Left != 0 || !last.Done || last.Step != 4 {
@@ -178,6 +185,8 @@ func TestTheProgressHasTheStepsAndTheTimeLeft(t *testing.T) {
 	})
 }
 
+// TestTheSpeedDoesNotCountTheBeginningAndPauses has a disk that does 1000 requests in the first seconds, and then 100 in
+// each.
 func TestTheSpeedDoesNotCountTheBeginningAndPauses(t *testing.T) {
 	counts := []count{{time.Second, 1000}, {2 * time.Second, 2000}, {3 * time.Second, 2100}}
 	for at := 4; at <= 20; at++ {
@@ -201,7 +210,7 @@ func TestACalibrationWarnsIfABusyDiskVariesAndFailsIfItVariesMuch(t *testing.T) 
 	run := func(t *testing.T, busy float64, check func(Result, error)) {
 		synctest.Test(t, func(t *testing.T) {
 			disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 128 << 20, busy: busy}
-			check(measure(t.Context(), disk, disk.size, false, options(false)))
+			check(measure(t.Context(), disk, disk.size, ssd, options(readsOnly)))
 		})
 	}
 

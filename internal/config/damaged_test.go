@@ -19,6 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
 
+// wideOf returns a text in UTF-16 with a byte order mark.
 func wideOf(text string) string {
 	wide := []byte{0xff, 0xfe}
 	for _, unit := range utf16.Encode([]rune(text)) {

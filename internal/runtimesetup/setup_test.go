@@ -57,7 +57,8 @@ func (r fakeRuntime) Status(_ context.Context, request *runtimeapi.StatusRequest
 	return &runtimeapi.StatusResponse{Info: r.info}, nil
 }
 
-// host makes a root directory with the sockets and files of a runtime. The runtime answers over CRI.
+// host makes a root directory with the sockets and files of a runtime. The runtime answers over CRI. It has the socket of
+// NRI if `nri` is true.
 func host(t *testing.T, r fakeRuntime, nri bool, files map[string]string) Options {
 	t.Helper()
 	root := t.TempDir()
@@ -178,8 +179,8 @@ func TestCheckReportsWhetherTheOCIRuntimeSetsRDTGroupsAndLimitsOfDisks(t *testin
 			"the plugin moves containers before their first instruction"},
 		{"a runc that does not report RDT", `{"annotations":{"org.opencontainers.runc.version":"1.1.12"}}`, "problem: the OCI runtime runc 1.1.12 (PROGRAM) writes"},
 		{"a runc of a distribution", `{"annotations":{"org.opencontainers.runc.version":"1.3.4+ds1"}}`, "ok: the OCI runtime runc 1.3.4+ds1 (PROGRAM)"},
-		{"another one", `{"ociVersionMin":"1.0.0","linux":{"intelRdt":{"enabled":true}}}`, "(this requires runc 1.2 or later, or crun 1.18 or later): PROGRAM reports no version of runc or crun"},
-		{"no document", "crun 1", "PROGRAM features: invalid character 'c'"},
+		{"another OCI runtime", `{"ociVersionMin":"1.0.0","linux":{"intelRdt":{"enabled":true}}}`, "(this requires runc 1.2 or later, or crun 1.18 or later): PROGRAM reports no version of runc or crun"},
+		{"an output that is not JSON", "crun 1", "PROGRAM features: invalid character 'c'"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			program := filepath.Join(t.TempDir(), "oci")
@@ -210,7 +211,7 @@ func TestAnOCIRuntimeThatFailsIsUnknown(t *testing.T) {
 		_, err := Features(t.Context(), program)
 		got := ociRuntime(t.Context(), Options{Features: Features}, runtime{name: "containerd", oci: program})
 		if err == nil || got.Level != Unknown || !strings.Contains(got.Text, want) {
-			t.Errorf("%v, %s", err, got)
+			t.Errorf("the error is %v, and the finding %s, want unknown with %q", err, got, want)
 		}
 	}
 }
@@ -227,14 +228,14 @@ func TestCheckReportsTheSetupOfTheRuntime(t *testing.T) {
 		want    string
 	}{
 		{"an old containerd", containerdOf("v2.2.0"), true, nil, "warning: NRI of containerd v2.2.0 cannot set RDT groups"},
-		{"the first containerd that can", containerdOf("2.2.1"), true, nil, "ok: NRI of containerd 2.2.1 can set RDT groups"},
+		{"the first containerd whose NRI can set RDT groups", containerdOf("2.2.1"), true, nil, "ok: NRI of containerd 2.2.1 can set RDT groups"},
 		{"a containerd of a distribution", containerdOf("1.7.27-0ubuntu1~24.04.1"), true, nil, "warning: NRI of containerd 1.7.27"},
 		{"a containerd without a version", containerdOf("unknown"), true, nil, "unknown: whether the NRI of containerd unknown can set RDT groups"},
 		{"an old CRI-O", fakeRuntime{name: "cri-o", version: "1.34.2"}, true, nil, "warning: NRI of CRI-O 1.34.2 cannot set RDT groups"},
-		{"the first CRI-O that can", crioReports("1.35.0", "", ""), true, nil, "ok: NRI of CRI-O 1.35.0 can set RDT groups"},
+		{"the first CRI-O whose NRI can set RDT groups", crioReports("1.35.0", "", ""), true, nil, "ok: NRI of CRI-O 1.35.0 can set RDT groups"},
 		{"another runtime", fakeRuntime{name: "other", version: "9"}, true, nil, "unknown: whether other has an RDT configuration of its own"},
-		{"no NRI socket", containerdOf("v2.4.2"), false, nil, "problem: NRI is off, or its socket is not /run/nri.sock; set disable = false"},
-		{"no NRI socket of CRI-O", fakeRuntime{name: "cri-o", version: "1.36.0"}, false, nil, "set enable_nri = true under [crio.nri]"},
+		{"a containerd without the NRI socket", containerdOf("v2.4.2"), false, nil, "problem: NRI is off, or its socket is not /run/nri.sock; set disable = false"},
+		{"a CRI-O without the NRI socket", fakeRuntime{name: "cri-o", version: "1.36.0"}, false, nil, "set enable_nri = true under [crio.nri]"},
 		{"no configuration where it usually is", containerdOf("v2.4.2"), true, nil, "unknown: whether containerd has an RDT configuration of its own: there is no " + main},
 		{"an RDT configuration", containerdOf("v2.4.2"), true, map[string]string{main: "\n  rdt_config_file = \"/etc/rdt.yaml\"\n"}, "problem: containerd has an RDT configuration of its own (rdt_config_file in " + main + ":2)"},
 		{"a block I/O configuration", containerdOf("v2.4.2"), true, map[string]string{main: "blockio_config_file = '/etc/b.yaml'"}, "warning: containerd has a block I/O configuration of its own (blockio_config_file in " + main + ":1)"},

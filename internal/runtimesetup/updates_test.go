@@ -10,6 +10,8 @@ import (
 	"testing"
 )
 
+// TestUpdatesAreRequestedOnlyFromRuntimesThatAreKnownNotToHang: containerd does not hang with NRI 0.12.1 or later, which
+// containerd 2.4.0 has.
 func TestUpdatesAreRequestedOnlyFromRuntimesThatAreKnownNotToHang(t *testing.T) {
 	for _, test := range []struct {
 		name, version, nri string
@@ -31,7 +33,7 @@ func TestUpdatesAreRequestedOnlyFromRuntimesThatAreKnownNotToHang(t *testing.T) 
 		{"other", "9", "v0.13.0", false},
 	} {
 		if reason := NoUpdates(test.name, test.version, test.nri); (reason == "") != test.updates {
-			t.Errorf("%s %q with NRI %q: %q", test.name, test.version, test.nri, reason)
+			t.Errorf("%s %q with NRI %q: the reason for no updates is %q, want updates: %t", test.name, test.version, test.nri, reason, test.updates)
 		}
 	}
 }

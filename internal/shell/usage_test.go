@@ -63,16 +63,16 @@ func TestUsagePrints(t *testing.T) {
 		view          shell.UsageView
 		want          string
 	}{
-		{"nothing", usageAt(0, nil), usageAt(1, nil), shell.UsageView{}, `
+		{"that nothing is measured", usageAt(0, nil), usageAt(1, nil), shell.UsageView{}, `
 Nothing is measured on this node: no resource is available, or the machine cannot measure usage.
 `},
-		{"classes by name", before, after, shell.UsageView{}, `
+		{"classes in the order of their names", before, after, shell.UsageView{}, `
 RESOURCE    CLASS             PART  CACHE  MEMORY/s
 k8s.io/rdt  <system default>  0     1000   -
 k8s.io/rdt  bronze            0     3.0Mi  477Mi
 k8s.io/rdt  gold              0     30Mi   2.0Gi
 `},
-		{"the largest first, and what is new without a rate", before, after, shell.UsageView{Containers: true, SortBy: "memory"}, `
+		{"the largest memory bandwidth first, and a new container without a rate", before, after, shell.UsageView{Containers: true, SortBy: "memory"}, `
 RESOURCE    CLASS             PART  CACHE  MEMORY/s
 k8s.io/rdt  gold              0     30Mi   2.0Gi
 k8s.io/rdt  bronze            0     3.0Mi  477Mi
@@ -102,7 +102,7 @@ k8s.io/rdt  gold   0          4.0Mi  -      -
 RESOURCE    CLASS  PART  OBSERVED
 k8s.io/rdt  gold   0     50%
 `},
-		{"measures of another resource",
+		{"measures of a resource that the program does not know",
 			usageAt(0, []*qosv1alpha1.ClassUsage{usedByClass("example.com/net", "fast", measurement("sent_bytes_total", "eth0", 0), measurement("flows", "eth0", 7))}),
 			usageAt(1, []*qosv1alpha1.ClassUsage{usedByClass("example.com/net", "fast", measurement("sent_bytes_total", "eth0", 2048), measurement("flows", "eth0", 7))}),
 			shell.UsageView{}, `
