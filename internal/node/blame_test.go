@@ -86,7 +86,7 @@ type blamed struct {
 
 func newBlamed(t *testing.T, files string) *blamed {
 	t.Helper()
-	m := newBlockIOMachine(t, false, "first").machine
+	m := newBlockIOMachine(t, cgroupV2, "first").machine
 	b := &blamed{machine: m, host: pressing{m.host, map[string]time.Duration{}, map[string]int{}}}
 	b.fixture.restart(t, func(o *node.Options) {
 		o.HistoryInterval, o.Counters = historyInterval, history.NewCounters(b.host, treeOf(t, b.host))

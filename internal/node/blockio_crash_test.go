@@ -37,6 +37,9 @@ type blockioMachine struct {
 	legacy bool // cgroup v1
 }
 
+// These are values of the parameter `legacy` of newBlockIOMachine.
+const cgroupV2, cgroupV1 = false, true
+
 // newBlockIOMachine returns a machine on which a container runs in the given class.
 func newBlockIOMachine(t *testing.T, legacy bool, class string) *blockioMachine {
 	t.Helper()
@@ -111,13 +114,13 @@ func (f *blockioMachine) files(t *testing.T) map[string]string {
 func TestACrashDuringAnUpdateLeavesNoValuesOfOtherClasses(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		legacy  bool // cgroup v1
-		updates []string
+		legacy  bool
+		updates []string // the container is created in class first
 	}{
-		{"the second update with cgroup v2", false, []string{"second", "third"}},
-		{"the first update", true, []string{"third"}},
-		{"the second update, to the system default", true, []string{"second", ""}},
-		{"the second update, back to the class of its creation", true, []string{"second", "first"}},
+		{"the second update with cgroup v2", cgroupV2, []string{"second", "third"}},
+		{"the first update", cgroupV1, []string{"third"}},
+		{"the second update, to the system default", cgroupV1, []string{"second", ""}},
+		{"the second update, back to the class of its creation", cgroupV1, []string{"second", "first"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			want := newBlockIOMachine(t, test.legacy, test.updates[len(test.updates)-1]).files(t)
@@ -147,13 +150,13 @@ resources:
 // TestAfterACrashAndAChangeOfClassesNoFormerValueStays kills the plugin at every step of an update by the runtime, and changes the class
 // files before the next process starts.
 func TestAfterACrashAndAChangeOfClassesNoFormerValueStays(t *testing.T) {
-	changed := newBlockIOMachine(t, false, "second")
+	changed := newBlockIOMachine(t, cgroupV2, "second")
 	changed.text = changedFiles
 	changed.recover(t)
 	want := changed.files(t)
 
 	for n, died := 1, true; died; n++ {
-		f := newBlockIOMachine(t, false, "first")
+		f := newBlockIOMachine(t, cgroupV2, "first")
 		*f.killer = killer{at: n}
 		died = !f.killer.survives(func() {
 			if err := f.Update(t.Context(), ownerA, map[string]string{"blockio": "second"}); err != nil {
@@ -171,7 +174,7 @@ func TestAfterACrashAndAChangeOfClassesNoFormerValueStays(t *testing.T) {
 
 // TestTheValuesOfTheCreationAreReplacedIfTheClassChangesBeforeTheStart: only the runtime has written the former values.
 func TestTheValuesOfTheCreationAreReplacedIfTheClassChangesBeforeTheStart(t *testing.T) {
-	f := newBlockIOMachine(t, false, "second")
+	f := newBlockIOMachine(t, cgroupV2, "second")
 	const path = "/kubepods/poduid-a/c2"
 	f.host.Cgroups().AddCgroup(path)
 	f.ctr.ID, f.ctr.CgroupsPath = "c2", path
@@ -187,9 +190,10 @@ func TestTheValuesOfTheCreationAreReplacedIfTheClassChangesBeforeTheStart(t *tes
 	}
 }
 
-// TestALimitThatAnotherProgramSetAfterAnUpdateStays: the runtime does not store the limit of the former class any more.
+// TestALimitThatAnotherProgramSetAfterAnUpdateStays changes a container from class first, which limits the disk 8:0, to
+// second, which does not. Another program then limits this disk. The next update removes only the values of class second.
 func TestALimitThatAnotherProgramSetAfterAnUpdateStays(t *testing.T) {
-	f := newBlockIOMachine(t, false, "first")
+	f := newBlockIOMachine(t, cgroupV2, "first")
 	for _, class := range []string{"second", ""} {
 		if err := f.Update(t.Context(), ownerA, map[string]string{"blockio": class}); err != nil {
 			t.Fatal(err)

@@ -46,12 +46,15 @@ func (f *fixture) inUse(class string) int { return nodetest.InUse(f.Status(), ca
 // TestNoOtherContainerGetsAClassThatAChangeMayReturnTo requests class gold, which has a capacity of 1, for a second
 // container, while a change moves the only container in gold to class silver.
 func TestNoOtherContainerGetsAClassThatAChangeMayReturnTo(t *testing.T) {
-	for name, synchronize := range map[string]bool{"": false, "and the runtime reconnects during the change": true} {
+	for name, synchronize := range map[string]bool{
+		"the runtime stays connected": false, "the runtime reconnects during the change": true,
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			a := pod("a", requesting(cache+"=gold"))
 			c := f.mustRun(t, a, container("c-a"))
-			err := f.during(t, true, func() {
+			const refused = true
+			err := f.during(t, refused, func() {
 				if synchronize {
 					f.Synchronize([]classes.Holder{a}, []state.Existing{running(a, c)})
 				}
@@ -76,7 +79,8 @@ func TestNoOtherContainerGetsAClassThatAChangeMayReturnTo(t *testing.T) {
 func TestASuccessfulChangeFreesTheSlotOfTheClassBefore(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting(cache+"=gold")), container("c-a"))
-	if err := f.during(t, false, func() {}); err != nil {
+	const refused = false
+	if err := f.during(t, refused, func() {}); err != nil {
 		t.Fatal(err)
 	}
 	f.mustRun(t, pod("b", requesting(cache+"=gold")), container("c-b"))
@@ -127,13 +131,15 @@ func TestVolumesThatWereCreatedWithoutThePluginStayWithinTheCapacity(t *testing.
 		}
 	}
 
-	f.Stop("c1")
+	f.Stop("c1") // another container gets the slot
 	f.Reconcile(t.Context())
 	if used, refused := nodetest.InUse(f.Status(), volumeIO, "rare"), f.Refused(); used != 1 || len(refused) != 1 {
 		t.Errorf("after the first container ended, %d slots of rare are in use, and %d volumes are refused; want 1 and 1", used, len(refused))
 	}
 }
 
+// TestAVolumeKeepsItsClassWhenThePluginRestarts uses class rare, which has one slot. After the restart, the runtime lists
+// another container that requests the class, before the one that has it.
 func TestAVolumeKeepsItsClassWhenThePluginRestarts(t *testing.T) {
 	f, volumes := newVolumeFixture(t)
 	f.Synchronize(nil, nil)

@@ -41,7 +41,7 @@ func TestAConfigurationThatFailsHalfWayIsRolledBack(t *testing.T) {
 	if err := f.configure(t, other); err == nil {
 		t.Fatal("no error")
 	}
-	live, applied := f.backends[cache].Live()
+	live, applied := f.backends[cache].Live() // applied by newFixture, by this configuration, and by the rollback
 	if strings.Join(live, " ") != "gold silver bronze" || applied != 3 {
 		t.Errorf("classes %v are live after %d calls of Apply, want the former ones after 3", live, applied)
 	}

@@ -18,8 +18,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestAHundredContainersShareFewRMIDsAndCounters starts 100 containers on a CPU with 12 RMIDs and 8 counters of memory bandwidth. Each
-// starts, and each without an RMID or a counter is named with the reason. Then it configures 8 more classes.
+// TestAHundredContainersShareFewRMIDsAndCounters starts 100 containers on a CPU with 12 RMIDs and 8 counters of memory
+// bandwidth. All of them start, and the usage has the reason for each container without an RMID or a counter. Then the test
+// configures 8 more classes, which get the RMIDs of the containers.
 func TestAHundredContainersShareFewRMIDsAndCounters(t *testing.T) {
 	spec := resctrl.AMDSpec()
 	spec.L2, spec.TelemetryRMIDs, spec.Counters, spec.RMIDs = nil, 12, 8, 256
@@ -47,8 +48,8 @@ func TestAHundredContainersShareFewRMIDsAndCounters(t *testing.T) {
 	f.wantNamed(t, map[string]int{"NoFreeRMID": 100})
 }
 
-// wantNamed compares how many containers have a reason why they are not monitored. The key "" has those that have values of memory
-// bandwidth, and no reason.
+// wantNamed compares the numbers of containers, by the reason why they are not monitored. The key "" has those with values of
+// memory bandwidth, and without a reason.
 func (f *machine) wantNamed(t *testing.T, want map[string]int) {
 	t.Helper()
 	sample, err := f.Usage(t.Context())

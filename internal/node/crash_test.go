@@ -150,7 +150,7 @@ func TestTheNextProcessRecoversFromACrashAtAnyStep(t *testing.T) {
 	before := []string{"bronze/default", "slow/pod", "low"}
 	half := []string{"gold/update", "/update", "low"} // the container's update was made, and the pod's was not
 	after := []string{"gold/update", "/update", "high"}
-	fast := []string{"gold/update", "fast/update", "low"}
+	fast := []string{"gold/update", "fast/update", "low"} // the next process completes the update, because the kernel accepts it then
 	silver := []string{"silver/default", "slow/pod", "low"}
 	for _, test := range []struct {
 		name string

@@ -201,9 +201,9 @@ func TestUsageOfAPodBeforeTheFirstReadingAfterARestartIsNotCounted(t *testing.T)
 	})
 }
 
-// TestANewContainerOfAnOldPodIsNotCountedForOthers restarts the plugin while the container "two" runs. The usage of "two"
-// before its first reading is not counted.
-func TestANewContainerOfAnOldPodIsNotCountedForOthers(t *testing.T) {
+// TestUsageOfAnOldContainerIsNotCountedForANewContainerOfItsPod restarts the plugin while the container "two" runs, and then
+// starts "one". The usage of "two" before its first reading is not counted.
+func TestUsageOfAnOldContainerIsNotCountedForANewContainerOfItsPod(t *testing.T) {
 	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
 		two := f.starts(t, "two")
 		f.restart(t)

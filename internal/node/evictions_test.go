@@ -49,6 +49,8 @@ func (f *fixture) wantEvicted(t *testing.T, when string, want ...string) {
 	}
 }
 
+// TestHoldersThatRequestedARemovedClassAreEvictionTargets changes the class files. A holder becomes a target only if it
+// requested the removed class itself, and if the class file has onClassRemoved: evict.
 func TestHoldersThatRequestedARemovedClassAreEvictionTargets(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, evicting)
@@ -149,16 +151,21 @@ func TestARestartKeepsEvictionsOfClasses(t *testing.T) {
 	f.wantEvicted(t, "the class was removed while the plugin was away", "a main test.example/cache gold")
 }
 
+// TestWithoutAnyClassFileThereAreNoEvictions removes all class files. As a comparison, it then has a class file without
+// resources, for which the container is evicted.
 func TestWithoutAnyClassFileThereAreNoEvictions(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, strings.ReplaceAll(files, "  defaultClass: bronze", "  onClassRemoved: evict"))
 	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c-a"))
-	for _, names := range [][]string{nil, {"a.yaml"}} {
-		if err := f.Configure(t.Context(), classes.FileSet{Config: &classes.Config{}, Files: names}); err != nil {
+	for _, test := range []struct {
+		files   []string
+		targets int
+	}{{nil, 0}, {[]string{"a.yaml"}, 1}} {
+		if err := f.Configure(t.Context(), classes.FileSet{Config: &classes.Config{}, Files: test.files}); err != nil {
 			t.Fatal(err)
 		}
-		if got := f.Evictions(); len(got) != len(names) {
-			t.Errorf("with the files %q: %v", names, got)
+		if got := f.Evictions(); len(got) != test.targets {
+			t.Errorf("with the files %q, the eviction targets are %v, want %d", test.files, got, test.targets)
 		}
 	}
 }

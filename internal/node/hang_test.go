@@ -110,7 +110,7 @@ func TestThreadsOfOtherContainersAreMovedWhileOneMoveHangs(t *testing.T) {
 		if f.backends[cache].HasStray("c-b") {
 			t.Error("the threads of another container were not moved")
 		}
-		f.wantBlocked(t, 2, "move threads to class \"silver\" of test.example/cache")
+		f.wantBlocked(t, 2, "move threads to class \"silver\" of test.example/cache") // the call for both containers, and then the one for c-a
 		released()
 		f.wantBlocked(t, 0, "")
 	})

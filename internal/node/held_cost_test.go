@@ -36,7 +36,7 @@ func cpuTime(t *testing.T) time.Duration {
 // of block I/O that it uses. It logs the CPU time with the simulated kernel, which reads about as fast as Linux.
 func TestJudging500ContainersTakesLittleMemory(t *testing.T) {
 	const containers, rounds, most = 500, 8, 12 << 20
-	f := newBlockIOMachine(t, false, "first")
+	f := newBlockIOMachine(t, cgroupV2, "first")
 	now := time.Now()
 	f.fixture.restart(t, func(o *node.Options) { o.Now = func() time.Time { return now } })
 	f.mustConfigure(t, f.text)

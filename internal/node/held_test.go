@@ -62,9 +62,11 @@ func wantHeld(t *testing.T, c classes.Condition, reason string, texts ...string)
 }
 
 // TestANodeJudgesALimitOfBlockIO uses less than the limit, then as much as it allows, and then four times as much,
-// because another program has removed the limit. Class first allows 50 writes per second and 1 MB/s of reads.
+// because another program has removed the limit. Class first allows 50 writes per second and 1 MB/s of reads. A message
+// stays while its figure changes by at most a quarter, so it ends at 3.25 MB/s, the mean of one interval with 1 MB/s and three
+// with 4 MB/s.
 func TestANodeJudgesALimitOfBlockIO(t *testing.T) {
-	for name, legacy := range map[string]bool{"cgroup v2": false, "cgroup v1": true} {
+	for name, legacy := range map[string]bool{"cgroup v2": cgroupV2, "cgroup v1": cgroupV1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newBlockIOMachine(t, legacy, "first").machine
@@ -98,7 +100,7 @@ func TestANodeJudgesALimitOfBlockIO(t *testing.T) {
 // never be LimitNotHeld.
 func TestADayWithinTheLimitsIsNeverLimitNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newBlockIOMachine(t, false, "first").machine
+		m := newBlockIOMachine(t, cgroupV2, "first").machine
 		draws := rand.New(rand.NewPCG(1, 2))
 		type limit struct {
 			disk string
@@ -144,10 +146,12 @@ resources:
   rdt: {partitions: {all: {l3Allocation: "100%%", mbAllocation: [%[1]s], classes: {half: {l3Allocation: "50%%", mbAllocation: [%[2]s]}}}}}
 `
 
-// dimm is a table of the firmware with one module of DDR4-3200, which transfers 25.6 GB/s.
+// dimm is a table of the firmware (SMBIOS) with one module of DDR4-3200, which transfers 25.6 GB/s. The type 0x11 is a memory
+// device, 0x40 is its width in bits, 0x4000 its size in MB, and 0x0c80 its speed, 3200.
 const dimm = "\x11\x17\x00\x00" + "\x00\x00\x00\x00\x00\x00" + "\x40\x00" + "\x00\x40" + "\x00\x00\x00\x00\x00\x00\x00" + "\x80\x0c" + "\x00\x00"
 
-// TestANodeJudgesSharesOfCachesAndBandwidth lets the class use a part of its limits, and then more than its limits.
+// TestANodeJudgesSharesOfCachesAndBandwidth lets the class use half of its limits, and then more than its limits. The machine
+// has two caches, and each of them has half of the bandwidth of the memory.
 func TestANodeJudgesSharesOfCachesAndBandwidth(t *testing.T) {
 	for _, test := range []struct {
 		name, options, all, half string
@@ -292,7 +296,7 @@ func (priorities) IOPriority(int) (int, error) { return 0, nil }
 
 // TestWithoutAnIntervalNothingIsJudged checks that no class has the condition, and that nothing is read.
 func TestWithoutAnIntervalNothingIsJudged(t *testing.T) {
-	m := newBlockIOMachine(t, false, "first").machine
+	m := newBlockIOMachine(t, cgroupV2, "first").machine
 	m.fixture.restart(t, func(o *node.Options) { o.HeldInterval = 0 })
 	m.mustConfigure(t, m.text)
 	if err := m.JudgeHeld(t.Context()); err != nil {

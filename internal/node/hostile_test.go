@@ -128,8 +128,8 @@ func TestNoRequestChangesAnythingOutsideTheGroupsOfClasses(t *testing.T) {
 			}
 
 			c := container("c1")
-			for _, key := range []string{"allocated.qos.noderesource.dev/rdt.x", "io.kubernetes.cri.rdt-class"} {
-				c.ContainerAnnotations = map[string]string{key: strings.TrimPrefix("rdt="+name, map[bool]string{true: "rdt="}[strings.HasPrefix(key, "io.")])}
+			for key, value := range map[string]string{"allocated.qos.noderesource.dev/rdt.x": "rdt=" + name, "io.kubernetes.cri.rdt-class": name} {
+				c.ContainerAnnotations = map[string]string{key: value}
 				if _, _, err := g.CreateContainer(in(pod("a", nil), c)); err == nil {
 					g.Stop("c1")
 					t.Errorf("%s: the request was admitted", key)
@@ -216,27 +216,27 @@ func marshal(t *testing.T, value any) string {
 	return string(data)
 }
 
-// TestLargeAnnotationsAreNotKept uses pods that the API server would refuse. A runtime without a kubelet may still run
-// them.
+// TestLargeAnnotationsAreNotKept measures the memory that 60 pods with annotations of 1 MiB take. The API server would refuse
+// these pods, but a runtime without a kubelet may still run them.
 func TestLargeAnnotationsAreNotKept(t *testing.T) {
 	const size, pods, most = 1 << 20, 60, 2 << 20
 	for _, test := range []struct {
 		name  string
 		notes func(large string) map[string]string
 	}{
-		{"of others", func(large string) map[string]string {
+		{"an annotation of another program", func(large string) map[string]string {
 			return map[string]string{"other.example/x": large, "qos.noderesource.dev/pod": "test.example/disk=slow"}
 		}},
-		{"of ours, with a class in them", func(large string) map[string]string {
+		{"spaces before a request", func(large string) map[string]string {
 			return map[string]string{"qos.noderesource.dev/pod": strings.Repeat(" ", len(large)) + "test.example/disk=slow"}
 		}},
-		{"of ours, of one name", func(large string) map[string]string {
+		{"a request with a long class name", func(large string) map[string]string {
 			return map[string]string{"qos.noderesource.dev/pod": "test.example/disk=" + large}
 		}},
-		{"of ours, of many pairs", func(large string) map[string]string {
+		{"a request with many pairs", func(large string) map[string]string {
 			return map[string]string{"qos.noderesource.dev/pod": strings.Repeat("test.example/disk=slow,", len(large)/23)}
 		}},
-		{"of a key", func(large string) map[string]string {
+		{"a long key", func(large string) map[string]string {
 			return map[string]string{"container.qos.noderesource.dev/" + large: "test.example/disk=slow"}
 		}},
 	} {

@@ -11,8 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// TestAReplacedContainerKeepsNoClass uses a container that replaces another one of the same name, and then leaves their class. The class is
-// removed, and nothing may keep it until the end of the pod.
+// TestAReplacedContainerKeepsNoClass replaces a container in class gold by another one of the same name, and changes the new
+// one to silver. If gold is then removed from the class files, the replaced container must not count as a user of gold.
 func TestAReplacedContainerKeepsNoClass(t *testing.T) {
 	p := pod("a", requesting("test.example/cache=gold"))
 	for name, replace := range map[string]func(*testing.T, *fixture){

@@ -31,6 +31,7 @@ func TestARuntimeThatHangsIsCalledForOneContainerOnly(t *testing.T) {
 	}
 }
 
+// TestAnUnknownStartTimeDoesNotEndAContainer changes the start time of a container's process. The start time 0 is unknown.
 func TestAnUnknownStartTimeDoesNotEndAContainer(t *testing.T) {
 	f := newFixture(t)
 	at := uint64(500)
@@ -70,7 +71,7 @@ func TestDriftOfARemovedResourceIsRepairedAfterAFailedRepair(t *testing.T) {
 // TestOtherClassesAreRestoredAlthoughOneCannotBeRestored loses all classes of a container. One of them can no longer be
 // enforced, e.g. because another program has removed its resctrl group while the class drained.
 func TestOtherClassesAreRestoredAlthoughOneCannotBeRestored(t *testing.T) {
-	for _, broken := range []string{cache, disk} {
+	for broken, other := range map[string]string{cache: disk, disk: cache} {
 		f := newFixture(t)
 		f.mustRun(t, pod("a", requesting("test.example/cache=gold,test.example/disk=slow")), container("c-a"))
 		for _, backend := range f.backends {
@@ -84,7 +85,7 @@ func TestOtherClassesAreRestoredAlthoughOneCannotBeRestored(t *testing.T) {
 		for resource, class := range want {
 			f.wantClass(t, "c-a", resource, class)
 		}
-		f.wantCorrections(t, map[state.Correction]uint64{{Resource: map[string]string{cache: disk, disk: cache}[broken], What: state.AssignmentDrift}: 1})
+		f.wantCorrections(t, map[state.Correction]uint64{{Resource: other, What: state.AssignmentDrift}: 1})
 	}
 }
 

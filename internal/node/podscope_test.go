@@ -102,7 +102,7 @@ func TestAPodIsNotUpdatedIntoAFullClass(t *testing.T) {
 }
 
 // TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom uses two pods that request a class of capacity 1. In
-// the kernel, either no pod or the second pod is in the class.
+// the kernel, either no pod or the second pod is in the class. The name of each case says which pod gets the class.
 func TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom(t *testing.T) {
 	for name, test := range map[string]struct {
 		in   func(t *testing.T, f *fixture)

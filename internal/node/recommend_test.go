@@ -67,7 +67,7 @@ func TestANodeRecommendsTheSmallestClassThatFits(t *testing.T) {
 			t.Errorf("recommended is %+v", got)
 		}
 		got = b.recommends(t, "large")
-		wantRecommended(t, got, "add  ThrottleWriteBps sda 1800")
+		wantRecommended(t, got, "add  ThrottleWriteBps sda 1800") // a new class, with twice the use
 		want := map[string]any{"apiVersion": "qos.noderesource.dev/v1alpha1", "kind": "QOSClassConfig", "resources": []any{map[string]any{
 			"name": "k8s.io/blockio", "classes": []any{map[string]any{"name": "main-fit"}},
 			"blockio": map[string]any{"Classes": map[string]any{"main-fit": []any{map[string]any{"Devices": []any{"/dev/sda"}, "ThrottleWriteBps": "1800M"}}}},

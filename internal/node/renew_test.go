@@ -17,7 +17,7 @@ const readLimit = "blkio.throttle.read_bps_device"
 // says. It returns the number of containers that the reconciler has moved.
 func reload(t *testing.T, fault simcgroup.Fault) (f *blockioMachine, moved int) {
 	t.Helper()
-	f = newBlockIOMachine(t, true, "second")
+	f = newBlockIOMachine(t, cgroupV1, "second")
 	f.mustConfigure(t, strings.ReplaceAll(blockioFiles, "2M", "3M"))
 	if fault.Op != "" {
 		f.host.Cgroups().Inject(fault)

@@ -307,6 +307,8 @@ func TestAContainerIsReleasedIfItsProcessIsGoneOrIsAnother(t *testing.T) {
 	}
 }
 
+// TestAPodThatCouldNotBeVerifiedIsVerifiedAgain has two pods that request a class with one slot. Both have the class until
+// the plugin can observe that neither is in it.
 func TestAPodThatCouldNotBeVerifiedIsVerifiedAgain(t *testing.T) {
 	f := bounded(t)
 	f.Synchronize([]classes.Holder{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)

@@ -150,8 +150,8 @@ func draw(random *rand.Rand, victim int, c *change) []reports.Finding {
 	return blame.Judge(&w, victim, blame.Limits{}, time.Time{})
 }
 
-// shortDraw is draw with a history of 14 points. The change takes five points, and in up to two of these, no container
-// waits yet.
+// shortDraw is draw with a history of 14 points. The change takes five points, and in up to two of these, the containers
+// hardly wait yet.
 func shortDraw(random *rand.Rand, victim int, c *change) []reports.Finding {
 	m := newMachine(random)
 	slack := random.IntN(3)
@@ -168,9 +168,9 @@ func shortDraw(random *rand.Rand, victim int, c *change) []reports.Finding {
 	return blame.Judge(&w, victim, blame.Limits{}, time.Time{})
 }
 
-// withoutCulprit returns a change in which nobody else uses more.
+// withoutCulprit returns a change in which nobody else uses more: one of the four below, or none.
 func withoutCulprit(random *rand.Rand, victim int) *change {
-	c := &change{kind: kinds()[random.IntN(3)], who: -1}
+	c := &change{kind: kinds()[random.IntN(3)], who: -1} // only for the first three kinds, the kernel counts the waiting
 	switch random.IntN(5) {
 	case 0:
 		c.who = victim
@@ -184,7 +184,7 @@ func withoutCulprit(random *rand.Rand, victim int) *change {
 	return c
 }
 
-// named returns the container that stands first in the findings, or "".
+// named returns the first culprit in the findings, or "".
 func named(findings []reports.Finding) string {
 	for _, f := range findings {
 		if len(f.Culprits) > 0 {
@@ -265,6 +265,6 @@ func TestAHistoryOf14PointsIsEnoughToFindTheCulprit(t *testing.T) {
 	}
 	t.Logf("the culprit stands first in %d of %d draws; %d draws without a culprit name one", first, seeds*draws, wrong)
 	if first*20 < seeds*draws*18 || wrong*20 > seeds*draws {
-		t.Error("want 18 of 20, and at most 1 of 20")
+		t.Error("want that the culprit stands first in at least 18 of 20 draws, and that at most 1 of 20 without a culprit names one")
 	}
 }

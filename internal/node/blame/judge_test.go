@@ -29,7 +29,7 @@ func step(low, high float32) []float32 {
 	return values
 }
 
-// window returns a window of 20 points of 15 s. The first container is the victim.
+// window returns a window of 20 points of 15 s. The containers are named a, b, c, and a is the victim.
 func window(of ...map[classes.Series][]float32) history.Window {
 	w := history.Window{}
 	for i := range 21 {
@@ -47,19 +47,22 @@ type (
 	limits = map[classes.Series]float64
 )
 
+// TestJudge judges container a, which waits from 150 s to 225 s, or loses memory bandwidth or a cache. Its culprits are the
+// containers that use more of the same resource in this time. If the victim itself uses more or has reached a limit, this
+// is reported instead.
 func TestJudge(t *testing.T) {
 	io, memory, cpu := of(history.IOWaiting, ""), of(history.MemoryWaiting, ""), of(history.CPUWaiting, "")
 	written, wrote := of(history.WrittenBytes, "sda"), of(history.Writes, "sda")
 	type result struct {
 		Kind     reports.Kind
 		Own      []reports.OwnReason
-		Culprits string
+		Culprits string // their names, the most likely one first
 		Always   bool
 	}
 	for _, test := range []struct {
 		name       string
 		containers []uses
-		own        limits
+		own        limits // of the victim's class
 		want       []result
 	}{
 		{"nothing happens", []uses{{io: step(0.1, 0.1), wrote: step(1, 1)}, {wrote: step(5, 5)}}, nil, nil},
@@ -78,7 +81,7 @@ func TestJudge(t *testing.T) {
 			{io: step(0, 0.6), wrote: step(1, 9), of(history.Writes, "dm-0"): step(1, 9), of(history.WrittenBytes, "dm-0"): step(1, 99)},
 			{wrote: step(5, 500)},
 		}, limits{of(history.WrittenBytes, "dm-0"): 100}, []result{{Kind: reports.IO, Own: []reports.OwnReason{reports.OwnClassLimit}}}},
-		{"the victim got a class with a limit later", []uses{{io: step(0, 0.6), wrote: step(1, 1), written: step(400, 400)}, {wrote: step(5, 500)}},
+		{"the victim used far more than the limit, so it got its class later", []uses{{io: step(0, 0.6), wrote: step(1, 1), written: step(400, 400)}, {wrote: step(5, 500)}},
 			limits{written: 100}, []result{{Kind: reports.IO, Culprits: "b"}}},
 		{"the victim is throttled", []uses{{cpu: step(0, 0.6), of(history.Throttled, ""): step(0, 0.55)}, {of(history.CPUUsed, ""): step(1, 9)}}, nil,
 			[]result{{Kind: reports.CPU, Own: []reports.OwnReason{reports.OwnThrottled}}}},
@@ -94,14 +97,14 @@ func TestJudge(t *testing.T) {
 			{memory: step(0, 0.6), of(history.Memory, ""): step(1e9, 9e8)}, {of(history.Memory, ""): step(1e9, 9e9)},
 			{of(history.Refaults, ""): step(0, 5e4)},
 		}, nil, []result{{Kind: reports.MemoryUse, Culprits: "b"}}},
-		{"a neighbour has refaults", []uses{{memory: step(0, 0.6)}, {of(history.Refaults, ""): step(0, 5e4)}}, nil,
+		{"a neighbour has refaults, and nobody takes more memory", []uses{{memory: step(0, 0.6)}, {of(history.Refaults, ""): step(0, 5e4)}}, nil,
 			[]result{{Kind: reports.MemoryUse, Culprits: "b"}}},
 		{"a neighbour takes memory bandwidth",
 			[]uses{{of(history.CPUUsed, ""): step(1, 1), of(history.Bandwidth, "0"): step(4e9, 1e9)}, {of(history.Bandwidth, "0"): step(1e9, 9e9)}}, nil,
 			[]result{{Kind: reports.Bandwidth, Culprits: "b"}}},
-		{"the victim computes less", []uses{{of(history.CPUUsed, ""): step(1, 0.25), of(history.Bandwidth, "0"): step(4e9, 1e9)}, {of(history.Bandwidth, "0"): step(1e9, 9e9)}},
+		{"the victim computes less, and so transfers less", []uses{{of(history.CPUUsed, ""): step(1, 0.25), of(history.Bandwidth, "0"): step(4e9, 1e9)}, {of(history.Bandwidth, "0"): step(1e9, 9e9)}},
 			nil, nil},
-		{"the victim is idle", []uses{
+		{"the victim is idle, and so needs neither bandwidth nor cache", []uses{
 			{of(history.CPUUsed, ""): step(1, 0), of(history.Bandwidth, "0"): step(4e9, 0), of(history.Occupancy, "0"): step(9e6, 0)},
 			{of(history.Bandwidth, "0"): step(1e9, 9e9), of(history.Occupancy, "0"): step(1e6, 8e6)},
 		}, nil, nil},
@@ -135,16 +138,19 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestAnOldIntervalIsLeftOut asks for intervals that end after a time. The only one ends at 225 s.
 func TestAnOldIntervalIsLeftOut(t *testing.T) {
 	w := window(uses{of(history.IOWaiting, ""): step(0, 0.6), of(history.Writes, "sda"): step(1, 1)}, uses{of(history.Writes, "sda"): step(5, 500)})
 	if got := blame.Judge(&w, 0, blame.Limits{}, time.Unix(270, 0)); len(got) != 0 {
-		t.Errorf("the interval ended at 225 s, and is found since 270 s: %+v", got)
+		t.Errorf("of the intervals that end after 270 s, got %+v, want none", got)
 	}
 	if got := blame.Judge(&w, 0, blame.Limits{}, time.Unix(200, 0)); len(got) != 1 {
-		t.Errorf("the interval ended at 225 s, and is not found since 200 s: %+v", got)
+		t.Errorf("of the intervals that end after 200 s, got %+v, want one", got)
 	}
 }
 
+// TestTheSmallestChangeThatHelpsIsSuggested has a culprit whose use rises from 20 to 380. A limit of 200 or less removes half
+// of the rise.
 func TestTheSmallestChangeThatHelpsIsSuggested(t *testing.T) {
 	use := of(history.WrittenBytes, "sda")
 	culprit := reports.Culprit{Use: reports.Use{Series: use, Before: 20, During: 380}}
@@ -160,7 +166,7 @@ func TestTheSmallestChangeThatHelpsIsSuggested(t *testing.T) {
 		{"no class", nil, ""},
 		{"the highest limit that removes half of the rise", []reports.Offer{offer("slow", 10), offer("fast", 300), other, offer("medium", 190)}, "medium"},
 		{"the lowest limit if none removes half", []reports.Offer{offer("faster", 370), offer("fast", 300)}, "fast"},
-		{"no limit above the use", []reports.Offer{offer("fastest", 400), other, offer("unknown", 0)}, ""},
+		{"nothing, if no limit is below the use", []reports.Offer{offer("fastest", 400), other, offer("unknown", 0)}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := ""
@@ -174,7 +180,7 @@ func TestTheSmallestChangeThatHelpsIsSuggested(t *testing.T) {
 	}
 	culprit.Ended = true
 	if got := blame.Suggest(&culprit, []reports.Offer{offer("slow", 10)}); got != nil {
-		t.Errorf("a container that has ended is to get %+v", got)
+		t.Errorf("for a container that has ended, %+v is suggested, want nothing", got)
 	}
 }
 

@@ -21,7 +21,7 @@ func TestALimitOfThePodIsACauseOfItsOwnWaiting(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		victim       uses
-		other, third uses
+		other, third uses // b and c
 		limits       blame.Limits
 		reason       reports.OwnReason
 		culprits     string
@@ -68,6 +68,7 @@ func TestThrottlingIsMeasuredAsAPartOfTheTime(t *testing.T) {
 		t.Errorf("found %+v, want the neighbour", found)
 	}
 
+	// The victim uses one CPU, and is throttled on three.
 	w = window(uses{cpu: step(0, 0.8), used: step(1, 1), throttled: step(0, 3)}, uses{used: step(1, 9)})
 	found = blame.Judge(&w, 0, blame.Limits{}, time.Time{})
 	if len(found) != 1 || len(found[0].Culprits) != 0 || len(found[0].Own) != 1 || math.Abs(found[0].Own[0].During-0.75) > 1e-6 {

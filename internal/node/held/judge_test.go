@@ -23,7 +23,7 @@ var (
 	slow     = held.Class{Resource: "k8s.io/blockio", Name: "slow"}
 )
 
-// rate is a limit of 10 MB/s, and share is a limit of 1 MB of a cache.
+// rate is a limit of 10 MB/s with a tolerance of 10% and a burst of 4 MB. share is a limit of 1 MB of a cache.
 func rate() classes.Promise {
 	return classes.Promise{Name: "ThrottleWriteBps", Use: written, Bound: 10e6, Burst: 4e6, Tolerance: 0.1, Waited: waited}
 }
@@ -79,6 +79,9 @@ func wantReason(t *testing.T, v held.Verdict, want string) {
 	}
 }
 
+// TestTheVerdictOnARateIsAboutItsMeanOverTheWindow uses a limit of 10 MB/s. It is reached when the use in an interval is at
+// least 9 MB/s. A window is four intervals, so the fifth sample is the first one with a whole window. The limit is not held
+// if the mean over a window is above 11 MB/s, and held again when it is below 10.5 MB/s, each with one burst added.
 func TestTheVerdictOnARateIsAboutItsMeanOverTheWindow(t *testing.T) {
 	const notMeasured, never, reached, not = qos.ReasonNotMeasured, qos.ReasonNeverReached, qos.ReasonReached, qos.ReasonLimitNotHeld
 	for _, test := range []struct {
@@ -96,7 +99,7 @@ func TestTheVerdictOnARateIsAboutItsMeanOverTheWindow(t *testing.T) {
 			"LimitNotHeld ends below half of the tolerance", []float64{13, 13, 13, 13, 13, 10.8, 10.8, 10.8, 10.8, 10.8, 9, 9, 9, 9},
 			[]string{notMeasured, reached, reached, reached, not, not, not, not, not, not, reached, reached, reached, reached},
 		},
-		{"a counter that begins again", []float64{1, 1, 1, 1, 1, -4, 1}, []string{notMeasured, notMeasured, notMeasured, notMeasured, never, never, never}},
+		{"a counter that begins again at a lower value", []float64{1, 1, 1, 1, 1, -4, 1}, []string{notMeasured, notMeasured, notMeasured, notMeasured, never, never, never}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig()
@@ -168,7 +171,7 @@ func TestANewLimitBeginsANewWindow(t *testing.T) {
 	v := r.uses(wider, map[string]float64{"b": 38})
 	wantReason(t, v, qos.ReasonNeverReached)
 	if want := "No limit was reached since " + r.now.Add(-held.Window).Format(time.RFC3339) + "."; v.Message != want {
-		t.Errorf("got %q, want %q: the former limit was reached before", v.Message, want)
+		t.Errorf("got %q, want %q: only the former limit was reached", v.Message, want)
 	}
 }
 

@@ -209,7 +209,7 @@ func TestTheHistoryStaysWithinItsMemoryWithTooManyContainersOrDisks(t *testing.T
 	for _, test := range []struct {
 		name              string
 		containers, disks int
-		points            int
+		points            int // the minimum number of points that stay of 12 samples
 	}{
 		{"thousands of containers", 6000, 0, 9},
 		{"hundreds of disks", 300, 400, 9},
@@ -339,7 +339,8 @@ func TestTheFilesOfACgroupAreRead(t *testing.T) {
 	}
 }
 
-// TestValuesThatTheMeterHasMeasuredAreNotReadAgain uses files with other values than those that were measured.
+// TestValuesThatTheMeterHasMeasuredAreNotReadAgain uses files with other values than those that were measured. The history takes
+// the measured values of I/O, and not those of memory, which it reads from memory.stat. This cgroup lacks that file.
 func TestValuesThatTheMeterHasMeasuredAreNotReadAgain(t *testing.T) {
 	host := files{
 		"/pod/c/io.stat": "8:0 rbytes=1 wbytes=1\n", "/pod/c/io.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",

@@ -18,7 +18,8 @@ import (
 
 var errLate = errors.New("late")
 
-// series makes three calls, each of which may take a second, and records their outcomes.
+// series makes three calls, each of which may take a second, and records their outcomes: the number of the call, its result,
+// which is ten times the number, and its error.
 type series struct {
 	guard    *kernel.Guard
 	worker   kernel.Worker
@@ -57,7 +58,7 @@ func TestEachCallOfASeriesHasItsOutcome(t *testing.T) {
 	})
 }
 
-func TestACallThatHangsLeavesTheRestOfASeries(t *testing.T) {
+func TestTheOtherCallsOfASeriesAreMadeAlthoughOneHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, release := newSeries(), make(chan struct{})
 		hang := func(ctx context.Context, i int) {
@@ -114,7 +115,7 @@ func TestASeriesMakesNoCallAfterItsContextHasEnded(t *testing.T) {
 	s.want(t, "0 0 <nil>", "1 0 context canceled", "2 0 context canceled")
 }
 
-func TestASeriesPanicsWithItsCaller(t *testing.T) {
+func TestAPanicInACallReachesTheCallerOfTheSeries(t *testing.T) {
 	defer func() {
 		if cause := recover(); cause != "broken" {
 			t.Errorf("recovered %v, want the panic of the call", cause)

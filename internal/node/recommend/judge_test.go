@@ -36,7 +36,7 @@ func limit(series classes.Series, bound float64) recommend.Limit {
 	return recommend.Limit{Name: "limit", Series: series, Bound: bound}
 }
 
-// ladder returns classes that limit writes.
+// ladder returns classes that limit writes, in no order, and one without a limit.
 func ladder() []recommend.Class {
 	return []recommend.Class{
 		{Name: "large", Limits: []recommend.Limit{limit(wrote, 400)}}, {Name: "weight"},
@@ -44,13 +44,17 @@ func ladder() []recommend.Class {
 	}
 }
 
+// TestTheSmallestClassWhoseLimitIsRarelyCloseIsRecommended recommends a class of `ladder`. A class fits if the use is above 70% of
+// its limit in at most one of 20 points, or above 50% if the container has to move to a smaller class. The present class
+// fits if its limit is reached in at most one of 20 points. If no class fits, the advice is to add one with twice the need,
+// and at least twice the present limit if that was reached.
 func TestTheSmallestClassWhoseLimitIsRarelyCloseIsRecommended(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		demand recommend.Demand
-		want   string // the outcome, the class, and the bounds
-		left   float64
-		held   bool
+		want   string  // the outcome, the class, and the bounds
+		left   float64 // the part of the limit that the container leaves unused
+		held   bool    // whether the present limit is reached too often
 	}{
 		{"below the smallest class", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 50)}}}, "fits small 100", 0.5, false},
 		{"70% of the smallest class", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 70)}}}, "fits small 100", 0.3, false},
@@ -84,12 +88,13 @@ func TestTheSmallestClassWhoseLimitIsRarelyCloseIsRecommended(t *testing.T) {
 				t.Errorf("advice is %q, held %t; want %q\n%+v", texts, got.Held, test.want, got)
 			}
 			if math.Abs(got.Left-test.left) > 1e-9 {
-				t.Errorf("left over is %v, want %v", got.Left, test.left)
+				t.Errorf("the unused part of the limit is %v, want %v", got.Left, test.left)
 			}
 		})
 	}
 }
 
+// outcome returns an advice as the outcome, the class and the bounds.
 func outcome(a reports.Advice) string {
 	words := []string{string(a.Outcome), a.Class}
 	for _, f := range a.Figures {
@@ -98,6 +103,8 @@ func outcome(a reports.Advice) string {
 	return strings.Join(words, " ")
 }
 
+// TestAClassThatAlsoLimitsReadsIsPreferredToOneThatLimitsOnlyWrites has a container that reads and writes. Of the classes that
+// fit and leave the smallest part unused, the one with the most limits is the best: the container does not use the other disk.
 func TestAClassThatAlsoLimitsReadsIsPreferredToOneThatLimitsOnlyWrites(t *testing.T) {
 	d := &recommend.Demand{
 		Uses: []recommend.Use{{Series: wrote, Values: constant(20, 60)}, {Series: read, Values: constant(20, 10)}},
@@ -153,6 +160,9 @@ func TestContainersThatShareAClassShareItsLimit(t *testing.T) {
 	}
 }
 
+// TestUseOrWaitingOrTheKernelsCountShowsThatALimitIsReached: if the kernel counts how often the limit is reached, only this
+// count matters. Otherwise, the limit is reached in the points with a use above 90% of it, or above 50% if the container waits
+// for at least 20% of the time.
 func TestUseOrWaitingOrTheKernelsCountShowsThatALimitIsReached(t *testing.T) {
 	values := []float64{95, 60, 60, 40, 90}
 	waited := []float64{0, 0.1, 0.2, 1, 0}

@@ -11,6 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
+// TestNothingIsRecommendedWhileTheClassIsNotInForce checks the reason why nothing is recommended for the resource "r". It is
+// empty if the class is in force.
 func TestNothingIsRecommendedWhileTheClassIsNotInForce(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*state.Holding)

@@ -97,6 +97,8 @@ func TestObservationStep(t *testing.T) {
 	}
 }
 
+// TestEnforcementIsAStepForEachClass has a class of resource "r" and none of "s". The step begins at the observed class, or at
+// the class itself if no other one was observed, because the container was then created in it.
 func TestEnforcementIsAStepForEachClass(t *testing.T) {
 	e := state.Holding{Holding: classes.Holding{Holder: classes.Holder{Container: "main"},
 		Assignments: []classes.Assignment{{Resource: "r", Class: "gold"}, {Resource: "s"}}}}

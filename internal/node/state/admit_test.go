@@ -130,7 +130,7 @@ func TestAContainerThatWasCreatedWithoutThePluginIsAdmittedAtItsStart(t *testing
 		want    []string
 	}{
 		"a requested class is assigned, and not enforced yet": {"cache=gold", false, []string{"a-1 cache=gold()"}},
-		"without a free slot, the request is pending":         {"cache=lead", true, []string{"a-1 cache=bronze()"}},
+		"a request for an unknown class is pending":           {"cache=lead", true, []string{"a-1 cache=bronze()"}},
 		"a default is assigned, and not enforced yet":         {"", false, []string{"a-1 cache=bronze()"}},
 		"the system default may be requested, as it is":       {"cache=", false, []string{"a-1"}},
 	} {
@@ -255,7 +255,7 @@ func TestARefusalOfAStartOutlivesTheAdmissionOfItsRequest(t *testing.T) {
 
 func TestARefusalEndsWhenTheContainerRunsInItsClassNevertheless(t *testing.T) {
 	for name, meanwhile := range map[string]func(*fixture){
-		"": func(*fixture) {},
+		"without a synchronization": func(*fixture) {},
 		"after a synchronization": func(f *fixture) {
 			f.Rebuild(nil, []state.Existing{existing(container("a-1", "cache=gold"), assigned(cache, "gold", classes.SourcePod))})
 		},

@@ -92,7 +92,7 @@ func TestTheEndOfADrainingAssignmentIsSignalled(t *testing.T) {
 			f.offer(withoutGold)
 			test.end(f, t)
 			if got := signalled(f.Drained()); got != test.want {
-				t.Errorf("the channel of Drained was signalled: %v", got)
+				t.Errorf("the channel of Drained was signalled: %v, want %v", got, test.want)
 			}
 			if got := nodetest.Draining(f.Store); got != 0 {
 				t.Errorf("%d assignments drain, want none", got)

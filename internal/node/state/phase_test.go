@@ -13,7 +13,7 @@ func allPhases() []Phase {
 	return all
 }
 
-// TestEachPhaseFollowsEachEvent walks the whole table of transitions. Each row has the only events that change a phase.
+// TestEachPhaseFollowsEachEvent walks the whole table of transitions. Events that the row of a phase lacks do not change it.
 func TestEachPhaseFollowsEachEvent(t *testing.T) {
 	changes := map[Phase]map[event]Phase{
 		Created:           {started: Running, hookBegan: Enforcing, startRefused: Ending, postponed: Waiting},

@@ -51,11 +51,11 @@ func TestRebuild(t *testing.T) {
 			containers: []state.Existing{existing(container("a-1", "cache=gold")), existing(container("b-1", "cache=gold"), gold)},
 			want:       []string{"a-1 cache=bronze()", "b-1 cache=gold"}, refused: []string{"a ClassFull"},
 		},
-		"an unrecorded container with a malformed request gets the defaults": {
+		"an unrecorded container that requests an unknown class gets the defaults": {
 			containers: []state.Existing{existing(container("a-1", "cache=lead"))},
 			want:       []string{"a-1 cache=bronze()"}, refused: []string{"a UnknownClass"},
 		},
-		"an unrecorded container keeps the classes of an update, with and without room for its request": {
+		"an unrecorded container keeps the class of an update, and is not refused if there is no room for its request": {
 			containers: []state.Existing{existing(container("a-1", "cache=gold")), existing(container("b-1", "cache=gold"), gold)},
 			changes:    changes{"a-1": silver},
 			want:       []string{"a-1 cache=silver()", "b-1 cache=gold"},
@@ -71,7 +71,7 @@ func TestRebuild(t *testing.T) {
 			pods: []classes.Holder{pod("a-1", "net=high"), pod("b-1", "net=high")},
 			want: []string{"a-1 net=high", "b-1 net=high"},
 		},
-		"a pod with a malformed request gets the defaults": {
+		"a pod that requests an unknown class gets the defaults": {
 			pods: []classes.Holder{pod("a-1", "net=lead")},
 			want: []string{"a-1"}, refused: []string{"a UnknownClass"},
 		},
@@ -102,6 +102,7 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
+// forged returns a container whose pod has an annotation with the same name and value as the record of the plugin.
 func forged(h classes.Holder, record ...classes.Assignment) classes.Holder {
 	h.PodAnnotations[state.RecordAnnotation] = existing(h, record...).ContainerAnnotations[state.RecordAnnotation]
 	return h
@@ -196,7 +197,7 @@ func TestPodsGetTheirClassesAfterTheVerificationIfThereIsRoom(t *testing.T) {
 	}
 }
 
-func TestValuesThatTheRuntimeHasStoredAreStale(t *testing.T) {
+func TestStoredValuesOfAnotherClassAreStaleUntilTheyAreReplaced(t *testing.T) {
 	gold := assigned(cache, "gold", classes.SourcePod)
 	for name, test := range map[string]struct {
 		container state.Existing
@@ -212,11 +213,11 @@ func TestValuesThatTheRuntimeHasStoredAreStale(t *testing.T) {
 			test.container.Stored = map[string]string{"test.class": test.stored}
 			f.Rebuild(nil, []state.Existing{test.container})
 			if e, _ := f.Get("a-1"); (e.Stored == state.StoredStale) != test.want {
-				t.Errorf("Stale is %v", e.Stored)
+				t.Errorf("the stored values are %v, want stale: %v", e.Stored, test.want)
 			}
 			f.Modify("a-1", func(h *state.Holding) { h.Stored = state.StoredByUpdate })
 			if e, _ := f.Get("a-1"); e.Stored == state.StoredStale {
-				t.Error("Stale is true after the values were replaced")
+				t.Error("the stored values are stale after they were replaced")
 			}
 		})
 	}
@@ -246,7 +247,7 @@ func TestTheNodeIsSynchronizedFromRebuildToTheEndOfTheConnection(t *testing.T) {
 	}
 	f.UpdateRuntime(func(r *state.RuntimeInfo) { r.Synchronized = false })
 	if f.Runtime().Synchronized || f.Runtime().Since.IsZero() {
-		t.Error("after the runtime disconnected: Synchronized is true, or EverSynchronized is false")
+		t.Error("after the runtime disconnected: Synchronized is true, or Since is zero")
 	}
 }
 

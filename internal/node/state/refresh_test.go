@@ -242,6 +242,7 @@ func TestAChangeEndsConfirmedOrReverted(t *testing.T) {
 	}
 }
 
+// TestTheNewestContainerOfAnOwnerIsChanged admits a-2 before a-1, so that a-1 is the newest one.
 func TestTheNewestContainerOfAnOwnerIsChanged(t *testing.T) {
 	f := newFixture()
 	f.run(t, container("a-2", ""))

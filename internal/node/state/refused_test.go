@@ -136,7 +136,7 @@ func TestRefusalsOfVolumesAreSorted(t *testing.T) {
 		_ = f.Refuse(volume, classes.ErrSharedDisk)
 	}
 
-	for range 20 {
+	for range 20 { // the order of a map would differ in some of the calls
 		paths := ""
 		for _, r := range f.Refused() {
 			paths += r.Subject.Volume
