@@ -38,8 +38,8 @@ func onArm(percentages ...int) string {
 	return text + "}}}}"
 }
 
-// TestBandwidthOfArmIsInPercent has the values that Linux 7.3 showed, by the number of bits of MBW_MAX. With 8 bits,
-// min_bandwidth is 0, as on AMD.
+// TestBandwidthOfArmIsInPercent has the values that Linux 7.3 showed, by the number of bits of MBW_MAX. A row such as 10: 9
+// means that a class with 10% has 9%, because the kernel rounds. With 8 bits, min_bandwidth is 0, as on AMD.
 func TestBandwidthOfArmIsInPercent(t *testing.T) {
 	for width, want := range map[int]map[int]int{
 		16: {10: 10, 33: 33, 40: 40, 100: 100},
@@ -98,7 +98,7 @@ func TestBandwidthOfArmIsInPercent(t *testing.T) {
 }
 
 // TestABandwidthThatTheKernelMisreadsIsNotWritten: with 4 bits of MBW_MAX, Linux 7.3 turns 99 and 100 into 6. A new
-// group has 100 without a write, and other groups get it by a write of 98.
+// group has 100 without a write, and other groups get it by a write of 98. A class with 99% keeps what its group has.
 func TestABandwidthThatTheKernelMisreadsIsNotWritten(t *testing.T) {
 	fsys := sim.New(sim.ArmSpec(4))
 	b := newBackend(fsys, nil)

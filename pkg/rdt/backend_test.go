@@ -90,6 +90,9 @@ partitions:
     classes: {system/default: {}, tin: {l3Allocation: "50%"}}
 `
 
+// TestApplyWritesGroupsOnEveryMachine compares the schemata of all groups. The root group is "". The L3 has 12 bits, and the L2
+// has 20. A share of a class is a part of the share of its partition. Intel has bandwidth in steps of 10%, so 66% of 50% gives
+// 40. AMD has it in 1/8 GB/s, so 3000 MBps give 24.
 func TestApplyWritesGroupsOnEveryMachine(t *testing.T) {
 	cdp, mbps, both := sim.IntelSpec(), sim.IntelSpec(), sim.IntelSpec()
 	cdp.Options, mbps.Options = "cdp", "mba_MBps"

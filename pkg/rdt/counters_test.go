@@ -79,7 +79,8 @@ func TestContainersWithoutABandwidthCounterAreReported(t *testing.T) {
 }
 
 // TestGroupsGetCountersAfterASwitchOfTheMode takes all counters away, as a write to info/L3_MON/mbm_assign_mode does. The next pass
-// assigns them again, and a restarted backend changes nothing.
+// assigns them again, and a restarted backend changes nothing. The groups of the plugin use 8 of 9 counters, and the group of
+// another program uses one.
 func TestGroupsGetCountersAfterASwitchOfTheMode(t *testing.T) {
 	fsys, b, containers := newCounted(t, 9, 2)
 	must(t, fsys.Mkdir(sim.MountPoint+"/theirs"))
@@ -191,8 +192,8 @@ func TestContainersTakeTurnsWithACounter(t *testing.T) {
 	}
 }
 
-// TestEachContainerGetsACounterOfEachCacheInTurn uses a group of another program that holds its counters in one of two
-// caches.
+// TestEachContainerGetsACounterOfEachCacheInTurn uses a group of another program that holds two counters in cache 1 and none in
+// cache 0. So cache 0 has three counters for containers, and cache 1 has one, because the root group and two classes use 4 of 7.
 func TestEachContainerGetsACounterOfEachCacheInTurn(t *testing.T) {
 	spec := sim.AMDSpec()
 	spec.Counters, spec.Domains = 7, []int{0, 1}

@@ -230,9 +230,10 @@ func TestDeviceTrafficIsRestoredUnderOtherMountOptions(t *testing.T) {
 	}
 }
 
-// TestAFailedChangeOfDeviceTrafficIsNotRestored uses a second process, before which another program sets device traffic. If the first
-// process cannot undo its change, the second one does, and so does the first one with the next configuration.
-func TestAFailedChangeOfDeviceTrafficIsNotRestored(t *testing.T) {
+// TestDeviceTrafficIsRestoredOnlyIfAFailedChangeWasNotUndone lets a change of device traffic fail. If the plugin undoes it, and
+// another program then sets device traffic to 0x30, the next configuration leaves that. If the plugin cannot undo it, the next
+// configuration does, in the same process and in the next one.
+func TestDeviceTrafficIsRestoredOnlyIfAFailedChangeWasNotUndone(t *testing.T) {
 	without := `{partitions: {p: {l3Allocation: "50%", classes: {a: }}}}`
 	for name, test := range map[string]struct {
 		undone bool
@@ -255,7 +256,7 @@ func TestAFailedChangeOfDeviceTrafficIsNotRestored(t *testing.T) {
 			}
 			fs.Inject(nil)
 			if saved := len(memory) > 0; saved == test.undone {
-				t.Errorf("saved is %s", memory)
+				t.Errorf("saved is %s; want something only if the change was not undone", memory)
 			}
 
 			if test.undone {
@@ -269,7 +270,7 @@ func TestAFailedChangeOfDeviceTrafficIsNotRestored(t *testing.T) {
 				if got := deviceMasks(t, fs); got != test.want {
 					t.Errorf("without the field, device traffic has %s, want %s", got, test.want)
 				}
-				if !test.undone { // as the first process had left it
+				if !test.undone { // as the failed change has left it
 					must(t, fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc", []byte("1\n")))
 				}
 			}

@@ -27,7 +27,7 @@ func featuresMonitored(features string) string {
 	return twoPartitions + "monitoring: {containers: all, features: [" + features + "]}\n"
 }
 
-// TestTheEnergyBeforeTheBeginningOfAGroupIsNotCounted reads groups whose RMIDs have counted before. A container that
+// TestTheEnergyBeforeTheBeginningOfAGroupIsNotCounted reads groups whose RMIDs have counted 5 J before. A container that
 // ends between two readings counts, too.
 func TestTheEnergyBeforeTheBeginningOfAGroupIsNotCounted(t *testing.T) {
 	fs, b, cs := newMonitored(t, withTelemetry(), featuresMonitored("cacheOccupancy, energy"), "qos-gold", 2)
@@ -45,7 +45,7 @@ func TestTheEnergyBeforeTheBeginningOfAGroupIsNotCounted(t *testing.T) {
 		t.Errorf("the container has used %v J, want 2.5", got)
 	}
 	if got, has := reading.Containers["c2"][joules()]; got != 0 || !has {
-		t.Errorf("a container that has used nothing has %v J, %v", got, has)
+		t.Errorf("a container that has used nothing has %v J (known: %v), want 0", got, has)
 	}
 
 	fs.Count("qos-gold/mon_groups/qos-c2", 0, "core_energy", "6")

@@ -119,8 +119,8 @@ func TestEnforceAtTheStartFailsWithoutTheFirstProcess(t *testing.T) {
 		pid  int
 		tids []int
 	}{
-		"it is not in the cgroup":                          {pid: 12, tids: []int{10, 11}},
-		"its ID is unknown, and the cgroup has no process": {},
+		"the first process is not in the cgroup":            {pid: 12, tids: []int{10, 11}},
+		"the PID is unknown, and the cgroup has no process": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, b := newContainer(t, sim.IntelSpec(), "")
@@ -166,6 +166,7 @@ func TestEnforceMovesAllThreadsAndTheirForks(t *testing.T) {
 	}
 }
 
+// TestEnforceMovesThreadsBackWhenItFails lets one of the first four moves of a thread fail.
 func TestEnforceMovesThreadsBackWhenItFails(t *testing.T) {
 	for _, failing := range []int{1, 2, 3, 4} {
 		c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
@@ -192,10 +193,10 @@ func TestEnforceMovesThreadsBackWhenItFails(t *testing.T) {
 		})
 		err := b.Enforce(t.Context(), target, "gold", "bronze")
 		if !errors.Is(err, syscall.EPERM) || !strings.Contains(err.Error(), "No permission to move task") {
-			t.Errorf("move %d: got %v", failing, err)
+			t.Errorf("move %d fails: the error is %v, want EPERM with the text of the kernel", failing, err)
 		}
 		if diff := cmp.Diff(before, c.groups()); diff != "" {
-			t.Errorf("move %d: %s", failing, diff)
+			t.Errorf("move %d fails: groups of the threads (-before +after):\n%s", failing, diff)
 		}
 	}
 }

@@ -24,12 +24,12 @@ func TestCheckNamesTheFeaturesOfTheMachine(t *testing.T) {
 		spec sim.Spec
 		want string
 	}{
-		"AMD":               {amd, "shares of caches, bandwidth in 1/8 GB/s, monitoring of containers, assignable counters, device traffic"},
-		"Intel":             {intel, "shares of caches, bandwidth in per cent, monitoring of containers, energy"},
-		"CDP":               {apart, "shares of caches, code and data apart, bandwidth in per cent, monitoring of containers"},
-		"MBps":              {mbps, "shares of caches, bandwidth in MBps, monitoring of containers"},
-		"Arm":               {sim.ArmSpec(8), "shares of caches, bandwidth in per cent, monitoring of containers"},
-		"a CPU that counts": {monitoring, "monitoring of containers"},
+		"AMD":                         {amd, "shares of caches, bandwidth in 1/8 GB/s, monitoring of containers, assignable counters, device traffic"},
+		"Intel":                       {intel, "shares of caches, bandwidth in per cent, monitoring of containers, energy"},
+		"CDP":                         {apart, "shares of caches, code and data apart, bandwidth in per cent, monitoring of containers"},
+		"MBps":                        {mbps, "shares of caches, bandwidth in MBps, monitoring of containers"},
+		"Arm":                         {sim.ArmSpec(8), "shares of caches, bandwidth in per cent, monitoring of containers"},
+		"a CPU that can only monitor": {monitoring, "monitoring of containers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, err := newBackend(sim.New(test.spec), nil).Preview(t.Context(), &Config{})

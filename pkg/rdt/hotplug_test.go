@@ -87,24 +87,27 @@ func TestClassesAreRepairedWhenTheCPUsOfACacheGoOfflineAndComeBack(t *testing.T)
 	}
 }
 
+// TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack has the initial mask f. Without the field deviceTraffic, it
+// is restored, also for a cache that has come back. The initial mask of a cache that comes online later is fff.
 func TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack(t *testing.T) {
 	const without = `{partitions: {p: {l3Allocation: "50%", classes: {a: {}}}}}`
 	for name, test := range map[string]struct {
-		set, unset func(fs *sim.FS)
-		want       string
+		// `before` changes the CPUs before the configuration is applied, and `after` changes them afterwards.
+		before, after func(fs *sim.FS)
+		want          string
 	}{
-		"gone":                {func(*sim.FS) {}, func(fs *sim.FS) { fs.Offline(1) }, "0=f"},
-		"come":                {func(fs *sim.FS) { fs.Offline(1) }, func(fs *sim.FS) { fs.Online(1) }, "0=f;1=fff"},
-		"gone, and come back": {func(*sim.FS) {}, func(fs *sim.FS) { fs.Offline(1); fs.Online(1) }, "0=f;1=f"},
+		"they go offline":               {func(*sim.FS) {}, func(fs *sim.FS) { fs.Offline(1) }, "0=f"},
+		"they come online":              {func(fs *sim.FS) { fs.Offline(1) }, func(fs *sim.FS) { fs.Online(1) }, "0=f;1=fff"},
+		"they go offline and come back": {func(*sim.FS) {}, func(fs *sim.FS) { fs.Offline(1); fs.Online(1) }, "0=f;1=f"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := withIOAlloc()
 			spec.IOAlloc = "f"
 			fs := sim.New(spec)
 			b := newBackend(fs, nil)
-			test.set(fs)
+			test.before(fs)
 			apply(t, b, withDevices(`"20%"`))
-			test.unset(fs)
+			test.after(fs)
 			if _, err := b.Repair(t.Context()); err != nil {
 				t.Error(err)
 			}

@@ -42,8 +42,8 @@ func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 		"as many classes as CLOSIDs": {sim.New(sim.IntelSpec()), manyClasses(7), nil},
 		"one class too many": {sim.New(sim.IntelSpec()), manyClasses(8), []string{
 			"8 classes are 1 too many: the CPU has 8 CLOSIDs, of which resctrl's root group uses 1; remove classes, or resctrl groups of other programs: out of CLOSIDs"}},
-		"CLOSIDs of others count, those of empty groups of ours do not": {occupied(t, sim.AMDSpec()), manyClasses(4), nil},
-		"too many beside others": {occupied(t, sim.AMDSpec()), manyClasses(6), []string{
+		"CLOSIDs of other programs count, and those of empty former groups do not": {occupied(t, sim.AMDSpec()), manyClasses(4), nil},
+		"too many beside groups of other programs": {occupied(t, sim.AMDSpec()), manyClasses(6), []string{
 			"6 classes are 2 too many: the CPU has 8 CLOSIDs, of which resctrl's root group uses 1, groups of other programs (alone, theirs) use 2, " +
 				"groups of former classes that are in use (qos-busy) use 1; remove classes, or resctrl groups of other programs: out of CLOSIDs"}},
 		"an exclusive group": {exclusive(t, sim.IntelSpec()), "partitions: {p: {l2Allocation: '0xf', l3Allocation: '0xf00', classes: {gold: }}}", []string{
@@ -145,7 +145,7 @@ func TestCLOSIDsOfEmptyGroupsAreReused(t *testing.T) {
 	apply(t, b, manyClasses(7))
 	apply(t, b, classesNamed("d", 7))
 	must(t, b.Release(t.Context(), nobody))
-	if got := len(dump(fs, "mode")); got != 8 {
+	if got := len(dump(fs, "mode")); got != 8 { // with the root group
 		t.Errorf("there are %d groups, want 8", got)
 	}
 	fs.AddTask(1, "qos-d1")
@@ -166,22 +166,22 @@ func TestUnavailableNamesReasonAndRemedy(t *testing.T) {
 	const inMBps = "partitions: {p: {mbAllocation: [500MBps], classes: {a: }}}"
 	for name, test := range map[string]struct {
 		spec    sim.Spec
-		mount   bool
-		fault   syscall.Errno
+		mount   bool          // the plugin may mount resctrl
+		fault   syscall.Errno // of the mount
 		config  string
 		reason  resctrl.Reason
-		message string
+		message string // a part of the message
 	}{
-		"a CPU without":                   {no, true, 0, inPercent, resctrl.NoCPUSupport, "the CPU has no RDT"},
-		"a kernel without":                {noKernel, true, 0, inPercent, resctrl.NoKernelSupport, "CONFIG_X86_CPU_RESCTRL"},
-		"not mounted":                     {unmounted, false, 0, inPercent, resctrl.NotMounted, "run: mount -t resctrl resctrl /sys/fs/resctrl"},
-		"not to be mounted":               {unmounted, true, syscall.EPERM, inPercent, resctrl.NotMounted, "operation not permitted"},
-		"a CPU that the kernel refuses":   {unmounted, true, syscall.ENODEV, inPercent, resctrl.NoCPUSupport, "no such device"},
-		"read-only":                       {readOnly, true, 0, inPercent, resctrl.ReadOnly, "remount,rw"},
-		"mounted for MBps":                {mbps, true, 0, inPercent, resctrl.WrongMountOptions, "mount resctrl without mba_MBps"},
-		"mounted for per cent":            {sim.IntelSpec(), true, 0, inMBps, resctrl.WrongMountOptions, "mount resctrl with -o mba_MBps"},
-		"MBps where the kernel cannot":    {amd, true, 0, inMBps, resctrl.WrongMountOptions, "which this machine does not support"},
-		"mount point that does not exist": {unmounted, true, syscall.ENOENT, inPercent, resctrl.NoKernelSupport, "/sys/fs/resctrl"},
+		"a CPU without RDT":                             {no, true, 0, inPercent, resctrl.NoCPUSupport, "the CPU has no RDT"},
+		"a kernel without resctrl":                      {noKernel, true, 0, inPercent, resctrl.NoKernelSupport, "CONFIG_X86_CPU_RESCTRL"},
+		"not mounted, and the plugin must not mount it": {unmounted, false, 0, inPercent, resctrl.NotMounted, "run: mount -t resctrl resctrl /sys/fs/resctrl"},
+		"the plugin may not mount it":                   {unmounted, true, syscall.EPERM, inPercent, resctrl.NotMounted, "operation not permitted"},
+		"a CPU for which the kernel refuses the mount":  {unmounted, true, syscall.ENODEV, inPercent, resctrl.NoCPUSupport, "no such device"},
+		"mounted read-only":                             {readOnly, true, 0, inPercent, resctrl.ReadOnly, "remount,rw"},
+		"mounted with MBps, for shares in per cent":     {mbps, true, 0, inPercent, resctrl.WrongMountOptions, "mount resctrl without mba_MBps"},
+		"mounted with per cent, for shares in MBps":     {sim.IntelSpec(), true, 0, inMBps, resctrl.WrongMountOptions, "mount resctrl with -o mba_MBps"},
+		"shares in MBps on a CPU without them":          {amd, true, 0, inMBps, resctrl.WrongMountOptions, "which this machine does not support"},
+		"the mount point does not exist":                {unmounted, true, syscall.ENOENT, inPercent, resctrl.NoKernelSupport, "/sys/fs/resctrl"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fs := sim.New(test.spec)
@@ -279,6 +279,8 @@ func TestAnOptionalCacheThatIsAbsentDegradesItsClasses(t *testing.T) {
 	}
 }
 
+// TestRMIDsThatAreNotFreeYetAreReported has three RMIDs, for the root group and two classes. The kernel does not free those of
+// removed groups before Drain.
 func TestRMIDsThatAreNotFreeYetAreReported(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.RMIDs, spec.Limbo = 3, true

@@ -15,7 +15,8 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// module returns a structure of an SMBIOS table.
+// module returns a structure of an SMBIOS table. The kind 17 is a memory module: `width` is in bits, `size` in MB, and `speed` in
+// millions of transfers per second. If `speed` is 0xffff, the field `extended` has it.
 func module(kind byte, width, size, speed uint16, extended uint32) []byte {
 	const length = 0x5c
 	device := make([]byte, length)
@@ -34,7 +35,7 @@ func TestTheBandwidthOfAllMemoryModulesIsAddedUp(t *testing.T) {
 		}
 		return all
 	}
-	end := []byte{127, 4, 0, 0, 0, 0}
+	end := []byte{127, 4, 0, 0, 0, 0} // a structure of the kind 127 ends the table
 	for _, test := range []struct {
 		name  string
 		table []byte

@@ -238,7 +238,7 @@ func TestThreadsOutsideTheClassOfTheirContainerAreMoved(t *testing.T) {
 // TestOnlyNewThreadsAreMovedBetweenFullChecks: between two calls of MoveThreads, other programs put a known thread and new ones
 // outside of their class.
 func TestOnlyNewThreadsAreMovedBetweenFullChecks(t *testing.T) {
-	for _, threads := range []int{2, fewThreads + 2} {
+	for _, threads := range []int{2, fewThreads + 2} { // for more than fewThreads, the backend reads the tasks of whole groups
 		fs := sim.New(sim.IntelSpec())
 		c := &container{fs: fs}
 		b := newBackend(fs, c)
@@ -262,10 +262,10 @@ func TestOnlyNewThreadsAreMovedBetweenFullChecks(t *testing.T) {
 		for _, call := range []struct {
 			of    func(context.Context, string, []classes.Holder) ([]string, error)
 			moved []string
-			known string
+			known string // the group of thread 10 after the call
 		}{
 			{b.MoveNewThreads, []string{"id"}, "qos-gold"}, // a move includes all threads of the container
-			{b.MoveNewThreads, nil, "qos-bronze"},
+			{b.MoveNewThreads, nil, "qos-bronze"},          // only thread 10, which is known, was moved out of the class
 			{b.MoveThreads, []string{"id"}, "qos-gold"},
 		} {
 			if call.moved == nil {

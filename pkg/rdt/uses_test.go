@@ -82,7 +82,9 @@ func TestClassesThatHaveOnlyCacheThatDevicesUseAreReported(t *testing.T) {
 	}
 }
 
-// TestPartitionsWithSharedWithDevicesGetTheBitsThatDevicesUse has 12 bits, of which other hardware uses two.
+// TestPartitionsWithSharedWithDevicesGetTheBitsThatDevicesUse has 12 bits, of which other hardware uses the highest two, the
+// lowest two, or none. A partition with sharedWithDevices gets that end of the mask. The other partitions get their bits from
+// the lowest free one on, in the order of their names.
 func TestPartitionsWithSharedWithDevicesGetTheBitsThatDevicesUse(t *testing.T) {
 	for text, test := range map[string]struct {
 		shareable uint64
@@ -143,7 +145,7 @@ func TestRMIDsForEnergyAreReservedForClasses(t *testing.T) {
 // TestDeviceTrafficNeedsNoRMID has 12 RMIDs: for 11 classes and the root group.
 func TestDeviceTrafficNeedsNoRMID(t *testing.T) {
 	spec := sim.AMDSpec()
-	spec.L2, spec.RMIDs, spec.IOAlloc = nil, 12, "f"
+	spec.L2, spec.RMIDs, spec.IOAlloc = nil, 12, "f" // io_alloc is on
 	b := newBackend(sim.New(spec), nil)
 	apply(t, b, classesNamed("c", 11))
 	if got, want := conditionOf(b.Status(), ConditionCLOSIDs).Message, "0 of 12 RMIDs (info/L3_MON/num_rmids) are free: classes use 11, resctrl's root group uses 1"; got != want {

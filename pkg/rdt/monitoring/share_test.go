@@ -23,32 +23,38 @@ func candidatesOf(text string) (all []candidate) {
 	return all
 }
 
+// mostTaken is the number of RMIDs that a call of shareRMIDs may take away from containers.
+const mostTaken = 2
+
+// TestRMIDsAreDividedEvenlyAmongClassesAndPods gives free RMIDs to the class with the fewest, in this class to the pod with the
+// fewest, and in this pod to the oldest container. Only if none is free (0), a class loses one to a class that has at
+// least two fewer, and a pod to such a pod of its class. The newest container loses it.
 func TestRMIDsAreDividedEvenlyAmongClassesAndPods(t *testing.T) {
 	for name, test := range map[string]struct {
 		candidates string
-		free       int
+		free       int    // negative if other programs use RMIDs that are reserved for classes
 		want       string // "CONTAINER" or "CONTAINER<CONTAINER THAT LOSES ITS RMID" for each turn
 	}{
-		"all get one":                            {"g/p/1 g/p/2 s/q/3", 5, "1 3 2"},
-		"nobody waits":                           {"g/p/1* g/p/2*", 0, ""},
-		"the oldest container is first":          {"g/p/1 g/q/2 g/r/3", 2, "1 2"},
-		"the class with the fewest is first":     {"g/p/1* g/p/2* g/p/3 s/q/4 s/q/5 s/q/6", 3, "4 5 3"},
-		"the pod with the fewest is first":       {"g/p/1* g/p/2 g/p/3 g/q/4", 2, "4 2"},
-		"a class has all":                        {"g/p/1* g/q/2* g/r/3* g/s/4* s/t/5 s/t/6", 0, "5<4 6<3"},
-		"a class has one more":                   {"g/p/1* g/q/2* s/r/3* s/r/4", 0, ""},
-		"a small class leaves the rest":          {"g/p/1* g/q/2* g/r/3* s/s/4*", 0, ""},
-		"a class without waiting containers":     {"g/p/1* s/q/2* s/r/3* s/s/4", 0, ""},
-		"a pod has all":                          {"g/p/1* g/p/2* g/p/3* g/q/4 g/q/5", 0, "4<3"},
-		"a pod has one more":                     {"g/p/1* g/p/2* g/q/3* g/q/4", 0, ""},
-		"a pod of another class has more":        {"g/p/1* g/p/2* s/q/3* s/r/4", 0, ""},
-		"the largest pod of the largest class":   {"g/p/1* g/q/2* g/q/3* g/r/4* s/t/5", 0, "5<3"},
-		"a class loses as few as asked for":      {"g/a/1* g/b/2* g/c/3* g/d/4* g/e/5* g/f/6* s/t/7 s/t/8 s/t/9", 0, "7<6 8<5"},
-		"none is taken away while some are free": {"g/p/1* g/q/2* g/r/3* g/s/4 s/t/5 s/t/6", 1, "5"},
-		"none is taken away if it does not help": {"g/p/1* g/q/2* g/r/3* s/t/4", -1, ""},
+		"all get one":                                     {"g/p/1 g/p/2 s/q/3", 5, "1 3 2"},
+		"nobody waits":                                    {"g/p/1* g/p/2*", 0, ""},
+		"the oldest container is first":                   {"g/p/1 g/q/2 g/r/3", 2, "1 2"},
+		"the class with the fewest is first":              {"g/p/1* g/p/2* g/p/3 s/q/4 s/q/5 s/q/6", 3, "4 5 3"},
+		"the pod with the fewest is first":                {"g/p/1* g/p/2 g/p/3 g/q/4", 2, "4 2"},
+		"a class with all RMIDs loses some":               {"g/p/1* g/q/2* g/r/3* g/s/4* s/t/5 s/t/6", 0, "5<4 6<3"},
+		"a class that has one more keeps it":              {"g/p/1* g/q/2* s/r/3* s/r/4", 0, ""},
+		"nobody waits in a class that has fewer":          {"g/p/1* g/q/2* g/r/3* s/s/4*", 0, ""},
+		"a class gets none without a waiting container":   {"g/p/1* s/q/2* s/r/3* s/s/4", 0, ""},
+		"a pod with all RMIDs of its class loses one":     {"g/p/1* g/p/2* g/p/3* g/q/4 g/q/5", 0, "4<3"},
+		"a pod that has one more keeps it":                {"g/p/1* g/p/2* g/q/3* g/q/4", 0, ""},
+		"a pod of another class that has more keeps them": {"g/p/1* g/p/2* s/q/3* s/r/4", 0, ""},
+		"the largest pod of the largest class loses one":  {"g/p/1* g/q/2* g/q/3* g/r/4* s/t/5", 0, "5<3"},
+		"a call takes away two at most":                   {"g/a/1* g/b/2* g/c/3* g/d/4* g/e/5* g/f/6* s/t/7 s/t/8 s/t/9", 0, "7<6 8<5"},
+		"none is taken away while some are free":          {"g/p/1* g/q/2* g/r/3* g/s/4 s/t/5 s/t/6", 1, "5"},
+		"none is taken away if it does not help":          {"g/p/1* g/q/2* g/r/3* s/t/4", -1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, turn := range shareRMIDs(candidatesOf(test.candidates), test.free, 2) {
+			for _, turn := range shareRMIDs(candidatesOf(test.candidates), test.free, mostTaken) {
 				got = append(got, strings.TrimSuffix(turn.begin+"<"+turn.end, "<"))
 			}
 			if diff := cmp.Diff(test.want, strings.Join(got, " ")); diff != "" {
@@ -77,7 +83,7 @@ func TestSharesBecomeFairAndThenStay(t *testing.T) {
 
 		rounds := 0
 		for ; ; rounds++ {
-			turns := shareRMIDs(all, budget-used, 2)
+			turns := shareRMIDs(all, budget-used, mostTaken)
 			if len(turns) == 0 {
 				break
 			}
