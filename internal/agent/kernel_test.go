@@ -16,14 +16,14 @@ import (
 )
 
 // TestRepeatedEventsCauseRepairsWithPauses sends one event, or repeated events for three seconds, and checks the times
-// of the repairs.
+// of the repairs. An event causes repairs after 0.1 s, 1 s more and 2 s more. While events go on, there is one repair a second.
 func TestRepeatedEventsCauseRepairsWithPauses(t *testing.T) {
 	for name, test := range map[string]struct {
 		events time.Duration
 		want   []time.Duration
 	}{
-		"one event":                   {0, []time.Duration{100 * time.Millisecond, 1100 * time.Millisecond, 3100 * time.Millisecond}},
-		"events again and again, 3 s": {3 * time.Second, []time.Duration{100 * time.Millisecond, 1100 * time.Millisecond, 2100 * time.Millisecond, 3100 * time.Millisecond, 5100 * time.Millisecond}},
+		"one event":               {0, []time.Duration{100 * time.Millisecond, 1100 * time.Millisecond, 3100 * time.Millisecond}},
+		"repeated events for 3 s": {3 * time.Second, []time.Duration{100 * time.Millisecond, 1100 * time.Millisecond, 2100 * time.Millisecond, 3100 * time.Millisecond, 5100 * time.Millisecond}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -50,6 +50,8 @@ func TestRepeatedEventsCauseRepairsWithPauses(t *testing.T) {
 	}
 }
 
+// TestStartTimesAreThoseOfTheHost: only in the PID namespace of the host, process 2 is kthreadd. Otherwise the PIDs of the runtime
+// are those of other processes. The start time of a process is 0 if its stat cannot be read.
 func TestStartTimesAreThoseOfTheHost(t *testing.T) {
 	root := t.TempDir()
 	stat := func(pid, text string) {

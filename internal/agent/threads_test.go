@@ -54,7 +54,7 @@ func follow(t *testing.T, during time.Duration, events []time.Duration, check re
 func TestMovingThreadsTakesAtMostTwoPercentOfACPU(t *testing.T) {
 	const during = 10 * time.Minute
 	for _, took := range []time.Duration{time.Microsecond, time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {
-		for moved, limit := range []time.Duration{during/50 + credit/50 + took, during/5 + credit/5 + took} {
+		for moved, limit := range []time.Duration{during/50 + credit/50 + took, during/5 + credit/5 + took} { // each call moves 0 or 1 threads
 			all, fresh := follow(t, during, nil, reconcile.ThreadCheck{Containers: 1, Moved: moved, Took: took})
 			calls := len(all) + len(fresh)
 			if total := time.Duration(calls) * took; total > limit {

@@ -129,7 +129,7 @@ func TestAFileThatCannotBeTrustedIsIgnored(t *testing.T) {
 		"truncated":                    whole[:len(whole)-3],
 		"empty":                        "",
 		"binary":                       "\x00\xff\x7fELF",
-		"of other kind":                `[1, 2]`,
+		"a JSON list":                  `[1, 2]`,
 	}
 
 	for name, content := range cases {

@@ -43,7 +43,7 @@ func TestNoPathLeavesTheRoot(t *testing.T) {
 	top := host(t, map[string]string{"/secret": "hunter2", "/host/a": "of the host"})
 	root := Root(filepath.Join(string(top), "host"))
 	if data, err := root.ReadFile("/../secret"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %q, %v", data, err)
+		t.Errorf("a file outside of the root has %q, %v; want ErrNotExist", data, err)
 	}
 	root.wantFile(t, "/../a", "of the host")
 	root.wantFile(t, "../a", "of the host")
@@ -54,8 +54,8 @@ func TestFilesAreReadToTheirEnd(t *testing.T) {
 		want := strings.Repeat("x", size)
 		host(t, map[string]string{"/sys/a": want}).wantFile(t, "/sys/a", want)
 	}
-	if _, err := Root("/").ReadFile("/proc/self/mem"); !errors.Is(err, syscall.EIO) {
-		t.Errorf("got %v, want the errno of the read", err)
+	if _, err := Root("/").ReadFile("/proc/self/mem"); !errors.Is(err, syscall.EIO) { // nothing is mapped at its beginning
+		t.Errorf("got %v, want EIO, the errno of the read", err)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestAFileThatIsTooLargeIsNotRead(t *testing.T) {
 	if data, err := root.ReadFile("/larger"); !errors.Is(err, syscall.EFBIG) || !errors.As(err, &pathErr) || data != nil {
 		t.Errorf("read %d bytes, %v, want EFBIG", len(data), err)
 	}
-	if _, err := Root("/").ReadFile("/dev/zero"); !errors.Is(err, syscall.EFBIG) {
+	if _, err := Root("/").ReadFile("/dev/zero"); !errors.Is(err, syscall.EFBIG) { // the read ends at maxFile
 		t.Errorf("a file without an end: %v, want EFBIG", err)
 	}
 }
@@ -109,7 +109,7 @@ func TestAWriteNeitherCreatesNorTruncates(t *testing.T) {
 	}
 	root.wantFile(t, "/sys/a", "newg before")
 	if err := root.WriteFile("/sys/b", []byte("new")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v", err)
+		t.Errorf("a write to a missing file returned %v, want ErrNotExist", err)
 	}
 	if _, err := root.ReadFile("/sys/b"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("WriteFile created the file: %v", err)
@@ -120,10 +120,10 @@ func TestARefusedWriteKeepsTheErrno(t *testing.T) {
 	var pathErr *fs.PathError
 	err := Root("/").WriteFile("/dev/full", []byte("x"))
 	if !errors.Is(err, syscall.ENOSPC) || !errors.As(err, &pathErr) || pathErr.Path != "/dev/full" {
-		t.Errorf("got %v", err)
+		t.Errorf("a write to /dev/full returned %v, want ENOSPC with the path", err)
 	}
 	if err := host(t, nil).WriteFile("/", []byte("x")); !errors.Is(err, syscall.EISDIR) {
-		t.Errorf("got %v", err)
+		t.Errorf("a write to a directory returned %v, want EISDIR", err)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestASymlinkIsReadAndNotFollowed(t *testing.T) {
 		t.Errorf("got %s, %v", target, err)
 	}
 	if _, err := root.Readlink("/dev/sda"); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("got %v", err)
+		t.Errorf("Readlink of a file that is no link returned %v, want EINVAL", err)
 	}
 }
 
@@ -203,11 +203,11 @@ func TestOnlyBlockDevicesHaveNumbers(t *testing.T) {
 	root := host(t, map[string]string{"/dev/file": ""})
 	for file, want := range map[string]error{"/dev/file": syscall.ENOTBLK, "/dev": syscall.ENOTBLK, "/dev/nothing": fs.ErrNotExist} {
 		if _, _, err := root.BlockDevice(file); !errors.Is(err, want) {
-			t.Errorf("%s: got %v", file, err)
+			t.Errorf("%s: got %v, want %v", file, err, want)
 		}
 	}
 	if _, _, err := Root("/").BlockDevice("/dev/null"); !errors.Is(err, syscall.ENOTBLK) {
-		t.Errorf("got %v", err)
+		t.Errorf("BlockDevice of a character device returned %v, want ENOTBLK", err)
 	}
 }
 
@@ -226,7 +226,7 @@ func TestARefusedMountKeepsTheErrno(t *testing.T) {
 	var errno syscall.Errno
 	err := host(t, nil).Mount("none", "/", "no-such-filesystem", "")
 	if !errors.As(err, &errno) {
-		t.Errorf("got %v", err)
+		t.Errorf("the mount of an unknown filesystem returned %v, want an errno", err)
 	}
 }
 

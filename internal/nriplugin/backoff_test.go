@@ -21,6 +21,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
 )
 
+// TestAttemptsToRegisterBackOffUntilASuccess lets 12 attempts fail, the next one succeed, and the last ones fail. A wait is a
+// random time between half of its step and the whole step.
 func TestAttemptsToRegisterBackOffUntilASuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const failures, all = 12, 16

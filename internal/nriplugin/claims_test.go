@@ -15,6 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
+// These are contents of io.max: with one limit of reads, with the class gold of claimClasses, and with the lower limits of this
+// class and of the class silver of the class file.
 const (
 	limitOf     = "254:16 rbps=%s wbps=max riops=max wiops=max"
 	fromClaim   = "254:16 rbps=15000000 wbps=max riops=max wiops=700"
@@ -216,7 +218,7 @@ func TestAChangeOfClaimsKeepsTheErrorOfTheClassFiles(t *testing.T) {
 func TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid(t *testing.T) {
 	for _, test := range []struct{ name, annotation, files string }{
 		{"a class that does not exist any more", "/data=silver", machineFiles},
-		{"no request", "data=silver", volumeFiles},
+		{"a malformed request", "data=silver", volumeFiles},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newVolumeRig(t)
@@ -294,7 +296,8 @@ func TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim(t *testing.T) {
 	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "5000000", 1))
 }
 
-// TestTheVolumeThatHidesAnotherIsLimited mounts two volumes at /data/ and /data.
+// TestTheVolumeThatHidesAnotherIsLimited mounts two volumes at /data/ and /data. The container sees the disk 254:16, which
+// mountinfo shows at /data.
 func TestTheVolumeThatHidesAnotherIsLimited(t *testing.T) {
 	const volumes = "/var/lib/kubelet/pods/uid-a/volumes/kubernetes.io~csi/"
 	for name, test := range map[string]struct {
@@ -318,6 +321,7 @@ func TestTheVolumeThatHidesAnotherIsLimited(t *testing.T) {
 	}
 }
 
+// claimOf requests class gold for the volume /data of a container of another pod.
 func claimOf(pod string) []classes.ClaimedVolume {
 	volumes := claim("gold")
 	volumes[0].PodUID = "uid-" + pod

@@ -144,10 +144,10 @@ func TestLimitsOfAClassThatAContainerGotLaterAreNotItsOriginals(t *testing.T) {
 		runtime nriruntime.Options
 		had     string
 	}{
-		"a container without values":                 {asked, ""},
-		"a container with values of another program": {asked, theirs},
-		"a runtime that must not be asked":           {notAsked, ""},
-		"such a runtime, and another program":        {notAsked, theirs},
+		"a container without values":                                      {asked, ""},
+		"a container with values of another program":                      {asked, theirs},
+		"a runtime that must not be asked":                                {notAsked, ""},
+		"a runtime that must not be asked, and values of another program": {notAsked, theirs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, test.runtime)

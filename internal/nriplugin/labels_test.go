@@ -13,6 +13,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
+// TestOnlyLabelsOfValidLengthThatUsersSetAreKept: the prefix of a label's key has at most 253 characters in Kubernetes, and its
+// name and its value at most 63. The kubelet adds labels with the prefix io.kubernetes.
 func TestOnlyLabelsOfValidLengthThatUsersSetAreKept(t *testing.T) {
 	long := strings.Repeat("x", 63)
 	key := strings.Repeat("d", 253) + "/" + long
@@ -33,6 +35,6 @@ func TestOfTooManyLabelsTheFirstOnesAreKept(t *testing.T) {
 	}
 	keys := slices.Sorted(maps.Keys(labelsOf(&api.PodSandbox{Labels: labels})))
 	if len(keys) != maxLabels/each || keys[0] != "k00000" || keys[len(keys)-1] != fmt.Sprintf("k%05d", len(keys)-1) {
-		t.Errorf("%d labels are kept: %q", len(keys), keys)
+		t.Errorf("%d labels are kept, want the first %d: %q", len(keys), maxLabels/each, keys)
 	}
 }

@@ -43,6 +43,9 @@ func TestTheListOfDisksWithoutPrioritiesIsBounded(t *testing.T) {
 	}
 }
 
+// TestAContainerThatIsStuckAtMemoryHighIsReported: a container is stuck if it uses at least 99% of memory.high, and all of its
+// processes wait for memory for at least half of the time, in two repairs one after the other. The report ends when the use is
+// below 90% of memory.high, or the waiting below 25% of the time.
 func TestAContainerThatIsStuckAtMemoryHighIsReported(t *testing.T) {
 	r := newProfileRig(t, "a: {memory: {high: 512Mi}}")
 	id := r.mustRunBurstable(t, "a", profile+"=a")
@@ -67,6 +70,7 @@ func TestAContainerThatIsStuckAtMemoryHighIsReported(t *testing.T) {
 	}
 }
 
+// TestLimitsThatCanHarmAContainerAreConditions compares the conditions of a class file, on machines with and without swap.
 func TestLimitsThatCanHarmAContainerAreConditions(t *testing.T) {
 	const high = "MemoryHighSafe/NoSwap: a container of class a that allocates more than memory.high can stall for minutes, and is not killed: " +
 		"without swap, the kernel cannot reclaim what programs allocate; "
@@ -83,20 +87,20 @@ func TestLimitsThatCanHarmAContainerAreConditions(t *testing.T) {
 	const header = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 	const swap = header + "/dev/vdb partition 1 0 -2\n"
 	for _, test := range []struct{ name, swaps, class, want string }{
-		{"no swap", header, "{memory: {high: 80%}}", noSwap},
-		{"no swap to use", header, "{memory: {high: 80%, swapMax: max}}", noSwap},
-		{"the swap of the kubelet", swap, "{memory: {high: 80%}}", high + fmt.Sprintf(unset, "a") + remedy},
-		{"no swap for the class", swap, "{memory: {high: 80%, swapMax: 0}}", high + zero + remedy},
-		{"both", swap, "{memory: {high: 80%, swapMax: 0}}, b: {memory: {high: 64Mi}}", both},
-		{"swap", swap, "{memory: {high: 80%, swapMax: 2Gi}}", ""},
-		{"no limit", header, "{memory: {high: max}}", ""},
+		{"a machine without swap", header, "{memory: {high: 80%}}", noSwap},
+		{"a machine without swap, and a class that allows swap", header, "{memory: {high: 80%, swapMax: max}}", noSwap},
+		{"a class that leaves swap to the kubelet", swap, "{memory: {high: 80%}}", high + fmt.Sprintf(unset, "a") + remedy},
+		{"a class that allows no swap", swap, "{memory: {high: 80%, swapMax: 0}}", high + zero + remedy},
+		{"a class that allows no swap, and one that leaves it to the kubelet", swap, "{memory: {high: 80%, swapMax: 0}}, b: {memory: {high: 64Mi}}", both},
+		{"a class that allows swap", swap, "{memory: {high: 80%, swapMax: 2Gi}}", ""},
+		{"memory.high is max", header, "{memory: {high: max}}", ""},
 		{"all memory protected", header, "{memory: {min: 100%}}", minimum},
 		{"more than any limit protected", header, "{memory: {min: max}}", minimum},
 		{"a share above memory.high", swap, "{memory: {high: 50%, swapMax: max, min: 50%, low: 40%}}", notBelow("memory.min")},
 		{"a size above memory.high", swap, "{memory: {high: 64Mi, swapMax: max, min: 1Mi, low: 65Mi}}", notBelow("memory.low")},
-		{"no size is above memory.high", swap, "{memory: {high: 64Mi, swapMax: max, low: max}}", notBelow("memory.low")},
-		{"a size and a share", swap, "{memory: {high: 50%, swapMax: max, min: 64Mi, low: 63%}}", notBelow("memory.low")},
-		{"no memory.high", swap, "{memory: {high: max, low: max}}", ""},
+		{"memory.low is max, which is above memory.high", swap, "{memory: {high: 64Mi, swapMax: max, low: max}}", notBelow("memory.low")},
+		{"a share above memory.high, and a size that cannot be compared with it", swap, "{memory: {high: 50%, swapMax: max, min: 64Mi, low: 63%}}", notBelow("memory.low")},
+		{"memory.high is max, and memory.low, too", swap, "{memory: {high: max, low: max}}", ""},
 		{"some memory protected", header, "{memory: {min: 50%, low: 100%}}", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -61,7 +61,7 @@ func (r *machineRig) mustRunIdle(t *testing.T, class string) (sandbox string) {
 	return id
 }
 
-// wantIdle compares the pod's cgroup.
+// wantIdle compares the pod's cgroup. While a cgroup is idle, its weight is 1.
 func (r *machineRig) wantIdle(t *testing.T, idle, weight string) {
 	t.Helper()
 	for file, want := range map[string]string{"cpu.idle": idle, "cpu.weight": weight} {

@@ -53,7 +53,7 @@ func wantNoGrowth(t *testing.T, before, after use, times int) {
 }
 
 // TestReconnectionsLeakNothing uses synctest, because the plugin waits between attempts. synctest fails the test if a
-// goroutine is left at the end.
+// goroutine is left at the end. The name of a case says when the runtime drops the plugin.
 func TestReconnectionsLeakNothing(t *testing.T) {
 	const warm, times = 20, 100
 	for _, test := range []struct {
@@ -63,8 +63,8 @@ func TestReconnectionsLeakNothing(t *testing.T) {
 		{"after the plugin was configured", func(t *testing.T) net.Conn { return briefRuntime(t, 0) }},
 		{"after the plugin was synchronized", func(t *testing.T) net.Conn { return briefRuntime(t, time.Minute) }},
 		{"between the registration and Configure", unfinishedRuntime},
-		{"before the registration, not answering", silentRuntime},
-		{"having taken the connection only", droppingRuntime},
+		{"never, but it does not answer the registration", silentRuntime},
+		{"before the registration", droppingRuntime},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -56,14 +56,14 @@ func TestRulesDecideTheClassesOfPodsThatRequestNothing(t *testing.T) {
 		pod          nriruntime.PodConfig
 		digest, want string
 	}{
-		{"of a namespace", nriruntime.PodConfig{Namespace: "kube-system"}, "", "/rule exempt"},
-		{"of a Pod QoS class, with the driver systemd", nriruntime.PodConfig{
+		{"a rule for a namespace", nriruntime.PodConfig{Namespace: "kube-system"}, "", "/rule exempt"},
+		{"a rule for a Pod QoS class, with the cgroup driver systemd", nriruntime.PodConfig{
 			CgroupParent: "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu.slice",
 		}, "", "lowest/rule best-effort"},
-		{"of a Pod QoS class, with the driver cgroupfs", nriruntime.PodConfig{CgroupParent: "/kubepods/besteffort/podu"}, "", "lowest/rule best-effort"},
-		{"of labels", nriruntime.PodConfig{Labels: map[string]string{"app": "web"}}, "", "middle/rule web"},
-		{"of an image", nriruntime.PodConfig{}, "sha256:" + strings.Repeat("0123456789abcdef", 4), "middle/rule pinned"},
-		{"that do not match", nriruntime.PodConfig{}, "", "low/default"},
+		{"a rule for a Pod QoS class, with the cgroup driver cgroupfs", nriruntime.PodConfig{CgroupParent: "/kubepods/besteffort/podu"}, "", "lowest/rule best-effort"},
+		{"a rule for labels", nriruntime.PodConfig{Labels: map[string]string{"app": "web"}}, "", "middle/rule web"},
+		{"a rule for an image", nriruntime.PodConfig{}, "sha256:" + strings.Repeat("0123456789abcdef", 4), "middle/rule pinned"},
+		{"no rule that matches", nriruntime.PodConfig{}, "", "low/default"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newMachineRigOn(t, newMachine(simcgroup.New()), rules, nriruntime.Options{})

@@ -225,8 +225,8 @@ func TestAClassOfAnotherResourceCanChangeBesideAValueThatIsSetAtCreationOnly(t *
 	}
 }
 
-// TestAResizeWithoutTheResourceOfAClassChangesNothing restarts the plugin without class files, e.g. because they are invalid.
-func TestAResizeWithoutTheResourceOfAClassChangesNothing(t *testing.T) {
+// TestThePluginDoesNotChangeAResizeIfNoClassFilesAreLoaded restarts the plugin without class files, e.g. because they are invalid.
+func TestThePluginDoesNotChangeAResizeIfNoClassFilesAreLoaded(t *testing.T) {
 	r := newMemoryRig(t, nriruntime.Options{})
 	id := r.runWithMemory(t, memoryQoS+"=tight")
 	r.stop()

@@ -39,7 +39,8 @@ func transferred(t *testing.T, b *Backend, class string) any {
 }
 
 // TestAClassIsCountedAlthoughSomeOfItsCountersCannotBeRead reads counters that are unavailable for a while, as is usual
-// on AMD. In the last steps, the kernel resets the counters.
+// on AMD. The total grows by what each counter has grown since its last reading. It is missing only if no counter can be
+// read. In the last steps, the kernel resets the counters.
 func TestAClassIsCountedAlthoughSomeOfItsCountersCannotBeRead(t *testing.T) {
 	const none = "Unavailable"
 	fs, b, cs := newMonitored(t, sim.AMDSpec(), monitorAll, "qos-gold", 2)

@@ -26,7 +26,8 @@ type twoClasses struct {
 	running []classes.InClass
 }
 
-// newTwoClasses starts the containers of gold, which get all RMIDs, and then those of bronze. Each container has a pod of its own.
+// newTwoClasses starts a container of gold for each of the `rmids` RMIDs, and then `bronze` containers of bronze. Each container
+// has a pod of its own.
 func newTwoClasses(t *testing.T, spec sim.Spec, rmids, bronze int) *twoClasses {
 	t.Helper()
 	spec.RMIDs = 8 + rmids // 8 are reserved for classes

@@ -103,7 +103,8 @@ func TestParseInfo(t *testing.T) {
 	}
 }
 
-// TestTheUnitOfMemoryBandwidthIsReadFromTheKernel adds the files with which newer kernels describe the values of MB.
+// TestTheUnitOfMemoryBandwidthIsReadFromTheKernel adds the files with which newer kernels describe the values of MB. A value is a
+// multiple of unit * scale / resolution, and the unit "all" is the whole bandwidth. Only per cent and 1/8 GB/s are known.
 func TestTheUnitOfMemoryBandwidthIsReadFromTheKernel(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec                    sim.Spec
@@ -112,15 +113,15 @@ func TestTheUnitOfMemoryBandwidthIsReadFromTheKernel(t *testing.T) {
 		want                    BandwidthUnit // "" if the bandwidth cannot be used
 		wantMax                 uint64
 	}{
-		"per cent":                 {sim.ArmSpec(8), "all", "1", "100", "100", Percent, 100},
-		"per cent on another CPU":  {sim.AMDSpec(), "all", "1", "100", "100", Percent, 100},
-		"1/8 GB/s":                 {sim.AMDSpec(), "GBps", "1", "8", "4096", EighthGBps, 4096},
-		"1/8 GB/s on another CPU":  {sim.IntelSpec(), "GBps", "1", "8", "4096", EighthGBps, 4096},
-		"groups have more":         {sim.AMDSpec(), "GBps", "1", "8", "5", EighthGBps, 2048},
-		"a resolution of 1/1000":   {sim.IntelSpec(), "all", "1", "1000", "5", "", 0},
-		"another scale":            {sim.AMDSpec(), "GBps", "2", "8", "5", "", 0},
-		"a unit that is not known": {sim.AMDSpec(), "furlongs", "1", "8", "5", "", 0},
-		"no description":           {sim.IntelSpec(), "", "", "", "", Percent, 100},
+		"per cent":                {sim.ArmSpec(8), "all", "1", "100", "100", Percent, 100},
+		"per cent on another CPU": {sim.AMDSpec(), "all", "1", "100", "100", Percent, 100},
+		"1/8 GB/s":                {sim.AMDSpec(), "GBps", "1", "8", "4096", EighthGBps, 4096},
+		"1/8 GB/s on another CPU": {sim.IntelSpec(), "GBps", "1", "8", "4096", EighthGBps, 4096},
+		"a group has more than the described maximum": {sim.AMDSpec(), "GBps", "1", "8", "5", EighthGBps, 2048},
+		"a resolution of 1/1000":                      {sim.IntelSpec(), "all", "1", "1000", "5", "", 0},
+		"another scale":                               {sim.AMDSpec(), "GBps", "2", "8", "5", "", 0},
+		"a unit that is not known":                    {sim.AMDSpec(), "furlongs", "1", "8", "5", "", 0},
+		"no description":                              {sim.IntelSpec(), "", "", "", "", Percent, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := test.spec

@@ -149,7 +149,7 @@ func (v *victim) wantThrives(t *testing.T, pods int) {
 			t.Fatalf("a pod does not get its class: %v", err)
 		}
 		if got := v.backend.Enforced()[id]; got != "gold" {
-			t.Errorf("the container is in class %q", got)
+			t.Errorf("the container is in class %q, want gold", got)
 		}
 		if _, err := v.run(t, "second", "test.example/cache=gold"); err == nil {
 			t.Error("a second container got a class of capacity 1")

@@ -207,7 +207,7 @@ func TestEveryViolationIsFound(t *testing.T) {
 		{"a container that is not reported", func(w *invariant.World) {
 			w.Live.Containers = append(w.Live.Containers, live("b", "side", "b2", true))
 		}, "pod default/b container side (b2) exists, but is not reported"},
-		{"a created one with classes that is not reported", func(w *invariant.World) {
+		{"a container with classes that is not reported before its start", func(w *invariant.World) {
 			w.Live.Containers = append(w.Live.Containers, live("b", "side", "b2", false))
 		}, "pod default/b container side (b2) exists, but is not reported"},
 		{"a container that is reported twice", func(w *invariant.World) {
@@ -271,7 +271,7 @@ func TestEveryViolationIsFound(t *testing.T) {
 			`pod default/a container main (a1): reported in class "fast" of k8s.io/blockio with io.max 254:0 rbps = 1000, but has ""`},
 		{"a limit that was left", func(w *invariant.World) { w.Kernel.Cgroups["b1"].Files["io.max"] = "254:16 wbps=9\n" },
 			"pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has io.max 254:16 wbps = 9, which the class does not set"},
-		{"a limit of another program on another disk than is reported", func(w *invariant.World) {
+		{"a limit on a disk that is not among the reported limits of another program", func(w *invariant.World) {
 			w.Kernel.Cgroups["b1"].Files["io.max"] = "254:0 wbps=9\n254:16 wbps=9\n"
 			pod(w, 1).Containers[0].QosResources[1].Foreign = "limits of 254:0 (vda)"
 		}, "pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has io.max 254:16 wbps = 9, which the class does not set"},
@@ -283,7 +283,7 @@ func TestEveryViolationIsFound(t *testing.T) {
 		}, "pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has blkio.throttle.read_bps_device 254:0 = 5, which the class does not set"},
 		{"a pod that is not limited", func(w *invariant.World) { w.Kernel.Cgroups["sandbox-a"].Files["io.max"] = "" },
 			`pod default/a (sandbox-a): reported in class "slow" of vendor.example/network with io.max 254:0 wbps = 500, but has ""`},
-		{"a class of a fake kernel", func(w *invariant.World) { w.Kernel.Classes[cache]["b1"] = "big" },
+		{"a container that is in a class of a fake kernel, and not reported in it", func(w *invariant.World) { w.Kernel.Classes[cache]["b1"] = "big" },
 			`pod default/b container main (b1): reported in the system default of test.example/cache, but is in class "big" of test.example/cache`},
 		{"a container that is not reported with every resource", func(w *invariant.World) {
 			pod(w, 1).Containers[0].QosResources = pod(w, 1).Containers[0].QosResources[1:]

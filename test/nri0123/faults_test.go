@@ -115,6 +115,7 @@ func (r *rig) weight(t *testing.T, id string) string {
 	return weight
 }
 
+// goesOn resumes the process after `stopped`, and gives the runtime its long request timeout back.
 func (p *process) goesOn(t *testing.T) {
 	t.Helper()
 	adaptation.SetPluginRequestTimeout(patience)

@@ -112,6 +112,7 @@ func TestTheVerdictOnARateIsAboutItsMeanOverTheWindow(t *testing.T) {
 	}
 }
 
+// TestAVerdictNamesTheHolderAndTheSizeOfTheError also checks that a message stays while its figure changes by at most a quarter.
 func TestAVerdictNamesTheHolderAndTheSizeOfTheError(t *testing.T) {
 	r := newRig()
 	var v held.Verdict
@@ -128,13 +129,13 @@ func TestAVerdictNamesTheHolderAndTheSizeOfTheError(t *testing.T) {
 	}
 
 	if again := r.uses(rate(), map[string]float64{"b": 45, "c": 3}); again.Message != v.Message {
-		t.Errorf("the message changes with each sample: %s", again.Message)
+		t.Errorf("the message has changed with a small change of the use: %s", again.Message)
 	}
 	for range 6 {
 		v = r.uses(rate(), map[string]float64{"b": 90, "c": 20})
 	}
 	if !strings.Contains(v.Message, "pod a/b took 90M/s") || !strings.Contains(v.Message, "pod a/c took 20M/s") {
-		t.Errorf("the message has not followed: %s", v.Message)
+		t.Errorf("after the use has doubled, the message is still %s", v.Message)
 	}
 }
 
