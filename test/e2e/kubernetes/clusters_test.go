@@ -26,11 +26,11 @@ const clusters = 3
 // seconds has the approximate duration of each slow test while other clusters run. A test that is not listed takes a
 // few seconds.
 var seconds = map[string]int{
-	"TestVirtualNodeIntel": 550, "TestNodes": 430, "TestPrograms": 290, "TestNoOrderStopsPodsThatAskForNothing": 280,
-	"TestDaemonSet": 270, "TestVirtualNodeAMD": 200, "TestRequests": 110, "TestDRA": 205, "TestDRAFigures": 200, "TestDRAManifests": 60, "TestChart": 90,
-	"TestTheShimIsSmall": 80, "TestStatefulSetVolumes": 250, "TestManyClaimsOfOneClass": 140, "TestResizeOfManyStatefulSets": 220, "TestDRALoad": 950, "TestLargeCluster": 700,
-	"TestSecretsForExpansion": 40, "TestCreationsTakeHardlyLongerWithThePlugin": 20, "TestDefaultStorageClass": 15,
-	"TestDefaultClassesOfClaims": 30,
+	"TestVirtualNodeIntel": 545, "TestNodes": 430, "TestPrograms": 330, "TestNoOrderStopsPodsThatAskForNothing": 255,
+	"TestDaemonSet": 300, "TestVirtualNodeAMD": 200, "TestRequests": 105, "TestDRA": 215, "TestDRAFigures": 200, "TestDRAManifests": 60, "TestChart": 140,
+	"TestTheShimIsSmall": 85, "TestStatefulSetVolumes": 290, "TestManyClaimsOfOneClass": 140, "TestResizeOfManyStatefulSets": 220, "TestDRALoad": 950, "TestLargeCluster": 700,
+	"TestSecretsForExpansion": 30, "TestCreationsTakeHardlyLongerWithThePlugin": 15, "TestDefaultStorageClass": 10,
+	"TestDefaultClassesOfClaims": 20,
 }
 
 // divide returns the tests of each of `n` clusters, so that all clusters take about the same time. There are fewer clusters than `n` if
