@@ -82,7 +82,7 @@ func aliases(t *testing.T, p *pod) {
 	})
 
 	must(t, os.RemoveAll(kubelet))
-	c.remove(t) // in classFile, the class has other limits
+	c.remove(t) // before the cleanup writes classFile, in which the container's class has other limits
 }
 
 // hasLimits returns an error if the throttles of a container differ from `want`.

@@ -81,6 +81,8 @@ func throttled(t testing.TB) ioLimits {
 	}
 }
 
+// throttles: a container reads its throttles in its first instructions, and these are the limits of its class. Then
+// I/O is not faster than the limits.
 func throttles(t *testing.T, p *pod) {
 	n, file := p.node, "io.max"
 	if !n.cgroupV2 {
@@ -158,6 +160,8 @@ func bytesPerSecond(t testing.TB, printed string) float64 {
 
 const podBlockio = "qos.noderesource.dev/pod-blockio"
 
+// podScope: with cgroup v2, the class of a pod limits the pod's cgroup, and the pod has a slot of the class until its
+// sandbox stops. With cgroup v1, the class is refused.
 func podScope(t *testing.T, n *node) {
 	if !n.cgroupV2 {
 		_, err := n.tryPod(t, "scope", map[string]string{podKey: podBlockio + "=slow"})
@@ -175,14 +179,14 @@ func podScope(t *testing.T, n *node) {
 		`available: slow, slower (requested by annotation qos.noderesource.dev/pod)`)
 	n.wantPodClasses(t, "slow 1", "slower 0")
 
-	another := map[string]string{podKey: podBlockio + "=slow"}
-	_, err = n.tryPod(t, "scope-full", another)
+	slow := map[string]string{podKey: podBlockio + "=slow"}
+	_, err = n.tryPod(t, "scope-full", slow)
 	wantRefusal(t, err, n.kind.podRefused+`pod default/scope-full: class "slow" of qos.noderesource.dev/pod-blockio is full: 1 of 1 in use; `+
 		`available: slower`)
 	_, err = n.runtime.StopPodSandbox(requestContext(t), &cri.StopPodSandboxRequest{PodSandboxId: p.id})
 	must(t, err)
 	n.wantPodClasses(t, "slow 0", "slower 0")
-	n.runPod(t, "scope-next", another)
+	n.runPod(t, "scope-next", slow)
 	n.wantPodClasses(t, "slow 1", "slower 0")
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 // laterProcesses: the class of a container has changed, but the runtime still puts exec'd processes into the group of
-// the old class. The plugin has to move these processes.
+// the old class. The plugin has to move these processes: "workload await" ends only when it is in the new group.
 func laterProcesses(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "changed"})
@@ -127,9 +127,9 @@ func resizes(t *testing.T, p *pod) {
 
 // forks changes the class of a container that does nothing but fork.
 func forks(t *testing.T, p *pod) {
-	c := p.run(t, spec{name: "changed", args: []string{"forks", "4", "600"}})
-	t.Run("thread by thread", func(t *testing.T) { movesForks(t, c) })
-	t.Run("by a rename of its monitoring group", func(t *testing.T) { renamesForks(t, c) })
+	c := p.run(t, spec{name: "changed", args: []string{"forks", "4", "600"}}) // four processes fork for 600 s
+	t.Run("a container without a monitoring group is moved thread by thread", func(t *testing.T) { movesForks(t, c) })
+	t.Run("a container with a monitoring group is moved by a rename of the group", func(t *testing.T) { renamesForks(t, c) })
 }
 
 // movesForks: the container is moved as a whole, or not at all.
@@ -209,6 +209,7 @@ func removedClass(t *testing.T, shared *pod) {
 	c := p.run(t, spec{name: "main"})
 	before := schemataLines(t, "qos-gold")
 	t.Cleanup(func() { writeClassFile(t, classFile) })
+	// In this class file, the class `other` has the place of gold.
 	writeClassFile(t, strings.NewReplacer("{name: gold, capacity: 2}, ", "", "classes: {gold: {l3Allocation: \"100%\", mbAllocation: [\"100%\"]}}",
 		"classes: {other: {l3Allocation: \"100%\", mbAllocation: [\"100%\"]}}", "{name: bronze}]", "{name: bronze}, {name: other}]").Replace(classFile))
 	eventually(t, "the class drains", func() error {

@@ -32,7 +32,7 @@ func heldLimits(t *testing.T, p *pod) {
 	n.plugin.end(t, syscall.SIGTERM)
 	n.plugin = start(t, "qos-nri-plugin", "run", "--nri-socket", nriSocket, "--log-level", "debug", "--held-interval", "1s")
 	n.waitRegistered(t)
-	defer func() { // the emulated CPU invents the use of RDT classes
+	defer func() { // other cases run without --held-interval, because the emulated CPU invents the use of RDT classes
 		n.plugin.end(t, syscall.SIGTERM)
 		n.startPlugin(t)
 	}()

@@ -56,6 +56,6 @@ func (n *node) limitsOfClasses(t testing.TB) map[string]map[string]map[string]st
 		"throttled": {"io.max": vda + " rbps=2000000 wbps=1000000 riops=max wiops=max\n" + vdb + " rbps=1000000 wbps=2000000 riops=max wiops=max\n"},
 		"slower":    {"io.max": vda + " rbps=700000 wbps=max riops=max wiops=max\n"},
 		"single":    {"io.max": vda + " rbps=max wbps=max riops=1000 wiops=max\n" + vdb + " rbps=max wbps=max riops=1000 wiops=max\n"},
-		"weighted":  {"io.bfq.weight": "default 400\n", "io.weight": "default 3940\n"},
+		"weighted":  {"io.bfq.weight": "default 400\n", "io.weight": "default 3940\n"}, // as in weights
 	}}
 }

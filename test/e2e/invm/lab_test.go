@@ -141,7 +141,7 @@ func offerOwnClasses(t *testing.T, n *node) {
 Classes:
   throttled: [{Devices: [/dev/vdb], ThrottleReadBps: 1M, ThrottleWriteBps: 1M, ThrottleReadIOPS: 40, ThrottleWriteIOPS: 40}]
 `)
-	config := n.kind.command[2]
+	config := n.kind.command[2] // containerd --config FILE
 	mustWrite(t, config, mustRead(t, config)+"[plugins.\"io.containerd.service.v1.tasks-service\"]\nblockio_config_file = \""+file+"\"\n")
 	n.stopRuntime(t)
 	n.startRuntime(t)

@@ -68,6 +68,8 @@ func ranBefore(t *testing.T, n *node, early *pod) {
 	})
 }
 
+// changedClass: an update changes all classes that it names, or none if one of them does not exist. A restart of the
+// plugin keeps the changed classes.
 func changedClass(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "changed", args: []string{"spawn", "2"}})

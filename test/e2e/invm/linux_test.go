@@ -67,6 +67,7 @@ func linuxClasses(t *testing.T, n *node) {
 		})
 	}
 
+	// The parents have neither memory.min nor memory.low, so both values of the class have no effect.
 	eventually(t, "the protection that the parents cap is reported", func() error {
 		a := n.assignment(t, p, "main", profileQoS)
 		if a.GetClass() != "database" || a.GetStale() != "" || strings.Count(a.GetLimited(), " has no effect because ") != 2 {
@@ -84,7 +85,7 @@ func limited(memory, quota int64) *cri.LinuxContainerResources {
 	}
 }
 
-// wantProcess compares the container's first process with the class database.
+// wantProcess checks that the container's first process has the properties of class `database`.
 func (c *container) wantProcess(t testing.TB) {
 	t.Helper()
 	pids := c.pod.node.processes(t, c.cgroup())
@@ -92,7 +93,7 @@ func (c *container) wantProcess(t testing.TB) {
 		t.Fatal("the container has no process")
 	}
 	for file, lines := range map[string][]string{
-		"oom_score_adj": {"700"},
+		"oom_score_adj": {"700"}, // the class adds -200 to the 900 of the kubelet
 		"limits":        {"Max open files 4096 4096", "Max locked memory unlimited unlimited", "Max core file size 0 0"},
 	} {
 		data, err := os.ReadFile(filepath.Join("/proc", pids[0], file))
@@ -112,13 +113,14 @@ func (c *container) wantProcess(t testing.TB) {
 	if attributes.Policy != unix.SCHED_BATCH || attributes.Nice != -5 {
 		t.Errorf("the scheduling attributes are %+v", attributes)
 	}
-	priority, _, errno := unix.Syscall(unix.SYS_IOPRIO_GET, 1, uintptr(pid), 0)
-	if errno != 0 || priority != 2<<13|2 {
+	const ofProcess, bestEffort = 1, 2 // IOPRIO_WHO_PROCESS, IOPRIO_CLASS_BE (linux/ioprio.h)
+	priority, _, errno := unix.Syscall(unix.SYS_IOPRIO_GET, ofProcess, uintptr(pid), 0)
+	if errno != 0 || priority != bestEffort<<13|2 {
 		t.Errorf("the I/O priority is %#x, %v", priority, errno)
 	}
 }
 
-// wantExec compares a process that is added to the container with the class database.
+// wantExec checks that a process that is exec'd into the container has properties of class `database`.
 func (c *container) wantExec(t testing.TB) {
 	t.Helper()
 	for file, want := range map[string]string{"oom_score_adj": "700", "limits": "Max open files 4096 4096"} {

@@ -158,7 +158,7 @@ func valueAfter(text, key string) (float64, error) {
 func shortOfRMIDs(t *testing.T, n *node) {
 	p := n.runPod(t, "short", nil)
 	p.run(t, spec{name: "resident"})
-	initial := reuseRMIDs(t, "67108864")
+	initial := reuseRMIDs(t, anyOccupancy)
 	before, _, _ := strings.Cut(classFile, "- name: k8s.io/rdt")
 	_, after, _ := strings.Cut(classFile, "- name: k8s.io/blockio")
 	writeClassFile(t, before+"- name: k8s.io/rdt\n  rdt: {monitoring: {containers: [system/default]}}\n- name: k8s.io/blockio"+after)
@@ -187,7 +187,7 @@ func shortOfRMIDs(t *testing.T, n *node) {
 	n.reread(t)
 	n.awaitMonitoring(t, fmt.Sprintf(reason, "the RMIDs of removed groups are not free yet", 1))
 
-	reuseRMIDs(t, "67108864")
+	reuseRMIDs(t, anyOccupancy)
 	eventually(t, "an RMID is free", func() error { return errors.Join(os.Mkdir(theirs[0], 0o755), os.Remove(theirs[0])) })
 	n.reread(t)
 	(&meter{container: c, name: "side"}).await(t, "", "the container that has waited is measured")
@@ -197,6 +197,9 @@ func shortOfRMIDs(t *testing.T, n *node) {
 	n.reread(t)
 	eventually(t, "the classes exist again", func() error { return c.inGroup("qos-bronze") })
 }
+
+// anyOccupancy is above the occupancy that the emulated CPU shows for any RMID; see raiseOccupancyThreshold.
+const anyOccupancy = "67108864"
 
 // reuseRMIDs sets the occupancy below which the kernel uses the RMID of a removed group again, and returns the former
 // value. On the emulated CPU, the occupancy of a removed group is never below the default.

@@ -35,8 +35,8 @@ func TestLinux73(t *testing.T) {
 
 // TestSubNUMA needs a CPU with two sub-NUMA nodes in each L3.
 func TestSubNUMA(t *testing.T) {
-	if nodes := strings.TrimSpace(mustRead(t, "/sys/devices/system/cpu/online")); nodes != "0-3" {
-		t.Fatalf("the CPUs are %s, want four", nodes)
+	if cpus := strings.TrimSpace(mustRead(t, "/sys/devices/system/cpu/online")); cpus != "0-3" {
+		t.Fatalf("the CPUs are %s, want four", cpus)
 	}
 	backendTests(t, "TestOneClassFileOnTheKernel")
 }
@@ -49,7 +49,7 @@ func TestManyContainers(t *testing.T) {
 // TestArm runs tests of the RDT backend on a kernel for arm64 with MPAM, and the programs of the image.
 func TestArm(t *testing.T) {
 	backendTests(t, "TestOneClassFileOnTheKernel", "TestTheKernelRoundsAsCheckPredicts", "TestRMIDsOfAClassOfTheKernel")
-	t.Run("code and data apart", codeAndDataOnArm)
+	t.Run("classes have separate parts of the cache for code and for data", codeAndDataOnArm)
 	t.Run("check names the features of this machine", func(t *testing.T) {
 		must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
 		defer func() { must(t, unix.Unmount(resctrlRoot, 0)) }()
@@ -120,7 +120,7 @@ func containerOnArm(t *testing.T) {
 	must(t, err)
 	must(t, runtime.StartContainer(ctx, id))
 	if _, err := runtime.CreateContainer(ctx, pod, nriruntime.ContainerConfig{Name: "wrong"}); err == nil || !strings.Contains(err.Error(), "platinum") {
-		t.Errorf("a class that does not exist: %v", err)
+		t.Errorf("the creation of a container with a class that does not exist returned %v", err)
 	}
 	live := invariant.Machine{API: n.api(t), Host: hostfs.Root("/"), Live: invariant.LiveIn(runtime)}
 	for _, violation := range live.Wait(ctx) {

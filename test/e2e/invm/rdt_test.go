@@ -19,6 +19,8 @@ import (
 	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
+// groups: a container is in the group of the class that an annotation of its pod requests, that the container itself has
+// been allocated, or else of the default class. Exec'd processes are in the same group.
 func groups(t *testing.T, p *pod) {
 	n := p.node
 	main := p.run(t, spec{name: "main", args: []string{"spawn", "3"}})

@@ -35,20 +35,20 @@ func reclaimed(t *testing.T, n *node) {
 	t.Cleanup(func() { writeClassFile(t, classFile) })
 	n.awaitOffered(t, profileQoS, "protected", true)
 
-	// The kernel may take all memory from one of two unprotected containers, so the test protects one of them in each
-	// case.
+	// The kernel may take all memory from one of two unprotected containers, so exactly one of them is protected in each
+	// case. `noise` is what the kernel may reclaim of the protected one.
 	const megabyte, noise = 1 << 20, 1 << 18
-	t.Run("under parents that protect", func(t *testing.T) {
+	t.Run("a container with memory.low keeps its memory if its parents have memory.low, too", func(t *testing.T) {
 		if protected, plain := n.press(t, "max"); protected > noise || plain < 8*megabyte {
 			t.Errorf("%d bytes of the protected container and %d bytes of the other were reclaimed", protected, plain)
 		}
 	})
-	t.Run("under a pod that protects nothing, beside a protected container", func(t *testing.T) {
+	t.Run("a container with memory.low loses memory if its pod has no memory.low", func(t *testing.T) {
 		if protected, plain := n.press(t, "0"); protected < 8*megabyte || plain > noise {
 			t.Errorf("%d bytes of the container under the pod and %d bytes of the protected one were reclaimed", protected, plain)
 		}
 	})
-	t.Run("above its own memory.high", func(t *testing.T) { aboveHigh(t, n) })
+	t.Run("a container with memory.min loses the memory above its own memory.high", func(t *testing.T) { aboveHigh(t, n) })
 }
 
 // press runs a container with memory.low and one without a class, and then a third one that needs a part of their
@@ -103,7 +103,7 @@ func setFor(t *testing.T, file, text string) {
 	t.Cleanup(func() { mustWrite(t, file, before) })
 }
 
-// aboveHigh: in spite of memory.low, the kernel reclaims the memory that a container uses above its own memory.high.
+// aboveHigh: in spite of memory.min, the kernel reclaims the memory that a container uses above its own memory.high.
 func aboveHigh(t *testing.T, n *node) {
 	const megabyte = 1 << 20
 	p := n.runPod(t, "contrary", map[string]string{keyOf("main"): profileQoS + "=contrary"})

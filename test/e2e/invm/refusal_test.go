@@ -54,6 +54,7 @@ func unknownClass(t *testing.T, p *pod) {
 		`available: `+available+` (requested by annotation container.qos.noderesource.dev/networked)`)
 }
 
+// fullClass: class gold has two slots.
 func fullClass(t *testing.T, p *pod) {
 	n := p.node
 	first := p.admit(t, spec{name: "one"})
@@ -65,6 +66,8 @@ func fullClass(t *testing.T, p *pod) {
 	p.admit(t, spec{name: "three"})
 }
 
+// restartedContainer: class single has one slot. The next attempt of a container gets the slot of the attempt before it,
+// and keeps the slot when the runtime removes the earlier attempt.
 func restartedContainer(t *testing.T, p *pod) {
 	n := p.node
 	dead := p.run(t, spec{name: "again"})

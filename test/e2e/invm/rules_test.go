@@ -13,7 +13,8 @@ import (
 	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// imageRules: a rule matches the containers of an image by its digest. CRI-O reports none.
+// imageRules: a rule matches the containers of an image by its digest. It needs containerd, because CRI-O does not report
+// digests to plugins.
 func imageRules(t *testing.T, n *node) {
 	listed, err := output("ctr", "-a", n.kind.socket, "-n", "k8s.io", "images", "list", "name=="+image)
 	must(t, err)

@@ -78,7 +78,7 @@ func (s *soakSite) Machine() steps.Machine {
 	}
 
 	if _, err := os.Stat("/sys/fs/cgroup/io.cost.qos"); err == nil {
-		m.Weights["io.weight"] = "default 3940"
+		m.Weights["io.weight"] = "default 3940" // 400 in the range 10 to 1000, mapped to the range 1 to 10000
 	}
 
 	return m

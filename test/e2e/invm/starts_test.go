@@ -135,16 +135,16 @@ func createdWithoutPlugin(t *testing.T, p *pod) {
 func refusedByOCIRuntime(t *testing.T, shared *pod) {
 	n := shared.node
 	p := n.runPod(t, "refused", requests())
-	p.refusedByOCIRuntime(t, spec{name: "again", command: []string{"/missing"}})
+	p.startMissingProgram(t, spec{name: "again", command: []string{"/missing"}})
 	p.admit(t, spec{name: "again", attempt: 1}).remove(t)
-	p.refusedByOCIRuntime(t, spec{name: "again", command: []string{"/missing"}, attempt: 2})
+	p.startMissingProgram(t, spec{name: "again", command: []string{"/missing"}, attempt: 2})
 	p.remove(t)
 	shared.admit(t, spec{name: "other"})
 }
 
-// refusedByOCIRuntime creates and starts a container whose command does not exist. With CRI-O the creation fails, with containerd
-// the start.
-func (p *pod) refusedByOCIRuntime(t *testing.T, s spec) {
+// startMissingProgram creates and starts a container whose command does not exist. With CRI-O the creation must fail,
+// with containerd the start.
+func (p *pod) startMissingProgram(t *testing.T, s spec) {
 	t.Helper()
 	c, err := p.create(t, s)
 	if err == nil {

@@ -35,6 +35,7 @@ func acts() map[string]act {
 		"OOM kill of single processes": {args: []string{"allocators", "256"}, happens: atLeast("memory.events", "oom_kill", 1)},
 		"Memory QoS of a container":    {args: []string{"allocate", "60"}, happens: atLeast("memory.events", "high", 1)},
 		"Swap of a container": {
+			// The container may use 32 MiB of memory and 16 MiB of swap, together less than 64 MiB.
 			args: []string{"allocators", "64"}, happens: atLeast("memory.swap.peak", "", 14*megabyte), singleProcessOOMKill: true,
 		},
 		"CPU bursts":  {args: []string{"bursts", "200ms", "300ms"}, happens: atLeast("cpu.stat", "nr_bursts", 1)},
