@@ -36,13 +36,14 @@ func TestPrograms(t *testing.T) {
 	t.Run("a class changed by hand is reported and counted", func(t *testing.T) { changedByHand(t, n) })
 	t.Run("refusals are reported on the pod", func(t *testing.T) { refusalsAreReported(t, n) })
 	t.Run("annotations that request nothing are reported on the pod", func(t *testing.T) { typosAreReported(t, n) })
-	t.Run("annotations are followed", func(t *testing.T) { annotationsAreFollowed(t, n) })
-	runNightly(t, "the API server is away for a time", func(t *testing.T) { serverAway(t, n, p) })
+	t.Run("a changed annotation changes the class of a running container", func(t *testing.T) { annotationsAreFollowed(t, n) })
+	runNightly(t, "after a failure of the API server, the shim publishes what has changed", func(t *testing.T) { serverAway(t, n, p) })
 	t.Run("the shim writes little to the API server", func(t *testing.T) { writesAreFew(t, n, p) })
-	t.Run("class files reach the node's status", func(t *testing.T) { timeToStatus(t, n, p) })
+	t.Run("a changed class file changes the capacity in the node's status", func(t *testing.T) { timeToStatus(t, n, p) })
 	t.Run("reports agree with the kernel", n.holds)
 }
 
+// capacityIsPublished: a class without a capacity, such as slow, has 1000 devices.
 func capacityIsPublished(t *testing.T, n *node) {
 	n.offered(t, "gold", "2", "2")
 	n.offered(t, "silver", "1", "1")
@@ -84,6 +85,7 @@ func schedulerCounts(t *testing.T, n *node) {
 	n.inClass(t, "third", "gold")
 }
 
+// priorityPreempts: silver has one slot.
 func priorityPreempts(t *testing.T, n *node) {
 	n.apply(t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 1000}`)
 	n.run(t, pod{name: "low", classes: []string{"blockio.silver"}})
@@ -159,6 +161,8 @@ func (n *node) restartKubelet(t *testing.T) {
 	n.kubelet.mustStart(t)
 }
 
+// classesChange raises the capacity of gold to 5, and renames the class slow while a pod has it. Then it applies the first
+// class file again.
 func classesChange(t *testing.T, n *node, p installation) {
 	n.run(t, pod{name: "in-slow", classes: []string{"blockio.slow"}})
 	n.running(t, "in-slow")

@@ -99,9 +99,9 @@ func TestChart(t *testing.T) {
 	})
 	t.Run("a rollback leaves pods alone", func(t *testing.T) { rollsBack(t, n, image) })
 	t.Run("the shim has all permissions that it needs", func(t *testing.T) { shimMissesNothing(t, d) })
-	t.Run("after it is uninstalled, pods keep their classes", func(t *testing.T) { uninstalls(t, n) })
-	t.Run("it is installed again over the CRD that was kept", func(t *testing.T) { installsAgain(t, n) })
-	t.Run("an uninstall that resets classes takes the default class away", func(t *testing.T) { resets(t, n) })
+	t.Run("after an uninstall, pods keep their classes", func(t *testing.T) { uninstalls(t, n) })
+	t.Run("the chart can be installed again over the CRD that was kept", func(t *testing.T) { installsAgain(t, n) })
+	t.Run("an uninstall with resetClasses removes the limits of the default class", func(t *testing.T) { resets(t, n) })
 }
 
 func upgrades(t *testing.T, n *node, tracing string) {

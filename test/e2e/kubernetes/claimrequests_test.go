@@ -56,7 +56,8 @@ func requesting(name, class, request string) string {
   spec: {storageClassName: %s, accessModes: [ReadWriteOnce], resources: {requests: {storage: 16Mi, %s}}}}`, name, class, request)
 }
 
-// bounds installs the policies for requests, and creates claims in a namespace with the LimitRange of the page.
+// bounds installs the policies for requests, and creates claims in a namespace with the LimitRange of the page: at least
+// 100 iops, at most 1k iops and a throughput of 100Mi, and defaults for claims that name no class.
 func (c *claims) bounds(t *testing.T) {
 	t.Helper()
 	const policies = deploy + "storage-requests-policy"
@@ -69,13 +70,13 @@ func (c *claims) bounds(t *testing.T) {
 	})
 
 	for name, test := range map[string]struct{ claim, want string }{
-		"a default":          {namedClaim("new", ""), "iops:250 storage:16Mi throughput:25Mi"},
-		"a class":            {namedClaim("new", "volumeAttributesClassName: gold,"), "storage:16Mi"},
-		"the maximum":        {requesting("new", "requested", "iops: 1000"), "iops:1k storage:16Mi"},
-		"above the maximum":  {requesting("new", "requested", "iops: 1001"), "LimitRange io allows claims to request at most iops=1k"},
-		"too much, in bytes": {requesting("new", "requested", "throughput: 1Gi"), "LimitRange io allows claims to request at most throughput=100Mi"},
-		"a fraction":         {requesting("new", "requested", "iops: 500m"), "write the requests of iops and throughput without exponents and fractions"},
-		"an exponent":        {requesting("new", "requested", `iops: "1e3"`), "write the requests of iops and throughput without exponents and fractions"},
+		"no request and no class":        {namedClaim("new", ""), "iops:250 storage:16Mi throughput:25Mi"},
+		"a class":                        {namedClaim("new", "volumeAttributesClassName: gold,"), "storage:16Mi"},
+		"the maximum":                    {requesting("new", "requested", "iops: 1000"), "iops:1k storage:16Mi"},
+		"above the maximum":              {requesting("new", "requested", "iops: 1001"), "LimitRange io allows claims to request at most iops=1k"},
+		"a throughput above the maximum": {requesting("new", "requested", "throughput: 1Gi"), "LimitRange io allows claims to request at most throughput=100Mi"},
+		"a fraction":                     {requesting("new", "requested", "iops: 500m"), "write the requests of iops and throughput without exponents and fractions"},
+		"an exponent":                    {requesting("new", "requested", `iops: "1e3"`), "write the requests of iops and throughput without exponents and fractions"},
 	} {
 		if output, _ := c.create(test.claim); !strings.Contains(output, test.want) {
 			t.Errorf("%s: %s, want %s", name, output, test.want)
@@ -118,6 +119,8 @@ func (c *claims) sums(t *testing.T) {
 		seen, _ := c.try("-n", "sums", "get", "resourcequota", "-o", "jsonpath={.items[*].status.used.persistentvolumeclaims}")
 		return seen == "0 0 0 0", seen
 	})
+	// `quota` refuses the claim. It is empty if the claim is accepted: two claims of bronze, one of silver, none of another
+	// class, and one without a class.
 	for _, test := range []struct{ class, quota string }{
 		{"bronze", ""}, {"bronze", ""}, {"bronze", "bronze"}, {"silver", ""}, {"silver", "silver"},
 		{"gold", "other-classes"}, {"", ""}, {"", "no-class"},
@@ -126,7 +129,7 @@ func (c *claims) sums(t *testing.T) {
 		output, err := c.kubectlCommand(claim, "-n", "sums", "create", "-f", "-").CombinedOutput()
 		refused := strings.Contains(string(output), "exceeded quota: "+test.quota+",")
 		if (err != nil) != (test.quota != "") || err != nil && !refused {
-			t.Errorf("a claim of the class %q, for which the quota %q has no room: %s", test.class, test.quota, output)
+			t.Errorf("the creation of a claim of the class %q returned %s, want a refusal by quota %q (none if empty)", test.class, output, test.quota)
 		}
 	}
 }

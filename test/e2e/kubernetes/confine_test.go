@@ -58,17 +58,18 @@ func tokenIsConfined(t *testing.T, n *node) {
 	)
 
 	token := n.publisherToken(t)
+	// `refused` is a part of the refusal. It is empty if the API server accepts the write.
 	for _, test := range []struct{ name, method, path, contentType, body, refused string }{
 		{"the condition of a pod", "PATCH", mine + "/status", strategicPatch, condition, ""},
 		{"the condition of a pod of another node", "PATCH", theirs + "/status", strategicPatch, condition, policy},
-		{"another condition", "PATCH", mine + "/status", strategicPatch, `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, policy},
-		{"the addresses", "PATCH", mine + "/status", mergePatch, `{"status":{"podIP":"10.9.9.9","podIPs":[{"ip":"10.9.9.9"}]}}`, policy},
-		{"the phase", "PATCH", mine + "/status", mergePatch, `{"status":{"phase":"Failed"}}`, policy},
+		{"another condition of a pod", "PATCH", mine + "/status", strategicPatch, `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, policy},
+		{"the addresses of a pod", "PATCH", mine + "/status", mergePatch, `{"status":{"podIP":"10.9.9.9","podIPs":[{"ip":"10.9.9.9"}]}}`, policy},
+		{"the phase of a pod", "PATCH", mine + "/status", mergePatch, `{"status":{"phase":"Failed"}}`, policy},
 		{"a label by the status", "PATCH", mine + "/status", mergePatch, `{"metadata":{"labels":{"app":"other"}}}`, policy},
 		{"an annotation by the status", "PATCH", mine + "/status", mergePatch, `{"metadata":{"annotations":{"a":"b"}}}`, policy},
 		{"a finalizer by the status", "PATCH", mine + "/status", mergePatch, `{"metadata":{"finalizers":["qos.noderesource.dev/x"]}}`, policy},
 		{"the spec of a pod", "PATCH", mine, mergePatch, `{"spec":{"activeDeadlineSeconds":1}}`, role},
-		{"a pod goes", "DELETE", mine, "", "", role},
+		{"the deletion of a pod", "DELETE", mine, "", "", role},
 		{"an eviction without the right to evict", "POST", mine + "/eviction", "application/json",
 			`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"mine","namespace":"default"}}`, role},
 		{"the node's object", "PATCH", nodeObjects + "/node-1/status?fieldManager=test", mergePatch, `{"status":{"plugin":{"version":"test"}}}`, ""},
@@ -77,11 +78,11 @@ func tokenIsConfined(t *testing.T, n *node) {
 		{"a label of the node's object", "PATCH", nodeObjects + "/node-1", mergePatch, `{"metadata":{"labels":{"a":"b"}}}`, policy},
 		{"another owner of the node's object", "PATCH", nodeObjects + "/node-1", mergePatch,
 			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"node-3","uid":"x"}]}}`, policy},
-		{"the node's object goes", "DELETE", nodeObjects + "/node-1", "", "", role},
+		{"the deletion of the node's object", "DELETE", nodeObjects + "/node-1", "", "", role},
 		{"an event of a pod", "POST", events, "application/json", eventOf("mine.1", "qos-kubelet-shim", "Pod"), ""},
 		{"an event that names another source", "POST", events, "application/json", eventOf("mine.2", "kubelet", "Pod"), policy},
 		{"an event of a node", "POST", events, "application/json", eventOf("mine.3", "qos-kubelet-shim", "Node"), policy},
-		{"the node", "PATCH", "/api/v1/nodes/node-1/status", mergePatch, `{"status":{"phase":"x"}}`, role},
+		{"the status of the node", "PATCH", "/api/v1/nodes/node-1/status", mergePatch, `{"status":{"phase":"x"}}`, role},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if answer := n.request(t, token, test.method, test.path, test.contentType, test.body); !answeredAs(answer, test.refused) {
@@ -95,14 +96,14 @@ func tokenIsConfined(t *testing.T, n *node) {
 			t.Errorf("warnings: %s", warnings)
 		}
 	})
-	t.Run("a token of no pod", func(t *testing.T) {
+	t.Run("a token that is not bound to a pod is refused", func(t *testing.T) {
 		unbound := n.kubectl(t, "-n", "qos-system", "create", "token", "qos-publisher")
 		answer := n.request(t, unbound, "PATCH", mine+"/status", strategicPatch, condition)
 		if !answeredAs(answer, "does not name a node") {
 			t.Errorf("answer: %s", answer)
 		}
 	})
-	t.Run("others are not affected", func(t *testing.T) {
+	t.Run("an administrator may write what the publisher may not", func(t *testing.T) {
 		n.kubectl(t, "patch", "pod", "theirs", "--subresource=status", "--type=merge", "-p", `{"metadata":{"labels":{"a":"b"}},"status":{"phase":"Failed"}}`)
 	})
 }

@@ -202,9 +202,9 @@ func (c *claims) isConfined(t *testing.T) {
 	t.Helper()
 	const user = "system:serviceaccount:qos-system:qos-storage-defaults"
 	for what, patch := range map[string]string{
-		"a label":               `{"metadata":{"labels":{"a":"b"}}}`,
-		"a finalizer":           `{"metadata":{"finalizers":null}}`,
-		"a class that is there": `{"spec":{"volumeAttributesClassName":"gold"}}`,
+		"a label":                    `{"metadata":{"labels":{"a":"b"}}}`,
+		"a finalizer":                `{"metadata":{"finalizers":null}}`,
+		"a class that the claim has": `{"spec":{"volumeAttributesClassName":"gold"}}`,
 	} {
 		if output := c.patchAs(t, user, "disk-1", patch); !strings.Contains(output, "qos-storage defaults may ") {
 			t.Errorf("the API server lets the controller change %s: %s", what, output)

@@ -43,23 +43,25 @@ func deviceClaimsAreLimited(t *testing.T, n *node) {
 		gold, _ := create(claim("ResourceClaim", "", of("rdt.gold")))
 		return strings.Contains(silver, notAllowed) && strings.Contains(gold, limited), silver + gold
 	})
+	// The scheduler marks the claims that it creates for extended resources in the limits of pods. Only the scheduler may
+	// create such claims beyond the maxima, because the maxima have been checked when the pod was created.
 	const forLimits = "resource.kubernetes.io/extended-resource-claim: 'true'"
 	tenant, scheduler := "--as=tenant", "--as=system:kube-scheduler"
 	for name, test := range map[string]struct{ manifest, as, want string }{
-		"an allowed class":  {claim("ResourceClaim", "", of("rdt.bronze")), tenant, ""},
-		"of another driver": {claim("ResourceClaimTemplate", "", of("gpu")), tenant, ""},
-		"a template":        {claim("ResourceClaimTemplate", "", of("rdt.silver")), tenant, notAllowed},
-		"an alternative": {
+		"an allowed class":                              {claim("ResourceClaim", "", of("rdt.bronze")), tenant, ""},
+		"a class of another driver":                     {claim("ResourceClaimTemplate", "", of("gpu")), tenant, ""},
+		"a template of a class that is not in the list": {claim("ResourceClaimTemplate", "", of("rdt.silver")), tenant, notAllowed},
+		"an alternative that is not in the list": {
 			claim("ResourceClaimTemplate", "", "firstAvailable: [{name: a, deviceClassName: rdt.bronze}, {name: b, deviceClassName: rdt.silver}]"), tenant,
 			"request class/b: " + notAllowed,
 		},
-		"a limited class":              {claim("ResourceClaimTemplate", "", of("rdt.gold")), tenant, limited},
-		"a forbidden class":            {claim("ResourceClaim", "", of("blockio.gold")), tenant, "allows at most 0 of qos.noderesource.dev/blockio.gold in a pod"},
-		"as if it was for limits":      {claim("ResourceClaim", forLimits, of("rdt.gold")), tenant, limited},
-		"for limits":                   {claim("ResourceClaim", forLimits, of("rdt.gold")), scheduler, ""},
-		"for limits, not in the list":  {claim("ResourceClaim", forLimits, of("rdt.silver")), scheduler, notAllowed},
-		"by a scheduler for something": {claim("ResourceClaim", "", of("rdt.gold")), scheduler, limited},
-		"two devices of a class":       {claim("ResourceClaim", "", "exactly: {deviceClassName: rdt.bronze, count: 2}"), tenant, "request class: count 2 of DeviceClass rdt.bronze is not possible"},
+		"a class with a maximum":                                                       {claim("ResourceClaimTemplate", "", of("rdt.gold")), tenant, limited},
+		"a class with the maximum 0":                                                   {claim("ResourceClaim", "", of("blockio.gold")), tenant, "allows at most 0 of qos.noderesource.dev/blockio.gold in a pod"},
+		"a tenant marks a claim as one for limits":                                   {claim("ResourceClaim", forLimits, of("rdt.gold")), tenant, limited},
+		"the scheduler creates a claim for limits":                                     {claim("ResourceClaim", forLimits, of("rdt.gold")), scheduler, ""},
+		"the scheduler creates a claim for limits, of a class that is not in the list": {claim("ResourceClaim", forLimits, of("rdt.silver")), scheduler, notAllowed},
+		"the scheduler creates a claim without the mark":                               {claim("ResourceClaim", "", of("rdt.gold")), scheduler, limited},
+		"two devices of a class":                                                       {claim("ResourceClaim", "", "exactly: {deviceClassName: rdt.bronze, count: 2}"), tenant, "request class: count 2 of DeviceClass rdt.bronze is not possible"},
 		"all devices of a class": {
 			claim("ResourceClaimTemplate", "", "firstAvailable: [{name: a, deviceClassName: rdt.bronze}, {name: b, deviceClassName: rdt.bronze, allocationMode: All}]"),
 			tenant, "request class/b: allocationMode All of DeviceClass rdt.bronze is not possible",

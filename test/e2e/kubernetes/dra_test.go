@@ -81,16 +81,16 @@ func TestDRA(t *testing.T) {
 	t.Run("manifests for device plugins are satisfied by DRA", func(t *testing.T) { limitsByDRA(t, n) })
 	t.Run("users cannot forge an allocation", func(t *testing.T) { allocationsAreNotForged(t, n) })
 	t.Run("tenants have no rights beyond claims", func(t *testing.T) { tenantsAreConfined(t, n) })
-	t.Run("a claim names a second choice", func(t *testing.T) { secondChoice(t, n) })
+	t.Run("a pod gets the second choice of its claim if the first is full", func(t *testing.T) { secondChoice(t, n) })
 	t.Run("each container of a shared claim takes a slot", func(t *testing.T) { sharedClaim(t, n) })
-	t.Run("slots that others take are not the scheduler's", func(t *testing.T) { slotsTakenOutside(t, n) })
+	t.Run("a slot that a pod takes by annotation is not offered to the scheduler", func(t *testing.T) { slotsTakenOutside(t, n) })
 	t.Run("a quota counts limits and claims", func(t *testing.T) { quotaUnderDRA(t, n) })
 	t.Run("restarts leave pods alone", func(t *testing.T) { restartsUnderDRA(t, n, p) })
-	t.Run("classes change under pods", func(t *testing.T) { classesChangeUnderDRA(t, n, p) })
+	t.Run("classes change while pods have them", func(t *testing.T) { classesChangeUnderDRA(t, n, p) })
 	t.Run("a class, CPUs and a card are of one NUMA node", func(t *testing.T) { standInCPUs(t, n, p) })
-	t.Run("dra-driver-cpu places a class", func(t *testing.T) { realCPUs(t, n, p) })
-	t.Run("a pool is switched while pods run", func(t *testing.T) { switchWithPods(t, n, p) })
-	t.Run("the driver writes little", func(t *testing.T) { fewWrites(t, n, p) })
+	t.Run("with dra-driver-cpu, a pod gets a class and a CPU of one NUMA node", func(t *testing.T) { realCPUs(t, n, p) })
+	t.Run("the node is switched to device plugins and back while pods run", func(t *testing.T) { switchWithPods(t, n, p) })
+	t.Run("the driver writes little to the API server", func(t *testing.T) { fewWrites(t, n, p) })
 }
 
 // TestDRAManifests installs the driver as docs/dra.md says, and tests the rights and files that depend on the

@@ -61,6 +61,7 @@ func otherTenant(t *testing.T, n *node) {
 		{"reads the claim", http.MethodGet, fmt.Sprintf(claims, "default") + "/owned", "", "", "403 Forbidden"},
 		{"deletes the claim", http.MethodDelete, fmt.Sprintf(claims, "default") + "/owned", "", "", "403 Forbidden"},
 		{"reserves the claim", http.MethodPatch, fmt.Sprintf(claims, "default") + "/owned/status", merge, reserve, "403 Forbidden"},
+		// The API server drops the status of a new object; see below.
 		{"creates a claim with an allocation", http.MethodPost, fmt.Sprintf(claims, own), "application/json", forged, "201 Created"},
 		{"allocates its own claim", http.MethodPatch, fmt.Sprintf(claims, own) + "/stolen/status", merge, `{"status": {"allocation": ` + slot + `}}`, "403 Forbidden"},
 		{"reserves its own claim", http.MethodPatch, fmt.Sprintf(claims, own) + "/stolen/status", merge, reserve, "403 Forbidden"},
@@ -76,6 +77,7 @@ func otherTenant(t *testing.T, n *node) {
 	text := strings.ReplaceAll(claimed("owned", "exactly: {deviceClassName: blockio.gold}", "", "main"), "namespace: default", "namespace: "+own)
 	_, thief, _ := strings.Cut(text, "---\n") // only the pod
 	n.applyIn(t, own, thief)
+	// When the pod `later` runs, the scheduler has also handled the earlier pod.
 	n.applyIn(t, own, strings.NewReplacer("name: owned", "name: later", "resources: {claims: [{name: c}]}", "", "resourceClaims: [{name: c, resourceClaimName: owned}], ", "").Replace(thief))
 	until(t, "a later pod runs", func() (bool, string) {
 		seen, _ := n.try("-n", own, "get", "pod", "later", "-o", "jsonpath={.status.phase}")

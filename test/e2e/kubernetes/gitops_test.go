@@ -45,9 +45,9 @@ func gitOpsChanges(t *testing.T, d *database) {
 	d.installPolicies(t)
 	d.policyActs(t)
 
-	t.Run("Argo CD", func(t *testing.T) { argoSyncs(t, d, "20Mi", "22Mi") })
-	t.Run("Argo CD with server-side apply", func(t *testing.T) { argoSyncs(t, d, "24Mi", "26Mi", "-server-side-apply") })
-	t.Run("Flux", func(t *testing.T) { fluxApplies(t, d) })
+	t.Run("Argo CD syncs a larger template", func(t *testing.T) { argoSyncs(t, d, "20Mi", "22Mi") })
+	t.Run("Argo CD syncs a larger template by server-side apply", func(t *testing.T) { argoSyncs(t, d, "24Mi", "26Mi", "-server-side-apply") })
+	t.Run("Flux applies a larger template", func(t *testing.T) { fluxApplies(t, d) })
 	t.Run("the template is the stored one after kubectl qos resize --recreate", func(t *testing.T) {
 		d.qos(t, "-n", d.namespace, "resize", "db", "--template=data", "--storage=32Mi", "--recreate")
 		d.in(t, "rollout", "status", "statefulset/db", within)

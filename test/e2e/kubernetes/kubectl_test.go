@@ -81,11 +81,11 @@ func kep(t *testing.T, n *node) {
 	n.kubectl(t, "patch", "nodeqosresources", kepNode, "--subresource=status", "--type=merge", "-p", kepStatus)
 	n.applyPolicies(t, containerResources+", 'qos.noderesource.dev/qos-foo'")
 	t.Cleanup(func() { n.applyPolicies(t, containerResources) })
-	t.Run("the node", func(t *testing.T) {
+	t.Run("kubectl qos nodes shows the classes of the node", func(t *testing.T) {
 		wantLines(t, n.qos(t, "nodes", kepNode), "qos.noderesource.dev/network Yes slow (0/inf) normal (0/inf) fast (0/2) high (0/inf)",
 			"k8s.io/rdt Yes exclusive (0/1) limited (0/inf) gold (0/1)", "k8s.io/blockio Yes high-prio (0/2) throttled (0/inf)")
 	})
-	t.Run("the node without a shim", func(t *testing.T) {
+	t.Run("kubectl qos nodes shows that the shim of a node has stopped reporting", func(t *testing.T) {
 		n.kubectl(t, "patch", "nodeqosresources", kepNode, "--subresource=status", "--type=merge", "-p", `{"status":{"lastHeartbeatTime":"2026-01-01T00:00:00Z"}}`)
 		wantLines(t, n.qos(t, "nodes"), kepNode+" Unknown (last report ")
 		n.kubectl(t, "patch", "nodeqosresources", kepNode, "--subresource=status", "--type=merge", "-p", `{"status":{"lastHeartbeatTime":null}}`)
@@ -113,7 +113,7 @@ func kep(t *testing.T, n *node) {
 		})
 	}
 
-	t.Run("claims", func(t *testing.T) {
+	t.Run("kubectl qos convert --claims makes claims", func(t *testing.T) {
 		claims := n.qos(t, "convert", "--from-cluster", "--claims", "-f", kepExamples+"noisy-neighbours.in.yaml")
 		output, err := n.kubectlCommand(claims, "-n", "default", "apply", "--dry-run=server", "-f", "-").CombinedOutput()
 		if err != nil {
@@ -122,7 +122,7 @@ func kep(t *testing.T, n *node) {
 		wantLines(t, string(output), "pod/qos-resource-example created (server dry run)",
 			"resourceclaimtemplate.resource.k8s.io/rdt.exclusive created (server dry run)")
 	})
-	t.Run("defaults and limits", func(t *testing.T) { kepDefaultsAndLimits(t, n) })
+	t.Run("the LimitRange and the quota of the KEP set defaults and limits", func(t *testing.T) { kepDefaultsAndLimits(t, n) })
 }
 
 // kepDefaultsAndLimits converts the LimitRange and the quota of the KEP's example, and applies both in one namespace.
@@ -137,6 +137,7 @@ func kepDefaultsAndLimits(t *testing.T, n *node) {
 			strings.Contains(output, `"qos.noderesource.dev/network.slow":"1"`) && strings.Contains(output, `"qos.noderesource.dev/qos-foo.low-prio":"1"`), hard + output
 	})
 
+	// `admitted` is how many of three pods the quota admits.
 	for _, c := range []struct {
 		name, class string
 		annotations string
@@ -145,8 +146,8 @@ func kepDefaultsAndLimits(t *testing.T, n *node) {
 		{"a class without a capacity is unlimited", "qos-foo.low-prio", "", 3},
 		{"a class that is not listed is forbidden", "qos-foo.high-prio", "", 0},
 		{"a class that does not exist yet is forbidden", "qos-foo.new", "", 0},
-		{"a class with a capacity is admitted as often", "vendor.example/xyz-qos.high-prio", "", 1},
-		{"a class of pods likewise", "network.normal", `"annotations":{"qos.noderesource.dev/pod":"qos.noderesource.dev/network=normal"}`, 2},
+		{"a class with capacity 1 is admitted once", "vendor.example/xyz-qos.high-prio", "", 1},
+		{"a class of pods with capacity 2 is admitted twice", "network.normal", `"annotations":{"qos.noderesource.dev/pod":"qos.noderesource.dev/network=normal"}`, 2},
 		{"a class of pods that is not listed is forbidden", "network.high", `"annotations":{"qos.noderesource.dev/pod":"qos.noderesource.dev/network=high"}`, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -194,10 +195,10 @@ func podsAreLimited(t *testing.T, n *node) {
 		return err != nil && strings.Contains(output, refused+"1 of qos.noderesource.dev/rdt.gold in a pod; 2 of its containers request it"), output
 	})
 	if output, err := n.send(pod("exclusive")); err == nil || !strings.Contains(output, refused+"0 of qos.noderesource.dev/rdt.exclusive") {
-		t.Errorf("a forbidden class: %s", output)
+		t.Errorf("a pod with a class of maximum 0: %s; want it refused", output)
 	}
 	if output, err := n.send(pod("gold", "bronze", "bronze")); err != nil {
-		t.Errorf("as many containers as allowed, and others: %s", output)
+		t.Errorf("a pod with one container in gold, and others in a class without a maximum: %s; want it accepted", output)
 	}
 }
 

@@ -74,7 +74,7 @@ func (l *large) publish(t *testing.T) {
 		return counts["patch pods/status"] >= l.published*podsPerNode && counts["patch nodeqosresources/status"] >= l.published, fmt.Sprint(counts)
 	})
 	t.Logf("conditions and objects after %.0f s: %d writes", time.Since(began).Seconds(), len(l.writesOf(t, largeShims)))
-	<-time.After(35 * time.Second) // the last writes of holders
+	<-time.After(35 * time.Second) // a publisher writes changed holders at most every 30 s
 }
 
 func (l *large) newPublished(ctx context.Context, t *testing.T, name string) (*publishedNode, error) {
@@ -161,6 +161,6 @@ func (l *large) shimIsSmall(t *testing.T) {
 	resident, most := memory(t, shim)
 	t.Logf("a shim with %d pods: %.1f MiB resident, %.1f MiB at most, %s of CPU", podsPerNode, resident, most, cpuTime(t, shim))
 	if most > maxMemory {
-		t.Errorf("%.1f MiB are more than %d", most, maxMemory)
+		t.Errorf("the shim has used %.1f MiB, want at most %d", most, maxMemory)
 	}
 }

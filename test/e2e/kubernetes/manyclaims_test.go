@@ -63,14 +63,14 @@ func TestManyClaimsOfOneClass(t *testing.T) {
 	t.Logf("the default class is set in %.0f s", time.Since(begin).Seconds())
 	c.limited(t, "500")
 	c.measured(t, defaults, "qos-storage-defaults/", manyClaims+fewClaims, earlier)
-	c.measured(t, limits, "qos-storage/", 3*manyNodes, before)
+	c.measured(t, limits, "qos-storage/", 3*manyNodes, before) // a few writes for each node, and none for each claim
 	c.takesTurns(t)
 
 	before = len(n.writesOf(t, "qos-storage/"))
 	c.class(t, "other", "700")
 	c.choose(t, "other")
 	c.limited(t, "700")
-	c.measured(t, limits, "qos-storage/", 10*manyNodes, before)
+	c.measured(t, limits, "qos-storage/", 10*manyNodes, before) // the claims change one after another
 }
 
 func newCrowd(t *testing.T, n *node) *crowd {
@@ -220,7 +220,8 @@ func (c *crowd) limited(t *testing.T, iops string) {
 	})
 }
 
-// measured reports the memory of a controller and its writes since an earlier number of them, without those of the Lease.
+// measured reports the memory of a controller, and its writes after the first `before` ones, without those of the Lease.
+// There may be at most `most` such writes.
 func (c *crowd) measured(t *testing.T, p *process, program string, most, before int) {
 	t.Helper()
 	counts, all := map[string]int{}, 0
@@ -235,7 +236,7 @@ func (c *crowd) measured(t *testing.T, p *process, program string, most, before 
 		t.Errorf("%s: %d writes, want at most %d", program, all, most)
 	}
 	if peak > maxClaimsMemory {
-		t.Errorf("%s: %.0f MiB are more than %d", program, peak, maxClaimsMemory)
+		t.Errorf("%s has used %.0f MiB, want at most %d", program, peak, maxClaimsMemory)
 	}
 }
 
@@ -264,7 +265,7 @@ func (c *crowd) takesTurns(t *testing.T) {
 	must(t, lines.Err())
 	t.Logf("the %d claims of the small namespace are among the first %d of %d", few, last, patches)
 	if few != fewClaims || last > (manyClaims+fewClaims)/2 {
-		t.Errorf("the small namespace waits for the large one")
+		t.Errorf("%d claims of the small namespace are among the first %d of %d patches, want %d among the first half", few, last, patches, fewClaims)
 	}
 }
 

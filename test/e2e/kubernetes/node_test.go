@@ -276,7 +276,7 @@ kind: Pod
 metadata: {name: plain, namespace: default}
 spec: {containers: [{name: main, image: "localhost/workload:1"}]}
 `)
-	until(t, "runs", func() (bool, string) {
+	until(t, "the pod runs", func() (bool, string) {
 		output, _ := n.try("get", "pod", "plain", "-o", "jsonpath={.status.phase}")
 		return output == "Running", output
 	})

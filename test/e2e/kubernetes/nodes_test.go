@@ -42,6 +42,7 @@ func TestNodes(t *testing.T) {
 		{"each node offers the classes of its class file", func(t *testing.T) { nodesDiffer(t, both) }},
 		{"pods run where their class is free", func(t *testing.T) { placedByClass(t, both) }},
 		{"an update of one node after the other leaves pods alone", func(t *testing.T) { updatedNodeByNode(t, both) }},
+		// The third node stays until `t` ends, and not only until the case `inner` ends.
 		{"changed limits of PersistentVolumeClaims wait until the node is back, and follow the pod to another node", func(inner *testing.T) { claimsOnNodes(inner, t, both, v) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -103,6 +103,8 @@ func (n *node) holders(t *testing.T, name string, want ...string) {
 	})
 }
 
+// assignmentsArePublished checks the NodeQOSResources object and the conditions of pods. `follows` is whether the shim
+// follows annotations.
 func assignmentsArePublished(t *testing.T, n *node, follows bool) {
 	n.run(t, pod{name: "holder", classes: []string{"blockio.gold"}}, pod{name: "by-default"})
 	n.running(t, "holder", "by-default")
@@ -122,13 +124,13 @@ func assignmentsArePublished(t *testing.T, n *node, follows bool) {
 	}
 
 	if table := n.kubectl(t, "get", "nqr"); !strings.Contains(table, "True") {
-		t.Errorf("kubectl get nqr:\n%s\nwant it ready", table)
+		t.Errorf("kubectl get nqr prints\n%s\nwant a node that is ready", table)
 	}
 
 	n.condition(t, "holder", "True Assigned: main: k8s.io/blockio gold (allocated)")
 	n.condition(t, "by-default", "True Assigned: main: k8s.io/blockio standard (default)")
 	n.kubectl(t, "delete", "nodeqosresources", n.name)
-	n.holders(t, "gold", "default/holder/main")
+	n.holders(t, "gold", "default/holder/main") // the shim has created the object again
 	classesAreInThePod(t, n, "holder", `{"name":"k8s.io/blockio","class":"gold","source":"allocated"}`)
 	n.delete(t, "holder")
 	n.holders(t, "gold")

@@ -27,11 +27,11 @@ func TestRequests(t *testing.T) {
 	n.kubectl(t, "apply", "-f", crd)
 	t.Run("the class of a network becomes the priority of the CNI plugin", func(t *testing.T) { networkStory(t, n) })
 	n.installPolicies(t)
-	t.Run("each request is admitted, completed or refused as the table says", func(t *testing.T) { tryRequests(t, n) })
+	t.Run("each request is admitted, completed or refused as testdata/requests.yaml says", func(t *testing.T) { tryRequests(t, n) })
 	t.Run("large ConfigMaps and Secrets are refused only in namespaces that limit environment variables", func(t *testing.T) { referencesAreBounded(t, n) })
-	t.Run("twenty containers and as many annotations are no problem", func(t *testing.T) { manyContainers(t, n) })
+	t.Run("a pod with twenty containers and a hundred large annotations is admitted", func(t *testing.T) { manyContainers(t, n) })
 	t.Run("pods of every kind of workload get defaults", func(t *testing.T) { workloads(t, n) })
-	t.Run("requests stay, unless the namespace allows changes", func(t *testing.T) { requestsStay(t, n) })
+	t.Run("requests of a pod cannot be changed, unless the namespace allows changes", func(t *testing.T) { requestsStay(t, n) })
 	t.Run("a tenant cannot forge events about classes", func(t *testing.T) { eventsAreKept(t, n) })
 	t.Run("a quota holds even if many pods are created at once", func(t *testing.T) { quotaRace(t, n) })
 	t.Run("a quota with limits.* has no effect", func(t *testing.T) { quotaTrap(t, n) })
@@ -43,7 +43,7 @@ func TestRequests(t *testing.T) {
 	t.Run("the node enforces capacity for a pod that no policy has checked", func(t *testing.T) { bypassed(t, n) })
 	t.Run("while the plugin is away, no container starts without its class", func(t *testing.T) { pluginIsRequired(t, n, p) })
 	t.Run("pods that require the plugin wait while it is updated", func(t *testing.T) { requiredPodsWaitForThePlugin(t, n, p) })
-	t.Run("policies are limited to some namespaces, removed and installed again", func(t *testing.T) { policiesComeAndGo(t, n) })
+	t.Run("policies can be limited to some namespaces, and one of them removed and installed again", func(t *testing.T) { policiesComeAndGo(t, n) })
 }
 
 // installPolicies installs all policies, as docs/policies.md says, and waits until they act.
@@ -123,6 +123,7 @@ func unitsOf(namespace string, units map[string]int) string {
 // limit the size of containers' environment variables, and in another namespace.
 func referencesAreBounded(t *testing.T, n *node) {
 	for kind, field := range map[string]string{"ConfigMap": "data", "Secret": "stringData"} {
+		// In base64, the data of a Secret is larger by a third: 45 KiB are then 60 KiB.
 		for namespace, sizes := range map[string]map[int]bool{bounded: {45 << 10: true, 64 << 10: false}, "default": {64 << 10: true}} {
 			for size, accepted := range sizes {
 				output, err := n.send(fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"metadata":{"name":"refers","namespace":%q},%q:{"key":%q}}`,
@@ -203,11 +204,11 @@ func requestsStay(t *testing.T, n *node) {
 		n.kubectl(t, "label", "namespace", "default", "qos.noderesource.dev/allow-changes-")
 	})
 	for what, args := range map[string][]string{
-		"another class":     {"annotate", "--overwrite", "pod", "stays", ours + "=blockio=gold"},
-		"no class":          {"annotate", "pod", "stays", ours + "-"},
-		"a further one":     {"annotate", "pod", "stays", podAnnotation + "=rdt=gold"},
-		"the runtimes' own": {"annotate", "pod", "stays", "rdt.resources.beta.kubernetes.io/pod=gold"},
-		"by the status": {"patch", "pod", "stays", "--subresource=status", "--type=merge", "-p",
+		"another class":                 {"annotate", "--overwrite", "pod", "stays", ours + "=blockio=gold"},
+		"no class":                      {"annotate", "pod", "stays", ours + "-"},
+		"an additional request":         {"annotate", "pod", "stays", podAnnotation + "=rdt=gold"},
+		"an annotation of the runtimes": {"annotate", "pod", "stays", "rdt.resources.beta.kubernetes.io/pod=gold"},
+		"another class, by a patch of the status": {"patch", "pod", "stays", "--subresource=status", "--type=merge", "-p",
 			`{"metadata":{"annotations":{"` + ours + `":"blockio=gold"}}}`},
 	} {
 		output, err := n.try(args...)
@@ -219,7 +220,7 @@ func requestsStay(t *testing.T, n *node) {
 		}
 	}
 	if output, err := n.try("annotate", "pod", "stays", requiredAnnotation+"-"); err == nil || !strings.Contains(output, "is kept by policy; leave it in") {
-		t.Errorf("without the required plugin: %s; want it refused", output)
+		t.Errorf("the removal of the annotation that requires the plugin: %s; want it refused", output)
 	}
 	for _, internal := range []string{requiredAnnotation + "/container.main=", "qos.noderesource.dev/classes=", "assigned.qos.noderesource.dev=", "io.kubernetes.cri.rdt-class="} {
 		if output, err := n.try("annotate", "pod", "stays", internal); err == nil {
@@ -230,7 +231,7 @@ func requestsStay(t *testing.T, n *node) {
 	for _, path := range []string{"pods/stays/binding", "bindings"} {
 		output, err := n.kubectlCommand(binding, "create", "--raw", "/api/v1/namespaces/default/"+path, "-f", "-").CombinedOutput()
 		if err == nil || !strings.Contains(string(output), "cannot be changed in a pod that exists") {
-			t.Errorf("by POST %s: %s; want it refused", path, output)
+			t.Errorf("another class, by POST %s: %s; want it refused", path, output)
 		}
 	}
 	n.kubectl(t, "annotate", "pod", "stays", "example.com/other=1")

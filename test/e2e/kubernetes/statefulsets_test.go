@@ -63,7 +63,7 @@ func TestResizeOfManyStatefulSets(t *testing.T) {
 	controller.mustStart(t)
 	t.Cleanup(func() { must(t, controller.end(syscall.SIGTERM)) })
 	f.ready(t, f.sets, 1)
-	f.measured(t, controller, start, "the first look", map[string]int{"patch statefulsetvolumes/status": f.sets})
+	f.measured(t, controller, start, "after its start", map[string]int{"patch statefulsetvolumes/status": f.sets})
 
 	start = time.Now()
 	before := f.counted(t)
@@ -273,7 +273,7 @@ func (f *fleet) measured(t *testing.T, controller *process, start time.Time, wha
 	resident, peak := memory(t, controller)
 	t.Logf("%s: %.0f s, %s of CPU in all, %.0f MiB resident, %.0f MiB at most; writes in all: %v", what, took.Seconds(), cpuTime(t, controller), resident, peak, counts)
 	if peak > maxResizeMemory {
-		t.Errorf("%.0f MiB are more than %d", peak, maxResizeMemory)
+		t.Errorf("the controller has used %.0f MiB, want at most %d", peak, maxResizeMemory)
 	}
 	for write, count := range counts {
 		if limit, limited := most[write]; limited && count > limit {

@@ -47,7 +47,7 @@ func (d *database) larger(t *testing.T, size string) string {
 
 const sizeAnnotation = `{.metadata.annotations.storage\.qos\.noderesource\.dev/data} {.spec.volumeClaimTemplates[0].spec.resources.requests.storage}`
 
-// apply runs "kubectl apply" with flags, and returns the output.
+// applyWith runs "kubectl apply" with flags, and returns the output.
 func (d *database) applyWith(manifest string, flags ...string) (string, error) {
 	output, err := d.kubectlCommand(manifest, append([]string{"-n", d.namespace, "apply", "-f", "-"}, flags...)...).CombinedOutput()
 	return strings.TrimSpace(string(output)), err
@@ -70,7 +70,7 @@ func templatesChange(t *testing.T, d *database) {
 	d.installPolicies(t)
 	d.policyActs(t)
 
-	t.Run("kubectl apply", func(t *testing.T) {
+	t.Run("volumes grow after kubectl apply of a larger template", func(t *testing.T) {
 		d.applyIn(t, d.namespace, d.larger(t, "20Mi"))
 		d.grown(t, "20Mi")
 		d.applyIn(t, d.namespace, d.larger(t, "20Mi"))
@@ -83,21 +83,21 @@ func templatesChange(t *testing.T, d *database) {
 			}
 		}
 	})
-	t.Run("server-side apply, and the difference that Flux and Argo CD see", func(t *testing.T) { serverSide(t, d) })
-	t.Run("helm upgrade", func(t *testing.T) { helmUpgrades(t, d) })
-	t.Run("a new replica", func(t *testing.T) {
+	t.Run("volumes grow after server-side apply, and Flux and Argo CD then see no difference", func(t *testing.T) { serverSide(t, d) })
+	t.Run("volumes grow after helm upgrade", func(t *testing.T) { helmUpgrades(t, d) })
+	t.Run("a new replica has a volume of the new size", func(t *testing.T) {
 		d.scale(t, 4)
 		if d.expanded(t, "data-db-3") {
 			t.Error("the volume of the new replica was expanded, want it created with the size")
 		}
 		d.grown(t, "28Mi")
 	})
-	t.Run("a user of another namespace", func(t *testing.T) { isSafeFromTenants(t, d) })
-	t.Run("the object goes with the StatefulSet", func(t *testing.T) {
+	t.Run("a user of another namespace cannot change the volumes", func(t *testing.T) { isSafeFromTenants(t, d) })
+	t.Run("the object is deleted with its StatefulSet", func(t *testing.T) {
 		d.in(t, "delete", "statefulset", "db", within)
 		d.in(t, "wait", "--for=delete", "ssv/db", within)
 	})
-	t.Run("kubectl qos resize --recreate", func(t *testing.T) { recreates(t, d) })
+	t.Run("kubectl qos resize --recreate replaces the StatefulSet, but not its pods and claims", func(t *testing.T) { recreates(t, d) })
 }
 
 // recreates resizes the volumes of a StatefulSet that already has claims, and replaces the StatefulSet.

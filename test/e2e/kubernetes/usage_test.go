@@ -29,8 +29,8 @@ func usageIsMeasured(t *testing.T, n *node) {
 		return err == nil, output
 	})
 
-	t.Run("the occupancy of a container is the kernel's", func(t *testing.T) { occupancyIsTheKernels(t, n, group) })
-	t.Run("tables are sorted lines", func(t *testing.T) { tablesAreSortedLines(t, n) })
+	t.Run("the reported occupancy of a container is that of the kernel", func(t *testing.T) { occupancyIsTheKernels(t, n, group) })
+	t.Run("tables are printed as lines, in the order of --sort-by", func(t *testing.T) { tablesAreSortedLines(t, n) })
 }
 
 // occupancyIsTheKernels compares the JSON output of "kubectl qos top usage" with the kernel's counter, which is constant on

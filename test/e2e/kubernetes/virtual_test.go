@@ -67,15 +67,15 @@ func TestVirtualNodeIntel(t *testing.T) {
 	for _, c := range []virtualCase{
 		{"capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) }},
 		{"kubectl qos top usage shows what containers use", func(t *testing.T) { usageIsMeasured(t, n) }},
-		{"kubectl qos set moves a running container", func(t *testing.T) { setMoves(t, n) }},
+		{"kubectl qos set moves a running container into another class", func(t *testing.T) { setMoves(t, n) }},
 		{"kubectl qos shows the group of another program", func(t *testing.T) { showsForeignGroup(t, n, v) }},
-		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, "50") }},
-		{"a pod as a whole has a class", func(t *testing.T) { podHasAClass(t, n) }},
+		{"a changed ConfigMap changes the limits of running containers", func(t *testing.T) { configMapReaches(t, n, d, "50") }},
+		{"a class of pod scope limits the pod's cgroup", func(t *testing.T) { podHasAClass(t, n) }},
 		{"Prometheus has data for each panel of the dashboard", func(t *testing.T) { monitored(t, n) }},
-		{"a class wins over the kubelet, with MemoryQoS", func(t *testing.T) { classWinsOverKubelet(t, n) }},
-		{"volumes follow their claims", func(t *testing.T) { volumesFollowClaims(t, n, v) }},
+		{"the values of a class replace those of the kubelet, with MemoryQoS", func(t *testing.T) { classWinsOverKubelet(t, n) }},
+		{"a changed class of a claim changes the limits of the volume while a pod uses it", func(t *testing.T) { volumesFollowClaims(t, n, v) }},
 		{"the status of a claim is that of its limits", func(t *testing.T) { claimHasStatus(t, n, v) }},
-		{"policies turn annotations into resources", func(t *testing.T) { annotationsBecomeResources(t, n) }},
+		{"policies turn requests by annotation into extended resources", func(t *testing.T) { annotationsBecomeResources(t, n) }},
 		{"restarts leave pods in their classes", func(t *testing.T) { restartsOfVirtual(t, n, d) }},
 		{"after a reboot pods come back in their classes", func(t *testing.T) { reboots(t, n, v, d) }},
 	} {
@@ -91,8 +91,8 @@ func TestVirtualNodeAMD(t *testing.T) {
 	for _, c := range []virtualCase{
 		{"the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) }},
 		{"kubectl qos top usage shows what containers use", func(t *testing.T) { usageIsMeasured(t, n) }},
-		{"a class wins over the kubelet, without MemoryQoS", func(t *testing.T) { classWinsOverKubelet(t, n) }},
-		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, "40") }},
+		{"the values of a class replace those of the kubelet, without MemoryQoS", func(t *testing.T) { classWinsOverKubelet(t, n) }},
+		{"a changed ConfigMap changes the limits of running containers", func(t *testing.T) { configMapReaches(t, n, d, "40") }},
 	} {
 		c.run(t, n)
 	}
@@ -232,7 +232,7 @@ func (n *node) bandwidth(t *testing.T, class, want string) {
 	})
 }
 
-// podHasAClass runs a pod whose containers share a limit.
+// podHasAClass runs a pod whose containers share the limits of a class of pod scope.
 func podHasAClass(t *testing.T, n *node) {
 	n.run(t, pod{name: "limited", annotations: map[string]string{podAnnotation: "qos.noderesource.dev/pod-blockio=slow"}})
 	n.running(t, "limited")
