@@ -35,6 +35,7 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
+// TestAMissedGoalIsAnError: compared with the idle plugin, p50 is 11 instead of 10, and p99 is 30 instead of 10.
 func TestAMissedGoalIsAnError(t *testing.T) {
 	samples := map[string][]time.Duration{
 		idleOne: {10, 10, 10}, idleAgain: {10, 11, 12}, idlePlain: {1, 1, 1}, ours: {11, 11, 30},
@@ -44,10 +45,10 @@ func TestAMissedGoalIsAnError(t *testing.T) {
 		name, want string
 		goal       goal
 	}{
-		{"both are met", "", goal{"start", 1.5, 3}},
-		{"there is none", "", goal{"start", 0, 0}},
-		{"p99 is missed", "goals missed: start, ratio of p99 is 3.00, the goal is at most 2.00", goal{"start", 1.5, 2}},
-		{"both are missed", "goals missed: start, ratio of p50 is 1.10, the goal is at most 1.05; start, ratio of p99 is 3.00, the goal is at most 2.00",
+		{"both goals are met", "", goal{"start", 1.5, 3}},
+		{"there is no goal", "", goal{"start", 0, 0}},
+		{"the goal of p99 is missed", "goals missed: start, ratio of p99 is 3.00, the goal is at most 2.00", goal{"start", 1.5, 2}},
+		{"both goals are missed", "goals missed: start, ratio of p50 is 1.10, the goal is at most 1.05; start, ratio of p99 is 3.00, the goal is at most 2.00",
 			goal{"start", 1.05, 2}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -66,6 +67,8 @@ func TestAMissedGoalIsAnError(t *testing.T) {
 	}
 }
 
+// TestALineHasTheRatiosToTheIdlePlugins: the line has p50 and p99 of the idle plugin and of qos-nri-plugin, their ratios
+// with the goals, and the ratio of the second idle plugin to the first.
 func TestALineHasTheRatiosToTheIdlePlugins(t *testing.T) {
 	samples := map[string][]time.Duration{
 		idleOne: {20000, 20000}, idleAgain: {10000, 10000}, idlePlain: {8000, 10000}, ours: {20000, 40000},

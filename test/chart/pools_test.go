@@ -106,22 +106,24 @@ func (p pools) most(node map[string]string) string {
 	return found
 }
 
+// TestEachNodeBelongsToTheMostSpecificPool compares the DaemonSets that run on each node with `most`: one, that of the
+// pool with the most labels of the pools that match the node.
 func TestEachNodeBelongsToTheMostSpecificPool(t *testing.T) {
 	for name, p := range map[string]pools{
-		"none":  {},
-		"one":   {"large": {"kind": "large"}},
-		"apart": {"large": {"kind": "large"}, "small": {"kind": "small"}},
-		"nested": {"large": {"kind": "large"}, "disks": {"kind": "large", "disk": "nvme"},
+		"no pools":                 {},
+		"one pool":                 {"large": {"kind": "large"}},
+		"pools of different nodes": {"large": {"kind": "large"}, "small": {"kind": "small"}},
+		"each pool has the labels of the next larger one, and one more": {"large": {"kind": "large"}, "disks": {"kind": "large", "disk": "nvme"},
 			"one": {"kind": "large", "disk": "nvme", "host": "a"}},
-		"two more labels":             {"large": {"kind": "large"}, "disks": {"kind": "large", "disk": "nvme", "zone": "a"}},
-		"pairs":                       {"a": {"kind": "large", "disk": "nvme"}, "b": {"kind": "large", "disk": "hdd"}, "c": {"kind": "small", "disk": "nvme"}},
-		"the pool of both is there":   {"large": {"kind": "large"}, "disks": {"disk": "nvme"}, "both": {"kind": "large", "disk": "nvme"}},
-		"an empty value and no label": {"empty": {"kind": ""}},
+		"a pool has the labels of another, and two more":            {"large": {"kind": "large"}, "disks": {"kind": "large", "disk": "nvme", "zone": "a"}},
+		"pools with two labels each":                                {"a": {"kind": "large", "disk": "nvme"}, "b": {"kind": "large", "disk": "hdd"}, "c": {"kind": "small", "disk": "nvme"}},
+		"two pools, and a third for the nodes of both":              {"large": {"kind": "large"}, "disks": {"disk": "nvme"}, "both": {"kind": "large", "disk": "nvme"}},
+		"a label with an empty value, and nodes without this label": {"empty": {"kind": ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			daemons := chartObjects(t, namespace, p.values(t)).pluginDaemons(t)
 			if len(daemons) != len(p)+1 {
-				t.Fatalf("there are %d DaemonSets", len(daemons))
+				t.Fatalf("there are %d DaemonSets, want one for each of %d pools and the default", len(daemons), len(p))
 			}
 
 			for _, node := range p.nodes() {

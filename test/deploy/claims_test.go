@@ -19,7 +19,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// requesting returns the spec of a claim that requests a class, and either another class by a second request, or one of the alternatives.
+// requesting returns the spec of a claim with the request "class" for a DeviceClass. If there are alternatives, the
+// claim also has the request "second" for one of them. The alternatives are called second/a, second/b and so on.
 func requesting(exactly string, alternatives ...string) resourcev1.ResourceClaimSpec {
 	requests := []resourcev1.DeviceRequest{{Name: "class", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: exactly}}}
 	if len(alternatives) > 0 {
@@ -56,7 +57,9 @@ func (p *policy) refusalsOfClaim(t *testing.T, params runtime.Object, spec resou
 	return messages
 }
 
-// TestAQuotaListsTheAllowedClassesOfClaims checks the policy qos-allowed-classes-of-claims with the lists of allowed classes that pods have.
+// TestAQuotaListsTheAllowedClassesOfClaims checks the policy qos-allowed-classes-of-claims with the lists of allowed
+// classes that pods have. The names of DeviceClasses have no capital letters and underscores. In their place, the name
+// has other characters, and a digest at its end.
 func TestAQuotaListsTheAllowedClassesOfClaims(t *testing.T) {
 	refused := func(request, class, list string) string {
 		return "request " + request + ": ResourceQuota classes does not allow DeviceClass " + class + "; the allowed classes of its resources are " + list
@@ -70,22 +73,22 @@ func TestAQuotaListsTheAllowedClassesOfClaims(t *testing.T) {
 	}{
 		{"a class that it names", "rdt=gold", requesting("rdt.gold"), ""},
 		{"a class that it does not name", "k8s.io/rdt=gold", requesting("rdt.silver"), refused("class", "rdt.silver", "k8s.io/rdt=gold")},
-		{"as an alternative", "rdt=gold", requesting("rdt.gold", "rdt.gold", "rdt.silver"), refused("second/b", "rdt.silver", "rdt=gold")},
-		{"no class of the resource", "rdt=", requesting("rdt.gold"), refused("class", "rdt.gold", "rdt=")},
-		{"another resource", "rdt=gold", requesting("blockio.slow", "gpu.example"), ""},
+		{"an alternative that it does not name", "rdt=gold", requesting("rdt.gold", "rdt.gold", "rdt.silver"), refused("second/b", "rdt.silver", "rdt=gold")},
+		{"the list allows no class of the resource", "rdt=", requesting("rdt.gold"), refused("class", "rdt.gold", "rdt=")},
+		{"resources that are not in the list", "rdt=gold", requesting("blockio.slow", "gpu.example"), ""},
 		{"a vendor's class", "vendor.example/net=fast", requesting("vendor.example.net.fast", "vendor.example.net.slow"),
 			refused("second/a", "vendor.example.net.slow", "vendor.example/net=fast")},
 		{"a class with capital letters", "rdt=gold,k8s.io/rdt=Fast_1", requesting(deviceClass(t, "qos.noderesource.dev/rdt.Fast_1")), ""},
 		{"a resource with capital letters", "vendor.example/Big_net=fast",
 			requesting(deviceClass(t, "vendor.example/Big_net.fast"), deviceClass(t, "vendor.example/Big_net.slow")),
 			refused("second/a", deviceClass(t, "vendor.example/Big_net.slow"), "vendor.example/Big_net=fast")},
-		{"without the digest", "rdt=Fast_1", requesting("rdt.fast-1"), refused("class", "rdt.fast-1", "rdt=Fast_1")},
-		{"with another ending", "rdt=Fast_1", requesting("rdt.fast-1-ondemand"), refused("class", "rdt.fast-1-ondemand", "rdt=Fast_1")},
-		{"of the project's domain", "qos.noderesource.dev/pod-blockio=slow", requesting("pod-blockio.slow", "pod-blockio.fast"),
+		{"a DeviceClass without the digest of the allowed class", "rdt=Fast_1", requesting("rdt.fast-1"), refused("class", "rdt.fast-1", "rdt=Fast_1")},
+		{"a DeviceClass with another ending than the digest", "rdt=Fast_1", requesting("rdt.fast-1-ondemand"), refused("class", "rdt.fast-1-ondemand", "rdt=Fast_1")},
+		{"a resource of the project's domain", "qos.noderesource.dev/pod-blockio=slow", requesting("pod-blockio.slow", "pod-blockio.fast"),
 			refused("second/a", "pod-blockio.fast", "qos.noderesource.dev/pod-blockio=slow")},
 		{"a class whose name begins with that of an allowed one", "rdt=gold", requesting("rdt.gold-2"), refused("class", "rdt.gold-2", "rdt=gold")},
-		{"a mistake", "rdt:gold", requesting("gpu.example", "rdt.gold"), strings.Replace(unreadable, "class:", "second/a:", 1)},
-		{"a mistake beside an entry", "rdt=gold,rdt:gold", requesting("rdt.gold"), unreadable},
+		{"an entry with a mistake", "rdt:gold", requesting("gpu.example", "rdt.gold"), strings.Replace(unreadable, "class:", "second/a:", 1)},
+		{"an entry with a mistake beside a correct one", "rdt=gold,rdt:gold", requesting("rdt.gold"), unreadable},
 		{"a mistake, and a claim for another driver", "rdt:gold", requesting("gpu.example"), ""},
 		{"a quota without a list", "", requesting("rdt.silver"), ""},
 	} {
@@ -99,7 +102,8 @@ func TestAQuotaListsTheAllowedClassesOfClaims(t *testing.T) {
 	}
 }
 
-// TestARequestOfAClaimIsForOneDevice checks the policy qos-check-units-of-claims.
+// TestARequestOfAClaimIsForOneDevice checks the policy qos-check-units-of-claims, with each row as the request "class"
+// and as the alternative second/b.
 func TestARequestOfAClaimIsForOneDevice(t *testing.T) {
 	const all, exact = resourcev1.DeviceAllocationModeAll, resourcev1.DeviceAllocationModeExactCount
 	const reason = " is not possible, since a container has a class or does not; write "
@@ -110,14 +114,14 @@ func TestARequestOfAClaimIsForOneDevice(t *testing.T) {
 		want        string
 	}{
 		{"one device", "rdt.gold", exact, 1, ""},
-		{"not defaulted", "rdt.gold", "", 0, ""},
+		{"mode and count are not set", "rdt.gold", "", 0, ""},
 		{"two devices", "rdt.gold", exact, 2, "count 2 of DeviceClass rdt.gold" + reason + "count 1"},
 		{"all devices", "blockio.slow", all, 0, "allocationMode All of DeviceClass blockio.slow" + reason + "allocationMode ExactCount"},
 		{"a class with a digest", deviceClass(t, "qos.noderesource.dev/rdt.Fast_1"), exact, 3,
 			"count 3 of DeviceClass " + deviceClass(t, "qos.noderesource.dev/rdt.Fast_1") + reason + "count 1"},
 		{"a class of pods", "pod-blockio.slow", exact, 2, "count 2 of DeviceClass pod-blockio.slow" + reason + "count 1"},
 		{"two devices of another driver", "gpu.example", exact, 2, ""},
-		{"all devices of another driver", "rdtx.gold", all, 0, ""},
+		{"all devices of a DeviceClass whose name only begins like a resource", "rdtx.gold", all, 0, ""},
 	} {
 		spec := requesting(c.class)
 		spec.Devices.Requests[0].Exactly.AllocationMode, spec.Devices.Requests[0].Exactly.Count = c.mode, c.count
@@ -159,12 +163,12 @@ func TestAClaimCannotRequestAClassWithAMaximum(t *testing.T) {
 		spec resourcev1.ResourceClaimSpec
 		want string
 	}{
-		{"a limited class", requesting("rdt.gold"), "request class: " + allows + "1 of qos.noderesource.dev/rdt.gold" + instead},
-		{"a forbidden class", requesting("rdt.silver", "rdt.silver", "rdt.exclusive"), "request second/b: " + allows + "0 of qos.noderesource.dev/rdt.exclusive in a pod"},
+		{"a class with a maximum", requesting("rdt.gold"), "request class: " + allows + "1 of qos.noderesource.dev/rdt.gold" + instead},
+		{"an alternative with the maximum 0", requesting("rdt.silver", "rdt.silver", "rdt.exclusive"), "request second/b: " + allows + "0 of qos.noderesource.dev/rdt.exclusive in a pod"},
 		{"a class with a capital letter", requesting(deviceClass(t, "qos.noderesource.dev/rdt.Fast_1")), "request class: " + allows + "0 of qos.noderesource.dev/rdt.Fast_1 in a pod"},
-		{"of a resource of pods", requesting("vendor.example.net.fast"), "request class: " + allows + "0 of vendor.example/net.fast in a pod"},
+		{"a class of pod scope", requesting("vendor.example.net.fast"), "request class: " + allows + "0 of vendor.example/net.fast in a pod"},
 		{"a class without a maximum", requesting("rdt.silver", "rdt.gold-2", "blockio.slow"), ""},
-		{"of another driver", requesting("gpu.example"), ""},
+		{"a class of another driver", requesting("gpu.example"), ""},
 	} {
 		for _, got := range policyNamed(t, "qos-max-classes-of-claims").refusalsOfClaim(t, &unstructured.Unstructured{Object: params}, c.spec) {
 			if got != c.want {

@@ -256,7 +256,7 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 		}), nodeObject(nil)}, []string{metadata}},
 
 		{"an event", created(event(nil), "events"), nil},
-		{"a count of an event", request{"events", "", event(nil), event(func(e *corev1.Event) { e.Count = 2 })}, nil},
+		{"the count of an event", request{"events", "", event(nil), event(func(e *corev1.Event) { e.Count = 2 })}, nil},
 		{"an event of its NodeQOSResources", created(event(func(e *corev1.Event) {
 			e.InvolvedObject.Kind, e.InvolvedObject.Name = "NodeQOSResources", "node-1"
 		}), "events"), nil},
@@ -267,7 +267,7 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 		{"an event of another source", created(event(func(e *corev1.Event) { e.Source.Component = "kubelet" }), "events"), []string{otherEvent}},
 		{"an event of another node", created(event(func(e *corev1.Event) { e.Source.Host = "node-2" }), "events"), []string{otherEvent}},
 		{"an event of another reporter", created(event(func(e *corev1.Event) { e.ReportingInstance = "" }), "events"), []string{otherEvent}},
-		{"the event of another source", request{"events", "", event(func(e *corev1.Event) { e.Source = corev1.EventSource{} }), event(nil)}, []string{otherEvent}},
+		{"the publisher takes over the event of another source", request{"events", "", event(func(e *corev1.Event) { e.Source = corev1.EventSource{} }), event(nil)}, []string{otherEvent}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := confinement.refusals(t, publisher(), test.request); !slices.Equal(got, test.want) {

@@ -77,10 +77,10 @@ func TestALimitRangeBoundsWhatClaimsRequest(t *testing.T) {
 	)
 	confinement := confinementNamed(t, "deploy/storage-requests-policy", "qos-bounds-of-claim-requests")
 	for _, test := range []struct{ name, minimum, maximum, iops, want string }{
-		{"within", "iops=100", "iops=1k, throughput=1Gi", "1000", ""},
-		{"above", "iops=100", "iops=1k", "1001", above},
-		{"below", "iops=100", "", "99", below},
-		{"another request is bounded", "throughput=100", "", "1", ""},
+		{"at the maximum", "iops=100", "iops=1k, throughput=1Gi", "1000", ""},
+		{"above the maximum", "iops=100", "iops=1k", "1001", above},
+		{"below the minimum", "iops=100", "", "99", below},
+		{"a bound of throughput does not apply to iops", "throughput=100", "", "1", ""},
 		{"no bounds", "", "", "1M", ""},
 		{"a mistake", "iops=1e3", "", "500", mistake},
 		{"an unknown name", "", "iopz=5", "500", mistake},
@@ -121,6 +121,8 @@ func confinementNamed(t *testing.T, dir, name string) *confinement {
 	return nil
 }
 
+// TestALimitRangeWithAMistakeIsRefused: "min=iops=100" stands for the annotation qos.noderesource.dev/min-claim-requests
+// with the value iops=100.
 func TestALimitRangeWithAMistakeIsRefused(t *testing.T) {
 	confinement := confinementNamed(t, "deploy/storage-requests-policy", "qos-claim-requests-of-limit-ranges")
 	for annotations, accepted := range map[string]bool{
@@ -141,7 +143,7 @@ func TestALimitRangeWithAMistakeIsRefused(t *testing.T) {
 		}}
 		got := confinement.refusals(t, &user.DefaultInfo{Name: "admin"}, request{"limitranges", "", nil, after})
 		if (len(got) == 0) != accepted {
-			t.Errorf("%s: the refusals are %q", annotations, got)
+			t.Errorf("%s: the refusals are %q, want it accepted: %t", annotations, got, accepted)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func TestSizesOfVolumesHaveNoExponent(t *testing.T) {
 		var object map[string]any
 		must(t, yaml.Unmarshal([]byte("spec: {volumeClaimTemplates: [{name: data, storage: "+size+"}]}"), &object))
 		if problems := apivalidation.ValidateCustomResource(nil, object, validator); (len(problems) == 0) != valid {
-			t.Errorf("%s: %v", size, problems)
+			t.Errorf("size %s: the problems are %v, want it valid: %t", size, problems, valid)
 		}
 	}
 
@@ -82,6 +82,7 @@ func TestLimitRangesAreChecked(t *testing.T) {
 		"{name: rdt, default: bronze, max: [{name: gold, capacity: 0}]}": "",
 		"{name: rdt}":                "write default or max",
 		"{name: net, default: fast}": "put a domain before it",
+		// An extended resource has at most 63 characters after the slash. Here these are "b." and the class.
 		"{name: a/b, default: " + strings.Repeat("x", 61) + "}": "",
 		"{name: a/b, default: " + strings.Repeat("x", 62) + "}": "too long",
 	} {

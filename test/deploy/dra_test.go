@@ -66,6 +66,8 @@ func TestDRAIsASeparateKustomization(t *testing.T) {
 	}
 }
 
+// TestTheDRADriverIsConfinedToItsNode sends writes of ResourceSlices and of the status of claims. Each case says what
+// the user `who` does.
 func TestTheDRADriverIsConfinedToItsNode(t *testing.T) {
 	found := renderAt(t, "deploy/kubernetes-dra")
 	at := slices.IndexFunc(found.policies, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == "qos-confine-dra-driver" })
@@ -107,20 +109,20 @@ func TestTheDRADriverIsConfinedToItsNode(t *testing.T) {
 		r    request
 		want []string
 	}{
-		"creates its slice":                {driver, request{"resourceslices", "", nil, own}, nil},
-		"updates its slice":                {driver, request{"resourceslices", "", own, own}, nil},
-		"deletes its slice":                {driver, request{"resourceslices", "", own, nil}, nil},
-		"creates a slice of another node":  {driver, request{"resourceslices", "", nil, others}, []string{notOfNode}},
-		"takes over another node's slice":  {driver, request{"resourceslices", "", others, own}, []string{notOfNode}},
-		"deletes another node's slice":     {driver, request{"resourceslices", "", others, nil}, []string{notOfNode}},
-		"creates a slice of all nodes":     {driver, request{"resourceslices", "", nil, slice("", "node-1", "qos.noderesource.dev")}, []string{notOfNode}},
-		"joins the pool of another node":   {driver, request{"resourceslices", "", nil, slice("node-1", "node-2", "qos.noderesource.dev")}, []string{notOfNode}},
-		"offers devices of another driver": {driver, request{"resourceslices", "", nil, slice("node-1", "node-1", "gpu.example")}, []string{notOfDriver}},
-		"reports on its device":            {driver, status(reports("qos.noderesource.dev", "node-1")), nil},
-		"reports on another node's device": {driver, status(reports("qos.noderesource.dev", "node-2")), []string{notOfDevice}},
-		"reports on a device of another":   {driver, status(reports("gpu.example", "node-1")), []string{notOfDevice}},
-		"removes the report of another":    {driver, status(func(s *resourcev1.ResourceClaimStatus) { s.Devices = nil }), []string{notOfDevice}},
-		"deallocates a claim":              {driver, status(func(s *resourcev1.ResourceClaimStatus) { s.Allocation = nil }), []string{notOfDevice}},
+		"creates its slice":                  {driver, request{"resourceslices", "", nil, own}, nil},
+		"updates its slice":                  {driver, request{"resourceslices", "", own, own}, nil},
+		"deletes its slice":                  {driver, request{"resourceslices", "", own, nil}, nil},
+		"creates a slice of another node":    {driver, request{"resourceslices", "", nil, others}, []string{notOfNode}},
+		"takes over another node's slice":    {driver, request{"resourceslices", "", others, own}, []string{notOfNode}},
+		"deletes another node's slice":       {driver, request{"resourceslices", "", others, nil}, []string{notOfNode}},
+		"creates a slice of all nodes":       {driver, request{"resourceslices", "", nil, slice("", "node-1", "qos.noderesource.dev")}, []string{notOfNode}},
+		"joins the pool of another node":     {driver, request{"resourceslices", "", nil, slice("node-1", "node-2", "qos.noderesource.dev")}, []string{notOfNode}},
+		"offers devices of another driver":   {driver, request{"resourceslices", "", nil, slice("node-1", "node-1", "gpu.example")}, []string{notOfDriver}},
+		"reports on its device":              {driver, status(reports("qos.noderesource.dev", "node-1")), nil},
+		"reports on another node's device":   {driver, status(reports("qos.noderesource.dev", "node-2")), []string{notOfDevice}},
+		"reports on another driver's device": {driver, status(reports("gpu.example", "node-1")), []string{notOfDevice}},
+		"removes another driver's report":    {driver, status(func(s *resourcev1.ResourceClaimStatus) { s.Devices = nil }), []string{notOfDevice}},
+		"deallocates a claim":                {driver, status(func(s *resourcev1.ResourceClaimStatus) { s.Allocation = nil }), []string{notOfDevice}},
 		"reserves a claim": {driver, status(func(s *resourcev1.ResourceClaimStatus) {
 			s.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "mine"}}
 		}), []string{notOfDevice}},

@@ -195,7 +195,7 @@ func TestRequestsForVolumesRequireThePlugin(t *testing.T) {
 }
 
 // TestOnlyThePublisherReportsClasses writes the annotation in which the publisher reports the classes of a pod. No policy refuses the
-// writes of the publisher, also of a pod that the policies would refuse now.
+// writes of the publisher, even if the policies would now refuse the pod.
 func TestOnlyThePublisherReportsClasses(t *testing.T) {
 	const refused = "annotation qos.noderesource.dev/classes has the classes that a pod has, and only the publisher writes it; "
 	old := podWith("container.qos.noderesource.dev/gone", "no request")
@@ -215,14 +215,14 @@ func TestOnlyThePublisherReportsClasses(t *testing.T) {
 	}{
 		{"the publisher reports", writer{publisher, "status"}, old, reported, ""},
 		{"the publisher reports a change", writer{publisher, "status"}, reported, forged, ""},
-		{"a new pod has it", writer{"user", ""}, nil, reported, refused},
-		{"a user adds it", writer{"user", ""}, old, reported, refused},
-		{"a user changes it", writer{"user", ""}, reported, forged, refused},
-		{"a user changes the status", writer{"user", "status"}, reported, forged, refused},
-		{"a tenant's account with the publisher's name", writer{"system:serviceaccount:tenant:qos-publisher", ""}, old, reported, refused},
-		{"a user removes it", writer{"user", ""}, reported, old, refused},
-		{"a user removes it from the status", writer{"user", "status"}, reported, old, refused},
-		{"the publisher removes it", writer{publisher, "status"}, reported, old, ""},
+		{"a user creates a pod with the annotation", writer{"user", ""}, nil, reported, refused},
+		{"a user adds the annotation", writer{"user", ""}, old, reported, refused},
+		{"a user changes the annotation", writer{"user", ""}, reported, forged, refused},
+		{"a user changes the annotation by the status", writer{"user", "status"}, reported, forged, refused},
+		{"an account of another namespace, with the publisher's name, adds the annotation", writer{"system:serviceaccount:tenant:qos-publisher", ""}, old, reported, refused},
+		{"a user removes the annotation", writer{"user", ""}, reported, old, refused},
+		{"a user removes the annotation by the status", writer{"user", "status"}, reported, old, refused},
+		{"the publisher removes the annotation", writer{publisher, "status"}, reported, old, ""},
 		{"a user changes something else", writer{"user", ""}, reported, reported, ""},
 	} {
 		if got := keeps.refusalBy(t, c.by, c.from, c.to); !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
@@ -238,12 +238,12 @@ func TestOnlyThePublisherReportsClasses(t *testing.T) {
 	changed := podWith("container.qos.noderesource.dev/db", "rdt=gold")
 	changed.Annotations[classes.EffectiveKey] = "{}"
 	if got := policyNamed(t, "qos-check-annotations").refusal(t, podWith(classes.EffectiveKey, "{}"), changed); got != "" {
-		t.Errorf("a request is added to a pod with reported classes: %q", got)
+		t.Errorf("a request that is added to a pod with reported classes is refused: %q", got)
 	}
 }
 
 // allowing evaluates qos-allowed-classes for a quota that allows classes, and a pod with units of classes in two containers. It returns
-// the message of the refusal.
+// the message of the refusal. If `allowed` is "-", the quota has no list.
 func allowing(t *testing.T, allowed string, first, second corev1.ResourceList) string {
 	t.Helper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "classes"}}
@@ -281,18 +281,18 @@ func TestAQuotaForbidsClassesThatItDoesNotName(t *testing.T) {
 	}{
 		{"a class that it names", "rdt=gold", units(gold), nil, ""},
 		{"a class that it does not name", "rdt=gold", units(silver), nil, refused("db", silver, "rdt=gold")},
-		{"in an init container", "k8s.io/rdt=gold, blockio=slow", units(gold), units(silver), refused("init", silver, "k8s.io/rdt=gold, blockio=slow")},
-		{"no class of the resource", "rdt=", units(gold), nil, refused("db", gold, "rdt=")},
+		{"a class that it does not name, in an init container", "k8s.io/rdt=gold, blockio=slow", units(gold), units(silver), refused("init", silver, "k8s.io/rdt=gold, blockio=slow")},
+		{"the list allows no class of the resource", "rdt=", units(gold), nil, refused("db", gold, "rdt=")},
 		{"a class of another resource", "rdt=gold", units("qos.noderesource.dev/blockio.slow", "example.com/gpu"), nil, ""},
 		{"a vendor's class", "vendor.example/net=fast", units("vendor.example/net.slow"), nil, refused("db", "vendor.example/net.slow", "vendor.example/net=fast")},
 		{"a class whose name begins with that of an allowed one", "rdt=gold", units(gold + "-2"), nil, refused("db", gold+"-2", "rdt=gold")},
-		{"spaces", "rdt = gold ,", units(silver), nil, refused("db", silver, "rdt=gold")},
+		{"a list with spaces refuses another class", "rdt = gold ,", units(silver), nil, refused("db", silver, "rdt=gold")},
 		{"a list with spaces allows its class", " rdt = gold ,", units(gold), nil, ""},
-		{"another separator", "rdt:gold", units(silver), nil, unreadable(silver, "rdt:gold")},
-		{"no class", "rdt", units(silver), nil, unreadable(silver, "rdt")},
-		{"no resource", "rdt=gold, bronze", units(gold), nil, unreadable(gold, "bronze")},
-		{"other separators of entries", "rdt=gold;blockio=slow", units(gold), nil, unreadable(gold, "rdt=gold;blockio=slow")},
-		{"a mistake for a vendor", "vendor.example/net:fast", units("vendor.example/net.slow"), nil, unreadable("vendor.example/net.slow", "vendor.example/net:fast")},
+		{"an entry with another separator", "rdt:gold", units(silver), nil, unreadable(silver, "rdt:gold")},
+		{"an entry without a class", "rdt", units(silver), nil, unreadable(silver, "rdt")},
+		{"an entry without a resource", "rdt=gold, bronze", units(gold), nil, unreadable(gold, "bronze")},
+		{"another separator between entries", "rdt=gold;blockio=slow", units(gold), nil, unreadable(gold, "rdt=gold;blockio=slow")},
+		{"a mistake in an entry for a vendor's resource", "vendor.example/net:fast", units("vendor.example/net.slow"), nil, unreadable("vendor.example/net.slow", "vendor.example/net:fast")},
 		{"a mistake, and a pod that requests no class", "rdt:gold", units("example.com/gpu"), nil, ""},
 		{"a pod that requests nothing", "rdt=", units(), nil, ""},
 		{"a quota without a list", "-", units(silver), nil, ""},
@@ -306,7 +306,8 @@ func TestAQuotaForbidsClassesThatItDoesNotName(t *testing.T) {
 	}
 }
 
-// TestAPodHasAtMostAsManyContainersOfAClass checks the policy qos-max-classes-of-pods.
+// TestAPodHasAtMostAsManyContainersOfAClass checks the policy qos-max-classes-of-pods. The evaluation must stay within
+// the cost limit of CEL, even with many classes in the QOSLimitRange and many limits in the pod.
 func TestAPodHasAtMostAsManyContainersOfAClass(t *testing.T) {
 	const gold, exclusive, fast = "qos.noderesource.dev/rdt.gold", "qos.noderesource.dev/rdt.exclusive", "vendor.example/net.fast"
 	limits := &nodeqosv1alpha1.QOSLimitRange{ObjectMeta: metav1.ObjectMeta{Name: "limits"}}
@@ -334,10 +335,10 @@ func TestAPodHasAtMostAsManyContainersOfAClass(t *testing.T) {
 		want        string
 	}{
 		{"as many as allowed", units(gold), nil, ""},
-		{"one more", units(gold), units(gold), "QOSLimitRange limits allows at most 1 of " + gold + " in a pod; 2 of its containers request it"},
-		{"none is allowed", units(exclusive), nil, "QOSLimitRange limits allows at most 0 of " + exclusive + " in a pod; 1 of its containers request it"},
-		{"beside 6000 other limits", crowded, nil, "QOSLimitRange limits allows at most 0 of " + exclusive + " in a pod; 1 of its containers request it"},
-		{"of a resource of pods", units(fast), nil, "QOSLimitRange limits allows at most 0 of " + fast + " in a pod; 1 of its containers request it"},
+		{"one more than allowed", units(gold), units(gold), "QOSLimitRange limits allows at most 1 of " + gold + " in a pod; 2 of its containers request it"},
+		{"a class with the maximum 0", units(exclusive), nil, "QOSLimitRange limits allows at most 0 of " + exclusive + " in a pod; 1 of its containers request it"},
+		{"a class with the maximum 0, beside 6000 other limits", crowded, nil, "QOSLimitRange limits allows at most 0 of " + exclusive + " in a pod; 1 of its containers request it"},
+		{"a class of pod scope with the maximum 0", units(fast), nil, "QOSLimitRange limits allows at most 0 of " + fast + " in a pod; 1 of its containers request it"},
 		{"a class without a maximum", units("qos.noderesource.dev/rdt.silver"), units("qos.noderesource.dev/rdt.silver"), ""},
 		{"a resource without a maximum", units("qos.noderesource.dev/blockio.slow"), units("qos.noderesource.dev/blockio.slow"), ""},
 		{"no request", units(), nil, ""},

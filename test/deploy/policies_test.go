@@ -167,6 +167,7 @@ func TestPoliciesCompile(t *testing.T) {
 		t.Errorf("%d and %d policies, want 16 and 2", len(found), len(environments))
 	}
 
+	// The policies of from35 need Kubernetes 1.35, and those of from33 need 1.33.
 	from35 := []string{"qos-allowed-classes", "qos-allowed-classes-of-claims", "qos-annotations-to-resources", "qos-check-annotations", "qos-check-contradictions",
 		"qos-check-units", "qos-check-units-of-claims", "qos-max-classes-of-claims", "qos-max-classes-of-pods"}
 	from33 := []string{"qos-bound-environments", "qos-bound-references",
@@ -222,6 +223,8 @@ func TestThePoliciesForRequestsOfClaimsCompile(t *testing.T) {
 	}
 }
 
+// TestPoliciesApplyToSelectedNamespaces checks that all bindings of a kustomization select the same namespaces, and that
+// those of deploy/policies-opt-in select others than those of deploy/policies.
 func TestPoliciesApplyToSelectedNamespaces(t *testing.T) {
 	_, optedOut := policies(t, "deploy/policies")
 	_, optedIn := policies(t, "deploy/policies-opt-in")
@@ -251,6 +254,8 @@ func TestPoliciesThatNeedParametersMayFail(t *testing.T) {
 	}
 }
 
+// TestAllPoliciesHaveTheSameListOfResources checks the names and the positions of the lists, too: administrators replace
+// the first and the second variable (docs/policies.md).
 func TestAllPoliciesHaveTheSameListOfResources(t *testing.T) {
 	found, _ := policies(t, "deploy/policies")
 	lists := map[string][]string{}

@@ -56,7 +56,7 @@ func TestTheClassFilesAreValid(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 
-	t.Run("and the plugin reads them, without a restart after a change", func(t *testing.T) {
+	t.Run("the plugin reads them, and needs no restart after a change", func(t *testing.T) {
 		at := slices.IndexFunc(found.container(t, "plugin").VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/qos-nri-plugin" })
 		if at < 0 {
 			t.Fatal("nothing is mounted where the plugin looks for class files")

@@ -104,6 +104,8 @@ func TestTwoReplicasOfStorageRunWithoutAccessToTheNode(t *testing.T) {
 	t.Error("there is no Deployment")
 }
 
+// TestTheReplicasOfStorageAreProtected: evictions end one replica at a time, and only namespaces that scrape metrics can
+// connect.
 func TestTheReplicasOfStorageAreProtected(t *testing.T) {
 	found := renderAt(t, "deploy/storage")
 	pods := &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "qos-storage"}}

@@ -69,7 +69,8 @@ func mutation(t *testing.T, o *admissionv1.MutatingAdmissionPolicy, pod *corev1.
 	return result.EvalResult.Value()
 }
 
-// TestThePriorityClassBecomesALabel checks the policy of docs/stories.md that lets rules of class files match the priority class.
+// TestThePriorityClassBecomesALabel checks the policy of docs/stories.md that lets rules of class files match the
+// priority class. The value of a label has at most 63 characters.
 func TestThePriorityClassBecomesALabel(t *testing.T) {
 	policy := storyPolicies(t)["qos-priority-class-label"]
 	for class, want := range map[string]string{"batch": "batch", "": "", strings.Repeat("x", 64): ""} {

@@ -105,8 +105,9 @@ func update(t *testing.T, before, after *appsv1.StatefulSet) *appsv1.StatefulSet
 	return result.(*appsv1.StatefulSet)
 }
 
-// TestChangedTemplatesBecomeAnnotations sends updates of StatefulSets through the policy. Where the API server refuses what is left, the
-// difference between the templates stays.
+// TestChangedTemplatesBecomeAnnotations sends updates of StatefulSets through the policy. The policy writes a larger
+// size or another class of a template as an annotation, and restores the template. Other differences stay, so that the
+// API server refuses the update. `want` has the annotations, and then the templates.
 func TestChangedTemplatesBecomeAnnotations(t *testing.T) {
 	const size, class = "storage.qos.noderesource.dev/", "volume-attributes-class.qos.noderesource.dev/"
 	some := map[string]string{"a": "b"}
@@ -115,26 +116,26 @@ func TestChangedTemplatesBecomeAnnotations(t *testing.T) {
 		annotations   map[string]string
 		want          string
 	}{
-		"a larger size":             {"data=10Gi log=1Gi", "data=20Gi log=1Gi", nil, size + "data: 20Gi data=10Gi log=1Gi"},
-		"a size in another unit":    {"data=10Gi", "data=20480Mi", nil, size + "data: 20Gi data=10Gi"},
-		"two larger sizes":          {"data=10Gi log=1Gi", "data=20Gi log=1.5Gi", some, "a: b " + size + "data: 20Gi " + size + "log: 1536Mi data=10Gi log=1Gi"},
-		"the size of before":        {"data=10Gi", "data=20Gi", map[string]string{size + "data": "15Gi", "a": "b"}, "a: b " + size + "data: 20Gi data=10Gi"},
-		"the first class":           {"data=10Gi", "data=10Gi,gold", nil, class + "data: gold data=10Gi"},
-		"another class":             {"data=10Gi,silver", "data=10Gi,gold", some, "a: b " + class + "data: gold data=10Gi,silver"},
-		"size and class":            {"data=10Gi,silver log=1Gi", "data=20Gi,gold log=1Gi,gold", nil, size + "data: 20Gi " + class + "data: gold " + class + "log: gold data=10Gi,silver log=1Gi"},
-		"an equal size":             {"data=1Gi", "data=1024Mi", nil, "data=1Gi"},
-		"nothing":                   {"data=10Gi", "data=10Gi", map[string]string{size + "data": "20Gi"}, size + "data: 20Gi data=10Gi"},
-		"no templates":              {"", "", nil, ""},
-		"a smaller size":            {"data=10Gi", "data=5Gi", nil, "data=5Gi"},
-		"a size with an exponent":   {"data=1k", "data=1e6", nil, "data=1e6"},
-		"no class":                  {"data=10Gi,gold", "data=10Gi", nil, "data=10Gi"},
-		"no size":                   {"data=10Gi", "data=", nil, "data=0"},
-		"another name":              {"data=10Gi", "date=20Gi", nil, "date=20Gi"},
-		"a new template":            {"data=10Gi", "data=20Gi log=1Gi", nil, "data=20Gi log=1Gi"},
-		"a template less":           {"data=10Gi log=1Gi", "data=20Gi", nil, "data=20Gi"},
-		"the first template":        {"", "data=20Gi", nil, "data=20Gi"},
-		"a larger and a smaller":    {"data=10Gi log=2Gi", "data=20Gi log=1Gi", nil, size + "data: 20Gi data=10Gi log=1Gi"},
-		"the order of the template": {"data=10Gi log=1Gi", "log=1Gi data=10Gi", nil, "log=1Gi data=10Gi"},
+		"a larger size":                        {"data=10Gi log=1Gi", "data=20Gi log=1Gi", nil, size + "data: 20Gi data=10Gi log=1Gi"},
+		"a size in another unit":               {"data=10Gi", "data=20480Mi", nil, size + "data: 20Gi data=10Gi"},
+		"two larger sizes":                     {"data=10Gi log=1Gi", "data=20Gi log=1.5Gi", some, "a: b " + size + "data: 20Gi " + size + "log: 1536Mi data=10Gi log=1Gi"},
+		"a larger size replaces an annotation": {"data=10Gi", "data=20Gi", map[string]string{size + "data": "15Gi", "a": "b"}, "a: b " + size + "data: 20Gi data=10Gi"},
+		"the first class":                      {"data=10Gi", "data=10Gi,gold", nil, class + "data: gold data=10Gi"},
+		"another class":                        {"data=10Gi,silver", "data=10Gi,gold", some, "a: b " + class + "data: gold data=10Gi,silver"},
+		"size and class":                       {"data=10Gi,silver log=1Gi", "data=20Gi,gold log=1Gi,gold", nil, size + "data: 20Gi " + class + "data: gold " + class + "log: gold data=10Gi,silver log=1Gi"},
+		"an equal size":                        {"data=1Gi", "data=1024Mi", nil, "data=1Gi"},
+		"an update without a change keeps the annotation": {"data=10Gi", "data=10Gi", map[string]string{size + "data": "20Gi"}, size + "data: 20Gi data=10Gi"},
+		"no templates":                   {"", "", nil, ""},
+		"a smaller size":                 {"data=10Gi", "data=5Gi", nil, "data=5Gi"},
+		"a size with an exponent":        {"data=1k", "data=1e6", nil, "data=1e6"},
+		"no class":                       {"data=10Gi,gold", "data=10Gi", nil, "data=10Gi"},
+		"no size":                        {"data=10Gi", "data=", nil, "data=0"},
+		"another name":                   {"data=10Gi", "date=20Gi", nil, "date=20Gi"},
+		"a new template":                 {"data=10Gi", "data=20Gi log=1Gi", nil, "data=20Gi log=1Gi"},
+		"one template less":              {"data=10Gi log=1Gi", "data=20Gi", nil, "data=20Gi"},
+		"the first template":             {"", "data=20Gi", nil, "data=20Gi"},
+		"a larger and a smaller size":    {"data=10Gi log=2Gi", "data=20Gi log=1Gi", nil, size + "data: 20Gi data=10Gi log=1Gi"},
+		"another order of the templates": {"data=10Gi log=1Gi", "log=1Gi data=10Gi", nil, "log=1Gi data=10Gi"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, after := setWith(t, test.before, nil), setWith(t, test.after, test.annotations)
@@ -145,7 +146,8 @@ func TestChangedTemplatesBecomeAnnotations(t *testing.T) {
 	}
 }
 
-// TestOtherChangesOfTemplatesAreStillRefused lets the API server refuse them, together with a larger size.
+// TestOtherChangesOfTemplatesAreStillRefused changes other fields together with the size. The policy restores only the
+// size, so that the API server refuses the update.
 func TestOtherChangesOfTemplatesAreStillRefused(t *testing.T) {
 	before, after := setWith(t, "data=10Gi", nil), setWith(t, "data=20Gi", nil)
 	claim := &after.Spec.VolumeClaimTemplates[0]
@@ -157,7 +159,7 @@ func TestOtherChangesOfTemplatesAreStillRefused(t *testing.T) {
 	}
 }
 
-// TestAStatefulSetMayHaveManyTemplates uses more claim templates than a StatefulSetVolumes object may have.
+// TestAStatefulSetMayHaveManyTemplates uses more claim templates than the 32 that a StatefulSetVolumes object may have.
 func TestAStatefulSetMayHaveManyTemplates(t *testing.T) {
 	var before, after, want []string
 	for i := range 40 {

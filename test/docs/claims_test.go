@@ -74,7 +74,8 @@ func testSources(t *testing.T) string {
 	return all.String()
 }
 
-// TestTheTestsThatPagesNameExist looks for each name like `TestVM` in the pages, and for the subtest in `TestRequests/the_node`.
+// TestTheTestsThatPagesNameExist looks for each name like `TestVM` in the pages, and for the subtest in
+// `TestRequests/the_examples_of_KEP-3008`.
 func TestTheTestsThatPagesNameExist(t *testing.T) {
 	functions, cases := testFunctions(t), testSources(t)
 	for _, page := range pages(t) {

@@ -113,11 +113,11 @@ func TestReportListsSubtestsOfOneLevelInTheirOrder(t *testing.T) {
 	}
 
 	if diff := cmp.Diff([]string{"TestNode/b", "TestNode/a"}, r.children("TestNode")); diff != "" {
-		t.Error(diff)
+		t.Errorf("children of TestNode (-want +got):\n%s", diff)
 	}
 
 	if got := r.children("TestNode/b"); len(got) != 1 || r.results["TestNode/b/deeper"].outcome != "skip" {
-		t.Errorf("unexpected: %+v", r.results)
+		t.Errorf("the children of TestNode/b are %q, with the outcome %q; want one that is skipped", got, r.result("TestNode/b/deeper").outcome)
 	}
 
 	if r.results["TestNode/a"].outcome != "fail" {

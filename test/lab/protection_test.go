@@ -22,6 +22,8 @@ func seconds(latencies ...float64) (all []lab.Second) {
 	return all
 }
 
+// TestIsolationIsTheShareOfFinishedRequestsAndImpactIsTheGrowthOfTheLatency: 100 requests a second are offered, and
+// alone their median latency is 2 ms. A second in which no request is finished has a latency of one second, 49900% more.
 func TestIsolationIsTheShareOfFinishedRequestsAndImpactIsTheGrowthOfTheLatency(t *testing.T) {
 	for name, test := range map[string]struct {
 		beside []lab.Second
@@ -55,6 +57,8 @@ func TestIsolationIsTheShareOfFinishedRequestsAndImpactIsTheGrowthOfTheLatency(t
 	}
 }
 
+// TestAPercentileIsShownIfThereAreEnoughSeconds: p05 and p95 need 20 seconds, and p01 and p99 need 100. In second n, n
+// of 100 requests are finished, with a latency of n ms instead of 1 ms.
 func TestAPercentileIsShownIfThereAreEnoughSeconds(t *testing.T) {
 	for n, want := range map[int]map[string]float64{
 		19:  {"isolation p05 (%)": math.NaN(), "impact p95 (%)": math.NaN()},

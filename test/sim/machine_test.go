@@ -127,12 +127,12 @@ func TestAnExecutedProcessIsInTheRootGroupIfItsGroupIsGone(t *testing.T) {
 	check(t, m.Remove(gold))
 	pid, err := m.Exec(t.Context(), spec())
 	if group := m.Resctrl().GroupOf(pid); err != nil || group != "" {
-		t.Errorf("got %v, in %q", err, group)
+		t.Errorf("Exec returned %v, and the process is in the group %q, want the root group", err, group)
 	}
 }
 
 func TestADeletedContainerLeavesNothing(t *testing.T) {
-	for name, machine := range map[string]*simcgroup.Machine{"v1": simcgroup.NewLegacy(), "hybrid": simcgroup.NewHybrid(), "v2": nil} {
+	for name, machine := range map[string]*simcgroup.Machine{"v1": simcgroup.NewLegacy(), "hybrid": simcgroup.NewHybrid(), "v2": nil /* the default */} {
 		t.Run(name, func(t *testing.T) {
 			rdtSpec := resctrl.IntelSpec()
 			m := sim.New(sim.Options{RDT: &rdtSpec, Cgroups: machine})
@@ -142,11 +142,11 @@ func TestADeletedContainerLeavesNothing(t *testing.T) {
 			pid := create(t, m, s)
 			want(t, m, resctrl.MountPoint+"/mon_groups/c1/tasks", fmt.Sprintln(pid))
 			check(t, m.Delete(t.Context(), "c1"))
-			check(t, m.Delete(t.Context(), "c1"))
+			check(t, m.Delete(t.Context(), "c1")) // runtimes may delete a container again
 			check(t, m.RemovePodCgroup("/kubepods/pod1"))
 			for _, file := range []string{fmt.Sprintf("/proc/%d/cgroup", pid), fmt.Sprintf("/proc/%d/stat", pid), resctrl.MountPoint + "/mon_groups/c1/tasks"} {
 				if _, err := m.ReadFile(file); !errors.Is(err, fs.ErrNotExist) {
-					t.Errorf("%s: %v", file, err)
+					t.Errorf("reading %s of a deleted container returned %v, want that it does not exist", file, err)
 				}
 			}
 		})

@@ -270,18 +270,18 @@ func TestWrongInputIsRefusedWithARemedy(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no program":                       {right, "no program is named"},
-		"a program that is not there":      {append(right, "/none/plugin"), "/none/plugin"},
-		"a program for another platform":   {append(right, foreign...), "build it with GOARCH=amd64"},
-		"something that is no program":     {append(right, script), "is not a program for Linux"},
-		"two programs of one name":         {append(right, plugin[0], plugin[0]), "two programs are named plugin"},
-		"an entrypoint that is not there":  {append(right, "-entrypoint", "shim", plugin[0]), "-entrypoint shim is not among"},
-		"a document that is not there":     {append(right, "-documents", "/none/LICENSE", plugin[0]), "/none/LICENSE"},
-		"a name without a tag":             {[]string{"-name", "q.example/qos", "-platform", "linux/amd64", plugin[0]}, "registry/name:tag"},
-		"no name":                          {[]string{"-platform", "linux/amd64", plugin[0]}, "registry/name:tag"},
-		"a platform that is not Linux":     {[]string{"-name", "q.example/qos:v1", "-platform", "windows/amd64", plugin[0]}, "linux/"},
-		"a platform without architectures": {[]string{"-name", "q.example/qos:v1", "-platform", "linux", plugin[0]}, "linux/"},
-		"a flag that does not exist":       {append(right, "-tag", "v1", plugin[0]), "-help"},
+		"no program":                         {right, "no program is named"},
+		"a program that is not there":        {append(right, "/none/plugin"), "/none/plugin"},
+		"a program for another platform":     {append(right, foreign...), "build it with GOARCH=amd64"},
+		"something that is no program":       {append(right, script), "is not a program for Linux"},
+		"two programs of one name":           {append(right, plugin[0], plugin[0]), "two programs are named plugin"},
+		"an entrypoint that is not there":    {append(right, "-entrypoint", "shim", plugin[0]), "-entrypoint shim is not among"},
+		"a document that is not there":       {append(right, "-documents", "/none/LICENSE", plugin[0]), "/none/LICENSE"},
+		"a name without a tag":               {[]string{"-name", "q.example/qos", "-platform", "linux/amd64", plugin[0]}, "registry/name:tag"},
+		"no name":                            {[]string{"-platform", "linux/amd64", plugin[0]}, "registry/name:tag"},
+		"a platform that is not Linux":       {[]string{"-name", "q.example/qos:v1", "-platform", "windows/amd64", plugin[0]}, "linux/"},
+		"a platform without an architecture": {[]string{"-name", "q.example/qos:v1", "-platform", "linux", plugin[0]}, "linux/"},
+		"a flag that does not exist":         {append(right, "-tag", "v1", plugin[0]), "-help"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			archive, _, err := makeImage(t, test.args...)

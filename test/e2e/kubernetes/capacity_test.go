@@ -161,8 +161,8 @@ func (n *node) restartKubelet(t *testing.T) {
 	n.kubelet.mustStart(t)
 }
 
-// classesChange raises the capacity of gold to 5, and renames the class slow while a pod has it. Then it applies the first
-// class file again.
+// classesChange raises the capacity of gold to 5, and renames the class slow while a pod has it. Then it applies the
+// first class file again.
 func classesChange(t *testing.T, n *node, p installation) {
 	n.run(t, pod{name: "in-slow", classes: []string{"blockio.slow"}})
 	n.running(t, "in-slow")

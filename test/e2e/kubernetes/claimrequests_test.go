@@ -119,8 +119,8 @@ func (c *claims) sums(t *testing.T) {
 		seen, _ := c.try("-n", "sums", "get", "resourcequota", "-o", "jsonpath={.items[*].status.used.persistentvolumeclaims}")
 		return seen == "0 0 0 0", seen
 	})
-	// `quota` refuses the claim. It is empty if the claim is accepted: two claims of bronze, one of silver, none of another
-	// class, and one without a class.
+	// `quota` refuses the claim. It is empty if the claim is accepted: two claims of bronze, one of silver, none of
+	// another class, and one without a class.
 	for _, test := range []struct{ class, quota string }{
 		{"bronze", ""}, {"bronze", ""}, {"bronze", "bronze"}, {"silver", ""}, {"silver", "silver"},
 		{"gold", "other-classes"}, {"", ""}, {"", "no-class"},

@@ -43,8 +43,8 @@ func deviceClaimsAreLimited(t *testing.T, n *node) {
 		gold, _ := create(claim("ResourceClaim", "", of("rdt.gold")))
 		return strings.Contains(silver, notAllowed) && strings.Contains(gold, limited), silver + gold
 	})
-	// The scheduler marks the claims that it creates for extended resources in the limits of pods. Only the scheduler may
-	// create such claims beyond the maxima, because the maxima have been checked when the pod was created.
+	// The scheduler marks the claims that it creates for extended resources in the limits of pods. Only these claims may
+	// be for a class with a maximum, because other policies count the limits of pods, and nothing counts claims.
 	const forLimits = "resource.kubernetes.io/extended-resource-claim: 'true'"
 	tenant, scheduler := "--as=tenant", "--as=system:kube-scheduler"
 	for name, test := range map[string]struct{ manifest, as, want string }{
@@ -57,7 +57,7 @@ func deviceClaimsAreLimited(t *testing.T, n *node) {
 		},
 		"a class with a maximum":                                                       {claim("ResourceClaimTemplate", "", of("rdt.gold")), tenant, limited},
 		"a class with the maximum 0":                                                   {claim("ResourceClaim", "", of("blockio.gold")), tenant, "allows at most 0 of qos.noderesource.dev/blockio.gold in a pod"},
-		"a tenant marks a claim as one for limits":                                   {claim("ResourceClaim", forLimits, of("rdt.gold")), tenant, limited},
+		"a tenant marks a claim as one for limits":                                     {claim("ResourceClaim", forLimits, of("rdt.gold")), tenant, limited},
 		"the scheduler creates a claim for limits":                                     {claim("ResourceClaim", forLimits, of("rdt.gold")), scheduler, ""},
 		"the scheduler creates a claim for limits, of a class that is not in the list": {claim("ResourceClaim", forLimits, of("rdt.silver")), scheduler, notAllowed},
 		"the scheduler creates a claim without the mark":                               {claim("ResourceClaim", "", of("rdt.gold")), scheduler, limited},

@@ -27,7 +27,7 @@ func TestASteadyLoadDropsWhatASlowDiskCannotDo(t *testing.T) {
 		"a fast disk":                            {10 * time.Millisecond, lab.Second{Served: 100, Latency: 10}},
 		"a disk that needs both threads":         {20 * time.Millisecond, lab.Second{Served: 100, Latency: 20}},
 		"a disk that can do a fifth of the load": {100 * time.Millisecond, lab.Second{Served: 20, Latency: 100}},
-		"a disk that hangs for a minute":         {time.Minute, lab.Second{Latency: 1000}},
+		"a disk that hangs for a minute":         {time.Minute, lab.Second{Latency: 1000}}, // see lab.NewSecond
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

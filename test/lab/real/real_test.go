@@ -56,7 +56,7 @@ func TestTheDomainHasTheCPUsThatShareAnL3CacheAndThatMayBeUsed(t *testing.T) {
 		"a wrong list":           {sys: sys("16384K\n", "0-x\n"), err: "cache/index3/shared_cpu_list"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var allowed unix.CPUSet
+			var allowed unix.CPUSet // the CPUs that this program may use
 			for _, cpu := range []int{0, 2, 8, 11} {
 				allowed.Set(cpu)
 			}
@@ -117,6 +117,7 @@ func TestASlowContainerIsWaitedFor(t *testing.T) {
 					}
 					return
 				}
+				// The neighbour is the same container. Its bandwidth is 5 bytes a second, in GB/s.
 				if diff := cmp.Diff([]float64{5, 6, 5e-9}, got); err != nil || diff != "" {
 					t.Errorf("got %v\n%s", err, diff)
 				}

@@ -55,6 +55,8 @@ func TestLimboDrainsWhileUnmounted(t *testing.T) {
 	}
 }
 
+// TestAControlGroupThatGetsNoCacheKeepsNoRMID: there is one RMID besides that of the root group. The kernel takes it for
+// a new group before it looks for cache, and must free it if there is no cache.
 func TestAControlGroupThatGetsNoCacheKeepsNoRMID(t *testing.T) {
 	spec := resctrl.IntelSpec()
 	spec.L2, spec.MB, spec.L3.Shareable, spec.RMIDs = nil, nil, 0, 2

@@ -79,7 +79,7 @@ func TestAKilledPluginWritesNothingMoreAndTheNextOneRecovers(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		s := newSite(t)
 		uid := s.runGold(t)
-		s.late = !late
+		s.late = !late // KillPlugin inverts it
 		must(t, s.KillPlugin(t.Context(), 2))
 		if err := s.toSilver(t, uid); err == nil {
 			t.Error("the update succeeded, although the plugin was killed during it")
@@ -164,7 +164,8 @@ func TestAPlannedKillWaitsForItsWrite(t *testing.T) {
 	died := 0
 	m := &mortal{machine: sim.New(sim.Options{}), died: func() { died++ }}
 	must(t, m.Mount("resctrl", "/sys/fs/resctrl", "resctrl", ""))
-	m.kill(2, false)
+	const late = false // the process dies before the write takes effect
+	m.kill(2, late)
 	must(t, m.Mkdir("/sys/fs/resctrl/a"))
 	if _, err := m.ReadDir("/sys/fs/resctrl/a"); err != nil || died != 0 {
 		t.Errorf("the process died before the second write: %v", err)

@@ -11,7 +11,8 @@ import (
 )
 
 // TestACapacityMayBeLoweredBelowTheHoldersOfRetries simulates a class that gains holders because the plugin retries
-// earlier requests. After that, a class file lowers the capacity of the class below the number of its holders.
+// earlier requests. After that, a class file lowers the capacity of the class below the number of its holders. The class
+// had one holder before, and may keep more only if they were within its earlier capacity.
 func TestACapacityMayBeLoweredBelowTheHoldersOfRetries(t *testing.T) {
 	status := func(file string, capacity, inUse uint64) *qosv1alpha1.StatusResponse {
 		return &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{{

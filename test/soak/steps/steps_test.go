@@ -114,6 +114,8 @@ func TestReasonsAreFoundInErrors(t *testing.T) {
 	}
 }
 
+// TestInACalmNodeEveryFailureNeedsAPermittedReason: `calm` is false after a kill of the plugin or similar trouble, and
+// `others` is true if other operations ran at the same time.
 func TestInACalmNodeEveryFailureNeedsAPermittedReason(t *testing.T) {
 	busy := errors.New("device or resource busy")
 	for _, test := range []struct {
