@@ -27,7 +27,7 @@ func TestRequests(t *testing.T) {
 	n.kubectl(t, "apply", "-f", crd)
 	t.Run("the class of a network becomes the priority of the CNI plugin", func(t *testing.T) { networkStory(t, n) })
 	n.installPolicies(t)
-	t.Run("each request is admitted, completed or refused as testdata/requests.yaml says", func(t *testing.T) { tryRequests(t, n) })
+	t.Run("each request is admitted, completed or refused as requests.yaml says", func(t *testing.T) { tryRequests(t, n) })
 	t.Run("large ConfigMaps and Secrets are refused only in namespaces that limit environment variables", func(t *testing.T) { referencesAreBounded(t, n) })
 	t.Run("a pod with twenty containers and a hundred large annotations is admitted", func(t *testing.T) { manyContainers(t, n) })
 	t.Run("pods of every kind of workload get defaults", func(t *testing.T) { workloads(t, n) })
