@@ -46,7 +46,6 @@ func commands(b block) (all [][]string) {
 
 // TestCommandsOfThePagesExist checks the commands in console blocks, the flags that the pages list, and docs/commands.md.
 func TestCommandsOfThePagesExist(t *testing.T) {
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // with the race detector, a program waits for a second before it ends
 	built := programs(t)
 	t.Run("commands", func(t *testing.T) { checkCommands(t, built) })
 	t.Run("flags", func(t *testing.T) { checkFlags(t, built) })
