@@ -124,7 +124,7 @@ func (n *monitoringNode) series(t *testing.T) map[string]float64 {
 	return found
 }
 
-// TestEndedContainersLeaveNoSeries starts and ends many containers, more than can be monitored at a time.
+// TestEndedContainersLeaveNoSeries starts and ends 100 containers. Ten of them run at a time, of which three can be monitored.
 func TestEndedContainersLeaveNoSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMonitoringNode(t)

@@ -107,7 +107,8 @@ func TestALargeFileStaysReadable(t *testing.T) {
 	}
 }
 
-// TestAnEarlierVersionReadsTheFileOfAProcessThatHasEnded reads the file as one JSON value.
+// TestAnEarlierVersionReadsTheFileOfAProcessThatHasEnded reads the file as one JSON value, as earlier versions of the plugin do.
+// A process writes the file in this form when it ends. If it is killed, the next one does so at its end.
 func TestAnEarlierVersionReadsTheFileOfAProcessThatHasEnded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	c := open(path, "boot")
@@ -118,8 +119,8 @@ func TestAnEarlierVersionReadsTheFileOfAProcessThatHasEnded(t *testing.T) {
 	first, _, _ := bytes.Cut(killed, []byte("\n"))
 
 	for name, left := range map[string]string{
-		"itself":                        "",
-		"the next process after a kill": string(killed),
+		"the process that made the changes":        "",
+		"the next process after a kill":            string(killed),
 		"the next process after a kill in a write": strings.Replace(string(first), "c1", "c2", 1) + "\n{\"cha",
 	} {
 		ends := c

@@ -288,6 +288,7 @@ func wantOneLine(t *testing.T, name string, err, kind error, text string) {
 	}
 }
 
+// TestAnErrorOfBlameIsOneLine also checks the kind of each error and a part of its text.
 func TestAnErrorOfBlameIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
@@ -373,8 +374,9 @@ func TestBlameReportsNothingOnAnIdleNode(t *testing.T) {
 	})
 }
 
-// TestRecording500ContainersIsCheap logs the CPU time that a sample takes with the simulated kernel, which reads about as fast as Linux.
-func TestRecording500ContainersIsCheap(t *testing.T) {
+// TestEachOf500ContainersIsRecorded also logs the CPU time that a sample takes with the simulated kernel, which reads about as fast as
+// Linux.
+func TestEachOf500ContainersIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const containers, rounds = 500, 8
 		b := newBlamed(t, blamedFiles)
@@ -393,7 +395,7 @@ func TestRecording500ContainersIsCheap(t *testing.T) {
 		t.Logf("a sample of %d containers takes %s of CPU time: %.2f%% of a CPU at an interval of %s", containers, used/rounds,
 			100*float64(used/rounds)/float64(historyInterval), historyInterval)
 		if w := b.History(); w.Points() != rounds || len(w.Tracks) != containers {
-			t.Errorf("%d points of %d containers are recorded", w.Points(), len(w.Tracks))
+			t.Errorf("%d points of %d containers are recorded, want %d of %d", w.Points(), len(w.Tracks), rounds, containers)
 		}
 	})
 }

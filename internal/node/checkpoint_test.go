@@ -34,6 +34,8 @@ func (d *fullDisk) Set(id string, changed []classes.Assignment) error {
 	return d.Changes.Set(id, changed)
 }
 
+// TestAnUpdateThatCannotBeSavedIsNotMade fills the disk of the checkpoint. When the disk has space again, the same update
+// succeeds, and survives a restart.
 func TestAnUpdateThatCannotBeSavedIsNotMade(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", requesting("test.example/disk=slow"))

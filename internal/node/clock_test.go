@@ -20,7 +20,11 @@ func TestTimesAreMonotonic(t *testing.T) {
 		t.Fatal("a container of an unknown class was created")
 	}
 
-	for _, r := range f.Refused() {
+	refused := f.Refused()
+	if len(refused) != 1 {
+		t.Errorf("%d refusals are reported, want one", len(refused))
+	}
+	for _, r := range refused {
 		if !monotonic(r.First) || !monotonic(r.Last) {
 			t.Errorf("the times of a refusal, %s and %s, have no monotonic reading", r.First, r.Last)
 		}

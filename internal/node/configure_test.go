@@ -162,7 +162,7 @@ func TestClassFilesAreAppliedAlthoughThePreviousClassesCannotBeReleased(t *testi
 func TestANewResourceOfARefusedConfigurationIsWithdrawn(t *testing.T) {
 	f := newFixture(t)
 	f.restart(t)
-	f.backends[cache] = nodetest.NewBackend()
+	f.backends[cache] = nodetest.NewBackend() // without the classes of the first process
 	f.backends[disk].Fail("apply", errors.New("no such device"))
 	if err := f.configure(t, files); err == nil {
 		t.Fatal("no error")

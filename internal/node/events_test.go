@@ -143,8 +143,9 @@ func (s *simulation) wantOnlyWhatRuns() {
 }
 
 func TestStopsAndRemovalsMayBeLateRepeatedAndInAnyOrder(t *testing.T) {
+	const lossy = false
 	for seed := range uint64(50) {
-		s := newSimulation(t, seed, false)
+		s := newSimulation(t, seed, lossy)
 		for range 60 {
 			s.step()
 		}
@@ -157,8 +158,9 @@ func TestStopsAndRemovalsMayBeLateRepeatedAndInAnyOrder(t *testing.T) {
 }
 
 func TestTheNextSynchronizationReleasesWhatEndedWithoutAnEvent(t *testing.T) {
+	const lossy = true
 	for seed := range uint64(50) {
-		s := newSimulation(t, seed, true)
+		s := newSimulation(t, seed, lossy)
 		for range 60 {
 			s.step()
 		}

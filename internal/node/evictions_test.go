@@ -68,7 +68,7 @@ func TestHoldersThatRequestedARemovedClassAreEvictionTargets(t *testing.T) {
 		{"a class of pods is removed", noHigh, []string{"whole  test.example/net high"}},
 		{"a class of a resource that drains is removed", noDisk, nil},
 		{"a resource that evicts is removed", noNet, []string{"whole  test.example/net high"}},
-		{"the resource is back", evicting, nil},
+		{"the class files are loaded again", evicting, nil},
 		{"classes have other names", without("gold", "platinum"), []string{"requests main test.example/cache gold"}},
 		{"the default class is removed", without("bronze", "iron"), nil},
 		{"the class is removed, and the resource drains now", strings.ReplaceAll(noGold, "evict", "drain"), nil},

@@ -108,6 +108,8 @@ func (g *watchedNode) addContainer(t *testing.T, id string) int {
 	return pid
 }
 
+// TestNoRequestChangesAnythingOutsideTheGroupsOfClasses requests hostile class names by each annotation of a pod and of a
+// container that can request a class.
 func TestNoRequestChangesAnythingOutsideTheGroupsOfClasses(t *testing.T) {
 	for _, name := range hostileNames() {
 		t.Run(fmt.Sprintf("%.20q", name), func(t *testing.T) {
@@ -177,6 +179,8 @@ func TestNoRecordOrCheckpointChangesAnythingOutsideTheGroupsOfClasses(t *testing
 	}
 }
 
+// TestNoProcessOfAnotherCgroupIsMovedIntoTheClassOfAContainer uses a runtime that reports, as a container's cgroup, one that has
+// processes of others or may have them.
 func TestNoProcessOfAnotherCgroupIsMovedIntoTheClassOfAContainer(t *testing.T) {
 	for _, path := range []string{"/", ".", "-.slice", "/kubepods", "kubepods/./", "/kubepods/other"} {
 		t.Run(fmt.Sprintf("%q", path), func(t *testing.T) {

@@ -39,6 +39,8 @@ func wanting(name, id, request string) (classes.Holder, classes.Holder) {
 	return pod, classes.Holder{ID: id, Container: "main"}
 }
 
+// TestRefusalsAreReportedUntilTheContainerStarts refuses a container three times because its class is full, and then once
+// because the kernel does not accept the class.
 func TestRefusalsAreReportedUntilTheContainerStarts(t *testing.T) {
 	f, c := timed(t)
 	holder, first := wanting("a", "a1", cache+"=gold")

@@ -243,6 +243,8 @@ func TestARuntimeThatTimesOutIsCalledOnceInARound(t *testing.T) {
 	}
 }
 
+// TestStaleStoredValuesAreReplacedAfterARestart has a runtime that has stored values of a lost device for container a, the
+// values of its class for b, and no values for c. Only those of a are replaced.
 func TestStaleStoredValuesAreReplacedAfterARestart(t *testing.T) {
 	f := newFixture(t)
 	var exist []state.Existing

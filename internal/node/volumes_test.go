@@ -169,11 +169,17 @@ func TestAVolumeHasItsClassOnlyIfTheNewLimitsAreInForce(t *testing.T) {
 	f.mustRun(t, pod("p-c1", nil), container("c1"))
 	check := func(when, want string, refusals int) {
 		t.Helper()
-		volumes := f.Assignments()[0].Containers[0].Volumes
+		volumes, reported := f.Assignments()[0].Containers[0].Volumes, false
 		for _, a := range volumes[0].Assignments {
-			if a.Resource == classes.ClaimResource && a.Class != want {
+			if a.Resource != classes.ClaimResource {
+				continue
+			}
+			if reported = true; a.Class != want {
 				t.Errorf("%s: the volume is reported with class %q, want %q", when, a.Class, want)
 			}
+		}
+		if !reported {
+			t.Errorf("%s: no class of the claim is reported, want %q", when, want)
 		}
 		if got := f.Refused(); len(got) != refusals {
 			t.Errorf("%s: refusals are %+v", when, got)

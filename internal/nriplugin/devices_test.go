@@ -15,6 +15,7 @@ func (r *machineRig) expect(class, ioMax string) {
 	r.world.Expect.Limits[disks][class] = map[string]string{"io.max": ioMax}
 }
 
+// TestADiskThatIsAddedAgainIsLimitedAgain removes the disk vda, which class fast limits. Class slow limits vda and vdb.
 func TestADiskThatIsAddedAgainIsLimitedAgain(t *testing.T) {
 	p := newPopulated(t)
 	p.host.Cgroups().RemoveDisk("vda")

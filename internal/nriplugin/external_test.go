@@ -102,6 +102,8 @@ func (r *machineRig) subject(t *testing.T, id string) qos.Subject {
 	return e.Subject()
 }
 
+// TestPodsOfARuntimeHandlerWithItsOwnKernelGetNoDefaultClass: without the field runtimeHandlers, a resource is for pods without a
+// RuntimeClass, and for those with a known handler that shares the kernel of the node, such as runc and crun.
 func TestPodsOfARuntimeHandlerWithItsOwnKernelGetNoDefaultClass(t *testing.T) {
 	for _, test := range []struct{ name, field, handler, want string }{
 		{"no RuntimeClass", "", "", "bronze/default"},

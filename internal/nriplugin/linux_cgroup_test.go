@@ -211,8 +211,9 @@ func TestAProtectionThatAParentCapsIsNotReportedAsInForce(t *testing.T) {
 	}
 }
 
-// TestAProtectionAboveALimitIsReportedAtTheContainer uses a container with a limit of 1 GiB, for which the kubelet sets memory.high to less. Two
-// resources may set the protection and memory.high.
+// TestAProtectionAboveALimitIsReportedAtTheContainer uses a container with a limit of 1 GiB, for which the kubelet sets
+// memory.high to 90%. `high` is memory.high in a class of another resource. The parents of the container do not cap its
+// protection.
 func TestAProtectionAboveALimitIsReportedAtTheContainer(t *testing.T) {
 	const other = "vendor.example/other"
 	above := func(property, own, high string) string {
@@ -220,15 +221,15 @@ func TestAProtectionAboveALimitIsReportedAtTheContainer(t *testing.T) {
 			"(lower " + property + " or raise memory.high)"
 	}
 	for _, test := range []struct{ name, class, high, want string }{
-		{"below all limits", "{memory: {min: 64Mi, low: 128Mi}}", "", ""},
-		{"the limit", "{memory: {min: 1Gi, high: max}}", "", "memory.min 1Gi is not below the memory limit 1Gi: the container can be killed because of the files " +
+		{"the protections are below all limits", "{memory: {min: 64Mi, low: 128Mi}}", "", ""},
+		{"memory.min is the limit", "{memory: {min: 1Gi, high: max}}", "", "memory.min 1Gi is not below the memory limit 1Gi: the container can be killed because of the files " +
 			"that it writes (lower memory.min or set memory.low)"},
-		{"above the limit", "{memory: {min: 2Gi, high: max}}", "", "memory.min 2Gi is not below the memory limit 1Gi: the container can be killed because of the files " +
+		{"memory.min is above the limit", "{memory: {min: 2Gi, high: max}}", "", "memory.min 2Gi is not below the memory limit 1Gi: the container can be killed because of the files " +
 			"that it writes (lower memory.min or set memory.low)"},
 		{"memory.low may be the limit", "{memory: {low: 100%, high: max}}", "", ""},
-		{"memory.high of the kubelet", "{memory: {low: 1Gi}}", "", above("memory.low", "1Gi", "943716Ki")},
-		{"memory.high of another resource", "{memory: {min: 512Mi}}", "256Mi", above("memory.min", "512Mi", "256Mi")},
-		{"memory.high of another resource is higher", "{memory: {min: 512Mi}}", "768Mi", ""},
+		{"memory.low is above memory.high of the kubelet", "{memory: {low: 1Gi}}", "", above("memory.low", "1Gi", "943716Ki")},
+		{"memory.min is above memory.high of another resource", "{memory: {min: 512Mi}}", "256Mi", above("memory.min", "512Mi", "256Mi")},
+		{"memory.min is below memory.high of another resource", "{memory: {min: 512Mi}}", "768Mi", ""},
 		{"memory.high is the limit", "{memory: {high: 1Gi}}", "", "memory.high 1Gi has no effect because the memory limit is 1Gi (lower memory.high)"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

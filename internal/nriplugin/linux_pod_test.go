@@ -98,7 +98,8 @@ func TestAPodThatLeavesAnIdleClassGetsItsWeightBack(t *testing.T) {
 	}
 }
 
-// TestAPodThatWasResizedBetweenTwoIdleClassesKeepsItsNewWeight uses a class that ends to be idle, so that the kubelet can resize the pod.
+// TestAPodThatWasResizedBetweenTwoIdleClassesKeepsItsNewWeight changes an idle pod to class busy, so that the kubelet can resize it,
+// and then back to class idle.
 func TestAPodThatWasResizedBetweenTwoIdleClassesKeepsItsNewWeight(t *testing.T) {
 	r := idleRig(t)
 	id := r.mustRunIdle(t, "idle")

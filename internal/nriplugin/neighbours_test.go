@@ -43,6 +43,8 @@ func startNeighbour(t *testing.T, r *machineRig, index string, adjust func(*api.
 	r.wait(t, 2)
 }
 
+// TestAConflictWithAnotherPluginIsReported lets another plugin adjust the container. NRI calls plugins in the order of their
+// indexes, and the plugin under test has 10.
 func TestAConflictWithAnotherPluginIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		index, request, reason string

@@ -133,7 +133,7 @@ func TestAContainerDoesNotRunWhenItsClassCannotBeEnforced(t *testing.T) {
 }
 
 // TestARefusedContainerThatCannotBeEndedRunsAndIsRepaired uses cgroup v1, which has no cgroup.kill, so the plugin
-// cannot end a refused container.
+// cannot end a refused container. CRI-O runs it nevertheless.
 func TestARefusedContainerThatCannotBeEndedRunsAndIsRepaired(t *testing.T) {
 	r, _ := newStartRig(t, simcgroup.NewLegacy(), nriruntime.Options{CRIO: true})
 	r.world.Expect.Limits = nil

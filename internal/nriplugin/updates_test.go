@@ -73,7 +73,7 @@ func TestChangedClassFilesReachContainersWithoutUpdatesOfTheRuntime(t *testing.T
 	r.world.Hold(t)
 }
 
-func TestAResizeThatBeganBeforeAChangeOfTheClassDoesNotFailIt(t *testing.T) {
+func TestAChangeOfTheClassSucceedsAlthoughAnEarlierResizeOverwritesItsValues(t *testing.T) {
 	m := newMachine(simcgroup.New())
 	r := newMachineRigOn(t, m, machineFiles, hanging()["containerd 2.3"])
 	id := r.mustRun(t, r.pod(t, "a", "blockio=fast"))
@@ -107,10 +107,14 @@ func TestTheStatusReportsThatThePluginWritesValuesItself(t *testing.T) {
 	}
 	want := "Registered with the container runtime. The plugin itself writes the values of changed classes to cgroups, " +
 		"because containerd v2.3.7-k3s1 can hang when an NRI plugin requests an update of a container; use containerd 2.4 or later."
+	got := ""
 	for _, condition := range status.GetConditions() {
-		if condition.GetType() == "RuntimeRegistered" && condition.GetMessage() != want {
-			t.Errorf("got  %s\nwant %s", condition.GetMessage(), want)
+		if condition.GetType() == "RuntimeRegistered" {
+			got = condition.GetMessage()
 		}
+	}
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 

@@ -139,6 +139,8 @@ func (f faulty) WriteFile(name string, data []byte) error {
 	return f.FS.WriteFile(name, []byte(strings.ReplaceAll(string(data), f.value, "MB:0=10")))
 }
 
+// TestABandwidthThatTheKernelChangesIsLeftAtItsDefault uses a kernel that stores 10 if 50 is written for cache 0. The class keeps
+// 100 there, and gets its 50 for cache 1.
 func TestABandwidthThatTheKernelChangesIsLeftAtItsDefault(t *testing.T) {
 	fsys := sim.New(sim.IntelSpec())
 	b := newBackend(faulty{fsys, "MB:0=50"}, nil)
@@ -240,6 +242,7 @@ func TestUnknownLinesAndFilesOfResctrlAreIgnored(t *testing.T) {
 		"info/L3_MAX/num_closids": "47\n", "info/MB_HLIM/num_closids": "47\n", "info/MB_MON/mon_features": "mbm_total_bytes\n", "kernel_mode": "x\n",
 	}}
 	fsys := sim.New(spec)
+	// Another program has a part of the caches.
 	for _, w := range [][2]string{{"theirs/schemata", "L3:0=c00;1=c00\nL2:0=f0000;1=f0000\n"}, {"schemata", "L3:0=3ff;1=3ff\nL2:0=ffff;1=ffff\n"}} {
 		if name, _, below := strings.Cut(w[0], "/"); below {
 			must(t, fsys.Mkdir(sim.MountPoint+"/"+name))

@@ -271,6 +271,8 @@ func TestGroupsOfOtherProgramsAreNotChanged(t *testing.T) {
 	}
 }
 
+// TestUnusedGroupsOfAFormerRunAreReleased has three groups of a former run: the class bronze is configured again, qos-busy has a
+// thread, and qos-orphan has none.
 func TestUnusedGroupsOfAFormerRunAreReleased(t *testing.T) {
 	fs := occupied(t, sim.IntelSpec())
 	b := newBackend(fs, nil)

@@ -87,8 +87,9 @@ func TestClassNamesLeaveOutTheSystemDefault(t *testing.T) {
 	}
 }
 
-// TestMergeKeysOfYAMLApply has a partition q that takes the share of partition p.
-func TestMergeKeysOfYAMLApply(t *testing.T) {
+// TestMergeKeysOfYAMLHaveAnEffect has a partition q that takes the share of partition p. Without the share, class b would be
+// refused.
+func TestMergeKeysOfYAMLHaveAnEffect(t *testing.T) {
 	config := parse(t, `
 partitions:
   p: &p

@@ -178,8 +178,8 @@ func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
 	want(8247, 5)
 }
 
-// TestTheTotalOfTheRootGroupContinuesAfterARemount: the first value of the root group after the remount must not count
-// as growth.
+// TestTheTotalOfTheRootGroupContinuesAfterARemount: the first value of the root group is what it has counted since the boot, so
+// it does not count, at first and after the remount. The group of the container is new each time, so its first value counts.
 func TestTheTotalOfTheRootGroupContinuesAfterARemount(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.IntelSpec(), "monitoring: containers", "", 1)
 	b.Monitor(t.Context(), cs[0], classes.SystemDefault)

@@ -60,14 +60,14 @@ func TestADraftedClassAllowsAtLeastTheGivenUse(t *testing.T) {
 // TestADraftedShareOfACacheHasAtLeastTheGivenSize drafts shares of caches whose masks have 4 to 20 bits. The kernel gives
 // whole bits, and a share in per cent is rounded to these.
 func TestADraftedShareOfACacheHasAtLeastTheGivenSize(t *testing.T) {
-	for width := range 17 {
-		cache := resctrl.CacheInfo{Mask: 1<<(width+4) - 1, BitBytes: map[int]uint64{0: 1000}}
+	for width := 4; width <= 20; width++ {
+		cache := resctrl.CacheInfo{Mask: 1<<width - 1, BitBytes: map[int]uint64{0: 1000}}
 		info := resctrl.Info{Caches: map[resctrl.Schema]resctrl.CacheInfo{resctrl.L3: cache}}
-		for size := 100; size <= (width+4)*1000; size += 100 {
+		for size := 100; size <= width*1000; size += 100 {
 			percent := cachePercent(info, "0", float64(size))
 			mask, err := proportion{high: percent}.percentOf(cache.Mask, cache)
 			if got := bits.OnesCount64(mask) * 1000; err != nil || got < size {
-				t.Errorf("%d bytes of a cache of %d: %d%% have %d bytes (%v)", size, (width+4)*1000, percent, got, err)
+				t.Errorf("%d bytes of a cache of %d: %d%% have %d bytes (%v)", size, width*1000, percent, got, err)
 			}
 		}
 	}

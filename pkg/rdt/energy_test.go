@@ -83,6 +83,8 @@ func TestContainersNeedNoBandwidthCounterIfBandwidthIsNotMonitored(t *testing.T)
 	}
 }
 
+// TestTheConditionNamesTheFeatureThatHasTheFewestRMIDs has 12 RMIDs for energy, and more for the caches. Each group needs an
+// RMID of both, even if class files do not monitor energy.
 func TestTheConditionNamesTheFeatureThatHasTheFewestRMIDs(t *testing.T) {
 	spec := withTelemetry()
 	spec.TelemetryRMIDs = 12

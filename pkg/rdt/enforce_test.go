@@ -230,6 +230,7 @@ func TestEnforceReportsAMissingGroup(t *testing.T) {
 	}
 }
 
+// TestObserveDistinguishesClassesFromForeignGroups also observes a process that has ended, 99, and an unknown PID, 0.
 func TestObserveDistinguishesClassesFromForeignGroups(t *testing.T) {
 	for name, spec := range kernels() {
 		t.Run(name, func(t *testing.T) {

@@ -36,6 +36,7 @@ func parseFile(t *testing.T, fs resctrl.FS, text []byte) classes.ResourceConfig 
 	return config.Resources[0]
 }
 
+// TestFilesOfContainerdAndCRIOAreAcceptedUnchanged uses the examples of goresctrl. containerd and CRI-O read files in its format.
 func TestFilesOfContainerdAndCRIOAreAcceptedUnchanged(t *testing.T) {
 	files, err := foreign.RDT()
 	must(t, err)
@@ -44,6 +45,9 @@ func TestFilesOfContainerdAndCRIOAreAcceptedUnchanged(t *testing.T) {
 		"doc/rdt.md":               {"besteffort", "burstable", "guaranteed"},
 	}
 
+	if len(files) != len(want) {
+		t.Errorf("there are %d files, want %d", len(files), len(want))
+	}
 	for name, text := range files {
 		t.Run(name, func(t *testing.T) {
 			resource := parseFile(t, nil, text)

@@ -103,6 +103,7 @@ func kernelSchemata(t *testing.T) map[string]string {
 	return texts
 }
 
+// TestOnTheKernel applies configurations one after another on this machine and on the simulated one, and compares the groups.
 func TestOnTheKernel(t *testing.T) {
 	spec := kernelSpec(t)
 	must(t, unix.Mount("resctrl", sim.MountPoint, "resctrl", 0, spec.Options))

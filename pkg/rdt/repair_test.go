@@ -102,10 +102,11 @@ func TestTheConfigurationIsAppliedUnderOtherMountOptions(t *testing.T) {
 	}
 }
 
+// TestAFailedRepairIsAnError damages resctrl in a way that Repair cannot repair. When the damage is undone, Repair succeeds.
 func TestAFailedRepairIsAnError(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		mount  bool
+		mount  bool // the plugin may mount resctrl
 		damage func(t *testing.T, fs *sim.FS)
 		reason string
 		errno  error
@@ -194,6 +195,8 @@ func (c crowd) Threads(target classes.Holder) ([]int, error) {
 	return c[target.Container].Threads(target)
 }
 
+// TestThreadsOutsideTheClassOfTheirContainerAreMoved has three containers of class gold. One of the two threads of b is in
+// another group. A fourth container has no cgroup.
 func TestThreadsOutsideTheClassOfTheirContainerAreMoved(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	everybody := crowd{}

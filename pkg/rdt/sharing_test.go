@@ -268,7 +268,7 @@ func TestTheStatusHasTheReasonWhyAContainerIsNotMonitored(t *testing.T) {
 	}{
 		"NoFreeRMID":   {few, "c1", "qos-gold"},
 		"ForeignGroup": {sim.IntelSpec(), "c1", "qos-bronze"},
-		"Error":        {sim.IntelSpec(), "c/1", "qos-gold"},
+		"Error":        {sim.IntelSpec(), "c/1", "qos-gold"}, // this ID cannot be the name of a group
 	} {
 		t.Run(reason, func(t *testing.T) {
 			_, b, _ := newMonitored(t, test.spec, monitorAll, test.group, 1)

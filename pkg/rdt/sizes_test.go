@@ -13,17 +13,17 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestCacheIsDividedBySizes uses an L3 of 16 MiB in 12 bits, so that a bit has 1365.33 KiB.
+// TestCacheIsDividedBySizes uses an L3 of 16 MiB in 12 bits, so that a bit has 1365.33 KiB. Sizes are rounded up to whole bits.
 func TestCacheIsDividedBySizes(t *testing.T) {
 	for name, test := range map[string]struct {
 		partitions string
 		want       map[string]string // L3 0 of each class
 		message    string            // the end of the condition, or the error
 	}{
-		"of a class": {
+		"sizes of classes": {
 			`p: {l3Allocation: "100%", classes: {a: {l3Allocation: 4MiB}, b: {l3Allocation: 512KiB}, c: {}}}`,
 			map[string]string{"a": "7", "b": "1", "c": "fff"}, "a has 4MiB of L3 for 4MiB, b has 1365KiB of L3 for 512KiB"},
-		"of partitions": {
+		"sizes of partitions": {
 			`p: {l3Allocation: 5MiB, classes: {a: {}}}, q: {l3Allocation: {all: 4MiB}, classes: {b: {l3Allocation: "50%"}}}`,
 			map[string]string{"a": "f", "b": "30"}, "a has 5461KiB of L3 for 5MiB"},
 		"the whole cache": {
@@ -31,10 +31,10 @@ func TestCacheIsDividedBySizes(t *testing.T) {
 		"a class larger than its partition": {
 			`p: {l3Allocation: "50%", classes: {a: {l3Allocation: 9MiB}}}`, nil,
 			`class "a": L3: 9MiB is more than its partition has (8MiB); write a smaller size`},
-		"larger than the cache": {
+		"a partition larger than the cache": {
 			`p: {l3Allocation: 64MiB, classes: {a: {}}}`, nil,
 			`L3 0, unified: the partitions (p 64MiB) do not fit into the cache: it has 16MiB in 12 equal parts, and each size is rounded up to whole parts; reduce the sizes`},
-		"partitions larger than the cache": {
+		"two partitions that are together larger than the cache": {
 			`p: {l3Allocation: 8MiB, classes: {a: {}}}, q: {l3Allocation: 8193KiB, classes: {b: {}}}`, nil,
 			`L3 0, unified: the partitions (p 8MiB, q 8193KiB) do not fit into the cache: it has 16MiB in 12 equal parts, and each size is rounded up to whole parts; reduce the sizes`},
 	} {

@@ -49,10 +49,10 @@ func TestTheKernelIsReadByAllVersionsOfCgroups(t *testing.T) {
 		root    string
 		file    string
 	}{
-		"v2":              {nil, "/sys/fs/cgroup", "io.max"},
-		"v1":              {cgroup.NewLegacy(), "/sys/fs/cgroup/blkio", "blkio.throttle.read_bps_device"},
-		"v1 beside v2":    {cgroup.NewHybrid(), "/sys/fs/cgroup/blkio", "blkio.throttle.read_bps_device"},
-		"io in v2 beside": {cgroup.NewHybridIO(), "/sys/fs/cgroup/unified", "io.max"},
+		"v2":                               {nil, "/sys/fs/cgroup", "io.max"},
+		"v1":                               {cgroup.NewLegacy(), "/sys/fs/cgroup/blkio", "blkio.throttle.read_bps_device"},
+		"v1 beside v2":                     {cgroup.NewHybrid(), "/sys/fs/cgroup/blkio", "blkio.throttle.read_bps_device"},
+		"v1, with the io controller in v2": {cgroup.NewHybridIO(), "/sys/fs/cgroup/unified", "io.max"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t, test.cgroups)

@@ -26,18 +26,18 @@ func TestALimitOfThePodIsACauseOfItsOwnWaiting(t *testing.T) {
 		reason       reports.OwnReason
 		culprits     string
 	}{
-		{"memory", uses{memory: step(0, 0.6), of(history.MaxEvents, "pod"): step(0, 9)}, uses{bytes: step(1e9, 9e9)}, uses{bytes: step(1e9, 1e9)},
+		{"the memory limit", uses{memory: step(0, 0.6), of(history.MaxEvents, "pod"): step(0, 9)}, uses{bytes: step(1e9, 9e9)}, uses{bytes: step(1e9, 1e9)},
 			blame.Limits{}, reports.OwnMemoryLimit, ""},
-		{"memory, which another container of the pod takes", uses{memory: step(0, 0.6), of(history.MaxEvents, "pod"): step(0, 9)},
+		{"the memory limit, and another container of the pod takes more", uses{memory: step(0, 0.6), of(history.MaxEvents, "pod"): step(0, 9)},
 			uses{bytes: step(1e9, 9e9)}, uses{bytes: step(1e9, 2e9)}, blame.Limits{}, reports.OwnMemoryLimit, "c"},
-		{"CPU", uses{cpu: step(0, 0.6), used: step(1, 1), of(history.CPUUsed, "pod"): step(1, 2), of(history.Throttled, "pod"): step(0, 2.4)},
+		{"the CPU limit", uses{cpu: step(0, 0.6), used: step(1, 1), of(history.CPUUsed, "pod"): step(1, 2), of(history.Throttled, "pod"): step(0, 2.4)},
 			uses{used: step(1, 9)}, uses{used: step(0, 0)}, blame.Limits{}, reports.OwnThrottled, ""},
-		{"CPU, which another container of the pod uses",
+		{"the CPU limit, and another container of the pod uses more",
 			uses{cpu: step(0, 0.6), used: step(1, 1), of(history.CPUUsed, "pod"): step(1, 2), of(history.Throttled, "pod"): step(0, 2.4)},
 			uses{used: step(1, 9)}, uses{used: step(0, 1)}, blame.Limits{}, reports.OwnThrottled, "c"},
-		{"I/O", uses{io: step(0, 0.6), wrote: step(1, 50)}, uses{wrote: step(5, 500)}, uses{wrote: step(45, 45)},
+		{"the limit of writes", uses{io: step(0, 0.6), wrote: step(1, 50)}, uses{wrote: step(5, 500)}, uses{wrote: step(45, 45)},
 			blame.Limits{Pod: limits{wrote: 100}}, reports.OwnClassLimit, ""},
-		{"I/O, which another container of the pod does", uses{io: step(0, 0.6), wrote: step(1, 1)}, uses{wrote: step(5, 500)}, uses{wrote: step(5, 98)},
+		{"the limit of writes, and another container of the pod writes more", uses{io: step(0, 0.6), wrote: step(1, 1)}, uses{wrote: step(5, 500)}, uses{wrote: step(5, 98)},
 			blame.Limits{Pod: limits{wrote: 100}}, reports.OwnClassLimit, "c"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

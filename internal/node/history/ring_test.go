@@ -29,6 +29,8 @@ func named(name string) reports.Container {
 
 func series(measure, part string) classes.Series { return classes.Series{Measure: measure, Part: part} }
 
+// TestAWindowHasRatesOfCountersAndValuesOfGauges has samples every 10 s. A point has the growth of a counter per second, and the
+// value of a gauge, such as the memory, at its end.
 func TestAWindowHasRatesOfCountersAndValuesOfGauges(t *testing.T) {
 	r := history.NewRing(history.Budget)
 	for i := range 4 {
@@ -307,6 +309,8 @@ func (f files) UnifiedDir(target classes.Holder) (string, error) {
 
 func (files) Unified() bool { return true }
 
+// TestTheFilesOfACgroupAreRead also has a disk 9:9 without a name, which is left out. For the pod, only the events of its own
+// limits count, which are in memory.events.local.
 func TestTheFilesOfACgroupAreRead(t *testing.T) {
 	host := files{
 		"/pod/c/io.stat":           "8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n9:9 rbytes=1 wbytes=1 rios=1 wios=1\n",

@@ -123,6 +123,8 @@ func TestANewSandboxReplacesThatOfTheSamePod(t *testing.T) {
 	f.wantHolders(t, "a-2 net=high")
 }
 
+// TestAContainerThatWasCreatedWithoutThePluginIsAdmittedAtItsStart starts a container that is in the system default, which
+// wantHolders shows as "()" beside another class.
 func TestAContainerThatWasCreatedWithoutThePluginIsAdmittedAtItsStart(t *testing.T) {
 	for name, test := range map[string]struct {
 		request string
@@ -132,7 +134,7 @@ func TestAContainerThatWasCreatedWithoutThePluginIsAdmittedAtItsStart(t *testing
 		"a requested class is assigned, and not enforced yet": {"cache=gold", false, []string{"a-1 cache=gold()"}},
 		"a request for an unknown class is pending":           {"cache=lead", true, []string{"a-1 cache=bronze()"}},
 		"a default is assigned, and not enforced yet":         {"", false, []string{"a-1 cache=bronze()"}},
-		"the system default may be requested, as it is":       {"cache=", false, []string{"a-1"}},
+		"a request for the system default changes nothing":    {"cache=", false, []string{"a-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
@@ -202,6 +204,8 @@ func missed(f *fixture, t *testing.T) {
 	}
 }
 
+// TestARefusedStartIsReported refuses to start a container that requests an unknown class, and checks after which events the
+// refusal is still reported.
 func TestARefusedStartIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		after  func(*fixture)

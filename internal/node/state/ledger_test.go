@@ -152,7 +152,7 @@ func TestUnknownClassesAreRefusedUnlessTheOwnerHasThem(t *testing.T) {
 	if err := l.Admit(twoSlots(), other); !errors.Is(err, classes.ErrUnknownResource) {
 		t.Errorf("the error is %v, want ErrUnknownResource", err)
 	}
-	l.Adopt(gone)
+	l.Adopt(gone) // accepts a class that does not exist
 	gone.ID = "1-again"
 	admit(t, l, gone)
 }

@@ -168,6 +168,8 @@ func TestAPodIsUnverifiedUntilItIsVerifiedOnce(t *testing.T) {
 	synchronize(false)
 }
 
+// TestPodsGetTheirClassesAfterTheVerificationIfThereIsRoom has two pods that request class high of capacity 1. The kernel shows
+// those in `inClass` in this class, and those in `elsewhere` in another one.
 func TestPodsGetTheirClassesAfterTheVerificationIfThereIsRoom(t *testing.T) {
 	for name, test := range map[string]struct {
 		inClass, elsewhere, want, refused []string

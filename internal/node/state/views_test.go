@@ -59,7 +59,7 @@ func TestAssignmentsReportTheClassOfEveryResource(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(*fixture)
 		want   []classes.Assignment
-		other  string
+		other  string // what another program has set for the resource disk
 	}{
 		"as assigned": {
 			func(*fixture) {}, []classes.Assignment{bronze, {Resource: disk}}, "",
