@@ -374,8 +374,7 @@ func TestBlameReportsNothingOnAnIdleNode(t *testing.T) {
 	})
 }
 
-// TestEachOf500ContainersIsRecorded also logs the CPU time that a sample takes with the simulated kernel, which reads about as fast as
-// Linux.
+// TestEachOf500ContainersIsRecorded also logs the CPU time of a sample. The simulated kernel reads about as fast as Linux.
 func TestEachOf500ContainersIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const containers, rounds = 500, 8
