@@ -168,6 +168,8 @@ func TestEachPoolHasItsOwnClassFilesAndPods(t *testing.T) {
 	}
 }
 
+// TestAnUninstallThatResetsClassesReplacesTheClassFilesOfAllPools: before the uninstall, hooks of Helm replace the class
+// files by files without classes.
 func TestAnUninstallThatResetsClassesReplacesTheClassFilesOfAllPools(t *testing.T) {
 	p := pools{"large": {"kind": "large"}, "small": {"kind": "small"}}
 	usual := chartObjects(t, namespace, p.values(t))

@@ -218,6 +218,8 @@ func TestTheChartIsInstalledIntoAnyNamespace(t *testing.T) {
 	}
 }
 
+// TestHelmTestAsksThePluginWithoutRights: the pod of "helm test" reads the status from the read-only socket, and has no
+// token.
 func TestHelmTestAsksThePluginWithoutRights(t *testing.T) {
 	files, err := helmTemplate(t, namespace, "")
 	if err != nil {

@@ -23,6 +23,8 @@ func (i *installed) services() (all []*corev1.Service) {
 	return all
 }
 
+// TestEachMetricsProxyLeadsToAServerOnItsNode: the upstream of a proxy is a Service with internalTrafficPolicy Local, so
+// it leads to a pod on the node of the proxy.
 func TestEachMetricsProxyLeadsToAServerOnItsNode(t *testing.T) {
 	servers, proxies := render(t), renderAt(t, "deploy/kubernetes-metrics")
 	wantArgs := map[string]string{}
@@ -52,6 +54,8 @@ func TestEachMetricsProxyLeadsToAServerOnItsNode(t *testing.T) {
 	}
 }
 
+// TestTheMetricsProxiesAreTheOnlyFurtherClientsOfTheMetrics compares the NetworkPolicy of deploy/kubernetes-metrics with
+// the usual one. Both select the same pods and ports, but this one admits the proxies.
 func TestTheMetricsProxiesAreTheOnlyFurtherClientsOfTheMetrics(t *testing.T) {
 	usual, proxies := render(t).network.Spec, renderAt(t, "deploy/kubernetes-metrics")
 	if diff := cmp.Diff(proxies.daemons[0].Spec.Template.Labels, proxies.network.Spec.Ingress[0].From[0].PodSelector.MatchLabels); diff != "" {
@@ -63,6 +67,8 @@ func TestTheMetricsProxiesAreTheOnlyFurtherClientsOfTheMetrics(t *testing.T) {
 	}
 }
 
+// TestAMetricsProxyMayOnlyAskWhoMayReadMetrics: a proxy sends reviews to the API server to check who its client is, and
+// whether the client may read metrics.
 func TestAMetricsProxyMayOnlyAskWhoMayReadMetrics(t *testing.T) {
 	found := renderAt(t, "deploy/kubernetes-metrics")
 	want := map[string][]string{"authentication.k8s.io/tokenreviews": {"create"}, "authorization.k8s.io/subjectaccessreviews": {"create"}}

@@ -97,6 +97,8 @@ func TestContainersMountOnlyTheHostPathsThatTheyNeed(t *testing.T) {
 	}
 }
 
+// TestOnlyThePodOfThePluginSharesANamespaceOfTheHost: the shim is in the pod of the plugin, and the publisher in another
+// pod.
 func TestOnlyThePodOfThePluginSharesANamespaceOfTheHost(t *testing.T) {
 	for _, c := range render(t).containers(t) {
 		if c.pod.HostNetwork || c.pod.HostIPC || c.pod.HostPID != (c.Name != "publisher") {
@@ -105,6 +107,7 @@ func TestOnlyThePodOfThePluginSharesANamespaceOfTheHost(t *testing.T) {
 	}
 }
 
+// TestMountsOfResctrlPropagateToThePlugin: resctrl may be mounted below /sys/fs after the start of the pod.
 func TestMountsOfResctrlPropagateToThePlugin(t *testing.T) {
 	found := render(t)
 	for _, m := range found.container(t, "plugin").VolumeMounts {

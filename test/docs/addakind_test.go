@@ -26,6 +26,8 @@ func filesOfAKind(t *testing.T, kind string) (patterns []string) {
 	return patterns
 }
 
+// TestThePageAddAKindListsEachFileOfAKind looks for the files of the page, which adds a kind `network`, with the kind
+// `external` in its place.
 func TestThePageAddAKindListsEachFileOfAKind(t *testing.T) {
 	patterns := filesOfAKind(t, "external")
 	for _, pattern := range patterns {

@@ -87,6 +87,8 @@ func TestAProcessIsInItsCgroupAndItsGroupAtOnce(t *testing.T) {
 	}
 }
 
+// TestAnExecutedProcessStartsInTheGroupOfTheSpec: as with runc, this is so even if the container's other processes were
+// moved to another group.
 func TestAnExecutedProcessStartsInTheGroupOfTheSpec(t *testing.T) {
 	m := newMachine(t)
 	pid := create(t, m, spec())

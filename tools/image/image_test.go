@@ -197,6 +197,7 @@ func listing(t *testing.T, image v1.Image, at int64) []string {
 	}
 }
 
+// TestDockerFindsTheSameImage: Docker reads manifest.json, and other tools read index.json.
 func TestDockerFindsTheSameImage(t *testing.T) {
 	archive, _, err := makeImage(t, append([]string{"-name", "docker.io/example/qos:v1", "-platform", "linux/amd64"}, programs(t, "amd64", "plugin")...)...)
 	if err != nil {

@@ -130,6 +130,7 @@ func restarts(t *testing.T, p *pod) {
 	}
 }
 
+// pluginRestart: the containers "kept" and "gone" have the two slots of gold.
 func pluginRestart(t *testing.T, p *pod) {
 	n := p.node
 	gone := p.admit(t, spec{name: "gone"})

@@ -104,6 +104,7 @@ func TestChart(t *testing.T) {
 	t.Run("an uninstall with resetClasses removes the limits of the default class", func(t *testing.T) { resets(t, n) })
 }
 
+// upgrades also raises the capacity of gold to 3.
 func upgrades(t *testing.T, n *node, tracing string) {
 	image := n.makeRelease(t)
 	if n.knowsNewField(t) {
@@ -113,7 +114,7 @@ func upgrades(t *testing.T, n *node, tracing string) {
 	pods, restart := n.containers(t), n.watchRestart(t)
 	n.helmRelease(t, "upgrade", newVersion, n.chartValues(t, 3), tracing)
 	n.offered(t, "gold", "3", "3")
-	restart.noLongerThanItself(t, 2)
+	restart.wantShortOutage(t, 2)
 	n.pulled(t, image)
 	n.holders(t, "gold", "default/by-resource/main")
 	n.leftAlone(t, pods)
@@ -139,7 +140,7 @@ func rollsBack(t *testing.T, n *node, image string) {
 	n.helm(t, "rollback", "qos", "-n", "qos-system")
 	n.rolledOut(t)
 	n.offered(t, "gold", "2", "2")
-	restart.noLongerThanItself(t, 2)
+	restart.wantShortOutage(t, 2)
 	n.pulled(t, image)
 	n.holders(t, "gold", "default/by-resource/main")
 	n.leftAlone(t, pods)

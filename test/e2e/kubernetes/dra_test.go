@@ -72,6 +72,7 @@ func (n *node) slots(t *testing.T, want string) {
 	})
 }
 
+// TestDRA uses the plugin, the publisher and the DRA driver as programs of the machine.
 func TestDRA(t *testing.T) {
 	n := ready(t)
 	p := n.installDRA(t)

@@ -99,6 +99,7 @@ func scored(t *testing.T, n *node, profile string, want int) {
 	}
 }
 
+// preemptsInClass: the only node has one slot of the class.
 func preemptsInClass(t *testing.T, n *node) {
 	const gold = "qos.noderesource.dev/rdt.gold"
 	n.fakeNode(t, "fake-1", `"`+gold+`":"1"`)

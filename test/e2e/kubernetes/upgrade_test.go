@@ -113,10 +113,10 @@ func (n *node) watchRestart(t *testing.T) restart {
 // faster, but the busy machine delays it.
 const kubeletPeriod = 10 * time.Second
 
-// noLongerThanItself ends the watches, and checks that the class always had its capacity. It also checks how long the
+// wantShortOutage ends the watches, and checks that the class always had its capacity. It also checks how long the
 // class was unavailable: at most the time from the end of the old shim to the registration of the new shim, plus
 // kubeletPeriod. Times in the API are whole seconds.
-func (r restart) noLongerThanItself(t *testing.T, capacity int) {
+func (r restart) wantShortOutage(t *testing.T, capacity int) {
 	t.Helper()
 	until(t, "a report has the whole class again", func() (bool, string) {
 		reports := r.offer.lines(t)

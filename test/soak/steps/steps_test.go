@@ -39,6 +39,8 @@ func TestEveryClassFileIsValidUnlessItIsMeantToBeWrong(t *testing.T) {
 	}
 }
 
+// TestExpectedValuesFollowFromTheClassFile: gold has a half of the cache, 6 of 12 ways, and silver and bronze have the
+// other half. Without gold, their half begins at the first way.
 func TestExpectedValuesFollowFromTheClassFile(t *testing.T) {
 	machine := Machine{Ways: 12, Domains: []int{0, 1}, Disks: []string{"254:16", "254:0"}}
 	c := firstClassFile()

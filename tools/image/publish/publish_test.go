@@ -96,6 +96,8 @@ func published(t *testing.T, printed, kind string) name.Digest {
 	return name.Digest{}
 }
 
+// TestTheIndexHasAnImageAndItsAttestationsForEachPlatform: as BuildKit does, the index has the attestations of an image
+// after the image, with the platform unknown/unknown.
 func TestTheIndexHasAnImageAndItsAttestationsForEachPlatform(t *testing.T) {
 	printed, err := publish(t, startRegistry(t), build(t))
 	if err != nil {
