@@ -51,6 +51,7 @@ resources:
 		}
 	})
 
+	// This containerd is older than NRI 0.12, which added linux.memoryPolicy.
 	got := f.check(t, f.dir, "--offline", "--runtime-endpoint", "unix://"+socket)
 	const want = "runtime: problem: the NRI of containerd v2.2.1 cannot set linux.memoryPolicy of vendor.example/profile, " +
 		"so containers of its classes are refused; use containerd 2.3.0 or later, which has NRI 0.12\n"

@@ -22,9 +22,9 @@ func TestOnlyDocumentsWithRequestsAreRewritten(t *testing.T) {
 		},
 		{"a document after a directive", "%YAML 1.1\n---\n" + oneRequest, "%YAML 1.1\n---\n" + oneLimit},
 		{"a document on the line of its marker", "a:  1\n--- {" + oneRequest[:len(oneRequest)-1] + "}\n", "a:  1\n---\n{" + oneLimit[:len(oneLimit)-1] + "}\n"},
-		{"with Windows line ends", "a:  1\r\n---\r\n" + oneRequest, "a:  1\r\n---\r\n" + oneLimit[:len(oneLimit)-1] + "\r\n"},
+		{"a document with Windows line ends", "a:  1\r\n---\r\n" + oneRequest, "a:  1\r\n---\r\n" + oneLimit[:len(oneLimit)-1] + "\r\n"},
 		{"a document before an empty one", oneRequest + "---\n# none\n", oneLimit + "---\n# none\n"},
-		{"with a text that looks like a marker", oneRequest + "---\na: |\n  ---\n  b\n---x: 1\n", oneLimit + "---\na: |\n  ---\n  b\n---x: 1\n"},
+		{"a document beside a text that looks like a marker", oneRequest + "---\na: |\n  ---\n  b\n---x: 1\n", oneLimit + "---\na: |\n  ---\n  b\n---x: 1\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			result, err := convertFile("a.yaml", []byte(test.text), known())

@@ -23,6 +23,7 @@ func scramble(random *rand.Rand, pieces []string) string {
 }
 
 func TestAMergeChangesOnlyTheRequestedResources(t *testing.T) {
+	// An annotation before the change is made of pairs, a change of pieces. checkMerge ignores those that are invalid.
 	pieces := []string{"rdt", "k8s.io/rdt", "blockio", "vendor.example/x", "=", "-", ",", " ", "gold", "silver", "/"}
 	pairs := []string{"rdt=gold", "rdt=", "k8s.io/rdt=gold", "blockio=slow", "vendor.example/x=a", ",", ", ", " "}
 	random := rand.New(rand.NewPCG(1, 2))

@@ -21,6 +21,7 @@ status:
 
 func TestNodesShowsAResourceWithTwoScopes(t *testing.T) {
 	const note = "Note: node n2 has k8s.io/rdt in the scope pod, but another node has it in the scope container; give the resource one scope on all nodes"
+	// The keys name a further node with the scope pod, if there is one.
 	for more, want := range map[string]string{"": note + "\n", "n3": note + " (and 1 more like this)\n"} {
 		r := newRig(t, "plain.yaml")
 		r.add(t, otherScope("n2"))

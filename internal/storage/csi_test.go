@@ -219,7 +219,7 @@ func TestTheEndpointAnswersTheQueriesOfTheExternalResizer(t *testing.T) {
 	defer conn.Close()
 
 	identity, controller := csi.NewIdentityClient(conn), csi.NewControllerClient(conn)
-	until(t, "it answers", func() bool {
+	until(t, "the endpoint answers", func() bool {
 		probe, err := identity.Probe(t.Context(), &csi.ProbeRequest{})
 		return err == nil && probe.GetReady().GetValue()
 	})

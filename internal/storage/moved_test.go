@@ -18,7 +18,7 @@ import (
 var onOtherNode = strings.NewReplacer("u1", "u2", "node-1", "node-2")
 
 // TestAVolumeMovesWithItsPod uses a pod on node-2 whose predecessor ran on node-1. The object of node-1 still has the predecessor's limits,
-// because node-1 is offline.
+// because node-1 is offline: it has not applied generation 3.
 func TestAVolumeMovesWithItsPod(t *testing.T) {
 	endpoint := endpointOf(t, onOtherNode.Replace(modifiable), strings.Replace(nodeWithLimits, "generation: 2}", "generation: 3}", 1))
 	endpoint.controller.reported, endpoint.controller.writes = map[string]map[types.UID]string{}, map[string]*rate.Limiter{}

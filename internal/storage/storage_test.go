@@ -58,7 +58,7 @@ func TestAReplicaIsReadyWhenItHasAllObjects(t *testing.T) {
 	}
 
 	allowed.Store(true)
-	until(t, "it is ready", func() bool { return c.Ready() == nil })
+	until(t, "the replica is ready", func() bool { return c.Ready() == nil })
 }
 
 func until(t *testing.T, what string, is func() bool) {

@@ -19,12 +19,13 @@ func TestTwoResourcesThatSetTheSameValueAreRefused(t *testing.T) {
 			return setterConfig{fakeConfig{"a"}, sets}
 		}}
 	}
+	// The kinds high and score both set the OOM score; they share nothing else.
 	kinds := []Kind{
 		kind("high", Unified("memory.high"), Setting{Name: SettingOOMScoreAdj}), kind("low", Unified("memory.low")),
 		kind("score", Setting{Name: SettingRlimit, Key: "RLIMIT_NOFILE"}, Setting{Name: SettingOOMScoreAdj}),
 	}
 	for _, test := range []struct{ name, second, want string }{
-		{"other values", "  low: {}\n", ""},
+		{"different values", "  low: {}\n", ""},
 		{"the same value", "  score: {}\n", "a.yaml:7: resources[1].score: sets process.oomScoreAdj, and so does v.example/a at a.yaml:4; let only one resource set it"},
 		{"the same kind", "  high: {}\n",
 			"a.yaml:7: resources[1].high: sets linux.resources.unified[memory.high], and so does v.example/a at a.yaml:4; let only one resource set it"},

@@ -15,8 +15,10 @@ import (
 func TestABlockDeviceIsLimited(t *testing.T) {
 	const ofNode = "also contains the node's mount /"
 	for _, test := range []struct {
-		name, device, mount, class, want string
-		refused                          error
+		name, device string
+		mount        string // a further mount of the node, if any
+		class, want  string
+		refused      error
 	}{
 		{"a loop device", "7:0", "", "silver", "7:0 " + silverLimits, nil},
 		{"a partition of a disk", "8:17", "", "silver", "8:16 " + silverLimits, nil},
@@ -50,7 +52,7 @@ func TestABlockDeviceIsLimited(t *testing.T) {
 
 			v.want(podMax, test.want)
 			if seen, err := v.volume.Observe(t.Context(), target, test.class); err != nil || seen.Class != test.class {
-				t.Errorf("observed %+v, %v", seen, err)
+				t.Errorf("observed %+v, %v, want the class %q", seen, err, test.class)
 			}
 		})
 	}
