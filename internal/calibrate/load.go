@@ -65,8 +65,8 @@ type running struct {
 	finished atomic.Bool
 }
 
-// run runs the load for a duration, and passes the number of finished requests to `tick` after each of `samples` parts.
-// If `ctx` ends, it waits for the present requests, and returns the error of `ctx`.
+// run runs the load for a duration. It calls `tick` at regular times with the number of finished requests. If `ctx` ends,
+// run waits for the requests in flight, and returns the error of `ctx`.
 func (l load) run(ctx context.Context, target Target, span int64, duration time.Duration, tick func(elapsed time.Duration, done int64)) (measured, error) {
 	r := &running{load: l, target: target, span: span / int64(l.size), begin: time.Now()}
 	if r.span == 0 {

@@ -259,12 +259,13 @@ func TestOnlyStaleSocketsOfTheShimAreRemoved(t *testing.T) {
 	}
 
 	stale := filepath.Join(dir, "qos-shim-rdt.old-01234567.sock")
-	others := []string{filepath.Join(dir, "gpu.sock"), filepath.Join(dir, "qos-shim-notes.txt"), filepath.Join(dir, "qos-shim-a-01234567.sock")}
-	for _, path := range []string{stale, others[0], r.socketOf(gold)} {
+	foreign := filepath.Join(dir, "gpu.sock")
+	files := []string{filepath.Join(dir, "qos-shim-notes.txt"), filepath.Join(dir, "qos-shim-a-01234567.sock")} // not sockets
+	for _, path := range []string{stale, foreign, r.socketOf(gold)} {
 		leaveSocket(t, path)
 	}
 
-	for _, path := range others[1:] {
+	for _, path := range files {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -277,9 +278,9 @@ func TestOnlyStaleSocketsOfTheShimAreRemoved(t *testing.T) {
 		return err != nil
 	})
 
-	// Three classes have a socket, and gpu.sock is the fourth.
+	// These are the sockets of three classes, and gpu.sock.
 	r.soon("the sockets of the classes are there", func() bool { return len(r.sockets()) == 4 })
-	for _, path := range others {
+	for _, path := range append(files, foreign) {
 		if _, err := os.Lstat(path); err != nil {
 			t.Errorf("another program's file was removed: %v", err)
 		}

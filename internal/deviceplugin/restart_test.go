@@ -34,8 +34,8 @@ func (r *rig) restartKubelet() {
 	r.startKubelet()
 }
 
-// inUse allocates three gold devices to the pods a, b and c, and then reduces the capacity to 1.
-func (r *rig) inUse() {
+// allocateThreeThenOfferOne allocates three gold devices to the pods a, b and c, and then reduces the capacity to 1.
+func (r *rig) allocateThreeThenOfferOne() {
 	r.Helper()
 	r.start(3)
 	var pods []*qosv1alpha1.PodAssignments
@@ -65,7 +65,7 @@ func TestARestartedKubeletAdmitsAllItsPodsOneByOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, forever)
 			r.publisher.timing.startup = startup
-			r.inUse()
+			r.allocateThreeThenOfferOne()
 			r.restartKubelet()
 			r.readmitOneByOne("b", "c", "a")
 		})
@@ -75,7 +75,7 @@ func TestARestartedKubeletAdmitsAllItsPodsOneByOne(t *testing.T) {
 func TestAPodWithoutARunningContainerKeepsItsDeviceWhileKubeletStarts(t *testing.T) {
 	r := newRig(t, forever)
 	r.publisher.timing.startup = forever
-	r.inUse()
+	r.allocateThreeThenOfferOne()
 	r.restartKubelet()
 	r.awaitGold(3, 3)
 	r.plugin.ready(offered(1)) // the runtime has removed all containers
@@ -85,7 +85,7 @@ func TestAPodWithoutARunningContainerKeepsItsDeviceWhileKubeletStarts(t *testing
 
 func TestAShimThatStartsWithKubeletKeepsAllAllocatedDevices(t *testing.T) {
 	r := newRig(t, forever)
-	r.inUse()
+	r.allocateThreeThenOfferOne()
 	r.stop()
 	r.registry = prometheus.NewRegistry()
 	r.publisher = r.another(forever)
@@ -99,7 +99,7 @@ func TestAShimThatStartsWithKubeletKeepsAllAllocatedDevices(t *testing.T) {
 // shim has no stream whose end would show the restart, because it could not register.
 func TestAKubeletThatRestartsBeforeTheShimIsRegisteredKeepsAllAllocatedDevices(t *testing.T) {
 	r := newRig(t, forever)
-	r.inUse()
+	r.allocateThreeThenOfferOne()
 	r.stop()
 	if err := os.Remove(filepath.Join(r.kubelet.PluginsDir(), kubeletSocket)); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestAKubeletThatRestartsBeforeTheShimIsRegisteredKeepsAllAllocatedDevices(t
 
 func TestTheDeviceOfAnEndedPodIsRemoved(t *testing.T) {
 	r := newRig(t, forever)
-	r.inUse()
+	r.allocateThreeThenOfferOne()
 	r.restartKubelet()
 	r.awaitGold(3, 3)
 	r.readmit("a")

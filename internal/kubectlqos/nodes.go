@@ -88,7 +88,7 @@ func (o *nodesCommand) run(cmd *cobra.Command) error {
 	return w.follow(cmd.Context(), func() error { return o.show(w.nodes()) })
 }
 
-// showFirst prints the nodes that the API server returns first. In a document format it prints all of them as one document.
+// showFirst prints the nodes as they are before a watch begins. A document format prints all of them as one document.
 func (o *nodesCommand) showFirst(ctx context.Context, api *clients) error {
 	switch {
 	case o.node != "":

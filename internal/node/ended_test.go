@@ -176,7 +176,8 @@ func TestUsageOfContainersThatEndTogetherIsCountedOnce(t *testing.T) {
 	})
 }
 
-func TestUsageIsCountedWhenTheReconcilerFindsTheEndOfAContainerWithoutACgroup(t *testing.T) {
+// TestUsageIsCountedIfTheReconcilerRunsBeforeTheEndIsReported removes the cgroup of a container before the reconciler runs.
+func TestUsageIsCountedIfTheReconcilerRunsBeforeTheEndIsReported(t *testing.T) {
 	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
 		f.starts(t, "one")
 		f.read("one", 100)

@@ -41,14 +41,14 @@ func wantRecommended(t *testing.T, got reports.Recommendation, want string) {
 	}
 }
 
-// TestANodeRecommendsTheSmallestClassThatFits lets containers write at different rates: one without a class, one at the
-// limit of its class, one far below its limit, one that writes more than any class allows, and one that writes nothing.
+// TestANodeRecommendsTheSmallestClassThatFits lets containers write at different rates: free without a class, bound at the
+// limit of its class, modest far below its limit, large more than any class allows, and idle nothing.
 func TestANodeRecommendsTheSmallestClassThatFits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
-		free, bound, over := b.runs(t, "free", ""), b.runs(t, "bound", "blockio=slow"), b.runs(t, "over", "blockio=fast")
+		free, bound, modest := b.runs(t, "free", ""), b.runs(t, "bound", "blockio=slow"), b.runs(t, "modest", "blockio=fast")
 		large, idle := b.runs(t, "large", ""), b.runs(t, "idle", "")
-		b.records(t, 25, map[string]uint64{free: 60, bound: 10, over: 4, large: 900, idle: 0}, bound)
+		b.records(t, 25, map[string]uint64{free: 60, bound: 10, modest: 4, large: 900, idle: 0}, bound)
 
 		got := b.recommends(t, "free")
 		wantRecommended(t, got, "fits medium ThrottleWriteBps sda 100")
@@ -61,9 +61,9 @@ func TestANodeRecommendsTheSmallestClassThatFits(t *testing.T) {
 		if !got.Held || got.Present != "slow" {
 			t.Errorf("recommended is %+v", got)
 		}
-		got = b.recommends(t, "over")
+		got = b.recommends(t, "modest")
 		wantRecommended(t, got, "fits slow ThrottleWriteBps sda 10")
-		if !got.Full || got.Held {
+		if !got.Full || got.Held { // bound has the only slot of slow
 			t.Errorf("recommended is %+v", got)
 		}
 		got = b.recommends(t, "large")

@@ -63,8 +63,8 @@ func (r *rig) wantHooksAnswered(t *testing.T, name string) {
 
 func (r *rig) inUse(class string) int { return r.node.Status().Resources[0].InUse[class] }
 
-// wantReconnects restarts the runtime, and waits until the plugin is registered again.
-func (r *rig) wantReconnects(t *testing.T) {
+// restartRuntime restarts the runtime, and waits until the plugin is registered again.
+func (r *rig) restartRuntime(t *testing.T) {
 	t.Helper()
 	n := r.Synchronizations()
 	if err := r.Restart(); err != nil {
@@ -81,11 +81,11 @@ func TestHooksDoNotWaitForCallsThatHangInTheKernel(t *testing.T) {
 		go func() { done <- r.configureAgain() }()
 		await(t, reached)
 		r.wantHooksAnswered(t, "a")
-		r.wantReconnects(t)
+		r.restartRuntime(t)
 		r.wantHooksAnswered(t, "b")
 		// After the synchronization, the plugin moves containers to their classes. The moves wait for the reload, but the
 		// plugin registers and answers hooks.
-		r.wantReconnects(t)
+		r.restartRuntime(t)
 		r.wantHooksAnswered(t, "c")
 		release()
 		if err := <-done; err != nil {
@@ -104,7 +104,7 @@ func TestHooksDoNotWaitForCallsThatHangInTheKernel(t *testing.T) {
 			t.Errorf("error is %v, want that the class is full during the update", err)
 		}
 
-		r.wantReconnects(t)
+		r.restartRuntime(t)
 		r.wantHooksAnswered(t, "b")
 		release()
 		if err := <-done; err != nil {
@@ -119,10 +119,10 @@ func TestHooksDoNotWaitForCallsThatHangInTheKernel(t *testing.T) {
 		r := newRig(t)
 		r.mustRun(t, r.pod(t, "running", "test.example/cache=gold"))
 		reached, _ := r.stick(t, "observe")
-		r.wantReconnects(t)
+		r.restartRuntime(t)
 		await(t, reached)
 		r.wantHooksAnswered(t, "a")
-		r.wantReconnects(t)
+		r.restartRuntime(t)
 		r.wantHooksAnswered(t, "b")
 	})
 }

@@ -15,11 +15,12 @@ func (r *machineRig) expect(class, ioMax string) {
 	r.world.Expect.Limits[disks][class] = map[string]string{"io.max": ioMax}
 }
 
-// TestADiskThatIsAddedAgainIsLimitedAgain removes the disk vda, which class fast limits. Class slow limits vda and vdb.
+// TestADiskThatIsAddedAgainIsLimitedAgain removes vda, the only disk of class fast. Until the next repair, no container with
+// class fast can run. Class slow limits vda and vdb.
 func TestADiskThatIsAddedAgainIsLimitedAgain(t *testing.T) {
 	p := newPopulated(t)
 	p.host.Cgroups().RemoveDisk("vda")
-	early := p.pod(t, "early", "blockio=fast")
+	early := p.pod(t, "before-repair", "blockio=fast")
 	if _, err := p.run(t, early); err == nil || !strings.Contains(err.Error(), "no such device") {
 		t.Errorf("error is %v, want that there is no such device", err)
 	}
@@ -32,7 +33,7 @@ func TestADiskThatIsAddedAgainIsLimitedAgain(t *testing.T) {
 	p.expect("fast", "")
 	p.expect("slow", "254:16 rbps=1000000")
 	p.world.Hold(t)
-	p.mustStop(t, p.mustRun(t, p.pod(t, "other", "blockio=fast")))
+	p.mustStop(t, p.mustRun(t, p.pod(t, "after-repair", "blockio=fast")))
 	for _, class := range []string{"slow", "", "fast"} {
 		if err := p.node.Update(t.Context(), p.owner(t, "gold"), map[string]string{"blockio": class}); err != nil {
 			t.Errorf("the change to class %q failed: %v", class, err)

@@ -113,7 +113,7 @@ func TestForeignLimitsOnDisksOfNoClassAreNotChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	r.wantReconnects(t)
+	r.restartRuntime(t)
 	before, _ := r.ioMax(t, id)
 	for range 3 {
 		r.node.Repair(t.Context())
@@ -173,7 +173,7 @@ func TestLimitsOfAClassThatAContainerGotLaterAreNotItsOriginals(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.resize(t, id)
-			r.wantReconnects(t)
+			r.restartRuntime(t)
 			r.node.Repair(t.Context())
 			if kernel, stored := r.ioMax(t, id); kernel != test.had || strings.Contains(stored, "rbps=5") {
 				t.Errorf("io.max is %q in the kernel and %q in the runtime, want %q", kernel, stored, test.had)

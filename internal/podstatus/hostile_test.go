@@ -18,8 +18,8 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// claiming returns a pod whose annotation falsely states that it is the mirror pod of another pod.
-func claiming(victim string) *corev1.Pod {
+// hostileMirrorOf returns a pod whose annotation falsely states that it is the mirror pod of another pod.
+func hostileMirrorOf(victim string) *corev1.Pod {
 	p := pod("hostile")
 	p.Annotations[corev1.MirrorPodAnnotationKey] = "uid-" + victim
 	return p
@@ -27,13 +27,13 @@ func claiming(victim string) *corev1.Pod {
 
 func TestAFalseMirrorPodGetsNoEventsOfAnotherPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := cluster(t, pod("web"), claiming("web"))
+		r := cluster(t, pod("web"), hostileMirrorOf("web"))
 		r.plugin.set(nil, "web=gold")
 		r.start(both())
 		defer r.stop()
-		r.annotate("hostile", "rdt=silver")
+		r.annotate("hostile", "rdt=silver") // so that it is reconciled before web, which changes 300 ms later
 		r.pass(300 * time.Millisecond)
-		r.plugin.set(nil, "web=silver") // the hostile pod is reconciled first
+		r.plugin.set(nil, "web=silver")
 		r.pass(5 * time.Second)
 		r.wantEvents("after a change", "Normal QOSClassChanged x1 web: main: k8s.io/rdt gold -> silver")
 	})
@@ -41,7 +41,7 @@ func TestAFalseMirrorPodGetsNoEventsOfAnotherPod(t *testing.T) {
 
 func TestDeletingAFalseMirrorPodKeepsTheStateOfAnotherPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := cluster(t, pod("web"), claiming("web"))
+		r := cluster(t, pod("web"), hostileMirrorOf("web"))
 		r.plugin.set(nil, "web=gold")
 		var updates atomic.Int32
 		follow := both()

@@ -101,7 +101,7 @@ func (b *Backend) conditions(all map[string]class) (conditions []classes.Conditi
 	return conditions
 }
 
-// refusedWithoutLimits names the limits that containers need, with the classes that need them.
+// refusedWithoutLimits names the limits without which containers are refused, each with the classes that require it.
 func refusedWithoutLimits(all map[string]class) (limits []string) {
 	for _, limit := range []struct {
 		name  string

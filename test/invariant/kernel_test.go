@@ -43,7 +43,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestTheKernelIsReadByAllVersionsOfCgroups(t *testing.T) {
+func TestTheKernelIsReadWithAllVersionsOfCgroups(t *testing.T) {
 	for name, test := range map[string]struct {
 		cgroups *cgroup.Machine
 		root    string
@@ -90,7 +90,7 @@ func TestTheKernelIsReadByAllVersionsOfCgroups(t *testing.T) {
 				t.Errorf("%s is %q, want %q", test.file, got, value)
 			}
 
-			if _, there := got.Cgroups["gone"]; there || len(got.Groups) != 3 {
+			if _, there := got.Cgroups["gone"]; there || len(got.Groups) != 3 { // the root group, qos-gold and theirs
 				t.Errorf("the cgroups are %v, the groups %v", got.Cgroups, got.Groups)
 			}
 		})

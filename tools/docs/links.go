@@ -38,7 +38,7 @@ func (s *site) navigation() (sections []section) {
 	return sections
 }
 
-// resolveLinks replaces the links of a page to files of the checkout by links within the site or to the repository.
+// resolveLinks changes links to files of the checkout: they then lead to a file of the site, or to the repository.
 func (s *site) resolveLinks(p *page) (problems []error) {
 	resolve := func(destination []byte, image bool) []byte {
 		target, err := s.resolve(p, string(destination), image)

@@ -96,9 +96,9 @@ func TestTheRefusalOfOneOfTwoWaitingContainersStays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
 			f.run(t, container("a-1", "cache=gold"))
-			for _, id := range []string{"b-1", "b-2"} {
-				f.Rebuild(nil, []state.Existing{existing(container("a-1", "cache=gold")), existing(container("b-1", "cache=gold")), existing(container(id, "cache=gold"))})
-			}
+			a, older, newer := existing(container("a-1", "cache=gold")), existing(container("b-1", "cache=gold")), existing(container("b-2", "cache=gold"))
+			f.Rebuild(nil, []state.Existing{a, older})
+			f.Rebuild(nil, []state.Existing{a, older, newer})
 			f.wantRefused(t, "b ClassFull")
 			f.Release(ended)
 			f.wantRefused(t, "b ClassFull")
