@@ -7,6 +7,7 @@ package invm
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,17 +59,14 @@ func protection(t *testing.T, l *laboratory) {
 	below(t, &s.Scene, lab.ImpactMedian, lab.Throttled, lab.NoClass, 0.6)
 }
 
-// calibrateLabDisk writes labModel. It returns an error if the speed of the disk has varied too much three times, as on a busy host.
-func calibrateLabDisk(t *testing.T) (err error) {
-	for range 3 {
-		if _, err = output("qos-nri-plugin", "calibrate-io", "--write", "--yes", "--duration", "10s", "--output", labModel, labDisk); err == nil {
-			t.Log(mustRead(t, labModel))
-			return nil
-		}
-		if !strings.Contains(err.Error(), " varied by ") {
-			t.Fatal(err)
-		}
-		t.Log(err)
+// calibrateLabDisk writes labModel. It returns an error if the speed of the disk varies too much, as on a busy host.
+func calibrateLabDisk(t *testing.T) error {
+	_, err := calibrateIO(fmt.Sprintf("exec qos-nri-plugin calibrate-io --write --yes --duration 10s --output %s %s", labModel, labDisk))
+	switch {
+	case err == nil:
+		t.Log(mustRead(t, labModel))
+	case !varied(err):
+		t.Fatal(err)
 	}
 	return err
 }
