@@ -56,8 +56,8 @@ TEST_MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod)) tools/docs tool
 SLOW_MODULES := test/chart test/deploy test/nri0123 test/otlp tools/image
 
 # The race detector needs a C compiler. Without a compiler, tests run without the detector. The tests in SLOW_MODULES always run without the
-# detector, because compiling for it takes minutes more. Tests of further modules run without the
-# test cache, because the cache does not notice changes of files outside of a module, which the tests read.
+# detector, because compiling for it takes minutes more. Tests of further modules run without the test cache, because the cache does not
+# notice changes of files outside of a module, which the tests read.
 RACE := $(if $(shell command -v "$$($(GO) env CC)"),-race)
 # With the detector, each program waits for a second before it ends, unless this says otherwise. Tests start hundreds of programs.
 export GORACE ?= atexit_sleep_ms=0

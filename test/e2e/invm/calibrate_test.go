@@ -87,15 +87,15 @@ func calibrates(t *testing.T, p *pod) {
 
 // calibrate runs calibrate-io for costDisk in a cgroup, and returns the file that it prints.
 func calibrate(group string, flags ...string) (string, error) {
-	return calibrateIO(fmt.Sprintf("echo $$ > %s/cgroup.procs; exec qos-nri-plugin calibrate-io --duration 5s %s %s",
+	return calibrateIO("/bin/sh", "-c", fmt.Sprintf("echo $$ > %s/cgroup.procs; exec qos-nri-plugin calibrate-io --duration 5s %s %s",
 		group, costDisk, strings.Join(flags, " ")))
 }
 
-// calibrateIO runs a shell command with calibrate-io. While the speed of the disk varies too much, as on a busy host, it
-// measures again, up to five times.
-func calibrateIO(command string) (printed string, err error) {
+// calibrateIO runs a program that is, or becomes, calibrate-io, and returns its output. While the speed of the disk
+// varies too much, as on a busy host, it measures again, up to five times.
+func calibrateIO(program string, args ...string) (printed string, err error) {
 	for range 5 {
-		if printed, err = output("/bin/sh", "-c", command); !varied(err) {
+		if printed, err = output(program, args...); !varied(err) {
 			break
 		}
 	}

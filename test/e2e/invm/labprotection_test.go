@@ -7,7 +7,6 @@ package invm
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,7 +60,7 @@ func protection(t *testing.T, l *laboratory) {
 
 // calibrateLabDisk writes labModel. It returns an error if the speed of the disk varies too much, as on a busy host.
 func calibrateLabDisk(t *testing.T) error {
-	_, err := calibrateIO(fmt.Sprintf("exec qos-nri-plugin calibrate-io --write --yes --duration 10s --output %s %s", labModel, labDisk))
+	_, err := calibrateIO("qos-nri-plugin", "calibrate-io", "--write", "--yes", "--duration", "10s", "--output", labModel, labDisk)
 	switch {
 	case err == nil:
 		t.Log(mustRead(t, labModel))
